@@ -1,0 +1,97 @@
+"""Engines, one file each. Listing this folder is the only registry there is.
+
+A backend is a module with
+
+    OPTIONS = {"float32": {…}, "int8": {…}}    # what can be chosen -> a dict of what the adapter needs to know; the first is the default.
+                                          # "devices": ("cpu",) in that dict restricts the option to some of DEVICES
+    DEVICES = ("cuda", "cpu")
+    ENVIRONMENT = "vllm"                  # only where the default environment won't do: environments/vllm.txt, installed in .venvs/vllm
+    version() -> str
+    available() -> str | None             # None when it can run here, else the reason and the install command
+    prepare(checkpoint, option, device) -> Path    # the engine's own model format, made once, in a process of its own; optional
+    load(checkpoint, option, device, threads) -> Engine
+
+and an Engine is any object with
+
+    generate(prompts, max_new_tokens, on_token)
+        Greedy, exactly `max_new_tokens` for each prompt (lists of token ids), `checkpoint.end_token_ids` suppressed.
+        Calls `on_token(request, token_id)` as each token becomes available to a caller. With `on_token=None` it runs the
+        engine's own loop without callbacks: what measuring costs is the difference. Returns one list of token ids per prompt.
+    weight_bytes        bytes of weights that one decode step reads (embedding rows that are only looked up are not read)
+    kv_value_bytes      bytes of one number in the KV cache
+    streams             False if the engine cannot tell when a token is there; then its TTFT is empty, never invented; may be left out
+    settings            dict of what the engine was told (threads, spinning, caches): goes into the sidecar
+    close()
+
+The docstring of the module says what the engine is, how it is installed, its licence and where its documentation is.
+It is shown on backends.qmd as it stands. No adapter imports a clock: the time is taken in `bench/measure.py`.
+"""
+
+import difflib
+import importlib
+import os
+import pkgutil
+import sys
+from pathlib import Path
+
+from bench import ROOT
+
+# Adapters kept elsewhere (the tests' fake engine, somebody's private engine) join by naming their folder here.
+__path__ += [p for p in os.environ.get("BENCH_BACKENDS", "").split(os.pathsep) if p]
+
+
+def names():
+    """Names of all backends, sorted: the modules of this folder."""
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+
+def choose(kind, wanted, known):
+    """`wanted` if it is one of `known`; else a ValueError that lists what exists and guesses what was meant."""
+    known = list(known)
+    if wanted in known:
+        return wanted
+    near = difflib.get_close_matches(str(wanted), known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"Unknown {kind} {wanted!r}.{hint} There is: {', '.join(known)}.")
+
+
+def get(name):
+    """The module of backend `name`; ValueError naming the known ones if there is none."""
+    return importlib.import_module(f"{__name__}.{choose('backend', name, names())}")
+
+
+def options(backend, device):
+    """Names of the options that `backend` offers on `device`, the default first."""
+    return [name for name, about in backend.OPTIONS.items() if device in about.get("devices", backend.DEVICES)]
+
+
+def option(backend, wanted, device):
+    """The name of one of `backend`'s options on `device`, the first one if `wanted` is empty; ValueError naming the known ones."""
+    known = options(backend, device)
+    return choose(f"option of {backend.__name__.rsplit('.', 1)[-1]} on {device}", wanted or known[0], known)
+
+
+def environment(backend, device="cpu"):
+    """Name of the file in environments/ that installs `backend` for `device`, or None for the default environment."""
+    name = getattr(backend, "ENVIRONMENT", None)
+    special = ROOT / "environments" / f"{name}-{device}.txt"
+    return special.stem if name and special.exists() else name
+
+
+def prefix(backend, device="cpu"):
+    """Path of the virtual environment in which `backend` runs."""
+    name = environment(backend, device)
+    return ROOT / ".venvs" / name if name else Path(sys.prefix)
+
+
+def missing(name, device="cpu"):
+    """None if backend `name` can run here on `device`, else one sentence: why not, and how to install it."""
+    backend = get(name)
+    if device not in backend.DEVICES:
+        return f"{name} runs on {' and '.join(backend.DEVICES)}, not on {device}."
+    home = prefix(backend, device)
+    if home == Path(sys.prefix):
+        return backend.available()
+    if (home / "ready").exists():
+        return None
+    return f"{name} is not installed. Install and measure it with: make study ENGINES={name}"

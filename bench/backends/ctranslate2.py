@@ -1,0 +1,78 @@
+"""**CTranslate2**: a C++ inference engine for Transformer models with its own kernels and weight formats; the fastest 16-bit engine
+of the published study.
+
+- Install: part of the default environment (`requirements.txt`): `ctranslate2`.
+- Documentation: <https://opennmt.net/CTranslate2/>
+- Licence: MIT.
+- Options: `float32` and `int8` (8-bit weights, float32 activations: `int8_float32`) on a CPU; `float16`, `bfloat16` and `int8` with
+  16-bit activations on CUDA. On a CPU, `bfloat16`, `float16` and `int16` are accepted but computed in another type, so they are
+  not offered there.
+- Tokens become visible through the `callback` of `Generator.generate_batch`, one call per token and sequence, batched or not.
+- Traps: the published study's script for this row asked for `max_length=200` greedily, while its vLLM script sampled.
+"""
+
+from importlib.metadata import version as _installed
+from importlib.util import find_spec
+
+from bench import models
+
+OPTIONS = {
+    "float32": {"quantization": "float32", "weight_bytes": 4, "value_bytes": 4},
+    "int8": {"quantization": "int8_float32", "weight_bytes": 1, "value_bytes": 4, "devices": ("cpu",)},
+    "float16": {"quantization": "float16", "weight_bytes": 2, "value_bytes": 2, "devices": ("cuda",)},
+    "bfloat16": {"quantization": "bfloat16", "weight_bytes": 2, "value_bytes": 2, "devices": ("cuda",)},
+    "int8_float16": {"quantization": "int8_float16", "weight_bytes": 1, "value_bytes": 2, "devices": ("cuda",)},
+}
+DEVICES = ("cuda", "cpu")
+
+
+def version():
+    return _installed("ctranslate2")
+
+
+def available():
+    return None if find_spec("ctranslate2") else "ctranslate2 is not installed. Install it with: make .venv"
+
+
+def prepare(checkpoint, option, device):
+    """The converted model, made by CTranslate2's own converter."""
+
+    def convert(to):
+        from ctranslate2.converters import TransformersConverter
+
+        TransformersConverter(str(checkpoint.path)).convert(str(to), quantization=OPTIONS[option]["quantization"])
+
+    return models.made(models.folder(checkpoint.name) / f"ctranslate2-{option}", convert)
+
+
+def load(checkpoint, option, device, threads):
+    return Engine(checkpoint, option, device, threads)
+
+
+class Engine:
+    def __init__(self, checkpoint, option, device, threads):
+        import ctranslate2
+
+        about = OPTIONS[option]
+        folder = prepare(checkpoint, option, device)
+        self.generator = ctranslate2.Generator(
+            str(folder), device=device, compute_type=about["quantization"], intra_threads=threads, inter_threads=1
+        )  # fmt: skip
+        self.tokenizer, self.end = checkpoint.tokenizer, checkpoint.end_token_ids
+        self.weight_bytes = models.linear_bytes(checkpoint, about["weight_bytes"])
+        self.kv_value_bytes = about["value_bytes"]
+        self.settings = {"intra_threads": threads, "inter_threads": 1, "compute_type": self.generator.compute_type}
+
+    def generate(self, prompts, max_new_tokens, on_token):
+        def tell(step):
+            on_token(step.batch_id, step.token_id)
+            return False  # True would stop
+
+        results = self.generator.generate_batch(
+            [[self.tokenizer.id_to_token(i) for i in ids] for ids in prompts], sampling_topk=1, end_token=self.end,
+            min_length=max_new_tokens, max_length=max_new_tokens, include_prompt_in_result=False, callback=tell if on_token else None,
+        )  # fmt: skip
+        return [result.sequences_ids[0] for result in results]
+
+    def close(self):
+        self.generator.unload_model()

@@ -1,0 +1,245 @@
+"""What this machine is, and its measured roofs: read bandwidth and matrix-multiply peak.
+
+    python -m bench.hardware cpu 2     a bandwidth probe that waits on standard input: one line in, one measurement out (bytes/s)
+
+The probe is a process of its own, so that neither its memory nor its threads touch the engine that is measured beside it.
+"""
+
+import os
+import platform
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import perf_counter as clock
+
+import numpy as np
+import pandas as pd
+import psutil
+from filelock import FileLock, Timeout
+
+from bench import ROOT, data
+
+ZEN = {(23, 1): "zen1", (23, 8): "zen1", (23, 49): "zen2", (25, 1): "zen3", (25, 17): "zen4", (25, 160): "zen4c", (26, 2): "zen5", (26, 17): "zen5"}
+PASSES = 5
+ROOF_COLUMNS = ["roof", "threads", "value", "unit"]
+
+
+def host():
+    """This checkout's short random id, drawn once and kept in .host, which git ignores."""
+    file = ROOT / ".host"
+    if not file.exists():
+        file.write_text(secrets.token_hex(3) + "\n")
+    return file.read_text().strip()
+
+
+def cores():
+    """Number of physical cores this process may use."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))
+
+
+def memory_bytes():
+    """Bytes of main memory."""
+    return psutil.virtual_memory().total
+
+
+def _cpuinfo():
+    """First processor of /proc/cpuinfo as a dict; empty where there is none."""
+    file = Path("/proc/cpuinfo")
+    text = file.read_text().split("\n\n")[0] if file.exists() else ""
+    return {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
+
+
+def cpu_name():
+    """Marketing name of the processor as the system gives it."""
+    name = _cpuinfo().get("model name")
+    if not name and sys.platform == "darwin":
+        name = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True).stdout.strip()
+    return name or platform.processor() or platform.machine()
+
+
+def has_cuda():
+    """Whether an NVIDIA driver answers."""
+    return bool(nvidia("name"))
+
+
+def nvidia(*fields):
+    """Fields of `nvidia-smi --query-gpu` for the first visible GPU as a dict; empty without an NVIDIA driver."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", f"--id={visible}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return {}
+    return dict(zip(fields, done.stdout.strip().split(", "))) if done.returncode == 0 else {}
+
+
+def slug(device="cpu"):
+    """Short name of the device as it stands in paths and rows: `h200`, `epyc-zen5-2c`."""
+    if device == "cuda":
+        name = nvidia("name").get("name", "cuda")
+        return re.sub(r"[^a-z0-9]+", "-", re.sub(r"NVIDIA|GeForce|Tesla", "", name).lower()).strip("-")
+    info, name = _cpuinfo(), cpu_name()
+    zen = ZEN.get((int(info.get("cpu family", 0)), int(info.get("model", 0)))) if "AMD" in info.get("vendor_id", "") else None
+    plain = re.sub(r"\(.*?\)|CPU|Processor|@.*|AMD|\d+-Core", " ", name, flags=re.I).lower()
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    return "-".join(w for w in (words, zen, f"{cores()}c") if w)
+
+
+def describe(device="cpu"):
+    """What the sidecar keeps of this machine: names, sizes, driver, clocks, power limit, load of other processes."""
+    about = {
+        "cpu": cpu_name(),
+        "cores": cores(),
+        "memory_bytes": memory_bytes(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "cpu_flags": [f for f in _cpuinfo().get("flags", "").split() if f.startswith(("avx", "amx", "fma"))],
+        "busy_fraction_before": psutil.cpu_percent(interval=0.5) / 100,
+    }
+    if device == "cuda":
+        about["gpu"] = nvidia("name", "driver_version", "memory.total", "power.limit", "clocks.sm", "clocks.mem", "clocks.max.sm", "temperature.gpu")
+    return about
+
+
+def datasheet_bandwidth(gpu):
+    """The vendor's figure for the device called `gpu` in bytes/s, None where data/gpus.csv has no such row (CPUs)."""
+    table = data.table("gpus")
+    match = table[table["gpu"].str.lower().str.replace(r"[^a-z0-9]+", "-", regex=True) == gpu]
+    return float(match["bandwidth_gb_per_s"].iloc[0]) * 1e9 if len(match) else None
+
+
+def alone(device="cpu"):
+    """A machine-wide lock: whoever measures on `device` holds it, whatever checkout it runs from."""
+    return FileLock(Path(tempfile.gettempdir()) / f"llm-inference-{device}.lock", mode=0o666)
+
+
+def take(device="cpu", wait_s=3600):
+    """Hold `device` until this process ends; TimeoutError if another measurement keeps it for `wait_s` seconds."""
+    lock = alone(device)
+    try:
+        return lock.acquire(timeout=wait_s)
+    except Timeout:
+        raise TimeoutError(f"Another measurement has held the {device} for {wait_s} s; runs never overlap on one device. Wait for it or stop it.") from None
+
+
+def _cache_bytes():
+    """Size of the last-level cache in bytes, 32 MiB where the system does not say."""
+    file = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+    text = file.read_text().strip() if file.exists() else "32768K"
+    return int(text.rstrip("KM")) * (2**20 if text.endswith("M") else 2**10)
+
+
+def _cpu_reader(threads):
+    """A function that reads a buffer much larger than the caches once with `threads` threads, and the buffer's bytes.
+
+    NumPy's reductions release the interpreter lock and run at the memory's speed: equal to a C loop of vector loads within 2 %.
+    """
+    buffer = np.ones(max(2**29, 8 * _cache_bytes()) // 8, dtype=np.int64)
+    parts = np.array_split(buffer, threads)
+    pool = ThreadPoolExecutor(threads)
+    return lambda: list(pool.map(np.bitwise_or.reduce, parts)), buffer.nbytes
+
+
+def _cuda_reader():
+    """The same on the GPU: a reduction over 4 GiB, synchronised."""
+    import torch
+
+    buffer = torch.ones(2**30, dtype=torch.float32, device="cuda")
+
+    def read():
+        buffer.sum()
+        torch.cuda.synchronize()
+
+    return read, buffer.numel() * 4
+
+
+def _best_rate(read, size):
+    def once():
+        start = clock()
+        read()
+        return size / (clock() - start)
+
+    return max(once() for _ in range(PASSES))
+
+
+def _serve_probe(device, threads):
+    read, size = _cuda_reader() if device == "cuda" else _cpu_reader(threads)
+    read()
+    for _ in sys.stdin:
+        print(_best_rate(read, size), flush=True)
+
+
+class Bandwidth:
+    """Context manager: measured read bandwidth of `device` in bytes/s, now, each time `probe()` is called; all are kept."""
+
+    def __init__(self, device="cpu", threads=None):
+        command = [sys.executable, "-m", "bench.hardware", device, str(threads or cores())]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_"))}
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+        self.probes = []
+
+    def probe(self):
+        """Best of a few passes over a buffer that no cache holds, in bytes/s."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"The bandwidth probe ended with exit code {self.process.wait()}; is there enough memory for its buffer?")
+        self.probes.append(float(answer))
+        return self.probes[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+        self.process.stdout.close()
+
+
+def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None):
+    """Matrix-multiply peak of torch in `dtype` ('float32', 'bfloat16', …), FLOP/s: 2 n^3 / best time of several products."""
+    import torch
+
+    size = size or (8192 if device == "cuda" else 2048)
+    if device == "cpu":
+        torch.set_num_threads(threads or cores())
+    a = torch.ones(size, size, dtype=getattr(torch, dtype), device=device)
+
+    def multiply():
+        a @ a
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    multiply()
+    return _best_rate(multiply, 2 * size**3)
+
+
+def _bandwidth_roofs(device, seconds):
+    """Read bandwidth with 1, 2, 4 … all threads on a CPU, each watched for an equal share of `seconds`."""
+    counts = [1] if device == "cuda" else sorted({*(2**k for k in range(cores().bit_length()) if 2**k <= cores()), cores()})
+    for threads in counts:
+        with Bandwidth(device, threads) as bandwidth:
+            end = clock() + seconds / len(counts)
+            while clock() < end or not bandwidth.probes:
+                yield ("read_bandwidth", threads, bandwidth.probe(), "bytes/s")
+
+
+def _gemm_roofs(device):
+    """Matrix-multiply peak in each number format the device multiplies natively, with all threads."""
+    for dtype in ("float32", "bfloat16", *(["float16"] if device == "cuda" else [])):
+        yield (f"gemm_{dtype}", cores(), gemm_flops_per_s(dtype, device), "FLOP/s")
+
+
+def roofs(device="cpu", seconds=10):
+    """The measured roofs as a DataFrame: roof, threads, value, unit; several rows per roof where it was watched for a while."""
+    return pd.DataFrame([*_bandwidth_roofs(device, seconds), *_gemm_roofs(device)], columns=ROOF_COLUMNS)
+
+
+if __name__ == "__main__":
+    _serve_probe(sys.argv[1], int(sys.argv[2]))

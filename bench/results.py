@@ -1,0 +1,297 @@
+"""Observations: the schema, writing one run, loading all, and the gates that keep impossible numbers out.
+
+A run is one process of one experiment on one backend, option, model and device: `_llama-inference/<backend>/<run>.csv` with one row
+per request, `<run>.json` with where it came from, `<run>.ipynb` as it was executed. Written once, whole or not at all.
+"""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bench import ROOT, hardware, metrics
+
+RESULTS = Path(os.environ.get("BENCH_RESULTS", ROOT / "_llama-inference"))
+
+IDENTITY = "run_id experiment backend backend_version option model weights gpu host tensor_parallel request".split()
+CONDITION = "prompt prompt_tokens max_new_tokens batch_size concurrency request_rate temperature".split()
+MEASURED = (
+    "sent_s ttft_s e2e_s output_tokens itl_p50_s itl_p90_s itl_p99_s itl_max_s peak_memory_bytes load_s answer output_ids error"
+).split()
+COLUMNS = IDENTITY + CONDITION + MEASURED
+TEXT = {"run_id", "experiment", "backend", "backend_version", "option", "model", "weights", "gpu", "host", "answer", "output_ids", "error", "started"}
+SIDECAR = (
+    "packages git machine bandwidth_probes_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token "
+    "parameters settings threads model_sha256 prompts_sha256 started ended"
+).split()
+CONTEXT = (
+    "bandwidth_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token threads started"
+).split()
+# The first counted request may be slower than the slowest of the others by this factor, else the warm-up had not settled.
+# Two, because the memory of small virtual machines flips between two speeds a factor of two apart.
+WARM_FACTOR = 2.0
+
+
+class Refused(ValueError):
+    """A run that may not be published; the message says which gate refused it and why."""
+
+
+def safe(name):
+    """`name` as it may stand in a file's name: hub:meta-llama/Llama-2-7b-hf -> hub-meta-llama-Llama-2-7b-hf."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name)
+
+
+def run_id(experiment, backend, model, option, gpu, host, n):
+    """`<backend>/<experiment>-<model>-<option>-<gpu>-<host>-<n>`: the run's path without its suffix."""
+    return f"{backend}/{experiment}-{safe(model)}-{option}-{gpu}-{host}-{n}"
+
+
+def path(identifier, suffix=".csv", folder=None):
+    """File of the run `identifier` with the given suffix."""
+    return Path(folder or RESULTS) / f"{identifier}{suffix}"
+
+
+def next_number(identity, folder=None):
+    """The first repeat of `identity` (arguments of run_id but n) that has not been measured: 1, 2, …"""
+    n = 1
+    while path(run_id(**identity, n=n), folder=folder).exists():
+        n += 1
+    return n
+
+
+def git_state():
+    """Revision and whether anything but observations, exports and the README's figures differs from it."""
+
+    def git(*arguments):
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True).stdout.strip()
+
+    return {"revision": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", "bench", "notebooks", "data", "study.yaml"))}
+
+
+def now():
+    """The time in UTC, to the second, as sidecars give it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def packages():
+    """Name -> version of every installed distribution."""
+    from importlib.metadata import distributions
+
+    return dict(sorted({d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"]}.items(), key=lambda kv: kv[0].lower()))
+
+
+def frame(rows):
+    """Rows (dicts) as a DataFrame of the schema's columns and types; columns that a row lacks are empty."""
+    return _numbers(pd.DataFrame(rows).reindex(columns=COLUMNS))
+
+
+def _numbers(table):
+    """`table` with text columns as str, empty where missing, and all others as numbers, NaN where missing."""
+    for column in table.columns:
+        table[column] = table[column].fillna("").astype(str) if column in TEXT else pd.to_numeric(table[column])
+    return table
+
+
+def derive(table):
+    """`table` with what is computed when read: tpot_s, output_tokens_per_s, mbu (measured roof), mbu_datasheet."""
+    context = metrics.mean_context_tokens(table["prompt_tokens"], table["output_tokens"]) * table["batch_size"]
+    kv = metrics.kv_cache_bytes(context, table["kv_values_per_token"], table["kv_value_bytes"])
+    tpot = metrics.tpot_s(table["ttft_s"], table["e2e_s"], table["output_tokens"])
+    return table.assign(
+        tpot_s=tpot,
+        output_tokens_per_s=metrics.output_tokens_per_s(table["output_tokens"], table["e2e_s"]).where(table["error"] == ""),
+        mbu=metrics.mbu(table["weight_bytes"], kv, tpot, table["bandwidth_bytes_per_s"]),
+        mbu_datasheet=metrics.mbu(table["weight_bytes"], kv, tpot, table["datasheet_bandwidth_bytes_per_s"]),
+    )
+
+
+def context(sidecar):
+    """The columns that a run's sidecar adds to its rows: what derived figures need, and when it ran."""
+    columns = {column: sidecar[column] for column in CONTEXT if column in sidecar}
+    columns["bandwidth_bytes_per_s"] = max(sidecar["bandwidth_probes_bytes_per_s"], default=None)
+    return columns
+
+
+def check(table, sidecar, identifier):
+    """Every gate of a run; raises Refused with one sentence that says why it may not be published."""
+    _complete(table, sidecar)
+    _agrees_with_path(table, identifier)
+    _counts(table)
+    _warm(table)
+    _possible(derive(_numbers(table.assign(**context(sidecar)))))
+
+
+def _complete(table, sidecar):
+    lacking = [c for c in COLUMNS if c not in table] + [k for k in SIDECAR if k not in sidecar]
+    if lacking:
+        raise Refused(f"The run lacks {', '.join(lacking)}: every row has every column and the sidecar every field of bench/results.py.")
+    if table.empty or (table["error"] != "").all():
+        why = table["error"].iloc[0] if len(table) else "no request was made"
+        raise Refused(f"No request succeeded, so nothing was measured; the first error was: {why}")
+
+
+def _agrees_with_path(table, identifier):
+    n = identifier.rsplit("-", 1)[-1]
+    for _, row in table[IDENTITY].drop_duplicates(subset=[c for c in IDENTITY if c != "request"]).iterrows():
+        said = run_id(row["experiment"], row["backend"], row["model"], row["option"], row["gpu"], row["host"], n)
+        if not said == identifier == row["run_id"]:
+            raise Refused(f"The rows say they are {said} (run_id {row['run_id']}), the path says {identifier}: identity and path must agree.")
+
+
+def _counts(table):
+    good = table[table["error"] == ""]
+    for column in ("prompt_tokens", "max_new_tokens", "batch_size"):
+        if not (good[column] > 0).all():
+            raise Refused(f"{column} must be a positive number in every row.")
+    given = good["output_ids"].str.split().str.len()
+    if not ((given == good["output_tokens"]) & (good["output_tokens"] == good["max_new_tokens"])).all():
+        raise Refused("Token counts disagree: output_ids, output_tokens and max_new_tokens must be the same number in every row.")
+    if not (good["e2e_s"] > 0).all() or (good["ttft_s"] > good["e2e_s"]).any() or (good["ttft_s"] <= 0).any():
+        raise Refused("Times contradict each other: 0 < ttft_s <= e2e_s must hold in every row.")
+
+
+def _warm(table):
+    """Refuse a run whose first counted request was much slower than every later one of its kind."""
+    times = table[(table["error"] == "") & table["ttft_s"].notna()]["e2e_s"]
+    if len(times) > 2 and times.iloc[0] > WARM_FACTOR * times.iloc[1:].max():
+        raise Refused(
+            f"The warm-up had not settled: the first counted request took {times.iloc[0]:.3g} s, the slowest of the others {times.iloc[1:].max():.3g} s."
+        )
+
+
+def _possible(table):
+    worst = table["mbu"].max()
+    if worst > 1:
+        row = table.loc[table["mbu"].idxmax()]
+        raise Refused(
+            f"MBU is {worst:.2f}, above 1: {row['weight_bytes'] / 1e9:.3f} GB of weights in {row['tpot_s'] * 1e3:.2f} ms is more than the "
+            f"{row['bandwidth_bytes_per_s'] / 1e9:.1f} GB/s that the probes found. Either the bytes, the time or the probe is wrong."
+        )
+
+
+def _write(file, text):
+    """Atomically: temporary file in the same folder, fsync, rename. A full disk leaves nothing behind."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", newline="") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, file)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def write(rows, sidecar, identifier, folder=None):
+    """Write one run through all gates and return the CSV's path; the CSV comes last: a run without it does not exist.
+
+    Refused if a gate objects, FileExistsError if the run has been measured before, OSError if the disk is full.
+    """
+    target = path(identifier, folder=folder)
+    if target.exists():
+        raise FileExistsError(f"{target} has been measured already; observations are never overwritten. Leave `run` at 0 for the next number.")
+    table = frame(rows)
+    sidecar = json.loads(json.dumps(sidecar))
+    check(table, sidecar, identifier)
+    _write(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
+    _write(target, table.to_csv(index=False, lineterminator="\n"))
+    return target
+
+
+def files(folder=None):
+    """Paths of the CSVs of all runs, sorted; `hardware/` holds roofs, not runs."""
+    folder = Path(folder or RESULTS)
+    return sorted(p for p in folder.glob("*/*.csv") if p.parent.name != "hardware")
+
+
+def read(file):
+    """(rows as the CSV has them, sidecar) of one run; ValueError naming the file if either is not what the schema says."""
+    file = Path(file)
+    try:
+        with open(file, newline="") as source:
+            reader = csv.DictReader(source)
+            rows = list(reader)
+        if reader.fieldnames != COLUMNS:
+            raise ValueError(f"its columns are {reader.fieldnames}")
+        return rows, json.loads(file.with_suffix(".json").read_text())
+    except (OSError, ValueError, csv.Error) as error:
+        raise ValueError(f"{file} is not a run of this study: {error}. Measure it again, or move it away.") from error
+
+
+def load(paths=None, experiment=None, folder=None):
+    """All requests of the runs `paths` (default: every run) with derived columns; an empty frame with all columns if there are none."""
+    rows = []
+    for file in [Path(p) for p in paths] if paths is not None else files(folder):
+        run, sidecar = read(file)
+        more = context(sidecar)
+        rows += [row | more for row in run]
+    everything = derive(_numbers(pd.DataFrame(rows, columns=COLUMNS + CONTEXT)))
+    return everything[everything["experiment"] == experiment] if experiment else everything
+
+
+CONFIGURATION = "backend option model weights gpu host".split()
+
+
+def runs(requests):
+    """One row per run: medians over its requests of ttft_s, tpot_s, itl_p99_s and mbu, the mean of output_tokens_per_s, counts."""
+    keys = ["run_id", "experiment", *CONFIGURATION, "backend_version", "threads", "started"]
+    return requests.groupby(keys, as_index=False, sort=True).agg(
+        ttft_s=("ttft_s", "median"), tpot_s=("tpot_s", "median"), itl_p99_s=("itl_p99_s", "median"),
+        # The mean over requests, because that is what the published table shows.
+        output_tokens_per_s=("output_tokens_per_s", "mean"),
+        mbu=("mbu", "median"), mbu_datasheet=("mbu_datasheet", "median"),
+        weight_bytes=("weight_bytes", "first"), bandwidth_bytes_per_s=("bandwidth_bytes_per_s", "first"),
+        peak_memory_bytes=("peak_memory_bytes", "max"), load_s=("load_s", "first"),
+        requests=("request", "count"), failed=("error", lambda e: int((e != "").sum())),
+    )  # fmt: skip
+
+
+def summary(requests):
+    """One row per configuration (backend, option, model, weights, gpu, host), fastest first: medians over its runs of what `runs`
+    gives, the mean and the 95 % t-interval over runs of output_tokens_per_s, and how many runs and failed requests there are."""
+    each = runs(requests)
+    grouped = each.groupby(CONFIGURATION, as_index=False, sort=True)
+    middle = grouped[["ttft_s", "tpot_s", "itl_p99_s", "mbu", "mbu_datasheet", "weight_bytes", "bandwidth_bytes_per_s", "peak_memory_bytes", "load_s"]].median()
+    rate = grouped["output_tokens_per_s"].agg(output_tokens_per_s="mean", interval=metrics.t_interval, runs="count")
+    failed = grouped.agg(failed=("failed", "sum"), backend_version=("backend_version", "last"), measured=("started", "max"))
+    table = middle.merge(rate, on=CONFIGURATION).merge(failed, on=CONFIGURATION)
+    return table.sort_values("output_tokens_per_s", ascending=False, ignore_index=True)
+
+
+def focus(table, host):
+    """`table` restricted to one machine: that of the checkout `host` if it has measured, else the one with the latest run."""
+    if table.empty or (table["host"] == host).any():
+        return table[table["host"] == host]
+    latest = table.loc[table["measured"].idxmax()] if "measured" in table else table.loc[table["started"].idxmax()]
+    return table[(table["host"] == latest["host"]) & (table["gpu"] == latest["gpu"])]
+
+
+def write_roofs(roofs, device, gpu, given):
+    """Write the roofs of one device (`hardware.roofs`) with their provenance; returns the CSV's path. FileExistsError as in `write`."""
+    folder = Path(given["results"] or RESULTS) / "hardware"
+    n = given["run"] or 1
+    while not given["run"] and (folder / f"roofs-{gpu}-{hardware.host()}-{n}.csv").exists():
+        n += 1
+    target = folder / f"roofs-{gpu}-{hardware.host()}-{n}.csv"
+    if target.exists():
+        raise FileExistsError(f"{target} has been measured already; leave `run` at 0 for the next number.")
+    sidecar = {"packages": packages(), "git": git_state(), "machine": hardware.describe(device), "parameters": given, "ended": now()}
+    _write(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
+    _write(target, roofs.assign(gpu=gpu, host=hardware.host()).to_csv(index=False, lineterminator="\n"))
+    return target
+
+
+def load_roofs(folder=None):
+    """All measured roofs: roof, threads, value, unit, gpu, host."""
+    tables = [pd.read_csv(f) for f in sorted(Path(folder or RESULTS).glob("hardware/*.csv"))]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*hardware.ROOF_COLUMNS, "gpu", "host"])

@@ -1,0 +1,145 @@
+"""The plan that the Snakefile carries out, and the report at the end.
+
+    python -m bench.study [repeats=3 …]     the result table, what failed and why, and where the page is
+"""
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from time import sleep
+
+import yaml
+from tqdm import tqdm
+
+from bench import ROOT, backends, execute, experiment, hardware, results
+
+
+@dataclass(frozen=True)
+class Run:
+    """One planned run: its identity, its number, and what its notebook is told."""
+
+    experiment: str
+    backend: str
+    option: str
+    model: str
+    device: str
+    gpu: str
+    n: int
+    parameters: tuple
+
+    @property
+    def id(self):
+        """The run's path without its suffix."""
+        return results.run_id(self.experiment, self.backend, self.model, self.option, self.gpu, hardware.host(), self.n)
+
+    @property
+    def csv(self):
+        """The CSV that proves that it was measured, relative to the repository where it lies inside."""
+        return os.path.relpath(results.path(self.id), ROOT)
+
+    @property
+    def arguments(self):
+        """What `bench.execute` is told, as one shell-safe string."""
+        given = {"backend": self.backend, "option": self.option, "model": self.model, "device": self.device, "run": self.n, **dict(self.parameters)}
+        return " ".join(f"{name}={value}" for name, value in given.items())
+
+    @property
+    def environment(self):
+        """What must exist before it can run, beyond the default environment: a list of none or one file."""
+        home = backends.prefix(backends.get(self.backend), self.device)
+        return [] if home == Path(sys.prefix) else [os.path.relpath(home / "ready", ROOT)]
+
+    @property
+    def python(self):
+        """The interpreter of the engine's environment."""
+        return os.path.relpath(backends.prefix(backends.get(self.backend), self.device) / "bin" / "python", ROOT)
+
+
+def load(overrides=None):
+    """study.yaml as a dict, `overrides` on top; ValueError for a key that study.yaml does not have."""
+    study = yaml.safe_load((ROOT / "study.yaml").read_text())
+    for key, value in (overrides or {}).items():
+        study[backends.choose("key of study.yaml", key, study)] = value
+    return study
+
+
+def device(study):
+    """('cpu' or 'cuda', slug) of the device that `study` asks for on this machine."""
+    return experiment.device_of(study["device"], "auto")
+
+
+def engines(study, kind):
+    """Names of the engines to measure on a device of this kind: those asked for, else those installed here."""
+    asked = str(study["engines"]).split()
+    for name in asked:
+        backends.get(name)
+    return asked or [name for name in backends.names() if backends.missing(name, kind) is None]
+
+
+def plan(study):
+    """Every Run that `study` asks for on this machine: first repeats of all engines before second ones of any."""
+    kind, gpu = device(study)
+    runs = []
+    for n in range(1, int(study["repeats"]) + 1):
+        for name, about in study["experiments"].items():
+            for backend in engines(study, kind):
+                offered = backends.options(backends.get(backend), kind)
+                for option in offered if about["options"] == "all" else offered[-1:]:
+                    runs += [Run(name, backend, option, model, kind, gpu, n, tuple(about["parameters"].items())) for model in study["models"]]
+    return runs
+
+
+def expected_seconds(runs):
+    """How long each of `runs` will take, from the sidecars of the same configuration wherever it was measured, else their mean."""
+    guesses = {run: _span(run) for run in runs}
+    known = [span for span in guesses.values() if span]
+    usual = sum(known) / len(known) if known else 60
+    return {run: span or usual for run, span in guesses.items()}
+
+
+def _span(run):
+    pattern = f"{run.experiment}-{results.safe(run.model)}-{run.option}-*.json"
+    abouts = [json.loads(file.read_text()) for file in (results.RESULTS / run.backend).glob(pattern)]
+    spans = [datetime.fromisoformat(a["ended"]) - datetime.fromisoformat(a["started"]) for a in abouts]
+    return sum(span.total_seconds() for span in spans) / len(spans) if spans else None
+
+
+def watch(runs):
+    """Draw a progress bar with the time left until all of `runs` have their CSV; meant for a daemon thread.
+
+    It looks every two seconds and redraws only when a run has ended: a bar that keeps a core awake would be in the measurement.
+    """
+    expected = expected_seconds(runs)
+    form = "{desc} |{bar}| {percentage:3.0f} %, {elapsed} gone, {remaining} left"
+    with tqdm(total=round(sum(expected.values())), bar_format=form, mininterval=0) as bar:
+        while bar.n < bar.total:
+            done = [run for run in runs if results.path(run.id).exists()]
+            bar.n = round(sum(expected[run] for run in done))
+            bar.set_description_str(f"{len(done)} of {len(runs)} runs")
+            seen = len(done)
+            while bar.n < bar.total and seen == sum(results.path(run.id).exists() for run in runs):
+                sleep(2)
+
+
+def report(study):
+    """The result table, what failed and why, and where the page is, as text."""
+    from bench import tables
+
+    runs = plan(study)
+    failed = [run for run in runs if not results.path(run.id).exists()]
+    lines = [tables.text(tables.latency(results.load())), ""]
+    absent = {name: backends.missing(name, device(study)[0]) for name in backends.names()}
+    lines += [f"- {reason}" for name, reason in absent.items() if reason]
+    lines += [f"FAILED {run.id}: {execute.reason(run.id)} (whole traceback: {execute.log(run.id)})" for run in failed]
+    page = ROOT / "_site" / "index.html"
+    lines += ["", f"The page: {page.relative_to(ROOT)}" if page.exists() else "The page has not been built."]
+    return "\n".join(lines), not failed
+
+
+if __name__ == "__main__":
+    text, complete = report(load(dict(a.split("=", 1) for a in sys.argv[1:])))
+    print(text)
+    sys.exit(not complete)

@@ -1,0 +1,259 @@
+"""Tables: one function per table, all requests in, a plain DataFrame with reader-ready column names out.
+
+    python -m bench.tables latency     the table on the terminal
+
+`html` and `text` write any of them out; pages, notebooks and the terminal show the same numbers because they call the same functions.
+"""
+
+import inspect
+import re
+import sys
+
+import jinja2
+import numpy as np
+import pandas as pd
+
+from bench import backends as engines
+from bench import data, hardware, results
+from bench import metrics as definitions
+
+TABLES = {}
+# What is compared with each other stands in one panel of a figure and one block of a table.
+SETTING = ["gpu", "model", "weights"]
+UNITS = {"_tokens_per_s": "tokens/s", "_bytes_per_s": "bytes/s", "_flops_per_s": "FLOP/s", "_tokens": "tokens", "_bytes": "bytes", "_per_s": "1/s", "_s": "s"}
+ANSWER_CHARACTERS = 200
+EMPTY = "nothing measured yet: make study"
+
+
+def _listed(function):
+    """Decorator: the function is a table that `names` lists."""
+    TABLES[function.__name__] = function
+    return function
+
+
+def names():
+    """Names of all tables."""
+    return list(TABLES)
+
+
+def here(requests, experiment):
+    """The requests of `experiment` on the machine in focus: this checkout's own, else the one measured last."""
+    return results.focus(requests[requests["experiment"] == experiment], hardware.host())
+
+
+def label(row):
+    """`backend option` of a row of `results.runs` or `results.summary`; synthetic weights are marked as such."""
+    return f"{row['backend']} {row['option']}" + (" (synthetic)" if row["weights"] == "synthetic" else "")
+
+
+def settings(requests):
+    """[((gpu, model, weights), its requests)], the setting with the most configurations first, real weights before synthetic ones."""
+    groups = list(requests.groupby(SETTING, sort=True))
+    return sorted(groups, key=lambda g: (g[0][2] == "synthetic", -len(g[1][["backend", "option"]].drop_duplicates())))
+
+
+def pairs(requests):
+    """One row per pair of the overhead experiment on the machine in focus: the engine's own loop and the harness on the same prompt.
+
+    `cost` is harness e2e / own loop's e2e - 1. A pair with a failure, or with two rows of the same kind, is left out.
+    """
+    rows = here(requests, "overhead")
+    rows = rows[rows["error"] == ""]
+    rows = rows.assign(pair=(rows["request"] - 1) // 2, harness=rows["ttft_s"].notna())
+    keys = [*results.CONFIGURATION, "run_id", "pair", "prompt"]
+    wide = rows.pivot_table(index=keys, columns="harness", values="e2e_s", aggfunc="first").reindex(columns=[False, True]).dropna()
+    return wide.assign(cost=wide[True] / wide[False] - 1).reset_index()[[*keys, "cost"]].rename_axis(columns=None)
+
+
+def median_interval(values, confidence=0.95):
+    """(low, high) of the distribution-free interval of the median, from order statistics; NaN for fewer than six values."""
+    from scipy.stats import quantile_test
+
+    return tuple(quantile_test(np.asarray(values, dtype=float), p=0.5).confidence_interval(confidence)) if len(values) else (np.nan, np.nan)
+
+
+def overhead_summary(requests):
+    """One row per configuration of the overhead experiment, dearest first: pairs, median, low, high (as fractions)."""
+    each = pairs(requests).groupby(results.CONFIGURATION)["cost"]
+    rows = [(*key, len(costs), costs.median(), *median_interval(costs)) for key, costs in each]
+    table = pd.DataFrame(rows, columns=[*results.CONFIGURATION, "pairs", "median", "low", "high"])
+    return table.sort_values("median", ascending=False, ignore_index=True)
+
+
+@_listed
+def latency(requests):
+    """One row per engine and option on the machine in focus, the fastest first within each device and model."""
+    blocks = [results.summary(block) for _, block in settings(here(requests, "latency"))]
+    every = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame(columns=list(_latency_columns()))
+    return _renamed(every, _latency_columns())
+
+
+def _renamed(table, columns):
+    """`table` reduced to `columns`: source name -> (reader's name, factor or None for text)."""
+    return pd.DataFrame({title: table[name] if factor is None else table[name] * factor for name, (title, factor) in columns.items()})
+
+
+def _latency_columns():
+    return {
+        "backend": ("engine", None), "option": ("option", None),
+        "output_tokens_per_s": ("output tokens/s", 1), "interval": ("± 95 % interval (tokens/s)", 1),
+        "ttft_s": ("TTFT (ms)", 1e3), "tpot_s": ("TPOT (ms)", 1e3), "itl_p99_s": ("ITL p99 (ms)", 1e3), "mbu": ("MBU", 1),
+        "peak_memory_bytes": ("peak memory (MB)", 1e-6), "load_s": ("load (s)", 1), "runs": ("runs", 1), "failed": ("failed requests", 1),
+        "backend_version": ("version", None), "gpu": ("device", None), "model": ("model", None), "weights": ("weights", None),
+    }  # fmt: skip
+
+
+@_listed
+def published(requests=None):
+    """The table of the published latency study, fastest first, as it was printed; see `findings.published_corrections`."""
+    table = data.table("published/husain_llama2_7b_latency").sort_values("tokens_per_s", ascending=False, ignore_index=True)
+    table = table[["platform", "options", "gpu", "tokens_per_s", "time_s", "output_tokens", "edition"]].assign(source="Husain, Optimizing latency")
+    return table.rename(columns={"gpu": "GPU", "tokens_per_s": "tokens/s", "time_s": "time (s)", "output_tokens": "output tokens"})
+
+
+@_listed
+def machines(requests):
+    """One row per machine that has measured anything: when, how much, and the best bandwidth that any run probed."""
+    table = requests.groupby(["gpu", "host"], as_index=False).agg(
+        runs=("run_id", "nunique"), requests=("run_id", "size"), first=("started", "min"), last=("started", "max"), best=("bandwidth_bytes_per_s", "max")
+    )  # fmt: skip
+    table = table.assign(best=table["best"] / 1e9, first=table["first"].str[:10], last=table["last"].str[:10])
+    return table.rename(
+        columns={"gpu": "device", "first": "first measured", "last": "last measured", "best": "best probed bandwidth (GB/s)"}
+    )
+
+
+@_listed
+def overhead(requests):
+    """What measuring costs per engine and option: the median over pairs of harness / own loop - 1, in percent."""
+    columns = {"backend": ("engine", None), "option": ("option", None), "pairs": ("pairs", 1), "median": ("cost, median (%)", 100)}
+    columns |= {"low": ("95 % interval from (%)", 100), "high": ("to (%)", 100), "gpu": ("device", None), "model": ("model", None)}
+    return _renamed(overhead_summary(requests), columns)
+
+
+@_listed
+def answers(requests):
+    """The beginning of the first answer of every engine and option to every prompt; synthetic weights say nothing, so they are left out."""
+    rows = here(requests, "latency")
+    rows = rows[(rows["error"] == "") & (rows["weights"] != "synthetic")].sort_values(["model", "prompt", "backend", "option", "run_id"])
+    rows = rows.drop_duplicates(["model", "prompt", "backend", "option"])
+    cut = rows["answer"].str.slice(0, ANSWER_CHARACTERS) + np.where(rows["answer"].str.len() > ANSWER_CHARACTERS, "…", "")
+    table = rows.assign(prompt=rows["prompt"].map(data.prompts("latency")).fillna(""), answer=cut)
+    return table[["prompt", "backend", "option", "answer", "model"]].rename(columns={"backend": "engine"}).reset_index(drop=True)
+
+
+@_listed
+def backends(requests=None):
+    """Every engine of bench/backends/: what it is, what can be chosen, where it runs, and whether it has been measured."""
+    measured = {p.parent.name for p in results.files()} if requests is None else set(requests["backend"])
+    device = "cuda" if hardware.has_cuda() else "cpu"
+    return pd.DataFrame([_backend(name, device, measured) for name in engines.names()])
+
+
+def _backend(name, device, measured):
+    module = engines.get(name)
+    absent = engines.missing(name, device if device in module.DEVICES else module.DEVICES[0])
+    state = ("measured" + (", not installed here" if absent else "")) if name in measured else absent or "installed"
+    return {
+        "engine": name, "what it is": _sentence(module.__doc__), "options": ", ".join(module.OPTIONS), "devices": ", ".join(module.DEVICES),
+        "environment": engines.environment(module, device) or "default", "state": state,
+    }  # fmt: skip
+
+
+def _sentence(docstring):
+    """First sentence of a docstring, without Markdown's marks."""
+    return re.split(r"(?<=[.!?])\s", re.sub(r"[*`]|\s*<http\S+>", "", (docstring or "").strip()))[0].replace("\n", " ")
+
+
+@_listed
+def metrics():
+    """The definitions in bench/metrics.py: name in the code, what it is, formula, unit, source, read from the docstrings."""
+    functions = [f for f in vars(definitions).values() if inspect.isfunction(f) and f.__module__ == definitions.__name__]
+    return pd.DataFrame([_metric(f) for f in functions if not f.__name__.startswith("_")])
+
+
+def _metric(function):
+    """`What it is, unit: formula, as SOURCE define it; conditions.` or `… (SOURCE 2023)` -> one row of the table of definitions."""
+    name, doc = function.__name__, " ".join(inspect.getdoc(function).split("\n\n")[0].split())
+    suffix = next((s for s in UNITS if name.endswith(s)), "")
+    source = re.search(r",? as ([^;:.]+?) defines? it|\s*\(([A-Z][\w&. ]+ \d{4})\)", doc)
+    if source:
+        doc = doc.replace(source[0], "")
+    what, _, formula = doc.rstrip(".").partition(": ")
+    return {
+        "metric": name, "what it is": what.removesuffix(f", {UNITS.get(suffix)}"), "formula": formula,
+        "unit": UNITS.get(suffix, ""), "source": next((s for s in source.groups() if s), "") if source else "",
+    }  # fmt: skip
+
+
+def number(value):
+    """A number as a reader wants it: three significant digits, no exponent, counts in full, nothing where it is missing."""
+    if pd.isna(value):
+        return ""
+    if value == 0 or not np.isfinite(value) or float(value).is_integer() and abs(value) < 1e6:
+        return f"{value:,.0f}"
+    decimals = 2 - int(np.floor(np.log10(abs(value))))
+    rounded = round(float(value), decimals)
+    # A value that was given with fewer digits, such as a published 1.9, does not gain any.
+    return f"{rounded:,.{max(decimals, 0)}f}" if rounded != value else f"{rounded:,.15g}"
+
+
+def _cell(value, numeric):
+    """(text, value to sort by or None) of one cell."""
+    if numeric:
+        return number(value), "" if pd.isna(value) else repr(float(value))
+    return "" if pd.isna(value) else str(value), None
+
+
+# An empty line would end the block of HTML where a page is Markdown; Quarto must not rebuild the table, or data-sort is lost.
+TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
+<div class="table-scroll" role="region" tabindex="0" aria-label="{{ caption or 'Table' }}">
+<table class="sortable" data-quarto-disable-processing="true">
+{% if caption %}
+<caption>{{ caption }}</caption>
+{% endif %}
+<thead><tr>{% for name, numeric in columns %}<th scope="col"{% if numeric %} class="number"{% endif %}>{{ name }}</th>{% endfor %}</tr></thead>
+<tbody>
+{% for row in rows %}
+<tr>{% for text, sort in row %}{% if sort is not none %}<td class="number" data-sort="{{ sort }}">{{ text }}</td>
+{%- elif loop.first %}<th scope="row">{{ text }}</th>{% else %}<td>{{ text }}</td>{% endif %}{% endfor %}</tr>
+{% else %}
+<tr><td colspan="{{ columns | length }}">{{ empty }}</td></tr>
+{% endfor %}
+</tbody>
+</table>
+</div>
+{% if command %}
+<p class="command">Redraw: <code>{{ command }}</code></p>
+{% endif %}
+""")
+
+
+def html(table, caption="", command=""):
+    """`table` as an accessible HTML table that scrolls sideways, everything escaped; numbers carry their raw value in data-sort."""
+    numeric = [pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]
+    rows = [[_cell(v, n) for v, n in zip(row, numeric)] for row in table.itertuples(index=False)]
+    # One line per row of the table, whatever line breaks an answer has.
+    rows = [[(" ".join(t.split()), s) for t, s in row] for row in rows]
+    return TEMPLATE.render(columns=list(zip(table.columns, numeric)), rows=rows, caption=caption, command=command, empty=EMPTY)
+
+
+def text(table):
+    """`table` in fixed width for the terminal, with the same numbers as `html`."""
+    if table.empty:
+        return EMPTY
+    shown = {c: [_cell(v, pd.api.types.is_numeric_dtype(table[c]))[0] for v in table[c]] for c in table.columns}
+    return pd.DataFrame(shown).to_string(index=False)
+
+
+def main(arguments):
+    """Print the table named in `arguments`; ValueError listing the tables for any other name."""
+    name = engines.choose("table", arguments[0] if arguments else "", names())
+    print(text(TABLES[name](*([results.load()] if inspect.signature(TABLES[name]).parameters else []))))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except ValueError as error:
+        sys.exit(str(error))

@@ -1,0 +1,56 @@
+"""**fake**: an engine of known speed. For tests only; it is found because the tests name this folder in BENCH_BACKENDS.
+
+A model answer that tries to be markup: <script>document.title = "broken"</script>
+"""
+
+from time import perf_counter, sleep
+
+OPTIONS = {"float32": {}, "int8": {"faster": 2}, "short": {"lost": 1}, "broken": {"breaks": 3}, "impossible": {"weight_bytes": 10**12}, "mute": {"streams": False}}
+DEVICES = ("cpu",)
+TTFT_S, ITL_S = 0.030, 0.004
+ANSWER = '<script>document.title = "broken"</script>'
+
+
+def version():
+    return "1.0"
+
+
+def available():
+    return None
+
+
+def load(checkpoint, option, device, threads):
+    return Engine(checkpoint, OPTIONS[option])
+
+
+class Engine:
+    """Tokens arrive at TTFT_S, TTFT_S + ITL_S, … after the call, to a few microseconds; the token ids spell ANSWER again and again."""
+
+    kv_value_bytes = 4
+
+    def __init__(self, checkpoint, about):
+        self.about, self.calls = about, 0
+        self.streams = about.get("streams", True)
+        self.weight_bytes = about.get("weight_bytes", 10**6)
+        self.settings = {"schedule": [TTFT_S, ITL_S]}
+        self.answer = checkpoint.encode(ANSWER)
+
+    def generate(self, prompts, max_new_tokens, on_token):
+        start, self.calls = perf_counter(), self.calls + 1
+        if self.calls == self.about.get("breaks"):
+            raise MemoryError("no room for the KV cache")
+        count = max_new_tokens - self.about.get("lost", 0)
+        ids = [self.answer[k % len(self.answer)] for k in range(count)]
+        for k, token in enumerate(ids):
+            _until(start + (TTFT_S + k * ITL_S) / self.about.get("faster", 1))
+            for request in range(len(prompts)) if on_token else []:
+                on_token(request, token)
+        return [ids for _ in prompts]
+
+    def close(self):
+        pass
+
+
+def _until(moment):
+    while (left := moment - perf_counter()) > 0:
+        sleep(left / 2 if left > 0.0005 else 0)

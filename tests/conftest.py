@@ -1,0 +1,63 @@
+"""What all tests share: the fake engine, folders of their own, and made-up runs that pass every gate."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+os.environ["BENCH_BACKENDS"] = str(TESTS / "backends")
+
+import pytest  # noqa: E402
+
+from bench import ROOT, results  # noqa: E402
+
+BIN = Path(sys.executable).parent
+
+
+def make_rows(n=3, backend="fake", option="float32", host="abc123", gpu="test-cpu", experiment="latency", rate=100.0, run=1, tokens=10, **changes):
+    """Rows of one plausible run: `rate` tokens/s after a TTFT of 50 ms."""
+    identity = {"experiment": experiment, "backend": backend, "model": "smollm2-135m", "option": option, "gpu": gpu, "host": host}
+    identifier = results.run_id(**identity, n=run)
+    e2e = 0.05 + (tokens - 1) / rate
+    row = identity | {
+        "run_id": identifier, "backend_version": "1.0", "weights": "real", "tensor_parallel": 1, "prompt_tokens": 8, "max_new_tokens": tokens,
+        "batch_size": 1, "temperature": 0, "ttft_s": 0.05, "e2e_s": e2e, "output_tokens": tokens, "itl_p50_s": 1 / rate, "itl_p90_s": 1 / rate,
+        "itl_p99_s": 1 / rate, "itl_max_s": 1 / rate, "peak_memory_bytes": 10**9, "load_s": 1.0, "answer": "a,b \"c\"\n<script>",
+        "output_ids": " ".join(["5"] * tokens), "error": "",
+    }  # fmt: skip
+    return [row | {"request": k, "prompt": k, "sent_s": k * 2.0} | changes for k in range(1, n + 1)]
+
+
+def make_sidecar(**changes):
+    """A complete sidecar of a machine with 40 GB/s."""
+    return {
+        "packages": {}, "git": {}, "machine": {"cpu": "test"}, "bandwidth_probes_bytes_per_s": [20e9, 40e9], "datasheet_bandwidth_bytes_per_s": None,
+        "weight_bytes": 1e8, "kv_value_bytes": 4, "kv_values_per_token": 1000, "parameters": {}, "settings": {}, "threads": 2,
+        "model_sha256": "", "prompts_sha256": "", "started": "2026-01-01T00:00:00+00:00", "ended": "2026-01-01T00:01:00+00:00",
+    } | changes  # fmt: skip
+
+
+def write_run(folder, sidecar=None, **about):
+    """Write one made-up run; returns its path."""
+    rows = make_rows(**about)
+    return results.write(rows, sidecar or make_sidecar(), rows[0]["run_id"], folder)
+
+
+def run(*command, check=True, **environment):
+    """Run a command of this environment in the repository; returns the finished process with its text."""
+    variables = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"} | {k: str(v) for k, v in environment.items()}
+    done = subprocess.run([str(c) for c in command], cwd=ROOT, env=variables, capture_output=True, text=True, timeout=900)
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture
+def observations(tmp_path):
+    """A folder with runs of two engines on two machines, one of them with repeats."""
+    for option, rate in (("float32", 50.0), ("int8", 120.0)):
+        for n in (1, 2, 3):
+            write_run(tmp_path, option=option, rate=rate + n, run=n)
+    write_run(tmp_path, backend="transformers", option="float32", rate=30.0)
+    write_run(tmp_path, backend="llamacpp", option="Q4_0", rate=200.0, host="def456", gpu="other-cpu")
+    return tmp_path

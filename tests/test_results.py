@@ -1,0 +1,170 @@
+"""The schema, the gates, and that a run is written whole or not at all. Each test breaks one thing in a run that passes."""
+
+import errno
+import json
+import os
+import time
+
+import pytest
+from conftest import make_rows, make_sidecar, write_run
+
+from bench import ROOT, data, findings, plots, results, tables
+
+COMMITTED = results.files(ROOT / "_llama-inference")
+
+
+def refused(rows, sidecar=None, identifier=None, folder=None):
+    with pytest.raises(results.Refused) as caught:
+        results.write(rows, sidecar or make_sidecar(), identifier or rows[0]["run_id"], folder)
+    assert not list(folder.rglob("*.csv"))
+    return str(caught.value)
+
+
+def test_a_good_run_is_read_back_as_it_was_written(tmp_path):
+    path = write_run(tmp_path)
+    assert path == tmp_path / "fake" / "latency-smollm2-135m-float32-test-cpu-abc123-1.csv"
+    requests = results.load([path])
+    assert list(requests["request"]) == [1, 2, 3]
+    assert requests["answer"].iloc[0] == 'a,b "c"\n<script>'
+    assert requests["tpot_s"].iloc[0] == pytest.approx(0.01)
+    # 1e8 bytes of weights and (8 + 10 / 2) tokens of 1,000 numbers of 4 bytes in 10 ms, of 40 GB/s
+    assert requests["mbu"].iloc[0] == pytest.approx((1e8 + 13 * 4000) / 0.01 / 40e9)
+
+
+def test_mbu_above_one_is_refused(tmp_path):
+    assert "MBU is 2.50, above 1" in refused(make_rows(), make_sidecar(weight_bytes=1e9), folder=tmp_path)
+
+
+def test_impossible_published_rates_would_be_refused(tmp_path):
+    # Llama-2-7B (13.21 GB in 16 bits) at 191 tokens/s on an A100-80GB of 2,039 GB/s, as was once published: 124 %.
+    about = make_sidecar(weight_bytes=13.21e9, bandwidth_probes_bytes_per_s=[2039e9])
+    assert "MBU is 1.24" in refused(make_rows(rate=191.0), about, folder=tmp_path)
+
+
+def test_rows_that_contradict_the_path_are_refused(tmp_path):
+    assert "identity and path must agree" in refused(make_rows(option="int8"), identifier=make_rows()[0]["run_id"], folder=tmp_path)
+    assert "identity and path must agree" in refused([*make_rows(2), make_rows(gpu="h200")[0]], folder=tmp_path)
+
+
+def test_token_counts_that_disagree_are_refused(tmp_path):
+    assert "Token counts disagree" in refused(make_rows(output_ids="5 5 5"), folder=tmp_path)
+    assert "Token counts disagree" in refused(make_rows(max_new_tokens=11), folder=tmp_path)
+
+
+def test_impossible_times_are_refused(tmp_path):
+    assert "contradict" in refused(make_rows(ttft_s=9.0), folder=tmp_path)
+    assert "contradict" in refused(make_rows(ttft_s=-0.1), folder=tmp_path)
+
+
+def test_a_warm_up_that_had_not_settled_is_refused(tmp_path):
+    rows = make_rows(5)
+    rows[0] |= {"e2e_s": rows[1]["e2e_s"] * 2.1}
+    assert "warm-up had not settled" in refused(rows, folder=tmp_path)
+
+
+def test_a_missing_sidecar_field_is_refused(tmp_path):
+    about = make_sidecar()
+    del about["git"]
+    assert "lacks git" in refused(make_rows(), about, folder=tmp_path)
+
+
+def test_a_run_in_which_nothing_succeeded_is_refused_with_its_first_error(tmp_path):
+    assert "no room" in refused(make_rows(error="MemoryError: no room"), folder=tmp_path)
+
+
+def test_a_failed_request_stays_as_a_row(tmp_path):
+    rows = make_rows()
+    rows[1] = {k: v for k, v in rows[1].items() if k not in ("ttft_s", "e2e_s")} | {"error": "RuntimeError: gone", "output_tokens": 0, "output_ids": ""}
+    requests = results.load([results.write(rows, make_sidecar(), rows[0]["run_id"], tmp_path)])
+    assert list(requests["error"]) == ["", "RuntimeError: gone", ""]
+    assert results.summary(requests)["failed"].tolist() == [1]
+    assert results.summary(requests)["output_tokens_per_s"].iloc[0] == pytest.approx(10 / 0.14)
+
+
+def test_a_run_is_never_overwritten(tmp_path):
+    path = write_run(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError, match="never overwritten"):
+        write_run(tmp_path, rate=50.0)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch, call):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="No space"):
+        write_run(tmp_path)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+def test_a_file_that_is_no_run_is_named(tmp_path):
+    path = write_run(tmp_path)
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="is not a run of this study"):
+        results.load(folder=tmp_path)
+
+
+def test_the_next_number_is_the_first_free_one(tmp_path):
+    row = make_rows()[0]
+    identity = {k: row[k] for k in ("experiment", "backend", "model", "option", "gpu", "host")}
+    assert results.next_number(identity, tmp_path) == 1
+    write_run(tmp_path)
+    assert results.next_number(identity, tmp_path) == 2
+
+
+def test_focus_prefers_this_machine(observations):
+    requests = results.load(folder=observations)
+    assert set(results.focus(requests, "def456")["backend"]) == {"llamacpp"}
+    assert set(results.focus(requests, "def456")["host"]) == {"def456"}
+    assert results.focus(requests, "a stranger")["host"].nunique() == 1
+
+
+def test_intervals_are_over_runs(observations):
+    table = results.summary(results.load(folder=observations)).set_index(["backend", "option"])
+    assert table.loc[("fake", "int8"), "runs"] == 3 and table.loc[("fake", "int8"), "interval"] > 0
+    assert table.loc[("transformers", "float32"), "interval"] != table.loc[("transformers", "float32"), "interval"]
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda p: p.stem)
+def test_every_committed_run_passes_every_gate(path):
+    rows, sidecar = results.read(path)
+    results.check(results.frame(rows), sidecar, f"{path.parent.name}/{path.stem}")
+    executed = json.loads(path.with_suffix(".ipynb").read_text())
+    assert all(not o.get("ename") for cell in executed["cells"] for o in cell.get("outputs", [])), "the executed notebook holds an error"
+
+
+def test_there_are_committed_runs():
+    assert len(COMMITTED) > 40
+    assert len(results.load_roofs(ROOT / "_llama-inference")) > 0
+
+
+def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
+    for k in range(1000):
+        write_run(tmp_path, n=9, option=("float32", "int8")[k % 2], host=f"{k % 50:06x}", run=k // 100 + 1, gpu=f"cpu-{k % 100 // 50}", tokens=200)
+    start = time.perf_counter()
+    requests = results.load(folder=tmp_path)
+    assert len(requests) == 9000
+    tables.html(tables.latency(requests))
+    findings.findings(requests)
+    plots.latency(requests)
+    assert time.perf_counter() - start < 10
+
+
+def test_the_older_layout_is_read_in_any_order(tmp_path):
+    file = tmp_path / "bench.csv"
+    file.write_text("note,answer,time,tok_count,question\n,x,4.0,200,q\n,y,2.0,200,q\n")
+    assert data.older_mean_tokens_per_s([file]) == pytest.approx(75)
+    file.write_text("note,answer,time,question\n,x,4.0,q\n")
+    with pytest.raises(ValueError, match="lacks the columns tok_count"):
+        data.older_layout(file)
+    file.write_text("note,answer,time,tok_count,question\n,x,0,200,q\n")
+    with pytest.raises(ValueError, match="rows 2 have no positive time"):
+        data.older_layout(file)
+
+
+def test_an_unknown_table_is_named():
+    with pytest.raises(ValueError, match="Did you mean 'prompts'"):
+        data.table("prompt")

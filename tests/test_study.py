@@ -1,0 +1,114 @@
+"""The plan and the Snakefile: what is measured is skipped, what fails does not stop the rest, nothing overlaps."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import BIN, TESTS, run
+
+from bench import ROOT, backends, hardware, results, study
+
+FAKE_STUDY = ["--config", "engines=fake", "repeats=1"]
+
+
+def plan(**overrides):
+    return study.plan(study.load(overrides))
+
+
+def test_first_repeats_of_all_engines_come_before_second_ones():
+    runs = plan(repeats=2)
+    assert [r.n for r in runs] == sorted(r.n for r in runs)
+    assert len(runs) == len({r.id for r in runs}) == 2 * len(plan())
+
+
+def test_every_option_of_every_installed_engine_is_planned():
+    latency = {(r.backend, r.option) for r in plan() if r.experiment == "latency"}
+    for name in backends.names():
+        if backends.missing(name) is None:
+            assert {(name, o) for o in backends.options(backends.get(name), "cpu")} <= latency
+
+
+def test_what_study_yaml_does_not_know_is_named():
+    with pytest.raises(ValueError, match="Did you mean 'repeats'"):
+        study.load({"repeat": 3})
+    with pytest.raises(ValueError, match="Did you mean 'ctranslate2'"):
+        plan(engines="ctranslat2")
+
+
+def test_the_device_is_held_by_one_at_a_time():
+    lock = hardware.take("test")
+    code = "from bench import hardware; hardware.take('test', wait_s=0.1)"
+    assert "runs never overlap" in run("python", "-c", code, check=False).stderr
+    lock.release()
+    assert run("python", "-c", code).returncode == 0
+
+
+def snakemake(folder, *arguments, check=True):
+    return run("snakemake", "--profile", "profiles/default", *arguments, check=check, BENCH_RESULTS=folder, BENCH_SITE=folder / "_site", BENCH_FIGURES=folder / "figures")
+
+
+def test_a_dry_run_shows_what_is_missing_and_writes_nothing(tmp_path):
+    done = snakemake(tmp_path, "-n", *FAKE_STUDY)
+    assert "latency" in done.stdout + done.stderr and not list(tmp_path.rglob("*.csv"))
+
+
+# `broken` loses a request, not the run; `short` and `impossible` fail, and the rest must go on.
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    start = time.perf_counter()
+    done = snakemake(folder, *FAKE_STUDY, check=False)
+    return folder, done, time.perf_counter() - start
+
+
+def test_a_failure_does_not_stop_the_rest(studied):
+    folder, done, _ = studied
+    names = {p.name.split("-")[3] for p in results.files(folder)}
+    assert done.returncode != 0
+    assert {"float32", "int8", "broken", "mute"} <= names and not {"short", "impossible"} & names
+    assert "FAILED fake/latency-smollm2-135m-short" in done.stdout and "the engine gave" in done.stdout
+    assert "above 1" in done.stdout
+    assert all(p.with_suffix(".ipynb").exists() and p.with_suffix(".json").exists() for p in results.files(folder))
+    assert (folder / "_site" / "index.html").exists() and (folder / "figures" / "latency.svg").exists()
+
+
+def test_a_second_study_measures_nothing_again(studied):
+    folder, _, first = studied
+    before = {p: p.stat().st_mtime_ns for p in results.files(folder)}
+    start = time.perf_counter()
+    done = snakemake(folder, *FAKE_STUDY, check=False)
+    assert {p: p.stat().st_mtime_ns for p in results.files(folder)} == before
+    assert time.perf_counter() - start < first
+
+
+def test_after_kill_9_the_study_goes_on(tmp_path):
+    environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "BENCH_RESULTS": str(tmp_path), "BENCH_SITE": str(tmp_path / "_site"), "BENCH_FIGURES": str(tmp_path / "figures")}
+    command = ["snakemake", "--profile", "profiles/default", *FAKE_STUDY]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.time() + 120
+    while time.time() < deadline and not results.files(tmp_path):
+        time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = {p: p.read_bytes() for p in results.files(tmp_path)}
+    time.sleep(3)
+    assert not [p for p in tmp_path.rglob("*.tmp")]
+    assert "Nothing else" not in snakemake(tmp_path, "-n", *FAKE_STUDY).stderr
+    after = snakemake(tmp_path, *FAKE_STUDY, check=False)
+    assert "Another study" not in after.stderr
+    assert len(results.files(tmp_path)) > len(done) and all(p.read_bytes() == text for p, text in done.items())
+
+
+def test_two_studies_in_one_checkout_do_not_overlap(tmp_path):
+    from filelock import FileLock
+
+    with FileLock(ROOT / ".snakemake" / "study.lock"):
+        done = snakemake(tmp_path, *FAKE_STUDY, check=False)
+    assert done.returncode != 0 and "Another study runs in this checkout" in done.stdout + done.stderr
+    assert not results.files(tmp_path)
+
+
+def test_the_fake_engine_is_not_among_the_committed_ones():
+    assert not (ROOT / "_llama-inference" / "fake").exists() and (TESTS / "backends" / "fake.py").exists()
