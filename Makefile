@@ -9,7 +9,7 @@
 PYTHON ?= python3
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CONFIG := $(if $(REPEATS),repeats=$(REPEATS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(DEVICE),device=$(DEVICE)) $(if $(MODELS),models="[$(MODELS)]")
-SNAKEMAKE = snakemake --profile profiles/default $(if $(strip $(CONFIG)),--config $(CONFIG))
+SNAKEMAKE = snakemake $(if $(strip $(CONFIG)),--config $(CONFIG))
 
 .PHONY: study test site
 .DEFAULT_GOAL := study
@@ -18,7 +18,7 @@ study: .venv/ready
 	@$(SNAKEMAKE)
 
 site: .venv/ready
-	@snakemake --profile profiles/default --config partial=True $(CONFIG) -- draw
+	@snakemake --config partial=True $(CONFIG) -- draw
 
 test: .venv/ready .venv/test
 	@pytest

@@ -1,33 +1,37 @@
 # study.yaml -> runs -> figures -> site. What is measured is skipped; `snakemake -n` shows what is missing.
 #
-#     snakemake --profile profiles/default [--config repeats=3 engines="vllm" device=cuda]
+#     snakemake [--config repeats=3 engines="vllm" device=cuda]
 
 import threading
 
 from filelock import FileLock, Timeout
 
-from bench import backends, hardware, plots, results, study
+from bench import FIGURES, RESULTS, ROOT, SITE, hardware, plots, study
 
 PARTIAL = config.pop("partial", False)  # after a failure: figures and site from what there is
 STUDY = study.load(config)
 RUNS = study.plan(STUDY)
 BY_ID = {run.id: run for run in RUNS}
-ROOFS = f"_llama-inference/hardware/roofs-{study.device(STUDY)[1]}-{hardware.host()}-1.csv"
-MEASURED = [path for path in [ROOFS, *(run.csv for run in RUNS)] if not PARTIAL or os.path.exists(path)]
-FIGURES = expand("figures/{figure}.svg", figure=plots.names())
+RUNS_AT, FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (RESULTS, FIGURES, SITE / "index.html"))
+ROOFS = f"hardware/roofs-{study.device(STUDY)[1]}-{hardware.host()}-1"
+MEASURED = [path for path in [f"{RUNS_AT}/{ROOFS}.csv", *(run.csv for run in RUNS)] if not PARTIAL or os.path.exists(path)]
+DRAWN = expand(FIGURES_AT + "/{figure}.svg", figure=plots.names())
 LOCK = FileLock(".snakemake/study.lock")
 
 
 wildcard_constraints:
     n=r"\d+",
+    name=r"(?!roofs-).+",
 
 
 # A target without an output: it is made every time, so the report is printed even when there was nothing to do.
 rule report:
     input:
         MEASURED,
-        FIGURES,
-        "_site/index.html",
+        DRAWN,
+        PAGE,
+    message:
+        "what was measured"
     params:
         overrides=" ".join(f"{k}='{v}'" for k, v in config.items()),
     shell:
@@ -36,8 +40,8 @@ rule report:
 
 rule draw:
     input:
-        FIGURES,
-        "_site/index.html",
+        DRAWN,
+        PAGE,
 
 
 # An environment of its own for an engine whose pins don't fit the default one.
@@ -65,11 +69,13 @@ rule run:
     input:
         lambda w: [ancient(ready) for ready in BY_ID[f"{w.backend}/{w.name}-{w.n}"].environment],
     output:
-        "_llama-inference/{backend}/{name}-{n}.csv",
+        RUNS_AT + "/{backend}/{name}-{n}.csv",
     params:
         run=lambda w: BY_ID[f"{w.backend}/{w.name}-{w.n}"],
-    # First repeats of all engines before second ones of any.
-    priority: lambda w: -int(w.n)
+    message:
+        "{params.run.id}"
+    # The plan's order: first repeats of all engines before second ones of any.
+    priority: lambda w: -list(BY_ID).index(f"{w.backend}/{w.name}-{w.n}")
     resources:
         device=1,
     shell:
@@ -78,14 +84,14 @@ rule run:
 
 rule roofs:
     output:
-        ROOFS,
-    params:
-        id=ROOFS.removeprefix("_llama-inference/").removesuffix(".csv"),
+        f"{RUNS_AT}/{ROOFS}.csv",
+    message:
+        "{ROOFS}"
     priority: 1
     resources:
         device=1,
     shell:
-        "python -m bench.execute notebooks/hardware.ipynb {params.id} device={STUDY[device]} run=1"
+        "python -m bench.execute notebooks/hardware.ipynb {ROOFS} device={STUDY[device]} run=1"
 
 
 rule figure:
@@ -93,9 +99,11 @@ rule figure:
         MEASURED,
         "bench/plots.py",
     output:
-        "figures/{figure}.svg",
-        "figures/{figure}.png",
-    priority: -100
+        FIGURES_AT + "/{figure}.svg",
+        FIGURES_AT + "/{figure}.png",
+    message:
+        "{output}"
+    priority: -10000
     shell:
         "papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figure-{wildcards.figure}.ipynb -p figure {wildcards.figure}"
 
@@ -103,11 +111,12 @@ rule figure:
 rule site:
     input:
         MEASURED,
-        glob_wildcards("{page}.qmd").page and expand("{page}.qmd", page=glob_wildcards("{page,[a-z]+}.qmd").page),
-        expand("bench/{module}.py", module=glob_wildcards("bench/{module,[a-z]+}.py").module),
+        [os.path.relpath(path, ROOT) for pattern in ("*.qmd", "bench/*.py", "bench/backends/*.py") for path in sorted(ROOT.glob(pattern))],
     output:
-        "_site/index.html",
-    priority: -200
+        PAGE,
+    message:
+        "{output}"
+    priority: -20000
     shell:
         "if command -v quarto > /dev/null; then quarto render; else python -m bench.preview; fi"
 
@@ -124,4 +133,4 @@ onstart:
 # What could be measured is shown all the same; what failed stands at the end.
 onerror:
     if not PARTIAL:
-        shell("snakemake --profile profiles/default --config partial=True " + " ".join(f"{k}='{v}'" for k, v in config.items()) + " || true")
+        shell("snakemake --config partial=True " + " ".join(f"{k}='{v}'" for k, v in config.items()) + " || true")

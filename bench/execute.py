@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from time import sleep
 
+import nbformat
 import papermill
 import yaml
 
@@ -33,8 +34,6 @@ def log(identifier):
 
 def execute(notebook, identifier, parameters):
     """Execute `notebook` with `parameters`; on success the executed notebook lies beside the run's CSV."""
-    os.chdir(ROOT)
-    log(identifier).parent.mkdir(parents=True, exist_ok=True)
     papermill.execute_notebook(notebook, str(log(identifier)), parameters=parameters, progress_bar=False)
     target = results.path(identifier, ".ipynb")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -42,25 +41,38 @@ def execute(notebook, identifier, parameters):
 
 
 def reason(identifier):
-    """Last line of the error that the failed run `identifier` left in its log, or that it left none."""
-    import nbformat
-
-    if not (ROOT / log(identifier)).exists():
+    """Why the run `identifier` failed, in one line: the error in its notebook, else the last words of its process."""
+    notebook, words = ROOT / log(identifier), ROOT / log(identifier).with_suffix(".txt")
+    if not notebook.exists():
         return "it was not started"
-    for cell in nbformat.read(ROOT / log(identifier), as_version=4).cells:
+    for cell in nbformat.read(notebook, as_version=4).cells:
         for output in cell.get("outputs", []):
             if output.output_type == "error":
                 return f"{output.ename}: {output.evalue}".strip().splitlines()[0]
-    return "it was interrupted"
+    said = words.read_text(errors="replace").split("\n") if words.exists() else []
+    return next((line for line in reversed(said) if line.strip()), "it was interrupted")
+
+
+def quiet(identifier):
+    """Send what the kernel and native code write to standard error to a file beside the log; returns the terminal's own."""
+    terminal = os.fdopen(os.dup(2), "w")
+    log(identifier).parent.mkdir(parents=True, exist_ok=True)
+    with open(log(identifier).with_suffix(".txt"), "w") as file:
+        os.dup2(file.fileno(), 2)
+    return terminal
 
 
 def main(notebook, identifier, *assignments):
+    os.chdir(ROOT)
     threading.Thread(target=die_with, args=(os.getppid(),), daemon=True).start()
     parameters = {name: yaml.safe_load(value) for name, _, value in (a.partition("=") for a in assignments)}
+    terminal = quiet(identifier)
     try:
         execute(notebook, identifier, parameters)
-    except papermill.PapermillExecutionError as error:
-        sys.exit(f"{identifier} failed: {error.ename}: {error.evalue}\nIts notebook with the whole traceback: {log(identifier)}")
+    except Exception as error:  # a dead kernel is no PapermillExecutionError
+        print(error, file=sys.stderr)
+        print(f"{identifier} failed: {reason(identifier)}\nThe whole traceback: {log(identifier)}", file=terminal)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -122,6 +122,7 @@ class Setup:
         self.run_id = self._claim(experiment)
         self.machine = hardware.describe(self.device)
         self.bandwidth = hardware.Bandwidth(self.device, self.threads)
+        self.neighbours = hardware.Neighbours()
 
     def _claim(self, experiment):
         self.identity = {
@@ -171,7 +172,7 @@ class Setup:
         """Where the run came from, field by field as `results.SIDECAR` lists them."""
         return {
             "packages": results.packages(), "git": results.git_state(), "machine": self.machine,
-            "bandwidth_probes_bytes_per_s": self.bandwidth.probes,
+            "busy_cores": self.neighbours.cores(), "bandwidth_probes_bytes_per_s": self.bandwidth.probes,
             "datasheet_bandwidth_bytes_per_s": hardware.datasheet_bandwidth(self.gpu),
             "weight_bytes": self.engine.weight_bytes, "kv_value_bytes": self.engine.kv_value_bytes,
             "kv_values_per_token": self.checkpoint.kv_values_per_token,

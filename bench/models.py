@@ -23,10 +23,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from bench import ROOT, data
+from bench import MODELS, ROOT, data
 from bench.backends import choose, get
-
-MODELS = Path(os.environ.get("BENCH_MODELS", ROOT / "models"))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What the pages of the site show: figures, tables and computed sentences, each with the command that redraws it.
 
-The pages are prose; they call these functions, and these call `plots`, `tables` and `findings`: nothing is drawn or counted here.
+The pages are prose; they call these functions, and these call `plots`, `tables` and `findings`, so pages and notebooks cannot disagree.
 """
 
 import base64
@@ -8,11 +8,10 @@ import html
 import inspect
 import io
 
+import pandas as pd
 from IPython.display import HTML, Markdown, display
 
 from bench import backends, findings, plots, results, tables
-
-NOTHING = "*Nothing measured yet.* Measure the engines that run here with `make study`; this page then fills itself."
 
 
 def requests():
@@ -20,40 +19,100 @@ def requests():
     return results.load()
 
 
-def _called(function, rows):
-    """`function` with the requests if it takes any."""
-    return function(rows) if inspect.signature(function).parameters else function()
-
-
-def show_figure(name, rows, alt):
-    """Show figure `name` of bench/plots.py, its alternative text `alt`, and the command that redraws it; a sentence if there are no data."""
-    function = getattr(plots, name)
-    if rows.empty and inspect.signature(function).parameters:
-        return display(Markdown(NOTHING))
+def show_figure(name, rows):
+    """Show figure `name` of bench/plots.py and the command that redraws it; what the function says of itself is the alternative text."""
+    function = getattr(plots, backends.choose("figure", name, plots.names()))
+    alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
+    picture = f'<img alt="{html.escape(alt)}" src="{svg_address(function(rows))}">'
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
-    display(HTML(
-        f'<figure class="plot"><div class="scroll" tabindex="0"><img alt="{html.escape(alt)}" src="{_svg(_called(function, rows))}"></div>'
-        f"<figcaption>Redraw: <code>{command}</code></figcaption></figure>"
-    ))  # fmt: skip
+    display(HTML(f'<figure class="plot">{picture}<figcaption class="command">Redraw: <code>{command}</code></figcaption></figure>'))
 
 
-def _svg(figure):
-    """A matplotlib figure as the address of an SVG image: as an image its ids and styles cannot touch those of the page."""
+def svg_address(figure):
+    """A matplotlib figure as a data: address of its SVG. As an image its ids and styles cannot meet those of the page."""
     drawn = io.BytesIO()
-    figure.savefig(drawn, format="svg", bbox_inches="tight", metadata={"Date": None})
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(drawn.getvalue()).decode()
 
 
 def show_table(name, rows, caption):
-    """Show table `name` of bench/tables.py, sortable, with its caption and the command that prints it; a sentence if there are no data."""
-    table = _called(getattr(tables, name), rows)
-    display(Markdown(NOTHING) if table.empty else HTML(tables.html(table, caption, f"python -m bench.tables {name}")))
+    """Show table `name` of bench/tables.py, sortable, with its caption and the command that prints it."""
+    function = getattr(tables, backends.choose("table", name, tables.names()))
+    table = function(rows) if inspect.signature(function).parameters else function()
+    display(HTML(tables.html(table, caption, f"python -m bench.tables {name}")))
+
+
+def say(sentence, numbers):
+    """Show a sentence of Markdown with `numbers` in its braces; nothing where there are no numbers yet."""
+    if numbers:
+        display(Markdown(sentence.format(**numbers)))
 
 
 def show_findings(rows):
     """Show the findings, computed from the requests, as a list."""
-    said = [] if rows.empty else findings.findings(rows)
-    display(Markdown("\n".join(f"- {sentence}" for sentence in said) or NOTHING))
+    said = findings.findings(rows)
+    display(Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{tables.EMPTY.capitalize()}*"))
+
+
+# What the published counting would make of our rows: column of `recounted` -> name in the sentences of latency.qmd.
+COUNTINGS = {"prompt counted": "with_prompt", "first prompt left out": "without_first", "wait left out": "without_wait"}
+
+
+def recounted(rows):
+    """One row per engine and option on the machine in focus: tokens/s as defined here, and as other ways of counting would have it.
+
+    The wait left out is 1 / TPOT. Means over requests, as in the published table.
+    """
+    rows = tables.here(rows, "latency")
+    rows = rows[rows["error"] == ""]
+    rows = rows.assign(**{
+        "output tokens/s": rows["output_tokens_per_s"],
+        "prompt counted": (rows["prompt_tokens"] + rows["output_tokens"]) / rows["e2e_s"],
+        "first prompt left out": rows["output_tokens_per_s"].where(rows["request"] > rows.groupby("run_id")["request"].transform("min")),
+        "wait left out": 1 / rows["tpot_s"],
+    })  # fmt: skip
+    shown = ["output tokens/s", *COUNTINGS]
+    table = rows.groupby(["gpu", "model", "weights", "backend", "option"], as_index=False)[shown].mean()
+    table = table.sort_values(["gpu", "model", "weights", "output tokens/s"], ascending=[True, True, True, False], ignore_index=True)
+    return table[["backend", "option", *shown, "model", "gpu"]].rename(columns={"backend": "engine", "gpu": "device"})
+
+
+def show_recounted(rows):
+    """Show `recounted`."""
+    display(HTML(tables.html(recounted(rows), "Our tokens per second, counted in four ways.")))
+
+
+def changes(rows):
+    """How each way of counting changes our figures: name -> median and extremes over engines and options; empty without data."""
+    table = recounted(rows)
+    change = table[list(COUNTINGS)].div(table["output tokens/s"], axis=0) - 1
+    return {name: spread(change[column].dropna()) for column, name in COUNTINGS.items()} if len(table) else {}
+
+
+def spread(fractions):
+    """`+3.1 % (+0.2 % to +9.8 %)`: median, lowest and highest of some fractions."""
+    if fractions.empty:
+        return "an unknown amount"
+    low, middle, high = (f"{q * 100:+.2g} %".replace("-", "−") for q in fractions.quantile([0, 0.5, 1]))
+    return f"{middle} ({low} to {high})"
+
+
+def protocol(rows):
+    """What the latency runs were asked for, as numbers for method.qmd; empty without data."""
+    rows = tables.here(rows, "latency")
+    if rows.empty:
+        return {}
+    count = {"output": rows["max_new_tokens"], "prompts": rows.groupby("run_id")["prompt"].nunique(), "shortest": rows["prompt_tokens"].min(),
+             "longest": rows["prompt_tokens"].max(), "threads": rows["threads"]}  # fmt: skip
+    return {name: " or ".join(tables.number(v) for v in sorted(pd.unique(pd.Series(value)))) for name, value in count.items()}
+
+
+def show_engine_table(rows):
+    """Show the table of engines; if an adapter cannot be imported, which one and why."""
+    try:
+        show_table("backends", rows, "The engines of this study.")
+    except Exception as error:
+        display(Markdown(f"The table of engines cannot be made, because an adapter does not load: {_words(error)}"))
 
 
 def show_engines(rows):
@@ -66,18 +125,25 @@ def engine(name, rows):
     """The notes of one engine as Markdown; an adapter that cannot be imported shows its error instead."""
     try:
         module = backends.get(name)
-        about = [inspect.getdoc(module) or "This adapter has no docstring, so there is nothing to say about it."]
-        about.append("\n".join(f"- Options on {d}: {', '.join(f'`{o}`' for o in backends.options(module, d))}" for d in module.DEVICES))
-    except Exception as error:  # whatever a contributed adapter does wrong, the other engines' notes stay readable
-        return f"This adapter does not load: `{type(error).__name__}: {' '.join(str(error).split())}`"
-    return "\n\n".join([*about, measured(name, rows)])
+        options = [f"on `{device}` {_codes(backends.options(module, device))}" for device in module.DEVICES]
+        notes = inspect.getdoc(module) or "This file says nothing about its engine."
+        return f"{notes}\n\n**Options:** {'; '.join(options)}.\n\n**Measured:** {measured(name, rows)}"
+    except Exception as error:  # whatever a contributed adapter does wrong, the others stay readable
+        return f"This adapter does not load: {_words(error)}"
 
 
 def measured(name, rows):
-    """One sentence on what has been measured of engine `name`."""
+    """What has been measured of engine `name`, in one sentence."""
     mine = rows[rows["backend"] == name]
     if mine.empty:
-        return f"Not measured yet. Install it where it needs that, and measure it: `make study ENGINES={name}`"
+        return f"not yet. Measure it with `make study ENGINES={name}`."
     versions = ", ".join(sorted(mine["backend_version"].unique()))
-    options = ", ".join(f"`{o}`" for o in sorted(mine["option"].unique()))
-    return f"Measured: version {versions}; {options}; {mine['run_id'].nunique()} runs, {len(mine)} requests."
+    return f"version {versions}; {_codes(sorted(mine['option'].unique()))} in {mine['run_id'].nunique()} runs."
+
+
+def _codes(words):
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def _words(error):
+    return f"`{type(error).__name__}: {' '.join(str(error).split())}`"

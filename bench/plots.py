@@ -20,9 +20,9 @@ from matplotlib import figure as _figure
 from matplotlib import ticker
 from matplotlib.lines import Line2D
 
-from bench import ROOT, backends, hardware, metrics, results, tables
+from bench import FIGURES, backends, hardware, metrics, results, tables
 
-FIGURES = {}
+DRAWN = {}
 WIDTH = 5.8  # inches; what is 11 points here is still 9 on a phone
 ROW = 0.46  # inches per row: its label and its bar
 LABEL, BAR, THICK = -0.22, 0.17, 0.36  # where in a row its label and its bar stand, and how thick the bar is
@@ -77,13 +77,13 @@ def _styled(draw):
 
 def _listed(draw):
     """Decorator: a styled figure that `names` lists and figure.ipynb can draw."""
-    FIGURES[draw.__name__] = _styled(draw)
-    return FIGURES[draw.__name__]
+    DRAWN[draw.__name__] = _styled(draw)
+    return DRAWN[draw.__name__]
 
 
 def names():
     """Names of the figures that are drawn from all requests."""
-    return list(FIGURES)
+    return list(DRAWN)
 
 
 def _nothing():
@@ -109,7 +109,7 @@ def _canvas(rows, columns=1, extra=1.3, **shared):
 def _words(drawn, title, caption):
     """Title on top and the small print below, both from the left edge."""
     drawn.suptitle(title, x=0.01, ha="left")
-    drawn.supxlabel("\n".join(textwrap.wrap(caption, 72)), x=0.01, ha="left", fontsize=10, color=GREY, linespacing=1.35)
+    drawn.supxlabel("\n".join(textwrap.wrap(caption, 78)), x=0.01, ha="left", fontsize=10, color=GREY, linespacing=1.35)
     return drawn
 
 
@@ -198,7 +198,11 @@ def _dots(axes, runs, summary):
     """One dot per run on the row of its configuration."""
     place = {(row["backend"], row["option"]): y + BAR for y, row in summary.iterrows()}
     at = [place[key] for key in zip(runs["backend"], runs["option"])]
-    axes.scatter(runs["output_tokens_per_s"], at, s=16, color="white", edgecolor=INK, linewidth=0.9, zorder=6)
+    _small_dots(axes, runs["output_tokens_per_s"], at)
+
+
+def _small_dots(axes, x, y):
+    axes.scatter(x, y, s=16, color="white", edgecolor=INK, linewidth=0.9, zorder=6)
 
 
 @_listed
@@ -363,14 +367,16 @@ def run(requests):
 def roofs(roofs):
     """Roofs of a machine (columns roof, threads, value, unit): a bar per roof and number of threads, a panel per unit."""
     best = roofs.groupby(["unit", "roof", "threads"], as_index=False, sort=False, dropna=False)["value"].max()
-    blocks = [block for _, block in best.groupby("unit", sort=False)]
+    blocks = [block.reset_index(drop=True) for _, block in best.groupby("unit", sort=False)]
     drawn, axes = _canvas([len(block) for block in blocks], extra=0.5)
     for panel, block in zip(axes[:, 0], blocks):
         labels = [r.replace("_", " ") + (f" · {_plural([t], 'thread')}" if pd.notna(t) else "") for r, t in zip(block["roof"], block["threads"])]
         factor, prefix = next((f, p) for f, p in PREFIXES if block["value"].max() * f >= 1 or f == 1)
         _rows(panel, labels, prefix + block["unit"].iloc[0].replace("bytes", "B"))
         _bars(panel, block.assign(backend=""), "value", {"": (sns.color_palette("colorblind")[0], "", "o")}, factor=factor)
-    return _words(drawn, "Measured roofs", "The best of several passes; no engine can read or multiply faster than this.")
+        each = block.reset_index()[["index", "unit", "roof", "threads"]].merge(roofs, on=["unit", "roof", "threads"])
+        _small_dots(panel, each["value"] * factor, each["index"] + BAR)
+    return _words(drawn, "Measured roofs", "Bar: the best measurement, which no engine can beat; dot: one measurement.")
 
 
 def export(figure, name, command, folder=None):
@@ -378,7 +384,7 @@ def export(figure, name, command, folder=None):
 
     The command that redraws it is in the files' metadata; the same data give the same bytes.
     """
-    folder = Path(folder or ROOT / "figures")
+    folder = Path(folder or FIGURES)
     folder.mkdir(parents=True, exist_ok=True)
     _save(figure, folder / f"{name}.svg", {"Title": name, "Description": command, "Date": None})
     _save(figure, folder / f"{name}.png", {"Title": name, "Description": command}, dpi=160)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from bench import ROOT
+from bench import ROOT, SITE
 
 CELL_S = 300
 SKELETON = """<!DOCTYPE html>
@@ -73,12 +73,14 @@ def execute(notebook, name, root=ROOT):
     """Run every cell of `notebook` in place, in a fresh kernel that starts in `root`; SystemExit with page and traceback if one fails."""
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from nbconvert.filters import strip_ansi
 
-    client = NotebookClient(notebook, timeout=CELL_S, kernel_name="python3", resources={"metadata": {"path": str(root)}})
+    where, quiet = {"metadata": {"path": str(root)}}, ["--IPKernelApp.log_level=ERROR"]
+    client = NotebookClient(notebook, timeout=CELL_S, kernel_name="python3", resources=where, extra_arguments=quiet)
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        raise SystemExit(f"{name}: a cell failed, so no site was written.\n{error}") from None
+        raise SystemExit(f"{name}: a cell failed, so no site was written.\n{strip_ansi(str(error))}") from None
     for cell in notebook.cells:
         if cell.cell_type == "code":  # Quarto's `warning: false` leaves standard error out
             cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
@@ -151,7 +153,7 @@ def build(out, root=ROOT):
 def main(arguments=None):
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.preview", description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "_site", help="folder of the site (default: _site)")
+    parser.add_argument("--out", type=Path, default=SITE, help="folder of the site (default: _site)")
     out = parser.parse_args(arguments).out.resolve()
     print(f"Preview of the site: {build(out)}")
     return 0

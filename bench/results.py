@@ -16,9 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bench import ROOT, hardware, metrics
-
-RESULTS = Path(os.environ.get("BENCH_RESULTS", ROOT / "_llama-inference"))
+from bench import RESULTS, ROOT, hardware, metrics
 
 IDENTITY = "run_id experiment backend backend_version option model weights gpu host tensor_parallel request".split()
 CONDITION = "prompt prompt_tokens max_new_tokens batch_size concurrency request_rate temperature".split()
@@ -28,7 +26,7 @@ MEASURED = (
 COLUMNS = IDENTITY + CONDITION + MEASURED
 TEXT = {"run_id", "experiment", "backend", "backend_version", "option", "model", "weights", "gpu", "host", "answer", "output_ids", "error", "started"}
 SIDECAR = (
-    "packages git machine bandwidth_probes_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token "
+    "packages git machine busy_cores bandwidth_probes_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token "
     "parameters settings threads model_sha256 prompts_sha256 started ended"
 ).split()
 CONTEXT = (
@@ -37,6 +35,8 @@ CONTEXT = (
 # The first counted request may be slower than the slowest of the others by this factor, else the warm-up had not settled.
 # Two, because the memory of small virtual machines flips between two speeds a factor of two apart.
 WARM_FACTOR = 2.0
+# Mean number of cores that other processes may keep busy during a run: background services pass, a second job does not.
+BUSY_CORES = 0.5
 
 
 class Refused(ValueError):
@@ -125,6 +125,7 @@ def check(table, sidecar, identifier):
     _agrees_with_path(table, identifier)
     _counts(table)
     _warm(table)
+    _alone(sidecar)
     _possible(derive(_numbers(table.assign(**context(sidecar)))))
 
 
@@ -164,6 +165,13 @@ def _warm(table):
         raise Refused(
             f"The warm-up had not settled: the first counted request took {times.iloc[0]:.3g} s, the slowest of the others {times.iloc[1:].max():.3g} s."
         )
+
+
+def _alone(sidecar):
+    """Refuse a run beside which other processes kept the machine busy: a benchmark that shares its machine is void."""
+    others = sidecar["busy_cores"]["others"]
+    if others > BUSY_CORES:
+        raise Refused(f"Other processes kept {others:.2f} cores busy during this run (allowed: {BUSY_CORES}). Leave the machine idle and measure again.")
 
 
 def _possible(table):

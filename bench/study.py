@@ -14,7 +14,7 @@ from time import sleep
 import yaml
 from tqdm import tqdm
 
-from bench import ROOT, backends, execute, experiment, hardware, results
+from bench import ROOT, SITE, backends, execute, experiment, hardware, results
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ def report(study):
     absent = {name: backends.missing(name, device(study)[0]) for name in backends.names()}
     lines += [f"- {reason}" for name, reason in absent.items() if reason]
     lines += [f"FAILED {run.id}: {execute.reason(run.id)} (whole traceback: {execute.log(run.id)})" for run in failed]
-    page = ROOT / "_site" / "index.html"
-    lines += ["", f"The page: {page.relative_to(ROOT)}" if page.exists() else "The page has not been built."]
+    page = SITE / "index.html"
+    lines += ["", f"The page: {os.path.relpath(page, ROOT)}" if page.exists() else "The page has not been built."]
     return "\n".join(lines), not failed
 
 

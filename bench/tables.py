@@ -107,7 +107,7 @@ def _latency_columns():
 def published(requests=None):
     """The table of the published latency study, fastest first, as it was printed; see `findings.published_corrections`."""
     table = data.table("published/husain_llama2_7b_latency").sort_values("tokens_per_s", ascending=False, ignore_index=True)
-    table = table[["platform", "options", "gpu", "tokens_per_s", "time_s", "output_tokens", "edition"]].assign(source="Husain, Optimizing latency")
+    table = table[["platform", "options", "gpu", "tokens_per_s", "time_s", "output_tokens", "edition", "source"]]
     return table.rename(columns={"gpu": "GPU", "tokens_per_s": "tokens/s", "time_s": "time (s)", "output_tokens": "output tokens"})
 
 
@@ -151,7 +151,10 @@ def backends(requests=None):
 
 
 def _backend(name, device, measured):
-    module = engines.get(name)
+    try:
+        module = engines.get(name)
+    except Exception as error:  # whatever a contributed adapter does wrong, the other engines stay listed
+        return {"engine": name, "state": f"does not load: {type(error).__name__}: {error}"}
     absent = engines.missing(name, device if device in module.DEVICES else module.DEVICES[0])
     state = ("measured" + (", not installed here" if absent else "")) if name in measured else absent or "installed"
     return {

@@ -32,7 +32,7 @@ def make_rows(n=3, backend="fake", option="float32", host="abc123", gpu="test-cp
 def make_sidecar(**changes):
     """A complete sidecar of a machine with 40 GB/s."""
     return {
-        "packages": {}, "git": {}, "machine": {"cpu": "test"}, "bandwidth_probes_bytes_per_s": [20e9, 40e9], "datasheet_bandwidth_bytes_per_s": None,
+        "packages": {}, "git": {}, "machine": {"cpu": "test"}, "busy_cores": {"others": 0.0, "steal": 0.0}, "bandwidth_probes_bytes_per_s": [20e9, 40e9], "datasheet_bandwidth_bytes_per_s": None,
         "weight_bytes": 1e8, "kv_value_bytes": 4, "kv_values_per_token": 1000, "parameters": {}, "settings": {}, "threads": 2,
         "model_sha256": "", "prompts_sha256": "", "started": "2026-01-01T00:00:00+00:00", "ended": "2026-01-01T00:01:00+00:00",
     } | changes  # fmt: skip

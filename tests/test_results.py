@@ -62,6 +62,10 @@ def test_a_warm_up_that_had_not_settled_is_refused(tmp_path):
     assert "warm-up had not settled" in refused(rows, folder=tmp_path)
 
 
+def test_a_run_that_shared_its_machine_is_refused(tmp_path):
+    assert "Other processes kept 0.90 cores busy" in refused(make_rows(), make_sidecar(busy_cores={"others": 0.9, "steal": 0.0}), folder=tmp_path)
+
+
 def test_a_missing_sidecar_field_is_refused(tmp_path):
     about = make_sidecar()
     del about["git"]

@@ -1,0 +1,190 @@
+"""Findings: sentences computed from the observations, each by a function of its own that says nothing (None) when the data do not support it.
+
+    python -m bench.findings     the sentences on the terminal
+"""
+
+import re
+
+from bench import data, metrics, results, tables
+from bench.tables import number
+
+REFERENCE = ("transformers", "float32")
+SAME = 0.1  # a speed-up within a tenth of what the bytes promise is explained by them
+
+
+def findings(requests):
+    """What the machine in focus has shown, as Markdown sentences; of several models, the one with most configurations speaks."""
+    settings = tables.settings(tables.here(requests, "latency"))
+    table = results.summary(settings[0][1]) if settings else None
+    said = [sentence(table, requests) for sentence in (fastest, fewer_bits, first_token, bandwidth)] if settings else []
+    said.append(cost(requests) or (run_to_run(settings[0][1]) if settings else None))
+    return [sentence for sentence in said if sentence]
+
+
+def _name(row):
+    return f"**{tables.label(row)}**"
+
+
+def _times(ratio):
+    return f"{number(float(f'{ratio:.2g}'))} times"
+
+
+def _rate(row):
+    return f"{_name(row)} ({number(row['output_tokens_per_s'])})"
+
+
+def fastest(table, requests):
+    """The fastest configuration, against the reference and the slowest."""
+    table = table.dropna(subset="output_tokens_per_s")
+    if len(table) < 2:
+        return None
+    best, slowest = table.iloc[0], table.iloc[-1]
+    rate = best["output_tokens_per_s"]
+    reference = table[(table["backend"] == REFERENCE[0]) & (table["option"] == REFERENCE[1])]
+    also = "the reference " if slowest.name in reference.index else ""
+    against = [f"{_times(rate / slowest['output_tokens_per_s'])} the slowest of {len(table)}, {also}{_rate(slowest)}"]
+    if len(reference) and reference.index[0] not in (best.name, slowest.name):
+        against.insert(0, f"{_times(rate / reference['output_tokens_per_s'].iloc[0])} the reference {_rate(reference.iloc[0])}")
+    return f"On `{best['gpu']}`, {best['model']} is fastest with {_name(best)}: {number(rate)} output tokens/s, {' and '.join(against)}."
+
+
+def bits(option):
+    """Bits per weight that the name of an option states, None if it states none: bfloat16 -> 16, int8_float32 -> 8, Q4_0 -> 4."""
+    return next((int(n) for n in re.findall(r"\d+", option) if int(n) in (2, 3, 4, 5, 6, 8, 16, 32)), None)
+
+
+def speed_ups(table):
+    """Per engine, every option below 16 bits against its own 16-bit option, a 32-bit one where there is none: speed-up, fewer bytes."""
+    table = table.assign(bits=[bits(option) for option in table["option"]]).dropna(subset=["bits", "output_tokens_per_s"])
+    rows = []
+    for _, engine in table.groupby("backend"):
+        wide, narrow = engine[engine["bits"] >= 16], engine[engine["bits"] < 16]
+        if len(wide) and len(narrow):
+            base = wide.sort_values(["bits", "output_tokens_per_s"], ascending=[True, False]).iloc[0]
+            faster, fewer = narrow["output_tokens_per_s"] / base["output_tokens_per_s"], base["weight_bytes"] / narrow["weight_bytes"]
+            rows += narrow.assign(faster=faster, fewer=fewer, base=base["bits"]).to_dict("records")
+    return rows
+
+
+def fewer_bits(table, requests):
+    """How much faster options below 16 bits are than 16-bit ones, and whether the bytes explain it."""
+    rows = sorted(speed_ups(table), key=lambda row: row["faster"])
+    if not rows:
+        return None
+    base = "16-bit option" + ("" if all(row["base"] == 16 for row in rows) else " (32-bit where it has none)")
+    worst = min(rows, key=lambda row: row["faster"] / row["fewer"])
+    share, low, high = worst["faster"] / worst["fewer"], min(r["fewer"] for r in rows), max(r["fewer"] for r in rows)
+    gains = " to ".join(dict.fromkeys(f"{_times(r['faster'])} ({_name(r)})" for r in (rows[0], rows[-1])))
+    promised = " to ".join(dict.fromkeys((number(float(f"{low:.2g}")), _times(high)))) if low != high else _times(high)
+    if all(abs(row["faster"] / row["fewer"] - 1) <= SAME for row in rows):
+        verdict = "so the bytes explain it"
+    else:
+        verdict = f"so the bytes alone do not explain it: {_name(worst)} keeps {share:.0%} of what its bytes promise".replace("%", " %")
+    return f"Options below 16 bits run at {gains} the speed of the same engine's {base}; the bytes that they read promise {promised}, {verdict}."
+
+
+def first_token(table, requests):
+    """The shortest and the longest wait for the first token."""
+    table = table.dropna(subset="ttft_s")
+    if len(table) < 2:
+        return None
+    short, long, best = table.loc[table["ttft_s"].idxmin()], table.loc[table["ttft_s"].idxmax()], table.iloc[0]
+    waits = [f"The shortest wait for the first token is {number(short['ttft_s'] * 1e3)} ms ({_name(short)})"]
+    waits.append(f"the longest {number(long['ttft_s'] * 1e3)} ms ({_name(long)}), {_times(long['ttft_s'] / short['ttft_s'])} as long")
+    if best.name not in (short.name, long.name):
+        waits.append(f"and {number(best['ttft_s'] * 1e3)} ms with the fastest, {_name(best)}")
+    return ", ".join(waits) + "."
+
+
+def bandwidth(table, requests):
+    """How close options of 16 bits or more come to the measured bandwidth, and how far from it the last one stays."""
+    table = table[[(bits(option) or 0) >= 16 for option in table["option"]]].dropna(subset="mbu").sort_values("mbu", ascending=False)
+    if len(table) < 2:
+        return None
+    best, last = table.iloc[0], table.iloc[-1]
+    return (
+        f"Of the options with 16 bits or more, {_name(best)} comes closest to the memory's limit, with an MBU of {best['mbu']:.2f} "
+        f"against the bandwidth probed beside it; {_name(last)} stays farthest from it, with {last['mbu']:.2f}."
+    )
+
+
+def cost(requests):
+    """What measuring costs the engine that it costs most."""
+    table = tables.overhead_summary(requests)
+    if table.empty:
+        return None
+    worst = table.iloc[0]
+    interval = f", 95 % interval {_percent(worst['low'])} to {_percent(worst['high'])} %" if worst["low"] == worst["low"] else ""
+    pairs = f"median of {worst['pairs']} pairs{interval}"
+    return f"Measuring costs {_name(worst)} most: the harness takes {_percent(worst['median'])} % longer than the engine's own loop ({pairs})."
+
+
+def _percent(fraction):
+    return f"{fraction * 100:.2g}".replace("-", "−")
+
+
+def run_to_run(requests):
+    """How much the repeats of one configuration differ, at worst."""
+    each = results.runs(requests).groupby(results.CONFIGURATION)["output_tokens_per_s"]
+    spread = ((each.max() - each.min()) / each.mean())[each.count() > 1].dropna()
+    if spread.empty:
+        return None
+    row, runs = dict(zip(results.CONFIGURATION, spread.idxmax())), int(each.count()[spread.idxmax()])
+    return f"Repeats differ most with {_name(row)}: the fastest of {runs} runs is {_percent(spread.max())} % of their mean above the slowest."
+
+
+def published_corrections(requests=None):
+    """What latency.qmd says of the published table in numbers: name -> number, or words.
+
+    Every item of husain_corrections.csv gives <item>_published, <item>_corrected and <item>_why; the rest is computed from the table:
+    rows, platforms, shortest, longest and usual_tokens (mean tokens per answer), short_rows (rows below the usual), gpus, the rows of
+    transformers and the endpoint as latency.qmd calls them, and mbu_<platform>: percent of the datasheet's bandwidth for the weights alone.
+    """
+    said, items = {}, data.table("published/husain_corrections")
+    for _, row in items.iterrows():
+        said |= {f"{row['item']}_{column}": _plain(row[column]) for column in ("published", "corrected", "why") if row[column] == row[column]}
+    table = data.table("published/husain_llama2_7b_latency")
+    sixteen_bit = items.loc[(items["unit"] == "bits") & (items["corrected"] == 16), "platform"]
+    return said | _counts(table) | _transformers(table, said) | _published_mbu(table, sixteen_bit)
+
+
+def _plain(value):
+    """Integers without a decimal point, words as they are."""
+    return value if isinstance(value, str) else int(value) if float(value).is_integer() else float(value)
+
+
+def _counts(table):
+    tokens = table["output_tokens"]
+    usual = tokens.mode()[0]
+    return {
+        "rows": len(table), "platforms": table["platform"].nunique(), "usual_tokens": _plain(usual), "short_rows": int((tokens < usual).sum()),
+        "shortest": _plain(tokens.min()), "longest": _plain(tokens.max()), "gpus": ", ".join(table["gpu"].value_counts().index),
+        "endpoint_tokens": _plain(tokens[table["platform"].str.contains("Endpoint")].iloc[0]),
+    }  # fmt: skip
+
+
+def _transformers(table, said):
+    """The transformers rows: as published, and the unquantised file with and without its prompts."""
+    rows = table[table["platform"].str.contains("Transformers")].set_index("options")
+    counted, not_counted = said["unquantised_prompt_counted_corrected"], said["unquantised_output_only_corrected"]
+    return {
+        "no_options": _plain(rows.loc["-", "tokens_per_s"]), "nf4": _plain(rows["tokens_per_s"].drop("-").iloc[0]),
+        "hf_tokens": _plain(rows.loc["-", "output_tokens"]),
+        "prompt_counted": counted, "prompt_not_counted": not_counted, "prompt_excess": f"{counted / not_counted - 1:.0%}".replace("%", " %"),
+    }  # fmt: skip
+
+
+def _published_mbu(table, sixteen_bit):
+    """Percent of the datasheet's bandwidth that reading 16-bit weights alone takes, for the plain rows of the `sixteen_bit` platforms."""
+    model = data.table("models").set_index("model").loc["llama-2-7b"]
+    attention = 2 * model["hidden_size"] ** 2 + 2 * model["hidden_size"] * model["kv_heads"] * model["head_dim"]
+    layer = attention + 3 * model["hidden_size"] * model["intermediate_size"]
+    weight_bytes = 2 * (model["layers"] * layer + model["vocab_size"] * model["hidden_size"])
+    sheet = data.table("gpus").set_index("gpu")["bandwidth_gb_per_s"] * 1e9
+    known = table[table["gpu"].isin(sheet.index) & table["platform"].isin(sixteen_bit) & table["options"].isin(["-", "float16 quantization"])]
+    used = metrics.mbu(weight_bytes, 0, 1 / known["tokens_per_s"], known["gpu"].map(sheet))
+    return {f"mbu_{p}": round(float(u) * 100) for p, u in zip(known["platform"], used)}
+
+
+if __name__ == "__main__":
+    print("\n".join(findings(results.load())) or tables.EMPTY)
