@@ -1,9 +1,11 @@
-"""Findings: sentences computed from the observations, each by a function of its own that says nothing (None) when the data do not support it.
+"""Findings: sentences computed from the observations, each by a function that gives None where the data do not support it.
 
     python -m bench.findings     the sentences on the terminal
 """
 
 import re
+
+import pandas as pd
 
 from bench import data, metrics, results, tables
 from bench.tables import number
@@ -79,8 +81,9 @@ def fewer_bits(table, requests):
     if all(abs(row["faster"] / row["fewer"] - 1) <= SAME for row in rows):
         verdict = "so the bytes explain it"
     else:
-        verdict = f"so the bytes alone do not explain it: {_name(worst)} keeps {share:.0%} of what its bytes promise".replace("%", " %")
-    return f"Options below 16 bits run at {gains} the speed of the same engine's {base}; the bytes that they read promise {promised}, {verdict}."
+        verdict = f"so the bytes alone do not explain it: {_name(worst)} keeps {100 * share:.0f} % of what its bytes promise"
+    said = f"Options below 16 bits run at {gains} the speed of the same engine's {base}"
+    return f"{said}; the bytes that they read promise {promised}, {verdict}."
 
 
 def first_token(table, requests):
@@ -114,9 +117,9 @@ def cost(requests):
     if table.empty:
         return None
     worst = table.iloc[0]
-    interval = f", 95 % interval {_percent(worst['low'])} to {_percent(worst['high'])} %" if worst["low"] == worst["low"] else ""
-    pairs = f"median of {worst['pairs']} pairs{interval}"
-    return f"Measuring costs {_name(worst)} most: the harness takes {_percent(worst['median'])} % longer than the engine's own loop ({pairs})."
+    interval = f", 95 % interval {_percent(worst['low'])} to {_percent(worst['high'])} %" if pd.notna(worst["low"]) else ""
+    said = f"Measuring costs {_name(worst)} most: the harness takes {_percent(worst['median'])} % longer than the engine's own loop"
+    return f"{said} (median of {worst['pairs']} pairs{interval})."
 
 
 def _percent(fraction):
@@ -129,8 +132,9 @@ def run_to_run(requests):
     spread = ((each.max() - each.min()) / each.mean())[each.count() > 1].dropna()
     if spread.empty:
         return None
-    row, runs = dict(zip(results.CONFIGURATION, spread.idxmax())), int(each.count()[spread.idxmax()])
-    return f"Repeats differ most with {_name(row)}: the fastest of {runs} runs is {_percent(spread.max())} % of their mean above the slowest."
+    row, runs = dict(zip(results.CONFIGURATION, spread.idxmax())), each.count()[spread.idxmax()]
+    said = f"Repeats differ most with {_name(row)}: the fastest of {runs} runs lies {_percent(spread.max())} % of their mean"
+    return f"{said} above the slowest."
 
 
 def published_corrections(requests=None):
@@ -142,7 +146,7 @@ def published_corrections(requests=None):
     """
     said, items = {}, data.table("published/husain_corrections")
     for _, row in items.iterrows():
-        said |= {f"{row['item']}_{column}": _plain(row[column]) for column in ("published", "corrected", "why") if row[column] == row[column]}
+        said |= {f"{row['item']}_{column}": _plain(row[column]) for column in ("published", "corrected", "why") if pd.notna(row[column])}
     table = data.table("published/husain_llama2_7b_latency")
     sixteen_bit = items.loc[(items["unit"] == "bits") & (items["corrected"] == 16), "platform"]
     return said | _counts(table) | _transformers(table, said) | _published_mbu(table, sixteen_bit)
@@ -157,7 +161,8 @@ def _counts(table):
     tokens = table["output_tokens"]
     usual = tokens.mode()[0]
     return {
-        "rows": len(table), "platforms": table["platform"].nunique(), "usual_tokens": _plain(usual), "short_rows": int((tokens < usual).sum()),
+        "rows": len(table), "platforms": table["platform"].nunique(), "usual_tokens": _plain(usual),
+        "short_rows": int((tokens < usual).sum()),
         "shortest": _plain(tokens.min()), "longest": _plain(tokens.max()), "gpus": ", ".join(table["gpu"].value_counts().index),
         "endpoint_tokens": _plain(tokens[table["platform"].str.contains("Endpoint")].iloc[0]),
     }  # fmt: skip
@@ -170,7 +175,8 @@ def _transformers(table, said):
     return {
         "no_options": _plain(rows.loc["-", "tokens_per_s"]), "nf4": _plain(rows["tokens_per_s"].drop("-").iloc[0]),
         "hf_tokens": _plain(rows.loc["-", "output_tokens"]),
-        "prompt_counted": counted, "prompt_not_counted": not_counted, "prompt_excess": f"{counted / not_counted - 1:.0%}".replace("%", " %"),
+        "prompt_counted": counted, "prompt_not_counted": not_counted,
+        "prompt_excess": f"{100 * (counted / not_counted - 1):.0f} %",
     }  # fmt: skip
 
 
@@ -181,7 +187,8 @@ def _published_mbu(table, sixteen_bit):
     layer = attention + 3 * model["hidden_size"] * model["intermediate_size"]
     weight_bytes = 2 * (model["layers"] * layer + model["vocab_size"] * model["hidden_size"])
     sheet = data.table("gpus").set_index("gpu")["bandwidth_gb_per_s"] * 1e9
-    known = table[table["gpu"].isin(sheet.index) & table["platform"].isin(sixteen_bit) & table["options"].isin(["-", "float16 quantization"])]
+    plain = table["platform"].isin(sixteen_bit) & table["options"].isin(["-", "float16 quantization"])
+    known = table[plain & table["gpu"].isin(sheet.index)]
     used = metrics.mbu(weight_bytes, 0, 1 / known["tokens_per_s"], known["gpu"].map(sheet))
     return {f"mbu_{p}": round(float(u) * 100) for p, u in zip(known["platform"], used)}
 

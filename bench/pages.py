@@ -107,6 +107,17 @@ def protocol(rows):
     return {name: " or ".join(tables.number(v) for v in sorted(pd.unique(pd.Series(value)))) for name, value in count.items()}
 
 
+def probes(rows):
+    """The bandwidth probes of the latency runs as numbers for method.qmd, in GB/s; empty without data."""
+    found = [results.read(results.path(run))[1]["bandwidth_probes_bytes_per_s"] for run in tables.here(rows, "latency")["run_id"].unique()]
+    found = [run for run in found if run]
+    if not found:
+        return {}
+    low, high = min(map(min, found)) / 1e9, max(map(max, found)) / 1e9
+    worst = min(min(run) / max(run) for run in found)
+    return {"slowest": tables.number(low), "fastest": tables.number(high), "worst": f"{worst * 100:.0f} %"}
+
+
 def show_engine_table(rows):
     """Show the table of engines; if an adapter cannot be imported, which one and why."""
     try:

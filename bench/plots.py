@@ -20,7 +20,7 @@ from matplotlib import figure as _figure
 from matplotlib import ticker
 from matplotlib.lines import Line2D
 
-from bench import FIGURES, backends, hardware, metrics, results, tables
+from bench import FIGURES, backends, results, tables
 
 DRAWN = {}
 WIDTH = 5.8  # inches; what is 11 points here is still 9 on a phone
@@ -28,7 +28,7 @@ ROW = 0.46  # inches per row: its label and its bar
 LABEL, BAR, THICK = -0.22, 0.17, 0.36  # where in a row its label and its bar stand, and how thick the bar is
 INK, GREY, FAINT = "0.15", "0.45", "0.72"
 BESIDE = {"textcoords": "offset points", "va": "center_baseline"}
-HATCHES, MARKERS = ("", "///", "...", "xxx", "\\\\\\"), ("o", "s", "D", "^", "P")
+HATCHES = "", "///", "...", "xxx", "\\\\\\"
 PREFIXES = (1e-12, "T"), (1e-9, "G"), (1e-6, "M"), (1, "")
 # Text stays text in an SVG, and the same data give the same file.
 STYLE = {
@@ -93,10 +93,10 @@ def _nothing():
 
 
 def looks(requests):
-    """Backend -> (colour, hatch, marker), by its place in the sorted list of all backends; after ten colours the hatch changes."""
+    """Backend -> (colour, hatch), by its place in the sorted list of all backends; after ten colours the hatch changes."""
     every = sorted({*backends.names(), *requests["backend"]})
     colours = sns.color_palette("colorblind")
-    return {n: (colours[i % 10], HATCHES[i // 10 % len(HATCHES)], MARKERS[i // 10 % len(MARKERS)]) for i, n in enumerate(every)}
+    return {name: (colours[i % len(colours)], HATCHES[i // len(colours) % len(HATCHES)]) for i, name in enumerate(every)}
 
 
 def _canvas(rows, columns=1, extra=1.3, **shared):
@@ -121,17 +121,18 @@ def _rows(axes, labels, unit=""):
     axes.grid(False, axis="y")
 
 
-def _bars(axes, table, column, look, factor=1.0, spread=None):
-    """One bar per row of `table` with its value at the end, or a dash where there is none; `spread`: half widths of whiskers."""
+def _bars(axes, table, column, look, factor=1.0, spread=None, reach=0.0):
+    """One bar per row of `table`, its value behind it: behind the whisker of half width `spread` and whatever else ends at `reach`."""
     values = (table[column] * factor).to_numpy(dtype=float)
     half = np.zeros(len(table)) if spread is None else spread.fillna(0).to_numpy() * factor
-    for y, (backend, value, margin) in enumerate(zip(table["backend"], values, half)):
-        colour, hatch, _ = look[backend]
+    ends = np.fmax(np.nan_to_num(values + half), reach)
+    for y, (backend, value, margin, end) in enumerate(zip(table["backend"], values, half, ends)):
+        colour, hatch = look[backend]
         axes.barh(y + BAR, np.nan_to_num(value), THICK, color=colour, hatch=hatch, edgecolor="white", linewidth=0)
         if margin:
             axes.errorbar(value, y + BAR, xerr=margin, color=INK, capsize=3, elinewidth=1.2, capthick=1.2, zorder=4)
-        axes.annotate(tables.number(value) or "not measured", (np.nan_to_num(value + margin), y + BAR), (5, 0), **BESIDE)
-    axes.set_xlim(0, (np.nanmax([0, *(values + half)]) or 1) * 1.2)
+        axes.annotate(tables.number(value) or "not measured", (end, y + BAR), (5, 0), **BESIDE)
+    axes.set_xlim(0, (max(ends) or 1) * 1.2)
     _ticks(axes.xaxis, 4)
 
 
@@ -148,7 +149,7 @@ def _spell(values):
 
 
 def _plural(values, word):
-    return f"{_spell(values)} {word}" + ("" if max(values) == min(values) == 1 else "s")
+    return f"{_spell(values)} {word}" + ("" if max(values) == min(values) == 1 else "s")
 
 
 def _setting(key):
@@ -188,10 +189,14 @@ def latency(requests):
     drawn, axes = _canvas([len(summary) for *_, summary in blocks])
     for panel, (title, rows, summary) in zip(axes[:, 0], blocks):
         _rows(panel, _configurations(summary), "output tokens/s")
-        _bars(panel, summary, "output_tokens_per_s", looks(requests), spread=summary["interval"])
-        _dots(panel, results.runs(rows), summary)
+        runs = results.runs(rows)
+        fastest = runs.groupby(["backend", "option"])["output_tokens_per_s"].max()
+        reach = fastest.reindex(pd.MultiIndex.from_frame(summary[["backend", "option"]])).to_numpy()
+        _bars(panel, summary, "output_tokens_per_s", looks(requests), spread=summary["interval"], reach=reach)
+        _dots(panel, runs, summary)
         panel.set_title(title)
-    return _words(drawn, "Speed of one request at a time", _caption(chosen, "Bar: mean over runs; dot: one run; whisker: 95 % interval over runs."))
+    marks = "Bar: mean over runs; dot: one run; whisker: 95 % interval over runs."
+    return _words(drawn, "Output speed, one request at a time", _caption(chosen, marks))
 
 
 def _dots(axes, runs, summary):
@@ -218,8 +223,8 @@ def ttft_tpot(requests):
             _bars(panel, summary, column, looks(requests), factor=1e3)
             panel.set_xlim(0, panel.get_xlim()[1] * 1.12)
         left.set_title(title)
-    caption = _caption(chosen, "Medians over requests and runs, fastest engine on top. TTFT: the wait for the first token; TPOT: the time of each later one.")
-    return _words(drawn, "The first token and the rest", caption)
+    caption = _caption(chosen, "Medians over requests and runs; the fastest is on top.")
+    return _words(drawn, "First token (TTFT) and each later one (TPOT)", caption)
 
 
 @_listed
@@ -235,7 +240,7 @@ def itl(requests):
         panel.set_title(title)
     _legend(drawn, [("p50", "o"), ("p99", "D"), ("max", "|")])
     caption = _caption(chosen, "p50 and p99: medians over requests; max: the longest gap of any request.")
-    return _words(drawn, "How steadily the tokens come", caption)
+    return _words(drawn, "Gaps between tokens (ITL)", caption)
 
 
 def _gaps(axes, rows, summary, look):
@@ -257,8 +262,9 @@ def _gaps(axes, rows, summary, look):
 
 def _legend(drawn, marks):
     """Grey marks with their names, beside the title."""
-    handles = [Line2D([], [], color=GREY, marker=m, markersize=9 if m == "|" else 7, markeredgewidth=2, linestyle="", label=n) for n, m in marks]
-    drawn.legend(handles=handles, loc="outside upper right", ncols=len(marks), frameon=False, borderpad=0, handletextpad=0.2, columnspacing=1.2)
+    shape = {"color": GREY, "markersize": 7, "markeredgewidth": 2, "linestyle": ""}
+    handles = [Line2D([], [], marker=marker, label=name, **shape) for name, marker in marks]
+    drawn.legend(handles=handles, loc="outside upper right", ncols=len(marks), frameon=False, borderpad=0, handletextpad=0.2)
 
 
 @_listed
@@ -279,7 +285,7 @@ def mbu(requests):
     more = ["1 is every byte per second that the best probe of the run could read."]
     if chosen["mbu_datasheet"].notna().any():
         more.append("Diamond: against the datasheet's bandwidth instead.")
-    return _words(drawn, "How much of the memory's speed is used", _caption(chosen, *more))
+    return _words(drawn, "Share of the memory's speed in use (MBU)", _caption(chosen, *more))
 
 
 def _turn_inwards(axes, beyond=0.86):
@@ -301,20 +307,20 @@ def _published(chosen, blocks):
     drawn, axes = _canvas([len(theirs), *(len(summary) for *_, summary in blocks)], extra=1.6)
     first = theirs.assign(backend="", value=theirs["tokens/s"])
     _rows(axes[0, 0], [_published_label(row, usual) for _, row in theirs.iterrows()], "tokens/s, as published")
-    _bars(axes[0, 0], first, "value", {"": (FAINT, "", "o")})
+    _bars(axes[0, 0], first, "value", {"": (FAINT, "")})
     axes[0, 0].set_title(f"Published {theirs['edition'].max()}: Llama-2-7B on {usual} unless the label says so")
     for panel, (_, rows, summary) in zip(axes[1:, 0], blocks):
         _rows(panel, _configurations(summary), "output tokens/s, measured here (another axis)")
         _bars(panel, summary, "output_tokens_per_s", looks(chosen), spread=summary["interval"])
         panel.set_title(f"Here: {_setting(tables.settings(rows)[0][0])}")
-    caption = "Not to be compared across panels: models, hardware and axes differ, and the published rates count and sample differently from row to row."
-    return _words(drawn, "The published table, and this study", " ".join([caption, _caption(chosen)]))
+    differ = "Not to be compared across panels: models, hardware and axes differ, and the published rows count and sample in several ways."
+    return _words(drawn, "The published table, and this study", f"{differ} {_caption(chosen)}")
 
 
 def _published_label(row, usual):
     """Platform and options without remarks in brackets; the GPU where it is not the usual one."""
-    words = [re.sub(r"\s*\(.*?\)", "", row["platform"]), row["options"] if row["options"] != "-" else "", row["GPU"] if row["GPU"] != usual else ""]
-    return textwrap.shorten(" · ".join(w for w in words if w), 66, placeholder=" …")
+    words = [re.sub(r"\s*\(.*?\)", "", row["platform"]), row["options"], row["GPU"]]
+    return textwrap.shorten(" · ".join(word for word in words if word not in ("-", usual)), 66, placeholder=" …")
 
 
 @_listed
@@ -336,8 +342,8 @@ def overhead(requests):
     panel.axvline(1, color=GREY, linewidth=1.2, linestyle="--", zorder=1)
     panel.annotate("1 %", (1, 1), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points", va="bottom", color=GREY)
     _ticks(panel.xaxis, 5)
-    words = "Dot: one pair of requests, the same prompt with and without the harness; ring and line: median and its distribution-free 95 % interval."
-    return _words(drawn, "What measuring costs", _caption(tables.here(requests, "overhead"), words))
+    marks = "Dot: one pair of requests, the same prompt with and without the harness; ring and line: median and its 95 % interval."
+    return _words(drawn, "What measuring costs", _caption(tables.here(requests, "overhead"), marks))
 
 
 @_styled
@@ -363,6 +369,10 @@ def run(requests):
     return _words(drawn, tables.label(row), caption)
 
 
+def _roof_label(roof, threads):
+    return roof.replace("_", " ") + (f" · {_plural([threads], 'thread')}" if pd.notna(threads) else "")
+
+
 @_styled
 def roofs(roofs):
     """Roofs of a machine (columns roof, threads, value, unit): a bar per roof and number of threads, a panel per unit."""
@@ -370,10 +380,10 @@ def roofs(roofs):
     blocks = [block.reset_index(drop=True) for _, block in best.groupby("unit", sort=False)]
     drawn, axes = _canvas([len(block) for block in blocks], extra=0.5)
     for panel, block in zip(axes[:, 0], blocks):
-        labels = [r.replace("_", " ") + (f" · {_plural([t], 'thread')}" if pd.notna(t) else "") for r, t in zip(block["roof"], block["threads"])]
+        labels = [_roof_label(*row) for row in zip(block["roof"], block["threads"])]
         factor, prefix = next((f, p) for f, p in PREFIXES if block["value"].max() * f >= 1 or f == 1)
         _rows(panel, labels, prefix + block["unit"].iloc[0].replace("bytes", "B"))
-        _bars(panel, block.assign(backend=""), "value", {"": (sns.color_palette("colorblind")[0], "", "o")}, factor=factor)
+        _bars(panel, block.assign(backend=""), "value", {"": (sns.color_palette("colorblind")[0], "")}, factor=factor)
         each = block.reset_index()[["index", "unit", "roof", "threads"]].merge(roofs, on=["unit", "roof", "threads"])
         _small_dots(panel, each["value"] * factor, each["index"] + BAR)
     return _words(drawn, "Measured roofs", "Bar: the best measurement, which no engine can beat; dot: one measurement.")

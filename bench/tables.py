@@ -20,7 +20,11 @@ from bench import metrics as definitions
 TABLES = {}
 # What is compared with each other stands in one panel of a figure and one block of a table.
 SETTING = ["gpu", "model", "weights"]
-UNITS = {"_tokens_per_s": "tokens/s", "_bytes_per_s": "bytes/s", "_flops_per_s": "FLOP/s", "_tokens": "tokens", "_bytes": "bytes", "_per_s": "1/s", "_s": "s"}
+# A name's suffix is its unit; the longer ones are looked for first.
+UNITS = {
+    "_tokens_per_s": "tokens/s", "_bytes_per_s": "bytes/s", "_flops_per_s": "FLOP/s", "_per_s": "1/s",
+    "_tokens": "tokens", "_bytes": "bytes", "_s": "s",
+}  # fmt: skip
 ANSWER_CHARACTERS = 200
 EMPTY = "nothing measured yet: make study"
 
@@ -115,7 +119,8 @@ def published(requests=None):
 def machines(requests):
     """One row per machine that has measured anything: when, how much, and the best bandwidth that any run probed."""
     table = requests.groupby(["gpu", "host"], as_index=False).agg(
-        runs=("run_id", "nunique"), requests=("run_id", "size"), first=("started", "min"), last=("started", "max"), best=("bandwidth_bytes_per_s", "max")
+        runs=("run_id", "nunique"), requests=("run_id", "size"), first=("started", "min"), last=("started", "max"),
+        best=("bandwidth_bytes_per_s", "max"),
     )  # fmt: skip
     table = table.assign(best=table["best"] / 1e9, first=table["first"].str[:10], last=table["last"].str[:10])
     return table.rename(
@@ -215,7 +220,11 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 {% if caption %}
 <caption>{{ caption }}</caption>
 {% endif %}
-<thead><tr>{% for name, numeric in columns %}<th scope="col"{% if numeric %} class="number"{% endif %}>{{ name }}</th>{% endfor %}</tr></thead>
+<thead><tr>
+{% for name, numeric in columns %}
+<th scope="col"{{ ' class="number"' | safe if numeric }}>{{ name }}</th>
+{% endfor %}
+</tr></thead>
 <tbody>
 {% for row in rows %}
 <tr>{% for text, sort in row %}{% if sort is not none %}<td class="number" data-sort="{{ sort }}">{{ text }}</td>

@@ -46,7 +46,7 @@ def test_the_device_is_held_by_one_at_a_time():
 
 
 def snakemake(folder, *arguments, check=True):
-    return run("snakemake", "--profile", "profiles/default", *arguments, check=check, BENCH_RESULTS=folder, BENCH_SITE=folder / "_site", BENCH_FIGURES=folder / "figures")
+    return run("snakemake", *arguments, check=check, BENCH_RESULTS=folder, BENCH_SITE=folder / "_site", BENCH_FIGURES=folder / "figures")
 
 
 def test_a_dry_run_shows_what_is_missing_and_writes_nothing(tmp_path):
@@ -85,7 +85,7 @@ def test_a_second_study_measures_nothing_again(studied):
 
 def test_after_kill_9_the_study_goes_on(tmp_path):
     environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "BENCH_RESULTS": str(tmp_path), "BENCH_SITE": str(tmp_path / "_site"), "BENCH_FIGURES": str(tmp_path / "figures")}
-    command = ["snakemake", "--profile", "profiles/default", *FAKE_STUDY]
+    command = ["snakemake", *FAKE_STUDY]
     process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.time() + 120
     while time.time() < deadline and not results.files(tmp_path):

@@ -1,0 +1,74 @@
+"""Every figure and table draws, with data, without data, and with data that are strange; findings follow the data."""
+
+import pytest
+from conftest import make_sidecar, write_run
+
+from bench import findings, plots, results, tables
+
+
+@pytest.fixture
+def requests(observations):
+    for option in ("float32", "int8"):
+        write_run(observations, option=option, experiment="overhead", n=4)
+    return results.load(folder=observations)
+
+
+@pytest.fixture
+def nothing(tmp_path):
+    return results.load(folder=tmp_path / "empty")
+
+
+@pytest.mark.parametrize("name", plots.names())
+def test_every_figure_draws(name, requests, nothing, tmp_path):
+    for frame in (requests, nothing):
+        figure = getattr(plots, name)(frame)
+        plots.export(figure, name, f"redraw {name}", tmp_path)
+        svg = (tmp_path / f"{name}.svg").read_text()
+        assert "<text" in svg and f"redraw {name}" in svg
+        assert figure.get_size_inches()[0] <= 7.5
+    # Exports are the same for the same data: a redrawn figure is no change.
+    plots.export(getattr(plots, name)(nothing), name, f"redraw {name}", tmp_path / "again")
+    assert (tmp_path / "again" / f"{name}.svg").read_text() == svg
+
+
+@pytest.mark.parametrize("name", tables.names())
+def test_every_table_is_made(name, requests, nothing):
+    import inspect
+
+    function = getattr(tables, name)
+    for frame in (requests, nothing):
+        table = function(frame) if inspect.signature(function).parameters else function()
+        assert "<table" in tables.html(table, "caption", "command") and tables.text(table)
+
+
+def test_text_of_a_model_is_never_markup(requests):
+    assert "<script>" not in tables.html(tables.answers(requests), "answers")
+
+
+def test_synthetic_weights_are_labelled_everywhere(tmp_path):
+    write_run(tmp_path, model="shape:llama-2-7b", weights="synthetic")
+    requests = results.load(folder=tmp_path)
+    plots.export(plots.latency(requests), "latency", "x", tmp_path)
+    assert "synthetic" in (tmp_path / "latency.svg").read_text()
+    assert "synthetic" in tables.text(tables.latency(requests))
+
+
+def test_findings_follow_the_data(tmp_path):
+    write_run(tmp_path, backend="transformers", rate=30.0)
+    write_run(tmp_path, backend="llamacpp", option="Q4_0", rate=200.0)
+    first = findings.findings(results.load(folder=tmp_path))
+    write_run(tmp_path, backend="openvino", option="F16", rate=250.0)
+    second = findings.findings(results.load(folder=tmp_path))
+    assert "llamacpp" in first[0] and "openvino" not in first[0] and "openvino" in second[0]
+
+
+def test_mbu_in_the_table_is_that_of_the_best_probe(tmp_path):
+    write_run(tmp_path, sidecar=make_sidecar(bandwidth_probes_bytes_per_s=[10e9, 50e9, 20e9]))
+    requests = results.load(folder=tmp_path)
+    assert requests["mbu"].iloc[0] == pytest.approx((1e8 + 13 * 4000) / 0.01 / 50e9)
+
+
+def test_colours_need_no_list_and_do_not_run_out(tmp_path):
+    for k in range(14):
+        write_run(tmp_path, backend=f"engine{k:02d}", rate=50.0 + k)
+    plots.latency(results.load(folder=tmp_path))

@@ -1,0 +1,117 @@
+"""The pages as a reader sees them: rendered from made-up runs, opened in headless Chromium at the width of a desk and of a phone."""
+
+import functools
+import http.server
+import shutil
+import threading
+
+import pytest
+import yaml
+from conftest import run, write_run
+
+from bench import ROOT
+
+PAGES = [name.replace(".qmd", ".html") for name in yaml.safe_load((ROOT / "_quarto.yml").read_text())["project"]["render"]]
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync".split()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    for backend, option, rate in (("transformers", "float32", 20.0), ("ctranslate2", "int8", 40.0), ("llamacpp", "Q4_0", 90.0), ("fake", "float32", 9.0)):
+        write_run(folder / "r", backend=backend, option=option, rate=rate, answer='<script>document.title = "broken"</script>')
+        write_run(folder / "r", backend=backend, option=option, rate=rate, experiment="overhead", n=4)
+    run("python", "-m", "bench.preview", "--out", folder / "_site", BENCH_RESULTS=folder / "r")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder / "_site")
+    handler.log_message = lambda *_: None
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not CHROMIUM:
+        pytest.skip("no Chromium on this machine; install it to test the pages in a browser")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *FLAGS])
+        yield browser
+        browser.close()
+
+
+def opened(browser, address, width=1280):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.troubles = []
+    page.on("console", lambda message: page.troubles.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: page.troubles.append(str(error)))
+    page.on("requestfailed", lambda request: page.troubles.append(request.url))
+    page.goto(address, wait_until="load")
+    return page
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_opens_without_errors_and_fits(site, browser, name, width):
+    page = opened(browser, f"{site}/{name}", width)
+    assert page.troubles == []
+    assert page.locator("h1").count() >= 1 and page.locator("nav a").count() >= len(PAGES)
+    assert page.locator("table").count() >= 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page scrolls sideways"
+    for picture in page.locator("img").all():
+        assert picture.get_attribute("alt") and picture.evaluate("i => i.naturalWidth") > 0
+    page.close()
+
+
+def test_tables_sort_by_click(site, browser):
+    page = opened(browser, f"{site}/index.html")
+    table = page.locator("table.sortable").first
+    rates = lambda: [float(cell.get_attribute("data-sort")) for cell in table.locator("tbody tr td:nth-child(3)").all()]
+    header = table.locator("th:nth-child(3)")
+    header.click()
+    once = rates()
+    header.click()
+    assert len(once) >= 3 and rates() == once[::-1] and once in (sorted(once), sorted(once, reverse=True))
+    page.close()
+
+
+def test_an_answer_that_is_markup_shows_as_text(site, browser):
+    page = opened(browser, f"{site}/latency.html")
+    assert page.title() != "broken" and page.get_by_text('<script>document.title = "broken"</script>').count() >= 1
+    page.close()
+
+
+def test_every_figure_and_table_carries_its_command(site, browser):
+    for name in PAGES:
+        page = opened(browser, f"{site}/{name}")
+        commands = page.locator(".command").all_inner_texts()
+        assert len(commands) >= page.locator("figure.plot").count()
+        assert all("papermill notebooks/figure.ipynb" in c or "python -m bench.tables" in c for c in commands)
+        page.close()
+
+
+def test_every_engine_has_its_section(site, browser):
+    from bench import backends
+
+    page = opened(browser, f"{site}/backends.html")
+    headings = page.locator("h2").all_inner_texts()
+    assert [name for name in backends.names() if not any(name in h for h in headings)] == []
+    page.close()
+
+
+def test_pages_render_before_anything_was_measured(tmp_path):
+    run("python", "-m", "bench.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "none")
+    assert "make study" in (tmp_path / "_site" / "index.html").read_text()
+
+
+def test_a_cell_that_fails_fails_the_build_and_keeps_the_old_site(tmp_path):
+    (tmp_path / "r" / "fake").mkdir(parents=True)
+    (tmp_path / "r" / "fake" / "broken.csv").write_text("a\n1\n")
+    (tmp_path / "_site").mkdir()
+    (tmp_path / "_site" / "index.html").write_text("old")
+    done = run("python", "-m", "bench.preview", "--out", tmp_path / "_site", check=False, BENCH_RESULTS=tmp_path / "r")
+    assert done.returncode != 0 and "broken.csv" in done.stderr + done.stdout
+    assert (tmp_path / "_site" / "index.html").read_text() == "old"
