@@ -1,5 +1,4 @@
-"""**CTranslate2**: a C++ inference engine for Transformer models with its own kernels and weight formats; the fastest 16-bit engine
-of the published study.
+"""**CTranslate2**: a C++ inference engine for Transformer models with its own kernels and weight formats.
 
 - Install: part of the default environment (`requirements.txt`): `ctranslate2`.
 - Documentation: <https://opennmt.net/CTranslate2/>
@@ -8,7 +7,7 @@ of the published study.
   16-bit activations on CUDA. On a CPU, `bfloat16`, `float16` and `int16` are accepted but computed in another type, so they are
   not offered there.
 - Tokens become visible through the `callback` of `Generator.generate_batch`, one call per token and sequence, batched or not.
-- Traps: the published study's script for this row asked for `max_length=200` greedily, while its vLLM script sampled.
+- Traps: `max_length` counts new tokens only if the prompt is left out of the result, as here and in the published study's script.
 """
 
 from importlib.metadata import version as _installed
