@@ -7,8 +7,8 @@ import base64
 import html
 import inspect
 import io
+import re
 
-import pandas as pd
 from IPython.display import HTML, Markdown, display
 
 from bench import backends, findings, plots, results, tables
@@ -93,7 +93,7 @@ def spread(fractions):
     """`+3.1 % (+0.2 % to +9.8 %)`: median, lowest and highest of some fractions."""
     if fractions.empty:
         return "an unknown amount"
-    low, middle, high = (f"{q * 100:+.2g} %".replace("-", "−") for q in fractions.quantile([0, 0.5, 1]))
+    low, middle, high = (f"{q * 100:+.2g}\N{NO-BREAK SPACE}%".replace("-", "−") for q in fractions.quantile([0, 0.5, 1]))
     return f"{middle} ({low} to {high})"
 
 
@@ -102,9 +102,11 @@ def protocol(rows):
     rows = tables.here(rows, "latency")
     if rows.empty:
         return {}
-    count = {"output": rows["max_new_tokens"], "prompts": rows.groupby("run_id")["prompt"].nunique(), "shortest": rows["prompt_tokens"].min(),
-             "longest": rows["prompt_tokens"].max(), "threads": rows["threads"]}  # fmt: skip
-    return {name: " or ".join(tables.number(v) for v in sorted(pd.unique(pd.Series(value)))) for name, value in count.items()}
+    count = {
+        "output": rows["max_new_tokens"], "prompts": rows.groupby("run_id")["prompt"].nunique(), "threads": rows["threads"],
+        "shortest": [rows["prompt_tokens"].min()], "longest": [rows["prompt_tokens"].max()],
+    }  # fmt: skip
+    return {name: " or ".join(tables.number(v) for v in sorted(set(value))) for name, value in count.items()}
 
 
 def probes(rows):
@@ -118,14 +120,6 @@ def probes(rows):
     return {"slowest": tables.number(low), "fastest": tables.number(high), "worst": f"{worst * 100:.0f} %"}
 
 
-def show_engine_table(rows):
-    """Show the table of engines; if an adapter cannot be imported, which one and why."""
-    try:
-        show_table("backends", rows, "The engines of this study.")
-    except Exception as error:
-        display(Markdown(f"The table of engines cannot be made, because an adapter does not load: {_words(error)}"))
-
-
 def show_engines(rows):
     """Show the notes of every engine: its module's docstring as it stands, its options, and what has been measured of it."""
     for name in backends.names():
@@ -136,11 +130,16 @@ def engine(name, rows):
     """The notes of one engine as Markdown; an adapter that cannot be imported shows its error instead."""
     try:
         module = backends.get(name)
-        options = [f"on `{device}` {_codes(backends.options(module, device))}" for device in module.DEVICES]
-        notes = inspect.getdoc(module) or "This file says nothing about its engine."
+        options = [f"on `{device}`: {_codes(backends.options(module, device))}" for device in module.DEVICES]
+        notes = without_markup(inspect.getdoc(module) or "This file says nothing about its engine.")
         return f"{notes}\n\n**Options:** {'; '.join(options)}.\n\n**Measured:** {measured(name, rows)}"
     except Exception as error:  # whatever a contributed adapter does wrong, the others stay readable
         return f"This adapter does not load: {_words(error)}"
+
+
+def without_markup(text):
+    """Markdown whose `<` cannot begin an HTML element; code between backticks and addresses in angle brackets stay as they are."""
+    return re.sub(r"(`[^`]*`|<https?://[^>\s]*>)|<", lambda found: found[1] or "&lt;", text)
 
 
 def measured(name, rows):

@@ -1,0 +1,111 @@
+"""**ONNX Runtime GenAI** (Microsoft): models as ONNX graphs with fused attention, run by ONNX Runtime with a KV cache that lives in place.
+
+- Install: part of the default environment (`requirements.txt`): `onnxruntime-genai`; building a model also takes `onnx` and `onnx-ir`.
+- Documentation: <https://onnxruntime.ai/docs/genai/>
+- Licence: MIT.
+- Options: `float32`; `int8` and `int4` are what the engine's model builder makes of a precision of that name: weights rounded
+  in blocks of 32 with a float32 scale each, activations turned to int8 inside every product (`accuracy_level` 4, the builder's default on a CPU).
+  The KV cache is float32 in all three.
+- Tokens become visible one by one: the caller's own loop calls `generate_next_token`. There is no faster loop inside the engine.
+- Traps: `max_length` and `min_length` include the prompt. End-of-sequence is suppressed by `min_length`. The thread count of the model's
+  `genai_config.json` wins over `OMP_NUM_THREADS`, which this engine does not read. Its threads spin while they wait.
+  `python -m onnxruntime_genai.models.builder --help` fails on a stray per cent sign in 0.18; the documentation lists the options.
+"""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version as _installed
+from importlib.util import find_spec
+
+from bench import models
+
+OPTIONS = {"float32": {"precision": "fp32"}, "int8": {"precision": "int8"}, "int4": {"precision": "int4"}}
+DEVICES = ("cpu",)
+
+
+def version():
+    return f"{_installed('onnxruntime-genai')}, onnxruntime {_installed('onnxruntime')}"
+
+
+def available():
+    absent = [name for name in ("onnxruntime_genai", "onnx", "onnx_ir") if not find_spec(name)]
+    return f"{' and '.join(absent)} cannot be imported. Install it with: make .venv" if absent else None
+
+
+def prepare(checkpoint, option, device):
+    return models.made(models.folder(checkpoint.name) / f"onnxruntime-{option}", lambda to: _build(checkpoint.path, OPTIONS[option]["precision"], to))
+
+
+def load(checkpoint, option, device, threads):
+    return Engine(checkpoint, prepare(checkpoint, option, device), threads)
+
+
+class Engine:
+    kv_value_bytes = 4  # the builder keeps the cache of a CPU model in float32, whatever the weights are
+
+    def __init__(self, checkpoint, path, threads):
+        import onnxruntime_genai
+
+        self.genai = onnxruntime_genai
+        self.settings = {"intra_op_num_threads": threads, "inter_op_num_threads": 1}
+        config = onnxruntime_genai.Config(str(path))
+        config.overlay(json.dumps({"model": {"eos_token_id": checkpoint.end_token_ids, "decoder": {"session_options": self.settings}}}))
+        self.model = onnxruntime_genai.Model(config)
+        self.weight_bytes = _step_bytes(path / "model.onnx")
+
+    def generate(self, prompts, max_new_tokens, on_token):
+        size = len(prompts[0])
+        if any(len(p) != size for p in prompts):
+            raise ValueError("onnxruntime takes a batch of prompts of one length only; pad them or send them one by one.")
+        generator = self._generator(len(prompts), size + max_new_tokens)
+        generator.append_tokens(_flat(prompts))
+        if on_token is None:
+            for _ in range(max_new_tokens):
+                generator.generate_next_token()
+        else:
+            for _ in range(max_new_tokens):
+                generator.generate_next_token()
+                for request, token in enumerate(generator.get_next_tokens().tolist()):
+                    on_token(request, token)
+        return [generator.get_sequence(i)[size:].tolist() for i in range(len(prompts))]
+
+    def _generator(self, batch_size, length):
+        """A greedy generator for exactly `length` tokens, the prompt included: `min_length` suppresses the end-of-sequence ids."""
+        params = self.genai.GeneratorParams(self.model)
+        params.set_search_options(do_sample=False, batch_size=batch_size, min_length=length, max_length=length)
+        return self.genai.Generator(self.model, params)
+
+    def close(self):
+        del self.model
+
+
+def _flat(prompts):
+    import numpy as np
+
+    return np.array(prompts, dtype=np.int32)
+
+
+def _build(source, precision, to):
+    """Run the engine's model builder, which writes the graph, its weights and genai_config.json into the folder `to`."""
+    command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", source, "-o", to, "-p", precision, "-e", "cpu", "-c", to.parent / "cache"]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"onnxruntime's model builder could not convert {source.name}:\n{done.stderr[-4000:]}")
+
+
+def _step_bytes(graph):
+    """Bytes of the tensors that a decode step reads as a whole: those that some node other than a look-up takes as input."""
+    import onnx
+
+    model = onnx.load(graph, load_external_data=False).graph
+    looked_up = {"Gather", "GatherBlockQuantized"}
+    read = {name for node in model.node if node.op_type not in looked_up for name in node.input} - {"cos_cache", "sin_cache"}
+    return sum(_bytes(tensor) for tensor in model.initializer if tensor.name in read)
+
+
+def _bytes(tensor):
+    import numpy as np
+    import onnx
+
+    return int(np.prod(tensor.dims)) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize

