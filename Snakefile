@@ -111,7 +111,7 @@ rule figure:
 rule site:
     input:
         MEASURED,
-        [os.path.relpath(path, ROOT) for pattern in ("*.qmd", "bench/*.py", "bench/backends/*.py") for path in sorted(ROOT.glob(pattern))],
+        [os.path.relpath(path, ROOT) for pattern in ("_quarto.yml", "*.qmd", "assets/*", "bench/*.py", "bench/backends/*.py") for path in sorted(ROOT.glob(pattern))],
     output:
         PAGE,
     message:

@@ -41,6 +41,7 @@ SKELETON = """<!DOCTYPE html>
 <h1>{{ page.title }}</h1>
 {% if page.subtitle %}<p class="subtitle">{{ page.subtitle }}</p>
 {% endif %}{{ body }}
+<p class="source"><a href="{{ page.source }}">Source of this page</a></p>
 </main>
 {{ after }}
 </body>
@@ -96,16 +97,14 @@ def body(notebook):
 
 
 def links(website):
-    """The navbar as dicts of href and text, and a link to the source where `repo-url` has been set."""
+    """The navbar as dicts of href and text."""
     navbar = website.get("navbar", {})
     entries = [e for e in many(navbar.get("left")) + many(navbar.get("right")) if isinstance(e, dict) and "href" in e]
-    found = [{"text": e.get("text", e["href"]), "href": re.sub(r"\.qmd$", ".html", e["href"])} for e in entries]
-    address = website.get("repo-url", "")
-    return found + ([{"text": "Source", "href": address}] if address and "OWNER" not in address else [])
+    return [{"text": e.get("text", e["href"]), "href": re.sub(r"\.qmd$", ".html", e["href"])} for e in entries]
 
 
 def write(page, site, to, root=ROOT):
-    """Execute one page and write its HTML into the folder `to`."""
+    """Execute one page and write its HTML into the folder `to`, its source beside it."""
     from jinja2 import Environment
     from markupsafe import Markup
 
@@ -114,10 +113,11 @@ def write(page, site, to, root=ROOT):
     html, format_html = f"{page.stem}.html", site["format"]["html"]
     after = "".join((root / file).read_text(encoding="utf-8") for file in many(format_html.get("include-after-body")))
     text = Environment(autoescape=True).from_string(SKELETON).render(
-        page={"title": page.stem, **front, "href": html}, site=site["website"], links=links(site["website"]),
+        page={"title": page.stem, **front, "href": html, "source": page.name}, site=site["website"], links=links(site["website"]),
         css=many(format_html.get("css")), body=Markup(body(notebook)), after=Markup(after),
     )  # fmt: skip
     (to / html).write_text(text, encoding="utf-8")
+    shutil.copy(page, to)
 
 
 def replace(out, new):

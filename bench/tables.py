@@ -187,6 +187,7 @@ def _metric(function):
     source = re.search(r",? as ([^;:.]+?) defines? it|\s*\(([A-Z][\w&. ]+ \d{4})\)", doc)
     if source:
         doc = doc.replace(source[0], "")
+    doc = re.sub(r"; NaN [^.;]*|`", "", doc)  # what code must know and a reader need not
     what, _, formula = doc.rstrip(".").partition(": ")
     return {
         "metric": name, "what it is": what.removesuffix(f", {UNITS.get(suffix)}"), "formula": formula,
