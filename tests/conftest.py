@@ -15,9 +15,9 @@ from bench import ROOT, results  # noqa: E402
 BIN = Path(sys.executable).parent
 
 
-def make_rows(n=3, backend="fake", option="float32", host="abc123", gpu="test-cpu", experiment="latency", rate=100.0, run=1, tokens=10, **changes):
+def make_rows(n=3, backend="fake", option="float32", host="abc123", gpu="test-cpu", experiment="latency", rate=100.0, run=1, tokens=10, model="smollm2-135m", **changes):
     """Rows of one plausible run: `rate` tokens/s after a TTFT of 50 ms."""
-    identity = {"experiment": experiment, "backend": backend, "model": "smollm2-135m", "option": option, "gpu": gpu, "host": host}
+    identity = {"experiment": experiment, "backend": backend, "model": model, "option": option, "gpu": gpu, "host": host}
     identifier = results.run_id(**identity, n=run)
     e2e = 0.05 + (tokens - 1) / rate
     row = identity | {

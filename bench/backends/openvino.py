@@ -1,0 +1,84 @@
+"""**OpenVINO GenAI** (Intel): models compiled for a CPU, read straight from GGUF files.
+
+- Install: part of the default environment (`requirements.txt`): `openvino-genai`; `gguf` for making its files.
+- Documentation: <https://docs.openvino.ai/2026/openvino-workflow-generative.html>
+- Licence: Apache-2.0.
+- Options: the type of every matrix in the GGUF file: `F16`, `Q8_0` (8 bits and a 16-bit scale per 32 weights). Weights stay in that type in
+  memory. Arithmetic is float32 (`INFERENCE_PRECISION_HINT`) and the KV cache float16: left alone, the engine takes bfloat16 where the
+  processor has it, and a KV cache of 8 bits.
+- Tokens become visible through `StreamerBase.write`, which gets one id or, where the engine holds some back, several.
+- Traps: a repeated prompt is answered from the prefix cache unless `enable_prefix_caching` is false, and shows a false TTFT.
+"""
+
+from importlib.metadata import version as _installed
+from importlib.util import find_spec
+
+from bench import gguf_files
+
+OPTIONS = {"F16": {}, "Q8_0": {}}
+DEVICES = ("cpu",)
+HINTS = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
+
+
+def version():
+    return _installed("openvino-genai")
+
+
+def available():
+    absent = [name for name in ("openvino_genai", "gguf") if not find_spec(name)]
+    return f"{' and '.join(absent)} cannot be imported. Install it with: make .venv" if absent else None
+
+
+def prepare(checkpoint, option, device):
+    return gguf_files.prepare(checkpoint, option)
+
+
+def load(checkpoint, option, device, threads):
+    return Engine(checkpoint, prepare(checkpoint, option, device), threads)
+
+
+class Engine:
+    kv_value_bytes = 2
+
+    def __init__(self, checkpoint, path, threads):
+        import openvino
+        import openvino_genai
+
+        self.tensor, self.genai = openvino.Tensor, openvino_genai
+        scheduler = openvino_genai.SchedulerConfig()
+        scheduler.enable_prefix_caching = False
+        chosen = HINTS | {"INFERENCE_NUM_THREADS": threads}
+        self.pipeline = openvino_genai.LLMPipeline(str(path), "CPU", scheduler_config=scheduler, **chosen)
+        self.settings = chosen | {"prefix_caching": False}
+        self.weight_bytes = gguf_files.step_bytes(path)
+        self.end = checkpoint.end_token_ids
+
+    def generate(self, prompts, max_new_tokens, on_token):
+        import numpy
+
+        if len(prompts) > 1:
+            raise ValueError("This adapter generates for one prompt at a time: OpenVINO's pipeline pads token ids to one length.")
+        config = self.genai.GenerationConfig(
+            max_new_tokens=max_new_tokens, min_new_tokens=max_new_tokens, eos_token_id=self.end[0], stop_token_ids=set(self.end),
+            do_sample=False, apply_chat_template=False,
+        )  # fmt: skip
+        ids = self.tensor(numpy.array(prompts))
+        if on_token is None:
+            return [list(self.pipeline.generate(ids, config).tokens[0])]
+        return [list(self.pipeline.generate(ids, config, _streamer(self.genai, on_token)).tokens[0])]
+
+    def close(self):
+        self.pipeline = None  # its destructor stops the threads
+
+
+def _streamer(genai, on_token):
+    class Streamer(genai.StreamerBase):
+        def write(self, token):
+            for one in token if isinstance(token, list) else [token]:
+                on_token(0, one)
+            return genai.StreamingStatus.RUNNING
+
+        def end(self):
+            pass
+
+    return Streamer()
