@@ -13,13 +13,17 @@ def prepare(checkpoint, option):
     return models.made(models.folder(checkpoint.name) / f"llamacpp-{option}.gguf", lambda to: _requantise(checkpoint.gguf, option, to))
 
 
-def step_bytes(path):
-    """Bytes of the tensors that one decode step reads: all of them, but embedding rows only where they are the head as well."""
+def step_bytes(path, per_value=None):
+    """Bytes of the tensors that one decode step reads: all of them, but embedding rows only where they are the head as well.
+
+    `per_value` is what one number of a matrix takes in an engine that holds matrices otherwise than the file does.
+    """
     import gguf
 
     tensors = gguf.GGUFReader(path).tensors
     own_head = any(t.name == "output.weight" for t in tensors)
-    return sum(int(t.n_bytes) for t in tensors if not (own_head and t.name == "token_embd.weight"))
+    read = [t for t in tensors if not (own_head and t.name == "token_embd.weight")]
+    return int(sum(t.n_elements * per_value if per_value and len(t.shape) > 1 else t.n_bytes for t in read))
 
 
 def _requantise(source, option, to):

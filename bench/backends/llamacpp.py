@@ -1,17 +1,21 @@
-"""**llama.cpp**: inference in plain C++ on GGUF files, here through the wheel `xllamacpp`, which runs llama.cpp's own server inside this process.
+"""**llama.cpp**: inference in plain C++ on GGUF files, here through the wheel `xllamacpp`, which runs llama.cpp's own server inside this
+process.
 
 - Install: part of the default environment (`requirements.txt`): `xllamacpp` for the engine, `gguf` for making its files.
 - Documentation: <https://github.com/ggml-org/llama.cpp/tree/master/tools/server> and <https://github.com/xorbitsai/xllamacpp>
 - Licence: MIT (both).
-- Options: the type of every matrix in the GGUF file, tied head included: `F16`, `Q8_0` (8 bits and a 16-bit scale per 32 weights), `Q4_0` (4 bits
-  likewise). Norms stay float32, the KV cache is float16. In the quantised options activations are rounded to 8 bits as well.
-- Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which has no token ids, except as part of
-  `logprobs`; with `post_sampling_probs` these cost nothing to compute. Without a callback the ids come from the server's `/completion`, in one piece.
-- Traps: plain `logprobs` sort the whole vocabulary for every token, a tenth of the speed here. A token that ends inside a UTF-8 character is
-  held back and its id never sent: the ids of such a character are found again with the tokenizer, and arrive together. `ignore_eos` suppresses
-  every token that llama.cpp takes for an end of generation, also one that the model's configuration does not name (SmolLM2: 0, 2, 4).
-  The Linux wheel is compiled for AVX2, without AVX-512. Its threads are OpenMP's: spinning while they wait, they collapse beside another busy
-  process. A callback costs the engine time wherever all cores are computing: compare the rows with and without streaming.
+- Options: the type of every matrix in the GGUF file, tied head included: `F16`, `Q8_0` (8 bits and a 16-bit scale per 32 weights),
+  `Q4_0` (4 bits likewise). Norms stay float32, the KV cache is float16. In the quantised options activations are rounded to 8 bits as
+  well.
+- Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which has no token ids, except
+  as part of `logprobs`; with `post_sampling_probs` these cost nothing to compute. Without a callback the ids come from the server's
+  `/completion`, in one piece.
+- Traps: plain `logprobs` sort the whole vocabulary for every token, a tenth of the speed here. A token that ends inside a UTF-8
+  character is held back and its id never sent: the ids of such a character are found again with the tokenizer, and arrive together.
+  `ignore_eos` suppresses every token that llama.cpp takes for an end of generation, also one that the model's configuration does not
+  name (SmolLM2: 0, 2, 4). The Linux wheel is compiled for AVX2, without AVX-512. Its threads are OpenMP's: spinning while they wait,
+  they collapse beside another busy process. A callback costs the engine time wherever all cores are computing: compare the rows with and
+  without streaming.
 """
 
 import http.client
@@ -65,28 +69,37 @@ class Engine:
 
     def _stream(self, body, requests, on_token):
         """The server's own callback, one event per visible token, in this process."""
-        found = [[] for _ in range(requests)]
+        found, failures = [[] for _ in range(requests)], []
 
         def event(answer):
-            if "error" in answer:
-                raise RuntimeError(answer["error"])
-            choice = answer["choices"][0]
-            if choice["logprobs"]:  # the last event has none
-                for token in self._ids(choice["text"], choice["logprobs"]["content"][0]):
-                    on_token(choice["index"], token)
-                    found[choice["index"]].append(token)
+            try:
+                for request, token in self._tokens(answer):
+                    on_token(request, token)
+                    found[request].append(token)
+            except Exception as failure:  # xllamacpp swallows what a callback raises
+                failures.append(failure)
 
         self.server.handle_completions(body | {"stream": True, "logprobs": 1, "post_sampling_probs": True}, event)
+        if failures:
+            raise failures[0]
         return found
 
-    def _ids(self, text, last):
-        """Ids that became visible with `text`: that of the `last` token, after those held back because a character was incomplete."""
-        if len(text.encode()) == len(last["bytes"]):
-            return [last["id"]]
-        ids = self.checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
-        if ids[-1:] != [last["id"]]:
-            raise RuntimeError(f"llama.cpp sent {text!r} without its token ids, and the tokenizer splits it otherwise.")
-        return ids
+    def _tokens(self, answer):
+        """(request, id) of every token that became visible with the event `answer`, those held back for an incomplete character first."""
+        if not answer:  # a batch begins with an empty event
+            return []
+        if "choices" not in answer:
+            raise RuntimeError(f"llama.cpp refused the request: {answer}")
+        choice = answer["choices"][0]
+        if not choice["logprobs"]:  # the last event has no token
+            return []
+        last, text = choice["logprobs"]["content"][0]["top_probs"][0], choice["text"]
+        ids = [last["id"]]
+        if len(text.encode()) != len(last["bytes"]):
+            ids = self.checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
+            if ids[-1:] != [last["id"]]:
+                raise RuntimeError(f"llama.cpp sent {text!r} without its token ids, and the tokenizer splits it otherwise.")
+        return [(choice["index"], token) for token in ids]
 
     def _post(self, body):
         """One plain request to the server's own /completion on the loopback: all ids at the end."""

