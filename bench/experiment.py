@@ -107,7 +107,7 @@ class Setup:
     """One run from its parameters to its CSV. Whatever can be wrong with the parameters is found before anything is loaded."""
 
     def __init__(self, experiment, given):
-        self.parameters, self.started = given, results.now()
+        self.parameters = given
         self.module = backends.get(given["backend"])
         self.device, self.gpu = device_of(given["device"], given["gpu"])
         self.option = backends.option(self.module, given["option"], self.device)
@@ -119,6 +119,7 @@ class Setup:
         self.environment = set_threads(self.threads)
         self.checkpoint = models.prepare(given["backend"], given["model"], self.option, self.device)
         self.lock = hardware.take(self.device)
+        self.started = results.now()
         self.run_id = self._claim(experiment)
         self.machine = hardware.describe(self.device)
         self.bandwidth = hardware.Bandwidth(self.device, self.threads)
