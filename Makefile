@@ -4,6 +4,7 @@
 #     make study REPEATS=3           with the repeats that intervals need
 #     make study ENGINES="vllm"      these engines only, each in its own environment where it needs one
 #     make test                      the tests
+#     make readme                    the README's findings, from the committed observations
 #     make site                      only the figures and the pages, from the observations that are there
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CONFIG := $(if $(REPEATS),repeats=$(REPEATS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(DEVICE),device=$(DEVICE)) $(if $(MODELS),models="[$(MODELS)]")
 SNAKEMAKE = snakemake $(if $(strip $(CONFIG)),--config $(CONFIG))
 
-.PHONY: study test site
+.PHONY: study test site readme
 .DEFAULT_GOAL := study
 
 study: .venv/ready
@@ -19,6 +20,9 @@ study: .venv/ready
 
 site: .venv/ready
 	@snakemake --config partial=True $(CONFIG) -- draw
+
+readme: .venv/ready
+	@python -m bench.findings README.md
 
 test: .venv/ready .venv/test
 	@pytest

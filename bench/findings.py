@@ -1,6 +1,7 @@
 """Findings: sentences computed from the observations, each by a function that gives None where the data do not support it.
 
-    python -m bench.findings     the sentences on the terminal
+    python -m bench.findings                the sentences on the terminal
+    python -m bench.findings README.md      the sentences and the headline figure into the marked place of a file, from the runs that git keeps
 """
 
 import re
@@ -193,5 +194,24 @@ def _published_mbu(table, sixteen_bit):
     return {f"mbu_{p}": round(float(u) * 100) for p, u in zip(known["platform"], used)}
 
 
+def committed():
+    """All requests of the runs that git keeps: what a repository may claim of itself, whatever else this checkout has measured."""
+    listed = subprocess.run(["git", "ls-files", "_llama-inference/*.csv"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    return results.load([ROOT / name for name in listed if "/hardware/" not in name])
+
+
+def fill(text, sentences):
+    """`text` with the sentences and the headline figure between the two comments that mark their place; ValueError without them."""
+    place = re.compile(r"(<!-- findings: .*?-->\n).*?(<!-- end of findings -->)", re.S)
+    if not place.search(text):
+        raise ValueError("There is no place marked <!-- findings: … --> … <!-- end of findings --> in this file.")
+    said = "\n".join(f"- {sentence}" for sentence in sentences) + "\n\n![Output tokens per second of every engine](figures/latency.svg)\n"
+    return place.sub(lambda found: found[1] + said + found[2], text)
+
+
 if __name__ == "__main__":
-    print("\n".join(findings(results.load())) or tables.EMPTY)
+    if sys.argv[1:]:
+        page = ROOT / sys.argv[1]
+        page.write_text(fill(page.read_text(encoding="utf-8"), findings(committed())), encoding="utf-8")
+    else:
+        print("\n".join(findings(results.load())) or tables.EMPTY)

@@ -85,6 +85,8 @@ def plan(study):
     runs = []
     for n in range(1, int(study["repeats"]) + 1):
         for name, about in study["experiments"].items():
+            if n < about["from_repeat"]:
+                continue
             for backend in engines(study, kind):
                 offered = backends.options(backends.get(backend), kind)
                 for option in offered if about["options"] == "all" else offered[-1:]:

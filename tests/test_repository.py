@@ -3,9 +3,10 @@
 import re
 import subprocess
 
+import pytest
 import yaml
 
-from bench import ROOT, findings, results
+from bench import ROOT, findings
 
 git = lambda *a: subprocess.run(["git", *a], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()  # noqa: E731
 
@@ -38,10 +39,13 @@ def test_every_rendered_page_exists_and_every_page_is_rendered():
 
 
 def test_the_readme_says_what_the_committed_data_say():
-    tracked = [ROOT / f for f in git("ls-files", "_llama-inference/*/*.csv") if "/hardware/" not in f]
     readme = (ROOT / "README.md").read_text()
-    for sentence in findings.findings(results.load(tracked)):
-        assert sentence in readme, "run: make readme"
+    assert findings.fill(readme, findings.findings(findings.committed())) == readme, "run: make readme"
+
+
+def test_a_file_without_the_marked_place_is_left_alone():
+    with pytest.raises(ValueError, match="no place marked"):
+        findings.fill("# Title", ["A sentence."])
 
 
 def test_no_machine_paths_and_no_registry_hosts():

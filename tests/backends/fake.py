@@ -3,9 +3,14 @@
 A model answer that tries to be markup: <script>document.title = "broken"</script>
 """
 
+import os
 from time import perf_counter, sleep
 
-OPTIONS = {"float32": {}, "int8": {"faster": 2}, "short": {"lost": 1}, "broken": {"breaks": 3}, "impossible": {"weight_bytes": 10**12}, "mute": {"streams": False}}
+EVERY = {
+    "float32": {}, "int8": {"faster": 2}, "short": {"lost": 1}, "broken": {"breaks": 3}, "impossible": {"weight_bytes": 10**12},
+    "mute": {"streams": False},
+}  # fmt: skip
+OPTIONS = {name: EVERY[name] for name in os.environ.get("FAKE_OPTIONS", " ".join(EVERY)).split()}
 DEVICES = ("cpu",)
 TTFT_S, ITL_S = 0.030, 0.004
 ANSWER = '<script>document.title = "broken"</script>'
