@@ -8,7 +8,7 @@ import time
 import pytest
 from conftest import make_rows, make_sidecar, write_run
 
-from bench import ROOT, data, findings, plots, results, tables
+from bench import ROOT, backends, data, findings, plots, results, tables
 
 COMMITTED = results.files(ROOT / "_llama-inference")
 
@@ -140,8 +140,11 @@ def test_every_committed_run_passes_every_gate(path):
     assert all(not o.get("ename") for cell in executed["cells"] for o in cell.get("outputs", [])), "the executed notebook holds an error"
 
 
-def test_there_are_committed_runs():
-    assert len(COMMITTED) > 40
+def test_every_engine_has_three_committed_runs_of_what_it_offers():
+    table = results.summary(results.load(COMMITTED, experiment="latency"))
+    assert set(backends.names()) - {"fake"} <= set(table["backend"])
+    assert (table["runs"] >= 3).all() and (table["failed"] == 0).all()
+    assert set(results.load(COMMITTED, experiment="overhead")["backend"]) == set(table["backend"])
     assert len(results.load_roofs(ROOT / "_llama-inference")) > 0
 
 
