@@ -35,9 +35,10 @@ def log(identifier):
 def execute(notebook, identifier, parameters):
     """Execute `notebook` with `parameters`; on success the executed notebook lies beside the run's CSV."""
     papermill.execute_notebook(notebook, str(log(identifier)), parameters=parameters, progress_bar=False)
-    target = results.path(identifier, ".ipynb")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(log(identifier), target)
+    # Where this checkout lies on its machine is nobody's business: warnings in the record name files relative to the repository.
+    executed = log(identifier).read_text(encoding="utf-8").replace(str(ROOT), ".")
+    results.write_whole(results.path(identifier, ".ipynb"), executed)
+    log(identifier).unlink()
 
 
 def reason(identifier):

@@ -184,12 +184,12 @@ def _possible(table):
         )
 
 
-def _write(file, text):
+def write_whole(file, text):
     """Atomically: temporary file in the same folder, fsync, rename. A full disk leaves nothing behind."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".tmp")
     try:
-        with os.fdopen(handle, "w", newline="") as out:
+        with os.fdopen(handle, "w", newline="", encoding="utf-8") as out:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
@@ -211,8 +211,8 @@ def write(rows, sidecar, identifier, folder=None):
     table = frame(rows)
     sidecar = json.loads(json.dumps(sidecar))
     check(table, sidecar, identifier)
-    _write(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
-    _write(target, table.to_csv(index=False, lineterminator="\n"))
+    write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
+    write_whole(target, table.to_csv(index=False, lineterminator="\n"))
     return target
 
 
@@ -294,8 +294,8 @@ def write_roofs(roofs, device, gpu, given):
     if target.exists():
         raise FileExistsError(f"{target} has been measured already; leave `run` at 0 for the next number.")
     sidecar = {"packages": packages(), "git": git_state(), "machine": hardware.describe(device), "parameters": given, "ended": now()}
-    _write(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
-    _write(target, roofs.assign(gpu=gpu, host=hardware.host()).to_csv(index=False, lineterminator="\n"))
+    write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
+    write_whole(target, roofs.assign(gpu=gpu, host=hardware.host()).to_csv(index=False, lineterminator="\n"))
     return target
 
 
