@@ -130,7 +130,8 @@ onstart:
         threading.Thread(target=study.watch, args=(RUNS,), daemon=True).start()
 
 
-# What could be measured is shown all the same; what failed stands at the end.
+# What could be measured is shown all the same; what failed stands at the end. Who stops the study wants it to stop, though.
 onerror:
-    if not PARTIAL:
+    stopped = any("on user request" in open(file).read() for file in ([log] if isinstance(log, str) else log))
+    if not PARTIAL and not stopped:
         shell("snakemake --config partial=True " + " ".join(f"{k}='{v}'" for k, v in config.items()) + " || true")
