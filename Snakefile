@@ -2,11 +2,12 @@
 #
 #     snakemake [--config repeats=3 engines="vllm" device=cuda]
 
+import re
 import threading
 
 from filelock import FileLock, Timeout
 
-from bench import FIGURES, RESULTS, ROOT, SITE, hardware, plots, study
+from bench import FIGURES, RESULTS, ROOT, SITE, hardware, plots, results, study
 
 PARTIAL = config.pop("partial", False)  # after a failure: figures and site from what there is
 STUDY = study.load(config)
@@ -15,13 +16,15 @@ BY_ID = {run.id: run for run in RUNS}
 RUNS_AT, FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (RESULTS, FIGURES, SITE / "index.html"))
 ROOFS = f"hardware/roofs-{study.device(STUDY)[1]}-{hardware.host()}-1"
 MEASURED = [path for path in [f"{RUNS_AT}/{ROOFS}.csv", *(run.csv for run in RUNS)] if not PARTIAL or os.path.exists(path)]
+# Everything else that lies there (other machines, engines not asked for now) is shown as well, and never made.
+OTHERS = [os.path.relpath(path, ROOT) for path in results.files() if f"{path.parent.name}/{path.stem}" not in BY_ID]
 DRAWN = expand(FIGURES_AT + "/{figure}.svg", figure=plots.names())
 LOCK = FileLock(".snakemake/study.lock")
 
 
 wildcard_constraints:
     n=r"\d+",
-    name=r"(?!roofs-).+",
+    name="|".join(sorted({re.escape(run.id.split("/")[1].rpartition("-")[0]) for run in RUNS})) or "nothing",
 
 
 # A target without an output: it is made every time, so the report is printed even when there was nothing to do.
@@ -97,6 +100,7 @@ rule roofs:
 rule figure:
     input:
         MEASURED,
+        OTHERS,
         "bench/plots.py",
     output:
         FIGURES_AT + "/{figure}.svg",
@@ -111,6 +115,7 @@ rule figure:
 rule site:
     input:
         MEASURED,
+        OTHERS,
         [os.path.relpath(path, ROOT) for pattern in ("_quarto.yml", "*.qmd", "assets/*", "bench/*.py", "bench/backends/*.py") for path in sorted(ROOT.glob(pattern))],
     output:
         PAGE,

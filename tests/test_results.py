@@ -140,7 +140,7 @@ def test_every_committed_run_passes_every_gate(path):
     assert all(not o.get("ename") for cell in executed["cells"] for o in cell.get("outputs", [])), "the executed notebook holds an error"
 
 
-def test_every_engine_has_three_committed_runs_of_what_it_offers():
+def test_every_engine_has_three_committed_runs_of_each_measured_option():
     table = results.summary(results.load(COMMITTED, experiment="latency"))
     assert set(backends.names()) - {"fake"} <= set(table["backend"])
     assert (table["runs"] >= 3).all() and (table["failed"] == 0).all()
