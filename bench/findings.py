@@ -5,10 +5,12 @@
 """
 
 import re
+import subprocess
+import sys
 
 import pandas as pd
 
-from bench import data, metrics, results, tables
+from bench import ROOT, data, metrics, results, tables
 from bench.tables import number
 
 REFERENCE = ("transformers", "float32")
