@@ -7,14 +7,14 @@ import threading
 
 from filelock import FileLock, Timeout
 
-from bench import FIGURES, RESULTS, ROOT, SITE, hardware, plots, results, study
+from bench import FIGURES, RESULTS, ROOT, SITE, plots, results, study
 
 PARTIAL = config.pop("partial", False)  # after a failure: figures and site from what there is
 STUDY = study.load(config)
 RUNS = study.plan(STUDY)
 BY_ID = {run.id: run for run in RUNS}
 RUNS_AT, FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (RESULTS, FIGURES, SITE / "index.html"))
-ROOFS = f"hardware/roofs-{study.device(STUDY)[1]}-{hardware.host()}-1"
+ROOFS = results.roofs_id(study.device(STUDY)[1], 1)
 MEASURED = [path for path in [f"{RUNS_AT}/{ROOFS}.csv", *(run.csv for run in RUNS)] if not PARTIAL or os.path.exists(path)]
 # Everything else that lies there (other machines, engines not asked for now) is shown as well, and never made.
 OTHERS = [os.path.relpath(path, ROOT) for path in results.files() if f"{path.parent.name}/{path.stem}" not in BY_ID]

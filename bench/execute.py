@@ -9,22 +9,15 @@ import os
 import sys
 import threading
 from pathlib import Path
-from time import sleep
 
 import nbformat
 import papermill
 import yaml
 
 from bench import ROOT, results
+from bench.worker import die_with
 
 LOGS = Path("logs")
-
-
-def die_with(parent):
-    """End this process when `parent` has ended (kill -9 included), so that no orphan measures beside the next run."""
-    while os.getppid() == parent:
-        sleep(0.5)
-    os._exit(1)  # the kernel watches this process in the same way
 
 
 def log(identifier):

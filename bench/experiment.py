@@ -7,15 +7,14 @@
 """
 
 import ast
+import math
 import os
-import platform
 import sys
 from pathlib import Path
 
-import psutil
 from tqdm import tqdm
 
-from bench import ROOT, backends, data, hardware, measure, models, results
+from bench import backends, data, hardware, measure, models, results, worker
 
 
 def declared(source):
@@ -44,6 +43,8 @@ def parameters(namespace):
                     raise NameError(str(error)) from None
     for name, default in known.items():
         value = namespace[name]
+        if isinstance(default, str) and type(value) in (int, float):  # papermill makes a number of what looks like one
+            value = namespace[name] = str(value)
         if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
             raise TypeError(f"Parameter {name} must be a {type(default).__name__} such as {default!r}, not {value!r}.")
     return {name: namespace[name] for name in known}
@@ -83,19 +84,12 @@ def set_threads(threads):
     return chosen | waiting
 
 
-def peak_memory_bytes():
-    """Largest resident set of this process and, added up, what its children hold now, in bytes; of a GPU's allocator where one is used."""
-    import resource
-
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if platform.system() == "Darwin" else 1024)
-    children = 0
-    for child in psutil.Process().children(recursive=True):
-        try:
-            if "bench.hardware" not in child.cmdline():  # the probe's buffer is not the engine's
-                children += child.memory_info().rss
-        except psutil.Error:
-            pass
-    return own + children
+def numbers(name, text):
+    """Positive whole numbers in `text`, separated by spaces; ValueError naming the parameter otherwise."""
+    words = text.replace(",", " ").split()
+    if not words or not all(word.isdigit() and int(word) for word in words):
+        raise ValueError(f"Parameter {name} must be whole numbers above 0 separated by spaces, such as '1 2 4', not {text!r}.")
+    return [int(word) for word in words]
 
 
 def start(experiment, namespace):
@@ -113,7 +107,7 @@ class Setup:
         self.option = backends.option(self.module, given["option"], self.device)
         self.threads = threads_for(given["threads"])
         self.folder = Path(given["results"]) if given["results"] else results.RESULTS
-        absent = backends.missing(given["backend"], self.device)
+        absent = backends.missing(given["backend"], self.device, self.option)
         if absent:
             raise RuntimeError(absent)
         self.environment = set_threads(self.threads)
@@ -123,6 +117,7 @@ class Setup:
         self.run_id = self._claim(experiment)
         self.machine = hardware.describe(self.device)
         self.bandwidth = hardware.Bandwidth(self.device, self.threads)
+        self.gemm_flops_per_s = {}
         self.neighbours = hardware.Neighbours()
 
     def _claim(self, experiment):
@@ -141,9 +136,25 @@ class Setup:
         self.engine, self.load_s = measure.timed(self.module.load, self.checkpoint, self.option, self.device, self.threads)
         return self.engine
 
+    def worker(self, limit_bytes=0, patience_s=1800):
+        """The engine, loaded in a process of its own that a failure cannot take the run with: `bench.worker.Worker`."""
+        told = self.parameters["backend"], self.checkpoint, self.option, self.device, self.threads
+        self.engine = worker.Worker(*told, int(limit_bytes), patience_s)
+        self.load_s = self.engine.load_s
+        return self.engine
+
+    def probe_gemm(self):
+        """Measure the matrix-multiply peak in every number format, now; all measurements are kept."""
+        for dtype, rate in hardware.gemm_peaks(self.device, self.threads).items():
+            self.gemm_flops_per_s.setdefault(dtype, []).append(rate)
+
     def prompts(self, which="latency"):
         """Token ids of a prompt set, indexed by prompt number: the same ids for every engine."""
         return data.prompts(which).map(self.checkpoint.encode)
+
+    def uniform_prompts(self, requests, tokens):
+        """`requests` different prompts of exactly `tokens` token ids: the same for every engine."""
+        return data.windows(self.checkpoint.encode(data.text()), requests, tokens)
 
     def progress(self, requests, total):
         """`requests` behind a progress bar that is only ever drawn between two requests."""
@@ -162,9 +173,9 @@ class Setup:
 
     def write(self, rows):
         """Write the run through all gates, let the engine and the device go, and return the CSV's path."""
-        peak = peak_memory_bytes()
+        peak = hardware.peak_memory_bytes(self.device)
         first = min(row["sent_s"] for row in rows)
-        rows = [row | {"sent_s": row["sent_s"] - first, "peak_memory_bytes": peak} for row in rows]
+        rows = [{"peak_memory_bytes": peak} | row | {"sent_s": row["sent_s"] - first} for row in rows]
         sidecar = self.sidecar()
         self.close()
         return results.write(rows, sidecar, self.run_id, self.folder)
@@ -177,6 +188,8 @@ class Setup:
             "datasheet_bandwidth_bytes_per_s": hardware.datasheet_bandwidth(self.gpu),
             "weight_bytes": self.engine.weight_bytes, "kv_value_bytes": self.engine.kv_value_bytes,
             "kv_values_per_token": self.checkpoint.kv_values_per_token,
+            "arithmetic": backends.arithmetic(self.engine), "gemm_flops_per_s": self.gemm_flops_per_s, **self.checkpoint.matrices,
+            "limit_bytes": getattr(self.engine, "limit_bytes", None), "loaded_bytes": getattr(self.engine, "loaded_bytes", None),
             "parameters": self.parameters, "settings": self.engine.settings | self.environment, "threads": self.threads,
             "model_sha256": self.checkpoint.digest(), "prompts_sha256": data.digest("prompts"),
             "started": self.started, "ended": results.now(),
@@ -187,3 +200,37 @@ class Setup:
         self.bandwidth.__exit__()
         self.engine.close()
         self.lock.release()
+
+
+class Sweep:
+    """The batches of one run of batching.ipynb, in order: (requests, prompt tokens, new tokens); first the prompt lengths, then the batches.
+
+    With a budget it ends before a batch that would not fit in what is left of it, and says so: twice the requests take at most twice
+    the time of the batch before. An engine that takes one prompt at a time gets no larger batch.
+    """
+
+    def __init__(self, setup):
+        given = setup.parameters
+        sizes, lengths = (numbers(name, given[name]) for name in ("batch_sizes", "prompt_lengths"))
+        self.batches = getattr(setup.module, "BATCHES", True)
+        self.setup, self.budget_s = setup, given["budget_s"]
+        shapes = [(1, length, given["short_tokens"]) for length in lengths]
+        shapes += [(size, given["input_tokens"], given["max_new_tokens"]) for size in sizes if size == 1 or self.batches]
+        room = setup.checkpoint.config.get("max_position_embeddings", math.inf)
+        self.shapes = [shape for shape in shapes if shape[1] + shape[2] <= room]
+
+    def __str__(self):
+        words = ", ".join(f"{size} x {prompt}+{new}" for size, prompt, new in self.shapes)
+        return f"requests x prompt tokens + new tokens: {words}" + ("" if self.batches else ". This engine's adapter takes one prompt at a time.")
+
+    def __iter__(self):
+        watch, before = measure.Stopwatch(), (0, 0.0)
+        for done, (size, prompt, new) in enumerate(self.setup.progress(self.shapes, len(self.shapes))):
+            work, seconds = before
+            started, mine = watch.seconds(), size * (prompt + new)
+            if self.budget_s and work and started + seconds * max(1.0, mine / work) > self.budget_s:
+                left = [f"{b} x {p}+{n}" for b, p, n in self.shapes[done:]]
+                print(f"The budget of {self.budget_s:.0f} s would not do for what is left: {', '.join(left)}.")
+                return
+            yield size, prompt, new
+            before = mine, watch.seconds() - started

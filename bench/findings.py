@@ -53,14 +53,9 @@ def fastest(table, requests):
     return f"On `{best['gpu']}`, {best['model']} is fastest with {_name(best)}: {number(rate)} output tokens/s, {' and '.join(against)}."
 
 
-def bits(option):
-    """Bits per weight that the name of an option states, None if it states none: bfloat16 -> 16, int8_float32 -> 8, Q4_0 -> 4."""
-    return next((int(n) for n in re.findall(r"\d+", option) if int(n) in (2, 3, 4, 5, 6, 8, 16, 32)), None)
-
-
 def speed_ups(table):
     """Per engine, every option below 16 bits against its own 16-bit option, a 32-bit one where there is none: speed-up, fewer bytes."""
-    table = table.assign(bits=[bits(option) for option in table["option"]]).dropna(subset=["bits", "output_tokens_per_s"])
+    table = table.assign(bits=[tables.bits(option) for option in table["option"]]).dropna(subset=["bits", "output_tokens_per_s"])
     rows = []
     for _, engine in table.groupby("backend"):
         wide, narrow = engine[engine["bits"] >= 16], engine[engine["bits"] < 16]
@@ -104,7 +99,7 @@ def first_token(table, requests):
 
 def bandwidth(table, requests):
     """How close options of 16 bits or more come to the measured bandwidth, and how far from it the last one stays."""
-    table = table[[(bits(option) or 0) >= 16 for option in table["option"]]].dropna(subset="mbu").sort_values("mbu", ascending=False)
+    table = table[[(tables.bits(option) or 0) >= 16 for option in table["option"]]].dropna(subset="mbu").sort_values("mbu", ascending=False)
     if len(table) < 2:
         return None
     best, last = table.iloc[0], table.iloc[-1]
@@ -185,10 +180,7 @@ def _transformers(table, said):
 
 def _published_mbu(table, sixteen_bit):
     """Percent of the datasheet's bandwidth that reading 16-bit weights alone takes, for the plain rows of the `sixteen_bit` platforms."""
-    model = data.table("models").set_index("model").loc["llama-2-7b"]
-    attention = 2 * model["hidden_size"] ** 2 + 2 * model["hidden_size"] * model["kv_heads"] * model["head_dim"]
-    layer = attention + 3 * model["hidden_size"] * model["intermediate_size"]
-    weight_bytes = 2 * (model["layers"] * layer + model["vocab_size"] * model["hidden_size"])
+    weight_bytes = 2 * data.shape("llama-2-7b")["step_parameters"]
     sheet = data.table("gpus").set_index("gpu")["bandwidth_gb_per_s"] * 1e9
     plain = table["platform"].isin(sixteen_bit) & table["options"].isin(["-", "float16 quantization"])
     known = table[plain & table["gpu"].isin(sheet.index)]

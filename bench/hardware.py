@@ -1,10 +1,12 @@
 """What this machine is, and its measured roofs: read bandwidth and matrix-multiply peak.
 
-    python -m bench.hardware cpu 2     a bandwidth probe that waits on standard input: one line in, one measurement out (bytes/s)
+    python -m bench.hardware cpu 2          a bandwidth probe that waits on standard input: one line in, one measurement out (bytes/s)
+    python -m bench.hardware gemm cpu 2     the matrix-multiply peak in every number format (operations/s)
 
 The probe is a process of its own, so that neither its memory nor its threads touch the engine that is measured beside it.
 """
 
+import json
 import os
 import platform
 import re
@@ -231,22 +233,93 @@ class Bandwidth:
         self.process.stdout.close()
 
 
+def address_space_bytes():
+    """Bytes of address space that this process has mapped: what a limit on it bounds."""
+    return psutil.Process().memory_info().vms
+
+
+def forget_peak(device="cpu"):
+    """Let `peak_memory_bytes` begin anew, where the system can (Linux; PyTorch's allocator on a GPU)."""
+    if device == "cuda" and (torch := sys.modules.get("torch")):
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pass  # then a peak is that of the process so far
+
+
+def peak_memory_bytes(device="cpu"):
+    """Largest resident set of this process and, added up, what its children hold now; on a GPU what it holds there. In bytes.
+
+    On a GPU it is the peak of PyTorch's allocator, or what the driver counts for this process and its children where the engine
+    allocates by other means.
+    """
+    return _gpu_bytes() if device == "cuda" else _own_peak_bytes() + _children_bytes()
+
+
+def _own_peak_bytes():
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if platform.system() == "Darwin" else 1024)
+
+
+def _children_bytes():
+    held = 0
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if "bench.hardware" not in child.cmdline():  # the probe's buffer is not the engine's
+                held += child.memory_info().rss
+        except psutil.Error:
+            pass
+    return held
+
+
+def _gpu_bytes():
+    torch = sys.modules.get("torch")
+    allocated = torch.cuda.max_memory_allocated() if torch and torch.cuda.is_available() else 0
+    mine = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    try:
+        command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return allocated
+    driver = sum(int(mib) * 2**20 for pid, mib in re.findall(r"(\d+), (\d+)", said) if int(pid) in mine)
+    return allocated or driver
+
+
 def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None):
-    """Matrix-multiply peak of torch in `dtype` ('float32', 'bfloat16', …), FLOP/s: 2 n^3 / best time of several products."""
+    """Matrix-multiply peak of torch in `dtype` ('float32', 'bfloat16', 'int8' …), operations/s: 2 n^3 / best time of several products."""
     import torch
 
     size = size or (8192 if device == "cuda" else 2048)
     if device == "cpu":
         torch.set_num_threads(threads or cores())
     a = torch.ones(size, size, dtype=getattr(torch, dtype), device=device)
+    product = torch._int_mm if dtype == "int8" else torch.matmul  # no public product of int8 matrices accumulates in int32
 
     def multiply():
-        a @ a
+        product(a, a)
         if device == "cuda":
             torch.cuda.synchronize()
 
     multiply()
     return _best_rate(multiply, 2 * size**3)
+
+
+def gemm_peaks(device="cpu", threads=None):
+    """Number format -> matrix-multiply peak in operations/s, each format the device multiplies natively, measured in a process of its own."""
+    command = [sys.executable, "-m", "bench.hardware", "gemm", device, str(threads or cores())]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        raise RuntimeError(f"The matrix-multiply peak could not be measured: {done.stderr.strip().splitlines()[-1:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _gemm_dtypes(device):
+    return ["float32", "bfloat16", *(["float16"] if device == "cuda" else []), "int8"]
 
 
 def _bandwidth_roofs(device, seconds):
@@ -261,8 +334,8 @@ def _bandwidth_roofs(device, seconds):
 
 def _gemm_roofs(device):
     """Matrix-multiply peak in each number format the device multiplies natively, with all threads."""
-    for dtype in ("float32", "bfloat16", *(["float16"] if device == "cuda" else [])):
-        yield (f"gemm_{dtype}", cores(), gemm_flops_per_s(dtype, device), "FLOP/s")
+    for dtype, rate in gemm_peaks(device).items():
+        yield (f"gemm_{dtype}", cores(), rate, "FLOP/s")
 
 
 def roofs(device="cpu", seconds=10):
@@ -271,4 +344,7 @@ def roofs(device="cpu", seconds=10):
 
 
 if __name__ == "__main__":
-    _serve_probe(sys.argv[1], int(sys.argv[2]))
+    if sys.argv[1] == "gemm":
+        print(json.dumps({dtype: gemm_flops_per_s(dtype, sys.argv[2], int(sys.argv[3])) for dtype in _gemm_dtypes(sys.argv[2])}))
+    else:
+        _serve_probe(sys.argv[1], int(sys.argv[2]))

@@ -40,12 +40,14 @@ def generate(engine, prompts, max_new_tokens, streaming=True):
         ids = engine.generate(prompts, max_new_tokens, arrivals if streaming else None)
         returned = clock()
     except Exception as failure:
-        return [_failed(sent, f"{type(failure).__name__}: {failure}") for _ in prompts]
+        return failed(prompts, f"{type(failure).__name__}: {failure}", sent)
     finally:
         gc.enable()
     if streaming:
-        return [_row(sent, times, returned, seen, max_new_tokens) for times, seen in zip(arrivals.times_s, arrivals.ids)]
-    return [_row(sent, [], returned, given, max_new_tokens) for given in ids]
+        rows = [_row(sent, times, returned, seen, max_new_tokens) for times, seen in zip(arrivals.times_s, arrivals.ids)]
+    else:
+        rows = [_row(sent, [], returned, given, max_new_tokens) for given in ids]
+    return [row | getattr(engine, "speculation", {}) for row in rows]
 
 
 def _row(sent, times, returned, ids, wanted):
@@ -68,6 +70,12 @@ def _row(sent, times, returned, ids, wanted):
     }
 
 
+def failed(prompts, why, sent=None):
+    """Rows of a batch that gave nothing, one per prompt: when it was sent (default: now) and why."""
+    sent = clock() if sent is None else sent
+    return [_failed(sent, why) for _ in prompts]
+
+
 def _failed(sent, why):
     return {"sent_s": sent, "output_ids": [], "output_tokens": 0, "error": why.strip() or "no reason given"}
 
@@ -77,3 +85,13 @@ def timed(function, *arguments):
     start = clock()
     result = function(*arguments)
     return result, clock() - start
+
+
+class Stopwatch:
+    """Seconds since it was made: for budgets, not for results."""
+
+    def __init__(self):
+        self.start = clock()
+
+    def seconds(self):
+        return clock() - self.start

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from bench import MODELS, ROOT, data
+from bench import MODELS, ROOT, data, metrics
 from bench.backends import choose, get
 
 
@@ -58,12 +58,23 @@ class Checkpoint:
         return next(iter(sorted(self.path.glob("*.gguf"))), None)
 
     @property
-    def kv_values_per_token(self):
-        """Numbers that one token adds to the KV cache: 2 (K and V) x layers x KV heads x head size."""
+    def _heads(self):
+        """(query heads, KV heads, head size)."""
         c = self.config
         heads = c["num_attention_heads"]
-        size = c.get("head_dim") or c["hidden_size"] // heads
-        return 2 * c["num_hidden_layers"] * (c.get("num_key_value_heads") or heads) * size
+        return heads, c.get("num_key_value_heads") or heads, c.get("head_dim") or c["hidden_size"] // heads
+
+    @property
+    def kv_values_per_token(self):
+        """Numbers that one token adds to the KV cache."""
+        _, kv_heads, size = self._heads
+        return metrics.kv_values_per_token(self.config["num_hidden_layers"], kv_heads, size)
+
+    @property
+    def matrices(self):
+        """What counting operations takes: `metrics.matrices` of a gated (Llama-like) Transformer with this configuration."""
+        c, (heads, kv_heads, size) = self.config, self._heads
+        return metrics.matrices(c["num_hidden_layers"], c["hidden_size"], c["intermediate_size"], heads, kv_heads, size, c["vocab_size"])
 
     def encode(self, text):
         """Token ids of `text` as the published study sent it: no chat template; special tokens as the tokenizer adds them."""
@@ -172,6 +183,8 @@ def _dequantise(to, gguf_file):
 
 def _random(row, to):
     """A Llama checkpoint of `row`'s shape with random weights in bfloat16 (float32 would need twice the disk)."""
+    if row["architecture"] != "llama":
+        raise ValueError(f"Random weights are made in the shape of a Llama only; {row.name} is of the kind {row['architecture']}.")
     in_child(_write_random, to, row.to_dict())
 
 

@@ -17,10 +17,12 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib import figure as _figure
-from matplotlib import ticker
+from matplotlib import patheffects, ticker
 from matplotlib.lines import Line2D
 
-from bench import FIGURES, backends, results, tables
+from bench import FIGURES, backends, batching, metrics, results, tables
+from bench import quality as scores
+from bench import step_time as step_model
 
 DRAWN = {}
 WIDTH = 5.8  # inches; what is 11 points here is still 9 on a phone
@@ -367,6 +369,285 @@ def run(requests):
     row, failed = requests.iloc[0], int((requests["error"] != "").sum())
     caption = f"{_setting(row[tables.SETTING])}. Line: median." + (f" {failed} failed." if failed else "")
     return _words(drawn, tables.label(row), caption)
+
+
+MARKERS = "o", "s", "^", "D", "v", "P", "X"
+
+
+def _styles(table, requests):
+    """(backend, option) of `table` -> (label, colour of the engine, marker of the option)."""
+    look, styles = looks(requests), {}
+    for backend, rows in table.groupby("backend", sort=True):
+        for k, (_, row) in enumerate(rows.drop_duplicates("option").sort_values("option").iterrows()):
+            styles[backend, row["option"]] = tables.label(row), look[backend][0], MARKERS[k % len(MARKERS)]
+    return styles
+
+
+def _key(axes, styles):
+    """One legend for all panels in two columns, in axes of its own: the marks of `styles`."""
+    handles = [Line2D([], [], color=colour, marker=marker, markersize=6, label=label) for label, colour, marker in styles.values()]
+    axes.legend(handles=handles, loc="upper left", ncols=2, frameon=False, borderpad=0, borderaxespad=0, columnspacing=1.2)
+    axes.axis("off")
+
+
+def _curves(table):
+    """((backend, option), rows) of a table of sweeps."""
+    return table.groupby(["backend", "option"], sort=True)
+
+
+def _sweep_blocks(chosen):
+    """[(title, rows)] of the table `chosen`, one per setting; the title is empty if there is one only."""
+    groups = list(chosen.groupby(tables.SETTING, sort=True))
+    return [(_setting(key) if len(groups) > 1 else "", rows) for key, rows in groups]
+
+
+def _panels(count, height, styles, extra=1.2):
+    """Figure and axes: `count` panels, one above the other, and below them the legend of `styles`."""
+    key = 0.24 * np.ceil(len(styles) / 2)
+    drawn = Figure(figsize=(WIDTH, count * height + key + extra), layout="constrained")
+    drawn.get_layout_engine().set(h_pad=0.08, w_pad=0.08)
+    *panels, last = drawn.subplots(count + 1, 1, gridspec_kw={"height_ratios": [height] * count + [key]})
+    _key(last, styles)
+    return drawn, panels
+
+
+def _joined(axes, x, y, style, **more):
+    _, colour, marker = style
+    axes.plot(x, y, marker=marker, color=colour, markersize=6, linewidth=1.4, **more)
+
+
+def _plain_logs(axes):
+    """Two log axes with plain numbers at 1, 2 and 5 of each power of ten, fewer where there is much to span."""
+    axes.set(xscale="log", yscale="log")
+    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if high / low < 100 else (1, 3) if high / low < 1000 else (1,)))
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: tables.number(value)))
+        axis.set_minor_locator(ticker.NullLocator())
+
+
+@_listed
+def throughput_latency(requests):
+    """Output tokens/s of a batch over the time of a whole request, one line per engine and option, a mark per batch size."""
+    table = batching.uniform(requests)
+    if table.empty:
+        return None
+    styles, theirs = _styles(table, requests), batching.published_sweep()
+    blocks = _sweep_blocks(table)
+    drawn, axes = _panels(len(blocks), 4.2, styles)
+    for panel, (title, rows) in zip(axes, blocks):
+        for gpu, points in theirs.groupby("gpu"):
+            panel.plot(points["e2e_s"], points["output_tokens_per_s"], "o-", color=FAINT, markersize=4, linewidth=1)
+            last = points.iloc[-1]
+            panel.annotate(f"{last['model']} on {gpu}, published", (last["e2e_s"], last["output_tokens_per_s"]), (0, 6), **BESIDE | {"va": "bottom"}, ha="center", color=GREY)
+        for key, mine in _curves(rows):
+            mine = mine.sort_values("batch_size")
+            _joined(panel, mine["e2e_s"], mine["output_tokens_per_s"], styles[key])
+            panel.annotate(number_of(mine["batch_size"].iloc[-1]), (mine["e2e_s"].iloc[-1], mine["output_tokens_per_s"].iloc[-1]), (6, 0), **BESIDE, fontsize=9, color=GREY)
+        panel.set(xlabel="seconds per request, first token to last included", ylabel="output tokens/s of the batch", title=title)
+        _plain_logs(panel)
+    one = table.iloc[0]
+    what = f"{tables.number(one['prompt_tokens'])} tokens in, {tables.number(one['max_new_tokens'])} out; a mark per batch size, from 1 to the number at the end."
+    return _words(drawn, "Throughput against latency", f"{_setting(one[tables.SETTING])}: {what} Grey: another model and other hardware, latency derived as batch / (requests/s).")
+
+
+def number_of(value):
+    """A batch size as a mark's label."""
+    return f"×{value:.0f}"
+
+
+@_listed
+def roofline(requests):
+    """Every measured batch under the measured roofs of its machine: FLOP/s over FLOPs per byte, prefill above and decode below."""
+    table = batching.sweeps(requests).dropna(subset="peak_flops_per_s")
+    if table.empty:
+        return None
+    styles = _styles(table, requests)
+    blocks = _sweep_blocks(table)
+    drawn, axes = _panels(2 * len(blocks), 3.4, styles)
+    for k, (title, rows) in enumerate(blocks):
+        for panel, phase in zip(axes[2 * k : 2 * k + 2], ("prefill", "decode")):
+            _under_roofs(panel, rows, phase, styles)
+            panel.set_title(f"{phase.capitalize()}{', ' + title if title else ''}")
+    caption = "Slope: best bandwidth read in any run; level lines: best matrix multiply in the format that an engine computes in. Nothing measured can lie above."
+    return _words(drawn, "Under the roofs", f"{_setting(table.iloc[0][tables.SETTING])}. {caption}")
+
+
+def _under_roofs(axes, rows, phase, styles):
+    """The points of one phase, joined per engine and option, and the roofs over them."""
+    x, y = f"{phase}_intensity", f"{phase}_flops_per_s"
+    for key, mine in _curves(rows):
+        _joined(axes, mine.sort_values(x)[x], mine.sort_values(x)[y] / 1e9, styles[key])
+    bandwidth, peaks = rows["bandwidth_bytes_per_s"].max() / 1e9, rows.groupby("arithmetic")["peak_flops_per_s"].max() / 1e9
+    low, high = rows[x].min() / 1.5, max(rows[x].max(), metrics.ridge_point(peaks.max(), bandwidth)) * 2
+    slope = np.array([low, metrics.ridge_point(peaks.max(), bandwidth)])
+    axes.plot(slope, slope * bandwidth, color=INK, linewidth=1.3)
+    axes.annotate(f"{tables.number(bandwidth)} GB/s", (low, low * bandwidth), (4, 8), **BESIDE | {"va": "bottom"}, fontsize=9, rotation=0)
+    for arithmetic, peak in peaks.items():
+        axes.plot([metrics.ridge_point(peak, bandwidth), high], [peak, peak], color=INK, linewidth=1.3)
+        axes.annotate(f"{arithmetic}, {tables.number(peak)} GFLOP/s", (high, peak), (0, 2), **BESIDE | {"va": "bottom"}, ha="right", fontsize=9)
+    axes.set(xlabel="FLOPs per byte read", ylabel="GFLOP/s", xlim=(low, high))
+    _plain_logs(axes)
+    axes.set_ylim(top=peaks.max() * 2)
+
+
+@_listed
+def step_time(requests):
+    """Time of a decode step over batch size: measured (marks) and the fitted step-time model (lines), per engine and option."""
+    chosen = tables.here(requests, "batching")
+    fitted = step_model.models(chosen)
+    if fitted.empty:
+        return None
+    table, styles = batching.uniform(requests), _styles(fitted, requests)
+    blocks = _sweep_blocks(table)
+    drawn, axes = _panels(len(blocks), 4.2, styles)
+    for panel, (title, rows) in zip(axes, blocks):
+        for key, mine in _curves(rows):
+            if key in styles:
+                _fitted(panel, mine.sort_values("batch_size"), fitted, key, styles[key])
+        panel.set(xlabel="batch size", ylabel="ms per decode step", title=title)
+        _plain_logs(panel)
+        panel.xaxis.set_major_locator(ticker.FixedLocator(sorted(rows["batch_size"].unique())))
+    return _words(drawn, "What a decode step takes", f"{_setting(table.iloc[0][tables.SETTING])}. Mark: median gap between tokens; line: overhead + max(bytes / bandwidth, FLOPs / peak), fitted.")
+
+
+def _fitted(axes, mine, fitted, key, style):
+    """The marks of one configuration and the line of its model."""
+    row = fitted[(fitted["backend"] == key[0]) & (fitted["option"] == key[1]) & (fitted["gpu"] == mine["gpu"].iloc[0])].iloc[0]
+    terms = row["overhead_s"], 1 / row["bandwidth_bytes_per_s"], 1 / row["peak_flops_per_s"]
+    _, colour, marker = style
+    axes.plot(mine["batch_size"], mine["step_s"] * 1e3, marker, color=colour, markersize=6)
+    axes.plot(mine["batch_size"], step_model.predict(terms, mine["step_bytes"], mine["step_flops"]) * 1e3, color=colour, linewidth=1.2)
+
+
+@_listed
+def ttft_prompt(requests):
+    """Time to first token over the length of the prompt at batch size 1, one line per engine and option."""
+    table = batching.alone(requests)
+    if table.empty:
+        return None
+    styles = _styles(table, requests)
+    blocks = _sweep_blocks(table)
+    drawn, axes = _panels(len(blocks), 3.8, styles)
+    for panel, (title, rows) in zip(axes, blocks):
+        for key, mine in _curves(rows):
+            _joined(panel, mine["prompt_tokens"], mine["ttft_s"] * 1e3, styles[key])
+        panel.set(xlabel="prompt tokens", ylabel="TTFT, ms", title=title)
+        _plain_logs(panel)
+        panel.xaxis.set_major_locator(ticker.FixedLocator(sorted(rows["prompt_tokens"].unique())))
+    return _words(drawn, "The wait grows with the prompt", f"{_setting(table.iloc[0][tables.SETTING])}: batch 1, medians.")
+
+
+@_listed
+def mbu_published(requests):
+    """MBU of published 16-bit results (grey, against the datasheet) above ours of 16 bits or more (against what was measured)."""
+    chosen, blocks = _blocks(requests)
+    theirs = batching.published_mbu()
+    ours = [(title, _widest(summary)) for title, _, summary in blocks]
+    ours = [(title, summary) for title, summary in ours if len(summary)]
+    drawn, axes = _canvas([len(theirs), *(len(summary) for _, summary in ours)], extra=1.5)
+    _rows(axes[0, 0], [f"{row['label']} · {row['model']} · {row['gpu']}" for _, row in theirs.iterrows()], "MBU, fraction of the datasheet's bandwidth")
+    _bars(axes[0, 0], theirs.assign(backend=""), "mbu", {"": (FAINT, "")})
+    for panel, (title, summary) in zip(axes[1:, 0], ours):
+        _rows(panel, _configurations(summary), "MBU, fraction of the measured bandwidth")
+        _bars(panel, summary, "mbu", looks(requests))
+        panel.set_title(title or "Here")
+    for panel in axes[:, 0]:
+        panel.set(xlim=(0, 1), xticks=(0, 0.25, 0.5, 0.75, 1), xticklabels=("0", "0.25", "0.5", "0.75", "1"))
+        _turn_inwards(panel)
+    axes[0, 0].set_title("Published, derived: weights alone")
+    return _words(drawn, "Bandwidth in use, published and here", "The table below gives the derivation of each published value. Ours count weights and KV cache, batch 1.")
+
+
+def _widest(summary):
+    """Configurations whose weights have 16 bits or more, by MBU."""
+    wide = summary[[(tables.bits(option) or 0) >= 16 for option in summary["option"]]]
+    return wide.dropna(subset="mbu").sort_values("mbu", ascending=False, ignore_index=True)
+
+
+# What is lost: a column of quality.summary, what its axis says, and from the column to percent.
+LOSSES = (
+    ("agreement", "tokens that differ from the reference's answers, %", lambda share: 100 * (1 - share)),
+    ("perplexity_ratio", "perplexity of the fixed text above the reference's, % (log above 1)", lambda ratio: 100 * (ratio - 1)),
+)
+
+
+@_listed
+def quality(requests):
+    """Output tokens/s over what is lost on real weights: the share of tokens that are not the reference's, and the fixed text's perplexity
+    above the reference's. Filled marks with names are the frontier: nothing that was measured is faster and loses as little."""
+    table = tables.quality_here(requests)
+    table = table[table["agreement"].notna() & table["output_tokens_per_s"].notna()]
+    if table.empty:
+        return None
+    styles = _styles(table, requests)
+    shown = [(title, rows, loss) for title, rows in _sweep_blocks(table) for loss in LOSSES if rows[loss[0]].notna().sum() > 1]
+    drawn, axes = _panels(max(1, len(shown)), 3.4, styles)
+    for panel, (title, rows, (column, axis, percent)) in zip(axes, shown):
+        rows = rows.assign(lost=percent(rows[column])).dropna(subset="lost")
+        top, low, high = rows["output_tokens_per_s"].max() * 1.1, rows["lost"].min(), rows["lost"].max()
+        panel.set(xlabel=axis, ylabel="output tokens/s", title=title, ylim=(0, top), xlim=(min(0, low) - 0.04 * (high or 1), 1.06 * (high or 1)))
+        if column == "perplexity_ratio":
+            panel.set_xscale("symlog", linthresh=1)
+            panel.set_xlim(min(-0.2, 1.5 * low), max(1, 1.6 * high))
+        panel.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: tables.number(value)))
+        _lost(panel, rows, styles)
+    where = f"{_setting(table.iloc[0][tables.SETTING])}: one" if len(set(map(tuple, table[tables.SETTING].to_numpy()))) == 1 else "One"
+    marks = "Up and to the left is better. Filled and named: nothing measured is as fast and loses less."
+    return _words(drawn, "Quality against speed", f"{where} request at a time. The reference is {' '.join(scores.REFERENCE)}. {marks}")
+
+
+def _lost(axes, rows, styles):
+    """One mark per row at (lost, tokens/s); the frontier filled, joined by steps and named, its names kept apart."""
+    best = scores.frontier(rows, "lost")
+    edge = rows[best].sort_values("output_tokens_per_s")
+    axes.step(edge["lost"], edge["output_tokens_per_s"], where="post", color=FAINT, linewidth=1.4, zorder=1)
+    for filled, (_, row) in zip(best, rows.iterrows()):
+        _, colour, marker = styles[row["backend"], row["option"]]
+        face = colour if filled else "white"
+        axes.scatter(row["lost"], row["output_tokens_per_s"], s=52, marker=marker, facecolor=face, edgecolor=colour, linewidth=1.4, zorder=3, clip_on=False)
+    place, height, line = axes.transScale + axes.transLimits, -np.inf, axes.get_ylim()[1] / 15
+    for _, row in edge.iterrows():  # from below, each name at least a line above the one before
+        height = max(row["output_tokens_per_s"], height + line)
+        inwards = place.transform((row["lost"], height))[0] > 0.5
+        name = axes.annotate(tables.label(row), (row["lost"], height), (-9 if inwards else 9, 0), **BESIDE, ha="right" if inwards else "left", zorder=4)
+        name.set_path_effects([patheffects.withStroke(linewidth=3, foreground="white")])
+
+
+@_styled
+def sweep(requests):
+    """One executed sweep: output tokens/s over batch size, and TTFT over prompt length at batch 1, for the notebook that measured it."""
+    batches = results.batches(requests)
+    failed, batches = batches[batches["error"] != ""], batches[batches["error"] == ""]
+    drawn = Figure(figsize=(WIDTH, 5), layout="constrained")
+    upper, lower = drawn.subplots(2, 1)
+    colour = looks(requests)[requests["backend"].iloc[0]][0]
+    usual = requests["prompt_tokens"].mode()[0]
+    wide = batches[batches["prompt_tokens"] == usual].sort_values("max_new_tokens").drop_duplicates("batch_size", keep="last")
+    alone = batches[batches["batch_size"] == 1].drop_duplicates("prompt_tokens")
+    _line(upper, wide.sort_values("batch_size"), "batch_size", "output_tokens_per_s", colour, 1)
+    _line(lower, alone.sort_values("prompt_tokens"), "prompt_tokens", "ttft_s", colour, 1e3)
+    upper.set(xlabel="batch size", ylabel="output tokens/s")
+    lower.set(xlabel="prompt tokens", ylabel="TTFT, ms")
+    row, caption = requests.iloc[0], f"{_setting(requests.iloc[0][tables.SETTING])}."
+    caption += "".join(f" Batch {size:.0f} failed: {textwrap.shorten(why, 90)}" for size, why in zip(failed["batch_size"], failed["error"]))
+    return _words(drawn, tables.label(row), caption)
+
+
+def _line(axes, table, x, y, colour, factor):
+    """Marked line on two log axes whose ticks are the measured values of x."""
+    axes.plot(table[x], table[y] * factor, "o-", color=colour, markersize=6)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    _log_ticks(axes, sorted(table[x].unique()))
+
+
+def _log_ticks(axes, values):
+    """Ticks of two log axes as plain numbers: at `values` along x, at 1, 2 and 5 of each power of ten along y."""
+    axes.xaxis.set_major_locator(ticker.FixedLocator(values))
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: tables.number(value)))
+        axis.set_minor_locator(ticker.NullLocator())
 
 
 def _roof_label(roof, threads):

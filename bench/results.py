@@ -5,6 +5,7 @@ per request, `<run>.json` with where it came from, `<run>.ipynb` as it was execu
 """
 
 import csv
+import itertools
 import json
 import os
 import re
@@ -23,15 +24,20 @@ CONDITION = "prompt prompt_tokens max_new_tokens batch_size concurrency request_
 MEASURED = (
     "sent_s ttft_s e2e_s output_tokens itl_p50_s itl_p90_s itl_p99_s itl_max_s peak_memory_bytes load_s answer output_ids error"
 ).split()
-COLUMNS = IDENTITY + CONDITION + MEASURED
-TEXT = {"run_id", "experiment", "backend", "backend_version", "option", "model", "weights", "gpu", "host", "answer", "output_ids", "error", "started"}
+# Observations are never rewritten, so a column that came later is absent from the files written before it, and read as empty.
+LATER = "drafted_tokens accepted_tokens reference_nll_nats own_nll_nats".split()
+COLUMNS = IDENTITY + CONDITION + MEASURED + LATER
+LAYOUTS = COLUMNS, IDENTITY + CONDITION + MEASURED
+TEXT = {"run_id", "experiment", "backend", "backend_version", "option", "model", "weights", "gpu", "host", "answer", "output_ids", "error", "started", "arithmetic"}
 SIDECAR = (
     "packages git machine busy_cores bandwidth_probes_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token "
     "parameters settings threads model_sha256 prompts_sha256 started ended"
 ).split()
 CONTEXT = (
-    "bandwidth_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token threads started"
+    "bandwidth_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token threads started "
+    "arithmetic peak_flops_per_s block_parameters head_parameters attention_values limit_bytes loaded_bytes"
 ).split()
+BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
 # The first counted request may be slower than the slowest of the others by this factor, else the warm-up had not settled.
 # Two, because the memory of small virtual machines flips between two speeds a factor of two apart.
 WARM_FACTOR = 2.0
@@ -60,10 +66,19 @@ def path(identifier, suffix=".csv", folder=None):
 
 def next_number(identity, folder=None):
     """The first repeat of `identity` (arguments of run_id but n) that has not been measured: 1, 2, …"""
-    n = 1
-    while path(run_id(**identity, n=n), folder=folder).exists():
-        n += 1
-    return n
+    return _first_free(lambda n: run_id(**identity, n=n), folder)
+
+
+def _first_free(identifier, folder):
+    return next(n for n in itertools.count(1) if not path(identifier(n), folder=folder).exists())
+
+
+def _unwritten(identifier, folder):
+    """Path of the CSV of `identifier`; FileExistsError if it exists: observations are never overwritten."""
+    target = path(identifier, folder=folder)
+    if target.exists():
+        raise FileExistsError(f"{target} has been measured already; observations are never overwritten. Leave `run` at 0 for the next number.")
+    return target
 
 
 def git_state():
@@ -100,15 +115,21 @@ def _numbers(table):
 
 
 def derive(table):
-    """`table` with what is computed when read: tpot_s, output_tokens_per_s, mbu (measured roof), mbu_datasheet."""
+    """`table` with what is computed when read: tpot_s, output_tokens_per_s, acceptance_rate, mbu (measured roof), mbu_datasheet.
+
+    A step that accepts drafted tokens reads the weights once for all of them, so MBU counts steps, not tokens.
+    """
     context = metrics.mean_context_tokens(table["prompt_tokens"], table["output_tokens"]) * table["batch_size"]
     kv = metrics.kv_cache_bytes(context, table["kv_values_per_token"], table["kv_value_bytes"])
     tpot = metrics.tpot_s(table["ttft_s"], table["e2e_s"], table["output_tokens"])
+    steps = metrics.decode_steps(table["output_tokens"], table["accepted_tokens"])
+    step = (table["e2e_s"] - table["ttft_s"]) / np.where(steps > 0, steps, np.nan)
     return table.assign(
         tpot_s=tpot,
         output_tokens_per_s=metrics.output_tokens_per_s(table["output_tokens"], table["e2e_s"]).where(table["error"] == ""),
-        mbu=metrics.mbu(table["weight_bytes"], kv, tpot, table["bandwidth_bytes_per_s"]),
-        mbu_datasheet=metrics.mbu(table["weight_bytes"], kv, tpot, table["datasheet_bandwidth_bytes_per_s"]),
+        acceptance_rate=metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"]),
+        mbu=metrics.mbu(table["weight_bytes"], kv, step, table["bandwidth_bytes_per_s"]),
+        mbu_datasheet=metrics.mbu(table["weight_bytes"], kv, step, table["datasheet_bandwidth_bytes_per_s"]),
     )
 
 
@@ -116,7 +137,17 @@ def context(sidecar):
     """The columns that a run's sidecar adds to its rows: what derived figures need, and when it ran."""
     columns = {column: sidecar[column] for column in CONTEXT if column in sidecar}
     columns["bandwidth_bytes_per_s"] = max(sidecar["bandwidth_probes_bytes_per_s"], default=None)
-    return columns
+    return columns | {"peak_flops_per_s": peak_flops_per_s(sidecar.get("gemm_flops_per_s", {}), sidecar.get("arithmetic"))}
+
+
+def peak_flops_per_s(gemms, arithmetic):
+    """Best matrix-multiply rate among `gemms` (format -> rates) in the format `arithmetic` or a wider one; None where none was measured.
+
+    A wider format counts as well, because numbers can be widened: where a library multiplies int8 slower than bfloat16, the
+    faster way is open to an engine all the same.
+    """
+    wide_enough = [rate for dtype, rates in gemms.items() for rate in rates if BITS.get(dtype, 0) >= BITS.get(arithmetic, 64)]
+    return max(wide_enough, default=None)
 
 
 def check(table, sidecar, identifier):
@@ -182,6 +213,14 @@ def _possible(table):
             f"MBU is {worst:.2f}, above 1: {row['weight_bytes'] / 1e9:.3f} GB of weights in {row['tpot_s'] * 1e3:.2f} ms is more than the "
             f"{row['bandwidth_bytes_per_s'] / 1e9:.1f} GB/s that the probes found. Either the bytes, the time or the probe is wrong."
         )
+    for column in ("mfu_prefill", "mfu_decode"):
+        groups = batches(table)
+        if groups[column].max() > 1:
+            row = groups.loc[groups[column].idxmax()]
+            raise Refused(
+                f"MFU of the {column[4:]} is {row[column]:.2f} at batch {row['batch_size']:.0f}, above 1: more than the {row['arithmetic']} peak of "
+                f"{row['peak_flops_per_s'] / 1e9:.0f} GFLOP/s that was measured beside it. Either the operations, the time or the peak is wrong."
+            )
 
 
 def write_whole(file, text):
@@ -205,9 +244,7 @@ def write(rows, sidecar, identifier, folder=None):
 
     Refused if a gate objects, FileExistsError if the run has been measured before, OSError if the disk is full.
     """
-    target = path(identifier, folder=folder)
-    if target.exists():
-        raise FileExistsError(f"{target} has been measured already; observations are never overwritten. Leave `run` at 0 for the next number.")
+    target = _unwritten(identifier, folder)
     table = frame(rows)
     sidecar = json.loads(json.dumps(sidecar))
     check(table, sidecar, identifier)
@@ -229,7 +266,7 @@ def read(file):
         with open(file, newline="") as source:
             reader = csv.DictReader(source)
             rows = list(reader)
-        if reader.fieldnames != COLUMNS:
+        if reader.fieldnames not in LAYOUTS:
             raise ValueError(f"its columns are {reader.fieldnames}")
         return rows, json.loads(file.with_suffix(".json").read_text())
     except (OSError, ValueError, csv.Error) as error:
@@ -248,6 +285,48 @@ def load(paths=None, experiment=None, folder=None):
 
 
 CONFIGURATION = "backend option model weights gpu host".split()
+SHAPE = "batch_size prompt_tokens max_new_tokens".split()
+
+
+def batches(requests):
+    """One row per batch that was sent as a whole: medians over its requests, and how much of the hardware each phase used.
+
+    Prefill ends with the last first token of the batch; a decode step takes the median gap between tokens (`step_s`), so that an engine
+    that admits some prompts while others are answered is not charged for it. Failed batches have `error` and no times.
+    """
+    good = requests.assign(ended_s=requests["sent_s"] + requests["e2e_s"]).where(requests["error"] == "")
+    keys = ["run_id", "experiment", *CONFIGURATION, *SHAPE, "sent_s"]
+    same = "arithmetic peak_flops_per_s bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token block_parameters head_parameters attention_values".split()
+    kept = requests[keys + same].assign(
+        ended_s=good["ended_s"], ttft_s=good["ttft_s"], last_ttft_s=good["ttft_s"], tpot_s=good["tpot_s"], e2e_s=good["e2e_s"],
+        step_s=good["itl_p50_s"], mbu=good["mbu"], output_tokens=good["output_tokens"], peak_memory_bytes=requests["peak_memory_bytes"],
+        error=requests["error"], requests=1,
+    )  # fmt: skip
+    medians, firsts = ["ttft_s", "tpot_s", "e2e_s", "step_s", "mbu"], ["peak_memory_bytes", "error", *same]
+    how = {c: "median" for c in medians} | {c: "first" for c in firsts} | {"ended_s": "max", "last_ttft_s": "max", "output_tokens": "sum", "requests": "sum"}
+    table = kept.groupby(keys, as_index=False, sort=False).agg(how)
+    wall = table["ended_s"] - table["sent_s"]
+    table = table.assign(wall_s=wall, requests_per_s=table["requests"] / wall, output_tokens_per_s=table["output_tokens"] / wall)
+    return _utilisation(table)
+
+
+def _utilisation(table):
+    """`table` of batches with the operations and bytes of each phase, their intensity and rate, and MFU."""
+    matrices = table["block_parameters"], table["head_parameters"], table["attention_values"]
+    context = metrics.mean_context_tokens(table["prompt_tokens"], table["max_new_tokens"])
+    kv = table["kv_values_per_token"], table["kv_value_bytes"]
+    prefill = table["batch_size"] * metrics.prefill_flops(*matrices, table["prompt_tokens"])
+    decode = table["batch_size"] * metrics.decode_flops(*matrices, context)
+    # Reading a prompt reads the weights at least once and writes its keys and values once.
+    prefill_bytes = table["weight_bytes"] + table["batch_size"] * metrics.kv_cache_bytes(table["prompt_tokens"], *kv)
+    step_bytes = table["weight_bytes"] + table["batch_size"] * metrics.kv_cache_bytes(context, *kv)
+    return table.assign(
+        step_flops=decode, step_bytes=step_bytes,
+        prefill_intensity=metrics.arithmetic_intensity(prefill, prefill_bytes), prefill_flops_per_s=prefill / table["last_ttft_s"],
+        decode_intensity=metrics.arithmetic_intensity(decode, step_bytes), decode_flops_per_s=decode / table["step_s"],
+        mfu_prefill=metrics.mfu(prefill, table["last_ttft_s"], table["peak_flops_per_s"]),
+        mfu_decode=metrics.mfu(decode, table["step_s"], table["peak_flops_per_s"]),
+    )  # fmt: skip
 
 
 def runs(requests):
@@ -284,15 +363,20 @@ def focus(table, host):
     return table[(table["host"] == latest["host"]) & (table["gpu"] == latest["gpu"])]
 
 
+def here(requests, experiment):
+    """The requests of `experiment` on the machine in focus: this checkout's own, else the one measured last."""
+    return focus(requests[requests["experiment"] == experiment], hardware.host())
+
+
+def roofs_id(gpu, n):
+    """The path of one measurement of a device's roofs without its suffix."""
+    return f"hardware/roofs-{gpu}-{hardware.host()}-{n}"
+
+
 def write_roofs(roofs, device, gpu, given):
     """Write the roofs of one device (`hardware.roofs`) with their provenance; returns the CSV's path. FileExistsError as in `write`."""
-    folder = Path(given["results"] or RESULTS) / "hardware"
-    n = given["run"] or 1
-    while not given["run"] and (folder / f"roofs-{gpu}-{hardware.host()}-{n}.csv").exists():
-        n += 1
-    target = folder / f"roofs-{gpu}-{hardware.host()}-{n}.csv"
-    if target.exists():
-        raise FileExistsError(f"{target} has been measured already; leave `run` at 0 for the next number.")
+    n = given["run"] or _first_free(lambda n: roofs_id(gpu, n), given["results"])
+    target = _unwritten(roofs_id(gpu, n), given["results"])
     sidecar = {"packages": packages(), "git": git_state(), "machine": hardware.describe(device), "parameters": given, "ended": now()}
     write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
     write_whole(target, roofs.assign(gpu=gpu, host=hardware.host()).to_csv(index=False, lineterminator="\n"))

@@ -5,6 +5,7 @@
 
 import json
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,10 @@ import yaml
 from tqdm import tqdm
 
 from bench import ROOT, SITE, backends, execute, experiment, hardware, results
+
+
+# The words of study.yaml for the options of an engine that an experiment measures.
+WHICH = {"all": list, "first": lambda offered: offered[:1], "last": lambda offered: offered[-1:], "none": lambda offered: []}
 
 
 @dataclass(frozen=True)
@@ -44,18 +49,18 @@ class Run:
     def arguments(self):
         """What `bench.execute` is told, as one shell-safe string."""
         given = {"backend": self.backend, "option": self.option, "model": self.model, "device": self.device, "run": self.n, **dict(self.parameters)}
-        return " ".join(f"{name}={value}" for name, value in given.items())
+        return " ".join(shlex.quote(f"{name}={value}") for name, value in given.items())
 
     @property
     def environment(self):
         """What must exist before it can run, beyond the default environment: a list of none or one file."""
-        home = backends.prefix(backends.get(self.backend), self.device)
+        home = backends.prefix(backends.get(self.backend), self.device, self.option)
         return [] if home == Path(sys.prefix) else [os.path.relpath(home / "ready", ROOT)]
 
     @property
     def python(self):
-        """The interpreter of the engine's environment."""
-        return os.path.relpath(backends.prefix(backends.get(self.backend), self.device) / "bin" / "python", ROOT)
+        """The interpreter of the environment that the engine's option needs."""
+        return os.path.relpath(backends.prefix(backends.get(self.backend), self.device, self.option) / "bin" / "python", ROOT)
 
 
 def load(overrides=None):
@@ -72,11 +77,33 @@ def device(study):
 
 
 def engines(study, kind):
-    """Names of the engines to measure on a device of this kind: those asked for, else those installed here."""
+    """Engine -> options to measure on a device of this kind: those asked for (`_asked`), else all that are installed here."""
     asked = str(study["engines"]).split()
-    for name in asked:
-        backends.get(name)
-    return asked or [name for name in backends.names() if backends.missing(name, kind) is None]
+    if asked:
+        return _asked(asked, kind)
+    installed = {name: backends.ready(name, kind) for name in backends.names()}
+    return {name: options for name, options in installed.items() if options}
+
+
+def _asked(words, kind):
+    """Engine -> options for words such as `vllm` (its options, but those that need an environment of their own that is not there) and
+    `transformers/gptq-int4` (this option, whose environment will be made). ValueError naming what exists for a name that does not."""
+    wanted = {}
+    for word in words:
+        name, _, option = word.partition("/")
+        engine, chosen = backends.get(name), wanted.setdefault(name, set())
+        if option:
+            chosen.add(backends.option(engine, option, kind))
+        else:
+            own, home = backends.options(engine, kind), backends.environment(engine, kind)
+            chosen |= {o for o in own if backends.environment(engine, kind, o) == home or backends.missing(name, kind, o) is None}
+    return {name: [o for o in backends.options(backends.get(name), kind) if o in chosen] for name, chosen in wanted.items()}
+
+
+def measured_options(words, n, offered):
+    """Those of the options `offered` that the n-th repeat measures: `words` has one of WHICH per repeat, the last for all further ones."""
+    word = words[min(n, len(words)) - 1]
+    return WHICH[backends.choose("choice of options in study.yaml", word, WHICH)](offered)
 
 
 def plan(study):
@@ -85,11 +112,8 @@ def plan(study):
     runs = []
     for n in range(1, int(study["repeats"]) + 1):
         for name, about in study["experiments"].items():
-            if n < about["from_repeat"]:
-                continue
-            for backend in engines(study, kind):
-                offered = backends.options(backends.get(backend), kind)
-                for option in offered if about["options"] == "all" else offered[-1:]:
+            for backend, offered in engines(study, kind).items():
+                for option in measured_options(about["options"], n, offered):
                     runs += [Run(name, backend, option, model, kind, gpu, n, tuple(about["parameters"].items())) for model in study["models"]]
     return runs
 
@@ -133,8 +157,7 @@ def report(study):
     runs = plan(study)
     failed = [run for run in runs if not results.path(run.id).exists()]
     lines = [tables.text(tables.latency(results.load())), ""]
-    absent = {name: backends.missing(name, device(study)[0]) for name in backends.names()}
-    lines += [f"- {reason}" for name, reason in absent.items() if reason]
+    lines += [f"- {reason}" for name in backends.names() for reason in backends.absent(name, device(study)[0])]
     lines += [f"FAILED {run.id}: {execute.reason(run.id)} (whole traceback: {execute.log(run.id)})" for run in failed]
     page = SITE / "index.html"
     lines += ["", f"The page: {os.path.relpath(page, ROOT)}" if page.exists() else "The page has not been built."]

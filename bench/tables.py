@@ -14,8 +14,11 @@ import numpy as np
 import pandas as pd
 
 from bench import backends as engines
+from bench import batching as sweeps
 from bench import data, hardware, results
 from bench import metrics as definitions
+from bench import step_time as steps
+from bench import quality as scores
 
 TABLES = {}
 # What is compared with each other stands in one panel of a figure and one block of a table.
@@ -40,14 +43,17 @@ def names():
     return list(TABLES)
 
 
-def here(requests, experiment):
-    """The requests of `experiment` on the machine in focus: this checkout's own, else the one measured last."""
-    return results.focus(requests[requests["experiment"] == experiment], hardware.host())
+here = results.here
 
 
 def label(row):
     """`backend option` of a row of `results.runs` or `results.summary`; synthetic weights are marked as such."""
     return f"{row['backend']} {row['option']}" + (" (synthetic)" if row["weights"] == "synthetic" else "")
+
+
+def bits(option):
+    """Bits per weight that the name of an option states, None if it states none: bfloat16 -> 16, int8_float32 -> 8, Q4_0 -> 4."""
+    return next((int(n) for n in re.findall(r"\d+", option) if int(n) in (2, 3, 4, 5, 6, 8, 16, 32)), None)
 
 
 def settings(requests):
@@ -129,6 +135,91 @@ def machines(requests):
 
 
 @_listed
+def batching(requests):
+    """One row per engine, option and batch of the sweeps on the machine in focus: what the batch gave and how much hardware it used."""
+    columns = {
+        "backend": ("engine", None), "option": ("option", None), "batch_size": ("batch size", 1), "prompt_tokens": ("prompt tokens", 1),
+        "max_new_tokens": ("new tokens", 1), "requests_per_s": ("requests/s", 1), "output_tokens_per_s": ("output tokens/s", 1),
+        "ttft_s": ("TTFT (ms)", 1e3), "tpot_s": ("TPOT (ms)", 1e3), "e2e_s": ("latency (s)", 1), "mbu": ("MBU", 1),
+        "mfu_prefill": ("MFU, prefill", 1), "mfu_decode": ("MFU, decode", 1), "peak_memory_bytes": ("peak memory (MB)", 1e-6),
+        "gpu": ("device", None), "model": ("model", None), "weights": ("weights", None),
+    }  # fmt: skip
+    return _renamed(sweeps.sweeps(requests), columns)
+
+
+@_listed
+def step_time(requests):
+    """The fitted step-time model per engine and option: coefficients with 95 % intervals, errors, and what limits a step."""
+    named = {"overhead_s": ("overhead (ms)", 1e3), "bandwidth_bytes_per_s": ("bandwidth (GB/s)", 1e-9), "peak_flops_per_s": ("peak (GFLOP/s)", 1e-9)}
+    columns = {"backend": ("engine", None), "option": ("option", None)}
+    for name, (title, factor) in named.items():
+        word = title.split()[0]
+        columns |= {name: (title, factor), f"{name}_low": (f"{word} from", factor), f"{name}_high": (f"{word} to", factor)}
+    columns |= {
+        "first_limit": ("batch 1 limited by", None), "first_share": ("share of the step (%)", 100), "arithmetic_from": ("arithmetic limits from batch", 1),
+        "residual": ("median error (%)", 100), "left_out": ("error of a batch left out (%)", 100), "left_out_worst": ("worst (%)", 100),
+        "points": ("batches", 1), "gpu": ("device", None), "model": ("model", None),
+    }  # fmt: skip
+    fitted = steps.models(here(requests, "batching"))
+    return _renamed(fitted if len(fitted) else pd.DataFrame(columns=list(columns)), columns)
+
+
+@_listed
+def prompt_cost(requests):
+    """Whether 512 more input tokens cost less than 8 more output tokens, per engine and option at batch size 1."""
+    costs = sweeps.prompt_cost(requests)
+    costs = costs.assign(ratio=costs["input_s"] / costs["output_s"], holds=np.where(costs["input_s"] < costs["output_s"], "yes", "no"))
+    columns = {
+        "backend": ("engine", None), "option": ("option", None), "input_s": ("512 more input tokens (ms)", 1e3),
+        "output_s": ("8 more output tokens (ms)", 1e3), "ratio": ("ratio", 1), "holds": ("cost less?", None),
+        "from_tokens": ("from a prompt of (tokens)", 1), "gpu": ("device", None), "model": ("model", None),
+    }  # fmt: skip
+    return _renamed(costs.sort_values("ratio"), columns)
+
+
+@_listed
+def memory(requests):
+    """The largest batch that the planner expects, that ran, and that did not, for every run under a limit of memory."""
+    columns = {
+        "backend": ("engine", None), "option": ("option", None), "limit_bytes": ("limit (MB)", 1e-6), "loaded_bytes": ("mapped when loaded (MB)", 1e-6),
+        "kv_bytes_per_request": ("KV cache per request (MB)", 1e-6), "planned": ("planner expects", 1), "ran": ("largest batch that ran", 1),
+        "failed": ("smallest that did not", 1), "error": ("its error", None), "gpu": ("device", None), "model": ("model", None),
+    }  # fmt: skip
+    return _renamed(sweeps.memory(requests), columns)
+
+
+@_listed
+def kv_cache(requests=None):
+    """The published table of KV-cache sizes beside the formula's values."""
+    columns = {
+        "model": ("model", None), "sequence_tokens": ("tokens per sequence", 1), "batch_size": ("batch size", 1),
+        "kv_fp16_gib": ("printed, 16 bits (GiB)", 1), "fp16_gib": ("computed", 1), "kv_int8_gib": ("printed, 8 bits (GiB)", 1), "int8_gib": ("computed, 8 bits", 1),
+        "agree": ("equal as printed?", None), "source": ("source", None),
+    }  # fmt: skip
+    table = sweeps.kv_cache()
+    return _renamed(table.assign(agree=np.where(table["agree"], "yes", "no")), columns)
+
+
+@_listed
+def planner(requests=None):
+    """The largest batch that fits: model x precision x GPU x context; weights and a 16-bit KV cache in 90 % of the memory."""
+    wide = sweeps.planner().pivot_table(index=["model", "precision", "gpu", "weight_bytes"], columns="context_tokens", values="largest_batch", sort=False).reset_index()
+    wide = wide.assign(weight_bytes=wide["weight_bytes"] / 1e9)
+    names = {"gpu": "GPU", "weight_bytes": "weights (GB)"} | {c: f"largest batch at {number(c)} tokens" for c in wide.columns if not isinstance(c, str)}
+    return wide.rename(columns=names).rename_axis(columns=None)
+
+
+@_listed
+def published_mbu(requests=None):
+    """MBU of published 16-bit results at batch size 1 against the datasheet, each with its derivation."""
+    columns = {
+        "label": ("system", None), "model": ("model", None), "gpu": ("GPU", None), "tpot_s": ("TPOT (ms)", 1e3), "weight_bytes": ("weights read (GB)", 1e-9),
+        "mbu": ("MBU", 1), "derivation": ("derivation", None), "source": ("source", None),
+    }  # fmt: skip
+    return _renamed(sweeps.published_mbu(), columns)
+
+
+@_listed
 def overhead(requests):
     """What measuring costs per engine and option: the median over pairs of harness / own loop - 1, in percent."""
     columns = {"backend": ("engine", None), "option": ("option", None), "pairs": ("pairs", 1), "median": ("cost, median (%)", 100)}
@@ -145,6 +236,29 @@ def answers(requests):
     cut = rows["answer"].str.slice(0, ANSWER_CHARACTERS) + np.where(rows["answer"].str.len() > ANSWER_CHARACTERS, "…", "")
     table = rows.assign(prompt=rows["prompt"].map(data.prompts("latency")).fillna(""), answer=cut)
     return table[["prompt", "backend", "option", "answer", "model"]].rename(columns={"backend": "engine"}).reset_index(drop=True)
+
+
+def quality_here(requests):
+    """`quality.summary` on the machine in focus."""
+    return results.focus(scores.summary(requests), hardware.host())
+
+
+@_listed
+def quality(requests):
+    """One row per engine and option that has been scored on the machine in focus, the fastest first; real weights only."""
+    return _renamed(quality_here(requests), _quality_columns())
+
+
+def _quality_columns():
+    return {
+        "backend": ("engine", None), "option": ("option", None), "output_tokens_per_s": ("output tokens/s", 1),
+        "weight_bytes": ("weights read per token (MB)", 1e-6), "agreement": ("tokens as the reference's (%)", 100),
+        "same_answers": ("answers the same", 1), "answers": ("answers", 1),
+        "departs_first": ("same tokens before the earliest other one", 1), "departs_median": ("median over answers", 1),
+        "reference_nll_nats": ("NLL of the answers (nats/token)", 1), "excess_nll_nats": ("above the reference's", 1),
+        "excess_interval": ("± 95 % over prompts", 1), "perplexity": ("perplexity of the text", 1),
+        "perplexity_ratio": ("times the reference's", 1), "gpu": ("device", None), "model": ("model", None),
+    }  # fmt: skip
 
 
 @_listed

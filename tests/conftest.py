@@ -44,6 +44,34 @@ def write_run(folder, sidecar=None, **about):
     return results.write(rows, sidecar or make_sidecar(), rows[0]["run_id"], folder)
 
 
+MATRICES = {"block_parameters": 1e8, "head_parameters": 2e7, "attention_values": 2e4, "arithmetic": "float32"}
+PEAKS = {"gemm_flops_per_s": {"float32": [2e11, 4e11], "bfloat16": [8e11]}}
+SHAPES = [(1, n, 16) for n in (32, 128, 512, 1024, 2048)] + [(b, 512, 64) for b in (1, 2, 4, 8, 16, 32, 64)]
+
+
+def step_s(batch, context, overhead=0.002, bandwidth=30e9, peak=2e11):
+    """The step-time model itself, for the sizes of `make_sidecar` and MATRICES."""
+    memory = (1e8 + batch * context * 1000 * 4) / bandwidth
+    return overhead + max(memory, batch * (2 * 1.2e8 + 4 * 2e4 * context) / peak)
+
+
+def write_sweep(folder, lost=(), experiment="batching", sidecar=None, shapes=SHAPES, wait=1e-3, run=1, error="MemoryError: no room for the KV cache", **about):
+    """Write one made-up sweep whose steps follow `step_s` (its coefficients are taken from `about`); batches of the sizes `lost` failed."""
+    known = {k: about.pop(k) for k in ("overhead", "bandwidth", "peak") if k in about}
+    rows, sent = [], 0.0
+    for batch, prompt, tokens in shapes:
+        step, ttft = step_s(batch, prompt + tokens / 2, **known), wait * batch * prompt + 0.01
+        for k in range(1, batch + 1):
+            row = make_rows(1, experiment=experiment, tokens=tokens, run=run, **about)[0] | {"request": len(rows) + 1, "prompt": k, "batch_size": batch}
+            row |= {"prompt_tokens": prompt, "ttft_s": ttft, "e2e_s": ttft + step * (tokens - 1), "itl_p50_s": step, "sent_s": sent}
+            if batch in lost:
+                row |= {c: None for c in ("ttft_s", "e2e_s", "itl_p50_s")} | {"output_tokens": 0, "output_ids": "", "error": error}
+            rows.append(row)
+        sent += 100.0
+    sidecar = sidecar or make_sidecar(**MATRICES, **PEAKS)
+    return results.write(rows, sidecar, rows[0]["run_id"], folder)
+
+
 def run(*command, check=True, **environment):
     """Run a command of this environment in the repository; returns the finished process with its text."""
     variables = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"} | {k: str(v) for k, v in environment.items()}

@@ -3,9 +3,12 @@
 A backend is a module with
 
     OPTIONS = {"float32": {…}, "int8": {…}}    # what can be chosen -> a dict of what the adapter needs to know; the first is the default.
-                                          # "devices": ("cpu",) in that dict restricts the option to some of DEVICES
+                                          # "devices": ("cpu",) in that dict restricts the option to some of DEVICES,
+                                          # "environment": "gptq" gives it another environment than ENVIRONMENT,
+                                          # "batches": False says that it takes one prompt at a time
     DEVICES = ("cuda", "cpu")
     ENVIRONMENT = "vllm"                  # only where the default environment won't do: environments/vllm.txt, installed in .venvs/vllm
+    BATCHES = False                       # only where no option takes more than one prompt at a time
     version() -> str
     available() -> str | None             # None when it can run here, else the reason and the install command
     prepare(checkpoint, option, device) -> Path    # the engine's own model format, made once, in a process of its own; optional
@@ -22,6 +25,13 @@ and an Engine is any object with
     streams             False if the engine cannot tell when a token is there; then its TTFT is empty, never invented; may be left out
     settings            dict of what the engine was told (threads, spinning, caches): goes into the sidecar
     close()
+
+and, where the engine has it,
+
+    arithmetic          number format in which it multiplies matrices: "float32" unless said otherwise, "bfloat16", "float16", "int8"
+    speculation         dict of drafted_tokens and accepted_tokens of the last `generate`, where tokens are drafted and checked
+    reserve(requests, tokens)    called before a batch is timed: room for so many requests of so many tokens each, prompt and answer
+    log_probabilities(ids)       natural logarithms of the probabilities of ids[1:], each given all ids before it
 
 The docstring of the module says what the engine is, how it is installed, its licence and where its documentation is.
 It is shown on backends.qmd as it stands. No adapter imports a clock: the time is taken in `bench/measure.py`.
@@ -71,27 +81,51 @@ def option(backend, wanted, device):
     return choose(f"option of {backend.__name__.rsplit('.', 1)[-1]} on {device}", wanted or known[0], known)
 
 
-def environment(backend, device="cpu"):
-    """Name of the file in environments/ that installs `backend` for `device`, or None for the default environment."""
-    name = getattr(backend, "ENVIRONMENT", None)
+def arithmetic(engine):
+    """Number format in which `engine` multiplies matrices: what its rate is compared with. float32 unless the engine says otherwise."""
+    return getattr(engine, "arithmetic", "float32")
+
+
+def batches(backend, option):
+    """Whether `backend` takes several prompts at a time with `option`."""
+    return backend.OPTIONS[option].get("batches", getattr(backend, "BATCHES", True))
+
+
+def environment(backend, device="cpu", option=None):
+    """Name of the file in environments/ that installs `backend` (where `option` needs another one, that) for `device`, or None for the
+    default environment."""
+    name = backend.OPTIONS.get(option, {}).get("environment", getattr(backend, "ENVIRONMENT", None))
     special = ROOT / "environments" / f"{name}-{device}.txt"
     return special.stem if name and special.exists() else name
 
 
-def prefix(backend, device="cpu"):
-    """Path of the virtual environment in which `backend` runs."""
-    name = environment(backend, device)
+def prefix(backend, device="cpu", option=None):
+    """Path of the virtual environment in which `backend` runs `option`."""
+    name = environment(backend, device, option)
     return ROOT / ".venvs" / name if name else Path(sys.prefix)
 
 
-def missing(name, device="cpu"):
-    """None if backend `name` can run here on `device`, else one sentence: why not, and how to install it."""
+def missing(name, device="cpu", option=None):
+    """None if backend `name` can run `option` (its own environment's options if None) here on `device`, else one sentence: why not, and how
+    to install it."""
     backend = get(name)
     if device not in backend.DEVICES:
         return f"{name} runs on {' and '.join(backend.DEVICES)}, not on {device}."
-    home = prefix(backend, device)
+    home = prefix(backend, device, option)
     if home == Path(sys.prefix):
         return backend.available()
     if (home / "ready").exists():
         return None
-    return f"{name} is not installed. Install and measure it with: make study ENGINES={name}"
+    what = name if home == prefix(backend, device) else f"{name}/{option}"
+    return f"{what} is not installed. Install and measure it with: make study ENGINES={what}"
+
+
+def ready(name, device):
+    """Options of backend `name` that can be measured here on `device` as things are installed, the default first."""
+    return [option for option in options(get(name), device) if missing(name, device, option) is None]
+
+
+def absent(name, device):
+    """Every sentence of `missing` for backend `name` and its options on `device`: none if all of it can be measured here."""
+    reasons = [missing(name, device, option) for option in (None, *options(get(name), device))]
+    return [reason for reason in dict.fromkeys(reasons) if reason]
