@@ -1,15 +1,16 @@
 # Shortcuts only. What a study is stands in study.yaml, how it is carried out in the Snakefile.
 #
-#     make study                     measure what is installed, draw, build the site
-#     make study REPEATS=3           with the repeats that intervals need
-#     make study ENGINES="vllm"      these engines only, each in its own environment where it needs one
-#     make test                      the tests
-#     make readme                    the README's findings, from the committed observations
-#     make site                      only the figures and the pages, from the observations that are there
+#     make study                         measure what is installed, draw, build the site
+#     make study REPEATS=3               with the repeats that intervals need
+#     make study ENGINES="vllm"          these engines only, each in its own environment where it needs one
+#     make study EXPERIMENTS="latency"   only these of the experiments in study.yaml
+#     make test                          the tests
+#     make readme                        the README's findings, from the committed observations
+#     make site                          only the figures and the pages, from the observations that are there
 
 PYTHON ?= python3
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-CONFIG := $(if $(REPEATS),repeats=$(REPEATS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(DEVICE),device=$(DEVICE)) $(if $(MODELS),models="[$(MODELS)]")
+CONFIG := $(if $(REPEATS),repeats=$(REPEATS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(EXPERIMENTS),experiments="$(EXPERIMENTS)") $(if $(DEVICE),device=$(DEVICE)) $(if $(MODELS),models="[$(MODELS)]")
 SNAKEMAKE = snakemake $(if $(strip $(CONFIG)),--config $(CONFIG))
 
 .PHONY: study test site readme

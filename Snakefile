@@ -67,10 +67,10 @@ rule environment:
 
 
 # Runs are outputs without inputs: no modification time of a fresh checkout can trigger a measurement. Only an engine's environment is
-# waited for, and its age does not count.
+# waited for, or the run that this one looks at, and their age does not count.
 rule run:
     input:
-        lambda w: [ancient(ready) for ready in BY_ID[f"{w.backend}/{w.name}-{w.n}"].environment],
+        lambda w: [ancient(file) for file in BY_ID[f"{w.backend}/{w.name}-{w.n}"].needs],
     output:
         RUNS_AT + "/{backend}/{name}-{n}.csv",
     params:

@@ -130,6 +130,20 @@ def published_sweep():
     return table.assign(output_tokens_per_s=table["requests_per_s"] * table["output_tokens"], e2e_s=table["batch_size"] / table["requests_per_s"])
 
 
+def published_memory():
+    """Per single GPU of the published sweep that ran out of memory: the largest batch that ran, the smallest that did not, the planner's."""
+    table = data.table("published/mosaicml_throughput_req_per_s").query("gpus == 1")
+    planned = planner(models=("mpt-7b",), contexts=[int((table["input_tokens"] + table["output_tokens"]).max())]).query("precision == '16 bits'")
+    planned = planned.set_index("gpu")
+    rows = []
+    for gpu, mine in table.groupby("gpu"):
+        lost = mine[mine["note"] == "out of memory"]
+        if len(lost):
+            ran, fits = mine.dropna(subset="requests_per_s")["batch_size"].max(), planned.loc[gpu]
+            rows.append((gpu, fits["context_tokens"], fits["largest_batch"], ran, lost["batch_size"].min()))
+    return pd.DataFrame(rows, columns="gpu context_tokens planned ran failed".split())
+
+
 def published_mbu():
     """MBU of published 16-bit results at batch size 1 against the datasheet's bandwidth: label, gpu, tpot_s, mbu, derivation, source.
 

@@ -212,7 +212,7 @@ class Sweep:
     def __init__(self, setup):
         given = setup.parameters
         sizes, lengths = (numbers(name, given[name]) for name in ("batch_sizes", "prompt_lengths"))
-        self.batches = getattr(setup.module, "BATCHES", True)
+        self.batches = backends.batches(setup.module, setup.option)
         self.setup, self.budget_s = setup, given["budget_s"]
         shapes = [(1, length, given["short_tokens"]) for length in lengths]
         shapes += [(size, given["input_tokens"], given["max_new_tokens"]) for size in sizes if size == 1 or self.batches]

@@ -10,10 +10,12 @@ import sys
 
 import pandas as pd
 
-from bench import ROOT, data, metrics, results, tables
+from bench import ROOT, data, metrics, quality, results, tables
+from bench import batching as sweeps
+from bench import step_time as steps
 from bench.tables import number
 
-REFERENCE = ("transformers", "float32")
+REFERENCE = quality.REFERENCE
 SAME = 0.1  # a speed-up within a tenth of what the bytes promise is explained by them
 
 
@@ -22,6 +24,7 @@ def findings(requests):
     settings = tables.settings(tables.here(requests, "latency"))
     table = results.summary(settings[0][1]) if settings else None
     said = [sentence(table, requests) for sentence in (fastest, fewer_bits, first_token, bandwidth)] if settings else []
+    said += [share_of_gain(requests), limited(requests)]
     said.append(cost(requests) or (run_to_run(settings[0][1]) if settings else None))
     return [sentence for sentence in said if sentence]
 
@@ -124,6 +127,90 @@ def _percent(fraction):
     return f"{fraction * 100:.2g}".replace("-", "−")
 
 
+def share_of_gain(requests):
+    """How much more a batch yields in all, and what each of its requests pays for it: the configuration that gains most."""
+    gained = sweeps.gains(requests)
+    if gained.empty:
+        return None
+    row = gained.loc[(gained["best"] / gained["single"]).idxmax()]
+    least = gained.loc[(gained["best"] / gained["single"]).idxmin()]
+    said = f"Batching gains most with {_name(row)}: batch {row['batch_size']:.0f} yields {number(row['best'])} output tokens/s, {_times(row['best'] / row['single'])} "
+    said += f"what one request at a time does, and each request's tokens come {_times(row['slower'])} as slowly"
+    if least.name != row.name:
+        said += f"; it gains least with {_name(least)} ({_times(least['best'] / least['single'])})"
+    return said + "."
+
+
+def input_against_output(requests):
+    """Whether 512 more input tokens cost less than 8 more output tokens, counted over engines and options."""
+    costs = sweeps.prompt_cost(requests)
+    if costs.empty:
+        return None
+    ratio = (costs["input_s"] / costs["output_s"]).sort_values()
+    low, high = costs.loc[ratio.index[0]], costs.loc[ratio.index[-1]]
+    holds = int((ratio < 1).sum())
+    verdict = "all" if holds == len(ratio) else "none" if not holds else f"{holds}"
+    said = f"“{sweeps.MORE_INPUT} more input tokens cost less than {sweeps.MORE_OUTPUT} more output tokens” holds for {verdict} of {len(ratio)} engines and options here"
+    spread = f"they cost {_times(ratio.iloc[0])} as much with {_name(low)}"
+    return f"{said}: {spread}." if len(ratio) == 1 else f"{said}: {spread}, and {_times(ratio.iloc[-1])} with {_name(high)}."
+
+
+def limits(requests):
+    """What limits each engine and option at batch 1 and at its largest batch, with the numbers behind it: one sentence each."""
+    fitted = steps.models(results.here(requests, "batching"))
+    return [_limit(row) for _, row in fitted.iterrows()]
+
+
+def _limit(row):
+    said = f"{_name(row)} is limited by {row['first_limit']} at batch {row['first_batch']:.0f}: {_percent(row['first_share'])} % of a step of {number(row['first_step_s'] * 1e3)} ms"
+    if row["last_limit"] != row["first_limit"]:
+        said += f"; by {row['last_limit']} at batch {row['last_batch']:.0f}"
+    terms = [f"overhead {number(row['overhead_s'] * 1e3)} ms{_between(row, 'overhead_s', 1e3)}"]
+    if pd.notna(row["bandwidth_bytes_per_s"]):
+        terms.append(f"{number(row['bandwidth_bytes_per_s'] / 1e9)} of {number(row['roof_bytes_per_s'] / 1e9)} GB/s{_between(row, 'bandwidth_bytes_per_s', 1e-9)}")
+    if pd.notna(row["peak_flops_per_s"]):
+        terms.append(f"{number(row['peak_flops_per_s'] / 1e9)} of {number(row['roof_flops_per_s'] / 1e9)} GFLOP/s{_between(row, 'peak_flops_per_s', 1e-9)}")
+    missed = f" A batch size left out is missed by {_percent(row['left_out'])} % (median)." if pd.notna(row["left_out"]) else ""
+    return f"{said}. Fitted: {', '.join(terms)}.{missed}"
+
+
+def _between(row, name, factor):
+    """` (1.2 to 1.4)` where the interval is known."""
+    low, high = row[f"{name}_low"] * factor, row[f"{name}_high"] * factor
+    return f" ({number(low)} to {number(high)})" if pd.notna(low) else ""
+
+
+def limited(requests):
+    """One sentence over all engines: how many each of overhead, memory and arithmetic limits at batch 1."""
+    fitted = steps.models(results.here(requests, "batching"))
+    if fitted.empty:
+        return None
+    counts = fitted["first_limit"].value_counts()
+    by = ", ".join(f"{name} {counts[name]}" for name in steps.TERMS if name in counts)
+    later = int((fitted["last_limit"] == "arithmetic").sum())
+    return f"What limits a decode step at batch 1, by the fitted step-time model of {len(fitted)} engines and options: {by}; at their largest batch arithmetic limits {later} of them."
+
+
+def memory_planned(requests):
+    """Whether the planner's batch lies between the largest that ran and the smallest that ran out of memory."""
+    table = sweeps.memory(requests).dropna(subset=["ran", "failed"])
+    if table.empty:
+        return None
+    right = int(((table["ran"] <= table["planned"]) & (table["planned"] < table["failed"])).sum())
+    row = table.iloc[0]
+    said = f"The planner was right in {right} of {len(table)} sweeps that were run out of memory on purpose"
+    return f"{said}; with {_name(row)} it expected {row['planned']:.0f} requests to fit, {row['ran']:.0f} ran and {row['failed']:.0f} did not."
+
+
+def published_memory():
+    """The planner against the batch sizes at which the published sweep ran and ran out of memory."""
+    table = sweeps.published_memory()
+    row = table.iloc[0]
+    right = int(((table["ran"] <= table["planned"]) & (table["planned"] < table["failed"])).sum())
+    said = f"For {right} of {len(table)} published devices that ran out of memory the planner is right"
+    return f"{said}: on one {row['gpu']} it expects {row['planned']:.0f} requests of {number(row['context_tokens'])} tokens to fit, {row['ran']:.0f} ran and {row['failed']:.0f} did not."
+
+
 def run_to_run(requests):
     """How much the repeats of one configuration differ, at worst."""
     each = results.runs(requests).groupby(results.CONFIGURATION)["output_tokens_per_s"]
@@ -133,6 +220,103 @@ def run_to_run(requests):
     row, runs = dict(zip(results.CONFIGURATION, spread.idxmax())), each.count()[spread.idxmax()]
     said = f"Repeats differ most with {_name(row)}: the fastest of {runs} runs lies {_percent(spread.max())} % of their mean"
     return f"{said} above the slowest."
+
+
+# What quantisation costs: sentences about quality. `table` is quality.summary of one model on one machine.
+
+
+def quality_findings(requests):
+    """What the scored answers of the machine in focus have shown, as Markdown sentences; of several models, the one with most configurations
+    speaks."""
+    settings = tables.settings(tables.quality_here(requests))
+    said = [sentence(settings[0][1]) for sentence in (no_loss, fewer_bits_agree, text_cost, frontier, likelihood)] if settings else []
+    return [sentence for sentence in said if sentence]
+
+
+def _is_reference(table):
+    return (table["backend"] == REFERENCE[0]) & (table["option"] == REFERENCE[1])
+
+
+def _share(fraction):
+    """`31 %`, `0.13 %`: a fraction in percent, two digits."""
+    return f"{number(float(f'{100 * fraction:.2g}'))} %".replace("-", "−")
+
+
+def no_loss(table):
+    """The fastest option that gives the reference's answers token for token, and how many others do."""
+    same = table[(table["same_answers"] == table["answers"]) & ~_is_reference(table)].dropna(subset="output_tokens_per_s")
+    compared = int((table["agreement"].notna() & ~_is_reference(table)).sum())
+    if not compared:
+        return None
+    reference = f"the float32 reference, {' '.join(REFERENCE)}"
+    if same.empty:
+        return f"None of the {compared} other options answers every prompt token for token like {reference}."
+    best = same.loc[same["output_tokens_per_s"].idxmax()]
+    return (
+        f"{len(same)} of the {compared} other options answer every prompt token for token like {reference}; "
+        f"the fastest of them is {_name(best)} with {number(best['output_tokens_per_s'])} output tokens/s."
+    )
+
+
+def fewer_bits_agree(table):
+    """Which option below 16 bits keeps most of the reference's tokens, and which fewest."""
+    narrow = table[[(tables.bits(option) or 16) < 16 for option in table["option"]]].dropna(subset="agreement")
+    if len(narrow) < 2:
+        return None
+    most, least = narrow.loc[narrow["agreement"].idxmax()], narrow.loc[narrow["agreement"].idxmin()]
+    if most["agreement"] == least["agreement"]:
+        return f"All {len(narrow)} options below 16 bits keep {_share(most['agreement'])} of the reference's tokens."
+    return (
+        f"Of the {len(narrow)} options below 16 bits, {_name(most)} keeps most of the reference's tokens, {_share(most['agreement'])} at the same "
+        f"place, and {_name(least)} fewest, {_share(least['agreement'])}."
+    )
+
+
+def text_cost(table):
+    """What the fixed text's perplexity says: the dearest option, and the cheapest one other than the reference."""
+    others = table[~_is_reference(table)].dropna(subset="perplexity_ratio")
+    if others.empty:
+        return None
+    worst, best = others.loc[others["perplexity_ratio"].idxmax()], others.loc[others["perplexity_ratio"].idxmin()]
+    own = worst["perplexity"] / worst["perplexity_ratio"]
+    said = f"On the fixed text the reference has a perplexity of {number(own)}; {_name(worst)} has {number(worst['perplexity'])}, {_above(worst)}"
+    return said + (f", and {_name(best)} {number(best['perplexity'])}, {_above(best)}." if best.name != worst.name else ".")
+
+
+def _above(row):
+    """How far a perplexity lies from the reference's, in words."""
+    apart = row["perplexity_ratio"] - 1
+    return f"{_share(abs(apart))} {'more' if apart > 0 else 'less'}" if abs(apart) >= 5e-5 else "the same"
+
+
+def frontier(table):
+    """The options that no other beats in both speed and agreeing tokens, from the most faithful to the fastest."""
+    table = table.assign(lost=1 - table["agreement"]).dropna(subset=["lost", "output_tokens_per_s"])
+    edge = table[quality.frontier(table, "lost")].sort_values("output_tokens_per_s")
+    if len(table) < 2:
+        return None
+    if len(edge) == 1:
+        return f"No option trades quality for speed: {_rate(edge.iloc[0])} is the fastest and none agrees with the reference more."
+    steps = [f"{_name(row)} ({number(row['output_tokens_per_s'])} tokens/s, {_share(row['agreement'])} of the tokens)" for _, row in edge.iterrows()]
+    return f"More speed is bought with other answers along this line, and {len(table) - len(edge)} options lie below it: {', '.join(steps)}."
+
+
+def likelihood(table):
+    """Whether the answers' likelihood under the reference tells the options apart: their excess against its interval over prompts."""
+    changed = table[table["same_answers"] < table["answers"]].dropna(subset=["excess_nll_nats", "excess_interval"])
+    if changed.empty:
+        return None
+    apart = changed[changed["excess_nll_nats"].abs() > changed["excess_interval"]]
+    ends = changed.loc[[changed["excess_nll_nats"].idxmin(), changed["excess_nll_nats"].idxmax()][: len(changed)]]
+    spread = " to ".join(f"{_nats(row)} ({_name(row)})" for _, row in ends.iterrows())
+    return (
+        f"Under the reference, the answers of options that differ from it have an NLL per token that lies {spread} nats above that of its own answers; "
+        f"beyond the 95 % interval over prompts this is so for {len(apart) or 'none'} of these {len(changed)}."
+    )
+
+
+def _nats(row):
+    return f"{row['excess_nll_nats']:+.2g}".replace("-", "−")
 
 
 def published_corrections(requests=None):

@@ -11,7 +11,7 @@ import re
 
 from IPython.display import HTML, Markdown, display
 
-from bench import backends, findings, plots, results, tables
+from bench import backends, findings, plots, quality, results, tables
 
 
 def requests():
@@ -48,10 +48,44 @@ def say(sentence, numbers):
         display(Markdown(sentence.format(**numbers)))
 
 
+def show_sentences(sentences):
+    """Show computed sentences as a list; nothing where there are none."""
+    display(Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence)))
+
+
 def show_findings(rows):
     """Show the findings, computed from the requests, as a list."""
     said = findings.findings(rows)
     display(Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{tables.EMPTY.capitalize()}*"))
+
+
+def show_quality(rows):
+    """Show what the scored answers have shown, computed, as a list."""
+    said = findings.quality_findings(rows)
+    display(Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{tables.EMPTY.capitalize()}*"))
+
+
+def scoring(rows):
+    """What the quality runs scored, as numbers for quality.qmd; empty without data."""
+    rows = quality.scored(rows)
+    answers, texts = rows[rows["prompt"] > 0], rows[rows["prompt"] == 0]
+    if answers.empty or texts.empty:
+        return {}
+    return {
+        "prompts": tables.number(answers["prompt"].nunique()), "output": _either(answers["output_tokens"]),
+        "tokens": _either(texts.groupby("run_id")["output_tokens"].sum()), "pieces": _either(texts.groupby("run_id").size()),
+        "piece": quality.CHUNK_TOKENS, "silent": _silent(answers, texts),
+    }  # fmt: skip
+
+
+def _either(values):
+    return " or ".join(tables.number(v) for v in sorted(set(values)))
+
+
+def _silent(answers, texts):
+    """Which engines have given no log-probabilities, in one sentence."""
+    names = _codes(sorted(set(answers["backend"]) - set(texts["backend"])))
+    return f"No log-probabilities were had from {names}: no perplexity there." if names else "Every engine that was scored gave log-probabilities."
 
 
 # What the published counting would make of our rows: column of `recounted` -> name in the sentences of latency.qmd.

@@ -7,15 +7,14 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from time import sleep
 
-import yaml
 from tqdm import tqdm
 
-from bench import ROOT, SITE, backends, execute, experiment, hardware, results
+from bench import ROOT, SITE, backends, data, execute, experiment, hardware, results
 
 
 # The words of study.yaml for the options of an engine that an experiment measures.
@@ -34,6 +33,7 @@ class Run:
     gpu: str
     n: int
     parameters: tuple
+    after: str = ""
 
     @property
     def id(self):
@@ -52,10 +52,11 @@ class Run:
         return " ".join(shlex.quote(f"{name}={value}") for name, value in given.items())
 
     @property
-    def environment(self):
-        """What must exist before it can run, beyond the default environment: a list of none or one file."""
+    def needs(self):
+        """Files that must exist before it can run, beyond the default environment: its engine's own, and the run that it comes after."""
         home = backends.prefix(backends.get(self.backend), self.device, self.option)
-        return [] if home == Path(sys.prefix) else [os.path.relpath(home / "ready", ROOT)]
+        environment = [] if home == Path(sys.prefix) else [os.path.relpath(home / "ready", ROOT)]
+        return environment + ([replace(self, experiment=self.after, after="").csv] if self.after else [])
 
     @property
     def python(self):
@@ -64,11 +65,19 @@ class Run:
 
 
 def load(overrides=None):
-    """study.yaml as a dict, `overrides` on top; ValueError for a key that study.yaml does not have."""
-    study = yaml.safe_load((ROOT / "study.yaml").read_text())
+    """study.yaml as a dict, `overrides` on top; ValueError for a key that study.yaml does not have.
+
+    For experiments an override names those to keep: `experiments="latency quality"`.
+    """
+    study = data.study()
     for key, value in (overrides or {}).items():
-        study[backends.choose("key of study.yaml", key, study)] = value
+        backends.choose("key of study.yaml", key, study)
+        study[key] = _kept(study[key], value) if key == "experiments" else value
     return study
+
+
+def _kept(experiments, names):
+    return {backends.choose("experiment of study.yaml", name, experiments): experiments[name] for name in str(names).split()}
 
 
 def device(study):
@@ -114,7 +123,7 @@ def plan(study):
         for name, about in study["experiments"].items():
             for backend, offered in engines(study, kind).items():
                 for option in measured_options(about["options"], n, offered):
-                    runs += [Run(name, backend, option, model, kind, gpu, n, tuple(about["parameters"].items())) for model in study["models"]]
+                    runs += [Run(name, backend, option, model, kind, gpu, n, tuple(about["parameters"].items()), about.get("after", "")) for model in study["models"]]
     return runs
 
 

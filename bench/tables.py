@@ -16,6 +16,7 @@ import pandas as pd
 from bench import backends as engines
 from bench import batching as sweeps
 from bench import data, hardware, results
+from bench import decision as choices
 from bench import metrics as definitions
 from bench import step_time as steps
 from bench import quality as scores
@@ -145,6 +146,16 @@ def batching(requests):
         "gpu": ("device", None), "model": ("model", None), "weights": ("weights", None),
     }  # fmt: skip
     return _renamed(sweeps.sweeps(requests), columns)
+
+
+@_listed
+def decision(requests):
+    """Which engine should I use? One row per wish: the engine and option that fulfil it best on the machine in focus, and the next engine."""
+    table = choices.choices(requests)
+    value = [f"{number(v)} {u}" for v, u in zip(table["value"], table["unit"])]
+    other = [f"{b} {o} ({number(v)})" if pd.notna(v) else "" for b, o, v in zip(table["next_backend"], table["next_option"], table["next_value"])]
+    columns = {"want": "if you want", "backend": "use", "option": "option"}
+    return table[list(columns)].rename(columns=columns).assign(**{"it gives": value, "the next engine": other})
 
 
 @_listed

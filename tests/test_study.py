@@ -10,7 +10,7 @@ from conftest import BIN, TESTS, run
 
 from bench import ROOT, backends, hardware, results, study
 
-FAKE_STUDY = ["--config", "engines=fake", "repeats=1"]
+FAKE_STUDY = ["--config", "engines=fake", "repeats=1", "experiments=latency"]
 
 
 def plan(**overrides):
@@ -20,19 +20,39 @@ def plan(**overrides):
 def test_first_repeats_of_all_engines_come_before_second_ones():
     runs = plan(repeats=2)
     assert [r.n for r in runs] == sorted(r.n for r in runs)
-    assert len(runs) == len({r.id for r in runs}) > 2 * len(plan())
+    assert len(runs) == len({r.id for r in runs}) > len(plan()) and runs[: len(plan())] == plan()
 
 
 def test_the_cost_of_measuring_is_left_to_those_who_repeat():
-    assert {r.experiment for r in plan()} == {"latency"}
-    assert {(r.experiment, r.n) for r in plan(repeats=2)} == {("latency", 1), ("latency", 2), ("overhead", 2)}
+    assert {r.experiment for r in plan()} == {"latency", "quality", "batching"}
+    second = {r.experiment for r in plan(repeats=2) if r.n == 2}
+    assert second == {"latency", "batching", "overhead"}
+
+
+def test_which_options_each_repeat_measures():
+    offered = ["float32", "int8", "int4"]
+    picked = [study.measured_options(["first", "none", "all"], n, offered) for n in (1, 2, 3, 4)]
+    assert picked == [["float32"], [], offered, offered]
+    with pytest.raises(ValueError, match="Did you mean 'last'"):
+        study.measured_options(["lasst"], 1, offered)
+
+
+def test_quality_waits_for_the_answers_that_it_scores():
+    runs = plan(engines="ctranslate2", experiments="latency quality")
+    quality = next(r for r in runs if r.experiment == "quality")
+    assert [p.rpartition("/")[2] for p in quality.needs] == [r.id.rpartition("/")[2] + ".csv" for r in runs if r.experiment == "latency" and r.option == quality.option]
+
+
+def test_experiments_can_be_chosen():
+    assert {r.experiment for r in plan(experiments="batching")} == {"batching"}
+    with pytest.raises(ValueError, match="Did you mean 'batching'"):
+        plan(experiments="baching")
 
 
 def test_every_option_of_every_installed_engine_is_planned():
     latency = {(r.backend, r.option) for r in plan() if r.experiment == "latency"}
     for name in backends.names():
-        if backends.missing(name) is None:
-            assert {(name, o) for o in backends.options(backends.get(name), "cpu")} <= latency
+        assert {(name, option) for option in backends.ready(name, "cpu")} <= latency
 
 
 def test_what_study_yaml_does_not_know_is_named():
