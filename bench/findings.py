@@ -298,7 +298,9 @@ def frontier(table):
     if len(edge) == 1:
         return f"No option trades quality for speed: {_rate(edge.iloc[0])} is the fastest and none agrees with the reference more."
     steps = [f"{_name(row)} ({number(row['output_tokens_per_s'])} tokens/s, {_share(row['agreement'])} of the tokens)" for _, row in edge.iterrows()]
-    return f"More speed is bought with other answers along this line, and {len(table) - len(edge)} options lie below it: {', '.join(steps)}."
+    below = len(table) - len(edge)
+    rest = {0: "", 1: "; one option lies below it"}.get(below, f"; {below} options lie below it")
+    return f"More speed is bought with other answers along this line: {', '.join(steps)}{rest}."
 
 
 def likelihood(table):
@@ -311,7 +313,7 @@ def likelihood(table):
     spread = " to ".join(f"{_nats(row)} ({_name(row)})" for _, row in ends.iterrows())
     return (
         f"Under the reference, the answers of options that differ from it have an NLL per token that lies {spread} nats above that of its own answers; "
-        f"beyond the 95 % interval over prompts this is so for {len(apart) or 'none'} of these {len(changed)}."
+        f"beyond the 95 % interval over prompts this is so for {len(apart)} of {len(changed)}."
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib import figure as _figure
-from matplotlib import patheffects, ticker
+from matplotlib import ticker
 from matplotlib.lines import Line2D
 
 from bench import FIGURES, backends, batching, metrics, results, tables
@@ -426,7 +426,7 @@ def _plain_logs(axes):
 
 
 @_listed
-def throughput_latency(requests):
+def frontier(requests):
     """Output tokens/s of a batch over the time of a whole request, one line per engine and option, a mark per batch size."""
     table = batching.uniform(requests)
     if table.empty:
@@ -609,8 +609,8 @@ def _lost(axes, rows, styles):
     for _, row in edge.iterrows():  # from below, each name at least a line above the one before
         height = max(row["output_tokens_per_s"], height + line)
         inwards = place.transform((row["lost"], height))[0] > 0.5
-        name = axes.annotate(tables.label(row), (row["lost"], height), (-9 if inwards else 9, 0), **BESIDE, ha="right" if inwards else "left", zorder=4)
-        name.set_path_effects([patheffects.withStroke(linewidth=3, foreground="white")])
+        behind = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5}
+        axes.annotate(tables.label(row), (row["lost"], height), (-9 if inwards else 9, 8), **BESIDE, ha="right" if inwards else "left", zorder=4, bbox=behind)
 
 
 @_styled
