@@ -24,7 +24,7 @@ def findings(requests):
     settings = tables.settings(tables.here(requests, "latency"))
     table = results.summary(settings[0][1]) if settings else None
     said = [sentence(table, requests) for sentence in (fastest, fewer_bits, first_token, bandwidth)] if settings else []
-    said += [share_of_gain(requests), limited(requests)]
+    said += [share_of_gain(requests), limited(requests), *quality_findings(requests)[:2]]
     said.append(cost(requests) or (run_to_run(settings[0][1]) if settings else None))
     return [sentence for sentence in said if sentence]
 

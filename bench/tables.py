@@ -285,8 +285,10 @@ def _backend(name, device, measured):
         module = engines.get(name)
     except Exception as error:  # whatever a contributed adapter does wrong, the other engines stay listed
         return {"engine": name, "state": f"does not load: {type(error).__name__}: {error}"}
-    absent = engines.missing(name, device if device in module.DEVICES else module.DEVICES[0])
+    device = device if device in module.DEVICES else module.DEVICES[0]
+    absent = engines.missing(name, device)
     state = ("measured" + (", not installed here" if absent else "")) if name in measured else absent or "installed"
+    state = "; ".join([state, *(reason for reason in engines.absent(name, device) if reason != absent)])
     return {
         "engine": name, "what it is": _sentence(module.__doc__), "options": ", ".join(module.OPTIONS), "devices": ", ".join(module.DEVICES),
         "environment": engines.environment(module, device) or "default", "state": state,

@@ -153,7 +153,7 @@ SMALL = ["-p", "backend", "fake", "-p", "batch_sizes", "1 4 8 2", "-p", "input_t
 
 
 def swept(folder, option, *more, check=True):
-    done = run(*SWEEP, folder / "out.ipynb", *SMALL, "-p", "option", option, "-p", "results", folder, *more, check=check)
+    done = run(*SWEEP, folder / "out.ipynb", *SMALL, "-p", "option", option, "-p", "results", folder, *more, check=check, FAKE_OPTIONS=option)
     return done, results.batches(results.load(folder=folder)) if check else None
 
 
