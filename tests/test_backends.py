@@ -6,13 +6,14 @@ import json
 import pytest
 from conftest import run
 
-from bench import ROOT, backends
+from bench import ROOT, backends, metrics
 
 FILES = sorted((ROOT / "bench" / "backends").glob("[!_]*.py"))
 # These must give the reference's tokens, all of them: the weights are those of the reference (float16 is exact enough for what were 4 bits)
 # and the arithmetic is float32. bfloat16 rounds in every step and quantised options round the weights: they part from it after a while.
-UNQUANTISED = {"float32", "F16"}
+UNQUANTISED = {"float32", "float32-lookup", "F16"}
 TOKENS = 200
+TEXT = "Reading a question is one kind of work, and writing the answer is another."
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
@@ -33,8 +34,10 @@ def test_adapters_keep_the_contract(path):
         assert word in module.__doc__, f"the docstring lacks {word}"
     assert set(module.DEVICES) <= {"cpu", "cuda"} and module.OPTIONS
     assert callable(module.version) and callable(module.available) and callable(module.load)
-    environment = backends.environment(module)
-    assert environment is None or (ROOT / "environments" / f"{environment}.txt").exists()
+    assert isinstance(backends.batches(module, next(iter(module.OPTIONS))), bool)
+    for option in (None, *module.OPTIONS):
+        environment = backends.environment(module, option=option)
+        assert environment is None or (ROOT / "environments" / f"{environment}.txt").exists()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "bench").rglob("*.py")), ids=lambda p: p.stem)
@@ -47,7 +50,7 @@ def test_functions_can_be_read_at_a_glance(path):
 GENERATE = """
 import json, sys
 from bench import backends, data, experiment, measure, models
-name, option, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+name, option, count, text = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 threads = experiment.threads_for(0)
 experiment.set_threads(threads)
 checkpoint = models.prepare(name, "smollm2-135m", option, "cpu")
@@ -55,43 +58,90 @@ engine = backends.get(name).load(checkpoint, option, "cpu", threads)
 prompts = [checkpoint.encode(text) for text in data.prompts().loc[[5, 7]]]
 with_callback = [measure.generate(engine, [ids], count)[0] for ids in prompts]
 without = [measure.generate(engine, [ids], count, streaming=False)[0] for ids in prompts]
+ids = checkpoint.encode(text)
+about = {"weight_bytes": engine.weight_bytes, "arithmetic": backends.arithmetic(engine), "end": checkpoint.end_token_ids, "ids": ids}
+about["log_probabilities"] = engine.log_probabilities(ids) if hasattr(engine, "log_probabilities") else None
 engine.close()
-print("RESULT", json.dumps([with_callback, without, engine.weight_bytes, checkpoint.end_token_ids]))
+print("RESULT", json.dumps([with_callback, without, about]))
 """
 
 
 def generated(name, option, count):
-    python = backends.prefix(backends.get(name)) / "bin" / "python"
-    out = run(python, "-c", GENERATE, name, option, count).stdout
+    python = backends.prefix(backends.get(name), option=option) / "bin" / "python"
+    out = run(python, "-c", GENERATE, name, option, count, TEXT).stdout
     return json.loads(next(line for line in out.splitlines() if line.startswith("RESULT"))[7:])
 
 
 @pytest.fixture(scope="module")
 def reference():
-    return [row["output_ids"] for row in generated("transformers", "float32", TOKENS)[0]]
+    rows, _, about = generated("transformers", "float32", TOKENS)
+    return [row["output_ids"] for row in rows], about["log_probabilities"]
 
 
-INSTALLED = [
-    (path.stem, option)
-    for path in FILES if backends.missing(path.stem) is None
-    for option in backends.options(backends.get(path.stem), "cpu")
-]  # fmt: skip
+INSTALLED = [(path.stem, option) for path in FILES for option in backends.ready(path.stem, "cpu")]
 
 
 @pytest.mark.parametrize(("name", "option"), INSTALLED)
 def test_engines_generate_what_was_asked(name, option, reference):
     count = TOKENS if option in UNQUANTISED else 24
-    with_callback, without, weight_bytes, end = generated(name, option, count)
-    for seen, own, expected in zip(with_callback, without, reference):
+    with_callback, without, about = generated(name, option, count)
+    for seen, own, expected in zip(with_callback, without, reference[0]):
         assert seen["error"] == own["error"] == ""
         assert seen["output_ids"] == own["output_ids"], "the callback saw other tokens than the engine returned"
-        assert not set(seen["output_ids"]) & set(end), "an end-of-sequence token was let through"
+        assert not set(seen["output_ids"]) & set(about["end"]), "an end-of-sequence token was let through"
         assert 0 < seen["ttft_s"] < seen["e2e_s"]
         if option in UNQUANTISED:
             assert seen["output_ids"] == expected
         else:
             assert seen["output_ids"][:2] == expected[:2], "even the first tokens differ from the reference: not only rounding"
-    assert 0.5e8 < weight_bytes < 6e8
+        drafts_are_consistent(name, option, seen)
+    assert 0.5e8 < about["weight_bytes"] < 6e8
+    assert about["arithmetic"] in {"float32", "bfloat16", "int8"}
+    if about["log_probabilities"] is not None:
+        log_probabilities_are_plausible(option, about, reference[1])
+
+
+def drafts_are_consistent(name, option, row):
+    speculates = option.endswith(("-lookup", "-ngram"))
+    assert speculates == ("accepted_tokens" in row) == (not backends.get(name).OPTIONS[option].get("batches", True))
+    if speculates:
+        assert 0 <= row["accepted_tokens"] <= row["drafted_tokens"]
+        assert metrics.decode_steps(row["output_tokens"], row["accepted_tokens"]) > 0
+
+
+def log_probabilities_are_plausible(option, about, expected):
+    found = about["log_probabilities"]
+    assert len(found) == len(about["ids"]) - 1 == len(expected) and max(found) < 0
+    # Quantised weights know the text less well, but they have not forgotten their language.
+    assert found == pytest.approx(expected, abs=2e-3) if option in UNQUANTISED else sum(found) > 2.5 * sum(expected)
+
+
+def test_drafts_were_accepted_where_a_text_repeats_itself():
+    """Prompt 5 is answered by the same sentences again and again: an engine that accepts nothing there does not speculate."""
+    for name, option in INSTALLED:
+        if option.endswith(("-lookup", "-ngram")):
+            row = generated(name, option, TOKENS)[0][0]
+            assert row["accepted_tokens"] > TOKENS / 4, f"{name} {option} accepted {row['accepted_tokens']} of {row['drafted_tokens']}"
+
+
+def test_an_option_that_drafts_takes_one_prompt_at_a_time():
+    code = (
+        "from bench import backends, models; c = models.prepare('transformers', 'smollm2-135m', 'float32-lookup', 'cpu');"
+        "backends.get('transformers').load(c, 'float32-lookup', 'cpu', 1).generate([[1], [2]], 4, None)"
+    )
+    assert "one prompt at a time" in run("python", "-c", code, check=False).stderr
+
+
+def test_an_option_may_need_an_environment_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(backends, "ROOT", tmp_path)
+    engine = backends.get("transformers")
+    assert backends.environment(engine) is None and backends.environment(engine, "cpu", "gptq-int4") == "gptq"
+    assert backends.missing("transformers") is None
+    assert "make study ENGINES=transformers/gptq-int4" in backends.missing("transformers", "cpu", "gptq-int4")
+    assert "gptq-int4" not in backends.ready("transformers", "cpu") and len(backends.absent("transformers", "cpu")) == 1
+    (tmp_path / ".venvs" / "gptq").mkdir(parents=True)
+    (tmp_path / ".venvs" / "gptq" / "ready").touch()
+    assert "gptq-int4" in backends.ready("transformers", "cpu") and backends.absent("transformers", "cpu") == []
 
 
 def test_every_installed_engine_was_found():

@@ -8,7 +8,6 @@ A backend is a module with
                                           # "batches": False says that it takes one prompt at a time
     DEVICES = ("cuda", "cpu")
     ENVIRONMENT = "vllm"                  # only where the default environment won't do: environments/vllm.txt, installed in .venvs/vllm
-    BATCHES = False                       # only where no option takes more than one prompt at a time
     version() -> str
     available() -> str | None             # None when it can run here, else the reason and the install command
     prepare(checkpoint, option, device) -> Path    # the engine's own model format, made once, in a process of its own; optional
@@ -88,7 +87,7 @@ def arithmetic(engine):
 
 def batches(backend, option):
     """Whether `backend` takes several prompts at a time with `option`."""
-    return backend.OPTIONS[option].get("batches", getattr(backend, "BATCHES", True))
+    return backend.OPTIONS[option].get("batches", True)
 
 
 def environment(backend, device="cpu", option=None):

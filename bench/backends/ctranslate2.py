@@ -16,11 +16,11 @@ from importlib.util import find_spec
 from bench import models
 
 OPTIONS = {
-    "float32": {"quantization": "float32", "weight_bytes": 4, "value_bytes": 4},
-    "int8": {"quantization": "int8_float32", "weight_bytes": 1, "value_bytes": 4, "devices": ("cpu",)},
-    "float16": {"quantization": "float16", "weight_bytes": 2, "value_bytes": 2, "devices": ("cuda",)},
-    "bfloat16": {"quantization": "bfloat16", "weight_bytes": 2, "value_bytes": 2, "devices": ("cuda",)},
-    "int8_float16": {"quantization": "int8_float16", "weight_bytes": 1, "value_bytes": 2, "devices": ("cuda",)},
+    "float32": {"arithmetic": "float32", "quantization": "float32", "weight_bytes": 4, "value_bytes": 4},
+    "int8": {"arithmetic": "int8", "quantization": "int8_float32", "weight_bytes": 1, "value_bytes": 4, "devices": ("cpu",)},
+    "float16": {"arithmetic": "float16", "quantization": "float16", "weight_bytes": 2, "value_bytes": 2, "devices": ("cuda",)},
+    "bfloat16": {"arithmetic": "bfloat16", "quantization": "bfloat16", "weight_bytes": 2, "value_bytes": 2, "devices": ("cuda",)},
+    "int8_float16": {"arithmetic": "int8", "quantization": "int8_float16", "weight_bytes": 1, "value_bytes": 2, "devices": ("cuda",)},
 }
 DEVICES = ("cuda", "cpu")
 
@@ -59,7 +59,7 @@ class Engine:
         )  # fmt: skip
         self.tokenizer, self.end = checkpoint.tokenizer, checkpoint.end_token_ids
         self.weight_bytes = models.linear_bytes(checkpoint, about["weight_bytes"])
-        self.kv_value_bytes = about["value_bytes"]
+        self.kv_value_bytes, self.arithmetic = about["value_bytes"], about["arithmetic"]
         self.settings = {"intra_threads": threads, "inter_threads": 1, "compute_type": self.generator.compute_type}
 
     def generate(self, prompts, max_new_tokens, on_token):
@@ -72,6 +72,10 @@ class Engine:
             min_length=max_new_tokens, max_length=max_new_tokens, include_prompt_in_result=False, callback=tell if on_token else None,
         )  # fmt: skip
         return [result.sequences_ids[0] for result in results]
+
+    def log_probabilities(self, ids):
+        words = [self.tokenizer.id_to_token(i) for i in ids]
+        return self.generator.score_batch([words], max_input_length=0)[0].log_probs
 
     def close(self):
         self.generator.unload_model()

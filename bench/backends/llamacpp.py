@@ -6,12 +6,14 @@ process.
 - Licence: MIT (both).
 - Options: the type of every matrix in the GGUF file, tied head included: `F16`, `Q8_0` (8 bits and a 16-bit scale per 32 weights),
   `Q4_0` (4 bits likewise). Norms stay float32, the KV cache is float16. In the quantised options activations are rounded to 8 bits as
-  well.
+  well. `Q8_0-ngram` is speculative decoding without a second model (`--spec-type ngram-simple`): what followed the last two tokens when
+  they stood in the text before, up to ten tokens, is drafted and checked in one pass.
 - Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which has no token ids, except
   as part of `logprobs`; with `post_sampling_probs` these cost nothing to compute. Without a callback the ids come from the server's
   `/completion`, in one piece.
 - Traps: plain `logprobs` sort the whole vocabulary for every token, a tenth of the speed here. A token that ends inside a UTF-8
   character is held back and its id never sent: the ids of such a character are found again with the tokenizer, and arrive together.
+  Accepted drafts are sent one by one, without ids: these are found again in the same way.
   `ignore_eos` suppresses every token that llama.cpp takes for an end of generation, also one that the model's configuration does not
   name (SmolLM2: 0, 2, 4). The Linux wheel is compiled for AVX2, without AVX-512. Its threads are OpenMP's: spinning while they wait,
   they collapse beside another busy process. A callback costs the engine time wherever all cores are computing: compare the rows with and
@@ -25,9 +27,14 @@ from importlib.util import find_spec
 
 from bench import gguf_files
 
-OPTIONS = {"F16": {}, "Q8_0": {}, "Q4_0": {}}
+OPTIONS = {
+    "F16": {"file": "F16", "arithmetic": "float32"},
+    "Q8_0": {"file": "Q8_0", "arithmetic": "int8"},
+    "Q8_0-ngram": {"file": "Q8_0", "arithmetic": "int8", "ngram_tokens": 2, "draft_tokens": 10, "batches": False},
+    "Q4_0": {"file": "Q4_0", "arithmetic": "int8"},
+}
 DEVICES = ("cpu",)
-CONTEXT = 2048  # tokens of one slot; a longer request makes the server start again with more
+CONTEXT = 2048  # tokens of the one slot at the start; more or longer requests make the server start again
 
 
 def version():
@@ -40,27 +47,31 @@ def available():
 
 
 def prepare(checkpoint, option, device):
-    return gguf_files.prepare(checkpoint, option)
+    return gguf_files.prepare(checkpoint, OPTIONS[option]["file"])
 
 
 def load(checkpoint, option, device, threads):
-    return Engine(checkpoint, prepare(checkpoint, option, device), threads)
+    return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option], threads)
 
 
 class Engine:
     kv_value_bytes = 2
 
-    def __init__(self, checkpoint, path, threads):
+    def __init__(self, checkpoint, path, about, threads):
         import xllamacpp
 
-        self.xllamacpp, self.checkpoint, self.path, self.threads = xllamacpp, checkpoint, path, threads
-        self.weight_bytes = gguf_files.step_bytes(path)
+        self.xllamacpp, self.checkpoint, self.path, self.about, self.threads = xllamacpp, checkpoint, path, about, threads
+        self.weight_bytes, self.arithmetic = gguf_files.step_bytes(path), about["arithmetic"]
         self.settings = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16", "system": xllamacpp.get_system_info().strip()}
         self.server, self.room = None, (0, 0)
-        self._make_room(1, CONTEXT)
+        self.reserve(1, CONTEXT)
 
     def generate(self, prompts, max_new_tokens, on_token):
-        self._make_room(len(prompts), max_new_tokens + max(map(len, prompts)))
+        if "draft_tokens" in self.about and len(prompts) > 1:
+            raise ValueError("This adapter counts the drafts of one prompt at a time; use Q8_0 for batches.")
+        longest = max_new_tokens + max(map(len, prompts))
+        if len(prompts) > self.room[0] or longest > self.room[1]:  # a warm-up request comes before any that counts
+            self.reserve(len(prompts), longest)
         body = {
             "prompt": prompts, "n_predict": max_new_tokens, "temperature": 0, "cache_prompt": False,
             "ignore_eos": True, "logit_bias": [[i, False] for i in self.checkpoint.end_token_ids],
@@ -73,6 +84,7 @@ class Engine:
 
         def event(answer):
             try:
+                self._note_drafts(answer)
                 for request, token in self._tokens(answer):
                     on_token(request, token)
                     found[request].append(token)
@@ -91,15 +103,22 @@ class Engine:
         if "choices" not in answer:
             raise RuntimeError(f"llama.cpp refused the request: {answer}")
         choice = answer["choices"][0]
-        if not choice["logprobs"]:  # the last event has no token
-            return []
+        if not choice["logprobs"]:  # an accepted draft; the last event has no text
+            return [(choice["index"], token) for token in self._ids(choice["text"])]
         last, text = choice["logprobs"]["content"][0]["top_probs"][0], choice["text"]
-        ids = [last["id"]]
-        if len(text.encode()) != len(last["bytes"]):
-            ids = self.checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
-            if ids[-1:] != [last["id"]]:
-                raise RuntimeError(f"llama.cpp sent {text!r} without its token ids, and the tokenizer splits it otherwise.")
+        ids = [last["id"]] if len(text.encode()) == len(last["bytes"]) else self._ids(text)
+        if ids[-1:] != [last["id"]]:
+            raise RuntimeError(f"llama.cpp sent {text!r} without its token ids, and the tokenizer splits it otherwise.")
         return [(choice["index"], token) for token in ids]
+
+    def _ids(self, text):
+        return self.checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
+
+    def _note_drafts(self, answer):
+        """The last answer to a request tells how many tokens were drafted and accepted, if any were drafted."""
+        if "draft_tokens" in self.about and "timings" in answer:
+            told = answer["timings"]
+            self.speculation = {"drafted_tokens": told.get("draft_n", 0), "accepted_tokens": told.get("draft_n_accepted", 0)}
 
     def _post(self, body):
         """One plain request to the server's own /completion on the loopback: all ids at the end."""
@@ -109,20 +128,34 @@ class Engine:
         connection.close()
         if "error" in answer:
             raise RuntimeError(answer["error"])
-        return [one["tokens"] for one in sorted(answer if isinstance(answer, list) else [answer], key=lambda one: one["index"])]
+        answers = sorted(answer if isinstance(answer, list) else [answer], key=lambda one: one["index"])
+        self._note_drafts(answers[-1])
+        return [one["tokens"] for one in answers]
 
-    def _make_room(self, slots, context):
-        """Start the server, again if it has fewer slots or less context than needed (a warm-up request comes before any that counts)."""
-        if slots <= self.room[0] and context <= self.room[1]:
+    def reserve(self, requests, tokens):
+        """Start the server with exactly so many slots of so many tokens (llama.cpp rounds up to 256), if it does not run so already."""
+        if self.room == (requests, tokens):
             return
         self.close()
-        self.room = max(slots, self.room[0]), max(context, self.room[1])
         params = self.xllamacpp.CommonParams()
         params.model.path, params.verbosity = str(self.path), -1
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
-        params.n_parallel, params.n_ctx = self.room[0], self.room[0] * self.room[1]
+        params.n_parallel, params.n_ctx = requests, requests * tokens
+        params.n_threads_http = 4  # of its own accord one per slot, each with a stack of 8 MiB
         params.cache_ram_mib = 0  # no cache of earlier prompts
-        self.server = self.xllamacpp.Server(params)
+        if "draft_tokens" in self.about:
+            self._draft(params.speculative)
+        try:
+            self.server = self.xllamacpp.Server(params)
+        except RuntimeError as error:
+            raise MemoryError(f"llama.cpp does not start with room for {requests} requests of {tokens} tokens: {error}") from None
+        self.server.handle_completions({"prompt": [0], "n_predict": 1})  # let go before it has begun to work, a server never ends
+        self.room = requests, tokens
+
+    def _draft(self, speculative):
+        speculative.types = [self.xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
+        speculative.ngram_simple.size_n, speculative.ngram_simple.size_m = self.about["ngram_tokens"], self.about["draft_tokens"]
+        self.settings["speculation"] = f"ngram-simple, n {self.about['ngram_tokens']}, drafts of {self.about['draft_tokens']}"
 
     def close(self):
-        self.server = None  # its destructor stops the threads
+        self.server, self.room = None, (0, 0)  # its destructor stops the threads

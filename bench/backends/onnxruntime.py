@@ -20,7 +20,11 @@ from importlib.util import find_spec
 
 from bench import models
 
-OPTIONS = {"float32": {"precision": "fp32"}, "int8": {"precision": "int8"}, "int4": {"precision": "int4"}}
+OPTIONS = {
+    "float32": {"precision": "fp32", "arithmetic": "float32"},
+    "int8": {"precision": "int8", "arithmetic": "int8"},
+    "int4": {"precision": "int4", "arithmetic": "int8"},
+}
 DEVICES = ("cpu",)
 
 
@@ -39,16 +43,16 @@ def prepare(checkpoint, option, device):
 
 
 def load(checkpoint, option, device, threads):
-    return Engine(checkpoint, prepare(checkpoint, option, device), threads)
+    return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option]["arithmetic"], threads)
 
 
 class Engine:
     kv_value_bytes = 4  # the builder keeps the cache of a CPU model in float32, whatever the weights are
 
-    def __init__(self, checkpoint, path, threads):
+    def __init__(self, checkpoint, path, arithmetic, threads):
         import onnxruntime_genai
 
-        self.genai = onnxruntime_genai
+        self.genai, self.arithmetic = onnxruntime_genai, arithmetic
         self.settings = {"intra_op_num_threads": threads, "inter_op_num_threads": 1}
         config = onnxruntime_genai.Config(str(path))
         config.overlay(json.dumps({"model": {"eos_token_id": checkpoint.end_token_ids, "decoder": {"session_options": self.settings}}}))
@@ -70,6 +74,15 @@ class Engine:
                 for request, token in enumerate(generator.get_next_tokens().tolist()):
                     on_token(request, token)
         return [generator.get_sequence(i)[size:].tolist() for i in range(len(prompts))]
+
+    def log_probabilities(self, ids):
+        import numpy as np
+
+        generator = self._generator(1, len(ids) + 1)
+        generator.append_tokens(_flat([ids]))
+        logits = generator.get_output("logits")[0, :-1].astype(np.float64)
+        logits -= logits.max(axis=-1, keepdims=True)
+        return (logits[np.arange(len(ids) - 1), ids[1:]] - np.log(np.exp(logits).sum(axis=-1))).tolist()
 
     def _generator(self, batch_size, length):
         """A greedy generator for exactly `length` tokens, the prompt included: `min_length` suppresses the end-of-sequence ids."""

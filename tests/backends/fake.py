@@ -3,14 +3,16 @@
 A model answer that tries to be markup: <script>document.title = "broken"</script>
 """
 
+import math
 import os
 from time import perf_counter, sleep
 
 EVERY = {
     "float32": {}, "int8": {"faster": 2}, "short": {"lost": 1}, "broken": {"breaks": 3}, "impossible": {"weight_bytes": 10**12},
-    "mute": {"streams": False},
+    "mute": {"streams": False}, "greedy-memory": {"most": 4}, "dies": {"survives": 4}, "speculates": {"accepts": 2},
 }  # fmt: skip
-OPTIONS = {name: EVERY[name] for name in os.environ.get("FAKE_OPTIONS", " ".join(EVERY)).split()}
+# A study plans every option that is offered; the last three are for tests of the worker and of speculation alone.
+OPTIONS = {name: EVERY[name] for name in os.environ.get("FAKE_OPTIONS", "float32 int8 short broken impossible mute").split()}
 DEVICES = ("cpu",)
 TTFT_S, ITL_S = 0.030, 0.004
 ANSWER = '<script>document.title = "broken"</script>'
@@ -25,7 +27,7 @@ def available():
 
 
 def load(checkpoint, option, device, threads):
-    return Engine(checkpoint, OPTIONS[option])
+    return Engine(checkpoint, EVERY[option])
 
 
 class Engine:
@@ -44,13 +46,23 @@ class Engine:
         start, self.calls = perf_counter(), self.calls + 1
         if self.calls == self.about.get("breaks"):
             raise MemoryError("no room for the KV cache")
+        if len(prompts) > self.about.get("most", len(prompts)):
+            raise MemoryError(f"no room for the KV cache of {len(prompts)} requests")
+        if len(prompts) > self.about.get("survives", len(prompts)):
+            os.abort()
         count = max_new_tokens - self.about.get("lost", 0)
         ids = [self.answer[k % len(self.answer)] for k in range(count)]
         for k, token in enumerate(ids):
             _until(start + (TTFT_S + k * ITL_S) / self.about.get("faster", 1))
             for request in range(len(prompts)) if on_token else []:
                 on_token(request, token)
+        if "accepts" in self.about:
+            self.speculation = {"drafted_tokens": count - 1, "accepted_tokens": (count - 1) // self.about["accepts"]}
         return [ids for _ in prompts]
+
+    def log_probabilities(self, ids):
+        """Every token has one chance in two, whatever came before."""
+        return [-math.log(2)] * (len(ids) - 1)
 
     def close(self):
         pass
