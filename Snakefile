@@ -50,17 +50,17 @@ rule draw:
 # An environment of its own for an engine whose pins don't fit the default one.
 rule environment:
     output:
-        ".venvs/{name}/ready",
+        ".venvs/{environment}/ready",
     log:
-        "logs/environment-{name}.txt",
+        "logs/environment-{environment}.txt",
     shell:
         # A lock is complete, so the resolver (and what it would add) stays out of it.
         """
         exec > {log} 2>&1
-        python -m venv .venvs/{wildcards.name}
-        pip=.venvs/{wildcards.name}/bin/pip
-        if head -n 1 environments/{wildcards.name}.txt | grep -q lock; then deps=--no-deps; else deps=; fi
-        $pip install --quiet $deps --requirement environments/{wildcards.name}.txt
+        python -m venv .venvs/{wildcards.environment}
+        pip=.venvs/{wildcards.environment}/bin/pip
+        if head -n 1 environments/{wildcards.environment}.txt | grep -q lock; then deps=--no-deps; else deps=; fi
+        $pip install --quiet $deps --requirement environments/{wildcards.environment}.txt
         $pip install --quiet --no-deps --editable .
         touch {output}
         """

@@ -79,6 +79,11 @@ def test_a_dry_run_shows_what_is_missing_and_writes_nothing(tmp_path):
     assert "latency" in done.stdout + done.stderr and not list(tmp_path.rglob("*.csv"))
 
 
+def test_a_dry_run_knows_how_to_make_an_engine_s_own_environment(tmp_path):
+    done = run("snakemake", "-n", "--forcerun", "environment", "--config", "engines=transformers/gptq-int4", BENCH_RESULTS=tmp_path)
+    assert "rule environment" in done.stdout + done.stderr and "latency" in done.stdout + done.stderr
+
+
 # `broken` loses a request, not the run; `short` and `impossible` fail, and the rest must go on.
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory):
