@@ -22,6 +22,12 @@ DRAWN = expand(FIGURES_AT + "/{figure}.svg", figure=plots.names())
 LOCK = FileLock(".snakemake/study.lock")
 
 
+def needs(wildcards):
+    """What a planned run waits for. Another engine's run may have the same name and not be planned: it lies there and needs nothing."""
+    run = BY_ID.get("{backend}/{name}-{n}".format(**wildcards))
+    return run.needs if run else []
+
+
 wildcard_constraints:
     n=r"\d+",
     name="|".join(sorted({re.escape(run.id.split("/")[1].rpartition("-")[0]) for run in RUNS})) or "nothing",
@@ -70,15 +76,15 @@ rule environment:
 # waited for, or the run that this one looks at, and their age does not count.
 rule run:
     input:
-        lambda w: [ancient(file) for file in BY_ID[f"{w.backend}/{w.name}-{w.n}"].needs],
+        lambda w: [ancient(file) for file in needs(w)],
     output:
         RUNS_AT + "/{backend}/{name}-{n}.csv",
     params:
-        run=lambda w: BY_ID[f"{w.backend}/{w.name}-{w.n}"],
+        run=lambda w: BY_ID.get(f"{w.backend}/{w.name}-{w.n}"),
     message:
         "{params.run.id}"
     # The plan's order: first repeats of all engines before second ones of any.
-    priority: lambda w: -list(BY_ID).index(f"{w.backend}/{w.name}-{w.n}")
+    priority: lambda w: -([*BY_ID, f"{w.backend}/{w.name}-{w.n}"].index(f"{w.backend}/{w.name}-{w.n}"))
     resources:
         device=1,
     shell:

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import BIN, TESTS, run
+from conftest import BIN, TESTS, run, write_run
 
 from bench import ROOT, backends, hardware, results, study
 
@@ -82,6 +82,13 @@ def test_a_dry_run_shows_what_is_missing_and_writes_nothing(tmp_path):
 def test_a_dry_run_knows_how_to_make_an_engine_s_own_environment(tmp_path):
     done = run("snakemake", "-n", "--forcerun", "environment", "--config", "engines=transformers/gptq-int4", BENCH_RESULTS=tmp_path)
     assert "rule environment" in done.stdout + done.stderr and "latency" in done.stdout + done.stderr
+
+
+def test_one_option_can_be_asked_for_where_others_lie_already(tmp_path):
+    for backend in ("transformers", "vllm"):
+        write_run(tmp_path, backend=backend, option="bfloat16", gpu=hardware.slug(), host=hardware.host())
+    done = snakemake(tmp_path, "-n", "--config", "engines=transformers/bfloat16 vllm/float32", "repeats=1", "experiments=latency", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # `broken` loses a request, not the run; `short` and `impossible` fail, and the rest must go on.
