@@ -2,7 +2,8 @@
 #
 #     make study                         measure what is installed, draw, build the site
 #     make study REPEATS=3               with the repeats that intervals need
-#     make study ENGINES="vllm"          these engines only, each in its own environment where it needs one
+#     make study ENGINES="vllm"          these engines only, each in its own environment where it needs one; or one option of one,
+#                                        ENGINES="transformers/gptq-int4"
 #     make study EXPERIMENTS="latency"   only these of the experiments in study.yaml
 #     make test                          the tests
 #     make readme                        the README's findings, from the committed observations

@@ -21,7 +21,7 @@ SAME = 0.1  # a speed-up within a tenth of what the bytes promise is explained b
 
 def findings(requests):
     """What the machine in focus has shown, as Markdown sentences; of several models, the one with most configurations speaks."""
-    settings = tables.settings(tables.here(requests, "latency"))
+    settings = tables.settings(results.here(requests, "latency"))
     table = results.summary(settings[0][1]) if settings else None
     said = [sentence(table, requests) for sentence in (fastest, fewer_bits, first_token, bandwidth)] if settings else []
     said += [share_of_gain(requests), limited(requests), *quality_findings(requests)[:2]]
@@ -58,6 +58,7 @@ def fastest(table, requests):
 
 def speed_ups(table):
     """Per engine, every option below 16 bits against its own 16-bit option, a 32-bit one where there is none: speed-up, fewer bytes."""
+    table = table[table["acceptance_rate"].isna()]  # drafts are another way to be faster than fewer bits
     table = table.assign(bits=[tables.bits(option) for option in table["option"]]).dropna(subset=["bits", "output_tokens_per_s"])
     rows = []
     for _, engine in table.groupby("backend"):
@@ -85,6 +86,20 @@ def fewer_bits(table, requests):
         verdict = f"so the bytes alone do not explain it: {_name(worst)} keeps {100 * share:.0f} % of what its bytes promise"
     said = f"Options below 16 bits run at {gains} the speed of the same engine's {base}"
     return f"{said}; the bytes that they read promise {promised}, {verdict}."
+
+
+def drafts(requests):
+    """One sentence per option that drafts tokens without a second model: how much faster than the same option without, and how many were right."""
+    settings = tables.settings(results.here(requests, "latency"))
+    table = results.summary(settings[0][1]) if settings else pd.DataFrame(columns=["acceptance_rate"])
+    plain = table.set_index(["backend", "option"])["output_tokens_per_s"] if len(table) else {}
+    said = []
+    for _, row in table.dropna(subset="acceptance_rate").iterrows():
+        base = row["backend"], row["option"].rpartition("-")[0]
+        if base in plain:
+            faster = f"{_rate(row)} runs at {_times(row['output_tokens_per_s'] / plain[base])} the speed of **{' '.join(base)}** ({number(plain[base])})"
+            said.append(f"{faster}; {_percent(row['acceptance_rate'])} % of the tokens that it guessed were right.")
+    return said
 
 
 def first_token(table, requests):
@@ -134,8 +149,8 @@ def share_of_gain(requests):
         return None
     row = gained.loc[(gained["best"] / gained["single"]).idxmax()]
     least = gained.loc[(gained["best"] / gained["single"]).idxmin()]
-    said = f"Batching gains most with {_name(row)}: batch {row['batch_size']:.0f} yields {number(row['best'])} output tokens/s, {_times(row['best'] / row['single'])} "
-    said += f"what one request at a time does, and each request's tokens come {_times(row['slower'])} as slowly"
+    said = f"Batching gains most with {_name(row)}: batch {row['batch_size']:.0f} yields {number(row['best'])} output tokens/s, "
+    said += f"{_times(row['best'] / row['single'])} what one request at a time does, and each request's tokens come {_times(row['slower'])} as slowly"
     if least.name != row.name:
         said += f"; it gains least with {_name(least)} ({_times(least['best'] / least['single'])})"
     return said + "."
@@ -150,7 +165,8 @@ def input_against_output(requests):
     low, high = costs.loc[ratio.index[0]], costs.loc[ratio.index[-1]]
     holds = int((ratio < 1).sum())
     verdict = "all" if holds == len(ratio) else "none" if not holds else f"{holds}"
-    said = f"“{sweeps.MORE_INPUT} more input tokens cost less than {sweeps.MORE_OUTPUT} more output tokens” holds for {verdict} of {len(ratio)} engines and options here"
+    rule = f"“{sweeps.MORE_INPUT} more input tokens cost less than {sweeps.MORE_OUTPUT} more output tokens”"
+    said = f"{rule} holds for {verdict} of {len(ratio)} engines and options here"
     spread = f"they cost {_times(ratio.iloc[0])} as much with {_name(low)}"
     return f"{said}: {spread}." if len(ratio) == 1 else f"{said}: {spread}, and {_times(ratio.iloc[-1])} with {_name(high)}."
 
@@ -162,14 +178,14 @@ def limits(requests):
 
 
 def _limit(row):
-    said = f"{_name(row)} is limited by {row['first_limit']} at batch {row['first_batch']:.0f}: {_percent(row['first_share'])} % of a step of {number(row['first_step_s'] * 1e3)} ms"
+    share = f"{_percent(row['first_share'])} % of a step of {number(row['first_step_s'] * 1e3)} ms"
+    said = f"{_name(row)} is limited by {row['first_limit']} at batch {row['first_batch']:.0f}: {share}"
     if row["last_limit"] != row["first_limit"]:
         said += f"; by {row['last_limit']} at batch {row['last_batch']:.0f}"
     terms = [f"overhead {number(row['overhead_s'] * 1e3)} ms{_between(row, 'overhead_s', 1e3)}"]
-    if pd.notna(row["bandwidth_bytes_per_s"]):
-        terms.append(f"{number(row['bandwidth_bytes_per_s'] / 1e9)} of {number(row['roof_bytes_per_s'] / 1e9)} GB/s{_between(row, 'bandwidth_bytes_per_s', 1e-9)}")
-    if pd.notna(row["peak_flops_per_s"]):
-        terms.append(f"{number(row['peak_flops_per_s'] / 1e9)} of {number(row['roof_flops_per_s'] / 1e9)} GFLOP/s{_between(row, 'peak_flops_per_s', 1e-9)}")
+    for name, roof, unit in (("bandwidth_bytes_per_s", "roof_bytes_per_s", "GB/s"), ("peak_flops_per_s", "roof_flops_per_s", "GFLOP/s")):
+        if pd.notna(row[name]):
+            terms.append(f"{number(row[name] / 1e9)} of {number(row[roof] / 1e9)} {unit}{_between(row, name, 1e-9)}")
     missed = f" A batch size left out is missed by {_percent(row['left_out'])} % (median)." if pd.notna(row["left_out"]) else ""
     return f"{said}. Fitted: {', '.join(terms)}.{missed}"
 
@@ -188,7 +204,8 @@ def limited(requests):
     counts = fitted["first_limit"].value_counts()
     by = ", ".join(f"{name} {counts[name]}" for name in steps.TERMS if name in counts)
     later = int((fitted["last_limit"] == "arithmetic").sum())
-    return f"What limits a decode step at batch 1, by the fitted step-time model of {len(fitted)} engines and options: {by}; at their largest batch arithmetic limits {later} of them."
+    said = f"What limits a decode step at batch 1, by the fitted step-time model of {len(fitted)} engines and options: {by}"
+    return f"{said}; at their largest batch arithmetic limits {later} of them."
 
 
 def memory_planned(requests):
@@ -208,7 +225,8 @@ def published_memory():
     row = table.iloc[0]
     right = int(((table["ran"] <= table["planned"]) & (table["planned"] < table["failed"])).sum())
     said = f"For {right} of {len(table)} published devices that ran out of memory the planner is right"
-    return f"{said}: on one {row['gpu']} it expects {row['planned']:.0f} requests of {number(row['context_tokens'])} tokens to fit, {row['ran']:.0f} ran and {row['failed']:.0f} did not."
+    fits = f"{row['planned']:.0f} requests of {number(row['context_tokens'])} tokens"
+    return f"{said}: on one {row['gpu']} it expects {fits} to fit, {row['ran']:.0f} ran and {row['failed']:.0f} did not."
 
 
 def run_to_run(requests):

@@ -97,7 +97,7 @@ def recounted(rows):
 
     The wait left out is 1 / TPOT. Means over requests, as in the published table.
     """
-    rows = tables.here(rows, "latency")
+    rows = results.here(rows, "latency")
     rows = rows[rows["error"] == ""]
     rows = rows.assign(**{
         "output tokens/s": rows["output_tokens_per_s"],
@@ -133,7 +133,7 @@ def spread(fractions):
 
 def protocol(rows):
     """What the latency runs were asked for, as numbers for method.qmd; empty without data."""
-    rows = tables.here(rows, "latency")
+    rows = results.here(rows, "latency")
     if rows.empty:
         return {}
     count = {
@@ -145,7 +145,7 @@ def protocol(rows):
 
 def probes(rows):
     """The bandwidth probes of the latency runs as numbers for method.qmd, in GB/s; empty without data."""
-    found = [results.read(results.path(run))[1]["bandwidth_probes_bytes_per_s"] for run in tables.here(rows, "latency")["run_id"].unique()]
+    found = [results.read(results.path(run))[1]["bandwidth_probes_bytes_per_s"] for run in results.here(rows, "latency")["run_id"].unique()]
     found = [run for run in found if run]
     if not found:
         return {}

@@ -30,6 +30,7 @@ ROW = 0.46  # inches per row: its label and its bar
 LABEL, BAR, THICK = -0.22, 0.17, 0.36  # where in a row its label and its bar stand, and how thick the bar is
 INK, GREY, FAINT = "0.15", "0.45", "0.72"
 BESIDE = {"textcoords": "offset points", "va": "center_baseline"}
+ABOVE = {"textcoords": "offset points", "va": "bottom"}
 HATCHES = "", "///", "...", "xxx", "\\\\\\"
 PREFIXES = (1e-12, "T"), (1e-9, "G"), (1e-6, "M"), (1, "")
 # Text stays text in an SVG, and the same data give the same file.
@@ -172,7 +173,7 @@ def _caption(requests, *more):
 
 def _blocks(requests, experiment="latency"):
     """(requests of the machine in focus, [(title, requests, summary)]), one block per setting; the title is empty if there is one only."""
-    chosen = tables.here(requests, experiment)
+    chosen = results.here(requests, experiment)
     settings = tables.settings(chosen)
     return chosen, [(_setting(key) if len(settings) > 1 else "", rows, results.summary(rows)) for key, rows in settings]
 
@@ -345,7 +346,7 @@ def overhead(requests):
     panel.annotate("1 %", (1, 1), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points", va="bottom", color=GREY)
     _ticks(panel.xaxis, 5)
     marks = "Dot: one pair of requests, the same prompt with and without the harness; ring and line: median and its 95 % interval."
-    return _words(drawn, "What measuring costs", _caption(tables.here(requests, "overhead"), marks))
+    return _words(drawn, "What measuring costs", _caption(results.here(requests, "overhead"), marks))
 
 
 @_styled
@@ -437,22 +438,19 @@ def frontier(requests):
     for panel, (title, rows) in zip(axes, blocks):
         for gpu, points in theirs.groupby("gpu"):
             panel.plot(points["e2e_s"], points["output_tokens_per_s"], "o-", color=FAINT, markersize=4, linewidth=1)
-            last = points.iloc[-1]
-            panel.annotate(f"{last['model']} on {gpu}, published", (last["e2e_s"], last["output_tokens_per_s"]), (0, 6), **BESIDE | {"va": "bottom"}, ha="center", color=GREY)
+            name = f"{points['model'].iloc[-1]} on {gpu}, published"
+            panel.annotate(name, tuple(points.iloc[-1][["e2e_s", "output_tokens_per_s"]]), (0, 6), **ABOVE, ha="center", color=GREY)
         for key, mine in _curves(rows):
             mine = mine.sort_values("batch_size")
             _joined(panel, mine["e2e_s"], mine["output_tokens_per_s"], styles[key])
-            panel.annotate(number_of(mine["batch_size"].iloc[-1]), (mine["e2e_s"].iloc[-1], mine["output_tokens_per_s"].iloc[-1]), (6, 0), **BESIDE, fontsize=9, color=GREY)
+            last = mine.iloc[-1]
+            panel.annotate(f"×{last['batch_size']:.0f}", (last["e2e_s"], last["output_tokens_per_s"]), (6, 0), **BESIDE, fontsize=9, color=GREY)
         panel.set(xlabel="seconds per request, first token to last included", ylabel="output tokens/s of the batch", title=title)
         _plain_logs(panel)
     one = table.iloc[0]
-    what = f"{tables.number(one['prompt_tokens'])} tokens in, {tables.number(one['max_new_tokens'])} out; a mark per batch size, from 1 to the number at the end."
-    return _words(drawn, "Throughput against latency", f"{_setting(one[tables.SETTING])}: {what} Grey: another model and other hardware, latency derived as batch / (requests/s).")
-
-
-def number_of(value):
-    """A batch size as a mark's label."""
-    return f"×{value:.0f}"
+    what = f"{tables.number(one['prompt_tokens'])} tokens in, {tables.number(one['max_new_tokens'])} out; a mark per batch size, from 1 to the last."
+    grey = "Grey: another model and other hardware, latency derived as batch / (requests/s)."
+    return _words(drawn, "Throughput against latency", f"{_setting(one[tables.SETTING])}: {what} {grey}")
 
 
 @_listed
@@ -468,8 +466,8 @@ def roofline(requests):
         for panel, phase in zip(axes[2 * k : 2 * k + 2], ("prefill", "decode")):
             _under_roofs(panel, rows, phase, styles)
             panel.set_title(f"{phase.capitalize()}{', ' + title if title else ''}")
-    caption = "Slope: best bandwidth read in any run; level lines: best matrix multiply in the format that an engine computes in. Nothing measured can lie above."
-    return _words(drawn, "Under the roofs", f"{_setting(table.iloc[0][tables.SETTING])}. {caption}")
+    caption = "Slope: best bandwidth read in any run; level lines: best matrix multiply in the format that an engine computes in."
+    return _words(drawn, "Under the roofs", f"{_setting(table.iloc[0][tables.SETTING])}. {caption} Nothing measured can lie above.")
 
 
 def _under_roofs(axes, rows, phase, styles):
@@ -481,10 +479,10 @@ def _under_roofs(axes, rows, phase, styles):
     low, high = rows[x].min() / 1.5, max(rows[x].max(), metrics.ridge_point(peaks.max(), bandwidth)) * 2
     slope = np.array([low, metrics.ridge_point(peaks.max(), bandwidth)])
     axes.plot(slope, slope * bandwidth, color=INK, linewidth=1.3)
-    axes.annotate(f"{tables.number(bandwidth)} GB/s", (low, low * bandwidth), (4, 8), **BESIDE | {"va": "bottom"}, fontsize=9, rotation=0)
+    axes.annotate(f"{tables.number(bandwidth)} GB/s", (low, low * bandwidth), (4, 8), **ABOVE, fontsize=9, rotation=0)
     for arithmetic, peak in peaks.items():
         axes.plot([metrics.ridge_point(peak, bandwidth), high], [peak, peak], color=INK, linewidth=1.3)
-        axes.annotate(f"{arithmetic}, {tables.number(peak)} GFLOP/s", (high, peak), (0, 2), **BESIDE | {"va": "bottom"}, ha="right", fontsize=9)
+        axes.annotate(f"{arithmetic}, {tables.number(peak)} GFLOP/s", (high, peak), (0, 2), **ABOVE, ha="right", fontsize=9)
     axes.set(xlabel="FLOPs per byte read", ylabel="GFLOP/s", xlim=(low, high))
     _plain_logs(axes)
     axes.set_ylim(top=peaks.max() * 2)
@@ -493,7 +491,7 @@ def _under_roofs(axes, rows, phase, styles):
 @_listed
 def step_time(requests):
     """Time of a decode step over batch size: measured (marks) and the fitted step-time model (lines), per engine and option."""
-    chosen = tables.here(requests, "batching")
+    chosen = results.here(requests, "batching")
     fitted = step_model.models(chosen)
     if fitted.empty:
         return None
@@ -507,7 +505,8 @@ def step_time(requests):
         panel.set(xlabel="batch size", ylabel="ms per decode step", title=title)
         _plain_logs(panel)
         panel.xaxis.set_major_locator(ticker.FixedLocator(sorted(rows["batch_size"].unique())))
-    return _words(drawn, "What a decode step takes", f"{_setting(table.iloc[0][tables.SETTING])}. Mark: median gap between tokens; line: overhead + max(bytes / bandwidth, FLOPs / peak), fitted.")
+    marks = "Mark: median gap between tokens; line: overhead + max(bytes / bandwidth, FLOPs / peak), fitted."
+    return _words(drawn, "What a decode step takes", f"{_setting(table.iloc[0][tables.SETTING])}. {marks}")
 
 
 def _fitted(axes, mine, fitted, key, style):
@@ -555,7 +554,8 @@ def mbu_published(requests):
         panel.set(xlim=(0, 1), xticks=(0, 0.25, 0.5, 0.75, 1), xticklabels=("0", "0.25", "0.5", "0.75", "1"))
         _turn_inwards(panel)
     axes[0, 0].set_title("Published, derived: weights alone")
-    return _words(drawn, "Bandwidth in use, published and here", "The table below gives the derivation of each published value. Ours count weights and KV cache, batch 1.")
+    caption = "The table published_mbu gives the derivation of each published value. Ours count weights and KV cache, batch 1."
+    return _words(drawn, "Bandwidth in use, published and here", caption)
 
 
 def _widest(summary):

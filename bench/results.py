@@ -298,7 +298,7 @@ def batches(requests):
     """
     good = requests.assign(ended_s=requests["sent_s"] + requests["e2e_s"]).where(requests["error"] == "")
     keys = ["run_id", "experiment", *CONFIGURATION, *SHAPE, "sent_s"]
-    same = "arithmetic peak_flops_per_s bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token block_parameters head_parameters attention_values".split()
+    same = [column for column in CONTEXT if column not in ("datasheet_bandwidth_bytes_per_s", "threads", "started", "limit_bytes", "loaded_bytes")]
     kept = requests[keys + same].assign(
         ended_s=good["ended_s"], ttft_s=good["ttft_s"], last_ttft_s=good["ttft_s"], tpot_s=good["tpot_s"], e2e_s=good["e2e_s"],
         step_s=good["itl_p50_s"], mbu=good["mbu"], output_tokens=good["output_tokens"], peak_memory_bytes=requests["peak_memory_bytes"],
@@ -339,6 +339,7 @@ def runs(requests):
         # The mean over requests, because that is what the published table shows.
         output_tokens_per_s=("output_tokens_per_s", "mean"),
         mbu=("mbu", "median"), mbu_datasheet=("mbu_datasheet", "median"),
+        drafted_tokens=("drafted_tokens", "sum"), accepted_tokens=("accepted_tokens", "sum"),
         weight_bytes=("weight_bytes", "first"), bandwidth_bytes_per_s=("bandwidth_bytes_per_s", "first"),
         peak_memory_bytes=("peak_memory_bytes", "max"), load_s=("load_s", "first"),
         requests=("request", "count"), failed=("error", lambda e: int((e != "").sum())),
@@ -347,13 +348,16 @@ def runs(requests):
 
 def summary(requests):
     """One row per configuration (backend, option, model, weights, gpu, host), fastest first: medians over its runs of what `runs`
-    gives, the mean and the 95 % t-interval over runs of output_tokens_per_s, and how many runs and failed requests there are."""
+    gives, the mean and the 95 % t-interval over runs of output_tokens_per_s, the share of drafted tokens that were accepted (NaN where none are
+    drafted), and how many runs and failed requests there are."""
     each = runs(requests)
     grouped = each.groupby(CONFIGURATION, as_index=False, sort=True)
     middle = grouped[["ttft_s", "tpot_s", "itl_p99_s", "mbu", "mbu_datasheet", "weight_bytes", "bandwidth_bytes_per_s", "peak_memory_bytes", "load_s"]].median()
     rate = grouped["output_tokens_per_s"].agg(output_tokens_per_s="mean", interval=metrics.t_interval, runs="count")
-    failed = grouped.agg(failed=("failed", "sum"), backend_version=("backend_version", "last"), measured=("started", "max"))
-    table = middle.merge(rate, on=CONFIGURATION).merge(failed, on=CONFIGURATION)
+    sums = {name: (name, "sum") for name in ("failed", "drafted_tokens", "accepted_tokens")}
+    total = grouped.agg(**sums, backend_version=("backend_version", "last"), measured=("started", "max"))
+    table = middle.merge(rate, on=CONFIGURATION).merge(total, on=CONFIGURATION)
+    table = table.assign(acceptance_rate=metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"]))
     return table.sort_values("output_tokens_per_s", ascending=False, ignore_index=True)
 
 

@@ -123,7 +123,8 @@ def plan(study):
         for name, about in study["experiments"].items():
             for backend, offered in engines(study, kind).items():
                 for option in measured_options(about["options"], n, offered):
-                    runs += [Run(name, backend, option, model, kind, gpu, n, tuple(about["parameters"].items()), about.get("after", "")) for model in study["models"]]
+                    told = tuple(about["parameters"].items()), about.get("after", "")
+                    runs += [Run(name, backend, option, model, kind, gpu, n, *told) for model in study["models"]]
     return runs
 
 

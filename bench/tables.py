@@ -44,9 +44,6 @@ def names():
     return list(TABLES)
 
 
-here = results.here
-
-
 def label(row):
     """`backend option` of a row of `results.runs` or `results.summary`; synthetic weights are marked as such."""
     return f"{row['backend']} {row['option']}" + (" (synthetic)" if row["weights"] == "synthetic" else "")
@@ -68,7 +65,7 @@ def pairs(requests):
 
     `cost` is harness e2e / own loop's e2e - 1. A pair with a failure, or with two rows of the same kind, is left out.
     """
-    rows = here(requests, "overhead")
+    rows = results.here(requests, "overhead")
     rows = rows[rows["error"] == ""]
     rows = rows.assign(pair=(rows["request"] - 1) // 2, harness=rows["ttft_s"].notna())
     keys = [*results.CONFIGURATION, "run_id", "pair", "prompt"]
@@ -94,7 +91,7 @@ def overhead_summary(requests):
 @_listed
 def latency(requests):
     """One row per engine and option on the machine in focus, the fastest first within each device and model."""
-    blocks = [results.summary(block) for _, block in settings(here(requests, "latency"))]
+    blocks = [results.summary(block) for _, block in settings(results.here(requests, "latency"))]
     every = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame(columns=list(_latency_columns()))
     return _renamed(every, _latency_columns())
 
@@ -109,7 +106,7 @@ def _latency_columns():
         "backend": ("engine", None), "option": ("option", None),
         "output_tokens_per_s": ("output tokens/s", 1), "interval": ("± 95 % interval (tokens/s)", 1),
         "ttft_s": ("TTFT (ms)", 1e3), "tpot_s": ("TPOT (ms)", 1e3), "itl_p99_s": ("ITL p99 (ms)", 1e3), "mbu": ("MBU", 1),
-        "peak_memory_bytes": ("peak memory (MB)", 1e-6), "load_s": ("load (s)", 1), "runs": ("runs", 1), "failed": ("failed requests", 1),
+        "acceptance_rate": ("drafts accepted (%)", 100), "peak_memory_bytes": ("peak memory (MB)", 1e-6), "load_s": ("load (s)", 1), "runs": ("runs", 1), "failed": ("failed requests", 1),
         "backend_version": ("version", None), "gpu": ("device", None), "model": ("model", None), "weights": ("weights", None),
     }  # fmt: skip
 
@@ -171,7 +168,7 @@ def step_time(requests):
         "residual": ("median error (%)", 100), "left_out": ("error of a batch left out (%)", 100), "left_out_worst": ("worst (%)", 100),
         "points": ("batches", 1), "gpu": ("device", None), "model": ("model", None),
     }  # fmt: skip
-    fitted = steps.models(here(requests, "batching"))
+    fitted = steps.models(results.here(requests, "batching"))
     return _renamed(fitted if len(fitted) else pd.DataFrame(columns=list(columns)), columns)
 
 
@@ -204,7 +201,8 @@ def kv_cache(requests=None):
     """The published table of KV-cache sizes beside the formula's values."""
     columns = {
         "model": ("model", None), "sequence_tokens": ("tokens per sequence", 1), "batch_size": ("batch size", 1),
-        "kv_fp16_gib": ("printed, 16 bits (GiB)", 1), "fp16_gib": ("computed", 1), "kv_int8_gib": ("printed, 8 bits (GiB)", 1), "int8_gib": ("computed, 8 bits", 1),
+        "kv_fp16_gib": ("printed, 16 bits (GiB)", 1), "fp16_gib": ("computed", 1),
+        "kv_int8_gib": ("printed, 8 bits (GiB)", 1), "int8_gib": ("computed, 8 bits", 1),
         "agree": ("equal as printed?", None), "source": ("source", None),
     }  # fmt: skip
     table = sweeps.kv_cache()
@@ -214,7 +212,8 @@ def kv_cache(requests=None):
 @_listed
 def planner(requests=None):
     """The largest batch that fits: model x precision x GPU x context; weights and a 16-bit KV cache in 90 % of the memory."""
-    wide = sweeps.planner().pivot_table(index=["model", "precision", "gpu", "weight_bytes"], columns="context_tokens", values="largest_batch", sort=False).reset_index()
+    rows = ["model", "precision", "gpu", "weight_bytes"]
+    wide = sweeps.planner().pivot_table(index=rows, columns="context_tokens", values="largest_batch", sort=False).reset_index()
     wide = wide.assign(weight_bytes=wide["weight_bytes"] / 1e9)
     names = {"gpu": "GPU", "weight_bytes": "weights (GB)"} | {c: f"largest batch at {number(c)} tokens" for c in wide.columns if not isinstance(c, str)}
     return wide.rename(columns=names).rename_axis(columns=None)
@@ -241,7 +240,7 @@ def overhead(requests):
 @_listed
 def answers(requests):
     """The beginning of the first answer of every engine and option to every prompt; synthetic weights say nothing, so they are left out."""
-    rows = here(requests, "latency")
+    rows = results.here(requests, "latency")
     rows = rows[(rows["error"] == "") & (rows["weights"] != "synthetic")].sort_values(["model", "prompt", "backend", "option", "run_id"])
     rows = rows.drop_duplicates(["model", "prompt", "backend", "option"])
     cut = rows["answer"].str.slice(0, ANSWER_CHARACTERS) + np.where(rows["answer"].str.len() > ANSWER_CHARACTERS, "…", "")

@@ -72,6 +72,20 @@ def write_sweep(folder, lost=(), experiment="batching", sidecar=None, shapes=SHA
     return results.write(rows, sidecar, rows[0]["run_id"], folder)
 
 
+TEXT_IDS = [7] * 20, [8] * 12
+
+
+def write_quality(folder, answers, nll, own=None, pieces=TEXT_IDS, sidecar=None, **about):
+    """Write a made-up quality run: one answer per list of ids in `answers` with its NLL, and pieces of a text with their own NLLs."""
+    rows = make_rows(n=len(answers) + len(own or []), experiment="quality", **about)
+    for row, ids, each in zip(rows, answers, nll):
+        row |= {"output_ids": " ".join(map(str, ids)), "output_tokens": len(ids), "max_new_tokens": len(ids), "reference_nll_nats": each, "ttft_s": None}
+    for row, ids, each in zip(rows[len(answers) :], pieces, own or []):
+        row |= {"prompt": 0, "prompt_tokens": 1, "output_ids": " ".join(map(str, ids)), "output_tokens": len(ids), "max_new_tokens": len(ids)}
+        row |= {"own_nll_nats": each, "ttft_s": None, "error": "" if each is not None else "RuntimeError: no"}
+    return results.write(rows, make_sidecar(**MATRICES | (sidecar or {})), rows[0]["run_id"], folder)
+
+
 def run(*command, check=True, **environment):
     """Run a command of this environment in the repository; returns the finished process with its text."""
     variables = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"} | {k: str(v) for k, v in environment.items()}

@@ -1,7 +1,7 @@
 """Every figure and table draws, with data, without data, and with data that are strange; findings follow the data."""
 
 import pytest
-from conftest import make_sidecar, write_run
+from conftest import MATRICES, PEAKS, make_sidecar, write_quality, write_run, write_sweep
 
 from bench import findings, plots, results, tables
 
@@ -10,6 +10,10 @@ from bench import findings, plots, results, tables
 def requests(observations):
     for option in ("float32", "int8"):
         write_run(observations, option=option, experiment="overhead", n=4)
+        write_sweep(observations, option=option)
+        write_quality(observations, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], option=option)
+    write_quality(observations, [[5, 5], [5, 5]], [0.4, 0.6], [1.9, 3.0], backend="transformers", option="float32")
+    write_sweep(observations, experiment="memory", lost=(16, 32, 64), sidecar=make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=1.97e9))
     return results.load(folder=observations)
 
 
@@ -20,6 +24,7 @@ def nothing(tmp_path):
 
 @pytest.mark.parametrize("name", plots.names())
 def test_every_figure_draws(name, requests, nothing, tmp_path):
+    assert getattr(plots, name)(requests).axes, "with data there are axes"
     for frame in (requests, nothing):
         figure = getattr(plots, name)(frame)
         plots.export(figure, name, f"redraw {name}", tmp_path)
@@ -36,6 +41,7 @@ def test_every_table_is_made(name, requests, nothing):
     import inspect
 
     function = getattr(tables, name)
+    assert len(function(requests) if inspect.signature(function).parameters else function())
     for frame in (requests, nothing):
         table = function(frame) if inspect.signature(function).parameters else function()
         assert "<table" in tables.html(table, "caption", "command") and tables.text(table)
@@ -72,3 +78,18 @@ def test_colours_need_no_list_and_do_not_run_out(tmp_path):
     for k in range(14):
         write_run(tmp_path, backend=f"engine{k:02d}", rate=50.0 + k)
     plots.latency(results.load(folder=tmp_path))
+
+
+def test_drafts_are_compared_with_the_same_option_without(tmp_path):
+    write_run(tmp_path, option="float32", rate=50.0)
+    write_run(tmp_path, option="float32-lookup", rate=100.0, drafted_tokens=8, accepted_tokens=4)
+    requests = results.load(folder=tmp_path)
+    (said,) = findings.drafts(requests)
+    assert "fake float32-lookup" in said and "1.6 times" in said and "50 % of the tokens" in said
+    # Four of nine tokens after the first came with a pass: five passes, each of which read everything.
+    row = requests[requests["option"] == "float32-lookup"].iloc[0]
+    assert row["mbu"] == pytest.approx((1e8 + 13 * 4000) / (9 * 0.01 / 5) / 40e9)
+    write_run(tmp_path, option="float32-lookup", rate=100.0, drafted_tokens=8, accepted_tokens=0, run=2)
+    assert "25 % of the tokens" in findings.drafts(results.load(folder=tmp_path))[0]
+    # A guess is no quantisation: it does not count among the options with fewer bits.
+    assert findings.speed_ups(results.summary(results.load(folder=tmp_path))) == []

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import yaml
-from conftest import run, write_run
+from conftest import run, write_quality, write_run, write_sweep
 
 from bench import ROOT
 
@@ -22,6 +22,8 @@ def site(tmp_path_factory):
     for backend, option, rate in (("transformers", "float32", 20.0), ("ctranslate2", "int8", 40.0), ("llamacpp", "Q4_0", 90.0), ("fake", "float32", 9.0)):
         write_run(folder / "r", backend=backend, option=option, rate=rate, answer='<script>document.title = "broken"</script>')
         write_run(folder / "r", backend=backend, option=option, rate=rate, experiment="overhead", n=4)
+        write_sweep(folder / "r", backend=backend, option=option, overhead=0.1 / rate, lost=(64,) if backend == "fake" else ())
+        write_quality(folder / "r", [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], backend=backend, option=option)
     run("python", "-m", "bench.preview", "--out", folder / "_site", BENCH_RESULTS=folder / "r")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder / "_site")
     handler.log_message = lambda *_: None
@@ -68,7 +70,7 @@ def test_a_page_opens_without_errors_and_fits(site, browser, name, width):
 
 def test_tables_sort_by_click(site, browser):
     page = opened(browser, f"{site}/index.html")
-    table = page.locator("table.sortable").first
+    table = page.locator("table.sortable", has_text="fastest first").first
     rates = lambda: [float(cell.get_attribute("data-sort")) for cell in table.locator("tbody tr td:nth-child(3)").all()]
     header = table.locator("th:nth-child(3)")
     header.click()

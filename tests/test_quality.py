@@ -7,23 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import MATRICES, TESTS, make_rows, make_sidecar, run, write_run
+from conftest import MATRICES, TESTS, make_sidecar, run, write_quality, write_run
 
 from bench import ROOT, data, findings, measure, pages, plots, quality, results, tables
-
-TEXT_IDS = [7] * 20, [8] * 12
-
-
-def write_quality(folder, answers, nll, own=None, pieces=TEXT_IDS, sidecar=None, **about):
-    """Write a made-up quality run: one answer per list of ids in `answers` with its NLL, and pieces of a text with their own NLLs."""
-    rows = make_rows(n=len(answers) + len(own or []), experiment="quality", **about)
-    for row, ids, each in zip(rows, answers, nll):
-        row |= {"output_ids": " ".join(map(str, ids)), "output_tokens": len(ids), "max_new_tokens": len(ids), "reference_nll_nats": each, "ttft_s": None}
-    for row, ids, each in zip(rows[len(answers) :], pieces, own or []):
-        row |= {"prompt": 0, "prompt_tokens": 1, "output_ids": " ".join(map(str, ids)), "output_tokens": len(ids), "max_new_tokens": len(ids)}
-        row |= {"own_nll_nats": each, "ttft_s": None, "error": "" if each is not None else "RuntimeError: no"}
-    return results.write(rows, make_sidecar(**MATRICES | (sidecar or {})), rows[0]["run_id"], folder)
-
 
 @pytest.fixture
 def folder(tmp_path):

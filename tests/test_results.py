@@ -148,6 +148,24 @@ def test_every_engine_has_three_committed_runs_of_each_measured_option():
     assert len(results.load_roofs(ROOT / "_llama-inference")) > 0
 
 
+def test_every_engine_has_committed_sweeps_and_scores():
+    requests = results.load(COMMITTED)
+    engines = set(backends.names()) - {"fake"}
+    sweeps = results.batches(requests[requests["experiment"] == "batching"])
+    assert engines <= set(sweeps["backend"]) and sweeps["batch_size"].max() >= 16
+    known = ["backend", "option"]
+    measured = {e: set(requests.loc[requests["experiment"] == e, known].itertuples(index=False, name=None)) for e in ("latency", "quality")}
+    assert measured["latency"] == measured["quality"]
+    # In (0, 1]: above 1 is impossible, 0 or nothing was not computed.
+    good = sweeps[sweeps["error"] == ""]
+    for column in ("mbu", "mfu_prefill", "mfu_decode"):
+        assert good[column].between(0, 1, inclusive="right").all(), column
+    timed = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
+    assert timed["mbu"].between(0, 1, inclusive="right").all()
+    # The worker survives its engine: some sweep was run out of memory on purpose, and went on.
+    assert {True, False} <= set(results.batches(requests[requests["experiment"] == "memory"])["error"] == "")
+
+
 def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
     for k in range(1000):
         write_run(tmp_path, n=9, option=("float32", "int8")[k % 2], host=f"{k % 50:06x}", run=k // 100 + 1, gpu=f"cpu-{k % 100 // 50}", tokens=200)
