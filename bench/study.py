@@ -95,7 +95,7 @@ def engines(study, kind):
 
 
 def _asked(words, kind):
-    """Engine -> options for words such as `vllm` (its options, but those that need an environment of their own that is not there) and
+    """Engine -> options for words such as `vllm` (its options, but those on request and those that need an environment of their own that is not there) and
     `transformers/gptq-int4` (this option, whose environment will be made). ValueError naming what exists for a name that does not."""
     wanted = {}
     for word in words:
@@ -105,7 +105,8 @@ def _asked(words, kind):
             chosen.add(backends.option(engine, option, kind))
         else:
             own, home = backends.options(engine, kind), backends.environment(engine, kind)
-            chosen |= {o for o in own if backends.environment(engine, kind, o) == home or backends.missing(name, kind, o) is None}
+            usual = [o for o in own if not backends.on_request(engine, kind, o)]
+            chosen |= {o for o in usual if backends.environment(engine, kind, o) == home or backends.missing(name, kind, o) is None}
     return {name: [o for o in backends.options(backends.get(name), kind) if o in chosen] for name, chosen in wanted.items()}
 
 

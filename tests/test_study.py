@@ -43,6 +43,13 @@ def test_quality_waits_for_the_answers_that_it_scores():
     assert [p.rpartition("/")[2] for p in quality.needs] == [r.id.rpartition("/")[2] + ".csv" for r in runs if r.experiment == "latency" and r.option == quality.option]
 
 
+def test_what_is_slow_is_measured_on_request_only():
+    usual = {r.option for r in plan(engines="transformers", experiments="latency")}
+    assert "nf4" not in usual and "float32" in usual and "nf4" not in {r.option for r in plan() if r.backend == "transformers"}
+    assert {r.option for r in plan(engines="transformers/nf4", experiments="latency")} == {"nf4"}
+    assert any('ENGINES="transformers/bnb-int8 transformers/nf4"' in reason for reason in backends.absent("transformers", "cpu"))
+
+
 def test_experiments_can_be_chosen():
     assert {r.experiment for r in plan(experiments="batching")} == {"batching"}
     with pytest.raises(ValueError, match="Did you mean 'batching'"):

@@ -5,7 +5,8 @@ A backend is a module with
     OPTIONS = {"float32": {…}, "int8": {…}}    # what can be chosen -> a dict of what the adapter needs to know; the first is the default.
                                           # "devices": ("cpu",) in that dict restricts the option to some of DEVICES,
                                           # "environment": "gptq" gives it another environment than ENVIRONMENT,
-                                          # "batches": False says that it takes one prompt at a time
+                                          # "batches": False says that it takes one prompt at a time,
+                                          # "on_request": ("cpu",) that a study measures it there only if asked for by name
     DEVICES = ("cuda", "cpu")
     ENVIRONMENT = "vllm"                  # only where the default environment won't do: environments/vllm.txt, installed in .venvs/vllm
     version() -> str
@@ -119,12 +120,22 @@ def missing(name, device="cpu", option=None):
     return f"{what} is not installed. Install and measure it with: make study ENGINES={what}"
 
 
+def on_request(backend, device, option):
+    """Whether a study measures `option` on `device` only if it is asked for by name: too slow there to keep everybody waiting."""
+    return device in backend.OPTIONS[option].get("on_request", ())
+
+
 def ready(name, device):
-    """Options of backend `name` that can be measured here on `device` as things are installed, the default first."""
-    return [option for option in options(get(name), device) if missing(name, device, option) is None]
+    """Options of backend `name` that a study measures here on `device` as things are installed, the default first."""
+    backend = get(name)
+    return [option for option in options(backend, device) if not on_request(backend, device, option) and missing(name, device, option) is None]
 
 
 def absent(name, device):
-    """Every sentence of `missing` for backend `name` and its options on `device`: none if all of it can be measured here."""
-    reasons = [missing(name, device, option) for option in (None, *options(get(name), device))]
+    """Why a study leaves out backend `name` or some of its options on `device`, one sentence each: none if it measures all of it."""
+    backend = get(name)
+    reasons = [missing(name, device, option) for option in (None, *options(backend, device))]
+    asked = [f"{name}/{o}" for o in options(backend, device) if on_request(backend, device, o)]
+    if asked and not reasons[0]:
+        reasons.append(f'{" and ".join(asked)}: slow on a {device}, measured when asked for with: make study ENGINES="{" ".join(asked)}"')
     return [reason for reason in dict.fromkeys(reasons) if reason]

@@ -27,6 +27,7 @@ from importlib.util import find_spec
 
 from bench import models
 
+NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": "bfloat16"}
 OPTIONS = {
     "float32": {"dtype": "float32"},
     "bfloat16": {"dtype": "bfloat16"},
@@ -34,8 +35,8 @@ OPTIONS = {
     "bfloat16-compiled": {"dtype": "bfloat16", "compiled": True, "devices": ("cuda",)},
     "float16-compiled": {"dtype": "float16", "compiled": True, "devices": ("cuda",)},
     "float32-lookup": {"dtype": "float32", "lookup_tokens": 10, "batches": False},
-    "bnb-int8": {"dtype": "bfloat16", "arithmetic": "int8", "bitsandbytes": {"load_in_8bit": True}},
-    "nf4": {"dtype": "bfloat16", "bitsandbytes": {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": "bfloat16"}},
+    "bnb-int8": {"dtype": "bfloat16", "arithmetic": "int8", "bitsandbytes": {"load_in_8bit": True}, "on_request": ("cpu",)},
+    "nf4": {"dtype": "bfloat16", "bitsandbytes": NF4, "on_request": ("cpu",)},
     "gptq-int4": {"dtype": "bfloat16", "gptq": {"bits": 4, "group_size": 64}, "environment": "gptq"},
     "int8": {"dtype": "float32", "arithmetic": "int8", "dynamic_int8": True, "devices": ("cpu",)},
 }
