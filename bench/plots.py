@@ -512,7 +512,7 @@ def step_time(requests):
 def _fitted(axes, mine, fitted, key, style):
     """The marks of one configuration and the line of its model."""
     row = fitted[(fitted["backend"] == key[0]) & (fitted["option"] == key[1]) & (fitted["gpu"] == mine["gpu"].iloc[0])].iloc[0]
-    terms = row["overhead_s"], 1 / row["bandwidth_bytes_per_s"], 1 / row["peak_flops_per_s"]
+    terms = step_model.terms_of(row)
     _, colour, marker = style
     axes.plot(mine["batch_size"], mine["step_s"] * 1e3, marker, color=colour, markersize=6)
     axes.plot(mine["batch_size"], step_model.predict(terms, mine["step_bytes"], mine["step_flops"]) * 1e3, color=colour, linewidth=1.2)

@@ -27,7 +27,8 @@ def fit(step_s, step_bytes, step_flops, bandwidth, peak):
     """(overhead s, s per byte, s per FLOP) of the model, by least squares of relative errors; arrays of one length, roofs as numbers.
 
     Which steps memory limits and which arithmetic is not known beforehand: the points are ordered by intensity, every place to part them
-    is tried, and the parting whose model fits best is kept. NaN for a term that no point is limited by.
+    is tried, and the parting whose model fits best is kept. A term that limits no point stands at its roof: no step is faster than that, so
+    what memory takes at least cannot pass for overhead.
     """
     tried = [_solve(step_s, step_bytes, step_flops, below, bandwidth, peak) for below in _partings(step_flops / step_bytes)]
     errors = [np.sum((predict(t, step_bytes, step_flops) / step_s - 1) ** 2) for t in tried]
@@ -48,13 +49,19 @@ def _solve(step_s, step_bytes, step_flops, below, bandwidth, peak):
     matrix = (columns[:, used] / size[used]) / step_s[:, None]
     more = np.zeros(3)
     more[used] = nnls(matrix, np.maximum(step_s - floor, 0) / step_s)[0] / size[used]
-    return np.where(used, more + [0, 1 / bandwidth, 1 / peak], np.nan)
+    return more + [0, 1 / bandwidth, 1 / peak]
 
 
 def predict(terms, step_bytes, step_flops):
     """Step time in s of steps with so many bytes and FLOPs, for what `fit` returns."""
     overhead, per_byte, per_flop = terms
-    return overhead + np.fmax(step_bytes * per_byte, step_flops * per_flop)
+    return overhead + np.maximum(step_bytes * per_byte, step_flops * per_flop)
+
+
+def _reached(terms, step_bytes, step_flops):
+    """`terms` with NaN for what limits none of the points: it was not measured, only bounded."""
+    memory, arithmetic = step_bytes * terms[1], step_flops * terms[2]
+    return np.where([True, (memory >= arithmetic).any(), (arithmetic > memory).any()], terms, np.nan)
 
 
 def _arrays(table):
@@ -65,6 +72,12 @@ def _arrays(table):
 def _named(terms):
     """s per byte and per FLOP as the rates that readers know."""
     return dict(zip(COEFFICIENTS, (terms[0], 1 / terms[1], 1 / terms[2])))
+
+
+def terms_of(row):
+    """(overhead s, s per byte, s per FLOP) of a row of `models`; what was not reached stands at its roof."""
+    rates = zip(COEFFICIENTS[1:], ("roof_bytes_per_s", "roof_flops_per_s"))
+    return row["overhead_s"], *(1 / (row[name] if np.isfinite(row[name]) else row[roof]) for name, roof in rates)
 
 
 def left_out(table):
@@ -79,7 +92,8 @@ def left_out(table):
 
 def _resampled(table, rng):
     """Coefficients fitted to one sample of the points, drawn with replacement."""
-    return list(_named(fit(*_arrays(table.iloc[rng.integers(len(table), size=len(table))]))).values())
+    drawn = _arrays(table.iloc[rng.integers(len(table), size=len(table))])
+    return list(_named(_reached(fit(*drawn), *drawn[1:3])).values())
 
 
 def _interval(draws, coefficient):
@@ -95,7 +109,7 @@ def model(table):
     terms = fit(step_s, step_bytes, step_flops, *roofs)
     rng = np.random.default_rng(0)
     draws = np.array([_resampled(table, rng) for _ in range(RESAMPLES)])
-    said = _named(terms) | {"points": len(table), "roof_bytes_per_s": roofs[0], "roof_flops_per_s": roofs[1]}
+    said = _named(_reached(terms, step_bytes, step_flops)) | {"points": len(table), "roof_bytes_per_s": roofs[0], "roof_flops_per_s": roofs[1]}
     for k, name in enumerate(COEFFICIENTS):
         said[f"{name}_low"], said[f"{name}_high"] = _interval(draws, k)
     said["residual"] = float(np.median(np.abs(predict(terms, step_bytes, step_flops) / step_s - 1)))
@@ -106,7 +120,7 @@ def model(table):
 
 def shares(terms, step_bytes, step_flops):
     """(step s, name of the largest term, its share) of one step."""
-    overhead, memory, arithmetic = np.nan_to_num([terms[0], step_bytes * terms[1], step_flops * terms[2]])
+    overhead, memory, arithmetic = terms[0], step_bytes * terms[1], step_flops * terms[2]
     parts = [overhead, memory, 0.0] if memory >= arithmetic else [overhead, 0.0, arithmetic]
     largest = int(np.argmax(parts))
     return sum(parts), TERMS[largest], parts[largest] / sum(parts)
