@@ -139,7 +139,7 @@ def cost(requests):
 
 
 def _percent(fraction):
-    return f"{fraction * 100:.2g}".replace("-", "−")
+    return number(float(f"{fraction * 100:.2g}")).replace("-", "−")
 
 
 def share_of_gain(requests):

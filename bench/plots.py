@@ -112,7 +112,7 @@ def _canvas(rows, columns=1, extra=1.3, **shared):
 def _words(drawn, title, caption):
     """Title on top and the small print below, both from the left edge."""
     drawn.suptitle(title, x=0.01, ha="left")
-    drawn.supxlabel("\n".join(textwrap.wrap(caption, 78)), x=0.01, ha="left", fontsize=10, color=GREY, linespacing=1.35)
+    drawn.supxlabel("\n".join(textwrap.wrap(caption, 74)), x=0.01, ha="left", fontsize=10, color=GREY, linespacing=1.35)
     return drawn
 
 
@@ -456,7 +456,7 @@ def frontier(requests):
 @_listed
 def roofline(requests):
     """Every measured batch under the measured roofs of its machine: FLOP/s over FLOPs per byte, prefill above and decode below."""
-    table = batching.sweeps(requests).dropna(subset="peak_flops_per_s")
+    table = batching.sweeps(requests).dropna(subset=["peak_flops_per_s", "step_flops"])
     if table.empty:
         return None
     styles = _styles(table, requests)

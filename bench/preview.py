@@ -131,7 +131,8 @@ def build(out, root=ROOT):
     """Write the site into the folder `out` and return the path of its first page; an earlier site there is replaced as a whole."""
     from tqdm import tqdm
 
-    if out.exists() and any(out.iterdir()) and not (out / "index.html").exists():
+    # Snakemake takes its target, index.html, away before it calls: any other page shows an earlier site as well.
+    if out.exists() and any(out.iterdir()) and not any(out.glob("*.html")):
         raise SystemExit(f"{out} is neither empty nor an earlier site, so it is left alone. Choose another folder with --out.")
     site = settings(root)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -314,7 +314,8 @@ def batches(requests):
 
 def _utilisation(table):
     """`table` of batches with the operations and bytes of each phase, their intensity and rate, and MFU."""
-    matrices = table["block_parameters"], table["head_parameters"], table["attention_values"]
+    # An engine that reads no weights computes no model: nothing is counted for it.
+    matrices = [table[name].where(table["weight_bytes"] > 0) for name in ("block_parameters", "head_parameters", "attention_values")]
     context = metrics.mean_context_tokens(table["prompt_tokens"], table["max_new_tokens"])
     kv = table["kv_values_per_token"], table["kv_value_bytes"]
     prefill = table["batch_size"] * metrics.prefill_flops(*matrices, table["prompt_tokens"])

@@ -69,6 +69,12 @@ def test_mfu_above_one_is_refused(tmp_path):
         write_sweep(tmp_path, overhead=0.0, bandwidth=39e9, peak=2e12)
 
 
+def test_an_engine_that_reads_no_weights_has_no_utilisation(tmp_path):
+    write_sweep(tmp_path, wait=1e-6, sidecar=make_sidecar(**MATRICES, **PEAKS, weight_bytes=0, kv_value_bytes=0))
+    requests = results.load(folder=tmp_path)
+    assert results.batches(requests)[["mfu_prefill", "mfu_decode"]].isna().all(axis=None) and step_time.models(requests).empty
+
+
 def test_a_format_may_be_computed_in_a_wider_one():
     gemms = {"float32": [1.0, 2.0], "bfloat16": [5.0], "int8": [3.0]}
     assert [results.peak_flops_per_s(gemms, name) for name in ("float32", "bfloat16", "int8", None)] == [2.0, 5.0, 5.0, None]

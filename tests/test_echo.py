@@ -16,5 +16,6 @@ def test_the_backend_shown_in_the_readme_works(tmp_path):
     done = run("snakemake", "--config", "engines=echo", **own)
     assert "echo" in done.stdout
     assert len(results.load(folder=tmp_path / "r", experiment="latency")) == 9
+    assert {"quality", "batching"} <= set(results.load(folder=tmp_path / "r")["experiment"])
     assert "echo" in (tmp_path / "f" / "latency.svg").read_text()
     assert "smallest backend there is" in (tmp_path / "_site" / "backends.html").read_text()

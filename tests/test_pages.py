@@ -111,6 +111,17 @@ def test_pages_render_before_anything_was_measured(tmp_path):
     assert "make study" in (tmp_path / "_site" / "index.html").read_text()
 
 
+def test_a_site_is_replaced_after_its_first_page_was_taken_away_and_a_stranger_s_folder_is_not(tmp_path):
+    (tmp_path / "_site").mkdir()
+    (tmp_path / "_site" / "method.html").write_text("old")  # Snakemake removes its target, index.html, before it builds
+    run("python", "-m", "bench.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "none")
+    assert (tmp_path / "_site" / "index.html").exists() and (tmp_path / "_site" / "method.html").read_text() != "old"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letters.txt").write_text("dear")
+    done = run("python", "-m", "bench.preview", "--out", tmp_path / "mine", check=False, BENCH_RESULTS=tmp_path / "none")
+    assert done.returncode != 0 and "neither empty nor an earlier site" in done.stderr and (tmp_path / "mine" / "letters.txt").exists()
+
+
 def test_a_cell_that_fails_fails_the_build_and_keeps_the_old_site(tmp_path):
     (tmp_path / "r" / "fake").mkdir(parents=True)
     (tmp_path / "r" / "fake" / "broken.csv").write_text("a\n1\n")
