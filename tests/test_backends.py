@@ -1,6 +1,7 @@
 """Every adapter keeps the contract; every installed one gives the tokens that the reference gives."""
 
 import ast
+import functools
 import json
 
 import pytest
@@ -66,6 +67,7 @@ print("RESULT", json.dumps([with_callback, without, about]))
 """
 
 
+@functools.cache
 def generated(name, option, count):
     python = backends.prefix(backends.get(name), option=option) / "bin" / "python"
     out = run(python, "-c", GENERATE, name, option, count, TEXT).stdout
@@ -78,12 +80,17 @@ def reference():
     return [row["output_ids"] for row in rows], about["log_probabilities"]
 
 
-INSTALLED = [(path.stem, option) for path in FILES for option in backends.ready(path.stem, "cpu")]
+INSTALLED = [
+    (path.stem, option)
+    for path in FILES
+    for option in backends.options(backends.get(path.stem), "cpu") if backends.missing(path.stem, "cpu", option) is None
+]  # fmt: skip
+DRAFTS = "-lookup", "-ngram"
 
 
 @pytest.mark.parametrize(("name", "option"), INSTALLED)
 def test_engines_generate_what_was_asked(name, option, reference):
-    count = TOKENS if option in UNQUANTISED else 24
+    count = TOKENS if option in UNQUANTISED or option.endswith(DRAFTS) else 24
     with_callback, without, about = generated(name, option, count)
     for seen, own, expected in zip(with_callback, without, reference[0]):
         assert seen["error"] == own["error"] == ""
@@ -102,7 +109,7 @@ def test_engines_generate_what_was_asked(name, option, reference):
 
 
 def drafts_are_consistent(name, option, row):
-    speculates = option.endswith(("-lookup", "-ngram"))
+    speculates = option.endswith(DRAFTS)
     assert speculates == ("accepted_tokens" in row) == (not backends.get(name).OPTIONS[option].get("batches", True))
     if speculates:
         assert 0 <= row["accepted_tokens"] <= row["drafted_tokens"]
@@ -119,7 +126,7 @@ def log_probabilities_are_plausible(option, about, expected):
 def test_drafts_were_accepted_where_a_text_repeats_itself():
     """Prompt 5 is answered by the same sentences again and again: an engine that accepts nothing there does not speculate."""
     for name, option in INSTALLED:
-        if option.endswith(("-lookup", "-ngram")):
+        if option.endswith(DRAFTS):
             row = generated(name, option, TOKENS)[0][0]
             assert row["accepted_tokens"] > TOKENS / 4, f"{name} {option} accepted {row['accepted_tokens']} of {row['drafted_tokens']}"
 
@@ -138,10 +145,10 @@ def test_an_option_may_need_an_environment_of_its_own(tmp_path, monkeypatch):
     assert backends.environment(engine) is None and backends.environment(engine, "cpu", "gptq-int4") == "gptq"
     assert backends.missing("transformers") is None
     assert "make study ENGINES=transformers/gptq-int4" in backends.missing("transformers", "cpu", "gptq-int4")
-    assert "gptq-int4" not in backends.ready("transformers", "cpu") and len(backends.absent("transformers", "cpu")) == 1
+    assert "gptq-int4" not in backends.ready("transformers", "cpu") and any("gptq" in why for why in backends.absent("transformers", "cpu"))
     (tmp_path / ".venvs" / "gptq").mkdir(parents=True)
     (tmp_path / ".venvs" / "gptq" / "ready").touch()
-    assert "gptq-int4" in backends.ready("transformers", "cpu") and backends.absent("transformers", "cpu") == []
+    assert "gptq-int4" in backends.ready("transformers", "cpu") and not any("gptq" in why for why in backends.absent("transformers", "cpu"))
 
 
 def test_every_installed_engine_was_found():

@@ -123,6 +123,13 @@ def test_figures_come_from_the_notebook_alone(observations, tmp_path):
     assert (tmp_path / "f" / "latency.png").stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("name", ["roofline", "frontier", "quality"])
+def test_figures_of_the_committed_runs_need_no_engine(tmp_path, name):
+    committed = ROOT / "_llama-inference"
+    run("papermill", "notebooks/figure.ipynb", tmp_path / "o.ipynb", "-p", "figure", name, "-p", "results", committed, "-p", "out", tmp_path)
+    assert "llamacpp F16" in (tmp_path / f"{name}.svg").read_text()
+
+
 @pytest.mark.parametrize(("name", "value", "words"), [("figure", "latncy", "Did you mean 'latency'"), ("figur", "latency", "Did you mean 'figure'")])
 def test_a_mistyped_figure_is_named(tmp_path, name, value, words):
     assert words in failure(tmp_path, (name, value), notebook="notebooks/figure.ipynb")
