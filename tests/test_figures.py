@@ -1,7 +1,7 @@
 """Every figure and table draws, with data, without data, and with data that are strange; findings follow the data."""
 
 import pytest
-from conftest import MATRICES, PEAKS, make_sidecar, write_quality, write_run, write_sweep
+from conftest import MATRICES, PEAKS, make_rows, make_sidecar, write_quality, write_run, write_sweep
 
 from bench import findings, plots, results, tables
 
@@ -9,7 +9,9 @@ from bench import findings, plots, results, tables
 @pytest.fixture
 def requests(observations):
     for option in ("float32", "int8"):
-        write_run(observations, option=option, experiment="overhead", n=4)
+        rows = make_rows(4, option=option, experiment="overhead")
+        rows = [row | ({"ttft_s": None} if row["request"] % 2 else {}) | {"prompt": (row["request"] + 1) // 2} for row in rows]
+        results.write(rows, make_sidecar(), rows[0]["run_id"], observations)
         write_sweep(observations, option=option)
         write_quality(observations, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], option=option)
     write_quality(observations, [[5, 5], [5, 5]], [0.4, 0.6], [1.9, 3.0], backend="transformers", option="float32")

@@ -9,7 +9,7 @@ from time import perf_counter, sleep
 
 EVERY = {
     "float32": {}, "int8": {"faster": 2}, "short": {"lost": 1}, "broken": {"breaks": 3}, "impossible": {"weight_bytes": 10**12},
-    "mute": {"streams": False}, "greedy-memory": {"most": 4}, "dies": {"survives": 4}, "speculates": {"accepts": 2},
+    "mute": {"streams": False}, "greedy-memory": {"most": 4, "weight_bytes": 0}, "dies": {"survives": 4, "weight_bytes": 0}, "speculates": {"accepts": 2},
 }  # fmt: skip
 # A study plans every option that is offered; the last three are for tests of the worker and of speculation alone.
 OPTIONS = {name: EVERY[name] for name in os.environ.get("FAKE_OPTIONS", "float32 int8 short broken impossible mute").split()}
