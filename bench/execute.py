@@ -28,8 +28,8 @@ def log(identifier):
 def execute(notebook, identifier, parameters):
     """Execute `notebook` with `parameters`; on success the executed notebook lies beside the run's CSV."""
     papermill.execute_notebook(notebook, str(log(identifier)), parameters=parameters, progress_bar=False)
-    # Where this checkout lies on its machine is nobody's business: warnings in the record name files relative to the repository.
-    executed = log(identifier).read_text(encoding="utf-8").replace(str(ROOT), ".")
+    # Where this checkout lies on its machine, or an environment that it only links to, is nobody's business: warnings name relative files.
+    executed = log(identifier).read_text(encoding="utf-8").replace(str(ROOT), ".").replace(str(Path(sys.prefix).resolve()), ".")
     results.write_whole(results.path(identifier, ".ipynb"), executed)
     log(identifier).unlink()
 
