@@ -215,8 +215,8 @@ def _possible(table):
             f"MBU is {worst:.2f}, above 1: {row['weight_bytes'] / 1e9:.3f} GB of weights in {row['tpot_s'] * 1e3:.2f} ms is more than the "
             f"{row['bandwidth_bytes_per_s'] / 1e9:.1f} GB/s that the probes found. Either the bytes, the time or the probe is wrong."
         )
+    groups = batches(table) if table["peak_flops_per_s"].notna().any() else table.assign(mfu_prefill=np.nan, mfu_decode=np.nan)
     for column in ("mfu_prefill", "mfu_decode"):
-        groups = batches(table)
         if groups[column].max() > 1:
             row = groups.loc[groups[column].idxmax()]
             raise Refused(
