@@ -392,10 +392,15 @@ def _published_mbu(table, sixteen_bit):
     return {f"mbu_{p}": round(float(u) * 100) for p, u in zip(known["platform"], used)}
 
 
+def committed_files():
+    """Paths of the CSVs of all runs that git keeps."""
+    listed = subprocess.run(["git", "ls-files", "_llama-inference/*.csv"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    return [ROOT / name for name in listed if "/hardware/" not in name]
+
+
 def committed():
     """All requests of the runs that git keeps: what a repository may claim of itself, whatever else this checkout has measured."""
-    listed = subprocess.run(["git", "ls-files", "_llama-inference/*.csv"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    return results.load([ROOT / name for name in listed if "/hardware/" not in name])
+    return results.load(committed_files())
 
 
 def fill(text, sentences):

@@ -10,7 +10,8 @@ from conftest import make_rows, make_sidecar, write_run
 
 from bench import ROOT, backends, data, findings, plots, results, tables
 
-COMMITTED = results.files(ROOT / "_llama-inference")
+# What git keeps: a reader who has run `make study` has runs of their own beside them.
+COMMITTED = findings.committed_files()
 
 
 def refused(rows, sidecar=None, identifier=None, folder=None):
