@@ -41,6 +41,7 @@ BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
 # The first counted request may be slower than the slowest of the others by this factor, else the warm-up had not settled.
 # Two, because the memory of small virtual machines flips between two speeds a factor of two apart.
 WARM_FACTOR = 2.0
+WARM_SLACK_S = 0.001  # what the scheduler alone may take, which is many times what a toy engine does
 # Mean number of cores that other processes may keep busy during a run: background services pass, a second job does not.
 BUSY_CORES = 0.5
 
@@ -192,7 +193,7 @@ def _counts(table):
 def _warm(table):
     """Refuse a run whose first counted request was much slower than every later one of its kind."""
     times = table[(table["error"] == "") & table["ttft_s"].notna()]["e2e_s"]
-    if len(times) > 2 and times.iloc[0] > WARM_FACTOR * times.iloc[1:].max():
+    if len(times) > 2 and times.iloc[0] > WARM_FACTOR * times.iloc[1:].max() + WARM_SLACK_S:
         raise Refused(
             f"The warm-up had not settled: the first counted request took {times.iloc[0]:.3g} s, the slowest of the others {times.iloc[1:].max():.3g} s."
         )
