@@ -7,14 +7,19 @@
 """
 
 import ast
+import contextlib
 import math
 import os
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from bench import backends, data, hardware, measure, models, results, worker
+from bench import ROOT, backends, data, execute, hardware, load, measure, models, results, server, serving, worker
+
+
+OPEN_PLACES = 16  # requests at once that a server is prepared for where only arrivals are scheduled
 
 
 def declared(source):
@@ -64,6 +69,15 @@ def device_of(device, gpu):
     return chosen, slug
 
 
+def place(given):
+    """`device_of` for the parameters of a notebook; a server that runs already is where `gpu` says, for nobody can see that from here."""
+    if not given.get("url") or given["gpu"] in ("auto", "cpu", "cuda"):
+        if given.get("url") and urlsplit(given["url"]).hostname not in ("localhost", "127.0.0.1", "::1"):
+            raise ValueError("Say what the server runs on, as a slug: -p gpu h100. Nobody can see that from here.")
+        return device_of(given["device"], given["gpu"])
+    return "cpu" if given["device"] == "cpu" else "cuda", results.safe(given["gpu"]).lower()
+
+
 def threads_for(threads):
     """Number of CPU threads for an engine, every physical core if 0; ValueError for more than there are."""
     if not 0 <= threads <= hardware.cores():
@@ -86,30 +100,51 @@ def set_threads(threads):
 
 def numbers(name, text):
     """Positive whole numbers in `text`, separated by spaces; ValueError naming the parameter otherwise."""
-    words = text.replace(",", " ").split()
+    words = _words(text)
     if not words or not all(word.isdigit() and int(word) for word in words):
         raise ValueError(f"Parameter {name} must be whole numbers above 0 separated by spaces, such as '1 2 4', not {text!r}.")
     return [int(word) for word in words]
 
 
-def start(experiment, namespace):
-    """Check all parameters of the running notebook, prepare the model's format, take the device; returns the Setup."""
-    return Setup(experiment, parameters(namespace))
+def rates(name, text):
+    """Positive numbers in `text`, separated by spaces; none is allowed. ValueError naming the parameter otherwise."""
+    try:
+        found = [float(word) for word in _words(text)]
+    except ValueError:
+        found = [0.0]
+    if not all(0 < rate < math.inf for rate in found):
+        raise ValueError(f"Parameter {name} must be numbers above 0 separated by spaces, such as '0.5 1 2', not {text!r}.")
+    return found
+
+
+def _words(text):
+    return "".join(" " if letter in "[](),;" else letter for letter in text).split()
+
+
+def start(experiment, namespace, needs="load"):
+    """Check all parameters of the running notebook, prepare the model's format, take the device; returns the Setup.
+
+    `needs` is the part of the backend contract that the experiment calls: `load`, or `serve`.
+    """
+    return Setup(experiment, parameters(namespace), needs)
 
 
 class Setup:
     """One run from its parameters to its CSV. Whatever can be wrong with the parameters is found before anything is loaded."""
 
-    def __init__(self, experiment, given):
-        self.parameters = given
+    def __init__(self, experiment, given, needs="load"):
+        self.parameters, self.client, self.peak_memory_bytes = given, [], None
         self.module = backends.get(given["backend"])
-        self.device, self.gpu = device_of(given["device"], given["gpu"])
+        self.device, self.gpu = place(given)
         self.option = backends.option(self.module, given["option"], self.device)
         self.threads = threads_for(given["threads"])
         self.folder = Path(given["results"]) if given["results"] else results.RESULTS
         absent = backends.missing(given["backend"], self.device, self.option)
         if absent:
             raise RuntimeError(absent)
+        if not hasattr(self.module, needs):
+            able = [name for name in backends.names() if backends.can(name, needs)]
+            raise ValueError(f"The backend {given['backend']} has no {needs}(), which this experiment needs. These have: {', '.join(able)}.")
         self.environment = set_threads(self.threads)
         self.checkpoint = models.prepare(given["backend"], given["model"], self.option, self.device)
         self.lock = hardware.take(self.device)
@@ -143,6 +178,27 @@ class Setup:
         self.load_s = self.engine.load_s
         return self.engine
 
+    @contextlib.contextmanager
+    def serve(self, requests, tokens):
+        """The backend's server with room for `requests` of `tokens` tokens each, prompt and answer; stopped when the block ends."""
+        given = self.parameters
+        log = ROOT / execute.log(self.run_id).with_suffix(".server.txt")
+        wanted = server.Wanted(requests, tokens, self.threads, given["tensor_parallel"], log, given["patience_s"], given["url"])
+        watch = measure.Stopwatch()
+        with self.module.serve(self.checkpoint, self.option, self.device, wanted) as served:
+            self.engine, self.load_s = served, watch.seconds()
+            yield served
+            self.peak_memory_bytes = hardware.peak_memory_bytes(self.device)
+
+    def drive(self, served, level, prompts, first=1):
+        """Put one level of load on the server; returns its rows, failures included, and keeps how the load client fared."""
+        calls = serving.calls(served, level, prompts, first)
+        measured, about = load.run(served.url, calls, served.dialect, level.value if level.kind == "closed" else 1, self.parameters["timeout_s"])
+        self.client.append({"level": str(level)} | about)
+        rows = [serving.with_gaps(row, self.checkpoint.encode) for row in measured]
+        return [self.row(row["request"], row["request"], (), row | {"output_ids": []}, **level.condition, max_new_tokens=prompt.new_tokens,
+                         prompt_tokens=row.get("prompt_tokens", len(prompt.ids))) for row, prompt in zip(rows, prompts)]  # fmt: skip
+
     def probe_gemm(self):
         """Measure the matrix-multiply peak in every number format, now; all measurements are kept."""
         for dtype, rate in hardware.gemm_peaks(self.device, self.threads).items():
@@ -163,17 +219,17 @@ class Setup:
 
     def row(self, request, prompt, prompt_ids, measured, **condition):
         """One row of the schema: identity and condition around the columns that `measure.generate` gave."""
-        condition = {"batch_size": 1, "max_new_tokens": self.parameters["max_new_tokens"], "temperature": 0, **condition}
+        usual = {"batch_size": 1, "max_new_tokens": self.parameters.get("max_new_tokens"), "temperature": 0, "prompt_tokens": len(prompt_ids)}
         ids = measured["output_ids"]
-        return self.identity | condition | measured | {
-            "run_id": self.run_id, "backend_version": self.module.version(), "weights": self.checkpoint.weights, "tensor_parallel": 1,
-            "request": request, "prompt": prompt, "prompt_tokens": len(prompt_ids), "load_s": self.load_s,
+        return self.identity | usual | measured | condition | {
+            "run_id": self.run_id, "backend_version": self.module.version(), "weights": self.checkpoint.weights,
+            "tensor_parallel": self.parameters.get("tensor_parallel", 1), "request": request, "prompt": prompt, "load_s": self.load_s,
             "answer": self.checkpoint.decode(ids), "output_ids": " ".join(map(str, ids)),
         }  # fmt: skip
 
     def write(self, rows):
         """Write the run through all gates, let the engine and the device go, and return the CSV's path."""
-        peak = hardware.peak_memory_bytes(self.device)
+        peak = self.peak_memory_bytes or hardware.peak_memory_bytes(self.device)
         first = min(row["sent_s"] for row in rows)
         rows = [{"peak_memory_bytes": peak} | row | {"sent_s": row["sent_s"] - first} for row in rows]
         sidecar = self.sidecar()
@@ -190,7 +246,7 @@ class Setup:
             "kv_values_per_token": self.checkpoint.kv_values_per_token,
             "arithmetic": backends.arithmetic(self.engine), "gemm_flops_per_s": self.gemm_flops_per_s, **self.checkpoint.matrices,
             "limit_bytes": getattr(self.engine, "limit_bytes", None), "loaded_bytes": getattr(self.engine, "loaded_bytes", None),
-            "parameters": self.parameters, "settings": self.engine.settings | self.environment, "threads": self.threads,
+            "client": self.client, "parameters": self.parameters, "settings": self.engine.settings | self.environment, "threads": self.threads,
             "model_sha256": self.checkpoint.digest(), "prompts_sha256": data.digest("prompts"),
             "started": self.started, "ended": results.now(),
         }  # fmt: skip
@@ -234,3 +290,66 @@ class Sweep:
                 return
             yield size, prompt, new
             before = mine, watch.seconds() - started
+
+
+class Load:
+    """The levels of load of one run of serving.ipynb: (level, its prompts), the closed loops first, each kind until the server is saturated."""
+
+    def __init__(self, setup):
+        given, small = setup.parameters, setup.device == "cpu" and not setup.parameters["url"]
+        self.setup = setup
+        places = _or_auto(given["concurrency"], numbers, "concurrency", "1 2 4 8 16" if small else "1 4 8 10 16 20 30 64")
+        offered = _or_auto(given["request_rates"], rates, "request_rates", "0.5 1 2 4 8" if small else "1 2 4 8 16")
+        requests = given["requests"] or (0 if small else 500)
+        if given["arrivals"] == "trace":
+            self.levels = serving.plan(places, [], requests, "poisson") + serving.replay(given["lengths"])
+        else:
+            self.levels = serving.plan(places, offered, requests, given["arrivals"])
+        if not self.levels:
+            raise ValueError("There is nothing to do: give concurrency, such as '1 4 8', or request_rates, such as '1 2 4'.")
+        self.scale = given["scale"] or (0.25 if small else 1.0)
+        self.most = setup.checkpoint.config.get("max_position_embeddings", 4096)
+        self.sizes = [serving.lengths(given["lengths"], level.requests, self.scale, self.most, seed=k) for k, level in enumerate(self.levels)]
+        self.room = max(prompt + new for sizes in self.sizes for prompt, new in sizes)
+        self.places = max([level.value for level in self.levels if level.kind == "closed"] or [OPEN_PLACES])
+        self.before, self.done = {}, set()
+
+    def __str__(self):
+        words = ", ".join(str(level) for level in self.levels)
+        return f"{self.setup.parameters['lengths']} lengths x {self.scale:g}, up to {self.room} tokens a request; levels: {words}"
+
+    def warm_up(self, served):
+        """Requests of the first level's kind that are dropped: enough to have every place used once."""
+        sizes = [(64, 16)] * min(self.places, OPEN_PLACES)
+        level = serving.Level("closed", len(sizes), len(sizes))
+        failed = [row["error"] for row in self._ask(served, level, serving.prompts(self.setup.checkpoint, sizes, first=10**6)) if row["error"]]
+        self.setup.client.clear()
+        if failed:
+            raise RuntimeError(f"The warm-up failed, so nothing was measured: {failed[0]}")
+
+    def _ask(self, served, level, prompts):
+        return self.setup.drive(served, level, prompts)
+
+    def __iter__(self):
+        number = 0
+        for level, sizes in self.setup.progress(list(zip(self.levels, self.sizes)), len(self.levels)):
+            if level.kind in self.done:
+                continue
+            self.now = level
+            yield level, serving.prompts(self.setup.checkpoint, sizes, first=number)
+            number += level.requests
+
+    def note(self, rows):
+        """Look whether the level that gave `rows` saturated the server; returns them."""
+        table = results.frame(rows)
+        if serving.saturated(self.before.get(self.now.kind), table):
+            left = [str(level) for level in self.levels if level.kind == self.now.kind and level.value > self.now.value]
+            print(f"Saturated at {self.now}: hardly more tokens/s than at the level before." + (f" Left out: {', '.join(left)}." if left else ""))
+            self.done.add(self.now.kind)
+        self.before[self.now.kind] = table
+        return rows
+
+
+def _or_auto(text, read, name, usual):
+    """What `read` makes of a parameter, of `usual` where it is `auto`, nothing where it is `none`."""
+    return [] if text == "none" else read(name, usual if text == "auto" else text)

@@ -26,9 +26,10 @@ MEASURED = (
 ).split()
 # Observations are never rewritten, so a column that came later is absent from the files written before it, and read as empty.
 LATER = "drafted_tokens accepted_tokens reference_nll_nats own_nll_nats".split()
-COLUMNS = IDENTITY + CONDITION + MEASURED + LATER
-LAYOUTS = COLUMNS, IDENTITY + CONDITION + MEASURED
-TEXT = {"run_id", "experiment", "backend", "backend_version", "option", "model", "weights", "gpu", "host", "answer", "output_ids", "error", "started", "arithmetic"}
+SERVED = "late_s connect_s first_byte_s chunks cached_tokens finish_reason".split()
+COLUMNS = IDENTITY + CONDITION + MEASURED + LATER + SERVED
+LAYOUTS = COLUMNS, IDENTITY + CONDITION + MEASURED + LATER, IDENTITY + CONDITION + MEASURED
+TEXT = {"run_id", "experiment", "backend", "backend_version", "option", "model", "weights", "gpu", "host", "answer", "output_ids", "error", "started", "arithmetic", "finish_reason"}
 SIDECAR = (
     "packages git machine busy_cores bandwidth_probes_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token "
     "parameters settings threads model_sha256 prompts_sha256 started ended"
@@ -44,6 +45,7 @@ WARM_FACTOR = 2.0
 WARM_SLACK_S = 0.001  # what the scheduler alone may take, which is many times what a toy engine does
 # Mean number of cores that other processes may keep busy during a run: background services pass, a second job does not.
 BUSY_CORES = 0.5
+LATE_SHARE = 0.01  # of the gap between two scheduled requests: how late the load client may be, in the 99th percentile
 
 
 class Refused(ValueError):
@@ -158,6 +160,8 @@ def check(table, sidecar, identifier):
     _counts(table)
     _warm(table)
     _alone(table, sidecar)
+    _punctual(table)
+    _uncached(table)
     _possible(derive(_numbers(table.assign(**context(sidecar)))))
 
 
@@ -184,6 +188,7 @@ def _counts(table):
         if not (good[column] > 0).all():
             raise Refused(f"{column} must be a positive number in every row.")
     given = good["output_ids"].str.split().str.len()
+    given = given.where(good["experiment"] != "serving", good["output_tokens"])  # a load test keeps no answers; the client has counted
     if not ((given == good["output_tokens"]) & (good["output_tokens"] == good["max_new_tokens"])).all():
         raise Refused("Token counts disagree: output_ids, output_tokens and max_new_tokens must be the same number in every row.")
     if not (good["e2e_s"] > 0).all() or (good["ttft_s"] > good["e2e_s"]).any() or (good["ttft_s"] <= 0).any():
@@ -206,6 +211,27 @@ def _alone(table, sidecar):
     others = sidecar["busy_cores"]["others"]
     if others > BUSY_CORES:
         raise Refused(f"Other processes kept {others:.2f} cores busy during this run (allowed: {BUSY_CORES}). Leave the machine idle and measure again.")
+
+
+def _punctual(table):
+    """Refuse a run whose load client was late: what it then measures is itself."""
+    for rate, rows in table.dropna(subset="request_rate").groupby("request_rate"):
+        late = rows["late_s"].quantile(0.99)
+        if late > LATE_SHARE / rate:
+            raise Refused(
+                f"The load client was late: at {rate:g} requests/s it took up requests {late * 1e3:.2g} ms behind schedule (99th percentile), "
+                f"and {LATE_SHARE:.0%} of the gap between them is {LATE_SHARE / rate * 1e3:.2g} ms. Give it a core of its own, or lower the rate."
+            )
+
+
+def _uncached(table):
+    """Refuse a run in which a prefix cache answered: a prompt that is not computed costs nothing."""
+    hits = table[table["cached_tokens"] > 0]
+    if len(hits):
+        raise Refused(
+            f"The server answered {len(hits)} requests from its prefix cache ({hits['cached_tokens'].max():.0f} of {hits['prompt_tokens'].iloc[0]:.0f} "
+            "prompt tokens). Start it without prefix caching."
+        )
 
 
 def _possible(table):

@@ -122,7 +122,8 @@ def plan(study):
     runs = []
     for n in range(1, int(study["repeats"]) + 1):
         for name, about in study["experiments"].items():
-            for backend, offered in engines(study, kind).items():
+            able = {name: offered for name, offered in engines(study, kind).items() if backends.can(name, about.get("needs", "load"))}
+            for backend, offered in able.items():
                 for option in measured_options(about["options"], n, offered):
                     told = tuple(about["parameters"].items()), about.get("after", "")
                     runs += [Run(name, backend, option, model, kind, gpu, n, *told) for model in study["models"]]

@@ -12,7 +12,10 @@ A backend is a module with
     version() -> str
     available() -> str | None             # None when it can run here, else the reason and the install command
     prepare(checkpoint, option, device) -> Path    # the engine's own model format, made once, in a process of its own; optional
-    load(checkpoint, option, device, threads) -> Engine
+    load(checkpoint, option, device, threads) -> Engine                 # engines that run in this process
+    serve(checkpoint, option, device, wanted) -> context manager yielding a bench.server.Served    # engines that are servers; `wanted`
+                                          # is a bench.server.Wanted. The server is stopped when the context ends, whatever happens
+    ON_REQUEST = "…"                      # only where a study cannot measure it of its own accord: the sentence that says how it is done
 
 and an Engine is any object with
 
@@ -125,15 +128,24 @@ def on_request(backend, device, option):
     return device in backend.OPTIONS[option].get("on_request", ())
 
 
+def can(name, function):
+    """Whether backend `name` has the part of the contract that an experiment needs: `load` or `serve`."""
+    return hasattr(get(name), function)
+
+
 def ready(name, device):
     """Options of backend `name` that a study measures here on `device` as things are installed, the default first."""
     backend = get(name)
+    if hasattr(backend, "ON_REQUEST"):
+        return []
     return [option for option in options(backend, device) if not on_request(backend, device, option) and missing(name, device, option) is None]
 
 
 def absent(name, device):
     """Why a study leaves out backend `name` or some of its options on `device`, one sentence each: none if it measures all of it."""
     backend = get(name)
+    if hasattr(backend, "ON_REQUEST"):
+        return [backend.ON_REQUEST]
     reasons = [missing(name, device, option) for option in (None, *options(backend, device))]
     asked = [f"{name}/{o}" for o in options(backend, device) if on_request(backend, device, o)]
     if asked and not reasons[0]:

@@ -20,12 +20,15 @@ process.
   without streaming.
 """
 
+import contextlib
 import http.client
 import json
+import sys
+import threading
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import gguf_files
+from bench import gguf_files, server
 
 OPTIONS = {
     "F16": {"file": "F16", "arithmetic": "float32"},
@@ -54,6 +57,41 @@ def load(checkpoint, option, device, threads):
     return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option], threads)
 
 
+@contextlib.contextmanager
+def serve(checkpoint, option, device, wanted):
+    """llama.cpp's own server in a process of its own: a slot for each request, no prompt cache."""
+    about, path, port = OPTIONS[option], prepare(checkpoint, option, device), server.free_port()
+    command = [sys.executable, "-m", __name__, path, option, port, wanted.threads, wanted.requests, wanted.tokens]
+    settings = {"n_threads": wanted.threads, "slots": wanted.requests, "slot_tokens": wanted.tokens, "prompt_cache": False, "kv_cache": "f16"}
+    settings |= {"speculation": _spelled(about)} if "draft_tokens" in about else {}
+    with server.started(command, port, wanted.log, wanted.patience_s) as url:
+        yield server.Served(url, "completions", checkpoint.name, settings, lambda new_tokens: _body(checkpoint))
+
+
+def _body(checkpoint):
+    """What every request is told: compute the whole prompt, never end early."""
+    return {"cache_prompt": False, "ignore_eos": True, "logit_bias": [[i, False] for i in checkpoint.end_token_ids]}
+
+
+def _params(path, about, threads, requests, tokens):
+    """What llama.cpp is told at its start: a slot for each of `requests`, each with room for `tokens` (rounded up to 256)."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path, params.verbosity = str(path), -1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.n_parallel, params.n_ctx = requests, requests * tokens
+    params.cache_ram_mib = 0  # no cache of earlier prompts
+    if "draft_tokens" in about:
+        params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
+        params.speculative.ngram_simple.size_n, params.speculative.ngram_simple.size_m = about["ngram_tokens"], about["draft_tokens"]
+    return params
+
+
+def _spelled(about):
+    return f"ngram-simple, n {about['ngram_tokens']}, drafts of {about['draft_tokens']}"
+
+
 class Engine:
     kv_value_bytes = 2
 
@@ -63,6 +101,7 @@ class Engine:
         self.xllamacpp, self.checkpoint, self.path, self.about, self.threads = xllamacpp, checkpoint, path, about, threads
         self.weight_bytes, self.arithmetic = gguf_files.step_bytes(path), about["arithmetic"]
         self.settings = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16", "system": xllamacpp.get_system_info().strip()}
+        self.settings |= {"speculation": _spelled(about)} if "draft_tokens" in about else {}
         self.server, self.room = None, (0, 0)
         self.reserve(1, CONTEXT)
 
@@ -72,10 +111,7 @@ class Engine:
         longest = max_new_tokens + max(map(len, prompts))
         if len(prompts) > self.room[0] or longest > self.room[1]:  # a warm-up request comes before any that counts
             self.reserve(len(prompts), longest)
-        body = {
-            "prompt": prompts, "n_predict": max_new_tokens, "temperature": 0, "cache_prompt": False,
-            "ignore_eos": True, "logit_bias": [[i, False] for i in self.checkpoint.end_token_ids],
-        }  # fmt: skip
+        body = {"prompt": prompts, "n_predict": max_new_tokens, "temperature": 0, **_body(self.checkpoint)}
         return self._post(body | {"return_tokens": True}) if on_token is None else self._stream(body, len(prompts), on_token)
 
     def _stream(self, body, requests, on_token):
@@ -137,14 +173,8 @@ class Engine:
         if self.room == (requests, tokens):
             return
         self.close()
-        params = self.xllamacpp.CommonParams()
-        params.model.path, params.verbosity = str(self.path), -1
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
-        params.n_parallel, params.n_ctx = requests, requests * tokens
+        params = _params(self.path, self.about, self.threads, requests, tokens)
         params.n_threads_http = 4  # of its own accord one per slot, each with a stack of 8 MiB
-        params.cache_ram_mib = 0  # no cache of earlier prompts
-        if "draft_tokens" in self.about:
-            self._draft(params.speculative)
         try:
             self.server = self.xllamacpp.Server(params)
         except RuntimeError as error:
@@ -152,10 +182,22 @@ class Engine:
         self.server.handle_completions({"prompt": [0], "n_predict": 1})  # let go before it has begun to work, a server never ends
         self.room = requests, tokens
 
-    def _draft(self, speculative):
-        speculative.types = [self.xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
-        speculative.ngram_simple.size_n, speculative.ngram_simple.size_m = self.about["ngram_tokens"], self.about["draft_tokens"]
-        self.settings["speculation"] = f"ngram-simple, n {self.about['ngram_tokens']}, drafts of {self.about['draft_tokens']}"
-
     def close(self):
         self.server, self.room = None, (0, 0)  # its destructor stops the threads
+
+
+def main(path, option, port, threads, requests, tokens):
+    """The server's process: listen on `port` of the loopback until it is ended."""
+    import xllamacpp
+
+    params = _params(path, OPTIONS[option], int(threads), int(requests), int(tokens))
+    params.hostname, params.port = "127.0.0.1", int(port)
+    params.n_threads_http = int(requests) + 8  # an open connection keeps one busy
+    listening = xllamacpp.Server(params)
+    listening.handle_completions({"prompt": [0], "n_predict": 1})
+    print(f"llama.cpp listens on {listening.listening_address}", flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

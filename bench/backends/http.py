@@ -1,0 +1,57 @@
+"""**http**: any server that is already running, wherever it is, in one of the dialects that the load client speaks.
+
+- Install: nothing. `papermill notebooks/serving.ipynb out.ipynb -p backend http -p url http://localhost:8000 -p gpu h100`. Where the server is not
+  on this machine, `gpu` says what it runs on: nobody can see that from here.
+- Documentation: <https://platform.openai.com/docs/api-reference/completions>, <https://huggingface.co/docs/text-generation-inference>,
+  <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>
+- Licence: that of the server.
+- Options: the dialect. `completions` sends token ids to `/v1/completions`; `chat` sends text to `/v1/chat/completions`, where the server's own
+  template stands around it; `llamacpp` is llama.cpp's `/completion`, `tgi` is Text Generation Inference's `/generate_stream`.
+- Tokens become visible as events of the stream. How many there are is what the server's usage says; an event may hold several.
+- Traps: nothing here can switch off a prefix cache or make a server write exactly as many tokens as asked for (`ignore_eos` is sent, where the dialect
+  has no such word a model that stops early gives rows with `error`). The access token is read from `BENCH_API_TOKEN` in the environment,
+  and written nowhere.
+"""
+
+import contextlib
+import json
+import os
+import urllib.request
+
+from bench import server
+
+OPTIONS = {"completions": {}, "chat": {}, "llamacpp": {}, "tgi": {}}
+DEVICES = ("cpu", "cuda")
+ON_REQUEST = "http measures a server that is running already: papermill notebooks/serving.ipynb out.ipynb -p backend http -p url http://localhost:8000"
+TOKEN = "BENCH_API_TOKEN"
+
+
+def version():
+    return "as running"
+
+
+def available():
+    return None
+
+
+@contextlib.contextmanager
+def serve(checkpoint, option, device, wanted):
+    if not wanted.url:
+        raise ValueError("The backend http needs the address of a running server: -p url http://localhost:8000")
+    token = os.environ.get(TOKEN, "")
+    name = _name(wanted.url, token) if option in ("completions", "chat") else checkpoint.name
+    body = {} if option == "tgi" else {"ignore_eos": True}
+    yield server.Served(wanted.url.rstrip("/"), option, name, {"dialect": option, "url_given": True}, lambda new_tokens: body, token)
+
+
+def _name(url, token):
+    """The first model that the server offers; RuntimeError if it offers none or does not answer."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url.rstrip("/") + "/v1/models", headers=headers), timeout=30) as answer:
+            return json.load(answer)["data"][0]["id"]
+    except (OSError, ValueError, LookupError, TypeError) as failure:
+        raise RuntimeError(
+            f"The server does not say which models it has (GET /v1/models: {type(failure).__name__}: {failure}). "
+            f"Is it running there, and is {TOKEN} set if it wants a token?"
+        ) from None
