@@ -32,12 +32,13 @@ import numpy as np
 from bench import ROOT, answers, http1
 from bench.worker import die_with
 
-READ_BYTES = 1 << 16
+READ_BYTES = 1 << 13
 READ_COST_BYTES = 400  # what Python keeps beside the bytes of one read
 HELD_BYTES = 1 << 29  # more than this is not held: finished answers are then read during the run, which bounds the memory of a long one
 ANSWER_BYTES = 1 << 26  # an answer longer than this has no end
 STREAMS_PER_PROCESS = 1000
 START_S = 0.1  # from the moment that all processes are ready to the first request
+LAST_CHUNK = b"\r\n0\r\n\r\n"
 AWAKE_S = 0.001  # a sleeper wakes up to so late; this much of every wait is spent looking at the clock
 SO_TIMESTAMPNS = getattr(socket, "SO_TIMESTAMPNS", 35) if hasattr(selectors, "EpollSelector") else None
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -81,34 +82,44 @@ class Answer:
     ended: float = math.nan
     stream: object = None
 
+    @property
+    def bytes_held(self):
+        """What the reads take in memory."""
+        return sum(len(read[2]) + READ_COST_BYTES for read in self.reads)
+
 
 class Stream:
     """One connection and the request that it carries."""
 
-    __slots__ = "sock answer unsent head chunks walked received reused connecting secure".split()
+    __slots__ = "sock answer reads unsent head chunks walked received reused connecting secure".split()
 
     def __init__(self, sock):
         self.sock, self.answer, self.connecting, self.secure = sock, None, True, False
 
     def carry(self, answer, reused):
-        self.answer, self.unsent, self.reused = answer, answer.call.payload, reused
+        self.answer, self.reads, self.unsent, self.reused = answer, answer.reads, answer.call.payload, reused
         self.head, self.chunks, self.walked, self.received = None, None, 0, 0
         answer.stream = self
 
     def complete(self, data):
-        """Whether the response is complete with `data`, its latest bytes; looks closely only at what looks like an end."""
-        reads = self.answer.reads
-        if self.head is None:
-            self.head = http1.head(b"".join(read[2] for read in reads))
-            if self.head is None:
-                return False
-            self.chunks = http1.Chunks(self.head.start) if self.head.chunked else None
-        elif self.chunks and len(data) > 3 and data[-4:] != http1.HEAD_END:
+        """Whether the response is complete with `data`, its latest bytes.
+
+        Thousands of answers may end within milliseconds, so the end that every server writes is known by its bytes (an empty chunk after a
+        line's end, which no event can contain); only where something else looks like an end the chunks are walked through.
+        """
+        if self.head is None and not self._headed():
             return False
         if self.chunks is None:
             return self.head.length is not None and self.received >= self.head.start + self.head.length
-        fresh, self.walked = reads[self.walked :], len(reads)
+        if data.endswith(LAST_CHUNK) or (data == LAST_CHUNK[2:] and len(self.reads) > 1 and self.reads[-2][2].endswith(b"\r\n")):
+            return True
+        fresh, self.walked = self.reads[self.walked :], len(self.reads)
         return self.chunks.feed(b"".join(read[2] for read in fresh))
+
+    def _headed(self):
+        self.head = http1.head(b"".join(read[2] for read in self.reads))
+        self.chunks = http1.Chunks(self.head.start) if self.head and self.head.chunked else None
+        return self.head is not None
 
     @property
     def ends_with_connection(self):
@@ -245,23 +256,28 @@ class Client:
         self.selector.modify(stream.sock, READ | WRITE if stream.unsent else READ, stream)
 
     def _read(self, stream):
+        """The hot path: most reads are an event in the middle of an answer, and nothing else is done with it now."""
+        if stream.secure:
+            return self._read_secure(stream)
+        data, stamp, _, _ = stream.sock.recvmsg(READ_BYTES, 64)
+        stream.reads.append((clock(), stamp, data))
+        stream.received += len(data)
+        if stream.chunks is None or data[-4:] == http1.HEAD_END or len(data) < 4 or stream.received > ANSWER_BYTES:
+            self._took(stream, data)
+
+    def _read_secure(self, stream):
         answer = stream.answer
-        if not stream.secure:
-            data, stamp, _, _ = stream.sock.recvmsg(READ_BYTES, 64)
-            answer.reads.append((clock(), stamp, data))
-            return self._took(stream, data)
         while stream.answer is answer:  # decrypted bytes may wait where no selector sees them
             try:
                 data = stream.sock.recv(READ_BYTES)
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
             answer.reads.append((clock(), None, data))
+            stream.received += len(data)
             self._took(stream, data)
 
     def _took(self, stream, data):
         """After a read: the answer is complete, or the connection has ended, or there is more to come."""
-        self.held += len(data) + READ_COST_BYTES
-        stream.received += len(data)
         if not data and not stream.ends_with_connection:
             self._fail(stream, "ConnectionError: the server closed the connection before the answer was complete.")
         elif not data or stream.complete(data):
@@ -296,6 +312,7 @@ class Client:
 
     def _finish(self, answer, error=""):
         answer.ended, answer.error = clock(), error
+        self.held += answer.bytes_held
         self.active -= 1
         self.done.append(answer)
 
@@ -324,7 +341,7 @@ class Client:
             row, lags = answers.measured(answer, self.dialect, self.clocks)
             self.rows.append(row)
             self.lags.append(lags)
-            self.held -= sum(len(read[2]) + READ_COST_BYTES for read in answer.reads)
+            self.held -= answer.bytes_held
         self.done = []
         self.reading_cpu_s += time.process_time() - spent
 
