@@ -26,7 +26,7 @@ def measured(answer, dialect, clocks):
         "connect_s": answer.connected - answer.begun, "output_tokens": 0, "output_ids": [], "error": answer.error,
     }  # fmt: skip
     if answer.reads:
-        stamps, lags = moments(answer.reads, clocks)
+        stamps, lags = moments(answer.reads, clocks, -math.inf if math.isnan(answer.sent) else answer.sent)
         row["first_byte_s"] = stamps[0] - answer.sent
     try:
         return (row if answer.error else row | _times(answer, dialect, stamps)), lags
@@ -34,18 +34,18 @@ def measured(answer, dialect, clocks):
         return row | {"error": str(failure)}, lags
 
 
-def moments(reads, clocks):
+def moments(reads, clocks, since=-math.inf):
     """(moment of each read in s, s by which it was read later), both on the monotonic clock.
 
     `reads` are (moment after the read, ancillary data, bytes), `clocks` [(monotonic moment, wall clock - monotonic clock)]. A kernel's stamp that
-    is not there, or lies after the read or before the one before it (the wall clock was set), is not used.
+    is not there, or lies after the read, before the one before it or before `since` (the wall clock was set), is not used.
     """
     after = np.array([read[0] for read in reads])
     stamped = np.array([_wall(read[1]) for read in reads])
     at, ahead = np.array(clocks).T
     kernel = stamped - np.interp(after, at, ahead)
-    earliest = np.concatenate([[-np.inf], after[:-1]])
-    good = (kernel <= after) & (kernel >= np.minimum(earliest, np.fmax.accumulate(kernel)))
+    earliest, highest = np.concatenate([[since], after[:-1]]), np.fmax.accumulate(np.concatenate([[since], kernel]))[1:]
+    good = (kernel <= after) & (kernel >= np.minimum(earliest, highest))
     return np.where(good, kernel, after), np.where(good, after - kernel, np.nan)
 
 
@@ -64,7 +64,7 @@ def _times(answer, dialect, stamps):
     spoken = [(at, piece) for at, piece in zip(arrivals, pieces) if piece.text or piece.ids]
     texts = [piece.text for _, piece in spoken]
     counts = _counts([piece for _, piece in spoken], told["output_tokens"])
-    total = told["output_tokens"] or (sum(counts) if counts else None)
+    total = sum(counts) if counts and told["output_tokens"] is None else told["output_tokens"]
     _agree(call, told["prompt_tokens"], total, len(spoken))
     from_s = answer.due if call.at_s is not None else answer.sent
     at = np.array([at for at, _ in spoken])

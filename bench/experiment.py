@@ -133,7 +133,7 @@ class Setup:
     """One run from its parameters to its CSV. Whatever can be wrong with the parameters is found before anything is loaded."""
 
     def __init__(self, experiment, given, needs="load"):
-        self.parameters, self.client, self.peak_memory_bytes = given, [], None
+        self.parameters, self.client, self.peak_memory_bytes, self.busy_cores = given, [], None, None
         self.module = backends.get(given["backend"])
         self.device, self.gpu = place(given)
         self.option = backends.option(self.module, given["option"], self.device)
@@ -188,7 +188,8 @@ class Setup:
         with self.module.serve(self.checkpoint, self.option, self.device, wanted) as served:
             self.engine, self.load_s = served, watch.seconds()
             yield served
-            self.peak_memory_bytes = hardware.peak_memory_bytes(self.device)
+            # While it lives: what a server's own children have used is lost with it.
+            self.peak_memory_bytes, self.busy_cores = hardware.peak_memory_bytes(self.device), self.neighbours.cores()
 
     def drive(self, served, level, prompts, first=1):
         """Put one level of load on the server; returns its rows, failures included, and keeps how the load client fared."""
@@ -240,7 +241,7 @@ class Setup:
         """Where the run came from, field by field as `results.SIDECAR` lists them."""
         return {
             "packages": results.packages(), "git": results.git_state(), "machine": self.machine,
-            "busy_cores": self.neighbours.cores(), "bandwidth_probes_bytes_per_s": self.bandwidth.probes,
+            "busy_cores": self.busy_cores or self.neighbours.cores(), "bandwidth_probes_bytes_per_s": self.bandwidth.probes,
             "datasheet_bandwidth_bytes_per_s": hardware.datasheet_bandwidth(self.gpu),
             "weight_bytes": self.engine.weight_bytes, "kv_value_bytes": self.engine.kv_value_bytes,
             "kv_values_per_token": self.checkpoint.kv_values_per_token,
@@ -309,7 +310,7 @@ class Load:
             raise ValueError("There is nothing to do: give concurrency, such as '1 4 8', or request_rates, such as '1 2 4'.")
         self.scale = given["scale"] or (0.25 if small else 1.0)
         self.most = setup.checkpoint.config.get("max_position_embeddings", 4096)
-        self.sizes = [serving.lengths(given["lengths"], level.requests, self.scale, self.most, seed=k) for k, level in enumerate(self.levels)]
+        self.sizes = [serving.lengths(given["lengths"], level.requests, self.scale, self.most) for level in self.levels]
         self.room = max(prompt + new for sizes in self.sizes for prompt, new in sizes)
         self.places = max([level.value for level in self.levels if level.kind == "closed"] or [OPEN_PLACES])
         self.before, self.done = {}, set()

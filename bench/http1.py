@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 
 HEAD_END = b"\r\n\r\n"
-EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+EVENT_END = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
+LENGTH = re.compile(rb"[0-9a-fA-F]{1,16}")
 HEAD_BYTES = 65536
 
 
@@ -80,10 +81,10 @@ class Chunks:
         return self.complete
 
     def _length(self, line):
-        try:
-            return int(self.raw[self.at : line].partition(b";")[0], 16)
-        except ValueError:
-            raise Broken(f"a chunk has no length: {bytes(self.raw[self.at : self.at + 30])!r}") from None
+        said = bytes(self.raw[self.at : line]).partition(b";")[0].strip()
+        if not LENGTH.fullmatch(said):  # int() alone would take a sign, and go backwards
+            raise Broken(f"a chunk has no length: {bytes(self.raw[self.at : self.at + 30])!r}")
+        return int(said, 16)
 
 
 def body(raw, about):

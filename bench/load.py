@@ -9,6 +9,8 @@ client that is busy still knows when a token was there. Where there are no such 
 and the run says so. Requests run in processes of their own, away from the notebook's threads.
 """
 
+import contextlib
+import errno
 import gc
 import math
 import os
@@ -204,8 +206,10 @@ class Client:
             sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         stream = Stream(sock)
         stream.carry(answer, reused=False)
-        sock.connect_ex(where)  # what goes wrong is told when the socket becomes writable
+        failed = sock.connect_ex(where)
         self.selector.register(sock, WRITE, stream)
+        if failed not in (0, errno.EINPROGRESS):  # no way there, or no port left; anything else is told when the socket becomes writable
+            self._fail(stream, _why(OSError(failed, os.strerror(failed))))
 
     def _serve(self, stream, what):
         if stream.answer is None:  # the server closes an idle connection
@@ -217,6 +221,8 @@ class Client:
                 self._read(stream)
             else:
                 self._write(stream)
+        except BlockingIOError:
+            pass  # woken for nothing
         except (OSError, http1.Broken) as failure:
             self._fail(stream, _why(failure))
 
@@ -301,13 +307,15 @@ class Client:
         answer = self._release(stream)
         if unserved and again:
             answer.reads.clear()
+            answer.sent = math.nan  # it counts as sent where it is served
             return self._connect(answer)
         self._finish(answer, why)
 
     def _drop(self, stream):
         if stream in self.idle:
             self.idle.remove(stream)
-        self.selector.unregister(stream.sock)
+        with contextlib.suppress(KeyError, ValueError):  # TLS took the socket away and failed before it gave one back
+            self.selector.unregister(stream.sock)
         stream.sock.close()
 
     def _finish(self, answer, error=""):
@@ -342,6 +350,7 @@ class Client:
             self.rows.append(row)
             self.lags.append(lags)
             self.held -= answer.bytes_held
+            answer.reads = []  # `underway` may know it longer
         self.done = []
         self.reading_cpu_s += time.process_time() - spent
 
@@ -407,7 +416,7 @@ def run(url, calls, dialect, concurrency=1, timeout_s=600.0, processes=0, cores=
 
 def _about(rows, parts):
     """How the client fared: processes, CPU time, peak memory of all of them, whose stamps count, how late it read and sent."""
-    lag = np.concatenate([part["read_lag_s"] for part in parts])
+    lag = np.concatenate([np.empty(0), *(part["read_lag_s"] for part in parts)])
     late = [row["late_s"] for row in rows if row["late_s"] == row["late_s"]]
     at = lambda values, q: float(np.percentile(values, q)) if len(values) else None  # noqa: E731
     return {

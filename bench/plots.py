@@ -22,6 +22,7 @@ from matplotlib.lines import Line2D
 
 from bench import FIGURES, backends, batching, metrics, results, tables
 from bench import quality as scores
+from bench import serving_tables
 from bench import step_time as step_model
 
 DRAWN = {}
@@ -384,9 +385,9 @@ def _styles(table, requests):
     return styles
 
 
-def _key(axes, styles):
-    """One legend for all panels in two columns, in axes of its own: the marks of `styles`."""
-    handles = [Line2D([], [], color=colour, marker=marker, markersize=6, label=label) for label, colour, marker in styles.values()]
+def _key(axes, styles, also=()):
+    """One legend for all panels in two columns, in axes of its own: the marks of `styles`, then the Line2D of `also`."""
+    handles = [Line2D([], [], color=colour, marker=marker, markersize=6, label=label) for label, colour, marker in styles.values()] + list(also)
     axes.legend(handles=handles, loc="upper left", ncols=2, frameon=False, borderpad=0, borderaxespad=0, columnspacing=1.2)
     axes.axis("off")
 
@@ -402,13 +403,13 @@ def _sweep_blocks(chosen):
     return [(_setting(key) if len(groups) > 1 else "", rows) for key, rows in groups]
 
 
-def _panels(count, height, styles, extra=1.2):
-    """Figure and axes: `count` panels, one above the other, and below them the legend of `styles`."""
-    key = 0.24 * np.ceil(len(styles) / 2)
+def _panels(count, height, styles, extra=1.2, also=()):
+    """Figure and axes: `count` panels, one above the other, and below them the legend of `styles` and of the Line2D `also`."""
+    key = 0.24 * np.ceil((len(styles) + len(also)) / 2)
     drawn = Figure(figsize=(WIDTH, count * height + key + extra), layout="constrained")
     drawn.get_layout_engine().set(h_pad=0.08, w_pad=0.08)
     *panels, last = drawn.subplots(count + 1, 1, gridspec_kw={"height_ratios": [height] * count + [key]})
-    _key(last, styles)
+    _key(last, styles, also)
     return drawn, panels
 
 
@@ -648,6 +649,160 @@ def _log_ticks(axes, values):
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: tables.number(value)))
         axis.set_minor_locator(ticker.NullLocator())
+
+
+# How a curve of levels is drawn: a closed loop filled, an open loop hollow and dashed; a tail hollow and dotted.
+LOOPS = {"closed": {"linestyle": "-"}, "open": {"linestyle": "--", "markerfacecolor": "white"}}
+TAILS = {50: {"linestyle": "-"}, 99: {"linestyle": ":", "markerfacecolor": "white"}}
+LOADS = {"closed": "requests at once (closed loop)", "open": "requests/s (open loop)"}
+GREYS = FAINT, "0.58", GREY
+PUBLISHED_LOADS = "Grey: another model on other hardware, read off figures (± 0.05 ms)."
+
+
+def _levels(requests, x, y):
+    """The levels of load of the machine in focus of which both `x` and `y` are known; a model on several devices is an option of its own."""
+    return serving_tables.named(serving_tables.levels(requests)).dropna(subset=[x, y])
+
+
+def _grey_key(looks, words):
+    """Grey Line2D for a legend, one per entry of `looks`, named by `words`."""
+    return [Line2D([], [], color=GREY, marker="o", markersize=6, label=word, **look) for look, word in zip(looks.values(), words)]
+
+
+def _load_curve(axes, rows, x, y, style, look):
+    """One curve of levels, from little load to much, with the load of its last level written beside it; y in ms."""
+    rows = rows.dropna(subset=[x, y]).sort_values("load")
+    if rows.empty:
+        return
+    _joined(axes, rows[x], rows[y] * 1e3, style, **look)
+    last = rows.iloc[-1]
+    word = f"×{last['load']:.0f}" if last["loop"] == "closed" else f"{tables.number(last['load'])}/s"
+    axes.annotate(word, (last[x], last[y] * 1e3), (6, 0), **BESIDE, fontsize=9, color=GREY)
+
+
+def _published_loads(axes, x, y):
+    """The published curves of one GPU, in greys, each named at its first level."""
+    for grey, marker, (engine, rows) in zip(GREYS, MARKERS, serving_tables.published_single().groupby("backend", sort=True)):
+        for loop, look in LOOPS.items():
+            curve = rows[(rows["loop"] == loop) & rows[y].notna() & ((loop == "closed") | (x != "load"))].sort_values("load")
+            axes.plot(curve[x], curve[y] * 1e3, color=grey, marker=marker, markersize=5, linewidth=1.2, **look)
+        first = rows[(rows["loop"] == "closed") & rows[y].notna()].sort_values("load").iloc[0]
+        axes.annotate(engine, (first[x], first[y] * 1e3), (-8, 0), **BESIDE, ha="right", fontsize=9, color=GREY)
+    one = rows.iloc[0]
+    axes.set_title(f"Published: {one['model']} on one {one['gpu'].split()[0]}, other axes")
+
+
+def _load_limits(axes, left=1.3, right=1.25):
+    """Two log axes with room for the words beside the first (`left`) and the last mark (`right`): factors on the limits along x."""
+    axes.set(xscale="log", yscale="log")
+    low, high = axes.get_xlim()
+    axes.set_xlim(low / left, high * right)
+    _plain_logs(axes)
+
+
+@_listed
+def serving_frontier(requests):
+    """TPOT over output tokens/s per device for every level of load, one line per engine and option; below, three published engines on H100."""
+    table = _levels(requests, "per_device", "tpot_p50_s")
+    if table.empty:
+        return None
+    styles, blocks = _styles(table, requests), _sweep_blocks(table)
+    drawn, axes = _panels(len(blocks) + 1, 3.5, styles, 1.5, _grey_key(LOOPS, ("closed loop", "open loop")))
+    for panel, (title, rows) in zip(axes, blocks):
+        for key, curve in _curves(rows):
+            for loop, look in LOOPS.items():
+                _load_curve(panel, curve[curve["loop"] == loop], "per_device", "tpot_p50_s", styles[key], look)
+        panel.set_title(title)
+        _load_limits(panel, left=1)
+    _published_loads(axes[-1], "per_device", "tpot_p50_s")
+    _load_limits(axes[-1], left=4)
+    for panel in axes:
+        panel.set(xlabel="output tokens/s per device", ylabel="TPOT, ms (median)")
+    marks = f"A mark per level of load; the last one's is written beside it. Down and to the right is better. {PUBLISHED_LOADS}"
+    return _words(drawn, "Servers: pace against throughput", f"{_setting(table.iloc[0][tables.SETTING])}. {marks}")
+
+
+@_listed
+def serving_ttft(requests):
+    """Median and 99th percentile of TTFT over the load, concurrency and request rate apart, one line per engine and option; below, the published
+    TTFT of three engines on H100."""
+    table = _levels(requests, "load", "ttft_p50_s")
+    if table.empty:
+        return None
+    styles = _styles(table, requests)
+    shown = [(title, rows[rows["loop"] == loop], loop) for title, rows in _sweep_blocks(table) for loop in LOADS if (rows["loop"] == loop).any()]
+    drawn, axes = _panels(len(shown) + 1, 3.0, styles, 1.5, _grey_key(TAILS, ("median", "99th percentile")))
+    for panel, (title, rows, loop) in zip(axes, shown):
+        for key, curve in _curves(rows):
+            for q, look in TAILS.items():
+                _joined(panel, curve.sort_values("load")["load"], curve.sort_values("load")[f"ttft_p{q}_s"] * 1e3, styles[key], **look)
+        panel.set(xlabel=LOADS[loop], title=title)
+        _load_ticks(panel, rows["load"])
+    _published_loads(axes[-1], "load", "ttft_p50_s")
+    axes[-1].set_xlabel(LOADS["closed"])
+    axes[-1].set_xlim(left=0.16)
+    _load_ticks(axes[-1], serving_tables.published_single().query("loop == 'closed'")["load"])
+    for panel in axes:
+        panel.set_ylabel("TTFT, ms")
+    return _words(drawn, "Servers: the wait for the first token", f"{_setting(table.iloc[0][tables.SETTING])}. {PUBLISHED_LOADS}")
+
+
+def _load_ticks(axes, loads):
+    """Two log axes; along x the loads themselves, those left out that would touch the one before."""
+    _plain_logs(axes)
+    kept = []
+    for load in sorted(loads.unique()):
+        kept += [load] if not kept or load / kept[-1] > 1.3 else []
+    axes.xaxis.set_major_locator(ticker.FixedLocator(kept))
+
+
+@_listed
+def serving_loops(requests):
+    """The 99th percentile of TTFT over the output tokens/s that were reached, closed and open loop in one panel per engine."""
+    table = _levels(requests, "output_tokens_per_s", "ttft_p99_s")
+    if table.empty:
+        return None
+    styles = _styles(table, requests)
+    shown = [
+        (" · ".join(word for word in (backend, title) if word), mine) for title, rows in _sweep_blocks(table)
+        for backend, mine in rows.groupby("backend", sort=True) if mine["loop"].nunique() == len(LOOPS)
+    ]  # fmt: skip
+    if not shown:
+        return None
+    drawn, axes = _panels(len(shown), 2.8, styles, 1.9, _grey_key(LOOPS, ("closed loop", "open loop")))
+    for panel, (title, rows) in zip(axes, shown):
+        for key, curve in _curves(rows):
+            for loop, look in LOOPS.items():
+                _load_curve(panel, curve[curve["loop"] == loop], "output_tokens_per_s", "ttft_p99_s", styles[key], look)
+        panel.set(xlabel="output tokens/s", ylabel="TTFT p99, ms", title=title)
+        _load_limits(panel, left=1)
+    why = (
+        "In a closed loop a slow server gets fewer requests: the next one waits for an answer. In an open loop they come all the same and queue, "
+        "and their wait counts from the moment they were due."
+    )
+    return _words(drawn, "The same server in two kinds of load", f"{_setting(table.iloc[0][tables.SETTING])}. {why}")
+
+
+@_styled
+def load_levels(requests):
+    """One executed run of serving.ipynb: TPOT over output tokens/s, and TTFT over the load, for the notebook that measured it."""
+    table = serving_tables.of_runs(requests)
+    loops = [loop for loop in LOOPS if (table["loop"] == loop).any()]
+    drawn = Figure(figsize=(WIDTH, 6.4), layout="constrained")
+    grid = drawn.add_gridspec(2, len(loops))
+    upper, style = drawn.add_subplot(grid[0, :]), ("", looks(requests)[requests["backend"].iloc[0]][0], "o")
+    for k, loop in enumerate(loops):
+        rows, lower = table[table["loop"] == loop].sort_values("load"), drawn.add_subplot(grid[1, k])
+        _load_curve(upper, rows, "output_tokens_per_s", "tpot_p50_s", style, LOOPS[loop])
+        for q, look in TAILS.items():
+            _joined(lower, rows["load"], rows[f"ttft_p{q}_s"] * 1e3, style, **look)
+        lower.set(xlabel=LOADS[loop], ylabel="TTFT, ms" if loop == loops[0] else "")
+        _load_ticks(lower, rows["load"])
+    upper.set(xlabel="output tokens/s", ylabel="TPOT, ms (median)")
+    _load_limits(upper, left=1)
+    row, failed = requests.iloc[0], int((requests["error"] != "").sum())
+    caption = f"{_setting(row[tables.SETTING])}. Above: closed loop filled, open loop hollow and dashed. Below: median filled, 99th percentile hollow."
+    return _words(drawn, tables.label(row), caption + (f" {failed} requests failed." if failed else ""))
 
 
 def _roof_label(roof, threads):

@@ -76,7 +76,8 @@ def started(command, port, log, patience_s=600, health="/health", environment=No
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as words:
         supervised = [sys.executable, "-m", "bench.server", *map(str, command)]
-        process = subprocess.Popen(supervised, stdin=subprocess.PIPE, stdout=words, stderr=words, cwd=ROOT, env=os.environ | (environment or {}))
+        about = {"cwd": ROOT, "env": os.environ | (environment or {}), "start_new_session": True}  # a signal to this process's group spares the supervisor
+        process = subprocess.Popen(supervised, stdin=subprocess.PIPE, stdout=words, stderr=words, **about)
     try:
         url = f"http://127.0.0.1:{port}"
         _wait(process, url + health, log, patience_s)
@@ -117,7 +118,8 @@ def _supervise(command):
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def follow():
-        sys.stdin.buffer.read()
+        while os.read(0, 1):  # not through sys.stdin, whose lock this thread would still hold when the interpreter ends
+            pass
         _end(child)
 
     threading.Thread(target=follow, daemon=True).start()

@@ -18,6 +18,7 @@ from bench import batching as sweeps
 from bench import data, hardware, results
 from bench import decision as choices
 from bench import metrics as definitions
+from bench import serving_tables as loads
 from bench import step_time as steps
 from bench import quality as scores
 
@@ -235,6 +236,73 @@ def overhead(requests):
     columns = {"backend": ("engine", None), "option": ("option", None), "pairs": ("pairs", 1), "median": ("cost, median (%)", 100)}
     columns |= {"low": ("95 % interval from (%)", 100), "high": ("to (%)", 100), "gpu": ("device", None), "model": ("model", None)}
     return _renamed(overhead_summary(requests), columns)
+
+
+LOAD = {"loop": ("loop", None), "concurrency": ("concurrency", 1), "request_rate": ("request rate (1/s)", 1)}
+ENGINE = {"backend": ("engine", None), "option": ("option", None)}
+WHERE = {"gpu": ("device", None), "model": ("model", None), "weights": ("weights", None)}
+
+
+def _apart(table):
+    """`table` of levels with the load in a column of its own for each loop: concurrency, request_rate."""
+    return table.assign(concurrency=table["load"].where(table["loop"] == "closed"), request_rate=table["load"].where(table["loop"] == "open"))
+
+
+@_listed
+def serving(requests):
+    """One row per engine, option and level of load on the machine in focus: what came out, how long it took, and how late the client was."""
+    table = _apart(loads.levels(requests))
+    times = {"ttft": (50, 90, 99), "tpot": (50, 90, 99), "itl_p99": (50,), "e2e": (99,)}
+    words = {"itl_p99": "ITL p99"}
+    columns = ENGINE | LOAD | {
+        "requests": ("requests", 1), "failed": ("failed", 1), "output_tokens_per_s": ("output tokens/s", 1), "user": ("user tokens/s", 1),
+    } | {f"{name}_p{q}_s": (words.get(name, f"{name.upper()} p{q}") + " (ms)", 1e3) for name, qs in times.items() for q in qs} | {
+        "goodput_per_s": ("goodput (requests/s)", 1), "late_p99_s": ("client late, p99 (ms)", 1e3), "runs": ("runs", 1),
+    } | WHERE | {"tensor_parallel": ("tensor parallel", 1)}  # fmt: skip
+    return _renamed(table.assign(user=1 / table["tpot_p50_s"]), columns)
+
+
+@_listed
+def serving_goal(requests):
+    """Per latency goal: the largest concurrency and the largest request rate that hold it, here and in the published curves."""
+    columns = {"goal": ("goal", None)} | ENGINE | {
+        "largest_concurrency": ("largest concurrency", 1), "concurrency_measured": ("concurrency measured up to", 1),
+        "largest_rate": ("largest request rate (1/s)", 1), "rate_measured": ("rate measured up to (1/s)", 1),
+    } | WHERE | {"tensor_parallel": ("tensor parallel", 1)}  # fmt: skip
+    return _renamed(loads.goal(requests), columns)
+
+
+@_listed
+def serving_published(requests=None):
+    """The published curves of three engines on H100: TPOT, TTFT where it was printed, output tokens/s, per level of load."""
+    columns = {"backend": ("engine", None)} | LOAD | {
+        "tpot_p50_s": ("TPOT (ms)", 1e3), "ttft_p50_s": ("TTFT (ms)", 1e3), "per_device": ("output tokens/s per GPU", 1),
+        "gpu": ("device", None), "model": ("model", None), "tensor_parallel": ("tensor parallel", 1), "source": ("source", None),
+    }  # fmt: skip
+    return _renamed(_apart(loads.published()), columns)
+
+
+@_listed
+def speculation_under_load(requests):
+    """An option that drafts tokens beside the same option without, level by level; a server does not tell how many drafts were right."""
+    columns = ENGINE | {"plain": ("beside", None)} | LOAD | {
+        "output_tokens_per_s_plain": ("output tokens/s without drafts", 1), "output_tokens_per_s": ("output tokens/s with drafts", 1), "faster": ("times the throughput", 1),
+        "tpot_p50_s_plain": ("TPOT p50 without drafts (ms)", 1e3), "tpot_p50_s": ("TPOT p50 with (ms)", 1e3), "pace": ("times as fast", 1),
+        "acceptance_rate": ("drafts accepted (%)", 100),
+    } | WHERE | {"tensor_parallel": ("tensor parallel", 1)}  # fmt: skip
+    return _renamed(_apart(loads.speculation(requests)), columns)
+
+
+@_listed
+def tensor_parallel(requests):
+    """A model on more devices beside the fewest measured, level by level: here, and in the published curves."""
+    columns = ENGINE | LOAD | {
+        "tensor_parallel_fewest": ("tensor parallel, fewest", 1), "tensor_parallel": ("tensor parallel, more", 1),
+        "tpot_p50_s_fewest": ("TPOT p50, fewest (ms)", 1e3), "tpot_p50_s": ("TPOT p50, more (ms)", 1e3), "pace": ("times as fast", 1),
+        "output_tokens_per_s_fewest": ("output tokens/s in all, fewest", 1), "output_tokens_per_s": ("output tokens/s in all, more", 1), "faster": ("times the throughput", 1),
+        "per_device_fewest": ("per device, fewest", 1), "per_device": ("per device, more", 1),
+    } | WHERE  # fmt: skip
+    return _renamed(_apart(loads.tensor_parallel(requests)), columns)
 
 
 @_listed

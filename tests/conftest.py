@@ -72,6 +72,34 @@ def write_sweep(folder, lost=(), experiment="batching", sidecar=None, shapes=SHA
     return results.write(rows, sidecar, rows[0]["run_id"], folder)
 
 
+def serving_rows(closed, opened=(), n=8, tokens=11, failed=0, slow=None, run=1, **about):
+    """Rows of a made-up load test: `closed` {concurrency: (ttft_s, tpot_s)}, `opened` {request rate: likewise}, `n` requests a level.
+
+    `slow` is the TTFT of each level's last request; the last `failed` requests of every level have failed.
+    """
+    rows, sent = [], 0.0
+    levels = [("concurrency", *level) for level in dict(closed).items()] + [("request_rate", *level) for level in dict(opened).items()]
+    for kind, load, (ttft, tpot) in levels:
+        for k in range(n):
+            wait = slow if slow and k == n - 1 else ttft
+            began = k // load * (ttft + (tokens - 1) * tpot) if kind == "concurrency" else k / load
+            row = make_rows(1, experiment="serving", tokens=tokens, run=run, **about)[0] | {"request": len(rows) + 1, "prompt": len(rows) + 1, kind: load}
+            row |= {"sent_s": sent + began, "ttft_s": wait, "e2e_s": wait + (tokens - 1) * tpot, "answer": "", "output_ids": "", "finish_reason": "length"}
+            row |= {f"itl_{name}_s": tpot for name in ("p50", "p90", "p99", "max")} | {"connect_s": 0.0, "chunks": tokens, "cached_tokens": 0}
+            row |= {"late_s": 1e-5 if kind == "request_rate" else None}
+            if k >= n - failed:
+                row |= {c: None for c in ("ttft_s", "e2e_s", "finish_reason")} | {"output_tokens": 0, "error": "ConnectionResetError: reset"}
+            rows.append(row)
+        sent += 1000.0
+    return rows
+
+
+def write_serving(folder, closed, opened=(), sidecar=None, **about):
+    """Write one made-up load test (see `serving_rows`); returns its path."""
+    rows = serving_rows(closed, opened, **about)
+    return results.write(rows, sidecar or make_sidecar(), rows[0]["run_id"], folder)
+
+
 TEXT_IDS = [7] * 20, [8] * 12
 
 

@@ -191,7 +191,7 @@ def main(path, option, port, threads, requests, tokens):
     import xllamacpp
 
     params = _params(path, OPTIONS[option], int(threads), int(requests), int(tokens))
-    params.hostname, params.port = "127.0.0.1", int(port)
+    params.hostnames, params.port = ["127.0.0.1"], int(port)
     params.n_threads_http = int(requests) + 8  # an open connection keeps one busy
     listening = xllamacpp.Server(params)
     listening.handle_completions({"prompt": [0], "n_predict": 1})

@@ -73,7 +73,7 @@ def serve(checkpoint, option, device, wanted):
         told["--kv-cache-memory-bytes"] = max(KV_CACHE_BYTES // 2, room)
     if "draft_tokens" in about:
         told["--speculative-config"] = json.dumps(_drafting(about)["speculative_config"])
-    command = [sys.executable, "-m", __name__, *(word for pair in told.items() for word in pair), *flags]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *(word for pair in told.items() for word in pair), *flags]
     environment = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": str(wanted.threads)}
     environment |= {"VLLM_CPU_OMP_THREADS_BIND": _bound(wanted)} if device == "cpu" else {}
     settings = {name.lstrip("-").replace("-", "_"): str(value) for name, value in told.items() if name not in ("--model", "--port")}
@@ -242,17 +242,3 @@ def _settings(told):
         "async_scheduling": told.scheduler_config.async_scheduling, "context_tokens": told.model_config.max_model_len,
         "speculation": told.speculative_config is not None,
     }  # fmt: skip
-
-
-def main():
-    """vLLM's server, also where the installed distribution is called vllm-cpu: its command looks for one called vllm, and gives up."""
-    import runpy
-    from importlib import metadata
-
-    known, name = metadata.version, _distribution
-    metadata.version = lambda package: known("vllm-cpu") if package == "vllm" and "vllm-cpu" in name() else known(package)
-    runpy.run_module("vllm.entrypoints.openai.api_server", run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    main()
