@@ -17,7 +17,7 @@ RUNS_AT, FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (RESULTS, F
 ROOFS = results.roofs_id(study.device(STUDY)[1], 1)
 MEASURED = [path for path in [f"{RUNS_AT}/{ROOFS}.csv", *(run.csv for run in RUNS)] if not PARTIAL or os.path.exists(path)]
 # Everything else that lies there (other machines, engines not asked for now) is shown as well, and never made.
-OTHERS = [os.path.relpath(path, ROOT) for path in results.files() if f"{path.parent.name}/{path.stem}" not in BY_ID]
+OTHERS = [os.path.relpath(path, ROOT) for path in [*results.files(), *results.accuracy_files()] if f"{path.parent.name}/{path.stem}" not in BY_ID]
 DRAWN = expand(FIGURES_AT + "/{figure}.svg", figure=plots.names())
 LOCK = FileLock(".snakemake/study.lock")
 

@@ -1,6 +1,6 @@
 """How far is a load client off? Each client of `bench/clients/` against a server that knows when it really sent what.
 
-    rows = [client_accuracy.measure(name, streams, requests) for …]
+    rows = [client_accuracy.measure(name, streams, requests) for name, _, streams, requests in client_accuracy.loads("auto", [1, 10], 3)]
 
 The server (`bench.ground_truth`) is on one core, the client with all its processes on another. Per load one server and one client are started
 anew. What a client reports is compared with what the server did: the true TTFT of a request is the moment of its first event less the moment
@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from bench import RESULTS, ROOT, clients, ground_truth, hardware, models, results, server
+from bench import ROOT, clients, data, ground_truth, hardware, models, results, server
 
 TOKENS = 100
 TTFT_S, ITL_S = 0.05, 0.01
@@ -34,15 +34,23 @@ MODEL = "smollm2-135m"  # its tokenizer makes the peers' prompts
 LIMIT_S = 300  # a load that takes longer, start of the client included, has failed
 SAMPLE_S = 0.01
 FAMILY_EVERY = 5  # samples from one look at which processes there are, and at their memory, to the next
-COLUMNS = (
-    "client version streams requests failed events_per_s ttft_true_ms ttft_error_ms ttft_error_connected_ms itl_p99_ms itl_p99_excess_ms cpu_us_per_token "
-    "cpu_share peak_memory_bytes delay_mean_ms delay_p99_ms kernel_stamps server_core client_cores error"
-).split()
-# What a client gets of the environment: nothing is fetched, and nothing phones home.
+# What a client finds in its environment: nothing is fetched, and nobody is told.
 OFFLINE = {
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "DO_NOT_TRACK": "1",
     "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1",
 }  # fmt: skip
+
+
+def loads(chosen, streams, per_stream, width=1):
+    """[(client, version, streams, requests)]: every client in `chosen` (text, see `clients.chosen`) at every number of `streams` (list).
+
+    ValueError and RuntimeError with a sentence for what cannot be: a client that does not exist or is not installed, too few requests or cores.
+    """
+    if per_stream < 2:
+        raise ValueError(f"requests_per_stream must be at least 2, not {per_stream}: the first request of a stream opens its connection.")
+    cores(width)
+    names = clients.chosen(chosen)
+    return [(name, clients.get(name).version(), n, requests(n, per_stream)) for n in streams for name in names]
 
 
 def requests(streams, per_stream):
@@ -50,11 +58,24 @@ def requests(streams, per_stream):
     return max(streams * per_stream, ALONE_REQUESTS if streams == 1 else 1)
 
 
+def at(streams):
+    """`1 stream`, `1,000 streams`."""
+    return f"{streams:,.0f} stream" + ("" if streams == 1 else "s")
+
+
+def sentence(row):
+    """One row of `measure` in a line."""
+    if row["error"]:
+        return f"{row['client']}, {at(row['streams'])}: {row['error']}"
+    errors = f"TTFT {row['ttft_error_ms']:+.3f} ms, ITL p99 {row['itl_p99_excess_ms']:+.3f} ms"
+    return f"{row['client']}, {at(row['streams'])}: off by {errors}, {row['cpu_us_per_token']:.1f} µs of CPU time per token, {row['failed']} requests failed"
+
+
 def cores(width=1):
-    """(core of the server, cores of the client): the first core that this process may use, and the `width` after it. RuntimeError with one core."""
+    """(core of the server, cores of the client): the first core that this process may use, and the `width` after it. RuntimeError if there are fewer."""
     allowed = sorted(os.sched_getaffinity(0))
-    if len(allowed) < 2:
-        raise RuntimeError("Client and server need a core each, and this process may use one core only.")
+    if not 1 <= width < len(allowed):
+        raise RuntimeError(f"The server needs a core and the client {width}, at least 1; this process may use {len(allowed)}.")
     return allowed[0], allowed[1 : 1 + width]
 
 
@@ -138,9 +159,9 @@ def descendants(pid):
 
 
 def measure(name, streams, wanted, width=1, limit_s=LIMIT_S):
-    """One row (COLUMNS) of client `name` with `streams` streams and `wanted` requests; `error` says why where there are no numbers."""
+    """One row (`results.ACCURACY`) of client `name` with `streams` streams and `wanted` requests; `error` says why where there are no numbers."""
     client, where = clients.get(name), cores(width)
-    row = dict.fromkeys(COLUMNS) | {"client": name, "version": client.version(), "streams": streams, "requests": wanted, "error": ""}
+    row = dict.fromkeys(results.ACCURACY) | {"client": name, "version": client.version(), "streams": streams, "requests": wanted, "error": ""}
     row |= {"server_core": where[0], "client_cores": " ".join(map(str, where[1]))}
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -158,7 +179,8 @@ def _drive(client, streams, wanted, where, folder, limit_s):
         own = folder / "client"
         own.mkdir()
         work = clients.Work(url, ground_truth.MODEL, streams, wanted, TOKENS, own, models.checkpoint(MODEL).path)
-        watch = _run(pinned(others, client.command(work)), core, folder / "client.txt", limit_s)
+        variables = OFFLINE | getattr(client, "VARIABLES", {})
+        watch = _run(pinned(others, client.command(work)), variables, core, folder / "client.txt", limit_s)
         with urllib.request.urlopen(f"{url}/truth", timeout=60) as answer:
             return client.reported(work), json.load(answer), watch
 
@@ -168,12 +190,12 @@ def pinned(cores, command):
     return ["taskset", "-c", ",".join(map(str, cores)), *map(str, command)]
 
 
-def _run(command, core, log, limit_s):
+def _run(command, variables, core, log, limit_s):
     """Run a client to its end under a `Watch`; RuntimeError with its last words if it fails, TimeoutError after `limit_s` seconds."""
     with open(log, "wb") as words:
         # Between us stands the supervisor of `bench.server`: if this process is killed, the client ends as well.
         supervised = [sys.executable, "-m", "bench.server", *command]
-        process = subprocess.Popen(supervised, stdin=subprocess.PIPE, stdout=words, stderr=words, cwd=ROOT, env=os.environ | OFFLINE)
+        process = subprocess.Popen(supervised, stdin=subprocess.PIPE, stdout=words, stderr=words, cwd=ROOT, env=os.environ | variables)
     watch = Watch(psutil.Process(process.pid), core)
     try:
         code = process.wait(limit_s)
@@ -214,3 +236,80 @@ def compared(told, truth, watch, streams, wanted):
 def _later(reported, true, streams):
     """Error of the mean TTFT of all requests but the first `streams`, s; NaN where there are no others."""
     return reported[streams:].mean() - true[streams:].mean() if min(len(reported), len(true)) > streams else np.nan
+
+
+# What a comparison has shown: rows of `results.load_accuracy` in, numbers out.
+
+OURS, REFERENCE = "ours", "vllm_bench"
+# The goal that was set before it was measured: at GOAL_STREAMS streams errors of at most so many ms; at every load that a peer sustains at most so
+# large a part of the reference's error, and of the best peer's error and CPU time; below the published Rust client's figures everywhere.
+GOAL_STREAMS, GOAL_TTFT_MS, GOAL_ITL_MS = 1000, 5.0, 1.0
+GOAL_OF_REFERENCE, GOAL_OF_BEST, GOAL_OF_CPU = 1 / 10, 1 / 5, 1 / 5
+RUST = "vllm-bench (Rust)"
+
+
+def here(table):
+    """The comparison that is shown: on the machine in focus, of those with the most loads that succeeded, the latest; one row per client and load."""
+    table = results.focus(table, hardware.host())
+    if table.empty:
+        return table
+    runs = table.assign(good=table["error"] == "").groupby("run").agg(good=("good", "sum"), measured=("measured", "first"))
+    return table[table["run"] == runs.sort_values(["good", "measured"]).index[-1]].sort_values(["client", "streams"], ignore_index=True)
+
+
+def published():
+    """The published comparison of a Python client with a Rust one, in the columns of `here`; the excess is over the gap that the server was set to."""
+    table = data.table("published/client_accuracy_rust_vs_python").rename(columns={"concurrency": "streams"})
+    return table.assign(itl_p99_excess_ms=table["itl_p99_ms"] - ITL_S * 1e3, error="")
+
+
+def sustained(table):
+    """Rows of `here` without an error in which no request failed."""
+    return table[(table["error"] == "") & (table["failed"] == 0)]
+
+
+def against(table):
+    """One row per peer and load that it sustained beside ours: streams, client, both errors of TTFT (ms, absolute), peer's error and CPU time per
+    token as multiples of ours."""
+    good = sustained(table)
+    ours = good[good["client"] == OURS][["streams", "ttft_error_ms", "cpu_us_per_token"]]
+    both = good[good["client"] != OURS].merge(ours, on="streams", suffixes=("", "_ours"))
+    own, theirs = both["ttft_error_ms_ours"].abs(), both["ttft_error_ms"].abs()
+    both = both.assign(own_ms=own, peer_ms=theirs, error_ratio=theirs / own, cpu_ratio=both["cpu_us_per_token"] / both["cpu_us_per_token_ours"])
+    return both[["streams", "client", "version", "own_ms", "peer_ms", "error_ratio", "cpu_ratio"]].sort_values(["streams", "client"], ignore_index=True)
+
+
+def goal(table):
+    """Where the goal was missed: sentences' ends, none where it was met; None where it was not put to the test (no row of ours at GOAL_STREAMS, no peer)."""
+    mine, beside = table[table["client"] == OURS].set_index("streams"), against(table)
+    if GOAL_STREAMS not in mine.index or beside.empty:
+        return None
+    missed = [f"{at(streams)} not sustained" for streams in mine.index.difference(sustained(table).query("client == @OURS")["streams"])]
+    top = mine.loc[GOAL_STREAMS]
+    if abs(top["ttft_error_ms"]) > GOAL_TTFT_MS or top["itl_p99_excess_ms"] > GOAL_ITL_MS:
+        missed.append(f"limits of {GOAL_TTFT_MS:g} and {GOAL_ITL_MS:g} ms exceeded at {at(GOAL_STREAMS)}")
+    for streams, peers in beside.groupby("streams"):
+        missed += [f"{what} at {at(streams)}" for what in _above_peers(peers)]
+    rust = published().query("client == @RUST").set_index("streams")
+    for streams, row in mine.loc[mine.index.intersection(rust.index)].iterrows():
+        missed += [f"{what} above the Rust client's at {at(streams)}" for what in _above(row, rust.loc[streams])]
+    return missed
+
+
+def _above_peers(peers):
+    """Which parts of the goal were missed beside the peers of one load."""
+    best, reference = peers.loc[peers["peer_ms"].idxmin()], peers[peers["client"] == REFERENCE]
+    if len(reference) and (reference["error_ratio"] < 1 / GOAL_OF_REFERENCE).any():
+        yield f"TTFT error above {GOAL_OF_REFERENCE:.2g} of {REFERENCE}'s"
+    if best["error_ratio"] < 1 / GOAL_OF_BEST:
+        yield f"TTFT error above {GOAL_OF_BEST:.2g} of the best peer's ({best['client']})"
+    if best["cpu_ratio"] < 1 / GOAL_OF_CPU:
+        yield f"CPU time per token above {GOAL_OF_CPU:.2g} of the best peer's ({best['client']})"
+
+
+def _above(row, rust):
+    """Which figures of ours are not below the published ones."""
+    if not abs(row["ttft_error_ms"]) < rust["ttft_error_ms"]:
+        yield "TTFT error"
+    if not row["itl_p99_ms"] < rust["itl_p99_ms"]:
+        yield "ITL p99"

@@ -86,7 +86,7 @@ def _read_llamacpp(event):
 def _read_tgi(event):
     token, details = event.get("token"), event.get("details") or {}
     ids = [token["id"]] if token else []
-    prompt = len(details["prefill"]) if details.get("prefill") else None
+    prompt = details.get("input_length") or len(details.get("prefill") or ()) or None  # streams of TGI 2 and 3 tell the length, older ones the tokens
     return Piece(token["text"] if token else "", ids, len(ids) or None, prompt, details.get("generated_tokens"), None, details.get("finish_reason") or "")
 
 
@@ -132,11 +132,21 @@ def read(dialect, data):
             raise Malformed(f"the server reported within the stream: {_message(event['error'])}")
         piece = DIALECTS[dialect][2](event)
         piece.sent_ns = event.get("sent_ns")
-        return piece
+        return _sound(piece)
     except Malformed:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise Malformed(f"an event could not be read ({type(error).__name__}: {error}): {data[:80]!r}") from None
+
+
+def _sound(piece):
+    """`piece`, if its texts are texts and its numbers numbers; TypeError if not."""
+    numbers = piece.prompt_tokens, piece.output_tokens, piece.cached_tokens, piece.sent_ns
+    if type(piece.text) is not str or type(piece.finish) is not str:
+        raise TypeError("its text is no text")
+    if any(number is not None and type(number) is not int for number in numbers) or any(type(token) is not int for token in piece.ids):
+        raise TypeError("its counts are no whole numbers")
+    return piece
 
 
 def _message(error):

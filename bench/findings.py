@@ -8,10 +8,12 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 
-from bench import ROOT, data, metrics, quality, results, tables
+from bench import ROOT, client_accuracy, clients, data, metrics, quality, results, tables
 from bench import batching as sweeps
+from bench import serving_tables as loads
 from bench import step_time as steps
 from bench.tables import number
 
@@ -24,7 +26,7 @@ def findings(requests):
     settings = tables.settings(results.here(requests, "latency"))
     table = results.summary(settings[0][1]) if settings else None
     said = [sentence(table, requests) for sentence in (fastest, fewer_bits, first_token, bandwidth)] if settings else []
-    said += [share_of_gain(requests), limited(requests), *quality_findings(requests)[:2]]
+    said += [share_of_gain(requests), limited(requests), *quality_findings(requests)[:2], *serving_findings(requests)[:2]]
     said.append(cost(requests) or (run_to_run(settings[0][1]) if settings else None))
     return [sentence for sentence in said if sentence]
 
@@ -339,6 +341,134 @@ def _nats(row):
     return f"{row['excess_nll_nats']:+.2g}".replace("-", "−")
 
 
+# Servers under load: sentences from bench/serving_tables.py.
+
+
+def serving_findings(requests):
+    """What the servers of the machine in focus have shown under load, as Markdown sentences."""
+    said = [within_objectives(requests), loops_disagree(requests), more_at_once(requests), *drafts_under_load(requests)]
+    return [sentence for sentence in said if sentence]
+
+
+def _loaded(row):
+    """`concurrency 16`, `4 requests/s`: the load of a level."""
+    return f"concurrency {number(row['load'])}" if row["loop"] == "closed" else f"{number(row['load'])} requests/s"
+
+
+def within_objectives(requests):
+    """The level with the best throughput that holds the objectives of study.yaml, and the best level of all."""
+    table = loads.named(loads.levels(requests)).dropna(subset="output_tokens_per_s")
+    if table.empty:
+        return None
+    (goal, holds), most = loads.goals()[0], table.loc[table["output_tokens_per_s"].idxmax()]
+    most_said = f"{number(most['output_tokens_per_s'])} output tokens/s"
+    held = table[holds(table) == 1]
+    if held.empty:
+        return f"No server held the objectives ({goal}) at any load; the most that came out was {most_said}, from {_name(most)} at {_loaded(most)}."
+    best = held.loc[held["output_tokens_per_s"].idxmax()]
+    said = f"Within the objectives ({goal}) {_name(best)} yields most: {number(best['output_tokens_per_s'])} output tokens/s at {_loaded(best)}"
+    return said + (f"; without them it is {most_said}, from {_name(most)} at {_loaded(most)}." if best.name != most.name else ", the most of all levels.")
+
+
+def loops_disagree(requests):
+    """How far the p99 TTFT of an open loop lies from that of a closed one at the same throughput, where they differ most."""
+    table = loads.disagreement(requests)
+    if table.empty:
+        return None
+    row = loads.named(table.loc[[np.log(table["ratio"]).abs().idxmax()]]).iloc[0]
+    waits = f"{number(row['ttft_p99_s'] * 1e3)} ms in an open loop ({number(row['load'])} requests/s) and {number(row['closed_ttft_p99_s'] * 1e3)} ms in a closed one"
+    said = f"At the same throughput the two loops disagree most with {_name(row)}: at {number(row['output_tokens_per_s'])} output tokens/s"
+    return f"{said} the 99th percentile of TTFT is {waits}, {_times(row['ratio'])} as long."
+
+
+def more_at_once(requests):
+    """What several times the concurrency costs each user and yields in all: the curve that pays least for it, and the one that pays most."""
+    table = loads.named(loads.widened(requests))
+    if table.empty:
+        return None
+    cheap, dear = table.loc[table["slower"].idxmin()], table.loc[table["slower"].idxmax()]
+    pays = [f"{_times(row['slower'])} as long with {_name(row)}, for {_times(row['more'])} the throughput" for row in (cheap, dear)]
+    said = f"At {loads.WIDER} times the concurrency a token takes {pays[0]}"
+    return f"{said}; and {pays[1]}." if cheap.name != dear.name else f"{said}."
+
+
+def drafts_under_load(requests):
+    """One sentence per option that drafts: how much faster tokens come with one request at a time, and at the widest closed loop."""
+    table = loads.named(loads.speculation(requests).query("loop == 'closed'")).dropna(subset="pace")
+    said = []
+    for _, curve in table.groupby(loads.CURVE, sort=True):
+        first, last = curve.loc[curve["load"].idxmin()], curve.loc[curve["load"].idxmax()]
+        beside = f"With drafts ({_name(first)} against {first['plain']}) tokens come {_times(first['pace'])} as fast at {_loaded(first)}"
+        said.append(beside + (f", and {_times(last['pace'])} as fast at {_loaded(last)}." if len(curve) > 1 else "."))
+    return said
+
+
+def published_users(requests=None):
+    """The largest concurrency of each published engine on one GPU that gives every user the published example of a pace."""
+    (words, holds), table = loads.goals()[1], loads.published_single().query("loop == 'closed'")
+    largest = table[holds(table) == 1].groupby("backend")["load"].max().sort_values(ascending=False)
+    one = table.iloc[0]
+    counts = ", ".join(f"{engine} {number(load)}" for engine, load in largest.items())
+    return f"The largest concurrency that was published with at least {loads.PER_USER} output tokens/s per user ({one['model']} on one {one['gpu']}): {counts}."
+
+
+# How far load clients are off: sentences from bench/client_accuracy.py.
+
+
+def client_findings(requests):
+    """What the comparison of load clients on the machine in focus has shown, as Markdown sentences; none where there was none."""
+    table = client_accuracy.here(results.load_accuracy(requests.attrs.get("folder")))
+    return [sentence for sentence in (own_error(table), *peers_errors(table), goal_met(table)) if sentence]
+
+
+def _two(value):
+    return number(float(f"{value:.2g}")).replace("-", "−")
+
+
+def _ms(value):
+    return f"{_two(value)} ms"
+
+
+def own_error(table):
+    """How far our own client was off at the most streams that it sustained."""
+    mine = client_accuracy.sustained(table[table["client"] == client_accuracy.OURS])
+    if mine.empty:
+        return None
+    top = mine.loc[mine["streams"].idxmax()]
+    said = f"At {client_accuracy.at(top['streams'])} ({_two(top['events_per_s'])} events/s) {_client(top)} is off by {_ms(top['ttft_error_ms'])} in the mean TTFT"
+    said += f" and by {_ms(top['itl_p99_excess_ms'])} in the 99th percentile of ITL, for {number(top['cpu_us_per_token'])} µs of CPU time per token"
+    if pd.isna(top["delay_mean_ms"]):
+        return f"{said}."
+    return f"{said}; event by event it is late by {_ms(top['delay_mean_ms'])} in the mean and {_ms(top['delay_p99_ms'])} in the 99th percentile."
+
+
+def _client(row):
+    return f"**{clients.title(row['client'])}**"
+
+
+def peers_errors(table):
+    """One sentence per peer: how far it was off at every load that it sustained, as a multiple of ours, and what it takes of the CPU."""
+    for _, rows in client_accuracy.against(table).groupby("client"):
+        each = [f"{_ms(row['peer_ms'])} at {number(row['streams'])}" for _, row in rows.iterrows()]
+        ratio, cpu = (_range(rows[column]) for column in ("error_ratio", "cpu_ratio"))
+        streams = "streams" if rows["streams"].max() > 1 else "stream"
+        yield f"{_client(rows.iloc[0])} is off by {', '.join(each)} {streams} in the mean TTFT: {ratio} as far as ours, with {cpu} the CPU time per token."
+
+
+def _range(values):
+    """`3 times`, `3 to 40 times`: the smallest and the largest of some ratios."""
+    low, high = _two(values.min()), _two(values.max())
+    return f"{low} times" if low == high else f"{low} to {high} times"
+
+
+def goal_met(table):
+    """Whether the goal that was set for our client was met, and where it was missed."""
+    missed = client_accuracy.goal(table)
+    if missed is None:
+        return None
+    return f"The goal was not met: {'; '.join(missed)}." if missed else "The goal was met at every load."
+
+
 def published_corrections(requests=None):
     """What latency.qmd says of the published table in numbers: name -> number, or words.
 
@@ -395,7 +525,7 @@ def _published_mbu(table, sixteen_bit):
 def committed_files():
     """Paths of the CSVs of all runs that git keeps."""
     listed = subprocess.run(["git", "ls-files", "_llama-inference/*.csv"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    return [ROOT / name for name in listed if "/hardware/" not in name]
+    return [ROOT / name for name in listed if "/hardware/" not in name and "/clients/" not in name]
 
 
 def committed():

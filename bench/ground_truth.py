@@ -74,7 +74,8 @@ class Told:
 
     def role(self):
         """The event with which a chat begins: it has no token."""
-        return stamped(self._event([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])) if self.chat else b""
+        event = self._event([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
+        return chunk(b"data: " + json.dumps(event).encode() + b"\n\n") if self.chat else b""
 
     def whole(self):
         """The answer in one piece, for those that do not stream."""
@@ -175,8 +176,7 @@ def utf8(told, plan):
     """A character's bytes in two packets, and the first byte of one that never ends."""
     yield 0, STREAMED
     for k in range(told.tokens):
-        event = told.token("NOW").replace(b'"NOW"', b'"..."').replace(NOW.encode(), b"%20d" % monotonic_ns())
-        event = event.replace(b"...", b" \xc3." if k == 1 else b" " + ACCENT)
+        event = told.token("...").replace(b"...", b" \xc3." if k == 1 else b" " + ACCENT)  # the stamp is in the second part
         at = event.index(b"\xc3") + 1
         yield plan.ttft_s + k * plan.itl_s, event[:at]
         yield plan.ttft_s + (k + 0.3) * plan.itl_s, event[at:]
@@ -282,7 +282,7 @@ class Server:
                 self._continue(heapq.heappop(self.heap)[2])
 
     def _patience(self):
-        left = self.heap[0][0] - clock() if self.heap else 60
+        left = min(self.heap[0][0] - clock(), 60) if self.heap else 60  # what is due in a thousand million seconds is more than epoll takes
         return left - 0.001 if left > 0.002 else 0
 
     def _accept(self):

@@ -41,6 +41,7 @@ ANSWER_BYTES = 1 << 26  # an answer longer than this has no end
 STREAMS_PER_PROCESS = 1000
 START_S = 0.1  # from the moment that all processes are ready to the first request
 LAST_CHUNK = b"\r\n0\r\n\r\n"
+LONGEST_S = 60  # no system sleeps for ever
 AWAKE_S = 0.001  # a sleeper wakes up to so late; this much of every wait is spent looking at the clock
 SO_TIMESTAMPNS = getattr(socket, "SO_TIMESTAMPNS", 35) if hasattr(selectors, "EpollSelector") else None
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -172,8 +173,8 @@ class Client:
         moments = [self.underway[0].begun + self.timeout_s] if self.underway else []
         moments += [self.start + self.scheduled[0].at_s] if self.scheduled else []
         moments += [self.start] if self.waiting and not self.active else []
-        left = min(moments) - clock()
-        return left - AWAKE_S if left > 2 * AWAKE_S else 0
+        left = min(moments, default=0) - clock()  # the last one may just have failed: then nothing is waited for
+        return min(left - AWAKE_S, LONGEST_S) if left > 2 * AWAKE_S else 0
 
     def _begin(self):
         now = clock()
@@ -288,7 +289,7 @@ class Client:
             self._fail(stream, "ConnectionError: the server closed the connection before the answer was complete.")
         elif not data or stream.complete(data):
             self._finish(self._release(stream, keep=data and stream.head.stays_open))
-        elif stream.received > ANSWER_BYTES:
+        elif stream.received + READ_COST_BYTES * len(stream.reads) > ANSWER_BYTES:
             self._fail(stream, f"The answer has more than {ANSWER_BYTES} bytes and no end.")
 
     def _release(self, stream, keep=False):
@@ -330,7 +331,8 @@ class Client:
         while self.underway and (self.underway[0].stream is None or self.underway[0].begun + self.timeout_s <= now):
             answer = self.underway.popleft()
             if answer.stream is not None:
-                self._fail(answer.stream, f"TimeoutError: no complete answer within {self.timeout_s:g} s; {len(answer.reads)} pieces of it had come.", again=False)
+                what = f"{'TLS ' if self.tls else ''}connection" if answer.stream.connecting else "complete answer"
+                self._fail(answer.stream, f"TimeoutError: no {what} within {self.timeout_s:g} s; {len(answer.reads)} pieces of an answer had come.", again=False)
 
     def _compare_clocks(self):
         """Note how far the wall clock, in which the kernel stamps, is from the monotonic one: the closest of some looks."""

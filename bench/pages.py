@@ -11,7 +11,7 @@ import re
 
 from IPython.display import HTML, Markdown, display
 
-from bench import backends, findings, plots, quality, results, tables
+from bench import backends, data, findings, plots, quality, results, tables
 
 
 def requests():
@@ -57,6 +57,12 @@ def show_findings(rows):
     """Show the findings, computed from the requests, as a list."""
     said = findings.findings(rows)
     display(Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{tables.EMPTY.capitalize()}*"))
+
+
+def show_clients(rows):
+    """Show how far load clients were off, computed, as a list."""
+    said = findings.client_findings(rows)
+    display(Markdown("\n".join(f"- {sentence}" for sentence in said) or "*Nothing measured here yet: `papermill notebooks/client-accuracy.ipynb out.ipynb`.*"))
 
 
 def show_quality(rows):
@@ -154,6 +160,53 @@ def probes(rows):
     return {"slowest": tables.number(low), "fastest": tables.number(high), "worst": f"{worst * 100:.0f} %"}
 
 
+def show_serving(rows):
+    """Show what servers under load have shown, computed, as a list."""
+    said = findings.serving_findings(rows)
+    display(Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{tables.EMPTY.capitalize()}*"))
+
+
+def workload(rows):
+    """What the servers of the machine in focus were asked for, as numbers and words for serving.qmd; empty without data."""
+    rows = results.here(rows, "serving")
+    if rows.empty:
+        return {}
+    given = [results.read(results.path(run))[1]["parameters"] for run in rows["run_id"].unique()]
+    which = sorted({str(parameters["lengths"]) for parameters in given})
+    closed, opened = rows.dropna(subset="concurrency"), rows.dropna(subset="request_rate")
+    each = rows.groupby(["run_id", "concurrency", "request_rate"], dropna=False).size()
+    return {
+        "lengths": " or ".join(map(_lengths, which)), "scaled": _scaled(rows, which), "prompt": tables.number(rows["prompt_tokens"].mean()),
+        "output": tables.number(rows["max_new_tokens"].mean()), "longest": tables.number((rows["prompt_tokens"] + rows["max_new_tokens"]).max()),
+        "arrivals": " or ".join(sorted({parameters["arrivals"] for parameters in given})),
+        "concurrency": _listing(closed["concurrency"]), "rates": _listing(opened["request_rate"]),
+        "each": " to ".join(tables.number(n) for n in sorted({each.min(), each.max()})), "failed": tables.number((rows["error"] != "").sum()),
+        "requests": tables.number(len(rows)),
+    }  # fmt: skip
+
+
+def _lengths(name):
+    """A distribution of lengths with what data/lengths.csv says of it; of a reader's own CSV its name."""
+    known = data.table("lengths").set_index("lengths")
+    if name not in known.index:
+        return _codes([name.rpartition("/")[2]])
+    row = known.loc[name]
+    return f"`{name}` of `data/lengths.csv` (on average {tables.number(row['prompt_tokens'])} tokens in and {tables.number(row['new_tokens'])} out)"
+
+
+def _scaled(rows, which):
+    """How the mean length of a request, prompt and answer, compares with that of the distribution; empty where it is not one that is known."""
+    known = data.table("lengths").set_index("lengths")[["prompt_tokens", "new_tokens"]].sum(axis=1)
+    if len(which) > 1 or which[0] not in known.index:
+        return ""
+    ratio = (rows["prompt_tokens"] + rows["max_new_tokens"]).mean() / known[which[0]]
+    return f", {tables.number(float(f'{ratio:.2g}'))} times as much together"
+
+
+def _listing(values):
+    return ", ".join(tables.number(v) for v in sorted(set(values))) or "none"
+
+
 def show_engines(rows):
     """Show the notes of every engine: its module's docstring as it stands, its options, and what has been measured of it."""
     for name in backends.names():
@@ -180,7 +233,9 @@ def measured(name, rows):
     """What has been measured of engine `name`, in one sentence."""
     mine = rows[rows["backend"] == name]
     if mine.empty:
-        return f"not yet. Measure it with `make study ENGINES={name}`."
+        module = backends.get(name)
+        asked = without_markup(getattr(module, "ON_REQUEST", ""))
+        return "not yet. " + (asked or f"Measure it with `make study {'' if 'cpu' in module.DEVICES else 'DEVICE=cuda '}ENGINES={name}`.")
     versions = ", ".join(sorted(mine["backend_version"].unique()))
     return f"version {versions}; {_codes(sorted(mine['option'].unique()))} in {mine['run_id'].nunique()} runs."
 

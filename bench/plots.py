@@ -20,7 +20,9 @@ from matplotlib import figure as _figure
 from matplotlib import ticker
 from matplotlib.lines import Line2D
 
-from bench import FIGURES, backends, batching, metrics, results, tables
+from bench import FIGURES, backends, batching
+from bench import client_accuracy as accuracy
+from bench import clients, metrics, results, tables
 from bench import quality as scores
 from bench import serving_tables
 from bench import step_time as step_model
@@ -656,7 +658,7 @@ LOOPS = {"closed": {"linestyle": "-"}, "open": {"linestyle": "--", "markerfaceco
 TAILS = {50: {"linestyle": "-"}, 99: {"linestyle": ":", "markerfacecolor": "white"}}
 LOADS = {"closed": "requests at once (closed loop)", "open": "requests/s (open loop)"}
 GREYS = FAINT, "0.58", GREY
-PUBLISHED_LOADS = "Grey: another model on other hardware, read off figures (± 0.05 ms)."
+PUBLISHED_LOADS = "Last panel: another model on other hardware, read off figures (± 0.05 ms)."
 
 
 def _levels(requests, x, y):
@@ -664,20 +666,32 @@ def _levels(requests, x, y):
     return serving_tables.named(serving_tables.levels(requests)).dropna(subset=[x, y])
 
 
-def _grey_key(looks, words):
-    """Grey Line2D for a legend, one per entry of `looks`, named by `words`."""
-    return [Line2D([], [], color=GREY, marker="o", markersize=6, label=word, **look) for look, word in zip(looks.values(), words)]
+def _where(blocks, table):
+    """What ran where, for a caption, where the panels have no titles that say it."""
+    return f"{_setting(table.iloc[0][tables.SETTING])}. " if len(blocks) == 1 else ""
+
+
+def _plain_key(looks, words):
+    """Line2D without an engine's colour for a legend, one per entry of `looks`, named by `words`."""
+    return [Line2D([], [], color=INK, marker="o", markersize=6, label=word, **look) for look, word in zip(looks.values(), words)]
 
 
 def _load_curve(axes, rows, x, y, style, look):
-    """One curve of levels, from little load to much, with the load of its last level written beside it; y in ms."""
+    """One curve of levels, from little load to much; y in ms."""
     rows = rows.dropna(subset=[x, y]).sort_values("load")
-    if rows.empty:
-        return
     _joined(axes, rows[x], rows[y] * 1e3, style, **look)
-    last = rows.iloc[-1]
-    word = f"×{last['load']:.0f}" if last["loop"] == "closed" else f"{tables.number(last['load'])}/s"
-    axes.annotate(word, (last[x], last[y] * 1e3), (6, 0), **BESIDE, fontsize=9, color=GREY)
+
+
+def _last_loads(axes, table, x, y):
+    """The load of the last level of each curve behind its mark, unless another mark is there. After the limits are set."""
+    last = table.dropna(subset=[x, y]).sort_values("load").drop_duplicates(["backend", "option", "loop"], keep="last")
+    place, taken = axes.transScale + axes.transLimits, []
+    for _, row in last.sort_values(x, ascending=False).iterrows():
+        at = place.transform((row[x], row[y] * 1e3))
+        if all(abs(at - other)[0] > 0.09 or abs(at - other)[1] > 0.045 for other in taken):
+            word = f"×{row['load']:.0f}" if row["loop"] == "closed" else f"{tables.number(row['load'])}/s"
+            axes.annotate(word, (row[x], row[y] * 1e3), (6, 0), **BESIDE, fontsize=9, color=GREY)
+        taken.append(at)
 
 
 def _published_loads(axes, x, y):
@@ -697,7 +711,15 @@ def _load_limits(axes, left=1.3, right=1.25):
     axes.set(xscale="log", yscale="log")
     low, high = axes.get_xlim()
     axes.set_xlim(low / left, high * right)
+    _fine_logs(axes)
+
+
+def _fine_logs(axes):
+    """Two log axes; an axis that spans little has more ticks."""
     _plain_logs(axes)
+    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        if high / low < 6:
+            axis.set_major_locator(ticker.LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8)))
 
 
 @_listed
@@ -707,19 +729,20 @@ def serving_frontier(requests):
     if table.empty:
         return None
     styles, blocks = _styles(table, requests), _sweep_blocks(table)
-    drawn, axes = _panels(len(blocks) + 1, 3.5, styles, 1.5, _grey_key(LOOPS, ("closed loop", "open loop")))
+    drawn, axes = _panels(len(blocks) + 1, 3.5, styles, 1.5, _plain_key(LOOPS, ("closed loop", "open loop")))
     for panel, (title, rows) in zip(axes, blocks):
         for key, curve in _curves(rows):
             for loop, look in LOOPS.items():
                 _load_curve(panel, curve[curve["loop"] == loop], "per_device", "tpot_p50_s", styles[key], look)
         panel.set_title(title)
         _load_limits(panel, left=1)
+        _last_loads(panel, rows, "per_device", "tpot_p50_s")
     _published_loads(axes[-1], "per_device", "tpot_p50_s")
     _load_limits(axes[-1], left=4)
     for panel in axes:
         panel.set(xlabel="output tokens/s per device", ylabel="TPOT, ms (median)")
     marks = f"A mark per level of load; the last one's is written beside it. Down and to the right is better. {PUBLISHED_LOADS}"
-    return _words(drawn, "Servers: pace against throughput", f"{_setting(table.iloc[0][tables.SETTING])}. {marks}")
+    return _words(drawn, "Servers: pace against throughput", f"{_where(blocks, table)}{marks}")
 
 
 @_listed
@@ -729,9 +752,9 @@ def serving_ttft(requests):
     table = _levels(requests, "load", "ttft_p50_s")
     if table.empty:
         return None
-    styles = _styles(table, requests)
-    shown = [(title, rows[rows["loop"] == loop], loop) for title, rows in _sweep_blocks(table) for loop in LOADS if (rows["loop"] == loop).any()]
-    drawn, axes = _panels(len(shown) + 1, 3.0, styles, 1.5, _grey_key(TAILS, ("median", "99th percentile")))
+    styles, blocks = _styles(table, requests), _sweep_blocks(table)
+    shown = [(title, rows[rows["loop"] == loop], loop) for title, rows in blocks for loop in LOADS if (rows["loop"] == loop).any()]
+    drawn, axes = _panels(len(shown) + 1, 3.0, styles, 1.5, _plain_key(TAILS, ("median", "99th percentile")))
     for panel, (title, rows, loop) in zip(axes, shown):
         for key, curve in _curves(rows):
             for q, look in TAILS.items():
@@ -740,16 +763,18 @@ def serving_ttft(requests):
         _load_ticks(panel, rows["load"])
     _published_loads(axes[-1], "load", "ttft_p50_s")
     axes[-1].set_xlabel(LOADS["closed"])
-    axes[-1].set_xlim(left=0.16)
-    _load_ticks(axes[-1], serving_tables.published_single().query("loop == 'closed'")["load"])
+    loads = serving_tables.published_single().query("loop == 'closed'")["load"]
+    _load_ticks(axes[-1], loads)
+    axes[-1].set_xlim(loads.min() / 6, loads.max() * 1.25)
     for panel in axes:
         panel.set_ylabel("TTFT, ms")
-    return _words(drawn, "Servers: the wait for the first token", f"{_setting(table.iloc[0][tables.SETTING])}. {PUBLISHED_LOADS}")
+    return _words(drawn, "Servers: the wait for the first token", f"{_where(blocks, table)}{PUBLISHED_LOADS}")
 
 
 def _load_ticks(axes, loads):
     """Two log axes; along x the loads themselves, those left out that would touch the one before."""
-    _plain_logs(axes)
+    axes.set(xscale="log", yscale="log")
+    _fine_logs(axes)
     kept = []
     for load in sorted(loads.unique()):
         kept += [load] if not kept or load / kept[-1] > 1.3 else []
@@ -762,25 +787,26 @@ def serving_loops(requests):
     table = _levels(requests, "output_tokens_per_s", "ttft_p99_s")
     if table.empty:
         return None
-    styles = _styles(table, requests)
+    styles, blocks = _styles(table, requests), _sweep_blocks(table)
     shown = [
-        (" · ".join(word for word in (backend, title) if word), mine) for title, rows in _sweep_blocks(table)
+        (" · ".join(word for word in (backend, title) if word), mine) for title, rows in blocks
         for backend, mine in rows.groupby("backend", sort=True) if mine["loop"].nunique() == len(LOOPS)
     ]  # fmt: skip
     if not shown:
         return None
-    drawn, axes = _panels(len(shown), 2.8, styles, 1.9, _grey_key(LOOPS, ("closed loop", "open loop")))
+    drawn, axes = _panels(len(shown), 2.8, styles, 1.9, _plain_key(LOOPS, ("closed loop", "open loop")))
     for panel, (title, rows) in zip(axes, shown):
         for key, curve in _curves(rows):
             for loop, look in LOOPS.items():
                 _load_curve(panel, curve[curve["loop"] == loop], "output_tokens_per_s", "ttft_p99_s", styles[key], look)
         panel.set(xlabel="output tokens/s", ylabel="TTFT p99, ms", title=title)
         _load_limits(panel, left=1)
+        _last_loads(panel, rows, "output_tokens_per_s", "ttft_p99_s")
     why = (
         "In a closed loop a slow server gets fewer requests: the next one waits for an answer. In an open loop they come all the same and queue, "
         "and their wait counts from the moment they were due."
     )
-    return _words(drawn, "The same server in two kinds of load", f"{_setting(table.iloc[0][tables.SETTING])}. {why}")
+    return _words(drawn, "The same server in two kinds of load", f"{_where(blocks, table)}{why}")
 
 
 @_styled
@@ -800,6 +826,7 @@ def load_levels(requests):
         _load_ticks(lower, rows["load"])
     upper.set(xlabel="output tokens/s", ylabel="TPOT, ms (median)")
     _load_limits(upper, left=1)
+    _last_loads(upper, table, "output_tokens_per_s", "tpot_p50_s")
     row, failed = requests.iloc[0], int((requests["error"] != "").sum())
     caption = f"{_setting(row[tables.SETTING])}. Above: closed loop filled, open loop hollow and dashed. Below: median filled, 99th percentile hollow."
     return _words(drawn, tables.label(row), caption + (f" {failed} requests failed." if failed else ""))
@@ -823,6 +850,71 @@ def roofs(roofs):
         each = block.reset_index()[["index", "unit", "roof", "threads"]].merge(roofs, on=["unit", "roof", "threads"])
         _small_dots(panel, each["value"] * factor, each["index"] + BAR)
     return _words(drawn, "Measured roofs", "Bar: the best measurement, which no engine can beat; dot: one measurement.")
+
+
+CLIENT_ERRORS = {
+    "ttft_error_ms": "Mean TTFT: error, ms", "ttft_error_connected_ms": "Mean TTFT without the first request of every stream: error, ms",
+    "itl_p99_excess_ms": "99th percentile of ITL: above the server's, ms",
+}  # fmt: skip
+
+
+def client_accuracy(requests):
+    """Error of the mean TTFT, and excess of the 99th percentile of ITL, over the number of streams: one line per load client, and a published comparison.
+
+    Its observations are no requests: they lie in the folder of the requests (`results.load_accuracy`), or are given instead of them.
+    """
+    table = requests if "ttft_error_ms" in requests else results.load_accuracy(requests.attrs.get("folder"))
+    with style():
+        return _client_accuracy(accuracy.here(table))
+
+
+DRAWN["client_accuracy"] = client_accuracy
+
+
+def _client_accuracy(table):
+    good, greys = table[table["error"] == ""], list(accuracy.published().groupby("client"))
+    colours = sns.color_palette("colorblind")
+    styles = {name: (_client_label(rows), colours[k % len(colours)], MARKERS[k % len(MARKERS)]) for k, (name, rows) in enumerate(good.groupby("client"))}
+    lines = [(rows, ("", GREYS[0], "ox"[k % 2])) for k, (_, rows) in enumerate(greys)] + [(rows, styles[name]) for name, rows in good.groupby("client")]
+    shown = [column for column in CLIENT_ERRORS if any(column in rows for rows, _ in lines)]
+    greys = [Line2D([], [], color=GREYS[0], marker="ox"[k % 2], label=f"published: {re.sub(r'.*[(]|[)]', '', name)}") for k, (name, _) in enumerate(greys)]
+    drawn, panels = _panels(len(shown), 2.5, styles, also=greys)
+    clipped = [_errors(panel, column, [line for line in lines if column in line[0]]) for panel, column in zip(panels, shown)]
+    panels[-1].set_xlabel("streams, a request at a time each")
+    return _words(drawn, "How far load clients are off", " ".join(_client_caption(table, any(clipped))))
+
+
+def _client_label(rows):
+    return " ".join(word for word in (clients.title(rows["client"].iloc[0]), rows["version"].iloc[0]) if word)
+
+
+def _errors(axes, column, lines):
+    """One line per client on log axes; what is zero or negative, and has no place there, stands hollow at the lower edge. True if there is any."""
+    values = pd.concat([rows[column] for rows, _ in lines]).dropna()
+    above, below = values[values > 0], bool((values <= 0).any())
+    low, high = (above.min(), above.max()) if len(above) else (0.001, 1)
+    floor = low / (3 if below else 1.3)
+    for rows, look in lines:
+        rows = rows.sort_values("streams")
+        _joined(axes, rows["streams"], rows[column].where(rows[column] > 0), look)
+        under = rows[rows[column] <= 0]
+        axes.plot(under["streams"], [floor] * len(under), look[2], color=look[1], markerfacecolor="white", markersize=7, zorder=5)
+    axes.set(xscale="log", yscale="log", ylim=(floor / 1.5, high * 1.5), title=CLIENT_ERRORS[column])
+    _plain_logs(axes)
+    return below
+
+
+def _client_caption(table, clipped):
+    """The small print: where and how, what failed, what the marks mean."""
+    if table.empty:
+        yield "Nothing measured here yet: papermill notebooks/client-accuracy.ipynb out.ipynb."
+    else:
+        yield f"Measured on {table['gpu'].iloc[0]}, client and server on a core each: what the client reports less what the server did."
+    for client, rows in table[table["error"] != ""].groupby("client"):
+        yield f"{clients.title(client)} gave no result at {_plural(rows['streams'], 'stream')}."
+    if clipped:
+        yield "Hollow, at the lower edge: zero or less."
+    yield "Published on other hardware, its ITL against the gap that the server was set to."
 
 
 def export(figure, name, command, folder=None):

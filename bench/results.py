@@ -45,6 +45,11 @@ WARM_FACTOR = 2.0
 WARM_SLACK_S = 0.001  # what the scheduler alone may take, which is many times what a toy engine does
 # Mean number of cores that other processes may keep busy during a run: background services pass, a second job does not.
 BUSY_CORES = 0.5
+# One row per load client and number of streams: `bench.client_accuracy`, which says what they mean.
+ACCURACY = (
+    "client version streams requests failed events_per_s ttft_true_ms ttft_error_ms ttft_error_connected_ms itl_p99_ms itl_p99_excess_ms "
+    "cpu_us_per_token cpu_share peak_memory_bytes delay_mean_ms delay_p99_ms kernel_stamps server_core client_cores error"
+).split()
 LATE_SHARE = 0.01  # of the gap between two scheduled requests: how late the load client may be, in the 99th percentile
 
 
@@ -206,7 +211,7 @@ def _warm(table):
 
 def _alone(table, sidecar):
     """Refuse a run beside which other processes kept the machine busy: a benchmark that shares its machine is void. Scores are no times."""
-    if (table["experiment"] == "quality").all():
+    if (table["experiment"] == "quality").all() or sidecar["parameters"].get("url"):  # a server that ran already is one of the others
         return
     others = sidecar["busy_cores"]["others"]
     if others > BUSY_CORES:
@@ -283,9 +288,9 @@ def write(rows, sidecar, identifier, folder=None):
 
 
 def files(folder=None):
-    """Paths of the CSVs of all runs, sorted; `hardware/` holds roofs, not runs."""
+    """Paths of the CSVs of all runs, sorted; `hardware/` and `clients/` hold what was measured of machines and load clients, not runs."""
     folder = Path(folder or RESULTS)
-    return sorted(p for p in folder.glob("*/*.csv") if p.parent.name != "hardware")
+    return sorted(p for p in folder.glob("*/*.csv") if p.parent.name not in ("hardware", "clients"))
 
 
 def read(file):
@@ -310,6 +315,7 @@ def load(paths=None, experiment=None, folder=None):
         more = context(sidecar)
         rows += [row | more for row in run]
     everything = derive(_numbers(pd.DataFrame(rows, columns=COLUMNS + CONTEXT)))
+    everything.attrs["folder"] = str(folder or RESULTS)  # what is no request, such as the accuracy of load clients, lies beside them
     return everything[everything["experiment"] == experiment] if experiment else everything
 
 
@@ -409,11 +415,16 @@ def roofs_id(gpu, n):
 
 def write_roofs(roofs, device, gpu, given):
     """Write the roofs of one device (`hardware.roofs`) with their provenance; returns the CSV's path. FileExistsError as in `write`."""
-    n = given["run"] or _first_free(lambda n: roofs_id(gpu, n), given["results"])
-    target = _unwritten(roofs_id(gpu, n), given["results"])
-    sidecar = {"packages": packages(), "git": git_state(), "machine": hardware.describe(device), "parameters": given, "ended": now()}
+    return _write_apart(roofs_id, roofs, device, gpu, given)
+
+
+def _write_apart(identifier, table, device, gpu, given, **more):
+    """Write a table that is no run, with its provenance; `identifier` is a function of gpu and number."""
+    n = given["run"] or _first_free(lambda n: identifier(gpu, n), given["results"])
+    target = _unwritten(identifier(gpu, n), given["results"])
+    sidecar = {"packages": packages(), "git": git_state(), "machine": hardware.describe(device), "parameters": given, "ended": now()} | more
     write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
-    write_whole(target, roofs.assign(gpu=gpu, host=hardware.host()).to_csv(index=False, lineterminator="\n"))
+    write_whole(target, table.assign(gpu=gpu, host=hardware.host()).to_csv(index=False, lineterminator="\n"))
     return target
 
 
@@ -421,3 +432,34 @@ def load_roofs(folder=None):
     """All measured roofs: roof, threads, value, unit, gpu, host."""
     tables = [pd.read_csv(f) for f in sorted(Path(folder or RESULTS).glob("hardware/*.csv"))]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*hardware.ROOF_COLUMNS, "gpu", "host"])
+
+
+def accuracy_id(gpu, n):
+    """The path of one comparison of load clients without its suffix."""
+    return f"clients/accuracy-{gpu}-{hardware.host()}-{n}"
+
+
+def write_accuracy(rows, gpu, given, **more):
+    """Write the rows (`client_accuracy.measure`) of one comparison of load clients with their provenance; returns the CSV's path.
+
+    `more` goes into the sidecar. FileExistsError as in `write`; Refused where no client came to an end.
+    """
+    table = pd.DataFrame(rows, columns=ACCURACY)
+    if (table["error"] != "").all():
+        raise Refused(f"No load client came to an end, so nothing was measured; the first error was: {table['error'].iloc[0] if len(table) else 'none was run'}")
+    return _write_apart(accuracy_id, table, "cpu", gpu, given, **more)
+
+
+def accuracy_files(folder=None):
+    """Paths of the CSVs of all comparisons of load clients, sorted."""
+    return sorted(Path(folder or RESULTS).glob("clients/accuracy-*.csv"))
+
+
+def load_accuracy(folder=None):
+    """All comparisons of load clients: the columns ACCURACY, gpu, host, run (file's name without suffix) and measured (when it ended)."""
+    tables = []
+    for file in accuracy_files(folder):
+        ended = json.loads(file.with_suffix(".json").read_text())["ended"]
+        tables.append(pd.read_csv(file, dtype={"host": str, "version": str, "client_cores": str}).assign(run=file.stem, measured=ended))
+    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*ACCURACY, "gpu", "host", "run", "measured"])
+    return table.assign(error=table["error"].fillna(""), version=table["version"].fillna(""))

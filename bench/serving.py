@@ -45,10 +45,12 @@ def trace(path):
     try:
         table = pd.read_csv(path)
     except OSError as failure:
-        raise ValueError(f"The lengths {path!r} cannot be read: {failure}.") from None
+        raise ValueError(f"{str(path)!r} cannot be read as a CSV of requests (prompt_tokens, new_tokens, at_s): {failure}.") from None
     lacking = {"prompt_tokens", "new_tokens"} - set(table.columns)
     if lacking or table.empty:
         raise ValueError(f"{path} has no {' and no '.join(sorted(lacking)) or 'rows'}: it needs the columns prompt_tokens and new_tokens (and at_s for a replay).")
+    if not (table[["prompt_tokens", "new_tokens"]].apply(pd.to_numeric, errors="coerce") > 0).all(axis=None):
+        raise ValueError(f"{path} has rows in which prompt_tokens or new_tokens is no positive number.")
     return table
 
 
@@ -101,9 +103,11 @@ def replay(path):
     table = trace(path)
     if "at_s" not in table or len(table) < 2:
         raise ValueError(f"{path} has no column at_s with the moment of each request in seconds, or only one row; use arrivals 'poisson' or 'constant' instead.")
-    at_s = np.sort(table["at_s"].to_numpy(dtype=float))
-    at_s -= at_s[0]
-    return [Level("replay", round((len(at_s) - 1) / at_s[-1], 3), len(at_s), at_s)]
+    at_s = pd.to_numeric(table["at_s"], errors="coerce").to_numpy(dtype=float)
+    at_s = at_s - at_s.min()  # in the file's order, as the lengths are
+    if not at_s.max() > 0:
+        raise ValueError(f"{path} has rows without a moment in at_s, or all at the same one.")
+    return [Level("replay", round((len(at_s) - 1) / at_s.max(), 3), len(at_s), at_s)]
 
 
 def calls(served, level, wanted, first=1):

@@ -82,7 +82,7 @@ def goals():
     """[(words, which levels hold the goal: 1, 0, NaN where it cannot be told)]: the objectives of study.yaml, and the published example."""
     objectives = " and ".join(f"{name.removesuffix('_s').upper()} at most {bound * 1e3:g} ms" for name, bound in data.study()["slo"].items())
     return [
-        (f"{objectives}, {HELD:.0%} of requests", lambda table: (table["met"] >= HELD).astype(float).where(table["met"].notna())),
+        (f"{objectives}, {HELD * 100:g} % of requests", lambda table: (table["met"] >= HELD).astype(float).where(table["met"].notna())),
         (f"{PER_USER} output tokens/s per user, median", _pleases_users),
     ]
 
@@ -127,7 +127,7 @@ def speculation(requests):
     """Level by level, an option that drafts beside the same option without: columns of `levels`, those without drafts with `_plain`."""
     table = levels(requests)
     drafting = np.array([drafts(*names) for names in zip(table["backend"], table["option"])], dtype=bool)
-    drafted = table[drafting].assign(plain=table.loc[drafting, "option"].astype(str).str.rpartition("-")[0])
+    drafted = table[drafting].assign(plain=table.loc[drafting, "option"].astype(str).str.replace(r"-[^-]*$", "", regex=True))
     plain = table[~drafting].rename(columns={"option": "plain"})
     keys = [c for c in [*CURVE, *LOOP] if c != "option"] + ["plain"]
     both = drafted.merge(plain, on=keys, suffixes=("", "_plain"))

@@ -105,6 +105,8 @@ def _asked(words, kind):
             chosen.add(backends.option(engine, option, kind))
         else:
             own, home = backends.options(engine, kind), backends.environment(engine, kind)
+            if not own:
+                raise ValueError(backends.missing(name, kind))
             usual = [o for o in own if not backends.on_request(engine, kind, o)]
             chosen |= {o for o in usual if backends.environment(engine, kind, o) == home or backends.missing(name, kind, o) is None}
     return {name: [o for o in backends.options(backends.get(name), kind) if o in chosen] for name, chosen in wanted.items()}
@@ -162,6 +164,15 @@ def watch(runs):
                 sleep(2)
 
 
+def left_out(kind):
+    """Why engines, or some of their options, were not measured on a device of this kind: one sentence for all that run elsewhere, one line for
+    each of the others."""
+    elsewhere = [name for name in backends.names() if kind not in backends.get(name).DEVICES]
+    others = {name: backends.absent(name, kind) for name in backends.names() if name not in elsewhere}
+    lines = [" ".join(reasons) for reasons in others.values() if reasons]
+    return lines + ([f"Not for a {kind}: {', '.join(elsewhere)}."] if elsewhere else [])
+
+
 def report(study):
     """The result table, what failed and why, and where the page is, as text."""
     from bench import tables
@@ -169,7 +180,7 @@ def report(study):
     runs = plan(study)
     failed = [run for run in runs if not results.path(run.id).exists()]
     lines = [tables.text(tables.latency(results.load())), ""]
-    lines += [f"- {reason}" for name in backends.names() for reason in backends.absent(name, device(study)[0])]
+    lines += [f"- {sentence}" for sentence in left_out(device(study)[0])]
     lines += [f"FAILED {run.id}: {execute.reason(run.id)} (whole traceback: {execute.log(run.id)})" for run in failed]
     page = SITE / "index.html"
     lines += ["", f"The page: {os.path.relpath(page, ROOT)}" if page.exists() else "The page has not been built."]

@@ -15,11 +15,14 @@ import pandas as pd
 
 from bench import backends as engines
 from bench import batching as sweeps
+from bench import client_accuracy as accuracy
+from bench import clients as load_clients
 from bench import data, hardware, results
 from bench import decision as choices
 from bench import metrics as definitions
 from bench import serving_tables as loads
 from bench import step_time as steps
+from bench import systems as known
 from bench import quality as scores
 
 TABLES = {}
@@ -306,6 +309,23 @@ def tensor_parallel(requests):
 
 
 @_listed
+def client_accuracy(requests):
+    """One row per load client and number of streams: what it reports less what the server did, here and in the published comparison."""
+    own = accuracy.here(results.load_accuracy(requests.attrs.get("folder")))
+    own = own.assign(client=[" ".join((load_clients.title(row["client"]), row["version"])) for _, row in own.iterrows()], source="measured on " + own["gpu"])
+    columns = {
+        "client": ("client", None), "streams": ("streams", 1), "events_per_s": ("events/s", 1), "requests": ("requests", 1), "failed": ("failed", 1),
+        "ttft_error_ms": ("TTFT error, mean (ms)", 1), "ttft_error_connected_ms": ("without the first of each stream (ms)", 1),
+        "itl_p99_ms": ("ITL p99 reported (ms)", 1), "itl_p99_excess_ms": ("ITL p99 above the server's (ms)", 1),
+        "delay_mean_ms": ("event late by, mean (ms)", 1), "delay_p99_ms": ("p99 (ms)", 1), "cpu_us_per_token": ("CPU per token (µs)", 1),
+        "peak_memory_bytes": ("peak memory (MB)", 1e-6), "error": ("error", None), "source": ("source", None),
+    }  # fmt: skip
+    every = pd.concat([part for part in (own, accuracy.published()) if len(part)], ignore_index=True).reindex(columns=list(columns))
+    numeric = [name for name, (_, factor) in columns.items() if factor]
+    return _renamed(every.astype(dict.fromkeys(numeric, float)), columns)
+
+
+@_listed
 def answers(requests):
     """The beginning of the first answer of every engine and option to every prompt; synthetic weights say nothing, so they are left out."""
     rows = results.here(requests, "latency")
@@ -345,6 +365,16 @@ def backends(requests=None):
     measured = {p.parent.name for p in results.files()} if requests is None else set(requests["backend"])
     device = "cuda" if hardware.has_cuda() else "cpu"
     return pd.DataFrame([_backend(name, device, measured) for name in engines.names()])
+
+
+@_listed
+def systems(requests):
+    """Every system of the published tables: what has been measured of it, and the command that measures it again on the published device."""
+    columns = {
+        "study": ("study", None), "platform": ("platform", None), "options": ("as published", None), "gpu": ("published on", None), "tensor_parallel": ("devices", 1),
+        "state": ("state", None), "command": ("measures it again", None), "note": ("note", None),
+    }  # fmt: skip
+    return _renamed(known.systems(requests), columns)
 
 
 def _backend(name, device, measured):

@@ -97,7 +97,8 @@ def serving_rows(closed, opened=(), n=8, tokens=11, failed=0, slow=None, run=1, 
 def write_serving(folder, closed, opened=(), sidecar=None, **about):
     """Write one made-up load test (see `serving_rows`); returns its path."""
     rows = serving_rows(closed, opened, **about)
-    return results.write(rows, sidecar or make_sidecar(), rows[0]["run_id"], folder)
+    asked = {"lengths": "sharegpt", "scale": 0.0, "arrivals": "poisson"}
+    return results.write(rows, sidecar or make_sidecar(parameters=asked, weight_bytes=1e7), rows[0]["run_id"], folder)
 
 
 TEXT_IDS = [7] * 20, [8] * 12

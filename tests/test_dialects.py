@@ -78,8 +78,10 @@ def ended(pieces):
     client.idle, client.active, client.held, client.done, client._drop = [], 1, 0, [], lambda stream: None
     stream, answer = load.Stream(Given()), load.Answer(load.Call(1, b"", None, 3, 4), 0.0)
     stream.carry(answer, reused=False)
-    while not client.done:
-        client._read(stream)
+    for _ in range(len(pieces) + 1):
+        if not client.done:
+            client._read(stream)
+    assert client.done, "an end of the connection is an end"
     return (len(answer.reads), client.idle) if not answer.error else (None, client.idle)
 
 
@@ -146,6 +148,20 @@ def test_a_chunk_without_a_length_is_broken_and_never_walked_for_ever(length):
         http1.Chunks(0).feed(length + b"\r\nabcdef\r\n0\r\n\r\n")
 
 
+def test_what_only_looks_like_an_end_is_an_error_of_that_answer():
+    broken = chunked(event(text("a")), end=b"zz\r\ndata: {}\n\n\r\n0\r\n\r\n")
+    assert ended([broken])[0] == 1, "the end is known by its bytes, and walked through when the run is over"
+    assert "a chunk has no length" in answers.measured(answered([broken]), "completions", CLOCKS)[0]["error"]
+
+
+def test_a_chunk_counts_when_all_of_it_is_there():
+    walk = http1.Chunks(0)
+    assert not walk.feed(b"5\r\nabcd") and walk.pieces == []
+    assert not walk.feed(b"e\r") and walk.pieces == []
+    assert not walk.feed(b"\n2\r\nfg\r\n0\r\n") and walk.pieces == [(0, 3, 5), (5, 13, 2)]
+    assert walk.feed(b"\r\n") and walk.complete
+
+
 @pytest.mark.parametrize("data", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/2 200\r\n\r\n", b"HTTP/1.1 200 " + b"x" * 70000])
 def test_what_is_no_http_is_named(data):
     with pytest.raises(http1.Broken, match="the answer is no HTTP"):
@@ -155,7 +171,7 @@ def test_what_is_no_http_is_named(data):
 def test_a_head_is_read_when_it_is_complete():
     assert http1.head(b"HT") is None and http1.head(b"HTTP/1.1 200 OK\r\nA: b\r\n") is None
     told = http1.head(b"HTTP/1.1 429 Too Many\r\nCONTENT-length: 5\r\nx:y:z\r\n\r\nabc")
-    assert (told.status, told.length, told.chunked, told.stays_open, told.fields["x"], told.start) == (429, 5, False, True, "y:z", 53)
+    assert (told.status, told.length, told.chunked, told.stays_open, told.fields["x"], told.start) == (429, 5, False, True, "y:z", 51)
     both = http1.head(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: Chunked\r\nConnection: close\r\n\r\n")
     assert both.length is None and both.chunked and not both.stays_open
 
@@ -288,8 +304,10 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st
     ),
 )  # fmt: skip
 def test_whatever_a_server_says_becomes_a_row(dialect, odd):
-    row = measured(event(odd), event(odd | {"choices": [{"text": "a"}]}), dialect=dialect)
-    assert ("ttft_s" in row) != bool(row["error"])
+    good = {"choices": [{"text": "a"}], "usage": {"completion_tokens": 4}, "content": "a", "token": {"id": 1, "text": "a"}, "tokens_predicted": 4}
+    for odd_one in (good | odd, odd):
+        row = measured(*[event(good)] * 3, event(odd_one), event(good | {"stop": True, "content": "", "choices": [], "token": None}), dialect=dialect)
+        assert ("ttft_s" in row) != bool(row["error"]) and row["first_byte_s"] > 0
 
 
 # --- dialects --------------------------------------------------------------------------------------------------------------------------

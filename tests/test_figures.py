@@ -1,7 +1,7 @@
 """Every figure and table draws, with data, without data, and with data that are strange; findings follow the data."""
 
 import pytest
-from conftest import MATRICES, PEAKS, make_rows, make_sidecar, write_quality, write_run, write_sweep
+from conftest import MATRICES, PEAKS, make_rows, make_sidecar, write_quality, write_run, write_serving, write_sweep
 
 from bench import findings, plots, results, tables
 
@@ -16,6 +16,8 @@ def requests(observations):
         write_quality(observations, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], option=option)
     write_quality(observations, [[5, 5], [5, 5]], [0.4, 0.6], [1.9, 3.0], backend="transformers", option="float32")
     write_sweep(observations, experiment="memory", lost=(16, 32, 64), sidecar=make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=1.97e9))
+    for option in ("Q8_0", "Q8_0-ngram"):
+        write_serving(observations, {1: (0.05, 0.01), 8: (0.1, 0.02)}, {2: (0.05, 0.01)}, backend="llamacpp", option=option)
     return results.load(folder=observations)
 
 

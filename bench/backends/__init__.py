@@ -6,7 +6,8 @@ A backend is a module with
                                           # "devices": ("cpu",) in that dict restricts the option to some of DEVICES,
                                           # "environment": "gptq" gives it another environment than ENVIRONMENT,
                                           # "batches": False says that it takes one prompt at a time,
-                                          # "on_request": ("cpu",) that a study measures it there only if asked for by name
+                                          # "on_request": ("cpu",) that a study measures it there only if asked for by name: it is slow
+                                          # there, or reads checkpoints of its own kind. Whatever else the adapter needs may stand there
     DEVICES = ("cuda", "cpu")
     ENVIRONMENT = "vllm"                  # only where the default environment won't do: environments/vllm.txt, installed in .venvs/vllm
     version() -> str
@@ -81,6 +82,8 @@ def options(backend, device):
 def option(backend, wanted, device):
     """The name of one of `backend`'s options on `device`, the first one if `wanted` is empty; ValueError naming the known ones."""
     known = options(backend, device)
+    if not known:
+        raise ValueError(_elsewhere(backend, device))
     return choose(f"option of {backend.__name__.rsplit('.', 1)[-1]} on {device}", wanted or known[0], known)
 
 
@@ -108,12 +111,16 @@ def prefix(backend, device="cpu", option=None):
     return ROOT / ".venvs" / name if name else Path(sys.prefix)
 
 
+def _elsewhere(backend, device):
+    return f"{backend.__name__.rsplit('.', 1)[-1]} runs on {' and '.join(backend.DEVICES)}, not on {device}."
+
+
 def missing(name, device="cpu", option=None):
     """None if backend `name` can run `option` (its own environment's options if None) here on `device`, else one sentence: why not, and how
     to install it."""
     backend = get(name)
     if device not in backend.DEVICES:
-        return f"{name} runs on {' and '.join(backend.DEVICES)}, not on {device}."
+        return _elsewhere(backend, device)
     home = prefix(backend, device, option)
     if home == Path(sys.prefix):
         return backend.available()
@@ -149,5 +156,5 @@ def absent(name, device):
     reasons = [missing(name, device, option) for option in (None, *options(backend, device))]
     asked = [f"{name}/{o}" for o in options(backend, device) if on_request(backend, device, o)]
     if asked and not reasons[0]:
-        reasons.append(f'{" and ".join(asked)}: slow on a {device}, measured when asked for with: make study ENGINES="{" ".join(asked)}"')
+        reasons.append(f'{" and ".join(asked)}: slow on a {device} or in need of a checkpoint of their own, measured when asked for with: make study ENGINES="{" ".join(asked)}"')
     return [reason for reason in dict.fromkeys(reasons) if reason]

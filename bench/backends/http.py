@@ -1,5 +1,8 @@
 """**http**: any server that is already running, wherever it is, in one of the dialects that the load client speaks.
 
+This is the generic adapter for whatever speaks the OpenAI protocol and has no file of its own here: hosted APIs, Triton, Modal, a SageMaker
+endpoint behind a gateway.
+
 - Install: nothing. `papermill notebooks/serving.ipynb out.ipynb -p backend http -p url http://localhost:8000 -p gpu h100`. Where the server is not
   on this machine, `gpu` says what it runs on: nobody can see that from here.
 - Documentation: <https://platform.openai.com/docs/api-reference/completions>, <https://huggingface.co/docs/text-generation-inference>,
@@ -39,13 +42,17 @@ def serve(checkpoint, option, device, wanted):
     if not wanted.url:
         raise ValueError("The backend http needs the address of a running server: -p url http://localhost:8000")
     token = os.environ.get(TOKEN, "")
-    name = _name(wanted.url, token) if option in ("completions", "chat") else checkpoint.name
-    body = {} if option == "tgi" else {"ignore_eos": True}
-    yield server.Served(wanted.url.rstrip("/"), option, name, {"dialect": option, "url_given": True}, lambda new_tokens: body, token)
+    name = first_model(wanted.url, token, TOKEN) if option in ("completions", "chat") else checkpoint.name
+    yield server.Served(wanted.url.rstrip("/"), option, name, {"dialect": option, "url_given": True}, lambda new_tokens: body(option), token)
 
 
-def _name(url, token):
-    """The first model that the server offers; RuntimeError if it offers none or does not answer."""
+def body(option):
+    """What every request in a dialect is told: never end early, where it has a word for that."""
+    return {} if option == "tgi" else {"ignore_eos": True}
+
+
+def first_model(url, token, where):
+    """The first model that the server offers; RuntimeError if it offers none or does not answer. `where` says whence the token is read."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         with urllib.request.urlopen(urllib.request.Request(url.rstrip("/") + "/v1/models", headers=headers), timeout=30) as answer:
@@ -53,5 +60,5 @@ def _name(url, token):
     except (OSError, ValueError, LookupError, TypeError) as failure:
         raise RuntimeError(
             f"The server does not say which models it has (GET /v1/models: {type(failure).__name__}: {failure}). "
-            f"Is it running there, and is {TOKEN} set if it wants a token?"
+            f"Is it running there, and is there a token in {where} if it wants one?"
         ) from None

@@ -3,6 +3,7 @@
 A client is a module with
 
     ENVIRONMENT = "guidellm"              # only where the default environment won't do: environments/guidellm.txt, installed in .venvs/guidellm
+    VARIABLES = {"NAME": "value"}         # environment variables that it needs to be other than for all of them; optional
     available() -> str | None             # None when it can run here, else the reason and the install command
     version() -> str
     command(work) -> list of words        # starts the client; it does the `Work`, leaves what it found in `work.folder`, and ends
@@ -15,6 +16,7 @@ anything: `bench.client_accuracy` starts the command beside a server that knows 
 import importlib
 import os
 import pkgutil
+import re
 from dataclasses import dataclass
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -67,6 +69,14 @@ def names():
 def get(name):
     """The module of client `name`; ValueError naming the known ones if there is none."""
     return importlib.import_module(f"{__name__}.{backends.choose('client', name, names())}")
+
+
+def title(name):
+    """What a client is called by those who made it: what stands in bold at the beginning of its file; its name where there is no such file."""
+    try:
+        return re.match(r"\*\*(.+?)\*\*", get(name).__doc__)[1]
+    except (ValueError, TypeError):
+        return name
 
 
 def chosen(text):

@@ -1,4 +1,4 @@
-"""**bench.load**: this study's own client, which stamps bytes as the kernel gets them and reads them when the run is over.
+"""**ours (bench.load)**: this study's own client, which stamps bytes as the kernel gets them and reads them when the run is over.
 
 - Install: nothing; it is part of this repository (`bench/load.py`).
 - Documentation: the head of `bench/load.py`, and method.qmd.

@@ -3,9 +3,13 @@
 A model answer that tries to be markup: <script>document.title = "broken"</script>
 """
 
+import contextlib
 import math
 import os
+import sys
 from time import perf_counter, sleep
+
+from bench import server
 
 EVERY = {
     "float32": {}, "int8": {"faster": 2}, "short": {"lost": 1}, "broken": {"breaks": 3}, "impossible": {"weight_bytes": 10**12},
@@ -28,6 +32,17 @@ def available():
 
 def load(checkpoint, option, device, threads):
     return Engine(checkpoint, EVERY[option])
+
+
+@contextlib.contextmanager
+def serve(checkpoint, option, device, wanted):
+    """The ground-truth server, on the same schedule; `broken` ends before it answers, `int8` counts one token too many."""
+    port = server.free_port()
+    command = [sys.executable, "-m", "bench.ground_truth", "--port", port, "--ttft-s", TTFT_S, "--itl-s", ITL_S]
+    command += ["--no-such-option"] if option == "broken" else []
+    fault = "/fault/wrong-usage" if option == "int8" else ""
+    with server.started(command, port, wanted.log, wanted.patience_s) as url:
+        yield server.Served(url + fault, "completions", "ground-truth", {"schedule": [TTFT_S, ITL_S]})
 
 
 class Engine:

@@ -1,0 +1,57 @@
+"""**LMDeploy**: a serving toolkit with two engines, TurboMind (C++ and CUDA) and one on PyTorch, behind one OpenAI-compatible server.
+
+- Install: `make study ENGINES=lmdeploy` on a machine with an NVIDIA GPU makes an environment of its own, `.venvs/lmdeploy`, from
+  `environments/lmdeploy.txt`. By hand: `pip install lmdeploy`, then `lmdeploy serve api_server … --server-port …`.
+- Documentation: <https://lmdeploy.readthedocs.io/en/latest/llm/api_server.html>
+- Licence: Apache-2.0.
+- Options: `bfloat16` and `float16` run on TurboMind, `bfloat16-pytorch` on the PyTorch engine. `awq-int4` reads a checkpoint that is quantised
+  already (`--model-format awq`), so it is measured only when asked for by name, with such a model.
+- Tokens become visible as events of `/v1/chat/completions`: its `/v1/completions` takes no token ids (a list is a list of prompts). The template
+  `base` adds nothing around the text (`--chat-template base`); how many tokens the prompt has is then the server's own count.
+- Traps: the default template is the model's, with its system prompt. TurboMind falls back to PyTorch for models that it does not know, and only its
+  log says so. Prefix caching is off unless `--enable-prefix-caching` is given. It has speculative decoding with a second model only, no n-grams.
+"""
+
+import contextlib
+from importlib.metadata import version as _installed
+from importlib.util import find_spec
+
+from bench import server
+from bench.backends import _launch
+
+OPTIONS = {
+    "bfloat16": {"backend": "turbomind", "dtype": "bfloat16"},
+    "float16": {"backend": "turbomind", "dtype": "float16"},
+    "bfloat16-pytorch": {"backend": "pytorch", "dtype": "bfloat16"},
+    "awq-int4": {"backend": "turbomind", "dtype": "float16", "format": "awq", "on_request": ("cuda",)},
+}
+DEVICES = ("cuda",)
+ENVIRONMENT = "lmdeploy"
+
+
+def version():
+    return _installed("lmdeploy")
+
+
+def available():
+    return None if find_spec("lmdeploy") else "lmdeploy is not installed. Install and measure it with: make study ENGINES=lmdeploy"
+
+
+@contextlib.contextmanager
+def serve(checkpoint, option, device, wanted):
+    about, port = OPTIONS[option], server.free_port()
+    words = [_launch.tool("lmdeploy"), "serve", "api_server", checkpoint.path]
+    flags = {
+        "--model-name": checkpoint.name, "--server-name": "127.0.0.1", "--server-port": port, "--backend": about["backend"], "--dtype": about["dtype"],
+        "--tp": wanted.tensor_parallel, "--session-len": wanted.tokens, "--max-batch-size": wanted.requests, "--chat-template": "base",
+    }  # fmt: skip
+    if "format" in about:
+        flags["--model-format"] = about["format"]
+    told = {"prefix_caching": False}
+    with _launch.run(words, flags, port, wanted, "chat", checkpoint.name, _body, settings=told) as served:
+        yield served
+
+
+def _body(new_tokens):
+    """What every request is told: exactly `new_tokens`, whatever the model would end with."""
+    return {"min_new_tokens": new_tokens, "ignore_eos": True}

@@ -1,0 +1,61 @@
+"""**SGLang**: a serving engine with a prefix cache at its heart (RadixAttention); one of the two that Text Generation Inference names as its successors.
+
+- Install: `make study ENGINES=sglang` on a machine with an NVIDIA GPU makes an environment of its own, `.venvs/sglang`, from
+  `environments/sglang.txt`. By hand: `pip install sglang`, then `python -m sglang.launch_server --model-path … --port …`.
+- Documentation: <https://docs.sglang.io/advanced_features/server_arguments.html>
+- Licence: Apache-2.0.
+- Options: `bfloat16` and `float16` as they say; `fp8` quantises weights and activations to 8-bit floats while loading (`--quantization fp8`, made
+  for compute capability 8.9 and above). `bfloat16-ngram` is speculative decoding without a second model (`--speculative-algorithm NGRAM`): what
+  followed the last tokens in texts seen before is drafted and checked in one pass.
+- Tokens become visible as events of `/v1/completions`, with their ids (`return_token_ids`).
+- Traps: the prefix cache answers a repeated prompt without computing it (`--disable-radix-cache` here; `--enable-cache-report` says what it
+  answered all the same). The n-gram drafts come from *all* earlier requests of the server, not only from the same text. The health check generates
+  a token of its own: nothing else may ask for it while a run is measured.
+"""
+
+import contextlib
+import sys
+from importlib.metadata import version as _installed
+from importlib.util import find_spec
+
+from bench import server
+from bench.backends import _launch
+
+OPTIONS = {
+    "bfloat16": {"dtype": "bfloat16"},
+    "float16": {"dtype": "float16"},
+    "fp8": {"dtype": "bfloat16", "quantization": "fp8"},
+    "bfloat16-ngram": {"dtype": "bfloat16", "draft_tokens": 10, "batches": False},
+}
+DEVICES = ("cuda",)
+ENVIRONMENT = "sglang"
+
+
+def version():
+    return _installed("sglang")
+
+
+def available():
+    return None if find_spec("sglang") else "sglang is not installed. Install and measure it with: make study ENGINES=sglang"
+
+
+@contextlib.contextmanager
+def serve(checkpoint, option, device, wanted):
+    about, port = OPTIONS[option], server.free_port()
+    flags = {
+        "--model-path": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": about["dtype"],
+        "--context-length": wanted.tokens, "--max-running-requests": wanted.requests, "--tensor-parallel-size": wanted.tensor_parallel,
+        "--disable-radix-cache": True, "--enable-cache-report": True, "--log-level": "warning",
+    }  # fmt: skip
+    if "quantization" in about:
+        flags["--quantization"] = about["quantization"]
+    if "draft_tokens" in about:
+        flags |= {"--speculative-algorithm": "NGRAM", "--speculative-num-draft-tokens": about["draft_tokens"]}
+    words = [sys.executable, "-m", "sglang.launch_server"]
+    with _launch.run(words, flags, port, wanted, "completions", checkpoint.name, lambda new_tokens: _body(checkpoint, new_tokens)) as served:
+        yield served
+
+
+def _body(checkpoint, new_tokens):
+    """What every request is told: exactly `new_tokens`, no end before, and the ids of what each event brings, so that drafts are counted."""
+    return {"min_tokens": new_tokens, "ignore_eos": True, "stop_token_ids": checkpoint.end_token_ids, "return_token_ids": True}

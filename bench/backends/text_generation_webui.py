@@ -1,0 +1,72 @@
+"""**text-generation-webui** (TextGen): a web interface around several loaders; the published table has its ExLlama loader, today's is ExLlamaV3.
+
+- Install: `git clone https://github.com/oobabooga/text-generation-webui`, run `./start_linux.sh` in it once, and name the folder:
+  `TEXT_GENERATION_WEBUI=/path/to/text-generation-webui make study ENGINES=text_generation_webui`. By hand: `./start_linux.sh --api --nowebui`.
+- Documentation: <https://github.com/oobabooga/text-generation-webui/wiki/12-%E2%80%90-OpenAI-API>
+- Licence: AGPL-3.0: whoever offers a changed version over a network must publish its source. Measuring it through its API changes nothing of it.
+- Options: bits per weight of the EXL3 file that its loader reads, `4bpw` and `6bpw`, and `float16` unquantised. The published row was GPTQ with
+  4 bits in the first ExLlama, which it no longer has.
+- Tokens become visible as events of `/v1/chat/completions`, because `/v1/completions` takes text only; every request brings a template that is the
+  text itself (`instruction_template_str`), so no system prompt and no character stand before it. Several tokens may share an event.
+- Traps: it counts an answer by splitting its text again, and with a beginning-of-sequence token where the tokenizer adds one: such rows
+  disagree with what was asked for and have `error`. Its processes share one lock for some loaders: requests then wait for each other. A
+  prompt's pages stay in ExLlamaV3's cache, which cannot be switched off from outside (no two prompts of a run share a prefix).
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+from bench import server
+from bench.backends import _launch, exllamav3
+
+OPTIONS = {"4bpw": {"bits": 4}, "6bpw": {"bits": 6}, "float16": {}}
+DEVICES = ("cuda",)
+FOLDER = "TEXT_GENERATION_WEBUI"
+TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+
+
+def version():
+    """The commit that is checked out: the project's releases are tags of it."""
+    head = (_home() / ".git" / "HEAD").read_text().strip()
+    ref = _home() / ".git" / head.removeprefix("ref: ")
+    return (ref.read_text().strip() if head.startswith("ref: ") and ref.exists() else head)[:12]
+
+
+def available():
+    if (_home() / "server.py").exists():
+        return None
+    return f"text_generation_webui needs the folder of its checkout in {FOLDER}: git clone https://github.com/oobabooga/text-generation-webui, then ./start_linux.sh"
+
+
+def _home():
+    return Path(os.environ.get(FOLDER) or "/nonexistent")
+
+
+def _python():
+    """The interpreter that its installer made, or that of a virtual environment in its folder."""
+    places = [_home() / "installer_files" / "env" / "bin" / "python", _home() / "venv" / "bin" / "python"]
+    return next((str(place) for place in places if place.exists()), "python3")
+
+
+def prepare(checkpoint, option, device):
+    return exllamav3.converted(checkpoint, OPTIONS[option].get("bits"), _python())
+
+
+@contextlib.contextmanager
+def serve(checkpoint, option, device, wanted):
+    path, port = prepare(checkpoint, option, device), server.free_port()
+    words = ["env", f"--chdir={_home()}", _python(), "server.py", "--api", "--nowebui"]
+    room = -(-wanted.requests * wanted.tokens // 256) * 256  # pages of 256 tokens
+    flags = {
+        "--api-port": port, "--model-dir": path.parent, "--model": path.name, "--loader": "ExLlamav3", "--ctx-size": room, "--cache-type": "fp16",
+    } | ({"--enable-tp": True, "--tp-backend": "nccl"} if wanted.tensor_parallel > 1 else {})  # fmt: skip
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(wanted.tensor_parallel)))}
+    told = _launch.run(words, flags, port, wanted, "chat", path.name, _body, "/v1/internal/health", environment=visible)
+    with told as served:
+        yield served
+
+
+def _body(new_tokens):
+    """What every request is told: greedy, never end early, and nothing around the prompt."""
+    return {"mode": "instruct", "instruction_template_str": TEMPLATE, "ban_eos_token": True, "do_sample": False, "truncation_length": 0}
