@@ -88,7 +88,7 @@ rule run:
     resources:
         device=1,
     shell:
-        "{params.run.python} -m bench.execute notebooks/{params.run.experiment}.ipynb {params.run.id} {params.run.arguments}"
+        "{params.run.python} -m bench.execute notebooks/{params.run.notebook}.ipynb {params.run.id} {params.run.arguments}"
 
 
 rule roofs:

@@ -1,12 +1,14 @@
 """From the stamped bytes of an answer to one row of measured columns: which token was there when, and whether the counts agree."""
 
 import math
+import re
 import struct
 
 import numpy as np
 
 from bench import dialects, http1, metrics
 
+AUTHORIZATION = re.compile(rb"\r\nAuthorization: Bearer (\S+)")
 STAMP = struct.Struct("@ll")  # seconds and nanoseconds, as SO_TIMESTAMPNS gives them
 
 
@@ -79,7 +81,7 @@ def _times(answer, dialect, stamps):
 
 def _pieces(answer, dialect, stamps):
     """[Piece of each event], [moment at which its last byte was there]."""
-    raw = b"".join(read[2] for read in answer.reads)
+    raw = _without_token(b"".join(read[2] for read in answer.reads), answer.call.payload)
     about = http1.head(raw)
     if about is None:
         raise http1.Broken("The connection ended before the answer had begun.")
@@ -97,6 +99,12 @@ def _pieces(answer, dialect, stamps):
     positions = begins_raw[chunk] + last - begins[chunk] if len(pieces) else last
     ends = np.cumsum([len(read[2]) for read in answer.reads])
     return [piece for piece, _ in pieces], stamps[np.searchsorted(ends, positions, side="right")]
+
+
+def _without_token(raw, payload):
+    """`raw` with as many stars where a server quotes the access token of the request `payload`, as some do when they refuse it."""
+    token = AUTHORIZATION.search(payload)
+    return raw.replace(token[1], b"*" * len(token[1])) if token else raw
 
 
 def _last(pieces, name):

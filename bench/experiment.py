@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from bench import ROOT, backends, data, execute, hardware, load, measure, models, results, server, serving, worker
+from bench import ROOT, backends, data, dialects, execute, hardware, load, measure, models, results, server, serving, worker
 
 
+REQUEST_S = 600.0  # what a single request may take
 OPEN_PLACES = 16  # requests at once that a server is prepared for where only arrivals are scheduled
 
 
@@ -124,7 +125,7 @@ def _words(text):
 def start(experiment, namespace, needs="load"):
     """Check all parameters of the running notebook, prepare the model's format, take the device; returns the Setup.
 
-    `needs` is the part of the backend contract that the experiment calls: `load`, or `serve`.
+    `needs` is the part of the backend contract that the experiment calls: `load`, `serve`, or `load or serve`, the first one first.
     """
     return Setup(experiment, parameters(namespace), needs)
 
@@ -142,9 +143,10 @@ class Setup:
         absent = backends.missing(given["backend"], self.device, self.option)
         if absent:
             raise RuntimeError(absent)
-        if not hasattr(self.module, needs):
+        if not backends.can(given["backend"], needs):
             able = [name for name in backends.names() if backends.can(name, needs)]
             raise ValueError(f"The backend {given['backend']} has no {needs}(), which this experiment needs. These have: {', '.join(able)}.")
+        self.needs, self.running = needs.split(" or ")[0], contextlib.ExitStack()
         self.environment = set_threads(self.threads)
         self.checkpoint = models.prepare(given["backend"], given["model"], self.option, self.device)
         self.lock = hardware.take(self.device)
@@ -167,9 +169,22 @@ class Setup:
         return identifier
 
     def load(self):
-        """The engine, loaded; how long that took is kept."""
-        self.engine, self.load_s = measure.timed(self.module.load, self.checkpoint, self.option, self.device, self.threads)
+        """The engine, loaded; how long that took is kept. An engine that is only a server, or is to be measured as one, is started as one."""
+        if self.needs == "load" and backends.can(self.parameters["backend"], "load"):
+            self.engine, self.load_s = measure.timed(self.module.load, self.checkpoint, self.option, self.device, self.threads)
+        else:
+            longest = max(len(ids) for which in ("latency", "warmup") for ids in self.prompts(which))
+            self.running.enter_context(self.serve(1, longest + self.parameters["max_new_tokens"]))
         return self.engine
+
+    def generate(self, prompts, max_new_tokens):
+        """`measure.generate` for the engine that `load` gave; through the load client, one request after the other, where that is a server."""
+        if not isinstance(self.engine, server.Served):
+            return measure.generate(self.engine, prompts, max_new_tokens)
+        asked = [dialects.Prompt(tuple(ids), self.checkpoint.decode(ids), max_new_tokens) for ids in prompts]
+        calls = serving.calls(self.engine, serving.Level("closed", 1, len(asked)), asked)
+        rows, _ = load.run(self.engine.url, calls, self.engine.dialect, 1, REQUEST_S)
+        return [serving.with_ids(serving.with_gaps(row, self.checkpoint.encode), self.checkpoint.encode) for row in rows]
 
     def worker(self, limit_bytes=0, patience_s=1800):
         """The engine, loaded in a process of its own that a failure cannot take the run with: `bench.worker.Worker`."""
@@ -183,7 +198,8 @@ class Setup:
         """The backend's server with room for `requests` of `tokens` tokens each, prompt and answer; stopped when the block ends."""
         given = self.parameters
         log = ROOT / execute.log(self.run_id).with_suffix(".server.txt")
-        wanted = server.Wanted(requests, tokens, self.threads, given["tensor_parallel"], log, given["patience_s"], given["url"])
+        told = given.get("tensor_parallel", 1), log, given.get("patience_s", 600.0), given.get("url", "")
+        wanted = server.Wanted(requests, tokens, self.threads, *told)
         watch = measure.Stopwatch()
         with self.module.serve(self.checkpoint, self.option, self.device, wanted) as served:
             self.engine, self.load_s = served, watch.seconds()
@@ -253,8 +269,9 @@ class Setup:
         }  # fmt: skip
 
     def close(self):
-        """Stop the probe, close the engine, let the device go."""
+        """Stop the probe, the server and the engine, let the device go."""
         self.bandwidth.__exit__()
+        self.running.close()
         self.engine.close()
         self.lock.release()
 
@@ -308,7 +325,7 @@ class Load:
             self.levels = serving.plan(places, offered, requests, given["arrivals"])
         if not self.levels:
             raise ValueError("There is nothing to do: give concurrency, such as '1 4 8', or request_rates, such as '1 2 4'.")
-        self.scale = given["scale"] or (0.25 if small else 1.0)
+        self.scale = given["scale"] = given["scale"] or (0.25 if small else 1.0)  # the sidecar keeps what was chosen
         self.most = setup.checkpoint.config.get("max_position_embeddings", 4096)
         self.sizes = [serving.lengths(given["lengths"], level.requests, self.scale, self.most) for level in self.levels]
         self.room = max(prompt + new for sizes in self.sizes for prompt, new in sizes)

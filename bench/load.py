@@ -65,7 +65,7 @@ class Call:
     """
 
     number: int
-    payload: bytes
+    payload: bytes = field(repr=False)  # it may carry an access token
     at_s: float | None
     prompt_tokens: int | None
     new_tokens: int

@@ -99,10 +99,18 @@ def _nothing():
 
 
 def looks(requests):
-    """Backend -> (colour, hatch), by its place in the sorted list of all backends; after ten colours the hatch changes."""
-    every = sorted({*backends.names(), *requests["backend"]})
+    """Backend -> (colour, hatch), by its place in the sorted list of all backends; after ten colours the hatch changes.
+
+    A line has no hatch: of the measured ones, a backend whose colour another has already takes one that none has, as long as there is one.
+    """
+    every, measured = sorted({*backends.names(), *requests["backend"]}), sorted(set(requests["backend"]))
     colours = sns.color_palette("colorblind")
-    return {name: (colours[i % len(colours)], HATCHES[i // len(colours) % len(HATCHES)]) for i, name in enumerate(every)}
+    look = {name: (colours[i % len(colours)], HATCHES[i // len(colours) % len(HATCHES)]) for i, name in enumerate(every)}
+    free = [colour for colour in colours if colour not in [look[name][0] for name in measured]]
+    for k, name in enumerate(measured):
+        if free and look[name][0] in [look[other][0] for other in measured[:k]]:
+            look[name] = free.pop(0), ""
+    return look
 
 
 def _canvas(rows, columns=1, extra=1.3, **shared):

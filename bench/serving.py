@@ -134,6 +134,14 @@ def with_gaps(row, encode):
     return row | (answers.gaps(at, counts) if sum(counts) == row["output_tokens"] and min(counts) > 0 else {})
 
 
+def with_ids(row, encode):
+    """`row` with the token ids of its text, where the server sent fewer ids than tokens; none where the tokenizer counts otherwise."""
+    if row["error"] or len(row["output_ids"]) == row["output_tokens"]:
+        return row
+    ids = list(encode(row["text"]))
+    return row | {"output_ids": ids if len(ids) == row["output_tokens"] else []}
+
+
 def window(rows):
     """(first, last) moment between which a level's load was held: from its first request to the last one that was taken up, s."""
     return rows["sent_s"].min(), rows["sent_s"].max()

@@ -34,6 +34,7 @@ class Run:
     n: int
     parameters: tuple
     after: str = ""
+    notebook: str = ""
 
     @property
     def id(self):
@@ -127,7 +128,7 @@ def plan(study):
             able = {name: offered for name, offered in engines(study, kind).items() if backends.can(name, about.get("needs", "load"))}
             for backend, offered in able.items():
                 for option in measured_options(about["options"], n, offered):
-                    told = tuple(about["parameters"].items()), about.get("after", "")
+                    told = tuple(about["parameters"].items()), about.get("after", ""), about.get("notebook", name)
                     runs += [Run(name, backend, option, model, kind, gpu, n, *told) for model in study["models"]]
     return runs
 

@@ -240,7 +240,8 @@ def test_times_count_from_sending_and_scheduled_ones_from_when_they_were_due():
         ([*FOUR[:3], event(usage(3))], "3 output tokens where 4 were asked for"),
         ([*FOUR, event(text("e")), event(usage(4))], "5 events with text, 4 output tokens"),
         ([*FOUR, event(usage(4, prompt_tokens=9))], "9 prompt tokens where 3 were sent"),
-        ([*FOUR, event(usage("4"))], "could not be read"),
+        ([*FOUR, event(usage("4"))], "could not be read .TypeError: its counts"),
+        ([*FOUR, event(text("", finish_reason=5)), event(usage(4))], "could not be read .TypeError: its text"),
         ([*FOUR, b"data: {}"], "in the middle of an event"),
         ([*FOUR, b"data: {\n\n", event(usage(4))], "could not be read .JSONDecodeError"),
         ([*FOUR, b"data: 5\n\n", event(usage(4))], "int instead of an object"),
@@ -379,6 +380,8 @@ def test_tgi_says_ids_and_the_counts_at_the_end():
     row = measured(said(1, "a"), said(2, "b"), said(3, ""), said(4, "d", **last), dialect="tgi", prompt_tokens=None)
     assert row["error"] == "" and row["output_ids"] == [1, 2, 3, 4] and row["prompt_tokens"] == 3 and row["finish_reason"] == "length" and row["chunks"] == 4
     assert "3 output tokens where 4" in measured(said(1, "a"), said(2, "b"), said(3, "c"), dialect="tgi")["error"]
+    more = last | {"details": {"generated_tokens": 5}}
+    assert "5 output tokens where 4" in measured(said(1, "a"), said(2, "b"), said(3, "c"), said(4, "d", **more), dialect="tgi")["error"]
 
 
 def test_llamacpp_says_its_counts_at_the_end():
@@ -390,6 +393,7 @@ def test_llamacpp_says_its_counts_at_the_end():
     assert row["error"] == "" and row["output_tokens"] == 4 and row["chunks"] == 4 and row["cached_tokens"] == 1 and row["finish_reason"] == "limit"
     held = measured(said("ab"), said("c"), said("d"), said("", **end), dialect="llamacpp")  # a token was held back: ids are no count
     assert held["output_tokens"] == 4 and "pieces" in held
+    assert "did not report usage" in measured(*(said(each) for each in "abcd"), dialect="llamacpp")["error"]
 
 
 def test_bytes_that_are_no_utf8_spoil_a_text_not_a_count():

@@ -30,6 +30,20 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), type("H", (http
 """
 
 
+@pytest.fixture(autouse=True)
+def watchdog():
+    """A test that hangs is a test that fails."""
+
+    def bark(*_):
+        raise TimeoutError("the test hangs")
+
+    before = signal.signal(signal.SIGALRM, bark)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
 def alive(pid):
     """Whether a process runs, one that ended and waits for its parent not counted."""
     try:

@@ -241,6 +241,13 @@ def test_the_marks_are_at_the_measured_values(requests):
     assert line.get_ydata().tolist() == pytest.approx([6, 8]) and line.get_xdata()[0] == pytest.approx(11 / 0.1 / 2)
 
 
+def test_lines_of_measured_engines_have_their_own_colours(requests):
+    measured = requests.assign(backend=[f"engine{k % 10}" for k in range(len(requests))])
+    look = plots.looks(measured)
+    assert len({look[f"engine{k}"][0] for k in range(10)}) == 10
+    assert plots.looks(requests)["llamacpp"][0] != plots.looks(requests)["vllm"][0]
+
+
 def test_an_engine_with_one_loop_has_no_panel_of_two(tmp_path):
     write_serving(tmp_path, CLOSED)
     requests = results.load(folder=tmp_path)

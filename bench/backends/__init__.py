@@ -135,9 +135,9 @@ def on_request(backend, device, option):
     return device in backend.OPTIONS[option].get("on_request", ())
 
 
-def can(name, function):
-    """Whether backend `name` has the part of the contract that an experiment needs: `load` or `serve`."""
-    return hasattr(get(name), function)
+def can(name, needs):
+    """Whether backend `name` has the part of the contract that an experiment needs: `load`, `serve`, or one of them (`load or serve`)."""
+    return any(hasattr(get(name), part) for part in needs.split(" or "))
 
 
 def ready(name, device):
@@ -156,5 +156,5 @@ def absent(name, device):
     reasons = [missing(name, device, option) for option in (None, *options(backend, device))]
     asked = [f"{name}/{o}" for o in options(backend, device) if on_request(backend, device, o)]
     if asked and not reasons[0]:
-        reasons.append(f'{" and ".join(asked)}: slow on a {device} or in need of a checkpoint of their own, measured when asked for with: make study ENGINES="{" ".join(asked)}"')
+        reasons.append(f'{" and ".join(asked)}: slow on {device} or in need of a checkpoint of their own, measured when asked for with: make study ENGINES="{" ".join(asked)}"')
     return [reason for reason in dict.fromkeys(reasons) if reason]

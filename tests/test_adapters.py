@@ -1,0 +1,602 @@
+"""Adapters of engines that cannot run here: what they say of themselves, the commands they build, and that they leave nothing behind."""
+
+import http.server
+import inspect
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bench import ROOT, answers, backends, data, dialects, load, models, server, serving, study, systems, tables
+from bench.backends import _launch, hf_endpoint, mlc, tgi
+from conftest import make_rows
+
+FILES = sorted(path.stem for path in (ROOT / "bench" / "backends").glob("[!_]*.py"))
+NEW = ["exllamav3", "hf_endpoint", "lmdeploy", "mlc", "sglang", "tensorrt_llm", "text_generation_webui", "tgi"]
+SECRET = "hf_ThisIsTheTokenThatNobodyMaySee0123456789"
+WANTED = server.Wanted(requests=8, tokens=512, threads=2, tensor_parallel=2)
+
+
+# What every adapter says of itself
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_adapter_says_what_it_is_and_keeps_the_contract(name):
+    module = backends.get(name)
+    for word in ("Install:", "Documentation: <http", "Licence:", "Options:", "Traps:"):
+        assert word in module.__doc__, f"the docstring lacks {word}"
+    assert module.OPTIONS and set(module.DEVICES) <= {"cpu", "cuda"} and all(isinstance(about, dict) for about in module.OPTIONS.values())
+    parts = {"load": ["checkpoint", "option", "device", "threads"], "serve": ["checkpoint", "option", "device", "wanted"], "prepare": ["checkpoint", "option", "device"]}
+    found = {part: list(inspect.signature(getattr(module, part)).parameters) for part in parts if hasattr(module, part)}
+    assert found == {part: parts[part] for part in found} and {"load", "serve"} & set(found)
+    assert not inspect.signature(module.version).parameters and not inspect.signature(module.available).parameters
+    assert all(about.get("on_request", ()) in ((), ("cpu",), ("cuda",)) for about in module.OPTIONS.values())
+
+
+LOOK = """
+import json, sys, time
+from bench import backends
+began = time.perf_counter()
+said = {name: [backends.get(name).available(), *(backends.missing(name, device) for device in ("cpu", "cuda")), *backends.absent(name, "cuda")] for name in backends.names()}
+heavy = {"torch", "transformers", "vllm", "sglang", "lmdeploy", "tensorrt_llm", "exllamav3", "mlc_llm", "huggingface_hub", "openvino", "ctranslate2", "onnxruntime", "xllamacpp"}
+print(json.dumps([said, time.perf_counter() - began, sorted(heavy & set(sys.modules))]))
+"""
+
+
+def test_looking_whether_engines_are_there_is_fast_and_imports_none():
+    done = subprocess.run([sys.executable, "-c", LOOK], cwd=ROOT, capture_output=True, text=True, check=True, env=os.environ | {"BENCH_BACKENDS": ""})
+    said, seconds, imported = json.loads(done.stdout)
+    assert set(NEW) <= set(said) and imported == [] and seconds < 10
+    for name, sentences in said.items():
+        for sentence in filter(None, sentences):
+            assert "\n" not in sentence and len(sentence) < 300 and name.split("_")[0] in sentence
+
+
+def test_an_engine_for_gpus_is_refused_on_a_cpu_in_one_sentence():
+    sglang = backends.get("sglang")
+    assert backends.missing("sglang", "cpu") == "sglang runs on cuda, not on cpu." and backends.ready("sglang", "cpu") == []
+    with pytest.raises(ValueError, match="sglang runs on cuda, not on cpu"):
+        backends.option(sglang, "", "cpu")
+    with pytest.raises(ValueError, match="sglang runs on cuda, not on cpu"):
+        study.engines({"engines": "sglang"}, "cpu")
+
+
+def test_the_report_has_one_line_for_all_engines_that_run_elsewhere():
+    lines = study.left_out("cpu")
+    elsewhere = [line for line in lines if line.startswith("Not for a cpu")]
+    assert len(elsewhere) == 1 and all(name in elsewhere[0] for name in set(NEW) - {"hf_endpoint"})
+    assert not any(name in line for name in ("sglang", "mlc", "tensorrt_llm") for line in lines if line not in elsewhere)
+    assert len(lines) <= len(backends.names()) and all("\n" not in line for line in [*lines, *study.left_out("cuda")])
+    assert any("tgi/gptq-int4" in line for line in study.left_out("cuda")) or backends.missing("tgi", "cuda")
+
+
+@pytest.mark.parametrize("name", [name for name in NEW if getattr(backends.get(name), "ENVIRONMENT", None)])
+def test_an_environment_pins_what_can_be_pinned(name):
+    file = ROOT / "environments" / f"{backends.environment(backends.get(name), 'cuda')}.txt"
+    lines = file.read_text().splitlines()
+    needed = [line for line in lines if line and not line.startswith(("#", "--"))]
+    loose = [line for line in needed if "==" not in line]
+    assert lines[0].startswith("#") and "Unproven" in " ".join(line for line in lines if line.startswith("#"))
+    assert not loose or name == "mlc" and all(line.startswith("mlc-") for line in loose)
+    assert {"papermill", "ipykernel", "pandas", "psutil"} <= {line.partition("==")[0] for line in needed}
+
+
+# The commands
+
+
+class Checkpoint:
+    name, end_token_ids, weights = "shape:tiny", [2], "synthetic"
+
+    def __init__(self, path):
+        self.path = path
+
+
+@pytest.fixture
+def checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "MODELS", tmp_path / "models")
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"eos_token_id": 2}')
+    (folder / "generation_config.json").write_text('{"eos_token_id": [2], "bos_token_id": 1}')
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return Checkpoint(folder)
+
+
+@pytest.fixture
+def launched(monkeypatch, tmp_path):
+    """What `server.started` was asked for, instead of starting it."""
+    seen = {}
+
+    @contextmanager
+    def started(command, port, log, patience_s=600, health="/health", environment=None):
+        seen.update(command=list(map(str, command)), port=port, health=health, environment=environment or {})
+        yield f"http://127.0.0.1:{port}"
+
+    monkeypatch.setattr(server, "started", started)
+    monkeypatch.setattr(models, "made", lambda path, make: path)
+    return seen
+
+
+def serve(name, option, checkpoint, tmp_path, wanted=WANTED):
+    """The `Served` of a server that was not started."""
+    wanted = server.Wanted(wanted.requests, wanted.tokens, wanted.threads, wanted.tensor_parallel, tmp_path / "server.txt")
+    with backends.get(name).serve(checkpoint, option, "cuda", wanted) as served:
+        return served
+
+
+def flag(command, name):
+    return command[command.index(name) + 1]
+
+
+FLAGS = {
+    "sglang": {"--model-path": None, "--dtype": "bfloat16", "--tensor-parallel-size": "2", "--max-running-requests": "8", "--context-length": "512", "--host": "127.0.0.1"},
+    "lmdeploy": {"--dtype": "bfloat16", "--tp": "2", "--backend": "turbomind", "--session-len": "512", "--max-batch-size": "8", "--chat-template": "base"},
+    "tensorrt_llm": {"--tp_size": "2", "--max_batch_size": "8", "--max_seq_len": "512", "--backend": "pytorch", "--host": "127.0.0.1"},
+    "mlc": {"--device": "cuda", "--prefix-cache-mode": "disable", "--mode": "server", "--host": "127.0.0.1"},
+    "tgi": {"--model-id": "/model", "--dtype": "float16", "--num-shard": "2", "--max-total-tokens": "512", "--max-input-tokens": "511"},
+    "text_generation_webui": {"--loader": "ExLlamav3", "--ctx-size": "4096", "--cache-type": "fp16", "--tp-backend": "nccl"},
+}
+PORTS = {"sglang": "--port", "lmdeploy": "--server-port", "tensorrt_llm": "--port", "mlc": "--port", "text_generation_webui": "--api-port"}
+HEALTH = {"mlc": "/v1/models", "text_generation_webui": "/v1/internal/health"}
+
+
+@pytest.mark.parametrize("name", sorted(FLAGS))
+def test_a_server_is_launched_as_its_maintainers_document_it(name, checkpoint, launched, tmp_path):
+    served = serve(name, next(iter(backends.get(name).OPTIONS)), checkpoint, tmp_path)
+    command = launched["command"]
+    for word, value in FLAGS[name].items():
+        assert word in command and value in (None, flag(command, word)), f"{word} {value}"
+    if name in PORTS:
+        assert flag(command, PORTS[name]) == str(launched["port"])
+    assert launched["health"] == HEALTH.get(name, "/health") and served.url.endswith(str(launched["port"]))
+    assert served.dialect in dialects.DIALECTS and served.weight_bytes is None
+    assert str(tmp_path) not in json.dumps(served.settings) and str(launched["port"]) not in map(str, served.settings.values())
+    assert str(checkpoint.path) in command or str(models.folder(checkpoint.name)) in " ".join(command)
+
+
+def test_prefix_caches_are_off(checkpoint, launched, tmp_path):
+    commands = {}
+    for name in FLAGS:
+        serve(name, next(iter(backends.get(name).OPTIONS)), checkpoint, tmp_path)
+        commands[name] = list(launched["command"])
+    assert "--disable-radix-cache" in commands["sglang"] and "--enable-cache-report" in commands["sglang"]
+    assert "--enable-prefix-caching" not in commands["lmdeploy"]
+    assert json.loads(Path(flag(commands["tensorrt_llm"], "--extra_llm_api_options")).read_text())["kv_cache_config"] == {"enable_block_reuse": False}
+    assert "PREFIX_CACHING=0" in commands["tgi"] and "USE_PREFIX_CACHING=0" in commands["tgi"]
+
+
+def test_drafts_without_a_second_model(checkpoint, launched, tmp_path):
+    serve("sglang", "bfloat16-ngram", checkpoint, tmp_path)
+    assert flag(launched["command"], "--speculative-algorithm") == "NGRAM" and flag(launched["command"], "--speculative-num-draft-tokens") == "10"
+    serve("tensorrt_llm", "bfloat16-ngram", checkpoint, tmp_path)
+    told = json.loads(Path(flag(launched["command"], "--extra_llm_api_options")).read_text())
+    assert told["speculative_config"] == {"decoding_type": "NGram", "max_draft_len": 10, "max_matching_ngram_size": 2} and told["disable_overlap_scheduler"]
+    serve("tgi", "float16-ngram", checkpoint, tmp_path)
+    assert flag(launched["command"], "--speculate") == "10"
+    for name in FLAGS:
+        for option in backends.get(name).OPTIONS:
+            assert backends.batches(backends.get(name), option) != option.endswith("-ngram")
+
+
+def test_quantised_options_say_so(checkpoint, launched, tmp_path):
+    told = {"tgi": {"bnb-int8": "bitsandbytes", "nf4": "bitsandbytes-nf4", "eetq-int8": "eetq", "gptq-int4": "gptq"}, "sglang": {"fp8": "fp8"}}
+    for name, options in told.items():
+        for option, value in options.items():
+            serve(name, option, checkpoint, tmp_path)
+            assert flag(launched["command"], "--quantiz" + ("ation" if name == "sglang" else "e")) == value
+            assert name == "sglang" or "--dtype" not in launched["command"], "TGI refuses --dtype beside --quantize"
+    serve("lmdeploy", "awq-int4", checkpoint, tmp_path)
+    assert flag(launched["command"], "--model-format") == "awq"
+
+
+BODIES = {
+    "sglang": {"min_tokens": 7, "ignore_eos": True, "stop_token_ids": [2], "return_token_ids": True},
+    "tensorrt_llm": {"min_tokens": 7, "ignore_eos": True, "stop_token_ids": [2]},
+    "lmdeploy": {"min_new_tokens": 7, "ignore_eos": True},
+    "mlc": {"debug_config": {"ignore_eos": True}},
+    "tgi": {},
+}
+
+
+@pytest.mark.parametrize("name", sorted(BODIES))
+def test_answers_have_exactly_as_many_tokens_as_asked_for(name, checkpoint, launched, tmp_path):
+    served = serve(name, next(iter(backends.get(name).OPTIONS)), checkpoint, tmp_path)
+    assert served.body(7) == BODIES[name]
+    assert ("--enable-debug" in launched["command"]) == (name == "mlc"), "MLC heeds ignore_eos with --enable-debug only"
+
+
+def test_the_web_interface_adds_nothing_to_a_prompt(checkpoint, launched, tmp_path, monkeypatch):
+    import jinja2
+
+    monkeypatch.setenv("TEXT_GENERATION_WEBUI", str(tmp_path))
+    served = serve("text_generation_webui", "4bpw", checkpoint, tmp_path)
+    sent = dialects.DIALECTS["chat"][1](dialects.Prompt((1,), "Once upon a time", 7), served.model, served.body(7))
+    assert jinja2.Template(sent["instruction_template_str"]).render(messages=sent["messages"]) == "Once upon a time"
+    assert sent["ban_eos_token"] and not sent["do_sample"] and sent["max_tokens"] == 7
+    assert launched["command"][:2] == ["env", f"--chdir={tmp_path}"] and launched["environment"] == {"CUDA_VISIBLE_DEVICES": "0,1"}
+
+
+def test_the_web_interface_says_which_folder_it_needs(tmp_path, monkeypatch):
+    webui = backends.get("text_generation_webui")
+    monkeypatch.delenv("TEXT_GENERATION_WEBUI", raising=False)
+    assert "git clone" in webui.available() and "TEXT_GENERATION_WEBUI" in webui.available()
+    (tmp_path / "server.py").touch()
+    (tmp_path / ".git" / "refs" / "heads").mkdir(parents=True)
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (tmp_path / ".git" / "refs" / "heads" / "main").write_text("0123456789abcdef0123\n")
+    monkeypatch.setenv("TEXT_GENERATION_WEBUI", str(tmp_path))
+    assert webui.available() is None and webui.version() == "0123456789ab"
+
+
+# Formats that are made first, and a container that is really started
+
+
+def tools(tmp_path, monkeypatch, **scripts):
+    """Put Python `scripts` on PATH under their names; each gets its own name's log as LOG."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, body in scripts.items():
+        file = folder / name
+        file.write_text(f"#!{sys.executable}\nimport sys\nLOG = {str(tmp_path / (name + '.log'))!r}\nopen(LOG, 'a').write(' '.join(sys.argv[1:]) + chr(10))\n{body}")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+DOCKER = """
+import http.server
+if sys.argv[1] == "run":
+    import os
+    port = int(sys.argv[sys.argv.index("--publish") + 1].split(":")[1])
+    open(LOG + ".pid", "w").write(str(os.getpid()))
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path == "/health" else 404)
+            self.end_headers()
+    http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_container_is_stopped_whatever_happens(checkpoint, tmp_path, monkeypatch, fails):
+    tools(tmp_path, monkeypatch, docker=DOCKER)
+    assert tgi.available() is None
+    wanted = server.Wanted(4, 256, 1, 1, tmp_path / "server.txt", patience_s=30)
+    try:
+        with tgi.serve(checkpoint, "float16", "cuda", wanted) as served:
+            assert server.answers(served.url + "/health")
+            pid = int((tmp_path / "docker.log.pid").read_text())
+            if fails:
+                raise KeyError("something else went wrong")
+    except KeyError:
+        pass
+    run, stop = (tmp_path / "docker.log").read_text().splitlines()
+    name = f"bench-tgi-{served.url.rpartition(':')[2]}"
+    assert run.startswith(f"run --rm --name {name} --gpus all") and f" {tgi.IMAGE} --model-id /model" in run and stop == f"stop {name}"
+    assert f"{(models.folder(checkpoint.name) / 'tgi').resolve()}:/model:ro" in run
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_container_gets_a_model_that_never_ends(checkpoint, tmp_path):
+    (checkpoint.path / "linked.json").symlink_to(tmp_path / "blob")
+    (tmp_path / "blob").write_text("{}")
+    made = tgi.prepare(checkpoint, "float16", "cuda")
+    assert json.loads((made / "generation_config.json").read_text()) == {"eos_token_id": [-1], "bos_token_id": 1}
+    assert json.loads((checkpoint.path / "generation_config.json").read_text())["eos_token_id"] == [2], "the checkpoint itself was changed"
+    assert (made / "model.safetensors").stat().st_ino == (checkpoint.path / "model.safetensors").stat().st_ino, "a second copy of the weights"
+    assert not (made / "linked.json").is_symlink() and (made / "linked.json").read_text() == "{}"
+
+
+def test_docker_is_asked_for_where_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "docker" in tgi.available() and "NVIDIA Container Toolkit" in tgi.available()
+
+
+def test_mlc_makes_its_format_without_a_conversation_template(checkpoint, tmp_path, monkeypatch):
+    folder = tools(tmp_path, monkeypatch, fake="import os; os.makedirs(sys.argv[sys.argv.index('--output') + 1], exist_ok=True)\n")
+    monkeypatch.setattr(mlc, "TOOL", [str(folder / "fake"), "-m", "mlc_llm"])
+    made = mlc.prepare(checkpoint, "q4f16_1", "cuda")
+    convert, configure = (tmp_path / "fake.log").read_text().splitlines()
+    assert made.name == "q4f16_1" and convert.startswith(f"-m mlc_llm convert_weight {checkpoint.path} --quantization q4f16_1 --output ")
+    assert configure.startswith(f"-m mlc_llm gen_config {checkpoint.path} --conv-template LM --quantization q4f16_1 --output ")
+    tools_fail = tmp_path / "fails"
+    tools_fail.write_text(f"#!{sys.executable}\nimport sys; sys.exit('no GPU here')\n")
+    tools_fail.chmod(0o755)
+    monkeypatch.setattr(mlc, "TOOL", [str(tools_fail), "-m", "mlc_llm"])
+    with pytest.raises(RuntimeError, match="convert_weight failed:\nno GPU here"):
+        mlc.prepare(checkpoint, "q3f16_1", "cuda")
+
+
+def test_exllamav3_converts_with_its_own_tool(checkpoint, tmp_path, monkeypatch):
+    exllamav3 = backends.get("exllamav3")
+    body = "import os, pathlib; to = pathlib.Path(sys.argv[sys.argv.index('-o') + 1]); to.mkdir(); (to / 'config.json').touch()\n"
+    folder = tools(tmp_path, monkeypatch, python_of_webui=body)
+    made = exllamav3.converted(checkpoint, 4, str(folder / "python_of_webui"))
+    (said,) = (tmp_path / "python_of_webui.log").read_text().splitlines()
+    assert made.name == "exl3-4bpw" and said.startswith(f"-m exllamav3.conversion.convert_model -i {checkpoint.path} -o ") and said.endswith("-b 4")
+    assert exllamav3.converted(checkpoint, None, "nobody") == checkpoint.path
+
+
+def test_a_tool_is_the_one_beside_the_interpreter(tmp_path, monkeypatch):
+    folder = tools(tmp_path, monkeypatch, **{"trtllm-serve": "pass"})
+    assert _launch.tool("trtllm-serve") == str(folder / "trtllm-serve") and _launch.tool("nowhere") == "nowhere"
+    assert _launch.tool("python") == str(Path(sys.executable).with_name("python"))
+
+
+# ExLlamaV3 in this process, with a library of the documented shape instead of a GPU
+
+
+class Job:
+    def __init__(self, input_ids, identifier, max_new_tokens, min_new_tokens, stop_conditions, sampler):
+        assert list(input_ids.shape)[0] == 1 and max_new_tokens == min_new_tokens and sampler == "argmax"
+        self.identifier, self.left, self.banned, self.first = identifier, max_new_tokens, stop_conditions, int(input_ids[0, -1])
+
+
+class Generator:
+    """Two tokens a step after the first, as where a character was held back; the last result tells of drafts."""
+
+    def __init__(self, model, cache, tokenizer, **drafting):
+        self.jobs, self.drafting, self.resets, self.pagetable = [], drafting, 0, self
+
+    def enqueue(self, jobs):
+        self.jobs += jobs
+
+    def num_remaining_jobs(self):
+        return len(self.jobs)
+
+    def iterate(self):
+        import torch
+
+        results = [{"stage": "started", "identifier": job.identifier} for job in self.jobs]
+        for job in list(self.jobs):
+            count = min(job.left, 2)
+            result = {"stage": "streaming", "identifier": job.identifier, "token_ids": torch.arange(job.left, job.left - count, -1)[None] + 100, "eos": False}
+            job.left -= count
+            if not job.left:
+                self.jobs.remove(job)
+                result |= {"eos": True} | ({"accepted_draft_tokens": 3, "rejected_draft_tokens": 4} if self.drafting else {})
+            results.append(result)
+        return results
+
+    def clear_queue(self):
+        self.jobs.clear()
+
+    def reset_page_table(self):
+        self.resets += 1
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def exllama(monkeypatch, checkpoint):
+    import types
+
+    class Model:
+        loads = []
+
+        @classmethod
+        def from_config(cls, config):
+            return cls()
+
+        def load(self, device):
+            Model.loads.append(device)
+
+        def unload(self):
+            pass
+
+    class Named:
+        from_directory = from_config = staticmethod(lambda value: value)
+
+    class Cache:
+        rooms = []
+
+        def __init__(self, model, max_num_tokens):
+            Cache.rooms.append(max_num_tokens)
+
+    library = types.ModuleType("exllamav3")
+    library.__dict__.update(Config=Named, Tokenizer=Named, Model=Model, Cache=Cache, Generator=Generator, Job=Job, ArgmaxSampler=lambda: "argmax")
+    monkeypatch.setitem(sys.modules, "exllamav3", library)
+    monkeypatch.setattr(models, "linear_bytes", lambda *a: 5)
+    return backends.get("exllamav3"), library
+
+
+def test_exllamav3_hands_on_every_token_and_keeps_no_pages(exllama, checkpoint):
+    module, library = exllama
+    engine = module.Engine(checkpoint, checkpoint.path, module.OPTIONS["float16"])
+    seen = []
+    found = engine.generate([[5, 6, 7], [8, 9]], 5, lambda request, token: seen.append((request, token)))
+    assert found == [[105, 104, 103, 102, 101]] * 2 and [t for r, t in seen if r == 1] == found[1] and engine.generator.resets == 1
+    assert engine.generate([[5, 6, 7]], 5, None) == found[:1] and not hasattr(engine, "speculation")
+    assert library.Cache.rooms == [2048 + 256], "one load: there was room"
+    engine.reserve(4, 1000)
+    assert library.Cache.rooms[-1] == 4 * 1024 and len(library.Model.loads) == 2
+    engine.close()
+    engine.close()
+
+
+def test_exllamav3_counts_drafts_of_one_prompt(exllama, checkpoint):
+    module, _ = exllama
+    engine = module.Engine(checkpoint, checkpoint.path, {"ngram_tokens": 2, "draft_tokens": 10})
+    engine.generate([[5, 6]], 5, None)
+    assert engine.speculation == {"drafted_tokens": 7, "accepted_tokens": 3} and engine.generator.drafting == {"ngram_match_min": 2, "num_draft_tokens": 10}
+    with pytest.raises(ValueError, match="one prompt at a time"):
+        engine.generate([[1], [2]], 4, None)
+
+
+# An endpoint that wants a token
+
+
+class Endpoint(http.server.BaseHTTPRequestHandler):
+    """An OpenAI server that refuses whoever has not the token, and then quotes what it was given."""
+
+    protocol_version = "HTTP/1.1"
+    accepts = SECRET
+
+    def log_message(self, *words):
+        pass
+
+    def _send(self, status, body, kind="application/json"):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _refused(self):
+        given = self.headers.get("Authorization", "nothing")
+        if given == f"Bearer {self.accepts}":
+            return False
+        self._send(401, json.dumps({"error": {"message": "x" * 150 + f"Wrong credentials: {given}"}}).encode())
+        return True
+
+    def do_GET(self):
+        if not self._refused():
+            self._send(200, json.dumps({"data": [{"id": "endpoint-model"}]}).encode())
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self._refused():
+            return
+        events = [{"choices": [{"text": f" {k}"}]} for k in range(body["max_tokens"])]
+        events.append({"choices": [], "usage": {"prompt_tokens": len(body["prompt"]), "completion_tokens": body["max_tokens"]}})
+        assert body["model"] == "endpoint-model" and body["ignore_eos"]
+        self._send(200, b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events) + b"data: [DONE]\n\n", "text/event-stream")
+
+
+@pytest.fixture
+def endpoint(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    monkeypatch.setattr(Endpoint, "accepts", SECRET)
+    serving_ = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    threading.Thread(target=serving_.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{serving_.server_port}"
+    serving_.shutdown()
+
+
+def asked(url, checkpoint):
+    """(served, rows, what the client says) of three requests."""
+    with hf_endpoint.serve(checkpoint, "completions", "cuda", server.Wanted(2, 64, 1, url=url)) as served:
+        calls = serving.calls(served, serving.Level("closed", 2, 3), [dialects.Prompt((5, 6, 7), "five six seven", 4)] * 3)
+        rows, about = load.run(served.url, calls, served.dialect, 2, 20)
+    return served, calls, rows, about
+
+
+def test_an_endpoint_is_asked_with_the_token_and_nobody_learns_it(endpoint, checkpoint, monkeypatch, capfd):
+    served, calls, rows, about = asked(endpoint, checkpoint)
+    assert [row["error"] for row in rows] == [""] * 3 and [row["output_tokens"] for row in rows] == [4] * 3
+    assert served.model == "endpoint-model" and SECRET.encode() in calls[0].payload
+    said = [repr(served), repr(calls), repr(rows), json.dumps(about, default=str), json.dumps(served.settings), *capfd.readouterr()]
+    assert not any("ThisIsTheToken" in text for text in said)
+
+
+def test_a_refusal_that_quotes_the_token_does_not_pass_it_on(endpoint, checkpoint, monkeypatch):
+    with hf_endpoint.serve(checkpoint, "completions", "cuda", server.Wanted(2, 64, 1, url=endpoint)) as served:
+        calls = serving.calls(served, serving.Level("closed", 1, 1), [dialects.Prompt((5,), "five", 4)])
+        monkeypatch.setattr(Endpoint, "accepts", "another")
+        (row,), about = load.run(served.url, calls, served.dialect, 1, 20)
+    assert "HTTP 401" in row["error"] and "Wrong credentials" in row["error"] and "hf_" not in row["error"] and "hf_" not in json.dumps(about, default=str)
+    with pytest.raises(RuntimeError, match="hf auth login or HF_TOKEN") as refused:
+        asked(endpoint, checkpoint)
+    assert "hf_" not in str(refused.value)
+
+
+def test_stars_keep_the_place_of_every_byte():
+    payload = dialects.post("http://a.example", "/v1/completions", {"prompt": [1]}, SECRET)
+    raw = f"before {SECRET} after".encode()
+    assert answers._without_token(raw, payload) == b"before " + b"*" * len(SECRET) + b" after"
+    assert answers._without_token(raw, dialects.post("http://a.example", "/", {})) == raw
+
+
+def test_a_token_is_not_sent_in_the_clear(checkpoint, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    with pytest.raises(ValueError, match="over https only") as refused:
+        asked("http://somewhere.example", checkpoint)
+    assert SECRET not in str(refused.value)
+    with pytest.raises(ValueError, match="needs an endpoint"):
+        asked("", checkpoint)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(ValueError, match="hf auth login"):
+        asked("http://localhost:1", checkpoint)
+
+
+def test_an_endpoint_is_found_by_its_name(endpoint, checkpoint, monkeypatch):
+    import types
+
+    def known(name, namespace=None, token=None):
+        assert token == SECRET
+        if (namespace, name) != ("me", "llama"):
+            raise OSError(f"401 for Bearer {token}")
+        return types.SimpleNamespace(status=now[0], url=endpoint if now[0] == "running" else None)
+
+    monkeypatch.setattr("huggingface_hub.get_inference_endpoint", known)
+    now = ["running"]
+    assert asked("me/llama", checkpoint)[0].url == endpoint
+    now[0] = "paused"
+    with pytest.raises(RuntimeError, match="'me/llama' is paused, not running"):
+        asked("me/llama", checkpoint)
+    with pytest.raises(RuntimeError, match="knows no endpoint 'me/other'") as refused:
+        asked("me/other", checkpoint)
+    assert SECRET not in "".join([str(refused.value), repr(refused.value.__cause__)]) and refused.value.__suppress_context__
+
+
+def test_an_endpoint_is_not_measured_of_a_studys_own_accord():
+    assert backends.ready("hf_endpoint", "cuda") == [] and "hf_endpoint" in backends.absent("hf_endpoint", "cpu")[0]
+
+
+# Every published system
+
+
+def no_requests():
+    from bench import results
+
+    return results.frame([]).assign(tensor_parallel=1.0)
+
+
+def test_every_published_system_has_an_engine_a_state_and_a_command():
+    table = systems.systems(no_requests())
+    assert len(table) == len(systems.published()) > 20 and set(table["state"]) == {"not yet"} and set(table["study"]) == set(systems.STUDIES.values())
+    for row in table.to_dict("records"):
+        backend = backends.get(row["backend"])
+        assert row["option"].split()[0] in backends.options(backend, "cuda") and set(row["option"].split()) <= set(backend.OPTIONS)
+        assert backends.can(row["backend"], data.study()["experiments"][row["experiment"]].get("needs", "load"))
+        assert row["backend"] in row["command"] and row["model"] in row["command"] and row["model"].partition(":")[0] in {"hub", *data.table("models")["model"]}
+        assert row["tensor_parallel"] == 1 or f"-p tensor_parallel {row['tensor_parallel']}" in row["command"]
+    known = data.table("systems")
+    assert not known.duplicated(systems.SYSTEM).any() and len(known) == len(table.drop_duplicates(systems.SYSTEM + ["backend"])), "a row for a system that nobody published"
+
+
+def test_the_state_of_a_system_is_what_has_been_measured(monkeypatch):
+    from bench import results
+
+    def told(*runs):
+        rows = [row for k, about in enumerate(runs, start=1) for row in make_rows(n=2, run=k, **about)]
+        table = systems.systems(results.frame(rows)).set_index(["platform", "options", "tensor_parallel"])
+        return table.sort_index()["state"]
+
+    state = told({"backend": "tgi", "option": "gptq-int4", "gpu": "h200"}, {"backend": "tgi", "option": "gptq-int4", "gpu": "h200"}, {"backend": "tgi", "option": "nf4", "gpu": "epyc-zen4-2c"})
+    assert state["TGI", "quantized w/ GPTQ", 1] == "measured on a GPU: h200 (2 runs of smollm2-135m)"
+    assert state["TGI", "quantized w/ bitsandbytes", 1] == "measured here, on a CPU: epyc-zen4-2c (1 run of smollm2-135m)" and state["TGI", "-", 1] == "not yet"
+    both = told({"backend": "mlc", "option": "q0f16", "gpu": "h100", "tensor_parallel": 2}, {"backend": "mlc", "option": "q0f16", "gpu": "h100", "error": "broken"})
+    assert "h100" in both["MLCEngine", "Llama-3-8B fp16", 2] and both["MLCEngine", "Llama-3-8B fp16", 1] == "not yet", "another number of devices, or only failures"
+
+
+def test_a_published_system_without_a_row_says_so(monkeypatch):
+    table = data.table
+    monkeypatch.setattr(data, "table", lambda name: table(name).query("platform != 'TGI'") if name == "systems" else table(name))
+    found = systems.systems(no_requests())
+    lacking = found[found["platform"] == "TGI"]
+    assert set(lacking["state"]) == {"no engine named in data/systems.csv"} and set(lacking["command"]) == {""}
+    assert "no engine named" in tables.html(tables.systems(no_requests()))
+
+
+def test_the_page_shows_the_table():
+    assert 'show_table("systems"' in (ROOT / "backends.qmd").read_text() and "systems" in tables.names()
