@@ -255,7 +255,7 @@ def test_a_late_client_blames_nobody_and_hides_nothing(fresh):
     at_s = [0.0, 0.1, 0.2]
     rows, client = here(fresh.url, asked(fresh.url, 3, at_s=at_s), kind=Sleeper)
     for row, at in zip(rows, at_s):
-        assert row["late_s"] == pytest.approx(0.3 - 0.01 - at, abs=0.05) and row["sent_s"] > client.start + at + row["late_s"]
+        assert 0.3 - 0.02 - at < row["late_s"] < row["sent_s"] - client.start - at < 1.0
         assert row["ttft_s"] == pytest.approx(row["arrivals_s"][0] - client.start - at) and row["ttft_s"] > row["late_s"] + 0.9 * TTFT_S
         assert row["e2e_s"] == pytest.approx(row["arrivals_s"][-1] - client.start - at)
 
