@@ -41,7 +41,7 @@ ANSWER_BYTES = 1 << 26  # an answer longer than this has no end
 STREAMS_PER_PROCESS = 1000
 START_S = 0.1  # from the moment that all processes are ready to the first request
 LAST_CHUNK = b"\r\n0\r\n\r\n"
-LONGEST_S = 60  # no system sleeps for ever
+LONGEST_S = 1.0  # at most so long between two looks at the clocks, and at what is held
 AWAKE_S = 0.001  # a sleeper wakes up to so late; this much of every wait is spent looking at the clock
 SO_TIMESTAMPNS = getattr(socket, "SO_TIMESTAMPNS", 35) if hasattr(selectors, "EpollSelector") else None
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -142,7 +142,7 @@ class Client:
         self.scheduled = deque(sorted((call for call in calls if call.at_s is not None), key=lambda call: call.at_s))
         self.waiting, self.places = deque(call for call in calls if call.at_s is None), concurrency
         self.selector, self.idle, self.underway, self.done, self.rows = selectors.DefaultSelector(), [], deque(), [], []
-        self.active, self.held, self.clocks, self.lags, self.cpu_s, self.reading_cpu_s = 0, 0, [], [], 0.0, 0.0
+        self.active, self.held, self.alarm, self.clocks, self.lags, self.cpu_s, self.reading_cpu_s = 0, 0, 0.0, [], [], 0.0, 0.0
 
     def run(self, start):
         """Begin at the moment `start` and return when every call has its answer."""
@@ -152,13 +152,10 @@ class Client:
         self._compare_clocks()
         try:
             while self.scheduled or self.waiting or self.active:
-                self._begin()
-                self._expire()
+                if clock() >= self.alarm:
+                    self._look_round()
                 for key, what in self.selector.select(self._patience()):
                     self._serve(key.data, what)
-                if clock() - self.clocks[-1][0] > 1:
-                    self._compare_clocks()
-                    self._bound()
         finally:
             gc.enable()
             self._compare_clocks()
@@ -168,13 +165,23 @@ class Client:
         self._digest()
         return sorted(self.rows, key=lambda row: row["request"])
 
-    def _patience(self):
-        """Seconds to sleep: until something is due, less what a sleeper is late by."""
-        moments = [self.underway[0].begun + self.timeout_s] if self.underway else []
+    def _look_round(self):
+        """Do what is due, and note when to look again: not with every token, but at the next moment that something is due."""
+        self._expire()  # first: it may free a place
+        self._begin()
+        if clock() - self.clocks[-1][0] > LONGEST_S:
+            self._compare_clocks()
+            self._bound()
+        moments = [self.clocks[-1][0] + LONGEST_S]
+        moments += [self.underway[0].begun + self.timeout_s] if self.underway else []
         moments += [self.start + self.scheduled[0].at_s] if self.scheduled else []
         moments += [self.start] if self.waiting and not self.active else []
-        left = min(moments, default=0) - clock()  # the last one may just have failed: then nothing is waited for
-        return min(left - AWAKE_S, LONGEST_S) if left > 2 * AWAKE_S else 0
+        self.alarm = min(moments)
+
+    def _patience(self):
+        """Seconds to sleep: until something is due, less what a sleeper is late by."""
+        left = self.alarm - clock()
+        return left - AWAKE_S if left > 2 * AWAKE_S else 0
 
     def _begin(self):
         now = clock()
@@ -320,7 +327,7 @@ class Client:
         stream.sock.close()
 
     def _finish(self, answer, error=""):
-        answer.ended, answer.error = clock(), error
+        answer.ended, answer.error, self.alarm = clock(), error, 0.0  # a place is free
         self.held += answer.bytes_held
         self.active -= 1
         self.done.append(answer)
