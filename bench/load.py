@@ -176,7 +176,7 @@ class Client:
         moments += [self.underway[0].begun + self.timeout_s] if self.underway else []
         moments += [self.start + self.scheduled[0].at_s] if self.scheduled else []
         moments += [self.start] if self.waiting and not self.active else []
-        self.alarm = min(moments)
+        self.alarm = min(moments) if self.scheduled or self.waiting or self.active else 0.0  # the last one may just have failed
 
     def _patience(self):
         """Seconds to sleep: until something is due, less what a sleeper is late by."""

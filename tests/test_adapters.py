@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
-import time
+import types
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -97,6 +97,10 @@ class Checkpoint:
     def __init__(self, path):
         self.path = path
 
+    @property
+    def config(self):
+        return json.loads((self.path / "config.json").read_text())
+
 
 @pytest.fixture
 def checkpoint(tmp_path, monkeypatch):
@@ -136,12 +140,12 @@ def flag(command, name):
 
 
 FLAGS = {
-    "sglang": {"--model-path": None, "--dtype": "bfloat16", "--tensor-parallel-size": "2", "--max-running-requests": "8", "--context-length": "512", "--host": "127.0.0.1"},
-    "lmdeploy": {"--dtype": "bfloat16", "--tp": "2", "--backend": "turbomind", "--session-len": "512", "--max-batch-size": "8", "--chat-template": "base"},
-    "tensorrt_llm": {"--tp_size": "2", "--max_batch_size": "8", "--max_seq_len": "512", "--backend": "pytorch", "--host": "127.0.0.1"},
+    "sglang": {"--model-path": None, "--dtype": "bfloat16", "--tensor-parallel-size": "2", "--max-running-requests": "8", "--context-length": "544", "--host": "127.0.0.1"},
+    "lmdeploy": {"--dtype": "bfloat16", "--tp": "2", "--backend": "turbomind", "--session-len": "544", "--max-batch-size": "8", "--chat-template": "base"},
+    "tensorrt_llm": {"--tp_size": "2", "--max_batch_size": "8", "--max_seq_len": "544", "--backend": "pytorch", "--host": "127.0.0.1"},
     "mlc": {"--device": "cuda", "--prefix-cache-mode": "disable", "--mode": "server", "--host": "127.0.0.1"},
-    "tgi": {"--model-id": "/model", "--dtype": "float16", "--num-shard": "2", "--max-total-tokens": "512", "--max-input-tokens": "511"},
-    "text_generation_webui": {"--loader": "ExLlamav3", "--ctx-size": "4096", "--cache-type": "fp16", "--tp-backend": "nccl"},
+    "tgi": {"--model-id": "/model", "--dtype": "float16", "--num-shard": "2", "--max-total-tokens": "544", "--max-input-tokens": "543"},
+    "text_generation_webui": {"--loader": "ExLlamav3", "--ctx-size": "4352", "--cache-type": "fp16", "--tp-backend": "nccl"},
 }
 PORTS = {"sglang": "--port", "lmdeploy": "--server-port", "tensorrt_llm": "--port", "mlc": "--port", "text_generation_webui": "--api-port"}
 HEALTH = {"mlc": "/v1/models", "text_generation_webui": "/v1/internal/health"}
@@ -159,6 +163,15 @@ def test_a_server_is_launched_as_its_maintainers_document_it(name, checkpoint, l
     assert served.dialect in dialects.DIALECTS and served.weight_bytes is None
     assert str(tmp_path) not in json.dumps(served.settings) and str(launched["port"]) not in map(str, served.settings.values())
     assert str(checkpoint.path) in command or str(models.folder(checkpoint.name)) in " ".join(command)
+
+
+def test_there_is_room_for_what_a_server_adds_but_no_more_than_the_model_takes(checkpoint, launched, tmp_path):
+    assert _launch.context(checkpoint, WANTED) == 512 + _launch.SPARE
+    (checkpoint.path / "config.json").write_text('{"max_position_embeddings": 520}')
+    assert _launch.context(checkpoint, WANTED) == 520
+    serve("mlc", "q4f16_1", checkpoint, tmp_path)
+    told = dict(pair.split("=") for pair in flag(launched["command"], "--overrides").split(";"))
+    assert told == {"max_num_sequence": "8", "max_total_seq_length": "4160", "context_window_size": "520", "tensor_parallel_shards": "2"}
 
 
 def test_prefix_caches_are_off(checkpoint, launched, tmp_path):
@@ -378,8 +391,6 @@ class Generator:
 
 @pytest.fixture
 def exllama(monkeypatch, checkpoint):
-    import types
-
     class Model:
         loads = []
 
@@ -529,8 +540,6 @@ def test_a_token_is_not_sent_in_the_clear(checkpoint, monkeypatch):
 
 
 def test_an_endpoint_is_found_by_its_name(endpoint, checkpoint, monkeypatch):
-    import types
-
     def known(name, namespace=None, token=None):
         assert token == SECRET
         if (namespace, name) != ("me", "llama"):

@@ -1,17 +1,25 @@
 """What the adapters of servers share: a command with its flags, run until the block ends. Not an engine: its name begins with `_`."""
 
 import contextlib
+import math
 import shutil
 import sys
 from pathlib import Path
 
 from bench import server
 
+SPARE = 32  # tokens beyond the longest request: those that a server adds to a text, keeps free at the end, or drafts
+
 
 def tool(name):
     """Path of the command `name`: the one beside this interpreter (its environment's), else the one on PATH, else `name` itself."""
     beside = Path(sys.executable).with_name(name)
     return str(beside) if beside.exists() else shutil.which(name) or name
+
+
+def context(checkpoint, wanted):
+    """Tokens that a server must have room for in one request, no more than the model can take."""
+    return min(checkpoint.config.get("max_position_embeddings", math.inf), wanted.tokens + SPARE)
 
 
 @contextlib.contextmanager

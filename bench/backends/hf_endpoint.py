@@ -60,5 +60,6 @@ def _address(name, token):
     except Exception as failure:  # whatever the hub's client raises may quote the request, so only its kind is told
         raise RuntimeError(f"huggingface_hub knows no endpoint {name!r} ({type(failure).__name__}). Is it the token's own, and is the name right?") from None
     if endpoint.status != "running" or not endpoint.url:
-        raise RuntimeError(f"The endpoint {name!r} is {getattr(endpoint.status, 'value', endpoint.status)}, not running. Resume it on https://endpoints.huggingface.co: that costs money.")
+        now = getattr(endpoint.status, "value", endpoint.status)
+        raise RuntimeError(f"The endpoint {name!r} is {now}, not running. Resume it on https://endpoints.huggingface.co: that costs money.")
     return endpoint.url.rstrip("/")

@@ -43,7 +43,7 @@ def serve(checkpoint, option, device, wanted):
     words = [_launch.tool("lmdeploy"), "serve", "api_server", checkpoint.path]
     flags = {
         "--model-name": checkpoint.name, "--server-name": "127.0.0.1", "--server-port": port, "--backend": about["backend"], "--dtype": about["dtype"],
-        "--tp": wanted.tensor_parallel, "--session-len": wanted.tokens, "--max-batch-size": wanted.requests, "--chat-template": "base",
+        "--tp": wanted.tensor_parallel, "--session-len": _launch.context(checkpoint, wanted), "--max-batch-size": wanted.requests, "--chat-template": "base",
     }  # fmt: skip
     if "format" in about:
         flags["--model-format"] = about["format"]

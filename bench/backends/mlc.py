@@ -58,9 +58,9 @@ def _do(command):
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
-    path, port = prepare(checkpoint, option, device), server.free_port()
+    path, port, tokens = prepare(checkpoint, option, device), server.free_port(), _launch.context(checkpoint, wanted)
     room = {
-        "max_num_sequence": wanted.requests, "max_total_seq_length": wanted.requests * wanted.tokens, "context_window_size": wanted.tokens,
+        "max_num_sequence": wanted.requests, "max_total_seq_length": wanted.requests * tokens, "context_window_size": tokens,
         "tensor_parallel_shards": wanted.tensor_parallel,
     }  # fmt: skip
     flags = {

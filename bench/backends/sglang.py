@@ -44,7 +44,7 @@ def serve(checkpoint, option, device, wanted):
     about, port = OPTIONS[option], server.free_port()
     flags = {
         "--model-path": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": about["dtype"],
-        "--context-length": wanted.tokens, "--max-running-requests": wanted.requests, "--tensor-parallel-size": wanted.tensor_parallel,
+        "--context-length": _launch.context(checkpoint, wanted), "--max-running-requests": wanted.requests, "--tensor-parallel-size": wanted.tensor_parallel,
         "--disable-radix-cache": True, "--enable-cache-report": True, "--log-level": "warning",
     }  # fmt: skip
     if "quantization" in about:

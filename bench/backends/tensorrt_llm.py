@@ -48,7 +48,7 @@ def serve(checkpoint, option, device, wanted):
     words = [_launch.tool("trtllm-serve"), checkpoint.path]
     flags = {
         "--host": "127.0.0.1", "--port": port, "--backend": "pytorch", "--tp_size": wanted.tensor_parallel, "--max_batch_size": wanted.requests,
-        "--max_seq_len": wanted.tokens, "--log_level": "warning", "--extra_llm_api_options": file.resolve(),
+        "--max_seq_len": _launch.context(checkpoint, wanted), "--log_level": "warning", "--extra_llm_api_options": file.resolve(),
     }  # fmt: skip
     with _launch.run(words, flags, port, wanted, "completions", checkpoint.name, lambda new_tokens: _body(checkpoint, new_tokens), settings=told) as served:
         yield served

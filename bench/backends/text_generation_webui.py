@@ -57,13 +57,12 @@ def prepare(checkpoint, option, device):
 def serve(checkpoint, option, device, wanted):
     path, port = prepare(checkpoint, option, device), server.free_port()
     words = ["env", f"--chdir={_home()}", _python(), "server.py", "--api", "--nowebui"]
-    room = -(-wanted.requests * wanted.tokens // 256) * 256  # pages of 256 tokens
+    room = -(-wanted.requests * _launch.context(checkpoint, wanted) // 256) * 256  # pages of 256 tokens
     flags = {
         "--api-port": port, "--model-dir": path.parent, "--model": path.name, "--loader": "ExLlamav3", "--ctx-size": room, "--cache-type": "fp16",
     } | ({"--enable-tp": True, "--tp-backend": "nccl"} if wanted.tensor_parallel > 1 else {})  # fmt: skip
     visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(wanted.tensor_parallel)))}
-    told = _launch.run(words, flags, port, wanted, "chat", path.name, _body, "/v1/internal/health", environment=visible)
-    with told as served:
+    with _launch.run(words, flags, port, wanted, "chat", path.name, _body, "/v1/internal/health", environment=visible) as served:
         yield served
 
 

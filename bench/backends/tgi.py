@@ -72,12 +72,12 @@ def _link(source, to):
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
-    path, port = prepare(checkpoint, option, device), server.free_port()
+    path, port, tokens = prepare(checkpoint, option, device), server.free_port(), _launch.context(checkpoint, wanted)
     name = f"bench-tgi-{port}"
     words = ["docker", "run", "--rm", "--name", name, "--gpus", "all", "--shm-size", "1g", "--publish", f"127.0.0.1:{port}:80"]
     words += ["--volume", f"{path.resolve()}:/model:ro", "--env", "PREFIX_CACHING=0", "--env", "USE_PREFIX_CACHING=0", IMAGE]
     flags = {
-        "--model-id": "/model", "--num-shard": wanted.tensor_parallel, "--max-total-tokens": wanted.tokens, "--max-input-tokens": wanted.tokens - 1,
+        "--model-id": "/model", "--num-shard": wanted.tensor_parallel, "--max-total-tokens": tokens, "--max-input-tokens": tokens - 1,
         "--max-concurrent-requests": QUEUE, "--usage-stats": "off",
     } | {flag: value for flag, value in OPTIONS[option].items() if flag.startswith("--")}  # fmt: skip
     told = {"image": IMAGE, "prefix_caching": False}
