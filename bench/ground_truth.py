@@ -337,8 +337,10 @@ class Server:
         else:
             fault = path.split("/")[2] if path.startswith("/fault/") else None
             told = Told(path, json.loads(body or b"{}"))
-            connection.answer = (FAULTS[fault] if fault else usual)(told, self)
-            if told.stream:
+            known = fault is None or fault in FAULTS
+            answer = (FAULTS[fault] if fault else usual)(told, self) if known else [(0, plain(404, f"no such fault: {', '.join(FAULTS)}"))]
+            connection.answer = iter(answer)
+            if told.stream and known:
                 connection.record = []
                 self.truth.append((connection.arrived, connection.record))
         self._plan(connection)
