@@ -10,8 +10,11 @@ from filelock import FileLock, Timeout
 from bench import FIGURES, RESULTS, ROOT, SITE, plots, results, study
 
 PARTIAL = config.pop("partial", False)  # after a failure: figures and site from what there is
-STUDY = study.load(config)
-RUNS = study.plan(STUDY)
+try:
+    STUDY = study.load(config)
+    RUNS = study.plan(STUDY)
+except ValueError as failure:  # a mistyped name, a device that is not here: one sentence, no traceback
+    sys.exit(str(failure))
 BY_ID = {run.id: run for run in RUNS}
 RUNS_AT, FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (RESULTS, FIGURES, SITE / "index.html"))
 ROOFS = results.roofs_id(study.device(STUDY)[1], 1)

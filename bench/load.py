@@ -411,11 +411,11 @@ def run(url, calls, dialect, concurrency=1, timeout_s=600.0, processes=0, cores=
     started = [_Process(share) for share in shares]
     try:
         for process in started:
-            process.ask(None)
+            process.ask()
         start = clock() + START_S
         for process in started:
             process.tell(start)
-        parts = [process.ask(None) for process in started]
+        parts = [process.ask() for process in started]
     finally:
         for process in started:
             process.end()
@@ -448,7 +448,7 @@ class _Process:
         pickle.dump(message, self.process.stdin)
         self.process.stdin.flush()
 
-    def ask(self, _):
+    def ask(self):
         try:
             return pickle.load(self.process.stdout)
         except EOFError:

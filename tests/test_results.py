@@ -8,7 +8,7 @@ import time
 import pytest
 from conftest import make_rows, make_sidecar, write_run
 
-from bench import ROOT, backends, data, findings, plots, results, tables
+from bench import ROOT, backends, client_accuracy, data, findings, plots, results, tables
 
 # What git keeps: a reader who has run `make study` has runs of their own beside them.
 COMMITTED = findings.committed_files()
@@ -141,9 +141,15 @@ def test_every_committed_run_passes_every_gate(path):
     assert all(not o.get("ename") for cell in executed["cells"] for o in cell.get("outputs", [])), "the executed notebook holds an error"
 
 
+def engines(needs="load"):
+    """The engines that a CPU can measure of its own accord."""
+    able = [name for name in backends.names() if name != "fake" and backends.can(name, needs)]
+    return {name for name in able if "cpu" in backends.get(name).DEVICES and not hasattr(backends.get(name), "ON_REQUEST")}
+
+
 def test_every_engine_has_three_committed_runs_of_each_measured_option():
     table = results.summary(results.load(COMMITTED, experiment="latency"))
-    assert set(backends.names()) - {"fake"} <= set(table["backend"])
+    assert engines() <= set(table["backend"])
     assert (table["runs"] >= 3).all() and (table["failed"] == 0).all()
     assert set(results.load(COMMITTED, experiment="overhead")["backend"]) == set(table["backend"])
     assert len(results.load_roofs(ROOT / "_llama-inference")) > 0
@@ -151,9 +157,8 @@ def test_every_engine_has_three_committed_runs_of_each_measured_option():
 
 def test_every_engine_has_committed_sweeps_and_scores():
     requests = results.load(COMMITTED)
-    engines = set(backends.names()) - {"fake"}
     sweeps = results.batches(requests[requests["experiment"] == "batching"])
-    assert engines <= set(sweeps["backend"]) and sweeps["batch_size"].max() >= 16
+    assert engines() <= set(sweeps["backend"]) and sweeps["batch_size"].max() >= 16
     known = ["backend", "option"]
     measured = {e: set(requests.loc[requests["experiment"] == e, known].itertuples(index=False, name=None)) for e in ("latency", "quality")}
     assert measured["latency"] == measured["quality"]
@@ -165,6 +170,17 @@ def test_every_engine_has_committed_sweeps_and_scores():
     assert timed["mbu"].between(0, 1, inclusive="right").all()
     # The worker survives its engine: some sweep was run out of memory on purpose, and went on.
     assert {True, False} <= set(results.batches(requests[requests["experiment"] == "memory"])["error"] == "")
+
+
+def test_every_server_has_been_put_under_load_and_the_clients_were_checked():
+    requests = results.load(COMMITTED)
+    loads, served = (requests[requests["experiment"] == name] for name in ("serving", "served"))
+    assert engines("serve") <= set(loads["backend"]) and engines("serve") <= set(served["backend"])
+    assert loads["concurrency"].notna().any() and loads["request_rate"].notna().any() and (loads["error"] == "").mean() > 0.99
+    clients = client_accuracy.here(results.load_accuracy(ROOT / "_llama-inference"))
+    ours = clients[clients["client"] == client_accuracy.OURS].set_index("streams")
+    assert len(set(clients.loc[clients["error"] == "", "client"])) >= 3 and ours.loc[1000, "failed"] == 0
+    assert (ours["ttft_error_ms"] < 5).all() and (ours["itl_p99_excess_ms"] < 1).all(), "the issue's goal at 1,000 streams"
 
 
 def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
