@@ -358,8 +358,12 @@ class Load:
             number += level.requests
 
     def note(self, rows):
-        """Look whether the level that gave `rows` saturated the server; returns them."""
+        """Look whether the level that gave `rows` saturated the server; returns them, as failed where the client was late with them."""
         table = results.frame(rows)
+        why = results.late(table) if self.now.kind != "closed" else ""
+        if why:
+            print(why)
+            return [row | {"error": why, "output_tokens": 0} for row in rows]
         if serving.saturated(self.before.get(self.now.kind), table):
             left = [str(level) for level in self.levels if level.kind == self.now.kind and level.value > self.now.value]
             print(f"Saturated at {self.now}: hardly more tokens/s than at the level before." + (f" Left out: {', '.join(left)}." if left else ""))
