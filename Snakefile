@@ -21,7 +21,7 @@ ROOFS = results.roofs_id(study.device(STUDY)[1], 1)
 MEASURED = [path for path in [f"{RUNS_AT}/{ROOFS}.csv", *(run.csv for run in RUNS)] if not PARTIAL or os.path.exists(path)]
 # Everything else that lies there (other machines, engines not asked for now) is shown as well, and never made.
 OTHERS = [os.path.relpath(path, ROOT) for path in [*results.files(), *results.accuracy_files()] if f"{path.parent.name}/{path.stem}" not in BY_ID]
-DRAWN = expand(FIGURES_AT + "/{figure}.svg", figure=plots.names())
+DRAWN = expand(FIGURES_AT + "/{figure}.{form}", figure=plots.names(), form=("svg", "png"))
 LOCK = FileLock(".snakemake/study.lock")
 
 
@@ -106,19 +106,19 @@ rule roofs:
         "python -m bench.execute notebooks/hardware.ipynb {ROOFS} device={STUDY[device]} run=1"
 
 
-rule figure:
+# All in one process: what costs time is its start.
+rule figures:
     input:
         MEASURED,
         OTHERS,
         "bench/plots.py",
     output:
-        FIGURES_AT + "/{figure}.svg",
-        FIGURES_AT + "/{figure}.png",
+        DRAWN,
     message:
-        "{output}"
+        "figures"
     priority: -10000
     shell:
-        "papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figure-{wildcards.figure}.ipynb -p figure {wildcards.figure}"
+        "papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figures.ipynb -p figure all"
 
 
 rule site:

@@ -364,11 +364,11 @@ class Load:
         if why:
             print(why)
             return [row | {"error": why, "output_tokens": 0} for row in rows]
-        if serving.saturated(self.before.get(self.now.kind), table):
+        self.before.setdefault(self.now.kind, []).append(table)
+        if serving.saturated(self.before[self.now.kind]):
             left = [str(level) for level in self.levels if level.kind == self.now.kind and level.value > self.now.value]
-            print(f"Saturated at {self.now}: hardly more tokens/s than at the level before." + (f" Left out: {', '.join(left)}." if left else ""))
+            print(f"Saturated at {self.now}: more load gives hardly more tokens/s." + (f" Left out: {', '.join(left)}." if left else ""))
             self.done.add(self.now.kind)
-        self.before[self.now.kind] = table
         return rows
 
 

@@ -346,13 +346,27 @@ def _nats(row):
 
 def serving_findings(requests):
     """What the servers of the machine in focus have shown under load, as Markdown sentences."""
-    said = [within_objectives(requests), loops_disagree(requests), more_at_once(requests), *drafts_under_load(requests)]
+    said = [within_objectives(requests), loops_disagree(requests), more_at_once(requests), *drafts_under_load(requests), server_costs(requests)]
     return [sentence for sentence in said if sentence]
 
 
 def _loaded(row):
     """`concurrency 16`, `4 requests/s`: the load of a level."""
     return f"concurrency {number(row['load'])}" if row["loop"] == "closed" else f"{number(row['load'])} requests/s"
+
+
+def server_costs(requests):
+    """What a token and the first one cost more through an engine's own server than in process, one request at a time: cheapest and dearest server."""
+    table = loads.server_cost(requests)
+    if table.empty:
+        return None
+    said = [f"{_more(100 * (row['tpot_factor'] - 1))} % per token, {_more(1e3 * row['ttft_cost_s'])} ms to the first ({_name(row)})" for _, row in table.iterrows()]
+    return f"One request at a time, going through an engine's own server instead of calling it in process costs {' to '.join(dict.fromkeys((said[0], said[-1])))}."
+
+
+def _more(value):
+    """A difference with its sign, as a reader writes it: +3.1, −0.4."""
+    return f"{'−' if value < 0 else '+'}{number(abs(value))}"
 
 
 def within_objectives(requests):

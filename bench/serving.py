@@ -12,7 +12,8 @@ from bench import data, dialects, load, metrics, results
 from bench.backends import choose
 
 HEAD_TOKENS = 8  # random tokens that begin a prompt: no two prompts share a prefix that a cache could answer
-SATURATED = 0.05  # less than this more output tokens/s than at the level before: more load gives nothing more
+SATURATED = 0.05  # less than this more output tokens/s than at the best level before: more load gives hardly more
+BACKLOG = 0.25  # more than this share of an open loop's tokens still to be written when its last request comes: more comes than is answered
 RATE_SECONDS = 20  # how long arrivals last in an open loop where the number of requests is left to the study
 PLACES = 3  # requests per place in a closed loop, likewise
 FEWEST = 16
@@ -156,11 +157,17 @@ def steady_tokens_per_s(rows):
     if good.empty:
         return np.nan
     first, last = window(rows)
-    began, ended = good["sent_s"] + good["ttft_s"] - _wait(good), good["sent_s"] + good["e2e_s"] - _wait(good)
+    began, ended = _spoken(good)
     if last - first < 0.5 * (ended.max() - first):
         last = ended.max()
     share = (np.minimum(ended, last) - began) / np.maximum(ended - began, 1e-9)
     return float((good["output_tokens"] * share.clip(0, 1)).sum() / (last - first))
+
+
+def _spoken(rows):
+    """Moments of the first and the last token of each request, s."""
+    sent = rows["sent_s"] - _wait(rows)
+    return sent + rows["ttft_s"], sent + rows["e2e_s"]
 
 
 def _wait(rows):
@@ -169,9 +176,27 @@ def _wait(rows):
     return (rows["late_s"].fillna(0) + rows["connect_s"].fillna(0)).where(opened, 0)
 
 
-def saturated(before, now):
-    """Whether the level `now` gives no more output tokens/s than the one `before`: the server is saturated, more load only waits longer."""
-    return before is not None and steady_tokens_per_s(now) < (1 + SATURATED) * steady_tokens_per_s(before)
+def backlog(rows):
+    """Share of a level's output tokens that were not yet written when its last request was taken up; NaN without answers."""
+    good = rows[rows["error"] == ""]
+    if good.empty:
+        return np.nan
+    first, last = window(rows)
+    began, ended = _spoken(good)
+    written = ((last - began) / np.maximum(ended - began, 1e-9)).clip(0, 1)
+    return 1 - float((good["output_tokens"] * written).sum() / good["output_tokens"].sum())
+
+
+def saturated(levels):
+    """Whether the last of `levels` (rows of one kind of loop, from little load to much) says that the server is saturated.
+
+    In an open loop: more came than was answered, so a backlog has grown. In a closed loop: two levels in a row gave hardly more output tokens/s
+    than the best before them; one alone may be a step that the engine takes in its kernels.
+    """
+    if levels[-1]["request_rate"].notna().any():
+        return backlog(levels[-1]) > BACKLOG
+    rates = [steady_tokens_per_s(rows) for rows in levels]
+    return len(rates) > 2 and all(rates[k] < (1 + SATURATED) * max(rates[:k]) for k in (-1, -2))
 
 
 def meets(rows, slo):

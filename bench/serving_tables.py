@@ -10,13 +10,14 @@ import re
 import numpy as np
 import pandas as pd
 
-from bench import backends, data, results, serving
+from bench import backends, data, hardware, results, serving
 
 CURVE = [*results.CONFIGURATION, "tensor_parallel"]
 LOOP = ["loop", "load"]
 HELD = 0.99  # share of a level's requests that must meet the objectives for the level to hold them; a failed request meets none
 PER_USER = 100  # output tokens/s for every user: the published example of a latency goal
 WIDER = 8  # so many times the concurrency: what does it cost?
+COST = "ttft_s_inside ttft_s ttft_cost_s tpot_s_inside tpot_s tpot_cost_s tpot_factor minutes pairs".split()
 GOAL = ["largest_concurrency", "concurrency_measured", "largest_rate", "rate_measured"]
 
 
@@ -182,3 +183,25 @@ def disagreement(requests):
             told = {c: row[c] for c in ("load", "output_tokens_per_s", "ttft_p99_s")} | {"closed_ttft_p99_s": there[worst]}
             rows.append(dict(zip(CURVE, key)) | told | {"ratio": row["ttft_p99_s"] / there[worst]})
     return pd.DataFrame(rows, columns=[*CURVE, "load", "output_tokens_per_s", "ttft_p99_s", "closed_ttft_p99_s", "ratio"])
+
+
+def server_cost(requests):
+    """One row per engine and option on the machine in focus that was measured in process and through its own server, one request at a time.
+
+    Each run through the server (experiment `served`) stands beside the run in process that began nearest in time, because the memory of small
+    machines has more than one speed; medians over these pairs. `ttft_cost_s`, `tpot_cost_s`: server less in process; `tpot_factor`: server / in process;
+    `minutes`: how far apart they began.
+    """
+    both = results.runs(requests[requests["experiment"].isin(["latency", "served"]) & (requests["error"] == "")])
+    both = results.focus(both, hardware.host()).assign(at=lambda table: pd.to_datetime(table["started"], utc=True))
+    served, inside = (both[both["experiment"] == name].sort_values("at") for name in ("served", "latency"))
+    if served.empty or inside.empty:
+        return pd.DataFrame(columns=[*results.CONFIGURATION, *COST])
+    pairs = pd.merge_asof(served, inside, on="at", by=results.CONFIGURATION, direction="nearest", suffixes=("", "_inside")).dropna(subset="tpot_s_inside")
+    apart = (pd.to_datetime(pairs["started"]) - pd.to_datetime(pairs["started_inside"])).abs().dt.total_seconds() / 60
+    pairs = pairs.assign(
+        ttft_cost_s=pairs["ttft_s"] - pairs["ttft_s_inside"], tpot_cost_s=pairs["tpot_s"] - pairs["tpot_s_inside"],
+        tpot_factor=pairs["tpot_s"] / pairs["tpot_s_inside"], minutes=apart, pairs=1,
+    )  # fmt: skip
+    how = {name: "median" for name in COST} | {"pairs": "sum"}
+    return pairs.groupby(results.CONFIGURATION, as_index=False).agg(how).sort_values("tpot_factor", ignore_index=True)

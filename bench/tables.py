@@ -297,6 +297,17 @@ def speculation_under_load(requests):
 
 
 @_listed
+def server_cost(requests):
+    """What an engine's own server costs: one request at a time in process and through it, in runs that began close to each other."""
+    columns = ENGINE | {
+        "ttft_s_inside": ("TTFT in process (ms)", 1e3), "ttft_s": ("TTFT through the server (ms)", 1e3), "ttft_cost_s": ("more (ms)", 1e3),
+        "tpot_s_inside": ("TPOT in process (ms)", 1e3), "tpot_s": ("TPOT through the server (ms)", 1e3), "tpot_factor": ("times", 1),
+        "minutes": ("minutes between the runs", 1), "pairs": ("pairs", 1),
+    } | WHERE  # fmt: skip
+    return _renamed(loads.server_cost(requests), columns)
+
+
+@_listed
 def tensor_parallel(requests):
     """A model on more devices beside the fewest measured, level by level: here, and in the published curves."""
     columns = ENGINE | LOAD | {

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import yaml
-from conftest import run, write_quality, write_run, write_sweep
+from conftest import run, write_quality, write_run, write_serving, write_sweep
 
 from bench import ROOT
 
@@ -24,6 +24,7 @@ def site(tmp_path_factory):
         write_run(folder / "r", backend=backend, option=option, rate=rate, experiment="overhead", n=4)
         write_sweep(folder / "r", backend=backend, option=option, overhead=0.1 / rate, lost=(64,) if backend == "fake" else ())
         write_quality(folder / "r", [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], backend=backend, option=option)
+        write_serving(folder / "r", {1: (0.05, 2 / rate), 8: (0.1, 4 / rate)}, {2: (0.05, 3 / rate)}, backend=backend, option=option)
     run("python", "-m", "bench.preview", "--out", folder / "_site", BENCH_RESULTS=folder / "r")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder / "_site")
     handler.log_message = lambda *_: None

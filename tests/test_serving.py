@@ -263,11 +263,22 @@ def test_a_scheduled_requests_times_count_from_before_it_was_sent():
     assert serving.steady_tokens_per_s(table((1, 2.0, 10.0, 100), (9, 1.0, 2.0, 10), request_rate=0.125, late_s=0.5, connect_s=0.5)) == pytest.approx(100 * 7 / 8 / 8)
 
 
-def test_a_level_that_gives_no_more_is_saturated():
-    base = table((0, 1.0, 3.0, 100), (9, 1.0, 3.0, 100))
-    assert not serving.saturated(None, base) and serving.saturated(base, base)
-    for tokens, full in ((104, True), (106, False), (200, False), (50, True)):
-        assert serving.saturated(base, table((0, 1.0, 3.0, tokens), (9, 1.0, 3.0, tokens))) == full
+def test_two_levels_that_give_no_more_say_that_the_server_is_saturated():
+    """One may be a step that an engine takes between two kernels, after which it climbs on."""
+    level = lambda tokens: table((0, 1.0, 3.0, tokens), (9, 1.0, 3.0, tokens))  # noqa: E731
+    for climb, full in (((100,), False), ((100, 90), False), ((100, 104, 104), True), ((100, 90, 106), False), ((100, 200, 190, 209), True), ((100, 200, 190, 211), False)):
+        assert serving.saturated([level(tokens) for tokens in climb]) == full, climb
+
+
+def test_an_open_loop_is_saturated_where_a_backlog_has_grown():
+    """Four requests, one a second, the last at 3 s: answered at once, or all of them long after."""
+    for e2e, left in ((0.5, 0.25 * 1.0), (10.0, None)):
+        rows = table(*[(k, 0.1, e2e, 100) for k in range(4)], request_rate=1.0)
+        share = serving.backlog(rows)
+        # What is written by 3 s of an answer that runs from k + 0.1 s to k + e2e s.
+        by_hand = 1 - sum(min(1, max(0, (3 - k - 0.1) / (e2e - 0.1))) for k in range(4)) / 4
+        assert share == pytest.approx(by_hand) and (left is None or share == pytest.approx(left))
+        assert serving.saturated([rows]) == (e2e == 10.0)
 
 
 def serving_rows(n=4, **changes):

@@ -330,3 +330,15 @@ def test_the_page_renders_before_any_server_was_measured(tmp_path):
 def test_made_up_rows_are_rows_of_the_schema():
     rows = serving_rows(CLOSED, OPENED, n=3)
     assert len(rows) == 15 and set(rows[0]) <= set(results.COLUMNS) and not set(make_rows(1)[0]) - set(results.COLUMNS)
+
+
+def test_what_a_server_costs_stands_beside_the_run_that_was_nearest_in_time(tmp_path):
+    """Two runs in process, half an hour apart and twice as fast in the second: the one that began a minute before the server's counts."""
+    for run, rate, at in ((1, 100.0, "10:00"), (2, 200.0, "10:30")):
+        write_run(tmp_path, make_sidecar(started=f"2026-01-01T{at}:00+00:00"), backend="llamacpp", option="Q8_0", rate=rate, run=run)
+    assert tables.server_cost(results.load(folder=tmp_path)).empty
+    write_run(tmp_path, make_sidecar(started="2026-01-01T10:31:00+00:00"), backend="llamacpp", option="Q8_0", rate=160.0, experiment="served")
+    table = tables.server_cost(results.load(folder=tmp_path))
+    assert list(table["times"].round(3)) == [1.25] and list(table["minutes between the runs"]) == [1] and list(table["more (ms)"]) == [0]
+    said = findings.server_costs(results.load(folder=tmp_path))
+    assert "+25.0 % per token" in said and "llamacpp Q8_0" in said
