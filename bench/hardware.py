@@ -64,6 +64,11 @@ def cpu_name():
     return name or platform.processor() or platform.machine()
 
 
+def is_cpu(slug):
+    """Whether a device's slug is that of a CPU: it ends with the number of its cores (`slug`)."""
+    return bool(re.search(r"(^|-)(\d+c|cpu)$", slug))
+
+
 def has_cuda():
     """Whether an NVIDIA driver answers."""
     return bool(nvidia("name"))

@@ -13,6 +13,7 @@ from bench.backends import choose
 
 HEAD_TOKENS = 8  # random tokens that begin a prompt: no two prompts share a prefix that a cache could answer
 SATURATED = 0.05  # less than this more output tokens/s than at the best level before: more load gives hardly more
+CLIMBS = 3  # levels in a row that must have given hardly more
 BACKLOG = 0.25  # more than this share of an open loop's tokens still to be written when its last request comes: more comes than is answered
 RATE_SECONDS = 20  # how long arrivals last in an open loop where the number of requests is left to the study
 PLACES = 3  # requests per place in a closed loop, likewise
@@ -190,13 +191,13 @@ def backlog(rows):
 def saturated(levels):
     """Whether the last of `levels` (rows of one kind of loop, from little load to much) says that the server is saturated.
 
-    In an open loop: more came than was answered, so a backlog has grown. In a closed loop: two levels in a row gave hardly more output tokens/s
-    than the best before them; one alone may be a step that the engine takes in its kernels.
+    In an open loop: more came than was answered, so a backlog has grown. In a closed loop: three levels in a row gave hardly more output tokens/s
+    than the best before them; fewer may be a step between two kernels of the engine (llama.cpp on a CPU writes less with 4 places than with 1, and more with 8).
     """
     if levels[-1]["request_rate"].notna().any():
         return backlog(levels[-1]) > BACKLOG
     rates = [steady_tokens_per_s(rows) for rows in levels]
-    return len(rates) > 2 and all(rates[k] < (1 + SATURATED) * max(rates[:k]) for k in (-1, -2))
+    return len(rates) > CLIMBS and all(rates[k] < (1 + SATURATED) * max(rates[:k]) for k in range(-CLIMBS, 0))
 
 
 def meets(rows, slo):

@@ -5,8 +5,6 @@ has `loop` (closed, open) and `load` (the number of the one or the other). The p
 judge them.
 """
 
-import re
-
 import numpy as np
 import pandas as pd
 
@@ -33,7 +31,7 @@ def levels(requests):
     keys = [*CURVE, *LOOP]
     how = {c: "median" for c in each.select_dtypes("number") if c not in keys} | {"requests": "sum", "failed": "sum", "runs": "sum"}
     table = each.groupby(keys, as_index=False, sort=True).agg(how)
-    return table.assign(per_device=table["output_tokens_per_s"] / table["tensor_parallel"].where(~table["gpu"].map(is_cpu), 1))
+    return table.assign(per_device=table["output_tokens_per_s"] / table["tensor_parallel"].where(~table["gpu"].map(hardware.is_cpu), 1))
 
 
 def of_runs(requests):
@@ -42,11 +40,6 @@ def of_runs(requests):
     closed = each["concurrency"].notna()
     met = (each["goodput_per_s"] * each["wall_s"]).fillna(0) / each["requests"]
     return each.assign(loop=np.where(closed, "closed", "open"), load=each["concurrency"].where(closed, each["request_rate"]), met=met)
-
-
-def is_cpu(slug):
-    """Whether a device's slug (`hardware.slug`) is that of a CPU: it ends with the number of cores."""
-    return bool(re.search(r"-\d+c$", slug))
 
 
 def named(table):

@@ -8,7 +8,7 @@ import re
 
 import pandas as pd
 
-from bench import ROOT, backends, data
+from bench import ROOT, backends, data, hardware
 
 SYSTEM = ["study", "platform", "options"]
 STUDIES = {"husain": "Husain, Optimizing latency", "mlc": "MLC, MLCEngine", "mosaicml": "MosaicML, Best Practices"}
@@ -38,15 +38,10 @@ def state(row, requests):
     same = requests["tensor_parallel"].fillna(1) == row["tensor_parallel"]
     mine = requests[(requests["backend"] == row["backend"]) & requests["option"].isin(row["option"].split()) & same & (requests["error"] == "")]
     runs = mine.groupby(["gpu", "model"])["run_id"].nunique()
-    on_gpus = [key for key in runs.index if not _is_cpu(key[0])]
+    on_gpus = [key for key in runs.index if not hardware.is_cpu(key[0])]
     if on_gpus:
         return "measured on a GPU: " + ", ".join(f"{gpu} ({_runs(runs[gpu, model])} of {model})" for gpu, model in on_gpus)
     return ("measured here, on a CPU: " + ", ".join(f"{gpu} ({_runs(n)} of {model})" for (gpu, model), n in runs.items())) if len(runs) else "not yet"
-
-
-def _is_cpu(slug):
-    """The slug of a CPU ends in its number of cores (`hardware.slug`)."""
-    return bool(re.search(r"(^|-)(\d+c|cpu)$", slug))
 
 
 def _runs(n):

@@ -263,10 +263,10 @@ def test_a_scheduled_requests_times_count_from_before_it_was_sent():
     assert serving.steady_tokens_per_s(table((1, 2.0, 10.0, 100), (9, 1.0, 2.0, 10), request_rate=0.125, late_s=0.5, connect_s=0.5)) == pytest.approx(100 * 7 / 8 / 8)
 
 
-def test_two_levels_that_give_no_more_say_that_the_server_is_saturated():
-    """One may be a step that an engine takes between two kernels, after which it climbs on."""
+def test_three_levels_that_give_no_more_say_that_the_server_is_saturated():
+    """Fewer may be a step that an engine takes between two kernels, after which it climbs on."""
     level = lambda tokens: table((0, 1.0, 3.0, tokens), (9, 1.0, 3.0, tokens))  # noqa: E731
-    for climb, full in (((100,), False), ((100, 90), False), ((100, 104, 104), True), ((100, 90, 106), False), ((100, 200, 190, 209), True), ((100, 200, 190, 211), False)):
+    for climb, full in (((100,), False), ((100, 90, 90), False), ((100, 104, 104, 104), True), ((100, 90, 90, 106), False), ((50, 200, 190, 209, 190), True), ((50, 200, 190, 211, 190), False)):
         assert serving.saturated([level(tokens) for tokens in climb]) == full, climb
 
 

@@ -70,10 +70,10 @@ def test_a_saturated_server_ends_the_climb(tmp_path):
     """Two requests cannot fill more than two places: 4 and 8 give no more than 2."""
     trace = tmp_path / "trace.csv"
     trace.write_text("prompt_tokens,new_tokens\n" + "16,4\n" * 12)
-    done = serve(tmp_path, lengths=str(trace), request_rates="none", concurrency="1 2 4 8 16", scale=1.0, requests=2)
+    done = serve(tmp_path, lengths=str(trace), request_rates="none", concurrency="2 4 8 16 32", scale=1.0, requests=2)
     words = "".join(o.get("text", "") for c in nbformat.read(tmp_path / "out.ipynb", as_version=4).cells for o in c.get("outputs", []))
     levels = serving.levels(results.load(folder=tmp_path))
-    assert "Saturated at 8 at once" in words and "Left out: 16 at once" in words and len(levels) == 4, done.stderr
+    assert "Saturated at 16 at once" in words and "Left out: 32 at once" in words and len(levels) == 4, done.stderr
 
 
 def test_arrivals_are_replayed(tmp_path):

@@ -74,7 +74,7 @@ def serve(checkpoint, option, device, wanted):
     if "draft_tokens" in about:
         told["--speculative-config"] = json.dumps(_drafting(about)["speculative_config"])
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *(word for pair in told.items() for word in pair), *flags]
-    environment = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": str(wanted.threads)}
+    environment = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": str(_threads_each(wanted))}
     environment |= {"VLLM_CPU_OMP_THREADS_BIND": _bound(wanted)} if device == "cpu" else {}
     settings = {name.lstrip("-").replace("-", "_"): str(value) for name, value in told.items() if name not in ("--model", "--port")}
     settings |= {"flags": " ".join(flags), "openmp_binding": environment.get("VLLM_CPU_OMP_THREADS_BIND", "none")}
@@ -87,9 +87,14 @@ def _body(checkpoint, new_tokens):
     return {"min_tokens": new_tokens, "stop_token_ids": checkpoint.end_token_ids, "return_token_ids": True}
 
 
+def _threads_each(wanted):
+    """Threads of each tensor-parallel rank: more than its cores would wait for each other."""
+    return max(1, wanted.threads // wanted.tensor_parallel)
+
+
 def _bound(wanted):
     """Cores of each tensor-parallel rank, as vLLM wants them: 0-1, or 0|1."""
-    each = max(1, wanted.threads // wanted.tensor_parallel)
+    each = _threads_each(wanted)
     ranks = [(rank * each, rank * each + each - 1) for rank in range(wanted.tensor_parallel)]
     return "|".join(f"{first}-{last}" if first < last else f"{first}" for first, last in ranks)
 
