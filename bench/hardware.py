@@ -66,7 +66,7 @@ def cpu_name():
 
 def is_cpu(slug):
     """Whether a device's slug is that of a CPU: it ends with the number of its cores (`slug`)."""
-    return bool(re.search(r"(^|-)(\d+c|cpu)$", slug))
+    return bool(re.search(r"-\d+c$", slug))
 
 
 def has_cuda():

@@ -18,6 +18,7 @@ def requests(observations):
     write_sweep(observations, experiment="memory", lost=(16, 32, 64), sidecar=make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=1.97e9))
     for option in ("Q8_0", "Q8_0-ngram"):
         write_serving(observations, {1: (0.05, 0.01), 8: (0.1, 0.02)}, {2: (0.05, 0.01)}, backend="llamacpp", option=option)
+    write_run(observations, experiment="served", option="int8", rate=80.0)
     return results.load(folder=observations)
 
 
