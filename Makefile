@@ -5,19 +5,29 @@
 #     make study ENGINES="vllm"          these engines only, each in its own environment where it needs one; or one option of one,
 #                                        ENGINES="transformers/gptq-int4"
 #     make study EXPERIMENTS="latency"   only these of the experiments in study.yaml
+#     make study PROFILE=slurm           on a cluster, with the profile of that name in profiles/ (README)
+#     make bundle DEVICE=cuda            one archive that installs and runs the study on a node without network
 #     make test                          the tests
 #     make readme                        the README's findings, from the committed observations
 #     make site                          only the figures and the pages, from the observations that are there
 
 PYTHON ?= python3
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-CONFIG := $(if $(REPEATS),repeats=$(REPEATS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(EXPERIMENTS),experiments="$(EXPERIMENTS)") $(if $(DEVICE),device=$(DEVICE)) $(if $(MODELS),models="[$(MODELS)]")
-SNAKEMAKE = snakemake $(if $(strip $(CONFIG)),--config $(CONFIG))
+CONFIG := $(if $(REPEATS),repeats=$(REPEATS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(EXPERIMENTS),experiments="$(EXPERIMENTS)") $(if $(DEVICE),device=$(DEVICE)) $(if $(GPU),gpu=$(GPU)) $(if $(MODELS),models="[$(MODELS)]")
+SNAKEMAKE = snakemake $(if $(PROFILE),--workflow-profile profiles/$(PROFILE)) $(if $(strip $(CONFIG)),--config $(CONFIG))
+# What a cluster calls the device that a run asks for (profiles/slurm); empty: none is asked for.
+export GRES ?=
+# On a node without network, unpacked from a bundle (bench/bundle.py): pip looks nowhere but here, and the hub is not asked.
+ifneq ($(wildcard wheels/*.whl),)
+export PIP_NO_INDEX := 1
+export PIP_FIND_LINKS := $(CURDIR)/wheels
+export HF_HUB_OFFLINE := 1
+endif
 
-.PHONY: study test site readme
+.PHONY: study test site readme bundle
 .DEFAULT_GOAL := study
 
-study: .venv/ready
+study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
 	@$(SNAKEMAKE)
 
 site: .venv/ready
@@ -25,6 +35,9 @@ site: .venv/ready
 
 readme: .venv/ready
 	@python -m bench.findings README.md
+
+bundle: .venv/ready
+	@python -m bench.bundle $(CONFIG)
 
 test: .venv/ready .venv/test
 	@pytest
@@ -38,4 +51,8 @@ test: .venv/ready .venv/test
 
 .venv/test: requirements-test.txt
 	.venv/bin/pip install --quiet --requirement requirements-test.txt
+	touch $@
+
+.venv/%: profiles/%/requirements.txt | .venv/ready
+	.venv/bin/pip install --quiet --requirement $<
 	touch $@

@@ -36,6 +36,10 @@ wildcard_constraints:
     name="|".join(sorted({re.escape(run.id.split("/")[1].rpartition("-")[0]) for run in RUNS})) or "nothing",
 
 
+# Only what measures is worth a node of a cluster; the rest runs where the study was started.
+localrules: report, draw, environment, figures, site
+
+
 # A target without an output: it is made every time, so the report is printed even when there was nothing to do.
 rule report:
     input:
@@ -103,7 +107,7 @@ rule roofs:
     resources:
         device=1,
     shell:
-        "python -m bench.execute notebooks/hardware.ipynb {ROOFS} device={STUDY[device]} run=1"
+        "python -m bench.execute notebooks/hardware.ipynb {ROOFS} device={STUDY[device]} gpu={STUDY[gpu]} run=1"
 
 
 # All in one process: what costs time is its start.

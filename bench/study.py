@@ -49,7 +49,7 @@ class Run:
     @property
     def arguments(self):
         """What `bench.execute` is told, as one shell-safe string."""
-        given = {"backend": self.backend, "option": self.option, "model": self.model, "device": self.device, "run": self.n, **dict(self.parameters)}
+        given = {"backend": self.backend, "option": self.option, "model": self.model, "device": self.device, "gpu": self.gpu, "run": self.n, **dict(self.parameters)}
         return " ".join(shlex.quote(f"{name}={value}") for name, value in given.items())
 
     @property
@@ -82,7 +82,9 @@ def _kept(experiments, names):
 
 
 def device(study):
-    """('cpu' or 'cuda', slug) of the device that `study` asks for on this machine."""
+    """('cpu' or 'cuda', slug) of the device that `study` asks for: this machine's, or the one named as `gpu`, which a run makes sure of where it runs."""
+    if study["gpu"] != "auto":
+        return "cpu" if study["device"] == "cpu" else "cuda", str(study["gpu"])
     return experiment.device_of(study["device"], "auto")
 
 
