@@ -84,6 +84,7 @@ def reference():
 INSTALLED = [
     (path.stem, option)
     for path in FILES
+    if backends.can(path.stem, "load")
     for option in backends.options(backends.get(path.stem), "cpu") if backends.missing(path.stem, "cpu", option) is None
 ]  # fmt: skip
 DRAFTS = "-lookup", "-ngram"
