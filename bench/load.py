@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from bench import ROOT, answers, http1
+from bench import ROOT, answers, hardware, http1
 from bench.worker import die_with
 
 READ_BYTES = 1 << 13
@@ -369,7 +369,7 @@ class Client:
         lags = np.concatenate([np.empty(0), *self.lags])
         return {
             "cpu_s": self.cpu_s, "reading_cpu_s": self.reading_cpu_s, "kernel_stamps": bool(SO_TIMESTAMPNS) and not self.tls,
-            "first_in_line": self.first_in_line, "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "read_lag_s": lags[~np.isnan(lags)],
+            "first_in_line": self.first_in_line, "peak_memory_bytes": hardware.peak_memory_bytes(), "read_lag_s": lags[~np.isnan(lags)],
         }  # fmt: skip
 
 

@@ -287,6 +287,13 @@ def test_every_fault_of_the_server_has_a_test():
     assert sorted(ground_truth.FAULTS) == sorted([*ERRORS, *HARMLESS])
 
 
+def test_the_clients_memory_is_its_own(fresh):
+    """What getrusage calls the peak of a process begins with that of the one that started it: half a gigabyte here."""
+    held = bytearray(b"x" * 600_000_000)
+    _, about = load.run(fresh.url, asked(fresh.url, 2), "completions", concurrency=2, timeout_s=5)
+    assert about["peak_memory_bytes"] < len(held) / 2
+
+
 @pytest.mark.parametrize("fault", ERRORS)
 def test_a_fault_is_named_and_the_others_go_on(fresh, fault):
     faulty = 1 if fault == "endless" else 3

@@ -24,9 +24,9 @@ def test_first_repeats_of_all_engines_come_before_second_ones():
 
 
 def test_the_cost_of_measuring_is_left_to_those_who_repeat():
-    assert {r.experiment for r in plan()} == {"latency", "quality", "batching"}
+    assert {r.experiment for r in plan()} == {"latency", "quality", "batching", "serving"}
     second = {r.experiment for r in plan(repeats=2) if r.n == 2}
-    assert second == {"latency", "batching", "overhead"}
+    assert second == {"latency", "batching", "serving", "served", "overhead"}
 
 
 def test_which_options_each_repeat_measures():
