@@ -340,13 +340,10 @@ class Load:
         """Requests of the first level's kind that are dropped: enough to have every place used once."""
         sizes = [(64, 16)] * min(self.places, OPEN_PLACES)
         level = serving.Level("closed", len(sizes), len(sizes))
-        failed = [row["error"] for row in self._ask(served, level, serving.prompts(self.setup.checkpoint, sizes, first=10**6)) if row["error"]]
+        failed = [row["error"] for row in self.setup.drive(served, level, serving.prompts(self.setup.checkpoint, sizes, first=10**6)) if row["error"]]
         self.setup.client.clear()
         if failed:
             raise RuntimeError(f"The warm-up failed, so nothing was measured: {failed[0]}")
-
-    def _ask(self, served, level, prompts):
-        return self.setup.drive(served, level, prompts)
 
     def __iter__(self):
         number = 0

@@ -647,18 +647,8 @@ def sweep(requests):
 def _line(axes, table, x, y, colour, factor):
     """Marked line on two log axes whose ticks are the measured values of x."""
     axes.plot(table[x], table[y] * factor, "o-", color=colour, markersize=6)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    _log_ticks(axes, sorted(table[x].unique()))
-
-
-def _log_ticks(axes, values):
-    """Ticks of two log axes as plain numbers: at `values` along x, at 1, 2 and 5 of each power of ten along y."""
-    axes.xaxis.set_major_locator(ticker.FixedLocator(values))
-    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: tables.number(value)))
-        axis.set_minor_locator(ticker.NullLocator())
+    _plain_logs(axes)
+    axes.xaxis.set_major_locator(ticker.FixedLocator(sorted(table[x].unique())))
 
 
 # How a curve of levels is drawn: a closed loop filled, an open loop hollow and dashed; a tail hollow and dotted.

@@ -3,12 +3,11 @@
 A level is a number of requests under one load: a closed loop with `concurrency` places, or an open loop with `request_rate` arrivals per second.
 """
 
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from bench import data, dialects, load, metrics, results
+from bench import answers, data, dialects, load, metrics, results
 from bench.backends import choose
 
 HEAD_TOKENS = 8  # random tokens that begin a prompt: no two prompts share a prefix that a cache could answer
@@ -91,12 +90,12 @@ class Level:
 def plan(concurrency, rates, requests, arrivals, seed=0):
     """The levels of a run, the closed loop first, each from little load to much; `requests` 0 leaves their number to the load."""
     closed = [Level("closed", places, requests or max(FEWEST, PLACES * places)) for places in sorted(concurrency)]
-    schedule = {"poisson": load.poisson, "constant": load.constant}[choose("kind of arrivals", arrivals, ("poisson", "constant"))]
+    schedules = {"poisson": lambda *wanted: load.poisson(*wanted, seed), "constant": load.constant}
+    schedule = schedules[choose("kind of arrivals", arrivals, schedules)]
     opened = []
     for rate in sorted(rates):
         count = requests or max(FEWEST, round(rate * RATE_SECONDS))
-        at_s = schedule(rate, count, seed) if arrivals == "poisson" else schedule(rate, count)
-        opened.append(Level("open", rate, count, at_s))
+        opened.append(Level("open", rate, count, schedule(rate, count)))
     return closed + opened
 
 
@@ -127,8 +126,6 @@ def with_gaps(row, encode):
 
     The tokenizer counts them; where its count is not the server's, the columns stay empty.
     """
-    from bench import answers
-
     at, texts = row.pop("pieces", (None, None))
     if texts is None:
         return row
@@ -192,7 +189,7 @@ def saturated(levels):
     """Whether the last of `levels` (rows of one kind of loop, from little load to much) says that the server is saturated.
 
     In an open loop: more came than was answered, so a backlog has grown. In a closed loop: three levels in a row gave hardly more output tokens/s
-    than the best before them; fewer may be a step between two kernels of the engine (llama.cpp on a CPU writes less with 4 places than with 1, and more with 8).
+    than the best before them; fewer may be a step between two kernels of the engine, after which it climbs on.
     """
     if levels[-1]["request_rate"].notna().any():
         return backlog(levels[-1]) > BACKLOG

@@ -1,6 +1,7 @@
 """What all tests share: the fake engine, folders of their own, and made-up runs that pass every gate."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -132,3 +133,17 @@ def observations(tmp_path):
     write_run(tmp_path, backend="transformers", option="float32", rate=30.0)
     write_run(tmp_path, backend="llamacpp", option="Q4_0", rate=200.0, host="def456", gpu="other-cpu")
     return tmp_path
+
+
+@pytest.fixture
+def watchdog():
+    """A test that hangs is a test that fails."""
+
+    def bark(*_):
+        raise TimeoutError("the test hangs")
+
+    before = signal.signal(signal.SIGALRM, bark)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -18,6 +18,8 @@ import pytest
 
 from bench import ROOT, dialects, ground_truth, load
 
+pytestmark = pytest.mark.usefixtures("watchdog")
+
 TOKENS = 20
 TTFT_S, ITL_S = 0.02, 0.002
 EVENT = b'data: {"choices": [{"index": 0, "text": "a"}]}\n\n'
@@ -41,20 +43,6 @@ class Truth:
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
-
-
-@pytest.fixture(autouse=True)
-def watchdog():
-    """A test that hangs is a test that fails."""
-
-    def bark(*_):
-        raise TimeoutError("the test hangs")
-
-    before = signal.signal(signal.SIGALRM, bark)
-    signal.alarm(20)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from conftest import make_rows, make_sidecar
 
 from bench import ROOT, data, dialects, load, results, server, serving
 
+pytestmark = pytest.mark.usefixtures("watchdog")
+
 # --- servers ---------------------------------------------------------------------------------------------------------------------------
 
 # A server that leaves a helper behind which does not listen to SIGTERM, as engines with worker processes do.
@@ -28,20 +30,6 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), type("H", (http
     "do_GET": lambda self: (self.send_response(200 if self.path == "/health" else 404), self.end_headers()), "log_message": lambda *_: None,
 })).serve_forever()
 """
-
-
-@pytest.fixture(autouse=True)
-def watchdog():
-    """A test that hangs is a test that fails."""
-
-    def bark(*_):
-        raise TimeoutError("the test hangs")
-
-    before = signal.signal(signal.SIGALRM, bark)
-    signal.alarm(20)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 def alive(pid):
