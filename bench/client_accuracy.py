@@ -22,7 +22,6 @@ from pathlib import Path
 from time import monotonic as clock
 
 import numpy as np
-import pandas as pd
 import psutil
 
 from bench import ROOT, clients, data, ground_truth, hardware, models, results, server

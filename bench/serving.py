@@ -3,7 +3,6 @@
 A level is a number of requests under one load: a closed loop with `concurrency` places, or an open loop with `request_rate` arrivals per second.
 """
 
-
 import numpy as np
 import pandas as pd
 
