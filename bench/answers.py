@@ -25,15 +25,16 @@ def measured(answer, dialect, clocks):
     call, lags, stamps = answer.call, np.empty(0), np.empty(0)
     row = {
         "request": call.number, "sent_s": answer.begun if math.isnan(answer.sent) else answer.sent, "late_s": answer.begun - answer.due,
-        "connect_s": answer.connected - answer.begun, "output_tokens": 0, "output_ids": [], "error": answer.error,
+        "connect_s": answer.connected - answer.begun, "output_tokens": 0, "output_ids": [], "error": _failure(answer),
     }  # fmt: skip
     if answer.reads:
         stamps, lags = moments(answer.reads, clocks, -math.inf if math.isnan(answer.sent) else answer.sent)
         row["first_byte_s"] = stamps[0] - answer.sent
     try:
-        return (row if answer.error else row | _times(answer, dialect, stamps)), lags
+        row |= {} if answer.error else _times(answer, dialect, stamps)
     except (Wrong, http1.Broken, dialects.Malformed) as failure:
-        return row | {"error": str(failure)}, lags
+        row["error"] = str(failure)
+    return {name: _without_token(value, answer.call.payload) if isinstance(value, str) else value for name, value in row.items()}, lags
 
 
 def moments(reads, clocks, since=-math.inf):
@@ -68,6 +69,8 @@ def _times(answer, dialect, stamps):
     counts = _counts([piece for _, piece in spoken], told["output_tokens"])
     total = sum(counts) if counts and told["output_tokens"] is None else told["output_tokens"]
     _agree(call, told["prompt_tokens"], total, len(spoken))
+    if not call.prompt_tokens and dialects.echoed(call.payload, texts[0]):
+        raise Wrong("The server sent the prompt back: its first event is no answer, and its moment is not the first token's.")
     from_s = answer.due if call.at_s is not None else answer.sent
     at = np.array([at for at, _ in spoken])
     row = {
@@ -86,6 +89,7 @@ def _pieces(answer, dialect, stamps):
     if about is None:
         raise http1.Broken("The connection ended before the answer had begun.")
     body, places, complete = http1.body(raw, about)
+    body = _without_token(body, answer.call.payload)  # whole again where it came in two chunks
     if about.status != 200:
         raise Wrong(f"HTTP {about.status}: {dialects.reason(body)}")
     found, rest = http1.events(body)
@@ -101,10 +105,26 @@ def _pieces(answer, dialect, stamps):
     return [piece for piece, _ in pieces], stamps[np.searchsorted(ends, positions, side="right")]
 
 
-def _without_token(raw, payload):
-    """`raw` with as many stars where a server quotes the access token of the request `payload`, as some do when they refuse it."""
+def _without_token(said, payload):
+    """`said` (bytes or text) with as many stars where a server quotes the access token of the request `payload`, as some do when they refuse it."""
     token = AUTHORIZATION.search(payload)
-    return raw.replace(token[1], b"*" * len(token[1])) if token else raw
+    if not token:
+        return said
+    return said.replace(token[1], b"*" * len(token[1])) if isinstance(said, bytes) else said.replace(token[1].decode(), "*" * len(token[1]))
+
+
+def _failure(answer):
+    """Why the connection failed; where its bytes were no HTTP, of which only the beginning is told, told again of those without the token."""
+    if not answer.error or not AUTHORIZATION.search(answer.call.payload):
+        return answer.error
+    try:
+        raw = _without_token(b"".join(read[2] for read in answer.reads), answer.call.payload)
+        about = http1.head(raw)
+        if about:
+            http1.body(raw, about)
+    except http1.Broken as failure:
+        return str(failure)
+    return answer.error
 
 
 def _last(pieces, name):
@@ -133,7 +153,7 @@ def _agree(call, prompt_tokens, output_tokens, events):
     if call.prompt_tokens and prompt_tokens not in (None, call.prompt_tokens):
         raise Wrong(f"Server and client disagree on token counts: {prompt_tokens} prompt tokens where {call.prompt_tokens} were sent.")
     if not call.prompt_tokens and prompt_tokens is None:
-        raise Wrong("The server did not report how many tokens the prompt has, and its own template makes the prompt.")
+        raise Wrong("The server did not report how many tokens the prompt has, and it splits the text itself.")
 
 
 def gaps(at, counts):

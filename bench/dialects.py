@@ -4,6 +4,7 @@ A dialect is a name in DIALECTS: where it asks, what it sends, and how one decod
 as they arrive and has them read here when the run is over.
 
     completions   OpenAI's /v1/completions with token ids as the prompt, as vLLM, llama.cpp and SGLang accept them
+    text          the same with the prompt as text, for servers that take no token ids there: LMDeploy, text-generation-webui
     chat          OpenAI's /v1/chat/completions: the server's own template stands around the prompt
     llamacpp      llama.cpp's own /completion
     tgi           Text Generation Inference's /generate_stream
@@ -44,8 +45,12 @@ class Prompt:
 
 
 def _completions(prompt, model, more):
-    body = {"model": model, "prompt": list(prompt.ids), "max_tokens": prompt.new_tokens, "temperature": 0}
+    body = {"model": model, "prompt": list(prompt.ids), "max_tokens": prompt.new_tokens, "temperature": 0, "echo": False}
     return body | {"stream": True, "stream_options": {"include_usage": True}} | more
+
+
+def _text(prompt, model, more):
+    return _completions(prompt, model, more) | {"prompt": prompt.text}
 
 
 def _chat(prompt, model, more):
@@ -92,6 +97,7 @@ def _read_tgi(event):
 
 DIALECTS = {
     "completions": ("/v1/completions", _completions, _read_openai),
+    "text": ("/v1/completions", _text, _read_openai),
     "chat": ("/v1/chat/completions", _chat, _read_openai),
     "llamacpp": ("/completion", _llamacpp, _read_llamacpp),
     "tgi": ("/generate_stream", _tgi, _read_tgi),
@@ -116,6 +122,14 @@ def post(url, path, body, token=""):
     ]  # fmt: skip
     head += [f"Authorization: Bearer {token}"] if token else []
     return "\r\n".join([*head, "", ""]).encode() + payload
+
+
+def echoed(payload, said):
+    """Whether the text `said` begins with the prompt that the request `payload` carries as text (chat, text and tgi; ids are never echoed as such)."""
+    body = payload.partition(b"\r\n\r\n")[2]
+    asked = json.loads(body) if body else {}
+    prompt = asked.get("prompt") or asked.get("inputs") or (asked.get("messages") or [{}])[-1].get("content")
+    return isinstance(prompt, str) and bool(prompt) and said.startswith(prompt)
 
 
 def read(dialect, data):

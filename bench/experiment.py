@@ -21,6 +21,7 @@ from bench import ROOT, backends, data, dialects, execute, hardware, load, measu
 
 REQUEST_S = 600.0  # what a single request may take
 OPEN_PLACES = 16  # requests at once that a server is prepared for where only arrivals are scheduled
+WAYS = {"load": "in process", "serve": "through a server"}  # the parts of the backend contract in words
 
 
 def declared(source):
@@ -134,7 +135,7 @@ class Setup:
     """One run from its parameters to its CSV. Whatever can be wrong with the parameters is found before anything is loaded."""
 
     def __init__(self, experiment, given, needs="load"):
-        self.parameters, self.client, self.peak_memory_bytes, self.busy_cores = given, [], None, None
+        self.parameters, self.client, self.warmup, self.peak_memory_bytes, self.busy_cores = given, [], [], None, None
         self.module = backends.get(given["backend"])
         self.device, self.gpu = place(given)
         self.option = backends.option(self.module, given["option"], self.device)
@@ -146,18 +147,57 @@ class Setup:
         if not backends.can(given["backend"], needs):
             able = [name for name in backends.names() if backends.can(name, needs)]
             raise ValueError(f"The backend {given['backend']} has no {needs}(), which this experiment needs. These have: {', '.join(able)}.")
-        self.needs, self.running = needs.split(" or ")[0], contextlib.ExitStack()
+        self.part, self.running = next(p for p in needs.split(" or ") if backends.can(given["backend"], p)), contextlib.ExitStack()
+        self.tensor_parallel, self.data_parallel = (self._at_once(kind) for kind in ("tensor", "data"))
+        self._enough()
         self.environment = set_threads(self.threads)
         self.checkpoint = models.prepare(given["backend"], given["model"], self.option, self.device)
         self.lock = hardware.take(self.device)
+        self._alone()
         self.started = results.now()
         self.run_id = self._claim(experiment)
-        self.machine = hardware.describe(self.device)
+        self.machine = hardware.describe(self.device) | self._gpus()
         self.bandwidth = hardware.Bandwidth(self.device, self.threads)
         self.gemm_flops_per_s = {}
         self.neighbours = hardware.Neighbours()
 
+    def _at_once(self, kind):
+        """Devices that share the model (`tensor`), or its replicas (`data`); ValueError naming who can where this adapter has no such thing."""
+        name, n = self.parameters["backend"], self.parameters.get(f"{kind}_parallel", 1)
+        if n < 1:
+            raise ValueError(f"{kind}_parallel must be 1 or more, not {n}.")
+        if n > 1 and kind not in backends.parallel(name, self.part):
+            able = ", ".join(other for other in backends.names() if kind in backends.parallel(other, self.part))
+            said = f"The backend {name} has no {kind} parallelism {WAYS[self.part]}, so {kind}_parallel must be 1. These have: {able}."
+            served = "server" in self.parameters and self.part == "load" and kind in backends.parallel(name, "serve")
+            raise ValueError(said + (" Its own server has it: -p server True." if served else ""))
+        return n
+
+    def _enough(self):
+        """ValueError where fewer devices are here than are to be used at once: GPUs, or threads of a CPU; of a server elsewhere nobody knows."""
+        wanted = self.tensor_parallel * self.data_parallel
+        if wanted == 1 or self.parameters.get("url"):
+            return
+        found = len(hardware.gpus()) if self.device == "cuda" else self.threads
+        if wanted > found:
+            what = "GPUs, and CUDA may use" if self.device == "cuda" else "CPU threads, and there are"
+            raise ValueError(f"tensor_parallel {self.tensor_parallel} x data_parallel {self.data_parallel} takes {wanted} {what} {found} here.")
+
+    def _gpus(self):
+        """For the sidecar: the names of all GPUs that are used at once, where they are several."""
+        wanted = self.tensor_parallel * self.data_parallel
+        here = self.device == "cuda" and wanted > 1 and not self.parameters.get("url")
+        return {"gpus": hardware.gpus()[:wanted]} if here else {}
+
+    def _alone(self):
+        """RuntimeError where somebody else computes on the GPU; the server that runs already may."""
+        others = hardware.gpu_company() if self.device == "cuda" and not self.parameters.get("url") else []
+        if others:
+            said = f"Other processes compute on this GPU ({', '.join(map(str, others))}): a benchmark that shares its device is void."
+            raise RuntimeError(f"{said} Stop them, or set CUDA_VISIBLE_DEVICES to another one.")
+
     def _claim(self, experiment):
+        """The run's identifier: the next free number, unless `run` says which. A study passes over the numbers that runs on several devices have taken."""
         self.identity = {
             "experiment": experiment, "backend": self.parameters["backend"], "model": self.checkpoint.name,
             "option": self.option, "gpu": self.gpu, "host": hardware.host(),
@@ -170,12 +210,30 @@ class Setup:
 
     def load(self):
         """The engine, loaded; how long that took is kept. An engine that is only a server, or is to be measured as one, is started as one."""
-        if self.needs == "load" and backends.can(self.parameters["backend"], "load"):
-            self.engine, self.load_s = measure.timed(self.module.load, self.checkpoint, self.option, self.device, self.threads)
+        if self.part == "load":
+            self.engine, self.load_s = measure.timed(self.module.load, *self._told())
+            if hasattr(self.engine, "reserve"):
+                self.engine.reserve(1, self._longest())
         else:
-            longest = max(len(ids) for which in ("latency", "warmup") for ids in self.prompts(which))
-            self.running.enter_context(self.serve(1, longest + self.parameters["max_new_tokens"]))
+            self.running.enter_context(self.serve(1, self._longest()))
         return self.engine
+
+    def _told(self):
+        """What the adapter's `load` is given: the devices that share the model only where they are several."""
+        return self.checkpoint, self.option, self.device, self.threads, *([self.tensor_parallel] if self.tensor_parallel > 1 else [])
+
+    def _longest(self):
+        """Tokens of the longest request of a latency run, prompt and answer."""
+        return max(len(ids) for which in ("latency", "warmup") for ids in self.prompts(which)) + self.parameters["max_new_tokens"]
+
+    def warm_up(self, prompts, max_new_tokens):
+        """Requests that are dropped: one on a CPU; on a GPU as many as it takes until their time and its clocks have settled (`results.settled`)."""
+        for _ in range(results.WARMUPS if self.device == "cuda" else 1):
+            rows = self.generate(prompts, max_new_tokens)
+            took = None if any(row["error"] for row in rows) else max(row["e2e_s"] for row in rows)
+            self.warmup.append({"e2e_s": took} | (hardware.gpu_state() if self.device == "cuda" else {}))
+            if took is None or results.settled(self.warmup):
+                return
 
     def generate(self, prompts, max_new_tokens):
         """`measure.generate` for the engine that `load` gave; through the load client, one request after the other, where that is a server."""
@@ -188,8 +246,7 @@ class Setup:
 
     def worker(self, limit_bytes=0, patience_s=1800):
         """The engine, loaded in a process of its own that a failure cannot take the run with: `bench.worker.Worker`."""
-        told = self.parameters["backend"], self.checkpoint, self.option, self.device, self.threads
-        self.engine = worker.Worker(*told, int(limit_bytes), patience_s)
+        self.engine = worker.Worker(self.parameters["backend"], *self._told(), limit_bytes=int(limit_bytes), patience_s=patience_s)
         self.load_s = self.engine.load_s
         return self.engine
 
@@ -198,7 +255,7 @@ class Setup:
         """The backend's server with room for `requests` of `tokens` tokens each, prompt and answer; stopped when the block ends."""
         given = self.parameters
         log = ROOT / execute.log(self.run_id).with_suffix(".server.txt")
-        told = given.get("tensor_parallel", 1), log, given.get("patience_s", 600.0), given.get("url", "")
+        told = self.tensor_parallel, log, given.get("patience_s", 600.0), given.get("url", ""), self.data_parallel
         wanted = server.Wanted(requests, tokens, self.threads, *told)
         watch = measure.Stopwatch()
         with self.module.serve(self.checkpoint, self.option, self.device, wanted) as served:
@@ -240,7 +297,7 @@ class Setup:
         ids = measured["output_ids"]
         return self.identity | usual | measured | condition | {
             "run_id": self.run_id, "backend_version": self.module.version(), "weights": self.checkpoint.weights,
-            "tensor_parallel": self.parameters.get("tensor_parallel", 1), "request": request, "prompt": prompt, "load_s": self.load_s,
+            "tensor_parallel": self.tensor_parallel, "data_parallel": self.data_parallel, "request": request, "prompt": prompt, "load_s": self.load_s,
             "answer": self.checkpoint.decode(ids), "output_ids": " ".join(map(str, ids)),
         }  # fmt: skip
 
@@ -249,6 +306,8 @@ class Setup:
         peak = self.peak_memory_bytes or hardware.peak_memory_bytes(self.device)
         first = min(row["sent_s"] for row in rows)
         rows = [{"peak_memory_bytes": peak} | row | {"sent_s": row["sent_s"] - first} for row in rows]
+        if self.device == "cuda":
+            self.machine["gpu_after"] = hardware.gpu_state()
         sidecar = self.sidecar()
         self.close()
         return results.write(rows, sidecar, self.run_id, self.folder)
@@ -256,7 +315,7 @@ class Setup:
     def sidecar(self):
         """Where the run came from, field by field as `results.SIDECAR` lists them."""
         return {
-            "packages": results.packages(), "git": results.git_state(), "machine": self.machine,
+            "packages": results.packages(), "git": results.git_state(), "machine": self.machine, "warmup": self.warmup,
             "busy_cores": self.busy_cores or self.neighbours.cores(), "bandwidth_probes_bytes_per_s": self.bandwidth.probes,
             "datasheet_bandwidth_bytes_per_s": hardware.datasheet_bandwidth(self.gpu),
             "weight_bytes": self.engine.weight_bytes, "kv_value_bytes": self.engine.kv_value_bytes,

@@ -59,11 +59,11 @@ def fastest(table, requests):
 
 
 def speed_ups(table):
-    """Per engine, every option below 16 bits against its own 16-bit option, a 32-bit one where there is none: speed-up, fewer bytes."""
+    """Per engine and number of devices, every option below 16 bits against its own 16-bit option, a 32-bit one where there is none: speed-up, fewer bytes."""
     table = table[table["acceptance_rate"].isna()]  # drafts are another way to be faster than fewer bits
     table = table.assign(bits=[tables.bits(option) for option in table["option"]]).dropna(subset=["bits", "output_tokens_per_s"])
     rows = []
-    for _, engine in table.groupby("backend"):
+    for _, engine in table.groupby(["backend", "tensor_parallel", "data_parallel"]):
         wide, narrow = engine[engine["bits"] >= 16], engine[engine["bits"] < 16]
         if len(wide) and len(narrow):
             base = wide.sort_values(["bits", "output_tokens_per_s"], ascending=[True, False]).iloc[0]
@@ -371,7 +371,7 @@ def _more(value):
 
 def within_objectives(requests):
     """The level with the best throughput that holds the objectives of study.yaml, and the best level of all."""
-    table = loads.named(loads.levels(requests)).dropna(subset="output_tokens_per_s")
+    table = results.named(loads.levels(requests)).dropna(subset="output_tokens_per_s")
     if table.empty:
         return None
     (goal, holds), most = loads.goals()[0], table.loc[table["output_tokens_per_s"].idxmax()]
@@ -389,7 +389,7 @@ def loops_disagree(requests):
     table = loads.disagreement(requests)
     if table.empty:
         return None
-    row = loads.named(table.loc[[np.log(table["ratio"]).abs().idxmax()]]).iloc[0]
+    row = results.named(table.loc[[np.log(table["ratio"]).abs().idxmax()]]).iloc[0]
     waits = f"{number(row['ttft_p99_s'] * 1e3)} ms in an open loop ({number(row['load'])} requests/s) and {number(row['closed_ttft_p99_s'] * 1e3)} ms in a closed one"
     said = f"At the same throughput the two loops disagree most with {_name(row)}: at {number(row['output_tokens_per_s'])} output tokens/s"
     return f"{said} the 99th percentile of TTFT is {waits}, {_times(row['ratio'])} as long."
@@ -397,7 +397,7 @@ def loops_disagree(requests):
 
 def more_at_once(requests):
     """What several times the concurrency costs each user and yields in all: the curve that pays least for it, and the one that pays most."""
-    table = loads.named(loads.widened(requests))
+    table = results.named(loads.widened(requests))
     if table.empty:
         return None
     cheap, dear = table.loc[table["slower"].idxmin()], table.loc[table["slower"].idxmax()]
@@ -408,7 +408,7 @@ def more_at_once(requests):
 
 def drafts_under_load(requests):
     """One sentence per option that drafts: how much faster tokens come with one request at a time, and at the widest closed loop."""
-    table = loads.named(loads.speculation(requests).query("loop == 'closed'")).dropna(subset="pace")
+    table = results.named(loads.speculation(requests).query("loop == 'closed'")).dropna(subset="pace")
     said = []
     for _, curve in table.groupby(loads.CURVE, sort=True):
         first, last = curve.loc[curve["load"].idxmin()], curve.loc[curve["load"].idxmax()]

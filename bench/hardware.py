@@ -6,7 +6,9 @@
 The probe is a process of its own, so that neither its memory nor its threads touch the engine that is measured beside it.
 """
 
+import itertools
 import json
+import math
 import os
 import platform
 import re
@@ -27,6 +29,7 @@ from bench import ROOT, data
 
 ZEN = {(23, 1): "zen1", (23, 8): "zen1", (23, 49): "zen2", (25, 1): "zen3", (25, 17): "zen4", (25, 160): "zen4c", (26, 2): "zen5", (26, 17): "zen5"}
 PASSES = 5
+GPU_STATE = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "memory.used")
 ROOF_COLUMNS = ["roof", "threads", "value", "unit"]
 
 
@@ -74,15 +77,26 @@ def has_cuda():
     return bool(nvidia("name"))
 
 
-def nvidia(*fields):
-    """Fields of `nvidia-smi --query-gpu` for the first visible GPU as a dict; empty without an NVIDIA driver."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
-    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", f"--id={visible}"]
+def _visible():
+    """What CUDA counts as the first GPU: a number, or an identifier of the device."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
+
+
+def nvidia(*fields, gpu=None):
+    """Fields of `nvidia-smi --query-gpu` for one GPU (the first visible one if None) as a dict; empty without an NVIDIA driver or such a GPU."""
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", f"--id={_visible() if gpu is None else gpu}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return {}
     return dict(zip(fields, done.stdout.strip().split(", "))) if done.returncode == 0 else {}
+
+
+def gpus():
+    """Names of the GPUs that CUDA may use here. In CUDA_VISIBLE_DEVICES one that does not exist hides those behind it. Empty without an NVIDIA driver."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = range(int(nvidia("count").get("count", 0))) if listed is None else filter(None, listed.split(","))
+    return [about["name"] for about in itertools.takewhile(bool, (nvidia("name", gpu=one) for one in chosen))]
 
 
 def slug(device="cpu"):
@@ -97,8 +111,25 @@ def slug(device="cpu"):
     return "-".join(w for w in (words, zen, f"{cores()}c") if w)
 
 
+def gpu_state():
+    """What moves on the first visible GPU: clocks in MHz, degrees Celsius, watts, MiB in use; empty without an NVIDIA driver, None where it keeps silent."""
+    return {name: _number(said) for name, said in nvidia(*GPU_STATE).items()}
+
+
+def _number(said):
+    try:
+        return float(said)
+    except ValueError:  # [N/A], [Not Supported]
+        return None
+
+
+def gpu_company():
+    """Sorted process numbers that compute on the first visible GPU and are not this process or its children; empty where the driver names none."""
+    return sorted(pid for pid, _ in _gpu_processes() if pid not in _family())
+
+
 def describe(device="cpu"):
-    """What the sidecar keeps of this machine: names, sizes, driver, clocks, power limit, load of other processes."""
+    """What the sidecar keeps of this machine: names, sizes, and of a GPU driver, power limit, top clock, clocks and temperature."""
     about = {
         "cpu": cpu_name(),
         "cores": cores(),
@@ -108,7 +139,8 @@ def describe(device="cpu"):
         "cpu_flags": [f for f in _cpuinfo().get("flags", "").split() if f.startswith(("avx", "amx", "fma"))],
     }
     if device == "cuda":
-        about["gpu"] = nvidia("name", "driver_version", "memory.total", "power.limit", "clocks.sm", "clocks.mem", "clocks.max.sm", "temperature.gpu")
+        about["gpu"] = nvidia("name", "driver_version", "memory.total", "power.limit", "clocks.max.sm", "clocks.max.mem")
+        about["gpu_before"] = gpu_state()
     return about
 
 
@@ -181,17 +213,32 @@ def _cpu_reader(threads):
     return lambda: list(pool.map(np.bitwise_or.reduce, parts)), buffer.nbytes
 
 
-def _cuda_reader():
-    """The same on the GPU: a reduction over 4 GiB, synchronised."""
+def _cuda_rate(device="cuda", size=2**30, times=16):
+    """Best read rate in bytes/s of the two ways to read memory that come nearest to decoding: summing up, and a matrix times a vector.
+
+    The buffer (1 GiB: beyond any cache, and small enough to find room beside an engine that took nine tenths of the device) is given back after
+    each probe. Each way is started `times` times before it is waited for, so that neither start nor wait counts.
+    """
     import torch
 
-    buffer = torch.ones(2**30, dtype=torch.float32, device="cuda")
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    matrix = torch.ones(size // 2 // 8192, 8192, dtype=torch.bfloat16, device=device)
+    vector, whole = torch.ones(8192, dtype=torch.bfloat16, device=device), matrix.view(torch.float32)
 
-    def read():
-        buffer.sum()
-        torch.cuda.synchronize()
+    def often(read):
+        for _ in range(times):
+            read()
+        wait()
 
-    return read, buffer.numel() * 4
+    ways = [lambda: often(whole.sum), lambda: often(lambda: torch.mv(matrix, vector))]
+    with torch.inference_mode():
+        for way in ways:
+            way()
+        best = max(_best_rate(way, times * size) for way in ways)
+    del matrix, vector, whole, ways
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return best
 
 
 def _best_rate(read, size):
@@ -204,10 +251,11 @@ def _best_rate(read, size):
 
 
 def _serve_probe(device, threads):
-    read, size = _cuda_reader() if device == "cuda" else _cpu_reader(threads)
-    read()
+    if device == "cpu":
+        read, size = _cpu_reader(threads)
+        read()
     for _ in sys.stdin:
-        print(_best_rate(read, size), flush=True)
+        print(_cuda_rate() if device == "cuda" else _best_rate(read, size), flush=True)
 
 
 class Bandwidth:
@@ -257,7 +305,7 @@ def peak_memory_bytes(device="cpu"):
     """Largest resident set of this process and, added up, what its children hold now; on a GPU what it holds there. In bytes.
 
     On a GPU it is the peak of PyTorch's allocator, or what the driver counts for this process and its children where the engine
-    allocates by other means.
+    allocates by other means (in a container, which hides processes from the driver, all that is in use there).
     """
     return _gpu_bytes() if device == "cuda" else _own_peak_bytes() + _children_bytes()
 
@@ -275,24 +323,47 @@ def _children_bytes():
     held = 0
     for child in psutil.Process().children(recursive=True):
         try:
-            if "bench.hardware" not in child.cmdline():  # the probe's buffer is not the engine's
+            if not _is_probe(child):  # its buffer is not the engine's
                 held += child.memory_info().rss
         except psutil.Error:
             pass
     return held
 
 
-def _gpu_bytes():
-    torch = sys.modules.get("torch")
-    allocated = torch.cuda.max_memory_allocated() if torch and torch.cuda.is_available() else 0
-    mine = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+def _is_probe(process):
+    return "bench.hardware" in process.cmdline()
+
+
+def _family(probes=True):
+    """Process numbers of this process and its children, the bandwidth probe among them or not."""
+    found = {os.getpid()}
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if probes or not _is_probe(child):
+                found.add(child.pid)
+        except psutil.Error:
+            pass
+    return found
+
+
+def _gpu_processes():
+    """(process number, bytes) of whatever computes on the first visible GPU; bytes are 0 and processes are missing where the driver does not tell."""
+    command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits", f"--id={_visible()}"]
     try:
-        command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
         said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
     except (FileNotFoundError, subprocess.TimeoutExpired):
+        return []
+    return [(int(pid), int(mib) * 2**20 if mib.isdigit() else 0) for pid, mib in re.findall(r"^(\d+), (.*)$", said, re.M)]
+
+
+def _gpu_bytes():
+    """The allocator's peak; else what the driver counts for the engine's processes; else, in a container, where it counts none, all that is in use."""
+    torch = sys.modules.get("torch")
+    allocated = torch.cuda.max_memory_allocated() if torch and torch.cuda.is_available() else 0
+    if allocated:
         return allocated
-    driver = sum(int(mib) * 2**20 for pid, mib in re.findall(r"(\d+), (\d+)", said) if int(pid) in mine)
-    return allocated or driver
+    mine = _family(probes=False)
+    return sum(held for pid, held in _gpu_processes() if pid in mine) or (gpu_state().get("memory.used") or math.nan) * 2**20
 
 
 def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None):

@@ -61,7 +61,7 @@ def constant(rate, requests):
 class Call:
     """One request as bytes, when it is due (s after the start; None: when a place is free), and the counts that the answer must have.
 
-    `prompt_tokens` is None where the server's own template makes the prompt.
+    `prompt_tokens` is None where the prompt goes as text, of which the server makes tokens.
     """
 
     number: int

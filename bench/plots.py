@@ -378,7 +378,7 @@ def run(requests):
     drawn.align_ylabels(panels)
     panels[1].set_xlabel("request")
     panels[1].xaxis.set_major_locator(ticker.MaxNLocator(9, integer=True))
-    row, failed = requests.iloc[0], int((requests["error"] != "").sum())
+    row, failed = results.named(requests).iloc[0], int((requests["error"] != "").sum())
     caption = f"{_setting(row[tables.SETTING])}. Line: median." + (f" {failed} failed." if failed else "")
     return _words(drawn, tables.label(row), caption)
 
@@ -639,7 +639,7 @@ def sweep(requests):
     _line(lower, alone.sort_values("prompt_tokens"), "prompt_tokens", "ttft_s", colour, 1e3)
     upper.set(xlabel="batch size", ylabel="output tokens/s")
     lower.set(xlabel="prompt tokens", ylabel="TTFT, ms")
-    row, caption = requests.iloc[0], f"{_setting(requests.iloc[0][tables.SETTING])}."
+    row, caption = results.named(requests).iloc[0], f"{_setting(requests.iloc[0][tables.SETTING])}."
     caption += "".join(f" Batch {size:.0f} failed: {textwrap.shorten(why, 90)}" for size, why in zip(failed["batch_size"], failed["error"]))
     return _words(drawn, tables.label(row), caption)
 
@@ -661,7 +661,7 @@ PUBLISHED_LOADS = "Last panel: another model on other hardware, read off figures
 
 def _levels(requests, x, y):
     """The levels of load of the machine in focus of which both `x` and `y` are known; a model on several devices is an option of its own."""
-    return serving_tables.named(serving_tables.levels(requests)).dropna(subset=[x, y])
+    return results.named(serving_tables.levels(requests)).dropna(subset=[x, y])
 
 
 def _where(blocks, table):
@@ -825,7 +825,7 @@ def load_levels(requests):
     upper.set(xlabel="output tokens/s", ylabel="TPOT, ms (median)")
     _load_limits(upper, left=1)
     _last_loads(upper, table, "output_tokens_per_s", "tpot_p50_s")
-    row, failed = requests.iloc[0], int((requests["error"] != "").sum())
+    row, failed = results.named(requests).iloc[0], int((requests["error"] != "").sum())
     caption = f"{_setting(row[tables.SETTING])}. Above: closed loop filled, open loop hollow and dashed. Below: median filled, 99th percentile hollow."
     return _words(drawn, tables.label(row), caption + (f" {failed} requests failed." if failed else ""))
 

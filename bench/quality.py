@@ -36,7 +36,7 @@ def demand_real(model):
 
 
 def stored(setup):
-    """Answers of the newest latency run of what `setup` is about, with `max_new_tokens` tokens each; it may have been any repeat.
+    """Answers of the newest latency run on one device of what `setup` is about, with `max_new_tokens` tokens each; it may have been any repeat.
 
     FileNotFoundError with the command that measures it if there is none; ValueError if it had other prompts or another checkpoint.
     """
@@ -44,7 +44,7 @@ def stored(setup):
     numbers = {path: path.stem.rpartition("-")[2] for path in Path(setup.folder).glob(f"{name}*.csv")}
     for path in sorted((p for p, n in numbers.items() if n.isdigit()), key=lambda p: -int(numbers[p])):
         requests = results.load([path])
-        if (requests["max_new_tokens"] == setup.parameters["max_new_tokens"]).all():
+        if (requests["max_new_tokens"] == setup.parameters["max_new_tokens"]).all() and (requests["tensor_parallel"] == 1).all():
             return _checked(setup, requests, results.read(path)[1])
     told = {"backend": setup.identity["backend"], "option": setup.option, "model": setup.identity["model"], "device": setup.device}
     told |= {"max_new_tokens": setup.parameters["max_new_tokens"]}

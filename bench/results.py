@@ -7,6 +7,7 @@ per request, `<run>.json` with where it came from, `<run>.ipynb` as it was execu
 import csv
 import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -27,8 +28,11 @@ MEASURED = (
 # Observations are never rewritten, so a column that came later is absent from the files written before it, and read as empty.
 LATER = "drafted_tokens accepted_tokens reference_nll_nats own_nll_nats".split()
 SERVED = "late_s connect_s first_byte_s chunks cached_tokens finish_reason".split()
-COLUMNS = IDENTITY + CONDITION + MEASURED + LATER + SERVED
-LAYOUTS = COLUMNS, IDENTITY + CONDITION + MEASURED + LATER, IDENTITY + CONDITION + MEASURED
+# How many replicas of the model stood behind one address. What a file does not say of devices was one.
+SPREAD = ["data_parallel"]
+COLUMNS = IDENTITY + CONDITION + MEASURED + LATER + SERVED + SPREAD
+LAYOUTS = COLUMNS, IDENTITY + CONDITION + MEASURED + LATER + SERVED, IDENTITY + CONDITION + MEASURED + LATER, IDENTITY + CONDITION + MEASURED
+ONE = {"tensor_parallel", "data_parallel"}
 TEXT = {"run_id", "experiment", "backend", "backend_version", "option", "model", "weights", "gpu", "host", "answer", "output_ids", "error", "started", "arithmetic", "finish_reason"}
 SIDECAR = (
     "packages git machine busy_cores bandwidth_probes_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token "
@@ -42,6 +46,8 @@ BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
 # The first counted request may be slower than the slowest of the others by this factor, else the warm-up had not settled.
 # Two, because the memory of small virtual machines flips between two speeds a factor of two apart.
 WARM_FACTOR = 2.0
+WARMUPS = 20  # on a GPU: warm-up requests at most
+SETTLED = 0.03  # how far time and clock of two warm-up requests in a row may be apart once a GPU has settled
 WARM_SLACK_S = 0.001  # what the scheduler alone may take, which is many times what a toy engine does
 # Mean number of cores that other processes may keep busy during a run: background services pass, a second job does not.
 BUSY_CORES = 0.5
@@ -116,16 +122,17 @@ def frame(rows):
 
 
 def _numbers(table):
-    """`table` with text columns as str, empty where missing, and all others as numbers, NaN where missing."""
+    """`table` with text columns as str, empty where missing, and all others as numbers, NaN where missing; numbers of devices are 1 there."""
     for column in table.columns:
         table[column] = table[column].fillna("").astype(str) if column in TEXT else pd.to_numeric(table[column])
-    return table
+    return table.assign(**{column: table[column].fillna(1).astype(int) for column in ONE & set(table.columns)})
 
 
 def derive(table):
     """`table` with what is computed when read: tpot_s, output_tokens_per_s, acceptance_rate, mbu (measured roof), mbu_datasheet.
 
-    A step that accepts drafted tokens reads the weights once for all of them, so MBU counts steps, not tokens.
+    A step that accepts drafted tokens reads the weights once for all of them, so MBU counts steps, not tokens. Devices that share the model
+    read side by side, so that it counts all of their bandwidths.
     """
     context = metrics.mean_context_tokens(table["prompt_tokens"], table["output_tokens"]) * table["batch_size"]
     kv = metrics.kv_cache_bytes(context, table["kv_values_per_token"], table["kv_value_bytes"])
@@ -136,9 +143,14 @@ def derive(table):
         tpot_s=tpot,
         output_tokens_per_s=metrics.output_tokens_per_s(table["output_tokens"], table["e2e_s"]).where(table["error"] == ""),
         acceptance_rate=metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"]),
-        mbu=metrics.mbu(table["weight_bytes"], kv, step, table["bandwidth_bytes_per_s"]),
-        mbu_datasheet=metrics.mbu(table["weight_bytes"], kv, step, table["datasheet_bandwidth_bytes_per_s"]),
+        mbu=metrics.mbu(table["weight_bytes"], kv, step, table["bandwidth_bytes_per_s"] * sharing(table)),
+        mbu_datasheet=metrics.mbu(table["weight_bytes"], kv, step, table["datasheet_bandwidth_bytes_per_s"] * sharing(table)),
     )
+
+
+def sharing(table):
+    """How many memories and processors work on each row's tokens: `tensor_parallel` GPUs; one where cores of a CPU share the model, for their memory is one."""
+    return table["tensor_parallel"].where(~table["gpu"].map(hardware.is_cpu).astype(bool), 1)
 
 
 def context(sidecar):
@@ -163,7 +175,7 @@ def check(table, sidecar, identifier):
     _complete(table, sidecar)
     _agrees_with_path(table, identifier)
     _counts(table)
-    _warm(table)
+    _warm(table, sidecar)
     _alone(table, sidecar)
     _punctual(table)
     _uncached(table)
@@ -201,8 +213,17 @@ def _counts(table):
         raise Refused("Times contradict each other: 0 < ttft_s <= e2e_s must hold in every row.")
 
 
-def _warm(table):
-    """Refuse a run whose first counted request was much slower than every later one of its kind."""
+def settled(warmup):
+    """Whether the last two of the warm-up requests (dicts of e2e_s and, where there is a GPU, its clock) took the same time at the same clock."""
+    told = [[about.get(name) for about in warmup[-2:]] for name in ("e2e_s", "clocks.sm")]
+    return len(warmup) > 1 and all(None in pair or abs(pair[0] - pair[1]) <= SETTLED * max(pair) for pair in told)
+
+
+def _warm(table, sidecar):
+    """Refuse a run whose first counted request was much slower than every later one of its kind, or whose GPU went on changing its clocks."""
+    warmup = sidecar.get("warmup", [])
+    if len(warmup) == WARMUPS and not settled(warmup):
+        raise Refused(f"The warm-up had not settled: after {WARMUPS} requests the last two still differ by more than {SETTLED:.0%} in time or clock: {warmup[-2:]}.")
     times = table[(table["error"] == "") & table["ttft_s"].notna()]["e2e_s"]
     if len(times) > 2 and times.iloc[0] > WARM_FACTOR * times.iloc[1:].max() + WARM_SLACK_S:
         raise Refused(
@@ -253,7 +274,7 @@ def _possible(table):
         row = table.loc[table["mbu"].idxmax()]
         raise Refused(
             f"MBU is {worst:.2f}, above 1: {row['weight_bytes'] / 1e9:.3f} GB of weights in {row['tpot_s'] * 1e3:.2f} ms is more than the "
-            f"{row['bandwidth_bytes_per_s'] / 1e9:.1f} GB/s that the probes found. Either the bytes, the time or the probe is wrong."
+            f"{row['bandwidth_bytes_per_s'] * sharing(table)[table['mbu'].idxmax()] / 1e9:.1f} GB/s that the probes found. Either the bytes, the time or the probe is wrong."
         )
     groups = batches(table) if table["peak_flops_per_s"].notna().any() else table.assign(mfu_prefill=np.nan, mfu_decode=np.nan)
     for column in ("mfu_prefill", "mfu_decode"):
@@ -315,6 +336,16 @@ def read(file):
         raise ValueError(f"{file} is not a run of this study: {error}. Measure it again, or move it away.") from error
 
 
+def devices(identifier, folder=None):
+    """How many devices the run `identifier` used at once: those that share the model, times its replicas. 0 if there is no such run."""
+    file = path(identifier, folder=folder)
+    if not file.exists():
+        return 0
+    with open(file, newline="") as source:
+        first = next(csv.DictReader(source), {})
+    return math.prod(int(float(first.get(column) or 1)) for column in ONE)
+
+
 def load(paths=None, experiment=None, folder=None):
     """All requests of the runs `paths` (default: every run) with derived columns; an empty frame with all columns if there are none."""
     rows = []
@@ -327,7 +358,7 @@ def load(paths=None, experiment=None, folder=None):
     return everything[everything["experiment"] == experiment] if experiment else everything
 
 
-CONFIGURATION = "backend option model weights gpu host".split()
+CONFIGURATION = "backend option model weights gpu host tensor_parallel data_parallel".split()
 SHAPE = "batch_size prompt_tokens max_new_tokens".split()
 
 
@@ -354,7 +385,8 @@ def batches(requests):
 
 
 def _utilisation(table):
-    """`table` of batches with the operations and bytes of each phase, their intensity and rate, and MFU."""
+    """`table` of batches with the operations and bytes of each phase, their intensity and rate, and MFU; roofs are those of all devices together."""
+    table = table.assign(**{roof: table[roof] * sharing(table) for roof in ("bandwidth_bytes_per_s", "peak_flops_per_s")})
     # An engine that reads no weights computes no model: nothing is counted for it.
     matrices = [table[name].where(table["weight_bytes"] > 0) for name in ("block_parameters", "head_parameters", "attention_values")]
     context = metrics.mean_context_tokens(table["prompt_tokens"], table["max_new_tokens"])
@@ -389,7 +421,7 @@ def runs(requests):
 
 
 def summary(requests):
-    """One row per configuration (backend, option, model, weights, gpu, host), fastest first: medians over its runs of what `runs`
+    """One row per configuration (backend, option, model, weights, gpu, host, devices at once), fastest first: medians over its runs of what `runs`
     gives, the mean and the 95 % t-interval over runs of output_tokens_per_s, the share of drafted tokens that were accepted (NaN where none are
     drafted), and how many runs and failed requests there are."""
     each = runs(requests)
@@ -411,9 +443,18 @@ def focus(table, host):
     return table[(table["host"] == latest["host"]) & (table["gpu"] == latest["gpu"])]
 
 
+def named(table):
+    """`table` with the devices in the option's name where several were used at once (`float16 TP 2`): what is told apart by engine and option is then
+    told apart by them as well."""
+    several = pd.Series("", table.index)
+    for column, letters in (("tensor_parallel", "TP"), ("data_parallel", "DP")):
+        several += (f" {letters} " + table[column].astype(int).astype(str)).where(table[column] > 1, "")
+    return table.assign(option=table["option"] + several) if (several != "").any() else table
+
+
 def here(requests, experiment):
-    """The requests of `experiment` on the machine in focus: this checkout's own, else the one measured last."""
-    return focus(requests[requests["experiment"] == experiment], hardware.host())
+    """The requests of `experiment` on the machine in focus: this checkout's own, else the one measured last; options as `named`."""
+    return named(focus(requests[requests["experiment"] == experiment], hardware.host()))
 
 
 def roofs_id(gpu, n):

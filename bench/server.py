@@ -28,7 +28,7 @@ END_S = 15  # what a server is given to stop by itself
 @dataclass(frozen=True)
 class Wanted:
     """What a study wants of a server: how many requests at once and how many tokens each (prompt and answer), CPU threads, how many devices
-    share the model, where it logs; `url` where one runs already."""
+    share the model, where it logs; `url` where one runs already; how many replicas of the model stand behind its address."""
 
     requests: int
     tokens: int
@@ -37,6 +37,7 @@ class Wanted:
     log: Path = Path("logs/server.txt")
     patience_s: float = 600
     url: str = ""
+    data_parallel: int = 1
 
 
 @dataclass

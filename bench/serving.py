@@ -211,7 +211,7 @@ def levels(requests, slo=None):
     """
     slo = data.study()["slo"] if slo is None else slo
     rows = requests[requests["experiment"] == "serving"]
-    keys = ["run_id", *results.CONFIGURATION, "tensor_parallel", *LEVEL]
+    keys = ["run_id", *results.CONFIGURATION, *LEVEL]
     found = [dict(zip(keys, key)) | _level(level, slo) for key, level in rows.groupby(keys, sort=False, dropna=False)]
     return pd.DataFrame(found, columns=[*keys, *_level(rows.iloc[:0], slo)])
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from bench import backends, data, hardware, results, serving
 
-CURVE = [*results.CONFIGURATION, "tensor_parallel"]
+CURVE = results.CONFIGURATION
 LOOP = ["loop", "load"]
 HELD = 0.99  # share of a level's requests that must meet the objectives for the level to hold them; a failed request meets none
 PER_USER = 100  # output tokens/s for every user: the published example of a latency goal
@@ -23,15 +23,16 @@ def levels(requests):
     """`serving.levels` on the machine in focus, medians over runs: one row per curve and level, with the number of runs.
 
     Requests and failures are summed. `met` is the share of requests that met the objectives of study.yaml, `per_device` the output tokens/s
-    of each device that shares the model; cores that share it are one device.
+    of each of the devices that share the model or hold its replicas; the cores of a CPU are one device.
     """
-    each = of_runs(results.here(requests, "serving")).assign(runs=1)
+    each = of_runs(results.focus(requests[requests["experiment"] == "serving"], hardware.host())).assign(runs=1)
     if each.empty:
         return each.assign(per_device=np.nan)
     keys = [*CURVE, *LOOP]
     how = {c: "median" for c in each.select_dtypes("number") if c not in keys} | {"requests": "sum", "failed": "sum", "runs": "sum"}
     table = each.groupby(keys, as_index=False, sort=True).agg(how)
-    return table.assign(per_device=table["output_tokens_per_s"] / table["tensor_parallel"].where(~table["gpu"].map(hardware.is_cpu), 1))
+    devices = table["tensor_parallel"] * table["data_parallel"]
+    return table.assign(per_device=table["output_tokens_per_s"] / devices.where(~table["gpu"].map(hardware.is_cpu), 1))
 
 
 def of_runs(requests):
@@ -40,12 +41,6 @@ def of_runs(requests):
     closed = each["concurrency"].notna()
     met = (each["goodput_per_s"] * each["wall_s"]).fillna(0) / each["requests"]
     return each.assign(loop=np.where(closed, "closed", "open"), load=each["concurrency"].where(closed, each["request_rate"]), met=met)
-
-
-def named(table):
-    """`table` with the number of devices in the option's name where there is more than one: a curve of its own in figures and sentences."""
-    several = " TP " + table["tensor_parallel"].astype(int).astype(str)
-    return table.assign(option=table["option"] + several.where(table["tensor_parallel"] > 1, ""))
 
 
 def published():
@@ -58,7 +53,7 @@ def published():
     waits = data.table("published/mlc_h100_ttft").drop(columns="source").rename(columns={"concurrency": "load"}).assign(kind="concurrency")
     table = table.merge(waits, on=[*keys, "kind", "load"], how="left").rename(columns={"engine": "backend", "output_tokens_per_s_per_gpu": "per_device"})
     table = table.assign(
-        loop=np.where(table["kind"] == "concurrency", "closed", "open"), option="published", weights="", host="", requests=np.nan, failed=0,
+        loop=np.where(table["kind"] == "concurrency", "closed", "open"), option="published", weights="", host="", data_parallel=1, requests=np.nan, failed=0,
         tpot_p50_s=table["tpot_ms"] / 1e3, ttft_p50_s=table["ttft_ms"] / 1e3, output_tokens_per_s=table["per_device"] * table["tensor_parallel"],
     )  # fmt: skip
     times = table[[f"{name[:-2]}_p50_s" for name in data.study()["slo"]]]
@@ -133,7 +128,7 @@ def tensor_parallel(requests):
 
     Our own curves first, then the published ones.
     """
-    keys = [*results.CONFIGURATION, *LOOP]
+    keys = [column for column in CURVE if column != "tensor_parallel"] + LOOP
     columns = [*keys, "tensor_parallel", "tpot_p50_s", "ttft_p50_s", "output_tokens_per_s", "per_device"]
     pairs = []
     for table in (levels(requests)[columns], published()[columns]):
@@ -197,4 +192,4 @@ def server_cost(requests):
         tpot_factor=pairs["tpot_s"] / pairs["tpot_s_inside"], minutes=apart, pairs=1,
     )  # fmt: skip
     how = {name: "median" for name in COST} | {"pairs": "sum"}
-    return pairs.groupby(results.CONFIGURATION, as_index=False).agg(how).sort_values("tpot_factor", ignore_index=True)
+    return results.named(pairs.groupby(results.CONFIGURATION, as_index=False).agg(how).sort_values("tpot_factor", ignore_index=True))

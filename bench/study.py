@@ -3,6 +3,7 @@
     python -m bench.study [repeats=3 …]     the result table, what failed and why, and where the page is
 """
 
+import itertools
 import json
 import os
 import shlex
@@ -122,7 +123,7 @@ def measured_options(words, n, offered):
 
 
 def plan(study):
-    """Every Run that `study` asks for on this machine: first repeats of all engines before second ones of any."""
+    """Every Run that `study` asks for on this machine, each on one device: first repeats of all engines before second ones of any."""
     kind, gpu = device(study)
     runs = []
     for n in range(1, int(study["repeats"]) + 1):
@@ -132,7 +133,15 @@ def plan(study):
                 for option in measured_options(about["options"], n, offered):
                     told = tuple(about["parameters"].items()), about.get("after", ""), about.get("notebook", name)
                     runs += [Run(name, backend, option, model, kind, gpu, n, *told) for model in study["models"]]
-    return runs
+    return [replace(run, n=_number(run)) for run in runs]
+
+
+def _number(run):
+    """The number that the repeat `run.n` of a planned run gets: those taken by hand-started runs on several devices are passed over, in every experiment,
+    so that the runs of one repeat keep the same number."""
+    every = data.study()["experiments"]
+    own = (n for n in itertools.count(1) if all(results.devices(replace(run, experiment=name, n=n).id) < 2 for name in every))
+    return next(itertools.islice(own, run.n - 1, None))
 
 
 def expected_seconds(runs):

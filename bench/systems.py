@@ -35,7 +35,7 @@ def state(row, requests):
     """What has been measured of a system, GPUs first: on which device, how many runs, of which model; `not yet` where nothing has."""
     if not row["backend"]:
         return "no engine named in data/systems.csv"
-    same = requests["tensor_parallel"].fillna(1) == row["tensor_parallel"]
+    same = (requests["tensor_parallel"] == row["tensor_parallel"]) & (requests["data_parallel"] == 1)
     mine = requests[(requests["backend"] == row["backend"]) & requests["option"].isin(row["option"].split()) & same & (requests["error"] == "")]
     runs = mine.groupby(["gpu", "model"])["run_id"].nunique()
     on_gpus = [key for key in runs.index if not hardware.is_cpu(key[0])]
@@ -49,18 +49,23 @@ def _runs(n):
 
 
 def command(row):
-    """The command that measures a system again, on a machine with its GPUs."""
+    """The command that measures a system again, on a machine with its GPUs. What `make study` does not ask for (several devices, the published lengths)
+    is said to the notebook, once the engine's environment is there."""
     if not row["backend"]:
         return ""
     backend, option = backends.get(row["backend"]), row["option"].split()[0]
     asked = {"backend": row["backend"], "option": option, "model": row["model"]}
     if hasattr(backend, "ON_REQUEST"):
         return _papermill("papermill", row, asked | {"url": "organisation/name", "gpu": re.sub(r"[^a-z0-9]+", "-", row["gpu"].lower())})
-    if row["tensor_parallel"] == 1:
+    told = dict(pair.split("=") for pair in row["parameters"].split())
+    if row["tensor_parallel"] == 1 and not told:
         return f"make study DEVICE=cuda ENGINES={row['backend']}/{option} MODELS={row['model']} EXPERIMENTS={row['experiment']}"
+    several = {"tensor_parallel": row["tensor_parallel"]} if row["tensor_parallel"] > 1 else {}
     home = backends.prefix(backend, "cuda", option)
-    papermill = (home / "bin" / "papermill").relative_to(ROOT).as_posix() if home.is_relative_to(ROOT / ".venvs") else "papermill"
-    return _papermill(papermill, row, asked | {"device": "cuda", "tensor_parallel": row["tensor_parallel"]})
+    if not home.is_relative_to(ROOT / ".venvs"):
+        return _papermill("papermill", row, asked | {"device": "cuda"} | several | told)
+    home = home.relative_to(ROOT).as_posix()
+    return f".venv/bin/snakemake {home}/ready && {_papermill(f'{home}/bin/papermill', row, asked | {'device': 'cuda'} | several | told)}"
 
 
 def _papermill(papermill, row, parameters):

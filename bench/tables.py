@@ -55,7 +55,8 @@ def label(row):
 
 def bits(option):
     """Bits per weight that the name of an option states, None if it states none: bfloat16 -> 16, int8_float32 -> 8, Q4_0 -> 4."""
-    return next((int(n) for n in re.findall(r"\d+", option) if int(n) in (2, 3, 4, 5, 6, 8, 16, 32)), None)
+    name = option.partition(" ")[0]  # without the number of devices (`results.named`)
+    return next((int(n) for n in re.findall(r"\d+", name) if int(n) in (2, 3, 4, 5, 6, 8, 16, 32)), None)
 
 
 def settings(requests):
@@ -246,6 +247,11 @@ ENGINE = {"backend": ("engine", None), "option": ("option", None)}
 WHERE = {"gpu": ("device", None), "model": ("model", None), "weights": ("weights", None)}
 
 
+def _replicas(table):
+    """The column of replicas behind one address, where there are several of them anywhere."""
+    return {"data_parallel": ("replicas", 1)} if (table["data_parallel"] > 1).any() else {}
+
+
 def _apart(table):
     """`table` of levels with the load in a column of its own for each loop: concurrency, request_rate."""
     return table.assign(concurrency=table["load"].where(table["loop"] == "closed"), request_rate=table["load"].where(table["loop"] == "open"))
@@ -261,18 +267,19 @@ def serving(requests):
         "requests": ("requests", 1), "failed": ("failed", 1), "output_tokens_per_s": ("output tokens/s", 1), "user": ("user tokens/s", 1),
     } | {f"{name}_p{q}_s": (words.get(name, f"{name.upper()} p{q}") + " (ms)", 1e3) for name, qs in times.items() for q in qs} | {
         "goodput_per_s": ("goodput (requests/s)", 1), "late_p99_s": ("client late, p99 (ms)", 1e3), "runs": ("runs", 1),
-    } | WHERE | {"tensor_parallel": ("tensor parallel", 1)}  # fmt: skip
+    } | WHERE | {"tensor_parallel": ("tensor parallel", 1)} | _replicas(table)  # fmt: skip
     return _renamed(table.assign(user=1 / table["tpot_p50_s"]), columns)
 
 
 @_listed
 def serving_goal(requests):
     """Per latency goal: the largest concurrency and the largest request rate that hold it, here and in the published curves."""
+    table = loads.goal(requests)
     columns = {"goal": ("goal", None)} | ENGINE | {
         "largest_concurrency": ("largest concurrency", 1), "concurrency_measured": ("concurrency measured up to", 1),
         "largest_rate": ("largest request rate (1/s)", 1), "rate_measured": ("rate measured up to (1/s)", 1),
-    } | WHERE | {"tensor_parallel": ("tensor parallel", 1)}  # fmt: skip
-    return _renamed(loads.goal(requests), columns)
+    } | WHERE | {"tensor_parallel": ("tensor parallel", 1)} | _replicas(table)  # fmt: skip
+    return _renamed(table, columns)
 
 
 @_listed
@@ -288,12 +295,13 @@ def serving_published(requests=None):
 @_listed
 def speculation_under_load(requests):
     """An option that drafts tokens beside the same option without, level by level; a server does not tell how many drafts were right."""
+    table = _apart(loads.speculation(requests))
     columns = ENGINE | {"plain": ("beside", None)} | LOAD | {
         "output_tokens_per_s_plain": ("output tokens/s without drafts", 1), "output_tokens_per_s": ("output tokens/s with drafts", 1), "faster": ("times the throughput", 1),
         "tpot_p50_s_plain": ("TPOT p50 without drafts (ms)", 1e3), "tpot_p50_s": ("TPOT p50 with (ms)", 1e3), "pace": ("times as fast", 1),
         "acceptance_rate": ("drafts accepted (%)", 100),
-    } | WHERE | {"tensor_parallel": ("tensor parallel", 1)}  # fmt: skip
-    return _renamed(_apart(loads.speculation(requests)), columns)
+    } | WHERE | {"tensor_parallel": ("tensor parallel", 1)} | _replicas(table)  # fmt: skip
+    return _renamed(table, columns)
 
 
 @_listed
@@ -310,13 +318,14 @@ def server_cost(requests):
 @_listed
 def tensor_parallel(requests):
     """A model on more devices beside the fewest measured, level by level: here, and in the published curves."""
+    table = _apart(loads.tensor_parallel(requests))
     columns = ENGINE | LOAD | {
         "tensor_parallel_fewest": ("tensor parallel, fewest", 1), "tensor_parallel": ("tensor parallel, more", 1),
         "tpot_p50_s_fewest": ("TPOT p50, fewest (ms)", 1e3), "tpot_p50_s": ("TPOT p50, more (ms)", 1e3), "pace": ("times as fast", 1),
         "output_tokens_per_s_fewest": ("output tokens/s in all, fewest", 1), "output_tokens_per_s": ("output tokens/s in all, more", 1), "faster": ("times the throughput", 1),
         "per_device_fewest": ("per device, fewest", 1), "per_device": ("per device, more", 1),
-    } | WHERE  # fmt: skip
-    return _renamed(_apart(loads.tensor_parallel(requests)), columns)
+    } | WHERE | _replicas(table)  # fmt: skip
+    return _renamed(table, columns)
 
 
 @_listed

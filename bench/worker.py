@@ -31,12 +31,13 @@ def die_with(parent):
 class Worker:
     """The engine of `backend` behind a pipe: `generate` as `measure.generate`, but nothing that happens to the engine reaches the caller.
 
-    A process that failed is replaced before the next batch. `limit_bytes` bounds its address space (0: no bound), `patience_s` the time
+    A process that failed is replaced before the next batch. `parallel` is how many devices share the model, where they are several;
+    `limit_bytes` bounds the address space (0: no bound), `patience_s` the time
     that one batch may take. RuntimeError from the constructor if the engine cannot even be loaded.
     """
 
-    def __init__(self, backend, checkpoint, option, device, threads, limit_bytes=0, patience_s=1800):
-        self.told = {"backend": backend, "checkpoint": checkpoint, "option": option, "device": device, "threads": threads, "limit_bytes": limit_bytes}
+    def __init__(self, backend, checkpoint, option, device, threads, *parallel, limit_bytes=0, patience_s=1800):
+        self.told = {"backend": backend, "load": (checkpoint, option, device, threads, *parallel), "device": device, "limit_bytes": limit_bytes}
         self.limit_bytes, self.patience_s, self.process = limit_bytes or None, patience_s, None
         about, lost = self._start()
         if lost:
@@ -101,7 +102,7 @@ def _load(told):
     if told["limit_bytes"]:
         resource.setrlimit(resource.RLIMIT_AS, (told["limit_bytes"],) * 2)
     module = backends.get(told["backend"])
-    engine, load_s = measure.timed(module.load, told["checkpoint"], told["option"], told["device"], told["threads"])
+    engine, load_s = measure.timed(module.load, *told["load"])
     about = {name: getattr(engine, name) for name in ("weight_bytes", "kv_value_bytes", "settings")}
     return engine, about | {"arithmetic": backends.arithmetic(engine), "load_s": load_s, "loaded_bytes": hardware.address_space_bytes()}
 

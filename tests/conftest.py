@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+# A job in the background is started deaf to Ctrl-C, and so would be everything that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["BENCH_BACKENDS"] = str(TESTS / "backends")
 
 import pytest  # noqa: E402

@@ -2,12 +2,14 @@
 
 import http.server
 import inspect
+import itertools
 import json
 import os
 import stat
 import subprocess
 import sys
 import threading
+import time
 import types
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 
 from bench import ROOT, answers, backends, data, dialects, load, models, server, serving, study, systems, tables
 from bench.backends import _launch, hf_endpoint, mlc, tgi
-from conftest import make_rows
+from conftest import make_rows, run
 
 FILES = sorted(path.stem for path in (ROOT / "bench" / "backends").glob("[!_]*.py"))
 NEW = ["exllamav3", "hf_endpoint", "lmdeploy", "mlc", "sglang", "tensorrt_llm", "text_generation_webui", "tgi"]
@@ -34,6 +36,7 @@ def test_an_adapter_says_what_it_is_and_keeps_the_contract(name):
         assert word in module.__doc__, f"the docstring lacks {word}"
     assert module.OPTIONS and set(module.DEVICES) <= {"cpu", "cuda"} and all(isinstance(about, dict) for about in module.OPTIONS.values())
     parts = {"load": ["checkpoint", "option", "device", "threads"], "serve": ["checkpoint", "option", "device", "wanted"], "prepare": ["checkpoint", "option", "device"]}
+    parts["load"] += ["tensor_parallel"] if "tensor" in backends.parallel(name, "load") else []
     found = {part: list(inspect.signature(getattr(module, part)).parameters) for part in parts if hasattr(module, part)}
     assert found == {part: parts[part] for part in found} and {"load", "serve"} & set(found)
     assert not inspect.signature(module.version).parameters and not inspect.signature(module.available).parameters
@@ -77,12 +80,12 @@ def test_the_report_has_one_line_for_all_engines_that_run_elsewhere():
     assert any("tgi/gptq-int4" in line for line in study.left_out("cuda")) or backends.missing("tgi", "cuda")
 
 
-@pytest.mark.parametrize("name", [name for name in NEW if getattr(backends.get(name), "ENVIRONMENT", None)])
+@pytest.mark.parametrize("name", [*(name for name in NEW if getattr(backends.get(name), "ENVIRONMENT", None)), "llamacpp", "onnxruntime"])
 def test_an_environment_pins_what_can_be_pinned(name):
     file = ROOT / "environments" / f"{backends.environment(backends.get(name), 'cuda')}.txt"
     lines = file.read_text().splitlines()
     needed = [line for line in lines if line and not line.startswith(("#", "--"))]
-    loose = [line for line in needed if "==" not in line]
+    loose = [line for line in needed if "==" not in line and " @ https://" not in line]
     assert lines[0].startswith("#") and "Unproven" in " ".join(line for line in lines if line.startswith("#"))
     assert not loose or name == "mlc" and all(line.startswith("mlc-") for line in loose)
     assert {"papermill", "ipykernel", "pandas", "psutil"} <= {line.partition("==")[0] for line in needed}
@@ -141,7 +144,7 @@ def flag(command, name):
 
 FLAGS = {
     "sglang": {"--model-path": None, "--dtype": "bfloat16", "--tensor-parallel-size": "2", "--max-running-requests": "8", "--context-length": "544", "--host": "127.0.0.1"},
-    "lmdeploy": {"--dtype": "bfloat16", "--tp": "2", "--backend": "turbomind", "--session-len": "544", "--max-batch-size": "8", "--chat-template": "base"},
+    "lmdeploy": {"--dtype": "bfloat16", "--tp": "2", "--backend": "turbomind", "--session-len": "544", "--max-batch-size": "8"},
     "tensorrt_llm": {"--tp_size": "2", "--max_batch_size": "8", "--max_seq_len": "544", "--backend": "pytorch", "--host": "127.0.0.1"},
     "mlc": {"--device": "cuda", "--prefix-cache-mode": "disable", "--mode": "server", "--host": "127.0.0.1"},
     "tgi": {"--model-id": "/model", "--dtype": "float16", "--num-shard": "2", "--max-total-tokens": "544", "--max-input-tokens": "543"},
@@ -212,7 +215,7 @@ def test_quantised_options_say_so(checkpoint, launched, tmp_path):
 BODIES = {
     "sglang": {"min_tokens": 7, "ignore_eos": True, "stop_token_ids": [2], "return_token_ids": True},
     "tensorrt_llm": {"min_tokens": 7, "ignore_eos": True, "stop_token_ids": [2]},
-    "lmdeploy": {"min_new_tokens": 7, "ignore_eos": True},
+    "lmdeploy": {"ignore_eos": True, "top_k": 1, "repetition_penalty": 1.0},
     "mlc": {"debug_config": {"ignore_eos": True}},
     "tgi": {},
 }
@@ -226,12 +229,11 @@ def test_answers_have_exactly_as_many_tokens_as_asked_for(name, checkpoint, laun
 
 
 def test_the_web_interface_adds_nothing_to_a_prompt(checkpoint, launched, tmp_path, monkeypatch):
-    import jinja2
-
     monkeypatch.setenv("TEXT_GENERATION_WEBUI", str(tmp_path))
     served = serve("text_generation_webui", "4bpw", checkpoint, tmp_path)
-    sent = dialects.DIALECTS["chat"][1](dialects.Prompt((1,), "Once upon a time", 7), served.model, served.body(7))
-    assert jinja2.Template(sent["instruction_template_str"]).render(messages=sent["messages"]) == "Once upon a time"
+    path, body, _ = dialects.DIALECTS[served.dialect]
+    sent = body(dialects.Prompt((1,), "Once upon a time", 7), served.model, served.body(7))
+    assert path == "/v1/completions" and sent["prompt"] == "Once upon a time" and not {"messages", "mode"} & set(sent)
     assert sent["ban_eos_token"] and not sent["do_sample"] and sent["max_tokens"] == 7
     assert launched["command"][:2] == ["env", f"--chdir={tmp_path}"] and launched["environment"] == {"CUDA_VISIBLE_DEVICES": "0,1"}
 
@@ -246,6 +248,56 @@ def test_the_web_interface_says_which_folder_it_needs(tmp_path, monkeypatch):
     (tmp_path / ".git" / "refs" / "heads" / "main").write_text("0123456789abcdef0123\n")
     monkeypatch.setenv("TEXT_GENERATION_WEBUI", str(tmp_path))
     assert webui.available() is None and webui.version() == "0123456789ab"
+
+
+# Engines of the default environment, on a GPU
+
+
+@pytest.mark.parametrize("name", ["llamacpp", "onnxruntime"])
+def test_an_engine_of_the_default_environment_has_another_one_for_a_gpu(name, tmp_path, monkeypatch):
+    engine = backends.get(name)
+    assert backends.environment(engine, "cpu") is None and backends.environment(engine, "cuda") == f"{name}-cuda"
+    assert backends.prefix(engine, "cuda") == ROOT / ".venvs" / f"{name}-cuda" and backends.prefix(engine, "cpu") == Path(sys.prefix)
+    assert backends.environment(backends.get("transformers"), "cuda") is None
+    monkeypatch.setattr(backends, "ROOT", tmp_path)
+    assert backends.environment(engine, "cuda") is None, "the file is what makes it"
+
+
+def test_llamacpp_puts_every_layer_on_one_gpu_or_none(monkeypatch, tmp_path):
+    import xllamacpp
+
+    llamacpp = backends.get("llamacpp")
+    about, mode = llamacpp.OPTIONS["F16"], xllamacpp.llama_split_mode
+    with pytest.raises(RuntimeError, match="finds no NVIDIA GPU.*whl/cu128"):
+        llamacpp._params("model.gguf", about, "cuda", 2, 1, 256)
+    monkeypatch.setattr(xllamacpp, "get_device_info", lambda: [{"name": "CPU"}, {"name": "CUDA0"}])
+    there, here = (llamacpp._params("model.gguf", about, device, 2, 3, 256) for device in ("cuda", "cpu"))
+    assert (there.n_gpu_layers, there.split_mode, there.fit_params) == (llamacpp.ALL, mode.LLAMA_SPLIT_MODE_NONE, False) and llamacpp.ALL <= -2
+    assert here.n_gpu_layers == 0 and there.n_ctx == here.n_ctx == 768 and there.n_parallel == 3
+    assert there.flash_attn_type == here.flash_attn_type == xllamacpp.CommonParams().flash_attn_type, "flash attention is llama.cpp's own choice"
+
+
+def test_llamacpp_s_server_is_told_the_device(checkpoint, launched, tmp_path):
+    served = serve("llamacpp", "Q8_0", checkpoint, tmp_path)
+    assert launched["command"][1:3] == ["-m", "bench.backends.llamacpp"] and launched["command"][4:6] == ["Q8_0", "cuda"]
+    assert served.settings["n_gpu_layers"] == "all"
+
+
+@pytest.mark.parametrize(("option", "precision"), [("float16", "fp16"), ("bfloat16", "bf16"), ("int4-float16", "int4")])
+def test_onnxruntime_s_model_is_built_for_the_device(option, precision, checkpoint, monkeypatch):
+    engine, commands = backends.get("onnxruntime"), []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command) or Path(flag(command, "-o")).mkdir() or types.SimpleNamespace(returncode=0))
+    assert engine.prepare(checkpoint, option, "cuda").name == f"onnxruntime-{option}" and engine.prepare(checkpoint, "int4", "cpu").name == "onnxruntime-int4"
+    assert [(flag(command, "-p"), flag(command, "-e")) for command in commands] == [(precision, "cuda"), ("int4", "cpu")]
+    assert option in backends.options(engine, "cuda") and option not in backends.options(engine, "cpu")
+
+
+def test_onnxruntime_s_version_is_that_of_the_package_that_is_there(monkeypatch):
+    engine = backends.get("onnxruntime")
+    there = {"onnxruntime-genai-cuda": "0.18.0", "onnxruntime-gpu": "1.31.1"}
+    monkeypatch.setattr(engine, "distributions", lambda name: [name] if name in there else [])
+    monkeypatch.setattr(engine, "_installed", there.__getitem__)
+    assert engine.version() == "0.18.0, onnxruntime 1.31.1"
 
 
 # Formats that are made first, and a container that is really started
@@ -559,6 +611,88 @@ def test_an_endpoint_is_found_by_its_name(endpoint, checkpoint, monkeypatch):
 
 def test_an_endpoint_is_not_measured_of_a_studys_own_accord():
     assert backends.ready("hf_endpoint", "cuda") == [] and "hf_endpoint" in backends.absent("hf_endpoint", "cpu")[0]
+
+
+# Whole runs against servers that quote the token
+
+
+class Quoting(Endpoint):
+    """Answers the warm-up and every second request, and refuses the others in four ways, each with the token in its words."""
+
+    numbers = itertools.count()
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        given, number = self.headers.get("Authorization", "nothing"), next(self.numbers)
+        if self._refused():
+            return
+        quoted = json.dumps({"error": {"message": f"No: {given}"}}).encode()
+        if number < 4 or number % 2:  # the warm-up has four
+            self._send(200, self.answer(body), "text/event-stream")
+        elif number % 8 == 4:
+            self._send(401, quoted)
+        elif number % 8 == 6:
+            self._send(200, b"data: " + quoted + b"\n\n", "text/event-stream")
+        elif number % 8 == 0:
+            self._send(500, f"Traceback: {given}".encode(), "text/plain")
+        else:
+            self.close_connection = True
+            self.wfile.write(f"{given}\r\n\r\n".encode())
+
+    def answer(self, body):
+        events = [{"choices": [{"text": f" {k}"}]} for k in range(body["max_tokens"])]
+        prompt = len(body["prompt"]) if isinstance(body.get("prompt"), list) else 9
+        events.append({"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": body["max_tokens"]}})
+        return b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events) + b"data: [DONE]\n\n"
+
+
+@pytest.fixture
+def quoting(monkeypatch):
+    monkeypatch.setattr(Quoting, "numbers", itertools.count())
+    monkeypatch.setattr(Quoting, "accepts", SECRET)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quoting) as serving_:
+        threading.Thread(target=serving_.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{serving_.server_port}"
+        serving_.shutdown()
+
+
+def measured_through(url, backend, option, folder, check=True):
+    """A whole papermill run with the token in the environment; the finished process."""
+    lengths = folder / "lengths.csv"
+    lengths.write_text("prompt_tokens,new_tokens\n16,4\n20,5\n")
+    given = {"backend": backend, "option": option, "url": url, "results": folder / "results", "lengths": lengths, "concurrency": "4", "request_rates": "none", "requests": 12, "scale": 1.0}
+    words = [str(word) for name, value in given.items() for word in ("-p", name, value)]
+    return run("papermill", "notebooks/serving.ipynb", folder / "executed.ipynb", *words, check=check, HF_TOKEN=SECRET, BENCH_API_TOKEN=SECRET)
+
+
+def quotes(folder, done, since):
+    """Everything that a run has left which holds any part of the token: its folder, logs/, and what it said."""
+    logs = [file for file in (ROOT / "logs").rglob("*") if file.is_file() and file.stat().st_mtime >= since]
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert any(file.suffix == ".ipynb" for file in files)
+    kept = {str(file): file.read_bytes().decode(errors="replace") for file in [*files, *logs]} | {"stdout": done.stdout, "stderr": done.stderr}
+    return [name for name, text in kept.items() if any(SECRET[k : k + 10] in text for k in range(len(SECRET) - 9))]
+
+
+@pytest.mark.parametrize(("backend", "option"), [("http", "chat"), ("hf_endpoint", "completions")])
+def test_a_whole_run_tells_the_token_to_nobody(quoting, tmp_path, backend, option):
+    from bench import results
+
+    since = time.time()
+    done = measured_through(quoting, backend, option, tmp_path)
+    requests = results.load(folder=tmp_path / "results")
+    failed = requests[requests["error"] != ""]
+    assert len(requests) == 12 and len(failed) == 6 and any("HTTP 401: No: Bearer ***" in error for error in failed["error"])
+    assert all("***" in error for error in failed["error"]), "every failure had quoted the token"
+    assert quotes(tmp_path, done, since) == []
+
+
+def test_a_run_that_is_refused_altogether_tells_the_token_to_nobody(quoting, tmp_path, monkeypatch):
+    monkeypatch.setattr(Quoting, "accepts", "another")
+    since = time.time()
+    done = measured_through(quoting, "http", "completions", tmp_path, check=False)
+    assert done.returncode != 0 and "GET /v1/models: HTTP 401" in done.stderr and not list(tmp_path.rglob("results/**/*.csv"))
+    assert quotes(tmp_path, done, since) == []
 
 
 # Every published system

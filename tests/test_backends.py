@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import itertools
 import json
 import sys
 
@@ -39,8 +40,8 @@ def test_adapters_keep_the_contract(path):
     assert callable(module.version) and callable(module.available)
     assert callable(getattr(module, "load", None)) or callable(getattr(module, "serve", None)), "an engine runs in this process, or is a server"
     assert isinstance(backends.batches(module, next(iter(module.OPTIONS))), bool)
-    for option in (None, *module.OPTIONS):
-        environment = backends.environment(module, option=option)
+    for option, device in itertools.product((None, *module.OPTIONS), module.DEVICES):
+        environment = backends.environment(module, device, option)
         assert environment is None or (ROOT / "environments" / f"{environment}.txt").exists()
 
 

@@ -257,7 +257,7 @@ def test_an_answer_that_cannot_be_counted_is_an_error_without_times(events, why)
 
 
 def test_a_prompt_that_nobody_counted_is_an_error_where_the_server_makes_it():
-    assert "its own template" in measured(*FOUR, event(usage(4, prompt_tokens=None)), prompt_tokens=None)["error"]
+    assert "how many tokens the prompt has" in measured(*FOUR, event(usage(4, prompt_tokens=None)), prompt_tokens=None)["error"]
     assert measured(*FOUR, event(usage(4, prompt_tokens=30)), prompt_tokens=None)["prompt_tokens"] == 30
 
 
@@ -324,7 +324,8 @@ def sent(dialect, url="http://user@here:81/v/", more=None, token=""):
 @pytest.mark.parametrize(
     "dialect, path, expected",
     [
-        ("completions", "/v1/completions", {"model": "m", "prompt": [11, 12, 13], "max_tokens": 4, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}}),
+        ("completions", "/v1/completions", {"model": "m", "prompt": [11, 12, 13], "max_tokens": 4, "temperature": 0, "echo": False, "stream": True, "stream_options": {"include_usage": True}}),
+        ("text", "/v1/completions", {"model": "m", "prompt": "one two three", "max_tokens": 4, "temperature": 0, "echo": False, "stream": True, "stream_options": {"include_usage": True}}),
         (
             "chat", "/v1/chat/completions",
             {"model": "m", "messages": [{"role": "user", "content": "one two three"}], "max_tokens": 4, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}},
@@ -345,6 +346,13 @@ def test_more_goes_into_the_body_and_the_token_into_the_header():
     assert sent("chat", token="secret")[1]["Authorization"] == "Bearer secret"
     with pytest.raises(ValueError, match="Did you mean 'completions'"):
         dialects.request("completion", "http://here", PROMPT, "m")
+
+
+@pytest.mark.parametrize("dialect", dialects.DIALECTS)
+def test_a_prompt_that_comes_back_is_known_where_it_was_sent_as_text(dialect):
+    payload = dialects.request(dialect, "http://here", PROMPT, "m")
+    assert dialects.echoed(payload, "one two three and more") == (dialect in ("text", "chat", "tgi"))
+    assert not dialects.echoed(payload, "one two") and not dialects.echoed(b"", "one two three")
 
 
 def test_completions_with_usage_in_every_event():

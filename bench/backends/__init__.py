@@ -9,13 +9,17 @@ A backend is a module with
                                           # "on_request": ("cpu",) that a study measures it there only if asked for by name: it is slow
                                           # there, or reads checkpoints of its own kind. Whatever else the adapter needs may stand there
     DEVICES = ("cuda", "cpu")
-    ENVIRONMENT = "vllm"                  # only where the default environment won't do: environments/vllm.txt, installed in .venvs/vllm
+    ENVIRONMENT = "vllm"                  # only where the default environment won't do: environments/vllm.txt, installed in .venvs/vllm;
+                                          # an environments/vllm-cuda.txt beside it, or alone, is for that device only
     version() -> str
     available() -> str | None             # None when it can run here, else the reason and the install command
     prepare(checkpoint, option, device) -> Path    # the engine's own model format, made once, in a process of its own; optional
     load(checkpoint, option, device, threads) -> Engine                 # engines that run in this process
     serve(checkpoint, option, device, wanted) -> context manager yielding a bench.server.Served    # engines that are servers; `wanted`
                                           # is a bench.server.Wanted. The server is stopped when the context ends, whatever happens
+    PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}       # only where it can use several devices at once, and by which part:
+                                          # "tensor": devices share the model; then `load` takes a fifth, tensor_parallel=1;
+                                          # "data": replicas of the model behind one address. Whatever is not named is refused
     ON_REQUEST = "…"                      # only where a study cannot measure it of its own accord: the sentence that says how it is done
 
 and an Engine is any object with
@@ -84,7 +88,7 @@ def option(backend, wanted, device):
     known = options(backend, device)
     if not known:
         raise ValueError(_elsewhere(backend, device))
-    return choose(f"option of {backend.__name__.rsplit('.', 1)[-1]} on {device}", wanted or known[0], known)
+    return choose(f"option of {_short(backend)} on {device}", wanted or known[0], known)
 
 
 def arithmetic(engine):
@@ -101,8 +105,8 @@ def environment(backend, device="cpu", option=None):
     """Name of the file in environments/ that installs `backend` (where `option` needs another one, that) for `device`, or None for the
     default environment."""
     name = backend.OPTIONS.get(option, {}).get("environment", getattr(backend, "ENVIRONMENT", None))
-    special = ROOT / "environments" / f"{name}-{device}.txt"
-    return special.stem if name and special.exists() else name
+    special = ROOT / "environments" / f"{name or _short(backend)}-{device}.txt"
+    return special.stem if special.exists() else name
 
 
 def prefix(backend, device="cpu", option=None):
@@ -111,8 +115,12 @@ def prefix(backend, device="cpu", option=None):
     return ROOT / ".venvs" / name if name else Path(sys.prefix)
 
 
+def _short(backend):
+    return backend.__name__.rsplit(".", 1)[-1]
+
+
 def _elsewhere(backend, device):
-    return f"{backend.__name__.rsplit('.', 1)[-1]} runs on {' and '.join(backend.DEVICES)}, not on {device}."
+    return f"{_short(backend)} runs on {' and '.join(backend.DEVICES)}, not on {device}."
 
 
 def missing(name, device="cpu", option=None):
@@ -138,6 +146,11 @@ def on_request(backend, device, option):
 def can(name, needs):
     """Whether backend `name` has the part of the contract that an experiment needs: `load`, `serve`, or one of them (`load or serve`)."""
     return any(hasattr(get(name), part) for part in needs.split(" or "))
+
+
+def parallel(name, part):
+    """How `part` of backend `name` (`load`, `serve`) can use several devices at once: `tensor`, `data`, both or none."""
+    return getattr(get(name), "PARALLEL", {}).get(part, ())
 
 
 def ready(name, device):

@@ -23,6 +23,7 @@ from bench.backends import http
 
 OPTIONS = {"completions": {}, "chat": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
+PARALLEL = {"serve": ("tensor", "data")}  # what the server does is what its user says of it
 ON_REQUEST = "hf_endpoint asks an endpoint that runs: papermill notebooks/serving.ipynb out.ipynb -p backend hf_endpoint -p url organisation/name -p gpu a10g"
 
 
@@ -38,7 +39,7 @@ def available():
 def serve(checkpoint, option, device, wanted):
     from huggingface_hub import get_token
 
-    token = get_token()
+    token = http.token(get_token() or "", "HF_TOKEN")
     if not wanted.url or not token:
         what = "the access token: run hf auth login, or set HF_TOKEN" if wanted.url else "an endpoint: -p url organisation/name, or its address"
         raise ValueError(f"The backend hf_endpoint needs {what}.")

@@ -8,8 +8,9 @@ endpoint behind a gateway.
 - Documentation: <https://platform.openai.com/docs/api-reference/completions>, <https://huggingface.co/docs/text-generation-inference>,
   <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>
 - Licence: that of the server.
-- Options: the dialect. `completions` sends token ids to `/v1/completions`; `chat` sends text to `/v1/chat/completions`, where the server's own
-  template stands around it; `llamacpp` is llama.cpp's `/completion`, `tgi` is Text Generation Inference's `/generate_stream`.
+- Options: the dialect. `completions` sends token ids to `/v1/completions`, `text` sends text there, for servers that take no ids; `chat` sends text
+  to `/v1/chat/completions`, where the server's own template stands around it; `llamacpp` is llama.cpp's `/completion`, `tgi` is Text Generation
+  Inference's `/generate_stream`.
 - Tokens become visible as events of the stream. How many there are is what the server's usage says; an event may hold several.
 - Traps: nothing here can switch off a prefix cache or make a server write exactly as many tokens as asked for (`ignore_eos` is sent, where the dialect
   has no such word a model that stops early gives rows with `error`). The access token is read from `BENCH_API_TOKEN` in the environment,
@@ -19,12 +20,15 @@ endpoint behind a gateway.
 import contextlib
 import json
 import os
+import urllib.error
 import urllib.request
+from http.client import HTTPException
 
 from bench import server
 
-OPTIONS = {"completions": {}, "chat": {}, "llamacpp": {}, "tgi": {}}
+OPTIONS = {"completions": {}, "text": {}, "chat": {}, "llamacpp": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
+PARALLEL = {"serve": ("tensor", "data")}  # what the server does is what its user says of it
 ON_REQUEST = "http measures a server that is running already: papermill notebooks/serving.ipynb out.ipynb -p backend http -p url http://localhost:8000"
 TOKEN = "BENCH_API_TOKEN"
 
@@ -41,9 +45,17 @@ def available():
 def serve(checkpoint, option, device, wanted):
     if not wanted.url:
         raise ValueError("The backend http needs the address of a running server: -p url http://localhost:8000")
-    token = os.environ.get(TOKEN, "")
-    name = first_model(wanted.url, token, TOKEN) if option in ("completions", "chat") else checkpoint.name
-    yield server.Served(wanted.url.rstrip("/"), option, name, {"dialect": option, "url_given": True}, lambda new_tokens: body(option), token)
+    secret = token(os.environ.get(TOKEN, ""), TOKEN)
+    name = checkpoint.name if option in ("llamacpp", "tgi") else first_model(wanted.url, secret, TOKEN)
+    yield server.Served(wanted.url.rstrip("/"), option, name, {"dialect": option, "url_given": True}, lambda new_tokens: body(option), secret)
+
+
+def token(given, where):
+    """The access token `given`, without the line's end of a file; ValueError, which does not quote it, where it cannot stand in a header."""
+    found = given.strip()
+    if not all("!" <= letter <= "~" for letter in found):
+        raise ValueError(f"The access token in {where} has a blank, a line's end or another character in it that no token has.")
+    return found
 
 
 def body(option):
@@ -55,10 +67,25 @@ def first_model(url, token, where):
     """The first model that the server offers; RuntimeError if it offers none or does not answer. `where` says whence the token is read."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url.rstrip("/") + "/v1/models", headers=headers), timeout=30) as answer:
+        asked = urllib.request.Request(url.rstrip("/") + "/v1/models", headers=headers)
+        with urllib.request.build_opener(_Stay).open(asked, timeout=30) as answer:
             return json.load(answer)["data"][0]["id"]
-    except (OSError, ValueError, LookupError, TypeError) as failure:
+    except (OSError, ValueError, LookupError, TypeError, HTTPException) as failure:
         raise RuntimeError(
-            f"The server does not say which models it has (GET /v1/models: {type(failure).__name__}: {failure}). "
+            f"The server does not say which models it has (GET /v1/models: {_why(failure)}). "
             f"Is it running there, and is there a token in {where} if it wants one?"
         ) from None
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection: the access token would go along, wherever that leads."""
+
+    def redirect_request(self, *about):
+        return None
+
+
+def _why(failure):
+    """A failure in words that quote neither the request nor the answer: either may hold the access token."""
+    if isinstance(failure, urllib.error.HTTPError):
+        return f"HTTP {failure.code}"
+    return f"{type(failure).__name__}: {failure.reason}" if isinstance(failure, urllib.error.URLError) else type(failure).__name__

@@ -1,13 +1,17 @@
 """**llama.cpp**: inference in plain C++ on GGUF files, here through the wheel `xllamacpp`, which runs llama.cpp's own server inside this
 process.
 
-- Install: part of the default environment (`requirements.txt`): `xllamacpp` for the engine, `gguf` for making its files.
+- Install: part of the default environment (`requirements.txt`): `xllamacpp` for the engine, `gguf` for making its files. With an NVIDIA GPU
+  `make study ENGINES=llamacpp` makes an environment of its own, `.venvs/llamacpp-cuda`, from `environments/llamacpp-cuda.txt`: its wheel for CUDA 12.8
+  is on the project's own list, not on the public index; it needs glibc 2.35 and the libraries of CUDA 12. Not tried on CUDA: no GPU was at hand.
 - Documentation: <https://github.com/ggml-org/llama.cpp/tree/master/tools/server> and <https://github.com/xorbitsai/xllamacpp>
 - Licence: MIT (both).
 - Options: the type of every matrix in the GGUF file, tied head included: `F16`, `Q8_0` (8 bits and a 16-bit scale per 32 weights),
   `Q4_0` (4 bits likewise). Norms stay float32, the KV cache is float16. In the quantised options activations are rounded to 8 bits as
-  well. `Q8_0-ngram` is speculative decoding without a second model (`--spec-type ngram-simple`): what followed the last two tokens when
-  they stood in the text before, up to ten tokens, is drafted and checked in one pass.
+  well, on a GPU too. A Llama that has no GGUF file (from the hub, or random weights) is written as GGUF from its own layout. `Q8_0-ngram` is
+  speculative decoding without a second model (`--spec-type ngram-simple`): what followed the last two tokens when they stood in the text
+  before, up to ten tokens, is drafted and checked in one pass.
+- On CUDA all layers and the head are on the first visible GPU, flash attention is as llama.cpp decides; `F16` multiplies in float16 there.
 - Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which has no token ids, except
   as part of `logprobs`; with `post_sampling_probs` these cost nothing to compute. Without a callback the ids come from the server's
   `/completion`, in one piece.
@@ -17,27 +21,33 @@ process.
   `ignore_eos` suppresses every token that llama.cpp takes for an end of generation, also one that the model's configuration does not
   name (SmolLM2: 0, 2, 4). The Linux wheel is compiled for AVX2, without AVX-512. Its threads are OpenMP's: spinning while they wait,
   they collapse beside another busy process. A callback costs the engine time wherever all cores are computing: compare the rows with and
-  without streaming.
+  without streaming. The wheels for CPUs and for CUDA bear the same name and version, and the former computes on the CPU without a word: the adapter
+  looks for the GPU first. The wheel for CUDA has no machine code for data-centre GPUs: the driver compiles its kernels at the first start and keeps
+  them (`~/.nv/ComputeCache`), so the first `load_s` is longer.
 """
 
 import contextlib
+import ctypes
 import http.client
 import json
 import sys
 import threading
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
+from pathlib import Path
 
 from bench import gguf_files, server
 
 OPTIONS = {
-    "F16": {"file": "F16", "arithmetic": "float32"},
+    "F16": {"file": "F16", "arithmetic": "float32", "arithmetic_cuda": "float16"},
     "Q8_0": {"file": "Q8_0", "arithmetic": "int8"},
     "Q8_0-ngram": {"file": "Q8_0", "arithmetic": "int8", "ngram_tokens": 2, "draft_tokens": 10, "batches": False},
     "Q4_0": {"file": "Q4_0", "arithmetic": "int8"},
 }
-DEVICES = ("cpu",)
+DEVICES = ("cuda", "cpu")
 CONTEXT = 2048  # tokens of the one slot at the start; more or longer requests make the server start again
+ALL = -2  # llama.cpp's number for all layers; -1 would be as many as it thinks fit
+LIBRARIES = "cuda_runtime/lib/libcudart.so.12", "cublas/lib/libcublasLt.so.12", "cublas/lib/libcublas.so.12"  # in the order of their needs
 
 
 def version():
@@ -54,16 +64,15 @@ def prepare(checkpoint, option, device):
 
 
 def load(checkpoint, option, device, threads):
-    return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option], threads)
+    return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option], device, threads)
 
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
     """llama.cpp's own server in a process of its own: a slot for each request, no prompt cache."""
     about, path, port = OPTIONS[option], prepare(checkpoint, option, device), server.free_port()
-    command = [sys.executable, "-m", __name__, path, option, port, wanted.threads, wanted.requests, wanted.tokens]
-    settings = {"n_threads": wanted.threads, "slots": wanted.requests, "slot_tokens": wanted.tokens, "prompt_cache": False, "kv_cache": "f16"}
-    settings |= {"speculation": _spelled(about)} if "draft_tokens" in about else {}
+    command = [sys.executable, "-m", __name__, path, option, device, port, wanted.threads, wanted.requests, wanted.tokens]
+    settings = _settings(about, device, wanted.threads) | {"slots": wanted.requests, "slot_tokens": wanted.tokens}
     with server.started(command, port, wanted.log, wanted.patience_s) as url:
         yield server.Served(url, "completions", checkpoint.name, settings, lambda new_tokens: _body(checkpoint))
 
@@ -73,35 +82,62 @@ def _body(checkpoint):
     return {"cache_prompt": False, "ignore_eos": True, "logit_bias": [[i, False] for i in checkpoint.end_token_ids]}
 
 
-def _params(path, about, threads, requests, tokens):
+def _params(path, about, device, threads, requests, tokens):
     """What llama.cpp is told at its start: a slot for each of `requests`, each with room for `tokens` (rounded up to 256)."""
-    import xllamacpp
-
+    xllamacpp = _engine(device)
     params = xllamacpp.CommonParams()
     params.model.path, params.verbosity = str(path), -1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.n_parallel, params.n_ctx = requests, requests * tokens
     params.cache_ram_mib = 0  # no cache of earlier prompts
+    params.n_gpu_layers = ALL if device == "cuda" else 0
+    if device == "cuda":
+        params.split_mode = xllamacpp.llama_split_mode.LLAMA_SPLIT_MODE_NONE  # of its own accord it would use every GPU there is
+        params.fit_params = False  # what does not fit is an error, not a slower run
     if "draft_tokens" in about:
         params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
         params.speculative.ngram_simple.size_n, params.speculative.ngram_simple.size_m = about["ngram_tokens"], about["draft_tokens"]
     return params
 
 
-def _spelled(about):
-    return f"ngram-simple, n {about['ngram_tokens']}, drafts of {about['draft_tokens']}"
+def _settings(about, device, threads):
+    told = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"} | ({"n_gpu_layers": "all", "split_mode": "none"} if device == "cuda" else {})
+    drafts = {"speculation": f"ngram-simple, n {about['ngram_tokens']}, drafts of {about['draft_tokens']}"} if "draft_tokens" in about else {}
+    return told | drafts
+
+
+def _engine(device):
+    """The module `xllamacpp`. RuntimeError unless it can use `device`: the wheel for CPUs would leave a GPU alone without a word."""
+    if device == "cuda":
+        _load_libraries()
+    import xllamacpp
+
+    if device == "cuda" and not any(found["name"].startswith("CUDA") for found in xllamacpp.get_device_info()):
+        raise RuntimeError(
+            "This xllamacpp finds no NVIDIA GPU: it is the wheel for CPUs, or the driver is older than CUDA 12.8. Install the other one with: "
+            f".venvs/llamacpp-cuda/bin/pip install --force-reinstall --no-deps xllamacpp=={_installed('xllamacpp')} --index-url https://xorbitsai.github.io/xllamacpp/whl/cu128"
+        )
+    return xllamacpp
+
+
+def _load_libraries():
+    """Load CUDA 12 from pip's packages where they are there: the wheel brings none of it, and the loader does not look there."""
+    found = find_spec("nvidia")
+    roots = [Path(root) for root in found.submodule_search_locations] if found else []
+    for file in (root / name for name in LIBRARIES for root in roots):
+        if file.exists():
+            ctypes.CDLL(str(file))
 
 
 class Engine:
     kv_value_bytes = 2
 
-    def __init__(self, checkpoint, path, about, threads):
-        import xllamacpp
-
-        self.xllamacpp, self.checkpoint, self.path, self.about, self.threads = xllamacpp, checkpoint, path, about, threads
-        self.weight_bytes, self.arithmetic = gguf_files.step_bytes(path), about["arithmetic"]
-        self.settings = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16", "system": xllamacpp.get_system_info().strip()}
-        self.settings |= {"speculation": _spelled(about)} if "draft_tokens" in about else {}
+    def __init__(self, checkpoint, path, about, device, threads):
+        xllamacpp = _engine(device)
+        self.xllamacpp, self.checkpoint, self.path, self.about, self.told = xllamacpp, checkpoint, path, about, (device, threads)
+        self.weight_bytes, self.arithmetic = gguf_files.step_bytes(path), about.get(f"arithmetic_{device}", about["arithmetic"])
+        self.ids = gguf_files.text_reader(checkpoint)
+        self.settings = _settings(about, device, threads) | {"system": xllamacpp.get_system_info().strip()}
         self.server, self.room = None, (0, 0)
         self.reserve(1, CONTEXT)
 
@@ -140,15 +176,12 @@ class Engine:
             raise RuntimeError(f"llama.cpp refused the request: {answer}")
         choice = answer["choices"][0]
         if not choice["logprobs"]:  # an accepted draft; the last event has no text
-            return [(choice["index"], token) for token in self._ids(choice["text"])]
+            return [(choice["index"], token) for token in self.ids(choice["text"])]
         last, text = choice["logprobs"]["content"][0]["top_probs"][0], choice["text"]
-        ids = [last["id"]] if len(text.encode()) == len(last["bytes"]) else self._ids(text)
+        ids = [last["id"]] if len(text.encode()) == len(last["bytes"]) else self.ids(text)
         if ids[-1:] != [last["id"]]:
             raise RuntimeError(f"llama.cpp sent {text!r} without its token ids, and the tokenizer splits it otherwise.")
         return [(choice["index"], token) for token in ids]
-
-    def _ids(self, text):
-        return self.checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
 
     def _note_drafts(self, answer):
         """The last answer to a request tells how many tokens were drafted and accepted, if any were drafted."""
@@ -173,7 +206,7 @@ class Engine:
         if self.room == (requests, tokens):
             return
         self.close()
-        params = _params(self.path, self.about, self.threads, requests, tokens)
+        params = _params(self.path, self.about, *self.told, requests, tokens)
         params.n_threads_http = 4  # of its own accord one per slot, each with a stack of 8 MiB
         try:
             self.server = self.xllamacpp.Server(params)
@@ -186,11 +219,10 @@ class Engine:
         self.server, self.room = None, (0, 0)  # its destructor stops the threads
 
 
-def main(path, option, port, threads, requests, tokens):
+def main(path, option, device, port, threads, requests, tokens):
     """The server's process: listen on `port` of the loopback until it is ended."""
-    import xllamacpp
-
-    params = _params(path, OPTIONS[option], int(threads), int(requests), int(tokens))
+    xllamacpp = _engine(device)
+    params = _params(path, OPTIONS[option], device, int(threads), int(requests), int(tokens))
     params.hostnames, params.port = ["127.0.0.1"], int(port)
     params.n_threads_http = int(requests) + 8  # an open connection keeps one busy
     listening = xllamacpp.Server(params)

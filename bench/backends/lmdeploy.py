@@ -6,10 +6,11 @@
 - Licence: Apache-2.0.
 - Options: `bfloat16` and `float16` run on TurboMind, `bfloat16-pytorch` on the PyTorch engine. `awq-int4` reads a checkpoint that is quantised
   already (`--model-format awq`), so it is measured only when asked for by name, with such a model.
-- Tokens become visible as events of `/v1/chat/completions`: its `/v1/completions` takes no token ids (a list is a list of prompts). The template
-  `base` adds nothing around the text (`--chat-template base`); how many tokens the prompt has is then the server's own count.
-- Traps: the default template is the model's, with its system prompt. TurboMind falls back to PyTorch for models that it does not know, and only its
-  log says so. Prefix caching is off unless `--enable-prefix-caching` is given. It has speculative decoding with a second model only, no n-grams.
+- Tokens become visible as events of `/v1/completions`, with the prompt as text: it takes no token ids (a list is a list of prompts) and puts no
+  template around the text; how many tokens the prompt has is then the server's own count, a beginning-of-sequence token included.
+- Several devices: `tensor_parallel` shares the model among GPUs (`--tp`). Untried on several.
+- Traps: TurboMind falls back to PyTorch for models that it does not know, and only its log says so. Prefix caching is off unless
+  `--enable-prefix-caching` is given. It has speculative decoding with a second model only, no n-grams.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ OPTIONS = {
     "awq-int4": {"backend": "turbomind", "dtype": "float16", "format": "awq", "on_request": ("cuda",)},
 }
 DEVICES = ("cuda",)
+PARALLEL = {"serve": ("tensor",)}
 ENVIRONMENT = "lmdeploy"
 
 
@@ -43,15 +45,15 @@ def serve(checkpoint, option, device, wanted):
     words = [_launch.tool("lmdeploy"), "serve", "api_server", checkpoint.path]
     flags = {
         "--model-name": checkpoint.name, "--server-name": "127.0.0.1", "--server-port": port, "--backend": about["backend"], "--dtype": about["dtype"],
-        "--tp": wanted.tensor_parallel, "--session-len": _launch.context(checkpoint, wanted), "--max-batch-size": wanted.requests, "--chat-template": "base",
+        "--tp": wanted.tensor_parallel, "--session-len": _launch.context(checkpoint, wanted), "--max-batch-size": wanted.requests,
     }  # fmt: skip
     if "format" in about:
         flags["--model-format"] = about["format"]
     told = {"prefix_caching": False}
-    with _launch.run(words, flags, port, wanted, "chat", checkpoint.name, _body, settings=told) as served:
+    with _launch.run(words, flags, port, wanted, "text", checkpoint.name, _body, settings=told) as served:
         yield served
 
 
 def _body(new_tokens):
-    """What every request is told: exactly `new_tokens`, whatever the model would end with."""
-    return {"min_new_tokens": new_tokens, "ignore_eos": True}
+    """What every request is told: greedy, whatever the model's generation_config.json says, and never end early (here is no fewest number of tokens)."""
+    return {"ignore_eos": True, "top_k": 1, "repetition_penalty": 1.0}

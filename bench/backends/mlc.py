@@ -8,6 +8,7 @@
   weights; `e4m3_e4m3_f16` has 8-bit floats as weights and activations (FP8, compute capability 8.9 and above). `mlc_llm convert_weight` and
   `mlc_llm gen_config` make its own format once, under models/.
 - Tokens become visible as events of `/v1/completions`, which takes token ids. Several may share one, and only usage says how many there are.
+- Several devices: `tensor_parallel` shares the model among GPUs (`tensor_parallel_shards`). Untried on several.
 - Traps: with `/v1/chat/completions` and the template that `mlc_llm` picks for Llama-2, a system prompt stands before every prompt: the template is
   `LM` here, which adds nothing, and completions have none. `ignore_eos` is heeded only by a server started with `--enable-debug`. The prefix cache is
   on by default (`--prefix-cache-mode disable` here). The public index holds empty packages of the same names: without `-f` pip installs nothing of
@@ -26,6 +27,7 @@ from bench.backends import _launch
 
 OPTIONS = {"q4f16_1": {}, "q0f16": {}, "q3f16_1": {}, "e4m3_e4m3_f16": {"on_request": ("cuda",)}}
 DEVICES = ("cuda",)
+PARALLEL = {"serve": ("tensor",)}
 ENVIRONMENT = "mlc"
 TOOL = [sys.executable, "-m", "mlc_llm"]
 

@@ -1,35 +1,51 @@
 """**ONNX Runtime GenAI** (Microsoft): models as ONNX graphs with fused attention, run by ONNX Runtime with a KV cache that lives in place.
 
-- Install: part of the default environment (`requirements.txt`): `onnxruntime-genai`; building a model also takes `onnx` and `onnx-ir`.
+- Install: part of the default environment (`requirements.txt`): `onnxruntime-genai`; building a model also takes `onnx` and `onnx-ir`. With an
+  NVIDIA GPU `make study ENGINES=onnxruntime` makes an environment of its own, `.venvs/onnxruntime-cuda`, from `environments/onnxruntime-cuda.txt`:
+  `onnxruntime-genai-cuda` with `onnxruntime-gpu` and the libraries of CUDA and cuDNN 9 that it wants, which its documentation has one install by hand.
+  Not tried on CUDA: no GPU was at hand.
 - Documentation: <https://onnxruntime.ai/docs/genai/>
 - Licence: MIT.
-- Options: `float32`; `int8` and `int4` are what the engine's model builder makes of a precision of that name: weights rounded in blocks
-  of 32 with a float32 scale each, activations turned to int8 inside every product (`accuracy_level` 4, the builder's default on a CPU).
-  The KV cache is float32 in all three.
+- Options: what the engine's model builder makes of a precision of that name. On a CPU `float32`, `int8` and `int4`: weights rounded in blocks
+  of 32 with a float32 scale each, activations turned to int8 inside every product (`accuracy_level` 4, the builder's default there), the KV cache
+  float32 in all three. On CUDA `float16`, `bfloat16`, and `int4-float16`: weights in blocks of 32 with a float16 scale each, products, activations
+  and KV cache float16.
 - Tokens become visible one by one: the caller's own loop calls `generate_next_token`. There is no faster loop inside the engine.
 - Traps: `max_length` and `min_length` include the prompt. End-of-sequence is suppressed by `min_length`. The thread count of the model's
   `genai_config.json` wins over `OMP_NUM_THREADS`, which this engine does not read. Its threads spin while they wait. `python -m
-  onnxruntime_genai.models.builder --help` fails on a stray per cent sign in 0.18; the documentation lists the options.
+  onnxruntime_genai.models.builder --help` fails on a stray per cent sign in 0.18; the documentation lists the options. Packages for CPUs and for CUDA
+  install the same modules: one environment can hold one of them. Which processor a model runs on stands in its `genai_config.json`. CUDA graphs are
+  off there, the builder's default.
 """
 
 import json
 import subprocess
 import sys
+from importlib.metadata import distributions
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
 from bench import models
 
 OPTIONS = {
-    "float32": {"precision": "fp32", "arithmetic": "float32"},
-    "int8": {"precision": "int8", "arithmetic": "int8"},
-    "int4": {"precision": "int4", "arithmetic": "int8"},
+    "float32": {"precision": "fp32", "arithmetic": "float32", "devices": ("cpu",)},
+    "int8": {"precision": "int8", "arithmetic": "int8", "devices": ("cpu",)},
+    "int4": {"precision": "int4", "arithmetic": "int8", "devices": ("cpu",)},
+    "float16": {"precision": "fp16", "arithmetic": "float16", "devices": ("cuda",)},
+    "bfloat16": {"precision": "bf16", "arithmetic": "bfloat16", "devices": ("cuda",)},
+    "int4-float16": {"precision": "int4", "arithmetic": "float16", "devices": ("cuda",)},
 }
-DEVICES = ("cpu",)
+DEVICES = ("cuda", "cpu")
+KV_VALUE_BYTES = {"cpu": 4, "cuda": 2}  # the builder keeps the cache of a CPU model in float32, whatever the weights are
 
 
 def version():
-    return f"{_installed('onnxruntime-genai')}, onnxruntime {_installed('onnxruntime')}"
+    return f"{_either('onnxruntime-genai', 'onnxruntime-genai-cuda')}, onnxruntime {_either('onnxruntime', 'onnxruntime-gpu')}"
+
+
+def _either(*names):
+    """Version of the one of these packages that is installed."""
+    return next(_installed(name) for name in names if list(distributions(name=name)))
 
 
 def available():
@@ -39,20 +55,20 @@ def available():
 
 def prepare(checkpoint, option, device):
     target = models.folder(checkpoint.name) / f"onnxruntime-{option}"
-    return models.made(target, lambda to: _build(checkpoint.path, OPTIONS[option]["precision"], to))
+    return models.made(target, lambda to: _build(checkpoint.path, OPTIONS[option]["precision"], device, to))
 
 
 def load(checkpoint, option, device, threads):
-    return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option]["arithmetic"], threads)
+    return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option]["arithmetic"], device, threads)
 
 
 class Engine:
-    kv_value_bytes = 4  # the builder keeps the cache of a CPU model in float32, whatever the weights are
-
-    def __init__(self, checkpoint, path, arithmetic, threads):
+    def __init__(self, checkpoint, path, arithmetic, device, threads):
+        if device == "cuda":
+            _load_libraries()
         import onnxruntime_genai
 
-        self.genai, self.arithmetic = onnxruntime_genai, arithmetic
+        self.genai, self.arithmetic, self.kv_value_bytes = onnxruntime_genai, arithmetic, KV_VALUE_BYTES[device]
         self.settings = {"intra_op_num_threads": threads, "inter_op_num_threads": 1}
         config = onnxruntime_genai.Config(str(path))
         config.overlay(json.dumps({"model": {"eos_token_id": checkpoint.end_token_ids, "decoder": {"session_options": self.settings}}}))
@@ -100,9 +116,16 @@ def _flat(prompts):
     return np.array(prompts, dtype=np.int32)
 
 
-def _build(source, precision, to):
+def _load_libraries():
+    """Load CUDA and cuDNN from the packages beside PyTorch, where there is no toolkit: ONNX Runtime does not look there of its own accord."""
+    import onnxruntime
+
+    onnxruntime.preload_dlls()
+
+
+def _build(source, precision, device, to):
     """Run the engine's model builder, which writes the graph, its weights and genai_config.json into the folder `to`."""
-    command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", source, "-o", to, "-p", precision, "-e", "cpu"]
+    command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", source, "-o", to, "-p", precision, "-e", device]
     done = subprocess.run([str(part) for part in command + ["-c", to.parent / "cache"]], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"onnxruntime's model builder could not convert {source.name}:\n{done.stderr[-4000:]}")

@@ -8,6 +8,8 @@
   for compute capability 8.9 and above). `bfloat16-ngram` is speculative decoding without a second model (`--speculative-algorithm NGRAM`): what
   followed the last tokens in texts seen before is drafted and checked in one pass.
 - Tokens become visible as events of `/v1/completions`, with their ids (`return_token_ids`).
+- Several devices: `tensor_parallel` shares the model among GPUs (`--tensor-parallel-size`), `data_parallel` keeps replicas of it behind one
+  address (`--data-parallel-size`; the documentation recommends SGLang's gateway for that). Untried on several GPUs.
 - Traps: the prefix cache answers a repeated prompt without computing it (`--disable-radix-cache` here; `--enable-cache-report` says what it
   answered all the same). The n-gram drafts come from *all* earlier requests of the server, not only from the same text. The health check generates
   a token of its own: nothing else may ask for it while a run is measured.
@@ -28,6 +30,7 @@ OPTIONS = {
     "bfloat16-ngram": {"dtype": "bfloat16", "draft_tokens": 10, "batches": False},
 }
 DEVICES = ("cuda",)
+PARALLEL = {"serve": ("tensor", "data")}
 ENVIRONMENT = "sglang"
 
 
@@ -47,6 +50,8 @@ def serve(checkpoint, option, device, wanted):
         "--context-length": _launch.context(checkpoint, wanted), "--max-running-requests": wanted.requests, "--tensor-parallel-size": wanted.tensor_parallel,
         "--disable-radix-cache": True, "--enable-cache-report": True, "--log-level": "warning",
     }  # fmt: skip
+    if wanted.data_parallel > 1:
+        flags["--data-parallel-size"] = wanted.data_parallel
     if "quantization" in about:
         flags["--quantization"] = about["quantization"]
     if "draft_tokens" in about:

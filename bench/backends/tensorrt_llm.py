@@ -8,6 +8,7 @@
 - Options: `bfloat16` and `float16` as they say. `bfloat16-ngram` is speculative decoding without a second model: what followed the last two
   tokens when they stood in the text before, up to ten tokens, is drafted and checked in one pass.
 - Tokens become visible as events of `/v1/completions`; several tokens may share one, and only usage says how many there are.
+- Several devices: `tensor_parallel` shares the model among GPUs (`--tp_size`). Untried on several.
 - Traps: what the command line cannot say stands in a file (`--extra_llm_api_options`), which overrides the command line. The cache of earlier
   prompts is on by default (`enable_block_reuse`, false here). Fields that the server does not know are refused, not ignored. While drafting the
   overlap of scheduling and computing is off (`disable_overlap_scheduler`), which costs time at every batch. The first start compiles for minutes.
@@ -27,6 +28,7 @@ OPTIONS = {
     "bfloat16-ngram": {"dtype": "bfloat16", "ngram_tokens": 2, "draft_tokens": 10, "batches": False},
 }
 DEVICES = ("cuda",)
+PARALLEL = {"serve": ("tensor",)}
 ENVIRONMENT = "tensorrt-llm"
 
 

@@ -6,8 +6,8 @@
 - Licence: AGPL-3.0: whoever offers a changed version over a network must publish its source. Measuring it through its API changes nothing of it.
 - Options: bits per weight of the EXL3 file that its loader reads, `4bpw` and `6bpw`, and `float16` unquantised. The published row was GPTQ with
   4 bits in the first ExLlama, which it no longer has.
-- Tokens become visible as events of `/v1/chat/completions`, because `/v1/completions` takes text only; every request brings a template that is the
-  text itself (`instruction_template_str`), so no system prompt and no character stand before it. Several tokens may share an event.
+- Tokens become visible as events of `/v1/completions`, with the prompt as text: no template, no system prompt and no character stand around it.
+  (Token ids are taken there as well, only to be made text first.) Several tokens may share an event.
 - Traps: it counts an answer by splitting its text again, and with a beginning-of-sequence token where the tokenizer adds one: such rows
   disagree with what was asked for and have `error`. Its processes share one lock for some loaders: requests then wait for each other. A
   prompt's pages stay in ExLlamaV3's cache, which cannot be switched off from outside (no two prompts of a run share a prefix).
@@ -22,8 +22,8 @@ from bench.backends import _launch, exllamav3
 
 OPTIONS = {"4bpw": {"bits": 4}, "6bpw": {"bits": 6}, "float16": {}}
 DEVICES = ("cuda",)
+PARALLEL = {"serve": ("tensor",)}
 FOLDER = "TEXT_GENERATION_WEBUI"
-TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 
 def version():
@@ -61,11 +61,11 @@ def serve(checkpoint, option, device, wanted):
     flags = {
         "--api-port": port, "--model-dir": path.parent, "--model": path.name, "--loader": "ExLlamav3", "--ctx-size": room, "--cache-type": "fp16",
     } | ({"--enable-tp": True, "--tp-backend": "nccl"} if wanted.tensor_parallel > 1 else {})  # fmt: skip
-    visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(wanted.tensor_parallel)))}
-    with _launch.run(words, flags, port, wanted, "chat", path.name, _body, "/v1/internal/health", environment=visible) as served:
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(_launch.gpus(wanted.tensor_parallel))}
+    with _launch.run(words, flags, port, wanted, "text", path.name, _body, "/v1/internal/health", environment=visible) as served:
         yield served
 
 
 def _body(new_tokens):
-    """What every request is told: greedy, never end early, and nothing around the prompt."""
-    return {"mode": "instruct", "instruction_template_str": TEMPLATE, "ban_eos_token": True, "do_sample": False, "truncation_length": 0}
+    """What every request is told: greedy, never end early, and the room that the server has."""
+    return {"ban_eos_token": True, "do_sample": False, "truncation_length": 0}

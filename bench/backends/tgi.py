@@ -11,6 +11,7 @@ table.
   are meant for speed; `gptq-int4` reads a checkpoint that is quantised already, so it is measured only when asked for by name, with such a model.
   `float16-ngram` is speculative decoding without a second model (`--speculate`): what followed the last token when it first stood in the text.
 - Tokens become visible as events of `/generate_stream`, one each, with their ids.
+- Several devices: `tensor_parallel` shares the model among GPUs (`--num-shard`). Untried on several.
 - Traps: no request can switch off the end of sequence, so the server gets a copy of the checkpoint whose generation_config.json names none. Prompts
   are text: what the server makes of them is its own count. The prefix cache is on by default since version 3; `PREFIX_CACHING=0` switches it
   off, with `USE_PREFIX_CACHING=0` for 2.3. Without `--num-shard` it takes every GPU that it sees. More requests than `--max-concurrent-requests` are
@@ -37,6 +38,7 @@ OPTIONS = {
     "float16-ngram": {"--dtype": "float16", "--speculate": 10, "batches": False},
 }
 DEVICES = ("cuda",)
+PARALLEL = {"serve": ("tensor",)}
 QUEUE = 1024  # requests that it keeps waiting before it refuses more
 
 

@@ -6,7 +6,8 @@
   <https://huggingface.co/docs/transformers/main/en/quantization/overview>
 - Licence: Apache-2.0 (PyTorch: BSD-3-Clause; bitsandbytes: MIT; GPTQModel: Apache-2.0).
 - Options: `float32` is the reference that every other engine's tokens are compared with; `bfloat16` and `float16` halve the bytes;
-  `bfloat16-compiled` and `float16-compiled` add a cache of fixed size and `torch.compile` on CUDA (not tried: no GPU was at hand).
+  `bfloat16-compiled` and `float16-compiled` decode with `torch.compile`, CUDA graphs and a cache of fixed size, made once and emptied before every
+  request: another cache would be compiled for again (not tried on CUDA: no GPU was at hand).
   `float32-lookup` is speculative decoding without a second model: what followed the last two tokens when they stood in the text before is
   drafted (`prompt_lookup_num_tokens`) and checked in one pass, one prompt at a time.
   `nf4` and `bnb-int8` are bitsandbytes' 4-bit floats (blocks of 64, computed in bfloat16) and LLM.int8(), made of the weights rounded to bfloat16 at
@@ -76,14 +77,17 @@ class Engine:
         self.settings = {"torch_threads": torch.get_num_threads(), "attention": self.model.config._attn_implementation}
         if about.get("dynamic_int8"):  # its packed matrices do not show their bytes
             self.model, self.weight_bytes = _dynamic_int8(self.model), models.linear_bytes(checkpoint, 1)
-        self.more = _generation(about)
+        self.more = {"prompt_lookup_num_tokens": about["lookup_tokens"]} if "lookup_tokens" in about else {}
         self.passes = _Passes(self.model) if "lookup_tokens" in about else None
+        self.fixed = _FixedCache(self.model) if about.get("compiled") else None
 
     def generate(self, prompts, max_new_tokens, on_token):
         if self.passes:
             if len(prompts) > 1:
                 raise ValueError("transformers checks drafted tokens for one prompt at a time; use float32 for batches.")
             self.passes.reset()
+        if self.fixed:
+            self.more = self.fixed.emptied(len(prompts), max(map(len, prompts)) + max_new_tokens)
         ids = self.torch.tensor(prompts, device=self.device)
         out = self.model.generate(
             ids, attention_mask=self.torch.ones_like(ids), do_sample=False, use_cache=True, eos_token_id=self.end, pad_token_id=self.end[0],
@@ -92,6 +96,10 @@ class Engine:
         if self.passes:
             self.speculation = self.passes.speculation(ids.shape[1], out.shape[1])
         return out[:, ids.shape[1] :].tolist()
+
+    def reserve(self, requests, tokens):
+        if self.fixed:
+            self.fixed.make(requests, tokens)
 
     def log_probabilities(self, ids):
         given = self.torch.tensor([ids], device=self.device)
@@ -122,12 +130,29 @@ class _Passes:
         return {"drafted_tokens": self.given - prompt_tokens - (self.count - 1), "accepted_tokens": all_tokens - prompt_tokens - self.count}
 
 
-def _generation(about):
-    """What `generate` is told beyond the usual."""
-    from transformers import CompileConfig
+class _FixedCache:
+    """The cache of a compiled decode step, which is compiled for its size and, as a CUDA graph, for its addresses."""
 
-    compiled = {"cache_implementation": "static", "compile_config": CompileConfig()} if about.get("compiled") else {}
-    return compiled | ({"prompt_lookup_num_tokens": about["lookup_tokens"]} if "lookup_tokens" in about else {})
+    def __init__(self, model):
+        self.model, self.room = model, (0, 0)
+
+    def make(self, requests, tokens):
+        """A cache of exactly this size. What was compiled for another one is dropped: of the third on PyTorch would compile for any size."""
+        import torch
+        from transformers import StaticCache
+
+        if self.room != (requests, tokens):
+            torch.compiler.reset()
+            self.cache, self.room = StaticCache(config=self.model.config, max_cache_len=tokens), (requests, tokens)
+
+    def emptied(self, requests, tokens):
+        """What `generate` is told to decode with the cache, empty; larger first where it has not room for so many requests of so many tokens."""
+        from transformers import CompileConfig
+
+        if requests != self.room[0] or tokens > self.room[1]:
+            self.make(requests, tokens)
+        self.cache.reset()
+        return {"past_key_values": self.cache, "compile_config": CompileConfig(dynamic=False)}
 
 
 def _streamer(on_token):

@@ -10,6 +10,8 @@
   `bfloat16-ngram` is speculative decoding without a second model: what followed the last two tokens when they stood in the text before, up
   to ten tokens, is drafted and checked in one pass.
 - Tokens become visible after each `LLMEngine.step()`, one per request, as `RequestOutputKind.DELTA`. Without a callback it is `LLM.generate`.
+- Several devices: `tensor_parallel` shares the model among them (`--tensor-parallel-size`), in process on GPUs, through the server anywhere;
+  `data_parallel` keeps replicas of it behind one address (`--data-parallel-size`). On a CPU a device is a group of cores. Untried on several GPUs.
 - Traps: the prefix cache answers a repeated prompt without computing it (`enable_prefix_caching=False` here); speculative decoding puts
   several tokens into one chunk (`bfloat16-ngram` only); end-of-sequence is *suppressed* by `min_tokens` but *let through* by `ignore_eos`.
   By default three processes share the work (caller, engine core, worker) and one core is kept free of threads, which costs half of a
@@ -20,6 +22,7 @@
 """
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -29,6 +32,7 @@ from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
 from bench import server
+from bench.backends import _launch
 
 OPTIONS = {
     "bfloat16": {"dtype": "bfloat16"},
@@ -38,6 +42,7 @@ OPTIONS = {
     "bfloat16-compiled": {"dtype": "bfloat16", "compiled": True, "devices": ("cpu",)},
 }
 DEVICES = ("cuda", "cpu")
+PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}
 ENVIRONMENT = "vllm"
 CONTEXT_TOKENS = 4096  # prompt and answer together; a model's full context would reserve a KV cache for it
 KV_CACHE_BYTES = 5 * 2**29  # on CPUs: 128 requests of 576 tokens of a model of 135M parameters at once; on GPUs vLLM takes what is left
@@ -52,34 +57,38 @@ def available():
     return None if find_spec("vllm") else "vllm is not installed. Install and measure it with: make study ENGINES=vllm"
 
 
-def load(checkpoint, option, device, threads):
+def load(checkpoint, option, device, threads, tensor_parallel=1):
+    if device == "cpu" and tensor_parallel > 1:
+        raise ValueError("On a CPU vLLM runs in this process here, which is one device. Its own server shares a model among cores: latency.ipynb with -p server True.")
     _set_environment(device, threads)
-    return Engine(checkpoint, OPTIONS[option], device)
+    return Engine(checkpoint, OPTIONS[option], device, tensor_parallel)
 
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
-    """vLLM's own server in a process of its own, with the options that the engine has in process, and the two processes that it is made of."""
+    """vLLM's own server in a process of its own, with the options that the engine has in process, and the processes that it is made of."""
     about, port = OPTIONS[option], server.free_port()
-    told = {
+    flags = {
         "--model": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": about["dtype"],
-        "--load-format": "safetensors", "--max-model-len": min(_context(checkpoint), 256 * math.ceil(wanted.tokens / 256)),
-        "--max-num-seqs": wanted.requests, "--tensor-parallel-size": wanted.tensor_parallel,
+        "--load-format": "safetensors", "--max-model-len": str(min(_context(checkpoint), 256 * math.ceil(wanted.tokens / 256))),
+        "--max-num-seqs": str(wanted.requests), "--tensor-parallel-size": str(wanted.tensor_parallel),
     }  # fmt: skip
-    flags = ["--no-enable-prefix-caching", "--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
-    flags += ["--enforce-eager"] if device == "cpu" and not about.get("compiled") else []
+    if wanted.data_parallel > 1:
+        flags["--data-parallel-size"] = str(wanted.data_parallel)
     if device == "cpu":
         room = 2 * wanted.requests * wanted.tokens * checkpoint.kv_values_per_token * (4 if about["dtype"] == "float32" else 2)
-        told["--kv-cache-memory-bytes"] = max(KV_CACHE_BYTES // 2, room)
+        flags["--kv-cache-memory-bytes"] = str(max(KV_CACHE_BYTES // 2, room))
     if "draft_tokens" in about:
-        told["--speculative-config"] = json.dumps(_drafting(about)["speculative_config"])
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *(word for pair in told.items() for word in pair), *flags]
+        flags["--speculative-config"] = json.dumps(_drafting(about)["speculative_config"])
+    switches = ["--no-enable-prefix-caching", "--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
+    switches += ["--enforce-eager"] if device == "cpu" and not about.get("compiled") else []
+    words = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *switches]
     environment = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": str(_threads_each(wanted))}
     environment |= {"VLLM_CPU_OMP_THREADS_BIND": _bound(wanted)} if device == "cpu" else {}
-    settings = {name.lstrip("-").replace("-", "_"): str(value) for name, value in told.items() if name not in ("--model", "--port")}
-    settings |= {"flags": " ".join(flags), "openmp_binding": environment.get("VLLM_CPU_OMP_THREADS_BIND", "none")}
-    with server.started(command, port, wanted.log, wanted.patience_s, environment=environment) as url:
-        yield server.Served(url, "completions", checkpoint.name, settings, lambda new_tokens: _body(checkpoint, new_tokens))
+    told = {"flags": " ".join(switches), "openmp_binding": environment.get("VLLM_CPU_OMP_THREADS_BIND", "none")}
+    body = functools.partial(_body, checkpoint)
+    with _launch.run(words, flags, port, wanted, "completions", checkpoint.name, body, settings=told, environment=environment) as served:
+        yield served
 
 
 def _body(checkpoint, new_tokens):
@@ -88,14 +97,14 @@ def _body(checkpoint, new_tokens):
 
 
 def _threads_each(wanted):
-    """Threads of each tensor-parallel rank: more than its cores would wait for each other."""
-    return max(1, wanted.threads // wanted.tensor_parallel)
+    """Threads of each rank of each replica: more than its cores would wait for each other."""
+    return max(1, wanted.threads // (wanted.tensor_parallel * wanted.data_parallel))
 
 
 def _bound(wanted):
-    """Cores of each tensor-parallel rank, as vLLM wants them: 0-1, or 0|1."""
+    """Cores of each rank of each replica, as vLLM wants them: 0-1, or 0|1."""
     each = _threads_each(wanted)
-    ranks = [(rank * each, rank * each + each - 1) for rank in range(wanted.tensor_parallel)]
+    ranks = [(rank * each, rank * each + each - 1) for rank in range(wanted.tensor_parallel * wanted.data_parallel)]
     return "|".join(f"{first}-{last}" if first < last else f"{first}" for first, last in ranks)
 
 
@@ -115,13 +124,13 @@ def _set_environment(device, threads):
 
 
 class Engine:
-    def __init__(self, checkpoint, about, device):
+    def __init__(self, checkpoint, about, device, tensor_parallel=1):
         from vllm import LLM
 
         room = {"kv_cache_memory_bytes": _kv_bytes(checkpoint, about["dtype"])} if device == "cpu" else {}
         self.llm = LLM(
             str(checkpoint.path), dtype=about["dtype"], load_format="safetensors", skip_tokenizer_init=True, use_tqdm_on_load=False,
-            max_model_len=_context(checkpoint), enable_prefix_caching=False,
+            max_model_len=_context(checkpoint), enable_prefix_caching=False, tensor_parallel_size=tensor_parallel,
             enforce_eager=device == "cpu" and not about.get("compiled"), **room, **_drafting(about),
         )  # fmt: skip
         self.drafts, self.arithmetic = "draft_tokens" in about, about["dtype"]
@@ -245,5 +254,5 @@ def _settings(told):
         "chunked_prefill": told.scheduler_config.enable_chunked_prefill,
         "max_batched_tokens": told.scheduler_config.max_num_batched_tokens, "max_requests": told.scheduler_config.max_num_seqs,
         "async_scheduling": told.scheduler_config.async_scheduling, "context_tokens": told.model_config.max_model_len,
-        "speculation": told.speculative_config is not None,
+        "speculation": told.speculative_config is not None, "tensor_parallel": told.parallel_config.tensor_parallel_size,
     }  # fmt: skip

@@ -14,10 +14,12 @@ from bench import server
 EVERY = {
     "float32": {}, "int8": {"faster": 2}, "short": {"lost": 1}, "broken": {"breaks": 3}, "impossible": {"weight_bytes": 10**12},
     "mute": {"streams": False}, "greedy-memory": {"most": 4, "weight_bytes": 0}, "dies": {"survives": 4, "weight_bytes": 0}, "speculates": {"accepts": 2},
+    "slow": {"faster": 0.5},
 }  # fmt: skip
-# A study plans every option that is offered; the last three are for tests of the worker and of speculation alone.
+# A study plans every option that is offered; the last four are for tests of the worker, of speculation and of Slurm alone.
 OPTIONS = {name: EVERY[name] for name in os.environ.get("FAKE_OPTIONS", "float32 int8 short broken impossible mute").split()}
 DEVICES = ("cpu",)
+PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}  # so many devices are as fast as one
 TTFT_S, ITL_S = 0.030, 0.004
 ANSWER = '<script>document.title = "broken"</script>'
 
@@ -30,8 +32,8 @@ def available():
     return None
 
 
-def load(checkpoint, option, device, threads):
-    return Engine(checkpoint, EVERY[option])
+def load(checkpoint, option, device, threads, tensor_parallel=1):
+    return Engine(checkpoint, EVERY[option], tensor_parallel)
 
 
 @contextlib.contextmanager
@@ -42,7 +44,8 @@ def serve(checkpoint, option, device, wanted):
     command += ["--no-such-option"] if option == "broken" else []
     fault = "/fault/wrong-usage" if option == "int8" else ""
     with server.started(command, port, wanted.log, wanted.patience_s) as url:
-        yield server.Served(url + fault, "completions", "ground-truth", {"schedule": [TTFT_S, ITL_S]})
+        devices = wanted.tensor_parallel * wanted.data_parallel
+        yield server.Served(url + fault, "completions", "ground-truth", {"schedule": [TTFT_S, ITL_S], "devices": devices})
 
 
 class Engine:
@@ -50,11 +53,11 @@ class Engine:
 
     kv_value_bytes = 4
 
-    def __init__(self, checkpoint, about):
+    def __init__(self, checkpoint, about, tensor_parallel=1):
         self.about, self.calls = about, 0
         self.streams = about.get("streams", True)
         self.weight_bytes = about.get("weight_bytes", 10**6)
-        self.settings = {"schedule": [TTFT_S, ITL_S]}
+        self.settings = {"schedule": [TTFT_S, ITL_S], "devices": tensor_parallel}
         self.answer = checkpoint.encode(ANSWER)
 
     def generate(self, prompts, max_new_tokens, on_token):

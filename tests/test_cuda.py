@@ -1,0 +1,189 @@
+"""What a GPU asks of the instrument, tried against a driver that a shell script plays: the CUDA itself has to be tried on a GPU."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import make_rows, make_sidecar, write_run
+
+from bench import backends, experiment, hardware, models, results
+
+# Answers `--query-gpu=a,b` from files called a and b, a line each time while there are several, and `--query-compute-apps` from a file called apps.
+NVIDIA_SMI = """#!/bin/sh
+cd {folder}
+for word; do
+  case $word in
+    --query-gpu=*) fields=${{word#*=}} ;;
+    --query-compute-apps=*) exec cat apps ;;
+  esac
+done
+line=
+for field in $(echo $fields | tr , ' '); do
+  [ -e $field ] || echo '[N/A]' > $field
+  line="$line${{line:+, }}$(head -n 1 $field)"
+  [ $(wc -l < $field) -eq 1 ] || sed -i 1d $field
+done
+echo "$line"
+"""
+IDLE = {
+    "name": "NVIDIA H200", "driver_version": "580.65.06", "memory.total": "143771", "power.limit": "700.00", "clocks.sm": "1980", "clocks.mem": "3201",
+    "temperature.gpu": "34", "power.draw": "120.50", "memory.used": "512", "apps": "",
+}  # fmt: skip
+PARAMETERS = {"backend": "fake", "option": "", "model": "smollm2-135m", "device": "cuda", "gpu": "auto", "threads": 0, "max_new_tokens": 8, "warmup_tokens": 8, "url": "", "run": 0}
+
+
+class Driver:
+    """A folder of answers, and `nvidia-smi` on the PATH."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.says(IDLE)
+        program = folder / "nvidia-smi"
+        program.write_text(NVIDIA_SMI.format(folder=folder))
+        program.chmod(0o755)
+
+    def says(self, answers):
+        for name, said in answers.items():
+            (self.folder / name).write_text(said + "\n" if said else "")
+
+
+@pytest.fixture
+def driver(tmp_path, monkeypatch):
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return Driver(folder)
+
+
+class Probe:
+    """In place of `hardware.Bandwidth`, which needs the GPU."""
+
+    def __init__(self, device, threads):
+        self.probes = []
+
+    def probe(self):
+        self.probes.append(4e12)
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.fixture
+def setup(driver, tmp_path, monkeypatch):
+    monkeypatch.setattr(backends.get("fake"), "DEVICES", ("cuda", "cpu"))
+    monkeypatch.setattr(hardware, "Bandwidth", Probe)
+    return lambda **changes: experiment.Setup("latency", PARAMETERS | {"results": str(tmp_path)} | changes)
+
+
+def test_the_driver_s_words_become_numbers(driver):
+    assert hardware.has_cuda() and hardware.slug("cuda") == "h200"
+    driver.says({"power.draw": "[N/A]"})
+    about = hardware.describe("cuda")
+    assert about["gpu"]["driver_version"] == "580.65.06" and about["gpu"]["power.limit"] == "700.00"
+    assert about["gpu_before"] == {"clocks.sm": 1980, "clocks.mem": 3201, "temperature.gpu": 34, "power.draw": None, "memory.used": 512}
+
+
+def test_memory_is_the_engine_s_and_not_the_probe_s(driver):
+    with subprocess.Popen([sys.executable, "-c", "input()", "bench.hardware"], stdin=subprocess.PIPE) as probe:
+        driver.says({"apps": f"{os.getpid()}, 1000\n{probe.pid}, 4096\n1, 77"})
+        assert hardware._gpu_bytes() == 1000 * 2**20
+        assert hardware.gpu_company() == [1]
+        probe.communicate(b"\n")
+
+
+def test_in_a_container_all_that_is_in_use_counts(driver):
+    driver.says({"memory.used": "2048"})
+    assert hardware._gpu_bytes() == 2048 * 2**20
+    driver.says({"apps": f"{os.getpid()}, [N/A]"})
+    assert hardware._gpu_bytes() == 2048 * 2**20
+
+
+def test_whoever_shares_the_gpu_is_told_at_once(driver, setup):
+    driver.says({"apps": "1, 77"})
+    with pytest.raises(RuntimeError, match=r"Other processes compute on this GPU \(1\)"):
+        setup()
+
+
+def test_a_run_keeps_the_gpu_s_state_and_its_warm_up(driver, setup):
+    driver.says({"clocks.sm": "345\n1200\n1500\n1900\n1950\n1980\n1755"})  # before; four warm-ups; … after
+    run = setup()
+    run.load()
+    run.warm_up([[1, 2, 3]], 8)
+    assert [about["clocks.sm"] for about in run.warmup] == [1200, 1500, 1900, 1950]
+    run.bandwidth.probe()
+    (measured,) = run.generate([[1, 2, 3]], 8)
+    driver.says({"clocks.sm": "1755", "temperature.gpu": "61"})
+    path = run.write([run.row(1, 1, [1, 2, 3], measured | {"peak_memory_bytes": 1})])
+    machine = json.loads(path.with_suffix(".json").read_text())["machine"]
+    assert machine["gpu_before"]["clocks.sm"] == 345 and machine["gpu_after"]["clocks.sm"] == 1755 and machine["gpu_after"]["temperature.gpu"] == 61
+    assert path.name.startswith("latency-smollm2-135m-float32-h200-")
+
+
+def test_a_cpu_is_warmed_up_once(driver, setup):
+    run = setup(device="cpu")
+    run.load()
+    run.warm_up([[1, 2, 3]], 8)
+    assert len(run.warmup) == 1 and "clocks.sm" not in run.warmup[0]
+    run.close()
+
+
+@pytest.mark.parametrize("last", [{"clocks.sm": 1000}, {"e2e_s": 1.5}])
+def test_a_gpu_that_never_settles_is_refused(tmp_path, last):
+    warmup = [{"e2e_s": 1.0, "clocks.sm": 1980}] * results.WARMUPS
+    write_run(tmp_path, make_sidecar(warmup=warmup))
+    with pytest.raises(results.Refused, match="had not settled"):
+        results.check(results.frame(make_rows()), make_sidecar(warmup=[*warmup[:-1], warmup[0] | last]), make_rows()[0]["run_id"])
+
+
+def test_out_of_memory_is_a_row(setup, monkeypatch):
+    import torch
+
+    run = setup()
+    run.load()
+
+    def full(*_):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    monkeypatch.setattr(run.engine, "generate", full)
+    run.warm_up([[1]], 8)
+    assert run.warmup == [{"e2e_s": None} | hardware.gpu_state()]
+    (row,) = run.generate([[1]], 8)
+    assert row["error"].startswith("OutOfMemoryError: CUDA out of memory") and row["output_tokens"] == 0
+    run.close()
+
+
+def test_both_ways_of_the_probe_read_the_whole_buffer():
+    assert 1e7 < hardware._cuda_rate("cpu", size=2**24, times=2) < 1e13
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A checkpoint of two layers."""
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "layers": 2, "attention_heads": 4, "kv_heads": 2, "head_dim": 8, "vocab_size": 400}
+    models.in_child(models._write_random, tmp_path / "tiny", sizes | {"context_tokens": 256, "rope_theta": 10000.0, "tied_embeddings": False})
+    return models.Checkpoint("shape:tiny", tmp_path / "tiny", "synthetic")
+
+
+def test_a_compiled_step_is_compiled_once(tiny, monkeypatch):
+    """On a CPU, with a compiler that only counts: requests of other lengths use what the first one had compiled, and no cache leaks into the next."""
+    from torch._dynamo.testing import CompileCounter
+    from transformers import CompileConfig
+
+    counted = CompileCounter()
+    monkeypatch.setattr(CompileConfig, "_compile_all_devices", True)
+    monkeypatch.setattr(CompileConfig, "to_dict", lambda self: {"backend": counted, "dynamic": self.dynamic})
+    adapter = backends.get("transformers")
+    plain, compiled = (adapter.load(tiny, option, "cpu", 1) for option in ("bfloat16", "bfloat16-compiled"))
+    compiled.reserve(1, 40)
+    prompts = [[5, 6, 7], [9, 8, 7, 6, 5, 4, 3], [5, 6, 7]]
+    answers, compilations = [], []
+    for prompt in prompts:
+        answers += compiled.generate([prompt], 20, None)
+        compilations.append(counted.frame_count)
+    assert answers == [plain.generate([prompt], 20, None)[0] for prompt in prompts]
+    assert compilations[0] > 0 and len(set(compilations)) == 1
+    both = compiled.generate([prompts[0], prompts[2]], 20, None)
+    assert both[0] == both[1] and compiled.fixed.room == (2, 23)
