@@ -375,7 +375,7 @@ def notebook(name, tmp_path, **given):
     [
         ("latency", {"max_new_tokens": 8}),
         ("latency", {"max_new_tokens": 8, "server": True}),
-        ("batching", {"batch_sizes": "1 2", "prompt_lengths": "32", "input_tokens": 32, "max_new_tokens": 8}),
+        ("batching", {"batch_sizes": "1", "prompt_lengths": "8", "input_tokens": 8, "max_new_tokens": 8}),
         ("serving", {"concurrency": "2", "request_rates": "none", "requests": 4, "lengths": "alpaca", "scale": 0.2}),
     ],
 )
