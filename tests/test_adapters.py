@@ -80,7 +80,7 @@ def test_the_report_has_one_line_for_all_engines_that_run_elsewhere():
     assert any("tgi/gptq-int4" in line for line in study.left_out("cuda")) or backends.missing("tgi", "cuda")
 
 
-@pytest.mark.parametrize("name", [*(name for name in NEW if getattr(backends.get(name), "ENVIRONMENT", None)), "llamacpp", "onnxruntime"])
+@pytest.mark.parametrize("name", [*(name for name in NEW if getattr(backends.get(name), "ENVIRONMENT", None)), "ctranslate2", "llamacpp", "onnxruntime"])
 def test_an_environment_pins_what_can_be_pinned(name):
     file = ROOT / "environments" / f"{backends.environment(backends.get(name), 'cuda')}.txt"
     lines = file.read_text().splitlines()

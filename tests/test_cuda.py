@@ -9,6 +9,7 @@ import pytest
 from conftest import make_rows, make_sidecar, write_run
 
 from bench import backends, experiment, hardware, models, results
+from bench.backends import _cuda
 
 # Answers `--query-gpu=a,b` from files called a and b, a line each time while there are several, and `--query-compute-apps` from a file called apps.
 NVIDIA_SMI = """#!/bin/sh
@@ -157,6 +158,18 @@ def test_out_of_memory_is_a_row(setup, monkeypatch):
 
 def test_both_ways_of_the_probe_read_the_whole_buffer():
     assert 1e7 < hardware._cuda_rate("cpu", size=2**24, times=2) < 1e13
+
+
+def test_the_libraries_of_cuda_12_are_found_beside_those_of_13(tmp_path, monkeypatch):
+    for name in (*_cuda.LIBRARIES, "cu13/lib/libcublas.so.13"):
+        file = tmp_path / "nvidia" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    loaded = []
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(_cuda.ctypes, "CDLL", loaded.append)
+    _cuda.load_libraries()
+    assert loaded == [str(tmp_path / "nvidia" / name) for name in _cuda.LIBRARIES]
 
 
 @pytest.fixture

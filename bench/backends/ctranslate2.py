@@ -1,6 +1,7 @@
 """**CTranslate2**: a C++ inference engine for Transformer models with its own kernels and weight formats.
 
-- Install: part of the default environment (`requirements.txt`): `ctranslate2`.
+- Install: part of the default environment (`requirements.txt`): `ctranslate2`. With an NVIDIA GPU `make study ENGINES=ctranslate2` makes an
+  environment of its own, `.venvs/ctranslate2-cuda`, from `environments/ctranslate2-cuda.txt`. Not tried on CUDA: no GPU was at hand.
 - Documentation: <https://opennmt.net/CTranslate2/>
 - Licence: MIT.
 - Options: `float32` and `int8` (8-bit weights, float32 activations: `int8_float32`) on a CPU; `float16`, `bfloat16` and `int8` with
@@ -8,12 +9,14 @@
   not offered there.
 - Tokens become visible through the `callback` of `Generator.generate_batch`, one call per token and sequence, batched or not.
 - Traps: `max_length` counts new tokens only if the prompt is left out of the result, as here and in the published study's script.
+  The wheel is built for CUDA 12 (<https://github.com/OpenNMT/CTranslate2/issues/1933>), PyTorch's brings CUDA 13: cuBLAS 12 stands beside it there.
 """
 
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
 from bench import models
+from bench.backends import _cuda
 
 OPTIONS = {
     "float32": {"arithmetic": "float32", "quantization": "float32", "weight_bytes": 4, "value_bytes": 4},
@@ -52,6 +55,8 @@ class Engine:
     def __init__(self, checkpoint, option, device, threads):
         import ctranslate2
 
+        if device == "cuda":
+            _cuda.load_libraries()
         about = OPTIONS[option]
         folder = prepare(checkpoint, option, device)
         self.generator = ctranslate2.Generator(

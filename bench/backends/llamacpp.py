@@ -27,16 +27,15 @@ process.
 """
 
 import contextlib
-import ctypes
 import http.client
 import json
 import sys
 import threading
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
-from pathlib import Path
 
 from bench import gguf_files, server
+from bench.backends import _cuda
 
 OPTIONS = {
     "F16": {"file": "F16", "arithmetic": "float32", "arithmetic_cuda": "float16"},
@@ -47,7 +46,6 @@ OPTIONS = {
 DEVICES = ("cuda", "cpu")
 CONTEXT = 2048  # tokens of the one slot at the start; more or longer requests make the server start again
 ALL = -2  # llama.cpp's number for all layers; -1 would be as many as it thinks fit
-LIBRARIES = "cuda_runtime/lib/libcudart.so.12", "cublas/lib/libcublasLt.so.12", "cublas/lib/libcublas.so.12"  # in the order of their needs
 
 
 def version():
@@ -109,7 +107,7 @@ def _settings(about, device, threads):
 def _engine(device):
     """The module `xllamacpp`. RuntimeError unless it can use `device`: the wheel for CPUs would leave a GPU alone without a word."""
     if device == "cuda":
-        _load_libraries()
+        _cuda.load_libraries()
     import xllamacpp
 
     if device == "cuda" and not any(found["name"].startswith("CUDA") for found in xllamacpp.get_device_info()):
@@ -118,15 +116,6 @@ def _engine(device):
             f".venvs/llamacpp-cuda/bin/pip install --force-reinstall --no-deps xllamacpp=={_installed('xllamacpp')} --index-url https://xorbitsai.github.io/xllamacpp/whl/cu128"
         )
     return xllamacpp
-
-
-def _load_libraries():
-    """Load CUDA 12 from pip's packages where they are there: the wheel brings none of it, and the loader does not look there."""
-    found = find_spec("nvidia")
-    roots = [Path(root) for root in found.submodule_search_locations] if found else []
-    for file in (root / name for name in LIBRARIES for root in roots):
-        if file.exists():
-            ctypes.CDLL(str(file))
 
 
 class Engine:
