@@ -391,8 +391,8 @@ def backends(requests=None):
 def systems(requests):
     """Every system of the published tables: what has been measured of it, and the command that measures it again on the published device."""
     columns = {
-        "study": ("study", None), "platform": ("platform", None), "options": ("as published", None), "gpu": ("published on", None), "tensor_parallel": ("devices", 1),
-        "state": ("state", None), "command": ("measures it again", None), "note": ("note", None),
+        "platform": ("platform", None), "options": ("as published", None), "state": ("state", None), "command": ("measures it again", None),
+        "gpu": ("published on", None), "tensor_parallel": ("devices", 1), "study": ("study", None), "note": ("note", None),
     }  # fmt: skip
     return _renamed(known.systems(requests), columns)
 
@@ -407,8 +407,8 @@ def _backend(name, device, measured):
     state = ("measured" + (", not installed here" if absent else "")) if name in measured else absent or "installed"
     state = "; ".join([state, *(reason for reason in engines.absent(name, device) if reason != absent)])
     return {
-        "engine": name, "what it is": _sentence(module.__doc__), "options": ", ".join(module.OPTIONS), "devices": ", ".join(module.DEVICES),
-        "environment": engines.environment(module, device) or "default", "state": state,
+        "engine": name, "what it is": _sentence(module.__doc__), "state": state, "options": ", ".join(module.OPTIONS),
+        "devices": ", ".join(module.DEVICES), "environment": engines.environment(module, device) or "default",
     }  # fmt: skip
 
 

@@ -72,10 +72,18 @@ class Probe:
         pass
 
 
+class Alone:
+    """In place of `hardware.Neighbours`: these runs measure nothing that a busy machine could spoil."""
+
+    def cores(self):
+        return {"others": 0.0, "steal": 0.0}
+
+
 @pytest.fixture
 def setup(driver, tmp_path, monkeypatch):
     monkeypatch.setattr(backends.get("fake"), "DEVICES", ("cuda", "cpu"))
     monkeypatch.setattr(hardware, "Bandwidth", Probe)
+    monkeypatch.setattr(hardware, "Neighbours", Alone)
     return lambda **changes: experiment.Setup("latency", PARAMETERS | {"results": str(tmp_path)} | changes)
 
 
@@ -108,11 +116,13 @@ def test_whoever_shares_the_gpu_is_told_at_once(driver, setup):
         setup()
 
 
-def test_a_run_keeps_the_gpu_s_state_and_its_warm_up(driver, setup):
+def test_a_run_keeps_the_gpu_s_state_and_its_warm_up(driver, setup, monkeypatch):
     driver.says({"clocks.sm": "345\n1200\n1500\n1900\n1950\n1980\n1755"})  # before; four warm-ups; … after
     run = setup()
     run.load()
-    run.warm_up([[1, 2, 3]], 8)
+    with monkeypatch.context() as patched:  # a busy machine would not settle
+        patched.setattr(run, "generate", lambda prompts, max_new_tokens: [{"e2e_s": 0.05, "error": ""}])
+        run.warm_up([[1, 2, 3]], 8)
     assert [about["clocks.sm"] for about in run.warmup] == [1200, 1500, 1900, 1950]
     run.bandwidth.probe()
     (measured,) = run.generate([[1, 2, 3]], 8)
