@@ -77,14 +77,24 @@ def has_cuda():
     return bool(nvidia("name"))
 
 
-def _visible():
-    """What CUDA counts as the first GPU: a number, or an identifier of the device."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
+def visible_gpus():
+    """GPUs as CUDA_VISIBLE_DEVICES lists them, numbers or identifiers; None where it is not set and CUDA may use all."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if listed is None else [name for name in listed.split(",") if name]
+
+
+def _first():
+    """The GPU that CUDA counts as the first one; None where it may use none."""
+    listed = visible_gpus()
+    return next(iter(["0"] if listed is None else listed), None)
 
 
 def nvidia(*fields, gpu=None):
     """Fields of `nvidia-smi --query-gpu` for one GPU (the first visible one if None) as a dict; empty without an NVIDIA driver or such a GPU."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", f"--id={_visible() if gpu is None else gpu}"]
+    gpu = _first() if gpu is None else gpu
+    if gpu is None:
+        return {}
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", f"--id={gpu}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     except (FileNotFoundError, subprocess.TimeoutExpired):
@@ -94,8 +104,8 @@ def nvidia(*fields, gpu=None):
 
 def gpus():
     """Names of the GPUs that CUDA may use here. In CUDA_VISIBLE_DEVICES one that does not exist hides those behind it. Empty without an NVIDIA driver."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    chosen = range(int(nvidia("count").get("count", 0))) if listed is None else filter(None, listed.split(","))
+    listed = visible_gpus()
+    chosen = range(int(nvidia("count").get("count", 0))) if listed is None else listed
     return [about["name"] for about in itertools.takewhile(bool, (nvidia("name", gpu=one) for one in chosen))]
 
 
@@ -348,7 +358,9 @@ def _family(probes=True):
 
 def _gpu_processes():
     """(process number, bytes) of whatever computes on the first visible GPU; bytes are 0 and processes are missing where the driver does not tell."""
-    command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits", f"--id={_visible()}"]
+    if _first() is None:
+        return []
+    command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits", f"--id={_first()}"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
     except (FileNotFoundError, subprocess.TimeoutExpired):

@@ -95,6 +95,11 @@ def test_the_driver_s_words_become_numbers(driver):
     assert about["gpu_before"] == {"clocks.sm": 1980, "clocks.mem": 3201, "temperature.gpu": 34, "power.draw": None, "memory.used": 512}
 
 
+def test_a_gpu_that_is_hidden_is_not_there(driver, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert not hardware.has_cuda() and hardware.gpus() == [] and hardware.gpu_state() == {}
+
+
 def test_memory_is_the_engine_s_and_not_the_probe_s(driver):
     with subprocess.Popen([sys.executable, "-c", "input()", "bench.hardware"], stdin=subprocess.PIPE) as probe:
         driver.says({"apps": f"{os.getpid()}, 1000\n{probe.pid}, 4096\n1, 77"})

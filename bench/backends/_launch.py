@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -16,11 +15,6 @@ def tool(name):
     """Path of the command `name`: the one beside this interpreter (its environment's), else the one on PATH, else `name` itself."""
     beside = Path(sys.executable).with_name(name)
     return str(beside) if beside.exists() else shutil.which(name) or name
-
-
-def gpus(count):
-    """The first `count` GPUs that CUDA may use, as CUDA_VISIBLE_DEVICES names them."""
-    return ([name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name] or [*map(str, range(count))])[:count]
 
 
 def context(checkpoint, wanted):

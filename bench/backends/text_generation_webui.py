@@ -17,7 +17,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from bench import server
+from bench import hardware, server
 from bench.backends import _launch, exllamav3
 
 OPTIONS = {"4bpw": {"bits": 4}, "6bpw": {"bits": 6}, "float16": {}}
@@ -61,7 +61,8 @@ def serve(checkpoint, option, device, wanted):
     flags = {
         "--api-port": port, "--model-dir": path.parent, "--model": path.name, "--loader": "ExLlamav3", "--ctx-size": room, "--cache-type": "fp16",
     } | ({"--enable-tp": True, "--tp-backend": "nccl"} if wanted.tensor_parallel > 1 else {})  # fmt: skip
-    visible = {"CUDA_VISIBLE_DEVICES": ",".join(_launch.gpus(wanted.tensor_parallel))}
+    chosen = hardware.visible_gpus() or [str(gpu) for gpu in range(wanted.tensor_parallel)]
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(chosen[: wanted.tensor_parallel])}
     with _launch.run(words, flags, port, wanted, "text", path.name, _body, "/v1/internal/health", environment=visible) as served:
         yield served
 

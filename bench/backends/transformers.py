@@ -137,7 +137,7 @@ class _FixedCache:
         self.model, self.room = model, (0, 0)
 
     def make(self, requests, tokens):
-        """A cache of exactly this size. What was compiled for another one is dropped: of the third on PyTorch would compile for any size."""
+        """A cache of exactly this size. What was compiled for another one is dropped: after a few sizes PyTorch would give up and not compile."""
         import torch
         from transformers import StaticCache
 
