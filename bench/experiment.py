@@ -236,7 +236,9 @@ class Setup:
                 return
 
     def generate(self, prompts, max_new_tokens):
-        """`measure.generate` for the engine that `load` gave; through the load client, one request after the other, where that is a server."""
+        """`measure.generate` for the engine that `load` or `worker` gave; through the load client, one request after the other, where that is a server."""
+        if isinstance(self.engine, worker.Worker):
+            return self.engine.generate(prompts, max_new_tokens)
         if not isinstance(self.engine, server.Served):
             return measure.generate(self.engine, prompts, max_new_tokens)
         asked = [dialects.Prompt(tuple(ids), self.checkpoint.decode(ids), max_new_tokens) for ids in prompts]
