@@ -17,7 +17,7 @@ CONFIG := $(if $(REPEATS),repeats=$(REPEATS)) $(if $(ENGINES),engines="$(ENGINES
 SNAKEMAKE = snakemake $(if $(PROFILE),--workflow-profile profiles/$(PROFILE)) $(if $(strip $(CONFIG)),--config $(CONFIG))
 # What a cluster calls the device that a run asks for (profiles/slurm); empty: none is asked for.
 export GRES ?=
-# On a node without network, unpacked from a bundle (bench/bundle.py): pip looks nowhere but here, and the hub is not asked.
+# On a node without network, unpacked from a bundle (bench/workflow/bundle.py): pip looks nowhere but here, and the hub is not asked.
 ifneq ($(wildcard wheels/*.whl),)
 export PIP_NO_INDEX := 1
 export PIP_FIND_LINKS := $(CURDIR)/wheels
@@ -34,10 +34,10 @@ site: .venv/ready
 	@snakemake --config partial=True $(CONFIG) -- draw
 
 readme: .venv/ready
-	@python -m bench.findings README.md
+	@python -m bench.report.findings README.md
 
 bundle: .venv/ready
-	@python -m bench.bundle $(CONFIG)
+	@python -m bench.workflow.bundle $(CONFIG)
 
 test: .venv/ready .venv/test
 	@pytest

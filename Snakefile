@@ -7,7 +7,10 @@ import threading
 
 from filelock import FileLock, Timeout
 
-from bench import FIGURES, RESULTS, ROOT, SITE, plots, results, study
+from bench.observations import store
+from bench.paths import FIGURES, RESULTS, ROOT, SITE
+from bench.report import figures
+from bench.workflow import plan as study
 
 PARTIAL = config.pop("partial", False)  # after a failure: figures and site from what there is
 try:
@@ -17,11 +20,13 @@ except ValueError as failure:  # a mistyped name, a device that is not here: one
     sys.exit(str(failure))
 BY_ID = {run.id: run for run in RUNS}
 RUNS_AT, FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (RESULTS, FIGURES, SITE / "index.html"))
-ROOFS = results.roofs_id(study.device(STUDY)[1], 1)
+ROOFS = store.roofs_id(study.device(STUDY)[1], 1)
 MEASURED = [path for path in [f"{RUNS_AT}/{ROOFS}.csv", *(run.csv for run in RUNS)] if not PARTIAL or os.path.exists(path)]
 # Everything else that lies there (other machines, engines not asked for now) is shown as well, and never made.
-OTHERS = [os.path.relpath(path, ROOT) for path in [*results.files(), *results.accuracy_files()] if f"{path.parent.name}/{path.stem}" not in BY_ID]
-DRAWN = expand(FIGURES_AT + "/{figure}.{form}", figure=plots.names(), form=("svg", "png"))
+OTHERS = [os.path.relpath(path, ROOT) for path in [*store.files(), *store.accuracy_files()] if f"{path.parent.name}/{path.stem}" not in BY_ID]
+DRAWN = expand(FIGURES_AT + "/{figure}.{form}", figure=figures.names(), form=("svg", "png"))
+# What a figure or a page is drawn by: a change in any file of bench/ redraws.
+SOURCES = [os.path.relpath(path, ROOT) for path in sorted((ROOT / "bench").rglob("*.py"))]
 LOCK = FileLock(".snakemake/study.lock")
 
 
@@ -51,7 +56,7 @@ rule report:
     params:
         overrides=" ".join(f"{k}='{v}'" for k, v in config.items()),
     shell:
-        "python -m bench.study {params.overrides}"
+        "python -m bench.workflow.plan {params.overrides}"
 
 
 rule draw:
@@ -95,7 +100,7 @@ rule run:
     resources:
         device=1,
     shell:
-        "{params.run.python} -m bench.execute notebooks/{params.run.notebook}.ipynb {params.run.id} {params.run.arguments}"
+        "{params.run.python} -m bench.workflow.run_notebook notebooks/{params.run.notebook}.ipynb {params.run.id} {params.run.arguments}"
 
 
 rule roofs:
@@ -107,7 +112,7 @@ rule roofs:
     resources:
         device=1,
     shell:
-        "python -m bench.execute notebooks/hardware.ipynb {ROOFS} device={STUDY[device]} gpu={STUDY[gpu]} run=1"
+        "python -m bench.workflow.run_notebook notebooks/hardware.ipynb {ROOFS} device={STUDY[device]} gpu={STUDY[gpu]} run=1"
 
 
 # All in one process: what costs time is its start.
@@ -115,7 +120,7 @@ rule figures:
     input:
         MEASURED,
         OTHERS,
-        "bench/plots.py",
+        *SOURCES,
     output:
         DRAWN,
     message:
@@ -129,14 +134,14 @@ rule site:
     input:
         MEASURED,
         OTHERS,
-        [os.path.relpath(path, ROOT) for pattern in ("_quarto.yml", "*.qmd", "assets/*", "bench/*.py", "bench/backends/*.py") for path in sorted(ROOT.glob(pattern))],
+        [os.path.relpath(path, ROOT) for pattern in ("_quarto.yml", "*.qmd", "assets/*", "bench/**/*.py") for path in sorted(ROOT.glob(pattern))],
     output:
         PAGE,
     message:
         "{output}"
     priority: -20000
     shell:
-        "if command -v quarto > /dev/null; then quarto render; else python -m bench.preview; fi"
+        "if command -v quarto > /dev/null; then quarto render; else python -m bench.report.preview; fi"
 
 
 onstart:

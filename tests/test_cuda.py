@@ -8,8 +8,11 @@ import sys
 import pytest
 from conftest import make_rows, make_sidecar, write_run
 
-from bench import backends, experiment, hardware, models, results
-from bench.backends import _cuda
+from bench import backends, processes
+from bench.backends.common import checkpoints, cuda, random_weights
+from bench.experiments import session
+from bench.machine import bandwidth, gpu, identity, memory, neighbours
+from bench.observations import gates, schema
 
 # Answers `--query-gpu=a,b` from files called a and b, a line each time while there are several, and `--query-compute-apps` from a file called apps.
 NVIDIA_SMI = """#!/bin/sh
@@ -32,7 +35,18 @@ IDLE = {
     "name": "NVIDIA H200", "driver_version": "580.65.06", "memory.total": "143771", "power.limit": "700.00", "clocks.sm": "1980", "clocks.mem": "3201",
     "temperature.gpu": "34", "power.draw": "120.50", "memory.used": "512", "apps": "",
 }  # fmt: skip
-PARAMETERS = {"backend": "fake", "option": "", "model": "smollm2-135m", "device": "cuda", "gpu": "auto", "threads": 0, "max_new_tokens": 8, "warmup_tokens": 8, "url": "", "run": 0}
+PARAMETERS = {
+    "backend": "fake",
+    "option": "",
+    "model": "smollm2-135m",
+    "device": "cuda",
+    "gpu": "auto",
+    "threads": 0,
+    "max_new_tokens": 8,
+    "warmup_tokens": 8,
+    "url": "",
+    "run": 0,
+}
 
 
 class Driver:
@@ -60,7 +74,7 @@ def driver(tmp_path, monkeypatch):
 
 
 class Probe:
-    """In place of `hardware.Bandwidth`, which needs the GPU."""
+    """In place of `bandwidth.Bandwidth`, which needs the GPU."""
 
     def __init__(self, device, threads):
         self.probes = []
@@ -73,7 +87,7 @@ class Probe:
 
 
 class Alone:
-    """In place of `hardware.Neighbours`: these runs measure nothing that a busy machine could spoil."""
+    """In place of `neighbours.Neighbours`: these runs measure nothing that a busy machine could spoil."""
 
     def cores(self):
         return {"others": 0.0, "steal": 0.0}
@@ -82,37 +96,45 @@ class Alone:
 @pytest.fixture
 def setup(driver, tmp_path, monkeypatch):
     monkeypatch.setattr(backends.get("fake"), "DEVICES", ("cuda", "cpu"))
-    monkeypatch.setattr(hardware, "Bandwidth", Probe)
-    monkeypatch.setattr(hardware, "Neighbours", Alone)
-    return lambda **changes: experiment.Setup("latency", PARAMETERS | {"results": str(tmp_path)} | changes)
+    monkeypatch.setattr(bandwidth, "Bandwidth", Probe)
+    monkeypatch.setattr(neighbours, "Neighbours", Alone)
+    return lambda **changes: session.Setup("latency", PARAMETERS | {"results": str(tmp_path)} | changes)
 
 
 def test_the_driver_s_words_become_numbers(driver):
-    assert hardware.has_cuda() and hardware.slug("cuda") == "h200"
+    assert gpu.has_cuda() and identity.slug("cuda") == "h200"
     driver.says({"power.draw": "[N/A]"})
-    about = hardware.describe("cuda")
+    about = identity.describe("cuda")
     assert about["gpu"]["driver_version"] == "580.65.06" and about["gpu"]["power.limit"] == "700.00"
-    assert about["gpu_before"] == {"clocks.sm": 1980, "clocks.mem": 3201, "temperature.gpu": 34, "power.draw": None, "memory.used": 512}
+    assert about["gpu_before"] == {
+        "clocks.sm": 1980,
+        "clocks.mem": 3201,
+        "temperature.gpu": 34,
+        "power.draw": None,
+        "memory.used": 512,
+    }
 
 
 def test_a_gpu_that_is_hidden_is_not_there(driver, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert not hardware.has_cuda() and hardware.gpus() == [] and hardware.gpu_state() == {}
+    assert not gpu.has_cuda() and gpu.gpus() == [] and gpu.gpu_state() == {}
 
 
 def test_memory_is_the_engine_s_and_not_the_probe_s(driver):
-    with subprocess.Popen([sys.executable, "-c", "input()", "bench.hardware"], stdin=subprocess.PIPE) as probe:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()", "bench.machine.bandwidth"], stdin=subprocess.PIPE
+    ) as probe:
         driver.says({"apps": f"{os.getpid()}, 1000\n{probe.pid}, 4096\n1, 77"})
-        assert hardware._gpu_bytes() == 1000 * 2**20
-        assert hardware.gpu_company() == [1]
+        assert memory._gpu_bytes() == 1000 * 2**20
+        assert gpu.gpu_company() == [1]
         probe.communicate(b"\n")
 
 
 def test_in_a_container_all_that_is_in_use_counts(driver):
     driver.says({"memory.used": "2048"})
-    assert hardware._gpu_bytes() == 2048 * 2**20
+    assert memory._gpu_bytes() == 2048 * 2**20
     driver.says({"apps": f"{os.getpid()}, [N/A]"})
-    assert hardware._gpu_bytes() == 2048 * 2**20
+    assert memory._gpu_bytes() == 2048 * 2**20
 
 
 def test_whoever_shares_the_gpu_is_told_at_once(driver, setup):
@@ -134,7 +156,11 @@ def test_a_run_keeps_the_gpu_s_state_and_its_warm_up(driver, setup, monkeypatch)
     driver.says({"clocks.sm": "1755", "temperature.gpu": "61"})
     path = run.write([run.row(1, 1, [1, 2, 3], measured | {"peak_memory_bytes": 1})])
     machine = json.loads(path.with_suffix(".json").read_text())["machine"]
-    assert machine["gpu_before"]["clocks.sm"] == 345 and machine["gpu_after"]["clocks.sm"] == 1755 and machine["gpu_after"]["temperature.gpu"] == 61
+    assert (
+        machine["gpu_before"]["clocks.sm"] == 345
+        and machine["gpu_after"]["clocks.sm"] == 1755
+        and machine["gpu_after"]["temperature.gpu"] == 61
+    )
     assert path.name.startswith("latency-smollm2-135m-float32-h200-")
 
 
@@ -148,10 +174,14 @@ def test_a_cpu_is_warmed_up_once(driver, setup):
 
 @pytest.mark.parametrize("last", [{"clocks.sm": 1000}, {"e2e_s": 1.5}])
 def test_a_gpu_that_never_settles_is_refused(tmp_path, last):
-    warmup = [{"e2e_s": 1.0, "clocks.sm": 1980}] * results.WARMUPS
+    warmup = [{"e2e_s": 1.0, "clocks.sm": 1980}] * gates.WARMUPS
     write_run(tmp_path, make_sidecar(warmup=warmup))
-    with pytest.raises(results.Refused, match="had not settled"):
-        results.check(results.frame(make_rows()), make_sidecar(warmup=[*warmup[:-1], warmup[0] | last]), make_rows()[0]["run_id"])
+    with pytest.raises(gates.Refused, match="had not settled"):
+        gates.check(
+            schema.frame(make_rows()),
+            make_sidecar(warmup=[*warmup[:-1], warmup[0] | last]),
+            make_rows()[0]["run_id"],
+        )
 
 
 def test_out_of_memory_is_a_row(setup, monkeypatch):
@@ -165,34 +195,46 @@ def test_out_of_memory_is_a_row(setup, monkeypatch):
 
     monkeypatch.setattr(run.engine, "generate", full)
     run.warm_up([[1]], 8)
-    assert run.warmup == [{"e2e_s": None} | hardware.gpu_state()]
+    assert run.warmup == [{"e2e_s": None} | gpu.gpu_state()]
     (row,) = run.generate([[1]], 8)
     assert row["error"].startswith("OutOfMemoryError: CUDA out of memory") and row["output_tokens"] == 0
     run.close()
 
 
 def test_both_ways_of_the_probe_read_the_whole_buffer():
-    assert 1e7 < hardware._cuda_rate("cpu", size=2**24, times=2) < 1e13
+    assert 1e7 < bandwidth._cuda_rate("cpu", size=2**24, times=2) < 1e13
 
 
 def test_the_libraries_of_cuda_12_are_found_beside_those_of_13(tmp_path, monkeypatch):
-    for name in (*_cuda.LIBRARIES, "cu13/lib/libcublas.so.13"):
+    for name in (*cuda.LIBRARIES, "cu13/lib/libcublas.so.13"):
         file = tmp_path / "nvidia" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     loaded = []
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(_cuda.ctypes, "CDLL", loaded.append)
-    _cuda.load_libraries()
-    assert loaded == [str(tmp_path / "nvidia" / name) for name in _cuda.LIBRARIES]
+    monkeypatch.setattr(cuda.ctypes, "CDLL", loaded.append)
+    cuda.load_libraries()
+    assert loaded == [str(tmp_path / "nvidia" / name) for name in cuda.LIBRARIES]
 
 
 @pytest.fixture
 def tiny(tmp_path):
     """A checkpoint of two layers."""
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "layers": 2, "attention_heads": 4, "kv_heads": 2, "head_dim": 8, "vocab_size": 400}
-    models.in_child(models._write_random, tmp_path / "tiny", sizes | {"context_tokens": 256, "rope_theta": 10000.0, "tied_embeddings": False})
-    return models.Checkpoint("shape:tiny", tmp_path / "tiny", "synthetic")
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "layers": 2,
+        "attention_heads": 4,
+        "kv_heads": 2,
+        "head_dim": 8,
+        "vocab_size": 400,
+    }
+    processes.in_child(
+        random_weights._write_random,
+        tmp_path / "tiny",
+        sizes | {"context_tokens": 256, "rope_theta": 10000.0, "tied_embeddings": False},
+    )
+    return checkpoints.Checkpoint("shape:tiny", tmp_path / "tiny", "synthetic")
 
 
 def test_a_compiled_step_is_compiled_once(tiny, monkeypatch):

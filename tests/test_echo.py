@@ -4,7 +4,8 @@ import re
 
 from conftest import run
 
-from bench import ROOT, results
+from bench.observations import store
+from bench.paths import ROOT
 
 
 def test_the_backend_shown_in_the_readme_works(tmp_path):
@@ -12,10 +13,15 @@ def test_the_backend_shown_in_the_readme_works(tmp_path):
     assert len(source.splitlines()) <= 40
     (tmp_path / "adapters").mkdir()
     (tmp_path / "adapters" / "echo.py").write_text(source)
-    own = {"BENCH_BACKENDS": tmp_path / "adapters", "BENCH_RESULTS": tmp_path / "r", "BENCH_SITE": tmp_path / "_site", "BENCH_FIGURES": tmp_path / "f"}
+    own = {
+        "BENCH_BACKENDS": tmp_path / "adapters",
+        "BENCH_RESULTS": tmp_path / "r",
+        "BENCH_SITE": tmp_path / "_site",
+        "BENCH_FIGURES": tmp_path / "f",
+    }
     done = run("snakemake", "--config", "engines=echo", **own)
     assert "echo" in done.stdout
-    assert len(results.load(folder=tmp_path / "r", experiment="latency")) == 9
-    assert {"quality", "batching"} <= set(results.load(folder=tmp_path / "r")["experiment"])
+    assert len(store.load(folder=tmp_path / "r", experiment="latency")) == 9
+    assert {"quality", "batching"} <= set(store.load(folder=tmp_path / "r")["experiment"])
     assert "echo" in (tmp_path / "f" / "latency.svg").read_text()
     assert "smallest backend there is" in (tmp_path / "_site" / "backends.html").read_text()

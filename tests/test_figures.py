@@ -1,43 +1,73 @@
 """Every figure and table draws, with data, without data, and with data that are strange; findings follow the data."""
 
 import pytest
-from conftest import MATRICES, PEAKS, make_rows, make_sidecar, write_quality, write_run, write_serving, write_sweep
+from conftest import (
+    MATRICES,
+    PEAKS,
+    make_rows,
+    make_sidecar,
+    write_quality,
+    write_run,
+    write_serving,
+    write_sweep,
+)
 
-from bench import findings, plots, results, tables
+from bench.analysis import latency as latency_analysis
+from bench.observations import store
+from bench.report import figures, findings, html, tables
+from bench.report.figures import latency as latency_figures
+from bench.report.findings import latency as latency_findings
+from bench.report.tables import latency as latency_tables
 
 
 @pytest.fixture
 def requests(observations):
     for option in ("float32", "int8"):
         rows = make_rows(4, option=option, experiment="overhead")
-        rows = [row | ({"ttft_s": None} if row["request"] % 2 else {}) | {"prompt": (row["request"] + 1) // 2} for row in rows]
-        results.write(rows, make_sidecar(), rows[0]["run_id"], observations)
+        rows = [
+            row | ({"ttft_s": None} if row["request"] % 2 else {}) | {"prompt": (row["request"] + 1) // 2}
+            for row in rows
+        ]
+        store.write(rows, make_sidecar(), rows[0]["run_id"], observations)
         write_sweep(observations, option=option)
         write_quality(observations, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], option=option)
-    write_quality(observations, [[5, 5], [5, 5]], [0.4, 0.6], [1.9, 3.0], backend="transformers", option="float32")
-    write_sweep(observations, experiment="memory", lost=(16, 32, 64), sidecar=make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=1.97e9))
+    write_quality(
+        observations, [[5, 5], [5, 5]], [0.4, 0.6], [1.9, 3.0], backend="transformers", option="float32"
+    )
+    write_sweep(
+        observations,
+        experiment="memory",
+        lost=(16, 32, 64),
+        sidecar=make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=1.97e9),
+    )
     for option in ("Q8_0", "Q8_0-ngram"):
-        write_serving(observations, {1: (0.05, 0.01), 8: (0.1, 0.02)}, {2: (0.05, 0.01)}, backend="llamacpp", option=option)
+        write_serving(
+            observations,
+            {1: (0.05, 0.01), 8: (0.1, 0.02)},
+            {2: (0.05, 0.01)},
+            backend="llamacpp",
+            option=option,
+        )
     write_run(observations, experiment="served", option="int8", rate=80.0)
-    return results.load(folder=observations)
+    return store.load(folder=observations)
 
 
 @pytest.fixture
 def nothing(tmp_path):
-    return results.load(folder=tmp_path / "empty")
+    return store.load(folder=tmp_path / "empty")
 
 
-@pytest.mark.parametrize("name", plots.names())
+@pytest.mark.parametrize("name", figures.names())
 def test_every_figure_draws(name, requests, nothing, tmp_path):
-    assert getattr(plots, name)(requests).axes, "with data there are axes"
+    assert figures.DRAWN[name](requests).axes, "with data there are axes"
     for frame in (requests, nothing):
-        figure = getattr(plots, name)(frame)
-        plots.export(figure, name, f"redraw {name}", tmp_path)
+        figure = figures.DRAWN[name](frame)
+        figures.export(figure, name, f"redraw {name}", tmp_path)
         svg = (tmp_path / f"{name}.svg").read_text()
         assert "<text" in svg and f"redraw {name}" in svg
         assert figure.get_size_inches()[0] <= 7.5
     # Exports are the same for the same data: a redrawn figure is no change.
-    plots.export(getattr(plots, name)(nothing), name, f"redraw {name}", tmp_path / "again")
+    figures.export(figures.DRAWN[name](nothing), name, f"redraw {name}", tmp_path / "again")
     assert (tmp_path / "again" / f"{name}.svg").read_text() == svg
 
 
@@ -45,56 +75,56 @@ def test_every_figure_draws(name, requests, nothing, tmp_path):
 def test_every_table_is_made(name, requests, nothing):
     import inspect
 
-    function = getattr(tables, name)
+    function = tables.TABLES[name]
     assert len(function(requests) if inspect.signature(function).parameters else function())
     for frame in (requests, nothing):
         table = function(frame) if inspect.signature(function).parameters else function()
-        assert "<table" in tables.html(table, "caption", "command") and tables.text(table)
+        assert "<table" in html.html(table, "caption", "command") and html.text(table)
 
 
 def test_text_of_a_model_is_never_markup(requests):
-    assert "<script>" not in tables.html(tables.answers(requests), "answers")
+    assert "<script>" not in html.html(latency_tables.answers(requests), "answers")
 
 
 def test_synthetic_weights_are_labelled_everywhere(tmp_path):
     write_run(tmp_path, model="shape:llama-2-7b", weights="synthetic")
-    requests = results.load(folder=tmp_path)
-    plots.export(plots.latency(requests), "latency", "x", tmp_path)
+    requests = store.load(folder=tmp_path)
+    figures.export(latency_figures.latency(requests), "latency", "x", tmp_path)
     assert "synthetic" in (tmp_path / "latency.svg").read_text()
-    assert "synthetic" in tables.text(tables.latency(requests))
+    assert "synthetic" in html.text(latency_tables.latency(requests))
 
 
 def test_findings_follow_the_data(tmp_path):
     write_run(tmp_path, backend="transformers", rate=30.0)
     write_run(tmp_path, backend="llamacpp", option="Q4_0", rate=200.0)
-    first = findings.findings(results.load(folder=tmp_path))
+    first = findings.findings(store.load(folder=tmp_path))
     write_run(tmp_path, backend="openvino", option="F16", rate=250.0)
-    second = findings.findings(results.load(folder=tmp_path))
+    second = findings.findings(store.load(folder=tmp_path))
     assert "llamacpp" in first[0] and "openvino" not in first[0] and "openvino" in second[0]
 
 
 def test_mbu_in_the_table_is_that_of_the_best_probe(tmp_path):
     write_run(tmp_path, sidecar=make_sidecar(bandwidth_probes_bytes_per_s=[10e9, 50e9, 20e9]))
-    requests = results.load(folder=tmp_path)
+    requests = store.load(folder=tmp_path)
     assert requests["mbu"].iloc[0] == pytest.approx((1e8 + 13 * 4000) / 0.01 / 50e9)
 
 
 def test_colours_need_no_list_and_do_not_run_out(tmp_path):
     for k in range(14):
         write_run(tmp_path, backend=f"engine{k:02d}", rate=50.0 + k)
-    plots.latency(results.load(folder=tmp_path))
+    latency_figures.latency(store.load(folder=tmp_path))
 
 
 def test_drafts_are_compared_with_the_same_option_without(tmp_path):
     write_run(tmp_path, option="float32", rate=50.0)
     write_run(tmp_path, option="float32-lookup", rate=100.0, drafted_tokens=8, accepted_tokens=4)
-    requests = results.load(folder=tmp_path)
-    (said,) = findings.drafts(requests)
+    requests = store.load(folder=tmp_path)
+    (said,) = latency_findings.drafts(requests)
     assert "fake float32-lookup" in said and "1.6 times" in said and "50 % of the tokens" in said
     # Four of nine tokens after the first came with a pass: five passes, each of which read everything.
     row = requests[requests["option"] == "float32-lookup"].iloc[0]
     assert row["mbu"] == pytest.approx((1e8 + 13 * 4000) / (9 * 0.01 / 5) / 40e9)
     write_run(tmp_path, option="float32-lookup", rate=100.0, drafted_tokens=8, accepted_tokens=0, run=2)
-    assert "25 % of the tokens" in findings.drafts(results.load(folder=tmp_path))[0]
+    assert "25 % of the tokens" in latency_findings.drafts(store.load(folder=tmp_path))[0]
     # A guess is no quantisation: it does not count among the options with fewer bits.
-    assert findings.speed_ups(results.summary(results.load(folder=tmp_path))) == []
+    assert latency_findings.speed_ups(latency_analysis.summary(store.load(folder=tmp_path))) == []

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from conftest import run
 
-from bench import ROOT, gguf_files, models
+from bench import files
+from bench.backends.common import checkpoints, gguf_files
+from bench.paths import ROOT
 
 SMOL = ROOT / "models" / "smollm2-135m" / "checkpoint"
 ROW = {
@@ -15,7 +17,11 @@ ROW = {
     "vocab_size": 600, "tied_embeddings": False, "rope_theta": 5000, "context_tokens": 512,
 }  # fmt: skip
 TOKENS = 24
-PROMPTS = [[7, 300, 12, 599, 45, 3, 260, 18, 77, 401], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], [500]]
+PROMPTS = [
+    [7, 300, 12, 599, 45, 3, 260, 18, 77, 401],
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+    [500],
+]
 
 WRITE = """
 import json, sys
@@ -76,7 +82,7 @@ def result(*command):
 def written(folder, width=8, answers="noise", **changes):
     """A tiny Llama with random weights in the Hugging Face layout."""
     run("python", "-c", WRITE, folder, json.dumps(ROW | changes), width, answers)
-    return models.Checkpoint("shape:tiny", folder, "synthetic")
+    return checkpoints.Checkpoint("shape:tiny", folder, "synthetic")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +93,10 @@ def tiny(tmp_path_factory):
 @pytest.fixture(scope="module")
 def expected(tiny):
     answers = result(GENERATE, tiny.path, json.dumps(PROMPTS), TOKENS)
-    assert len({tuple(answer) for answer in answers}) == len(PROMPTS) and min(len(set(answer)) for answer in answers) > 4, "answers that tell nothing"
+    assert (
+        len({tuple(answer) for answer in answers}) == len(PROMPTS)
+        and min(len(set(answer)) for answer in answers) > 4
+    ), "answers that tell nothing"
     return answers
 
 
@@ -96,7 +105,7 @@ def converted(tmp_path, monkeypatch):
     """Writes a checkpoint as GGUF in a folder of its own and reads it again."""
     import gguf
 
-    monkeypatch.setattr(models, "MODELS", tmp_path / "models")
+    monkeypatch.setattr(files, "MODELS", tmp_path / "models")
     return lambda checkpoint, option="F16": gguf.GGUFReader(gguf_files.prepare(checkpoint, option))
 
 
@@ -104,7 +113,9 @@ def tensors(reader):
     """Name -> (type, values in float32) of a GGUF file."""
     import gguf
 
-    return {t.name: (t.tensor_type.name, gguf.quants.dequantize(t.data, t.tensor_type)) for t in reader.tensors}
+    return {
+        t.name: (t.tensor_type.name, gguf.quants.dequantize(t.data, t.tensor_type)) for t in reader.tensors
+    }
 
 
 def metadata(reader):
@@ -122,8 +133,13 @@ def test_llamacpp_gives_the_reference_s_tokens_for_random_weights(tiny, expected
 
 def test_accepted_drafts_of_random_weights_are_found_by_their_numbers(tmp_path):
     checkpoint = written(tmp_path / "checkpoint", width=1, answers="circle")
-    seen, returned, own, speculation, _ = result(STREAM, checkpoint.path, json.dumps(PROMPTS[:1]), 64, "Q8_0-ngram", "llamacpp")
-    assert seen == returned == own == [[400 + (2 + k) % 5 for k in range(64)]] and speculation["accepted_tokens"] > 32
+    seen, returned, own, speculation, _ = result(
+        STREAM, checkpoint.path, json.dumps(PROMPTS[:1]), 64, "Q8_0-ngram", "llamacpp"
+    )
+    assert (
+        seen == returned == own == [[400 + (2 + k) % 5 for k in range(64)]]
+        and speculation["accepted_tokens"] > 32
+    )
 
 
 def test_openvino_reads_them_too(tiny, expected):
@@ -134,7 +150,17 @@ def test_openvino_reads_them_too(tiny, expected):
 def test_sentencepiece_tokens_stream_as_well(tmp_path):
     """A tokenizer like Llama 2's: pieces with a mark for spaces, bytes where there is no piece."""
     checkpoint = written(tmp_path / "checkpoint")
-    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *(chr(97 + i) for i in range(26)), "▁a", "ab", "▁ab"]
+    pieces = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "▁",
+        *(chr(97 + i) for i in range(26)),
+        "▁a",
+        "ab",
+        "▁ab",
+    ]
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
     told = {
         "version": "1.0", "truncation": None, "padding": None, "pre_tokenizer": None, "decoder": None,
@@ -145,13 +171,23 @@ def test_sentencepiece_tokens_stream_as_well(tmp_path):
     }  # fmt: skip
     (tmp_path / "checkpoint" / "tokenizer.json").write_text(json.dumps(told))
     ids_of = gguf_files.text_reader(checkpoint)
-    assert ids_of(" ab") == [vocabulary["▁ab"]] and ids_of("b") == [vocabulary["b"]] and ids_of("é") == [vocabulary["<0xC3>"], vocabulary["<0xA9>"]]
+    assert (
+        ids_of(" ab") == [vocabulary["▁ab"]]
+        and ids_of("b") == [vocabulary["b"]]
+        and ids_of("é") == [vocabulary["<0xC3>"], vocabulary["<0xA9>"]]
+    )
     tokens, types = gguf_files._words(told, 600)
-    assert (tokens[:3], types[:3], types[3], types[-1]) == (pieces[:3], [2, 3, 3], 6, 5) and tokens[-1] == "[PAD599]"
+    assert (tokens[:3], types[:3], types[3], types[-1]) == (pieces[:3], [2, 3, 3], 6, 5) and tokens[
+        -1
+    ] == "[PAD599]"
     # Byte tokens of random weights are no text; the plain answers of the server are ids.
     prompt = [vocabulary[piece] for piece in ("<s>", "▁ab", "c", "<0xC3>", "<0xA9>")]
-    code = STREAM.replace("returned += engine.generate([ids], count, lambda request, token: came.append(token))", "")
-    assert result(code, checkpoint.path, json.dumps([prompt]), TOKENS, "F16", "llamacpp")[2] == result(GENERATE, checkpoint.path, json.dumps([prompt]), TOKENS)
+    code = STREAM.replace(
+        "returned += engine.generate([ids], count, lambda request, token: came.append(token))", ""
+    )
+    assert result(code, checkpoint.path, json.dumps([prompt]), TOKENS, "F16", "llamacpp")[2] == result(
+        GENERATE, checkpoint.path, json.dumps([prompt]), TOKENS
+    )
 
 
 # The same numbers
@@ -166,28 +202,38 @@ def test_the_converter_gives_back_the_file_that_the_checkpoint_came_from(convert
     for file in SMOL.iterdir():
         if file.suffix != ".gguf":
             os.symlink(file, plain / file.name)
-    ours = converted(models.Checkpoint("smollm2-135m", plain, "real"))
-    theirs = gguf.GGUFReader(models.Checkpoint("smollm2-135m", SMOL, "real").gguf)
+    ours = converted(checkpoints.Checkpoint("smollm2-135m", plain, "real"))
+    theirs = gguf.GGUFReader(checkpoints.Checkpoint("smollm2-135m", SMOL, "real").gguf)
     mine, given = tensors(ours), tensors(theirs)
-    assert {name: values.shape for name, (_, values) in mine.items()} == {name: values.shape for name, (_, values) in given.items()}
+    assert {name: values.shape for name, (_, values) in mine.items()} == {
+        name: values.shape for name, (_, values) in given.items()
+    }
     for name, (kind, values) in mine.items():
         assert kind == ("F16" if values.ndim > 1 else "F32")
         np.testing.assert_allclose(values, given[name][1], rtol=2**-10, atol=2**-24, err_msg=name)
     mine, given = metadata(ours), metadata(theirs)
     shape = [name for name in given if name.startswith("llama.")]
-    assert shape and {name: mine[name] for name in shape} == pytest.approx({name: given[name] for name in shape})
+    assert shape and {name: mine[name] for name in shape} == pytest.approx(
+        {name: given[name] for name in shape}
+    )
     said = ["model", "tokens", "token_type", "merges", "bos_token_id", "eos_token_id"]
-    assert {name: mine[f"tokenizer.ggml.{name}"] for name in said} == {name: given[f"tokenizer.ggml.{name}"] for name in said}
+    assert {name: mine[f"tokenizer.ggml.{name}"] for name in said} == {
+        name: given[f"tokenizer.ggml.{name}"] for name in said
+    }
 
 
 def test_every_option_has_its_own_type_and_a_tied_head_is_not_written_twice(converted, tmp_path):
     tied = written(tmp_path / "checkpoint", tied_embeddings=True)
     float16, int8, int4 = (tensors(converted(tied, option)) for option in ("F16", "Q8_0", "Q4_0"))
     assert "output.weight" not in float16 and set(float16) == set(int8) == set(int4)
-    assert {kind for kind, values in int8.values() if values.ndim > 1} == {"Q8_0"} and {kind for kind, _ in int4.values()} == {"Q4_0", "F32"}
+    assert {kind for kind, values in int8.values() if values.ndim > 1} == {"Q8_0"} and {
+        kind for kind, _ in int4.values()
+    } == {"Q4_0", "F32"}
     for name, (_, values) in float16.items():
         np.testing.assert_allclose(int8[name][1], values, atol=np.abs(values).max() / 127, err_msg=name)
-    assert gguf_files.step_bytes(gguf_files.prepare(tied, "F16")) == sum(values.size * (2 if values.ndim > 1 else 4) for _, values in float16.values())
+    assert gguf_files.step_bytes(gguf_files.prepare(tied, "F16")) == sum(
+        values.size * (2 if values.ndim > 1 else 4) for _, values in float16.values()
+    )
 
 
 def test_rows_that_are_no_multiple_of_the_block_stay_float16(converted, tmp_path):
@@ -204,7 +250,10 @@ def test_a_file_tells_what_the_configuration_tells(converted, tiny):
     }  # fmt: skip
     assert {name: said[name] for name in expected} == expected
     assert said["llama.attention.layer_norm_rms_epsilon"] == pytest.approx(tiny.config["rms_norm_eps"])
-    assert said["tokenizer.ggml.tokens"][:3] == ["<0>", "<1>", "<2>"] and len(said["tokenizer.ggml.tokens"]) == 600
+    assert (
+        said["tokenizer.ggml.tokens"][:3] == ["<0>", "<1>", "<2>"]
+        and len(said["tokenizer.ggml.tokens"]) == 600
+    )
 
 
 def test_tensors_are_read_and_written_one_by_one(converted, tiny, monkeypatch):
@@ -213,7 +262,9 @@ def test_tensors_are_read_and_written_one_by_one(converted, tiny, monkeypatch):
 
     events, read, write = [], gguf_files._values, gguf.GGUFWriter.write_tensor_data
     monkeypatch.setattr(gguf_files, "_values", lambda *given: events.append("read") or read(*given))
-    monkeypatch.setattr(gguf.GGUFWriter, "write_tensor_data", lambda *given: events.append("written") or write(*given))
+    monkeypatch.setattr(
+        gguf.GGUFWriter, "write_tensor_data", lambda *given: events.append("written") or write(*given)
+    )
     count = len(tensors(converted(tiny)))
     assert events == ["read", "written"] * count
 
@@ -225,8 +276,14 @@ def test_tensors_are_read_and_written_one_by_one(converted, tiny, monkeypatch):
     ("change", "why"),
     [
         ({"model_type": "mpt"}, "is of the type mpt, not llama"),
-        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e5, "factor": 8.0}}, "stretches its rotary embeddings"),
-        ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}, "stretches its rotary embeddings"),
+        (
+            {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e5, "factor": 8.0}},
+            "stretches its rotary embeddings",
+        ),
+        (
+            {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}},
+            "stretches its rotary embeddings",
+        ),
         ({"num_hidden_layers": 1}, "has the tensor model.layers.1"),
     ],
 )
@@ -238,7 +295,7 @@ def test_what_cannot_be_written_is_refused(tiny, tmp_path, converted, change, wh
     (folder / "config.json").unlink()
     (folder / "config.json").write_text(json.dumps(tiny.config | change))
     with pytest.raises(ValueError, match=f"shape:tiny {why}.*Choose a model that comes as GGUF"):
-        converted(models.Checkpoint("shape:tiny", folder, "synthetic"))
+        converted(checkpoints.Checkpoint("shape:tiny", folder, "synthetic"))
     assert not list((tmp_path / "models").glob("*/*.gguf")), "half a file was left"
 
 
@@ -248,24 +305,58 @@ def test_a_tokenizer_of_another_kind_is_refused(tiny, tmp_path, converted):
     for file in tiny.path.iterdir():
         os.symlink(file, folder / file.name)
     (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram", "vocab": []}, "pre_tokenizer": None, "added_tokens": []}))
-    with pytest.raises(ValueError, match="has a tokenizer of another kind.*Choose a model that comes as GGUF"):
-        converted(models.Checkpoint("shape:tiny", folder, "synthetic"))
+    (folder / "tokenizer.json").write_text(
+        json.dumps({"model": {"type": "Unigram", "vocab": []}, "pre_tokenizer": None, "added_tokens": []})
+    )
+    with pytest.raises(
+        ValueError, match="has a tokenizer of another kind.*Choose a model that comes as GGUF"
+    ):
+        converted(checkpoints.Checkpoint("shape:tiny", folder, "synthetic"))
 
 
 def test_older_configurations_say_the_base_of_rotary_embeddings_elsewhere():
     assert gguf_files._rotary({"rope_theta": 500000.0})["base"] == 500000.0
-    assert gguf_files._rotary({"rope_theta": 1e4, "rope_scaling": {"rope_type": "llama3", "factor": 8}}) == {"kind": "llama3", "base": 1e4}
-    assert gguf_files._rotary({"rope_parameters": {"rope_type": "default", "rope_theta": 1e5}}) == {"kind": "default", "base": 1e5}
+    assert gguf_files._rotary({"rope_theta": 1e4, "rope_scaling": {"rope_type": "llama3", "factor": 8}}) == {
+        "kind": "llama3",
+        "base": 1e4,
+    }
+    assert gguf_files._rotary({"rope_parameters": {"rope_type": "default", "rope_theta": 1e5}}) == {
+        "kind": "default",
+        "base": 1e5,
+    }
     assert gguf_files._rotary({}) == {"kind": "default", "base": 10000.0}
 
 
 @pytest.mark.parametrize(
     ("splits", "name"),
     [
-        ({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}| ?\p{L}+"}}, {"type": "ByteLevel"}]}, "llama-bpe"),
-        ({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": r"\p{N}| ?\p{L}+"}}, {"type": "ByteLevel"}]}, "qwen2"),
-        ({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, {"type": "ByteLevel"}]}, "smollm"),
+        (
+            {
+                "type": "Sequence",
+                "pretokenizers": [
+                    {"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}| ?\p{L}+"}},
+                    {"type": "ByteLevel"},
+                ],
+            },
+            "llama-bpe",
+        ),
+        (
+            {
+                "type": "Sequence",
+                "pretokenizers": [
+                    {"type": "Split", "pattern": {"Regex": r"\p{N}| ?\p{L}+"}},
+                    {"type": "ByteLevel"},
+                ],
+            },
+            "qwen2",
+        ),
+        (
+            {
+                "type": "Sequence",
+                "pretokenizers": [{"type": "Digits", "individual_digits": True}, {"type": "ByteLevel"}],
+            },
+            "smollm",
+        ),
         ({"type": "ByteLevel", "use_regex": True}, "gpt-2"),
     ],
 )

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import measure, metrics
+from bench import metrics
+from bench.instrument import in_process
 
 
 def test_one_request_by_hand():
@@ -64,25 +65,25 @@ class Scripted:
 
 
 def test_a_row_holds_what_arrived():
-    first, second = measure.generate(Scripted([7, 8, 9]), [[1], [2]], 3)
+    first, second = in_process.generate(Scripted([7, 8, 9]), [[1], [2]], 3)
     assert first["output_ids"] == second["output_ids"] == [7, 8, 9]
     assert first["output_tokens"] == 3 and first["error"] == ""
     assert 0 < first["ttft_s"] <= first["e2e_s"]
 
 
 def test_a_failed_request_is_a_row_with_its_error():
-    (row,) = measure.generate(Scripted([7, 8, 9], fails=1), [[1]], 3)
+    (row,) = in_process.generate(Scripted([7, 8, 9], fails=1), [[1]], 3)
     assert row["error"] == "RuntimeError: the device is gone" and row["output_tokens"] == 0
 
 
 @pytest.mark.parametrize("streaming", [True, False])
 def test_another_number_of_tokens_than_asked_is_an_error(streaming):
-    (row,) = measure.generate(Scripted([7, 8]), [[1]], 3, streaming)
+    (row,) = in_process.generate(Scripted([7, 8]), [[1]], 3, streaming)
     assert "2 tokens where 3" in row["error"]
 
 
 def test_without_streaming_there_is_no_ttft():
     silent = Scripted([7, 8, 9])
     silent.streams = False
-    (row,) = measure.generate(silent, [[1]], 3)
+    (row,) = in_process.generate(silent, [[1]], 3)
     assert math.isnan(row["ttft_s"]) and row["e2e_s"] > 0 and row["error"] == ""

@@ -9,9 +9,13 @@ import pytest
 import yaml
 from conftest import run, write_quality, write_run, write_serving, write_sweep
 
-from bench import ROOT
+from bench import backends
+from bench.paths import ROOT
 
-PAGES = [name.replace(".qmd", ".html") for name in yaml.safe_load((ROOT / "_quarto.yml").read_text())["project"]["render"]]
+PAGES = [
+    name.replace(".qmd", ".html")
+    for name in yaml.safe_load((ROOT / "_quarto.yml").read_text())["project"]["render"]
+]
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync".split()
 
@@ -19,13 +23,36 @@ FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networ
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    for backend, option, rate in (("transformers", "float32", 20.0), ("ctranslate2", "int8", 40.0), ("llamacpp", "Q4_0", 90.0), ("fake", "float32", 9.0)):
-        write_run(folder / "r", backend=backend, option=option, rate=rate, answer='<script>document.title = "broken"</script>')
+    for backend, option, rate in (
+        ("transformers", "float32", 20.0),
+        ("ctranslate2", "int8", 40.0),
+        ("llamacpp", "Q4_0", 90.0),
+        ("fake", "float32", 9.0),
+    ):
+        write_run(
+            folder / "r",
+            backend=backend,
+            option=option,
+            rate=rate,
+            answer='<script>document.title = "broken"</script>',
+        )
         write_run(folder / "r", backend=backend, option=option, rate=rate, experiment="overhead", n=4)
-        write_sweep(folder / "r", backend=backend, option=option, overhead=0.1 / rate, lost=(64,) if backend == "fake" else ())
+        write_sweep(
+            folder / "r",
+            backend=backend,
+            option=option,
+            overhead=0.1 / rate,
+            lost=(64,) if backend == "fake" else (),
+        )
         write_quality(folder / "r", [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], backend=backend, option=option)
-        write_serving(folder / "r", {1: (0.05, 2 / rate), 8: (0.1, 4 / rate)}, {2: (0.05, 3 / rate)}, backend=backend, option=option)
-    run("python", "-m", "bench.preview", "--out", folder / "_site", BENCH_RESULTS=folder / "r")
+        write_serving(
+            folder / "r",
+            {1: (0.05, 2 / rate), 8: (0.1, 4 / rate)},
+            {2: (0.05, 3 / rate)},
+            backend=backend,
+            option=option,
+        )
+    run("python", "-m", "bench.report.preview", "--out", folder / "_site", BENCH_RESULTS=folder / "r")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder / "_site")
     handler.log_message = lambda *_: None
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -49,7 +76,9 @@ def browser():
 def opened(browser, address, width=1280):
     page = browser.new_page(viewport={"width": width, "height": 900})
     page.troubles = []
-    page.on("console", lambda message: page.troubles.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console", lambda message: page.troubles.append(message.text) if message.type == "error" else None
+    )
     page.on("pageerror", lambda error: page.troubles.append(str(error)))
     page.on("requestfailed", lambda request: page.troubles.append(request.url))
     page.goto(address, wait_until="load")
@@ -72,7 +101,9 @@ def test_a_page_opens_without_errors_and_fits(site, browser, name, width):
 def test_tables_sort_by_click(site, browser):
     page = opened(browser, f"{site}/index.html")
     table = page.locator("table.sortable", has_text="fastest first").first
-    rates = lambda: [float(cell.get_attribute("data-sort")) for cell in table.locator("tbody tr td:nth-child(3)").all()]
+    rates = lambda: [
+        float(cell.get_attribute("data-sort")) for cell in table.locator("tbody tr td:nth-child(3)").all()
+    ]
     header = table.locator("th:nth-child(3)")
     header.click()
     page.wait_for_timeout(200)  # the sorter waits a moment before it moves the rows
@@ -85,7 +116,10 @@ def test_tables_sort_by_click(site, browser):
 
 def test_an_answer_that_is_markup_shows_as_text(site, browser):
     page = opened(browser, f"{site}/latency.html")
-    assert page.title() != "broken" and page.get_by_text('<script>document.title = "broken"</script>').count() >= 1
+    assert (
+        page.title() != "broken"
+        and page.get_by_text('<script>document.title = "broken"</script>').count() >= 1
+    )
     page.close()
 
 
@@ -94,12 +128,13 @@ def test_every_figure_and_table_carries_its_command(site, browser):
         page = opened(browser, f"{site}/{name}")
         commands = page.locator(".command").all_inner_texts()
         assert len(commands) >= page.locator("figure.plot").count()
-        assert all("papermill notebooks/figure.ipynb" in c or "python -m bench.tables" in c for c in commands)
+        assert all(
+            "papermill notebooks/figure.ipynb" in c or "python -m bench.report.tables" in c for c in commands
+        )
         page.close()
 
 
 def test_every_engine_has_its_section(site, browser):
-    from bench import backends
 
     page = opened(browser, f"{site}/backends.html")
     headings = page.locator("h2").all_inner_texts()
@@ -108,19 +143,35 @@ def test_every_engine_has_its_section(site, browser):
 
 
 def test_pages_render_before_anything_was_measured(tmp_path):
-    run("python", "-m", "bench.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "none")
+    run("python", "-m", "bench.report.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "none")
     assert "make study" in (tmp_path / "_site" / "index.html").read_text()
 
 
 def test_a_site_is_replaced_after_its_first_page_was_taken_away_and_a_stranger_s_folder_is_not(tmp_path):
     (tmp_path / "_site").mkdir()
-    (tmp_path / "_site" / "method.html").write_text("old")  # Snakemake removes its target, index.html, before it builds
-    run("python", "-m", "bench.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "none")
-    assert (tmp_path / "_site" / "index.html").exists() and (tmp_path / "_site" / "method.html").read_text() != "old"
+    (tmp_path / "_site" / "method.html").write_text(
+        "old"
+    )  # Snakemake removes its target, index.html, before it builds
+    run("python", "-m", "bench.report.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "none")
+    assert (tmp_path / "_site" / "index.html").exists() and (
+        tmp_path / "_site" / "method.html"
+    ).read_text() != "old"
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letters.txt").write_text("dear")
-    done = run("python", "-m", "bench.preview", "--out", tmp_path / "mine", check=False, BENCH_RESULTS=tmp_path / "none")
-    assert done.returncode != 0 and "neither empty nor an earlier site" in done.stderr and (tmp_path / "mine" / "letters.txt").exists()
+    done = run(
+        "python",
+        "-m",
+        "bench.report.preview",
+        "--out",
+        tmp_path / "mine",
+        check=False,
+        BENCH_RESULTS=tmp_path / "none",
+    )
+    assert (
+        done.returncode != 0
+        and "neither empty nor an earlier site" in done.stderr
+        and (tmp_path / "mine" / "letters.txt").exists()
+    )
 
 
 def test_a_cell_that_fails_fails_the_build_and_keeps_the_old_site(tmp_path):
@@ -128,6 +179,14 @@ def test_a_cell_that_fails_fails_the_build_and_keeps_the_old_site(tmp_path):
     (tmp_path / "r" / "fake" / "broken.csv").write_text("a\n1\n")
     (tmp_path / "_site").mkdir()
     (tmp_path / "_site" / "index.html").write_text("old")
-    done = run("python", "-m", "bench.preview", "--out", tmp_path / "_site", check=False, BENCH_RESULTS=tmp_path / "r")
+    done = run(
+        "python",
+        "-m",
+        "bench.report.preview",
+        "--out",
+        tmp_path / "_site",
+        check=False,
+        BENCH_RESULTS=tmp_path / "r",
+    )
     assert done.returncode != 0 and "broken.csv" in done.stderr + done.stdout
     assert (tmp_path / "_site" / "index.html").read_text() == "old"

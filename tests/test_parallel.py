@@ -9,11 +9,38 @@ import pandas as pd
 import pytest
 from conftest import MATRICES, PEAKS, make_rows, make_sidecar, run, write_run, write_serving, write_sweep
 
-from bench import ROOT, backends, batching, experiment, findings, hardware, plots, quality, results, serving, serving_tables, server, study, systems, tables
+from bench import backends, inputs, naming, processes
+from bench.analysis import batching as batching_analysis
+from bench.analysis import latency as latency_analysis
+from bench.analysis import machines
+from bench.analysis import serving as serving_analysis
+from bench.analysis import systems as systems_analysis
 from bench.backends import vllm
+from bench.backends.common import servers
+from bench.experiments import parameters, session
+from bench.experiments import quality as quality_experiment
+from bench.instrument.load import schedule
+from bench.machine import gpu as gpu_machine
+from bench.machine import identity as identity_machine
+from bench.observations import derived, gates, schema, store
+from bench.paths import ROOT
+from bench.report import figures, tables
+from bench.report.figures import latency as latency_figures
+from bench.report.findings import latency as latency_findings
+from bench.report.tables import serving as serving_tables
+from bench.workflow import plan
 
 GPU = {"gpu": "h100", "backend": "vllm"}
-GIVEN = {"backend": "fake", "option": "", "model": "smollm2-135m", "device": "cpu", "gpu": "auto", "threads": 0, "url": "", "run": 0}
+GIVEN = {
+    "backend": "fake",
+    "option": "",
+    "model": "smollm2-135m",
+    "device": "cpu",
+    "gpu": "auto",
+    "threads": 0,
+    "url": "",
+    "run": 0,
+}
 
 
 # Who may
@@ -21,7 +48,7 @@ GIVEN = {"backend": "fake", "option": "", "model": "smollm2-135m", "device": "cp
 
 def setup(tmp_path, needs, **given):
     """What the notebook's cells before loading do; the Setup."""
-    made = experiment.Setup("latency", GIVEN | {"results": str(tmp_path)} | given, needs)
+    made = session.Setup("latency", GIVEN | {"results": str(tmp_path)} | given, needs)
     made.bandwidth.__exit__()
     made.lock.release()
     return made
@@ -30,12 +57,32 @@ def setup(tmp_path, needs, **given):
 @pytest.mark.parametrize(
     ("needs", "given", "words"),
     [
-        ("serve", {"backend": "llamacpp", "tensor_parallel": 2}, "The backend llamacpp has no tensor parallelism through a server, so tensor_parallel must be 1. These have: "),
-        ("load or serve", {"backend": "llamacpp", "tensor_parallel": 2}, "The backend llamacpp has no tensor parallelism in process, so tensor_parallel must be 1. These have: fake, vllm."),
-        ("serve", {"backend": "llamacpp", "data_parallel": 2}, "no data parallelism through a server, so data_parallel must be 1. These have: fake, hf_endpoint, http, sglang, vllm."),
+        (
+            "serve",
+            {"backend": "llamacpp", "tensor_parallel": 2},
+            "The backend llamacpp has no tensor parallelism through a server, so tensor_parallel must be 1. These have: ",
+        ),
+        (
+            "load or serve",
+            {"backend": "llamacpp", "tensor_parallel": 2},
+            "The backend llamacpp has no tensor parallelism in process, so tensor_parallel must be 1. These have: fake, vllm.",
+        ),
+        (
+            "serve",
+            {"backend": "llamacpp", "data_parallel": 2},
+            "no data parallelism through a server, so data_parallel must be 1. These have: fake, hf_endpoint, http, sglang, vllm.",
+        ),
         ("load", {"tensor_parallel": 0}, "tensor_parallel must be 1 or more, not 0"),
-        ("load", {"tensor_parallel": 64}, "tensor_parallel 64 x data_parallel 1 takes 64 CPU threads, and there are"),
-        ("serve", {"tensor_parallel": 8, "data_parallel": 8}, "tensor_parallel 8 x data_parallel 8 takes 64 CPU threads, and there are"),
+        (
+            "load",
+            {"tensor_parallel": 64},
+            "tensor_parallel 64 x data_parallel 1 takes 64 CPU threads, and there are",
+        ),
+        (
+            "serve",
+            {"tensor_parallel": 8, "data_parallel": 8},
+            "tensor_parallel 8 x data_parallel 8 takes 64 CPU threads, and there are",
+        ),
     ],
 )
 def test_who_cannot_is_refused_with_the_names_of_those_who_can(tmp_path, needs, given, words):
@@ -58,7 +105,16 @@ def test_vllm_in_process_on_a_cpu_points_to_its_server():
 
 
 def test_what_a_server_elsewhere_does_is_taken_as_given(tmp_path):
-    made = setup(tmp_path, "serve", backend="http", url="http://localhost:1", gpu="h100", device="cuda", tensor_parallel=4, data_parallel=2)
+    made = setup(
+        tmp_path,
+        "serve",
+        backend="http",
+        url="http://localhost:1",
+        gpu="h100",
+        device="cuda",
+        tensor_parallel=4,
+        data_parallel=2,
+    )
     assert (made.tensor_parallel, made.data_parallel) == (4, 2) and "gpus" not in made.machine
 
 
@@ -66,12 +122,18 @@ def test_what_a_server_elsewhere_does_is_taken_as_given(tmp_path):
 def test_an_adapter_says_truly_how_it_uses_several_devices(name):
     module = backends.get(name)
     shared = {part: backends.parallel(name, part) for part in ("load", "serve")}
-    assert all(hasattr(module, part) for part, kinds in shared.items() if kinds) and set().union(*shared.values()) <= {"tensor", "data"}
+    assert all(hasattr(module, part) for part, kinds in shared.items() if kinds) and set().union(
+        *shared.values()
+    ) <= {"tensor", "data"}
     if hasattr(module, "load"):
-        assert ("tensor_parallel" in inspect.signature(module.load).parameters) == ("tensor" in shared["load"]) and "data" not in shared["load"]
+        assert ("tensor_parallel" in inspect.signature(module.load).parameters) == (
+            "tensor" in shared["load"]
+        ) and "data" not in shared["load"]
     if hasattr(module, "serve") and not hasattr(module, "ON_REQUEST"):
         source = inspect.getsource(module)
-        assert ("wanted.tensor_parallel" in source) == ("tensor" in shared["serve"]) and ("wanted.data_parallel" in source) == ("data" in shared["serve"])
+        assert ("wanted.tensor_parallel" in source) == ("tensor" in shared["serve"]) and (
+            "wanted.data_parallel" in source
+        ) == ("data" in shared["serve"])
 
 
 # How many there are
@@ -98,22 +160,26 @@ def three_gpus(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-@pytest.mark.parametrize(("visible", "found"), [(None, [0, 1, 2]), ("2,0", [2, 0]), ("1,7,0", [1]), ("GPU-b,2", [1, 2]), ("", [])])
+@pytest.mark.parametrize(
+    ("visible", "found"), [(None, [0, 1, 2]), ("2,0", [2, 0]), ("1,7,0", [1]), ("GPU-b,2", [1, 2]), ("", [])]
+)
 def test_the_gpus_that_cuda_may_use_are_counted(three_gpus, monkeypatch, visible, found):
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert hardware.gpus() == [f"NVIDIA H100 {n}" for n in found]
+    assert gpu_machine.gpus() == [f"NVIDIA H100 {n}" for n in found]
 
 
 def test_without_a_driver_there_are_none(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert hardware.gpus() == []
+    assert gpu_machine.gpus() == []
 
 
 def test_more_devices_than_there_are_is_refused(three_gpus):
-    made = experiment.Setup.__new__(experiment.Setup)
+    made = session.Setup.__new__(session.Setup)
     made.parameters, made.device, made.tensor_parallel, made.data_parallel = {}, "cuda", 2, 2
-    with pytest.raises(ValueError, match="tensor_parallel 2 x data_parallel 2 takes 4 GPUs, and CUDA may use 3 here"):
+    with pytest.raises(
+        ValueError, match="tensor_parallel 2 x data_parallel 2 takes 4 GPUs, and CUDA may use 3 here"
+    ):
         made._enough()
     made.data_parallel = 1
     made._enough()
@@ -143,8 +209,8 @@ def launched(monkeypatch, tmp_path, name, device="cuda", **more):
         seen.update(command=list(map(str, command)), environment=environment or {})
         yield f"http://127.0.0.1:{port}"
 
-    monkeypatch.setattr(server, "started", started)
-    wanted = server.Wanted(8, 512, threads=4, log=tmp_path / "server.txt", **more)
+    monkeypatch.setattr(processes, "started", started)
+    wanted = servers.Wanted(8, 512, threads=4, log=tmp_path / "server.txt", **more)
     with backends.get(name).serve(Checkpoint(tmp_path), "bfloat16", device, wanted) as served:
         return seen["command"], seen["environment"], served
 
@@ -155,11 +221,19 @@ def test_replicas_are_asked_for_where_there_are_several(monkeypatch, tmp_path, n
     several, _, served = launched(monkeypatch, tmp_path, name, tensor_parallel=2, data_parallel=3)
     flag = lambda command, word: command[command.index(word) + 1]
     assert "--data-parallel-size" not in alone and flag(alone, "--tensor-parallel-size") == "1"
-    assert flag(several, "--data-parallel-size") == "3" == str(served.settings["data_parallel_size"]) and flag(several, "--tensor-parallel-size") == "2"
+    assert (
+        flag(several, "--data-parallel-size") == "3" == str(served.settings["data_parallel_size"])
+        and flag(several, "--tensor-parallel-size") == "2"
+    )
 
 
 def test_every_rank_of_every_replica_has_cores_of_its_own(monkeypatch, tmp_path):
-    bound = {many: launched(monkeypatch, tmp_path, "vllm", "cpu", tensor_parallel=many[0], data_parallel=many[1])[1] for many in ((1, 1), (2, 1), (2, 2))}
+    bound = {
+        many: launched(monkeypatch, tmp_path, "vllm", "cpu", tensor_parallel=many[0], data_parallel=many[1])[
+            1
+        ]
+        for many in ((1, 1), (2, 1), (2, 2))
+    }
     assert [about["VLLM_CPU_OMP_THREADS_BIND"] for about in bound.values()] == ["0-3", "0-1|2-3", "0|1|2|3"]
     assert [about["OMP_NUM_THREADS"] for about in bound.values()] == ["4", "2", "1"]
 
@@ -168,11 +242,28 @@ def test_vllm_is_told_what_the_committed_runs_were_told(monkeypatch, tmp_path):
     """Its settings have the names, the kinds and, where the size of the study does not enter, the values of the sidecars that git keeps."""
     files = sorted((ROOT / "_llama-inference" / "vllm").glob("serv*-smollm2-135m-bfloat16-*.json"))
     _, _, served = launched(monkeypatch, tmp_path, "vllm", "cpu")
-    sized = {"served_model_name", "max_model_len", "max_num_seqs", "openmp_binding", "tensor_parallel_size", "data_parallel_size"}
+    sized = {
+        "served_model_name",
+        "max_model_len",
+        "max_num_seqs",
+        "openmp_binding",
+        "tensor_parallel_size",
+        "data_parallel_size",
+    }
     for file in files:
-        kept = {name: value for name, value in json.loads(file.read_text())["settings"].items() if name == name.lower()}
-        assert set(kept) - sized == set(served.settings) - sized and all(type(value) is type(served.settings[name]) for name, value in kept.items() if name in served.settings)
-        assert {name: served.settings[name] for name in kept if name not in sized} == {name: value for name, value in kept.items() if name not in sized}
+        kept = {
+            name: value
+            for name, value in json.loads(file.read_text())["settings"].items()
+            if name == name.lower()
+        }
+        assert set(kept) - sized == set(served.settings) - sized and all(
+            type(value) is type(served.settings[name])
+            for name, value in kept.items()
+            if name in served.settings
+        )
+        assert {name: served.settings[name] for name in kept if name not in sized} == {
+            name: value for name, value in kept.items() if name not in sized
+        }
     assert files
 
 
@@ -184,54 +275,80 @@ def test_a_file_that_does_not_say_how_many_had_one(tmp_path):
     table = pd.read_csv(path)
     assert list(table.columns)[-1] == "data_parallel" and (table["data_parallel"] == 1).all()
     table.drop(columns="data_parallel").to_csv(path, index=False)
-    requests = results.load([path])
-    assert (requests["data_parallel"] == 1).all() and (requests["tensor_parallel"] == 1).all() and len(results.summary(requests)) == 1
-    assert results.devices("fake/latency-smollm2-135m-float32-test-cpu-abc123-1", tmp_path) == 1
-    assert results.devices("fake/latency-smollm2-135m-float32-test-cpu-abc123-2", tmp_path) == 0
+    requests = store.load([path])
+    assert (
+        (requests["data_parallel"] == 1).all()
+        and (requests["tensor_parallel"] == 1).all()
+        and len(latency_analysis.summary(requests)) == 1
+    )
+    assert store.devices("fake/latency-smollm2-135m-float32-test-cpu-abc123-1", tmp_path) == 1
+    assert store.devices("fake/latency-smollm2-135m-float32-test-cpu-abc123-2", tmp_path) == 0
 
 
 def test_two_gpus_have_twice_the_bandwidth_and_cores_of_a_cpu_do_not(tmp_path):
     rate = {"rate": 300.0, "tokens": 50}  # 1e8 bytes in 3.3 ms are 0.75 of 40 GB/s
-    alone, two = write_run(tmp_path, **GPU, **rate), write_run(tmp_path, **GPU, **rate, run=2, tensor_parallel=2)
-    mbu = results.load([alone, two]).groupby("run_id")["mbu"].median()
+    alone, two = (
+        write_run(tmp_path, **GPU, **rate),
+        write_run(tmp_path, **GPU, **rate, run=2, tensor_parallel=2),
+    )
+    mbu = store.load([alone, two]).groupby("run_id")["mbu"].median()
     assert mbu.iloc[1] == pytest.approx(mbu.iloc[0] / 2) and mbu.iloc[0] == pytest.approx(0.755, abs=0.01)
-    cores = results.load([write_run(tmp_path, **rate, gpu="epyc-zen4-2c", tensor_parallel=2)])
+    cores = store.load([write_run(tmp_path, **rate, gpu="epyc-zen4-2c", tensor_parallel=2)])
     assert cores["mbu"].median() == pytest.approx(mbu.iloc[0])
 
 
 def test_the_gate_knows_that_two_gpus_read_twice_as_much(tmp_path):
     about = {"rate": 600.0, **GPU}  # 60 GB/s, of 40 that each of them has
-    assert results.load([write_run(tmp_path, **about, tensor_parallel=2)])["mbu"].median() == pytest.approx(0.75, abs=0.02)
-    with pytest.raises(results.Refused, match="than the 40.0 GB/s"):
+    assert store.load([write_run(tmp_path, **about, tensor_parallel=2)])["mbu"].median() == pytest.approx(
+        0.75, abs=0.02
+    )
+    with pytest.raises(gates.Refused, match="than the 40.0 GB/s"):
         write_run(tmp_path, **about, run=2)
-    with pytest.raises(results.Refused, match="than the 80.0 GB/s"):
+    with pytest.raises(gates.Refused, match="than the 80.0 GB/s"):
         write_run(tmp_path, **about | {"rate": 1200.0}, run=2, tensor_parallel=2)
-    with pytest.raises(results.Refused, match="MBU"):
+    with pytest.raises(gates.Refused, match="MBU"):
         write_run(tmp_path, rate=600.0, gpu="epyc-zen4-2c", run=2, tensor_parallel=2)
 
 
 def test_mfu_counts_every_processor_that_shares_the_model(tmp_path):
     for n in (1, 2):
         write_sweep(tmp_path, run=n, tensor_parallel=n, **GPU)
-    each = results.batches(results.load(folder=tmp_path)).groupby("tensor_parallel")
-    mfu, roof = each[["mfu_prefill", "mfu_decode"]].max(), each[["bandwidth_bytes_per_s", "peak_flops_per_s"]].max()
-    assert (mfu.loc[1] / 2).to_list() == pytest.approx(mfu.loc[2].to_list()) and (roof.loc[1] * 2).to_list() == pytest.approx(roof.loc[2].to_list())
+    each = derived.batches(store.load(folder=tmp_path)).groupby("tensor_parallel")
+    mfu, roof = (
+        each[["mfu_prefill", "mfu_decode"]].max(),
+        each[["bandwidth_bytes_per_s", "peak_flops_per_s"]].max(),
+    )
+    assert (mfu.loc[1] / 2).to_list() == pytest.approx(mfu.loc[2].to_list()) and (
+        roof.loc[1] * 2
+    ).to_list() == pytest.approx(roof.loc[2].to_list())
 
 
 def test_tokens_per_device_are_divided_by_all_devices(tmp_path):
     for n, (shared, copies) in enumerate(((1, 1), (2, 1), (1, 2), (2, 2)), start=1):
-        write_serving(tmp_path, {4: (0.05, 0.005)}, run=n, tensor_parallel=shared, data_parallel=copies, option="bfloat16", **GPU)
-    table = serving_tables.levels(results.load(folder=tmp_path)).set_index(["tensor_parallel", "data_parallel"])
+        write_serving(
+            tmp_path,
+            {4: (0.05, 0.005)},
+            run=n,
+            tensor_parallel=shared,
+            data_parallel=copies,
+            option="bfloat16",
+            **GPU,
+        )
+    table = serving_analysis.levels(store.load(folder=tmp_path)).set_index(
+        ["tensor_parallel", "data_parallel"]
+    )
     assert len(table) == 4 and (table["runs"] == 1).all()
     per = table["output_tokens_per_s"] / table["per_device"]
     assert per.to_dict() == pytest.approx({(1, 1): 1, (2, 1): 2, (1, 2): 2, (2, 2): 4})
-    beside = serving_tables.tensor_parallel(results.load(folder=tmp_path)).query("backend == 'vllm'")
-    assert sorted(beside["data_parallel"]) == [1, 2] and set(beside["tensor_parallel"]) == {2} == {2 * n for n in beside["tensor_parallel_fewest"]}
+    beside = serving_analysis.tensor_parallel(store.load(folder=tmp_path)).query("backend == 'vllm'")
+    assert sorted(beside["data_parallel"]) == [1, 2] and set(beside["tensor_parallel"]) == {2} == {
+        2 * n for n in beside["tensor_parallel_fewest"]
+    }
 
 
 def test_cores_of_a_cpu_are_one_device(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005)}, data_parallel=2, gpu="epyc-zen5-2c")
-    table = serving_tables.levels(results.load(folder=tmp_path))
+    table = serving_analysis.levels(store.load(folder=tmp_path))
     assert (table["per_device"] == table["output_tokens_per_s"]).all()
 
 
@@ -246,29 +363,48 @@ def both(tmp_path):
         write_run(tmp_path, option="float16", run=n, rate=100.0 * shared + n, tensor_parallel=shared, **GPU)
     for n in (1, 2):
         write_sweep(tmp_path, option="float16", run=n, tensor_parallel=n, sidecar=peaks, **GPU)
-        write_serving(tmp_path, {1: (0.05, 0.005), 8: (0.1, 0.008)}, run=n, option="float16", tensor_parallel=n, **GPU)
+        write_serving(
+            tmp_path, {1: (0.05, 0.005), 8: (0.1, 0.008)}, run=n, option="float16", tensor_parallel=n, **GPU
+        )
     write_run(tmp_path, option="int4", backend="vllm", gpu="h100", run=6, rate=150.0)
-    return results.load(folder=tmp_path)
+    return store.load(folder=tmp_path)
 
 
 def test_repeats_on_one_and_on_two_devices_are_two_configurations(both):
-    table = results.summary(both[both["experiment"] == "latency"]).set_index(["option", "tensor_parallel"])
+    table = latency_analysis.summary(both[both["experiment"] == "latency"]).set_index(
+        ["option", "tensor_parallel"]
+    )
     assert table["runs"].to_dict() == {("float16", 1): 3, ("float16", 2): 2, ("int4", 1): 1}
-    assert table.loc[("float16", 2), "output_tokens_per_s"] > 1.4 * table.loc[("float16", 1), "output_tokens_per_s"]
-    assert "of 3 runs" in findings.run_to_run(both[both["experiment"] == "latency"]), "runs on one and two devices are no repeats of each other"
+    assert (
+        table.loc[("float16", 2), "output_tokens_per_s"]
+        > 1.4 * table.loc[("float16", 1), "output_tokens_per_s"]
+    )
+    assert "of 3 runs" in latency_findings.run_to_run(both[both["experiment"] == "latency"]), (
+        "runs on one and two devices are no repeats of each other"
+    )
 
 
 def test_tables_and_figures_say_where_devices_were_several(both):
-    shown = {"latency": {"float16", "float16 TP 2", "int4"}, "batching": {"float16", "float16 TP 2"}, "step_time": {"float16", "float16 TP 2"}}
+    shown = {
+        "latency": {"float16", "float16 TP 2", "int4"},
+        "batching": {"float16", "float16 TP 2"},
+        "step_time": {"float16", "float16 TP 2"},
+    }
     for name, options in shown.items():
-        assert set(getattr(tables, name)(both)["option"]) == options, name
-    assert set(batching.uniform(both)["option"]) == {"float16", "float16 TP 2"}
-    assert "replicas" not in tables.serving(both) and list(tables.serving(both)["tensor parallel"]) == [1, 1, 2, 2]
+        assert set(tables.TABLES[name](both)["option"]) == options, name
+    assert set(batching_analysis.uniform(both)["option"]) == {"float16", "float16 TP 2"}
+    assert "replicas" not in serving_tables.serving(both) and list(
+        serving_tables.serving(both)["tensor parallel"]
+    ) == [1, 1, 2, 2]
     for name in ("latency", "frontier", "roofline", "serving_frontier"):
-        assert "vllm float16 TP 2" in words(getattr(plots, name)(both)), name
-    assert sorted({label for label in words(plots.latency(both)) if label.startswith("vllm")}) == ["vllm float16", "vllm float16 TP 2", "vllm int4"]
+        assert "vllm float16 TP 2" in words(figures.DRAWN[name](both)), name
+    assert sorted({label for label in words(latency_figures.latency(both)) if label.startswith("vllm")}) == [
+        "vllm float16",
+        "vllm float16 TP 2",
+        "vllm int4",
+    ]
     alone = both[(both["experiment"] == "latency") & (both["tensor_parallel"] == 2)]
-    assert "vllm float16 TP 2" in words(plots.run(alone))
+    assert "vllm float16 TP 2" in words(latency_figures.run(alone))
 
 
 def words(figure):
@@ -282,81 +418,134 @@ def words(figure):
 def test_one_device_is_not_mentioned(tmp_path):
     write_run(tmp_path)
     write_serving(tmp_path, {1: (0.05, 0.005)})
-    requests = results.load(folder=tmp_path)
-    assert set(results.here(requests, "latency")["option"]) == {"float32"} and not any(" TP " in text or " DP " in text for text in words(plots.latency(requests)))
-    assert "replicas" not in tables.serving(requests)
+    requests = store.load(folder=tmp_path)
+    assert set(machines.here(requests, "latency")["option"]) == {"float32"} and not any(
+        " TP " in text or " DP " in text for text in words(latency_figures.latency(requests))
+    )
+    assert "replicas" not in serving_tables.serving(requests)
 
 
 def test_replicas_have_their_column(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005)}, data_parallel=2, **GPU)
-    requests = results.load(folder=tmp_path)
-    assert list(tables.serving(requests)["replicas"]) == [2] and set(results.here(requests, "serving")["option"]) == {"float32 DP 2"}
+    requests = store.load(folder=tmp_path)
+    assert list(serving_tables.serving(requests)["replicas"]) == [2] and set(
+        machines.here(requests, "serving")["option"]
+    ) == {"float32 DP 2"}
 
 
 def test_the_number_of_devices_is_no_number_of_bits():
-    assert [tables.bits(option) for option in ("float16 TP 2", "nf4 TP 8", "mute DP 2", "mute")] == [16, 4, None, None]
+    assert [naming.bits(option) for option in ("float16 TP 2", "nf4 TP 8", "mute DP 2", "mute")] == [
+        16,
+        4,
+        None,
+        None,
+    ]
 
 
 def test_fewer_bits_are_compared_on_the_same_devices(both):
-    rows = findings.speed_ups(results.summary(results.here(both, "latency")))
-    assert [round(row["faster"], 1) for row in rows] == [1.3], "against the 16 bits of one GPU, not of two, which are faster than 4 bits of one"
+    rows = latency_findings.speed_ups(latency_analysis.summary(machines.here(both, "latency")))
+    assert [round(row["faster"], 1) for row in rows] == [1.3], (
+        "against the 16 bits of one GPU, not of two, which are faster than 4 bits of one"
+    )
 
 
 def test_answers_of_several_devices_are_not_scored_as_those_of_one(both, tmp_path):
-    made = experiment.Setup.__new__(experiment.Setup)
-    made.folder, made.option, made.device, made.parameters = tmp_path, "float16", "cuda", {"max_new_tokens": 10}
-    made.identity = {"backend": "vllm", "model": "smollm2-135m", "option": "float16", "gpu": "h100", "host": "abc123"}
-    with pytest.raises(ValueError, match="latency-smollm2-135m-float16-h100-abc123-3 "):  # the checkpoint differs, but this is the run that it looked at
+    made = session.Setup.__new__(session.Setup)
+    made.folder, made.option, made.device, made.parameters = (
+        tmp_path,
+        "float16",
+        "cuda",
+        {"max_new_tokens": 10},
+    )
+    made.identity = {
+        "backend": "vllm",
+        "model": "smollm2-135m",
+        "option": "float16",
+        "gpu": "h100",
+        "host": "abc123",
+    }
+    with pytest.raises(
+        ValueError, match="latency-smollm2-135m-float16-h100-abc123-3 "
+    ):  # the checkpoint differs, but this is the run that it looked at
         made.checkpoint = type("Other", (), {"digest": lambda self: "another"})()
-        quality.stored(made)
+        quality_experiment.stored(made)
 
 
 def test_a_study_passes_over_numbers_that_runs_on_several_devices_took(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "RESULTS", tmp_path)
-    kind, gpu = study.device(study.load())
-    planned = lambda: [(r.experiment, r.n) for r in study.plan(study.load({"engines": "fake", "repeats": 2})) if r.option == "float32" and r.experiment in ("latency", "serving")]
-    about = {"host": hardware.host(), "gpu": gpu, "experiment": "serving", "option": "float32"}
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
+    kind, gpu = plan.device(plan.load())
+    planned = lambda: [
+        (r.experiment, r.n)
+        for r in plan.plan(plan.load({"engines": "fake", "repeats": 2}))
+        if r.option == "float32" and r.experiment in ("latency", "serving")
+    ]
+    about = {"host": identity_machine.host(), "gpu": gpu, "experiment": "serving", "option": "float32"}
     assert planned() == [("latency", 1), ("serving", 1), ("latency", 2), ("serving", 2)]
     write_run(tmp_path, run=1, **about)
-    assert planned() == [("latency", 1), ("serving", 1), ("latency", 2), ("serving", 2)], "the study's own run stays its own"
+    assert planned() == [("latency", 1), ("serving", 1), ("latency", 2), ("serving", 2)], (
+        "the study's own run stays its own"
+    )
     write_run(tmp_path, run=2, data_parallel=2, **about)
     assert planned() == [("latency", 1), ("serving", 1), ("latency", 3), ("serving", 3)]
-    identity = {"experiment": "serving", "backend": "fake", "model": "smollm2-135m", "option": "float32", "gpu": gpu, "host": hardware.host()}
-    assert results.next_number(identity, tmp_path) == 3
+    identity = {
+        "experiment": "serving",
+        "backend": "fake",
+        "model": "smollm2-135m",
+        "option": "float32",
+        "gpu": gpu,
+        "host": identity_machine.host(),
+    }
+    assert store.next_number(identity, tmp_path) == 3
 
 
 # The published figures again
 
 
 def test_every_published_row_on_several_gpus_has_one_command_that_the_notebook_takes():
-    table = systems.systems(results.frame(make_rows()))
+    table = systems_analysis.systems(schema.frame(make_rows()))
     several = table[table["tensor_parallel"] > 1]
-    assert {"mlc", "tensorrt_llm", "vllm"} == set(several["backend"]) and {2, 4, 8} == set(several["tensor_parallel"])
-    known = experiment.declared("".join(json.loads((ROOT / "notebooks" / "serving.ipynb").read_text())["cells"][1]["source"]))
+    assert {"mlc", "tensorrt_llm", "vllm"} == set(several["backend"]) and {2, 4, 8} == set(
+        several["tensor_parallel"]
+    )
+    known = parameters.declared(
+        "".join(json.loads((ROOT / "notebooks" / "serving.ipynb").read_text())["cells"][1]["source"])
+    )
     for row in several.to_dict("records"):
         first, second = row["command"].split(" && ")
         home = re.fullmatch(r"\.venv/bin/snakemake (\.venvs/[\w-]+)/ready", first)[1]
-        assert (ROOT / "environments" / f"{home.split('/')[1]}.txt").exists() and second.startswith(f"{home}/bin/papermill notebooks/serving.ipynb out.ipynb ")
+        assert (ROOT / "environments" / f"{home.split('/')[1]}.txt").exists() and second.startswith(
+            f"{home}/bin/papermill notebooks/serving.ipynb out.ipynb "
+        )
         told = dict(re.findall(r"-p (\S+) (\S+)", second))
-        assert set(told) <= set(known) and told["tensor_parallel"] == str(row["tensor_parallel"]) and told["device"] == "cuda"
+        assert (
+            set(told) <= set(known)
+            and told["tensor_parallel"] == str(row["tensor_parallel"])
+            and told["device"] == "cuda"
+        )
         assert "tensor" in backends.parallel(row["backend"], "serve")
 
 
 def test_the_published_batches_are_asked_for_where_the_study_s_lengths_are_not_theirs():
-    table = systems.systems(results.frame(make_rows()))
-    from bench import data
+    table = systems_analysis.systems(schema.frame(make_rows()))
 
-    printed = data.table("published/mosaicml_throughput_req_per_s")
-    for row in table[table["study"] == systems.STUDIES["mosaicml"]].to_dict("records"):
+    printed = inputs.table("published/mosaicml_throughput_req_per_s")
+    for row in table[table["study"] == systems_analysis.STUDIES["mosaicml"]].to_dict("records"):
         told = dict(re.findall(r"-p (\S+) (\S+)", row["command"]))
         sizes = set(printed.loc[printed["model"] == row["options"], "batch_size"]) or {1}
-        assert set(experiment.numbers("concurrency", told["concurrency"])) == sizes and told["request_rates"] == "none"
-        assert {serving.lengths(told["lengths"], 1)[0]} == {(512, 64)} == set(zip(printed["input_tokens"], printed["output_tokens"]))
+        assert (
+            set(parameters.numbers("concurrency", told["concurrency"])) == sizes
+            and told["request_rates"] == "none"
+        )
+        assert (
+            {schedule.lengths(told["lengths"], 1)[0]}
+            == {(512, 64)}
+            == set(zip(printed["input_tokens"], printed["output_tokens"]))
+        )
 
 
 def test_the_readme_has_the_commands_that_the_table_prints():
     text = (ROOT / "README.md").read_text()
-    commands = set(systems.systems(results.frame(make_rows()))["command"])
+    commands = set(systems_analysis.systems(schema.frame(make_rows()))["command"])
     shown = re.findall(r"^\.venv/bin/snakemake .*$", text, re.M)
     assert len(shown) == 2 and set(shown) <= commands
 
@@ -365,9 +554,21 @@ def test_the_readme_has_the_commands_that_the_table_prints():
 
 
 def notebook(name, tmp_path, **given):
-    words = [word for key, value in {"backend": "fake", "results": tmp_path, **given}.items() for word in ("-p", key, value)]
-    run("papermill", "--log-level", "ERROR", "--no-progress-bar", f"notebooks/{name}.ipynb", tmp_path / "out.ipynb", *words)
-    return results.load(folder=tmp_path), json.loads(next(tmp_path.glob("fake/*.json")).read_text())
+    words = [
+        word
+        for key, value in {"backend": "fake", "results": tmp_path, **given}.items()
+        for word in ("-p", key, value)
+    ]
+    run(
+        "papermill",
+        "--log-level",
+        "ERROR",
+        "--no-progress-bar",
+        f"notebooks/{name}.ipynb",
+        tmp_path / "out.ipynb",
+        *words,
+    )
+    return store.load(folder=tmp_path), json.loads(next(tmp_path.glob("fake/*.json")).read_text())
 
 
 @pytest.mark.parametrize(
@@ -376,17 +577,33 @@ def notebook(name, tmp_path, **given):
         ("latency", {"max_new_tokens": 8}),
         ("latency", {"max_new_tokens": 8, "server": True}),
         ("batching", {"batch_sizes": "1", "prompt_lengths": "8", "input_tokens": 8, "max_new_tokens": 8}),
-        ("serving", {"concurrency": "2", "request_rates": "none", "requests": 4, "lengths": "alpaca", "scale": 0.2}),
+        (
+            "serving",
+            {"concurrency": "2", "request_rates": "none", "requests": 4, "lengths": "alpaca", "scale": 0.2},
+        ),
     ],
 )
-@pytest.mark.skipif(hardware.cores() < 2, reason="two devices on a CPU are two cores")
+@pytest.mark.skipif(identity_machine.cores() < 2, reason="two devices on a CPU are two cores")
 def test_the_parameter_reaches_the_engine_the_rows_and_the_sidecar(tmp_path, name, given):
     requests, sidecar = notebook(name, tmp_path, tensor_parallel=2, **given)
     assert (requests["tensor_parallel"] == 2).all() and (requests["data_parallel"] == 1).all()
     assert sidecar["settings"]["devices"] == 2 and sidecar["parameters"]["tensor_parallel"] == 2
 
 
-@pytest.mark.skipif(hardware.cores() < 2, reason="two devices on a CPU are two cores")
+@pytest.mark.skipif(identity_machine.cores() < 2, reason="two devices on a CPU are two cores")
 def test_replicas_reach_the_server_and_the_rows(tmp_path):
-    requests, sidecar = notebook("serving", tmp_path, data_parallel=2, concurrency="2", request_rates="none", requests=4, lengths="alpaca", scale=0.2)
-    assert (requests["data_parallel"] == 2).all() and (requests["tensor_parallel"] == 1).all() and sidecar["settings"]["devices"] == 2
+    requests, sidecar = notebook(
+        "serving",
+        tmp_path,
+        data_parallel=2,
+        concurrency="2",
+        request_rates="none",
+        requests=4,
+        lengths="alpaca",
+        scale=0.2,
+    )
+    assert (
+        (requests["data_parallel"] == 2).all()
+        and (requests["tensor_parallel"] == 1).all()
+        and sidecar["settings"]["devices"] == 2
+    )

@@ -14,21 +14,31 @@ import time
 
 import pytest
 
-from bench import dialects, load, server, serving
 from bench.backends import hf_endpoint
 from bench.backends import http as running
+from bench.backends.common import servers
+from bench.instrument.load import client as client_load
+from bench.instrument.load import protocols, schedule
 
 SECRET = "hf_AnotherTokenThatNobodyMaySee9876543210"
-PROMPT = dialects.Prompt((11, 12, 13, 14, 15), "one two three four five", 4)  # as many tokens as words, and no count that another one could be taken for
+PROMPT = protocols.Prompt(
+    (11, 12, 13, 14, 15), "one two three four five", 4
+)  # as many tokens as words, and no count that another one could be taken for
 WORDS = " alpha", " beta", " gamma", " delta"
 IDS = 21, 22, 23, 24
-FIRST_S, GAP_S, END_S = 0.004, 0.003, 0.006  # until the first token, between two events, from the last token to what follows
+FIRST_S, GAP_S, END_S = (
+    0.004,
+    0.003,
+    0.006,
+)  # until the first token, between two events, from the last token to what follows
 MARGIN_S = 2e-4  # between the clock in which the kernel stamps and the one that the server reads
 
 # (dialect, quirks of the server, what the row must say, or the words of its error)
 GOOD = {"output_tokens": 4, "chunks": 4, "prompt_tokens": 5, "gaps": True, "text": "".join(WORDS)}
 PAIRS = GOOD | {"chunks": 2, "gaps": False}
-TEXTS = GOOD | {"prompt_tokens": 6}  # of what the server makes of the text: a beginning-of-sequence token is one of its tokens
+TEXTS = GOOD | {
+    "prompt_tokens": 6
+}  # of what the server makes of the text: a beginning-of-sequence token is one of its tokens
 CASES = {
     "completions": ("completions", "", GOOD),
     "completions, no space after data:": ("completions", "no-space", GOOD),
@@ -85,12 +95,20 @@ CASES = {
 
 def groups(quirks, count):
     """The numbers of the tokens of each event."""
-    return [range(k, min(k + 2, count)) for k in range(0, count, 2)] if "pairs" in quirks else [range(k, k + 1) for k in range(count)]
+    return (
+        [range(k, min(k + 2, count)) for k in range(0, count, 2)]
+        if "pairs" in quirks
+        else [range(k, k + 1) for k in range(count)]
+    )
 
 
 def prompt_tokens(asked, quirks):
     """Ids as they are, words otherwise, and a beginning-of-sequence token from a server that counts it."""
-    prompt = asked.get("prompt") or asked.get("inputs") or " ".join(message["content"] for message in asked["messages"])
+    prompt = (
+        asked.get("prompt")
+        or asked.get("inputs")
+        or " ".join(message["content"] for message in asked["messages"])
+    )
     return len(prompt if isinstance(prompt, list) else prompt.split()) + ("bos" in quirks)
 
 
@@ -102,17 +120,32 @@ def openai(asked, quirks, chat=False):
     """OpenAI's streams: usage on request only, then `null` in every chunk and the counts in a last one without choices."""
     count, prompt = asked["max_tokens"] + ("bos-out" in quirks), prompt_tokens(asked, quirks)
     head = {"id": "x", "object": "chunk", "created": 0, "model": "the-model", "system_fingerprint": "x"}
-    usage = lambda output: {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}  # noqa: E731
+    usage = lambda output: {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+    }  # noqa: E731
     wants = (asked.get("stream_options") or {}).get("include_usage") and "no-usage" not in quirks
     last = count + ("counts-prompt" in quirks) * prompt
 
     def chunk(text, finish=None, output=0, **more):
         content = {"delta": {"content": text} if text else {}} if chat else {"text": text}
         told = {"usage": usage(output) if "every-usage" in quirks else None} if wants else {}
-        return head | {"choices": [{"index": 0, "logprobs": None, "finish_reason": finish, **content, **more}], **told}
+        return head | {
+            "choices": [{"index": 0, "logprobs": None, "finish_reason": finish, **content, **more}],
+            **told,
+        }
 
     if chat:
-        yield "more", head | {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
+        yield (
+            "more",
+            head
+            | {
+                "choices": [
+                    {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+                ]
+            },
+        )
     if "empty-first" in quirks:
         yield "more", chunk("")
     if "echo" in quirks:
@@ -120,7 +153,12 @@ def openai(asked, quirks, chat=False):
     for numbers in groups(quirks, asked["max_tokens"]):
         ids = [IDS[k % 4] for k in numbers if not ("lost-id" in quirks and k == 0)]
         at_end = numbers[-1] == asked["max_tokens"] - 1
-        event = chunk(said(numbers), "length" if at_end and "empty-last" not in quirks and not chat else None, numbers[-1] + 1, **({"token_ids": ids} if "ids" in quirks else {}))
+        event = chunk(
+            said(numbers),
+            "length" if at_end and "empty-last" not in quirks and not chat else None,
+            numbers[-1] + 1,
+            **({"token_ids": ids} if "ids" in quirks else {}),
+        )
         yield "token", event | ({"usage": usage(last)} if wants and at_end and "last-usage" in quirks else {})
     if chat or "empty-last" in quirks:
         yield "more", chunk("", "length", count)
@@ -139,12 +177,25 @@ def tgi(asked, quirks):
     count, prompt = parameters["max_new_tokens"], prompt_tokens(asked, quirks)
     yield "comment", b""  # it keeps a connection alive with comments
     for k in range(count):
-        token = {"id": IDS[k % 4], "text": "" if "held" in quirks and k == count - 1 else WORDS[k % 4], "logprob": -1.0, "special": False}
+        token = {
+            "id": IDS[k % 4],
+            "text": "" if "held" in quirks and k == count - 1 else WORDS[k % 4],
+            "logprob": -1.0,
+            "special": False,
+        }
         event = {"index": k + 1, "token": token, "generated_text": None, "details": None}
         if k == count - 1:
             event["generated_text"] = (PROMPT.text if "echo" in quirks else "") + said(range(count))
-            details = {"finish_reason": "length", "generated_tokens": count + ("bos-out" in quirks), "seed": None}
-            details |= {"prefill": [{"id": 1, "text": "x"}] * prompt} if "old" in quirks else {"input_length": prompt}
+            details = {
+                "finish_reason": "length",
+                "generated_tokens": count + ("bos-out" in quirks),
+                "seed": None,
+            }
+            details |= (
+                {"prefill": [{"id": 1, "text": "x"}] * prompt}
+                if "old" in quirks
+                else {"input_length": prompt}
+            )
             event["details"] = details if parameters.get("details") else None
         yield "token", event
 
@@ -155,12 +206,43 @@ def llamacpp(asked, quirks):
     if "echo" in quirks:
         yield "more", {"index": 0, "content": PROMPT.text, "tokens": [], "stop": False}
     for numbers in groups(quirks, count):
-        yield "token", {"index": 0, "content": said(numbers), "tokens": [IDS[numbers[-1] % 4]] if asked.get("return_tokens") else [], "stop": False, "tokens_predicted": numbers[-1] + 1}
-    end = {"index": 0, "content": "", "tokens": [], "stop": True, "stop_type": "limit", "prompt": PROMPT.text, "timings": {"cache_n": 1}}
-    yield "more", end | ({} if "no-usage" in quirks else {"tokens_predicted": count + ("bos-out" in quirks), "tokens_evaluated": prompt})
+        yield (
+            "token",
+            {
+                "index": 0,
+                "content": said(numbers),
+                "tokens": [IDS[numbers[-1] % 4]] if asked.get("return_tokens") else [],
+                "stop": False,
+                "tokens_predicted": numbers[-1] + 1,
+            },
+        )
+    end = {
+        "index": 0,
+        "content": "",
+        "tokens": [],
+        "stop": True,
+        "stop_type": "limit",
+        "prompt": PROMPT.text,
+        "timings": {"cache_n": 1},
+    }
+    yield (
+        "more",
+        end
+        | (
+            {}
+            if "no-usage" in quirks
+            else {"tokens_predicted": count + ("bos-out" in quirks), "tokens_evaluated": prompt}
+        ),
+    )
 
 
-SPEAKERS = {"v1/completions": openai, "v1/chat/completions": chat, "generate_stream": tgi, "completion": llamacpp, "": tgi}  # "": huggingface_hub's client
+SPEAKERS = {
+    "v1/completions": openai,
+    "v1/chat/completions": chat,
+    "generate_stream": tgi,
+    "completion": llamacpp,
+    "": tgi,
+}  # "": huggingface_hub's client
 
 
 class Speaker(http.server.BaseHTTPRequestHandler):
@@ -210,7 +292,11 @@ class Speaker(http.server.BaseHTTPRequestHandler):
         wrote, late, spoken = [], b"", False
         for kind, about in [*events, *([("more", b"")] if "bare-last" in quirks else [])]:
             data = about if isinstance(about, bytes) else json.dumps(about, separators=(",", ":")).encode()
-            data = (b":" if kind == "comment" else b"data:" if "no-space" in quirks else b"data: ") + data + b"\n\n"
+            data = (
+                (b":" if kind == "comment" else b"data:" if "no-space" in quirks else b"data: ")
+                + data
+                + b"\n\n"
+            )
             if kind == "token" and "packets" in quirks and not late:
                 late = data  # with the next one
                 continue
@@ -249,9 +335,11 @@ def token(monkeypatch):
 
 def ask(url, dialect, more=None, token="", prompt=PROMPT):
     """The row of one request, through all that stands between a study and a server."""
-    served = server.Served(url, dialect, "the-model", {}, lambda new_tokens: more or {}, token)
-    client = load.Client(url, serving.calls(served, serving.Level("closed", 1, 1), [prompt]), dialect, 1, 5.0)
-    (row,) = client.run(load.clock() + 0.001)
+    served = servers.Served(url, dialect, "the-model", {}, lambda new_tokens: more or {}, token)
+    client = client_load.Client(
+        url, schedule.calls(served, schedule.Level("closed", 1, 1), [prompt]), dialect, 1, 5.0
+    )
+    (row,) = client.run(client_load.clock() + 0.001)
     return row
 
 
@@ -264,12 +352,18 @@ def check(url, case):
         assert expected in row["error"] and "ttft_s" not in row, row
         return
     assert row["error"] == "", row["error"]
-    assert {name: row.get(name) for name in expected if name != "gaps"} == {name: value for name, value in expected.items() if name != "gaps"}
-    assert ("itl_p50_s" in row) == expected["gaps"] and ("pieces" in row) != expected["gaps"], "events are no tokens"
+    assert {name: row.get(name) for name in expected if name != "gaps"} == {
+        name: value for name, value in expected.items() if name != "gaps"
+    }
+    assert ("itl_p50_s" in row) == expected["gaps"] and ("pieces" in row) != expected["gaps"], (
+        "events are no tokens"
+    )
     (wrote,) = Speaker.wrote
     tokens = [k for k, (_, kind) in enumerate(wrote) if kind == "token"]
     for k, at in ((tokens[0], row["ttft_s"]), (tokens[-1], row["e2e_s"])):  # after every write comes a pause
-        assert wrote[k][0] - MARGIN_S < row["sent_s"] + at < wrote[k + 1][0] - MARGIN_S, "a moment at which no token was written"
+        assert wrote[k][0] - MARGIN_S < row["sent_s"] + at < wrote[k + 1][0] - MARGIN_S, (
+            "a moment at which no token was written"
+        )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -278,11 +372,21 @@ def test_what_a_server_says_is_counted_right(speaker, case):
 
 
 def test_every_dialect_has_every_quirk_that_it_can_have():
-    quirks = {dialect: {quirk for d, words, _ in CASES.values() if d == dialect for quirk in words.split()} for dialect in dialects.DIALECTS}
+    quirks = {
+        dialect: {quirk for d, words, _ in CASES.values() if d == dialect for quirk in words.split()}
+        for dialect in protocols.DIALECTS
+    }
     for dialect, found in quirks.items():
         ends = {"empty-last", "bare-last", "bos"}  # a chat always ends with an empty event
-        assert {"echo"} <= found and found & {"bos", "bos-out"} and found & ends and found & {"no-space", "pairs"}, dialect
-    assert all({"no-usage", "pairs"} <= found for dialect, found in quirks.items() if dialect != "tgi"), "TGI has an id for every token"
+        assert (
+            {"echo"} <= found
+            and found & {"bos", "bos-out"}
+            and found & ends
+            and found & {"no-space", "pairs"}
+        ), dialect
+    assert all({"no-usage", "pairs"} <= found for dialect, found in quirks.items() if dialect != "tgi"), (
+        "TGI has an id for every token"
+    )
 
 
 def test_a_server_is_asked_for_what_it_says_on_request_only(speaker):
@@ -302,19 +406,34 @@ def test_huggingface_hubs_client_reads_the_same_counts(speaker, token):
     client = InferenceClient(model=speaker, token=token, timeout=10)
     theirs = list(client.text_generation(PROMPT.text, stream=True, details=True, max_new_tokens=4))
     ours = ask(speaker, "tgi", token=token)
-    assert [each.token.id for each in theirs] == ours["output_ids"] and "".join(each.token.text for each in theirs) == ours["text"]
-    assert (theirs[-1].details.generated_tokens, theirs[-1].details.input_length) == (ours["output_tokens"], ours["prompt_tokens"]) == (4, 5)
-    asked = {"messages": [{"role": "user", "content": PROMPT.text}], "max_tokens": 4, "stream": True, "stream_options": {"include_usage": True}}
+    assert [each.token.id for each in theirs] == ours["output_ids"] and "".join(
+        each.token.text for each in theirs
+    ) == ours["text"]
+    assert (
+        (theirs[-1].details.generated_tokens, theirs[-1].details.input_length)
+        == (ours["output_tokens"], ours["prompt_tokens"])
+        == (4, 5)
+    )
+    asked = {
+        "messages": [{"role": "user", "content": PROMPT.text}],
+        "max_tokens": 4,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
     chunks = list(client.chat_completion(**asked))
     ours = ask(speaker, "chat", token=token)
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == ours["text"]
     (usage,) = [chunk.usage for chunk in chunks if chunk.usage]
-    assert (usage.completion_tokens, usage.prompt_tokens) == (ours["output_tokens"], ours["prompt_tokens"]) == (4, 5)
+    assert (
+        (usage.completion_tokens, usage.prompt_tokens)
+        == (ours["output_tokens"], ours["prompt_tokens"])
+        == (4, 5)
+    )
 
 
 @pytest.mark.parametrize("option", hf_endpoint.OPTIONS)
 def test_an_endpoint_is_asked_with_the_token_in_each_of_its_dialects(speaker, token, option):
-    with hf_endpoint.serve(Named, option, "cuda", server.Wanted(1, 64, 1, url=speaker)) as served:
+    with hf_endpoint.serve(Named, option, "cuda", servers.Wanted(1, 64, 1, url=speaker)) as served:
         row = ask(served.url, served.dialect, served.body(4), served.token)
     assert row["error"] == "" and row["output_tokens"] == 4 and token not in repr(row) + repr(served)
     assert "Wrong credentials: nothing" in ask(speaker, option)["error"], "without the token it refuses"
@@ -326,9 +445,13 @@ class Named:
 
 @pytest.mark.parametrize("option", running.OPTIONS)
 def test_a_running_server_is_asked_in_each_dialect(speaker, token, option):
-    with running.serve(Named, option, "cpu", server.Wanted(1, 64, 1, url=speaker)) as served:
+    with running.serve(Named, option, "cpu", servers.Wanted(1, 64, 1, url=speaker)) as served:
         row = ask(served.url, served.dialect, served.body(4), served.token)
-    assert row["error"] == "" and row["output_tokens"] == 4 and served.model == ("a-model" if option in ("llamacpp", "tgi") else "the-model")
+    assert (
+        row["error"] == ""
+        and row["output_tokens"] == 4
+        and served.model == ("a-model" if option in ("llamacpp", "tgi") else "the-model")
+    )
 
 
 def test_huggingface_hub_finds_an_endpoint_with_the_token(token, speaker, monkeypatch):
@@ -342,21 +465,39 @@ def test_huggingface_hub_finds_an_endpoint_with_the_token(token, speaker, monkey
                 return
             assert self.path == "/endpoint/me/llama"
             url = {"url": f"{speaker}/"} if self.state == "running" else {}
-            about = {"name": "llama", "type": "protected", "model": {"repository": "a/b", "framework": "pytorch", "revision": "main", "task": "text-generation"}, "healthRoute": "/health"}
+            about = {
+                "name": "llama",
+                "type": "protected",
+                "model": {
+                    "repository": "a/b",
+                    "framework": "pytorch",
+                    "revision": "main",
+                    "task": "text-generation",
+                },
+                "healthRoute": "/health",
+            }
             times = {"createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z"}
             self.plain(200, about | {"status": times | {"state": self.state} | url})
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api) as api:
         threading.Thread(target=api.serve_forever, args=(0.05,), daemon=True).start()
-        monkeypatch.setattr("huggingface_hub.constants.INFERENCE_ENDPOINTS_ENDPOINT", f"http://127.0.0.1:{api.server_port}")
-        wanted = server.Wanted(1, 64, 1, url="me/llama")
+        monkeypatch.setattr(
+            "huggingface_hub.constants.INFERENCE_ENDPOINTS_ENDPOINT", f"http://127.0.0.1:{api.server_port}"
+        )
+        wanted = servers.Wanted(1, 64, 1, url="me/llama")
         with hf_endpoint.serve(Named, "tgi", "cuda", wanted) as served:
             assert served.url == speaker and ask(served.url, "tgi", token=served.token)["output_tokens"] == 4
         Api.state = "scaledToZero"
-        with pytest.raises(RuntimeError, match="is scaledToZero, not running"), hf_endpoint.serve(Named, "tgi", "cuda", wanted):
+        with (
+            pytest.raises(RuntimeError, match="is scaledToZero, not running"),
+            hf_endpoint.serve(Named, "tgi", "cuda", wanted),
+        ):
             pass
         Api.token = "another"
-        with pytest.raises(RuntimeError, match="knows no endpoint") as refused, hf_endpoint.serve(Named, "tgi", "cuda", wanted):
+        with (
+            pytest.raises(RuntimeError, match="knows no endpoint") as refused,
+            hf_endpoint.serve(Named, "tgi", "cuda", wanted),
+        ):
             pass
         assert token not in repr(refused.value) and refused.value.__suppress_context__
         api.shutdown()
@@ -380,17 +521,34 @@ def refusal(body, status=401):
 QUOTES = {
     "a refusal": refusal(b'{"error": "Wrong credentials: %s"}' % CREDENTIALS),
     "a refusal of plain text": refusal(CREDENTIALS, 500),
-    "a refusal where the words are cut": refusal(b'{"error": {"message": "%s%s"}}' % (b"x" * 180, CREDENTIALS)),
-    "a refusal in two chunks": pieces(b'{"error": "%s' % (b"x" * 180 + CREDENTIALS[:20]), CREDENTIALS[20:] + b'"}').replace(b"200 OK", b"401 No"),
+    "a refusal where the words are cut": refusal(
+        b'{"error": {"message": "%s%s"}}' % (b"x" * 180, CREDENTIALS)
+    ),
+    "a refusal in two chunks": pieces(
+        b'{"error": "%s' % (b"x" * 180 + CREDENTIALS[:20]), CREDENTIALS[20:] + b'"}'
+    ).replace(b"200 OK", b"401 No"),
     "an error within the stream": pieces(b'data: {"error": {"message": "%s"}}\n\n' % CREDENTIALS),
-    "an error within the stream in two chunks": pieces(b'data: {"error": "%s' % (b"x" * 180 + CREDENTIALS[:20]), CREDENTIALS[20:] + b'"}\n\n'),
+    "an error within the stream in two chunks": pieces(
+        b'data: {"error": "%s' % (b"x" * 180 + CREDENTIALS[:20]), CREDENTIALS[20:] + b'"}\n\n'
+    ),
     "an event that cannot be read": pieces(b"data: %s\n\n" % CREDENTIALS),
     "bytes that are no HTTP": CREDENTIALS + b"\r\n\r\n",
     "bytes that are no HTTP, cut": b"x" * 40 + CREDENTIALS + b"\r\n\r\n",
     "a chunk without a length": STREAM + CREDENTIALS[7:] + b"\r\nabc\r\n",
-    "an answer": pieces(b'data: {"choices": [{"text": "%s", "token_ids": [1, 2, 3, 4]}], "usage": {"completion_tokens": 4}}\n\n' % CREDENTIALS),
-    "an answer in two events": pieces(*(b'data: {"choices": [{"text": "%s", "token_ids": [1, 2]}]}\n\n' % part for part in (CREDENTIALS[:20], CREDENTIALS[20:]))),
-    "a reason to end": pieces(b'data: {"choices": [{"text": "a", "token_ids": [1, 2, 3, 4], "finish_reason": "%s"}]}\n\n' % CREDENTIALS),
+    "an answer": pieces(
+        b'data: {"choices": [{"text": "%s", "token_ids": [1, 2, 3, 4]}], "usage": {"completion_tokens": 4}}\n\n'
+        % CREDENTIALS
+    ),
+    "an answer in two events": pieces(
+        *(
+            b'data: {"choices": [{"text": "%s", "token_ids": [1, 2]}]}\n\n' % part
+            for part in (CREDENTIALS[:20], CREDENTIALS[20:])
+        )
+    ),
+    "a reason to end": pieces(
+        b'data: {"choices": [{"text": "a", "token_ids": [1, 2, 3, 4], "finish_reason": "%s"}]}\n\n'
+        % CREDENTIALS
+    ),
 }
 
 
@@ -424,7 +582,9 @@ def quoting():
 def keeps_quiet(url):
     """AssertionError if the row of a request to a server that quotes the token has any part of it."""
     row = ask(url, "completions", token=SECRET)
-    told = " ".join(str(value) for name, value in row.items() if name != "pieces")  # those are counted and dropped
+    told = " ".join(
+        str(value) for name, value in row.items() if name != "pieces"
+    )  # those are counted and dropped
     assert row["error"] or row["text"]
     assert not any(SECRET[k : k + 8] in told for k in range(len(SECRET) - 7))
 
@@ -442,15 +602,23 @@ def test_a_server_that_quotes_the_token_is_not_repeated(quoting, answer):
     ],
 )  # fmt: skip
 def test_looking_for_the_models_name_tells_no_token(quoting, answer):
-    with pytest.raises(RuntimeError, match="does not say which models it has .GET /v1/models: .* BENCH_API_TOKEN if it wants one") as failed:
+    with pytest.raises(
+        RuntimeError,
+        match="does not say which models it has .GET /v1/models: .* BENCH_API_TOKEN if it wants one",
+    ) as failed:
         running.first_model(quoting(answer), SECRET, "BENCH_API_TOKEN")
-    assert not any(SECRET[k : k + 8] in repr(failed.value) for k in range(len(SECRET) - 7)) and failed.value.__suppress_context__
+    assert (
+        not any(SECRET[k : k + 8] in repr(failed.value) for k in range(len(SECRET) - 7))
+        and failed.value.__suppress_context__
+    )
 
 
 def test_the_token_follows_no_redirection(quoting, token, speaker):
     """Whoever is named by a `Location` may be anybody: urllib would send the token along."""
     Speaker.asked.clear()
-    leads = refusal(b"{}", 307).replace(b"Content-Length", b"Location: %s/v1/models\r\nContent-Length" % speaker.encode())
+    leads = refusal(b"{}", 307).replace(
+        b"Content-Length", b"Location: %s/v1/models\r\nContent-Length" % speaker.encode()
+    )
     with pytest.raises(RuntimeError, match="HTTP 307"):
         running.first_model(quoting(leads), SECRET, "BENCH_API_TOKEN")
     assert "HTTP 307" in ask(quoting(leads), "completions", token=SECRET)["error"] and Speaker.asked == []
@@ -459,13 +627,16 @@ def test_the_token_follows_no_redirection(quoting, token, speaker):
 @pytest.mark.parametrize("given", [f"{SECRET}\n", f" {SECRET} "])
 def test_a_tokens_line_end_is_left_out(speaker, token, monkeypatch, given):
     monkeypatch.setenv("BENCH_API_TOKEN", given)
-    with running.serve(Named, "completions", "cpu", server.Wanted(1, 64, 1, url=speaker)) as served:
+    with running.serve(Named, "completions", "cpu", servers.Wanted(1, 64, 1, url=speaker)) as served:
         assert served.token == SECRET and ask(served.url, "completions", token=served.token)["error"] == ""
 
 
 @pytest.mark.parametrize("given", [f"{SECRET}\nX-Injected: 1", f"{SECRET[:9]} {SECRET[9:]}", f"{SECRET}é"])
 def test_what_is_no_token_is_refused_and_not_quoted(monkeypatch, given):
     monkeypatch.setenv("BENCH_API_TOKEN", given)
-    with pytest.raises(ValueError, match="The access token in BENCH_API_TOKEN has a blank") as refused, running.serve(Named, "chat", "cpu", server.Wanted(1, 64, 1, url="http://localhost:1")):
+    with (
+        pytest.raises(ValueError, match="The access token in BENCH_API_TOKEN has a blank") as refused,
+        running.serve(Named, "chat", "cpu", servers.Wanted(1, 64, 1, url="http://localhost:1")),
+    ):
         pass
     assert "hf_" not in repr(refused.value)

@@ -11,9 +11,14 @@ import pytest
 import test_protocol as protocol
 from test_protocol import quoting, speaker  # noqa: F401 (fixtures)
 
-from bench import answers, load, serving
+from bench.instrument.load import client, decoding, schedule
 
-USERS = {"dialects": [answers, serving], "answers": [load, serving], "http1": [answers, load], "serving": [protocol]}  # who calls a module's functions
+USERS = {
+    "dialects": [decoding, schedule],
+    "answers": [client, schedule],
+    "http1": [decoding, client],
+    "serving": [protocol],
+}  # who calls a module's functions
 
 # what is done wrong: (module, the source's text, what stands there instead, cases that must fail)
 MUTATIONS = {

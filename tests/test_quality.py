@@ -9,34 +9,58 @@ import pandas as pd
 import pytest
 from conftest import MATRICES, TESTS, make_sidecar, run, write_quality, write_run
 
-from bench import ROOT, data, findings, measure, pages, plots, quality, results, tables
+from bench import backends, inputs
+from bench.analysis import quality as quality_analysis
+from bench.backends.common import checkpoints
+from bench.experiments import lm_eval
+from bench.experiments import quality as quality_experiment
+from bench.instrument import in_process
+from bench.observations import store
+from bench.paths import ROOT
+from bench.report import figures, html, pages
+from bench.report.figures import quality as quality_figures
+from bench.report.findings import quality as quality_findings
+from bench.report.tables import quality as quality_tables
+
 
 @pytest.fixture
 def folder(tmp_path):
     """The reference at 30 tokens/s, a bfloat16 that gives the same, an int8 that departs, and a Q4_0 without log-probabilities."""
-    rates = {("transformers", "float32"): 30.0, ("transformers", "bfloat16"): 60.0, ("ctranslate2", "int8"): 90.0, ("llamacpp", "Q4_0"): 200.0}
+    rates = {
+        ("transformers", "float32"): 30.0,
+        ("transformers", "bfloat16"): 60.0,
+        ("ctranslate2", "int8"): 90.0,
+        ("llamacpp", "Q4_0"): 200.0,
+    }
     for (backend, option), rate in rates.items():
         write_run(tmp_path, make_sidecar(**MATRICES), backend=backend, option=option, rate=rate)
     same = [[1, 2, 3, 4], [5, 6, 7, 8]]
     write_quality(tmp_path, same, [0.4, 0.6], [2.0, 3.0], backend="transformers", option="float32")
     write_quality(tmp_path, same, [0.4, 0.6], [2.0, 3.1], backend="transformers", option="bfloat16")
-    write_quality(tmp_path, [[1, 2, 9, 4], [5, 6, 7, 8]], [0.5, 0.6], [2.5, 3.5], backend="ctranslate2", option="int8")
+    write_quality(
+        tmp_path, [[1, 2, 9, 4], [5, 6, 7, 8]], [0.5, 0.6], [2.5, 3.5], backend="ctranslate2", option="int8"
+    )
     write_quality(tmp_path, [[9, 2, 9, 4], [5, 9, 9, 9]], [0.2, 0.4], backend="llamacpp", option="Q4_0")
     return tmp_path
 
 
 def row_of(requests, option):
-    table = quality.summary(requests)
+    table = quality_analysis.summary(requests)
     return table[table["option"] == option].iloc[0]
 
 
 @pytest.mark.parametrize(
     ("ids", "reference", "place", "share"),
-    [([1, 2, 3], [1, 2, 3], math.nan, 1.0), ([9, 2, 3], [1, 2, 3], 0, 2 / 3), ([1, 2, 9, 4], [1, 2, 3, 4], 2, 0.75), ([4, 5], [5, 4], 0, 0.0)],
+    [
+        ([1, 2, 3], [1, 2, 3], math.nan, 1.0),
+        ([9, 2, 3], [1, 2, 3], 0, 2 / 3),
+        ([1, 2, 9, 4], [1, 2, 3, 4], 2, 0.75),
+        ([4, 5], [5, 4], 0, 0.0),
+    ],
 )
 def test_where_an_answer_departs_and_how_much_agrees(ids, reference, place, share):
-    assert quality.departs_at(ids, reference) == pytest.approx(place, nan_ok=True)
-    assert quality.agreement(ids, reference) == pytest.approx(share)
+    assert quality_analysis.departs_at(ids, reference) == pytest.approx(place, nan_ok=True)
+    assert quality_analysis.agreement(ids, reference) == pytest.approx(share)
 
 
 class Uniform:
@@ -50,59 +74,99 @@ class Uniform:
 
 
 def test_the_nll_is_that_of_the_scored_tokens_alone():
-    graded = SimpleNamespace(log_probabilities=lambda ids: [-float(k) for k in range(1, len(ids))])  # the k-th token after the first: -k
-    assert quality.nll_nats(graded, [5, 5, 5], [6, 7]) == pytest.approx((3 + 4) / 2)
-    assert quality.nll_nats(Uniform(), [5], [6, 7, 8]) == pytest.approx(math.log(50))
+    graded = SimpleNamespace(
+        log_probabilities=lambda ids: [-float(k) for k in range(1, len(ids))]
+    )  # the k-th token after the first: -k
+    assert quality_experiment.nll_nats(graded, [5, 5, 5], [6, 7]) == pytest.approx((3 + 4) / 2)
+    assert quality_experiment.nll_nats(Uniform(), [5], [6, 7, 8]) == pytest.approx(math.log(50))
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [([-1.0], "gave 1 log-probabilities for 3 tokens"), ([-1.0, math.nan], "not finite"), ([-1.0, 0.5], "above 0"), ([-1.0, -math.inf], "not finite")],
+    [
+        ([-1.0], "gave 1 log-probabilities for 3 tokens"),
+        ([-1.0, math.nan], "not finite"),
+        ([-1.0, 0.5], "above 0"),
+        ([-1.0, -math.inf], "not finite"),
+    ],
 )
 def test_what_cannot_be_log_probabilities_is_an_error_of_its_row_alone(given, words):
     engine = SimpleNamespace(log_probabilities=lambda ids: given)
     with pytest.raises(ValueError, match=words):
-        quality.nll_nats(engine, [1], [2, 3])
-    row = quality.score(measure.Stopwatch(), "own_nll_nats", engine, [1], [2, 3])
+        quality_experiment.nll_nats(engine, [1], [2, 3])
+    row = quality_experiment.score(in_process.Stopwatch(), "own_nll_nats", engine, [1], [2, 3])
     assert words in row["error"] and "own_nll_nats" not in row
 
 
 def test_a_request_that_failed_has_nothing_to_score():
-    row = quality.score(measure.Stopwatch(), "reference_nll_nats", Uniform(), [1], [], "MemoryError: no room")
+    row = quality_experiment.score(
+        in_process.Stopwatch(), "reference_nll_nats", Uniform(), [1], [], "MemoryError: no room"
+    )
     assert "no answer: MemoryError: no room" in row["error"]
 
 
 def test_the_newest_latency_run_of_that_length_is_scored(tmp_path):
-    about = {"prompts_sha256": data.digest("prompts"), "model_sha256": "this one"}
+    about = {"prompts_sha256": inputs.digest("prompts"), "model_sha256": "this one"}
     for number, tokens in ((9, 10), (10, 10), (11, 5)):
-        write_run(tmp_path, make_sidecar(**MATRICES, **about), backend="ctranslate2", option="int8", run=number, tokens=tokens)
-    identity = {"experiment": "quality", "backend": "ctranslate2", "model": "smollm2-135m", "option": "int8", "gpu": "test-cpu", "host": "abc123"}
+        write_run(
+            tmp_path,
+            make_sidecar(**MATRICES, **about),
+            backend="ctranslate2",
+            option="int8",
+            run=number,
+            tokens=tokens,
+        )
+    identity = {
+        "experiment": "quality",
+        "backend": "ctranslate2",
+        "model": "smollm2-135m",
+        "option": "int8",
+        "gpu": "test-cpu",
+        "host": "abc123",
+    }
     model = SimpleNamespace(digest=lambda: "this one")
-    setup = SimpleNamespace(identity=identity, option="int8", device="cpu", folder=tmp_path, parameters={"max_new_tokens": 10}, checkpoint=model)
+    setup = SimpleNamespace(
+        identity=identity,
+        option="int8",
+        device="cpu",
+        folder=tmp_path,
+        parameters={"max_new_tokens": 10},
+        checkpoint=model,
+    )
     setup.prompts = lambda which: {k: [100 + k] for k in range(1, 10)}
-    found = quality.stored(setup)
+    found = quality_experiment.stored(setup)
     assert found.run_id.endswith("-10") and found.requests[1] == (2, [102], [5] * 10, "")
     with pytest.raises(FileNotFoundError, match="-p max_new_tokens 200"):
-        quality.stored(SimpleNamespace(**vars(setup) | {"parameters": {"max_new_tokens": 200}}))
+        quality_experiment.stored(SimpleNamespace(**vars(setup) | {"parameters": {"max_new_tokens": 200}}))
     with pytest.raises(ValueError, match="The model of ctranslate2/latency-.*-10 .* is not what is here"):
-        quality.stored(SimpleNamespace(**vars(setup) | {"checkpoint": SimpleNamespace(digest=lambda: "another")}))
+        quality_experiment.stored(
+            SimpleNamespace(**vars(setup) | {"checkpoint": SimpleNamespace(digest=lambda: "another")})
+        )
 
 
 def test_an_engine_without_log_probabilities_is_not_loaded():
     """What it is said to be then comes from its latency run; one that has them is loaded after the reference has gone."""
     gone = []
     setup = SimpleNamespace(device="cpu", module=SimpleNamespace(Engine=object), load=lambda: "loaded")
-    answers = quality.Answers("x", {"weight_bytes": 5, "kv_value_bytes": 2, "settings": {"threads": 2}}, [])
-    stand_in = quality.engine(setup, SimpleNamespace(close=lambda: gone.append(1)), answers)
-    assert (stand_in.weight_bytes, stand_in.kv_value_bytes, stand_in.settings) == (5, 2, {"threads": 2}) and gone == [1] and setup.engine is stand_in
+    answers = quality_experiment.Answers(
+        "x", {"weight_bytes": 5, "kv_value_bytes": 2, "settings": {"threads": 2}}, []
+    )
+    stand_in = quality_experiment.engine(setup, SimpleNamespace(close=lambda: gone.append(1)), answers)
+    assert (
+        (stand_in.weight_bytes, stand_in.kv_value_bytes, stand_in.settings) == (5, 2, {"threads": 2})
+        and gone == [1]
+        and setup.engine is stand_in
+    )
     setup.module.Engine = Uniform
-    assert quality.engine(setup, SimpleNamespace(close=lambda: gone.append(2)), answers) == "loaded" and gone == [1, 2]
+    assert quality_experiment.engine(
+        setup, SimpleNamespace(close=lambda: gone.append(2)), answers
+    ) == "loaded" and gone == [1, 2]
 
 
 def test_a_text_is_cut_into_pieces_that_can_be_scored():
-    assert quality.chunks(Uniform(), list(range(9)), 4) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert quality.chunks(Uniform(), list(range(10)), 4)[-1] == [8, 9]
-    assert quality.chunks(object(), list(range(10)), 4) == []
+    assert quality_experiment.chunks(Uniform(), list(range(9)), 4) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert quality_experiment.chunks(Uniform(), list(range(10)), 4)[-1] == [8, 9]
+    assert quality_experiment.chunks(object(), list(range(10)), 4) == []
 
 
 def test_the_reference_scores_as_a_second_computation_does(tmp_path):
@@ -110,81 +174,129 @@ def test_the_reference_scores_as_a_second_computation_does(tmp_path):
     torch = pytest.importorskip("torch")
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from bench import backends, models
-
     torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 40}
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 40,
+    }
     model = LlamaForCausalLM(LlamaConfig(**shape, eos_token_id=2)).eval()
     model.save_pretrained(tmp_path)
-    engine = backends.get("transformers").load(models.Checkpoint("tiny", tmp_path, "real"), "float32", "cpu", 1)
+    engine = backends.get("transformers").load(
+        checkpoints.Checkpoint("tiny", tmp_path, "real"), "float32", "cpu", 1
+    )
     context, ids, nats = [3, 4, 5], [6, 7, 8, 9], []
     for k, token in enumerate(ids):
         with torch.no_grad():
             logits = model(torch.tensor([context + ids[:k]])).logits[0, -1].double().numpy()
         nats.append(np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[token])
-    assert quality.nll_nats(engine, context, ids) == pytest.approx(np.mean(nats), rel=1e-5)
+    assert quality_experiment.nll_nats(engine, context, ids) == pytest.approx(np.mean(nats), rel=1e-5)
     engine.close()
 
 
 def test_the_summary_is_what_one_computes_by_hand(folder):
-    requests = results.load(folder=folder)
-    table = quality.summary(requests)
-    assert list(table["option"]) == ["Q4_0", "int8", "bfloat16", "float32"] and table["output_tokens_per_s"].is_monotonic_decreasing
+    requests = store.load(folder=folder)
+    table = quality_analysis.summary(requests)
+    assert (
+        list(table["option"]) == ["Q4_0", "int8", "bfloat16", "float32"]
+        and table["output_tokens_per_s"].is_monotonic_decreasing
+    )
     int8, q4, own = row_of(requests, "int8"), row_of(requests, "Q4_0"), row_of(requests, "float32")
-    assert (int8["agreement"], int8["same_answers"], int8["answers"], int8["departs_first"]) == (7 / 8, 1, 2, 2)
+    assert (int8["agreement"], int8["same_answers"], int8["answers"], int8["departs_first"]) == (
+        7 / 8,
+        1,
+        2,
+        2,
+    )
     assert math.isnan(int8["departs_median"]) and q4["departs_median"] == 0.5 and q4["departs_first"] == 0
     assert q4["agreement"] == pytest.approx((2 / 4 + 1 / 4) / 2)
     assert int8["excess_nll_nats"] == pytest.approx(0.05) and q4["excess_nll_nats"] == pytest.approx(-0.2)
-    assert int8["excess_interval"] == pytest.approx(12.706 * np.std([0.1, 0.0], ddof=1) / math.sqrt(2), rel=1e-3)
-    assert own["perplexity"] == pytest.approx(math.exp((20 * 2 + 12 * 3) / 32)) and own["agreement"] == 1 and own["perplexity_ratio"] == 1
+    assert int8["excess_interval"] == pytest.approx(
+        12.706 * np.std([0.1, 0.0], ddof=1) / math.sqrt(2), rel=1e-3
+    )
+    assert (
+        own["perplexity"] == pytest.approx(math.exp((20 * 2 + 12 * 3) / 32))
+        and own["agreement"] == 1
+        and own["perplexity_ratio"] == 1
+    )
     assert int8["perplexity_ratio"] == pytest.approx(math.exp(0.5)) and math.isnan(q4["perplexity"])
     assert int8["weight_bytes"] == 1e8 and own["excess_nll_nats"] == 0
 
 
 def test_the_newest_run_counts_and_speed_comes_from_latency_runs_alone(folder):
     later = {"started": "2026-02-01T00:00:00+00:00"}
-    write_quality(folder, [[1, 2, 3, 4], [5, 6, 7, 8]], [0.4, 0.6], [2.0, 3.0], backend="ctranslate2", option="int8", run=2, sidecar=later)
-    requests = results.load(folder=folder)
+    write_quality(
+        folder,
+        [[1, 2, 3, 4], [5, 6, 7, 8]],
+        [0.4, 0.6],
+        [2.0, 3.0],
+        backend="ctranslate2",
+        option="int8",
+        run=2,
+        sidecar=later,
+    )
+    requests = store.load(folder=folder)
     assert row_of(requests, "int8")["agreement"] == 1
     latency = requests[requests["experiment"] == "latency"]
-    assert row_of(requests, "int8")["output_tokens_per_s"] == latency[latency["option"] == "int8"]["output_tokens_per_s"].mean()
+    assert (
+        row_of(requests, "int8")["output_tokens_per_s"]
+        == latency[latency["option"] == "int8"]["output_tokens_per_s"].mean()
+    )
 
 
 def test_without_a_scored_reference_nothing_is_compared(tmp_path):
     write_run(tmp_path, make_sidecar(**MATRICES), backend="ctranslate2", option="int8")
     write_quality(tmp_path, [[1, 2], [3, 4]], [0.4, 0.6], [2.0, 3.0], backend="ctranslate2", option="int8")
-    requests = results.load(folder=tmp_path)
+    requests = store.load(folder=tmp_path)
     row = row_of(requests, "int8")
     assert row["reference_nll_nats"] == pytest.approx(0.5) and row["perplexity"] > 0
     assert row[["agreement", "same_answers", "excess_nll_nats", "perplexity_ratio"]].isna().all()
-    assert findings.quality_findings(requests) == []
+    assert quality_findings.quality_findings(requests) == []
 
 
 def test_another_text_and_a_text_with_a_gap_have_no_ratio(folder):
     other = {"pieces": ([7] * 20, [9] * 12)}
     write_quality(folder, [[1, 2, 3, 4]], [0.4], [2.0, 3.0], backend="openvino", option="F16", **other)
     write_quality(folder, [[1, 2, 3, 4]], [0.4], [2.0, None], backend="onnxruntime", option="int4")
-    requests = results.load(folder=folder)
-    assert row_of(requests, "F16")["perplexity"] > 0 and math.isnan(row_of(requests, "F16")["perplexity_ratio"])
+    requests = store.load(folder=folder)
+    assert row_of(requests, "F16")["perplexity"] > 0 and math.isnan(
+        row_of(requests, "F16")["perplexity_ratio"]
+    )
     assert math.isnan(row_of(requests, "int4")["perplexity"])
 
 
 def test_synthetic_weights_have_no_quality(folder):
-    write_quality(folder, [[1, 2, 3, 4]], [0.4], backend="openvino", option="F16", weights="synthetic", model="shape:llama-2-7b")
-    requests = results.load(folder=folder)
-    assert "openvino" not in set(quality.summary(requests)["backend"])
+    write_quality(
+        folder,
+        [[1, 2, 3, 4]],
+        [0.4],
+        backend="openvino",
+        option="F16",
+        weights="synthetic",
+        model="shape:llama-2-7b",
+    )
+    requests = store.load(folder=folder)
+    assert "openvino" not in set(quality_analysis.summary(requests)["backend"])
     with pytest.raises(ValueError, match="random weights"):
-        quality.demand_real("shape:llama-2-7b")
-    quality.demand_real("smollm2-135m")
+        quality_experiment.demand_real("shape:llama-2-7b")
+    quality_experiment.demand_real("smollm2-135m")
 
 
 def test_the_frontier_is_what_nothing_beats():
-    table = pd.DataFrame({"output_tokens_per_s": [10, 20, 20, 30, 40, np.nan, 50], "lost": [0.0, 0.0, 0.1, 0.5, 0.4, 0.0, np.nan]})
-    assert list(quality.frontier(table, "lost")) == [False, True, False, False, True, False, False]
+    table = pd.DataFrame(
+        {
+            "output_tokens_per_s": [10, 20, 20, 30, 40, np.nan, 50],
+            "lost": [0.0, 0.0, 0.1, 0.5, 0.4, 0.0, np.nan],
+        }
+    )
+    assert list(quality_analysis.frontier(table, "lost")) == [False, True, False, False, True, False, False]
 
 
 def test_the_figure_names_the_frontier_and_no_more(folder, tmp_path):
-    plots.export(plots.quality(results.load(folder=folder)), "quality", "x", tmp_path / "f")
+    figures.export(quality_figures.quality(store.load(folder=folder)), "quality", "x", tmp_path / "f")
     words = (tmp_path / "f" / "quality.svg").read_text()
     # Once in the legend, and once in each panel in whose frontier it is: the reference is slower than the equal bfloat16, but its text is better.
     times = {"transformers float32": 2, "transformers bfloat16": 3, "ctranslate2 int8": 3, "llamacpp Q4_0": 2}
@@ -193,21 +305,44 @@ def test_the_figure_names_the_frontier_and_no_more(folder, tmp_path):
 
 
 def test_the_table_shows_what_was_computed(folder):
-    shown = tables.quality(results.load(folder=folder)).set_index("option")
-    assert shown.loc["int8", "tokens as the reference's (%)"] == 87.5 and shown.loc["int8", "answers the same"] == 1
+    shown = quality_tables.quality(store.load(folder=folder)).set_index("option")
+    assert (
+        shown.loc["int8", "tokens as the reference's (%)"] == 87.5
+        and shown.loc["int8", "answers the same"] == 1
+    )
 
 
 def test_sentences_follow_the_data(folder):
-    requests = results.load(folder=folder)
-    first = findings.quality_findings(requests)
+    requests = store.load(folder=folder)
+    first = quality_findings.quality_findings(requests)
     assert "1 of the 3 other options" in first[0] and "**transformers bfloat16** with 5" in first[0]
-    assert "**ctranslate2 int8** keeps most of the reference's tokens, 88 %" in first[1] and "**llamacpp Q4_0** fewest, 38 %" in first[1]
-    assert "**ctranslate2 int8** has 17.7, 65 % more" in first[2] and "**transformers bfloat16** 11.2, 3.8 % more" in first[2]
-    assert "one option lies below it" in first[3] and first[3].index("bfloat16") < first[3].index("int8") < first[3].index("Q4_0")
-    assert "−0.2 (**llamacpp Q4_0**) to +0.05 (**ctranslate2 int8**)" in first[4] and "so for 1 of 2." in first[4]
+    assert (
+        "**ctranslate2 int8** keeps most of the reference's tokens, 88 %" in first[1]
+        and "**llamacpp Q4_0** fewest, 38 %" in first[1]
+    )
+    assert (
+        "**ctranslate2 int8** has 17.7, 65 % more" in first[2]
+        and "**transformers bfloat16** 11.2, 3.8 % more" in first[2]
+    )
+    assert "one option lies below it" in first[3] and first[3].index("bfloat16") < first[3].index(
+        "int8"
+    ) < first[3].index("Q4_0")
+    assert (
+        "−0.2 (**llamacpp Q4_0**) to +0.05 (**ctranslate2 int8**)" in first[4]
+        and "so for 1 of 2." in first[4]
+    )
     later = {"started": "2026-02-01T00:00:00+00:00"}
-    write_quality(folder, [[1, 2, 3, 4], [5, 6, 7, 8]], [0.4, 0.6], [2.0, 3.0], backend="llamacpp", option="Q4_0", run=2, sidecar=later)
-    second = findings.quality_findings(results.load(folder=folder))
+    write_quality(
+        folder,
+        [[1, 2, 3, 4], [5, 6, 7, 8]],
+        [0.4, 0.6],
+        [2.0, 3.0],
+        backend="llamacpp",
+        option="Q4_0",
+        run=2,
+        sidecar=later,
+    )
+    second = quality_findings.quality_findings(store.load(folder=folder))
     assert "2 of the 3 other options" in second[0] and "**llamacpp Q4_0** with" in second[0]
     assert "**llamacpp Q4_0** keeps most" in second[1] and "**llamacpp Q4_0** 10.8, the same" in second[2]
     assert second[3].startswith("No option trades quality for speed: **llamacpp Q4_0**")
@@ -216,27 +351,45 @@ def test_sentences_follow_the_data(folder):
 
 def test_a_sentence_needs_its_data(tmp_path):
     write_run(tmp_path, make_sidecar(**MATRICES), backend="transformers", option="float32")
-    requests = results.load(folder=tmp_path)
-    assert findings.quality_findings(requests) == [] and pages.scoring(requests) == {}
+    requests = store.load(folder=tmp_path)
+    assert quality_findings.quality_findings(requests) == [] and pages.scoring(requests) == {}
     write_quality(tmp_path, [[1, 2]], [0.4], [2.0, 3.0], backend="transformers", option="float32")
-    assert findings.quality_findings(results.load(folder=tmp_path)) == []
-    assert tables.text(tables.quality(requests)) == tables.EMPTY
+    assert quality_findings.quality_findings(store.load(folder=tmp_path)) == []
+    assert html.text(quality_tables.quality(requests)) == html.EMPTY
 
 
 def test_what_was_scored_is_said_on_the_page(folder):
-    said = pages.scoring(results.load(folder=folder))
-    assert (said["prompts"], said["output"], said["tokens"], said["pieces"]) == ("2", "4", "32", "2") and "`llamacpp`" in said["silent"]
+    said = pages.scoring(store.load(folder=folder))
+    assert (said["prompts"], said["output"], said["tokens"], said["pieces"]) == (
+        "2",
+        "4",
+        "32",
+        "2",
+    ) and "`llamacpp`" in said["silent"]
 
 
 def papermill(tmp_path, *more, notebook="quality", check=True, **environment):
     parameters = [text for name, value in more for text in ("-p", name, value)]
-    return run("papermill", f"notebooks/{notebook}.ipynb", tmp_path / f"{notebook}.ipynb", "-p", "results", tmp_path, *parameters, check=check, **environment)
+    return run(
+        "papermill",
+        f"notebooks/{notebook}.ipynb",
+        tmp_path / f"{notebook}.ipynb",
+        "-p",
+        "results",
+        tmp_path,
+        *parameters,
+        check=check,
+        **environment,
+    )
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ([("backend", "fake")], "papermill notebooks/latency.ipynb out.ipynb -p backend fake -p option float32 -p model smollm2-135m"),
+        (
+            [("backend", "fake")],
+            "papermill notebooks/latency.ipynb out.ipynb -p backend fake -p option float32 -p model smollm2-135m",
+        ),
         ([("backend", "fake"), ("model", "shape:llama-2-7b")], "what they answer is noise"),
     ],
 )
@@ -252,15 +405,23 @@ def test_the_notebook_scores_answers_and_text(tmp_path):
         "class Engine(fake.Engine):\n    def log_probabilities(self, ids):\n        return [-math.log(1000)] * (len(ids) - 1)\n\n\n"
         "def load(checkpoint, option, device, threads):\n    return Engine(checkpoint, OPTIONS[option])\n"
     )
-    told, where = (("backend", "even"), ("max_new_tokens", 6)), {"BENCH_BACKENDS": f"{TESTS / 'backends'}:{tmp_path}"}
+    told, where = (
+        (("backend", "even"), ("max_new_tokens", 6)),
+        {"BENCH_BACKENDS": f"{TESTS / 'backends'}:{tmp_path}"},
+    )
     papermill(tmp_path, *told, notebook="latency", **where)
     papermill(tmp_path, *told, **where)
-    requests = results.load(folder=tmp_path)
-    answered, scored = (requests[(requests["experiment"] == e) & (requests["prompt"] > 0)] for e in ("latency", "quality"))
-    assert list(scored["output_ids"]) == list(answered["output_ids"]) and (scored["reference_nll_nats"] > 0).all()
-    (table,) = quality.perplexities(requests).to_dict("records")
+    requests = store.load(folder=tmp_path)
+    answered, scored = (
+        requests[(requests["experiment"] == e) & (requests["prompt"] > 0)] for e in ("latency", "quality")
+    )
+    assert (
+        list(scored["output_ids"]) == list(answered["output_ids"])
+        and (scored["reference_nll_nats"] > 0).all()
+    )
+    (table,) = quality_analysis.perplexities(requests).to_dict("records")
     assert table["perplexity"] == pytest.approx(1000) and table["text_tokens"] > 1000
-    sidecar = results.read(results.path(scored["run_id"].iloc[0], folder=tmp_path))[1]
+    sidecar = store.read(store.path(scored["run_id"].iloc[0], folder=tmp_path))[1]
     assert sidecar["settings"]["scored_run"] == answered["run_id"].iloc[0]
 
 
@@ -320,19 +481,24 @@ def harness(tmp_path, monkeypatch):
 def test_the_harness_runs_an_engine_on_local_tasks(harness):
     import lm_eval
 
-    from bench.lm_eval_hook import EngineLM
-
-    model = EngineLM(Counting(size=50), Words())
-    found = lm_eval.simple_evaluate(model=model, tasks=list(TASKS), task_manager=harness, bootstrap_iters=0)["results"]
-    assert found["local_choice"]["acc,none"] == 1.0  # equally likely tokens: the shorter choice has the higher sum
-    assert found["local_text"]["bits_per_byte,none"] == pytest.approx(3 * math.log2(50) / 5)  # three tokens in five bytes
-    assert found["local_answer"]["exact_match,none"] == 0.5  # what stands before the stop string, "w5 ", is the answer to one of the two
+    model = lm_eval.EngineLM(Counting(size=50), Words())
+    found = lm_eval.simple_evaluate(model=model, tasks=list(TASKS), task_manager=harness, bootstrap_iters=0)[
+        "results"
+    ]
+    assert (
+        found["local_choice"]["acc,none"] == 1.0
+    )  # equally likely tokens: the shorter choice has the higher sum
+    assert found["local_text"]["bits_per_byte,none"] == pytest.approx(
+        3 * math.log2(50) / 5
+    )  # three tokens in five bytes
+    assert (
+        found["local_answer"]["exact_match,none"] == 0.5
+    )  # what stands before the stop string, "w5 ", is the answer to one of the two
 
 
 def test_what_the_harness_is_told_is_that_of_the_engine(harness):
-    from bench.lm_eval_hook import EngineLM
 
-    model = EngineLM(Counting(size=50), Words())
+    model = lm_eval.EngineLM(Counting(size=50), Words())
     asked = lambda *arguments: SimpleNamespace(args=arguments)  # noqa: E731
     (total, greedy), (_, other) = model.loglikelihood([asked("w9 w9", " w5 w4"), asked("w9 w9", " w5 w5")])
     assert total == pytest.approx(-2 * math.log(50)) and greedy and not other
@@ -342,11 +508,17 @@ def test_what_the_harness_is_told_is_that_of_the_engine(harness):
     with pytest.raises(ValueError, match="samples"):
         model.generate_until([asked("w9", {"do_sample": True, "temperature": 0.7})])
     with pytest.raises(NotImplementedError, match="tasks that generate"):
-        EngineLM(SimpleNamespace(), Words()).loglikelihood([asked("w9", " w5")])
+        lm_eval.EngineLM(SimpleNamespace(), Words()).loglikelihood([asked("w9", " w5")])
 
 
 def test_without_the_harness_the_hook_says_how_to_get_it(tmp_path):
     (tmp_path / "lm_eval").mkdir()
     (tmp_path / "lm_eval" / "__init__.py").write_text("raise ImportError('not here')\n")
-    done = run(sys.executable, "-m", "bench.lm_eval_hook", check=False, PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert done.returncode != 0 and "snakemake --cores 1 .venvs/lm-eval/ready" in done.stderr and "Traceback" not in done.stderr
+    done = run(
+        sys.executable, "-m", "bench.experiments.lm_eval", check=False, PYTHONPATH=f"{tmp_path}:{ROOT}"
+    )
+    assert (
+        done.returncode != 0
+        and "snakemake --cores 1 .venvs/lm-eval/ready" in done.stderr
+        and "Traceback" not in done.stderr
+    )

@@ -6,7 +6,9 @@ import subprocess
 import pytest
 import yaml
 
-from bench import ROOT, findings
+from bench.paths import ROOT
+from bench.report import findings
+from bench.report.findings import readme as readme_findings
 
 git = lambda *a: subprocess.run(["git", *a], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()  # noqa: E731
 
@@ -21,7 +23,9 @@ def test_conda_users_get_the_same():
 def test_requirements_are_pinned():
     for file in ("requirements.txt", "requirements-test.txt"):
         for line in (ROOT / file).read_text().splitlines():
-            assert not line.strip() or line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[^\s]+", line), line
+            assert (
+                not line.strip() or line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[^\s]+", line)
+            ), line
 
 
 def test_what_is_installed_is_what_is_pinned():
@@ -40,12 +44,14 @@ def test_every_rendered_page_exists_and_every_page_is_rendered():
 
 def test_the_readme_says_what_the_committed_data_say():
     readme = (ROOT / "README.md").read_text()
-    assert findings.fill(readme, findings.findings(findings.committed())) == readme, "run: make readme"
+    assert readme_findings.fill(readme, findings.findings(readme_findings.committed())) == readme, (
+        "run: make readme"
+    )
 
 
 def test_a_file_without_the_marked_place_is_left_alone():
     with pytest.raises(ValueError, match="no place marked"):
-        findings.fill("# Title", ["A sentence."])
+        readme_findings.fill("# Title", ["A sentence."])
 
 
 def test_no_machine_paths_and_no_registry_hosts():

@@ -8,15 +8,25 @@ import time
 import pytest
 from conftest import make_rows, make_sidecar, write_run
 
-from bench import ROOT, backends, client_accuracy, data, findings, plots, results, tables
+from bench import backends, inputs
+from bench.analysis import client_accuracy as accuracy_analysis
+from bench.analysis import latency as latency_analysis
+from bench.analysis import machines
+from bench.analysis import published as published_analysis
+from bench.observations import derived, gates, schema, store
+from bench.paths import ROOT
+from bench.report import findings, html
+from bench.report.figures import latency as latency_figures
+from bench.report.findings import readme as readme_findings
+from bench.report.tables import latency as latency_tables
 
 # What git keeps: a reader who has run `make study` has runs of their own beside them.
-COMMITTED = findings.committed_files()
+COMMITTED = readme_findings.committed_files()
 
 
 def refused(rows, sidecar=None, identifier=None, folder=None):
-    with pytest.raises(results.Refused) as caught:
-        results.write(rows, sidecar or make_sidecar(), identifier or rows[0]["run_id"], folder)
+    with pytest.raises(gates.Refused) as caught:
+        store.write(rows, sidecar or make_sidecar(), identifier or rows[0]["run_id"], folder)
     assert not list(folder.rglob("*.csv"))
     return str(caught.value)
 
@@ -24,7 +34,7 @@ def refused(rows, sidecar=None, identifier=None, folder=None):
 def test_a_good_run_is_read_back_as_it_was_written(tmp_path):
     path = write_run(tmp_path)
     assert path == tmp_path / "fake" / "latency-smollm2-135m-float32-test-cpu-abc123-1.csv"
-    requests = results.load([path])
+    requests = store.load([path])
     assert list(requests["request"]) == [1, 2, 3]
     assert requests["answer"].iloc[0] == 'a,b "c"\n<script>'
     assert requests["tpot_s"].iloc[0] == pytest.approx(0.01)
@@ -43,8 +53,12 @@ def test_impossible_published_rates_would_be_refused(tmp_path):
 
 
 def test_rows_that_contradict_the_path_are_refused(tmp_path):
-    assert "identity and path must agree" in refused(make_rows(option="int8"), identifier=make_rows()[0]["run_id"], folder=tmp_path)
-    assert "identity and path must agree" in refused([*make_rows(2), make_rows(gpu="h200")[0]], folder=tmp_path)
+    assert "identity and path must agree" in refused(
+        make_rows(option="int8"), identifier=make_rows()[0]["run_id"], folder=tmp_path
+    )
+    assert "identity and path must agree" in refused(
+        [*make_rows(2), make_rows(gpu="h200")[0]], folder=tmp_path
+    )
 
 
 def test_token_counts_that_disagree_are_refused(tmp_path):
@@ -64,7 +78,9 @@ def test_a_warm_up_that_had_not_settled_is_refused(tmp_path):
 
 
 def test_a_run_that_shared_its_machine_is_refused(tmp_path):
-    assert "Other processes kept 0.90 cores busy" in refused(make_rows(), make_sidecar(busy_cores={"others": 0.9, "steal": 0.0}), folder=tmp_path)
+    assert "Other processes kept 0.90 cores busy" in refused(
+        make_rows(), make_sidecar(busy_cores={"others": 0.9, "steal": 0.0}), folder=tmp_path
+    )
 
 
 def test_a_missing_sidecar_field_is_refused(tmp_path):
@@ -79,11 +95,15 @@ def test_a_run_in_which_nothing_succeeded_is_refused_with_its_first_error(tmp_pa
 
 def test_a_failed_request_stays_as_a_row(tmp_path):
     rows = make_rows()
-    rows[1] = {k: v for k, v in rows[1].items() if k not in ("ttft_s", "e2e_s")} | {"error": "RuntimeError: gone", "output_tokens": 0, "output_ids": ""}
-    requests = results.load([results.write(rows, make_sidecar(), rows[0]["run_id"], tmp_path)])
+    rows[1] = {k: v for k, v in rows[1].items() if k not in ("ttft_s", "e2e_s")} | {
+        "error": "RuntimeError: gone",
+        "output_tokens": 0,
+        "output_ids": "",
+    }
+    requests = store.load([store.write(rows, make_sidecar(), rows[0]["run_id"], tmp_path)])
     assert list(requests["error"]) == ["", "RuntimeError: gone", ""]
-    assert results.summary(requests)["failed"].tolist() == [1]
-    assert results.summary(requests)["output_tokens_per_s"].iloc[0] == pytest.approx(10 / 0.14)
+    assert latency_analysis.summary(requests)["failed"].tolist() == [1]
+    assert latency_analysis.summary(requests)["output_tokens_per_s"].iloc[0] == pytest.approx(10 / 0.14)
 
 
 def test_a_run_is_never_overwritten(tmp_path):
@@ -109,58 +129,70 @@ def test_a_file_that_is_no_run_is_named(tmp_path):
     path = write_run(tmp_path)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="is not a run of this study"):
-        results.load(folder=tmp_path)
+        store.load(folder=tmp_path)
 
 
 def test_the_next_number_is_the_first_free_one(tmp_path):
     row = make_rows()[0]
     identity = {k: row[k] for k in ("experiment", "backend", "model", "option", "gpu", "host")}
-    assert results.next_number(identity, tmp_path) == 1
+    assert store.next_number(identity, tmp_path) == 1
     write_run(tmp_path)
-    assert results.next_number(identity, tmp_path) == 2
+    assert store.next_number(identity, tmp_path) == 2
 
 
 def test_focus_prefers_this_machine(observations):
-    requests = results.load(folder=observations)
-    assert set(results.focus(requests, "def456")["backend"]) == {"llamacpp"}
-    assert set(results.focus(requests, "def456")["host"]) == {"def456"}
-    assert results.focus(requests, "a stranger")["host"].nunique() == 1
+    requests = store.load(folder=observations)
+    assert set(machines.focus(requests, "def456")["backend"]) == {"llamacpp"}
+    assert set(machines.focus(requests, "def456")["host"]) == {"def456"}
+    assert machines.focus(requests, "a stranger")["host"].nunique() == 1
 
 
 def test_intervals_are_over_runs(observations):
-    table = results.summary(results.load(folder=observations)).set_index(["backend", "option"])
+    table = latency_analysis.summary(store.load(folder=observations)).set_index(["backend", "option"])
     assert table.loc[("fake", "int8"), "runs"] == 3 and table.loc[("fake", "int8"), "interval"] > 0
-    assert table.loc[("transformers", "float32"), "interval"] != table.loc[("transformers", "float32"), "interval"]
+    assert (
+        table.loc[("transformers", "float32"), "interval"]
+        != table.loc[("transformers", "float32"), "interval"]
+    )
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda p: p.stem)
 def test_every_committed_run_passes_every_gate(path):
-    rows, sidecar = results.read(path)
-    results.check(results.frame(rows), sidecar, f"{path.parent.name}/{path.stem}")
+    rows, sidecar = store.read(path)
+    gates.check(schema.frame(rows), sidecar, f"{path.parent.name}/{path.stem}")
     executed = json.loads(path.with_suffix(".ipynb").read_text())
-    assert all(not o.get("ename") for cell in executed["cells"] for o in cell.get("outputs", [])), "the executed notebook holds an error"
+    assert all(not o.get("ename") for cell in executed["cells"] for o in cell.get("outputs", [])), (
+        "the executed notebook holds an error"
+    )
 
 
 def engines(needs="load"):
     """The engines that a CPU can measure of its own accord."""
     able = [name for name in backends.names() if name != "fake" and backends.can(name, needs)]
-    return {name for name in able if "cpu" in backends.get(name).DEVICES and not hasattr(backends.get(name), "ON_REQUEST")}
+    return {
+        name
+        for name in able
+        if "cpu" in backends.get(name).DEVICES and not hasattr(backends.get(name), "ON_REQUEST")
+    }
 
 
 def test_every_engine_has_three_committed_runs_of_each_measured_option():
-    table = results.summary(results.load(COMMITTED, experiment="latency"))
+    table = latency_analysis.summary(store.load(COMMITTED, experiment="latency"))
     assert engines() <= set(table["backend"])
     assert (table["runs"] >= 3).all() and (table["failed"] == 0).all()
-    assert set(results.load(COMMITTED, experiment="overhead")["backend"]) == set(table["backend"])
-    assert len(results.load_roofs(ROOT / "_llama-inference")) > 0
+    assert set(store.load(COMMITTED, experiment="overhead")["backend"]) == set(table["backend"])
+    assert len(store.load_roofs(ROOT / "_llama-inference")) > 0
 
 
 def test_every_engine_has_committed_sweeps_and_scores():
-    requests = results.load(COMMITTED)
-    sweeps = results.batches(requests[requests["experiment"] == "batching"])
+    requests = store.load(COMMITTED)
+    sweeps = derived.batches(requests[requests["experiment"] == "batching"])
     assert engines() <= set(sweeps["backend"]) and sweeps["batch_size"].max() >= 16
     known = ["backend", "option"]
-    measured = {e: set(requests.loc[requests["experiment"] == e, known].itertuples(index=False, name=None)) for e in ("latency", "quality")}
+    measured = {
+        e: set(requests.loc[requests["experiment"] == e, known].itertuples(index=False, name=None))
+        for e in ("latency", "quality")
+    }
     assert measured["latency"] == measured["quality"]
     # In (0, 1]: above 1 is impossible, 0 or nothing was not computed.
     good = sweeps[sweeps["error"] == ""]
@@ -169,44 +201,58 @@ def test_every_engine_has_committed_sweeps_and_scores():
     timed = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
     assert timed["mbu"].between(0, 1, inclusive="right").all()
     # The worker survives its engine: some sweep was run out of memory on purpose, and went on.
-    assert {True, False} <= set(results.batches(requests[requests["experiment"] == "memory"])["error"] == "")
+    assert {True, False} <= set(derived.batches(requests[requests["experiment"] == "memory"])["error"] == "")
 
 
 def test_every_server_has_been_put_under_load_and_the_clients_were_checked():
-    requests = results.load(COMMITTED)
+    requests = store.load(COMMITTED)
     loads, served = (requests[requests["experiment"] == name] for name in ("serving", "served"))
     assert engines("serve") <= set(loads["backend"]) and engines("serve") <= set(served["backend"])
-    assert loads["concurrency"].notna().any() and loads["request_rate"].notna().any() and (loads["error"] == "").mean() > 0.99
-    clients = client_accuracy.here(results.load_accuracy(ROOT / "_llama-inference"))
-    ours = clients[clients["client"] == client_accuracy.OURS].set_index("streams")
+    assert (
+        loads["concurrency"].notna().any()
+        and loads["request_rate"].notna().any()
+        and (loads["error"] == "").mean() > 0.99
+    )
+    clients = accuracy_analysis.here(store.load_accuracy(ROOT / "_llama-inference"))
+    ours = clients[clients["client"] == accuracy_analysis.OURS].set_index("streams")
     assert len(set(clients.loc[clients["error"] == "", "client"])) >= 3 and ours.loc[1000, "failed"] == 0
-    assert (ours["ttft_error_ms"] < 5).all() and (ours["itl_p99_excess_ms"] < 1).all(), "the issue's goal at 1,000 streams"
+    assert (ours["ttft_error_ms"] < 5).all() and (ours["itl_p99_excess_ms"] < 1).all(), (
+        "the issue's goal at 1,000 streams"
+    )
 
 
 def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
     for k in range(1000):
-        write_run(tmp_path, n=9, option=("float32", "int8")[k % 2], host=f"{k % 50:06x}", run=k // 100 + 1, gpu=f"cpu-{k % 100 // 50}", tokens=200)
+        write_run(
+            tmp_path,
+            n=9,
+            option=("float32", "int8")[k % 2],
+            host=f"{k % 50:06x}",
+            run=k // 100 + 1,
+            gpu=f"cpu-{k % 100 // 50}",
+            tokens=200,
+        )
     start = time.perf_counter()
-    requests = results.load(folder=tmp_path)
+    requests = store.load(folder=tmp_path)
     assert len(requests) == 9000
-    tables.html(tables.latency(requests))
+    html.html(latency_tables.latency(requests))
     findings.findings(requests)
-    plots.latency(requests)
+    latency_figures.latency(requests)
     assert time.perf_counter() - start < 10
 
 
 def test_the_older_layout_is_read_in_any_order(tmp_path):
     file = tmp_path / "bench.csv"
     file.write_text("note,answer,time,tok_count,question\n,x,4.0,200,q\n,y,2.0,200,q\n")
-    assert data.older_mean_tokens_per_s([file]) == pytest.approx(75)
+    assert published_analysis.older_mean_tokens_per_s([file]) == pytest.approx(75)
     file.write_text("note,answer,time,question\n,x,4.0,q\n")
     with pytest.raises(ValueError, match="lacks the columns tok_count"):
-        data.older_layout(file)
+        published_analysis.older_layout(file)
     file.write_text("note,answer,time,tok_count,question\n,x,0,200,q\n")
     with pytest.raises(ValueError, match="rows 2 have no positive time"):
-        data.older_layout(file)
+        published_analysis.older_layout(file)
 
 
 def test_an_unknown_table_is_named():
     with pytest.raises(ValueError, match="Did you mean 'prompts'"):
-        data.table("prompt")
+        inputs.table("prompt")

@@ -14,7 +14,12 @@ import pandas as pd
 import pytest
 from conftest import make_rows, make_sidecar
 
-from bench import ROOT, data, dialects, load, results, server, serving
+from bench import inputs, processes
+from bench.analysis import levels
+from bench.backends.common import servers
+from bench.instrument.load import decoding, parallel, protocols, schedule
+from bench.observations import gates, store
+from bench.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("watchdog")
 
@@ -53,7 +58,7 @@ def gone(pids, within_s=8.0):
 def engine(tmp_path):
     """(command, port, file with the pids of the server and its helper); what is left at the end is killed."""
     (tmp_path / "engine.py").write_text(ENGINE)
-    port, pids = server.free_port(), tmp_path / "pids"
+    port, pids = processes.free_port(), tmp_path / "pids"
     yield [sys.executable, tmp_path / "engine.py", port, pids], port, pids
     for pid in pids.read_text().split() if pids.exists() else []:
         if alive(pid):
@@ -62,30 +67,50 @@ def engine(tmp_path):
 
 def test_a_server_is_waited_for_logged_and_stopped_with_all_its_processes(engine, tmp_path):
     command, port, file = engine
-    with server.started(command, port, tmp_path / "deep" / "log.txt", 20, environment={"SAID": "hello"}) as url:
+    with processes.started(
+        command, port, tmp_path / "deep" / "log.txt", 20, environment={"SAID": "hello"}
+    ) as url:
         pids = file.read_text().split()
-        assert url == f"http://127.0.0.1:{port}" and server.answers(f"{url}/health") and all(map(alive, pids))
-        assert not server.answers(f"{url}/other"), "only success is an answer"
-    assert gone(pids, 1) and not server.answers(f"{url}/health")
+        assert (
+            url == f"http://127.0.0.1:{port}" and processes.answers(f"{url}/health") and all(map(alive, pids))
+        )
+        assert not processes.answers(f"{url}/other"), "only success is an answer"
+    assert gone(pids, 1) and not processes.answers(f"{url}/health")
     assert (tmp_path / "deep" / "log.txt").read_text() == f"ready on {port} hello\n"
 
 
 def test_a_server_is_stopped_when_the_block_fails(engine, tmp_path):
     command, port, file = engine
-    with pytest.raises(KeyError), server.started(command, port, tmp_path / "log", 20):
+    with pytest.raises(KeyError), processes.started(command, port, tmp_path / "log", 20):
         raise KeyError("the study failed")
     assert gone(file.read_text().split(), 1)
 
 
 def test_a_server_that_ends_at_once_says_why(tmp_path):
-    command = [sys.executable, "-c", "import sys; print('loading'); print('no such model: x', file=sys.stderr); print(); sys.exit(3)"]
-    with pytest.raises(RuntimeError, match="exit code 3 .* Its last words: .*no such model: x"), server.started(command, server.free_port(), tmp_path / "log", 20):
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; print('loading'); print('no such model: x', file=sys.stderr); print(); sys.exit(3)",
+    ]
+    with (
+        pytest.raises(RuntimeError, match="exit code 3 .* Its last words: .*no such model: x"),
+        processes.started(command, processes.free_port(), tmp_path / "log", 20),
+    ):
         pass
-    with pytest.raises(RuntimeError, match="No such file or directory"), server.started(["no-such-engine"], 1, tmp_path / "log", 20):
+    with (
+        pytest.raises(RuntimeError, match="No such file or directory"),
+        processes.started(["no-such-engine"], 1, tmp_path / "log", 20),
+    ):
         pass
-    with pytest.raises(RuntimeError, match="Its last words: none"), server.started(["true"], 1, tmp_path / "log", 20):
+    with (
+        pytest.raises(RuntimeError, match="Its last words: none"),
+        processes.started(["true"], 1, tmp_path / "log", 20),
+    ):
         pass
-    with pytest.raises(RuntimeError, match=f"exit code {128 + 9}"), server.started(["sh", "-c", "kill -9 $$"], 1, tmp_path / "log", 20):
+    with (
+        pytest.raises(RuntimeError, match=f"exit code {128 + 9}"),
+        processes.started(["sh", "-c", "kill -9 $$"], 1, tmp_path / "log", 20),
+    ):
         pass
 
 
@@ -94,16 +119,34 @@ def test_a_server_that_never_answers_is_given_up_and_stopped(tmp_path):
         port = closed.getsockname()[1]
     command = ["sh", "-c", f"echo $$ > {tmp_path}/pid; echo still loading; exec sleep 60"]
     began = time.monotonic()
-    with pytest.raises(TimeoutError, match="did not answer within 1 s. Its last words: still loading"), server.started(command, port, tmp_path / "log", 1):
+    with (
+        pytest.raises(TimeoutError, match="did not answer within 1 s. Its last words: still loading"),
+        processes.started(command, port, tmp_path / "log", 1),
+    ):
         pass
     assert time.monotonic() - began < 4 and gone([(tmp_path / "pid").read_text().strip()], 1)
 
 
-@pytest.mark.parametrize("how, whom", [(signal.SIGKILL, os.kill), (signal.SIGTERM, os.kill), (signal.SIGKILL, os.killpg), (signal.SIGTERM, os.killpg), (signal.SIGINT, os.killpg)])
+@pytest.mark.parametrize(
+    "how, whom",
+    [
+        (signal.SIGKILL, os.kill),
+        (signal.SIGTERM, os.kill),
+        (signal.SIGKILL, os.killpg),
+        (signal.SIGTERM, os.killpg),
+        (signal.SIGINT, os.killpg),
+    ],
+)
 def test_no_server_is_left_when_its_caller_is_killed(engine, tmp_path, how, whom):
     command, port, file = engine
     code = f"import time\nfrom bench import server\nwith server.started({[*map(str, command)]}, {port}, {str(tmp_path / 'log')!r}, 20):\n    print('up', flush=True)\n    time.sleep(60)"
-    caller = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    caller = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     assert caller.stdout.readline() == b"up\n"
     whom(caller.pid, how)  # killpg: as a terminal, a scheduler or `timeout` do it
     caller.wait(20)
@@ -115,41 +158,45 @@ def test_no_server_is_left_when_its_caller_is_killed(engine, tmp_path, how, whom
 
 
 def test_lengths_of_a_named_distribution():
-    table = data.table("lengths").set_index("lengths")
+    table = inputs.table("lengths").set_index("lengths")
     for name, row in table.iterrows():
-        drawn = np.array(serving.lengths(name, 4000))
+        drawn = np.array(schedule.lengths(name, 4000))
         assert drawn.mean(axis=0) == pytest.approx([row["prompt_tokens"], row["new_tokens"]], rel=0.15)
         assert (drawn.std(axis=0) > 0).all() == (row["spread"] == "exponential")
-        assert (drawn.min(axis=0) >= [serving.HEAD_TOKENS, 2]).all()
-    assert serving.lengths("sharegpt", 50, seed=1) == serving.lengths("sharegpt", 50, seed=1) != serving.lengths("sharegpt", 50, seed=2)
-    assert serving.lengths("fixed-100-500", 2) == [(100, 500)] * 2
+        assert (drawn.min(axis=0) >= [schedule.HEAD_TOKENS, 2]).all()
+    assert (
+        schedule.lengths("sharegpt", 50, seed=1)
+        == schedule.lengths("sharegpt", 50, seed=1)
+        != schedule.lengths("sharegpt", 50, seed=2)
+    )
+    assert schedule.lengths("fixed-100-500", 2) == [(100, 500)] * 2
 
 
 def test_lengths_are_scaled_and_bounded():
-    assert serving.lengths("fixed-100-500", 1, scale=0.1) == [(10, 50)]
-    assert serving.lengths("fixed-100-500", 1, scale=0.001) == [(serving.HEAD_TOKENS, 2)]
-    assert max(map(sum, serving.lengths("sharegpt", 500, most=256))) <= 256
-    assert serving.lengths("fixed-100-500", 1, most=400) == [(100, 200)]
+    assert schedule.lengths("fixed-100-500", 1, scale=0.1) == [(10, 50)]
+    assert schedule.lengths("fixed-100-500", 1, scale=0.001) == [(schedule.HEAD_TOKENS, 2)]
+    assert max(map(sum, schedule.lengths("sharegpt", 500, most=256))) <= 256
+    assert schedule.lengths("fixed-100-500", 1, most=400) == [(100, 200)]
 
 
 def test_lengths_from_a_file_are_taken_in_their_order(tmp_path):
     file = tmp_path / "trace.csv"
     file.write_text("new_tokens,prompt_tokens,note\n20,10,a\n40,30,b\n")
-    assert serving.lengths(str(file), 3) == [(10, 20), (30, 40), (10, 20)]
+    assert schedule.lengths(str(file), 3) == [(10, 20), (30, 40), (10, 20)]
     file.write_text("prompt_tokens,note\n20,10\n")
     with pytest.raises(ValueError, match="has no new_tokens"):
-        serving.lengths(file, 3)
+        schedule.lengths(file, 3)
     file.write_text("prompt_tokens,new_tokens\n")
     with pytest.raises(ValueError, match="has no rows"):
-        serving.lengths(file, 3)
+        schedule.lengths(file, 3)
     for bad in ("", "0", "many"):
         file.write_text(f"prompt_tokens,new_tokens\n20,10\n20,{bad}\n")
         with pytest.raises(ValueError, match="no positive number"):
-            serving.lengths(file, 3)
+            schedule.lengths(file, 3)
     with pytest.raises(ValueError, match="cannot be read"):
-        serving.lengths(tmp_path / "none.csv", 3)
+        schedule.lengths(tmp_path / "none.csv", 3)
     with pytest.raises(ValueError, match="Did you mean 'sharegpt'"):
-        serving.lengths("shareGPT", 3)
+        schedule.lengths("shareGPT", 3)
 
 
 class Words:
@@ -164,54 +211,87 @@ class Words:
 
 def test_prompts_share_nothing_that_a_cache_could_answer():
     sizes = [(8, 4), (9, 4), (100, 4), (3000, 4)] * 100
-    made = serving.prompts(Words(), sizes) + serving.prompts(Words(), sizes, first=len(sizes))
+    made = schedule.prompts(Words(), sizes) + schedule.prompts(Words(), sizes, first=len(sizes))
     assert [(len(prompt.ids), prompt.new_tokens) for prompt in made] == sizes * 2
-    assert len({prompt.ids[: serving.HEAD_TOKENS] for prompt in made}) == len(made)
+    assert len({prompt.ids[: schedule.HEAD_TOKENS] for prompt in made}) == len(made)
     assert len({prompt.ids[0] for prompt in made}) > 50, "they differ from the first token on"
-    assert made[5] == serving.prompts(Words(), sizes)[5] and made[5].text == Words().decode(made[5].ids)
+    assert made[5] == schedule.prompts(Words(), sizes)[5] and made[5].text == Words().decode(made[5].ids)
 
 
 def test_the_plan_goes_from_little_load_to_much():
-    plan = serving.plan([8, 1, 100], [4, 0.5], 0, "poisson", seed=2)
-    assert [(level.kind, level.value, level.requests) for level in plan] == [("closed", 1, 16), ("closed", 8, 24), ("closed", 100, 300), ("open", 0.5, 16), ("open", 4, 80)]
-    assert plan[0].condition == {"concurrency": 1} and plan[3].condition == {"request_rate": 0.5} and plan[0].at_s is None
-    assert (plan[4].at_s == load.poisson(4, 80, 2)).all() and {level.requests for level in serving.plan([8], [4], 7, "constant")} == {7}
+    plan = schedule.plan([8, 1, 100], [4, 0.5], 0, "poisson", seed=2)
+    assert [(level.kind, level.value, level.requests) for level in plan] == [
+        ("closed", 1, 16),
+        ("closed", 8, 24),
+        ("closed", 100, 300),
+        ("open", 0.5, 16),
+        ("open", 4, 80),
+    ]
+    assert (
+        plan[0].condition == {"concurrency": 1}
+        and plan[3].condition == {"request_rate": 0.5}
+        and plan[0].at_s is None
+    )
+    assert (plan[4].at_s == schedule.poisson(4, 80, 2)).all() and {
+        level.requests for level in schedule.plan([8], [4], 7, "constant")
+    } == {7}
     assert str(plan[1]) == "8 at once" and str(plan[3]) == "0.5 requests/s"
-    assert serving.plan([], [4], 3, "constant")[0].at_s.tolist() == [0, 0.25, 0.5]
+    assert schedule.plan([], [4], 3, "constant")[0].at_s.tolist() == [0, 0.25, 0.5]
     with pytest.raises(ValueError, match="kind of arrivals"):
-        serving.plan([1], [1], 1, "regular")
+        schedule.plan([1], [1], 1, "regular")
 
 
 def test_a_trace_is_replayed(tmp_path):
     file = tmp_path / "trace.csv"
     file.write_text("prompt_tokens,new_tokens,at_s\n10,5,103\n10,5,100\n10,5,101\n")
-    (level,) = serving.replay(file)
-    assert level.at_s.tolist() == [3, 0, 1] and level.requests == 3 and level.condition == {"request_rate": pytest.approx(2 / 3, abs=1e-3)}
-    for bad in ("prompt_tokens,new_tokens\n10,5\n10,5\n", "prompt_tokens,new_tokens,at_s\n10,5,1\n", "prompt_tokens,new_tokens,at_s\n10,5,1\n10,5,1\n", "prompt_tokens,new_tokens,at_s\n10,5,1\n10,5,\n"):
+    (level,) = schedule.replay(file)
+    assert (
+        level.at_s.tolist() == [3, 0, 1]
+        and level.requests == 3
+        and level.condition == {"request_rate": pytest.approx(2 / 3, abs=1e-3)}
+    )
+    for bad in (
+        "prompt_tokens,new_tokens\n10,5\n10,5\n",
+        "prompt_tokens,new_tokens,at_s\n10,5,1\n",
+        "prompt_tokens,new_tokens,at_s\n10,5,1\n10,5,1\n",
+        "prompt_tokens,new_tokens,at_s\n10,5,1\n10,5,\n",
+    ):
         file.write_text(bad)
         with pytest.raises(ValueError, match="at_s"):
-            serving.replay(file)
+            schedule.replay(file)
 
 
 def test_calls_carry_the_schedule_and_what_is_counted():
-    wanted = serving.prompts(Words(), [(10, 4), (20, 5)])
-    level = serving.Level("open", 2, 2, np.array([0.0, 0.5]))
-    for dialect, counted in (("completions", [10, 20]), ("llamacpp", [10, 20]), ("chat", [None, None]), ("tgi", [None, None])):
-        served = server.Served("http://here:1", dialect, "m", {}, lambda new_tokens: {"min_tokens": new_tokens}, "secret")
-        made = serving.calls(served, level, wanted, first=7)
-        assert [(call.number, call.at_s, call.prompt_tokens, call.new_tokens) for call in made] == [(7, 0.0, counted[0], 4), (8, 0.5, counted[1], 5)]
+    wanted = schedule.prompts(Words(), [(10, 4), (20, 5)])
+    level = schedule.Level("open", 2, 2, np.array([0.0, 0.5]))
+    for dialect, counted in (
+        ("completions", [10, 20]),
+        ("llamacpp", [10, 20]),
+        ("chat", [None, None]),
+        ("tgi", [None, None]),
+    ):
+        served = servers.Served(
+            "http://here:1", dialect, "m", {}, lambda new_tokens: {"min_tokens": new_tokens}, "secret"
+        )
+        made = schedule.calls(served, level, wanted, first=7)
+        assert [(call.number, call.at_s, call.prompt_tokens, call.new_tokens) for call in made] == [
+            (7, 0.0, counted[0], 4),
+            (8, 0.5, counted[1], 5),
+        ]
         assert b"Bearer secret" in made[0].payload and b'"min_tokens": 5' in made[1].payload
-    assert serving.calls(served, serving.Level("closed", 2, 2), wanted)[0].at_s is None and "secret" not in repr(served)
+    assert schedule.calls(served, schedule.Level("closed", 2, 2), wanted)[
+        0
+    ].at_s is None and "secret" not in repr(served)
 
 
 def test_events_with_several_tokens_are_resolved_by_the_tokenizer():
     at, texts = np.array([1.0, 1.5, 1.7]), ["a b", "c", "d e f"]
-    row = serving.with_gaps({"output_tokens": 6, "pieces": (at, texts)}, Words().encode)
+    row = decoding.with_gaps({"output_tokens": 6, "pieces": (at, texts)}, Words().encode)
     assert "pieces" not in row and row["itl_max_s"] == pytest.approx(0.5) and row["itl_p50_s"] == 0
     for texts, tokens in ((["a b", "c", "d e"], 6), (["a b c", "", "d e f"], 6)):
-        row = serving.with_gaps({"output_tokens": tokens, "pieces": (at, texts)}, Words().encode)
+        row = decoding.with_gaps({"output_tokens": tokens, "pieces": (at, texts)}, Words().encode)
         assert row == {"output_tokens": tokens}, "where the tokenizer does not agree, nothing is invented"
-    assert serving.with_gaps({"itl_p50_s": 1.0}, Words().encode) == {"itl_p50_s": 1.0}
+    assert decoding.with_gaps({"itl_p50_s": 1.0}, Words().encode) == {"itl_p50_s": 1.0}
 
 
 # --- what came out ---------------------------------------------------------------------------------------------------------------------
@@ -221,63 +301,106 @@ def table(*requests, **more):
     """Rows of one level from (sent_s, ttft_s, e2e_s, output_tokens), or from a text for a failed one sent at 0."""
     rows = []
     for k, each in enumerate(requests, start=1):
-        told = {"sent_s": 0.0, "error": each} if isinstance(each, str) else dict(zip("sent_s ttft_s e2e_s output_tokens".split(), each), error="")
-        rows.append({"request": k, "concurrency": 2.0, "request_rate": np.nan, "late_s": 0.0, "connect_s": 0.0, **told, **more})
-    return pd.DataFrame(rows, columns="request concurrency request_rate late_s connect_s sent_s ttft_s e2e_s output_tokens error".split())
+        told = (
+            {"sent_s": 0.0, "error": each}
+            if isinstance(each, str)
+            else dict(zip("sent_s ttft_s e2e_s output_tokens".split(), each), error="")
+        )
+        rows.append(
+            {
+                "request": k,
+                "concurrency": 2.0,
+                "request_rate": np.nan,
+                "late_s": 0.0,
+                "connect_s": 0.0,
+                **told,
+                **more,
+            }
+        )
+    return pd.DataFrame(
+        rows,
+        columns="request concurrency request_rate late_s connect_s sent_s ttft_s e2e_s output_tokens error".split(),
+    )
 
 
 def test_steady_output_counts_while_the_load_was_held():
     # Two places: each request writes 100 tokens from 1 s to 3 s after it was sent. The last was taken up at 9 s; what comes later does not count.
     rows = table(*((sent, 1.0, 3.0, 100) for sent in (0, 0, 3, 3, 6, 6, 9, 9)))
-    assert serving.steady_tokens_per_s(rows) == pytest.approx(6 * 100 / 9)
+    assert levels.steady_tokens_per_s(rows) == pytest.approx(6 * 100 / 9)
     # 100 tokens spread over 1 s to 3 s; at 2 s half of them had come, and of the second request none.
-    assert serving.steady_tokens_per_s(table((0, 1.0, 3.0, 100), (2, 1.0, 2.0, 50))) == pytest.approx(50 / 2)
+    assert levels.steady_tokens_per_s(table((0, 1.0, 3.0, 100), (2, 1.0, 2.0, 50))) == pytest.approx(50 / 2)
 
 
 def test_where_all_began_at_once_all_of_it_counts():
-    assert serving.steady_tokens_per_s(table((0, 1.0, 5.0, 100), (0.1, 1.0, 4.9, 100))) == pytest.approx(200 / 5)
+    assert levels.steady_tokens_per_s(table((0, 1.0, 5.0, 100), (0.1, 1.0, 4.9, 100))) == pytest.approx(
+        200 / 5
+    )
 
 
 def test_failed_requests_give_no_tokens_but_hold_the_load():
     rows = table((0, 1.0, 3.0, 100), "ConnectionError: gone", (8, 1.0, 3.0, 100))
-    assert serving.steady_tokens_per_s(rows) == pytest.approx(100 / 8)
-    assert np.isnan(serving.steady_tokens_per_s(table("x", "y")))
+    assert levels.steady_tokens_per_s(rows) == pytest.approx(100 / 8)
+    assert np.isnan(levels.steady_tokens_per_s(table("x", "y")))
 
 
 def test_a_scheduled_requests_times_count_from_before_it_was_sent():
     # Due at 0 and 8; sent 0.5 s late after 0.5 s of connecting: the times already hold that second.
     rows = table((1, 2.0, 4.0, 100), (9, 2.0, 4.0, 100), request_rate=0.125, late_s=0.5, connect_s=0.5)
-    assert serving.steady_tokens_per_s(rows) == pytest.approx(100 / 8)
-    assert serving.steady_tokens_per_s(table((1, 2.0, 10.0, 100), (9, 1.0, 2.0, 10), request_rate=0.125, late_s=0.5, connect_s=0.5)) == pytest.approx(100 * 7 / 8 / 8)
+    assert levels.steady_tokens_per_s(rows) == pytest.approx(100 / 8)
+    assert levels.steady_tokens_per_s(
+        table((1, 2.0, 10.0, 100), (9, 1.0, 2.0, 10), request_rate=0.125, late_s=0.5, connect_s=0.5)
+    ) == pytest.approx(100 * 7 / 8 / 8)
 
 
 def test_three_levels_that_give_no_more_say_that_the_server_is_saturated():
     """Fewer may be a step that an engine takes between two kernels, after which it climbs on."""
     level = lambda tokens: table((0, 1.0, 3.0, tokens), (9, 1.0, 3.0, tokens))  # noqa: E731
-    for climb, full in (((100,), False), ((100, 90, 90), False), ((100, 104, 104, 104), True), ((100, 90, 90, 106), False), ((50, 200, 190, 209, 190), True), ((50, 200, 190, 211, 190), False)):
-        assert serving.saturated([level(tokens) for tokens in climb]) == full, climb
+    for climb, full in (
+        ((100,), False),
+        ((100, 90, 90), False),
+        ((100, 104, 104, 104), True),
+        ((100, 90, 90, 106), False),
+        ((50, 200, 190, 209, 190), True),
+        ((50, 200, 190, 211, 190), False),
+    ):
+        assert levels.saturated([level(tokens) for tokens in climb]) == full, climb
 
 
 def test_an_open_loop_is_saturated_where_a_backlog_has_grown():
     """Four requests, one a second, the last at 3 s: answered at once, or all of them long after."""
     for e2e, left in ((0.5, 0.25 * 1.0), (10.0, None)):
         rows = table(*[(k, 0.1, e2e, 100) for k in range(4)], request_rate=1.0)
-        share = serving.backlog(rows)
+        share = levels.backlog(rows)
         # What is written by 3 s of an answer that runs from k + 0.1 s to k + e2e s.
         by_hand = 1 - sum(min(1, max(0, (3 - k - 0.1) / (e2e - 0.1))) for k in range(4)) / 4
         assert share == pytest.approx(by_hand) and (left is None or share == pytest.approx(left))
-        assert serving.saturated([rows]) == (e2e == 10.0)
+        assert levels.saturated([rows]) == (e2e == 10.0)
 
 
 def serving_rows(n=4, **changes):
     """Made-up rows of one closed level: a request a second, TTFT 0.05 s, 10 tokens at 100 tokens/s."""
-    about = {"experiment": "serving", "concurrency": 2, "late_s": 0.0, "connect_s": 0.001, "first_byte_s": 0.04, "chunks": 10, "cached_tokens": 0, "finish_reason": "length"}
+    about = {
+        "experiment": "serving",
+        "concurrency": 2,
+        "late_s": 0.0,
+        "connect_s": 0.001,
+        "first_byte_s": 0.04,
+        "chunks": 10,
+        "cached_tokens": 0,
+        "finish_reason": "length",
+    }
     return make_rows(n, **about | changes)
 
 
 def written(rows, folder, **about):
     """`rows` through all gates and back."""
-    return results.load([results.write(rows, make_sidecar(weight_bytes=None, kv_value_bytes=None, **about), rows[0]["run_id"], folder)])
+    return store.load(
+        [
+            store.write(
+                rows, make_sidecar(weight_bytes=None, kv_value_bytes=None, **about), rows[0]["run_id"], folder
+            )
+        ]
+    )
 
 
 def test_goodput_counts_what_met_every_objective(tmp_path):
@@ -286,21 +409,42 @@ def test_goodput_counts_what_met_every_objective(tmp_path):
     rows[2] |= {"e2e_s": 0.05 + 9 * 0.2}
     rows[3] |= {"error": "TimeoutError: no", "ttft_s": None, "e2e_s": None, "output_tokens": 0}
     requests = written(rows, tmp_path)
-    assert serving.meets(requests, {"ttft_s": 0.4, "tpot_s": 0.1}).tolist() == [True, False, False, False, True]
-    assert serving.meets(requests, {}).tolist() == [True, True, True, False, True]
-    level = serving.levels(requests, {"ttft_s": 0.4, "tpot_s": 0.1}).iloc[0]
+    assert levels.meets(requests, {"ttft_s": 0.4, "tpot_s": 0.1}).tolist() == [
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert levels.meets(requests, {}).tolist() == [True, True, True, False, True]
+    level = levels.levels(requests, {"ttft_s": 0.4, "tpot_s": 0.1}).iloc[0]
     wall = 8 + 0.14
     assert (level["requests"], level["failed"], level["wall_s"]) == (5, 1, pytest.approx(wall))
-    assert level["goodput_per_s"] == pytest.approx(2 / wall) and level["requests_per_s"] == pytest.approx(4 / wall)
-    assert level["ttft_p50_s"] == pytest.approx(0.05) and level["concurrency"] == 2 and np.isnan(level["request_rate"])
-    assert level["ttft_p99_s"] == pytest.approx(np.percentile([0.05, 0.5, 0.05, 0.05], 99)) and level["tpot_p90_s"] == pytest.approx(np.percentile([0.01, 0.01, 0.2, 0.01], 90))
+    assert level["goodput_per_s"] == pytest.approx(2 / wall) and level["requests_per_s"] == pytest.approx(
+        4 / wall
+    )
+    assert (
+        level["ttft_p50_s"] == pytest.approx(0.05)
+        and level["concurrency"] == 2
+        and np.isnan(level["request_rate"])
+    )
+    assert level["ttft_p99_s"] == pytest.approx(np.percentile([0.05, 0.5, 0.05, 0.05], 99)) and level[
+        "tpot_p90_s"
+    ] == pytest.approx(np.percentile([0.01, 0.01, 0.2, 0.01], 90))
 
 
 def test_levels_are_kept_apart(tmp_path):
-    rows = serving_rows(3) + [row | {"request": row["request"] + 3, "concurrency": None, "request_rate": 0.5} for row in serving_rows(3)]
-    told = serving.levels(written(rows, tmp_path), {})
-    assert told["requests"].tolist() == [3, 3] and told["concurrency"].isna().tolist() == [False, True] and told["request_rate"].isna().tolist() == [True, False]
-    assert serving.levels(written(make_rows(3), tmp_path), {}).empty
+    rows = serving_rows(3) + [
+        row | {"request": row["request"] + 3, "concurrency": None, "request_rate": 0.5}
+        for row in serving_rows(3)
+    ]
+    told = levels.levels(written(rows, tmp_path), {})
+    assert (
+        told["requests"].tolist() == [3, 3]
+        and told["concurrency"].isna().tolist() == [False, True]
+        and told["request_rate"].isna().tolist() == [True, False]
+    )
+    assert levels.levels(written(make_rows(3), tmp_path), {}).empty
 
 
 @pytest.mark.parametrize("late_s, good", [(0.0009, True), (0.0011, False)])
@@ -309,7 +453,9 @@ def test_a_late_client_is_refused(tmp_path, late_s, good):
     if good:
         assert len(written(rows, tmp_path)) == 3
         return
-    with pytest.raises(results.Refused, match=r"The load client was late: at 10 requests/s .* 1.1 ms behind schedule .* 1 ms"):
+    with pytest.raises(
+        gates.Refused, match=r"The load client was late: at 10 requests/s .* 1.1 ms behind schedule .* 1 ms"
+    ):
         written(rows, tmp_path)
     written(serving_rows(3, late_s=late_s), tmp_path)  # a closed loop has no schedule to be behind of
 
@@ -319,18 +465,37 @@ def test_answers_from_a_prefix_cache_are_refused(tmp_path):
     written(rows, tmp_path)
     rows = serving_rows(3, run=2)
     rows[1]["cached_tokens"] = 6
-    with pytest.raises(results.Refused, match=r"answered 1 requests from its prefix cache \(6 of 8 prompt tokens\)"):
+    with pytest.raises(
+        gates.Refused, match=r"answered 1 requests from its prefix cache \(6 of 8 prompt tokens\)"
+    ):
         written(rows, tmp_path)
 
 
 def test_a_level_of_load_from_end_to_end(tmp_path):
-    port = server.free_port()
-    command = [sys.executable, "-m", "bench.ground_truth", "--port", port, "--ttft-s", "0.01", "--itl-s", "0.001"]
-    level, made = serving.Level("closed", 2, 6), serving.prompts(Words(), [(12, 5)] * 6)
-    with server.started(command, port, tmp_path / "log", 20) as url:
-        served = server.Served(url, "completions", "m", {})
-        rows, _ = load.run(url, serving.calls(served, level, made), "completions", level.value, timeout_s=5)
+    port = processes.free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "bench.instrument.reference_server",
+        "--port",
+        port,
+        "--ttft-s",
+        "0.01",
+        "--itl-s",
+        "0.001",
+    ]
+    level, made = schedule.Level("closed", 2, 6), schedule.prompts(Words(), [(12, 5)] * 6)
+    with processes.started(command, port, tmp_path / "log", 20) as url:
+        served = servers.Served(url, "completions", "m", {})
+        rows, _ = parallel.run(
+            url, schedule.calls(served, level, made), "completions", level.value, timeout_s=5
+        )
         told = json.load(urllib.request.urlopen(f"{url}/truth"))
-    rows = [serving.with_gaps(row, Words().encode) for row in rows]
-    assert len(told) == 6 and all(row["error"] == "" and row["prompt_tokens"] == 12 and row["output_tokens"] == 5 for row in rows)
-    assert isinstance(made[0], dialects.Prompt) and serving.steady_tokens_per_s(table(*((r["sent_s"], r["ttft_s"], r["e2e_s"], 5) for r in rows))) > 0
+    rows = [decoding.with_gaps(row, Words().encode) for row in rows]
+    assert len(told) == 6 and all(
+        row["error"] == "" and row["prompt_tokens"] == 12 and row["output_tokens"] == 5 for row in rows
+    )
+    assert (
+        isinstance(made[0], protocols.Prompt)
+        and levels.steady_tokens_per_s(table(*((r["sent_s"], r["ttft_s"], r["e2e_s"], 5) for r in rows))) > 0
+    )

@@ -11,7 +11,13 @@ import pytest
 from conftest import run
 from fake import ITL_S, TTFT_S
 
-from bench import ROOT, experiment, results, serving
+from bench.analysis import levels as levels_analysis
+from bench.experiments import parameters as parameters_experiments
+from bench.experiments import serving as serving_experiment
+from bench.experiments import session
+from bench.instrument.load import schedule
+from bench.observations import store
+from bench.paths import ROOT
 
 SMALL = {"concurrency": "[1,4]", "request_rates": "10", "requests": 12, "lengths": "alpaca", "scale": 0.5}
 
@@ -19,7 +25,14 @@ SMALL = {"concurrency": "[1,4]", "request_rates": "10", "requests": 12, "lengths
 def serve(tmp_path, check=True, environment=None, **parameters):
     given = {"backend": "fake", "results": tmp_path, **SMALL, **parameters}
     words = [text for name, value in given.items() for text in ("-p", name, value)]
-    return run("papermill", "notebooks/serving.ipynb", tmp_path / "out.ipynb", *words, check=check, **(environment or {}))
+    return run(
+        "papermill",
+        "notebooks/serving.ipynb",
+        tmp_path / "out.ipynb",
+        *words,
+        check=check,
+        **(environment or {}),
+    )
 
 
 def refusal(tmp_path, **parameters):
@@ -36,9 +49,13 @@ def served(tmp_path_factory):
 
 
 def test_every_request_has_its_row_and_the_times_of_the_schedule(served):
-    requests = results.load(folder=served, experiment="serving")
-    assert len(requests) == 36 and (requests["error"] == "").all() and (requests["output_tokens"] == requests["max_new_tokens"]).all()
-    assert requests["request"].is_unique and requests["prompt_tokens"].min() >= serving.HEAD_TOKENS
+    requests = store.load(folder=served, experiment="serving")
+    assert (
+        len(requests) == 36
+        and (requests["error"] == "").all()
+        and (requests["output_tokens"] == requests["max_new_tokens"]).all()
+    )
+    assert requests["request"].is_unique and requests["prompt_tokens"].min() >= schedule.HEAD_TOKENS
     assert requests["ttft_s"].median() == pytest.approx(TTFT_S, abs=0.003)
     assert requests["tpot_s"].median() == pytest.approx(ITL_S, rel=0.05)
     assert requests["mbu"].isna().all(), "how many requests a server's step serves is its own affair"
@@ -47,42 +64,60 @@ def test_every_request_has_its_row_and_the_times_of_the_schedule(served):
 
 
 def test_all_levels_ask_for_the_same_lengths_with_other_prompts(served):
-    requests = results.load(folder=served, experiment="serving")
-    sizes = [tuple(level["prompt_tokens"]) for _, level in requests.groupby(["concurrency", "request_rate"], dropna=False)]
+    requests = store.load(folder=served, experiment="serving")
+    sizes = [
+        tuple(level["prompt_tokens"])
+        for _, level in requests.groupby(["concurrency", "request_rate"], dropna=False)
+    ]
     assert len(set(sizes)) == 1 and len(sizes) == 3
 
 
 def test_the_sidecar_says_how_the_client_fared_and_the_notebook_draws(served):
-    (path,) = results.files(served)
-    _, sidecar = results.read(path)
+    (path,) = store.files(served)
+    _, sidecar = store.read(path)
     assert [about["level"] for about in sidecar["client"]] == ["1 at once", "4 at once", "10 requests/s"]
-    assert all(about["kernel_stamps"] and about["peak_memory_bytes"] > 0 and about["cpu_s"] > 0 for about in sidecar["client"])
+    assert all(
+        about["kernel_stamps"] and about["peak_memory_bytes"] > 0 and about["cpu_s"] > 0
+        for about in sidecar["client"]
+    )
     executed = nbformat.read(served / "out.ipynb", as_version=4)
     assert any("image/svg+xml" in o.get("data", {}) for c in executed.cells for o in c.get("outputs", []))
 
 
 def test_four_at_once_write_faster(served):
-    levels = serving.levels(results.load(folder=served)).set_index("concurrency")
-    assert levels.loc[4.0, "output_tokens_per_s"] > 2 * levels.loc[1.0, "output_tokens_per_s"], "four times, less what uneven lengths leave empty"
+    levels = levels_analysis.levels(store.load(folder=served)).set_index("concurrency")
+    assert levels.loc[4.0, "output_tokens_per_s"] > 2 * levels.loc[1.0, "output_tokens_per_s"], (
+        "four times, less what uneven lengths leave empty"
+    )
 
 
 def test_a_saturated_server_ends_the_climb(tmp_path):
     """Two requests cannot fill more than two places: 4 and 8 give no more than 2."""
     trace = tmp_path / "trace.csv"
     trace.write_text("prompt_tokens,new_tokens\n" + "16,4\n" * 12)
-    done = serve(tmp_path, lengths=str(trace), request_rates="none", concurrency="2 4 8 16 32", scale=1.0, requests=2)
-    words = "".join(o.get("text", "") for c in nbformat.read(tmp_path / "out.ipynb", as_version=4).cells for o in c.get("outputs", []))
-    levels = serving.levels(results.load(folder=tmp_path))
-    assert "Saturated at 16 at once" in words and "Left out: 32 at once" in words and len(levels) == 4, done.stderr
+    done = serve(
+        tmp_path, lengths=str(trace), request_rates="none", concurrency="2 4 8 16 32", scale=1.0, requests=2
+    )
+    words = "".join(
+        o.get("text", "")
+        for c in nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
+        for o in c.get("outputs", [])
+    )
+    levels = levels_analysis.levels(store.load(folder=tmp_path))
+    assert "Saturated at 16 at once" in words and "Left out: 32 at once" in words and len(levels) == 4, (
+        done.stderr
+    )
 
 
 def test_arrivals_are_replayed(tmp_path):
     trace = tmp_path / "trace.csv"
     trace.write_text("at_s,prompt_tokens,new_tokens\n5,16,4\n5.1,20,5\n5.4,24,6\n")
     serve(tmp_path, lengths=str(trace), arrivals="trace", concurrency="none", scale=1.0)
-    requests = results.load(folder=tmp_path).sort_values("request")
+    requests = store.load(folder=tmp_path).sort_values("request")
     assert list(requests["prompt_tokens"]) == [16, 20, 24] and list(requests["max_new_tokens"]) == [4, 5, 6]
-    assert list((requests["sent_s"] - requests["sent_s"].iloc[0]).round(2)) == pytest.approx([0, 0.1, 0.4], abs=0.02)
+    assert list((requests["sent_s"] - requests["sent_s"].iloc[0]).round(2)) == pytest.approx(
+        [0, 0.1, 0.4], abs=0.02
+    )
 
 
 def test_a_server_that_miscounts_gives_rows_with_errors_and_no_run(tmp_path):
@@ -111,11 +146,15 @@ def test_a_server_that_does_not_start_is_said_with_its_last_words(tmp_path):
 def test_what_is_mistyped_stops_with_a_sentence(tmp_path, parameters, words):
     """What the notebook's cells before the server's start do, without a kernel."""
     notebook = nbformat.read(ROOT / "notebooks" / "serving.ipynb", as_version=4)
-    given = experiment.declared(notebook.cells[1].source) | {"backend": "fake", "results": str(tmp_path)} | parameters
+    given = (
+        parameters_experiments.declared(notebook.cells[1].source)
+        | {"backend": "fake", "results": str(tmp_path)}
+        | parameters
+    )
     with pytest.raises(ValueError, match=re.escape(words)):
-        setup = experiment.Setup("serving", given, "serve")
+        setup = session.Setup("serving", given, "serve")
         try:
-            load = experiment.Load(setup)
+            load = serving_experiment.Load(setup)
             with setup.serve(load.places, load.room):
                 pass
         finally:
@@ -126,7 +165,13 @@ def test_what_is_mistyped_stops_with_a_sentence(tmp_path, parameters, words):
 @pytest.fixture(scope="module")
 def running():
     """A server that runs already, and its address."""
-    process = subprocess.Popen([sys.executable, "-m", "bench.ground_truth"], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.instrument.reference_server"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ,
+    )
     yield process.stdout.readline().strip()
     process.kill()
 
@@ -134,8 +179,16 @@ def running():
 @pytest.mark.parametrize("option", ["completions", "chat"])
 def test_a_running_server_is_measured_and_its_token_is_written_nowhere(tmp_path, running, option):
     secret = "hf_notforthelog"
-    serve(tmp_path, backend="http", option=option, url=running, concurrency="2", request_rates="none", environment={"BENCH_API_TOKEN": secret})
-    requests = results.load(folder=tmp_path)
+    serve(
+        tmp_path,
+        backend="http",
+        option=option,
+        url=running,
+        concurrency="2",
+        request_rates="none",
+        environment={"BENCH_API_TOKEN": secret},
+    )
+    requests = store.load(folder=tmp_path)
     assert len(requests) == 12 and (requests["error"] == "").all() and (requests["backend"] == "http").all()
     for file in [f for f in tmp_path.rglob("*") if f.is_file()]:
         assert secret not in file.read_text(), file.name

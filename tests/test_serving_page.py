@@ -1,9 +1,25 @@
 """Servers under load: levels, goals, pairs and sentences against values computed by hand; figures, the page, and frames that serving rows do not confuse."""
 
 import pytest
-from conftest import make_rows, make_sidecar, run, serving_rows, write_quality, write_run, write_serving, write_sweep
+from conftest import (
+    make_rows,
+    make_sidecar,
+    run,
+    serving_rows,
+    write_quality,
+    write_run,
+    write_serving,
+    write_sweep,
+)
 
-from bench import data, findings, pages, plots, results, serving_tables, tables
+from bench import inputs
+from bench.analysis import serving as serving_analysis
+from bench.observations import schema, store
+from bench.report import figures, findings, html, pages, style, tables
+from bench.report.figures import serving as serving_figures
+from bench.report.findings import serving as serving_findings
+from bench.report.tables import latency as latency_tables
+from bench.report.tables import serving as serving_tables
 
 FIGURES = "serving_frontier", "serving_ttft", "serving_loops"
 TABLES = "serving", "serving_goal", "speculation_under_load", "tensor_parallel", "serving_published"
@@ -17,37 +33,61 @@ def loaded(tmp_path):
     """Two engines, an option that drafts, failures, and one model on two devices."""
     write_serving(tmp_path, CLOSED, OPENED, backend="llamacpp", option="Q8_0")
     write_serving(tmp_path, {1: (0.05, 0.0025), 8: (0.2, 0.03)}, backend="llamacpp", option="Q8_0-ngram")
-    write_serving(tmp_path, {1: (0.04, 0.01), 8: (0.1, 0.012)}, {2: (0.04, 0.01)}, backend="vllm", option="bfloat16", failed=2)
-    write_serving(tmp_path, {1: (0.04, 0.006), 8: (0.1, 0.008)}, backend="vllm", option="bfloat16", tensor_parallel=2, run=2)
+    write_serving(
+        tmp_path,
+        {1: (0.04, 0.01), 8: (0.1, 0.012)},
+        {2: (0.04, 0.01)},
+        backend="vllm",
+        option="bfloat16",
+        failed=2,
+    )
+    write_serving(
+        tmp_path,
+        {1: (0.04, 0.006), 8: (0.1, 0.008)},
+        backend="vllm",
+        option="bfloat16",
+        tensor_parallel=2,
+        run=2,
+    )
     return tmp_path
 
 
 @pytest.fixture
 def requests(loaded):
-    return results.load(folder=loaded)
+    return store.load(folder=loaded)
 
 
 @pytest.fixture
 def nothing(tmp_path):
-    return results.load(folder=tmp_path / "empty")
+    return store.load(folder=tmp_path / "empty")
 
 
 def level(requests, backend="llamacpp", option="Q8_0", loop="closed", load=1, tensor_parallel=1):
-    table = serving_tables.levels(requests)
-    keys = {"backend": backend, "option": option, "loop": loop, "load": load, "tensor_parallel": tensor_parallel}
+    table = serving_analysis.levels(requests)
+    keys = {
+        "backend": backend,
+        "option": option,
+        "loop": loop,
+        "load": load,
+        "tensor_parallel": tensor_parallel,
+    }
     (row,) = table[(table[list(keys)] == list(keys.values())).all(axis=1)].to_dict("records")
     return row
 
 
 def svg(figure, folder):
-    plots.export(figure, "figure", "x", folder)
+    figures.export(figure, "figure", "x", folder)
     return (folder / "figure.svg").read_text()
 
 
 def test_a_level_by_hand(requests):
     # One place: 11 tokens every 50 + 10 x 5 ms. The load is held until the last request is taken up.
     row = level(requests)
-    assert row["output_tokens_per_s"] == pytest.approx(11 / 0.1) and row["tpot_p50_s"] == pytest.approx(0.005) and row["ttft_p99_s"] == pytest.approx(0.05)
+    assert (
+        row["output_tokens_per_s"] == pytest.approx(11 / 0.1)
+        and row["tpot_p50_s"] == pytest.approx(0.005)
+        and row["ttft_p99_s"] == pytest.approx(0.05)
+    )
     assert (row["requests"], row["failed"], row["runs"], row["met"]) == (8, 0, 1, 1)
     # Eight places and eight requests: everything counts, from the first to the last.
     assert level(requests, load=8)["output_tokens_per_s"] == pytest.approx(8 * 11 / 0.35)
@@ -56,64 +96,95 @@ def test_a_level_by_hand(requests):
 def test_failed_requests_met_nothing(requests):
     row = level(requests, "vllm", "bfloat16")
     assert (row["requests"], row["failed"]) == (8, 2) and row["met"] == pytest.approx(6 / 8)
-    shown = tables.serving(requests)
+    shown = serving_tables.serving(requests)
     assert shown.loc[shown["engine"] == "vllm", "failed"].tolist() == [2, 2, 2, 0, 0]
 
 
 def test_the_tail_is_that_of_the_slow_request(tmp_path):
     write_serving(tmp_path, {1: (0.1, 0.01)}, n=101, slow=0.9)
-    row = level(results.load(folder=tmp_path), "fake", "float32")
-    assert row["ttft_p50_s"] == pytest.approx(0.1) and row["ttft_p99_s"] == pytest.approx(0.1)  # 1 of 101 is above it
+    row = level(store.load(folder=tmp_path), "fake", "float32")
+    assert row["ttft_p50_s"] == pytest.approx(0.1) and row["ttft_p99_s"] == pytest.approx(
+        0.1
+    )  # 1 of 101 is above it
     write_serving(tmp_path, {1: (0.1, 0.01)}, n=5, slow=0.9, run=2)
-    table = serving_tables.of_runs(results.load(folder=tmp_path))
+    table = serving_analysis.of_runs(store.load(folder=tmp_path))
     assert table["ttft_p99_s"].max() == pytest.approx(0.1 + 0.96 * 0.8)
 
 
 def test_runs_of_one_level_are_one_row(tmp_path):
     for n, tpot in ((1, 0.005), (2, 0.02), (3, 0.01)):
         write_serving(tmp_path, {2: (0.05, tpot)}, run=n, failed=1)
-    table = serving_tables.levels(results.load(folder=tmp_path))
+    table = serving_analysis.levels(store.load(folder=tmp_path))
     assert len(table) == 1 and table["tpot_p50_s"].iloc[0] == pytest.approx(0.01)
     assert table[["runs", "requests", "failed"]].iloc[0].tolist() == [3, 24, 3]
 
 
 def test_the_table_has_its_units(requests):
-    row = tables.serving(requests).query("engine == 'llamacpp' and option == 'Q8_0' and concurrency == 4").iloc[0]
-    assert row["user tokens/s"] == pytest.approx(125) and row["TTFT p90 (ms)"] == pytest.approx(100) and row["TPOT p99 (ms)"] == pytest.approx(8)
-    assert row["E2E p99 (ms)"] == pytest.approx(180) and row["ITL p99 (ms)"] == pytest.approx(8) and row["loop"] == "closed"
+    row = (
+        serving_tables.serving(requests)
+        .query("engine == 'llamacpp' and option == 'Q8_0' and concurrency == 4")
+        .iloc[0]
+    )
+    assert (
+        row["user tokens/s"] == pytest.approx(125)
+        and row["TTFT p90 (ms)"] == pytest.approx(100)
+        and row["TPOT p99 (ms)"] == pytest.approx(8)
+    )
+    assert (
+        row["E2E p99 (ms)"] == pytest.approx(180)
+        and row["ITL p99 (ms)"] == pytest.approx(8)
+        and row["loop"] == "closed"
+    )
     # Eight requests, two rounds of 180 ms each.
     assert row["goodput (requests/s)"] == pytest.approx(8 / 0.36)
-    late = tables.serving(requests).query("loop == 'open'")["client late, p99 (ms)"]
+    late = serving_tables.serving(requests).query("loop == 'open'")["client late, p99 (ms)"]
     assert late.tolist() == pytest.approx([0.01] * 3)
 
 
 def largest(requests, goal, **which):
-    table = serving_tables.goal(requests).query(f"goal.str.startswith({goal!r})", engine="python")
+    table = serving_analysis.goal(requests).query(f"goal.str.startswith({goal!r})", engine="python")
     (row,) = table[(table[list(which)] == list(which.values())).all(axis=1)].to_dict("records")
     return row["largest_concurrency"], row["concurrency_measured"], row["largest_rate"], row["rate_measured"]
 
 
 def test_the_largest_load_that_holds_a_goal(requests):
     # 15 ms a token at 8 at once are too slow for 100 tokens/s; at 8 requests/s the first token takes 1.5 s, and the limit is 1 s.
-    assert data.study()["slo"] == {"ttft_s": 1.0, "tpot_s": 0.1}
+    assert inputs.study()["slo"] == {"ttft_s": 1.0, "tpot_s": 0.1}
     assert largest(requests, "100 output", backend="llamacpp", option="Q8_0") == (4, 8, 1, 8)
     assert largest(requests, "TTFT", backend="llamacpp", option="Q8_0") == (8, 8, 1, 8)
     # Two of eight requests failed: no goal is held, whatever the pace of the others.
-    assert largest(requests, "TTFT", backend="vllm", tensor_parallel=1)[0] == 0 == largest(requests, "100 output", backend="vllm", tensor_parallel=1)[0]
+    assert (
+        largest(requests, "TTFT", backend="vllm", tensor_parallel=1)[0]
+        == 0
+        == largest(requests, "100 output", backend="vllm", tensor_parallel=1)[0]
+    )
     one_loop = largest(requests, "TTFT", backend="vllm", tensor_parallel=2)
-    assert one_loop[:2] == (8, 8) and one_loop[2] != one_loop[2], "no open loop was run, so nothing is known of it"
+    assert one_loop[:2] == (8, 8) and one_loop[2] != one_loop[2], (
+        "no open loop was run, so nothing is known of it"
+    )
 
 
 def test_a_level_beyond_one_that_does_not_hold_does_not_count(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005), 2: (0.05, 0.011), 4: (0.05, 0.009)})
-    assert largest(results.load(folder=tmp_path), "100 output", backend="fake")[:2] == (1, 4)
+    assert largest(store.load(folder=tmp_path), "100 output", backend="fake")[:2] == (1, 4)
 
 
 def test_the_published_curves_are_judged_alike(nothing):
-    found = {name: largest(nothing, "100 output", backend=name, tensor_parallel=1) for name in ("MLCEngine", "SGLang 0.3.1.post2", "vLLM 0.6.1.post2")}
-    assert {name: counts[0] for name, counts in found.items()} == {"MLCEngine": 30, "SGLang 0.3.1.post2": 20, "vLLM 0.6.1.post2": 10}
-    assert {name: counts[2] for name, counts in found.items()} == {"MLCEngine": 16, "SGLang 0.3.1.post2": 8, "vLLM 0.6.1.post2": 4}
-    said = findings.published_users()
+    found = {
+        name: largest(nothing, "100 output", backend=name, tensor_parallel=1)
+        for name in ("MLCEngine", "SGLang 0.3.1.post2", "vLLM 0.6.1.post2")
+    }
+    assert {name: counts[0] for name, counts in found.items()} == {
+        "MLCEngine": 30,
+        "SGLang 0.3.1.post2": 20,
+        "vLLM 0.6.1.post2": 10,
+    }
+    assert {name: counts[2] for name, counts in found.items()} == {
+        "MLCEngine": 16,
+        "SGLang 0.3.1.post2": 8,
+        "vLLM 0.6.1.post2": 4,
+    }
+    said = serving_findings.published_users()
     assert "MLCEngine 30, SGLang 0.3.1.post2 20, vLLM 0.6.1.post2 10" in said and "H100" in said
     # No TTFT was printed per request rate: whether that goal is held is not known, and not said.
     rate = largest(nothing, "TTFT", backend="MLCEngine", tensor_parallel=1)[2]
@@ -121,176 +192,270 @@ def test_the_published_curves_are_judged_alike(nothing):
 
 
 def test_the_published_table_is_complete():
-    table = serving_tables.published()
-    assert len(table) == len(data.table("published/mlc_h100_tpot")) and table["ttft_p50_s"].notna().sum() == len(data.table("published/mlc_h100_ttft"))
+    table = serving_analysis.published()
+    assert len(table) == len(inputs.table("published/mlc_h100_tpot")) and table[
+        "ttft_p50_s"
+    ].notna().sum() == len(inputs.table("published/mlc_h100_ttft"))
     row = table.query("backend == 'MLCEngine' and tensor_parallel == 2 and load == 64").iloc[0]
     assert row["tpot_p50_s"] == pytest.approx(0.00865) and row["output_tokens_per_s"] == 2 * 3058
-    assert tables.serving_published()["source"].str.contains("MLC").all()
+    assert serving_tables.serving_published()["source"].str.contains("MLC").all()
 
 
 def test_drafts_are_compared_level_by_level(requests):
-    table = serving_tables.speculation(requests)
+    table = serving_analysis.speculation(requests)
     assert table["load"].tolist() == [1, 8] and table["pace"].tolist() == pytest.approx([2, 0.5])
     assert table["faster"].iloc[0] == pytest.approx(0.1 / 0.075)
-    assert tables.speculation_under_load(requests)["drafts accepted (%)"].isna().all()
-    (said,) = findings.drafts_under_load(requests)
-    assert "llamacpp Q8_0-ngram" in said and "2 times as fast at concurrency 1, and 0.5 times as fast at concurrency 8" in said
+    assert serving_tables.speculation_under_load(requests)["drafts accepted (%)"].isna().all()
+    (said,) = serving_findings.drafts_under_load(requests)
+    assert (
+        "llamacpp Q8_0-ngram" in said
+        and "2 times as fast at concurrency 1, and 0.5 times as fast at concurrency 8" in said
+    )
 
 
 def test_which_options_draft_is_their_adapters_to_say():
-    assert serving_tables.drafts("llamacpp", "Q8_0-ngram") and serving_tables.drafts("vllm", "bfloat16-ngram")
-    assert not serving_tables.drafts("llamacpp", "Q8_0") and not serving_tables.drafts("vllm", "bfloat16-compiled") and not serving_tables.drafts("gone", "x")
+    assert serving_analysis.drafts("llamacpp", "Q8_0-ngram") and serving_analysis.drafts(
+        "vllm", "bfloat16-ngram"
+    )
+    assert (
+        not serving_analysis.drafts("llamacpp", "Q8_0")
+        and not serving_analysis.drafts("vllm", "bfloat16-compiled")
+        and not serving_analysis.drafts("gone", "x")
+    )
 
 
 def test_devices_that_share_a_model(requests):
-    ours = serving_tables.tensor_parallel(requests).query("backend == 'vllm'")
+    ours = serving_analysis.tensor_parallel(requests).query("backend == 'vllm'")
     assert ours["load"].tolist() == [1, 8] and ours["pace"].tolist() == pytest.approx([10 / 6, 12 / 8])
     one, two = (level(requests, "vllm", "bfloat16", tensor_parallel=n) for n in (1, 2))
-    assert two["per_device"] == pytest.approx(two["output_tokens_per_s"] / 2) and one["per_device"] == one["output_tokens_per_s"]
-    theirs = serving_tables.tensor_parallel(requests).query("backend == 'MLCEngine' and model == 'Llama-3-8B fp16'")
-    assert theirs["load"].tolist() == [1, 4, 8, 10, 16, 20, 30, 64] and theirs["pace"].iloc[0] == pytest.approx(6.02 / 4.85)
+    assert (
+        two["per_device"] == pytest.approx(two["output_tokens_per_s"] / 2)
+        and one["per_device"] == one["output_tokens_per_s"]
+    )
+    theirs = serving_analysis.tensor_parallel(requests).query(
+        "backend == 'MLCEngine' and model == 'Llama-3-8B fp16'"
+    )
+    assert theirs["load"].tolist() == [1, 4, 8, 10, 16, 20, 30, 64] and theirs["pace"].iloc[
+        0
+    ] == pytest.approx(6.02 / 4.85)
     assert set(theirs["tensor_parallel_fewest"]) == {1} and set(theirs["tensor_parallel"]) == {2}
 
 
 def test_cores_that_share_a_model_are_one_device(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005)}, tensor_parallel=2, gpu="epyc-zen5-2c")
-    row = serving_tables.levels(results.load(folder=tmp_path)).iloc[0]
+    row = serving_analysis.levels(store.load(folder=tmp_path)).iloc[0]
     assert row["per_device"] == row["output_tokens_per_s"]
 
 
 def test_the_two_loops_are_compared_at_the_same_throughput(tmp_path):
-    requests = results.load([write_serving(tmp_path, {1: (0.1, 0.01), 2: (0.1, 0.01)}, {7: (0.45, 0.02)}, n=20)])
-    closed, half, opened = (level(requests, "fake", "float32", *which) for which in (("closed", 1), ("closed", 2), ("open", 7)))
+    requests = store.load(
+        [write_serving(tmp_path, {1: (0.1, 0.01), 2: (0.1, 0.01)}, {7: (0.45, 0.02)}, n=20)]
+    )
+    closed, half, opened = (
+        level(requests, "fake", "float32", *which) for which in (("closed", 1), ("closed", 2), ("open", 7))
+    )
     assert closed["output_tokens_per_s"] < opened["output_tokens_per_s"] < half["output_tokens_per_s"]
-    row = serving_tables.disagreement(requests).iloc[0]
-    assert row["closed_ttft_p99_s"] == pytest.approx(0.1) and row["ratio"] == pytest.approx(4.5) and row["load"] == 7
-    assert "450 ms in an open loop (7 requests/s) and 100 ms in a closed one, 4.5 times as long" in findings.loops_disagree(requests)
+    row = serving_analysis.disagreement(requests).iloc[0]
+    assert (
+        row["closed_ttft_p99_s"] == pytest.approx(0.1)
+        and row["ratio"] == pytest.approx(4.5)
+        and row["load"] == 7
+    )
+    assert (
+        "450 ms in an open loop (7 requests/s) and 100 ms in a closed one, 4.5 times as long"
+        in serving_findings.loops_disagree(requests)
+    )
 
 
 def test_between_two_closed_levels_their_waits_are_interpolated(tmp_path, requests):
-    assert serving_tables.disagreement(requests).empty, "no open loop gave as much as the least closed one"
-    requests = results.load([write_serving(tmp_path / "r", {1: (0.05, 0.01), 2: (0.1, 0.01)}, {10: (0.45, 0.02)}, n=40)])
-    row = serving_tables.disagreement(requests).iloc[0]
+    assert serving_analysis.disagreement(requests).empty, "no open loop gave as much as the least closed one"
+    requests = store.load(
+        [write_serving(tmp_path / "r", {1: (0.05, 0.01), 2: (0.1, 0.01)}, {10: (0.45, 0.02)}, n=40)]
+    )
+    row = serving_analysis.disagreement(requests).iloc[0]
     low, high = (level(requests, "fake", "float32", load=load) for load in (1, 2))
-    share = (row["output_tokens_per_s"] - low["output_tokens_per_s"]) / (high["output_tokens_per_s"] - low["output_tokens_per_s"])
+    share = (row["output_tokens_per_s"] - low["output_tokens_per_s"]) / (
+        high["output_tokens_per_s"] - low["output_tokens_per_s"]
+    )
     assert 0 < share < 1 and row["closed_ttft_p99_s"] == pytest.approx(0.05 + share * 0.05)
 
 
 def test_what_more_at_once_costs(requests):
-    table = serving_tables.widened(requests).set_index(["backend", "option", "tensor_parallel"])
-    assert table.loc[("llamacpp", "Q8_0", 1), "slower"] == pytest.approx(3) and table.loc[("vllm", "bfloat16", 1), "slower"] == pytest.approx(1.2)
-    said = findings.more_at_once(requests)
-    assert "1.2 times as long with **vllm bfloat16**" in said and "12 times as long with **llamacpp Q8_0-ngram**" in said
+    table = serving_analysis.widened(requests).set_index(["backend", "option", "tensor_parallel"])
+    assert table.loc[("llamacpp", "Q8_0", 1), "slower"] == pytest.approx(3) and table.loc[
+        ("vllm", "bfloat16", 1), "slower"
+    ] == pytest.approx(1.2)
+    said = serving_findings.more_at_once(requests)
+    assert (
+        "1.2 times as long with **vllm bfloat16**" in said
+        and "12 times as long with **llamacpp Q8_0-ngram**" in said
+    )
 
 
 def test_the_best_within_the_objectives(requests):
-    said = findings.within_objectives(requests)
-    best = tables.number(level(requests, "vllm", "bfloat16", load=8, tensor_parallel=2)["output_tokens_per_s"])
-    assert f"**vllm bfloat16 TP 2** yields most: {best} output tokens/s at concurrency 8" in said and "the most of all levels" in said
+    said = serving_findings.within_objectives(requests)
+    best = html.number(level(requests, "vllm", "bfloat16", load=8, tensor_parallel=2)["output_tokens_per_s"])
+    assert (
+        f"**vllm bfloat16 TP 2** yields most: {best} output tokens/s at concurrency 8" in said
+        and "the most of all levels" in said
+    )
 
 
 def test_a_faster_level_that_misses_the_objectives_is_named_as_such(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005), 8: (1.2, 0.005), 16: (1.2, 0.01)}, n=64)
-    said = findings.within_objectives(results.load(folder=tmp_path))
+    said = serving_findings.within_objectives(store.load(folder=tmp_path))
     assert "yields most: 110 output tokens/s at concurrency 1" in said and "at concurrency 16" in said
     write_serving(tmp_path / "slow", {1: (1.5, 0.005)})
-    assert findings.within_objectives(results.load(folder=tmp_path / "slow")).startswith("No server held the objectives")
+    assert serving_findings.within_objectives(store.load(folder=tmp_path / "slow")).startswith(
+        "No server held the objectives"
+    )
 
 
-SENTENCES = [findings.within_objectives, findings.loops_disagree, findings.more_at_once, findings.drafts_under_load]
+SENTENCES = [
+    serving_findings.within_objectives,
+    serving_findings.loops_disagree,
+    serving_findings.more_at_once,
+    serving_findings.drafts_under_load,
+]
 
 
 @pytest.mark.parametrize("sentence", SENTENCES, ids=lambda f: f.__name__)
 def test_sentences_follow_the_data(tmp_path, nothing, sentence):
     for name, factor in (("a", 1), ("b", 1.7)):
         for option, speed in (("Q8_0", 1.0), ("Q8_0-ngram", 0.5 * factor)):
-            closed = {c: (t * factor, p * speed * (1 + (c - 1) * 0.2 * factor)) for c, (t, p) in CLOSED.items()}
-            write_serving(tmp_path / name, closed, {14: (0.3 * factor**2, 0.01)}, backend="llamacpp", option=option, n=80)
-    first, second = (sentence(results.load(folder=tmp_path / name)) for name in "ab")
+            closed = {
+                c: (t * factor, p * speed * (1 + (c - 1) * 0.2 * factor)) for c, (t, p) in CLOSED.items()
+            }
+            write_serving(
+                tmp_path / name,
+                closed,
+                {14: (0.3 * factor**2, 0.01)},
+                backend="llamacpp",
+                option=option,
+                n=80,
+            )
+    first, second = (sentence(store.load(folder=tmp_path / name)) for name in "ab")
     assert first and second and first != second
     write_run(tmp_path / "other")
-    for frame in (nothing, results.load(folder=tmp_path / "other")):
-        assert not sentence(frame) and findings.serving_findings(frame) == []
+    for frame in (nothing, store.load(folder=tmp_path / "other")):
+        assert not sentence(frame) and serving_findings.serving_findings(frame) == []
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_draw(name, requests, nothing, tmp_path):
-    figure = getattr(plots, name)(requests)
+    figure = figures.DRAWN[name](requests)
     drawn = svg(figure, tmp_path)
-    assert figure.axes and figure.get_size_inches()[0] == plots.WIDTH and "llamacpp Q8_0-ngram" in drawn and "vllm bfloat16 TP 2" in drawn
+    assert (
+        figure.axes
+        and figure.get_size_inches()[0] == style.WIDTH
+        and "llamacpp Q8_0-ngram" in drawn
+        and "vllm bfloat16 TP 2" in drawn
+    )
     assert "closed loop" in drawn
     if name != "serving_loops":
         assert "MLCEngine" in drawn and "SGLang" in drawn and "Published" in drawn
     write_run(tmp_path / "other")
-    for frame in (nothing, results.load(folder=tmp_path / "other")):
-        assert "nothing measured yet" in svg(getattr(plots, name)(frame), tmp_path)
+    for frame in (nothing, store.load(folder=tmp_path / "other")):
+        assert "nothing measured yet" in svg(figures.DRAWN[name](frame), tmp_path)
 
 
 def test_a_closed_loop_is_filled_and_an_open_one_hollow(requests):
-    lines = plots.serving_frontier(requests).axes[0].lines
-    faces = {(line.get_linestyle(), line.get_markerfacecolor() == "white"): len(line.get_xdata()) for line in lines if len(line.get_xdata())}
+    lines = serving_figures.serving_frontier(requests).axes[0].lines
+    faces = {
+        (line.get_linestyle(), line.get_markerfacecolor() == "white"): len(line.get_xdata())
+        for line in lines
+        if len(line.get_xdata())
+    }
     assert set(faces) == {("-", False), ("--", True)}
-    words = {text.get_text() for text in plots.serving_frontier(requests).axes[0].texts}
+    words = {text.get_text() for text in serving_figures.serving_frontier(requests).axes[0].texts}
     assert {"×8", "8/s"} <= words
 
 
 def test_the_marks_are_at_the_measured_values(requests):
-    colour = plots.looks(requests)["vllm"][0]
-    panel = plots.serving_frontier(requests).axes[0]
-    (line,) = [curve for curve in panel.lines if curve.get_color() == colour and len(curve.get_ydata()) and abs(curve.get_ydata()[0] - 6) < 1e-6]
-    assert line.get_ydata().tolist() == pytest.approx([6, 8]) and line.get_xdata()[0] == pytest.approx(11 / 0.1 / 2)
+    colour = style.looks(requests)["vllm"][0]
+    panel = serving_figures.serving_frontier(requests).axes[0]
+    (line,) = [
+        curve
+        for curve in panel.lines
+        if curve.get_color() == colour and len(curve.get_ydata()) and abs(curve.get_ydata()[0] - 6) < 1e-6
+    ]
+    assert line.get_ydata().tolist() == pytest.approx([6, 8]) and line.get_xdata()[0] == pytest.approx(
+        11 / 0.1 / 2
+    )
 
 
 def test_lines_of_measured_engines_have_their_own_colours(requests):
     measured = requests.assign(backend=[f"engine{k % 10}" for k in range(len(requests))])
-    look = plots.looks(measured)
+    look = style.looks(measured)
     assert len({look[f"engine{k}"][0] for k in range(10)}) == 10
-    assert plots.looks(requests)["llamacpp"][0] != plots.looks(requests)["vllm"][0]
+    assert style.looks(requests)["llamacpp"][0] != style.looks(requests)["vllm"][0]
 
 
 def test_an_engine_with_one_loop_has_no_panel_of_two(tmp_path):
     write_serving(tmp_path, CLOSED)
-    requests = results.load(folder=tmp_path)
-    assert "nothing measured yet" in svg(plots.serving_loops(requests), tmp_path)
-    assert "requests/s (open loop)" not in svg(plots.serving_ttft(requests), tmp_path)
+    requests = store.load(folder=tmp_path)
+    assert "nothing measured yet" in svg(serving_figures.serving_loops(requests), tmp_path)
+    assert "requests/s (open loop)" not in svg(serving_figures.serving_ttft(requests), tmp_path)
 
 
 def test_settings_have_panels_of_their_own(loaded):
     write_serving(loaded, CLOSED, OPENED, model="shape:llama-2-7b", weights="synthetic")
-    requests = results.load(folder=loaded)
-    drawn = svg(plots.serving_frontier(requests), loaded)
+    requests = store.load(folder=loaded)
+    drawn = svg(serving_figures.serving_frontier(requests), loaded)
     assert "shape:llama-2-7b (synthetic weights)" in drawn and "smollm2-135m (real weights)" in drawn
 
 
 @pytest.mark.parametrize("opened", [OPENED, {}], ids=["both", "closed"])
 def test_the_figure_of_one_run(tmp_path, opened, nothing):
-    requests = results.load([write_serving(tmp_path, CLOSED, opened, failed=1)])
-    figure = plots.load_levels(requests)
+    requests = store.load([write_serving(tmp_path, CLOSED, opened, failed=1)])
+    figure = serving_figures.load_levels(requests)
     drawn = svg(figure, tmp_path)
     assert "requests at once" in drawn and ("requests/s (open loop)" in drawn) == bool(opened)
     assert f"{3 + len(opened)} requests failed" in figure.get_supxlabel().replace("\n", " ")
-    assert "nothing measured yet" in svg(plots.load_levels(nothing), tmp_path) and "load_levels" not in plots.names()
+    assert (
+        "nothing measured yet" in svg(serving_figures.load_levels(nothing), tmp_path)
+        and "load_levels" not in figures.names()
+    )
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_are_made(name, requests, nothing):
-    function = getattr(tables, name)
-    assert len(function(requests)) and "<table" in tables.html(function(requests)) and tables.text(function(requests))
-    assert "<table" in tables.html(function(nothing)) and tables.text(function(nothing))
-    assert len(tables.serving(nothing)) == 0 == len(tables.speculation_under_load(nothing))
+    function = tables.TABLES[name]
+    assert (
+        len(function(requests))
+        and "<table" in html.html(function(requests))
+        and html.text(function(requests))
+    )
+    assert "<table" in html.html(function(nothing)) and html.text(function(nothing))
+    assert len(serving_tables.serving(nothing)) == 0 == len(serving_tables.speculation_under_load(nothing))
 
 
 def test_the_workload_is_what_the_rows_and_sidecars_say(loaded, requests, nothing, monkeypatch):
-    monkeypatch.setattr(results, "RESULTS", loaded)
+    monkeypatch.setattr(store, "RESULTS", loaded)
     said = pages.workload(requests)
-    assert (said["concurrency"], said["rates"], said["each"], said["failed"]) == ("1, 4, 8", "1, 2, 8", "8", "6")
+    assert (said["concurrency"], said["rates"], said["each"], said["failed"]) == (
+        "1, 4, 8",
+        "1, 2, 8",
+        "8",
+        "6",
+    )
     assert (said["prompt"], said["output"], said["longest"], said["arrivals"]) == ("8", "11", "19", "poisson")
     assert "`sharegpt` of `data/lengths.csv` (on average 161 tokens in and 338 out)" in said["lengths"]
     assert said["scaled"] == ", 0.038 times as much together"  # 19 of 499.3 tokens
     assert pages.workload(nothing) == {}
-    write_serving(loaded, {1: (0.05, 0.005)}, backend="http", sidecar=make_sidecar(parameters={"lengths": "somebody/home/mine.csv", "arrivals": "constant"}))
-    said = pages.workload(results.load(folder=loaded))
-    assert "`mine.csv`" in said["lengths"] and "home" not in said["lengths"] and said["scaled"] == "" and said["arrivals"] == "constant or poisson"
+    write_serving(
+        loaded,
+        {1: (0.05, 0.005)},
+        backend="http",
+        sidecar=make_sidecar(parameters={"lengths": "somebody/home/mine.csv", "arrivals": "constant"}),
+    )
+    said = pages.workload(store.load(folder=loaded))
+    assert (
+        "`mine.csv`" in said["lengths"]
+        and "home" not in said["lengths"]
+        and said["scaled"] == ""
+        and said["arrivals"] == "constant or poisson"
+    )
 
 
 def test_other_pages_are_not_confused(tmp_path):
@@ -298,47 +463,83 @@ def test_other_pages_are_not_confused(tmp_path):
         write_run(tmp_path, backend=backend, option=option, rate=rate)
         write_sweep(tmp_path, backend=backend, option=option, overhead=0.1 / rate)
         write_quality(tmp_path, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], backend=backend, option=option)
-    before = results.load(folder=tmp_path)
+    before = store.load(folder=tmp_path)
     write_serving(tmp_path, CLOSED, OPENED, backend="llamacpp", option="Q8_0", failed=1)
-    after = results.load(folder=tmp_path)
+    after = store.load(folder=tmp_path)
     for name in tables.names():
         if name not in (*TABLES, "machines", "backends", "metrics"):
-            assert tables.text(getattr(tables, name)(before)) == tables.text(getattr(tables, name)(after)), name
-    for name in plots.names():
+            assert html.text(tables.TABLES[name](before)) == html.text(tables.TABLES[name](after)), name
+    for name in figures.names():
         if name not in FIGURES:
-            assert svg(getattr(plots, name)(before), tmp_path / "1") == svg(getattr(plots, name)(after), tmp_path / "2"), name
+            assert svg(figures.DRAWN[name](before), tmp_path / "1") == svg(
+                figures.DRAWN[name](after), tmp_path / "2"
+            ), name
     added = [sentence for sentence in findings.findings(after) if sentence not in findings.findings(before)]
-    assert added == findings.serving_findings(after)[:2]
-    machines = tables.machines(after).iloc[0]
-    assert machines["runs"] == tables.machines(before)["runs"].iloc[0] + 1 and machines["requests"] == len(after)
+    assert added == serving_findings.serving_findings(after)[:2]
+    machines = latency_tables.machines(after).iloc[0]
+    assert machines["runs"] == latency_tables.machines(before)["runs"].iloc[0] + 1 and machines[
+        "requests"
+    ] == len(after)
 
 
 def test_a_number_in_the_middle_of_the_page_is_computed(loaded, tmp_path):
-    run("python", "-m", "bench.preview", "--out", tmp_path / "_site", BENCH_RESULTS=loaded)
+    run("python", "-m", "bench.report.preview", "--out", tmp_path / "_site", BENCH_RESULTS=loaded)
     page = (tmp_path / "_site" / "serving.html").read_text()
-    assert "yields most" in page and "MLCEngine 30" in page and page.count('class="plot"') == len(FIGURES) and page.count("<table") == len(TABLES) + 1, "and what a server costs"
+    assert (
+        "yields most" in page
+        and "MLCEngine 30" in page
+        and page.count('class="plot"') == len(FIGURES)
+        and page.count("<table") == len(TABLES) + 1
+    ), "and what a server costs"
     assert "A level of load had 8 requests" in page
 
 
 def test_the_page_renders_before_any_server_was_measured(tmp_path):
     write_run(tmp_path / "r")
-    run("python", "-m", "bench.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "r")
+    run("python", "-m", "bench.report.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "r")
     page = (tmp_path / "_site" / "serving.html").read_text()
-    assert tables.EMPTY in page and tables.EMPTY.capitalize() in page and "MLCEngine 30" in page and "A level of load had" not in page
+    assert (
+        html.EMPTY in page
+        and html.EMPTY.capitalize() in page
+        and "MLCEngine 30" in page
+        and "A level of load had" not in page
+    )
 
 
 def test_made_up_rows_are_rows_of_the_schema():
     rows = serving_rows(CLOSED, OPENED, n=3)
-    assert len(rows) == 15 and set(rows[0]) <= set(results.COLUMNS) and not set(make_rows(1)[0]) - set(results.COLUMNS)
+    assert (
+        len(rows) == 15
+        and set(rows[0]) <= set(schema.COLUMNS)
+        and not set(make_rows(1)[0]) - set(schema.COLUMNS)
+    )
 
 
 def test_what_a_server_costs_stands_beside_the_run_that_was_nearest_in_time(tmp_path):
     """Two runs in process, half an hour apart and twice as fast in the second: the one that began a minute before the server's counts."""
     for run, rate, at in ((1, 100.0, "10:00"), (2, 200.0, "10:30")):
-        write_run(tmp_path, make_sidecar(started=f"2026-01-01T{at}:00+00:00"), backend="llamacpp", option="Q8_0", rate=rate, run=run)
-    assert tables.server_cost(results.load(folder=tmp_path)).empty
-    write_run(tmp_path, make_sidecar(started="2026-01-01T10:31:00+00:00"), backend="llamacpp", option="Q8_0", rate=160.0, experiment="served")
-    table = tables.server_cost(results.load(folder=tmp_path))
-    assert list(table["times"].round(3)) == [1.25] and list(table["minutes between the runs"]) == [1] and list(table["more (ms)"]) == [0]
-    said = findings.server_costs(results.load(folder=tmp_path))
+        write_run(
+            tmp_path,
+            make_sidecar(started=f"2026-01-01T{at}:00+00:00"),
+            backend="llamacpp",
+            option="Q8_0",
+            rate=rate,
+            run=run,
+        )
+    assert serving_tables.server_cost(store.load(folder=tmp_path)).empty
+    write_run(
+        tmp_path,
+        make_sidecar(started="2026-01-01T10:31:00+00:00"),
+        backend="llamacpp",
+        option="Q8_0",
+        rate=160.0,
+        experiment="served",
+    )
+    table = serving_tables.server_cost(store.load(folder=tmp_path))
+    assert (
+        list(table["times"].round(3)) == [1.25]
+        and list(table["minutes between the runs"]) == [1]
+        and list(table["more (ms)"]) == [0]
+    )
+    said = serving_findings.server_costs(store.load(folder=tmp_path))
     assert "+25.0 % per token" in said and "llamacpp Q8_0" in said

@@ -18,8 +18,9 @@ import psutil
 import pytest
 from conftest import BIN
 
-from bench import ROOT, hardware, results
-from bench.server import free_port
+from bench import naming, processes
+from bench.machine import identity
+from bench.paths import ROOT
 
 CONF = """
 ClusterName=test
@@ -50,7 +51,10 @@ PartitionName=gpu Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
 # Long runs, for a gate looks at what else the machine computes meanwhile: here Snakemake, Slurm and this test.
 OPTIONS = ("float32", "slow")
-RUNS = [results.run_id("latency", "fake", "smollm2-135m", option, hardware.slug(), hardware.host(), 1) for option in OPTIONS]
+RUNS = [
+    naming.run_id("latency", "fake", "smollm2-135m", option, identity.slug(), identity.host(), 1)
+    for option in OPTIONS
+]
 
 
 def lacking():
@@ -93,7 +97,13 @@ class Slurm:
         srun = self.folder / "bin" / "srun"
         srun.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.conf}\nexec {shutil.which("srun")} "$@"\n')
         srun.chmod(0o755)
-        told = {"host": socket.gethostname().split(".")[0], "folder": self.folder, "cpus": os.cpu_count(), "controller": free_port(), "node": free_port()}
+        told = {
+            "host": socket.gethostname().split(".")[0],
+            "folder": self.folder,
+            "cpus": os.cpu_count(),
+            "controller": processes.free_port(),
+            "node": processes.free_port(),
+        }
         self.conf.write_text(CONF.format(**told))
         # A GPU counts if its device file is there; nothing opens it.
         (self.folder / "gres.conf").write_text("Name=gpu Type=h200 File=/dev/null\n")
@@ -105,15 +115,21 @@ class Slurm:
         wait_for((self.folder / "munge.socket").exists, 20, self.folder / "munged.txt")
         self._daemon("slurmctld", "-D", "-f", self.conf)
         self._daemon("slurmd", "-D", "-f", self.conf)
-        wait_for(lambda: self("sinfo", "--noheader", "--format=%T") == "idle", 60, self.folder / "slurmctld.txt")
+        wait_for(
+            lambda: self("sinfo", "--noheader", "--format=%T") == "idle", 60, self.folder / "slurmctld.txt"
+        )
 
     def _daemon(self, *command):
         with open(self.folder / f"{command[0]}.txt", "w") as log:
-            self.daemons.append(subprocess.Popen([str(c) for c in command], env=self.environment, stdout=log, stderr=log))
+            self.daemons.append(
+                subprocess.Popen([str(c) for c in command], env=self.environment, stdout=log, stderr=log)
+            )
 
     def __call__(self, *command):
         """What one of Slurm's commands prints."""
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=30).stdout.strip()
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=30
+        ).stdout.strip()
 
     def jobs(self):
         """Job number -> (state, what it asked for of each node, whether it shares the node), ended ones included."""
@@ -138,7 +154,10 @@ class Slurm:
         found = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get("SLURM_CONF") == str(self.conf) and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    process.environ().get("SLURM_CONF") == str(self.conf)
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     found.append(process)
             except psutil.Error:
                 pass
@@ -147,7 +166,9 @@ class Slurm:
 
 @pytest.fixture
 def slurm():
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # short: a socket's path may have about a hundred characters
+    folder = Path(
+        tempfile.mkdtemp(prefix="slurm-")
+    )  # short: a socket's path may have about a hundred characters
     folder.chmod(0o755)
     cluster = Slurm(folder)
     try:
@@ -164,14 +185,45 @@ def study(slurm, tmp_path):
     """The study of two runs, started through the profile as `make study PROFILE=slurm` does; its process and its log."""
     for run in RUNS:
         (ROOT / "logs" / f"{run}.ipynb").unlink(missing_ok=True)
-    own = {"BENCH_RESULTS": tmp_path, "BENCH_SITE": tmp_path / "_site", "BENCH_FIGURES": tmp_path / "figures", "FAKE_OPTIONS": " ".join(OPTIONS), "GRES": "gpu:h200:1"}
+    own = {
+        "BENCH_RESULTS": tmp_path,
+        "BENCH_SITE": tmp_path / "_site",
+        "BENCH_FIGURES": tmp_path / "figures",
+        "FAKE_OPTIONS": " ".join(OPTIONS),
+        "GRES": "gpu:h200:1",
+    }
     # No accounting on this Slurm, and no hour to wait between two looks at the queue.
-    here = ["--slurm-no-account", "--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2"]
+    here = [
+        "--slurm-no-account",
+        "--slurm-status-command",
+        "squeue",
+        "--slurm-init-seconds-before-status-checks",
+        "2",
+        "--seconds-between-status-checks",
+        "2",
+    ]
     targets = [os.path.relpath(tmp_path / f"{run}.csv", ROOT) for run in RUNS]
-    command = ["snakemake", "--workflow-profile", "profiles/slurm", *here, "--config", "engines=fake", "repeats=1", "experiments=latency", "--", *targets]
+    command = [
+        "snakemake",
+        "--workflow-profile",
+        "profiles/slurm",
+        *here,
+        "--config",
+        "engines=fake",
+        "repeats=1",
+        "experiments=latency",
+        "--",
+        *targets,
+    ]
     log = tmp_path / "log.txt"
     with open(log, "w") as words:
-        process = subprocess.Popen(command, cwd=ROOT, env=slurm.environment | {k: str(v) for k, v in own.items()}, stdout=words, stderr=words)
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=slurm.environment | {k: str(v) for k, v in own.items()},
+            stdout=words,
+            stderr=words,
+        )
     yield process, log
     if process.poll() is None:
         process.kill()
@@ -186,21 +238,40 @@ def spans(folder):
 
 def test_a_killed_run_is_submitted_again_and_no_two_overlap(slurm, study, tmp_path):
     process, log = study
-    wait_for(lambda: process.poll() is not None or any((ROOT / "logs" / f"{run}.ipynb").exists() for run in RUNS), 120, log)
+    wait_for(
+        lambda: process.poll() is not None or any((ROOT / "logs" / f"{run}.ipynb").exists() for run in RUNS),
+        120,
+        log,
+    )
     assert process.poll() is None, log.read_text()
     time.sleep(2)  # into the middle of the measurement
     running = [number for number, (state, *_) in slurm.jobs().items() if state == "RUNNING"]
     assert len(running) == 1 and "PENDING" in [state for state, *_ in slurm.jobs().values()]
-    assert f"CPUs={os.cpu_count()} " in slurm("scontrol", "show", "step", f"{running[0]}.0"), "the run has not all cores"
+    assert f"CPUs={os.cpu_count()} " in slurm("scontrol", "show", "step", f"{running[0]}.0"), (
+        "the run has not all cores"
+    )
     slurm("scancel", str(running[0]))
     at_once = []
-    wait_for(lambda: at_once.append([s for s, *_ in slurm.jobs().values()].count("RUNNING")) or process.poll() is not None, 300, log)
+    wait_for(
+        lambda: (
+            at_once.append([s for s, *_ in slurm.jobs().values()].count("RUNNING"))
+            or process.poll() is not None
+        ),
+        300,
+        log,
+    )
     jobs = slurm.jobs()
     print(*jobs.items(), log.read_text(), sep="\n")
     assert process.returncode == 0, log.read_text()
-    assert max(at_once) == 1 and sorted(state for state, *_ in jobs.values()) == ["CANCELLED", "COMPLETED", "COMPLETED"]
+    assert max(at_once) == 1 and sorted(state for state, *_ in jobs.values()) == [
+        "CANCELLED",
+        "COMPLETED",
+        "COMPLETED",
+    ]
     assert jobs[running[0]][0] == "CANCELLED"
     assert all("gpu:h200:1" in asked and shares == "NO" for _, asked, shares in jobs.values()), jobs
-    assert all((tmp_path / f"{run}{suffix}").exists() for run in RUNS for suffix in (".csv", ".json", ".ipynb"))
+    assert all(
+        (tmp_path / f"{run}{suffix}").exists() for run in RUNS for suffix in (".csv", ".json", ".ipynb")
+    )
     (_, end), (start, _) = spans(tmp_path)
     assert end <= start

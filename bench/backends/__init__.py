@@ -15,8 +15,8 @@ A backend is a module with
     available() -> str | None             # None when it can run here, else the reason and the install command
     prepare(checkpoint, option, device) -> Path    # the engine's own model format, made once, in a process of its own; optional
     load(checkpoint, option, device, threads) -> Engine                 # engines that run in this process
-    serve(checkpoint, option, device, wanted) -> context manager yielding a bench.server.Served    # engines that are servers; `wanted`
-                                          # is a bench.server.Wanted. The server is stopped when the context ends, whatever happens
+    serve(checkpoint, option, device, wanted) -> context manager yielding a bench.backends.common.servers.Served    # engines that are servers; `wanted`
+                                          # is a bench.backends.common.servers.Wanted. The server is stopped when the context ends, whatever happens
     PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}       # only where it can use several devices at once, and by which part:
                                           # "tensor": devices share the model; then `load` takes a fifth, tensor_parallel=1;
                                           # "data": replicas of the model behind one address. Whatever is not named is refused
@@ -42,17 +42,18 @@ and, where the engine has it,
     log_probabilities(ids)       natural logarithms of the probabilities of ids[1:], each given all ids before it
 
 The docstring of the module says what the engine is, how it is installed, its licence and where its documentation is.
-It is shown on backends.qmd as it stands. No adapter imports a clock: the time is taken in `bench/measure.py`.
+It is shown on backends.qmd as it stands. No adapter imports a clock: the time is taken in `bench/instrument/in_process.py`.
 """
 
-import difflib
 import importlib
 import os
 import pkgutil
 import sys
 from pathlib import Path
 
-from bench import ROOT
+from bench import naming, processes
+from bench.backends.common import checkpoints
+from bench.paths import ROOT
 
 # Adapters kept elsewhere (the tests' fake engine, somebody's private engine) join by naming their folder here.
 __path__ += [p for p in os.environ.get("BENCH_BACKENDS", "").split(os.pathsep) if p]
@@ -60,27 +61,19 @@ __path__ += [p for p in os.environ.get("BENCH_BACKENDS", "").split(os.pathsep) i
 
 def names():
     """Names of all backends, sorted: the modules of this folder."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
-
-
-def choose(kind, wanted, known):
-    """`wanted` if it is one of `known`; else a ValueError that lists what exists and guesses what was meant."""
-    known = list(known)
-    if wanted in known:
-        return wanted
-    near = difflib.get_close_matches(str(wanted), known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"Unknown {kind} {wanted!r}.{hint} There is: {', '.join(known)}.")
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not (m.ispkg or m.name.startswith("_")))
 
 
 def get(name):
     """The module of backend `name`; ValueError naming the known ones if there is none."""
-    return importlib.import_module(f"{__name__}.{choose('backend', name, names())}")
+    return importlib.import_module(f"{__name__}.{naming.choose('backend', name, names())}")
 
 
 def options(backend, device):
     """Names of the options that `backend` offers on `device`, the default first."""
-    return [name for name, about in backend.OPTIONS.items() if device in about.get("devices", backend.DEVICES)]
+    return [
+        name for name, about in backend.OPTIONS.items() if device in about.get("devices", backend.DEVICES)
+    ]
 
 
 def option(backend, wanted, device):
@@ -88,7 +81,7 @@ def option(backend, wanted, device):
     known = options(backend, device)
     if not known:
         raise ValueError(_elsewhere(backend, device))
-    return choose(f"option of {_short(backend)} on {device}", wanted or known[0], known)
+    return naming.choose(f"option of {_short(backend)} on {device}", wanted or known[0], known)
 
 
 def arithmetic(engine):
@@ -158,7 +151,11 @@ def ready(name, device):
     backend = get(name)
     if hasattr(backend, "ON_REQUEST"):
         return []
-    return [option for option in options(backend, device) if not on_request(backend, device, option) and missing(name, device, option) is None]
+    return [
+        option
+        for option in options(backend, device)
+        if not on_request(backend, device, option) and missing(name, device, option) is None
+    ]
 
 
 def absent(name, device):
@@ -169,5 +166,19 @@ def absent(name, device):
     reasons = [missing(name, device, option) for option in (None, *options(backend, device))]
     asked = [f"{name}/{o}" for o in options(backend, device) if on_request(backend, device, o)]
     if asked and not reasons[0]:
-        reasons.append(f'{" and ".join(asked)}: slow on {device} or in need of a checkpoint of their own, measured when asked for with: make study ENGINES="{" ".join(asked)}"')
+        reasons.append(
+            f'{" and ".join(asked)}: slow on {device} or in need of a checkpoint of their own, measured when asked for with: make study ENGINES="{" ".join(asked)}"'
+        )
     return [reason for reason in dict.fromkeys(reasons) if reason]
+
+
+def _prepare(backend, name, option, device):
+    get(backend).prepare(checkpoints.checkpoint(name), option, device)
+
+
+def prepare(backend, name, option, device):
+    """Make the checkpoint `name` and the format `backend` wants of it, in a process of its own; returns the Checkpoint."""
+    model = checkpoints.checkpoint(name)
+    if hasattr(get(backend), "prepare"):
+        processes.in_child(_prepare, backend, name, option, device)
+    return model

@@ -15,15 +15,39 @@
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import models
-from bench.backends import _cuda
+from bench import files
+from bench.backends.common import checkpoints, cuda
 
 OPTIONS = {
     "float32": {"arithmetic": "float32", "quantization": "float32", "weight_bytes": 4, "value_bytes": 4},
-    "int8": {"arithmetic": "int8", "quantization": "int8_float32", "weight_bytes": 1, "value_bytes": 4, "devices": ("cpu",)},
-    "float16": {"arithmetic": "float16", "quantization": "float16", "weight_bytes": 2, "value_bytes": 2, "devices": ("cuda",)},
-    "bfloat16": {"arithmetic": "bfloat16", "quantization": "bfloat16", "weight_bytes": 2, "value_bytes": 2, "devices": ("cuda",)},
-    "int8_float16": {"arithmetic": "int8", "quantization": "int8_float16", "weight_bytes": 1, "value_bytes": 2, "devices": ("cuda",)},
+    "int8": {
+        "arithmetic": "int8",
+        "quantization": "int8_float32",
+        "weight_bytes": 1,
+        "value_bytes": 4,
+        "devices": ("cpu",),
+    },
+    "float16": {
+        "arithmetic": "float16",
+        "quantization": "float16",
+        "weight_bytes": 2,
+        "value_bytes": 2,
+        "devices": ("cuda",),
+    },
+    "bfloat16": {
+        "arithmetic": "bfloat16",
+        "quantization": "bfloat16",
+        "weight_bytes": 2,
+        "value_bytes": 2,
+        "devices": ("cuda",),
+    },
+    "int8_float16": {
+        "arithmetic": "int8",
+        "quantization": "int8_float16",
+        "weight_bytes": 1,
+        "value_bytes": 2,
+        "devices": ("cuda",),
+    },
 }
 DEVICES = ("cuda", "cpu")
 
@@ -42,9 +66,11 @@ def prepare(checkpoint, option, device):
     def convert(to):
         from ctranslate2.converters import TransformersConverter
 
-        TransformersConverter(str(checkpoint.path)).convert(str(to), quantization=OPTIONS[option]["quantization"])
+        TransformersConverter(str(checkpoint.path)).convert(
+            str(to), quantization=OPTIONS[option]["quantization"]
+        )
 
-    return models.made(models.folder(checkpoint.name) / f"ctranslate2-{option}", convert)
+    return files.made(checkpoints.folder(checkpoint.name) / f"ctranslate2-{option}", convert)
 
 
 def load(checkpoint, option, device, threads):
@@ -56,16 +82,20 @@ class Engine:
         import ctranslate2
 
         if device == "cuda":
-            _cuda.load_libraries()
+            cuda.load_libraries()
         about = OPTIONS[option]
         folder = prepare(checkpoint, option, device)
         self.generator = ctranslate2.Generator(
             str(folder), device=device, compute_type=about["quantization"], intra_threads=threads, inter_threads=1
         )  # fmt: skip
         self.tokenizer, self.end = checkpoint.tokenizer, checkpoint.end_token_ids
-        self.weight_bytes = models.linear_bytes(checkpoint, about["weight_bytes"])
+        self.weight_bytes = checkpoints.linear_bytes(checkpoint, about["weight_bytes"])
         self.kv_value_bytes, self.arithmetic = about["value_bytes"], about["arithmetic"]
-        self.settings = {"intra_threads": threads, "inter_threads": 1, "compute_type": self.generator.compute_type}
+        self.settings = {
+            "intra_threads": threads,
+            "inter_threads": 1,
+            "compute_type": self.generator.compute_type,
+        }
 
     def generate(self, prompts, max_new_tokens, on_token):
         def tell(step):

@@ -21,7 +21,8 @@ import sys
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import models
+from bench import files
+from bench.backends.common import checkpoints
 
 OPTIONS = {
     "4bpw": {"bits": 4},
@@ -40,7 +41,11 @@ def version():
 
 
 def available():
-    return None if find_spec("exllamav3") else "exllamav3 is not installed. Install and measure it with: make study ENGINES=exllamav3"
+    return (
+        None
+        if find_spec("exllamav3")
+        else "exllamav3 is not installed. Install and measure it with: make study ENGINES=exllamav3"
+    )
 
 
 def prepare(checkpoint, option, device):
@@ -55,12 +60,26 @@ def converted(checkpoint, bits, python):
     def make(to):
         work = to.with_name("work")
         work.mkdir()
-        command = [python, "-m", "exllamav3.conversion.convert_model", "-i", checkpoint.path, "-o", to, "-w", work, "-b", bits]
+        command = [
+            python,
+            "-m",
+            "exllamav3.conversion.convert_model",
+            "-i",
+            checkpoint.path,
+            "-o",
+            to,
+            "-w",
+            work,
+            "-b",
+            bits,
+        ]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         if done.returncode or not (to / "config.json").exists():
-            raise RuntimeError(f"exllamav3 could not convert {checkpoint.name} to {bits} bits per weight:\n{(done.stdout + done.stderr)[-2000:]}")
+            raise RuntimeError(
+                f"exllamav3 could not convert {checkpoint.name} to {bits} bits per weight:\n{(done.stdout + done.stderr)[-2000:]}"
+            )
 
-    return models.made(models.folder(checkpoint.name) / f"exl3-{bits}bpw", make)
+    return files.made(checkpoints.folder(checkpoint.name) / f"exl3-{bits}bpw", make)
 
 
 def load(checkpoint, option, device, threads):
@@ -77,8 +96,12 @@ class Engine:
         self.library, self.about, self.end = exllamav3, about, checkpoint.end_token_ids
         self.config = exllamav3.Config.from_directory(str(path))
         self.tokenizer = exllamav3.Tokenizer.from_config(self.config)
-        self.weight_bytes = _step_bytes(path) if "bits" in about else models.linear_bytes(checkpoint, 2, 2)
-        self.settings = {"kv_cache": "fp16", "prefix_cache": False} | {name: value for name, value in about.items() if name != "batches"}
+        self.weight_bytes = (
+            _step_bytes(path) if "bits" in about else checkpoints.linear_bytes(checkpoint, 2, 2)
+        )
+        self.settings = {"kv_cache": "fp16", "prefix_cache": False} | {
+            name: value for name, value in about.items() if name != "batches"
+        }
         self.model, self.room = None, 0
         self.reserve(1, CONTEXT)
 
@@ -92,7 +115,11 @@ class Engine:
         self.model = self.library.Model.from_config(self.config)
         cache = self.library.Cache(self.model, max_num_tokens=room)
         self.model.load(device="cuda:0")
-        drafting = {"ngram_match_min": self.about["ngram_tokens"], "num_draft_tokens": self.about["draft_tokens"]} if "draft_tokens" in self.about else {}
+        drafting = (
+            {"ngram_match_min": self.about["ngram_tokens"], "num_draft_tokens": self.about["draft_tokens"]}
+            if "draft_tokens" in self.about
+            else {}
+        )
         self.generator = self.library.Generator(self.model, cache, self.tokenizer, **drafting)
         self.room = room
 
@@ -102,8 +129,18 @@ class Engine:
         if "draft_tokens" in self.about and len(prompts) > 1:
             raise ValueError("This adapter counts the drafts of one prompt at a time; use 4bpw for batches.")
         self.reserve(len(prompts), max_new_tokens + max(map(len, prompts)))
-        told = {"max_new_tokens": max_new_tokens, "min_new_tokens": max_new_tokens, "stop_conditions": self.end, "sampler": self.library.ArgmaxSampler()}
-        self.generator.enqueue([self.library.Job(input_ids=torch.tensor([list(ids)]), identifier=k, **told) for k, ids in enumerate(prompts)])
+        told = {
+            "max_new_tokens": max_new_tokens,
+            "min_new_tokens": max_new_tokens,
+            "stop_conditions": self.end,
+            "sampler": self.library.ArgmaxSampler(),
+        }
+        self.generator.enqueue(
+            [
+                self.library.Job(input_ids=torch.tensor([list(ids)]), identifier=k, **told)
+                for k, ids in enumerate(prompts)
+            ]
+        )
         found = [[] for _ in prompts]
         try:
             while self.generator.num_remaining_jobs():
@@ -123,7 +160,10 @@ class Engine:
             found[request].append(token)
         if "accepted_draft_tokens" in result:
             accepted = result["accepted_draft_tokens"]
-            self.speculation = {"drafted_tokens": accepted + result["rejected_draft_tokens"], "accepted_tokens": accepted}
+            self.speculation = {
+                "drafted_tokens": accepted + result["rejected_draft_tokens"],
+                "accepted_tokens": accepted,
+            }
 
     def close(self):
         if self.model:

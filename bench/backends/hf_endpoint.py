@@ -18,8 +18,8 @@ from importlib.metadata import version as _installed
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
-from bench import server
 from bench.backends import http
+from bench.backends.common import servers
 
 OPTIONS = {"completions": {}, "chat": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
@@ -32,7 +32,11 @@ def version():
 
 
 def available():
-    return None if find_spec("huggingface_hub") else "huggingface_hub is not installed. Install it with: make .venv"
+    return (
+        None
+        if find_spec("huggingface_hub")
+        else "huggingface_hub is not installed. Install it with: make .venv"
+    )
 
 
 @contextlib.contextmanager
@@ -41,14 +45,22 @@ def serve(checkpoint, option, device, wanted):
 
     token = http.token(get_token() or "", "HF_TOKEN")
     if not wanted.url or not token:
-        what = "the access token: run hf auth login, or set HF_TOKEN" if wanted.url else "an endpoint: -p url organisation/name, or its address"
+        what = (
+            "the access token: run hf auth login, or set HF_TOKEN"
+            if wanted.url
+            else "an endpoint: -p url organisation/name, or its address"
+        )
         raise ValueError(f"The backend hf_endpoint needs {what}.")
     url = wanted.url.rstrip("/") if "://" in wanted.url else _address(wanted.url, token)
     there = urlsplit(url)
     if there.scheme != "https" and there.hostname not in ("localhost", "127.0.0.1", "::1"):
-        raise ValueError(f"The access token is sent over https only, not to {there.scheme}://{there.hostname}.")
+        raise ValueError(
+            f"The access token is sent over https only, not to {there.scheme}://{there.hostname}."
+        )
     name = checkpoint.name if option == "tgi" else http.first_model(url, token, "hf auth login or HF_TOKEN")
-    yield server.Served(url, option, name, {"dialect": option, "url_given": True}, lambda new_tokens: http.body(option), token)
+    yield servers.Served(
+        url, option, name, {"dialect": option, "url_given": True}, lambda new_tokens: http.body(option), token
+    )
 
 
 def _address(name, token):
@@ -58,9 +70,15 @@ def _address(name, token):
     namespace, _, short = name.rpartition("/")
     try:
         endpoint = get_inference_endpoint(short, namespace=namespace or None, token=token)
-    except Exception as failure:  # whatever the hub's client raises may quote the request, so only its kind is told
-        raise RuntimeError(f"huggingface_hub knows no endpoint {name!r} ({type(failure).__name__}). Is it the token's own, and is the name right?") from None
+    except (
+        Exception
+    ) as failure:  # whatever the hub's client raises may quote the request, so only its kind is told
+        raise RuntimeError(
+            f"huggingface_hub knows no endpoint {name!r} ({type(failure).__name__}). Is it the token's own, and is the name right?"
+        ) from None
     if endpoint.status != "running" or not endpoint.url:
         now = getattr(endpoint.status, "value", endpoint.status)
-        raise RuntimeError(f"The endpoint {name!r} is {now}, not running. Resume it on https://endpoints.huggingface.co: that costs money.")
+        raise RuntimeError(
+            f"The endpoint {name!r} is {now}, not running. Resume it on https://endpoints.huggingface.co: that costs money."
+        )
     return endpoint.url.rstrip("/")

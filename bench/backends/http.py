@@ -24,7 +24,7 @@ import urllib.error
 import urllib.request
 from http.client import HTTPException
 
-from bench import server
+from bench.backends.common import servers
 
 OPTIONS = {"completions": {}, "text": {}, "chat": {}, "llamacpp": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
@@ -44,17 +44,28 @@ def available():
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
     if not wanted.url:
-        raise ValueError("The backend http needs the address of a running server: -p url http://localhost:8000")
+        raise ValueError(
+            "The backend http needs the address of a running server: -p url http://localhost:8000"
+        )
     secret = token(os.environ.get(TOKEN, ""), TOKEN)
     name = checkpoint.name if option in ("llamacpp", "tgi") else first_model(wanted.url, secret, TOKEN)
-    yield server.Served(wanted.url.rstrip("/"), option, name, {"dialect": option, "url_given": True}, lambda new_tokens: body(option), secret)
+    yield servers.Served(
+        wanted.url.rstrip("/"),
+        option,
+        name,
+        {"dialect": option, "url_given": True},
+        lambda new_tokens: body(option),
+        secret,
+    )
 
 
 def token(given, where):
     """The access token `given`, without the line's end of a file; ValueError, which does not quote it, where it cannot stand in a header."""
     found = given.strip()
     if not all("!" <= letter <= "~" for letter in found):
-        raise ValueError(f"The access token in {where} has a blank, a line's end or another character in it that no token has.")
+        raise ValueError(
+            f"The access token in {where} has a blank, a line's end or another character in it that no token has."
+        )
     return found
 
 
@@ -88,4 +99,8 @@ def _why(failure):
     """A failure in words that quote neither the request nor the answer: either may hold the access token."""
     if isinstance(failure, urllib.error.HTTPError):
         return f"HTTP {failure.code}"
-    return f"{type(failure).__name__}: {failure.reason}" if isinstance(failure, urllib.error.URLError) else type(failure).__name__
+    return (
+        f"{type(failure).__name__}: {failure.reason}"
+        if isinstance(failure, urllib.error.URLError)
+        else type(failure).__name__
+    )

@@ -34,13 +34,19 @@ import threading
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import gguf_files, server
-from bench.backends import _cuda
+from bench import processes
+from bench.backends.common import cuda, gguf_files, servers
 
 OPTIONS = {
     "F16": {"file": "F16", "arithmetic": "float32", "arithmetic_cuda": "float16"},
     "Q8_0": {"file": "Q8_0", "arithmetic": "int8"},
-    "Q8_0-ngram": {"file": "Q8_0", "arithmetic": "int8", "ngram_tokens": 2, "draft_tokens": 10, "batches": False},
+    "Q8_0-ngram": {
+        "file": "Q8_0",
+        "arithmetic": "int8",
+        "ngram_tokens": 2,
+        "draft_tokens": 10,
+        "batches": False,
+    },
     "Q4_0": {"file": "Q4_0", "arithmetic": "int8"},
 }
 DEVICES = ("cuda", "cpu")
@@ -68,16 +74,36 @@ def load(checkpoint, option, device, threads):
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
     """llama.cpp's own server in a process of its own: a slot for each request, no prompt cache."""
-    about, path, port = OPTIONS[option], prepare(checkpoint, option, device), server.free_port()
-    command = [sys.executable, "-m", __name__, path, option, device, port, wanted.threads, wanted.requests, wanted.tokens]
-    settings = _settings(about, device, wanted.threads) | {"slots": wanted.requests, "slot_tokens": wanted.tokens}
-    with server.started(command, port, wanted.log, wanted.patience_s) as url:
-        yield server.Served(url, "completions", checkpoint.name, settings, lambda new_tokens: _body(checkpoint))
+    about, path, port = OPTIONS[option], prepare(checkpoint, option, device), processes.free_port()
+    command = [
+        sys.executable,
+        "-m",
+        __name__,
+        path,
+        option,
+        device,
+        port,
+        wanted.threads,
+        wanted.requests,
+        wanted.tokens,
+    ]
+    settings = _settings(about, device, wanted.threads) | {
+        "slots": wanted.requests,
+        "slot_tokens": wanted.tokens,
+    }
+    with processes.started(command, port, wanted.log, wanted.patience_s) as url:
+        yield servers.Served(
+            url, "completions", checkpoint.name, settings, lambda new_tokens: _body(checkpoint)
+        )
 
 
 def _body(checkpoint):
     """What every request is told: compute the whole prompt, never end early."""
-    return {"cache_prompt": False, "ignore_eos": True, "logit_bias": [[i, False] for i in checkpoint.end_token_ids]}
+    return {
+        "cache_prompt": False,
+        "ignore_eos": True,
+        "logit_bias": [[i, False] for i in checkpoint.end_token_ids],
+    }
 
 
 def _params(path, about, device, threads, requests, tokens):
@@ -90,27 +116,40 @@ def _params(path, about, device, threads, requests, tokens):
     params.cache_ram_mib = 0  # no cache of earlier prompts
     params.n_gpu_layers = ALL if device == "cuda" else 0
     if device == "cuda":
-        params.split_mode = xllamacpp.llama_split_mode.LLAMA_SPLIT_MODE_NONE  # of its own accord it would use every GPU there is
+        params.split_mode = (
+            xllamacpp.llama_split_mode.LLAMA_SPLIT_MODE_NONE
+        )  # of its own accord it would use every GPU there is
         params.fit_params = False  # what does not fit is an error, not a slower run
     if "draft_tokens" in about:
         params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
-        params.speculative.ngram_simple.size_n, params.speculative.ngram_simple.size_m = about["ngram_tokens"], about["draft_tokens"]
+        params.speculative.ngram_simple.size_n, params.speculative.ngram_simple.size_m = (
+            about["ngram_tokens"],
+            about["draft_tokens"],
+        )
     return params
 
 
 def _settings(about, device, threads):
-    told = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"} | ({"n_gpu_layers": "all", "split_mode": "none"} if device == "cuda" else {})
-    drafts = {"speculation": f"ngram-simple, n {about['ngram_tokens']}, drafts of {about['draft_tokens']}"} if "draft_tokens" in about else {}
+    told = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"} | (
+        {"n_gpu_layers": "all", "split_mode": "none"} if device == "cuda" else {}
+    )
+    drafts = (
+        {"speculation": f"ngram-simple, n {about['ngram_tokens']}, drafts of {about['draft_tokens']}"}
+        if "draft_tokens" in about
+        else {}
+    )
     return told | drafts
 
 
 def _engine(device):
     """The module `xllamacpp`. RuntimeError unless it can use `device`: the wheel for CPUs would leave a GPU alone without a word."""
     if device == "cuda":
-        _cuda.load_libraries()
+        cuda.load_libraries()
     import xllamacpp
 
-    if device == "cuda" and not any(found["name"].startswith("CUDA") for found in xllamacpp.get_device_info()):
+    if device == "cuda" and not any(
+        found["name"].startswith("CUDA") for found in xllamacpp.get_device_info()
+    ):
         raise RuntimeError(
             "This xllamacpp finds no NVIDIA GPU: it is the wheel for CPUs, or the driver is older than CUDA 12.8. Install the other one with: "
             f".venvs/llamacpp-cuda/bin/pip install --force-reinstall --no-deps xllamacpp=={_installed('xllamacpp')} --index-url https://xorbitsai.github.io/xllamacpp/whl/cu128"
@@ -123,8 +162,17 @@ class Engine:
 
     def __init__(self, checkpoint, path, about, device, threads):
         xllamacpp = _engine(device)
-        self.xllamacpp, self.checkpoint, self.path, self.about, self.told = xllamacpp, checkpoint, path, about, (device, threads)
-        self.weight_bytes, self.arithmetic = gguf_files.step_bytes(path), about.get(f"arithmetic_{device}", about["arithmetic"])
+        self.xllamacpp, self.checkpoint, self.path, self.about, self.told = (
+            xllamacpp,
+            checkpoint,
+            path,
+            about,
+            (device, threads),
+        )
+        self.weight_bytes, self.arithmetic = (
+            gguf_files.step_bytes(path),
+            about.get(f"arithmetic_{device}", about["arithmetic"]),
+        )
         self.ids = gguf_files.text_reader(checkpoint)
         self.settings = _settings(about, device, threads) | {"system": xllamacpp.get_system_info().strip()}
         self.server, self.room = None, (0, 0)
@@ -134,10 +182,16 @@ class Engine:
         if "draft_tokens" in self.about and len(prompts) > 1:
             raise ValueError("This adapter counts the drafts of one prompt at a time; use Q8_0 for batches.")
         longest = max_new_tokens + max(map(len, prompts))
-        if len(prompts) > self.room[0] or longest > self.room[1]:  # a warm-up request comes before any that counts
+        if (
+            len(prompts) > self.room[0] or longest > self.room[1]
+        ):  # a warm-up request comes before any that counts
             self.reserve(len(prompts), longest)
         body = {"prompt": prompts, "n_predict": max_new_tokens, "temperature": 0, **_body(self.checkpoint)}
-        return self._post(body | {"return_tokens": True}) if on_token is None else self._stream(body, len(prompts), on_token)
+        return (
+            self._post(body | {"return_tokens": True})
+            if on_token is None
+            else self._stream(body, len(prompts), on_token)
+        )
 
     def _stream(self, body, requests, on_token):
         """The server's own callback, one event per visible token, in this process."""
@@ -152,7 +206,9 @@ class Engine:
             except Exception as failure:  # xllamacpp swallows what a callback raises
                 failures.append(failure)
 
-        self.server.handle_completions(body | {"stream": True, "logprobs": 1, "post_sampling_probs": True}, event)
+        self.server.handle_completions(
+            body | {"stream": True, "logprobs": 1, "post_sampling_probs": True}, event
+        )
         if failures:
             raise failures[0]
         return found
@@ -169,14 +225,19 @@ class Engine:
         last, text = choice["logprobs"]["content"][0]["top_probs"][0], choice["text"]
         ids = [last["id"]] if len(text.encode()) == len(last["bytes"]) else self.ids(text)
         if ids[-1:] != [last["id"]]:
-            raise RuntimeError(f"llama.cpp sent {text!r} without its token ids, and the tokenizer splits it otherwise.")
+            raise RuntimeError(
+                f"llama.cpp sent {text!r} without its token ids, and the tokenizer splits it otherwise."
+            )
         return [(choice["index"], token) for token in ids]
 
     def _note_drafts(self, answer):
         """The last answer to a request tells how many tokens were drafted and accepted, if any were drafted."""
         if "draft_tokens" in self.about and "timings" in answer:
             told = answer["timings"]
-            self.speculation = {"drafted_tokens": told.get("draft_n", 0), "accepted_tokens": told.get("draft_n_accepted", 0)}
+            self.speculation = {
+                "drafted_tokens": told.get("draft_n", 0),
+                "accepted_tokens": told.get("draft_n_accepted", 0),
+            }
 
     def _post(self, body):
         """One plain request to the server's own /completion on the loopback: all ids at the end."""
@@ -200,8 +261,12 @@ class Engine:
         try:
             self.server = self.xllamacpp.Server(params)
         except RuntimeError as error:
-            raise MemoryError(f"llama.cpp does not start with room for {requests} requests of {tokens} tokens: {error}") from None
-        self.server.handle_completions({"prompt": [0], "n_predict": 1})  # let go before it has begun to work, a server never ends
+            raise MemoryError(
+                f"llama.cpp does not start with room for {requests} requests of {tokens} tokens: {error}"
+            ) from None
+        self.server.handle_completions(
+            {"prompt": [0], "n_predict": 1}
+        )  # let go before it has begun to work, a server never ends
         self.room = requests, tokens
 
     def close(self):

@@ -17,8 +17,8 @@ import contextlib
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import server
-from bench.backends import _launch
+from bench import processes
+from bench.backends.common import launch
 
 OPTIONS = {
     "bfloat16": {"backend": "turbomind", "dtype": "bfloat16"},
@@ -36,21 +36,25 @@ def version():
 
 
 def available():
-    return None if find_spec("lmdeploy") else "lmdeploy is not installed. Install and measure it with: make study ENGINES=lmdeploy"
+    return (
+        None
+        if find_spec("lmdeploy")
+        else "lmdeploy is not installed. Install and measure it with: make study ENGINES=lmdeploy"
+    )
 
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
-    about, port = OPTIONS[option], server.free_port()
-    words = [_launch.tool("lmdeploy"), "serve", "api_server", checkpoint.path]
+    about, port = OPTIONS[option], processes.free_port()
+    words = [launch.tool("lmdeploy"), "serve", "api_server", checkpoint.path]
     flags = {
         "--model-name": checkpoint.name, "--server-name": "127.0.0.1", "--server-port": port, "--backend": about["backend"], "--dtype": about["dtype"],
-        "--tp": wanted.tensor_parallel, "--session-len": _launch.context(checkpoint, wanted), "--max-batch-size": wanted.requests,
+        "--tp": wanted.tensor_parallel, "--session-len": launch.context(checkpoint, wanted), "--max-batch-size": wanted.requests,
     }  # fmt: skip
     if "format" in about:
         flags["--model-format"] = about["format"]
     told = {"prefix_caching": False}
-    with _launch.run(words, flags, port, wanted, "text", checkpoint.name, _body, settings=told) as served:
+    with launch.run(words, flags, port, wanted, "text", checkpoint.name, _body, settings=told) as served:
         yield served
 
 

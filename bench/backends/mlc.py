@@ -22,8 +22,8 @@ import sys
 from importlib.metadata import distributions
 from importlib.util import find_spec
 
-from bench import models, server
-from bench.backends import _launch
+from bench import files, processes
+from bench.backends.common import checkpoints, launch
 
 OPTIONS = {"q4f16_1": {}, "q0f16": {}, "q3f16_1": {}, "e4m3_e4m3_f16": {"on_request": ("cuda",)}}
 DEVICES = ("cuda",)
@@ -35,21 +35,32 @@ TOOL = [sys.executable, "-m", "mlc_llm"]
 @functools.cache
 def version():
     """The wheels are called mlc-llm-nightly-cu130 and the like."""
-    return next(f"{found.name} {found.version}" for found in distributions() if found.name.replace("_", "-").startswith("mlc-llm"))
+    return next(
+        f"{found.name} {found.version}"
+        for found in distributions()
+        if found.name.replace("_", "-").startswith("mlc-llm")
+    )
 
 
 def available():
-    return None if find_spec("mlc_llm") else "mlc_llm is not installed. Install and measure it with: make study ENGINES=mlc"
+    return (
+        None
+        if find_spec("mlc_llm")
+        else "mlc_llm is not installed. Install and measure it with: make study ENGINES=mlc"
+    )
 
 
 def prepare(checkpoint, option, device):
     """MLC's own format of `checkpoint`, quantised as `option` says; made once."""
 
     def make(to):
-        for command in (["convert_weight", checkpoint.path], ["gen_config", checkpoint.path, "--conv-template", "LM"]):
+        for command in (
+            ["convert_weight", checkpoint.path],
+            ["gen_config", checkpoint.path, "--conv-template", "LM"],
+        ):
             _do([*TOOL, *map(str, command), "--quantization", option, "--output", str(to)])
 
-    return models.made(models.folder(checkpoint.name) / "mlc" / option, make)
+    return files.made(checkpoints.folder(checkpoint.name) / "mlc" / option, make)
 
 
 def _do(command):
@@ -60,7 +71,11 @@ def _do(command):
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
-    path, port, tokens = prepare(checkpoint, option, device), server.free_port(), _launch.context(checkpoint, wanted)
+    path, port, tokens = (
+        prepare(checkpoint, option, device),
+        processes.free_port(),
+        launch.context(checkpoint, wanted),
+    )
     room = {
         "max_num_sequence": wanted.requests, "max_total_seq_length": wanted.requests * tokens, "context_window_size": tokens,
         "tensor_parallel_shards": wanted.tensor_parallel,
@@ -70,7 +85,16 @@ def serve(checkpoint, option, device, wanted):
         "--speculative-mode": "disable", "--enable-debug": True, "--overrides": ";".join(f"{name}={value}" for name, value in room.items()),
     }  # fmt: skip
     # It is served under the name of its folder as it was given.
-    with _launch.run([*TOOL, "serve", path], flags, port, wanted, "completions", str(path), lambda new_tokens: _body(), "/v1/models") as served:
+    with launch.run(
+        [*TOOL, "serve", path],
+        flags,
+        port,
+        wanted,
+        "completions",
+        str(path),
+        lambda new_tokens: _body(),
+        "/v1/models",
+    ) as served:
         yield served
 
 

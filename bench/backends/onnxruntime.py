@@ -25,7 +25,8 @@ from importlib.metadata import distributions
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import models
+from bench import files
+from bench.backends.common import checkpoints
 
 OPTIONS = {
     "float32": {"precision": "fp32", "arithmetic": "float32", "devices": ("cpu",)},
@@ -36,7 +37,10 @@ OPTIONS = {
     "int4-float16": {"precision": "int4", "arithmetic": "float16", "devices": ("cuda",)},
 }
 DEVICES = ("cuda", "cpu")
-KV_VALUE_BYTES = {"cpu": 4, "cuda": 2}  # the builder keeps the cache of a CPU model in float32, whatever the weights are
+KV_VALUE_BYTES = {
+    "cpu": 4,
+    "cuda": 2,
+}  # the builder keeps the cache of a CPU model in float32, whatever the weights are
 
 
 def version():
@@ -54,12 +58,14 @@ def available():
 
 
 def prepare(checkpoint, option, device):
-    target = models.folder(checkpoint.name) / f"onnxruntime-{option}"
-    return models.made(target, lambda to: _build(checkpoint.path, OPTIONS[option]["precision"], device, to))
+    target = checkpoints.folder(checkpoint.name) / f"onnxruntime-{option}"
+    return files.made(target, lambda to: _build(checkpoint.path, OPTIONS[option]["precision"], device, to))
 
 
 def load(checkpoint, option, device, threads):
-    return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option]["arithmetic"], device, threads)
+    return Engine(
+        checkpoint, prepare(checkpoint, option, device), OPTIONS[option]["arithmetic"], device, threads
+    )
 
 
 class Engine:
@@ -68,17 +74,32 @@ class Engine:
             _load_libraries()
         import onnxruntime_genai
 
-        self.genai, self.arithmetic, self.kv_value_bytes = onnxruntime_genai, arithmetic, KV_VALUE_BYTES[device]
+        self.genai, self.arithmetic, self.kv_value_bytes = (
+            onnxruntime_genai,
+            arithmetic,
+            KV_VALUE_BYTES[device],
+        )
         self.settings = {"intra_op_num_threads": threads, "inter_op_num_threads": 1}
         config = onnxruntime_genai.Config(str(path))
-        config.overlay(json.dumps({"model": {"eos_token_id": checkpoint.end_token_ids, "decoder": {"session_options": self.settings}}}))
+        config.overlay(
+            json.dumps(
+                {
+                    "model": {
+                        "eos_token_id": checkpoint.end_token_ids,
+                        "decoder": {"session_options": self.settings},
+                    }
+                }
+            )
+        )
         self.model = onnxruntime_genai.Model(config)
         self.weight_bytes = _step_bytes(path / "model.onnx")
 
     def generate(self, prompts, max_new_tokens, on_token):
         size = len(prompts[0])
         if any(len(p) != size for p in prompts):
-            raise ValueError("onnxruntime takes a batch of prompts of one length only; pad them or send them one by one.")
+            raise ValueError(
+                "onnxruntime takes a batch of prompts of one length only; pad them or send them one by one."
+            )
         generator = self._generator(len(prompts), size + max_new_tokens)
         generator.append_tokens(_flat(prompts))
         if on_token is None:
@@ -103,7 +124,9 @@ class Engine:
     def _generator(self, batch_size, length):
         """A greedy generator for exactly `length` tokens, the prompt included: `min_length` suppresses the end-of-sequence ids."""
         params = self.genai.GeneratorParams(self.model)
-        params.set_search_options(do_sample=False, batch_size=batch_size, min_length=length, max_length=length)
+        params.set_search_options(
+            do_sample=False, batch_size=batch_size, min_length=length, max_length=length
+        )
         return self.genai.Generator(self.model, params)
 
     def close(self):
@@ -125,10 +148,26 @@ def _load_libraries():
 
 def _build(source, precision, device, to):
     """Run the engine's model builder, which writes the graph, its weights and genai_config.json into the folder `to`."""
-    command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", source, "-o", to, "-p", precision, "-e", device]
-    done = subprocess.run([str(part) for part in command + ["-c", to.parent / "cache"]], capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "onnxruntime_genai.models.builder",
+        "-i",
+        source,
+        "-o",
+        to,
+        "-p",
+        precision,
+        "-e",
+        device,
+    ]
+    done = subprocess.run(
+        [str(part) for part in command + ["-c", to.parent / "cache"]], capture_output=True, text=True
+    )
     if done.returncode:
-        raise RuntimeError(f"onnxruntime's model builder could not convert {source.name}:\n{done.stderr[-4000:]}")
+        raise RuntimeError(
+            f"onnxruntime's model builder could not convert {source.name}:\n{done.stderr[-4000:]}"
+        )
 
 
 def _step_bytes(graph):
@@ -137,7 +176,10 @@ def _step_bytes(graph):
 
     model = onnx.load(graph, load_external_data=False).graph
     looked_up = {"Gather", "GatherBlockQuantized"}
-    read = {name for node in model.node if node.op_type not in looked_up for name in node.input} - {"cos_cache", "sin_cache"}
+    read = {name for node in model.node if node.op_type not in looked_up for name in node.input} - {
+        "cos_cache",
+        "sin_cache",
+    }
     return sum(_bytes(tensor) for tensor in model.initializer if tensor.name in read)
 
 

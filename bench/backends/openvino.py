@@ -17,7 +17,7 @@
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import gguf_files
+from bench.backends.common import gguf_files
 
 # Bytes of one weight as the compiled graph holds it: float32; or 8 bits with a float32 scale and an 8-bit zero point per 32 weights.
 OPTIONS = {"F16": {"bytes_per_weight": 4}, "Q8_0": {"bytes_per_weight": 1 + 5 / 32, "arithmetic": "int8"}}
@@ -69,7 +69,9 @@ class Engine:
         given = [self.tensor(numpy.array([ids])) for ids in prompts]
         if on_token:
             return self._stream(given, config, on_token)
-        return [list(done.m_generation_ids[0]) for done in self.pipeline.generate(given, [config] * len(given))]
+        return [
+            list(done.m_generation_ids[0]) for done in self.pipeline.generate(given, [config] * len(given))
+        ]
 
     def _stream(self, given, config, on_token):
         """The engine's own steps, handing on what each of them brought."""

@@ -20,8 +20,8 @@ import sys
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import server
-from bench.backends import _launch
+from bench import processes
+from bench.backends.common import launch
 
 OPTIONS = {
     "bfloat16": {"dtype": "bfloat16"},
@@ -39,15 +39,19 @@ def version():
 
 
 def available():
-    return None if find_spec("sglang") else "sglang is not installed. Install and measure it with: make study ENGINES=sglang"
+    return (
+        None
+        if find_spec("sglang")
+        else "sglang is not installed. Install and measure it with: make study ENGINES=sglang"
+    )
 
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
-    about, port = OPTIONS[option], server.free_port()
+    about, port = OPTIONS[option], processes.free_port()
     flags = {
         "--model-path": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": about["dtype"],
-        "--context-length": _launch.context(checkpoint, wanted), "--max-running-requests": wanted.requests, "--tensor-parallel-size": wanted.tensor_parallel,
+        "--context-length": launch.context(checkpoint, wanted), "--max-running-requests": wanted.requests, "--tensor-parallel-size": wanted.tensor_parallel,
         "--disable-radix-cache": True, "--enable-cache-report": True, "--log-level": "warning",
     }  # fmt: skip
     if wanted.data_parallel > 1:
@@ -57,10 +61,23 @@ def serve(checkpoint, option, device, wanted):
     if "draft_tokens" in about:
         flags |= {"--speculative-algorithm": "NGRAM", "--speculative-num-draft-tokens": about["draft_tokens"]}
     words = [sys.executable, "-m", "sglang.launch_server"]
-    with _launch.run(words, flags, port, wanted, "completions", checkpoint.name, lambda new_tokens: _body(checkpoint, new_tokens)) as served:
+    with launch.run(
+        words,
+        flags,
+        port,
+        wanted,
+        "completions",
+        checkpoint.name,
+        lambda new_tokens: _body(checkpoint, new_tokens),
+    ) as served:
         yield served
 
 
 def _body(checkpoint, new_tokens):
     """What every request is told: exactly `new_tokens`, no end before, and the ids of what each event brings, so that drafts are counted."""
-    return {"min_tokens": new_tokens, "ignore_eos": True, "stop_token_ids": checkpoint.end_token_ids, "return_token_ids": True}
+    return {
+        "min_tokens": new_tokens,
+        "ignore_eos": True,
+        "stop_token_ids": checkpoint.end_token_ids,
+        "return_token_ids": True,
+    }

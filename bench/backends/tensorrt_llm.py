@@ -19,8 +19,8 @@ import json
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import server
-from bench.backends import _launch
+from bench import processes
+from bench.backends.common import launch
 
 OPTIONS = {
     "bfloat16": {"dtype": "bfloat16"},
@@ -37,22 +37,35 @@ def version():
 
 
 def available():
-    return None if find_spec("tensorrt_llm") else "tensorrt_llm is not installed. Install and measure it with: make study ENGINES=tensorrt_llm"
+    return (
+        None
+        if find_spec("tensorrt_llm")
+        else "tensorrt_llm is not installed. Install and measure it with: make study ENGINES=tensorrt_llm"
+    )
 
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
-    about, port = OPTIONS[option], server.free_port()
+    about, port = OPTIONS[option], processes.free_port()
     told = _engine(about)
     file = wanted.log.with_suffix(".yaml")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(told))  # JSON is YAML
-    words = [_launch.tool("trtllm-serve"), checkpoint.path]
+    words = [launch.tool("trtllm-serve"), checkpoint.path]
     flags = {
         "--host": "127.0.0.1", "--port": port, "--backend": "pytorch", "--tp_size": wanted.tensor_parallel, "--max_batch_size": wanted.requests,
-        "--max_seq_len": _launch.context(checkpoint, wanted), "--log_level": "warning", "--extra_llm_api_options": file.resolve(),
+        "--max_seq_len": launch.context(checkpoint, wanted), "--log_level": "warning", "--extra_llm_api_options": file.resolve(),
     }  # fmt: skip
-    with _launch.run(words, flags, port, wanted, "completions", checkpoint.name, lambda new_tokens: _body(checkpoint, new_tokens), settings=told) as served:
+    with launch.run(
+        words,
+        flags,
+        port,
+        wanted,
+        "completions",
+        checkpoint.name,
+        lambda new_tokens: _body(checkpoint, new_tokens),
+        settings=told,
+    ) as served:
         yield served
 
 
@@ -61,7 +74,11 @@ def _engine(about):
     told = {"dtype": about["dtype"], "kv_cache_config": {"enable_block_reuse": False}}
     if "draft_tokens" not in about:
         return told
-    drafting = {"decoding_type": "NGram", "max_draft_len": about["draft_tokens"], "max_matching_ngram_size": about["ngram_tokens"]}
+    drafting = {
+        "decoding_type": "NGram",
+        "max_draft_len": about["draft_tokens"],
+        "max_matching_ngram_size": about["ngram_tokens"],
+    }
     return told | {"speculative_config": drafting, "disable_overlap_scheduler": True}
 
 

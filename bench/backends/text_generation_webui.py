@@ -17,8 +17,10 @@ import contextlib
 import os
 from pathlib import Path
 
-from bench import hardware, server
-from bench.backends import _launch, exllamav3
+from bench import processes
+from bench.backends import exllamav3
+from bench.backends.common import launch
+from bench.machine import gpu as gpu_machine
 
 OPTIONS = {"4bpw": {"bits": 4}, "6bpw": {"bits": 6}, "float16": {}}
 DEVICES = ("cuda",)
@@ -55,15 +57,17 @@ def prepare(checkpoint, option, device):
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
-    path, port = prepare(checkpoint, option, device), server.free_port()
+    path, port = prepare(checkpoint, option, device), processes.free_port()
     words = ["env", f"--chdir={_home()}", _python(), "server.py", "--api", "--nowebui"]
-    room = -(-wanted.requests * _launch.context(checkpoint, wanted) // 256) * 256  # pages of 256 tokens
+    room = -(-wanted.requests * launch.context(checkpoint, wanted) // 256) * 256  # pages of 256 tokens
     flags = {
         "--api-port": port, "--model-dir": path.parent, "--model": path.name, "--loader": "ExLlamav3", "--ctx-size": room, "--cache-type": "fp16",
     } | ({"--enable-tp": True, "--tp-backend": "nccl"} if wanted.tensor_parallel > 1 else {})  # fmt: skip
-    chosen = hardware.visible_gpus() or [str(gpu) for gpu in range(wanted.tensor_parallel)]
+    chosen = gpu_machine.visible_gpus() or [str(gpu) for gpu in range(wanted.tensor_parallel)]
     visible = {"CUDA_VISIBLE_DEVICES": ",".join(chosen[: wanted.tensor_parallel])}
-    with _launch.run(words, flags, port, wanted, "text", path.name, _body, "/v1/internal/health", environment=visible) as served:
+    with launch.run(
+        words, flags, port, wanted, "text", path.name, _body, "/v1/internal/health", environment=visible
+    ) as served:
         yield served
 
 

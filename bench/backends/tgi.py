@@ -24,8 +24,8 @@ import os
 import shutil
 import subprocess
 
-from bench import models, server
-from bench.backends import _launch
+from bench import files, processes
+from bench.backends.common import checkpoints, launch
 
 IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.7"
 OPTIONS = {
@@ -48,19 +48,27 @@ def version():
 
 def available():
     found = shutil.which("docker")
-    return None if found else "tgi needs docker, which is not on the PATH. Install Docker and the NVIDIA Container Toolkit, then: make study ENGINES=tgi"
+    return (
+        None
+        if found
+        else "tgi needs docker, which is not on the PATH. Install Docker and the NVIDIA Container Toolkit, then: make study ENGINES=tgi"
+    )
 
 
 def prepare(checkpoint, option, device):
     """A copy of `checkpoint` (hard links, so no second set of weights) that names no end of sequence."""
-    return models.made(models.folder(checkpoint.name) / "tgi", lambda to: _endless(checkpoint.path, to))
+    return files.made(checkpoints.folder(checkpoint.name) / "tgi", lambda to: _endless(checkpoint.path, to))
 
 
 def _endless(path, to):
-    shutil.copytree(path, to, copy_function=_link, ignore=shutil.ignore_patterns("*.gguf", "generation_config.json"))
+    shutil.copytree(
+        path, to, copy_function=_link, ignore=shutil.ignore_patterns("*.gguf", "generation_config.json")
+    )
     file = path / "generation_config.json"
     # A list of ids is what TGI takes over from this file; no token has the id -1.
-    (to / file.name).write_text(json.dumps((json.loads(file.read_text()) if file.exists() else {}) | {"eos_token_id": [-1]}))
+    (to / file.name).write_text(
+        json.dumps((json.loads(file.read_text()) if file.exists() else {}) | {"eos_token_id": [-1]})
+    )
 
 
 def _link(source, to):
@@ -74,17 +82,43 @@ def _link(source, to):
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
-    path, port, tokens = prepare(checkpoint, option, device), server.free_port(), _launch.context(checkpoint, wanted)
+    path, port, tokens = (
+        prepare(checkpoint, option, device),
+        processes.free_port(),
+        launch.context(checkpoint, wanted),
+    )
     name = f"bench-tgi-{port}"
-    words = ["docker", "run", "--rm", "--name", name, "--gpus", "all", "--shm-size", "1g", "--publish", f"127.0.0.1:{port}:80"]
-    words += ["--volume", f"{path.resolve()}:/model:ro", "--env", "PREFIX_CACHING=0", "--env", "USE_PREFIX_CACHING=0", IMAGE]
+    words = [
+        "docker",
+        "run",
+        "--rm",
+        "--name",
+        name,
+        "--gpus",
+        "all",
+        "--shm-size",
+        "1g",
+        "--publish",
+        f"127.0.0.1:{port}:80",
+    ]
+    words += [
+        "--volume",
+        f"{path.resolve()}:/model:ro",
+        "--env",
+        "PREFIX_CACHING=0",
+        "--env",
+        "USE_PREFIX_CACHING=0",
+        IMAGE,
+    ]
     flags = {
         "--model-id": "/model", "--num-shard": wanted.tensor_parallel, "--max-total-tokens": tokens, "--max-input-tokens": tokens - 1,
         "--max-concurrent-requests": QUEUE, "--usage-stats": "off",
     } | {flag: value for flag, value in OPTIONS[option].items() if flag.startswith("--")}  # fmt: skip
     told = {"image": IMAGE, "prefix_caching": False}
     try:
-        with _launch.run(words, flags, port, wanted, "tgi", checkpoint.name, lambda new_tokens: {}, settings=told) as served:
+        with launch.run(
+            words, flags, port, wanted, "tgi", checkpoint.name, lambda new_tokens: {}, settings=told
+        ) as served:
             yield served
     finally:  # the command is gone; its container belongs to Docker's own process
         subprocess.run(["docker", "stop", name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -26,7 +26,8 @@ import warnings
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import models
+from bench import files
+from bench.backends.common import checkpoints
 
 NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": "bfloat16"}
 OPTIONS = {
@@ -36,7 +37,12 @@ OPTIONS = {
     "bfloat16-compiled": {"dtype": "bfloat16", "compiled": True, "devices": ("cuda",)},
     "float16-compiled": {"dtype": "float16", "compiled": True, "devices": ("cuda",)},
     "float32-lookup": {"dtype": "float32", "lookup_tokens": 10, "batches": False},
-    "bnb-int8": {"dtype": "bfloat16", "arithmetic": "int8", "bitsandbytes": {"load_in_8bit": True}, "on_request": ("cpu",)},
+    "bnb-int8": {
+        "dtype": "bfloat16",
+        "arithmetic": "int8",
+        "bitsandbytes": {"load_in_8bit": True},
+        "on_request": ("cpu",),
+    },
     "nf4": {"dtype": "bfloat16", "bitsandbytes": NF4, "on_request": ("cpu",)},
     "gptq-int4": {"dtype": "bfloat16", "gptq": {"bits": 4, "group_size": 64}, "environment": "gptq"},
     "int8": {"dtype": "float32", "arithmetic": "int8", "dynamic_int8": True, "devices": ("cpu",)},
@@ -49,14 +55,21 @@ def version():
 
 
 def available():
-    return None if find_spec("transformers") and find_spec("torch") else "transformers is not installed. Install it with: make .venv"
+    return (
+        None
+        if find_spec("transformers") and find_spec("torch")
+        else "transformers is not installed. Install it with: make .venv"
+    )
 
 
 def prepare(checkpoint, option, device):
     """The folder to load: for `gptq-int4` the weights that GPTQModel made of the checkpoint, else the checkpoint itself."""
     if "gptq" not in OPTIONS[option]:
         return checkpoint.path
-    return models.made(models.folder(checkpoint.name) / f"transformers-{option}", lambda to: _quantise(checkpoint, OPTIONS[option], device, to))
+    return files.made(
+        checkpoints.folder(checkpoint.name) / f"transformers-{option}",
+        lambda to: _quantise(checkpoint, OPTIONS[option], device, to),
+    )
 
 
 def load(checkpoint, option, device, threads):
@@ -74,9 +87,12 @@ class Engine:
         self.kv_value_bytes = getattr(torch, about["dtype"]).itemsize
         self.weight_bytes = _step_bytes(self.model)
         self.arithmetic = about.get("arithmetic", about["dtype"])
-        self.settings = {"torch_threads": torch.get_num_threads(), "attention": self.model.config._attn_implementation}
+        self.settings = {
+            "torch_threads": torch.get_num_threads(),
+            "attention": self.model.config._attn_implementation,
+        }
         if about.get("dynamic_int8"):  # its packed matrices do not show their bytes
-            self.model, self.weight_bytes = _dynamic_int8(self.model), models.linear_bytes(checkpoint, 1)
+            self.model, self.weight_bytes = _dynamic_int8(self.model), checkpoints.linear_bytes(checkpoint, 1)
         self.more = {"prompt_lookup_num_tokens": about["lookup_tokens"]} if "lookup_tokens" in about else {}
         self.passes = _Passes(self.model) if "lookup_tokens" in about else None
         self.fixed = _FixedCache(self.model) if about.get("compiled") else None
@@ -84,7 +100,9 @@ class Engine:
     def generate(self, prompts, max_new_tokens, on_token):
         if self.passes:
             if len(prompts) > 1:
-                raise ValueError("transformers checks drafted tokens for one prompt at a time; use float32 for batches.")
+                raise ValueError(
+                    "transformers checks drafted tokens for one prompt at a time; use float32 for batches."
+                )
             self.passes.reset()
         if self.fixed:
             self.more = self.fixed.emptied(len(prompts), max(map(len, prompts)) + max_new_tokens)
@@ -127,7 +145,10 @@ class _Passes:
 
     def speculation(self, prompt_tokens, all_tokens):
         """Beside drafts the first pass is given the prompt and every later one the last token; a pass gives one token and what it accepts."""
-        return {"drafted_tokens": self.given - prompt_tokens - (self.count - 1), "accepted_tokens": all_tokens - prompt_tokens - self.count}
+        return {
+            "drafted_tokens": self.given - prompt_tokens - (self.count - 1),
+            "accepted_tokens": all_tokens - prompt_tokens - self.count,
+        }
 
 
 class _FixedCache:
@@ -143,7 +164,10 @@ class _FixedCache:
 
         if self.room != (requests, tokens):
             torch.compiler.reset()
-            self.cache, self.room = StaticCache(config=self.model.config, max_cache_len=tokens), (requests, tokens)
+            self.cache, self.room = (
+                StaticCache(config=self.model.config, max_cache_len=tokens),
+                (requests, tokens),
+            )
 
     def emptied(self, requests, tokens):
         """What `generate` is told to decode with the cache, empty; larger first where it has not room for so many requests of so many tokens."""
@@ -189,11 +213,17 @@ def _model(path, about, device):
         return _load_gptq(path, about, device)
     if "bitsandbytes" not in about:
         return AutoModelForCausalLM.from_pretrained(path, dtype=about["dtype"]).to(device).eval()
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it warns of every product that its inputs are cast
+    logging.getLogger("bitsandbytes").setLevel(
+        logging.ERROR
+    )  # it warns of every product that its inputs are cast
     chosen = BitsAndBytesConfig(**about["bitsandbytes"])
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=about["dtype"], quantization_config=chosen, device_map={"": device}).eval()
+    model = AutoModelForCausalLM.from_pretrained(
+        path, dtype=about["dtype"], quantization_config=chosen, device_map={"": device}
+    ).eval()
     with torch.no_grad():
-        model(torch.zeros((1, 1), dtype=torch.long, device=device))  # the first call arranges the weights for the processor
+        model(
+            torch.zeros((1, 1), dtype=torch.long, device=device)
+        )  # the first call arranges the weights for the processor
     return model
 
 
@@ -213,7 +243,11 @@ def _weights(module):
         return []
     beside = getattr(getattr(module, "weight", None), "quant_state", None) or getattr(module, "state", None)
     scales = [getattr(beside, name, None) for name in ("absmax", "SCB")]
-    packed = ("qweight", "scales_and_zeros") if hasattr(module, "scales_and_zeros") else ("qweight", "qzeros", "scales")
+    packed = (
+        ("qweight", "scales_and_zeros")
+        if hasattr(module, "scales_and_zeros")
+        else ("qweight", "qzeros", "scales")
+    )
     found = [*module.parameters(recurse=False), *scales, *(getattr(module, name, None) for name in packed)]
     return [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
 
@@ -235,7 +269,9 @@ def _load_gptq(path, about, device):
 
     model = GPTQModel.load(str(path), device=device, dtype=getattr(torch, about["dtype"])).model.eval()
     with torch.no_grad():
-        model(torch.zeros((1, 1), dtype=torch.long, device=device))  # the first call arranges the weights for the processor
+        model(
+            torch.zeros((1, 1), dtype=torch.long, device=device)
+        )  # the first call arranges the weights for the processor
     return model
 
 

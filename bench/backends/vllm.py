@@ -31,8 +31,8 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
-from bench import server
-from bench.backends import _launch
+from bench import processes
+from bench.backends.common import launch
 
 OPTIONS = {
     "bfloat16": {"dtype": "bfloat16"},
@@ -45,7 +45,9 @@ DEVICES = ("cuda", "cpu")
 PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}
 ENVIRONMENT = "vllm"
 CONTEXT_TOKENS = 4096  # prompt and answer together; a model's full context would reserve a KV cache for it
-KV_CACHE_BYTES = 5 * 2**29  # on CPUs: 128 requests of 576 tokens of a model of 135M parameters at once; on GPUs vLLM takes what is left
+KV_CACHE_BYTES = (
+    5 * 2**29
+)  # on CPUs: 128 requests of 576 tokens of a model of 135M parameters at once; on GPUs vLLM takes what is left
 DRAFTED = "vllm:spec_decode_num_draft_tokens"
 
 
@@ -54,12 +56,18 @@ def version():
 
 
 def available():
-    return None if find_spec("vllm") else "vllm is not installed. Install and measure it with: make study ENGINES=vllm"
+    return (
+        None
+        if find_spec("vllm")
+        else "vllm is not installed. Install and measure it with: make study ENGINES=vllm"
+    )
 
 
 def load(checkpoint, option, device, threads, tensor_parallel=1):
     if device == "cpu" and tensor_parallel > 1:
-        raise ValueError("On a CPU vLLM runs in this process here, which is one device. Its own server shares a model among cores: latency.ipynb with -p server True.")
+        raise ValueError(
+            "On a CPU vLLM runs in this process here, which is one device. Its own server shares a model among cores: latency.ipynb with -p server True."
+        )
     _set_environment(device, threads)
     return Engine(checkpoint, OPTIONS[option], device, tensor_parallel)
 
@@ -67,7 +75,7 @@ def load(checkpoint, option, device, threads, tensor_parallel=1):
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
     """vLLM's own server in a process of its own, with the options that the engine has in process, and the processes that it is made of."""
-    about, port = OPTIONS[option], server.free_port()
+    about, port = OPTIONS[option], processes.free_port()
     flags = {
         "--model": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": about["dtype"],
         "--load-format": "safetensors", "--max-model-len": str(min(_context(checkpoint), 256 * math.ceil(wanted.tokens / 256))),
@@ -76,18 +84,46 @@ def serve(checkpoint, option, device, wanted):
     if wanted.data_parallel > 1:
         flags["--data-parallel-size"] = str(wanted.data_parallel)
     if device == "cpu":
-        room = 2 * wanted.requests * wanted.tokens * checkpoint.kv_values_per_token * (4 if about["dtype"] == "float32" else 2)
+        room = (
+            2
+            * wanted.requests
+            * wanted.tokens
+            * checkpoint.kv_values_per_token
+            * (4 if about["dtype"] == "float32" else 2)
+        )
         flags["--kv-cache-memory-bytes"] = str(max(KV_CACHE_BYTES // 2, room))
     if "draft_tokens" in about:
         flags["--speculative-config"] = json.dumps(_drafting(about)["speculative_config"])
-    switches = ["--no-enable-prefix-caching", "--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
+    switches = [
+        "--no-enable-prefix-caching",
+        "--enable-prompt-tokens-details",
+        "--disable-uvicorn-access-log",
+    ]
     switches += ["--enforce-eager"] if device == "cpu" and not about.get("compiled") else []
     words = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *switches]
-    environment = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": str(_threads_each(wanted))}
+    environment = {
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "OMP_NUM_THREADS": str(_threads_each(wanted)),
+    }
     environment |= {"VLLM_CPU_OMP_THREADS_BIND": _bound(wanted)} if device == "cpu" else {}
-    told = {"flags": " ".join(switches), "openmp_binding": environment.get("VLLM_CPU_OMP_THREADS_BIND", "none")}
+    told = {
+        "flags": " ".join(switches),
+        "openmp_binding": environment.get("VLLM_CPU_OMP_THREADS_BIND", "none"),
+    }
     body = functools.partial(_body, checkpoint)
-    with _launch.run(words, flags, port, wanted, "completions", checkpoint.name, body, settings=told, environment=environment) as served:
+    with launch.run(
+        words,
+        flags,
+        port,
+        wanted,
+        "completions",
+        checkpoint.name,
+        body,
+        settings=told,
+        environment=environment,
+    ) as served:
         yield served
 
 
@@ -104,7 +140,9 @@ def _threads_each(wanted):
 def _bound(wanted):
     """Cores of each rank of each replica, as vLLM wants them: 0-1, or 0|1."""
     each = _threads_each(wanted)
-    ranks = [(rank * each, rank * each + each - 1) for rank in range(wanted.tensor_parallel * wanted.data_parallel)]
+    ranks = [
+        (rank * each, rank * each + each - 1) for rank in range(wanted.tensor_parallel * wanted.data_parallel)
+    ]
     return "|".join(f"{first}-{last}" if first < last else f"{first}" for first, last in ranks)
 
 
@@ -152,10 +190,15 @@ class Engine:
     def _check(self, given, max_new_tokens, on_token):
         """`_stream`, counting the passes: each gives one token and the drafted ones that it accepts."""
         if len(given) > 1:
-            raise ValueError("This adapter counts the drafts of one prompt at a time; use bfloat16 for batches.")
+            raise ValueError(
+                "This adapter counts the drafts of one prompt at a time; use bfloat16 for batches."
+            )
         drafted = self._drafted()
         answers = self._stream(given, max_new_tokens, on_token)
-        self.speculation = {"drafted_tokens": self._drafted() - drafted, "accepted_tokens": len(answers[0]) - self.passes}
+        self.speculation = {
+            "drafted_tokens": self._drafted() - drafted,
+            "accepted_tokens": len(answers[0]) - self.passes,
+        }
         return answers
 
     def _drafted(self):
@@ -210,7 +253,12 @@ def _drafting(about):
     """What vLLM is told for an option that drafts; its counts are taken from its statistics, which are off otherwise."""
     if "draft_tokens" not in about:
         return {}
-    chosen = {"method": "ngram", "prompt_lookup_min": 1, "prompt_lookup_max": about["ngram_tokens"], "num_speculative_tokens": about["draft_tokens"]}
+    chosen = {
+        "method": "ngram",
+        "prompt_lookup_min": 1,
+        "prompt_lookup_max": about["ngram_tokens"],
+        "num_speculative_tokens": about["draft_tokens"],
+    }
     return {"speculative_config": chosen, "disable_log_stats": False}
 
 
@@ -230,7 +278,9 @@ def _parameters(checkpoint):
     Read from the headers of the safetensors files; vLLM keeps every one of them in the option's type, norms too.
     """
     index = checkpoint.path / "model.safetensors.index.json"
-    files = {*json.loads(index.read_text())["weight_map"].values()} if index.exists() else ["model.safetensors"]
+    files = (
+        {*json.loads(index.read_text())["weight_map"].values()} if index.exists() else ["model.safetensors"]
+    )
     sizes = {}
     for file in files:
         with open(checkpoint.path / file, "rb") as opened:

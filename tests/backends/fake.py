@@ -9,7 +9,8 @@ import os
 import sys
 from time import perf_counter, sleep
 
-from bench import server
+from bench import processes
+from bench.backends.common import servers
 
 EVERY = {
     "float32": {}, "int8": {"faster": 2}, "short": {"lost": 1}, "broken": {"breaks": 3}, "impossible": {"weight_bytes": 10**12},
@@ -17,7 +18,10 @@ EVERY = {
     "slow": {"faster": 0.5},
 }  # fmt: skip
 # A study plans every option that is offered; the last four are for tests of the worker, of speculation and of Slurm alone.
-OPTIONS = {name: EVERY[name] for name in os.environ.get("FAKE_OPTIONS", "float32 int8 short broken impossible mute").split()}
+OPTIONS = {
+    name: EVERY[name]
+    for name in os.environ.get("FAKE_OPTIONS", "float32 int8 short broken impossible mute").split()
+}
 DEVICES = ("cpu",)
 PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}  # so many devices are as fast as one
 TTFT_S, ITL_S = 0.030, 0.004
@@ -39,13 +43,25 @@ def load(checkpoint, option, device, threads, tensor_parallel=1):
 @contextlib.contextmanager
 def serve(checkpoint, option, device, wanted):
     """The ground-truth server, on the same schedule; `broken` ends before it answers, `int8` counts one token too many."""
-    port = server.free_port()
-    command = [sys.executable, "-m", "bench.ground_truth", "--port", port, "--ttft-s", TTFT_S, "--itl-s", ITL_S]
+    port = processes.free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "bench.instrument.reference_server",
+        "--port",
+        port,
+        "--ttft-s",
+        TTFT_S,
+        "--itl-s",
+        ITL_S,
+    ]
     command += ["--no-such-option"] if option == "broken" else []
     fault = "/fault/wrong-usage" if option == "int8" else ""
-    with server.started(command, port, wanted.log, wanted.patience_s) as url:
+    with processes.started(command, port, wanted.log, wanted.patience_s) as url:
         devices = wanted.tensor_parallel * wanted.data_parallel
-        yield server.Served(url + fault, "completions", "ground-truth", {"schedule": [TTFT_S, ITL_S], "devices": devices})
+        yield servers.Served(
+            url + fault, "completions", "ground-truth", {"schedule": [TTFT_S, ITL_S], "devices": devices}
+        )
 
 
 class Engine:
@@ -75,7 +91,10 @@ class Engine:
             for request in range(len(prompts)) if on_token else []:
                 on_token(request, token)
         if "accepts" in self.about:
-            self.speculation = {"drafted_tokens": count - 1, "accepted_tokens": (count - 1) // self.about["accepts"]}
+            self.speculation = {
+                "drafted_tokens": count - 1,
+                "accepted_tokens": (count - 1) // self.about["accepts"],
+            }
         return [ids for _ in prompts]
 
     def log_probabilities(self, ids):

@@ -1,0 +1,1 @@
+"""Frames in, frames out: what observations say, without any formatting."""

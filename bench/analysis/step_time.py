@@ -1,0 +1,169 @@
+"""The step-time model: why an engine's decode step takes as long as it does.
+
+    step time = overhead + max(bytes / bandwidth, FLOPs / peak)
+
+Bytes and FLOPs of a step follow from the model's shape, the batch and the context; overhead, effective bandwidth and effective peak are
+fitted per configuration to the sweep of batching.ipynb. The effective ones cannot exceed what was measured beside the runs.
+"""
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+from bench.observations import derived, schema
+
+COEFFICIENTS = ["overhead_s", "bandwidth_bytes_per_s", "peak_flops_per_s"]
+RESAMPLES = 200
+TERMS = ["overhead", "memory", "arithmetic"]
+
+
+def points(requests):
+    """One row per batch of the sweeps that decoded: configuration, batch_size, step_s, step_bytes, step_flops and the measured roofs."""
+    table = derived.batches(requests[requests["experiment"] == "batching"])
+    return table[(table["error"] == "") & (table["step_s"] > 0)].dropna(
+        subset=["step_flops", "peak_flops_per_s", "bandwidth_bytes_per_s"]
+    )
+
+
+def fit(step_s, step_bytes, step_flops, bandwidth, peak):
+    """(overhead s, s per byte, s per FLOP) of the model, by least squares of relative errors; arrays of one length, roofs as numbers.
+
+    Which steps memory limits and which arithmetic is not known beforehand: the points are ordered by intensity, every place to part them
+    is tried, and the parting whose model fits best is kept. A term that limits no point stands at its roof: no step is faster than that, so
+    what memory takes at least cannot pass for overhead.
+    """
+    tried = [
+        _solve(step_s, step_bytes, step_flops, below, bandwidth, peak)
+        for below in _partings(step_flops / step_bytes)
+    ]
+    errors = [np.sum((predict(t, step_bytes, step_flops) / step_s - 1) ** 2) for t in tried]
+    return tried[int(np.argmin(errors))]
+
+
+def _partings(intensity):
+    """Every way to part points by intensity into a lower and an upper group, one of them possibly empty."""
+    return [intensity < limit for limit in [*np.unique(intensity), np.inf]]
+
+
+def _solve(step_s, step_bytes, step_flops, below, bandwidth, peak):
+    """Least squares for one parting: what the roofs already demand is taken off first, so that the rest cannot be negative."""
+    floor = np.where(below, step_bytes / bandwidth, step_flops / peak)
+    columns = np.column_stack(
+        [np.ones_like(step_s), np.where(below, step_bytes, 0), np.where(below, 0, step_flops)]
+    )
+    size = columns.max(axis=0)
+    used = size > 0
+    matrix = (columns[:, used] / size[used]) / step_s[:, None]
+    more = np.zeros(3)
+    more[used] = nnls(matrix, np.maximum(step_s - floor, 0) / step_s)[0] / size[used]
+    return more + [0, 1 / bandwidth, 1 / peak]
+
+
+def predict(terms, step_bytes, step_flops):
+    """Step time in s of steps with so many bytes and FLOPs, for what `fit` returns."""
+    overhead, per_byte, per_flop = terms
+    return overhead + np.maximum(step_bytes * per_byte, step_flops * per_flop)
+
+
+def _reached(terms, step_bytes, step_flops):
+    """`terms` with NaN for what limits none of the points: it was not measured, only bounded."""
+    memory, arithmetic = step_bytes * terms[1], step_flops * terms[2]
+    return np.where([True, (memory >= arithmetic).any(), (arithmetic > memory).any()], terms, np.nan)
+
+
+def _arrays(table):
+    columns = (table[c].to_numpy(dtype=float) for c in ("step_s", "step_bytes", "step_flops"))
+    return *columns, table["bandwidth_bytes_per_s"].max(), table["peak_flops_per_s"].max()
+
+
+def _named(terms):
+    """s per byte and per FLOP as the rates that readers know."""
+    return dict(zip(COEFFICIENTS, (terms[0], 1 / terms[1], 1 / terms[2])))
+
+
+def terms_of(row):
+    """(overhead s, s per byte, s per FLOP) of a row of `models`; what was not reached stands at its roof."""
+    rates = zip(COEFFICIENTS[1:], ("roof_bytes_per_s", "roof_flops_per_s"))
+    return row["overhead_s"], *(
+        1 / (row[name] if np.isfinite(row[name]) else row[roof]) for name, roof in rates
+    )
+
+
+def left_out(table):
+    """Relative errors of predicting each batch size from a fit without it: one number per point of `table`."""
+    errors = []
+    for size in table["batch_size"].unique():
+        rest, held = table[table["batch_size"] != size], table[table["batch_size"] == size]
+        terms = fit(*_arrays(rest))
+        errors.extend(
+            predict(terms, held["step_bytes"].to_numpy(), held["step_flops"].to_numpy())
+            / held["step_s"].to_numpy()
+            - 1
+        )
+    return np.array(errors)
+
+
+def _resampled(table, rng):
+    """Coefficients fitted to one sample of the points, drawn with replacement."""
+    drawn = _arrays(table.iloc[rng.integers(len(table), size=len(table))])
+    return list(_named(_reached(fit(*drawn), *drawn[1:3])).values())
+
+
+def _interval(draws, coefficient):
+    """95 % percentile interval of one coefficient over resamples, empty where most of them do not determine it."""
+    known = draws[:, coefficient][np.isfinite(draws[:, coefficient])]
+    return tuple(np.percentile(known, [2.5, 97.5])) if len(known) > len(draws) / 2 else (np.nan, np.nan)
+
+
+def model(table):
+    """The fit of one configuration as a dict: coefficients with _low and _high (bootstrap over points), residual and left-out errors,
+    the smallest and largest batch, and at both of them the step and the share of each term. Errors are medians of absolute relative ones."""
+    step_s, step_bytes, step_flops, *roofs = _arrays(table)
+    terms = fit(step_s, step_bytes, step_flops, *roofs)
+    rng = np.random.default_rng(0)
+    draws = np.array([_resampled(table, rng) for _ in range(RESAMPLES)])
+    said = _named(_reached(terms, step_bytes, step_flops)) | {
+        "points": len(table),
+        "roof_bytes_per_s": roofs[0],
+        "roof_flops_per_s": roofs[1],
+    }
+    for k, name in enumerate(COEFFICIENTS):
+        said[f"{name}_low"], said[f"{name}_high"] = _interval(draws, k)
+    said["residual"] = float(np.median(np.abs(predict(terms, step_bytes, step_flops) / step_s - 1)))
+    out = np.abs(left_out(table)) if table["batch_size"].nunique() > 2 else np.array([np.nan])
+    said |= {"left_out": float(np.median(out)), "left_out_worst": float(np.max(out))}
+    return said | _ends(table, terms)
+
+
+def shares(terms, step_bytes, step_flops):
+    """(step s, name of the largest term, its share) of one step."""
+    overhead, memory, arithmetic = terms[0], step_bytes * terms[1], step_flops * terms[2]
+    parts = [overhead, memory, 0.0] if memory >= arithmetic else [overhead, 0.0, arithmetic]
+    largest = int(np.argmax(parts))
+    return sum(parts), TERMS[largest], parts[largest] / sum(parts)
+
+
+def _ends(table, terms):
+    """What limits a step at the smallest and at the largest batch, and the first batch at which arithmetic does."""
+    one = table.groupby("batch_size")[["step_bytes", "step_flops"]].median()
+    every = {size: shares(terms, row["step_bytes"], row["step_flops"]) for size, row in one.iterrows()}
+    said = {
+        "arithmetic_from": next(
+            (size for size, (_, name, _) in every.items() if name == "arithmetic"), np.nan
+        )
+    }
+    for end, size in (("first", min(every)), ("last", max(every))):
+        said |= dict(zip((f"{end}_step_s", f"{end}_limit", f"{end}_share"), every[size])) | {
+            f"{end}_batch": size
+        }
+    return said
+
+
+def models(requests):
+    """One row per configuration of the sweeps in `requests`: what `model` says of it; an empty frame where there is no sweep."""
+    table = points(requests)
+    rows = []
+    for key, mine in table.groupby(schema.CONFIGURATION, sort=True):
+        if len(mine) >= len(COEFFICIENTS) + 1:
+            rows.append(dict(zip(schema.CONFIGURATION, key)) | model(mine))
+    return pd.DataFrame(rows)

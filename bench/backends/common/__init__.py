@@ -1,0 +1,1 @@
+"""What adapters share: checkpoints and formats, launching servers, CUDA's libraries."""

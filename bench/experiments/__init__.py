@@ -1,0 +1,1 @@
+"""What the notebooks call: parameters, the session of a run, one file per experiment."""

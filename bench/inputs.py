@@ -1,0 +1,69 @@
+"""The immutable inputs in data/, each read through `table`."""
+
+import hashlib
+
+import pandas as pd
+import yaml
+
+from bench import metrics, naming
+from bench.paths import ROOT
+
+DATA = ROOT / "data"
+
+
+def table(name):
+    """DataFrame of data/<name>.csv, e.g. `prompts` or `published/husain_llama2_7b_latency`; ValueError naming what exists."""
+    known = sorted(p.relative_to(DATA).with_suffix("").as_posix() for p in DATA.rglob("*.csv"))
+    return pd.read_csv(DATA / f"{naming.choose('table', name, known)}.csv")
+
+
+def digest(name):
+    """SHA-256 of data/<name>.csv: which inputs a run used."""
+    return hashlib.sha256((DATA / f"{name}.csv").read_bytes()).hexdigest()
+
+
+def prompts(which="latency"):
+    """Texts of the prompt set `which`, indexed by prompt number."""
+    every = table("prompts")
+    naming.choose("prompt set", which, every["set"].unique())
+    return every[every["set"] == which].set_index("prompt")["text"]
+
+
+def study():
+    """study.yaml as a dict."""
+    return yaml.safe_load((ROOT / "study.yaml").read_text(encoding="utf-8"))
+
+
+def shape(model):
+    """Shape of a row of data/models.csv: `metrics.matrices` of it, kv_values_per_token, weight_parameters, and those of one step.
+
+    A decode step reads all layers and the head once; the embedding rows are looked up, and are weights of their own unless tied.
+    """
+    known = table("models").set_index("model")
+    row = known.loc[naming.choose("model", model, known.index)]
+    names = "layers hidden_size intermediate_size attention_heads kv_heads head_dim vocab_size mlp_matrices".split()
+    sizes = metrics.matrices(**{name: int(row[name]) for name in names})
+    step = sizes["block_parameters"] + sizes["head_parameters"]
+    return sizes | {
+        "kv_values_per_token": metrics.kv_values_per_token(int(row["layers"]), int(row["kv_heads"]), int(row["head_dim"])),
+        "step_parameters": step, "weight_parameters": step + (0 if row["tied_embeddings"] else sizes["head_parameters"]),
+    }  # fmt: skip
+
+
+def text():
+    """The fixed text of this project's own writing: what perplexity is measured on and uniform prompts are cut from."""
+    return (DATA / "text.txt").read_text(encoding="utf-8")
+
+
+def windows(ids, requests, tokens):
+    """`requests` prompts of exactly `tokens` token ids, each beginning at another place of `ids`, which is repeated as often as needed.
+
+    The beginnings are spread evenly, so no two prompts share a prefix that a cache could answer; ValueError for more requests than places.
+    """
+    if requests > len(ids):
+        raise ValueError(
+            f"There are {len(ids)} places to begin a prompt in data/text.txt, not {requests}; ask for smaller batches."
+        )
+    endless = ids * (tokens // len(ids) + 2)
+    starts = [len(ids) * k // requests for k in range(requests)]
+    return [endless[start : start + tokens] for start in starts]

@@ -1,0 +1,100 @@
+"""The only clock for in-process engines: warm-up, requests, token arrivals.
+
+What happens per token is one clock reading and two appends; everything else waits until the request has ended.
+"""
+
+import gc
+from time import perf_counter as clock
+
+import numpy as np
+
+from bench import metrics
+
+
+class Arrivals:
+    """The callback given to an engine: notes when each token of each request arrived, and which token it was."""
+
+    def __init__(self, requests):
+        self.times_s = [[] for _ in range(requests)]
+        self.ids = [[] for _ in range(requests)]
+
+    def __call__(self, request, token_id):
+        now = clock()
+        self.times_s[request].append(now)
+        self.ids[request].append(token_id)
+
+
+def generate(engine, prompts, max_new_tokens, streaming=True):
+    """Run one batch of `prompts` (token ids) through `engine`; returns one dict of measured columns per prompt.
+
+    `streaming=False`, or an engine that says it cannot stream, runs the engine's own loop without a callback: such rows have an
+    end-to-end time and no TTFT.
+    An engine that fails gives rows with `error`; one that returns another number of tokens than asked is such a failure.
+    """
+    arrivals = Arrivals(len(prompts))
+    streaming = streaming and getattr(engine, "streams", True)
+    gc.collect()
+    gc.disable()  # a collection in the middle of a request would be charged to the engine
+    sent = clock()
+    try:
+        ids = engine.generate(prompts, max_new_tokens, arrivals if streaming else None)
+        returned = clock()
+    except Exception as failure:
+        return failed(prompts, f"{type(failure).__name__}: {failure}", sent)
+    finally:
+        gc.enable()
+    if streaming:
+        rows = [
+            _row(sent, times, returned, seen, max_new_tokens)
+            for times, seen in zip(arrivals.times_s, arrivals.ids)
+        ]
+    else:
+        rows = [_row(sent, [], returned, given, max_new_tokens) for given in ids]
+    return [row | getattr(engine, "speculation", {}) for row in rows]
+
+
+def _row(sent, times, returned, ids, wanted):
+    """Measured columns of one request; e2e ends with the last token that arrived, or with the call where nothing streams."""
+    ids = [int(i) for i in ids]
+    if len(ids) != wanted:
+        return _failed(sent, f"the engine gave {len(ids)} tokens where {wanted} were asked for")
+    gaps = metrics.itl_s(times)
+    return {
+        "sent_s": sent,
+        "ttft_s": metrics.ttft_s(sent, times),
+        "e2e_s": (times[-1] if times else returned) - sent,
+        "output_tokens": len(ids),
+        "itl_p50_s": metrics.percentile(gaps, 50),
+        "itl_p90_s": metrics.percentile(gaps, 90),
+        "itl_p99_s": metrics.percentile(gaps, 99),
+        "itl_max_s": float(gaps.max()) if gaps.size else np.nan,
+        "output_ids": ids,
+        "error": "",
+    }
+
+
+def failed(prompts, why, sent=None):
+    """Rows of a batch that gave nothing, one per prompt: when it was sent (default: now) and why."""
+    sent = clock() if sent is None else sent
+    return [_failed(sent, why) for _ in prompts]
+
+
+def _failed(sent, why):
+    return {"sent_s": sent, "output_ids": [], "output_tokens": 0, "error": why.strip() or "no reason given"}
+
+
+def timed(function, *arguments):
+    """(result, seconds) of one call: load times."""
+    start = clock()
+    result = function(*arguments)
+    return result, clock() - start
+
+
+class Stopwatch:
+    """Seconds since it was made: for budgets, not for results."""
+
+    def __init__(self):
+        self.start = clock()
+
+    def seconds(self):
+        return clock() - self.start

@@ -1,0 +1,165 @@
+"""An engine in a process of its own: what kills the engine (memory that runs out, a crash, a hang) costs one batch, not the sweep.
+
+    python -m bench.instrument.isolated     the other end: messages on standard input, answers on what was standard output
+
+The clock stays where the engine is: the child calls `in_process.generate`, and only finished measurements come back.
+"""
+
+import os
+import pickle
+import resource
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+from bench import backends, processes
+from bench.instrument import in_process
+from bench.machine import memory
+from bench.paths import ROOT
+
+WARMUP_TOKENS = 4
+
+
+class Worker:
+    """The engine of `backend` behind a pipe: `generate` as `in_process.generate`, but nothing that happens to the engine reaches the caller.
+
+    A process that failed is replaced before the next batch. `parallel` is how many devices share the model, where they are several;
+    `limit_bytes` bounds the address space (0: no bound), `patience_s` the time
+    that one batch may take. RuntimeError from the constructor if the engine cannot even be loaded.
+    """
+
+    def __init__(
+        self, backend, checkpoint, option, device, threads, *parallel, limit_bytes=0, patience_s=1800
+    ):
+        self.told = {
+            "backend": backend,
+            "load": (checkpoint, option, device, threads, *parallel),
+            "device": device,
+            "limit_bytes": limit_bytes,
+        }
+        self.limit_bytes, self.patience_s, self.process = limit_bytes or None, patience_s, None
+        about, lost = self._start()
+        if lost:
+            raise RuntimeError(f"{backend} {option} could not be loaded: {lost}")
+        self.__dict__.update(
+            about
+        )  # weight_bytes, kv_value_bytes, arithmetic, settings, load_s, loaded_bytes
+
+    def generate(self, prompts, max_new_tokens):
+        """One batch, after a warm-up of the same width: measured columns and peak_memory_bytes per prompt; `error` where it failed."""
+        if self.process is None:
+            _, lost = self._start()
+            if lost:
+                return in_process.failed(prompts, lost)
+        rows, lost = self._ask((prompts, max_new_tokens))
+        if lost or any(row["error"] for row in rows):
+            self._stop()
+        return in_process.failed(prompts, lost) if lost else rows
+
+    def close(self):
+        """End the process."""
+        self._stop()
+
+    def _start(self):
+        self.words = tempfile.TemporaryFile()
+        command = [sys.executable, "-m", "bench.instrument.isolated"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.words, cwd=ROOT
+        )
+        return self._ask(self.told)
+
+    def _stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process.stdin.close()
+            self.process.stdout.close()
+            self.process = None
+
+    def _ask(self, message):
+        """(answer, None), or (None, why there is none); in the second case the process is gone."""
+        try:
+            pickle.dump(message, self.process.stdin)
+            self.process.stdin.flush()
+            if not select.select([self.process.stdout], [], [], self.patience_s)[0]:
+                self._stop()
+                return (
+                    None,
+                    f"TimeoutError: the engine gave no answer within {self.patience_s} s and was stopped.",
+                )
+            answer, lost = pickle.load(self.process.stdout)
+            return answer, lost
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            return None, self._ended()
+
+    def _ended(self):
+        """What the death of the process says: its signal or exit code, and its last words."""
+        code = self.process.wait()
+        self.words.seek(0)
+        said = [line for line in self.words.read().decode(errors="replace").splitlines() if line.strip()]
+        self._stop()
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        hint = " (the system does this when memory runs out)" if code == -signal.SIGKILL else ""
+        return f"The engine's process ended with {how}{hint}. Its last words: {said[-1] if said else 'none'}"
+
+
+def _load(told):
+    """Load the engine that `told` describes; returns it and what the parent may know of it."""
+    if told["limit_bytes"]:
+        resource.setrlimit(resource.RLIMIT_AS, (told["limit_bytes"],) * 2)
+    module = backends.get(told["backend"])
+    engine, load_s = in_process.timed(module.load, *told["load"])
+    about = {name: getattr(engine, name) for name in ("weight_bytes", "kv_value_bytes", "settings")}
+    return engine, about | {
+        "arithmetic": backends.arithmetic(engine),
+        "load_s": load_s,
+        "loaded_bytes": memory.address_space_bytes(),
+    }
+
+
+def _batch(engine, device, prompts, max_new_tokens):
+    """Make room, warm up at the batch's width, measure; the peak is that of this batch alone."""
+    if hasattr(engine, "reserve"):
+        engine.reserve(len(prompts), max(map(len, prompts)) + max_new_tokens)
+    memory.forget_peak(device)
+    rows = in_process.generate(engine, [ids[:WARMUP_TOKENS] for ids in prompts], WARMUP_TOKENS)
+    if not rows[0]["error"]:
+        rows = in_process.generate(engine, prompts, max_new_tokens)
+    peak = memory.peak_memory_bytes(device)
+    return [row | {"peak_memory_bytes": peak} for row in rows]
+
+
+def _answered(call, *arguments):
+    try:
+        return call(*arguments), None
+    except Exception as failure:
+        return None, f"{type(failure).__name__}: {failure}"
+
+
+def serve():
+    """Answer messages until standard input closes; whatever an engine prints goes to standard error."""
+    out, told = os.fdopen(os.dup(1), "wb"), None
+    os.dup2(2, 1)
+    threading.Thread(target=processes.die_with, args=(os.getppid(),), daemon=True).start()
+    try:
+        told = pickle.load(sys.stdin.buffer)
+        loaded, lost = _answered(_load, told)
+        engine, about = loaded or (None, None)
+        _reply(out, about, lost)
+        while engine:
+            prompts, max_new_tokens = pickle.load(sys.stdin.buffer)
+            _reply(out, *_answered(_batch, engine, told["device"], prompts, max_new_tokens))
+    except EOFError:
+        pass
+
+
+def _reply(out, answer, lost):
+    pickle.dump((answer, lost), out)
+    out.flush()
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,228 @@
+"""What servers speak: the bytes of a request, and what the events of an answer mean.
+
+A dialect is a name in DIALECTS: where it asks, what it sends, and how one decoded event is read. Nothing here takes the time: `load` stamps bytes
+as they arrive and has them read here when the run is over.
+
+    completions   OpenAI's /v1/completions with token ids as the prompt, as vLLM, llama.cpp and SGLang accept them
+    text          the same with the prompt as text, for servers that take no token ids there: LMDeploy, text-generation-webui
+    chat          OpenAI's /v1/chat/completions: the server's own template stands around the prompt
+    llamacpp      llama.cpp's own /completion
+    tgi           Text Generation Inference's /generate_stream
+"""
+
+import json
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from bench import naming
+
+
+class Malformed(ValueError):
+    """Bytes that are not what the dialect says; the message says what was wrong."""
+
+
+@dataclass
+class Piece:
+    """What one event brought: text, token ids where the server sends them, token counts at the end, why it stopped."""
+
+    text: str = ""
+    ids: list = field(default_factory=list)
+    tokens: int | None = None  # None: the server does not say how many tokens the text is
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    finish: str = ""
+    sent_ns: int | None = (
+        None  # when the server sent it, where it says so: bench.instrument.reference_server does
+    )
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One question: token ids, the same as text, and how many tokens the answer shall have."""
+
+    ids: tuple
+    text: str
+    new_tokens: int
+
+
+def _completions(prompt, model, more):
+    body = {
+        "model": model,
+        "prompt": list(prompt.ids),
+        "max_tokens": prompt.new_tokens,
+        "temperature": 0,
+        "echo": False,
+    }
+    return body | {"stream": True, "stream_options": {"include_usage": True}} | more
+
+
+def _text(prompt, model, more):
+    return _completions(prompt, model, more) | {"prompt": prompt.text}
+
+
+def _chat(prompt, model, more):
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": prompt.text}],
+        "max_tokens": prompt.new_tokens,
+        "temperature": 0,
+    }
+    return body | {"stream": True, "stream_options": {"include_usage": True}} | more
+
+
+def _llamacpp(prompt, model, more):
+    return {
+        "prompt": list(prompt.ids),
+        "n_predict": prompt.new_tokens,
+        "temperature": 0,
+        "stream": True,
+        "return_tokens": True,
+    } | more
+
+
+def _tgi(prompt, model, more):
+    asked = {
+        "max_new_tokens": prompt.new_tokens,
+        "do_sample": False,
+        "details": True,
+        "decoder_input_details": False,
+    }
+    return {"inputs": prompt.text, "parameters": asked | more}
+
+
+def _read_openai(event):
+    """An event of either OpenAI dialect. Usage may come with the last choice, in an event of its own without choices, or with every event."""
+    usage, choices = event.get("usage") or {}, event.get("choices") or [{}]
+    choice = choices[0]
+    said = choice.get("delta") or choice
+    text = "".join(
+        said.get(name) or ""
+        for name in ("reasoning_content", "reasoning", "content", "text")
+        if isinstance(said.get(name), str)
+    )
+    ids = choice.get("token_ids") or []
+    return Piece(
+        text, list(ids), len(ids) or None, usage.get("prompt_tokens"), usage.get("completion_tokens"),
+        (usage.get("prompt_tokens_details") or {}).get("cached_tokens"), choice.get("finish_reason") or "",
+    )  # fmt: skip
+
+
+def _read_llamacpp(event):
+    ids, last = event.get("tokens") or [], event.get("stop")
+    if not last:
+        return Piece(
+            event.get("content", ""), list(ids)
+        )  # a held-back token's id never comes, so ids are no count
+    cached = event.get("timings", {}).get("cache_n")
+    return Piece(
+        event.get("content", ""),
+        [],
+        None,
+        event.get("tokens_evaluated"),
+        event.get("tokens_predicted"),
+        cached,
+        event.get("stop_type") or "stop",
+    )
+
+
+def _read_tgi(event):
+    token, details = event.get("token"), event.get("details") or {}
+    ids = [token["id"]] if token else []
+    prompt = (
+        details.get("input_length") or len(details.get("prefill") or ()) or None
+    )  # streams of TGI 2 and 3 tell the length, older ones the tokens
+    return Piece(
+        token["text"] if token else "",
+        ids,
+        len(ids) or None,
+        prompt,
+        details.get("generated_tokens"),
+        None,
+        details.get("finish_reason") or "",
+    )
+
+
+DIALECTS = {
+    "completions": ("/v1/completions", _completions, _read_openai),
+    "text": ("/v1/completions", _text, _read_openai),
+    "chat": ("/v1/chat/completions", _chat, _read_openai),
+    "llamacpp": ("/completion", _llamacpp, _read_llamacpp),
+    "tgi": ("/generate_stream", _tgi, _read_tgi),
+}
+
+
+def request(dialect, url, prompt, model, more=None, token=""):
+    """The bytes of one HTTP request for `prompt` (Prompt) to the server at `url`; `more` goes into the body, `token` into the header.
+
+    ValueError for a dialect that does not exist.
+    """
+    path, body, _ = DIALECTS[naming.choose("dialect", dialect, DIALECTS)]
+    return post(url, path, body(prompt, model, more or {}), token)
+
+
+def post(url, path, body, token=""):
+    """The bytes of one HTTP POST of a JSON body to `path` below `url`."""
+    there, payload = urlsplit(url), json.dumps(body).encode()
+    head = [
+        f"POST {there.path.rstrip('/')}{path} HTTP/1.1", f"Host: {there.netloc.rpartition('@')[2]}", "User-Agent: llm-inference-measured",
+        "Accept: text/event-stream", "Content-Type: application/json", f"Content-Length: {len(payload)}", "Connection: keep-alive",
+    ]  # fmt: skip
+    head += [f"Authorization: Bearer {token}"] if token else []
+    return "\r\n".join([*head, "", ""]).encode() + payload
+
+
+def echoed(payload, said):
+    """Whether the text `said` begins with the prompt that the request `payload` carries as text (chat, text and tgi; ids are never echoed as such)."""
+    body = payload.partition(b"\r\n\r\n")[2]
+    asked = json.loads(body) if body else {}
+    prompt = asked.get("prompt") or asked.get("inputs") or (asked.get("messages") or [{}])[-1].get("content")
+    return isinstance(prompt, str) and bool(prompt) and said.startswith(prompt)
+
+
+def read(dialect, data):
+    """The Piece of one event's data (bytes after `data:`), None for the marker [DONE]; Malformed for what cannot be read, and for an error
+    that the server reports within the stream."""
+    if data.strip() in (b"", b"[DONE]"):
+        return None
+    try:
+        # A character split by the server arrives as bytes that are no UTF-8: its text is spoilt, its token is a token all the same.
+        event = json.loads(data.decode("utf-8", errors="replace"))
+        if not isinstance(event, dict):
+            raise TypeError(f"{type(event).__name__} instead of an object")
+        if event.get("error"):
+            raise Malformed(f"the server reported within the stream: {_message(event['error'])}")
+        piece = DIALECTS[dialect][2](event)
+        piece.sent_ns = event.get("sent_ns")
+        return _sound(piece)
+    except Malformed:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise Malformed(
+            f"an event could not be read ({type(error).__name__}: {error}): {data[:80]!r}"
+        ) from None
+
+
+def _sound(piece):
+    """`piece`, if its texts are texts and its numbers numbers; TypeError if not."""
+    numbers = piece.prompt_tokens, piece.output_tokens, piece.cached_tokens, piece.sent_ns
+    if type(piece.text) is not str or type(piece.finish) is not str:
+        raise TypeError("its text is no text")
+    if any(number is not None and type(number) is not int for number in numbers) or any(
+        type(token) is not int for token in piece.ids
+    ):
+        raise TypeError("its counts are no whole numbers")
+    return piece
+
+
+def _message(error):
+    return str(error.get("message", error) if isinstance(error, dict) else error)[:200]
+
+
+def reason(body):
+    """What the body of a refusal says, in at most 200 characters."""
+    try:
+        told = json.loads(body)
+        return _message(told.get("error") or told.get("message") or told.get("detail") or told)
+    except (ValueError, AttributeError):
+        return body.decode(errors="replace").strip()[:200]

@@ -1,0 +1,148 @@
+"""The schedule of a load test: lengths, arrivals, prompts, levels, calls."""
+
+import numpy as np
+import pandas as pd
+
+from bench import inputs, naming
+from bench.instrument.load import client, protocols
+
+
+def poisson(rate, requests, seed=0):
+    """Arrival times, s, of `requests` requests at `rate` per second: exponential gaps, the same for the same seed."""
+    return np.cumsum(np.random.default_rng(seed).exponential(1 / rate, requests))
+
+
+def constant(rate, requests):
+    """Arrival times, s, of `requests` requests, one every 1 / `rate` seconds."""
+    return np.arange(requests) / rate
+
+
+HEAD_TOKENS = 8  # random tokens that begin a prompt: no two prompts share a prefix that a cache could answer
+RATE_SECONDS = 20  # how long arrivals last in an open loop where the number of requests is left to the study
+PLACES = 3  # requests per place in a closed loop, likewise
+FEWEST = 16
+
+
+def lengths(which, requests, scale=1.0, most=None, seed=0):
+    """[(prompt tokens, new tokens)] of `requests` requests: a row of data/lengths.csv, or any CSV with the columns prompt_tokens and new_tokens.
+
+    A CSV is taken in its order, from the start again where it ends. `scale` multiplies every length; prompt and answer together keep
+    below `most` tokens. The same for the same seed. ValueError naming what exists.
+    """
+    if str(which).endswith(".csv"):
+        table = trace(which)
+        drawn = (
+            table[["prompt_tokens", "new_tokens"]].to_numpy()[np.arange(requests) % len(table)].astype(float)
+        )
+    else:
+        known = inputs.table("lengths").set_index("lengths")
+        row = known.loc[naming.choose("distribution of lengths (or a .csv file of them)", which, known.index)]
+        means = row[["prompt_tokens", "new_tokens"]].to_numpy(dtype=float)
+        spread = (
+            np.random.default_rng(seed).exponential(1.0, (requests, 2))
+            if row["spread"] == "exponential"
+            else np.ones((requests, 2))
+        )
+        drawn = means * spread
+    pairs = np.maximum(np.rint(drawn * scale), (HEAD_TOKENS, 2)).astype(int)
+    if most:
+        pairs = np.minimum(pairs, most // 2)
+    return [tuple(map(int, pair)) for pair in pairs]
+
+
+def trace(path):
+    """A CSV of requests: prompt_tokens, new_tokens and, where arrivals are to be replayed, at_s. ValueError naming what it lacks."""
+    try:
+        table = pd.read_csv(path)
+    except OSError as failure:
+        raise ValueError(
+            f"{str(path)!r} cannot be read as a CSV of requests (prompt_tokens, new_tokens, at_s): {failure}."
+        ) from None
+    lacking = {"prompt_tokens", "new_tokens"} - set(table.columns)
+    if lacking or table.empty:
+        raise ValueError(
+            f"{path} has no {' and no '.join(sorted(lacking)) or 'rows'}: it needs the columns prompt_tokens and new_tokens (and at_s for a replay)."
+        )
+    if not (table[["prompt_tokens", "new_tokens"]].apply(pd.to_numeric, errors="coerce") > 0).all(axis=None):
+        raise ValueError(f"{path} has rows in which prompt_tokens or new_tokens is no positive number.")
+    return table
+
+
+def prompts(checkpoint, sizes, first=0):
+    """One `protocols.Prompt` per (prompt tokens, new tokens): random tokens that no other prompt has, then the study's text.
+
+    `first` is the number of the first of them: numbers make prompts differ, in one level and between levels.
+    """
+    text = checkpoint.encode(inputs.text())
+    ordinary = np.array(sorted(set(text)))
+    made = []
+    for number, (prompt_tokens, new_tokens) in enumerate(sizes, start=first):
+        head = np.random.default_rng([7, number]).choice(ordinary, HEAD_TOKENS).tolist()
+        start = (number * 37) % len(text)
+        body = (text[start:] + text * (prompt_tokens // len(text) + 1))[: max(0, prompt_tokens - HEAD_TOKENS)]
+        ids = (head + body)[:prompt_tokens]
+        made.append(protocols.Prompt(tuple(ids), checkpoint.decode(ids), new_tokens))
+    return made
+
+
+class Level:
+    """One load: its kind (`closed`, `open`, `replay`), its value, when its requests are due, and how many they are."""
+
+    def __init__(self, kind, value, requests, at_s=None):
+        self.kind, self.value, self.requests, self.at_s = kind, value, requests, at_s
+
+    @property
+    def condition(self):
+        """The columns that say what the load was."""
+        return {"concurrency": self.value} if self.kind == "closed" else {"request_rate": self.value}
+
+    def __str__(self):
+        return f"{self.value:g} at once" if self.kind == "closed" else f"{self.value:g} requests/s"
+
+
+def plan(concurrency, rates, requests, arrivals, seed=0):
+    """The levels of a run, the closed loop first, each from little load to much; `requests` 0 leaves their number to the load."""
+    closed = [
+        Level("closed", places, requests or max(FEWEST, PLACES * places)) for places in sorted(concurrency)
+    ]
+    schedules = {"poisson": lambda *wanted: poisson(*wanted, seed), "constant": constant}
+    schedule = schedules[naming.choose("kind of arrivals", arrivals, schedules)]
+    opened = []
+    for rate in sorted(rates):
+        count = requests or max(FEWEST, round(rate * RATE_SECONDS))
+        opened.append(Level("open", rate, count, schedule(rate, count)))
+    return closed + opened
+
+
+def replay(path):
+    """The one level that replays the arrivals of a trace; ValueError where it has none."""
+    table = trace(path)
+    if "at_s" not in table or len(table) < 2:
+        raise ValueError(
+            f"{path} has no column at_s with the moment of each request in seconds, or only one row; use arrivals 'poisson' or 'constant' instead."
+        )
+    at_s = pd.to_numeric(table["at_s"], errors="coerce").to_numpy(dtype=float)
+    at_s = at_s - at_s.min()  # in the file's order, as the lengths are
+    if not at_s.max() > 0:
+        raise ValueError(f"{path} has rows without a moment in at_s, or all at the same one.")
+    return [Level("replay", round((len(at_s) - 1) / at_s.max(), 3), len(at_s), at_s)]
+
+
+def calls(served, level, wanted, first=1):
+    """The requests of a level as `client.Call`s, numbered from `first`: one per `protocols.Prompt` in `wanted`."""
+    made = []
+    for k, prompt in enumerate(wanted):
+        payload = protocols.request(
+            served.dialect, served.url, prompt, served.model, served.body(prompt.new_tokens), served.token
+        )
+        counted = len(prompt.ids) if served.dialect in ("completions", "llamacpp") else None
+        made.append(
+            client.Call(
+                first + k,
+                payload,
+                None if level.at_s is None else float(level.at_s[k]),
+                counted,
+                prompt.new_tokens,
+            )
+        )
+    return made

@@ -1,0 +1,115 @@
+"""Load clients, one file each. Listing this folder is the only registry there is.
+
+A client is a module with
+
+    ENVIRONMENT = "guidellm"              # only where the default environment won't do: environments/guidellm.txt, installed in .venvs/guidellm
+    VARIABLES = {"NAME": "value"}         # environment variables that it needs to be other than for all of them; optional
+    available() -> str | None             # None when it can run here, else the reason and the install command
+    version() -> str
+    command(work) -> list of words        # starts the client; it does the `Work`, leaves what it found in `work.folder`, and ends
+    reported(work) -> Reported            # what the client itself says it measured, read from there
+
+The docstring of the module says what the client is, how it is installed, its licence and where its documentation is. Nothing here measures
+anything: `bench.experiments.client_accuracy` starts the command beside a server that knows the truth, and compares.
+"""
+
+import importlib
+import os
+import pkgutil
+import re
+from dataclasses import dataclass
+from importlib.metadata import Distribution
+from pathlib import Path
+
+import numpy as np
+
+from bench import naming
+from bench.paths import ROOT
+
+# Clients kept elsewhere (the tests' lying one, somebody's own) join by naming their folder here.
+__path__ += [p for p in os.environ.get("BENCH_CLIENTS", "").split(os.pathsep) if p]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a client is asked to do: `requests` requests of `tokens` output tokens each to the server at `url`, `streams` of them at once.
+
+    `tokenizer` is the folder of a checkpoint, for clients that make their prompts of tokens; `model` is the name that the server goes by.
+    `folder` is empty, and the client's own.
+    """
+
+    url: str
+    model: str
+    streams: int
+    requests: int
+    tokens: int
+    folder: Path
+    tokenizer: Path
+
+
+@dataclass
+class Reported:
+    """What a client says it measured: TTFT of each request that it calls successful (s), when it began each of them (s, on any clock, same
+    order), and all gaps between tokens (s, in any order).
+
+    `delays_s` (s from the server's stamp in each event to the client's) and `kernel_stamps` only where a client knows them.
+    """
+
+    ttft_s: np.ndarray
+    begun_s: np.ndarray
+    itl_s: np.ndarray
+    delays_s: np.ndarray | None = None
+    kernel_stamps: bool | None = None
+
+
+def names():
+    """Names of all clients, sorted: the modules of this folder."""
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+
+def get(name):
+    """The module of client `name`; ValueError naming the known ones if there is none."""
+    return importlib.import_module(f"{__name__}.{naming.choose('client', name, names())}")
+
+
+def title(name):
+    """What a client is called by those who made it: what stands in bold at the beginning of its file; its name where there is no such file."""
+    try:
+        return re.match(r"\*\*(.+?)\*\*", get(name).__doc__)[1]
+    except (ValueError, TypeError):
+        return name
+
+
+def chosen(text):
+    """Names of the clients in `text`, separated by spaces; `auto`: all that are installed. ValueError for a name that does not exist,
+    RuntimeError with the install command for a client that is not installed."""
+    if text.split() == ["auto"]:
+        return [name for name in names() if get(name).available() is None]
+    wanted = list(dict.fromkeys(text.replace(",", " ").split()))
+    if not wanted:
+        raise ValueError(
+            f"Parameter clients must name clients, separated by spaces, or be auto. There is: {', '.join(names())}."
+        )
+    absent = [get(name).available() for name in wanted]
+    if any(absent):
+        raise RuntimeError(" ".join(reason for reason in absent if reason))
+    return wanted
+
+
+def program(environment, name):
+    """Path of the program `name` of `environment`."""
+    return ROOT / ".venvs" / environment / "bin" / name
+
+
+def missing(environment, install=None):
+    """None if `environment` is installed, else one sentence: that it is not, and how to install it."""
+    if (ROOT / ".venvs" / environment / "ready").exists():
+        return None
+    return f"{environment} is not installed. Install it with: {install or f'snakemake --cores 1 .venvs/{environment}/ready'}"
+
+
+def installed(environment, *distributions):
+    """Version of the first of `distributions` that `environment` has; '' where it has none of them."""
+    where = [str(path) for path in (ROOT / ".venvs" / environment / "lib").glob("python*/site-packages")]
+    found = (next(iter(Distribution.discover(name=name, path=where)), None) for name in distributions)
+    return next((f"{one.version}" for one in found if one), "")

@@ -1,0 +1,50 @@
+"""**aiperf**: NVIDIA's load client, the successor of genai-perf: workers on aiohttp, record processors and managers, a process each.
+
+- Install: `snakemake --cores 1 .venvs/aiperf/ready` makes an environment of its own from `environments/aiperf.txt`.
+- Documentation: <https://docs.nvidia.com/aiperf>
+- Licence: Apache-2.0.
+- A request begins before its connection is asked for, so opening it is part of its TTFT. A token is there when the worker has read the
+  bytes of its event. Answers are evaluated by other processes while the load goes on.
+- Traps: told to stay offline (`HF_HUB_OFFLINE`), it looks for its tokenizer in the hub's cache even where it is given a folder.
+"""
+
+import json
+
+import numpy as np
+
+from bench.instrument import peers
+
+ENVIRONMENT = "aiperf"
+VARIABLES = {"HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": ""}
+
+
+def available():
+    return peers.missing(ENVIRONMENT)
+
+
+def version():
+    return peers.installed(ENVIRONMENT, "aiperf")
+
+
+def command(work):
+    told = {
+        "--model": work.model, "--url": work.url, "--endpoint-type": "completions", "--concurrency": work.streams, "--request-count": work.requests,
+        "--tokenizer": work.tokenizer, "--isl": 16, "--isl-stddev": 0, "--osl": work.tokens, "--osl-stddev": 0,
+        "--export-level": "records", "--artifact-dir": work.folder, "--ui": "none",
+    }  # fmt: skip
+    flags = ["--streaming", "--no-gpu-telemetry", "--no-server-metrics"]
+    return [
+        peers.program(ENVIRONMENT, "aiperf"),
+        "profile",
+        *(word for pair in told.items() for word in pair),
+        *flags,
+    ]
+
+
+def reported(work):
+    lines = (work.folder / "profile_export.jsonl").read_text().splitlines()
+    good = [record for record in map(json.loads, lines) if not record.get("error")]
+    pick = lambda name: [record["metrics"][name]["value"] for record in good]  # noqa: E731
+    begun = [record["metadata"]["request_start_ns"] for record in good]
+    gaps = np.concatenate([np.empty(0), *pick("inter_chunk_latency")])
+    return peers.Reported(np.array(pick("time_to_first_token")) / 1e3, np.array(begun) * 1e-9, gaps / 1e3)

@@ -1,0 +1,1 @@
+"""Observations: columns, files, gates, and what is computed when they are read."""

@@ -1,0 +1,126 @@
+"""What is computed when observations are read: rates, utilisation, whole batches."""
+
+import numpy as np
+
+from bench import metrics, naming
+from bench.observations import schema
+
+BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
+
+
+def derive(table):
+    """`table` with what is computed when read: tpot_s, output_tokens_per_s, acceptance_rate, mbu (measured roof), mbu_datasheet.
+
+    A step that accepts drafted tokens reads the weights once for all of them, so MBU counts steps, not tokens. Devices that share the model
+    read side by side, so that it counts all of their bandwidths.
+    """
+    context = (
+        metrics.mean_context_tokens(table["prompt_tokens"], table["output_tokens"]) * table["batch_size"]
+    )
+    kv = metrics.kv_cache_bytes(context, table["kv_values_per_token"], table["kv_value_bytes"])
+    tpot = metrics.tpot_s(table["ttft_s"], table["e2e_s"], table["output_tokens"])
+    steps = metrics.decode_steps(table["output_tokens"], table["accepted_tokens"])
+    step = (table["e2e_s"] - table["ttft_s"]) / np.where(steps > 0, steps, np.nan)
+    return table.assign(
+        tpot_s=tpot,
+        output_tokens_per_s=metrics.output_tokens_per_s(table["output_tokens"], table["e2e_s"]).where(
+            table["error"] == ""
+        ),
+        acceptance_rate=metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"]),
+        mbu=metrics.mbu(table["weight_bytes"], kv, step, table["bandwidth_bytes_per_s"] * sharing(table)),
+        mbu_datasheet=metrics.mbu(
+            table["weight_bytes"], kv, step, table["datasheet_bandwidth_bytes_per_s"] * sharing(table)
+        ),
+    )
+
+
+def sharing(table):
+    """How many memories and processors work on each row's tokens: `tensor_parallel` GPUs; one where cores of a CPU share the model, for their memory is one."""
+    return table["tensor_parallel"].where(~table["gpu"].map(naming.is_cpu).astype(bool), 1)
+
+
+def context(sidecar):
+    """The columns that a run's sidecar adds to its rows: what derived figures need, and when it ran."""
+    columns = {column: sidecar.get(column) for column in schema.CONTEXT}
+    columns["bandwidth_bytes_per_s"] = max(sidecar["bandwidth_probes_bytes_per_s"], default=None)
+    return columns | {
+        "peak_flops_per_s": peak_flops_per_s(sidecar.get("gemm_flops_per_s", {}), sidecar.get("arithmetic"))
+    }
+
+
+def peak_flops_per_s(gemms, arithmetic):
+    """Best matrix-multiply rate among `gemms` (format -> rates) in the format `arithmetic` or a wider one; None where none was measured.
+
+    A wider format counts as well, because numbers can be widened: where a library multiplies int8 slower than bfloat16, the
+    faster way is open to an engine all the same.
+    """
+    wide_enough = [
+        rate
+        for dtype, rates in gemms.items()
+        for rate in rates
+        if BITS.get(dtype, 0) >= BITS.get(arithmetic, 64)
+    ]
+    return max(wide_enough, default=None)
+
+
+def batches(requests):
+    """One row per batch that was sent as a whole: medians over its requests, and how much of the hardware each phase used.
+
+    Prefill ends with the last first token of the batch; a decode step takes the median gap between tokens (`step_s`), so that an engine
+    that admits some prompts while others are answered is not charged for it. Failed batches have `error` and no times.
+    """
+    good = requests.assign(ended_s=requests["sent_s"] + requests["e2e_s"]).where(requests["error"] == "")
+    keys = ["run_id", "experiment", *schema.CONFIGURATION, *schema.SHAPE, "sent_s"]
+    same = [
+        column
+        for column in schema.CONTEXT
+        if column
+        not in ("datasheet_bandwidth_bytes_per_s", "threads", "started", "limit_bytes", "loaded_bytes")
+    ]
+    kept = requests[keys + same].assign(
+        ended_s=good["ended_s"], ttft_s=good["ttft_s"], last_ttft_s=good["ttft_s"], tpot_s=good["tpot_s"], e2e_s=good["e2e_s"],
+        step_s=good["itl_p50_s"], mbu=good["mbu"], output_tokens=good["output_tokens"], peak_memory_bytes=requests["peak_memory_bytes"],
+        error=requests["error"], requests=1,
+    )  # fmt: skip
+    medians, firsts = ["ttft_s", "tpot_s", "e2e_s", "step_s", "mbu"], ["peak_memory_bytes", "error", *same]
+    how = (
+        {c: "median" for c in medians}
+        | {c: "first" for c in firsts}
+        | {"ended_s": "max", "last_ttft_s": "max", "output_tokens": "sum", "requests": "sum"}
+    )
+    table = kept.groupby(keys, as_index=False, sort=False).agg(how)
+    wall = table["ended_s"] - table["sent_s"]
+    table = table.assign(
+        wall_s=wall,
+        requests_per_s=table["requests"] / wall,
+        output_tokens_per_s=table["output_tokens"] / wall,
+    )
+    return _utilisation(table)
+
+
+def _utilisation(table):
+    """`table` of batches with the operations and bytes of each phase, their intensity and rate, and MFU; roofs are those of all devices together."""
+    table = table.assign(
+        **{roof: table[roof] * sharing(table) for roof in ("bandwidth_bytes_per_s", "peak_flops_per_s")}
+    )
+    # An engine that reads no weights computes no model: nothing is counted for it.
+    matrices = [
+        table[name].where(table["weight_bytes"] > 0)
+        for name in ("block_parameters", "head_parameters", "attention_values")
+    ]
+    context = metrics.mean_context_tokens(table["prompt_tokens"], table["max_new_tokens"])
+    kv = table["kv_values_per_token"], table["kv_value_bytes"]
+    prefill = table["batch_size"] * metrics.prefill_flops(*matrices, table["prompt_tokens"])
+    decode = table["batch_size"] * metrics.decode_flops(*matrices, context)
+    # Reading a prompt reads the weights at least once and writes its keys and values once.
+    prefill_bytes = table["weight_bytes"] + table["batch_size"] * metrics.kv_cache_bytes(
+        table["prompt_tokens"], *kv
+    )
+    step_bytes = table["weight_bytes"] + table["batch_size"] * metrics.kv_cache_bytes(context, *kv)
+    return table.assign(
+        step_flops=decode, step_bytes=step_bytes,
+        prefill_intensity=metrics.arithmetic_intensity(prefill, prefill_bytes), prefill_flops_per_s=prefill / table["last_ttft_s"],
+        decode_intensity=metrics.arithmetic_intensity(decode, step_bytes), decode_flops_per_s=decode / table["step_s"],
+        mfu_prefill=metrics.mfu(prefill, table["last_ttft_s"], table["peak_flops_per_s"]),
+        mfu_decode=metrics.mfu(decode, table["step_s"], table["peak_flops_per_s"]),
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""A server as a child: started, waited for, logged, and stopped whatever happens.
+
+    with server.started(command, log, patience_s) as url: …
+
+Between this process and the server stands a small one (`python -m bench.processes`) that ends the server's whole process group when this
+process has ended, even by kill -9: no server is left to take the machine from the next run.
+"""
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from time import sleep
+
+from bench.paths import ROOT
+
+
+def die_with(parent):
+    """End this process when `parent` has ended (kill -9 included), so that no orphan measures beside the next run."""
+    while os.getppid() == parent:
+        sleep(0.5)
+    os._exit(1)  # the kernel watches this process in the same way
+
+
+LOOK_S = 0.2
+END_S = 15  # what a server is given to stop by itself
+
+
+def free_port():
+    """A port of the loopback that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+@contextlib.contextmanager
+def started(command, port, log, patience_s=600, health="/health", environment=None):
+    """Run `command` (list of words) until the block ends; yields http://127.0.0.1:<port> as soon as `health` answers 200.
+
+    What it prints goes to `log`. RuntimeError with its last words if it ends before, TimeoutError if it does not answer within `patience_s` seconds.
+    """
+    log = Path(log)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as words:
+        supervised = [sys.executable, "-m", "bench.processes", *map(str, command)]
+        about = {
+            "cwd": ROOT,
+            "env": os.environ | (environment or {}),
+            "start_new_session": True,
+        }  # a signal to this process's group spares the supervisor
+        process = subprocess.Popen(supervised, stdin=subprocess.PIPE, stdout=words, stderr=words, **about)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait(process, url + health, log, patience_s)
+        yield url
+    finally:
+        process.stdin.close()  # the supervisor ends the server when this end is gone
+        process.wait()
+
+
+def _wait(process, address, log, patience_s):
+    end = time.monotonic() + patience_s
+    while not answers(address):
+        if process.poll() is not None:
+            raise RuntimeError(
+                f"The server ended with exit code {process.returncode} before it answered. Its last words: {last_words(log)}. All of them: {log}"
+            )
+        if time.monotonic() > end:
+            raise TimeoutError(
+                f"The server did not answer within {patience_s:g} s. Its last words: {last_words(log)}. All of them: {log}"
+            )
+        time.sleep(LOOK_S)
+
+
+def answers(address, token=""):
+    """Whether a GET of `address` is answered with success now."""
+    try:
+        asked = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})
+        with urllib.request.urlopen(asked, timeout=5) as answer:
+            return 200 <= answer.status < 300
+    except (OSError, ValueError):
+        return False
+
+
+def last_words(log):
+    """The last line of a log that says something, at most 300 characters."""
+    lines = [line.strip() for line in Path(log).read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1][-300:] if lines else "none"
+
+
+def _supervise(command):
+    """Run `command` in a process group of its own until it ends or standard input closes; then nothing of the group is left."""
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def follow():
+        while os.read(
+            0, 1
+        ):  # not through sys.stdin, whose lock this thread would still hold when the interpreter ends
+            pass
+        _end(child)
+
+    threading.Thread(target=follow, daemon=True).start()
+    code = child.wait()
+    _kill(child, signal.SIGKILL)
+    return code if code >= 0 else 128 - code
+
+
+def _end(child):
+    _kill(child, signal.SIGTERM)
+    try:
+        child.wait(END_S)
+    except subprocess.TimeoutExpired:
+        pass
+    _kill(child, signal.SIGKILL)
+
+
+def _kill(child, how):
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, how)
+
+
+def maker():
+    """The interpreter that makes checkpoints: the default environment's, whose pins they depend on. An engine's own may lack what it takes."""
+    default = ROOT / ".venv" / "bin" / "python"
+    return str(default) if default.exists() else sys.executable
+
+
+def in_child(function, *arguments, python=sys.executable):
+    """Call an importable `function` in a fresh process: its memory and its threads are gone before anything is measured."""
+    command = [
+        python,
+        "-c",
+        "import pickle, sys; function, arguments = pickle.load(sys.stdin.buffer); function(*arguments)",
+    ]
+    done = subprocess.run(command, input=pickle.dumps((function, arguments)), capture_output=True, cwd=ROOT)
+    if done.returncode:
+        raise RuntimeError(
+            f"{function.__module__}.{function.__name__} failed:\n{done.stderr.decode(errors='replace')[-4000:]}"
+        )
+
+
+if __name__ == "__main__":
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole terminal; the caller closes our input
+    sys.exit(_supervise(sys.argv[1:]))

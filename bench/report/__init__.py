@@ -1,0 +1,1 @@
+"""Figures, tables, sentences and pages made of what the analysis gives."""

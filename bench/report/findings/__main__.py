@@ -1,0 +1,15 @@
+"""python -m bench.report.findings [README.md]: the sentences on the terminal, or into the marked place of a file."""
+
+import sys
+
+from bench.observations import store
+from bench.paths import ROOT
+from bench.report import findings, html
+from bench.report.findings import readme
+
+if sys.argv[1:]:
+    page = ROOT / sys.argv[1]
+    sentences = findings.findings(readme.committed())
+    page.write_text(readme.fill(page.read_text(encoding="utf-8"), sentences), encoding="utf-8")
+else:
+    print("\n".join(findings.findings(store.load())) or html.EMPTY)

@@ -1,0 +1,300 @@
+"""What the pages of the site show: figures, tables and computed sentences, each with the command that redraws it.
+
+The pages are prose; they call these functions, and these call `plots`, `tables` and `findings`, so pages and notebooks cannot disagree.
+"""
+
+import base64
+import html
+import inspect
+import io
+import re
+
+from IPython.display import HTML, Markdown, display
+
+from bench import backends, inputs, naming
+from bench.analysis import machines
+from bench.analysis import quality as quality_analysis
+from bench.experiments import quality as quality_experiment
+from bench.observations import store
+from bench.report import figures, findings, tables
+from bench.report import html as html_report
+from bench.report.findings import client_accuracy as client_accuracy_findings
+from bench.report.findings import quality as quality_findings
+from bench.report.findings import serving as serving_findings
+
+
+def requests():
+    """All requests of all runs, as every page reads them."""
+    return store.load()
+
+
+def show_figure(name, rows):
+    """Show figure `name` of bench/report/figures/ and the command that redraws it; what the function says of itself is the alternative text."""
+    function = figures.DRAWN[naming.choose("figure", name, figures.names())]
+    alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
+    picture = f'<img alt="{html.escape(alt)}" src="{svg_address(function(rows))}">'
+    command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
+    display(
+        HTML(
+            f'<figure class="plot">{picture}<figcaption class="command">Redraw: <code>{command}</code></figcaption></figure>'
+        )
+    )
+
+
+def svg_address(figure):
+    """A matplotlib figure as a data: address of its SVG. As an image its ids and styles cannot meet those of the page."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(drawn.getvalue()).decode()
+
+
+def show_table(name, rows, caption):
+    """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints it."""
+    function = tables.TABLES[naming.choose("table", name, tables.names())]
+    table = function(rows) if inspect.signature(function).parameters else function()
+    display(HTML(html_report.html(table, caption, f"python -m bench.report.tables {name}")))
+
+
+def say(sentence, numbers):
+    """Show a sentence of Markdown with `numbers` in its braces; nothing where there are no numbers yet."""
+    if numbers:
+        display(Markdown(sentence.format(**numbers)))
+
+
+def show_sentences(sentences):
+    """Show computed sentences as a list; nothing where there are none."""
+    display(Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence)))
+
+
+def show_findings(rows):
+    """Show the findings, computed from the requests, as a list."""
+    said = findings.findings(rows)
+    display(
+        Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{html_report.EMPTY.capitalize()}*")
+    )
+
+
+def show_clients(rows):
+    """Show how far load clients were off, computed, as a list."""
+    said = client_accuracy_findings.client_findings(rows)
+    display(
+        Markdown(
+            "\n".join(f"- {sentence}" for sentence in said)
+            or "*Nothing measured here yet: `papermill notebooks/client-accuracy.ipynb out.ipynb`.*"
+        )
+    )
+
+
+def show_quality(rows):
+    """Show what the scored answers have shown, computed, as a list."""
+    said = quality_findings.quality_findings(rows)
+    display(
+        Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{html_report.EMPTY.capitalize()}*")
+    )
+
+
+def scoring(rows):
+    """What the quality runs scored, as numbers for quality.qmd; empty without data."""
+    rows = quality_analysis.scored(rows)
+    answers, texts = rows[rows["prompt"] > 0], rows[rows["prompt"] == 0]
+    if answers.empty or texts.empty:
+        return {}
+    return {
+        "prompts": html_report.number(answers["prompt"].nunique()), "output": _either(answers["output_tokens"]),
+        "tokens": _either(texts.groupby("run_id")["output_tokens"].sum()), "pieces": _either(texts.groupby("run_id").size()),
+        "piece": quality_experiment.CHUNK_TOKENS, "silent": _silent(answers, texts),
+    }  # fmt: skip
+
+
+def _either(values):
+    return " or ".join(html_report.number(v) for v in sorted(set(values)))
+
+
+def _silent(answers, texts):
+    """Which engines have given no log-probabilities, in one sentence."""
+    names = _codes(sorted(set(answers["backend"]) - set(texts["backend"])))
+    return (
+        f"No log-probabilities were had from {names}: no perplexity there."
+        if names
+        else "Every engine that was scored gave log-probabilities."
+    )
+
+
+# What the published counting would make of our rows: column of `recounted` -> name in the sentences of latency.qmd.
+COUNTINGS = {
+    "prompt counted": "with_prompt",
+    "first prompt left out": "without_first",
+    "wait left out": "without_wait",
+}
+
+
+def recounted(rows):
+    """One row per engine and option on the machine in focus: tokens/s as defined here, and as other ways of counting would have it.
+
+    The wait left out is 1 / TPOT. Means over requests, as in the published table.
+    """
+    rows = machines.here(rows, "latency")
+    rows = rows[rows["error"] == ""]
+    rows = rows.assign(**{
+        "output tokens/s": rows["output_tokens_per_s"],
+        "prompt counted": (rows["prompt_tokens"] + rows["output_tokens"]) / rows["e2e_s"],
+        "first prompt left out": rows["output_tokens_per_s"].where(rows["request"] > rows.groupby("run_id")["request"].transform("min")),
+        "wait left out": 1 / rows["tpot_s"],
+    })  # fmt: skip
+    shown = ["output tokens/s", *COUNTINGS]
+    table = rows.groupby(["gpu", "model", "weights", "backend", "option"], as_index=False)[shown].mean()
+    table = table.sort_values(
+        ["gpu", "model", "weights", "output tokens/s"], ascending=[True, True, True, False], ignore_index=True
+    )
+    return table[["backend", "option", *shown, "model", "gpu"]].rename(
+        columns={"backend": "engine", "gpu": "device"}
+    )
+
+
+def show_recounted(rows):
+    """Show `recounted`."""
+    display(HTML(html_report.html(recounted(rows), "Our tokens per second, counted in four ways.")))
+
+
+def changes(rows):
+    """How each way of counting changes our figures: name -> median and extremes over engines and options; empty without data."""
+    table = recounted(rows)
+    change = table[list(COUNTINGS)].div(table["output tokens/s"], axis=0) - 1
+    return {name: spread(change[column].dropna()) for column, name in COUNTINGS.items()} if len(table) else {}
+
+
+def spread(fractions):
+    """`+3.1 % (+0.2 % to +9.8 %)`: median, lowest and highest of some fractions."""
+    if fractions.empty:
+        return "an unknown amount"
+    low, middle, high = (
+        f"{q * 100:+.2g}\N{NO-BREAK SPACE}%".replace("-", "−") for q in fractions.quantile([0, 0.5, 1])
+    )
+    return f"{middle} ({low} to {high})"
+
+
+def protocol(rows):
+    """What the latency runs were asked for, as numbers for method.qmd; empty without data."""
+    rows = machines.here(rows, "latency")
+    if rows.empty:
+        return {}
+    count = {
+        "output": rows["max_new_tokens"], "prompts": rows.groupby("run_id")["prompt"].nunique(), "threads": rows["threads"],
+        "shortest": [rows["prompt_tokens"].min()], "longest": [rows["prompt_tokens"].max()],
+    }  # fmt: skip
+    return {
+        name: " or ".join(html_report.number(v) for v in sorted(set(value))) for name, value in count.items()
+    }
+
+
+def probes(rows):
+    """The bandwidth probes of the latency runs as numbers for method.qmd, in GB/s; empty without data."""
+    found = [
+        store.read(store.path(run))[1]["bandwidth_probes_bytes_per_s"]
+        for run in machines.here(rows, "latency")["run_id"].unique()
+    ]
+    found = [run for run in found if run]
+    if not found:
+        return {}
+    low, high = min(map(min, found)) / 1e9, max(map(max, found)) / 1e9
+    worst = min(min(run) / max(run) for run in found)
+    return {
+        "slowest": html_report.number(low),
+        "fastest": html_report.number(high),
+        "worst": f"{worst * 100:.0f} %",
+    }
+
+
+def show_serving(rows):
+    """Show what servers under load have shown, computed, as a list."""
+    said = serving_findings.serving_findings(rows)
+    display(
+        Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{html_report.EMPTY.capitalize()}*")
+    )
+
+
+def workload(rows):
+    """What the servers of the machine in focus were asked for, as numbers and words for serving.qmd; empty without data."""
+    rows = machines.here(rows, "serving")
+    if rows.empty:
+        return {}
+    given = [store.read(store.path(run))[1]["parameters"] for run in rows["run_id"].unique()]
+    which = sorted({str(parameters["lengths"]) for parameters in given})
+    closed, opened = rows.dropna(subset="concurrency"), rows.dropna(subset="request_rate")
+    each = rows.groupby(["run_id", "concurrency", "request_rate"], dropna=False).size()
+    return {
+        "lengths": " or ".join(map(_lengths, which)), "scaled": _scaled(rows, which), "prompt": html_report.number(rows["prompt_tokens"].mean()),
+        "output": html_report.number(rows["max_new_tokens"].mean()), "longest": html_report.number((rows["prompt_tokens"] + rows["max_new_tokens"]).max()),
+        "arrivals": " or ".join(sorted({parameters["arrivals"] for parameters in given})),
+        "concurrency": _listing(closed["concurrency"]), "rates": _listing(opened["request_rate"]),
+        "each": " to ".join(html_report.number(n) for n in sorted({each.min(), each.max()})), "failed": html_report.number((rows["error"] != "").sum()),
+        "requests": html_report.number(len(rows)),
+    }  # fmt: skip
+
+
+def _lengths(name):
+    """A distribution of lengths with what data/lengths.csv says of it; of a reader's own CSV its name."""
+    known = inputs.table("lengths").set_index("lengths")
+    if name not in known.index:
+        return _codes([name.rpartition("/")[2]])
+    row = known.loc[name]
+    return f"`{name}` of `data/lengths.csv` (on average {html_report.number(row['prompt_tokens'])} tokens in and {html_report.number(row['new_tokens'])} out)"
+
+
+def _scaled(rows, which):
+    """How the mean length of a request, prompt and answer, compares with that of the distribution; empty where it is not one that is known."""
+    known = inputs.table("lengths").set_index("lengths")[["prompt_tokens", "new_tokens"]].sum(axis=1)
+    if len(which) > 1 or which[0] not in known.index:
+        return ""
+    ratio = (rows["prompt_tokens"] + rows["max_new_tokens"]).mean() / known[which[0]]
+    return f", {html_report.number(float(f'{ratio:.2g}'))} times as much together"
+
+
+def _listing(values):
+    return ", ".join(html_report.number(v) for v in sorted(set(values))) or "none"
+
+
+def show_engines(rows):
+    """Show the notes of every engine: its module's docstring as it stands, its options, and what has been measured of it."""
+    for name in backends.names():
+        display(Markdown(f"## {name}\n\n{engine(name, rows)}"))
+
+
+def engine(name, rows):
+    """The notes of one engine as Markdown; an adapter that cannot be imported shows its error instead."""
+    try:
+        module = backends.get(name)
+        options = [f"on `{device}`: {_codes(backends.options(module, device))}" for device in module.DEVICES]
+        notes = without_markup(inspect.getdoc(module) or "This file says nothing about its engine.")
+        return f"{notes}\n\n**Options:** {'; '.join(options)}.\n\n**Measured:** {measured(name, rows)}"
+    except Exception as error:  # whatever a contributed adapter does wrong, the others stay readable
+        return f"This adapter does not load: {_words(error)}"
+
+
+def without_markup(text):
+    """Markdown whose `<` cannot begin an HTML element; code between backticks and addresses in angle brackets stay as they are."""
+    return re.sub(r"(`[^`]*`|<https?://[^>\s]*>)|<", lambda found: found[1] or "&lt;", text)
+
+
+def measured(name, rows):
+    """What has been measured of engine `name`, in one sentence."""
+    mine = rows[rows["backend"] == name]
+    if mine.empty:
+        module = backends.get(name)
+        asked = without_markup(getattr(module, "ON_REQUEST", ""))
+        return "not yet. " + (
+            asked
+            or f"Measure it with `make study {'' if 'cpu' in module.DEVICES else 'DEVICE=cuda '}ENGINES={name}`."
+        )
+    versions = ", ".join(sorted(mine["backend_version"].unique()))
+    return (
+        f"version {versions}; {_codes(sorted(mine['option'].unique()))} in {mine['run_id'].nunique()} runs."
+    )
+
+
+def _codes(words):
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def _words(error):
+    return f"`{type(error).__name__}: {' '.join(str(error).split())}`"

@@ -1,0 +1,1 @@
+"""From study.yaml to runs: plan, executed notebooks, bundles."""
