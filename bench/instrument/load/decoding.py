@@ -1,16 +1,19 @@
-"""From the stamped bytes of an answer to one row of measured columns: which token was there when, and whether the counts agree."""
+"""From the stamped bytes of an answer to one row of measured columns: which token was there when, and do
+counts agree.
+
+Errors of this module end up in the column `error` of a row, so their words stay as committed runs have them.
+"""
 
 import math
 import re
-import struct
 
 import numpy as np
 
 from bench import metrics
+from bench.instrument import kernel_stamps
 from bench.instrument.load import http1, protocols
 
 AUTHORIZATION = re.compile(rb"\r\nAuthorization: Bearer (\S+)")
-STAMP = struct.Struct("@ll")  # seconds and nanoseconds, as SO_TIMESTAMPNS gives them
 
 
 class Wrong(ValueError):
@@ -18,91 +21,96 @@ class Wrong(ValueError):
 
 
 def measured(answer, dialect, clocks):
-    """(row, lags) of one `client.Answer`: its measured columns, and by how many seconds the client read each piece later than the kernel had it.
+    """(row, lags) of one `records.Answer`: its measured columns, and s from each kernel's stamp to the read.
 
-    Times count from the moment that the request was sent; for scheduled requests from the moment it was due, so that a wait before sending is
-    not lost (coordinated omission). A failed answer has `error` and no times.
+    Times count from the moment that the request was sent; for scheduled requests from the moment it was due,
+    so that a wait before sending is not lost (coordinated omission). A failed answer has `error` and no
+    times.
     """
-    call, lags, stamps = answer.call, np.empty(0), np.empty(0)
+    unsent, lags, stamps = math.isnan(answer.sent), np.empty(0), np.empty(0)
     row = {
-        "request": call.number, "sent_s": answer.begun if math.isnan(answer.sent) else answer.sent, "late_s": answer.begun - answer.due,
-        "connect_s": answer.connected - answer.begun, "output_tokens": 0, "output_ids": [], "error": _failure(answer),
-    }  # fmt: skip
+        "request": answer.call.number,
+        "sent_s": answer.begun if unsent else answer.sent,
+        "late_s": answer.begun - answer.due,
+        "connect_s": answer.connected - answer.begun,
+        "output_tokens": 0,
+        "output_ids": [],
+        "error": _failure(answer),
+    }
     if answer.reads:
-        stamps, lags = moments(answer.reads, clocks, -math.inf if math.isnan(answer.sent) else answer.sent)
+        stamps, lags = moments(answer.reads, clocks, -math.inf if unsent else answer.sent)
         row["first_byte_s"] = stamps[0] - answer.sent
     try:
         row |= {} if answer.error else _times(answer, dialect, stamps)
     except (Wrong, http1.Broken, protocols.Malformed) as failure:
         row["error"] = str(failure)
-    return {
-        name: _without_token(value, answer.call.payload) if isinstance(value, str) else value
-        for name, value in row.items()
-    }, lags
+    payload = answer.call.payload
+    texts = {name: _without_token(value, payload) for name, value in row.items() if isinstance(value, str)}
+    return row | texts, lags
 
 
 def moments(reads, clocks, since=-math.inf):
     """(moment of each read in s, s by which it was read later), both on the monotonic clock.
 
-    `reads` are (moment after the read, ancillary data, bytes), `clocks` [(monotonic moment, wall clock - monotonic clock)]. A kernel's stamp that
-    is not there, or lies after the read, before the one before it or before `since` (the wall clock was set), is not used.
+    `reads` are (moment after the read, ancillary data, bytes), `clocks` [(monotonic moment, wall clock -
+    monotonic clock)]. A kernel's stamp that is not there, or lies after the read, before the one before it or
+    before `since` (the wall clock was set), is not used.
     """
     after = np.array([read[0] for read in reads])
-    stamped = np.array([_wall(read[1]) for read in reads])
+    stamped = np.array([kernel_stamps.wall_s(read[1]) for read in reads])
     at, ahead = np.array(clocks).T
     kernel = stamped - np.interp(after, at, ahead)
-    earliest, highest = (
-        np.concatenate([[since], after[:-1]]),
-        np.fmax.accumulate(np.concatenate([[since], kernel]))[1:],
-    )
+    earliest = np.concatenate([[since], after[:-1]])
+    highest = np.fmax.accumulate(np.concatenate([[since], kernel]))[1:]
     good = (kernel <= after) & (kernel >= np.minimum(earliest, highest))
     return np.where(good, kernel, after), np.where(good, after - kernel, np.nan)
 
 
-def _wall(ancillary):
-    if not ancillary:
-        return math.nan
-    seconds, nanoseconds = STAMP.unpack_from(ancillary[0][2])
-    return seconds + nanoseconds * 1e-9
-
-
 def _times(answer, dialect, stamps):
-    """The measured columns of an answer whose connection did its part; Wrong where what came is not what was asked for."""
+    """The measured columns of a complete answer; Wrong where it is not what the call needs."""
     pieces, arrivals = _pieces(answer, dialect, stamps)
     call = answer.call
-    told = {
-        name: _last(pieces, name) for name in ("prompt_tokens", "output_tokens", "cached_tokens", "finish")
-    }
+    reported = {name: _last(pieces, name) for name in ("prompt_tokens", "output_tokens", "cached_tokens")}
     spoken = [(at, piece) for at, piece in zip(arrivals, pieces) if piece.text or piece.ids]
     texts = [piece.text for _, piece in spoken]
-    counts = _counts([piece for _, piece in spoken], told["output_tokens"])
-    total = sum(counts) if counts and told["output_tokens"] is None else told["output_tokens"]
-    _agree(call, told["prompt_tokens"], total, len(spoken))
+    counts = _counts([piece for _, piece in spoken], reported["output_tokens"])
+    total = reported["output_tokens"]
+    if total is None and counts:
+        total = sum(counts)
+    _agree(call, reported["prompt_tokens"], total, len(spoken))
     if not call.prompt_tokens and protocols.echoed(call.payload, texts[0]):
         raise Wrong(
-            "The server sent the prompt back: its first event is no answer, and its moment is not the first token's."
+            "The server sent the prompt back: its first event is no answer, "
+            "and its moment is not the first token's."
         )
     from_s = answer.due if call.at_s is not None else answer.sent
     at = np.array([at for at, _ in spoken])
     row = {
-        "ttft_s": at[0] - from_s, "e2e_s": at[-1] - from_s, "output_tokens": total, "chunks": len(spoken),
-        "prompt_tokens": call.prompt_tokens or told["prompt_tokens"], "cached_tokens": told["cached_tokens"], "finish_reason": told["finish"] or "",
-        "text": "".join(texts), "output_ids": [token for _, piece in spoken for token in piece.ids],
-    }  # fmt: skip
+        "ttft_s": at[0] - from_s,
+        "e2e_s": at[-1] - from_s,
+        "output_tokens": total,
+        "chunks": len(spoken),
+        "prompt_tokens": call.prompt_tokens or reported["prompt_tokens"],
+        "cached_tokens": reported["cached_tokens"],
+        "finish_reason": _last(pieces, "finish") or "",
+        "text": "".join(texts),
+        "output_ids": [token for _, piece in spoken for token in piece.ids],
+    }
     row |= gaps(at, counts) if counts else {"pieces": (at, texts)}
     return row | _truth(pieces, arrivals)
 
 
 def _pieces(answer, dialect, stamps):
     """[Piece of each event], [moment at which its last byte was there]."""
-    raw = _without_token(b"".join(read[2] for read in answer.reads), answer.call.payload)
-    about = http1.head(raw)
-    if about is None:
+    payload = answer.call.payload
+    raw = _without_token(b"".join(read[2] for read in answer.reads), payload)
+    head = http1.head(raw)
+    if head is None:
         raise http1.Broken("The connection ended before the answer had begun.")
-    body, places, complete = http1.body(raw, about)
-    body = _without_token(body, answer.call.payload)  # whole again where it came in two chunks
-    if about.status != 200:
-        raise Wrong(f"HTTP {about.status}: {protocols.reason(body)}")
+    body, places, complete = http1.body(raw, head)
+    body = _without_token(body, payload)  # whole again where it came in two chunks
+    if head.status != 200:
+        raise Wrong(f"HTTP {head.status}: {protocols.reason(body)}")
     found, rest = http1.events(body)
     if not complete or rest:
         raise Wrong("The answer ended in the middle of an event.")
@@ -116,68 +124,69 @@ def _pieces(answer, dialect, stamps):
     return [piece for piece, _ in pieces], stamps[np.searchsorted(ends, positions, side="right")]
 
 
-def _without_token(said, payload):
-    """`said` (bytes or text) with as many stars where a server quotes the access token of the request `payload`, as some do when they refuse it."""
+def _without_token(content, payload):
+    """`content` (bytes or text) with as many stars where a server quotes the access token of the request
+    `payload`.
+
+    Some do when they refuse it.
+    """
     token = AUTHORIZATION.search(payload)
     if not token:
-        return said
-    return (
-        said.replace(token[1], b"*" * len(token[1]))
-        if isinstance(said, bytes)
-        else said.replace(token[1].decode(), "*" * len(token[1]))
-    )
+        return content
+    secret, stars = token[1], b"*" * len(token[1])
+    if isinstance(content, bytes):
+        return content.replace(secret, stars)
+    return content.replace(secret.decode(), stars.decode())
 
 
 def _failure(answer):
-    """Why the connection failed; where its bytes were no HTTP, of which only the beginning is told, told again of those without the token."""
+    """Why the connection failed, without the token.
+
+    An error that quotes the beginning of bytes that were no HTTP may have cut the token in two: it is made
+    anew.
+    """
     if not answer.error or not AUTHORIZATION.search(answer.call.payload):
         return answer.error
     try:
         raw = _without_token(b"".join(read[2] for read in answer.reads), answer.call.payload)
-        about = http1.head(raw)
-        if about:
-            http1.body(raw, about)
+        head = http1.head(raw)
+        if head:
+            http1.body(raw, head)
     except http1.Broken as failure:
         return str(failure)
     return answer.error
 
 
 def _last(pieces, name):
-    """The last value that any event has told of `name`; None if none did."""
-    return next(
-        (value for value in (getattr(piece, name) for piece in reversed(pieces)) if value not in (None, "")),
-        None,
-    )
+    """The last value of `name` that an event had; None if none had one."""
+    values = (getattr(piece, name) for piece in reversed(pieces))
+    return next((value for value in values if value not in (None, "")), None)
 
 
 def _counts(spoken, total):
-    """Tokens in each event that said something: as its ids say, or one each where that is the total; None where neither is known."""
-    told = [piece.tokens for piece in spoken]
-    if all(told) and total in (None, sum(told)):
-        return told
+    """Tokens in each event with text or ids: as its ids say, or one each where that is the total, or None."""
+    counts = [piece.tokens for piece in spoken]
+    if all(counts) and total in (None, sum(counts)):
+        return counts
     return [1] * len(spoken) if total == len(spoken) else None
 
 
 def _agree(call, prompt_tokens, output_tokens, events):
-    """Wrong unless the answer has as many tokens as were asked for, of the prompt that was sent."""
+    """Wrong unless the answer has as many tokens as the call needs, of the prompt that was sent."""
+    disagree = "Server and client disagree on token counts:"
     if not events:
         raise Wrong("The stream was empty: it had no token.")
     if output_tokens is None:
         raise Wrong(
-            "The server did not report usage and sent no token ids, so tokens cannot be counted (events are no tokens)."
+            "The server did not report usage and sent no token ids, so tokens cannot be counted "
+            "(events are no tokens)."
         )
     if output_tokens != call.new_tokens:
-        raise Wrong(
-            f"Server and client disagree on token counts: {output_tokens} output tokens where {call.new_tokens} were asked for."
-        )
+        raise Wrong(f"{disagree} {output_tokens} output tokens where {call.new_tokens} were asked for.")
     if events > output_tokens:
-        raise Wrong(
-            f"Server and client disagree on token counts: {events} events with text, {output_tokens} output tokens reported."
-        )
+        raise Wrong(f"{disagree} {events} events with text, {output_tokens} output tokens reported.")
     if call.prompt_tokens and prompt_tokens not in (None, call.prompt_tokens):
-        raise Wrong(
-            f"Server and client disagree on token counts: {prompt_tokens} prompt tokens where {call.prompt_tokens} were sent."
-        )
+        raise Wrong(f"{disagree} {prompt_tokens} prompt tokens where {call.prompt_tokens} were sent.")
     if not call.prompt_tokens and prompt_tokens is None:
         raise Wrong(
             "The server did not report how many tokens the prompt has, and it splits the text itself."
@@ -185,20 +194,23 @@ def _agree(call, prompt_tokens, output_tokens, events):
 
 
 def gaps(at, counts):
-    """The inter-token columns for events at the moments `at` with `counts` tokens each; tokens that came together have no gap between them."""
+    """The inter-token columns, s, for events at the moments `at` with `counts` tokens each.
+
+    Tokens that came together have no gap between them.
+    """
     found = metrics.itl_s(np.repeat(at, counts))
     columns = {f"itl_p{q}_s": metrics.percentile(found, q) for q in (50, 90, 99)}
     return columns | {"itl_max_s": float(found.max()) if found.size else math.nan}
 
 
 def _truth(pieces, arrivals):
-    """Where the server wrote its own moments into the events: the client's moment minus the server's, s, event by event."""
+    """The client's moment minus the server's, s, of each event into which a server wrote its own."""
     sent = np.array([piece.sent_ns or 0 for piece in pieces]) * 1e-9
     return {"delays_s": (arrivals - sent)[sent > 0], "arrivals_s": arrivals[sent > 0]} if sent.any() else {}
 
 
 def with_gaps(row, encode):
-    """`row` of `decoding.measured` with its inter-token columns, where events brought several tokens and only their text tells how many.
+    """`row` with its inter-token columns, where events had several tokens and only their text tells how many.
 
     The tokenizer counts them; where its count is not the server's, the columns stay empty.
     """
@@ -210,7 +222,10 @@ def with_gaps(row, encode):
 
 
 def with_ids(row, encode):
-    """`row` with the token ids of its text, where the server sent fewer ids than tokens; none where the tokenizer counts otherwise."""
+    """`row` with the token ids of its text, where the server sent fewer ids than tokens.
+
+    It has none where the tokenizer counts otherwise.
+    """
     if row["error"] or len(row["output_ids"]) == row["output_tokens"]:
         return row
     ids = list(encode(row["text"]))

@@ -1,6 +1,8 @@
-"""As much of HTTP/1.1 and of server-sent events as a load client needs: where a response ends, and which of its bytes are which event.
+"""As much of HTTP/1.1 and of server-sent events as a load client needs: where a response ends, and which of
+its bytes are which event.
 
-Written for bytes that were stamped first and are read later; positions are kept, so every event finds the stamp of its last byte.
+Written for bytes that were stamped first and are read later; positions are kept, so every event finds the
+stamp of its last byte.
 """
 
 import re
@@ -27,8 +29,8 @@ class Head:
     @property
     def length(self):
         """Bytes of the body where the server says so beforehand, else None."""
-        said = self.fields.get("content-length")
-        return int(said) if said and said.isdigit() and not self.chunked else None
+        length = self.fields.get("content-length")
+        return int(length) if length and length.isdigit() and not self.chunked else None
 
     @property
     def chunked(self):
@@ -36,9 +38,8 @@ class Head:
 
     @property
     def stays_open(self):
-        return self.fields.get("connection", "").lower() != "close" and (
-            self.chunked or self.length is not None
-        )
+        closes = self.fields.get("connection", "").lower() == "close"
+        return not closes and (self.chunked or self.length is not None)
 
 
 def head(data):
@@ -52,14 +53,14 @@ def head(data):
     words = first.split(" ", 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1") or not words[1].isdigit():
         raise Broken(f"the answer is no HTTP: {first[:60]!r}")
-    fields = {
-        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-    }
+    pairs = (line.partition(":") for line in lines)
+    fields = {name.strip().lower(): value.strip() for name, _, value in pairs}
     return Head(int(words[1]), fields, end + len(HEAD_END))
 
 
 class Chunks:
-    """Walks through a chunked body as it grows: `feed` more bytes, `complete` tells whether the last chunk has come.
+    """Walks through a chunked body as it grows: `feed` more bytes, `complete` tells whether the last chunk
+    has come.
 
     `pieces` are (position in the body, position in the raw bytes, length) of every chunk so far.
     """
@@ -68,7 +69,7 @@ class Chunks:
         self.raw, self.at, self.size, self.pieces, self.complete = bytearray(), start, 0, [], False
 
     def feed(self, data):
-        """Add raw bytes, the response's head included; returns whether the body is complete. Broken for a chunk without a length."""
+        """Add raw bytes, head included; whether the body is complete. Broken for a chunk without a length."""
         self.raw += data
         while not self.complete:
             line = self.raw.find(b"\r\n", self.at)
@@ -76,9 +77,8 @@ class Chunks:
                 break
             length = self._length(line)
             if length == 0:
-                self.complete = (
-                    self.raw.find(b"\r\n", line + 2) == line + 2 or self.raw.find(HEAD_END, line) >= 0
-                )
+                at_once = self.raw.find(b"\r\n", line + 2) == line + 2
+                self.complete = at_once or self.raw.find(HEAD_END, line) >= 0  # after trailer fields
                 break
             if len(self.raw) < line + 2 + length + 2:
                 break
@@ -87,36 +87,41 @@ class Chunks:
         return self.complete
 
     def _length(self, line):
-        said = bytes(self.raw[self.at : line]).partition(b";")[0].strip()
-        if not LENGTH.fullmatch(said):  # int() alone would take a sign, and go backwards
+        digits = bytes(self.raw[self.at : line]).partition(b";")[0].strip()
+        if not LENGTH.fullmatch(digits):  # int() alone would take a sign, and go backwards
             raise Broken(f"a chunk has no length: {bytes(self.raw[self.at : self.at + 30])!r}")
-        return int(said, 16)
+        return int(digits, 16)
 
 
-def body(raw, about):
-    """(body bytes, [(position in the body, position in the raw bytes, length)], complete) of the response `raw` whose Head is `about`."""
-    if not about.chunked:
-        rest = bytes(raw[about.start :])
-        return rest, [(0, about.start, len(rest))], about.length is None or len(rest) >= about.length
-    walk = Chunks(about.start)
+def body(raw, head):
+    """The body of the response `raw`, whose Head is `head`.
+
+    Returns (body bytes, [(position in the body, position in the raw bytes, length)], whether it is complete).
+    """
+    if not head.chunked:
+        rest = bytes(raw[head.start :])
+        return rest, [(0, head.start, len(rest))], head.length is None or len(rest) >= head.length
+    walk = Chunks(head.start)
     complete = walk.feed(raw)
     return b"".join(bytes(raw[at : at + n]) for _, at, n in walk.pieces), walk.pieces, complete
 
 
 def events(data):
-    """(data of each server-sent event, position after its last byte) in the body `data`, and whether bytes of an unfinished one are left.
+    """Server-sent events in the body `data`: [(data, position after its last byte)], and whether an
+    unfinished one is left.
 
-    An event is lines up to an empty line; its data are what follows `data:`, with or without a space. Comments and other fields are left out.
+    An event is lines up to an empty line; its data are what follows `data:`, with or without a space.
+    Comments and other fields are left out.
     """
     found, start = [], 0
     for end in EVENT_END.finditer(data):
-        said = _data(data[start : end.start()])
+        content = _data(data[start : end.start()])
         start = end.end()
-        if said is not None:
-            found.append((said, end.start()))
+        if content is not None:
+            found.append((content, end.start()))
     return found, bool(data[start:].strip())
 
 
 def _data(lines):
-    said = [line[5:].removeprefix(b" ") for line in lines.splitlines() if line.startswith(b"data:")]
-    return b"\n".join(said) if said else None
+    found = [line[5:].removeprefix(b" ") for line in lines.splitlines() if line.startswith(b"data:")]
+    return b"\n".join(found) if found else None

@@ -1,10 +1,11 @@
 """What servers speak: the bytes of a request, and what the events of an answer mean.
 
-A dialect is a name in DIALECTS: where it asks, what it sends, and how one decoded event is read. Nothing here takes the time: `load` stamps bytes
-as they arrive and has them read here when the run is over.
+A dialect is a name in DIALECTS: the path of its requests, their body, and how one decoded event is read.
+Nothing here takes the time: `client` stamps bytes as they arrive and has them read here when the run is over.
 
-    completions   OpenAI's /v1/completions with token ids as the prompt, as vLLM, llama.cpp and SGLang accept them
-    text          the same with the prompt as text, for servers that take no token ids there: LMDeploy, text-generation-webui
+    completions   OpenAI's /v1/completions with token ids as the prompt (vLLM, llama.cpp, SGLang)
+    text          the same with the prompt as text, for servers that take no token ids there
+                  (LMDeploy, text-generation-webui)
     chat          OpenAI's /v1/chat/completions: the server's own template stands around the prompt
     llamacpp      llama.cpp's own /completion
     tgi           Text Generation Inference's /generate_stream
@@ -23,7 +24,7 @@ class Malformed(ValueError):
 
 @dataclass
 class Piece:
-    """What one event brought: text, token ids where the server sends them, token counts at the end, why it stopped."""
+    """What one event brought: text, token ids where the server sends them, counts and why it stopped."""
 
     text: str = ""
     ids: list = field(default_factory=list)
@@ -32,14 +33,12 @@ class Piece:
     output_tokens: int | None = None
     cached_tokens: int | None = None
     finish: str = ""
-    sent_ns: int | None = (
-        None  # when the server sent it, where it says so: bench.instrument.reference_server does
-    )
+    sent_ns: int | None = None  # when the server sent it, where it says so: `reference_server` does
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """One question: token ids, the same as text, and how many tokens the answer shall have."""
+    """A prompt as token ids, the same as text, and how many tokens the answer shall have."""
 
     ids: tuple
     text: str
@@ -82,64 +81,62 @@ def _llamacpp(prompt, model, more):
 
 
 def _tgi(prompt, model, more):
-    asked = {
+    parameters = {
         "max_new_tokens": prompt.new_tokens,
         "do_sample": False,
         "details": True,
         "decoder_input_details": False,
     }
-    return {"inputs": prompt.text, "parameters": asked | more}
+    return {"inputs": prompt.text, "parameters": parameters | more}
 
 
 def _read_openai(event):
-    """An event of either OpenAI dialect. Usage may come with the last choice, in an event of its own without choices, or with every event."""
+    """An event of either OpenAI dialect.
+
+    Usage may come with the last choice, in an event of its own without choices, or with every event.
+    """
     usage, choices = event.get("usage") or {}, event.get("choices") or [{}]
     choice = choices[0]
-    said = choice.get("delta") or choice
-    text = "".join(
-        said.get(name) or ""
-        for name in ("reasoning_content", "reasoning", "content", "text")
-        if isinstance(said.get(name), str)
-    )
+    content = choice.get("delta") or choice
+    texts = [content.get(name) for name in ("reasoning_content", "reasoning", "content", "text")]
+    text = "".join(part for part in texts if isinstance(part, str))
     ids = choice.get("token_ids") or []
     return Piece(
-        text, list(ids), len(ids) or None, usage.get("prompt_tokens"), usage.get("completion_tokens"),
-        (usage.get("prompt_tokens_details") or {}).get("cached_tokens"), choice.get("finish_reason") or "",
-    )  # fmt: skip
+        text=text,
+        ids=list(ids),
+        tokens=len(ids) or None,
+        prompt_tokens=usage.get("prompt_tokens"),
+        output_tokens=usage.get("completion_tokens"),
+        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+        finish=choice.get("finish_reason") or "",
+    )
 
 
 def _read_llamacpp(event):
-    ids, last = event.get("tokens") or [], event.get("stop")
-    if not last:
-        return Piece(
-            event.get("content", ""), list(ids)
-        )  # a held-back token's id never comes, so ids are no count
-    cached = event.get("timings", {}).get("cache_n")
+    text, ids = event.get("content", ""), event.get("tokens") or []
+    if not event.get("stop"):
+        return Piece(text, list(ids))  # a held-back token's id never comes, so ids are no count
     return Piece(
-        event.get("content", ""),
-        [],
-        None,
-        event.get("tokens_evaluated"),
-        event.get("tokens_predicted"),
-        cached,
-        event.get("stop_type") or "stop",
+        text=text,
+        prompt_tokens=event.get("tokens_evaluated"),
+        output_tokens=event.get("tokens_predicted"),
+        cached_tokens=event.get("timings", {}).get("cache_n"),
+        finish=event.get("stop_type") or "stop",
     )
 
 
 def _read_tgi(event):
     token, details = event.get("token"), event.get("details") or {}
     ids = [token["id"]] if token else []
-    prompt = (
-        details.get("input_length") or len(details.get("prefill") or ()) or None
-    )  # streams of TGI 2 and 3 tell the length, older ones the tokens
+    # Streams of TGI 2 and 3 have the prompt's length, older ones its tokens.
+    length = details.get("input_length") or len(details.get("prefill") or ()) or None
     return Piece(
-        token["text"] if token else "",
-        ids,
-        len(ids) or None,
-        prompt,
-        details.get("generated_tokens"),
-        None,
-        details.get("finish_reason") or "",
+        text=token["text"] if token else "",
+        ids=ids,
+        tokens=len(ids) or None,
+        prompt_tokens=length,
+        output_tokens=details.get("generated_tokens"),
+        finish=details.get("finish_reason") or "",
     )
 
 
@@ -153,9 +150,9 @@ DIALECTS = {
 
 
 def request(dialect, url, prompt, model, more=None, token=""):
-    """The bytes of one HTTP request for `prompt` (Prompt) to the server at `url`; `more` goes into the body, `token` into the header.
+    """The bytes of one HTTP request for `prompt` (Prompt) to the server at `url`.
 
-    ValueError for a dialect that does not exist.
+    `more` goes into the body, `token` into the header. ValueError for a dialect that does not exist.
     """
     path, body, _ = DIALECTS[naming.choose("dialect", dialect, DIALECTS)]
     return post(url, path, body(prompt, model, more or {}), token)
@@ -163,30 +160,40 @@ def request(dialect, url, prompt, model, more=None, token=""):
 
 def post(url, path, body, token=""):
     """The bytes of one HTTP POST of a JSON body to `path` below `url`."""
-    there, payload = urlsplit(url), json.dumps(body).encode()
+    parts, payload = urlsplit(url), json.dumps(body).encode()
     head = [
-        f"POST {there.path.rstrip('/')}{path} HTTP/1.1", f"Host: {there.netloc.rpartition('@')[2]}", "User-Agent: llm-inference-measured",
-        "Accept: text/event-stream", "Content-Type: application/json", f"Content-Length: {len(payload)}", "Connection: keep-alive",
-    ]  # fmt: skip
+        f"POST {parts.path.rstrip('/')}{path} HTTP/1.1",
+        f"Host: {parts.netloc.rpartition('@')[2]}",
+        "User-Agent: llm-inference-measured",
+        "Accept: text/event-stream",
+        "Content-Type: application/json",
+        f"Content-Length: {len(payload)}",
+        "Connection: keep-alive",
+    ]
     head += [f"Authorization: Bearer {token}"] if token else []
     return "\r\n".join([*head, "", ""]).encode() + payload
 
 
-def echoed(payload, said):
-    """Whether the text `said` begins with the prompt that the request `payload` carries as text (chat, text and tgi; ids are never echoed as such)."""
-    body = payload.partition(b"\r\n\r\n")[2]
-    asked = json.loads(body) if body else {}
-    prompt = asked.get("prompt") or asked.get("inputs") or (asked.get("messages") or [{}])[-1].get("content")
-    return isinstance(prompt, str) and bool(prompt) and said.startswith(prompt)
+def echoed(payload, text):
+    """Whether `text` begins with the prompt that the request `payload` carries as text.
+
+    Dialects chat, text and tgi; token ids are never echoed as such.
+    """
+    data = payload.partition(b"\r\n\r\n")[2]
+    body = json.loads(data) if data else {}
+    prompt = body.get("prompt") or body.get("inputs") or (body.get("messages") or [{}])[-1].get("content")
+    return isinstance(prompt, str) and bool(prompt) and text.startswith(prompt)
 
 
 def read(dialect, data):
-    """The Piece of one event's data (bytes after `data:`), None for the marker [DONE]; Malformed for what cannot be read, and for an error
-    that the server reports within the stream."""
+    """The Piece of one event's data (bytes after `data:`), None for the marker [DONE].
+
+    Malformed for what cannot be read, and for an error that the server reports within the stream.
+    """
     if data.strip() in (b"", b"[DONE]"):
         return None
     try:
-        # A character split by the server arrives as bytes that are no UTF-8: its text is spoilt, its token is a token all the same.
+        # A character split by the server arrives as bytes that are no UTF-8: the token counts.
         event = json.loads(data.decode("utf-8", errors="replace"))
         if not isinstance(event, dict):
             raise TypeError(f"{type(event).__name__} instead of an object")
@@ -222,7 +229,7 @@ def _message(error):
 def reason(body):
     """What the body of a refusal says, in at most 200 characters."""
     try:
-        told = json.loads(body)
-        return _message(told.get("error") or told.get("message") or told.get("detail") or told)
+        refusal = json.loads(body)
+        return _message(refusal.get("error") or refusal.get("message") or refusal.get("detail") or refusal)
     except (ValueError, AttributeError):
         return body.decode(errors="replace").strip()[:200]

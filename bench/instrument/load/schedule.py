@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 
 from bench import inputs, naming
-from bench.instrument.load import client, protocols
+from bench.instrument.load import protocols, records
 
 
 def poisson(rate, requests, seed=0):
-    """Arrival times, s, of `requests` requests at `rate` per second: exponential gaps, the same for the same seed."""
+    """Arrival times, s, of `requests` requests at `rate` per second: exponential gaps, fixed by `seed`."""
     return np.cumsum(np.random.default_rng(seed).exponential(1 / rate, requests))
 
 
@@ -24,26 +24,23 @@ FEWEST = 16
 
 
 def lengths(which, requests, scale=1.0, most=None, seed=0):
-    """[(prompt tokens, new tokens)] of `requests` requests: a row of data/lengths.csv, or any CSV with the columns prompt_tokens and new_tokens.
+    """[(prompt tokens, new tokens)] of `requests` requests.
 
-    A CSV is taken in its order, from the start again where it ends. `scale` multiplies every length; prompt and answer together keep
-    below `most` tokens. The same for the same seed. ValueError naming what exists.
+    `which` is a row of data/lengths.csv, or any CSV with the columns prompt_tokens and new_tokens. A CSV is
+    taken in its order, from the start again where it ends. `scale` multiplies every length; prompt and answer
+    together keep below `most` tokens. The same for the same seed. ValueError naming what exists.
     """
     if str(which).endswith(".csv"):
         table = trace(which)
-        drawn = (
-            table[["prompt_tokens", "new_tokens"]].to_numpy()[np.arange(requests) % len(table)].astype(float)
-        )
+        rows = table[["prompt_tokens", "new_tokens"]].to_numpy(dtype=float)
+        drawn = rows[np.arange(requests) % len(rows)]
     else:
         known = inputs.table("lengths").set_index("lengths")
         row = known.loc[naming.choose("distribution of lengths (or a .csv file of them)", which, known.index)]
         means = row[["prompt_tokens", "new_tokens"]].to_numpy(dtype=float)
-        spread = (
-            np.random.default_rng(seed).exponential(1.0, (requests, 2))
-            if row["spread"] == "exponential"
-            else np.ones((requests, 2))
-        )
-        drawn = means * spread
+        drawn = np.tile(means, (requests, 1))
+        if row["spread"] == "exponential":
+            drawn *= np.random.default_rng(seed).exponential(1.0, (requests, 2))
     pairs = np.maximum(np.rint(drawn * scale), (HEAD_TOKENS, 2)).astype(int)
     if most:
         pairs = np.minimum(pairs, most // 2)
@@ -51,7 +48,11 @@ def lengths(which, requests, scale=1.0, most=None, seed=0):
 
 
 def trace(path):
-    """A CSV of requests: prompt_tokens, new_tokens and, where arrivals are to be replayed, at_s. ValueError naming what it lacks."""
+    """A CSV of requests as a table, one row per request.
+
+    Columns prompt_tokens, new_tokens and, where arrivals are to be replayed, at_s. ValueError naming what it
+    lacks.
+    """
     try:
         table = pd.read_csv(path)
     except OSError as failure:
@@ -61,7 +62,8 @@ def trace(path):
     lacking = {"prompt_tokens", "new_tokens"} - set(table.columns)
     if lacking or table.empty:
         raise ValueError(
-            f"{path} has no {' and no '.join(sorted(lacking)) or 'rows'}: it needs the columns prompt_tokens and new_tokens (and at_s for a replay)."
+            f"{path} has no {' and no '.join(sorted(lacking)) or 'rows'}: it needs the columns prompt_tokens "
+            "and new_tokens (and at_s for a replay)."
         )
     if not (table[["prompt_tokens", "new_tokens"]].apply(pd.to_numeric, errors="coerce") > 0).all(axis=None):
         raise ValueError(f"{path} has rows in which prompt_tokens or new_tokens is no positive number.")
@@ -69,7 +71,8 @@ def trace(path):
 
 
 def prompts(checkpoint, sizes, first=0):
-    """One `protocols.Prompt` per (prompt tokens, new tokens): random tokens that no other prompt has, then the study's text.
+    """One `protocols.Prompt` per (prompt tokens, new tokens): random tokens that no other prompt has, then
+    the study's text.
 
     `first` is the number of the first of them: numbers make prompts differ, in one level and between levels.
     """
@@ -86,7 +89,7 @@ def prompts(checkpoint, sizes, first=0):
 
 
 class Level:
-    """One load: its kind (`closed`, `open`, `replay`), its value, when its requests are due, and how many they are."""
+    """One load: its kind (`closed`, `open`, `replay`), its value, its requests, and when they are due, s."""
 
     def __init__(self, kind, value, requests, at_s=None):
         self.kind, self.value, self.requests, self.at_s = kind, value, requests, at_s
@@ -101,11 +104,14 @@ class Level:
 
 
 def plan(concurrency, rates, requests, arrivals, seed=0):
-    """The levels of a run, the closed loop first, each from little load to much; `requests` 0 leaves their number to the load."""
+    """The levels of a run: the closed loop, then the open one, each from little load to much.
+
+    `requests` 0 leaves their number to the load.
+    """
     closed = [
         Level("closed", places, requests or max(FEWEST, PLACES * places)) for places in sorted(concurrency)
     ]
-    schedules = {"poisson": lambda *wanted: poisson(*wanted, seed), "constant": constant}
+    schedules = {"poisson": lambda rate, count: poisson(rate, count, seed), "constant": constant}
     schedule = schedules[naming.choose("kind of arrivals", arrivals, schedules)]
     opened = []
     for rate in sorted(rates):
@@ -119,7 +125,8 @@ def replay(path):
     table = trace(path)
     if "at_s" not in table or len(table) < 2:
         raise ValueError(
-            f"{path} has no column at_s with the moment of each request in seconds, or only one row; use arrivals 'poisson' or 'constant' instead."
+            f"{path} has no column at_s with the moment of each request in seconds, or only one row; "
+            "use arrivals 'poisson' or 'constant' instead."
         )
     at_s = pd.to_numeric(table["at_s"], errors="coerce").to_numpy(dtype=float)
     at_s = at_s - at_s.min()  # in the file's order, as the lengths are
@@ -128,21 +135,13 @@ def replay(path):
     return [Level("replay", round((len(at_s) - 1) / at_s.max(), 3), len(at_s), at_s)]
 
 
-def calls(served, level, wanted, first=1):
-    """The requests of a level as `client.Call`s, numbered from `first`: one per `protocols.Prompt` in `wanted`."""
+def calls(served, level, prompts, first=1):
+    """The requests of a level as `records.Call`s, numbered from `first`: one per `protocols.Prompt`."""
     made = []
-    for k, prompt in enumerate(wanted):
-        payload = protocols.request(
-            served.dialect, served.url, prompt, served.model, served.body(prompt.new_tokens), served.token
-        )
-        counted = len(prompt.ids) if served.dialect in ("completions", "llamacpp") else None
-        made.append(
-            client.Call(
-                first + k,
-                payload,
-                None if level.at_s is None else float(level.at_s[k]),
-                counted,
-                prompt.new_tokens,
-            )
-        )
+    for k, prompt in enumerate(prompts):
+        more = served.body(prompt.new_tokens)
+        payload = protocols.request(served.dialect, served.url, prompt, served.model, more, served.token)
+        at_s = None if level.at_s is None else float(level.at_s[k])
+        tokens = len(prompt.ids) if served.dialect in ("completions", "llamacpp") else None
+        made.append(records.Call(first + k, payload, at_s, tokens, prompt.new_tokens))
     return made

@@ -1,0 +1,229 @@
+"""Connections to a server: opened (with TLS for https), read, kept for the next request, closed."""
+
+import contextlib
+import errno
+import math
+import os
+import selectors
+import socket
+import ssl
+from time import monotonic as clock
+from urllib.parse import urlsplit
+
+from bench.instrument import kernel_stamps
+from bench.instrument.kernel_stamps import ANCILLARY_BYTES
+from bench.instrument.load import http1
+from bench.instrument.load.records import READ_COST_BYTES
+
+READ_BYTES = 1 << 13
+ANSWER_BYTES = 1 << 26  # an answer longer than this has no end
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+REACHABLE_S = 5  # how long an address may take to accept a connection
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Stream:
+    """One connection and the request that it carries."""
+
+    __slots__ = "sock answer reads unsent head chunks walked received reused connecting secure".split()
+
+    def __init__(self, sock):
+        self.sock, self.answer, self.connecting, self.secure = sock, None, True, False
+
+    def carry(self, answer, reused):
+        """Take up the request of `answer`; `reused`: over a connection that has served before."""
+        self.answer, self.reads, self.unsent, self.reused = answer, answer.reads, answer.call.payload, reused
+        self.head, self.chunks, self.walked, self.received = None, None, 0, 0
+        answer.stream = self
+
+    def send(self):
+        """Send what the socket takes; a request counts as sent with its first byte."""
+        if math.isnan(self.answer.sent):
+            self.answer.sent = clock()
+        with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            self.unsent = self.unsent[self.sock.send(self.unsent) :]
+
+    def receive(self):
+        """Read once, with the moment; returns whether the answer is complete.
+
+        The hot path: most reads are an event in the middle of an answer, and nothing else is done with it
+        now. BlockingIOError where nothing has come; OSError and http1.Broken for an answer that cannot be
+        completed.
+        """
+        if self.secure:
+            return self._receive_secure()
+        data, stamp, _, _ = self.sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
+        self.reads.append((clock(), stamp, data))
+        self.received += len(data)
+        return (
+            self.chunks is None
+            or data[-4:] == http1.HEAD_END
+            or len(data) < 4
+            or self.received > ANSWER_BYTES
+        ) and self._completed_by(data)
+
+    def _receive_secure(self):
+        while True:  # decrypted bytes may wait where no selector sees them
+            try:
+                data = self.sock.recv(READ_BYTES)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return False
+            self.reads.append((clock(), None, data))
+            self.received += len(data)
+            if self._completed_by(data):
+                return True
+
+    def _completed_by(self, data):
+        """Whether `data`, the latest bytes, end the answer; raises where it cannot end properly any more."""
+        if not data and not self.ends_with_connection:
+            raise ConnectionError("the server closed the connection before the answer was complete.")
+        if not data or self._has_end(data):
+            return True
+        if self.received + READ_COST_BYTES * len(self.reads) > ANSWER_BYTES:
+            raise http1.Broken(f"The answer has more than {ANSWER_BYTES} bytes and no end.")
+        return False
+
+    def _has_end(self, data):
+        """Whether the response is complete with `data`, its latest bytes.
+
+        Thousands of answers may end within milliseconds, so the end that every server writes is known by its
+        bytes (an empty chunk after a line's end, which no event can contain); chunks are walked through only
+        where something else looks like an end.
+        """
+        if self.head is None and not self._has_head():
+            return False
+        if self.chunks is None:
+            return self.head.length is not None and self.received >= self.head.start + self.head.length
+        cut = len(self.reads) > 1 and self.reads[-2][2].endswith(b"\r\n")
+        if data.endswith(LAST_CHUNK) or (data == LAST_CHUNK[2:] and cut):
+            return True
+        fresh, self.walked = self.reads[self.walked :], len(self.reads)
+        return self.chunks.feed(b"".join(read[2] for read in fresh))
+
+    def _has_head(self):
+        self.head = http1.head(b"".join(read[2] for read in self.reads))
+        self.chunks = http1.Chunks(self.head.start) if self.head and self.head.chunked else None
+        return self.head is not None
+
+    @property
+    def ends_with_connection(self):
+        """Whether this answer, with neither chunks nor a length, ends with the connection."""
+        return self.head is not None and self.chunks is None and self.head.length is None
+
+
+class Connections:
+    """The connections to the server at `url`, and the selector that watches them.
+
+    A connection that has served waits in `idle` for another request. ValueError for an address that cannot
+    be.
+    """
+
+    def __init__(self, url):
+        self.address, self.host = address(url), urlsplit(url).hostname
+        self.tls = ssl.create_default_context() if urlsplit(url).scheme == "https" else None
+        self.selector, self.idle = selectors.DefaultSelector(), []
+
+    @property
+    def kernel_stamps(self):
+        """Whether the kernel stamps what these connections read."""
+        return bool(kernel_stamps.SO_TIMESTAMPNS) and not self.tls
+
+    def open(self, answer):
+        """Begin a connection for the request of `answer`; OSError where no route, port or file is left."""
+        family, where = self.address
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self.tls:
+            kernel_stamps.request(sock)
+        failed = sock.connect_ex(where)
+        if failed not in (0, errno.EINPROGRESS):  # any other failure shows when the socket becomes writable
+            sock.close()
+            raise OSError(failed, os.strerror(failed))
+        stream = Stream(sock)
+        stream.carry(answer, reused=False)
+        self.selector.register(sock, WRITE, stream)
+
+    def established(self, stream):
+        """Whether the new connection is ready for a request, TLS agreed on; OSError where it failed."""
+        failure = stream.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failure:
+            raise OSError(failure, os.strerror(failure))
+        stream.connecting = bool(self.tls) and not self._shaken(stream)
+        return not stream.connecting
+
+    def _shaken(self, stream):
+        if not stream.secure:
+            self.selector.unregister(stream.sock)
+            stream.sock = self.tls.wrap_socket(
+                stream.sock, server_hostname=self.host, do_handshake_on_connect=False
+            )
+            stream.secure = True
+            self.selector.register(stream.sock, WRITE, stream)
+        try:
+            stream.sock.do_handshake()
+            return True
+        except ssl.SSLWantReadError:
+            self.selector.modify(stream.sock, READ, stream)
+        except ssl.SSLWantWriteError:
+            self.selector.modify(stream.sock, WRITE, stream)
+        return False
+
+    def watch(self, stream):
+        """Wait for what comes, and for room as long as a part of the request is unsent."""
+        self.selector.modify(stream.sock, READ | WRITE if stream.unsent else READ, stream)
+
+    def release(self, stream, keep=False):
+        """The answer that `stream` carried; the connection is kept for another one, or closed."""
+        answer, stream.answer = stream.answer, None
+        answer.stream = None
+        if keep:
+            self.idle.append(stream)
+        else:
+            self.drop(stream)
+        return answer
+
+    def drop(self, stream):
+        """Close a connection."""
+        if stream in self.idle:
+            self.idle.remove(stream)
+        with contextlib.suppress(
+            KeyError, ValueError
+        ):  # TLS took the socket and failed before it gave one back
+            self.selector.unregister(stream.sock)
+        stream.sock.close()
+
+    def close(self):
+        """Close all of them."""
+        for key in list((self.selector.get_map() or {}).values()):
+            self.drop(key.data)
+
+
+def address(url):
+    """(family, address) of the server at `url`, the first that accepts a connection.
+
+    ValueError for an address that cannot be.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"url must be like http://localhost:8000, not {url!r}.")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    except OSError as failure:
+        raise ValueError(f"The host of {url!r} is not known: {failure.strerror}.") from None
+    candidates = [(family, where) for family, _, _, _, where in found]
+    return next((each for each in candidates if _accepts(*each)), candidates[0])
+
+
+def _accepts(family, where):
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.settimeout(REACHABLE_S)
+        return sock.connect_ex(where) == 0
+
+
+def reason(failure):
+    """The error of a row for an OSError or http1.Broken."""
+    if isinstance(failure, OSError):
+        return f"{type(failure).__name__}: {failure.strerror or failure}"
+    return str(failure)

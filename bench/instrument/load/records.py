@@ -1,0 +1,44 @@
+"""One request of a load: as it is sent, and as its answer was recorded."""
+
+import math
+from dataclasses import dataclass, field
+
+READ_COST_BYTES = 400  # what Python keeps beside the bytes of one read
+
+
+@dataclass
+class Call:
+    """One request as bytes, its schedule, and the token counts that its answer must have.
+
+    `at_s` is when it is due, s after the start; None: as soon as a place is free. `prompt_tokens` is None
+    where the prompt goes as text, of which the server makes tokens.
+    """
+
+    number: int
+    payload: bytes = field(repr=False)  # it may carry an access token
+    at_s: float | None
+    prompt_tokens: int | None
+    new_tokens: int
+
+
+@dataclass
+class Answer:
+    """Moments (s, monotonic clock) and bytes of one request as they were recorded; `error` where it failed.
+
+    `reads` has one (moment after the read, ancillary data with the kernel's stamp, bytes) per read.
+    """
+
+    call: Call
+    due: float
+    begun: float = math.nan  # the client takes it up
+    connected: float = math.nan  # NaN where an open connection served
+    sent: float = math.nan
+    reads: list = field(default_factory=list)
+    error: str = ""
+    ended: float = math.nan
+    stream: object = None
+
+    @property
+    def bytes_held(self):
+        """Bytes of memory that the reads take."""
+        return sum(len(read[2]) + READ_COST_BYTES for read in self.reads)

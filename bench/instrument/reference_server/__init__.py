@@ -1,0 +1,20 @@
+"""A server whose times are known: every event carries the moment of sending, so a client's error is known per
+event.
+
+    python -m bench.instrument.reference_server --port 8000 --ttft-s 0.05 --itl-s 0.01
+
+It speaks OpenAI's completions and chat streams. The first token is sent `ttft-s` after the request's bytes
+had arrived (the kernel's stamp, so a late server is not blamed on the client), every further one `itl-s`
+after that; none waits for the one before. `sent_ns` in an event is the machine's monotonic clock just before
+the bytes were handed to the kernel. `GET /truth` has what was really done, request by request, and forgets
+it.
+
+Faults on demand: the path begins with /fault/<name>, one of `faults.FAULTS`:
+http://localhost:8000/fault/silent.
+
+Nothing here is taken from the load client, which this server judges.
+"""
+
+from bench.instrument.reference_server.events import MODEL
+
+__all__ = ["MODEL"]

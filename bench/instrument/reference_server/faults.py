@@ -1,0 +1,195 @@
+"""The answers of the reference server: the usual one, and one for each fault.
+
+An answer is a generator of (moment in s after the request arrived, bytes) for a `Completion` and a
+`Schedule`; bytes with a place for a stamp are stamped when they are sent. b"" closes the connection, None
+resets it.
+"""
+
+import json
+from itertools import count
+from time import monotonic_ns
+
+from bench.instrument.reference_server.events import HEAD, STREAMED, chunk, plain, with_stamp
+
+NEVER_S = 10**9
+
+
+def usual(completion, schedule):
+    """The answer without a fault."""
+    last_s = schedule.at_s(completion.tokens - 1)
+    if not completion.stream:
+        yield last_s, completion.whole()
+        return
+    yield 0, STREAMED + completion.role()
+    event, last = completion.token(), completion.token(finish="length")
+    for k in range(completion.tokens):
+        yield schedule.at_s(k), (event if k < completion.tokens - 1 else last)
+    yield last_s, (completion.counts() if completion.usage else b"") + completion.done
+
+
+def _until_half(completion, schedule):
+    """The first half of the usual answer."""
+    for k, part in enumerate(usual(completion, schedule)):
+        if k > completion.tokens // 2:
+            return
+        yield part
+
+
+def _end_s(completion, schedule):
+    """One gap after the last token."""
+    return schedule.at_s(completion.tokens)
+
+
+def reset(completion, schedule):
+    """The connection is reset after half of the tokens."""
+    yield from _until_half(completion, schedule)
+    yield _end_s(completion, schedule), None
+
+
+def silent(completion, schedule):
+    """Nothing, for ever."""
+    yield NEVER_S, b""
+
+
+def stalls(completion, schedule):
+    """Half of the tokens, then nothing, for ever."""
+    yield from _until_half(completion, schedule)
+    yield NEVER_S, b""
+
+
+def drip(completion, schedule):
+    """Every byte apart, one per gap: an answer that never seems to end."""
+    for k, byte in enumerate(STREAMED + b"".join(chunk(b"data: {}\n\n") for _ in range(10**4))):
+        yield k * schedule.itl_s, bytes([byte])
+
+
+def _refusal(status, more=""):
+    def refused(completion, schedule):
+        error = {"error": {"message": f"refused with {status}", "code": status}}
+        yield 0, plain(status, json.dumps(error), more)
+
+    refused.__doc__ = f"HTTP {status}."
+    return refused
+
+
+def malformed(completion, schedule):
+    """An event that is no JSON, in the middle."""
+    yield from _until_half(completion, schedule)
+    broken = chunk(b'data: {"choices": [{"text": \n\n')
+    yield _end_s(completion, schedule), broken + completion.counts() + completion.done
+
+
+def truncated(completion, schedule):
+    """The connection closes within an event."""
+    yield from _until_half(completion, schedule)
+    yield _end_s(completion, schedule), with_stamp(completion.token(), 0)[:40]
+    yield _end_s(completion, schedule), b""
+
+
+def no_http(completion, schedule):
+    """Bytes that are no HTTP."""
+    yield 0, b"SSH-2.0-OpenSSH_9.2\r\n"
+
+
+def no_length(completion, schedule):
+    """A chunk whose length is no number."""
+    yield 0, STREAMED + b"zz\r\ndata: {}\n\n\r\n"
+
+
+def utf8(completion, schedule):
+    """A character's bytes in two packets, and the first byte of one that never ends."""
+    yield 0, STREAMED
+    for k in range(completion.tokens):
+        text = b" \xc3." if k == 1 else b" " + "é".encode()
+        event = completion.token("...").replace(b"...", text)  # the stamp is in the second part
+        at = event.index(b"\xc3") + 1
+        yield schedule.at_s(k), event[:at]
+        yield schedule.at_s(k + 0.3), event[at:]
+    yield _end_s(completion, schedule), completion.counts() + completion.done
+
+
+def empty(completion, schedule):
+    """A stream without a single token."""
+    yield schedule.ttft_s, STREAMED + completion.counts(0) + completion.done
+
+
+def two_per_chunk(completion, schedule):
+    """Two tokens in every event."""
+    yield 0, STREAMED
+    for k in range(0, completion.tokens, 2):
+        yield schedule.at_s(k), completion.token(" two tokens")
+    yield _end_s(completion, schedule), completion.counts() + completion.done
+
+
+def two_per_packet(completion, schedule):
+    """Two events in every packet."""
+    yield 0, STREAMED
+    for k in range(0, completion.tokens, 2):
+        yield schedule.at_s(k), with_stamp(completion.token(), monotonic_ns()) * 2
+    yield _end_s(completion, schedule), completion.counts() + completion.done
+
+
+def _ending(end):
+    """The usual tokens with another end: a function of the Completion."""
+
+    def answer(completion, schedule):
+        completion.usage = False
+        *parts, (at_s, _) = usual(completion, schedule)
+        yield from parts
+        yield at_s, end(completion)
+
+    return answer
+
+
+def keeps_no_connection(completion, schedule):
+    """No chunks, no length: the connection ends the answer; no blank after `data:`, lines end with CR LF."""
+    yield 0, HEAD.format(200, "text/event-stream", "Connection: close").encode()
+    for k in range(completion.tokens):
+        event = completion.token().split(b"\r\n")[1]
+        yield schedule.at_s(k), event.replace(b"data: ", b"data:").replace(b"\n\n", b"\r\n\r\n")
+    yield _end_s(completion, schedule), completion.counts().split(b"\r\n")[1] + b"\n\n"
+    yield _end_s(completion, schedule), b""
+
+
+def endless(completion, schedule):
+    """Tokens without end, as fast as they go."""
+    yield 0, STREAMED
+    flood = with_stamp(completion.token(" token" * 2000), 0) * 8
+    for _ in count():
+        yield 0, flood
+
+
+def _no_usage(completion):
+    return completion.done
+
+
+def _wrong_usage(completion):
+    return completion.counts(completion.tokens + 1) + completion.done
+
+
+def _error_event(completion):
+    return chunk(b'data: {"error": {"message": "out of memory", "code": 500}}\n\n') + completion.done
+
+
+FAULTS = {
+    "reset": reset,
+    "silent": silent,
+    "stalls": stalls,
+    "drip": drip,
+    "http-429": _refusal(429, "\r\nRetry-After: 1"),
+    "http-500": _refusal(500),
+    "http-503": _refusal(503),
+    "malformed": malformed,
+    "truncated": truncated,
+    "no-http": no_http,
+    "no-length": no_length,
+    "utf8": utf8,
+    "empty": empty,
+    "two-per-chunk": two_per_chunk,
+    "two-per-packet": two_per_packet,
+    "keeps-no-connection": keeps_no_connection,
+    "endless": endless,
+    "no-usage": _ending(_no_usage),
+    "wrong-usage": _ending(_wrong_usage),
+    "error-event": _ending(_error_event),
+}
