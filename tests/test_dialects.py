@@ -5,13 +5,13 @@ import math
 import re
 import struct
 
+import hypothesis
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
-from bench.instrument.load import client as client_load
-from bench.instrument.load import decoding, http1, protocols
+from bench.instrument.load import connection, decoding, http1, protocols, records
 
 PROMPT = protocols.Prompt((11, 12, 13), "one two three", 4)
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -24,14 +24,14 @@ def chunked(*parts, end=b"0\r\n\r\n"):
     return CHUNKED + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + end
 
 
-def event(about, end=b"\n\n", field=b"data: "):
+def event(content, end=b"\n\n", field=b"data: "):
     """One server-sent event of an object."""
-    return field + json.dumps(about).encode() + end
+    return field + json.dumps(content).encode() + end
 
 
-def text(said, **more):
-    """A completions event with the text `said`."""
-    return {"choices": [{"index": 0, "text": said, **more}]}
+def text(content, **more):
+    """A completions event with this text."""
+    return {"choices": [{"index": 0, "text": content, **more}]}
 
 
 def usage(output_tokens, prompt_tokens=3, **more):
@@ -49,14 +49,12 @@ def cut(raw, places):
 
 
 def answered(pieces, new_tokens=4, at_s=None, prompt_tokens=3, due=9.0, sent=10.0):
-    """A load.Answer whose k-th read came 0.1 s after the one before, the first at 10.1 s, the kernel's stamp 1 ms before each."""
+    """An Answer whose k-th read came 0.1 s after the one before, the first at 10.1 s, the kernel's stamp 1 ms before each."""
     reads = [
         (sent + 0.1 * (k + 1), ancillary(1000 + sent + 0.1 * (k + 1) - 0.001), piece)
         for k, piece in enumerate(pieces)
     ]
-    return client_load.Answer(
-        client_load.Call(1, b"", at_s, prompt_tokens, new_tokens), due, due, due, sent, reads
-    )
+    return records.Answer(records.Call(1, b"", at_s, prompt_tokens, new_tokens), due, due, due, sent, reads)
 
 
 def ancillary(wall_s):
@@ -64,69 +62,68 @@ def ancillary(wall_s):
     return [(1, 35, struct.pack("@ll", int(wall_s), round(wall_s % 1 * 1e9)))]
 
 
-def measured(*events, dialect="completions", **about):
+def measured(*events, dialect="completions", **more):
     """The row of an answer whose events came one by one."""
     raw = [CHUNKED, *(b"%x\r\n%s\r\n" % (len(part), part) for part in events), b"0\r\n\r\n"]
-    return decoding.measured(answered(raw, **about), dialect, CLOCKS)[0]
+    return decoding.measured(answered(raw, **more), dialect, CLOCKS)[0]
 
 
 # --- HTTP and events -------------------------------------------------------------------------------------------------------------------
 
 
 def ended(pieces):
-    """After which piece the client takes the response for complete (None: never), fed as `client.Client` feeds it."""
+    """(after how many reads the client takes the response for complete, whether it keeps the connection).
 
-    class Given:
-        def __init__(self):
-            self.left = list(pieces)
+    None in the place of the reads: never. The reads are fed as `connection.Stream` gets them.
+    """
+    left = list(pieces)
 
+    class Socket:
         def recvmsg(self, most, more):
-            return (self.left.pop(0) if self.left else b""), [], 0, None
+            return (left.pop(0) if left else b""), [], 0, None
 
-    client = client_load.Client.__new__(client_load.Client)
-    client.idle, client.active, client.held, client.done, client._drop = [], 1, 0, [], lambda stream: None
-    stream, answer = (
-        client_load.Stream(Given()),
-        client_load.Answer(client_load.Call(1, b"", None, 3, 4), 0.0),
-    )
+    stream = connection.Stream(Socket())
+    answer = records.Answer(records.Call(1, b"", None, 3, 4), 0.0)
     stream.carry(answer, reused=False)
     for _ in range(len(pieces) + 1):
-        if not client.done:
-            client._read(stream)
-    assert client.done, "an end of the connection is an end"
-    return (len(answer.reads), client.idle) if not answer.error else (None, client.idle)
+        try:
+            if stream.receive():
+                return len(answer.reads), stream.head.stays_open
+        except (OSError, http1.Broken):
+            return None, False
+    raise AssertionError("an end of the connection is an end")
 
 
 LINE_ENDS = [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n"]
 
 
 @QUICK
-@given(
-    said=st.lists(st.text(alphabet='aé"0\\\n\r%🙂', min_size=1, max_size=8), min_size=1, max_size=6),
+@hypothesis.given(
+    texts=st.lists(st.text(alphabet='aé"0\\\n\r%🙂', min_size=1, max_size=8), min_size=1, max_size=6),
     ends=st.lists(st.sampled_from(LINE_ENDS), min_size=8, max_size=8), places=st.lists(st.integers(0, 5000), max_size=30),
     chunks=st.lists(st.integers(0, 2000), max_size=6), trailer=st.sampled_from([b"0\r\n\r\n", b"0\r\nTook: 5\r\nAnd: 0\r\n\r\n", b"000;x=y\r\n\r\n"]),
 )  # fmt: skip
-def test_any_way_of_cutting_the_bytes_gives_the_same_answer(said, ends, places, chunks, trailer):
-    events = [event(text(each), end) for each, end in zip(said, ends)] + [
-        event(usage(len(said))),
+def test_any_way_of_cutting_the_bytes_gives_the_same_answer(texts, ends, places, chunks, trailer):
+    events = [event(text(each), end) for each, end in zip(texts, ends)] + [
+        event(usage(len(texts))),
         b"data: [DONE]\n\n",
     ]
     raw = chunked(*cut(b"".join(events), chunks), end=trailer)
     pieces = cut(raw, places)
     assert ended(pieces)[0] == len(pieces), "the end is seen with the last byte, not before and not never"
-    row, _ = decoding.measured(answered(pieces, len(said)), "completions", CLOCKS)
+    row, _ = decoding.measured(answered(pieces, len(texts)), "completions", CLOCKS)
     assert (
         row["error"] == ""
-        and row["text"] == "".join(said)
-        and row["chunks"] == row["output_tokens"] == len(said)
+        and row["text"] == "".join(texts)
+        and row["chunks"] == row["output_tokens"] == len(texts)
     )
     # Every event's moment is that of the piece with the last byte of its data, found here byte by byte; the empty line after it says nothing new.
     piece_of = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
     body = [
         at for _, raw_at, size in http1.body(raw, http1.head(raw))[1] for at in range(raw_at, raw_at + size)
     ]
-    last = np.cumsum([len(each) for each in events])[: len(said)] - [
-        len(end) + 1 for end in ends[: len(said)]
+    last = np.cumsum([len(each) for each in events])[: len(texts)] - [
+        len(end) + 1 for end in ends[: len(texts)]
     ]
     expected = [10 + 0.1 * (piece_of[body[k]] + 1) - 0.001 for k in last]
     assert row["ttft_s"] == pytest.approx(expected[0] - 10, abs=1e-6) and row["e2e_s"] == pytest.approx(
@@ -134,13 +131,13 @@ def test_any_way_of_cutting_the_bytes_gives_the_same_answer(said, ends, places, 
     )
     assert (
         row["itl_max_s"] == pytest.approx(np.diff(expected).max(), abs=1e-6)
-        if len(said) > 1
+        if len(texts) > 1
         else math.isnan(row["itl_max_s"])
     )
 
 
 @QUICK
-@given(places=st.lists(st.integers(0, 5000), max_size=20), missing=st.integers(1, 60))
+@hypothesis.given(places=st.lists(st.integers(0, 5000), max_size=20), missing=st.integers(1, 60))
 def test_a_response_that_lacks_its_end_is_never_complete(places, missing):
     raw = chunked(*(event(text("a")) for _ in range(4)), event(usage(4)), end=b"0\r\nTook: 5\r\n\r\n")[
         :-missing
@@ -157,8 +154,8 @@ def test_a_response_with_a_length_or_none_at_all(places):
         (b"Connection: close\r\nContent-Length: %d\r\n" % len(body), False),
     ):
         pieces = cut(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + body, places)
-        reads, idle = ended(pieces)
-        assert reads == len(pieces) + (b"Length" not in head) and bool(idle) == keeps
+        reads, kept = ended(pieces)
+        assert reads == len(pieces) + (b"Length" not in head) and kept == keeps
         assert decoding.measured(answered([*pieces, b""][:reads], 3), "completions", CLOCKS)[0]["chunks"] == 3
 
 
@@ -222,8 +219,8 @@ def test_what_is_no_http_is_named(data):
 
 def test_a_head_is_read_when_it_is_complete():
     assert http1.head(b"HT") is None and http1.head(b"HTTP/1.1 200 OK\r\nA: b\r\n") is None
-    told = http1.head(b"HTTP/1.1 429 Too Many\r\nCONTENT-length: 5\r\nx:y:z\r\n\r\nabc")
-    assert (told.status, told.length, told.chunked, told.stays_open, told.fields["x"], told.start) == (
+    head = http1.head(b"HTTP/1.1 429 Too Many\r\nCONTENT-length: 5\r\nx:y:z\r\n\r\nabc")
+    assert (head.status, head.length, head.chunked, head.stays_open, head.fields["x"], head.start) == (
         429,
         5,
         False,
@@ -359,7 +356,7 @@ def test_a_prompt_that_nobody_counted_is_an_error_where_the_server_makes_it():
 
 @pytest.mark.parametrize("status", [400, 429, 500, 503])
 def test_what_a_refusal_says_is_in_the_error(status):
-    for body, said in (
+    for body, reason in (
         (b'{"error": {"message": "too long"}}', "too long"),
         (b'{"detail": "no"}', "no"),
         (b'{"message": "gone"}', "gone"),
@@ -367,7 +364,7 @@ def test_what_a_refusal_says_is_in_the_error(status):
     ):
         raw = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
         assert decoding.measured(answered([raw]), "completions", CLOCKS)[0]["error"].startswith(
-            f"HTTP {status}: {said}"
+            f"HTTP {status}: {reason}"
         )
     long = b"HTTP/1.1 500 X\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000
     assert len(decoding.measured(answered([long]), "completions", CLOCKS)[0]["error"]) < 220
@@ -408,7 +405,7 @@ JSON = st.recursive(
 
 
 @QUICK
-@given(
+@hypothesis.given(
     dialect=st.sampled_from(sorted(protocols.DIALECTS)),
     odd=st.dictionaries(
         st.sampled_from("choices usage error content tokens stop timings token details tokens_predicted tokens_evaluated sent_ns generated_text".split()),
@@ -496,8 +493,8 @@ def test_a_prompt_from_the_cache_is_told():
     assert measured(*FOUR, event(usage(4, prompt_tokens_details=None)))["cached_tokens"] is None
 
 
-def delta(**said):
-    return event({"choices": [{"index": 0, "delta": said, "finish_reason": None}]})
+def delta(**content):
+    return event({"choices": [{"index": 0, "delta": content, "finish_reason": None}]})
 
 
 def test_a_chat_begins_with_a_role_which_is_no_token():
@@ -524,7 +521,7 @@ def test_reasoning_is_tokens():
 
 
 def test_tgi_says_ids_and_the_counts_at_the_end():
-    def said(number, word, **more):
+    def part(number, word, **more):
         return event(
             {
                 "index": number,
@@ -545,7 +542,7 @@ def test_tgi_says_ids_and_the_counts_at_the_end():
         },
     }
     row = measured(
-        said(1, "a"), said(2, "b"), said(3, ""), said(4, "d", **last), dialect="tgi", prompt_tokens=None
+        part(1, "a"), part(2, "b"), part(3, ""), part(4, "d", **last), dialect="tgi", prompt_tokens=None
     )
     assert (
         row["error"] == ""
@@ -556,17 +553,17 @@ def test_tgi_says_ids_and_the_counts_at_the_end():
     )
     assert (
         "3 output tokens where 4"
-        in measured(said(1, "a"), said(2, "b"), said(3, "c"), dialect="tgi")["error"]
+        in measured(part(1, "a"), part(2, "b"), part(3, "c"), dialect="tgi")["error"]
     )
     more = last | {"details": {"generated_tokens": 5}}
     assert (
         "5 output tokens where 4"
-        in measured(said(1, "a"), said(2, "b"), said(3, "c"), said(4, "d", **more), dialect="tgi")["error"]
+        in measured(part(1, "a"), part(2, "b"), part(3, "c"), part(4, "d", **more), dialect="tgi")["error"]
     )
 
 
 def test_llamacpp_says_its_counts_at_the_end():
-    def said(word, **more):
+    def part(word, **more):
         return event({"content": word, "tokens": [5], "stop": False} | more)
 
     end = {
@@ -577,7 +574,7 @@ def test_llamacpp_says_its_counts_at_the_end():
         "stop_type": "limit",
         "timings": {"cache_n": 1},
     }
-    row = measured(*(said(each) for each in "abcd"), said("", **end), dialect="llamacpp")
+    row = measured(*(part(each) for each in "abcd"), part("", **end), dialect="llamacpp")
     assert (
         row["error"] == ""
         and row["output_tokens"] == 4
@@ -586,10 +583,10 @@ def test_llamacpp_says_its_counts_at_the_end():
         and row["finish_reason"] == "limit"
     )
     held = measured(
-        said("ab"), said("c"), said("d"), said("", **end), dialect="llamacpp"
+        part("ab"), part("c"), part("d"), part("", **end), dialect="llamacpp"
     )  # a token was held back: ids are no count
     assert held["output_tokens"] == 4 and "pieces" in held
-    assert "did not report usage" in measured(*(said(each) for each in "abcd"), dialect="llamacpp")["error"]
+    assert "did not report usage" in measured(*(part(each) for each in "abcd"), dialect="llamacpp")["error"]
 
 
 def test_bytes_that_are_no_utf8_spoil_a_text_not_a_count():

@@ -227,7 +227,9 @@ def test_several_processes_share_the_calls_and_one_clock(fresh):
 
 
 def test_more_processes_than_calls_and_no_calls_at_all(truth):
-    rows, report = parallel.run(truth.url, make_calls(truth.url, 1), "completions", concurrency=4, processes=3)
+    rows, report = parallel.run(
+        truth.url, make_calls(truth.url, 1), "completions", concurrency=4, processes=3
+    )
     assert whole(rows[0]) and report["processes"] == 1
     assert parallel.run(truth.url, [], "completions")[0] == []
 
@@ -292,7 +294,9 @@ def test_a_late_client_blames_nobody_and_hides_nothing(fresh):
 
 def test_an_open_loop_is_not_held_back_by_a_server_that_is_silent(fresh):
     at_s = schedule.constant(50, 20)
-    calls = make_calls(fresh.url, 10, "silent", at_s[:10]) + make_calls(fresh.url, 10, at_s=at_s[10:], first=11)
+    calls = make_calls(fresh.url, 10, "silent", at_s[:10]) + make_calls(
+        fresh.url, 10, at_s=at_s[10:], first=11
+    )
     rows, report = parallel.run(fresh.url, calls, "completions", concurrency=1, timeout_s=0.8)
     accounted(rows, calls)
     assert all("TimeoutError" in row["error"] for row in rows[:10]) and all(map(whole, rows[10:]))
@@ -525,7 +529,9 @@ def test_a_fresh_connection_or_a_begun_answer_is_not_tried_again(answered):
 
 
 def test_a_silent_open_connection_is_not_tried_again(fresh):
-    rows, _ = here(fresh.url, make_calls(fresh.url) + make_calls(fresh.url, 1, "silent", first=2), timeout_s=0.5)
+    rows, _ = here(
+        fresh.url, make_calls(fresh.url) + make_calls(fresh.url, 1, "silent", first=2), timeout_s=0.5
+    )
     assert (
         whole(rows[0]) and "TimeoutError" in rows[1]["error"] and rows[1]["connect_s"] != rows[1]["connect_s"]
     )
@@ -658,7 +664,9 @@ def certificate(tmp_path_factory):
     ]
     try:
         subprocess.run(
-            ["openssl", "req", "-x509", *options, "-keyout", key, "-out", made], check=True, capture_output=True
+            ["openssl", "req", "-x509", *options, "-keyout", key, "-out", made],
+            check=True,
+            capture_output=True,
         )
     except FileNotFoundError:
         pytest.skip("openssl is not installed")

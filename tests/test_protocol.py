@@ -17,8 +17,7 @@ import pytest
 from bench.backends import hf_endpoint
 from bench.backends import http as running
 from bench.backends.common import servers
-from bench.instrument.load import client as client_load
-from bench.instrument.load import protocols, schedule
+from bench.instrument.load import client, protocols, schedule
 
 SECRET = "hf_AnotherTokenThatNobodyMaySee9876543210"
 PROMPT = protocols.Prompt(
@@ -90,7 +89,7 @@ CASES = {
 
 
 # --- what the servers say --------------------------------------------------------------------------------------------------------------
-# Each speaker is a generator of (kind, object): `token` for an event with tokens, `more` for one without. What it says depends on what was asked.
+# Each speaker is a generator of (kind, object): `token` for an event with tokens, `more` for one without. What it says depends on the request body.
 
 
 def groups(quirks, count):
@@ -102,38 +101,38 @@ def groups(quirks, count):
     )
 
 
-def prompt_tokens(asked, quirks):
+def prompt_tokens(body, quirks):
     """Ids as they are, words otherwise, and a beginning-of-sequence token from a server that counts it."""
     prompt = (
-        asked.get("prompt")
-        or asked.get("inputs")
-        or " ".join(message["content"] for message in asked["messages"])
+        body.get("prompt")
+        or body.get("inputs")
+        or " ".join(message["content"] for message in body["messages"])
     )
     return len(prompt if isinstance(prompt, list) else prompt.split()) + ("bos" in quirks)
 
 
-def said(numbers):
+def words(numbers):
     return "".join(WORDS[k % 4] for k in numbers)
 
 
-def openai(asked, quirks, chat=False):
+def openai(body, quirks, chat=False):
     """OpenAI's streams: usage on request only, then `null` in every chunk and the counts in a last one without choices."""
-    count, prompt = asked["max_tokens"] + ("bos-out" in quirks), prompt_tokens(asked, quirks)
+    count, prompt = body["max_tokens"] + ("bos-out" in quirks), prompt_tokens(body, quirks)
     head = {"id": "x", "object": "chunk", "created": 0, "model": "the-model", "system_fingerprint": "x"}
     usage = lambda output: {
         "prompt_tokens": prompt,
         "completion_tokens": output,
         "total_tokens": prompt + output,
     }  # noqa: E731
-    wants = (asked.get("stream_options") or {}).get("include_usage") and "no-usage" not in quirks
+    wants = (body.get("stream_options") or {}).get("include_usage") and "no-usage" not in quirks
     last = count + ("counts-prompt" in quirks) * prompt
 
     def chunk(text, finish=None, output=0, **more):
         content = {"delta": {"content": text} if text else {}} if chat else {"text": text}
-        told = {"usage": usage(output) if "every-usage" in quirks else None} if wants else {}
+        counts = {"usage": usage(output) if "every-usage" in quirks else None} if wants else {}
         return head | {
             "choices": [{"index": 0, "logprobs": None, "finish_reason": finish, **content, **more}],
-            **told,
+            **counts,
         }
 
     if chat:
@@ -150,11 +149,11 @@ def openai(asked, quirks, chat=False):
         yield "more", chunk("")
     if "echo" in quirks:
         yield "more", chunk(PROMPT.text)
-    for numbers in groups(quirks, asked["max_tokens"]):
+    for numbers in groups(quirks, body["max_tokens"]):
         ids = [IDS[k % 4] for k in numbers if not ("lost-id" in quirks and k == 0)]
-        at_end = numbers[-1] == asked["max_tokens"] - 1
+        at_end = numbers[-1] == body["max_tokens"] - 1
         event = chunk(
-            said(numbers),
+            words(numbers),
             "length" if at_end and "empty-last" not in quirks and not chat else None,
             numbers[-1] + 1,
             **({"token_ids": ids} if "ids" in quirks else {}),
@@ -167,14 +166,14 @@ def openai(asked, quirks, chat=False):
     yield "more", b"[DONE]"
 
 
-def chat(asked, quirks):
-    yield from openai(asked, quirks, chat=True)
+def chat(body, quirks):
+    yield from openai(body, quirks, chat=True)
 
 
-def tgi(asked, quirks):
-    """TGI's `generate_stream`: one token per event, with its id; the text and, where `details` were asked for, the counts with the last one."""
-    parameters = asked["parameters"]
-    count, prompt = parameters["max_new_tokens"], prompt_tokens(asked, quirks)
+def tgi(body, quirks):
+    """TGI's `generate_stream`: one token per event, with its id; the text and, where the request has `details`, the counts with the last one."""
+    parameters = body["parameters"]
+    count, prompt = parameters["max_new_tokens"], prompt_tokens(body, quirks)
     yield "comment", b""  # it keeps a connection alive with comments
     for k in range(count):
         token = {
@@ -185,7 +184,7 @@ def tgi(asked, quirks):
         }
         event = {"index": k + 1, "token": token, "generated_text": None, "details": None}
         if k == count - 1:
-            event["generated_text"] = (PROMPT.text if "echo" in quirks else "") + said(range(count))
+            event["generated_text"] = (PROMPT.text if "echo" in quirks else "") + words(range(count))
             details = {
                 "finish_reason": "length",
                 "generated_tokens": count + ("bos-out" in quirks),
@@ -200,9 +199,9 @@ def tgi(asked, quirks):
         yield "token", event
 
 
-def llamacpp(asked, quirks):
+def llamacpp(body, quirks):
     """llama.cpp's `/completion`: a held-back token gives its text with the next one, and its id never; the counts and the prompt come at the end."""
-    count, prompt = asked["n_predict"], prompt_tokens(asked, quirks)
+    count, prompt = body["n_predict"], prompt_tokens(body, quirks)
     if "echo" in quirks:
         yield "more", {"index": 0, "content": PROMPT.text, "tokens": [], "stop": False}
     for numbers in groups(quirks, count):
@@ -210,8 +209,8 @@ def llamacpp(asked, quirks):
             "token",
             {
                 "index": 0,
-                "content": said(numbers),
-                "tokens": [IDS[numbers[-1] % 4]] if asked.get("return_tokens") else [],
+                "content": words(numbers),
+                "tokens": [IDS[numbers[-1] % 4]] if body.get("return_tokens") else [],
                 "stop": False,
                 "tokens_predicted": numbers[-1] + 1,
             },
@@ -249,20 +248,20 @@ class Speaker(http.server.BaseHTTPRequestHandler):
     """Answers below /<number of the case>/ with the quirks of that case; notes when it wrote what, and refuses whoever has not the token."""
 
     protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
-    token, asked, wrote, quirks = "", [], [], None
+    token, bodies, wrote, quirks = "", [], [], None
 
     def log_message(self, *words):
         pass
 
     def refused(self):
         """Whether the request had not the token; then it was answered, and what it had instead is quoted."""
-        given = self.headers.get("Authorization", "nothing")
-        if self.token and given != f"Bearer {self.token}":
-            self.plain(401, {"error": f"Wrong credentials: {given}"})
-        return bool(self.token) and given != f"Bearer {self.token}"
+        credentials = self.headers.get("Authorization", "nothing")
+        if self.token and credentials != f"Bearer {self.token}":
+            self.plain(401, {"error": f"Wrong credentials: {credentials}"})
+        return bool(self.token) and credentials != f"Bearer {self.token}"
 
-    def plain(self, status, about):
-        body = json.dumps(about).encode()
+    def plain(self, status, content):
+        body = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -281,7 +280,7 @@ class Speaker(http.server.BaseHTTPRequestHandler):
             return
         if dialect == "text" and not isinstance(body["prompt"], str):
             return self.plain(400, {"error": "a list is a list of prompts"})
-        type(self).asked.append(body)
+        type(self).bodies.append(body)
         self.stream(SPEAKERS[path](body, set(quirks.split())), quirks)
 
     def stream(self, events, quirks):
@@ -290,8 +289,10 @@ class Speaker(http.server.BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         wrote, late, spoken = [], b"", False
-        for kind, about in [*events, *([("more", b"")] if "bare-last" in quirks else [])]:
-            data = about if isinstance(about, bytes) else json.dumps(about, separators=(",", ":")).encode()
+        for kind, content in [*events, *([("more", b"")] if "bare-last" in quirks else [])]:
+            data = (
+                content if isinstance(content, bytes) else json.dumps(content, separators=(",", ":")).encode()
+            )
             data = (
                 (b":" if kind == "comment" else b"data:" if "no-space" in quirks else b"data: ")
                 + data
@@ -336,10 +337,10 @@ def token(monkeypatch):
 def ask(url, dialect, more=None, token="", prompt=PROMPT):
     """The row of one request, through all that stands between a study and a server."""
     served = servers.Served(url, dialect, "the-model", {}, lambda new_tokens: more or {}, token)
-    client = client_load.Client(
+    loop = client.Client(
         url, schedule.calls(served, schedule.Level("closed", 1, 1), [prompt]), dialect, 1, 5.0
     )
-    (row,) = client.run(client_load.clock() + 0.001)
+    (row,) = loop.run(time.monotonic() + 0.001)
     return row
 
 
@@ -390,7 +391,7 @@ def test_every_dialect_has_every_quirk_that_it_can_have():
 
 
 def test_a_server_is_asked_for_what_it_says_on_request_only(speaker):
-    """Without `stream_options`, `details` and `return_tokens` the same servers say nothing of counts or ids: the counts above were asked for."""
+    """Without `stream_options`, `details` and `return_tokens` the same servers say nothing of counts or ids: the counts above come on request."""
     assert "did not report usage" in ask(speaker, "completions", {"stream_options": None})["error"]
     assert "did not report usage" in ask(speaker, "chat", {"stream_options": None})["error"]
     assert "how many tokens the prompt has" in ask(speaker, "tgi", {"details": False})["error"]
@@ -414,13 +415,13 @@ def test_huggingface_hubs_client_reads_the_same_counts(speaker, token):
         == (ours["output_tokens"], ours["prompt_tokens"])
         == (4, 5)
     )
-    asked = {
+    question = {
         "messages": [{"role": "user", "content": PROMPT.text}],
         "max_tokens": 4,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    chunks = list(client.chat_completion(**asked))
+    chunks = list(client.chat_completion(**question))
     ours = ask(speaker, "chat", token=token)
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == ours["text"]
     (usage,) = [chunk.usage for chunk in chunks if chunk.usage]
@@ -465,7 +466,7 @@ def test_huggingface_hub_finds_an_endpoint_with_the_token(token, speaker, monkey
                 return
             assert self.path == "/endpoint/me/llama"
             url = {"url": f"{speaker}/"} if self.state == "running" else {}
-            about = {
+            endpoint = {
                 "name": "llama",
                 "type": "protected",
                 "model": {
@@ -477,33 +478,33 @@ def test_huggingface_hub_finds_an_endpoint_with_the_token(token, speaker, monkey
                 "healthRoute": "/health",
             }
             times = {"createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z"}
-            self.plain(200, about | {"status": times | {"state": self.state} | url})
+            self.plain(200, endpoint | {"status": times | {"state": self.state} | url})
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api) as api:
         threading.Thread(target=api.serve_forever, args=(0.05,), daemon=True).start()
         monkeypatch.setattr(
             "huggingface_hub.constants.INFERENCE_ENDPOINTS_ENDPOINT", f"http://127.0.0.1:{api.server_port}"
         )
-        wanted = servers.Wanted(1, 64, 1, url="me/llama")
-        with hf_endpoint.serve(Named, "tgi", "cuda", wanted) as served:
+        request = servers.Wanted(1, 64, 1, url="me/llama")
+        with hf_endpoint.serve(Named, "tgi", "cuda", request) as served:
             assert served.url == speaker and ask(served.url, "tgi", token=served.token)["output_tokens"] == 4
         Api.state = "scaledToZero"
         with (
             pytest.raises(RuntimeError, match="is scaledToZero, not running"),
-            hf_endpoint.serve(Named, "tgi", "cuda", wanted),
+            hf_endpoint.serve(Named, "tgi", "cuda", request),
         ):
             pass
         Api.token = "another"
         with (
             pytest.raises(RuntimeError, match="knows no endpoint") as refused,
-            hf_endpoint.serve(Named, "tgi", "cuda", wanted),
+            hf_endpoint.serve(Named, "tgi", "cuda", request),
         ):
             pass
         assert token not in repr(refused.value) and refused.value.__suppress_context__
         api.shutdown()
 
 
-# --- the token is told to nobody -------------------------------------------------------------------------------------------------------
+# --- nobody learns the token -------------------------------------------------------------------------------------------------------
 
 CREDENTIALS = f"Bearer {SECRET}".encode()
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -582,11 +583,11 @@ def quoting():
 def keeps_quiet(url):
     """AssertionError if the row of a request to a server that quotes the token has any part of it."""
     row = ask(url, "completions", token=SECRET)
-    told = " ".join(
+    shown = " ".join(
         str(value) for name, value in row.items() if name != "pieces"
     )  # those are counted and dropped
     assert row["error"] or row["text"]
-    assert not any(SECRET[k : k + 8] in told for k in range(len(SECRET) - 7))
+    assert not any(SECRET[k : k + 8] in shown for k in range(len(SECRET) - 7))
 
 
 @pytest.mark.parametrize("answer", QUOTES)
@@ -615,25 +616,25 @@ def test_looking_for_the_models_name_tells_no_token(quoting, answer):
 
 def test_the_token_follows_no_redirection(quoting, token, speaker):
     """Whoever is named by a `Location` may be anybody: urllib would send the token along."""
-    Speaker.asked.clear()
+    Speaker.bodies.clear()
     leads = refusal(b"{}", 307).replace(
         b"Content-Length", b"Location: %s/v1/models\r\nContent-Length" % speaker.encode()
     )
     with pytest.raises(RuntimeError, match="HTTP 307"):
         running.first_model(quoting(leads), SECRET, "BENCH_API_TOKEN")
-    assert "HTTP 307" in ask(quoting(leads), "completions", token=SECRET)["error"] and Speaker.asked == []
+    assert "HTTP 307" in ask(quoting(leads), "completions", token=SECRET)["error"] and Speaker.bodies == []
 
 
-@pytest.mark.parametrize("given", [f"{SECRET}\n", f" {SECRET} "])
-def test_a_tokens_line_end_is_left_out(speaker, token, monkeypatch, given):
-    monkeypatch.setenv("BENCH_API_TOKEN", given)
+@pytest.mark.parametrize("value", [f"{SECRET}\n", f" {SECRET} "])
+def test_a_tokens_line_end_is_left_out(speaker, token, monkeypatch, value):
+    monkeypatch.setenv("BENCH_API_TOKEN", value)
     with running.serve(Named, "completions", "cpu", servers.Wanted(1, 64, 1, url=speaker)) as served:
         assert served.token == SECRET and ask(served.url, "completions", token=served.token)["error"] == ""
 
 
-@pytest.mark.parametrize("given", [f"{SECRET}\nX-Injected: 1", f"{SECRET[:9]} {SECRET[9:]}", f"{SECRET}é"])
-def test_what_is_no_token_is_refused_and_not_quoted(monkeypatch, given):
-    monkeypatch.setenv("BENCH_API_TOKEN", given)
+@pytest.mark.parametrize("value", [f"{SECRET}\nX-Injected: 1", f"{SECRET[:9]} {SECRET[9:]}", f"{SECRET}é"])
+def test_what_is_no_token_is_refused_and_not_quoted(monkeypatch, value):
+    monkeypatch.setenv("BENCH_API_TOKEN", value)
     with (
         pytest.raises(ValueError, match="The access token in BENCH_API_TOKEN has a blank") as refused,
         running.serve(Named, "chat", "cpu", servers.Wanted(1, 64, 1, url="http://localhost:1")),
