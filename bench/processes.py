@@ -1,9 +1,12 @@
-"""A server as a child: started, waited for, logged, and stopped whatever happens.
+"""Children: a server that runs as long as a block, a function in a process of its own, a child that ends with
+its parent.
 
-    with server.started(command, log, patience_s) as url: …
+    with processes.started(command, port, log, patience_s=60) as url:
+        ready = processes.answers(f"{url}/health")
 
-Between this process and the server stands a small one (`python -m bench.processes`) that ends the server's whole process group when this
-process has ended, even by kill -9: no server is left to take the machine from the next run.
+Between this process and a server stands a small one (`python -m bench.processes`) that ends the server's
+whole process group when this process has ended, even by kill -9: no server is left to take the machine from
+the next run.
 """
 
 import contextlib
@@ -17,20 +20,20 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
-from time import sleep
 
 from bench.paths import ROOT
 
+LOOK_S = 0.2  # between two looks whether a server answers
+PARENT_LOOK_S = 0.5  # between two looks whether the parent is there
+END_S = 15  # how long a server may take to stop by itself
+CALL = "import pickle, sys; function, arguments = pickle.load(sys.stdin.buffer); function(*arguments)"
+
 
 def die_with(parent):
-    """End this process when `parent` has ended (kill -9 included), so that no orphan measures beside the next run."""
+    """End this process when `parent` has ended, kill -9 included: no orphan measures beside the next run."""
     while os.getppid() == parent:
-        sleep(0.5)
+        time.sleep(PARENT_LOOK_S)
     os._exit(1)  # the kernel watches this process in the same way
-
-
-LOOK_S = 0.2
-END_S = 15  # what a server is given to stop by itself
 
 
 def free_port():
@@ -41,20 +44,24 @@ def free_port():
 
 @contextlib.contextmanager
 def started(command, port, log, patience_s=600, health="/health", environment=None):
-    """Run `command` (list of words) until the block ends; yields http://127.0.0.1:<port> as soon as `health` answers 200.
+    """Run `command` (list of words) until the block ends; yields http://127.0.0.1:<port> once `health`
+    answers 200.
 
-    What it prints goes to `log`. RuntimeError with its last words if it ends before, TimeoutError if it does not answer within `patience_s` seconds.
+    What it prints goes to `log`. RuntimeError with its last words if it ends before, TimeoutError if it does
+    not answer within `patience_s` seconds.
     """
     log = Path(log)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "wb") as words:
-        supervised = [sys.executable, "-m", "bench.processes", *map(str, command)]
-        about = {
-            "cwd": ROOT,
-            "env": os.environ | (environment or {}),
-            "start_new_session": True,
-        }  # a signal to this process's group spares the supervisor
-        process = subprocess.Popen(supervised, stdin=subprocess.PIPE, stdout=words, stderr=words, **about)
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.processes", *map(str, command)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            cwd=ROOT,
+            env=os.environ | (environment or {}),
+            start_new_session=True,  # a signal to this process's group spares the supervisor
+        )
     try:
         url = f"http://127.0.0.1:{port}"
         _wait(process, url + health, log, patience_s)
@@ -69,39 +76,45 @@ def _wait(process, address, log, patience_s):
     while not answers(address):
         if process.poll() is not None:
             raise RuntimeError(
-                f"The server ended with exit code {process.returncode} before it answered. Its last words: {last_words(log)}. All of them: {log}"
+                f"The server ended with exit code {process.returncode} before it answered. {_log(log)}"
             )
         if time.monotonic() > end:
-            raise TimeoutError(
-                f"The server did not answer within {patience_s:g} s. Its last words: {last_words(log)}. All of them: {log}"
-            )
+            raise TimeoutError(f"The server did not answer within {patience_s:g} s. {_log(log)}")
         time.sleep(LOOK_S)
+
+
+def _log(log):
+    return f"Its last words: {last_words(log)}. All of them: {log}"
 
 
 def answers(address, token=""):
     """Whether a GET of `address` is answered with success now."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        asked = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})
-        with urllib.request.urlopen(asked, timeout=5) as answer:
+        request = urllib.request.Request(address, headers=headers)
+        with urllib.request.urlopen(request, timeout=5) as answer:
             return 200 <= answer.status < 300
     except (OSError, ValueError):
         return False
 
 
 def last_words(log):
-    """The last line of a log that says something, at most 300 characters."""
+    """The last line of a log that is not empty, at most 300 characters; `none` without one."""
     lines = [line.strip() for line in Path(log).read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][-300:] if lines else "none"
 
 
 def _supervise(command):
-    """Run `command` in a process group of its own until it ends or standard input closes; then nothing of the group is left."""
+    """Run `command` in a process group of its own until it ends or standard input closes; returns its exit
+    code.
+
+    Nothing of the group is left then.
+    """
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def follow():
-        while os.read(
-            0, 1
-        ):  # not through sys.stdin, whose lock this thread would still hold when the interpreter ends
+        # Not through sys.stdin, whose lock this thread would still hold when the interpreter ends.
+        while os.read(0, 1):
             pass
         _end(child)
 
@@ -113,10 +126,8 @@ def _supervise(command):
 
 def _end(child):
     _kill(child, signal.SIGTERM)
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(END_S)
-    except subprocess.TimeoutExpired:
-        pass
     _kill(child, signal.SIGKILL)
 
 
@@ -126,23 +137,25 @@ def _kill(child, how):
 
 
 def maker():
-    """The interpreter that makes checkpoints: the default environment's, whose pins they depend on. An engine's own may lack what it takes."""
+    """The interpreter that makes checkpoints: the default environment's, on whose pins they depend.
+
+    An engine's own environment may lack what it takes.
+    """
     default = ROOT / ".venv" / "bin" / "python"
     return str(default) if default.exists() else sys.executable
 
 
 def in_child(function, *arguments, python=sys.executable):
-    """Call an importable `function` in a fresh process: its memory and its threads are gone before anything is measured."""
-    command = [
-        python,
-        "-c",
-        "import pickle, sys; function, arguments = pickle.load(sys.stdin.buffer); function(*arguments)",
-    ]
-    done = subprocess.run(command, input=pickle.dumps((function, arguments)), capture_output=True, cwd=ROOT)
+    """Call an importable `function` in a fresh process: its memory and threads are gone before anything is
+    measured.
+
+    RuntimeError with what it printed if it fails.
+    """
+    message = pickle.dumps((function, arguments))
+    done = subprocess.run([python, "-c", CALL], input=message, capture_output=True, cwd=ROOT)
     if done.returncode:
-        raise RuntimeError(
-            f"{function.__module__}.{function.__name__} failed:\n{done.stderr.decode(errors='replace')[-4000:]}"
-        )
+        name = f"{function.__module__}.{function.__name__}"
+        raise RuntimeError(f"{name} failed:\n{done.stderr.decode(errors='replace')[-4000:]}")
 
 
 if __name__ == "__main__":

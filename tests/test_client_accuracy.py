@@ -25,16 +25,24 @@ from bench.instrument.peers import ours
 from bench.instrument.peers.ours import available, command
 version = lambda: "1"
 def reported(work):
-    told = ours.reported(work)
-    return dataclasses.replace(told, ttft_s=told.ttft_s + {late}, itl_s=told.itl_s{more}, delays_s=None, kernel_stamps=None)
+    own = ours.reported(work)
+    late = dict(ttft_s=own.ttft_s + {late}, itl_s=own.itl_s{more})
+    return dataclasses.replace(own, **late, delays_s=None, kernel_stamps=None)
 '''
 BUSY = '''"""**busy**: burns CPU time before it begins, and none afterwards."""
 import sys
 from bench.instrument.peers.ours import available, reported, version
 from bench.instrument.peers import ours
+BURN = """
+import time, runpy, sys
+end = time.process_time() + 1
+while time.process_time() < end:
+    pass
+sys.argv = ["x", *sys.argv[1:]]
+runpy.run_module("bench.instrument.peers.ours", run_name="__main__")
+"""
 def command(work):
-    burn = "import time, runpy, sys; end = time.process_time() + 1\\nwhile time.process_time() < end: pass\\nsys.argv = ['x', *sys.argv[1:]]; runpy.run_module('bench.instrument.peers.ours', run_name='__main__')"
-    return [sys.executable, "-c", burn, *ours.command(work)[3:]]
+    return [sys.executable, "-c", BURN, *ours.command(work)[3:]]
 '''
 DEAD = '''"""**dead**: ends before it has begun."""
 import sys
@@ -44,7 +52,13 @@ command = lambda work: [sys.executable, "-c", "import sys; sys.exit('no route to
 HANGS = '''"""**hangs**: starts a process that stays, and never ends."""
 import sys
 available, version = lambda: None, lambda: "1"
-command = lambda work: [sys.executable, "-c", "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'], start_new_session=True); time.sleep(987)"]
+STAY = """
+import subprocess, sys, time
+sleep = [sys.executable, "-c", "import time; time.sleep(987)"]
+subprocess.Popen(sleep, start_new_session=True)
+time.sleep(987)
+"""
+command = lambda work: [sys.executable, "-c", STAY]
 '''
 BOASTS = '''"""**boasts**: reports a request that was never sent."""
 import numpy as np
@@ -53,9 +67,9 @@ from bench.instrument.peers.ours import available, command, version
 reported = lambda work: Reported(np.full(work.requests + 1, 0.05), np.arange(work.requests + 1.0), np.full(9, 0.01))
 '''
 ABSENT = '''"""**absent**: needs an environment that nobody has made."""
-from bench import clients
-available = lambda: clients.missing("absent")
-version = lambda: clients.installed("absent", "absent")
+from bench.instrument import peers
+available = lambda: peers.missing("absent")
+version = lambda: peers.installed("absent", "absent")
 '''
 
 
@@ -247,12 +261,12 @@ def test_a_made_up_comparison_is_shown(tmp_path):
     assert sorted(x for line in hollow for x in line.get_xdata()) == [1, 1]
     shown = html.text(client_accuracy_tables.client_accuracy(requests))
     assert "TimeoutError" in shown and "vllm-bench (Rust)" in shown and "-1.5" in shown
-    said = " ".join(client_accuracy_findings.client_findings(requests))
+    text = " ".join(client_accuracy_findings.client_findings(requests))
     assert (
-        "**vllm bench serve** is off by 1.2 ms at 1, 200 ms at 1,000 streams" in said
-        and "120 to 20,000 times as far as ours, with 12 times the CPU" in said
+        "**vllm bench serve** is off by 1.2 ms at 1, 200 ms at 1,000 streams" in text
+        and "120 to 20,000 times as far as ours, with 12 times the CPU" in text
     )
-    assert "**guidellm** is off by 0.4 ms at 1 stream in the mean" in said and "The goal was met" in said
+    assert "**guidellm** is off by 0.4 ms at 1 stream in the mean" in text and "The goal was met" in text
     assert "client_accuracy" in figures.names() and "client_accuracy" in tables.names()
 
 
@@ -281,11 +295,11 @@ def test_no_goal_without_a_peer_or_the_load(tmp_path):
 def test_the_fullest_comparison_is_shown_and_then_the_latest(tmp_path):
     compared(tmp_path, usual())
     path, _ = compared(tmp_path, [row("ours", 1, 9.0)])
-    about = json.loads(path.with_suffix(".json").read_text()) | {"ended": "2099-01-01T00:00:00+00:00"}
-    path.with_suffix(".json").write_text(json.dumps(about))
+    sidecar = json.loads(path.with_suffix(".json").read_text()) | {"ended": "2099-01-01T00:00:00+00:00"}
+    path.with_suffix(".json").write_text(json.dumps(sidecar))
     assert path.stem.endswith("-2") and len(accuracy_analysis.here(store.load_accuracy(tmp_path))) == 6
     path, _ = compared(tmp_path, usual(own=0.02))
-    path.with_suffix(".json").write_text(json.dumps(about))
+    path.with_suffix(".json").write_text(json.dumps(sidecar))
     assert (
         path.stem.endswith("-3")
         and 0.02 in accuracy_analysis.here(store.load_accuracy(tmp_path))["ttft_error_ms"].tolist()
@@ -308,7 +322,7 @@ def test_a_comparison_without_any_result_is_refused(tmp_path):
 
 def test_percentiles_are_of_the_same_requests():
     """A client's order is its own; the first request of each stream is left out on both sides."""
-    told = peers.Reported(
+    reported = peers.Reported(
         np.array([0.05, 0.09, 0.05, 0.09]), np.array([3.0, 0.0, 4.0, 1.0]), np.full(10, 0.01)
     )
     truth = [
@@ -320,7 +334,7 @@ def test_percentiles_are_of_the_same_requests():
         {"arrived_s": 1.5, "sent_ns": [1]},
         {"arrived_s": -9.0, "sent_ns": [int((-8 + 0.01 * n) * 1e9) for n in range(100)]},
     ]
-    found = accuracy_experiment.compared(told, before + truth, watch, 2, 4)
+    found = accuracy_experiment.compared(reported, before + truth, watch, 2, 4)
     assert found["ttft_error_ms"] == pytest.approx(20) and found["ttft_error_connected_ms"] == pytest.approx(
         0, abs=1e-6
     )

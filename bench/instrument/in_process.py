@@ -1,6 +1,7 @@
 """The only clock for in-process engines: warm-up, requests, token arrivals.
 
-What happens per token is one clock reading and two appends; everything else waits until the request has ended.
+What happens per token is one clock reading and two appends; everything else waits until the request has
+ended.
 """
 
 import gc
@@ -12,7 +13,7 @@ from bench import metrics
 
 
 class Arrivals:
-    """The callback given to an engine: notes when each token of each request arrived, and which token it was."""
+    """The callback of an engine: records when each token of each request arrived, and which token it was."""
 
     def __init__(self, requests):
         self.times_s = [[] for _ in range(requests)]
@@ -25,11 +26,12 @@ class Arrivals:
 
 
 def generate(engine, prompts, max_new_tokens, streaming=True):
-    """Run one batch of `prompts` (token ids) through `engine`; returns one dict of measured columns per prompt.
+    """Run one batch of `prompts` (token ids) through `engine`; returns one dict of measured columns per
+    prompt.
 
-    `streaming=False`, or an engine that says it cannot stream, runs the engine's own loop without a callback: such rows have an
-    end-to-end time and no TTFT.
-    An engine that fails gives rows with `error`; one that returns another number of tokens than asked is such a failure.
+    `streaming=False`, or an engine whose `streams` is false, runs the engine's own loop without a callback:
+    such rows have an end-to-end time and no TTFT. An engine that fails gives rows with `error`; one that
+    returns another number of tokens than `max_new_tokens` is such a failure.
     """
     arrivals = Arrivals(len(prompts))
     streaming = streaming and getattr(engine, "streams", True)
@@ -49,15 +51,18 @@ def generate(engine, prompts, max_new_tokens, streaming=True):
             for times, seen in zip(arrivals.times_s, arrivals.ids)
         ]
     else:
-        rows = [_row(sent, [], returned, given, max_new_tokens) for given in ids]
+        rows = [_row(sent, [], returned, each, max_new_tokens) for each in ids]
     return [row | getattr(engine, "speculation", {}) for row in rows]
 
 
-def _row(sent, times, returned, ids, wanted):
-    """Measured columns of one request; e2e ends with the last token that arrived, or with the call where nothing streams."""
+def _row(sent, times, returned, ids, max_new_tokens):
+    """Measured columns of one request.
+
+    The end-to-end time ends with the last token that arrived, or with the call where nothing streams.
+    """
     ids = [int(i) for i in ids]
-    if len(ids) != wanted:
-        return _failed(sent, f"the engine gave {len(ids)} tokens where {wanted} were asked for")
+    if len(ids) != max_new_tokens:
+        return _failed(sent, f"the engine gave {len(ids)} tokens where {max_new_tokens} were asked for")
     gaps = metrics.itl_s(times)
     return {
         "sent_s": sent,
@@ -74,7 +79,7 @@ def _row(sent, times, returned, ids, wanted):
 
 
 def failed(prompts, why, sent=None):
-    """Rows of a batch that gave nothing, one per prompt: when it was sent (default: now) and why."""
+    """Rows of a batch that failed, one per prompt: when it was sent (s; default: now) and why."""
     sent = clock() if sent is None else sent
     return [_failed(sent, why) for _ in prompts]
 

@@ -1,8 +1,10 @@
-"""An engine in a process of its own: what kills the engine (memory that runs out, a crash, a hang) costs one batch, not the sweep.
+"""An engine in a process of its own: what kills it (memory runs out, a crash, a hang) costs one batch, not
+the sweep.
 
-    python -m bench.instrument.isolated     the other end: messages on standard input, answers on what was standard output
+`python -m bench.instrument.isolated` is the other end: messages on standard input, answers on standard output.
 
-The clock stays where the engine is: the child calls `in_process.generate`, and only finished measurements come back.
+The clock stays where the engine is: the child calls `in_process.generate`, and only finished measurements
+come back.
 """
 
 import os
@@ -24,37 +26,41 @@ WARMUP_TOKENS = 4
 
 
 class Worker:
-    """The engine of `backend` behind a pipe: `generate` as `in_process.generate`, but nothing that happens to the engine reaches the caller.
+    """The engine of `backend` behind a pipe: `generate` as `in_process.generate`, but a failed engine spares
+    the caller.
 
-    A process that failed is replaced before the next batch. `parallel` is how many devices share the model, where they are several;
-    `limit_bytes` bounds the address space (0: no bound), `patience_s` the time
-    that one batch may take. RuntimeError from the constructor if the engine cannot even be loaded.
+    A process that failed is replaced before the next batch. `parallel` is how many devices share the model,
+    where they are several; `limit_bytes` bounds the address space (0: no bound), `patience_s` the time that
+    one batch may take. RuntimeError from the constructor if the engine cannot even be loaded.
     """
 
     def __init__(
         self, backend, checkpoint, option, device, threads, *parallel, limit_bytes=0, patience_s=1800
     ):
-        self.told = {
+        self.order = {
             "backend": backend,
             "load": (checkpoint, option, device, threads, *parallel),
             "device": device,
             "limit_bytes": limit_bytes,
         }
         self.limit_bytes, self.patience_s, self.process = limit_bytes or None, patience_s, None
-        about, lost = self._start()
+        facts, lost = self._start()
         if lost:
             raise RuntimeError(f"{backend} {option} could not be loaded: {lost}")
         self.__dict__.update(
-            about
+            facts
         )  # weight_bytes, kv_value_bytes, arithmetic, settings, load_s, loaded_bytes
 
     def generate(self, prompts, max_new_tokens):
-        """One batch, after a warm-up of the same width: measured columns and peak_memory_bytes per prompt; `error` where it failed."""
+        """One batch, after a warm-up of the same width; one row per prompt.
+
+        Measured columns and peak_memory_bytes; `error` where it failed.
+        """
         if self.process is None:
             _, lost = self._start()
             if lost:
                 return in_process.failed(prompts, lost)
-        rows, lost = self._ask((prompts, max_new_tokens))
+        rows, lost = self._exchange((prompts, max_new_tokens))
         if lost or any(row["error"] for row in rows):
             self._stop()
         return in_process.failed(prompts, lost) if lost else rows
@@ -64,12 +70,12 @@ class Worker:
         self._stop()
 
     def _start(self):
-        self.words = tempfile.TemporaryFile()
+        self.log = tempfile.TemporaryFile()
         command = [sys.executable, "-m", "bench.instrument.isolated"]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.words, cwd=ROOT
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, cwd=ROOT
         )
-        return self._ask(self.told)
+        return self._exchange(self.order)
 
     def _stop(self):
         if self.process:
@@ -79,17 +85,15 @@ class Worker:
             self.process.stdout.close()
             self.process = None
 
-    def _ask(self, message):
+    def _exchange(self, message):
         """(answer, None), or (None, why there is none); in the second case the process is gone."""
         try:
             pickle.dump(message, self.process.stdin)
             self.process.stdin.flush()
             if not select.select([self.process.stdout], [], [], self.patience_s)[0]:
                 self._stop()
-                return (
-                    None,
-                    f"TimeoutError: the engine gave no answer within {self.patience_s} s and was stopped.",
-                )
+                why = f"the engine gave no answer within {self.patience_s} s and was stopped."
+                return None, f"TimeoutError: {why}"
             answer, lost = pickle.load(self.process.stdout)
             return answer, lost
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
@@ -98,22 +102,23 @@ class Worker:
     def _ended(self):
         """What the death of the process says: its signal or exit code, and its last words."""
         code = self.process.wait()
-        self.words.seek(0)
-        said = [line for line in self.words.read().decode(errors="replace").splitlines() if line.strip()]
+        self.log.seek(0)
+        lines = [line for line in self.log.read().decode(errors="replace").splitlines() if line.strip()]
         self._stop()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         hint = " (the system does this when memory runs out)" if code == -signal.SIGKILL else ""
-        return f"The engine's process ended with {how}{hint}. Its last words: {said[-1] if said else 'none'}"
+        last = lines[-1] if lines else "none"
+        return f"The engine's process ended with {how}{hint}. Its last words: {last}"
 
 
-def _load(told):
-    """Load the engine that `told` describes; returns it and what the parent may know of it."""
-    if told["limit_bytes"]:
-        resource.setrlimit(resource.RLIMIT_AS, (told["limit_bytes"],) * 2)
-    module = backends.get(told["backend"])
-    engine, load_s = in_process.timed(module.load, *told["load"])
-    about = {name: getattr(engine, name) for name in ("weight_bytes", "kv_value_bytes", "settings")}
-    return engine, about | {
+def _load(order):
+    """Load the engine that `order` describes; returns it and what the parent needs to know of it."""
+    if order["limit_bytes"]:
+        resource.setrlimit(resource.RLIMIT_AS, (order["limit_bytes"],) * 2)
+    module = backends.get(order["backend"])
+    engine, load_s = in_process.timed(module.load, *order["load"])
+    facts = {name: getattr(engine, name) for name in ("weight_bytes", "kv_value_bytes", "settings")}
+    return engine, facts | {
         "arithmetic": backends.arithmetic(engine),
         "load_s": load_s,
         "loaded_bytes": memory.address_space_bytes(),
@@ -141,17 +146,17 @@ def _answered(call, *arguments):
 
 def serve():
     """Answer messages until standard input closes; whatever an engine prints goes to standard error."""
-    out, told = os.fdopen(os.dup(1), "wb"), None
+    out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     threading.Thread(target=processes.die_with, args=(os.getppid(),), daemon=True).start()
     try:
-        told = pickle.load(sys.stdin.buffer)
-        loaded, lost = _answered(_load, told)
-        engine, about = loaded or (None, None)
-        _reply(out, about, lost)
+        order = pickle.load(sys.stdin.buffer)
+        loaded, lost = _answered(_load, order)
+        engine, facts = loaded or (None, None)
+        _reply(out, facts, lost)
         while engine:
             prompts, max_new_tokens = pickle.load(sys.stdin.buffer)
-            _reply(out, *_answered(_batch, engine, told["device"], prompts, max_new_tokens))
+            _reply(out, *_answered(_batch, engine, order["device"], prompts, max_new_tokens))
     except EOFError:
         pass
 

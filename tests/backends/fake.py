@@ -13,15 +13,20 @@ from bench import processes
 from bench.backends.common import servers
 
 EVERY = {
-    "float32": {}, "int8": {"faster": 2}, "short": {"lost": 1}, "broken": {"breaks": 3}, "impossible": {"weight_bytes": 10**12},
-    "mute": {"streams": False}, "greedy-memory": {"most": 4, "weight_bytes": 0}, "dies": {"survives": 4, "weight_bytes": 0}, "speculates": {"accepts": 2},
+    "float32": {},
+    "int8": {"faster": 2},
+    "short": {"lost": 1},
+    "broken": {"breaks": 3},
+    "impossible": {"weight_bytes": 10**12},
+    "mute": {"streams": False},
+    "greedy-memory": {"most": 4, "weight_bytes": 0},
+    "dies": {"survives": 4, "weight_bytes": 0},
+    "speculates": {"accepts": 2},
     "slow": {"faster": 0.5},
-}  # fmt: skip
-# A study plans every option that is offered; the last four are for tests of the worker, of speculation and of Slurm alone.
-OPTIONS = {
-    name: EVERY[name]
-    for name in os.environ.get("FAKE_OPTIONS", "float32 int8 short broken impossible mute").split()
 }
+# A study plans every option that is offered; the last four are for tests of the worker, of speculation and of Slurm alone.
+OFFERED = os.environ.get("FAKE_OPTIONS", "float32 int8 short broken impossible mute")
+OPTIONS = {name: EVERY[name] for name in OFFERED.split()}
 DEVICES = ("cpu",)
 PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}  # so many devices are as fast as one
 TTFT_S, ITL_S = 0.030, 0.004
@@ -41,27 +46,17 @@ def load(checkpoint, option, device, threads, tensor_parallel=1):
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
-    """The ground-truth server, on the same schedule; `broken` ends before it answers, `int8` counts one token too many."""
+def serve(checkpoint, option, device, request):
+    """The reference server on the same schedule; `broken` ends before it answers, `int8` counts a token too many."""
     port = processes.free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "bench.instrument.reference_server",
-        "--port",
-        port,
-        "--ttft-s",
-        TTFT_S,
-        "--itl-s",
-        ITL_S,
-    ]
+    command = [sys.executable, "-m", "bench.instrument.reference_server", "--port", port]
+    command += ["--ttft-s", TTFT_S, "--itl-s", ITL_S]
     command += ["--no-such-option"] if option == "broken" else []
     fault = "/fault/wrong-usage" if option == "int8" else ""
-    with processes.started(command, port, wanted.log, wanted.patience_s) as url:
-        devices = wanted.tensor_parallel * wanted.data_parallel
-        yield servers.Served(
-            url + fault, "completions", "ground-truth", {"schedule": [TTFT_S, ITL_S], "devices": devices}
-        )
+    with processes.started(command, port, request.log, request.patience_s) as url:
+        devices = request.tensor_parallel * request.data_parallel
+        settings = {"schedule": [TTFT_S, ITL_S], "devices": devices}
+        yield servers.Served(url + fault, "completions", "ground-truth", settings)
 
 
 class Engine:
@@ -69,31 +64,31 @@ class Engine:
 
     kv_value_bytes = 4
 
-    def __init__(self, checkpoint, about, tensor_parallel=1):
-        self.about, self.calls = about, 0
-        self.streams = about.get("streams", True)
-        self.weight_bytes = about.get("weight_bytes", 10**6)
+    def __init__(self, checkpoint, traits, tensor_parallel=1):
+        self.traits, self.calls = traits, 0
+        self.streams = traits.get("streams", True)
+        self.weight_bytes = traits.get("weight_bytes", 10**6)
         self.settings = {"schedule": [TTFT_S, ITL_S], "devices": tensor_parallel}
         self.answer = checkpoint.encode(ANSWER)
 
     def generate(self, prompts, max_new_tokens, on_token):
         start, self.calls = perf_counter(), self.calls + 1
-        if self.calls == self.about.get("breaks"):
+        if self.calls == self.traits.get("breaks"):
             raise MemoryError("no room for the KV cache")
-        if len(prompts) > self.about.get("most", len(prompts)):
+        if len(prompts) > self.traits.get("most", len(prompts)):
             raise MemoryError(f"no room for the KV cache of {len(prompts)} requests")
-        if len(prompts) > self.about.get("survives", len(prompts)):
+        if len(prompts) > self.traits.get("survives", len(prompts)):
             os.abort()
-        count = max_new_tokens - self.about.get("lost", 0)
+        count = max_new_tokens - self.traits.get("lost", 0)
         ids = [self.answer[k % len(self.answer)] for k in range(count)]
         for k, token in enumerate(ids):
-            _until(start + (TTFT_S + k * ITL_S) / self.about.get("faster", 1))
+            _until(start + (TTFT_S + k * ITL_S) / self.traits.get("faster", 1))
             for request in range(len(prompts)) if on_token else []:
                 on_token(request, token)
-        if "accepts" in self.about:
+        if "accepts" in self.traits:
             self.speculation = {
                 "drafted_tokens": count - 1,
-                "accepted_tokens": (count - 1) // self.about["accepts"],
+                "accepted_tokens": (count - 1) // self.traits["accepts"],
             }
         return [ids for _ in prompts]
 

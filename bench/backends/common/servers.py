@@ -1,4 +1,4 @@
-"""What an experiment asks of a server, and what a server that answers is."""
+"""What an experiment needs of a server, and what a server that answers is."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,8 +6,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a study wants of a server: how many requests at once and how many tokens each (prompt and answer), CPU threads, how many devices
-    share the model, where it logs; `url` where one runs already; how many replicas of the model stand behind its address."""
+    """What a study needs of a server.
+
+    `requests` at once with `tokens` each (prompt and answer), CPU `threads`, how many devices share the model
+    (`tensor_parallel`), where it logs and how long it may take to start (s); `url` where one runs already;
+    how many replicas of the model stand behind its address (`data_parallel`).
+    """
 
     requests: int
     tokens: int
@@ -21,10 +25,12 @@ class Wanted:
 
 @dataclass
 class Served:
-    """A server that answers: where, in which of `bench.instrument.load.protocols`, under which model name, and what goes into the body of every request.
+    """A server that answers.
 
-    `body` is a function of the number of new tokens, because some servers are told to go on that long. `token` is the access token, if it
-    wants one. How many bytes a step reads is not said: how many requests a step serves is the server's own affair, so there is no MBU.
+    `dialect` is a name in `bench.instrument.load.protocols`, `model` the name that it has for the model,
+    `body` a function of the number of new tokens that returns what goes into the body of every request (some
+    servers need that number), `token` the access token, if it needs one. Which bytes a step reads is unknown,
+    because how many requests a step serves is the server's own affair: there is no MBU.
     """
 
     url: str

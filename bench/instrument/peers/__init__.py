@@ -2,15 +2,16 @@
 
 A client is a module with
 
-    ENVIRONMENT = "guidellm"              # only where the default environment won't do: environments/guidellm.txt, installed in .venvs/guidellm
-    VARIABLES = {"NAME": "value"}         # environment variables that it needs to be other than for all of them; optional
+    ENVIRONMENT = "guidellm"              # optional: environments/guidellm.txt, installed in .venvs/guidellm
+    VARIABLES = {"NAME": "value"}         # optional: environment variables of its own
     available() -> str | None             # None when it can run here, else the reason and the install command
     version() -> str
-    command(work) -> list of words        # starts the client; it does the `Work`, leaves what it found in `work.folder`, and ends
+    command(work) -> list of words        # does the `Work`, leaves what it found in `work.folder`, and ends
     reported(work) -> Reported            # what the client itself says it measured, read from there
 
-The docstring of the module says what the client is, how it is installed, its licence and where its documentation is. Nothing here measures
-anything: `bench.experiments.client_accuracy` starts the command beside a server that knows the truth, and compares.
+The docstring of the module says what the client is, how it is installed, its licence and where its
+documentation is. Nothing here measures anything: `bench.experiments.client_accuracy` starts the command
+beside a server that knows the truth, and compares.
 """
 
 import importlib
@@ -32,10 +33,11 @@ __path__ += [p for p in os.environ.get("BENCH_CLIENTS", "").split(os.pathsep) if
 
 @dataclass(frozen=True)
 class Work:
-    """What a client is asked to do: `requests` requests of `tokens` output tokens each to the server at `url`, `streams` of them at once.
+    """The load of a client: `requests` requests of `tokens` output tokens each to `url`, `streams` of them at
+    once.
 
-    `tokenizer` is the folder of a checkpoint, for clients that make their prompts of tokens; `model` is the name that the server goes by.
-    `folder` is empty, and the client's own.
+    `tokenizer` is the folder of a checkpoint, for clients that make their prompts of tokens; `model` is the
+    name that the server has for its model. `folder` is empty, and the client's own.
     """
 
     url: str
@@ -49,10 +51,11 @@ class Work:
 
 @dataclass
 class Reported:
-    """What a client says it measured: TTFT of each request that it calls successful (s), when it began each of them (s, on any clock, same
-    order), and all gaps between tokens (s, in any order).
+    """What a client reports that it measured.
 
-    `delays_s` (s from the server's stamp in each event to the client's) and `kernel_stamps` only where a client knows them.
+    `ttft_s` of each request that it calls successful (s), `begun_s` when it began each of them (s, on any
+    clock, same order), `itl_s` all gaps between tokens (s, in any order). `delays_s` (s from the server's
+    stamp in each event to the client's) and `kernel_stamps` only where a client knows them.
     """
 
     ttft_s: np.ndarray
@@ -73,7 +76,7 @@ def get(name):
 
 
 def title(name):
-    """What a client is called by those who made it: what stands in bold at the beginning of its file; its name where there is no such file."""
+    """The client's own title, in bold at the beginning of its file; `name` where there is no such file."""
     try:
         return re.match(r"\*\*(.+?)\*\*", get(name).__doc__)[1]
     except (ValueError, TypeError):
@@ -81,19 +84,23 @@ def title(name):
 
 
 def chosen(text):
-    """Names of the clients in `text`, separated by spaces; `auto`: all that are installed. ValueError for a name that does not exist,
-    RuntimeError with the install command for a client that is not installed."""
+    """Names of the clients in `text`, separated by spaces; `auto`: all that are installed.
+
+    ValueError for a name that does not exist, RuntimeError with the install command for a client that is not
+    installed.
+    """
     if text.split() == ["auto"]:
         return [name for name in names() if get(name).available() is None]
-    wanted = list(dict.fromkeys(text.replace(",", " ").split()))
-    if not wanted:
+    found = list(dict.fromkeys(text.replace(",", " ").split()))
+    if not found:
+        known = ", ".join(names())
         raise ValueError(
-            f"Parameter clients must name clients, separated by spaces, or be auto. There is: {', '.join(names())}."
+            f"Parameter clients must name clients, separated by spaces, or be auto. There is: {known}."
         )
-    absent = [get(name).available() for name in wanted]
+    absent = [get(name).available() for name in found]
     if any(absent):
         raise RuntimeError(" ".join(reason for reason in absent if reason))
-    return wanted
+    return found
 
 
 def program(environment, name):
@@ -101,11 +108,17 @@ def program(environment, name):
     return ROOT / ".venvs" / environment / "bin" / name
 
 
+def words(options):
+    """The words of a command line's options: {name: value} as name, value, name, value, …"""
+    return [word for pair in options.items() for word in pair]
+
+
 def missing(environment, install=None):
     """None if `environment` is installed, else one sentence: that it is not, and how to install it."""
     if (ROOT / ".venvs" / environment / "ready").exists():
         return None
-    return f"{environment} is not installed. Install it with: {install or f'snakemake --cores 1 .venvs/{environment}/ready'}"
+    install = install or f"snakemake --cores 1 .venvs/{environment}/ready"
+    return f"{environment} is not installed. Install it with: {install}"
 
 
 def installed(environment, *distributions):

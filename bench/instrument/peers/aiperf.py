@@ -1,11 +1,14 @@
-"""**aiperf**: NVIDIA's load client, the successor of genai-perf: workers on aiohttp, record processors and managers, a process each.
+"""**aiperf**: NVIDIA's load client, the successor of genai-perf: workers on aiohttp, record processors and
+managers, a process each.
 
-- Install: `snakemake --cores 1 .venvs/aiperf/ready` makes an environment of its own from `environments/aiperf.txt`.
+- Install: `snakemake --cores 1 .venvs/aiperf/ready` makes an environment of its own from
+  `environments/aiperf.txt`.
 - Documentation: <https://docs.nvidia.com/aiperf>
 - Licence: Apache-2.0.
-- A request begins before its connection is asked for, so opening it is part of its TTFT. A token is there when the worker has read the
-  bytes of its event. Answers are evaluated by other processes while the load goes on.
-- Traps: told to stay offline (`HF_HUB_OFFLINE`), it looks for its tokenizer in the hub's cache even where it is given a folder.
+- A request begins before its connection is there, so opening it is part of its TTFT. A token is there when
+  the worker has read the bytes of its event. Answers are evaluated by other processes while the load goes on.
+- Traps: offline (`HF_HUB_OFFLINE`) it looks for its tokenizer in the hub's cache even where the tokenizer is
+  a folder.
 """
 
 import json
@@ -27,18 +30,23 @@ def version():
 
 
 def command(work):
-    told = {
-        "--model": work.model, "--url": work.url, "--endpoint-type": "completions", "--concurrency": work.streams, "--request-count": work.requests,
-        "--tokenizer": work.tokenizer, "--isl": 16, "--isl-stddev": 0, "--osl": work.tokens, "--osl-stddev": 0,
-        "--export-level": "records", "--artifact-dir": work.folder, "--ui": "none",
-    }  # fmt: skip
+    options = {
+        "--model": work.model,
+        "--url": work.url,
+        "--endpoint-type": "completions",
+        "--concurrency": work.streams,
+        "--request-count": work.requests,
+        "--tokenizer": work.tokenizer,
+        "--isl": 16,
+        "--isl-stddev": 0,
+        "--osl": work.tokens,
+        "--osl-stddev": 0,
+        "--export-level": "records",
+        "--artifact-dir": work.folder,
+        "--ui": "none",
+    }
     flags = ["--streaming", "--no-gpu-telemetry", "--no-server-metrics"]
-    return [
-        peers.program(ENVIRONMENT, "aiperf"),
-        "profile",
-        *(word for pair in told.items() for word in pair),
-        *flags,
-    ]
+    return [peers.program(ENVIRONMENT, "aiperf"), "profile", *peers.words(options), *flags]
 
 
 def reported(work):

