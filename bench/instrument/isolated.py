@@ -1,7 +1,7 @@
 """An engine in a process of its own: what kills it (memory runs out, a crash, a hang) costs one batch, not
 the sweep.
 
-`python -m bench.instrument.isolated` is the other end: messages on standard input, answers on standard output.
+`python -m bench.instrument.isolated` is the other end, with messages and answers on its standard streams.
 
 The clock stays where the engine is: the child calls `in_process.generate`, and only finished measurements
 come back.

@@ -1,4 +1,4 @@
-"""**fake**: an engine of known speed. For tests only; it is found because the tests name this folder in BENCH_BACKENDS.
+"""**fake**: an engine of known speed, for tests only; BENCH_BACKENDS names this folder.
 
 A model answer that tries to be markup: <script>document.title = "broken"</script>
 """
@@ -24,7 +24,7 @@ EVERY = {
     "speculates": {"accepts": 2},
     "slow": {"faster": 0.5},
 }
-# A study plans every option that is offered; the last four are for tests of the worker, of speculation and of Slurm alone.
+# A study plans every option that is offered; the last four are for tests of the worker, speculation and Slurm.
 OFFERED = os.environ.get("FAKE_OPTIONS", "float32 int8 short broken impossible mute")
 OPTIONS = {name: EVERY[name] for name in OFFERED.split()}
 DEVICES = ("cpu",)
@@ -47,7 +47,7 @@ def load(checkpoint, option, device, threads, tensor_parallel=1):
 
 @contextlib.contextmanager
 def serve(checkpoint, option, device, request):
-    """The reference server on the same schedule; `broken` ends before it answers, `int8` counts a token too many."""
+    """The reference server on this schedule; `broken` ends before it answers, `int8` counts a token too many."""
     port = processes.free_port()
     command = [sys.executable, "-m", "bench.instrument.reference_server", "--port", port]
     command += ["--ttft-s", TTFT_S, "--itl-s", ITL_S]
@@ -60,7 +60,7 @@ def serve(checkpoint, option, device, request):
 
 
 class Engine:
-    """Tokens arrive at TTFT_S, TTFT_S + ITL_S, … after the call, to a few microseconds; the token ids spell ANSWER again and again."""
+    """Tokens arrive TTFT_S, TTFT_S + ITL_S, … after the call, to a few µs; their ids spell ANSWER again and again."""
 
     kv_value_bytes = 4
 
