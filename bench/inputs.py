@@ -12,7 +12,8 @@ DATA = ROOT / "data"
 
 
 def table(name):
-    """DataFrame of data/<name>.csv, e.g. `prompts` or `published/husain_llama2_7b_latency`; ValueError naming what exists."""
+    """DataFrame of data/<name>.csv, e.g. `prompts` or `published/husain_llama2_7b_latency`; ValueError naming
+    what exists."""
     known = sorted(p.relative_to(DATA).with_suffix("").as_posix() for p in DATA.rglob("*.csv"))
     return pd.read_csv(DATA / f"{naming.choose('table', name, known)}.csv")
 
@@ -35,9 +36,11 @@ def study():
 
 
 def shape(model):
-    """Shape of a row of data/models.csv: `metrics.matrices` of it, kv_values_per_token, weight_parameters, and those of one step.
+    """Shape of a row of data/models.csv: `metrics.matrices` of it, kv_values_per_token, weight_parameters,
+    and those of one step.
 
-    A decode step reads all layers and the head once; the embedding rows are looked up, and are weights of their own unless tied.
+    A decode step reads all layers and the head once; the embedding rows are looked up, and are weights of
+    their own unless tied.
     """
     known = table("models").set_index("model")
     row = known.loc[naming.choose("model", model, known.index)]
@@ -51,14 +54,17 @@ def shape(model):
 
 
 def text():
-    """The fixed text of this project's own writing: what perplexity is measured on and uniform prompts are cut from."""
+    """The fixed text of this project's own writing: what perplexity is measured on and uniform prompts are
+    cut from."""
     return (DATA / "text.txt").read_text(encoding="utf-8")
 
 
 def windows(ids, requests, tokens):
-    """`requests` prompts of exactly `tokens` token ids, each beginning at another place of `ids`, which is repeated as often as needed.
+    """`requests` prompts of exactly `tokens` token ids, each beginning at another place of `ids`, which is
+    repeated as often as needed.
 
-    The beginnings are spread evenly, so no two prompts share a prefix that a cache could answer; ValueError for more requests than places.
+    The beginnings are spread evenly, so no two prompts share a prefix that a cache could answer; ValueError
+    for more requests than places.
     """
     if requests > len(ids):
         raise ValueError(

@@ -7,7 +7,8 @@ import pandas as pd
 
 
 def choose(kind, wanted, known):
-    """`wanted` if it is one of `known`; else a ValueError that lists what exists and guesses what was meant."""
+    """`wanted` if it is one of `known`; else a ValueError that lists what exists and guesses what was
+    meant."""
     known = list(known)
     if wanted in known:
         return wanted
@@ -17,7 +18,8 @@ def choose(kind, wanted, known):
 
 
 def safe(name):
-    """`name` as it may stand in a file's name: hub:meta-llama/Llama-2-7b-hf -> hub-meta-llama-Llama-2-7b-hf."""
+    """`name` as it may stand in a file's name: hub:meta-llama/Llama-2-7b-hf ->
+    hub-meta-llama-Llama-2-7b-hf."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", name)
 
 
@@ -27,8 +29,8 @@ def run_id(experiment, backend, model, option, gpu, host, n):
 
 
 def named(table):
-    """`table` with the devices in the option's name where several were used at once (`float16 TP 2`): what is told apart by engine and option is then
-    told apart by them as well."""
+    """`table` with the devices in the option's name where several were used at once (`float16 TP 2`): what is
+    told apart by engine and option is then told apart by them as well."""
     several = pd.Series("", table.index)
     for column, letters in (("tensor_parallel", "TP"), ("data_parallel", "DP")):
         several += (f" {letters} " + table[column].astype(int).astype(str)).where(table[column] > 1, "")
@@ -36,12 +38,14 @@ def named(table):
 
 
 def label(row):
-    """`backend option` of a row of `latency_analysis.runs` or `latency_analysis.summary`; synthetic weights are marked as such."""
+    """`backend option` of a row of `latency_analysis.runs` or `latency_analysis.summary`; synthetic weights
+    are marked as such."""
     return f"{row['backend']} {row['option']}" + (" (synthetic)" if row["weights"] == "synthetic" else "")
 
 
 def bits(option):
-    """Bits per weight that the name of an option states, None if it states none: bfloat16 -> 16, int8_float32 -> 8, Q4_0 -> 4."""
+    """Bits per weight that the name of an option states, None if it states none: bfloat16 -> 16, int8_float32
+    -> 8, Q4_0 -> 4."""
     name = option.partition(" ")[0]  # without the number of devices (`naming.named`)
     return next((int(n) for n in re.findall(r"\d+", name) if int(n) in (2, 3, 4, 5, 6, 8, 16, 32)), None)
 

@@ -3,7 +3,8 @@
     python -m bench.machine.bandwidth cpu 2          a bandwidth probe that waits on standard input: one line in, one measurement out (bytes/s)
     python -m bench.machine.bandwidth gemm cpu 2     the matrix-multiply peak in every number format (operations/s)
 
-The probe is a process of its own, so that neither its memory nor its threads touch the engine that is measured beside it.
+The probe is a process of its own, so that neither its memory nor its threads touch the engine that is
+measured beside it.
 """
 
 import json
@@ -30,9 +31,11 @@ def _cache_bytes():
 
 
 def _cpu_reader(threads):
-    """A function that reads a buffer much larger than the caches once with `threads` threads, and the buffer's bytes.
+    """A function that reads a buffer much larger than the caches once with `threads` threads, and the
+    buffer's bytes.
 
-    NumPy's reductions release the interpreter lock and run at the memory's speed: equal to a C loop of vector loads within 2 %.
+    NumPy's reductions release the interpreter lock and run at the memory's speed: equal to a C loop of vector
+    loads within 2 %.
     """
     buffer = np.ones(max(2**29, 8 * _cache_bytes()) // 8, dtype=np.int64)
     parts = np.array_split(buffer, threads)
@@ -41,10 +44,12 @@ def _cpu_reader(threads):
 
 
 def _cuda_rate(device="cuda", size=2**30, times=16):
-    """Best read rate in bytes/s of the two ways to read memory that come nearest to decoding: summing up, and a matrix times a vector.
+    """Best read rate in bytes/s of the two ways to read memory that come nearest to decoding: summing up, and
+    a matrix times a vector.
 
-    The buffer (1 GiB: beyond any cache, and small enough to find room beside an engine that took nine tenths of the device) is given back after
-    each probe. Each way is started `times` times before it is waited for, so that neither start nor wait counts.
+    The buffer (1 GiB: beyond any cache, and small enough to find room beside an engine that took nine tenths
+    of the device) is given back after each probe. Each way is started `times` times before it is waited for,
+    so that neither start nor wait counts.
     """
     import torch
 
@@ -86,7 +91,8 @@ def _serve_probe(device, threads):
 
 
 class Bandwidth:
-    """Context manager: measured read bandwidth of `device` in bytes/s, now, each time `probe()` is called; all are kept."""
+    """Context manager: measured read bandwidth of `device` in bytes/s, now, each time `probe()` is called;
+    all are kept."""
 
     def __init__(self, device="cpu", threads=None):
         command = [sys.executable, "-m", "bench.machine.bandwidth", device, str(threads or identity.cores())]

@@ -6,7 +6,8 @@ from bench.machine import identity
 
 
 def device_of(device, gpu):
-    """('cpu' or 'cuda', slug) for the parameters `device` and `gpu`; ValueError where this machine is not what they say."""
+    """('cpu' or 'cuda', slug) for the parameters `device` and `gpu`; ValueError where this machine is not
+    what they say."""
     wanted = "cpu" if device == "auto" and gpu == "cpu" else device
     naming.choose("device", wanted, ("auto", "cpu", "cuda"))
     found = gpu_machine.has_cuda()

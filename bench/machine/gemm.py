@@ -9,9 +9,11 @@ from bench.paths import ROOT
 
 
 def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None):
-    """Matrix-multiply peak of torch in `dtype` ('float32', 'bfloat16', 'int8' …), operations/s: 2 n^3 / best time of several products.
+    """Matrix-multiply peak of torch in `dtype` ('float32', 'bfloat16', 'int8' …), operations/s: 2 n^3 / best
+    time of several products.
 
-    The best of the libraries that torch has for it: on some processors one of them alone stays a tenth below what engines reach.
+    The best of the libraries that torch has for it: on some processors one of them alone stays a tenth below
+    what engines reach.
     """
     import torch
 
@@ -27,7 +29,8 @@ def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None):
 
 
 def _products(torch, dtype, device, size):
-    """Functions that multiply two square matrices once: the usual product and, for float32 on a CPU, oneDNN's as well."""
+    """Functions that multiply two square matrices once: the usual product and, for float32 on a CPU, oneDNN's
+    as well."""
     a = torch.ones(size, size, dtype=getattr(torch, dtype), device=device)
     product = (
         torch._int_mm if dtype == "int8" else torch.matmul
@@ -47,7 +50,8 @@ def _products(torch, dtype, device, size):
 
 
 def gemm_peaks(device="cpu", threads=None):
-    """Number format -> matrix-multiply peak in operations/s, each format the device multiplies natively, measured in a process of its own."""
+    """Number format -> matrix-multiply peak in operations/s, each format the device multiplies natively,
+    measured in a process of its own."""
     command = [
         sys.executable,
         "-m",

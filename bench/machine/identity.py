@@ -3,7 +3,8 @@
     python -m bench.machine.bandwidth cpu 2          a bandwidth probe that waits on standard input: one line in, one measurement out (bytes/s)
     python -m bench.machine.bandwidth gemm cpu 2     the matrix-multiply peak in every number format (operations/s)
 
-The probe is a process of its own, so that neither its memory nor its threads touch the engine that is measured beside it.
+The probe is a process of its own, so that neither its memory nor its threads touch the engine that is
+measured beside it.
 """
 
 import os
@@ -84,7 +85,8 @@ def slug(device="cpu"):
 
 
 def describe(device="cpu"):
-    """What the sidecar keeps of this machine: names, sizes, and of a GPU driver, power limit, top clock, clocks and temperature."""
+    """What the sidecar keeps of this machine: names, sizes, and of a GPU driver, power limit, top clock,
+    clocks and temperature."""
     about = {
         "cpu": cpu_name(),
         "cores": cores(),

@@ -9,13 +9,15 @@ from filelock import FileLock, Timeout
 
 
 class Neighbours:
-    """How many cores everybody else kept busy since this was made: other processes, and other virtual machines (steal)."""
+    """How many cores everybody else kept busy since this was made: other processes, and other virtual
+    machines (steal)."""
 
     def __init__(self):
         self.start, self.system, self.own = clock(), psutil.cpu_times(), _own_cpu_s()
 
     def cores(self):
-        """{'others': cores busy with other processes, 'steal': cores taken by the hypervisor}, means over the time since."""
+        """{'others': cores busy with other processes, 'steal': cores taken by the hypervisor}, means over the
+        time since."""
         passed, system = clock() - self.start, psutil.cpu_times()
         spent = lambda name: getattr(system, name, 0) - getattr(self.system, name, 0)
         busy = sum(spent(name) for name in ("user", "system", "nice", "irq", "softirq"))
@@ -43,7 +45,8 @@ def alone(device="cpu"):
 
 
 def take(device="cpu", wait_s=3600):
-    """Hold `device` until this process ends; TimeoutError if another measurement keeps it for `wait_s` seconds."""
+    """Hold `device` until this process ends; TimeoutError if another measurement keeps it for `wait_s`
+    seconds."""
     lock = alone(device)
     try:
         lock.acquire(timeout=wait_s)

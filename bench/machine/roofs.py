@@ -36,5 +36,6 @@ def _gemm_roofs(device):
 
 
 def roofs(device="cpu", seconds=10):
-    """The measured roofs as a DataFrame: roof, threads, value, unit; several rows per roof where it was watched for a while."""
+    """The measured roofs as a DataFrame: roof, threads, value, unit; several rows per roof where it was
+    watched for a while."""
     return pd.DataFrame([*_bandwidth_roofs(device, seconds), *_gemm_roofs(device)], columns=ROOF_COLUMNS)

@@ -9,10 +9,11 @@ BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
 
 
 def derive(table):
-    """`table` with what is computed when read: tpot_s, output_tokens_per_s, acceptance_rate, mbu (measured roof), mbu_datasheet.
+    """`table` with what is computed when read: tpot_s, output_tokens_per_s, acceptance_rate, mbu (measured
+    roof), mbu_datasheet.
 
-    A step that accepts drafted tokens reads the weights once for all of them, so MBU counts steps, not tokens. Devices that share the model
-    read side by side, so that it counts all of their bandwidths.
+    A step that accepts drafted tokens reads the weights once for all of them, so MBU counts steps, not
+    tokens. Devices that share the model read side by side, so that it counts all of their bandwidths.
     """
     context = (
         metrics.mean_context_tokens(table["prompt_tokens"], table["output_tokens"]) * table["batch_size"]
@@ -35,7 +36,8 @@ def derive(table):
 
 
 def sharing(table):
-    """How many memories and processors work on each row's tokens: `tensor_parallel` GPUs; one where cores of a CPU share the model, for their memory is one."""
+    """How many memories and processors work on each row's tokens: `tensor_parallel` GPUs; one where cores of
+    a CPU share the model, for their memory is one."""
     return table["tensor_parallel"].where(~table["gpu"].map(naming.is_cpu).astype(bool), 1)
 
 
@@ -49,10 +51,11 @@ def context(sidecar):
 
 
 def peak_flops_per_s(gemms, arithmetic):
-    """Best matrix-multiply rate among `gemms` (format -> rates) in the format `arithmetic` or a wider one; None where none was measured.
+    """Best matrix-multiply rate among `gemms` (format -> rates) in the format `arithmetic` or a wider one;
+    None where none was measured.
 
-    A wider format counts as well, because numbers can be widened: where a library multiplies int8 slower than bfloat16, the
-    faster way is open to an engine all the same.
+    A wider format counts as well, because numbers can be widened: where a library multiplies int8 slower than
+    bfloat16, the faster way is open to an engine all the same.
     """
     wide_enough = [
         rate
@@ -64,10 +67,12 @@ def peak_flops_per_s(gemms, arithmetic):
 
 
 def batches(requests):
-    """One row per batch that was sent as a whole: medians over its requests, and how much of the hardware each phase used.
+    """One row per batch that was sent as a whole: medians over its requests, and how much of the hardware
+    each phase used.
 
-    Prefill ends with the last first token of the batch; a decode step takes the median gap between tokens (`step_s`), so that an engine
-    that admits some prompts while others are answered is not charged for it. Failed batches have `error` and no times.
+    Prefill ends with the last first token of the batch; a decode step takes the median gap between tokens
+    (`step_s`), so that an engine that admits some prompts while others are answered is not charged for it.
+    Failed batches have `error` and no times.
     """
     good = requests.assign(ended_s=requests["sent_s"] + requests["e2e_s"]).where(requests["error"] == "")
     keys = ["run_id", "experiment", *schema.CONFIGURATION, *schema.SHAPE, "sent_s"]
@@ -99,7 +104,8 @@ def batches(requests):
 
 
 def _utilisation(table):
-    """`table` of batches with the operations and bytes of each phase, their intensity and rate, and MFU; roofs are those of all devices together."""
+    """`table` of batches with the operations and bytes of each phase, their intensity and rate, and MFU;
+    roofs are those of all devices together."""
     table = table.assign(
         **{roof: table[roof] * sharing(table) for roof in ("bandwidth_bytes_per_s", "peak_flops_per_s")}
     )

@@ -5,13 +5,15 @@ import numpy as np
 from bench import naming
 from bench.observations import derived, schema
 
-# The first counted request may be slower than the slowest of the others by this factor, else the warm-up had not settled.
-# Two, because the memory of small virtual machines flips between two speeds a factor of two apart.
+# The first counted request may be slower than the slowest of the others by this factor, else the warm-up had
+# not settled. Two, because the memory of small virtual machines flips between two speeds a factor of two
+# apart.
 WARM_FACTOR = 2.0
 WARMUPS = 20  # on a GPU: warm-up requests at most
 SETTLED = 0.03  # how far time and clock of two warm-up requests in a row may be apart once a GPU has settled
 WARM_SLACK_S = 0.001  # what the scheduler alone may take, which is many times what a toy engine does
-# Mean number of cores that other processes may keep busy during a run: background services pass, a second job does not.
+# Mean number of cores that other processes may keep busy during a run: background services pass, a second job
+# does not.
 BUSY_CORES = 0.5
 LATE_SHARE = (
     0.01  # of the gap between two scheduled requests: how late the load client may be, in the 99th percentile
@@ -78,7 +80,8 @@ def _counts(table):
 
 
 def settled(warmup):
-    """Whether the last two of the warm-up requests (dicts of e2e_s and, where there is a GPU, its clock) took the same time at the same clock."""
+    """Whether the last two of the warm-up requests (dicts of e2e_s and, where there is a GPU, its clock) took
+    the same time at the same clock."""
     told = [[about.get(name) for about in warmup[-2:]] for name in ("e2e_s", "clocks.sm")]
     return len(warmup) > 1 and all(
         None in pair or abs(pair[0] - pair[1]) <= SETTLED * max(pair) for pair in told
@@ -86,7 +89,8 @@ def settled(warmup):
 
 
 def _warm(table, sidecar):
-    """Refuse a run whose first counted request was much slower than every later one of its kind, or whose GPU went on changing its clocks."""
+    """Refuse a run whose first counted request was much slower than every later one of its kind, or whose GPU
+    went on changing its clocks."""
     warmup = sidecar.get("warmup", [])
     if len(warmup) == WARMUPS and not settled(warmup):
         raise Refused(
@@ -100,7 +104,8 @@ def _warm(table, sidecar):
 
 
 def _alone(table, sidecar):
-    """Refuse a run beside which other processes kept the machine busy: a benchmark that shares its machine is void. Scores are no times."""
+    """Refuse a run beside which other processes kept the machine busy: a benchmark that shares its machine is
+    void. Scores are no times."""
     if (table["experiment"] == "quality").all() or sidecar["parameters"].get(
         "url"
     ):  # a server that ran already is one of the others
@@ -113,7 +118,8 @@ def _alone(table, sidecar):
 
 
 def late(rows):
-    """Why one level of scheduled requests (columns request_rate, late_s) does not count, in a sentence: the load client was late. Empty where it was not."""
+    """Why one level of scheduled requests (columns request_rate, late_s) does not count, in a sentence: the
+    load client was late. Empty where it was not."""
     rate, behind = rows["request_rate"].iloc[0], rows["late_s"].quantile(0.99)
     if not behind > LATE_SHARE / rate:
         return ""

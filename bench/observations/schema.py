@@ -9,7 +9,8 @@ CONDITION = "prompt prompt_tokens max_new_tokens batch_size concurrency request_
 MEASURED = (
     "sent_s ttft_s e2e_s output_tokens itl_p50_s itl_p90_s itl_p99_s itl_max_s peak_memory_bytes load_s answer output_ids error"
 ).split()
-# Observations are never rewritten, so a column that came later is absent from the files written before it, and read as empty.
+# Observations are never rewritten, so a column that came later is absent from the files written before it,
+# and read as empty.
 LATER = "drafted_tokens accepted_tokens reference_nll_nats own_nll_nats".split()
 SERVED = "late_s connect_s first_byte_s chunks cached_tokens finish_reason".split()
 # How many replicas of the model stood behind one address. What a file does not say of devices was one.
@@ -47,7 +48,8 @@ CONTEXT = (
     "bandwidth_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token threads started "
     "arithmetic peak_flops_per_s block_parameters head_parameters attention_values limit_bytes loaded_bytes"
 ).split()
-# One row per load client and number of streams: `bench.experiments.client_accuracy`, which says what they mean.
+# One row per load client and number of streams: `bench.experiments.client_accuracy`, which says what they
+# mean.
 ACCURACY = (
     "client version streams requests failed events_per_s ttft_true_ms ttft_error_ms ttft_error_connected_ms itl_p99_ms itl_p99_excess_ms "
     "cpu_us_per_token cpu_share peak_memory_bytes delay_mean_ms delay_p99_ms kernel_stamps server_core client_cores error"
@@ -60,7 +62,8 @@ def frame(rows):
 
 
 def numbers(table):
-    """`table` with text columns as str, empty where missing, and all others as numbers, NaN where missing; numbers of devices are 1 there."""
+    """`table` with text columns as str, empty where missing, and all others as numbers, NaN where missing;
+    numbers of devices are 1 there."""
     for column in table.columns:
         table[column] = (
             table[column].fillna("").astype(str) if column in TEXT else pd.to_numeric(table[column])

@@ -1,7 +1,8 @@
 """Observations: the schema, writing one run, loading all, and the gates that keep impossible numbers out.
 
-A run is one process of one experiment on one backend, option, model and device: `_llama-inference/<backend>/<run>.csv` with one row
-per request, `<run>.json` with where it came from, `<run>.ipynb` as it was executed. Written once, whole or not at all.
+A run is one process of one experiment on one backend, option, model and device:
+`_llama-inference/<backend>/<run>.csv` with one row per request, `<run>.json` with where it came from,
+`<run>.ipynb` as it was executed. Written once, whole or not at all.
 """
 
 import csv
@@ -45,9 +46,11 @@ def _unwritten(identifier, folder):
 
 
 def write(rows, sidecar, identifier, folder=None):
-    """Write one run through all gates and return the CSV's path; the CSV comes last: a run without it does not exist.
+    """Write one run through all gates and return the CSV's path; the CSV comes last: a run without it does
+    not exist.
 
-    Refused if a gate objects, FileExistsError if the run has been measured before, OSError if the disk is full.
+    Refused if a gate objects, FileExistsError if the run has been measured before, OSError if the disk is
+    full.
     """
     target = _unwritten(identifier, folder)
     table = schema.frame(rows)
@@ -59,13 +62,15 @@ def write(rows, sidecar, identifier, folder=None):
 
 
 def files(folder=None):
-    """Paths of the CSVs of all runs, sorted; `hardware/` and `clients/` hold what was measured of machines and load clients, not runs."""
+    """Paths of the CSVs of all runs, sorted; `hardware/` and `clients/` hold what was measured of machines
+    and load clients, not runs."""
     folder = Path(folder or RESULTS)
     return sorted(p for p in folder.glob("*/*.csv") if p.parent.name not in ("hardware", "clients"))
 
 
 def read(file):
-    """(rows as the CSV has them, sidecar) of one run; ValueError naming the file if either is not what the schema says."""
+    """(rows as the CSV has them, sidecar) of one run; ValueError naming the file if either is not what the
+    schema says."""
     file = Path(file)
     try:
         with open(file, newline="") as source:
@@ -81,7 +86,8 @@ def read(file):
 
 
 def devices(identifier, folder=None):
-    """How many devices the run `identifier` used at once: those that share the model, times its replicas. 0 if there is no such run."""
+    """How many devices the run `identifier` used at once: those that share the model, times its replicas. 0
+    if there is no such run."""
     file = path(identifier, folder=folder)
     if not file.exists():
         return 0
@@ -91,7 +97,8 @@ def devices(identifier, folder=None):
 
 
 def load(paths=None, experiment=None, folder=None):
-    """All requests of the runs `paths` (default: every run) with derived columns; an empty frame with all columns if there are none."""
+    """All requests of the runs `paths` (default: every run) with derived columns; an empty frame with all
+    columns if there are none."""
     rows = []
     for file in [Path(p) for p in paths] if paths is not None else files(folder):
         run, sidecar = read(file)
@@ -110,7 +117,8 @@ def roofs_id(gpu, n):
 
 
 def write_roofs(roofs, device, gpu, given):
-    """Write the roofs of one device (`roofs.roofs`) with their provenance; returns the CSV's path. FileExistsError as in `write`."""
+    """Write the roofs of one device (`roofs.roofs`) with their provenance; returns the CSV's path.
+    FileExistsError as in `write`."""
     return _write_apart(roofs_id, roofs, device, gpu, given)
 
 
@@ -148,7 +156,8 @@ def accuracy_id(gpu, n):
 
 
 def write_accuracy(rows, gpu, given, **more):
-    """Write the rows (`accuracy_experiment.measure`) of one comparison of load clients with their provenance; returns the CSV's path.
+    """Write the rows (`accuracy_experiment.measure`) of one comparison of load clients with their provenance;
+    returns the CSV's path.
 
     `more` goes into the sidecar. FileExistsError as in `write`; Refused where no client came to an end.
     """
@@ -166,7 +175,8 @@ def accuracy_files(folder=None):
 
 
 def load_accuracy(folder=None):
-    """All comparisons of load clients: the columns ACCURACY, gpu, host, run (file's name without suffix) and measured (when it ended)."""
+    """All comparisons of load clients: the columns ACCURACY, gpu, host, run (file's name without suffix) and
+    measured (when it ended)."""
     tables = []
     for file in accuracy_files(folder):
         ended = json.loads(file.with_suffix(".json").read_text())["ended"]
