@@ -7,6 +7,7 @@ import threading
 
 from filelock import FileLock, Timeout
 
+from bench.machine import identity
 from bench.observations import store
 from bench.paths import FIGURES, RESULTS, ROOT, SITE
 from bench.report import figures
@@ -20,7 +21,7 @@ except ValueError as failure:  # a mistyped name, a device that is not here: one
     sys.exit(str(failure))
 BY_ID = {run.id: run for run in RUNS}
 RUNS_AT, FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (RESULTS, FIGURES, SITE / "index.html"))
-ROOFS = store.roofs_id(study.device(STUDY)[1], 1)
+ROOFS = store.roofs_id(study.device(STUDY)[1], identity.host(), 1)
 MEASURED = [path for path in [f"{RUNS_AT}/{ROOFS}.csv", *(run.csv for run in RUNS)] if not PARTIAL or os.path.exists(path)]
 # Everything else that lies there (other machines, engines not asked for now) is shown as well, and never made.
 OTHERS = [os.path.relpath(path, ROOT) for path in [*store.files(), *store.accuracy_files()] if f"{path.parent.name}/{path.stem}" not in BY_ID]

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 METRICS = {}
+# What `matrices` takes, as columns of data/models.csv.
+SHAPE = """
+    layers hidden_size intermediate_size attention_heads kv_heads head_dim vocab_size mlp_matrices
+""".split()
 # A name's suffix is its unit; the longer ones are looked for first.
 UNITS = {
     "_tokens_per_s": "tokens/s",

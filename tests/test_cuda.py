@@ -126,7 +126,7 @@ def test_memory_is_the_engine_s_and_not_the_probe_s(driver):
     ) as probe:
         driver.says({"apps": f"{os.getpid()}, 1000\n{probe.pid}, 4096\n1, 77"})
         assert memory._gpu_bytes() == 1000 * 2**20
-        assert gpu.gpu_company() == [1]
+        assert neighbours.gpu_company() == [1]
         probe.communicate(b"\n")
 
 
