@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import make_rows, make_sidecar, write_run
+from builders import make_rows, make_sidecar, write_run
 
 from bench import backends, processes
 from bench.backends.common import checkpoints, cuda, random_weights

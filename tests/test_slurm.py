@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import BIN
+from commands import BIN
 
 from bench import naming, processes
 from bench.machine import identity
@@ -69,7 +69,11 @@ def lacking():
     return None
 
 
-pytestmark = pytest.mark.skipif(bool(lacking()), reason=str(lacking()))
+pytestmark = [
+    pytest.mark.check,
+    pytest.mark.timing,
+    pytest.mark.skipif(bool(lacking()), reason=str(lacking())),
+]
 
 
 def wait_for(what, seconds, log=None):
