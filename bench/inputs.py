@@ -9,6 +9,7 @@ from bench import metrics, naming
 from bench.paths import ROOT
 
 DATA = ROOT / "data"
+CHUNK_TOKENS = 512  # the fixed text is scored in pieces of so many tokens
 
 
 def table(name):

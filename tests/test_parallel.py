@@ -477,7 +477,7 @@ def test_a_study_passes_over_numbers_that_runs_on_several_devices_took(tmp_path,
     kind, gpu = plan.device(plan.load())
     planned = lambda: [
         (r.experiment, r.n)
-        for r in plan.plan(plan.load({"engines": "fake", "repeats": 2}))
+        for r in plan.plan(plan.load({"engines": "fake", "repeats": 2, "all": True}))
         if r.option == "float32" and r.experiment in ("latency", "serving")
     ]
     about = {"host": identity_machine.host(), "gpu": gpu, "experiment": "serving", "option": "float32"}

@@ -65,7 +65,7 @@ def _cuda_rate(device="cuda", size=2**30, times=16):
         for way in ways:
             way()
         best = max(best_rate(way, times * size) for way in ways)
-    del matrix, vector, whole, ways
+    matrix = vector = whole = ways = None  # given back before the cache is emptied
     if device == "cuda":
         torch.cuda.empty_cache()
     return best

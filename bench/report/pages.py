@@ -15,7 +15,6 @@ from IPython.display import Markdown, display
 from bench import backends, inputs, naming
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
-from bench.experiments import quality as quality_experiment
 from bench.observations import store
 from bench.report import figures, findings, tables
 from bench.report import html as html_report
@@ -59,7 +58,8 @@ def svg_address(figure):
 
 
 def show_table(name, rows, caption):
-    """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints it."""
+    """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints
+    it."""
     function = tables.TABLES[naming.choose("table", name, tables.names())]
     table = function(rows) if inspect.signature(function).parameters else function()
     show_html(html_report.html(table, caption, f"python -m bench.report.tables {name}"))
@@ -105,7 +105,7 @@ def scoring(rows):
         "output": _either(answers["output_tokens"]),
         "tokens": _either(texts.groupby("run_id")["output_tokens"].sum()),
         "pieces": _either(texts.groupby("run_id").size()),
-        "piece": quality_experiment.CHUNK_TOKENS,
+        "piece": inputs.CHUNK_TOKENS,
         "silent": _silent(answers, texts),
     }
 
