@@ -24,7 +24,8 @@ def write_whole(file, text):
 
 
 def made(path, make):
-    """`path`, calling `make(temporary_path)` first if it does not exist; one maker at a time, renamed when complete."""
+    """`path`, calling `make(temporary_path)` first if it does not exist; one maker at a time, renamed when
+    complete."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(path.name + ".lock")):

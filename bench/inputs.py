@@ -9,10 +9,12 @@ from bench import metrics, naming
 from bench.paths import ROOT
 
 DATA = ROOT / "data"
+CHUNK_TOKENS = 512  # the fixed text is scored in pieces of so many tokens
 
 
 def table(name):
-    """DataFrame of data/<name>.csv, e.g. `prompts` or `published/husain_llama2_7b_latency`; ValueError naming what exists."""
+    """DataFrame of data/<name>.csv, e.g. `prompts` or `published/husain_llama2_7b_latency`; ValueError naming
+    what exists."""
     known = sorted(p.relative_to(DATA).with_suffix("").as_posix() for p in DATA.rglob("*.csv"))
     return pd.read_csv(DATA / f"{naming.choose('table', name, known)}.csv")
 
@@ -35,34 +37,43 @@ def study():
 
 
 def shape(model):
-    """Shape of a row of data/models.csv: `metrics.matrices` of it, kv_values_per_token, weight_parameters, and those of one step.
+    """Shape of a row of data/models.csv: `metrics.matrices` of it, kv_values_per_token, weight_parameters,
+    and those of one step.
 
-    A decode step reads all layers and the head once; the embedding rows are looked up, and are weights of their own unless tied.
+    A decode step reads all layers and the head once; the embedding rows are looked up, and are weights of
+    their own unless tied.
     """
     known = table("models").set_index("model")
     row = known.loc[naming.choose("model", model, known.index)]
-    names = "layers hidden_size intermediate_size attention_heads kv_heads head_dim vocab_size mlp_matrices".split()
-    sizes = metrics.matrices(**{name: int(row[name]) for name in names})
+    sizes = metrics.matrices(**{name: int(row[name]) for name in metrics.SHAPE})
     step = sizes["block_parameters"] + sizes["head_parameters"]
+    embedding = 0 if row["tied_embeddings"] else sizes["head_parameters"]
+    kv_values = metrics.kv_values_per_token(*(int(row[name]) for name in ("layers", "kv_heads", "head_dim")))
     return sizes | {
-        "kv_values_per_token": metrics.kv_values_per_token(int(row["layers"]), int(row["kv_heads"]), int(row["head_dim"])),
-        "step_parameters": step, "weight_parameters": step + (0 if row["tied_embeddings"] else sizes["head_parameters"]),
-    }  # fmt: skip
+        "kv_values_per_token": kv_values,
+        "step_parameters": step,
+        "weight_parameters": step + embedding,
+    }
 
 
 def text():
-    """The fixed text of this project's own writing: what perplexity is measured on and uniform prompts are cut from."""
+    """The fixed text of this project's own writing: what perplexity is measured on and uniform prompts are
+    cut from."""
     return (DATA / "text.txt").read_text(encoding="utf-8")
 
 
 def windows(ids, requests, tokens):
-    """`requests` prompts of exactly `tokens` token ids, each beginning at another place of `ids`, which is repeated as often as needed.
+    """`requests` prompts of exactly `tokens` token ids, each beginning at another place of `ids`, which is
+    repeated as often as needed.
 
-    The beginnings are spread evenly, so no two prompts share a prefix that a cache could answer; ValueError for more requests than places.
+    The beginnings are spread evenly, so no two prompts share a prefix that a cache could answer; ValueError
+    for more requests than places.
     """
     if requests > len(ids):
         raise ValueError(
-            f"There are {len(ids)} places to begin a prompt in data/text.txt, not {requests}; ask for smaller batches."
+            f"There are {len(ids)} places to begin a prompt in data/text.txt, not {requests}; ask for "
+            "smaller "
+            "batches."
         )
     endless = ids * (tokens // len(ids) + 2)
     starts = [len(ids) * k // requests for k in range(requests)]

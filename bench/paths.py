@@ -1,4 +1,5 @@
-"""Folders of the repository; an environment variable names another one instead, so that tests keep out of the checkout."""
+"""Folders of the repository; an environment variable names another one instead, so that tests keep out of the
+checkout."""
 
 import os
 from pathlib import Path
@@ -7,7 +8,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def _folder(variable, default):
-    """A folder of the repository, or the one that an environment variable names instead: tests keep out of the checkout with these."""
+    """A folder of the repository, or the one that an environment variable names instead: tests keep out of
+    the checkout with these."""
     return Path(os.environ.get(variable) or ROOT / default)
 
 

@@ -20,7 +20,7 @@ from bench.instrument.load import client, connection, parallel, protocols, recor
 from bench.instrument.reference_server import events, faults
 from bench.paths import ROOT
 
-pytestmark = pytest.mark.usefixtures("watchdog")
+pytestmark = [pytest.mark.usefixtures("watchdog"), pytest.mark.timing]
 
 TOKENS = 20
 TTFT_S, ITL_S = 0.02, 0.002

@@ -1,12 +1,11 @@
-"""What this machine is, and its measured roofs: read bandwidth and matrix-multiply peak.
+"""Read bandwidth of a device's memory, probed by a process of its own.
 
-    python -m bench.machine.bandwidth cpu 2          a bandwidth probe that waits on standard input: one line in, one measurement out (bytes/s)
-    python -m bench.machine.bandwidth gemm cpu 2     the matrix-multiply peak in every number format (operations/s)
+    python -m bench.machine.bandwidth cpu 2     one line in, one measurement out (bytes/s)
 
-The probe is a process of its own, so that neither its memory nor its threads touch the engine that is measured beside it.
+So neither the probe's memory nor its threads touch the engine that is measured beside it. Other modules know
+the probe by this module's name in its command line.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from time import perf_counter as clock
 
 import numpy as np
 
-from bench.machine import gemm, identity
+from bench.machine import identity
 from bench.paths import ROOT
 
 PASSES = 5
@@ -30,9 +29,11 @@ def _cache_bytes():
 
 
 def _cpu_reader(threads):
-    """A function that reads a buffer much larger than the caches once with `threads` threads, and the buffer's bytes.
+    """A function that reads a buffer much larger than the caches once with `threads` threads, and the
+    buffer's bytes.
 
-    NumPy's reductions release the interpreter lock and run at the memory's speed: equal to a C loop of vector loads within 2 %.
+    NumPy's reductions release the interpreter lock and run at the memory's speed: equal to a C loop of vector
+    loads within 2 %.
     """
     buffer = np.ones(max(2**29, 8 * _cache_bytes()) // 8, dtype=np.int64)
     parts = np.array_split(buffer, threads)
@@ -41,10 +42,12 @@ def _cpu_reader(threads):
 
 
 def _cuda_rate(device="cuda", size=2**30, times=16):
-    """Best read rate in bytes/s of the two ways to read memory that come nearest to decoding: summing up, and a matrix times a vector.
+    """Best read rate in bytes/s of the two ways to read memory that come nearest to decoding: summing up, and
+    a matrix times a vector.
 
-    The buffer (1 GiB: beyond any cache, and small enough to find room beside an engine that took nine tenths of the device) is given back after
-    each probe. Each way is started `times` times before it is waited for, so that neither start nor wait counts.
+    The buffer (1 GiB: beyond any cache, and small enough to find room beside an engine that took nine tenths
+    of the device) is given back after each probe. Each way is started `times` times before it is waited for,
+    so that neither start nor wait counts.
     """
     import torch
 
@@ -62,16 +65,18 @@ def _cuda_rate(device="cuda", size=2**30, times=16):
         for way in ways:
             way()
         best = max(best_rate(way, times * size) for way in ways)
-    del matrix, vector, whole, ways
+    matrix = vector = whole = ways = None  # given back before the cache is emptied
     if device == "cuda":
         torch.cuda.empty_cache()
     return best
 
 
-def best_rate(read, size):
+def best_rate(work, size):
+    """Best of PASSES rates of `work()`, which handles `size` bytes or operations: size / s."""
+
     def once():
         start = clock()
-        read()
+        work()
         return size / (clock() - start)
 
     return max(once() for _ in range(PASSES))
@@ -86,7 +91,8 @@ def _serve_probe(device, threads):
 
 
 class Bandwidth:
-    """Context manager: measured read bandwidth of `device` in bytes/s, now, each time `probe()` is called; all are kept."""
+    """Context manager: measured read bandwidth of `device` in bytes/s, now, each time `probe()` is called;
+    all are kept."""
 
     def __init__(self, device="cpu", threads=None):
         command = [sys.executable, "-m", "bench.machine.bandwidth", device, str(threads or identity.cores())]
@@ -102,8 +108,9 @@ class Bandwidth:
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
+            code = self.process.wait()
             raise RuntimeError(
-                f"The bandwidth probe ended with exit code {self.process.wait()}; is there enough memory for its buffer?"
+                f"The bandwidth probe ended with exit code {code}; is there enough memory for its buffer?"
             )
         self.probes.append(float(answer))
         return self.probes[-1]
@@ -118,14 +125,4 @@ class Bandwidth:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "gemm":
-        print(
-            json.dumps(
-                {
-                    dtype: gemm.gemm_flops_per_s(dtype, sys.argv[2], int(sys.argv[3]))
-                    for dtype in gemm.gemm_dtypes(sys.argv[2])
-                }
-            )
-        )
-    else:
-        _serve_probe(sys.argv[1], int(sys.argv[2]))
+    _serve_probe(sys.argv[1], int(sys.argv[2]))

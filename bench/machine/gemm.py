@@ -1,4 +1,7 @@
-"""The matrix-multiply peak of a device in each number format."""
+"""The matrix-multiply peak of a device in each number format.
+
+python -m bench.machine.gemm cpu 2     every format that the device multiplies, as JSON (operations/s)
+"""
 
 import json
 import subprocess
@@ -9,9 +12,11 @@ from bench.paths import ROOT
 
 
 def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None):
-    """Matrix-multiply peak of torch in `dtype` ('float32', 'bfloat16', 'int8' …), operations/s: 2 n^3 / best time of several products.
+    """Matrix-multiply peak of torch in `dtype` ('float32', 'bfloat16', 'int8' …), operations/s: 2 n^3 / best
+    time of several products.
 
-    The best of the libraries that torch has for it: on some processors one of them alone stays a tenth below what engines reach.
+    The best of the libraries that torch has for it: on some processors one of them alone stays a tenth below
+    what engines reach.
     """
     import torch
 
@@ -27,11 +32,11 @@ def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None):
 
 
 def _products(torch, dtype, device, size):
-    """Functions that multiply two square matrices once: the usual product and, for float32 on a CPU, oneDNN's as well."""
+    """Functions that multiply two square matrices once: the usual product and, for float32 on a CPU, oneDNN's
+    as well."""
     a = torch.ones(size, size, dtype=getattr(torch, dtype), device=device)
-    product = (
-        torch._int_mm if dtype == "int8" else torch.matmul
-    )  # no public product of int8 matrices accumulates in int32
+    # No public product of int8 matrices accumulates in int32.
+    product = torch._int_mm if dtype == "int8" else torch.matmul
 
     def multiply():
         product(a, a)
@@ -41,18 +46,18 @@ def _products(torch, dtype, device, size):
     if device == "cpu" and dtype == "float32" and torch.backends.mkldnn.is_available():
         from torch.utils import mkldnn
 
-        layer, given = mkldnn.to_mkldnn(torch.nn.Linear(size, size, bias=False).eval()), a.to_mkldnn()
-        return [multiply, lambda: layer(given)]
+        layer, input = mkldnn.to_mkldnn(torch.nn.Linear(size, size, bias=False).eval()), a.to_mkldnn()
+        return [multiply, lambda: layer(input)]
     return [multiply]
 
 
 def gemm_peaks(device="cpu", threads=None):
-    """Number format -> matrix-multiply peak in operations/s, each format the device multiplies natively, measured in a process of its own."""
+    """Number format -> matrix-multiply peak in operations/s, each format the device multiplies natively,
+    measured in a process of its own."""
     command = [
         sys.executable,
         "-m",
-        "bench.machine.bandwidth",
-        "gemm",
+        "bench.machine.gemm",
         device,
         str(threads or identity.cores()),
     ]
@@ -65,4 +70,14 @@ def gemm_peaks(device="cpu", threads=None):
 
 
 def gemm_dtypes(device):
+    """Names of the number formats that are measured on `device`."""
     return ["float32", "bfloat16", *(["float16"] if device == "cuda" else []), "int8"]
+
+
+def main(device, threads):
+    """Print the peak of every format as JSON."""
+    print(json.dumps({dtype: gemm_flops_per_s(dtype, device, threads) for dtype in gemm_dtypes(device)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

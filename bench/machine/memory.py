@@ -28,10 +28,12 @@ def forget_peak(device="cpu"):
 
 
 def peak_memory_bytes(device="cpu"):
-    """Largest resident set of this process and, added up, what its children hold now; on a GPU what it holds there. In bytes.
+    """Largest resident set of this process and, added up, what its children hold now; on a GPU what it holds
+    there. In bytes.
 
-    On a GPU it is the peak of PyTorch's allocator, or what the driver counts for this process and its children where the engine
-    allocates by other means (in a container, which hides processes from the driver, all that is in use there).
+    On a GPU it is the peak of PyTorch's allocator, or what the driver counts for this process and its
+    children where the engine allocates by other means (in a container, which hides processes from the driver,
+    all that is in use there).
     """
     return _gpu_bytes() if device == "cuda" else _own_peak_bytes() + _children_bytes()
 
@@ -73,13 +75,14 @@ def family(probes=True):
 
 
 def _gpu_bytes():
-    """The allocator's peak; else what the driver counts for the engine's processes; else, in a container, where it counts none, all that is in use."""
+    """The allocator's peak; else what the driver counts for the engine's processes; else, in a container,
+    where it counts none, all that is in use."""
     torch = sys.modules.get("torch")
     allocated = torch.cuda.max_memory_allocated() if torch and torch.cuda.is_available() else 0
     if allocated:
         return allocated
-    mine = family(probes=False)
+    own = family(probes=False)
     return (
-        sum(held for pid, held in gpu.gpu_processes() if pid in mine)
+        sum(held for pid, held in gpu.gpu_processes() if pid in own)
         or (gpu.gpu_state().get("memory.used") or math.nan) * 2**20
     )
