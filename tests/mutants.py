@@ -1,4 +1,4 @@
-"""The ways to miscount, and to leak the token, that `test_protocol_mutations.py` puts into the load client."""
+"""The ways to miscount, and to leak the token, that `test_protocol_mutations.py` puts into the client."""
 
 from dataclasses import dataclass
 
