@@ -1,0 +1,218 @@
+"""Connections of the load client: kept, lost, replaced, and with TLS."""
+
+import ssl
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from loads import EVENT, TOKENS, USAGE, accounted, hang_up, here, make_calls, request_of, stream, tiny, whole
+
+from bench.instrument.load import client, connection, parallel, protocols
+from bench.instrument.reference_server import events
+
+pytest_plugins = ["loads"]
+pytestmark = [pytest.mark.usefixtures("watchdog"), pytest.mark.timing]
+
+
+def test_an_idle_connection_that_was_closed_is_replaced_once():
+    def serve(peer, number):
+        request_of(peer)
+        peer.sendall(stream())
+        if number == 1:
+            request_of(peer)  # the second request is never answered here
+            hang_up(peer)
+
+    with tiny(serve) as (port, came):
+        url = f"http://127.0.0.1:{port}"
+        rows, _ = here(url, make_calls(url, 2))
+    assert all(map(whole, rows)) and len(came) == 2
+    assert rows[1]["connect_s"] > 0 and rows[1]["sent_s"] > rows[0]["sent_s"] + rows[0]["e2e_s"]
+
+
+def test_an_idle_connection_that_was_reset_unseen_is_replaced():
+    class Slow(client.Client):
+        def _begin(self):
+            time.sleep(0.05)  # the reset comes between two looks: writing tells it
+            super()._begin()
+
+    def serve(peer, number):
+        request_of(peer)
+        peer.sendall(stream())
+        time.sleep(0.02)
+        hang_up(peer)
+
+    with tiny(serve) as (port, came):
+        url = f"http://127.0.0.1:{port}"
+        rows, _ = here(url, make_calls(url, 3), kind=Slow)
+    assert all(map(whole, rows)) and len(came) == 3
+
+
+def test_a_request_counts_as_sent_where_it_was_served():
+    def serve(peer, number):
+        request_of(peer)
+        peer.sendall(stream())
+        if number == 1:
+            request_of(peer)
+            time.sleep(0.2)
+            hang_up(peer)
+
+    with tiny(serve) as (port, _):
+        url = f"http://127.0.0.1:{port}"
+        rows, _ = here(url, make_calls(url, 2))
+    assert rows[1]["ttft_s"] < 0.1 and rows[1]["connect_s"] > 0.19, "what the lost connection took is set-up"
+
+
+@pytest.mark.parametrize("answered", [b"", events.STREAMED + events.chunk(EVENT)])
+def test_a_fresh_connection_or_a_begun_answer_is_not_tried_again(answered):
+    def serve(peer, number):
+        if answered and number == 1:
+            request_of(peer)
+            peer.sendall(stream())  # the next answer on this open connection is begun and lost
+        request_of(peer)
+        peer.sendall(answered)
+        time.sleep(0.05)
+        hang_up(peer)
+
+    with tiny(serve) as (port, came):
+        url = f"http://127.0.0.1:{port}"
+        rows, _ = here(url, make_calls(url, 2))
+    assert [row["error"] for row in rows] == [
+        "" if answered else "ConnectionResetError: Connection reset by peer",
+        "ConnectionResetError: Connection reset by peer",
+    ]
+    assert len(came) == (1 if answered else 2)
+
+
+def test_a_silent_open_connection_is_not_tried_again(fresh):
+    rows, _ = here(
+        fresh.url, make_calls(fresh.url) + make_calls(fresh.url, 1, "silent", first=2), timeout_s=0.5
+    )
+    assert (
+        whole(rows[0]) and "TimeoutError" in rows[1]["error"] and rows[1]["connect_s"] != rows[1]["connect_s"]
+    )
+
+
+def test_a_connection_that_the_server_closes_while_idle_is_let_go():
+    def serve(peer, number):
+        request_of(peer)
+        peer.sendall(stream())
+
+    with tiny(serve) as (port, came):
+        url = f"http://127.0.0.1:{port}"
+        rows, loop = here(url, make_calls(url, 3, at_s=[0, 0.1, 0.2]))
+    assert all(map(whole, rows)) and len(came) == 3 and not any(np.isnan(row["connect_s"]) for row in rows)
+    assert loop.connections.idle == [] and not loop.connections.selector.get_map()
+
+
+def test_a_long_prompt_is_sent_whole():
+    got = []
+
+    def serve(peer, number):
+        time.sleep(0.1)  # until then the kernel takes a part of it
+        got.append(request_of(peer))
+        peer.sendall(stream())
+
+    with tiny(serve) as (port, _):
+        url = f"http://127.0.0.1:{port}"
+        calls = make_calls(url)
+        calls[0].payload = protocols.request(
+            "completions", url, protocols.Prompt(tuple(range(10**6)), "", TOKENS), "m"
+        )
+        rows, _ = here(url, calls)
+    assert whole(rows[0]) and got == [calls[0].payload]
+
+
+def test_being_woken_for_nothing_is_no_failure(fresh, monkeypatch):
+    receive, looks = connection.Stream.receive, []
+
+    def nervous(stream):
+        looks.append(stream)
+        if len(looks) % 5 == 0:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return receive(stream)
+
+    monkeypatch.setattr(connection.Stream, "receive", nervous)
+    rows, _ = here(fresh.url, make_calls(fresh.url, 4), concurrency=2)
+    assert all(map(whole, rows)) and len(looks) > 4 * TOKENS, rows[0]["error"]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A self-signed certificate of 127.0.0.1 with its key, in one file."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, made = folder / "key.pem", folder / "made.pem"
+    options = [
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
+    try:
+        subprocess.run(
+            ["openssl", "req", "-x509", *options, "-keyout", key, "-out", made],
+            check=True,
+            capture_output=True,
+        )
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    made.write_text(made.read_text() + key.read_text())
+    return made
+
+
+def slowly(peer, number):
+    """Answers over TLS until the client goes.
+
+    The first half comes event by event, the second in one record that no single read holds.
+    """
+    while request_of(peer):
+        peer.sendall(events.STREAMED)
+        for _ in range(10):
+            peer.sendall(events.chunk(EVENT))
+            time.sleep(0.005)
+        padding = b": " + b"x" * 14000 + b"\n\n"
+        rest = [EVENT] * 10 + [padding, USAGE % TOKENS, b"data: [DONE]\n\n"]
+        peer.sendall(b"".join(map(events.chunk, rest)) + events.LAST)
+
+
+@pytest.fixture
+def secure(certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with tiny(slowly, context) as (port, came):
+        yield f"https://127.0.0.1:{port}", came
+
+
+def test_tls_reads_all_of_it(secure, certificate, monkeypatch):
+    url, came = secure
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    calls = make_calls(url, 6)
+    rows, report = parallel.run(url, calls, "completions", concurrency=2, timeout_s=5)
+    assert all(whole(row) and row["chunks"] == TOKENS for row in accounted(rows, calls)), rows[0]["error"]
+    assert not report["kernel_stamps"] and report["read_lag_p50_s"] is None and len(came) == 2
+    assert all(row["itl_p50_s"] < 0.02 and row["itl_max_s"] > 0.004 for row in rows)
+
+
+def test_tls_with_a_stranger_is_refused_and_named(secure):
+    url, _ = secure
+    calls = make_calls(url, 2)
+    rows, _ = parallel.run(url, calls, "completions", timeout_s=5)
+    assert all("CERTIFICATE_VERIFY_FAILED" in row["error"] for row in accounted(rows, calls)), rows[0][
+        "error"
+    ]
+
+
+def test_tls_that_fails_before_hands_are_shaken_fails_one_request(truth):
+    class Context:
+        def wrap_socket(self, sock, **options):
+            sock.detach()
+            raise ConnectionResetError(104, "Connection reset by peer")
+
+    loop = client.Client(truth.url, make_calls(truth.url, 2), "completions", 1, 2.0)
+    loop.connections.tls = Context()
+    assert ["reset by peer" in row["error"] for row in loop.run(time.monotonic())] == [True, True]
