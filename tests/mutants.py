@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-import test_protocol
+import token_quotes
 
 OPENAI = "completions", "text", "chat"
 ALL = *OPENAI, "tgi", "llamacpp"
@@ -18,7 +18,7 @@ def each(dialects, quirk):
 class Mutation:
     """`new` in the place of `old` in bench.instrument.load.<module>; all of `cases` must fail then.
 
-    Of `MUTATIONS` the cases are in `test_protocol.CASES`, of `LEAKS` in `test_protocol.QUOTES`.
+    Of `MUTATIONS` the cases are in `protocol_cases.CASES`, of `LEAKS` in `token_quotes.QUOTES`.
     """
 
     module: str
@@ -247,7 +247,7 @@ LEAKS = {
         "decoding",
         "    if not token:\n        return content",
         "    return content",
-        [*test_protocol.QUOTES],
+        [*token_quotes.QUOTES],
     ),
     "only what came in one chunk is": Mutation(
         "decoding",

@@ -10,11 +10,13 @@ import sys
 import types
 from pathlib import Path
 
+import protocol_cases
 import pytest
-import test_protocol as protocol
+import speakers
+import token_quotes
 from mutants import LEAKS, MUTATIONS
-from test_protocol import quoting, speaker  # noqa: F401 (fixtures)
 
+pytest_plugins = ["speakers", "token_quotes"]
 pytestmark = [pytest.mark.check, pytest.mark.timing]
 
 
@@ -39,7 +41,7 @@ def put(monkeypatch, mutation):
     users = [
         (user, name)
         for user in list(sys.modules.values())
-        if user is protocol or getattr(user, "__name__", "").startswith("bench.")
+        if user is speakers or getattr(user, "__name__", "").startswith("bench.")
         for name, value in list(vars(user).items())
         if value is module and not hasattr(user, "__path__")  # a package has its modules as attributes
     ]
@@ -49,21 +51,21 @@ def put(monkeypatch, mutation):
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_miscounting_is_seen(speaker, monkeypatch, name):  # noqa: F811
+def test_miscounting_is_seen(speaker, monkeypatch, name):
     put(monkeypatch, MUTATIONS[name])
     for case in MUTATIONS[name].cases:
         with pytest.raises(AssertionError):
-            protocol.check(speaker, case)
+            speakers.check(speaker, case)
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_a_leak_is_seen(quoting, monkeypatch, name):  # noqa: F811
+def test_a_leak_is_seen(quoting, monkeypatch, name):
     put(monkeypatch, LEAKS[name])
     for answer in LEAKS[name].cases:
         with pytest.raises(AssertionError):
-            protocol.keeps_quiet(quoting(protocol.QUOTES[answer]))
+            token_quotes.keeps_quiet(quoting(token_quotes.QUOTES[answer]))
 
 
 def test_every_case_fails_where_the_counting_is_broken():
     """No case that nothing can fail, and none that does not exist."""
-    assert {case for mutation in MUTATIONS.values() for case in mutation.cases} == set(protocol.CASES)
+    assert {case for mutation in MUTATIONS.values() for case in mutation.cases} == set(protocol_cases.CASES)
