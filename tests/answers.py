@@ -43,7 +43,10 @@ def cut(raw, places):
 
 
 def answered(pieces, new_tokens=4, at_s=None, prompt_tokens=3, due=9.0, sent=10.0):
-    """An Answer whose k-th read came 0.1 s after the one before, the first at 10.1 s, the kernel's stamp 1 ms before each."""
+    """An Answer whose k-th read came 0.1 s after the one before, the first at 10.1 s.
+
+    The kernel's stamp is 1 ms before each.
+    """
     reads = [
         (sent + 0.1 * (k + 1), ancillary(1000 + sent + 0.1 * (k + 1) - 0.001), piece)
         for k, piece in enumerate(pieces)

@@ -25,7 +25,11 @@ CASES = {
     "completions": ("completions", "", GOOD),
     "completions, no space after data:": ("completions", "no-space", GOOD),
     "completions, two tokens per event": ("completions", "pairs", PAIRS),
-    "completions, two tokens per event with ids": ("completions", "pairs ids", PAIRS | {"gaps": True, "output_ids": list(IDS)}),
+    "completions, two tokens per event with ids": (
+        "completions",
+        "pairs ids",
+        PAIRS | {"gaps": True, "output_ids": list(IDS)},
+    ),
     "completions, an id short": ("completions", "pairs ids lost-id", PAIRS),
     "completions, an empty last event": ("completions", "empty-last", GOOD),
     "completions, a last event without data": ("completions", "bare-last", GOOD),
@@ -34,9 +38,17 @@ CASES = {
     "completions, never usage": ("completions", "no-usage", "did not report usage"),
     "completions, never usage but ids": ("completions", "no-usage ids pairs", PAIRS | {"gaps": True}),
     "completions, echoed prompt": ("completions", "echo", "5 events with text, 4 output tokens"),
-    "completions, prompt counted as output": ("completions", "counts-prompt", "9 output tokens where 4 were asked for"),
+    "completions, prompt counted as output": (
+        "completions",
+        "counts-prompt",
+        "9 output tokens where 4 were asked for",
+    ),
     "completions, BOS counted": ("completions", "bos", "6 prompt tokens where 5 were sent"),
-    "completions, BOS counted as output": ("completions", "bos-out", "5 output tokens where 4 were asked for"),
+    "completions, BOS counted as output": (
+        "completions",
+        "bos-out",
+        "5 output tokens where 4 were asked for",
+    ),
     "text": ("text", "", GOOD),
     "text, BOS counted": ("text", "bos", TEXTS),
     "text, BOS counted as output": ("text", "bos-out", "5 output tokens where 4 were asked for"),
@@ -68,4 +80,4 @@ CASES = {
     "llamacpp, BOS counted": ("llamacpp", "bos", "6 prompt tokens where 5 were sent"),
     "llamacpp, BOS counted as output": ("llamacpp", "bos-out", "5 output tokens where 4 were asked for"),
     "llamacpp, echoed prompt": ("llamacpp", "echo", "5 events with text, 4 output tokens"),
-}  # fmt: skip
+}

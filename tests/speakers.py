@@ -18,7 +18,8 @@ from protocol_cases import CASES, END_S, FIRST_S, GAP_S, IDS, MARGIN_S, PROMPT, 
 from bench.backends.common import servers
 from bench.instrument.load import client, schedule
 
-# Each speaker is a generator of (kind, object): `token` for an event with tokens, `more` for one without. What it says depends on the request body.
+# Each speaker is a generator of (kind, object): `token` for an event with tokens, `more` for one without.
+# What it says depends on the request body.
 
 
 def groups(quirks, count):
@@ -45,35 +46,21 @@ def words(numbers):
 
 
 def openai(body, quirks, chat=False):
-    """OpenAI's streams: usage on request only, then `null` in every chunk and the counts in a last one without choices."""
+    """OpenAI's streams: usage on request only, `null` in every chunk and the counts in a last one without choices."""
     count, prompt = body["max_tokens"] + ("bos-out" in quirks), prompt_tokens(body, quirks)
     head = {"id": "x", "object": "chunk", "created": 0, "model": "the-model", "system_fingerprint": "x"}
-    usage = lambda output: {
-        "prompt_tokens": prompt,
-        "completion_tokens": output,
-        "total_tokens": prompt + output,
-    }  # noqa: E731
     wants = (body.get("stream_options") or {}).get("include_usage") and "no-usage" not in quirks
-    last = count + ("counts-prompt" in quirks) * prompt
+    last = usage(prompt, count + ("counts-prompt" in quirks) * prompt)
 
     def chunk(text, finish=None, output=0, **more):
         content = {"delta": {"content": text} if text else {}} if chat else {"text": text}
-        counts = {"usage": usage(output) if "every-usage" in quirks else None} if wants else {}
-        return head | {
-            "choices": [{"index": 0, "logprobs": None, "finish_reason": finish, **content, **more}],
-            **counts,
-        }
+        choice = {"index": 0, "logprobs": None, "finish_reason": finish, **content, **more}
+        counts = {"usage": usage(prompt, output) if "every-usage" in quirks else None} if wants else {}
+        return head | {"choices": [choice], **counts}
 
     if chat:
-        yield (
-            "more",
-            head
-            | {
-                "choices": [
-                    {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
-                ]
-            },
-        )
+        delta = {"role": "assistant", "content": ""}
+        yield "more", head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
     if "empty-first" in quirks:
         yield "more", chunk("")
     if "echo" in quirks:
@@ -81,18 +68,20 @@ def openai(body, quirks, chat=False):
     for numbers in groups(quirks, body["max_tokens"]):
         ids = [IDS[k % 4] for k in numbers if not ("lost-id" in quirks and k == 0)]
         at_end = numbers[-1] == body["max_tokens"] - 1
+        finish = "length" if at_end and "empty-last" not in quirks and not chat else None
         event = chunk(
-            words(numbers),
-            "length" if at_end and "empty-last" not in quirks and not chat else None,
-            numbers[-1] + 1,
-            **({"token_ids": ids} if "ids" in quirks else {}),
+            words(numbers), finish, numbers[-1] + 1, **({"token_ids": ids} if "ids" in quirks else {})
         )
-        yield "token", event | ({"usage": usage(last)} if wants and at_end and "last-usage" in quirks else {})
+        yield "token", event | ({"usage": last} if wants and at_end and "last-usage" in quirks else {})
     if chat or "empty-last" in quirks:
         yield "more", chunk("", "length", count)
     if wants and not {"every-usage", "last-usage"} & quirks:
-        yield "more", head | {"choices": [], "usage": usage(last)}
+        yield "more", head | {"choices": [], "usage": last}
     yield "more", b"[DONE]"
+
+
+def usage(prompt, output):
+    return {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
 
 
 def chat(body, quirks):
@@ -100,7 +89,10 @@ def chat(body, quirks):
 
 
 def tgi(body, quirks):
-    """TGI's `generate_stream`: one token per event, with its id; the text and, where the request has `details`, the counts with the last one."""
+    """TGI's `generate_stream`: one token per event, with its id.
+
+    The last one has the text and, where the request has `details`, the counts.
+    """
     parameters = body["parameters"]
     count, prompt = parameters["max_new_tokens"], prompt_tokens(body, quirks)
     yield "comment", b""  # it keeps a connection alive with comments
@@ -129,7 +121,10 @@ def tgi(body, quirks):
 
 
 def llamacpp(body, quirks):
-    """llama.cpp's `/completion`: a held-back token gives its text with the next one, and its id never; the counts and the prompt come at the end."""
+    """llama.cpp's `/completion`: counts and the prompt come at the end.
+
+    A held-back token has its text in the next event, and its id never.
+    """
     count, prompt = body["n_predict"], prompt_tokens(body, quirks)
     if "echo" in quirks:
         yield "more", {"index": 0, "content": PROMPT.text, "tokens": [], "stop": False}
@@ -174,7 +169,10 @@ SPEAKERS = {
 
 
 class Speaker(http.server.BaseHTTPRequestHandler):
-    """Answers below /<number of the case>/ with the quirks of that case; notes when it wrote what, and refuses whoever has not the token."""
+    """Answers below /<number of the case>/ with the quirks of that case.
+
+    Records when it wrote what, and refuses whoever has not the token.
+    """
 
     protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
     token, bodies, wrote, quirks = "", [], [], None
@@ -271,7 +269,10 @@ def ask(url, dialect, more=None, token="", prompt=PROMPT):
 
 
 def check(url, case):
-    """AssertionError unless the server of `case` is counted as the case says; its times are those at which the server wrote tokens."""
+    """AssertionError unless the server of `case` is counted as the case says.
+
+    Its times must be those at which the server wrote tokens.
+    """
     dialect, _, expected = CASES[case]
     Speaker.wrote.clear()
     row = ask(f"{url}/{list(CASES).index(case)}", dialect)

@@ -178,11 +178,26 @@ JSON = st.recursive(
 @hypothesis.given(
     dialect=st.sampled_from(sorted(protocols.DIALECTS)),
     odd=st.dictionaries(
-        st.sampled_from("choices usage error content tokens stop timings token details tokens_predicted tokens_evaluated sent_ns generated_text".split()),
-        JSON | st.lists(st.dictionaries(st.sampled_from("text delta token_ids finish_reason".split()), JSON | st.dictionaries(st.sampled_from(["content"]), JSON)), max_size=2)
-        | st.dictionaries(st.sampled_from("completion_tokens prompt_tokens prompt_tokens_details id text prefill generated_tokens cache_n".split()), JSON), max_size=4,
+        st.sampled_from(
+            "choices usage error content tokens stop timings token details tokens_predicted tokens_evaluated sent_ns generated_text".split()
+        ),
+        JSON
+        | st.lists(
+            st.dictionaries(
+                st.sampled_from("text delta token_ids finish_reason".split()),
+                JSON | st.dictionaries(st.sampled_from(["content"]), JSON),
+            ),
+            max_size=2,
+        )
+        | st.dictionaries(
+            st.sampled_from(
+                "completion_tokens prompt_tokens prompt_tokens_details id text prefill generated_tokens cache_n".split()
+            ),
+            JSON,
+        ),
+        max_size=4,
     ),
-)  # fmt: skip
+)
 def test_whatever_a_server_says_becomes_a_row(dialect, odd):
     good = {
         "choices": [{"text": "a"}],

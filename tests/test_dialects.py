@@ -18,16 +18,64 @@ def sent(dialect, url="http://user@here:81/v/", more=None, token=""):
 @pytest.mark.parametrize(
     "dialect, path, expected",
     [
-        ("completions", "/v1/completions", {"model": "m", "prompt": [11, 12, 13], "max_tokens": 4, "temperature": 0, "echo": False, "stream": True, "stream_options": {"include_usage": True}}),
-        ("text", "/v1/completions", {"model": "m", "prompt": "one two three", "max_tokens": 4, "temperature": 0, "echo": False, "stream": True, "stream_options": {"include_usage": True}}),
         (
-            "chat", "/v1/chat/completions",
-            {"model": "m", "messages": [{"role": "user", "content": "one two three"}], "max_tokens": 4, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}},
+            "completions",
+            "/v1/completions",
+            {
+                "model": "m",
+                "prompt": [11, 12, 13],
+                "max_tokens": 4,
+                "temperature": 0,
+                "echo": False,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+            },
         ),
-        ("llamacpp", "/completion", {"prompt": [11, 12, 13], "n_predict": 4, "temperature": 0, "stream": True, "return_tokens": True}),
-        ("tgi", "/generate_stream", {"inputs": "one two three", "parameters": {"max_new_tokens": 4, "do_sample": False, "details": True, "decoder_input_details": False}}),
+        (
+            "text",
+            "/v1/completions",
+            {
+                "model": "m",
+                "prompt": "one two three",
+                "max_tokens": 4,
+                "temperature": 0,
+                "echo": False,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+            },
+        ),
+        (
+            "chat",
+            "/v1/chat/completions",
+            {
+                "model": "m",
+                "messages": [{"role": "user", "content": "one two three"}],
+                "max_tokens": 4,
+                "temperature": 0,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+            },
+        ),
+        (
+            "llamacpp",
+            "/completion",
+            {"prompt": [11, 12, 13], "n_predict": 4, "temperature": 0, "stream": True, "return_tokens": True},
+        ),
+        (
+            "tgi",
+            "/generate_stream",
+            {
+                "inputs": "one two three",
+                "parameters": {
+                    "max_new_tokens": 4,
+                    "do_sample": False,
+                    "details": True,
+                    "decoder_input_details": False,
+                },
+            },
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_sent(dialect, path, expected):
     first, fields, body = sent(dialect)
     assert first == f"POST /v{path} HTTP/1.1" and body == expected

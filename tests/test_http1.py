@@ -40,9 +40,11 @@ LINE_ENDS = [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n"]
 @QUICK
 @hypothesis.given(
     texts=st.lists(st.text(alphabet='aé"0\\\n\r%🙂', min_size=1, max_size=8), min_size=1, max_size=6),
-    ends=st.lists(st.sampled_from(LINE_ENDS), min_size=8, max_size=8), places=st.lists(st.integers(0, 5000), max_size=30),
-    chunks=st.lists(st.integers(0, 2000), max_size=6), trailer=st.sampled_from([b"0\r\n\r\n", b"0\r\nTook: 5\r\nAnd: 0\r\n\r\n", b"000;x=y\r\n\r\n"]),
-)  # fmt: skip
+    ends=st.lists(st.sampled_from(LINE_ENDS), min_size=8, max_size=8),
+    places=st.lists(st.integers(0, 5000), max_size=30),
+    chunks=st.lists(st.integers(0, 2000), max_size=6),
+    trailer=st.sampled_from([b"0\r\n\r\n", b"0\r\nTook: 5\r\nAnd: 0\r\n\r\n", b"000;x=y\r\n\r\n"]),
+)
 def test_any_way_of_cutting_the_bytes_gives_the_same_answer(texts, ends, places, chunks, trailer):
     events = [event(text(each), end) for each, end in zip(texts, ends)] + [
         event(usage(len(texts))),
@@ -57,7 +59,8 @@ def test_any_way_of_cutting_the_bytes_gives_the_same_answer(texts, ends, places,
         and row["text"] == "".join(texts)
         and row["chunks"] == row["output_tokens"] == len(texts)
     )
-    # Every event's moment is that of the piece with the last byte of its data, found here byte by byte; the empty line after it says nothing new.
+    # Every event's moment is that of the piece with the last byte of its data, found here byte by byte; the empty
+    # line after it says nothing new.
     piece_of = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
     body = [
         at for _, raw_at, size in http1.body(raw, http1.head(raw))[1] for at in range(raw_at, raw_at + size)
@@ -110,7 +113,8 @@ def test_a_body_shorter_than_its_length_is_an_error():
 
 
 def test_events_are_lines_up_to_an_empty_one():
-    mixed = b": ping\n\ndata:no blank\n\nevent: x\r\ndata: two\r\ndata:  lines\r\nid: 7\r\n\r\ndata: a\rdata: b\r\rretry: 5\n\ndata: c\n\r\ndata: left"
+    mixed = b": ping\n\ndata:no blank\n\nevent: x\r\ndata: two\r\ndata:  lines\r\nid: 7\r\n\r\n"
+    mixed += b"data: a\rdata: b\r\rretry: 5\n\ndata: c\n\r\ndata: left"
     found, rest = http1.events(mixed)
     assert [data for data, _ in found] == [b"no blank", b"two\n lines", b"a\nb", b"c"] and rest
     assert [mixed[:end].rpartition(b"\n")[2] for _, end in found] == [

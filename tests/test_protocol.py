@@ -48,7 +48,7 @@ def test_every_dialect_has_every_quirk_that_it_can_have():
 
 
 def test_a_server_is_asked_for_what_it_says_on_request_only(speaker):
-    """Without `stream_options`, `details` and `return_tokens` the same servers say nothing of counts or ids: the counts above come on request."""
+    """Without options the same servers have no counts or ids: the counts above come on request."""
     assert "did not report usage" in ask(speaker, "completions", {"stream_options": None})["error"]
     assert "did not report usage" in ask(speaker, "chat", {"stream_options": None})["error"]
     assert "how many tokens the prompt has" in ask(speaker, "tgi", {"details": False})["error"]
@@ -105,31 +105,26 @@ def test_a_running_server_is_asked_in_each_dialect(speaker, token, option):
     )
 
 
+class Api(Speaker):
+    """A small copy of the API that `get_inference_endpoint` reads; `url` is the endpoint's own address."""
+
+    state, url = "running", ""
+
+    def do_GET(self):
+        if self.refused():
+            return
+        assert self.path == "/endpoint/me/llama"
+        url = {"url": f"{self.url}/"} if self.state == "running" else {}
+        model = {"repository": "a/b", "framework": "pytorch", "revision": "main", "task": "text-generation"}
+        endpoint = {"name": "llama", "type": "protected", "model": model, "healthRoute": "/health"}
+        times = {"createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z"}
+        self.plain(200, endpoint | {"status": times | {"state": self.state} | url})
+
+
 def test_huggingface_hub_finds_an_endpoint_with_the_token(token, speaker, monkeypatch):
-    """The real `get_inference_endpoint`, against a small copy of the API that it asks."""
+    """The real `get_inference_endpoint`, against a small copy of the API that it reads."""
 
-    class Api(Speaker):
-        state = "running"
-
-        def do_GET(self):
-            if self.refused():
-                return
-            assert self.path == "/endpoint/me/llama"
-            url = {"url": f"{speaker}/"} if self.state == "running" else {}
-            endpoint = {
-                "name": "llama",
-                "type": "protected",
-                "model": {
-                    "repository": "a/b",
-                    "framework": "pytorch",
-                    "revision": "main",
-                    "task": "text-generation",
-                },
-                "healthRoute": "/health",
-            }
-            times = {"createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z"}
-            self.plain(200, endpoint | {"status": times | {"state": self.state} | url})
-
+    monkeypatch.setattr(Api, "url", speaker)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api) as api:
         threading.Thread(target=api.serve_forever, args=(0.05,), daemon=True).start()
         monkeypatch.setattr(
@@ -138,13 +133,13 @@ def test_huggingface_hub_finds_an_endpoint_with_the_token(token, speaker, monkey
         request = servers.Wanted(1, 64, 1, url="me/llama")
         with hf_endpoint.serve(Named, "tgi", "cuda", request) as served:
             assert served.url == speaker and ask(served.url, "tgi", token=served.token)["output_tokens"] == 4
-        Api.state = "scaledToZero"
+        monkeypatch.setattr(Api, "state", "scaledToZero")
         with (
             pytest.raises(RuntimeError, match="is scaledToZero, not running"),
             hf_endpoint.serve(Named, "tgi", "cuda", request),
         ):
             pass
-        Api.token = "another"
+        monkeypatch.setattr(Api, "token", "another")
         with (
             pytest.raises(RuntimeError, match="knows no endpoint") as refused,
             hf_endpoint.serve(Named, "tgi", "cuda", request),

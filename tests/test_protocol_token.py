@@ -23,10 +23,16 @@ def test_a_server_that_quotes_the_token_is_not_repeated(quoting, answer):
 @pytest.mark.parametrize(
     "answer",
     [
-        refusal(b'{"error": "%s"}' % CREDENTIALS), refusal(b"{}").replace(b"No\r\n", CREDENTIALS + b"\r\n"), CREDENTIALS + b"\r\n\r\n", refusal(CREDENTIALS, 200),
-        refusal(b"{}", 302).replace(b"Content-Length", b"Location: http://127.0.0.1:9/%s\r\nContent-Length" % CREDENTIALS[7:]), b"",
+        refusal(b'{"error": "%s"}' % CREDENTIALS),
+        refusal(b"{}").replace(b"No\r\n", CREDENTIALS + b"\r\n"),
+        CREDENTIALS + b"\r\n\r\n",
+        refusal(CREDENTIALS, 200),
+        refusal(b"{}", 302).replace(
+            b"Content-Length", b"Location: http://127.0.0.1:9/%s\r\nContent-Length" % CREDENTIALS[7:]
+        ),
+        b"",
     ],
-)  # fmt: skip
+)
 def test_looking_for_the_models_name_tells_no_token(quoting, answer):
     with pytest.raises(
         RuntimeError,

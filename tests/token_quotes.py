@@ -38,8 +38,8 @@ QUOTES = {
     "bytes that are no HTTP, cut": b"x" * 40 + CREDENTIALS + b"\r\n\r\n",
     "a chunk without a length": STREAM + CREDENTIALS[7:] + b"\r\nabc\r\n",
     "an answer": pieces(
-        b'data: {"choices": [{"text": "%s", "token_ids": [1, 2, 3, 4]}], "usage": {"completion_tokens": 4}}\n\n'
-        % CREDENTIALS
+        b'data: {"choices": [{"text": "%s", "token_ids": [1, 2, 3, 4]}], '
+        b'"usage": {"completion_tokens": 4}}\n\n' % CREDENTIALS
     ),
     "an answer in two events": pieces(
         *(
