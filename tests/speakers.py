@@ -46,7 +46,7 @@ def words(numbers):
 
 
 def openai(body, quirks, chat=False):
-    """OpenAI's streams: usage on request only, `null` in every chunk and the counts in a last one without choices."""
+    """OpenAI's streams: usage on request, `null` in every chunk but a last one without choices."""
     count, prompt = body["max_tokens"] + ("bos-out" in quirks), prompt_tokens(body, quirks)
     head = {"id": "x", "object": "chunk", "created": 0, "model": "the-model", "system_fingerprint": "x"}
     wants = (body.get("stream_options") or {}).get("include_usage") and "no-usage" not in quirks

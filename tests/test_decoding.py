@@ -179,7 +179,10 @@ JSON = st.recursive(
     dialect=st.sampled_from(sorted(protocols.DIALECTS)),
     odd=st.dictionaries(
         st.sampled_from(
-            "choices usage error content tokens stop timings token details tokens_predicted tokens_evaluated sent_ns generated_text".split()
+            (
+                "choices usage error content tokens stop timings token details tokens_predicted "
+                "tokens_evaluated sent_ns generated_text"
+            ).split()
         ),
         JSON
         | st.lists(
@@ -191,7 +194,10 @@ JSON = st.recursive(
         )
         | st.dictionaries(
             st.sampled_from(
-                "completion_tokens prompt_tokens prompt_tokens_details id text prefill generated_tokens cache_n".split()
+                (
+                    "completion_tokens prompt_tokens prompt_tokens_details id text prefill generated_tokens "
+                    "cache_n"
+                ).split()
             ),
             JSON,
         ),

@@ -59,8 +59,8 @@ def test_any_way_of_cutting_the_bytes_gives_the_same_answer(texts, ends, places,
         and row["text"] == "".join(texts)
         and row["chunks"] == row["output_tokens"] == len(texts)
     )
-    # Every event's moment is that of the piece with the last byte of its data, found here byte by byte; the empty
-    # line after it says nothing new.
+    # Every event's moment is that of the piece with the last byte of its data, found here byte by byte;
+    # the empty line after it has nothing new.
     piece_of = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
     body = [
         at for _, raw_at, size in http1.body(raw, http1.head(raw))[1] for at in range(raw_at, raw_at + size)

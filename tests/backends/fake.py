@@ -31,8 +31,8 @@ OPTIONS = {name: EVERY[name] for name in OFFERED.split()}
 DEVICES = ("cpu",)
 PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}  # so many devices are as fast as one
 TTFT_S, ITL_S = 0.030, 0.004
-# Tests beside each other: the runs that they start measure nothing which a busy machine could spoil. In the tests' own process
-# the gate stays, for they try it there.
+# Tests beside each other: the runs that they start measure nothing that a busy machine could spoil.
+# In the tests' own process the gate stays, for they try it there.
 if os.environ.get("FAKE_NEIGHBOURS") and "pytest" not in sys.modules:
     gates.BUSY_CORES = math.inf
 ANSWER = '<script>document.title = "broken"</script>'
