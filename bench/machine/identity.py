@@ -1,5 +1,6 @@
 """What this machine is: its names, its cores, its memory, and the random id of this checkout."""
 
+import math
 import os
 import platform
 import re
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from bench import naming
+from bench import environment, naming
 from bench.machine import gpu
 from bench.paths import ROOT
 
@@ -35,9 +36,10 @@ def host():
 
 
 def cores():
-    """Number of physical cores this process may use."""
+    """Number of physical cores this process may use: those of its affinity, and of its container's quota."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))
+    quota = environment.cpu_quota_cores()
+    return max(1, math.floor(min(psutil.cpu_count(logical=False) or allowed, allowed, quota)))
 
 
 def memory_bytes():

@@ -7,6 +7,7 @@ from time import perf_counter as clock
 import psutil
 from filelock import FileLock, Timeout
 
+from bench import environment
 from bench.machine import gpu, memory
 
 
@@ -16,10 +17,13 @@ class Neighbours:
 
     def __init__(self):
         self.start, self.system, self.own = clock(), psutil.cpu_times(), _own_cpu_s()
+        self.throttled_s = environment.throttled_s()
 
     def cores(self):
-        """{'others': cores busy with other processes, 'steal': cores taken by the hypervisor}, means over the
-        time since."""
+        """Means over the time since: `others`, cores busy with other processes; `steal`, with other machines.
+
+        Where a container's quota is counted, also `throttled`: the share of the time that it held threads.
+        """
         passed, system = clock() - self.start, psutil.cpu_times()
 
         def spent(name):
@@ -27,7 +31,10 @@ class Neighbours:
 
         busy = sum(spent(name) for name in ("user", "system", "nice", "irq", "softirq"))
         others = max(0.0, busy - (_own_cpu_s() - self.own))
-        return {"others": round(others / passed, 4), "steal": round(spent("steal") / passed, 4)}
+        found = {"others": round(others / passed, 4), "steal": round(spent("steal") / passed, 4)}
+        if self.throttled_s is not None:
+            found["throttled"] = round((environment.throttled_s() - self.throttled_s) / passed, 4)
+        return found
 
 
 def _own_cpu_s():

@@ -74,10 +74,12 @@ _OF_A_BATCH = """
 
 
 def batches(requests):
-    """One row per batch that was sent as a whole: medians over its requests, and the use of the hardware in each phase.
+    """One row per batch that was sent as a whole: medians over its requests, and the use of the hardware in
+    each phase.
 
-    Prefill ends with the last first token of the batch; a decode step takes the median gap between tokens (`step_s`), so that
-    an engine that admits some prompts while others are answered is not charged for it. Failed batches have `error` and no times.
+    Prefill ends with the last first token of the batch; a decode step takes the median gap between tokens
+    (`step_s`), so that an engine that admits some prompts while others are answered is not charged for it.
+    Failed batches have `error` and no times.
     """
     times = "ttft_s tpot_s e2e_s mbu output_tokens".split()
     good = requests.assign(ended_s=requests["sent_s"] + requests["e2e_s"]).where(requests["error"] == "")

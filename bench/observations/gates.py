@@ -13,6 +13,14 @@ WARM_SLACK_S = 0.001  # what the scheduler alone may take, which is many times w
 # Mean number of cores that other processes may keep busy during a run: background services pass, a second job
 # does not.
 BUSY_CORES = 0.5
+# Mean number of cores that the hypervisor may give to other virtual machines during a run, and the share of
+# its time that a container's quota may hold the run's threads back.
+STEAL_CORES = 0.1
+THROTTLED_SHARE = 0.01
+# Events of an answer that follow each other faster than this on average came in one lump: a proxy had kept
+# them. A step of the smallest model on the fastest GPU takes several times as long.
+EVENT_GAP_S = 5e-5
+CLOCK_DRIFT = 0.1  # how far a GPU's clock after a run may be from the one before
 # How late the load client may be in the 99th percentile, as a share of the gap between two scheduled
 # requests.
 LATE_SHARE = 0.01
@@ -28,8 +36,11 @@ def check(table, sidecar, identifier):
     _agrees_with_path(table, identifier)
     _counts(table)
     _ordered_times(table)
+    _streamed(table)
     _warm(table, sidecar)
     _alone(table, sidecar)
+    _unthrottled(sidecar)
+    _steady_clock(sidecar)
     _punctual(table)
     _uncached(table)
     rows = derived.derive(schema.numbers(table.assign(**derived.context(sidecar))))
@@ -84,6 +95,23 @@ def _ordered_times(table):
         raise Refused("Times contradict each other: 0 < ttft_s <= e2e_s must hold in every row.")
 
 
+def _streamed(table):
+    """Refuse a run whose answers came in one lump: something between server and client had kept the events.
+
+    Then TTFT is the whole answer's time and TPOT nothing.
+    """
+    events = table[(table["error"] == "") & (table["chunks"] > 2)]
+    gap_s = (events["e2e_s"] - events["ttft_s"]) / (events["chunks"] - 1)
+    if len(events) and gap_s.median() < EVENT_GAP_S:
+        raise Refused(
+            f"The answers came in one lump: {events['chunks'].median():.0f} events within "
+            f"{gap_s.median() * (events['chunks'].median() - 1) * 1e3:.2g} ms, after "
+            f"{events['ttft_s'].median():.3g} s of silence. A proxy between client and server keeps the "
+            "events back; "
+            "switch its buffering off (nginx: proxy_buffering off) or ask the server itself."
+        )
+
+
 def settled(warmup):
     """Whether the last two warm-up requests took the same time at the same clock, within SETTLED.
 
@@ -128,6 +156,57 @@ def _alone(table, sidecar):
             "the "
             "machine idle and measure again."
         )
+    steal = sidecar["busy_cores"]["steal"]
+    if steal > STEAL_CORES:
+        raise Refused(
+            f"The hypervisor gave {steal:.2f} of this machine's cores to other virtual machines during this "
+            "run "
+            f"(allowed: {STEAL_CORES}). Measure again at another time, or on a machine that is not shared."
+        )
+
+
+def _unthrottled(sidecar):
+    """Refuse a run whose threads a container's CPU quota held back; nothing where the system kept no
+    count."""
+    throttled = sidecar["busy_cores"].get("throttled")
+    if throttled is not None and throttled > THROTTLED_SHARE:
+        raise Refused(
+            f"The container's CPU quota held this run's threads back for {throttled:.0%} of its time. Give "
+            "the "
+            "container whole cores, or as many threads as its quota has: -p threads."
+        )
+
+
+def _steady_clock(sidecar):
+    """Refuse a run during which a GPU's clock drifted or was throttled; nothing where none was reported."""
+    warmup, after = sidecar.get("warmup", []), sidecar["machine"].get("gpu_after", {}).get("clocks.sm")
+    warm = next((request.get("clocks.sm") for request in reversed(warmup)), None)
+    if warm and after and abs(after - warm) > CLOCK_DRIFT * warm:
+        raise Refused(
+            f"The GPU's clock went from {warm:.0f} to {after:.0f} MHz during this run, more than "
+            f"{CLOCK_DRIFT:.0%}. "
+            "Let it cool, or fix its clocks (nvidia-smi --lock-gpu-clocks), and measure again."
+        )
+
+
+def committed(sidecar):
+    """Refuse a run of an instrument that differs from its revision; an adapter may, and is marked so.
+
+    Called where a run goes into the repository's own observations.
+    """
+    changed = [file for file in sidecar["git"].get("uncommitted", []) if not _is_adapter(file)]
+    if changed:
+        more = " and more" if len(changed) > 3 else ""
+        raise Refused(
+            f"The instrument differs from its revision: {', '.join(changed[:3])}{more}. Commit the change "
+            "before "
+            "measuring, or measure into a folder of your own: -p results scratch."
+        )
+
+
+def _is_adapter(file):
+    """Whether `file`, relative to the repository, is one engine's adapter."""
+    return file.startswith("bench/backends/") and file.count("/") == 2 and not file.endswith("__init__.py")
 
 
 def late(rows):

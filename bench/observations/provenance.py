@@ -7,7 +7,8 @@ from bench.paths import ROOT
 
 
 def git_state():
-    """Revision and whether anything but observations, exports and the README's figures differs from it."""
+    """Revision, whether the instrument or its inputs differ from it, and the files of the instrument that
+    do."""
 
     def git(*arguments):
         return subprocess.run(
@@ -17,7 +18,16 @@ def git_state():
     return {
         "revision": git("rev-parse", "HEAD"),
         "dirty": bool(git("status", "--porcelain", "--", "bench", "notebooks", "data", "study.yaml")),
+        "uncommitted": [line[3:] for line in _changes("bench", "notebooks")],
     }
+
+
+def _changes(*folders):
+    """Lines of `git status` for files under `folders` that differ from the revision, untracked ones
+    included."""
+    command = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=all", "--", *folders]
+    listed = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    return [line for line in listed if line.endswith((".py", ".ipynb"))]
 
 
 def now():

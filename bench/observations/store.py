@@ -16,7 +16,7 @@ import pandas as pd
 from bench import naming
 from bench.files import write_whole
 from bench.observations import derived, gates, provenance, schema
-from bench.paths import RESULTS
+from bench.paths import RESULTS, ROOT
 
 
 def path(identifier, suffix=".csv", folder=None):
@@ -56,6 +56,8 @@ def write(rows, sidecar, identifier, folder=None):
     table = schema.frame(rows)
     sidecar = json.loads(json.dumps(sidecar))
     gates.check(table, sidecar, identifier)
+    if target.is_relative_to(ROOT / "_llama-inference"):
+        gates.committed(sidecar)
     write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
     write_whole(target, table.to_csv(index=False, lineterminator="\n"))
     return target

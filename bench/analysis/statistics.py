@@ -1,0 +1,266 @@
+"""Intervals over runs, ratios of two configurations, bounds of percentiles, and shares.
+
+Runs of one sitting resemble their neighbours, and few of them are measured, so Student's interval is too
+narrow. Here the variance of the mean comes from the slow movements of the series alone (its lowest cosines:
+Lazarus, Lewis, Stock and Watson, *HAR Inference: Recommendations for Practice*, JBES 36(4), 2018), and the
+critical value is the one whose exact coverage, averaged over a lag-1 correlation of 0 and one of 0.3, is the
+confidence that was asked for. `bench.analysis.proof` counts how often the intervals hold.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+from scipy import fft, linalg, optimize, stats
+
+CONFIDENCE = 0.95
+# The lag-1 correlations of neighbouring runs over which coverage is averaged, and up to which it is promised.
+CORRELATIONS = 0.0, 0.3
+FASTER, SLOWER, EQUAL = "faster", "slower", "cannot be told apart"
+ONE_EACH, ONE_OF_ONE, NONE = "one run each", "one run of one of them", "no runs of one of them"
+RATIO = "ratio low high p verdict runs baseline_runs".split()
+# What MLPerf takes for a percentile: 99 % confidence, and one request beyond the value that is shown
+# (mlcommons/inference, loadgen/early_stopping.cc).
+MLPERF = {"confidence": 0.99, "beyond": 1}
+NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(200)
+
+
+def contrasts(runs):
+    """How many cosines the variance of the mean is taken from: all for four runs, three for five to eight.
+
+    With fewer the interval depends less on the correlation, and is wider; this many keep the exact coverage
+    of the mean between 93 and 97 % for correlations from 0 to 0.3.
+    """
+    return min(runs - 1, max(3, 1 + math.ceil(runs / 4)))
+
+
+def _contrast_squares(values, count):
+    """Mean square of the `count` lowest Type-II cosines along the last axis; of all: the sample variance."""
+    return np.mean(fft.dct(values, norm="ortho", axis=-1)[..., 1 : count + 1] ** 2, axis=-1)
+
+
+def correlations(runs, correlation):
+    """Correlation matrix of `runs` neighbouring runs whose memory fades as that of an AR(1) process does."""
+    return linalg.toeplitz(float(correlation) ** np.arange(runs))
+
+
+def coverage(runs, count, critical, correlation):
+    """Exact coverage of mean ± critical · √(mean square of `count` cosines / runs), for normal AR(1) runs.
+
+    One quadratic form of the runs is smaller than another, and the probability of that is one integral
+    (Bakirov and Székely, *Student's t-test for Gaussian scale mixtures*, 2005; used so by Müller, *HAC
+    Corrections for Strongly Autocorrelated Time Series*, JBES 32(3), 2014).
+    """
+    cosines = fft.dct(np.eye(runs), norm="ortho", axis=0)[: count + 1]
+    weights = np.r_[1.0, np.full(count, -(critical**2) / count)]
+    root = linalg.cholesky(correlations(runs, correlation), lower=True)
+    values = linalg.eigvalsh(root.T @ (cosines.T * weights) @ cosines @ root)
+    others = -values[:-1] / values[-1]
+    others = others[others > 1e-12]
+    angle = (NODES + 1) * np.pi / 4  # the integral over u from 0 to 1, with u = sin(angle)
+    rest = np.cos(angle)
+    inside = rest ** len(others) / np.sqrt(np.prod(rest[:, None] ** 2 + others, axis=1))
+    return 1 - 2 / np.pi * np.sum(NODE_WEIGHTS * np.pi / 4 * inside)
+
+
+@lru_cache(maxsize=None)
+def critical_value(runs, confidence=CONFIDENCE):
+    """The factor whose coverage, averaged over CORRELATIONS, is `confidence`; NaN for fewer than two runs.
+
+    From the sixth run on a tenth of the misses less is aimed at, from the eleventh on a fifth: that is what
+    deciding after each run whether to add another (`bench.analysis.repeats`) costs.
+    """
+    if runs < 2:
+        return math.nan
+    aim = confidence + (1 - confidence) * (0.2 if runs > 10 else 0.1 if runs > 5 else 0.0)
+    count = contrasts(runs)
+
+    def excess(critical):
+        return np.mean([coverage(runs, count, critical, r) for r in CORRELATIONS]) - aim
+
+    return optimize.brentq(excess, 0.1, 1e4)
+
+
+def standard_error(values, confidence=CONFIDENCE):
+    """(standard error of the mean, degrees of freedom) over the last axis: runs in the order of measuring.
+
+    The error is scaled so that Student's quantile of these degrees of freedom, times it, is `half_width`.
+    """
+    runs = values.shape[-1]
+    if runs < 2:
+        return np.full(values.shape[:-1], np.nan), 0
+    count = contrasts(runs)
+    scale = critical_value(runs, confidence) / stats.t.ppf((1 + confidence) / 2, count)
+    return scale * np.sqrt(_contrast_squares(values, count) / runs), count
+
+
+def _clean(values):
+    """`values` as an array of floats; where it is one series, without the runs that have no value."""
+    values = np.asarray(values, dtype=float)
+    return values[~np.isnan(values)] if values.ndim == 1 else values
+
+
+def half_width(values, confidence=CONFIDENCE):
+    """Half width of the interval of the mean over the last axis, in the unit of `values`; NaN for one run."""
+    values = _clean(values)
+    error, freedom = standard_error(values, confidence)
+    return error * stats.t.ppf((1 + confidence) / 2, freedom) if freedom else error
+
+
+def mean_interval(values, confidence=CONFIDENCE):
+    """(mean, low, high) over the last axis: one figure per run, in the order of measuring.
+
+    The interval is NaN for one run.
+    """
+    values = _clean(values)
+    if values.shape[-1] == 0:
+        return math.nan, math.nan, math.nan
+    middle, half = values.mean(axis=-1), half_width(values, confidence)
+    return middle, middle - half, middle + half
+
+
+@lru_cache(maxsize=None)
+def median_factor(runs):
+    """Standard error of the median over that of the mean for independent normal runs, from 100,000 draws:
+    1.16 for three, 1.25 for many."""
+    draws = np.random.default_rng(runs).standard_normal((100_000, runs))
+    return float(np.median(draws, axis=1).std() * math.sqrt(runs))
+
+
+def median_interval(values, confidence=CONFIDENCE):
+    """(median, low, high) over the last axis, as `mean_interval`, wider by `median_factor`.
+
+    It supposes runs that scatter to both sides alike; without that, 95 % takes at least six runs.
+    """
+    values = _clean(values)
+    if values.shape[-1] == 0:
+        return math.nan, math.nan, math.nan
+    middle = np.median(values, axis=-1)
+    half = half_width(values, confidence) * median_factor(values.shape[-1])
+    return middle, middle - half, middle + half
+
+
+def log_ratio(first, second, confidence=CONFIDENCE):
+    """(log of the ratio of the means, its half width, two-sided p) over the last axes of two configurations.
+
+    Relative standard errors add in squares (delta method); degrees of freedom are Welch and Satterthwaite's.
+    """
+    terms = []
+    for values in (first, second):
+        error, freedom = standard_error(values, confidence)
+        terms.append(((error / values.mean(axis=-1)) ** 2, freedom))
+    (a, free_a), (b, free_b) = terms
+    error = np.maximum(np.sqrt(a + b), np.finfo(float).tiny)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = (a + b) ** 2 / (a**2 / free_a + b**2 / free_b)
+    freedom = np.nan_to_num(freedom, nan=float(free_a + free_b))
+    middle = np.log(first.mean(axis=-1) / second.mean(axis=-1))
+    half = stats.t.ppf((1 + confidence) / 2, freedom) * error
+    return middle, half, 2 * stats.t.sf(np.abs(middle) / error, freedom)
+
+
+def verdict(low, high, higher_is_better=True):
+    """FASTER, SLOWER or EQUAL: what the interval of a ratio to a baseline says."""
+    if low > 1 or high < 1:
+        return FASTER if (low > 1) == higher_is_better else SLOWER
+    return EQUAL
+
+
+def ratio(values, baseline, higher_is_better=True, confidence=CONFIDENCE):
+    """The mean of `values` over that of `baseline` with its interval: a dict of the columns RATIO.
+
+    Both are one figure per run, in the order of measuring. `p` and the interval are empty, and `verdict` is
+    ONE_EACH, ONE_OF_ONE or NONE, where one of them has fewer than two runs. ValueError where a figure is not
+    above zero.
+    """
+    values, baseline = _clean(values), _clean(baseline)
+    runs, others = len(values), len(baseline)
+    if (values <= 0).any() or (baseline <= 0).any():
+        raise ValueError("A ratio takes figures above zero: leave out runs without an answer.")
+    found = dict.fromkeys(RATIO, math.nan) | {"runs": runs, "baseline_runs": others}
+    if min(runs, others) == 0:
+        return found | {"verdict": NONE}
+    found["ratio"] = values.mean() / baseline.mean()
+    if min(runs, others) == 1:
+        return found | {"verdict": ONE_EACH if runs == others else ONE_OF_ONE}
+    middle, half, p = log_ratio(values, baseline, confidence)
+    low, high = math.exp(middle - half), math.exp(middle + half)
+    return found | {"low": low, "high": high, "p": float(p), "verdict": verdict(low, high, higher_is_better)}
+
+
+def series(runs, keys, metric, order="started"):
+    """[(key, values of `metric`, rows)] per configuration of `runs` (one row per run), sorted by `order`."""
+    columns = [*keys, metric, order]
+    missing = [column for column in columns if column not in runs]
+    if missing:
+        raise ValueError(
+            f"The runs have no column {missing[0]}: pass one row per run with {', '.join(columns)}."
+        )
+    grouped = runs.sort_values(order, kind="stable").groupby(list(keys), sort=True, dropna=False)
+    return [(key, _clean(rows[metric]), rows) for key, rows in grouped]
+
+
+def summary(runs, keys, metric, order="started", confidence=CONFIDENCE):
+    """Mean and median of `metric` over the runs of each configuration.
+
+    One row per configuration; columns `keys`, mean, low, high, median, median_low, median_high (in the unit
+    of `metric`), spread (standard deviation over mean) and runs. The intervals are empty for one run.
+    """
+    rows = []
+    for key, values, _ in series(runs, keys, metric, order):
+        mean, low, high = mean_interval(values, confidence)
+        median, median_low, median_high = median_interval(values, confidence)
+        spread = values.std(ddof=1) / mean if len(values) > 1 else math.nan
+        rows.append((*key, mean, low, high, median, median_low, median_high, spread, len(values)))
+    names = "mean low high median median_low median_high spread runs".split()
+    return pd.DataFrame(rows, columns=[*keys, *names])
+
+
+def _bounds(requests, share, confidence, beyond):
+    """Whether the slowest but `beyond` of so many requests bounds the percentile with that confidence."""
+    return stats.binom.cdf(beyond, requests, 1 - share) <= 1 - confidence
+
+
+def requests_needed(share, confidence=CONFIDENCE, beyond=0):
+    """The fewest requests of which the slowest (the slowest but `beyond`) is at least the percentile `share`.
+
+    The smallest n with P(Binomial(n, 1 − share) ≤ beyond) ≤ 1 − confidence, the order-statistic bound (David
+    and Nagaraja, *Order Statistics*, 2003, section 7.1): 29 for p90 and 299 for p99 at 95 %; 64 and 662 with
+    MLPERF.
+    """
+    n = beyond + 1
+    while not _bounds(n, share, confidence, beyond):
+        n += 1
+    return n
+
+
+def bounded_percentile(requests, confidence=CONFIDENCE):
+    """The percentile, as a share, that the slowest of n requests bounds: (1 − confidence)^(1/n)."""
+    return (1 - confidence) ** (1 / requests)
+
+
+def percentile(values, share, confidence=CONFIDENCE, beyond=0):
+    """The percentile `share` of the requests `values`, where they bound it, else their maximum: a dict.
+
+    `name` (p90, or slowest of n), `value`, `at_most` (the order statistic that bounds the percentile from
+    above with that confidence; empty for the maximum) and `requests`. It takes requests for independent,
+    which those of one run hardly are.
+    """
+    values = np.sort(_clean(values))
+    n = len(values)
+    if n == 0:
+        return {"name": "no requests", "value": math.nan, "at_most": math.nan, "requests": 0}
+    if not _bounds(n, share, confidence, beyond):
+        return {"name": f"slowest of {n}", "value": values[-1], "at_most": math.nan, "requests": n}
+    place = int(stats.binom.ppf(confidence, n, share))
+    value = float(np.quantile(values, share))
+    return {"name": f"p{share * 100:g}", "value": value, "at_most": values[place], "requests": n}
+
+
+def share_interval(count, total, confidence=CONFIDENCE):
+    """(share, low, high) of `count` of `total`, after Clopper and Pearson (1934); NaN for none."""
+    if total == 0:
+        return math.nan, math.nan, math.nan
+    found = stats.binomtest(int(count), int(total)).proportion_ci(confidence, method="exact")
+    return count / total, found.low, found.high
