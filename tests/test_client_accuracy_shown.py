@@ -45,7 +45,7 @@ LOST = {"error": "TimeoutError: the client had not ended", "failed": 3000} | dic
 
 
 def compared(folder, rows):
-    path = store.write_accuracy(rows, "test-cpu", "abc123", {}, {"run": 0, "results": str(folder)})
+    path = store.write_accuracy(rows, "test-cpu", "abc123", {"cpu": "x"}, {"run": 0, "results": str(folder)})
     return path, accuracy_analysis.here(store.load_accuracy(folder))
 
 
