@@ -4,6 +4,8 @@ import numpy as np
 
 from bench import metrics
 from bench.analysis import latency as latency_analysis
+from bench.analysis import machines
+from bench.machine import identity
 from bench.observations import schema
 
 REFERENCE = ("transformers", "float32")
@@ -111,6 +113,11 @@ def summary(requests):
         speed[[*schema.CONFIGURATION, "output_tokens_per_s", "weight_bytes"]], "left", schema.CONFIGURATION
     )
     return table.sort_values("output_tokens_per_s", ascending=False, ignore_index=True)
+
+
+def here(requests):
+    """`summary` on the machine in focus."""
+    return machines.focus(summary(requests), identity.host())
 
 
 def frontier(table, loss):

@@ -9,17 +9,16 @@ from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 
-COLUMNS = ["want", "backend", "option", "value", "unit", "next_backend", "next_option", "next_value"]
-# Column that decides -> unit for readers, factor, and whether less is better.
-UNITS = {
-    "output_tokens_per_s": ("output tokens/s", 1, False),
-    "ttft_s": ("ms", 1e3, True),
-    "peak_memory_bytes": ("MB at most", 1e-6, True),
-}
+COLUMNS = ["want", "column", "backend", "option", "value", "next_backend", "next_option", "next_value"]
+LESS_IS_BETTER = {"ttft_s", "peak_memory_bytes"}
 
 
 def choices(requests):
-    """One row per wish that the data can answer: what fulfils it best and its value, and the best of the other engines with its own."""
+    """One row per wish that the data can answer: what fulfils it best, and the best of the other engines.
+
+    Columns: want, `column` that decides, backend, option and value (in the column's unit) of the best, and
+    the same of the next engine with `next_`; NaN and empty where there is no other.
+    """
     latency = latency_analysis.summary(machines.here(requests, "latency"))
     wishes = [
         ("the fastest answer for one user", latency, "output_tokens_per_s"),
@@ -52,17 +51,14 @@ def _lossless(requests):
 
 
 def _best(want, table, column):
-    unit, factor, least = UNITS[column]
-    table = table.dropna(subset=column).sort_values(column, ascending=least)
+    """The row of one wish; None where no row of `table` has the column."""
+    table = table.dropna(subset=column).sort_values(column, ascending=column in LESS_IS_BETTER)
     if table.empty:
         return None
     best, others = table.iloc[0], table[table["backend"] != table["backend"].iloc[0]]
     second = others.iloc[0] if len(others) else {"backend": "", "option": "", column: np.nan}
-    told = {"want": want, "unit": unit}
+    choice = {"want": want, "column": column}
     for prefix, row in (("", best), ("next_", second)):
-        told |= {
-            f"{prefix}backend": row["backend"],
-            f"{prefix}option": row["option"],
-            f"{prefix}value": row[column] * factor,
-        }
-    return told
+        choice |= {f"{prefix}{name}": row[name] for name in ("backend", "option")}
+        choice[f"{prefix}value"] = row[column]
+    return choice

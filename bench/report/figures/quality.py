@@ -7,7 +7,6 @@ from bench import naming
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema
 from bench.report import curves, figures, html, style
-from bench.report.tables import quality as quality_tables
 
 # What is lost: a column of quality.summary, what its axis says, and from the column to percent.
 LOSSES = (
@@ -24,7 +23,7 @@ LOSSES = (
 def quality(requests):
     """Output tokens/s over what is lost on real weights: the share of tokens that are not the reference's, and the fixed text's perplexity
     above the reference's. Filled marks with names are the frontier: nothing that was measured is faster and loses as little."""
-    table = quality_tables.quality_here(requests)
+    table = quality_analysis.here(requests)
     table = table[table["agreement"].notna() & table["output_tokens_per_s"].notna()]
     if table.empty:
         return None

@@ -5,7 +5,6 @@ from bench.analysis import latency as latency_analysis
 from bench.analysis import quality as quality_analysis
 from bench.report import html
 from bench.report.findings import words
-from bench.report.tables import quality as quality_tables
 
 # What quantisation costs: sentences about quality. `table` is quality.summary of one model on one machine.
 
@@ -13,7 +12,7 @@ from bench.report.tables import quality as quality_tables
 def quality_findings(requests):
     """What the scored answers of the machine in focus have shown, as Markdown sentences; of several models, the one with most configurations
     speaks."""
-    settings = latency_analysis.settings(quality_tables.quality_here(requests))
+    settings = latency_analysis.settings(quality_analysis.here(requests))
     said = (
         [
             sentence(settings[0][1])
