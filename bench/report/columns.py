@@ -60,7 +60,7 @@ WHERE = "gpu model weights"
 
 
 def column(name):
-    """The declaration of the column `name`, of which `ttft_p90_s` is a percentile and `ttft_s_inside` a variant.
+    """The declaration of the column `name`; `ttft_p90_s` is a percentile, `ttft_s_inside` a variant of one.
 
     KeyError for a name that neither bench/metrics.py nor this module declares.
     """
@@ -112,7 +112,7 @@ def renamed(table, columns):
 
 
 def replicas(table):
-    """Name of the column of replicas behind one address, where there are several of them anywhere; else ""."""
+    """Name of the column of replicas behind one address; empty where there are several of them nowhere."""
     return "data_parallel" if (table["data_parallel"] > 1).any() else ""
 
 

@@ -9,8 +9,8 @@ from bench.report.columns import Column
 
 @tables.listed
 def batching(requests):
-    """The sweeps: one row per engine, option and batch on the machine in focus; what the batch yielded and how
-    much of the hardware it used."""
+    """The sweeps: one row per engine, option and batch on the machine in focus; what the batch yielded and
+    how much of the hardware it used."""
     shown = columns.of(
         f"{columns.ENGINE} batch_size prompt_tokens max_new_tokens requests_per_s output_tokens_per_s ttft_s "
         f"tpot_s e2e_s mbu mfu_prefill mfu_decode peak_memory_bytes {columns.WHERE}"
@@ -40,8 +40,8 @@ def prompt_cost(requests):
 
 @tables.listed
 def memory(requests):
-    """Runs under a limit of memory: one row per run; the largest batch that the planner expects, that ran, and
-    the smallest that did not."""
+    """Runs under a limit of memory: one row per run; the largest batch that the planner expects, that ran,
+    and the smallest that did not."""
     shown = columns.of(
         f"{columns.ENGINE} limit_bytes loaded_bytes kv_bytes_per_request planned ran failed error gpu model",
         limit_bytes=Column("limit", "MB", 1e-6),
@@ -57,7 +57,8 @@ def memory(requests):
 
 @tables.listed
 def kv_cache(requests=None):
-    """The published table of KV-cache sizes beside the formula's values: one row per model, length and batch."""
+    """The published table of KV-cache sizes beside the formula's values: one row per model, length and
+    batch."""
     table = batching_analysis.kv_cache()
     shown = columns.of(
         "model sequence_tokens batch_size kv_fp16_gib fp16_gib kv_int8_gib int8_gib agree source",

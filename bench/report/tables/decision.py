@@ -12,8 +12,8 @@ AT_MOST = {"peak_memory_bytes": " at most"}  # a maximum that was seen, not a ne
 
 @tables.listed
 def decision(requests):
-    """Which engine should I use? One row per wish: the engine and option that fulfil it best on the machine in
-    focus, and the next engine."""
+    """Which engine should I use? One row per wish: the engine and option that fulfil it best on the machine
+    in focus, and the next engine."""
     table = recommend.choices(requests)
     table = table.assign(
         gives=[_value(name, value) for name, value in zip(table["column"], table["value"])],

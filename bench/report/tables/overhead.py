@@ -7,7 +7,7 @@ from bench.report.columns import Column
 
 @tables.listed
 def overhead(requests):
-    """What measuring costs: one row per engine and option, the median over pairs of harness / own loop - 1."""
+    """What measuring costs: one row per engine and option, median over pairs of harness / own loop - 1."""
     shown = columns.of(
         f"{columns.ENGINE} pairs median low high gpu model",
         median=Column("cost, median", "%", 100),

@@ -16,8 +16,8 @@ COEFFICIENTS = {
 
 @tables.listed
 def step_time(requests):
-    """The fitted step-time model: one row per engine and option; coefficients with 95 % intervals, what limits
-    a step at batch size 1, and errors."""
+    """The fitted step-time model: one row per engine and option; coefficients with 95 % intervals, what
+    limits a step at batch size 1, and errors."""
     shown = {}
     for name, fitted in COEFFICIENTS.items():
         shown[name] = fitted
