@@ -1,19 +1,23 @@
 # Shortcuts only. What a study is stands in study.yaml, how it is carried out in the Snakefile.
 #
-#     make study                         measure what is installed, draw, build the site
-#     make study REPEATS=3               with the repeats that intervals need
+#     make study                         the first question: latency of every engine that is installed, then figures and site
+#     make study ALL=1                   every experiment with every option
+#     make study BUDGET=30               rounds of the first question for 30 minutes
+#     make study REPEATS=3               with the repeats that intervals need, whatever they take (with ALL=1: of everything)
 #     make study ENGINES="vllm"          these engines only, each in its own environment where it needs one; or one option of one,
 #                                        ENGINES="transformers/gptq-int4"
 #     make study EXPERIMENTS="latency"   only these of the experiments in study.yaml
 #     make study PROFILE=slurm           on a cluster, with the profile of that name in profiles/ (README)
 #     make bundle DEVICE=cuda            one archive that installs and runs the study on a node without network
-#     make test                          the tests
+#     make test                          the tests, six minutes on two cores
+#     make check                         every engine and option, Slurm, bundles, the protocol's mutants
+#     make lint                          format, style, and which room may import which
 #     make readme                        the README's findings, from the committed observations
 #     make site                          only the figures and the pages, from the observations that are there
 
 PYTHON ?= python3
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-CONFIG := $(if $(REPEATS),repeats=$(REPEATS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(EXPERIMENTS),experiments="$(EXPERIMENTS)") $(if $(DEVICE),device=$(DEVICE)) $(if $(GPU),gpu=$(GPU)) $(if $(MODELS),models="[$(MODELS)]")
+CONFIG := $(if $(filter-out 0,$(ALL)),all=True) $(if $(BUDGET),budget=$(BUDGET)) $(if $(REPEATS),repeats=$(REPEATS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(EXPERIMENTS),experiments="$(EXPERIMENTS)") $(if $(DEVICE),device=$(DEVICE)) $(if $(GPU),gpu=$(GPU)) $(if $(MODELS),models="[$(MODELS)]")
 SNAKEMAKE = snakemake $(if $(PROFILE),--workflow-profile profiles/$(PROFILE)) $(if $(strip $(CONFIG)),--config $(CONFIG))
 # What a cluster calls the device that a run asks for (profiles/slurm); empty: none is asked for.
 export GRES ?=
@@ -24,11 +28,11 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: study test site readme bundle
+.PHONY: study test check lint site readme bundle
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
-	@$(SNAKEMAKE)
+	@exec $(SNAKEMAKE)
 
 site: .venv/ready
 	@snakemake --config partial=True $(CONFIG) -- draw
@@ -39,15 +43,28 @@ readme: .venv/ready
 bundle: .venv/ready
 	@python -m bench.workflow.bundle $(CONFIG)
 
+# What takes no time measurement runs on both cores, the rest one after the other.
 test: .venv/ready .venv/test
-	@pytest
+	@pytest -m "not check and not timing" --numprocesses 2 --dist loadfile
+	@pytest -m "timing and not check"
+
+check: .venv/ready .venv/test
+	@pytest -m "check and not timing" --numprocesses 2 --dist loadfile
+	@pytest -m "check and timing"
+
+lint: .venv/ready .venv/test
+	@ruff format --check bench tests
+	@ruff check bench tests
+	@lint-imports
 
 .venv/ready: requirements.txt pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 study")'
-	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --requirement requirements.txt
-	.venv/bin/pip install --quiet --no-deps --editable .
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 study")'
+	@echo "Installing requirements.txt in .venv: five engines and what they need, about 2 GB to download (less with PyTorch's"
+	@echo "CPU index, README: Installing). pip says below what it fetches and how large each part is; then the study starts."
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/pip install --disable-pip-version-check --requirement requirements.txt
+	@.venv/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
 
 .venv/test: requirements-test.txt
 	.venv/bin/pip install --quiet --requirement requirements-test.txt

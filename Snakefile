@@ -1,39 +1,82 @@
 # study.yaml -> runs -> figures -> site. What is measured is skipped; `snakemake -n` shows what is missing.
 #
-#     snakemake [--config repeats=3 engines="vllm" device=cuda]
+#     snakemake [--config all=True repeats=3 engines="vllm" device=cuda]
 
+import logging
 import re
-import threading
+import time
 
 from filelock import FileLock, Timeout
 
+from bench.machine import identity
 from bench.observations import store
 from bench.paths import FIGURES, RESULTS, ROOT, SITE
 from bench.report import figures
-from bench.workflow import plan as study
+from bench.workflow import plan, progress, report, run_notebook
+from bench.workflow.runs import ENDED
 
-PARTIAL = config.pop("partial", False)  # after a failure: figures and site from what there is
+PARTIAL = config.pop("partial", False)  # figures and site from what there is
+OVERRIDES = plan.as_words(config)
 try:
-    STUDY = study.load(config)
-    RUNS = study.plan(STUDY)
+    STUDY = plan.load(config)
+    RUNS = [] if PARTIAL else plan.plan(STUDY, generous=True)
+    ROOFS = store.roofs_id(plan.device(STUDY)[1], identity.host(), 1)
 except ValueError as failure:  # a mistyped name, a device that is not here: one sentence, no traceback
     sys.exit(str(failure))
 BY_ID = {run.id: run for run in RUNS}
-RUNS_AT, FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (RESULTS, FIGURES, SITE / "index.html"))
-ROOFS = store.roofs_id(study.device(STUDY)[1], 1)
-MEASURED = [path for path in [f"{RUNS_AT}/{ROOFS}.csv", *(run.csv for run in RUNS)] if not PARTIAL or os.path.exists(path)]
-# Everything else that lies there (other machines, engines not asked for now) is shown as well, and never made.
-OTHERS = [os.path.relpath(path, ROOT) for path in [*store.files(), *store.accuracy_files()] if f"{path.parent.name}/{path.stem}" not in BY_ID]
+ORDER = {identifier: -place for place, identifier in enumerate(BY_ID)}
+STARTED = time.time()
+FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (FIGURES, SITE / "index.html"))
 DRAWN = expand(FIGURES_AT + "/{figure}.{form}", figure=figures.names(), form=("svg", "png"))
+OBSERVATIONS = [os.path.relpath(path, ROOT) for path in sorted(RESULTS.glob("*/*.csv"))]
 # What a figure or a page is drawn by: a change in any file of bench/ redraws.
 SOURCES = [os.path.relpath(path, ROOT) for path in sorted((ROOT / "bench").rglob("*.py"))]
 LOCK = FileLock(".snakemake/study.lock")
+# An observation is no output, so Snakemake never deletes one: a CSV is whole as soon as it exists, whatever
+# happened to its job.
+# The output of a job is an empty file that says that it has ended; a run without a CSV is tried again.
+MISSING = [run.ended for run in RUNS if not run.measured]
+if not STUDY["first_only"] and not store.path(ROOFS).exists():
+    MISSING.append(f"{ENDED}/{ROOFS}")
+UNDRAWN = Path(ENDED, "undrawn")  # says that figures or pages could not be made
+
+
+def sources(*patterns):
+    """Files of the repository that match, relative to it."""
+    return sorted({os.path.relpath(path, ROOT) for pattern in patterns for path in ROOT.glob(pattern)})
 
 
 def needs(wildcards):
-    """What a planned run waits for. Another engine's run may have the same name and not be planned: it lies there and needs nothing."""
+    """Files that a run waits for; their age does not count."""
     run = BY_ID.get("{backend}/{name}-{n}".format(**wildcards))
-    return run.needs if run else []
+    return [ancient(file) for file in run.needs] if run else []
+
+
+def command(wildcards):
+    """What carries out a run: its notebook, in a later round only if the budget still has room for it."""
+    run = BY_ID.get("{backend}/{name}-{n}".format(**wildcards))
+    if run is None:  # a node of a cluster looks later than the study's start, and the budget is spent by then
+        return "true"
+    notebook = f"{run.python} -m bench.workflow.run_notebook notebooks/{run.notebook}.ipynb {run.id} {run.arguments}"
+    if STUDY["rounds"] is None and run not in plan.first_round(STUDY):
+        return f"python -m bench.workflow.plan in-budget {run.id} {notebook} -- {OVERRIDES}"
+    return notebook
+
+
+def forget_ended():
+    """Remove what says of runs without a CSV that their jobs have ended, unless a study runs here now."""
+    try:
+        with LOCK.acquire(timeout=0):
+            for file in [*MISSING, UNDRAWN]:
+                Path(file).unlink(missing_ok=True)
+    except Timeout:
+        pass
+
+
+if workflow.is_main_process and not PARTIAL:
+    forget_ended()
+    for run in RUNS:
+        run_notebook.keep(run.id)  # of a run that was interrupted after its CSV was written
 
 
 wildcard_constraints:
@@ -42,21 +85,30 @@ wildcard_constraints:
 
 
 # Only what measures is worth a node of a cluster; the rest runs where the study was started.
-localrules: report, draw, environment, figures, site
+localrules: report, measure, draw, environment, figures, site
 
 
-# A target without an output: it is made every time, so the report is printed even when there was nothing to do.
+# What a study shows at its end. What is new is drawn by a Snakemake of its own, which sees what is new.
+REPORT = (
+    "snakemake --quiet all --config partial=True {overrides} -- draw "
+    "|| (echo 'Figures or pages could not be made: make site'; touch {undrawn}); "
+    "python -m bench.report.tables latency; python -m bench.workflow.report {overrides}"
+).format(overrides=OVERRIDES, undrawn=UNDRAWN)
+
+
+# A target without an output: it is made every time, so the report is printed even where nothing was to do.
 rule report:
     input:
-        MEASURED,
-        DRAWN,
-        PAGE,
+        MISSING,
     message:
         "what was measured"
-    params:
-        overrides=" ".join(f"{k}='{v}'" for k, v in config.items()),
     shell:
-        "python -m bench.workflow.plan {params.overrides}"
+        REPORT
+
+
+rule measure:
+    input:
+        MISSING,
 
 
 rule draw:
@@ -74,87 +126,98 @@ rule environment:
     shell:
         # A lock is complete, so the resolver (and what it would add) stays out of it.
         """
-        exec > {log} 2>&1
+        echo "Installing environments/{wildcards.environment}.txt; all that pip says: {log}"
         python -m venv .venvs/{wildcards.environment}
         pip=.venvs/{wildcards.environment}/bin/pip
         if head -n 1 environments/{wildcards.environment}.txt | grep -q lock; then deps=--no-deps; else deps=; fi
-        $pip install --quiet $deps --requirement environments/{wildcards.environment}.txt
-        $pip install --quiet --no-deps --editable .
+        $pip install --progress-bar off $deps --requirement environments/{wildcards.environment}.txt 2>&1 \\
+            | tee {log} | awk '/Downloading/ {{print; fflush()}}'
+        $pip install --quiet --no-deps --editable . >> {log} 2>&1
         touch {output}
         """
 
 
-# Runs are outputs without inputs: no modification time of a fresh checkout can trigger a measurement. Only an engine's environment is
-# waited for, or the run that this one looks at, and their age does not count.
+# A job has no inputs but its engine's environment, or the run that it looks at, and their age does not count.
 rule run:
     input:
-        lambda w: [ancient(file) for file in needs(w)],
+        needs,
     output:
-        RUNS_AT + "/{backend}/{name}-{n}.csv",
+        touch(ENDED + "/{backend}/{name}-{n}"),
     params:
-        run=lambda w: BY_ID.get(f"{w.backend}/{w.name}-{w.n}"),
+        command=command,
     message:
-        "{params.run.id}"
-    # The plan's order: first repeats of all engines before second ones of any.
-    priority: lambda w: -([*BY_ID, f"{w.backend}/{w.name}-{w.n}"].index(f"{w.backend}/{w.name}-{w.n}"))
+        "{wildcards.backend}/{wildcards.name}-{wildcards.n}"
+    # The plan's order: a round of all engines before the next one.
+    priority: lambda w: ORDER.get(f"{w.backend}/{w.name}-{w.n}", 0)
     resources:
         device=1,
     shell:
-        "{params.run.python} -m bench.workflow.run_notebook notebooks/{params.run.notebook}.ipynb {params.run.id} {params.run.arguments}"
+        "exec {params.command}"
 
 
 rule roofs:
     output:
-        f"{RUNS_AT}/{ROOFS}.csv",
+        touch(f"{ENDED}/{ROOFS}"),
     message:
         "{ROOFS}"
     priority: 1
     resources:
         device=1,
     shell:
-        "python -m bench.workflow.run_notebook notebooks/hardware.ipynb {ROOFS} device={STUDY[device]} gpu={STUDY[gpu]} run=1"
+        "exec python -m bench.workflow.run_notebook notebooks/hardware.ipynb {ROOFS} device={STUDY[device]} gpu={STUDY[gpu]} run=1"
 
 
 # All in one process: what costs time is its start.
 rule figures:
     input:
-        MEASURED,
-        OTHERS,
-        *SOURCES,
+        OBSERVATIONS,
+        SOURCES,
     output:
         DRAWN,
     message:
         "figures"
-    priority: -10000
     shell:
-        "papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figures.ipynb -p figure all"
+        "papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figures.ipynb -p figure all "
+        "2> logs/figures.txt || {{ cat logs/figures.txt; exit 1; }}"
 
 
 rule site:
     input:
-        MEASURED,
-        OTHERS,
-        [os.path.relpath(path, ROOT) for pattern in ("_quarto.yml", "*.qmd", "assets/*", "bench/**/*.py") for path in sorted(ROOT.glob(pattern))],
+        OBSERVATIONS,
+        sources("_quarto.yml", "*.qmd", "assets/*", "bench/**/*.py"),
     output:
         PAGE,
     message:
         "{output}"
-    priority: -20000
+    priority: -1
     shell:
         "if command -v quarto > /dev/null; then quarto render; else python -m bench.report.preview; fi"
 
 
 onstart:
+    if workflow.local_exec:  # of each job Snakemake would say four times that it exists
+        logging.getLogger(snakemake.logging.__name__).setLevel(logging.WARNING)
     if not PARTIAL:
         try:
             LOCK.acquire(timeout=0)
         except Timeout:
-            sys.exit("Another study runs in this checkout; runs never overlap on one device. Wait for it or stop it.")
-        threading.Thread(target=study.watch, args=(RUNS,), daemon=True).start()
+            sys.exit(
+                "Another study runs in this checkout; runs never overlap on one device. Wait for it or stop it."
+            )
+        progress.started(STUDY)
 
 
-# What could be measured is shown all the same; what failed stands at the end. Who stops the study wants it to stop, though.
+# Snakemake's own last words would only stand below the reasons.
+onsuccess:
+    if not PARTIAL and (report.unmeasured(STUDY) or UNDRAWN.exists()):
+        sys.exit(1)
+
+
+# What could be measured is shown all the same. Who stops the study wants it to stop, though.
 onerror:
-    stopped = any("on user request" in open(file).read() for file in ([log] if isinstance(log, str) else log))
-    if not PARTIAL and not stopped:
-        shell("snakemake --config partial=True " + " ".join(f"{k}='{v}'" for k, v in config.items()) + " || true")
+    if not PARTIAL:
+        if progress.is_stopped():
+            print(progress.stopped(STUDY, STARTED), file=sys.stderr)
+            sys.exit(130)
+        shell(REPORT)
+        sys.exit(1)

@@ -1,1 +1,2 @@
-"""The measuring instrument of *LLM inference, measured*: study.yaml -> notebook -> CSV -> DataFrame -> figure / table -> page."""
+"""The measuring instrument of *LLM inference, measured*: study.yaml -> notebook -> CSV -> DataFrame -> figure
+/ table -> page."""

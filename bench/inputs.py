@@ -9,6 +9,7 @@ from bench import metrics, naming
 from bench.paths import ROOT
 
 DATA = ROOT / "data"
+CHUNK_TOKENS = 512  # the fixed text is scored in pieces of so many tokens
 
 
 def table(name):
@@ -44,13 +45,15 @@ def shape(model):
     """
     known = table("models").set_index("model")
     row = known.loc[naming.choose("model", model, known.index)]
-    names = "layers hidden_size intermediate_size attention_heads kv_heads head_dim vocab_size mlp_matrices".split()
-    sizes = metrics.matrices(**{name: int(row[name]) for name in names})
+    sizes = metrics.matrices(**{name: int(row[name]) for name in metrics.SHAPE})
     step = sizes["block_parameters"] + sizes["head_parameters"]
+    embedding = 0 if row["tied_embeddings"] else sizes["head_parameters"]
+    kv_values = metrics.kv_values_per_token(*(int(row[name]) for name in ("layers", "kv_heads", "head_dim")))
     return sizes | {
-        "kv_values_per_token": metrics.kv_values_per_token(int(row["layers"]), int(row["kv_heads"]), int(row["head_dim"])),
-        "step_parameters": step, "weight_parameters": step + (0 if row["tied_embeddings"] else sizes["head_parameters"]),
-    }  # fmt: skip
+        "kv_values_per_token": kv_values,
+        "step_parameters": step,
+        "weight_parameters": step + embedding,
+    }
 
 
 def text():
@@ -68,7 +71,9 @@ def windows(ids, requests, tokens):
     """
     if requests > len(ids):
         raise ValueError(
-            f"There are {len(ids)} places to begin a prompt in data/text.txt, not {requests}; ask for smaller batches."
+            f"There are {len(ids)} places to begin a prompt in data/text.txt, not {requests}; ask for "
+            "smaller "
+            "batches."
         )
     endless = ids * (tokens // len(ids) + 2)
     starts = [len(ids) * k // requests for k in range(requests)]

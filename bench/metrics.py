@@ -10,6 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 METRICS = {}
+# What `matrices` takes, as columns of data/models.csv.
+SHAPE = """
+    layers hidden_size intermediate_size attention_heads kv_heads head_dim vocab_size mlp_matrices
+""".split()
 # A name's suffix is its unit; the longer ones are looked for first.
 UNITS = {
     "_tokens_per_s": "tokens/s",
@@ -317,13 +321,13 @@ def perplexity(nll_nats_per_token):
 @metric("Half width of Student's t-interval of the mean over runs")
 def t_interval(values, confidence=0.95):
     """Half width of Student's t-interval of the mean over runs; NaN for fewer than two runs."""
-    from scipy.stats import t
+    from scipy.special import stdtrit  # the quantile of scipy.stats.t, without the long import of scipy.stats
 
     values = np.asarray(values, dtype=float)
     values = values[~np.isnan(values)]
     if values.size < 2:
         return np.nan
-    return float(t.ppf((1 + confidence) / 2, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
+    return float(stdtrit(values.size - 1, (1 + confidence) / 2) * values.std(ddof=1) / np.sqrt(values.size))
 
 
 # Columns that are measured, and statistics of them: no formula of their own.

@@ -6,15 +6,15 @@ import re
 import pandas as pd
 
 
-def choose(kind, wanted, known):
-    """`wanted` if it is one of `known`; else a ValueError that lists what exists and guesses what was
+def choose(kind, name, known):
+    """`name` if it is one of `known`; else a ValueError that lists what exists and guesses what was
     meant."""
     known = list(known)
-    if wanted in known:
-        return wanted
-    near = difflib.get_close_matches(str(wanted), known, n=1)
+    if name in known:
+        return name
+    near = difflib.get_close_matches(str(name), known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"Unknown {kind} {wanted!r}.{hint} There is: {', '.join(known)}.")
+    raise ValueError(f"Unknown {kind} {name!r}.{hint} There is: {', '.join(known)}.")
 
 
 def safe(name):
@@ -28,28 +28,60 @@ def run_id(experiment, backend, model, option, gpu, host, n):
     return f"{backend}/{experiment}-{safe(model)}-{option}-{gpu}-{host}-{n}"
 
 
+def split_number(identifier):
+    """(identifier without its number, number as text) of a run's id."""
+    stem, _, number = str(identifier).rpartition("-")
+    return stem, number
+
+
+def cpu_slug(name, cores):
+    """Slug of a CPU: its name's words and the number of its cores, `epyc-zen4-2c`."""
+    return f"{name}-{cores}c"
+
+
+def is_cpu(slug):
+    """Whether a device's slug is that of a CPU: `cpu_slug` made it."""
+    return bool(re.search(r"-\d+c$", slug))
+
+
+def gpu_slug(name):
+    """Slug of a GPU from the name that its driver gives: `NVIDIA H200` -> `h200`."""
+    return slug(re.sub(r"NVIDIA|GeForce|Tesla", "", name))
+
+
+def slug(name):
+    """`name` in lower case, everything but letters and digits as single hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+# An option's name, as tables and figures show it: `float16`, or `float16 TP 2 DP 2` on several devices.
+PARALLEL = {"tensor_parallel": "TP", "data_parallel": "DP"}
+
+
 def named(table):
-    """`table` with the devices in the option's name where several were used at once (`float16 TP 2`): what is
-    told apart by engine and option is then told apart by them as well."""
+    """`table` with the devices in the option's name where several were used at once (`float16 TP 2`).
+
+    What is told apart by engine and option is then told apart by them as well.
+    """
     several = pd.Series("", table.index)
-    for column, letters in (("tensor_parallel", "TP"), ("data_parallel", "DP")):
+    for column, letters in PARALLEL.items():
         several += (f" {letters} " + table[column].astype(int).astype(str)).where(table[column] > 1, "")
     return table.assign(option=table["option"] + several) if (several != "").any() else table
 
 
+def plain_option(option):
+    """The engine's own name of an option, without the number of devices that `named` adds."""
+    return option.partition(" ")[0]
+
+
 def label(row):
-    """`backend option` of a row of `latency_analysis.runs` or `latency_analysis.summary`; synthetic weights
-    are marked as such."""
+    """`backend option` of a row with the columns backend, option and weights; synthetic weights are marked as
+    such."""
     return f"{row['backend']} {row['option']}" + (" (synthetic)" if row["weights"] == "synthetic" else "")
 
 
 def bits(option):
-    """Bits per weight that the name of an option states, None if it states none: bfloat16 -> 16, int8_float32
-    -> 8, Q4_0 -> 4."""
-    name = option.partition(" ")[0]  # without the number of devices (`naming.named`)
-    return next((int(n) for n in re.findall(r"\d+", name) if int(n) in (2, 3, 4, 5, 6, 8, 16, 32)), None)
-
-
-def is_cpu(slug):
-    """Whether a device's slug is that of a CPU: it ends with the number of its cores (`slug`)."""
-    return bool(re.search(r"-\d+c$", slug))
+    """Bits per weight that an option's name states, None if none: bfloat16 -> 16, int8_float32 -> 8, Q4_0 ->
+    4."""
+    numbers = map(int, re.findall(r"\d+", plain_option(option)))
+    return next((number for number in numbers if number in (2, 3, 4, 5, 6, 8, 16, 32)), None)

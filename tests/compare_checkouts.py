@@ -55,16 +55,22 @@ def compare(before, after):
         old, new = before.get(name, ""), after.get(name, "")
         if old != new:
             different += 1
-            lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "before", "after", lineterm="", n=0)
+            lines = difflib.unified_diff(
+                old.splitlines(), new.splitlines(), "before", "after", lineterm="", n=0
+            )
             print(f"{name} differs:", *[line[:160] for line in list(lines)[:12]], sep="\n  ")
-    print(f"{len(before.keys() | after.keys()) - different} of {len(before.keys() | after.keys())} are identical.")
+    print(
+        f"{len(before.keys() | after.keys()) - different} of {len(before.keys() | after.keys())} are identical."
+    )
     return different
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("checkouts", nargs="*", type=Path, help="the two checkouts")
-    parser.add_argument("--observations", type=Path, help="folder of the observations; default: those of the first checkout")
+    parser.add_argument(
+        "--observations", type=Path, help="folder of the observations; default: those of the first checkout"
+    )
     parser.add_argument("--dump", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.dump:

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import make_rows, run
+from builders import make_rows
+from commands import run
 
 from bench import backends, inputs, processes
 from bench import files as files_
@@ -86,6 +87,7 @@ print(json.dumps([said, time.perf_counter() - began, sorted(heavy & set(sys.modu
 """
 
 
+@pytest.mark.timing
 def test_looking_whether_engines_are_there_is_fast_and_imports_none():
     done = subprocess.run(
         [sys.executable, "-c", LOOK],
@@ -942,7 +944,10 @@ def quotes(folder, done, since):
     ]
 
 
-@pytest.mark.parametrize(("backend", "option"), [("http", "chat"), ("hf_endpoint", "completions")])
+@pytest.mark.parametrize(
+    ("backend", "option"),
+    [("http", "chat"), pytest.param("hf_endpoint", "completions", marks=pytest.mark.check)],
+)
 def test_a_whole_run_tells_the_token_to_nobody(quoting, tmp_path, backend, option):
 
     since = time.time()

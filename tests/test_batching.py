@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from conftest import MATRICES, PEAKS, make_sidecar, run, write_sweep
+from builders import MATRICES, PEAKS, make_sidecar, write_sweep
+from commands import execute
 
 from bench import inputs, metrics
 from bench.analysis import batching as batching_analysis
 from bench.analysis import recommend
 from bench.analysis import step_time as step_time_analysis
-from bench.experiments import parameters
+from bench.experiments import parameters as parameters_experiments
 from bench.observations import derived, gates, store
 from bench.report.findings import batching as batching_findings
 from bench.report.tables import batching as batching_tables
@@ -189,67 +190,49 @@ def test_windows_begin_differently_and_have_one_length():
 
 
 def test_numbers_of_a_parameter():
-    assert parameters.numbers("batch_sizes", "1 2, 8") == [1, 2, 8]
+    assert parameters_experiments.numbers("batch_sizes", "1 2, 8") == [1, 2, 8]
     for wrong in ("", "0", "1 two", "-1", "1.5"):
         with pytest.raises(ValueError, match="batch_sizes must be whole numbers"):
-            parameters.numbers("batch_sizes", wrong)
+            parameters_experiments.numbers("batch_sizes", wrong)
 
 
-SWEEP = ["papermill", "--no-progress-bar", "--log-level", "ERROR", "notebooks/batching.ipynb"]
-SMALL = [
-    "-p",
-    "backend",
-    "fake",
-    "-p",
-    "batch_sizes",
-    "1 4 8 2",
-    "-p",
-    "input_tokens",
-    32,
-    "-p",
-    "max_new_tokens",
-    8,
-    "-p",
-    "prompt_lengths",
-    "16",
-]
+SMALL = {"batch_sizes": "1 4 8 2", "input_tokens": 32, "max_new_tokens": 8, "prompt_lengths": "16"}
 
 
-def swept(folder, option, *more, check=True):
-    done = run(
-        *SWEEP,
-        folder / "out.ipynb",
-        *SMALL,
-        "-p",
-        "option",
-        option,
-        "-p",
-        "results",
-        folder,
-        *more,
-        check=check,
-        FAKE_OPTIONS=option,
-    )
-    return done, derived.batches(store.load(folder=folder)) if check else None
+def swept(cells, option, **parameters):
+    return derived.batches(cells("batching", backend="fake", option=option, **SMALL | parameters)["observed"])
 
 
 @pytest.mark.parametrize(("option", "says"), [("greedy-memory", "MemoryError: no room"), ("dies", "SIGABRT")])
-def test_an_engine_that_runs_out_of_memory_costs_one_batch(tmp_path, option, says):
-    _, batches = swept(tmp_path, option)
+def test_an_engine_that_runs_out_of_memory_costs_one_batch(cells, option, says):
+    batches = swept(cells, option)
     by_size = batches[batches["prompt_tokens"] == 32].set_index("batch_size")
     assert says in by_size.loc[8, "error"] and (by_size.loc[[1, 4, 2], "error"] == "").all()
     assert by_size.loc[2, "output_tokens_per_s"] > 0
 
 
-def test_a_sweep_keeps_to_its_budget(tmp_path):
-    _, batches = swept(tmp_path, "float32", "-p", "budget_s", 0.3)
-    assert 1 <= len(batches) < 5
-    assert "would not do for what is left" in (tmp_path / "out.ipynb").read_text()
+def test_a_sweep_keeps_to_its_budget(cells, capsys):
+    assert 1 <= len(swept(cells, "slow", budget_s=0.3)) < 5
+    assert "would not do for what is left" in capsys.readouterr().out
 
 
-def test_an_engine_that_hangs_is_stopped(tmp_path):
-    _, batches = swept(tmp_path, "float32", "-p", "patience_s", 0.02, check=False), None
-    assert "could not be loaded: TimeoutError" in (tmp_path / "out.ipynb").read_text()
+def test_an_engine_that_hangs_is_stopped(cells):
+    with pytest.raises(RuntimeError, match="could not be loaded: TimeoutError"):
+        swept(cells, "float32", patience_s=0.02)
+
+
+@pytest.mark.timing
+def test_a_sweep_through_papermill(tmp_path):
+    """What the tests above do without a kernel: a row per request of every batch, and probes of the machine itself."""
+    parameters = {"backend": "fake", "option": "greedy-memory", "results": tmp_path, **SMALL}
+    execute("batching", tmp_path / "out.ipynb", parameters, FAKE_OPTIONS="greedy-memory")
+    (path,) = store.files(tmp_path)
+    rows, sidecar = store.read(path)
+    assert len(rows) == 1 + 1 + 4 + 8 + 2 and sum(bool(row["error"]) for row in rows) == 8
+    assert (
+        min(sidecar["gemm_flops_per_s"]["float32"]) > 1e8
+        and min(sidecar["bandwidth_probes_bytes_per_s"]) > 1e8
+    )
 
 
 def test_tables_of_batches_have_rows(tmp_path):

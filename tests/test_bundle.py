@@ -97,6 +97,7 @@ def unpacked(repository, tmp_path_factory):
     return folder / "node" / bundle.NAME
 
 
+@pytest.mark.check
 def test_it_installs_where_the_index_is_switched_off(unpacked, tmp_path):
     assert {p.name.split("-")[0] for p in (unpacked / "wheels").glob("*.whl")} >= {*SMALL, "setuptools"}
     done = on_the_node(unpacked, "sh", "install.sh", ".venv/ready")
@@ -107,6 +108,7 @@ def test_it_installs_where_the_index_is_switched_off(unpacked, tmp_path):
     ).stdout.strip() == str(unpacked)
 
 
+@pytest.mark.check
 def test_a_wheel_that_is_not_there_is_missed(unpacked, tmp_path):
     home = tmp_path / bundle.NAME
     shutil.copytree(unpacked, home, ignore=shutil.ignore_patterns(".venv", "tqdm-*"))
@@ -114,6 +116,7 @@ def test_a_wheel_that_is_not_there_is_missed(unpacked, tmp_path):
     assert done.returncode != 0 and "No matching distribution found for tqdm" in done.stderr
 
 
+@pytest.mark.check
 def test_the_study_on_the_node_asks_nobody_else(unpacked):
     shown = on_the_node(
         unpacked,
@@ -129,11 +132,13 @@ def test_the_study_on_the_node_asks_nobody_else(unpacked):
     )
 
 
+@pytest.mark.check
 def test_it_knows_its_revision_and_is_clean(unpacked, repository):
     assert git(unpacked, "rev-parse", "HEAD") == git(repository, "rev-parse", "HEAD")
     assert git(unpacked, "status", "--porcelain") == "" == git(unpacked, "remote")
 
 
+@pytest.mark.check
 def test_another_python_is_told_so(unpacked, tmp_path):
     text = (unpacked / "install.sh").read_text()
     other = f"{sys.version_info.major}, {sys.version_info.minor}"

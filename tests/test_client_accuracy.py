@@ -6,7 +6,7 @@ import sys
 import matplotlib.text
 import numpy as np
 import pytest
-from conftest import run
+from commands import run
 
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.experiments import client_accuracy as accuracy_experiment
@@ -81,6 +81,7 @@ def measured():
     return accuracy_experiment.measure("ours", 5, 15)
 
 
+@pytest.mark.timing
 def test_our_client_is_right_to_a_millisecond(measured):
     assert measured["error"] == "" and measured["failed"] == 0 and measured["requests"] == 15
     assert abs(measured["ttft_error_ms"]) < 1 and abs(measured["ttft_error_connected_ms"]) < 1
@@ -93,6 +94,7 @@ def test_our_client_is_right_to_a_millisecond(measured):
     assert set(measured) == set(schema.ACCURACY)
 
 
+@pytest.mark.timing
 def test_a_late_client_is_found_out(elsewhere):
     row = accuracy_experiment.measure(elsewhere("liar", LIAR.format(late=LATE_S, more="")), 2, 4)
     assert (
@@ -103,11 +105,13 @@ def test_a_late_client_is_found_out(elsewhere):
     assert row["delay_mean_ms"] is None
 
 
+@pytest.mark.timing
 def test_invented_gaps_are_found_out(elsewhere):
     row = accuracy_experiment.measure(elsewhere("liar", LIAR.format(late=0, more=" + 0.007")), 2, 4)
     assert row["itl_p99_excess_ms"] == pytest.approx(7, abs=1)
 
 
+@pytest.mark.timing
 def test_what_a_client_does_before_its_first_request_does_not_count(elsewhere):
     row = accuracy_experiment.measure(elsewhere("busy", BUSY), 2, 4)
     assert row["error"] == "" and row["cpu_us_per_token"] * 400 < 0.5e6, (
@@ -115,6 +119,7 @@ def test_what_a_client_does_before_its_first_request_does_not_count(elsewhere):
     )
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("name", "text", "words"), [
     ("dead", DEAD, "exit code 1; its last words: no route to anywhere"), ("boasts", BOASTS, "reports 3 successful requests, and the server has served 2"),
     ("hangs", HANGS, "had not ended after 3 s"),
@@ -158,6 +163,7 @@ def test_a_peers_notes_say_what_a_reader_needs(name):
     assert "lock" in lock[0] and all("==" in line for line in lock if not line.startswith("#"))
 
 
+@pytest.mark.timing
 def test_cpu_time_is_that_of_the_process():
     import subprocess
 
@@ -210,7 +216,7 @@ LOST = {"error": "TimeoutError: the client had not ended", "failed": 3000} | dic
 
 
 def compared(folder, rows):
-    path = store.write_accuracy(rows, "test-cpu", {"run": 0, "results": str(folder)})
+    path = store.write_accuracy(rows, "test-cpu", "abc123", {}, {"run": 0, "results": str(folder)})
     return path, accuracy_analysis.here(store.load_accuracy(folder))
 
 
@@ -326,23 +332,21 @@ def test_percentiles_are_of_the_same_requests():
     )
 
 
-@pytest.mark.parametrize(("parameters", "words"), [
-    (["-p", "clients", "guidelm"], "Did you mean 'guidellm'"), (["-p", "streams", "many"], "streams must be whole numbers"), (["-p", "client", "ours"], "Did you mean 'clients'"),
-])  # fmt: skip
-def test_the_notebook_refuses_what_is_mistyped(tmp_path, parameters, words):
-    done = run(
-        "papermill",
-        "notebooks/client-accuracy.ipynb",
-        tmp_path / "o.ipynb",
-        *parameters,
-        "-p",
-        "results",
-        tmp_path,
-        check=False,
-    )
-    assert done.returncode != 0 and words in done.stderr and not list(tmp_path.rglob("*.csv"))
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"clients": "guidelm"}, "Did you mean 'guidellm'"),
+        ({"streams": "many"}, "streams must be whole numbers"),
+        ({"client": "ours"}, "Did you mean 'clients'"),
+    ],
+)
+def test_the_notebook_refuses_what_is_mistyped(cells, tmp_path, parameters, words):
+    with pytest.raises((ValueError, NameError), match=words):
+        cells("client-accuracy", **parameters)
+    assert not list(tmp_path.rglob("*.csv"))
 
 
+@pytest.mark.timing
 def test_the_notebook_compares_and_writes(tmp_path):
     run("papermill", "notebooks/client-accuracy.ipynb", tmp_path / "o.ipynb", "-p", "clients", "ours", "-p", "streams", "2 3", "-p", "requests_per_stream", 2,
         "-p", "results", tmp_path)  # fmt: skip

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import make_rows, make_sidecar, write_run
+from builders import make_rows, make_sidecar, write_run
 
 from bench import backends, processes
 from bench.backends.common import checkpoints, cuda, random_weights
@@ -126,7 +126,7 @@ def test_memory_is_the_engine_s_and_not_the_probe_s(driver):
     ) as probe:
         driver.says({"apps": f"{os.getpid()}, 1000\n{probe.pid}, 4096\n1, 77"})
         assert memory._gpu_bytes() == 1000 * 2**20
-        assert gpu.gpu_company() == [1]
+        assert neighbours.gpu_company() == [1]
         probe.communicate(b"\n")
 
 

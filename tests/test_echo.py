@@ -2,12 +2,15 @@
 
 import re
 
-from conftest import run
+import pytest
+from commands import run
 
 from bench.observations import store
 from bench.paths import ROOT
 
 
+@pytest.mark.check
+@pytest.mark.timing
 def test_the_backend_shown_in_the_readme_works(tmp_path):
     source = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S).group(1)
     assert len(source.splitlines()) <= 40

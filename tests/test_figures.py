@@ -1,11 +1,12 @@
 """Every figure and table draws, with data, without data, and with data that are strange; findings follow the data."""
 
 import pytest
-from conftest import (
+from builders import (
     MATRICES,
     PEAKS,
     make_rows,
     make_sidecar,
+    two_engines,
     write_quality,
     write_run,
     write_serving,
@@ -20,8 +21,10 @@ from bench.report.findings import latency as latency_findings
 from bench.report.tables import latency as latency_tables
 
 
-@pytest.fixture
-def requests(observations):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Runs of every experiment, read once."""
+    observations = two_engines(tmp_path_factory.mktemp("written"))
     for option in ("float32", "int8"):
         rows = make_rows(4, option=option, experiment="overhead")
         rows = [
@@ -50,6 +53,11 @@ def requests(observations):
         )
     write_run(observations, experiment="served", option="int8", rate=80.0)
     return store.load(folder=observations)
+
+
+@pytest.fixture
+def requests(written):
+    return written.copy()
 
 
 @pytest.fixture

@@ -2,16 +2,17 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
-from conftest import run
+from commands import run
 
 from bench import files
 from bench.backends.common import checkpoints, gguf_files
-from bench.paths import ROOT
+from bench.paths import MODELS
 
-SMOL = ROOT / "models" / "smollm2-135m" / "checkpoint"
+SMOL = MODELS / "smollm2-135m" / "checkpoint"
 ROW = {
     "architecture": "llama", "layers": 2, "hidden_size": 128, "attention_heads": 4, "kv_heads": 2, "head_dim": 32, "intermediate_size": 160,
     "vocab_size": 600, "tied_embeddings": False, "rope_theta": 5000, "context_tokens": 512,
@@ -28,16 +29,22 @@ import json, sys
 from pathlib import Path
 import torch
 from bench import models
-to, row = Path(sys.argv[1]), json.loads(sys.argv[2])
-models._write_random(to, row)
 from safetensors.torch import load_file, save_file
-# Wide weights: with those of a fresh model attention is flat, and no answer would tell where rotary embeddings went wrong.
-wide = {name: tensor * (float(sys.argv[3]) if tensor.dim() > 1 else 1) for name, tensor in load_file(to / "model.safetensors").items()}
-if sys.argv[4] == "circle":  # each token is answered by the next one, five in a circle
-    before = torch.tensor([i - i % 5 + (i + 4) % 5 for i in range(row["vocab_size"])])
-    wide["lm_head.weight"] = wide["model.embed_tokens.weight"][before].contiguous()
-save_file(wide, to / "model.safetensors", metadata={"format": "pt"})
+for to, row, width, answers in json.loads(sys.argv[1]):
+    to = Path(to)
+    models._write_random(to, row)
+    # Wide weights: with those of a fresh model attention is flat, and no answer would tell where rotary embeddings went wrong.
+    wide = {name: tensor * (width if tensor.dim() > 1 else 1) for name, tensor in load_file(to / "model.safetensors").items()}
+    if answers == "circle":  # each token is answered by the next one, five in a circle
+        before = torch.tensor([i - i % 5 + (i + 4) % 5 for i in range(row["vocab_size"])])
+        wide["lm_head.weight"] = wide["model.embed_tokens.weight"][before].contiguous()
+    save_file(wide, to / "model.safetensors", metadata={"format": "pt"})
 """
+# What is changed of ROW, the factor on the weights, and what the model answers.
+TINY = {
+    "tiny": ({}, 8, "noise"), "circle": ({}, 1, "circle"), "tied": ({"tied_embeddings": True}, 8, "noise"),
+    "odd": ({"intermediate_size": 100}, 8, "noise"),
+}  # fmt: skip
 # The reference computes with the float16 that the GGUF file holds, in float32.
 GENERATE = """
 import json, sys
@@ -79,15 +86,22 @@ def result(*command):
     return json.loads(next(line for line in out.splitlines() if line.startswith("RESULT"))[7:])
 
 
-def written(folder, width=8, answers="noise", **changes):
-    """A tiny Llama with random weights in the Hugging Face layout."""
-    run("python", "-c", WRITE, folder, json.dumps(ROW | changes), width, answers)
-    return checkpoints.Checkpoint("shape:tiny", folder, "synthetic")
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Tiny Llamas with random weights in the Hugging Face layout, name in TINY -> checkpoint; made by one process."""
+    home = tmp_path_factory.mktemp("written")
+    jobs = [
+        (str(home / name / "checkpoint"), ROW | changes, *more) for name, (changes, *more) in TINY.items()
+    ]
+    run("python", "-c", WRITE, json.dumps(jobs))
+    return {
+        name: checkpoints.Checkpoint("shape:tiny", home / name / "checkpoint", "synthetic") for name in TINY
+    }
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return written(tmp_path_factory.mktemp("tiny") / "checkpoint")
+def tiny(written):
+    return written["tiny"]
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +145,9 @@ def test_llamacpp_gives_the_reference_s_tokens_for_random_weights(tiny, expected
     assert seen == expected
 
 
-def test_accepted_drafts_of_random_weights_are_found_by_their_numbers(tmp_path):
-    checkpoint = written(tmp_path / "checkpoint", width=1, answers="circle")
+@pytest.mark.check
+def test_accepted_drafts_of_random_weights_are_found_by_their_numbers(written):
+    checkpoint = written["circle"]
     seen, returned, own, speculation, _ = result(
         STREAM, checkpoint.path, json.dumps(PROMPTS[:1]), 64, "Q8_0-ngram", "llamacpp"
     )
@@ -147,9 +162,12 @@ def test_openvino_reads_them_too(tiny, expected):
     assert seen == own == expected
 
 
-def test_sentencepiece_tokens_stream_as_well(tmp_path):
+@pytest.mark.check
+def test_sentencepiece_tokens_stream_as_well(tiny, tmp_path):
     """A tokenizer like Llama 2's: pieces with a mark for spaces, bytes where there is no piece."""
-    checkpoint = written(tmp_path / "checkpoint")
+    checkpoint = checkpoints.Checkpoint(
+        "shape:tiny", shutil.copytree(tiny.path, tmp_path / "checkpoint"), "synthetic"
+    )
     pieces = [
         "<unk>",
         "<s>",
@@ -222,8 +240,8 @@ def test_the_converter_gives_back_the_file_that_the_checkpoint_came_from(convert
     }
 
 
-def test_every_option_has_its_own_type_and_a_tied_head_is_not_written_twice(converted, tmp_path):
-    tied = written(tmp_path / "checkpoint", tied_embeddings=True)
+def test_every_option_has_its_own_type_and_a_tied_head_is_not_written_twice(converted, written):
+    tied = written["tied"]
     float16, int8, int4 = (tensors(converted(tied, option)) for option in ("F16", "Q8_0", "Q4_0"))
     assert "output.weight" not in float16 and set(float16) == set(int8) == set(int4)
     assert {kind for kind, values in int8.values() if values.ndim > 1} == {"Q8_0"} and {
@@ -236,8 +254,8 @@ def test_every_option_has_its_own_type_and_a_tied_head_is_not_written_twice(conv
     )
 
 
-def test_rows_that_are_no_multiple_of_the_block_stay_float16(converted, tmp_path):
-    odd = tensors(converted(written(tmp_path / "checkpoint", intermediate_size=100), "Q4_0"))
+def test_rows_that_are_no_multiple_of_the_block_stay_float16(converted, written):
+    odd = tensors(converted(written["odd"], "Q4_0"))
     assert odd["blk.0.ffn_down.weight"][0] == "F16" and odd["blk.0.ffn_up.weight"][0] == "Q4_0"
 
 

@@ -21,7 +21,7 @@ from bench.instrument.load import client as client_load
 from bench.instrument.load import parallel, protocols, schedule
 from bench.paths import ROOT
 
-pytestmark = pytest.mark.usefixtures("watchdog")
+pytestmark = [pytest.mark.usefixtures("watchdog"), pytest.mark.timing]
 
 TOKENS = 20
 TTFT_S, ITL_S = 0.02, 0.002

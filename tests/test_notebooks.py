@@ -1,12 +1,18 @@
 """The notebooks through papermill, as a reader runs them: a fake engine of known speed, and everything that can be mistyped."""
 
 import json
+import re
+import signal
+import subprocess
+import time
 
 import nbformat
 import pytest
-from conftest import make_rows, run, write_run
+from builders import make_rows, write_run
+from commands import BIN, execute, run_cells
 from fake import ANSWER, ITL_S, TTFT_S
 
+from bench import backends
 from bench.experiments import parameters as parameters_experiments
 from bench.experiments import session
 from bench.observations import schema, store
@@ -15,36 +21,20 @@ from bench.paths import ROOT
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-def latency(tmp_path, *more, check=True, **environment):
-    parameters = [text for name, value in more for text in ("-p", name, value)]
-    return run(
-        "papermill",
-        "notebooks/latency.ipynb",
-        tmp_path / "out.ipynb",
-        "-p",
-        "results",
-        tmp_path,
-        *parameters,
-        check=check,
-        **environment,
-    )
-
-
-def failure(tmp_path, *more, notebook="notebooks/latency.ipynb"):
-    parameters = [text for name, value in more for text in ("-p", name, value)]
-    done = run("papermill", notebook, tmp_path / "out.ipynb", *parameters, check=False)
-    assert done.returncode != 0
-    assert not list(tmp_path.rglob("*.csv"))
-    return done.stderr
+def refused(cells, words, notebook="latency", **parameters):
+    with pytest.raises(Exception, match=re.escape(words)):
+        cells(notebook, **parameters)
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
+    """A folder with one run, as a reader makes it."""
     folder = tmp_path_factory.mktemp("measured")
-    latency(folder, ("backend", "fake"), ("max_new_tokens", 50))
+    execute("latency", folder / "out.ipynb", {"results": folder, "backend": "fake", "max_new_tokens": 50})
     return folder
 
 
+@pytest.mark.timing
 def test_the_measured_times_are_those_of_the_schedule(measured):
     requests = store.load(folder=measured)
     assert len(requests) == 9 and (requests["error"] == "").all() and (requests["output_tokens"] == 50).all()
@@ -54,6 +44,7 @@ def test_the_measured_times_are_those_of_the_schedule(measured):
     assert (requests["sent_s"].diff().dropna() > requests["e2e_s"].iloc[0] * 0.9).all()
 
 
+@pytest.mark.timing
 def test_rows_sidecar_and_notebook_say_where_they_came_from(measured):
     (path,) = store.files(measured)
     rows, sidecar = store.read(path)
@@ -68,132 +59,108 @@ def test_rows_sidecar_and_notebook_say_where_they_came_from(measured):
     )
 
 
-def test_a_second_run_gets_the_next_number_and_a_measured_one_is_kept(measured, tmp_path):
+@pytest.mark.timing
+def test_a_measured_run_is_kept_and_the_reader_is_told(measured):
+    """Through papermill: what a cell raises ends the command, and its sentence is the last thing that a reader sees."""
     (path,) = store.files(measured)
     before = path.read_bytes()
-    done = latency(measured, ("backend", "fake"), ("run", 1), check=False)
+    again = {"results": measured, "backend": "fake", "run": 1}
+    done = execute("latency", measured / "again.ipynb", again, check=False)
     assert done.returncode != 0 and "has been measured already" in done.stderr and path.read_bytes() == before
 
 
-def test_a_failing_request_costs_only_its_row(tmp_path):
-    latency(tmp_path, ("backend", "fake"), ("option", "broken"), ("max_new_tokens", 5))
-    requests = store.load(folder=tmp_path)
+def test_a_second_run_gets_the_next_number(cells, tmp_path):
+    for _ in range(2):
+        cells("latency", backend="fake", max_new_tokens=5)
+    assert [path.stem[-2:] for path in store.files(tmp_path)] == ["-1", "-2"]
+
+
+def test_a_failing_request_costs_only_its_row(cells):
+    requests = cells("latency", backend="fake", option="broken", max_new_tokens=5)["observed"]
     assert list(requests["error"] != "") == [False, True] + [False] * 7
     assert requests["error"].iloc[1] == "MemoryError: no room for the KV cache"
 
 
-def test_an_engine_that_cannot_stream_has_no_ttft(tmp_path):
-    latency(tmp_path, ("backend", "fake"), ("option", "mute"), ("max_new_tokens", 5))
-    requests = store.load(folder=tmp_path)
+def test_an_engine_that_cannot_stream_has_no_ttft(cells):
+    requests = cells("latency", backend="fake", option="mute", max_new_tokens=5)["observed"]
     assert requests["ttft_s"].isna().all() and (requests["e2e_s"] > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ([("backend", "ctranslat2")], "Did you mean 'ctranslate2'"),
-        ([("bakend", "x")], "Did you mean 'backend'"),
-        ([("backend", "fake"), ("option", "int9")], "Did you mean 'int8'"),
-        ([("backend", "fake"), ("model", "smolm2")], "Did you mean 'smollm2-135m'"),
-        ([("backend", "fake"), ("device", "gpu")], "auto, cpu, cuda"),
-        ([("backend", "fake"), ("gpu", "h200")], "not 'h200'"),
-        ([("backend", "fake"), ("threads", "many")], "must be a int such as 0"),
-        ([("backend", "fake"), ("threads", 4096)], "threads must be between 1 and"),
-        (
-            [("backend", "fake"), ("option", "short"), ("max_new_tokens", 5)],
-            "the engine gave 4 tokens where 5",
-        ),
-        ([("backend", "fake"), ("option", "impossible"), ("max_new_tokens", 5)], "above 1"),
-    ],
-)
-def test_what_is_mistyped_or_impossible_stops_with_a_sentence(tmp_path, parameters, words):
-    where = [] if any(name == "bakend" for name, _ in parameters) else [("results", tmp_path)]
-    assert words in failure(tmp_path, *parameters, *where)
+MISTYPED = [
+    ({"backend": "ctranslat2"}, "Did you mean 'ctranslate2'"),
+    ({"bakend": "x"}, "Did you mean 'backend'"),
+    ({"backend": "fake", "option": "int9"}, "Did you mean 'int8'"),
+    ({"backend": "fake", "model": "smolm2"}, "Did you mean 'smollm2-135m'"),
+    ({"backend": "fake", "device": "gpu"}, "auto, cpu, cuda"),
+    ({"backend": "fake", "gpu": "h200"}, "not 'h200'"),
+    ({"backend": "fake", "threads": "many"}, "must be a int such as 0"),
+    ({"backend": "fake", "threads": 4096}, "threads must be between 1 and"),
+    ({"backend": "fake", "option": "short", "max_new_tokens": 5}, "the engine gave 4 tokens where 5"),
+    ({"backend": "fake", "option": "impossible", "max_new_tokens": 5}, "above 1"),
+]
 
 
-def test_an_engine_that_is_not_installed_says_how_to_install_it(tmp_path):
+@pytest.mark.parametrize(("parameters", "words"), MISTYPED)
+def test_what_is_mistyped_or_impossible_stops_with_a_sentence(cells, tmp_path, parameters, words):
+    refused(cells, words, **parameters)
+    assert not list(tmp_path.rglob("*.csv"))
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(("parameters", "words"), MISTYPED)
+def test_papermill_stops_with_the_same_sentence(tmp_path, parameters, words):
+    done = execute("latency", tmp_path / "out.ipynb", {"results": tmp_path} | parameters, check=False)
+    assert done.returncode != 0 and words in done.stderr and not list(tmp_path.rglob("*.csv"))
+
+
+def test_an_engine_that_is_not_installed_says_how_to_install_it(cells, tmp_path, monkeypatch):
     (tmp_path / "absent.py").write_text(
         'OPTIONS = {"float32": {}}\nDEVICES = ("cpu",)\nENVIRONMENT = "absent"\n'
     )
-    done = latency(tmp_path, ("backend", "absent"), check=False, BENCH_BACKENDS=tmp_path)
-    assert done.returncode != 0 and "make study ENGINES=absent" in done.stderr
+    monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
+    refused(cells, "make study ENGINES=absent", backend="absent")
 
 
-def test_no_cuda_is_said_in_a_sentence(tmp_path):
+def test_no_cuda_is_said_in_a_sentence(cells, tmp_path):
     if session.hardware.has_cuda():
         pytest.skip("there is a CUDA device")
-    assert "There is no CUDA device here" in failure(tmp_path, ("device", "cuda"))
+    refused(cells, "There is no CUDA device here", device="cuda")
+    assert not list(tmp_path.rglob("*.csv"))
 
 
-def test_overhead_pairs_both_ways(tmp_path):
-    run("papermill", "notebooks/overhead.ipynb", tmp_path / "out.ipynb", "-p", "backend", "fake", "-p", "results", tmp_path,
-        "-p", "pairs", 2, "-p", "max_new_tokens", 10)  # fmt: skip
-    requests = store.load(folder=tmp_path)
+def test_overhead_pairs_both_ways(cells):
+    requests = cells("overhead", backend="fake", pairs=2, max_new_tokens=10)["observed"]
     assert list(requests["ttft_s"].isna()) == [True, False, False, True]
 
 
+@pytest.mark.timing
 def test_hardware_measures_roofs(tmp_path):
-    run(
-        "papermill",
-        "notebooks/hardware.ipynb",
-        tmp_path / "out.ipynb",
-        "-p",
-        "seconds",
-        1,
-        "-p",
-        "results",
-        tmp_path,
-    )
+    execute("hardware", tmp_path / "out.ipynb", {"results": tmp_path, "seconds": 1})
     roofs = store.load_roofs(tmp_path)
     assert {"read_bandwidth", "gemm_float32"} <= set(roofs["roof"]) and (roofs["value"] > 1e8).all()
 
 
 def test_figures_come_from_the_notebook_alone(observations, tmp_path):
-    run(
-        "papermill",
-        "notebooks/figure.ipynb",
-        tmp_path / "o.ipynb",
-        "-p",
-        "figure",
-        "latency",
-        "-p",
-        "results",
-        observations,
-        "-p",
-        "out",
-        tmp_path / "f",
-    )
+    parameters = {"figure": "latency", "results": observations, "out": tmp_path / "f"}
+    execute("figure", tmp_path / "o.ipynb", parameters)
     svg = (tmp_path / "f" / "latency.svg").read_text()
     assert "papermill notebooks/figure.ipynb" in svg and "tokens/s" in svg
     assert (tmp_path / "f" / "latency.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("name", ["roofline", "frontier", "quality"])
-def test_figures_of_the_committed_runs_need_no_engine(tmp_path, name):
-    committed = ROOT / "_llama-inference"
-    run(
-        "papermill",
-        "notebooks/figure.ipynb",
-        tmp_path / "o.ipynb",
-        "-p",
-        "figure",
-        name,
-        "-p",
-        "results",
-        committed,
-        "-p",
-        "out",
-        tmp_path,
-    )
-    assert "llamacpp F16" in (tmp_path / f"{name}.svg").read_text()
+def test_figures_of_the_committed_runs_need_no_engine(tmp_path):
+    committed = str(ROOT / "_llama-inference")
+    run_cells("figure", {"figure": "roofline frontier quality", "results": committed, "out": str(tmp_path)})
+    for name in ("roofline", "frontier", "quality"):
+        assert "llamacpp F16" in (tmp_path / f"{name}.svg").read_text()
 
 
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [("figure", "latncy", "Did you mean 'latency'"), ("figur", "latency", "Did you mean 'figure'")],
 )
-def test_a_mistyped_figure_is_named(tmp_path, name, value, words):
-    assert words in failure(tmp_path, (name, value), notebook="notebooks/figure.ipynb")
+def test_a_mistyped_figure_is_named(cells, name, value, words):
+    refused(cells, words, "figure", **{name: value})
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
@@ -218,42 +185,27 @@ def test_parameters_are_checked_against_the_first_cell():
         parameters_experiments.parameters({"In": cells, "a": "2", "b": ""})
 
 
-def test_a_killed_run_leaves_nothing_half_written(tmp_path):
-    import signal
-    import subprocess
-    import time
-
-    from conftest import BIN
-
-    command = [
-        BIN / "papermill",
-        "notebooks/latency.ipynb",
-        tmp_path / "out.ipynb",
-        "-p",
-        "backend",
-        "fake",
-        "-p",
-        "results",
-        tmp_path,
-    ]
+def test_a_killed_run_leaves_nothing_half_written(tmp_path, cells):
+    executed = tmp_path / "out.ipynb"
+    words = ["-p", "backend", "fake", "-p", "results", tmp_path]
+    command = [BIN / "papermill", "notebooks/latency.ipynb", executed, *words]
     process = subprocess.Popen(
         [str(c) for c in command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     deadline = time.time() + 60
-    while time.time() < deadline and "loaded in" not in (
-        (tmp_path / "out.ipynb").read_text() if (tmp_path / "out.ipynb").exists() else ""
-    ):
+    while time.time() < deadline and not (executed.exists() and "loaded in" in executed.read_text()):
         time.sleep(0.2)
     process.send_signal(signal.SIGKILL)
     process.wait()
     time.sleep(3)
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["out.ipynb"]
-    latency(tmp_path, ("backend", "fake"), ("max_new_tokens", 5))
+    cells("latency", backend="fake", max_new_tokens=5)
     assert len(store.files(tmp_path)) == 1
 
 
+@pytest.mark.timing
 def test_made_up_runs_are_like_real_ones(measured, tmp_path):
-    """The other tests rest on conftest's made-up runs: they must have the sidecar and columns of a real one."""
+    """The other tests rest on the made-up runs of builders.py: they must have the sidecar and columns of a real one."""
     (path,) = store.files(measured)
     made_up = json.loads(write_run(tmp_path).with_suffix(".json").read_text())
     assert set(schema.SIDECAR) <= set(made_up) and set(schema.SIDECAR) <= set(

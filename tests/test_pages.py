@@ -1,27 +1,37 @@
-"""The pages as a reader sees them: rendered from made-up runs, opened in headless Chromium at the width of a desk and of a phone."""
+"""The pages as a reader sees them, rendered from made-up runs and opened in headless Chromium, on a desk and
+on a phone."""
 
 import functools
 import http.server
+import re
 import shutil
 import threading
 
+import nbformat
 import pytest
 import yaml
 from conftest import run, write_quality, write_run, write_serving, write_sweep
 
 from bench import backends
 from bench.paths import ROOT
+from bench.report import preview
 
-PAGES = [
-    name.replace(".qmd", ".html")
-    for name in yaml.safe_load((ROOT / "_quarto.yml").read_text())["project"]["render"]
-]
+SOURCES = yaml.safe_load((ROOT / "_quarto.yml").read_text())["project"]["render"]
+PAGES = [name.replace(".qmd", ".html") for name in SOURCES]
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
-FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync".split()
+FLAGS = (
+    "--disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def rendered(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     for backend, option, rate in (
         ("transformers", "float32", 20.0),
@@ -53,8 +63,12 @@ def site(tmp_path_factory):
             option=option,
         )
     run("python", "-m", "bench.report.preview", "--out", folder / "_site", BENCH_RESULTS=folder / "r")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder / "_site")
-    handler.log_message = lambda *_: None
+    return folder / "_site"
+
+
+@pytest.fixture(scope="module")
+def site(rendered):
+    handler = functools.partial(Quiet, directory=rendered)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -75,7 +89,9 @@ def browser():
 
 def opened(browser, address, width=1280):
     page = browser.new_page(viewport={"width": width, "height": 900})
-    page.troubles = []
+    page.troubles, page.outside = [], []
+    ours = address[: address.index("/", len("http://"))]
+    page.on("request", lambda r: None if r.url.startswith((ours, "data:")) else page.outside.append(r.url))
     page.on(
         "console", lambda message: page.troubles.append(message.text) if message.type == "error" else None
     )
@@ -89,13 +105,87 @@ def opened(browser, address, width=1280):
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_opens_without_errors_and_fits(site, browser, name, width):
     page = opened(browser, f"{site}/{name}", width)
-    assert page.troubles == []
+    assert page.troubles == [] and page.outside == []
     assert page.locator("h1").count() >= 1 and page.locator("nav a").count() >= len(PAGES)
     assert page.locator("table").count() >= 1
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page scrolls sideways"
     for picture in page.locator("img").all():
         assert picture.get_attribute("alt") and picture.evaluate("i => i.naturalWidth") > 0
+    if width > 1000:
+        assert [name for name, beyond, numbers in page.evaluate(WIDTHS) if beyond > 0 and numbers < 4] == []
     page.close()
+
+
+# Name, pixels beyond the window, and columns of numbers of every table that has rows.
+WIDTHS = """[...document.querySelectorAll(".table-scroll:has(tbody th)")].map(box => [
+  box.getAttribute("aria-label"),
+  box.scrollWidth - box.clientWidth,
+  box.querySelectorAll("tbody tr:first-child td.number").length])"""
+
+
+def titles(source):
+    """Second-level titles of a page: those in its text, and on the page of the engines one for each."""
+    text = re.sub(
+        r"```.*?```", lambda cell: "## ENGINES" if "show_engines" in cell[0] else "", source, flags=re.DOTALL
+    )
+    found = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
+    return [title for each in found for title in (backends.names() if each == "ENGINES" else [each])]
+
+
+# Text of every heading below the page's own, and of the contents' first level; whether each has an address.
+OUTLINE = """() => ({
+  headings: [...document.querySelectorAll("main section > h2")].map(h => h.innerText),
+  addresses: [...document.querySelectorAll("main section > :is(h2, h3)")].map(h => h.parentElement.id),
+  contents: [...document.querySelectorAll("#TOC > ul > li > a")].map(a => a.innerText),
+  targets: [...document.querySelectorAll("#TOC a")].map(a => a.getAttribute("href").slice(1)),
+})"""
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_headings_stand_in_the_contents(site, browser, name):
+    page = opened(browser, f"{site}/{name.replace('.qmd', '.html')}")
+    outline = page.evaluate(OUTLINE)
+    assert outline["headings"] == titles((ROOT / name).read_text()) and len(outline["headings"]) > 1
+    assert outline["contents"] == outline["headings"] and outline["targets"] == outline["addresses"]
+    assert all(outline["addresses"])
+    page.close()
+
+
+def test_links_within_the_site_lead_somewhere(rendered):
+    texts = {file.name: file.read_text() for file in rendered.glob("*.html")}
+    links = [
+        (name, link) for name, text in texts.items() for link in re.findall(r'<a [^>]*href="([^"]+)"', text)
+    ]
+    local = [
+        (name, *link.partition("#")[::2]) for name, link in links if not re.match(r"https?:|mailto:", link)
+    ]
+    assert len(local) > 50
+    for name, target, anchor in local:
+        assert (rendered / (target or name)).is_file(), f"{name} links to {target}, which is not there"
+        found = not anchor or f'id="{anchor}"' in texts[target or name]
+        assert found, f"{name} links to {target}#{anchor}, which is not there"
+
+
+def cell(*shown, source="pages.show()"):
+    outputs = [nbformat.v4.new_output("display_data", {"text/plain": "", **data}) for data in shown]
+    return nbformat.v4.new_code_cell(source, outputs=outputs)
+
+
+def test_the_preview_shows_the_faults_that_quarto_would_show():
+    both = {"text/markdown": "words"}, {"text/markdown": "## title"}
+    asis = preview.outputs(cell(*both, source="#| output: asis\npages.show()"), "page.qmd")
+    assert asis == "words\n## title\n"
+    html = preview.convert(asis, {"title": "t"}, {"toc": True})
+    assert "<h2" not in html and "## title" in html
+    html = preview.convert(preview.outputs(cell(*both), "page.qmd"), {"title": "t"}, {"toc": True})
+    assert re.search(r"<h2[^>]*>title</h2>", html) and 'href="#title"' in html
+    with pytest.raises(SystemExit, match="page.qmd: a cell shows text/html.*CDN"):
+        preview.outputs(cell({"text/html": "<table></table>"}), "page.qmd")
+
+
+def test_rendering_with_quarto_leaves_git_clean():
+    lines = (ROOT / ".gitignore").read_text().splitlines()
+    assert {"/.quarto/", "**/*.quarto_ipynb"} <= set(lines)
 
 
 def test_tables_sort_by_click(site, browser):
@@ -132,14 +222,6 @@ def test_every_figure_and_table_carries_its_command(site, browser):
             "papermill notebooks/figure.ipynb" in c or "python -m bench.report.tables" in c for c in commands
         )
         page.close()
-
-
-def test_every_engine_has_its_section(site, browser):
-
-    page = opened(browser, f"{site}/backends.html")
-    headings = page.locator("h2").all_inner_texts()
-    assert [name for name in backends.names() if not any(name in h for h in headings)] == []
-    page.close()
 
 
 def test_pages_render_before_anything_was_measured(tmp_path):

@@ -7,7 +7,7 @@ import re
 
 import pandas as pd
 import pytest
-from conftest import MATRICES, PEAKS, make_rows, make_sidecar, run, write_run, write_serving, write_sweep
+from builders import MATRICES, PEAKS, make_rows, make_sidecar, write_run, write_serving, write_sweep
 
 from bench import backends, inputs, naming, processes
 from bench.analysis import batching as batching_analysis
@@ -17,8 +17,9 @@ from bench.analysis import serving as serving_analysis
 from bench.analysis import systems as systems_analysis
 from bench.backends import vllm
 from bench.backends.common import servers
-from bench.experiments import parameters, session
+from bench.experiments import parameters as parameters_experiments
 from bench.experiments import quality as quality_experiment
+from bench.experiments import session
 from bench.instrument.load import schedule
 from bench.machine import gpu as gpu_machine
 from bench.machine import identity as identity_machine
@@ -476,7 +477,7 @@ def test_a_study_passes_over_numbers_that_runs_on_several_devices_took(tmp_path,
     kind, gpu = plan.device(plan.load())
     planned = lambda: [
         (r.experiment, r.n)
-        for r in plan.plan(plan.load({"engines": "fake", "repeats": 2}))
+        for r in plan.plan(plan.load({"engines": "fake", "repeats": 2, "all": True}))
         if r.option == "float32" and r.experiment in ("latency", "serving")
     ]
     about = {"host": identity_machine.host(), "gpu": gpu, "experiment": "serving", "option": "float32"}
@@ -507,7 +508,7 @@ def test_every_published_row_on_several_gpus_has_one_command_that_the_notebook_t
     assert {"mlc", "tensorrt_llm", "vllm"} == set(several["backend"]) and {2, 4, 8} == set(
         several["tensor_parallel"]
     )
-    known = parameters.declared(
+    known = parameters_experiments.declared(
         "".join(json.loads((ROOT / "notebooks" / "serving.ipynb").read_text())["cells"][1]["source"])
     )
     for row in several.to_dict("records"):
@@ -533,7 +534,7 @@ def test_the_published_batches_are_asked_for_where_the_study_s_lengths_are_not_t
         told = dict(re.findall(r"-p (\S+) (\S+)", row["command"]))
         sizes = set(printed.loc[printed["model"] == row["options"], "batch_size"]) or {1}
         assert (
-            set(parameters.numbers("concurrency", told["concurrency"])) == sizes
+            set(parameters_experiments.numbers("concurrency", told["concurrency"])) == sizes
             and told["request_rates"] == "none"
         )
         assert (
@@ -553,55 +554,33 @@ def test_the_readme_has_the_commands_that_the_table_prints():
 # The notebooks
 
 
-def notebook(name, tmp_path, **given):
-    words = [
-        word
-        for key, value in {"backend": "fake", "results": tmp_path, **given}.items()
-        for word in ("-p", key, value)
-    ]
-    run(
-        "papermill",
-        "--log-level",
-        "ERROR",
-        "--no-progress-bar",
-        f"notebooks/{name}.ipynb",
-        tmp_path / "out.ipynb",
-        *words,
-    )
-    return store.load(folder=tmp_path), json.loads(next(tmp_path.glob("fake/*.json")).read_text())
+def notebook(cells, name, **parameters):
+    names = cells(name, backend="fake", **parameters)
+    return names["observed"], store.read(names["path"])[1]
+
+
+SERVED = {"concurrency": "2", "request_rates": "none", "requests": 4, "lengths": "alpaca", "scale": 0.2}
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "parameters"),
     [
         ("latency", {"max_new_tokens": 8}),
         ("latency", {"max_new_tokens": 8, "server": True}),
         ("batching", {"batch_sizes": "1", "prompt_lengths": "8", "input_tokens": 8, "max_new_tokens": 8}),
-        (
-            "serving",
-            {"concurrency": "2", "request_rates": "none", "requests": 4, "lengths": "alpaca", "scale": 0.2},
-        ),
+        ("serving", SERVED),
     ],
 )
 @pytest.mark.skipif(identity_machine.cores() < 2, reason="two devices on a CPU are two cores")
-def test_the_parameter_reaches_the_engine_the_rows_and_the_sidecar(tmp_path, name, given):
-    requests, sidecar = notebook(name, tmp_path, tensor_parallel=2, **given)
+def test_the_parameter_reaches_the_engine_the_rows_and_the_sidecar(cells, name, parameters):
+    requests, sidecar = notebook(cells, name, tensor_parallel=2, **parameters)
     assert (requests["tensor_parallel"] == 2).all() and (requests["data_parallel"] == 1).all()
     assert sidecar["settings"]["devices"] == 2 and sidecar["parameters"]["tensor_parallel"] == 2
 
 
 @pytest.mark.skipif(identity_machine.cores() < 2, reason="two devices on a CPU are two cores")
-def test_replicas_reach_the_server_and_the_rows(tmp_path):
-    requests, sidecar = notebook(
-        "serving",
-        tmp_path,
-        data_parallel=2,
-        concurrency="2",
-        request_rates="none",
-        requests=4,
-        lengths="alpaca",
-        scale=0.2,
-    )
+def test_replicas_reach_the_server_and_the_rows(cells):
+    requests, sidecar = notebook(cells, "serving", data_parallel=2, **SERVED)
     assert (
         (requests["data_parallel"] == 2).all()
         and (requests["tensor_parallel"] == 1).all()

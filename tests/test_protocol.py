@@ -366,6 +366,7 @@ def check(url, case):
         )
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_server_says_is_counted_right(speaker, case):
     check(speaker, case)

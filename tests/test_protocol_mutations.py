@@ -13,6 +13,8 @@ from test_protocol import quoting, speaker  # noqa: F401 (fixtures)
 
 from bench.instrument.load import client, decoding, schedule
 
+pytestmark = [pytest.mark.check, pytest.mark.timing]
+
 USERS = {
     "dialects": [decoding, schedule],
     "answers": [client, schedule],

@@ -1,13 +1,15 @@
 """Quality: the arithmetic on hand-made ids, the scoring against a second computation, the notebook, the figure and what is said of it."""
 
 import math
+import re
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import MATRICES, TESTS, make_sidecar, run, write_quality, write_run
+from builders import MATRICES, make_sidecar, write_quality, write_run
+from commands import run
 
 from bench import backends, inputs
 from bench.analysis import quality as quality_analysis
@@ -368,50 +370,42 @@ def test_what_was_scored_is_said_on_the_page(folder):
     ) and "`llamacpp`" in said["silent"]
 
 
-def papermill(tmp_path, *more, notebook="quality", check=True, **environment):
-    parameters = [text for name, value in more for text in ("-p", name, value)]
-    return run(
-        "papermill",
-        f"notebooks/{notebook}.ipynb",
-        tmp_path / f"{notebook}.ipynb",
-        "-p",
-        "results",
-        tmp_path,
-        *parameters,
-        check=check,
-        **environment,
-    )
-
-
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
         (
-            [("backend", "fake")],
+            {},
             "papermill notebooks/latency.ipynb out.ipynb -p backend fake -p option float32 -p model smollm2-135m",
         ),
-        ([("backend", "fake"), ("model", "shape:llama-2-7b")], "what they answer is noise"),
+        ({"model": "shape:llama-2-7b"}, "what they answer is noise"),
     ],
 )
-def test_what_cannot_be_scored_is_said_before_anything_is_loaded(tmp_path, parameters, words):
-    done = papermill(tmp_path, *parameters, check=False)
-    assert done.returncode != 0 and words in done.stderr and not list(tmp_path.rglob("*.csv"))
+def test_what_cannot_be_scored_is_said_before_anything_is_loaded(cells, tmp_path, parameters, words):
+    with pytest.raises(Exception, match=re.escape(words)):
+        cells("quality", backend="fake", **parameters)
+    assert not list(tmp_path.rglob("*.csv"))
 
 
-def test_the_notebook_scores_answers_and_text(tmp_path):
+EVEN = """
+import math
+from bench.backends import fake
+from bench.backends.fake import *
+
+class Engine(fake.Engine):
+    def log_probabilities(self, ids):
+        return [-math.log(1000)] * (len(ids) - 1)
+
+def load(checkpoint, option, device, threads):
+    return Engine(checkpoint, OPTIONS[option])
+"""
+
+
+def test_the_notebook_scores_answers_and_text(cells, tmp_path, monkeypatch):
     """The fake engine's answers under the real reference; with log-probabilities of 1/1000 each, the text's perplexity is 1000."""
-    (tmp_path / "even.py").write_text(
-        "import math\nfrom bench.backends import fake\nfrom bench.backends.fake import *\n\n\n"
-        "class Engine(fake.Engine):\n    def log_probabilities(self, ids):\n        return [-math.log(1000)] * (len(ids) - 1)\n\n\n"
-        "def load(checkpoint, option, device, threads):\n    return Engine(checkpoint, OPTIONS[option])\n"
-    )
-    told, where = (
-        (("backend", "even"), ("max_new_tokens", 6)),
-        {"BENCH_BACKENDS": f"{TESTS / 'backends'}:{tmp_path}"},
-    )
-    papermill(tmp_path, *told, notebook="latency", **where)
-    papermill(tmp_path, *told, **where)
-    requests = store.load(folder=tmp_path)
+    (tmp_path / "even.py").write_text(EVEN)
+    monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
+    for notebook in ("latency", "quality"):
+        requests = cells(notebook, backend="even", max_new_tokens=6)["observed"]
     answered, scored = (
         requests[(requests["experiment"] == e) & (requests["prompt"] > 0)] for e in ("latency", "quality")
     )

@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from conftest import make_rows, make_sidecar, write_run
+from builders import make_rows, make_sidecar, write_run
 
 from bench import backends, inputs
 from bench.analysis import client_accuracy as accuracy_analysis
@@ -221,6 +221,7 @@ def test_every_server_has_been_put_under_load_and_the_clients_were_checked():
     )
 
 
+@pytest.mark.timing
 def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
     for k in range(1000):
         write_run(

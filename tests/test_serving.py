@@ -12,7 +12,7 @@ import urllib.request
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_rows, make_sidecar
+from builders import make_rows, make_sidecar
 
 from bench import inputs, processes
 from bench.analysis import levels

@@ -8,13 +8,10 @@ import sys
 
 import nbformat
 import pytest
-from conftest import run
+from commands import execute
 from fake import ITL_S, TTFT_S
 
 from bench.analysis import levels as levels_analysis
-from bench.experiments import parameters as parameters_experiments
-from bench.experiments import serving as serving_experiment
-from bench.experiments import session
 from bench.instrument.load import schedule
 from bench.observations import store
 from bench.paths import ROOT
@@ -22,32 +19,15 @@ from bench.paths import ROOT
 SMALL = {"concurrency": "[1,4]", "request_rates": "10", "requests": 12, "lengths": "alpaca", "scale": 0.5}
 
 
-def serve(tmp_path, check=True, environment=None, **parameters):
-    given = {"backend": "fake", "results": tmp_path, **SMALL, **parameters}
-    words = [text for name, value in given.items() for text in ("-p", name, value)]
-    return run(
-        "papermill",
-        "notebooks/serving.ipynb",
-        tmp_path / "out.ipynb",
-        *words,
-        check=check,
-        **(environment or {}),
-    )
-
-
-def refusal(tmp_path, **parameters):
-    done = serve(tmp_path, check=False, **parameters)
-    assert done.returncode != 0 and not list(tmp_path.rglob("*.csv"))
-    return done.stderr
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
+    """A folder with one run, as a reader makes it."""
     folder = tmp_path_factory.mktemp("served")
-    serve(folder)
+    execute("serving", folder / "out.ipynb", {"backend": "fake", "results": folder, **SMALL})
     return folder
 
 
+@pytest.mark.timing
 def test_every_request_has_its_row_and_the_times_of_the_schedule(served):
     requests = store.load(folder=served, experiment="serving")
     assert (
@@ -63,6 +43,7 @@ def test_every_request_has_its_row_and_the_times_of_the_schedule(served):
     assert sorted(closed["concurrency"].unique()) == [1, 4] and list(opened["request_rate"].unique()) == [10]
 
 
+@pytest.mark.timing
 def test_all_levels_ask_for_the_same_lengths_with_other_prompts(served):
     requests = store.load(folder=served, experiment="serving")
     sizes = [
@@ -72,6 +53,7 @@ def test_all_levels_ask_for_the_same_lengths_with_other_prompts(served):
     assert len(set(sizes)) == 1 and len(sizes) == 3
 
 
+@pytest.mark.timing
 def test_the_sidecar_says_how_the_client_fared_and_the_notebook_draws(served):
     (path,) = store.files(served)
     _, sidecar = store.read(path)
@@ -84,6 +66,7 @@ def test_the_sidecar_says_how_the_client_fared_and_the_notebook_draws(served):
     assert any("image/svg+xml" in o.get("data", {}) for c in executed.cells for o in c.get("outputs", []))
 
 
+@pytest.mark.timing
 def test_four_at_once_write_faster(served):
     levels = levels_analysis.levels(store.load(folder=served)).set_index("concurrency")
     assert levels.loc[4.0, "output_tokens_per_s"] > 2 * levels.loc[1.0, "output_tokens_per_s"], (
@@ -91,41 +74,49 @@ def test_four_at_once_write_faster(served):
     )
 
 
-def test_a_saturated_server_ends_the_climb(tmp_path):
+@pytest.mark.timing
+def test_a_saturated_server_ends_the_climb(cells, tmp_path, capsys):
     """Two requests cannot fill more than two places: 4 and 8 give no more than 2."""
     trace = tmp_path / "trace.csv"
     trace.write_text("prompt_tokens,new_tokens\n" + "16,4\n" * 12)
-    done = serve(
-        tmp_path, lengths=str(trace), request_rates="none", concurrency="2 4 8 16 32", scale=1.0, requests=2
-    )
-    words = "".join(
-        o.get("text", "")
-        for c in nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
-        for o in c.get("outputs", [])
-    )
-    levels = levels_analysis.levels(store.load(folder=tmp_path))
-    assert "Saturated at 16 at once" in words and "Left out: 32 at once" in words and len(levels) == 4, (
-        done.stderr
-    )
+    climb = {
+        "lengths": str(trace),
+        "request_rates": "none",
+        "concurrency": "2 4 8 16 32",
+        "scale": 1.0,
+        "requests": 2,
+    }
+    levels = levels_analysis.levels(cells("serving", backend="fake", **climb)["observed"])
+    words = capsys.readouterr().out
+    assert "Saturated at 16 at once" in words and "Left out: 32 at once" in words and len(levels) == 4
 
 
-def test_arrivals_are_replayed(tmp_path):
+@pytest.mark.timing
+def test_arrivals_are_replayed(cells, tmp_path):
     trace = tmp_path / "trace.csv"
     trace.write_text("at_s,prompt_tokens,new_tokens\n5,16,4\n5.1,20,5\n5.4,24,6\n")
-    serve(tmp_path, lengths=str(trace), arrivals="trace", concurrency="none", scale=1.0)
-    requests = store.load(folder=tmp_path).sort_values("request")
+    replay = {"lengths": str(trace), "arrivals": "trace", "concurrency": "none", "scale": 1.0}
+    requests = cells("serving", backend="fake", **SMALL | replay)["observed"].sort_values("request")
     assert list(requests["prompt_tokens"]) == [16, 20, 24] and list(requests["max_new_tokens"]) == [4, 5, 6]
     assert list((requests["sent_s"] - requests["sent_s"].iloc[0]).round(2)) == pytest.approx(
         [0, 0.1, 0.4], abs=0.02
     )
 
 
-def test_a_server_that_miscounts_gives_rows_with_errors_and_no_run(tmp_path):
-    assert "Server and client disagree on token counts" in refusal(tmp_path, option="int8")
-
-
-def test_a_server_that_does_not_start_is_said_with_its_last_words(tmp_path):
-    assert "unrecognized arguments: --no-such-option" in refusal(tmp_path, option="broken")
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (
+            "int8",
+            "Server and client disagree on token counts",
+        ),  # it counts one too many: rows with errors, and no run
+        ("broken", "unrecognized arguments: --no-such-option"),  # it does not start: its last words
+    ],
+)
+def test_a_server_that_miscounts_or_does_not_start_gives_no_run(cells, tmp_path, option, words):
+    with pytest.raises(Exception, match=re.escape(words)):
+        cells("serving", backend="fake", option=option, **SMALL)
+    assert not list(tmp_path.rglob("*.csv"))
 
 
 @pytest.mark.parametrize(
@@ -143,23 +134,10 @@ def test_a_server_that_does_not_start_is_said_with_its_last_words(tmp_path):
         ({"backend": "http", "url": "http://somewhere.invalid:1"}, "Say what the server runs on"),
     ],
 )
-def test_what_is_mistyped_stops_with_a_sentence(tmp_path, parameters, words):
-    """What the notebook's cells before the server's start do, without a kernel."""
-    notebook = nbformat.read(ROOT / "notebooks" / "serving.ipynb", as_version=4)
-    given = (
-        parameters_experiments.declared(notebook.cells[1].source)
-        | {"backend": "fake", "results": str(tmp_path)}
-        | parameters
-    )
+def test_what_is_mistyped_stops_with_a_sentence(cells, tmp_path, parameters, words):
     with pytest.raises(ValueError, match=re.escape(words)):
-        setup = session.Setup("serving", given, "serve")
-        try:
-            load = serving_experiment.Load(setup)
-            with setup.serve(load.places, load.room):
-                pass
-        finally:
-            setup.bandwidth.__exit__()
-            setup.lock.release()
+        cells("serving", **{"backend": "fake"} | parameters)
+    assert not list(tmp_path.rglob("*.csv"))
 
 
 @pytest.fixture(scope="module")
@@ -176,17 +154,21 @@ def running():
     process.kill()
 
 
-@pytest.mark.parametrize("option", ["completions", "chat"])
+@pytest.mark.parametrize("option", ["completions", pytest.param("chat", marks=pytest.mark.check)])
 def test_a_running_server_is_measured_and_its_token_is_written_nowhere(tmp_path, running, option):
     secret = "hf_notforthelog"
-    serve(
-        tmp_path,
-        backend="http",
-        option=option,
-        url=running,
-        concurrency="2",
-        request_rates="none",
-        environment={"BENCH_API_TOKEN": secret},
+    parameters = {
+        "backend": "http",
+        "option": option,
+        "url": running,
+        "concurrency": "2",
+        "request_rates": "none",
+    }
+    execute(
+        "serving",
+        tmp_path / "out.ipynb",
+        {"results": tmp_path, **SMALL, **parameters},
+        BENCH_API_TOKEN=secret,
     )
     requests = store.load(folder=tmp_path)
     assert len(requests) == 12 and (requests["error"] == "").all() and (requests["backend"] == "http").all()

@@ -1,16 +1,18 @@
 """Servers under load: levels, goals, pairs and sentences against values computed by hand; figures, the page, and frames that serving rows do not confuse."""
 
+import shutil
+
 import pytest
-from conftest import (
+from builders import (
     make_rows,
     make_sidecar,
-    run,
     serving_rows,
     write_quality,
     write_run,
     write_serving,
     write_sweep,
 )
+from commands import run
 
 from bench import inputs
 from bench.analysis import serving as serving_analysis
@@ -28,33 +30,27 @@ CLOSED = {1: (0.05, 0.005), 4: (0.1, 0.008), 8: (0.2, 0.015)}
 OPENED = {1: (0.05, 0.005), 8: (1.5, 0.016)}
 
 
-@pytest.fixture
-def loaded(tmp_path):
-    """Two engines, an option that drafts, failures, and one model on two devices."""
-    write_serving(tmp_path, CLOSED, OPENED, backend="llamacpp", option="Q8_0")
-    write_serving(tmp_path, {1: (0.05, 0.0025), 8: (0.2, 0.03)}, backend="llamacpp", option="Q8_0-ngram")
-    write_serving(
-        tmp_path,
-        {1: (0.04, 0.01), 8: (0.1, 0.012)},
-        {2: (0.04, 0.01)},
-        backend="vllm",
-        option="bfloat16",
-        failed=2,
-    )
-    write_serving(
-        tmp_path,
-        {1: (0.04, 0.006), 8: (0.1, 0.008)},
-        backend="vllm",
-        option="bfloat16",
-        tensor_parallel=2,
-        run=2,
-    )
-    return tmp_path
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Two engines, an option that drafts, failures, and one model on two devices: the folder, and what is read from it."""
+    folder = tmp_path_factory.mktemp("loaded")
+    write_serving(folder, CLOSED, OPENED, backend="llamacpp", option="Q8_0")
+    write_serving(folder, {1: (0.05, 0.0025), 8: (0.2, 0.03)}, backend="llamacpp", option="Q8_0-ngram")
+    one, two = {1: (0.04, 0.01), 8: (0.1, 0.012)}, {1: (0.04, 0.006), 8: (0.1, 0.008)}
+    write_serving(folder, one, {2: (0.04, 0.01)}, backend="vllm", option="bfloat16", failed=2)
+    write_serving(folder, two, backend="vllm", option="bfloat16", tensor_parallel=2, run=2)
+    return folder, store.load(folder=folder)
 
 
 @pytest.fixture
-def requests(loaded):
-    return store.load(folder=loaded)
+def loaded(written, tmp_path):
+    """A copy of that folder, to which a test may add."""
+    return shutil.copytree(written[0], tmp_path / "loaded")
+
+
+@pytest.fixture
+def requests(written):
+    return written[1].copy()
 
 
 @pytest.fixture
@@ -494,6 +490,7 @@ def test_a_number_in_the_middle_of_the_page_is_computed(loaded, tmp_path):
     assert "A level of load had 8 requests" in page
 
 
+@pytest.mark.check
 def test_the_page_renders_before_any_server_was_measured(tmp_path):
     write_run(tmp_path / "r")
     run("python", "-m", "bench.report.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "r")

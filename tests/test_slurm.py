@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import BIN
+from commands import BIN
 
 from bench import naming, processes
 from bench.machine import identity
@@ -69,7 +69,11 @@ def lacking():
     return None
 
 
-pytestmark = pytest.mark.skipif(bool(lacking()), reason=str(lacking()))
+pytestmark = [
+    pytest.mark.check,
+    pytest.mark.timing,
+    pytest.mark.skipif(bool(lacking()), reason=str(lacking())),
+]
 
 
 def wait_for(what, seconds, log=None):
@@ -202,7 +206,6 @@ def study(slurm, tmp_path):
         "--seconds-between-status-checks",
         "2",
     ]
-    targets = [os.path.relpath(tmp_path / f"{run}.csv", ROOT) for run in RUNS]
     command = [
         "snakemake",
         "--workflow-profile",
@@ -213,7 +216,7 @@ def study(slurm, tmp_path):
         "repeats=1",
         "experiments=latency",
         "--",
-        *targets,
+        "measure",
     ]
     log = tmp_path / "log.txt"
     with open(log, "w") as words:

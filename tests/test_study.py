@@ -5,13 +5,16 @@ import signal
 import subprocess
 import time
 
+import nbformat
+import psutil
 import pytest
 from conftest import BIN, TESTS, run, write_run
 
-from bench import backends, naming
+from bench import backends, paths
 from bench.machine import identity, neighbours
 from bench.observations import store
 from bench.paths import ROOT
+from bench.workflow import options, progress, run_notebook
 from bench.workflow import plan as plan_workflow
 
 FAKE_STUDY = ["--config", "engines=fake", "repeats=1", "experiments=latency"]
@@ -27,28 +30,97 @@ def test_first_repeats_of_all_engines_come_before_second_ones():
     assert len(runs) == len({r.id for r in runs}) > len(plan()) and runs[: len(plan())] == plan()
 
 
+def test_the_first_question_is_the_latency_of_every_engine_with_two_options():
+    runs = plan()
+    assert {r.experiment for r in runs} == {"latency"} and {r.n for r in runs} == {1}
+    offered = {name: backends.ready(name, "cpu") for name in backends.names()}
+    assert {r.backend for r in runs} == {name for name, own in offered.items() if own}
+    assert all(len([r for r in runs if r.backend == name]) <= 2 for name in offered)
+    assert all(
+        (name, own[0]) in {(r.backend, r.option) for r in runs} for name, own in offered.items() if own
+    )
+
+
+def test_rounds_are_repeated_until_the_budget_is_spent(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
+    asked = {"engines": "fake", "budget": 4}
+    first = plan(**asked)
+    assert [(r.option, r.n) for r in first] == [("float32", 1), ("int8", 1)], (
+        "nothing is known yet, so one round, whole"
+    )
+    for r in first:  # each takes 60 s by its sidecar, and START_S: three of them fit in four minutes
+        write_run(tmp_path, option=r.option, gpu=r.gpu, host=identity.host(), run=1)
+    assert [(r.option, r.n) for r in plan(**asked)] == [("float32", 1), ("int8", 1), ("float32", 2)]
+    assert len(plan(**asked | {"budget": 0.1})) == 2, "the first round is always whole"
+    write_run(tmp_path, option="float32", gpu=first[0].gpu, host=identity.host(), run=2)
+    assert all(r.measured for r in plan(**asked)), "a second study measures nothing again"
+    assert {r.n for r in plan(**asked | {"repeats": 3})} == {1, 2, 3}, "REPEATS counts, whatever it takes"
+
+
+def test_a_generous_plan_has_all_that_the_exact_one_will_have(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
+    config = plan_workflow.load({"engines": "fake", "budget": 4})
+    assert set(plan_workflow.plan(config)) < set(plan_workflow.plan(config, generous=True))
+
+
+def test_what_failed_in_the_first_round_is_not_tried_in_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
+    r = plan(engines="fake")[0]
+    write_run(tmp_path, option=r.option, gpu=r.gpu, host=identity.host(), run=1)
+    assert {r.option for r in plan(engines="fake", budget=60) if r.n > 1} == {r.option}
+
+
+def test_options_that_are_named_are_all_measured():
+    assert len(plan(engines="fake/float32 fake/int8 fake/mute")) == 3
+
+
+def test_the_time_left_is_never_nothing_as_long_as_a_run_is_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
+    runs = plan(engines="fake")
+    for r in runs:
+        (ROOT / r.ended).unlink(missing_ok=True)
+    assert progress.seconds_left(runs, 0) > progress.seconds_left(runs, 10**6) > 0
+    assert progress.words(0.1) == "10 s" and progress.words(300) == "5 min"
+    write_run(tmp_path, option=runs[0].option, gpu=runs[0].gpu, host=identity.host(), run=1)
+    assert 0 < progress.seconds_left(runs, 0) < 2 * 120
+    assert progress.stopped(
+        plan_workflow.load({"engines": "fake", "repeats": 1}), time.time() + 60
+    ).startswith("Stopped: 1 runs were not started, 0 interrupted")
+
+
 def test_the_cost_of_measuring_is_left_to_those_who_repeat():
-    assert {r.experiment for r in plan()} == {"latency", "quality", "batching", "serving"}
-    second = {r.experiment for r in plan(repeats=2) if r.n == 2}
+    assert {r.experiment for r in plan(all=True)} == {"latency", "quality", "batching", "serving"}
+    second = {r.experiment for r in plan(all=True, repeats=2) if r.n == 2}
     assert second == {"latency", "batching", "serving", "served", "overhead"}
 
 
 def test_which_options_each_repeat_measures():
-    offered = ["float32", "int8", "int4"]
-    picked = [plan_workflow.measured_options(["first", "none", "all"], n, offered) for n in (1, 2, 3, 4)]
-    assert picked == [["float32"], [], offered, offered]
-    with pytest.raises(ValueError, match="Did you mean 'last'"):
-        plan_workflow.measured_options(["lasst"], 1, offered)
+    offered = ["float32", "Q4_0", "int8", "bfloat16-ngram"]
+    rounds = {"first_round": "default", "later_rounds": "all"}
+    assert [options.measured_options(rounds, n, offered) for n in (1, 2, 3)] == [
+        ["float32"],
+        offered,
+        offered,
+    ]
+    chosen = {word: options.measured_options({"first_round": word}, 1, offered) for word in options.CHOICES}
+    assert (
+        chosen["fewest_bits"] == ["Q4_0"]
+        and chosen["default_and_fewest_bits"] == ["float32", "Q4_0"]
+        and not chosen["none"]
+    )
+    assert options.measured_options({"first_round": "default_and_fewest_bits"}, 1, ["F16", "F16-ngram"]) == [
+        "F16"
+    ]
+    with pytest.raises(ValueError, match="Did you mean 'fewest_bits'"):
+        options.measured_options({"first_round": "fewest-bit"}, 1, offered)
 
 
 def test_quality_waits_for_the_answers_that_it_scores():
-    runs = plan(engines="ctranslate2", experiments="latency quality")
-    quality = next(r for r in runs if r.experiment == "quality")
-    assert [p.rpartition("/")[2] for p in quality.needs] == [
-        r.id.rpartition("/")[2] + ".csv"
-        for r in runs
-        if r.experiment == "latency" and r.option == quality.option
-    ]
+    runs = plan(engines="ctranslate2", experiments="quality")
+    assert {r.experiment for r in runs} == {"latency", "quality"}, "what it reads is measured with it"
+    for quality in (r for r in runs if r.experiment == "quality"):
+        before = [r for r in runs if r.experiment == "latency" and r.option == quality.option]
+        assert quality.needs == [r.ended for r in before] and runs.index(before[0]) < runs.index(quality)
 
 
 def test_what_is_slow_is_measured_on_request_only():
@@ -56,7 +128,7 @@ def test_what_is_slow_is_measured_on_request_only():
     assert (
         "nf4" not in usual
         and "float32" in usual
-        and "nf4" not in {r.option for r in plan() if r.backend == "transformers"}
+        and "nf4" not in {r.option for r in plan(all=True) if r.backend == "transformers"}
     )
     assert {r.option for r in plan(engines="transformers/nf4", experiments="latency")} == {"nf4"}
     assert any(
@@ -72,7 +144,7 @@ def test_experiments_can_be_chosen():
 
 
 def test_every_option_of_every_installed_engine_is_planned():
-    latency = {(r.backend, r.option) for r in plan() if r.experiment == "latency"}
+    latency = {(r.backend, r.option) for r in plan(all=True) if r.experiment == "latency"}
     for name in backends.names():
         assert {(name, option) for option in backends.ready(name, "cpu")} <= latency
 
@@ -167,10 +239,35 @@ def test_a_second_study_measures_nothing_again(studied):
     assert time.perf_counter() - start < first
 
 
-@pytest.mark.parametrize(
-    ("stop", "whom"), [(signal.SIGKILL, os.kill), (signal.SIGINT, os.killpg)], ids=["kill -9", "Ctrl-C"]
-)
-def test_an_interrupted_study_goes_on(tmp_path, stop, whom):
+def wait_for(what, process, seconds=240):
+    deadline = time.time() + seconds
+    while not what():
+        assert time.time() < deadline and process.poll() is None, "the study ended or hangs"
+        time.sleep(0.05)
+
+
+def left(folder):
+    """Processes that still work for the study in `folder`."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if (
+                process.environ().get("BENCH_RESULTS") == str(folder)
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
+                found.append(process)
+        except psutil.Error:
+            pass
+    return found
+
+
+STOPS = [(signal.SIGKILL, os.kill), (signal.SIGTERM, os.kill), (signal.SIGINT, os.killpg)]
+
+
+@pytest.mark.parametrize("second_runs", [False, True], ids=["before its job has ended", "in the next run"])
+@pytest.mark.parametrize(("stop", "whom"), STOPS, ids=["kill -9", "SIGTERM", "Ctrl-C"])
+def test_an_interrupted_study_goes_on(tmp_path, stop, whom, second_runs):
+    """The first run's CSV is there; its job has not ended yet, or the second run is in its middle."""
     own = {
         "BENCH_RESULTS": tmp_path,
         "BENCH_SITE": tmp_path / "_site",
@@ -180,36 +277,57 @@ def test_an_interrupted_study_goes_on(tmp_path, stop, whom):
     environment = (
         os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"} | {k: str(v) for k, v in own.items()}
     )
-    runs = [
-        naming.run_id("latency", "fake", "smollm2-135m", option, identity.slug(), identity.host(), 1)
-        for option in ("float32", "int8")
-    ]
-    command = [
-        "snakemake",
-        *FAKE_STUDY,
-        "--",
-        *(os.path.relpath(tmp_path / f"{run}.csv", ROOT) for run in runs),
-    ]  # without figures and pages
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment,
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.time() + 120
-    while time.time() < deadline and not store.files(tmp_path):
-        time.sleep(0.2)
-    time.sleep(3)  # into the middle of the second run
+    second = plan(engines="fake/int8", experiments="latency")[0]
+    (ROOT / paths.log(second.id)).unlink(missing_ok=True)
+    command = ["snakemake", *FAKE_STUDY, "--", "measure"]  # without figures and pages
+    with open(tmp_path / "words.txt", "w") as words:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, start_new_session=True, stdout=words, stderr=words
+        )
+    wait_for(lambda: store.files(tmp_path), process)
+    if second_runs:
+        wait_for((ROOT / paths.log(second.id)).exists, process)
     whom(process.pid, stop)
-    process.wait(60)
-    time.sleep(3)  # what it had started ends with it
+    process.wait(30)  # a run takes longer than its end may
     kept = {p: p.read_bytes() for p in store.files(tmp_path)}
     assert len(kept) == 1 and not list(tmp_path.rglob("*.tmp"))
+    if stop != signal.SIGKILL:
+        said = (tmp_path / "words.txt").read_text()
+        assert (
+            said.count("Stopped: ") == 1
+            and f"Stopped: {int(not second_runs)} runs were not started" in said
+            and "Error" not in said
+        )
+    for deadline in range(30):  # what it had started ends with it
+        if not left(tmp_path):
+            break
+        time.sleep(0.5)
+    assert not left(tmp_path)
     after = run(*command, **own)
     assert len(store.files(tmp_path)) == 2 and all(p.read_bytes() == text for p, text in kept.items())
+    assert all(p.with_suffix(".ipynb").exists() for p in store.files(tmp_path))
     assert "Another study" not in after.stderr
+
+
+def test_a_run_whose_last_cell_fails_is_measured(tmp_path):
+    """The plot comes after the CSV, so it can cost the plot only."""
+    cells = [
+        "from bench import results\nresults.write_whole(results.path('fake/plot-1'), 'whole')",
+        "raise ValueError('no plot')",
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells], metadata=kernel)
+    nbformat.write(notebook, tmp_path / "plot.ipynb")
+    run(
+        "python",
+        "-m",
+        "bench.workflow.run_notebook",
+        tmp_path / "plot.ipynb",
+        "fake/plot-1",
+        BENCH_RESULTS=tmp_path,
+    )
+    assert (tmp_path / "fake" / "plot-1.csv").read_text() == "whole"
+    assert run_notebook.error(tmp_path / "fake" / "plot-1.ipynb") == "ValueError: no plot"
 
 
 def test_two_studies_in_one_checkout_do_not_overlap(tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from bench import inputs, metrics
+from bench import inputs, memo, metrics
 from bench.observations import schema
 
 SATURATED = (
@@ -84,7 +84,12 @@ def levels(requests, slo=None):
     `requests` as `store.load` gives them. Goodput is requests/s that meet every objective, against the time from the first request to the last answer.
     """
     slo = inputs.study()["slo"] if slo is None else slo
-    rows = requests[requests["experiment"] == "serving"]
+    return _levels(requests[requests["experiment"] == "serving"], tuple(slo.items()))
+
+
+@memo.by_content
+def _levels(rows, slo):
+    slo = dict(slo)
     keys = ["run_id", *schema.CONFIGURATION, *LEVEL]
     found = [
         dict(zip(keys, key)) | _level(level, slo)

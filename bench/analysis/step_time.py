@@ -8,11 +8,12 @@ fitted per configuration to the sweep of batching.ipynb. The effective ones cann
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import nnls
 
+from bench import memo
 from bench.observations import derived, schema
 
 COEFFICIENTS = ["overhead_s", "bandwidth_bytes_per_s", "peak_flops_per_s"]
+POINT = "step_s step_bytes step_flops bandwidth_bytes_per_s peak_flops_per_s".split()
 RESAMPLES = 200
 TERMS = ["overhead", "memory", "arithmetic"]
 
@@ -47,6 +48,8 @@ def _partings(intensity):
 
 def _solve(step_s, step_bytes, step_flops, below, bandwidth, peak):
     """Least squares for one parting: what the roofs already demand is taken off first, so that the rest cannot be negative."""
+    from scipy.optimize import nnls  # half a second, which pages without a fit need not wait for
+
     floor = np.where(below, step_bytes / bandwidth, step_flops / peak)
     columns = np.column_stack(
         [np.ones_like(step_s), np.where(below, step_bytes, 0), np.where(below, 0, step_flops)]
@@ -72,7 +75,7 @@ def _reached(terms, step_bytes, step_flops):
 
 
 def _arrays(table):
-    columns = (table[c].to_numpy(dtype=float) for c in ("step_s", "step_bytes", "step_flops"))
+    columns = (table[c].to_numpy(dtype=float) for c in POINT[:3])
     return *columns, table["bandwidth_bytes_per_s"].max(), table["peak_flops_per_s"].max()
 
 
@@ -103,10 +106,11 @@ def left_out(table):
     return np.array(errors)
 
 
-def _resampled(table, rng):
-    """Coefficients fitted to one sample of the points, drawn with replacement."""
-    drawn = _arrays(table.iloc[rng.integers(len(table), size=len(table))])
-    return list(_named(_reached(fit(*drawn), *drawn[1:3])).values())
+def _resampled(points, rng):
+    """Coefficients fitted to one sample, drawn with replacement, of the rows of `points` (columns POINT)."""
+    drawn = points[rng.integers(len(points), size=len(points))]
+    steps, roofs = drawn[:, :3].T, drawn[:, 3:].max(axis=0)
+    return list(_named(_reached(fit(*steps, *roofs), *steps[1:])).values())
 
 
 def _interval(draws, coefficient):
@@ -121,7 +125,8 @@ def model(table):
     step_s, step_bytes, step_flops, *roofs = _arrays(table)
     terms = fit(step_s, step_bytes, step_flops, *roofs)
     rng = np.random.default_rng(0)
-    draws = np.array([_resampled(table, rng) for _ in range(RESAMPLES)])
+    measured = table[POINT].to_numpy(dtype=float)
+    draws = np.array([_resampled(measured, rng) for _ in range(RESAMPLES)])
     said = _named(_reached(terms, step_bytes, step_flops)) | {
         "points": len(table),
         "roof_bytes_per_s": roofs[0],
@@ -159,6 +164,7 @@ def _ends(table, terms):
     return said
 
 
+@memo.by_content
 def models(requests):
     """One row per configuration of the sweeps in `requests`: what `model` says of it; an empty frame where there is no sweep."""
     table = points(requests)

@@ -17,10 +17,9 @@ import contextlib
 import os
 from pathlib import Path
 
-from bench import processes
+from bench import environment, processes
 from bench.backends import exllamav3
 from bench.backends.common import launch
-from bench.machine import gpu as gpu_machine
 
 OPTIONS = {"4bpw": {"bits": 4}, "6bpw": {"bits": 6}, "float16": {}}
 DEVICES = ("cuda",)
@@ -63,7 +62,7 @@ def serve(checkpoint, option, device, wanted):
     flags = {
         "--api-port": port, "--model-dir": path.parent, "--model": path.name, "--loader": "ExLlamav3", "--ctx-size": room, "--cache-type": "fp16",
     } | ({"--enable-tp": True, "--tp-backend": "nccl"} if wanted.tensor_parallel > 1 else {})  # fmt: skip
-    chosen = gpu_machine.visible_gpus() or [str(gpu) for gpu in range(wanted.tensor_parallel)]
+    chosen = environment.visible_gpus() or [str(gpu) for gpu in range(wanted.tensor_parallel)]
     visible = {"CUDA_VISIBLE_DEVICES": ",".join(chosen[: wanted.tensor_parallel])}
     with launch.run(
         words, flags, port, wanted, "text", path.name, _body, "/v1/internal/health", environment=visible

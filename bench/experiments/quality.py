@@ -16,7 +16,7 @@ from bench.analysis import quality as quality_analysis
 from bench.instrument import in_process
 from bench.observations import store
 
-CHUNK_TOKENS = 512
+CHUNK_TOKENS = inputs.CHUNK_TOKENS
 # A float32 logarithm of a probability of 1 may come out a little above 0.
 ROUNDING_NATS = 1e-3
 

@@ -150,7 +150,7 @@ class Setup:
 
     def _alone(self):
         """RuntimeError where somebody else computes on the GPU; the server that runs already may."""
-        others = gpu.gpu_company() if self.device == "cuda" and not self.parameters.get("url") else []
+        others = neighbours.gpu_company() if self.device == "cuda" and not self.parameters.get("url") else []
         if others:
             said = f"Other processes compute on this GPU ({', '.join(map(str, others))}): a benchmark that shares its device is void."
             raise RuntimeError(f"{said} Stop them, or set CUDA_VISIBLE_DEVICES to another one.")

@@ -1,13 +1,11 @@
-"""What this machine is, and its measured roofs: read bandwidth and matrix-multiply peak.
+"""Read bandwidth of a device's memory, probed by a process of its own.
 
-    python -m bench.machine.bandwidth cpu 2          a bandwidth probe that waits on standard input: one line in, one measurement out (bytes/s)
-    python -m bench.machine.bandwidth gemm cpu 2     the matrix-multiply peak in every number format (operations/s)
+    python -m bench.machine.bandwidth cpu 2     one line in, one measurement out (bytes/s)
 
-The probe is a process of its own, so that neither its memory nor its threads touch the engine that is
-measured beside it.
+So neither the probe's memory nor its threads touch the engine that is measured beside it. Other modules know
+the probe by this module's name in its command line.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +15,7 @@ from time import perf_counter as clock
 
 import numpy as np
 
-from bench.machine import gemm, identity
+from bench.machine import identity
 from bench.paths import ROOT
 
 PASSES = 5
@@ -67,16 +65,18 @@ def _cuda_rate(device="cuda", size=2**30, times=16):
         for way in ways:
             way()
         best = max(best_rate(way, times * size) for way in ways)
-    del matrix, vector, whole, ways
+    matrix = vector = whole = ways = None  # given back before the cache is emptied
     if device == "cuda":
         torch.cuda.empty_cache()
     return best
 
 
-def best_rate(read, size):
+def best_rate(work, size):
+    """Best of PASSES rates of `work()`, which handles `size` bytes or operations: size / s."""
+
     def once():
         start = clock()
-        read()
+        work()
         return size / (clock() - start)
 
     return max(once() for _ in range(PASSES))
@@ -108,8 +108,9 @@ class Bandwidth:
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
+            code = self.process.wait()
             raise RuntimeError(
-                f"The bandwidth probe ended with exit code {self.process.wait()}; is there enough memory for its buffer?"
+                f"The bandwidth probe ended with exit code {code}; is there enough memory for its buffer?"
             )
         self.probes.append(float(answer))
         return self.probes[-1]
@@ -124,14 +125,4 @@ class Bandwidth:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "gemm":
-        print(
-            json.dumps(
-                {
-                    dtype: gemm.gemm_flops_per_s(dtype, sys.argv[2], int(sys.argv[3]))
-                    for dtype in gemm.gemm_dtypes(sys.argv[2])
-                }
-            )
-        )
-    else:
-        _serve_probe(sys.argv[1], int(sys.argv[2]))
+    _serve_probe(sys.argv[1], int(sys.argv[2]))

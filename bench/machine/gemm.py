@@ -1,4 +1,7 @@
-"""The matrix-multiply peak of a device in each number format."""
+"""The matrix-multiply peak of a device in each number format.
+
+python -m bench.machine.gemm cpu 2     every format that the device multiplies, as JSON (operations/s)
+"""
 
 import json
 import subprocess
@@ -32,9 +35,8 @@ def _products(torch, dtype, device, size):
     """Functions that multiply two square matrices once: the usual product and, for float32 on a CPU, oneDNN's
     as well."""
     a = torch.ones(size, size, dtype=getattr(torch, dtype), device=device)
-    product = (
-        torch._int_mm if dtype == "int8" else torch.matmul
-    )  # no public product of int8 matrices accumulates in int32
+    # No public product of int8 matrices accumulates in int32.
+    product = torch._int_mm if dtype == "int8" else torch.matmul
 
     def multiply():
         product(a, a)
@@ -44,8 +46,8 @@ def _products(torch, dtype, device, size):
     if device == "cpu" and dtype == "float32" and torch.backends.mkldnn.is_available():
         from torch.utils import mkldnn
 
-        layer, given = mkldnn.to_mkldnn(torch.nn.Linear(size, size, bias=False).eval()), a.to_mkldnn()
-        return [multiply, lambda: layer(given)]
+        layer, input = mkldnn.to_mkldnn(torch.nn.Linear(size, size, bias=False).eval()), a.to_mkldnn()
+        return [multiply, lambda: layer(input)]
     return [multiply]
 
 
@@ -55,8 +57,7 @@ def gemm_peaks(device="cpu", threads=None):
     command = [
         sys.executable,
         "-m",
-        "bench.machine.bandwidth",
-        "gemm",
+        "bench.machine.gemm",
         device,
         str(threads or identity.cores()),
     ]
@@ -69,4 +70,14 @@ def gemm_peaks(device="cpu", threads=None):
 
 
 def gemm_dtypes(device):
+    """Names of the number formats that are measured on `device`."""
     return ["float32", "bfloat16", *(["float16"] if device == "cuda" else []), "int8"]
+
+
+def main(device, threads):
+    """Print the peak of every format as JSON."""
+    print(json.dumps({dtype: gemm_flops_per_s(dtype, device, threads) for dtype in gemm_dtypes(device)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

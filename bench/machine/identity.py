@@ -1,11 +1,4 @@
-"""What this machine is, and its measured roofs: read bandwidth and matrix-multiply peak.
-
-    python -m bench.machine.bandwidth cpu 2          a bandwidth probe that waits on standard input: one line in, one measurement out (bytes/s)
-    python -m bench.machine.bandwidth gemm cpu 2     the matrix-multiply peak in every number format (operations/s)
-
-The probe is a process of its own, so that neither its memory nor its threads touch the engine that is
-measured beside it.
-"""
+"""What this machine is: its names, its cores, its memory, and the random id of this checkout."""
 
 import os
 import platform
@@ -17,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from bench import naming
 from bench.machine import gpu
 from bench.paths import ROOT
 
@@ -71,23 +65,22 @@ def cpu_name():
 def slug(device="cpu"):
     """Short name of the device as it stands in paths and rows: `h200`, `epyc-zen5-2c`."""
     if device == "cuda":
-        name = gpu.nvidia("name").get("name", "cuda")
-        return re.sub(r"[^a-z0-9]+", "-", re.sub(r"NVIDIA|GeForce|Tesla", "", name).lower()).strip("-")
-    info, name = _cpuinfo(), cpu_name()
-    zen = (
-        ZEN.get((int(info.get("cpu family", 0)), int(info.get("model", 0))))
-        if "AMD" in info.get("vendor_id", "")
-        else None
-    )
-    plain = re.sub(r"\(.*?\)|CPU|Processor|@.*|AMD|\d+-Core", " ", name, flags=re.I).lower()
-    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
-    return "-".join(w for w in (words, zen, f"{cores()}c") if w)
+        return naming.gpu_slug(gpu.nvidia("name").get("name", "cuda"))
+    plain = re.sub(r"\(.*?\)|CPU|Processor|@.*|AMD|\d+-Core", " ", cpu_name(), flags=re.I)
+    return naming.cpu_slug("-".join(word for word in (naming.slug(plain), _zen()) if word), cores())
+
+
+def _zen():
+    """Generation of an AMD core, which its marketing name may leave out; None elsewhere."""
+    info = _cpuinfo()
+    family_and_model = int(info.get("cpu family", 0)), int(info.get("model", 0))
+    return ZEN.get(family_and_model) if "AMD" in info.get("vendor_id", "") else None
 
 
 def describe(device="cpu"):
-    """What the sidecar keeps of this machine: names, sizes, and of a GPU driver, power limit, top clock,
-    clocks and temperature."""
-    about = {
+    """What the sidecar keeps of this machine: names, sizes; of a GPU driver, power limit, clocks,
+    temperature."""
+    machine = {
         "cpu": cpu_name(),
         "cores": cores(),
         "memory_bytes": memory_bytes(),
@@ -96,8 +89,8 @@ def describe(device="cpu"):
         "cpu_flags": [f for f in _cpuinfo().get("flags", "").split() if f.startswith(("avx", "amx", "fma"))],
     }
     if device == "cuda":
-        about["gpu"] = gpu.nvidia(
+        machine["gpu"] = gpu.nvidia(
             "name", "driver_version", "memory.total", "power.limit", "clocks.max.sm", "clocks.max.mem"
         )
-        about["gpu_before"] = gpu.gpu_state()
-    return about
+        machine["gpu_before"] = gpu.gpu_state()
+    return machine

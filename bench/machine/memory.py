@@ -81,8 +81,8 @@ def _gpu_bytes():
     allocated = torch.cuda.max_memory_allocated() if torch and torch.cuda.is_available() else 0
     if allocated:
         return allocated
-    mine = family(probes=False)
+    own = family(probes=False)
     return (
-        sum(held for pid, held in gpu.gpu_processes() if pid in mine)
+        sum(held for pid, held in gpu.gpu_processes() if pid in own)
         or (gpu.gpu_state().get("memory.used") or math.nan) * 2**20
     )

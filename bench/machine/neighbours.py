@@ -7,6 +7,8 @@ from time import perf_counter as clock
 import psutil
 from filelock import FileLock, Timeout
 
+from bench.machine import gpu, memory
+
 
 class Neighbours:
     """How many cores everybody else kept busy since this was made: other processes, and other virtual
@@ -19,7 +21,10 @@ class Neighbours:
         """{'others': cores busy with other processes, 'steal': cores taken by the hypervisor}, means over the
         time since."""
         passed, system = clock() - self.start, psutil.cpu_times()
-        spent = lambda name: getattr(system, name, 0) - getattr(self.system, name, 0)
+
+        def spent(name):
+            return getattr(system, name, 0) - getattr(self.system, name, 0)
+
         busy = sum(spent(name) for name in ("user", "system", "nice", "irq", "softirq"))
         others = max(0.0, busy - (_own_cpu_s() - self.own))
         return {"others": round(others / passed, 4), "steal": round(spent("steal") / passed, 4)}
@@ -27,10 +32,10 @@ class Neighbours:
 
 def _own_cpu_s():
     """CPU seconds of this process, its living children and those that have ended."""
-    me = psutil.Process()
-    used = me.cpu_times()
+    process = psutil.Process()
+    used = process.cpu_times()
     total = used.user + used.system + used.children_user + used.children_system
-    for child in me.children(recursive=True):
+    for child in process.children(recursive=True):
         try:
             times = child.cpu_times()
             total += times.user + times.system
@@ -52,6 +57,16 @@ def take(device="cpu", wait_s=3600):
         lock.acquire(timeout=wait_s)
     except Timeout:
         raise TimeoutError(
-            f"Another measurement has held the {device} for {wait_s} s; runs never overlap on one device. Wait for it or stop it."
+            f"Another measurement has held the {device} for {wait_s} s; runs never overlap on one device. "
+            "Wait for "
+            "it or stop it."
         ) from None
     return lock
+
+
+def gpu_company():
+    """Sorted process numbers that compute on the first visible GPU and are not this process or its children.
+
+    Empty where the driver names none.
+    """
+    return sorted(pid for pid, _ in gpu.gpu_processes() if pid not in memory.family())

@@ -66,41 +66,35 @@ def peak_flops_per_s(gemms, arithmetic):
     return max(wide_enough, default=None)
 
 
-def batches(requests):
-    """One row per batch that was sent as a whole: medians over its requests, and how much of the hardware
-    each phase used.
+# Columns of a sidecar that are the same for all requests of a batch and that its utilisation needs.
+_OF_A_BATCH = """
+    bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token arithmetic peak_flops_per_s
+    block_parameters head_parameters attention_values
+""".split()
 
-    Prefill ends with the last first token of the batch; a decode step takes the median gap between tokens
-    (`step_s`), so that an engine that admits some prompts while others are answered is not charged for it.
-    Failed batches have `error` and no times.
+
+def batches(requests):
+    """One row per batch that was sent as a whole: medians over its requests, and the use of the hardware in each phase.
+
+    Prefill ends with the last first token of the batch; a decode step takes the median gap between tokens (`step_s`), so that
+    an engine that admits some prompts while others are answered is not charged for it. Failed batches have `error` and no times.
     """
+    times = "ttft_s tpot_s e2e_s mbu output_tokens".split()
     good = requests.assign(ended_s=requests["sent_s"] + requests["e2e_s"]).where(requests["error"] == "")
     keys = ["run_id", "experiment", *schema.CONFIGURATION, *schema.SHAPE, "sent_s"]
-    same = [
-        column
-        for column in schema.CONTEXT
-        if column
-        not in ("datasheet_bandwidth_bytes_per_s", "threads", "started", "limit_bytes", "loaded_bytes")
-    ]
-    kept = requests[keys + same].assign(
-        ended_s=good["ended_s"], ttft_s=good["ttft_s"], last_ttft_s=good["ttft_s"], tpot_s=good["tpot_s"], e2e_s=good["e2e_s"],
-        step_s=good["itl_p50_s"], mbu=good["mbu"], output_tokens=good["output_tokens"], peak_memory_bytes=requests["peak_memory_bytes"],
-        error=requests["error"], requests=1,
-    )  # fmt: skip
-    medians, firsts = ["ttft_s", "tpot_s", "e2e_s", "step_s", "mbu"], ["peak_memory_bytes", "error", *same]
-    how = (
-        {c: "median" for c in medians}
-        | {c: "first" for c in firsts}
-        | {"ended_s": "max", "last_ttft_s": "max", "output_tokens": "sum", "requests": "sum"}
+    kept = requests[[*keys, "peak_memory_bytes", "error", *_OF_A_BATCH]].assign(
+        **{column: good[column] for column in [*times, "ended_s"]},
+        last_ttft_s=good["ttft_s"],
+        step_s=good["itl_p50_s"],
+        requests=1,
     )
+    how = dict.fromkeys(["ttft_s", "tpot_s", "e2e_s", "step_s", "mbu"], "median")
+    how |= dict.fromkeys(["peak_memory_bytes", "error", *_OF_A_BATCH], "first")
+    how |= {"ended_s": "max", "last_ttft_s": "max", "output_tokens": "sum", "requests": "sum"}
     table = kept.groupby(keys, as_index=False, sort=False).agg(how)
     wall = table["ended_s"] - table["sent_s"]
-    table = table.assign(
-        wall_s=wall,
-        requests_per_s=table["requests"] / wall,
-        output_tokens_per_s=table["output_tokens"] / wall,
-    )
-    return _utilisation(table)
+    rates = {"requests_per_s": table["requests"] / wall, "output_tokens_per_s": table["output_tokens"] / wall}
+    return _utilisation(table.assign(wall_s=wall, **rates))
 
 
 def _utilisation(table):
@@ -124,9 +118,12 @@ def _utilisation(table):
     )
     step_bytes = table["weight_bytes"] + table["batch_size"] * metrics.kv_cache_bytes(context, *kv)
     return table.assign(
-        step_flops=decode, step_bytes=step_bytes,
-        prefill_intensity=metrics.arithmetic_intensity(prefill, prefill_bytes), prefill_flops_per_s=prefill / table["last_ttft_s"],
-        decode_intensity=metrics.arithmetic_intensity(decode, step_bytes), decode_flops_per_s=decode / table["step_s"],
+        step_flops=decode,
+        step_bytes=step_bytes,
+        prefill_intensity=metrics.arithmetic_intensity(prefill, prefill_bytes),
+        prefill_flops_per_s=prefill / table["last_ttft_s"],
+        decode_intensity=metrics.arithmetic_intensity(decode, step_bytes),
+        decode_flops_per_s=decode / table["step_s"],
         mfu_prefill=metrics.mfu(prefill, table["last_ttft_s"], table["peak_flops_per_s"]),
         mfu_decode=metrics.mfu(decode, table["step_s"], table["peak_flops_per_s"]),
-    )  # fmt: skip
+    )

@@ -1,7 +1,5 @@
 """Gates: what may not be published, and the sentence that says why."""
 
-import numpy as np
-
 from bench import naming
 from bench.observations import derived, schema
 
@@ -15,9 +13,9 @@ WARM_SLACK_S = 0.001  # what the scheduler alone may take, which is many times w
 # Mean number of cores that other processes may keep busy during a run: background services pass, a second job
 # does not.
 BUSY_CORES = 0.5
-LATE_SHARE = (
-    0.01  # of the gap between two scheduled requests: how late the load client may be, in the 99th percentile
-)
+# How late the load client may be in the 99th percentile, as a share of the gap between two scheduled
+# requests.
+LATE_SHARE = 0.01
 
 
 class Refused(ValueError):
@@ -29,18 +27,22 @@ def check(table, sidecar, identifier):
     _complete(table, sidecar)
     _agrees_with_path(table, identifier)
     _counts(table)
+    _ordered_times(table)
     _warm(table, sidecar)
     _alone(table, sidecar)
     _punctual(table)
     _uncached(table)
-    _possible(derived.derive(schema.numbers(table.assign(**derived.context(sidecar)))))
+    rows = derived.derive(schema.numbers(table.assign(**derived.context(sidecar))))
+    _possible_bandwidth(rows)
+    _possible_arithmetic(rows)
 
 
 def _complete(table, sidecar):
     lacking = [c for c in schema.COLUMNS if c not in table] + [k for k in schema.SIDECAR if k not in sidecar]
     if lacking:
         raise Refused(
-            f"The run lacks {', '.join(lacking)}: every row has every column and the sidecar every field of bench/observations/schema.py."
+            f"The run lacks {', '.join(lacking)}: every row has every column and the sidecar every field of "
+            "bench/observations/schema.py."
         )
     if table.empty or (table["error"] != "").all():
         why = table["error"].iloc[0] if len(table) else "no request was made"
@@ -48,18 +50,16 @@ def _complete(table, sidecar):
 
 
 def _agrees_with_path(table, identifier):
-    n = identifier.rsplit("-", 1)[-1]
-    for _, row in (
-        table[schema.IDENTITY]
-        .drop_duplicates(subset=[c for c in schema.IDENTITY if c != "request"])
-        .iterrows()
-    ):
-        said = naming.run_id(
-            row["experiment"], row["backend"], row["model"], row["option"], row["gpu"], row["host"], n
-        )
-        if not said == identifier == row["run_id"]:
+    _, number = naming.split_number(identifier)
+    of_a_run = [column for column in schema.IDENTITY if column != "request"]
+    for row in table[of_a_run].drop_duplicates().to_dict("records"):
+        identity = {part: row[part] for part in ("experiment", "backend", "model", "option", "gpu", "host")}
+        expected = naming.run_id(**identity, n=number)
+        if not expected == identifier == row["run_id"]:
             raise Refused(
-                f"The rows say they are {said} (run_id {row['run_id']}), the path says {identifier}: identity and path must agree."
+                f"The rows say they are {expected} (run_id {row['run_id']}), the path says {identifier}: "
+                "identity "
+                "and path must agree."
             )
 
 
@@ -68,23 +68,30 @@ def _counts(table):
     for column in ("prompt_tokens", "max_new_tokens", "batch_size"):
         if not (good[column] > 0).all():
             raise Refused(f"{column} must be a positive number in every row.")
-    given = good["output_ids"].str.split().str.len()
+    counted = good["output_ids"].str.split().str.len()
     # Over HTTP the load client has counted; a load test keeps no answers, and not every server sends ids.
-    given = given.where((given > 0) | good["chunks"].isna(), good["output_tokens"])
-    if not ((given == good["output_tokens"]) & (good["output_tokens"] == good["max_new_tokens"])).all():
+    counted = counted.where((counted > 0) | good["chunks"].isna(), good["output_tokens"])
+    if not ((counted == good["output_tokens"]) & (good["output_tokens"] == good["max_new_tokens"])).all():
         raise Refused(
-            "Token counts disagree: output_ids, output_tokens and max_new_tokens must be the same number in every row."
+            "Token counts disagree: output_ids, output_tokens and max_new_tokens must be the same number in "
+            "every row."
         )
+
+
+def _ordered_times(table):
+    good = table[table["error"] == ""]
     if not (good["e2e_s"] > 0).all() or (good["ttft_s"] > good["e2e_s"]).any() or (good["ttft_s"] <= 0).any():
         raise Refused("Times contradict each other: 0 < ttft_s <= e2e_s must hold in every row.")
 
 
 def settled(warmup):
-    """Whether the last two of the warm-up requests (dicts of e2e_s and, where there is a GPU, its clock) took
-    the same time at the same clock."""
-    told = [[about.get(name) for about in warmup[-2:]] for name in ("e2e_s", "clocks.sm")]
+    """Whether the last two warm-up requests took the same time at the same clock, within SETTLED.
+
+    `warmup`: dicts with e2e_s and, where there is a GPU, clocks.sm in MHz.
+    """
+    pairs = [[request.get(name) for request in warmup[-2:]] for name in ("e2e_s", "clocks.sm")]
     return len(warmup) > 1 and all(
-        None in pair or abs(pair[0] - pair[1]) <= SETTLED * max(pair) for pair in told
+        None in pair or abs(pair[0] - pair[1]) <= SETTLED * max(pair) for pair in pairs
     )
 
 
@@ -94,38 +101,48 @@ def _warm(table, sidecar):
     warmup = sidecar.get("warmup", [])
     if len(warmup) == WARMUPS and not settled(warmup):
         raise Refused(
-            f"The warm-up had not settled: after {WARMUPS} requests the last two still differ by more than {SETTLED:.0%} in time or clock: {warmup[-2:]}."
+            f"The warm-up had not settled: after {WARMUPS} requests the last two still differ by more than "
+            f"{SETTLED:.0%} in time or clock: {warmup[-2:]}."
         )
     times = table[(table["error"] == "") & table["ttft_s"].notna()]["e2e_s"]
     if len(times) > 2 and times.iloc[0] > WARM_FACTOR * times.iloc[1:].max() + WARM_SLACK_S:
         raise Refused(
-            f"The warm-up had not settled: the first counted request took {times.iloc[0]:.3g} s, the slowest of the others {times.iloc[1:].max():.3g} s."
+            f"The warm-up had not settled: the first counted request took {times.iloc[0]:.3g} s, the slowest "
+            "of "
+            f"the others {times.iloc[1:].max():.3g} s."
         )
 
 
 def _alone(table, sidecar):
     """Refuse a run beside which other processes kept the machine busy: a benchmark that shares its machine is
-    void. Scores are no times."""
-    if (table["experiment"] == "quality").all() or sidecar["parameters"].get(
-        "url"
-    ):  # a server that ran already is one of the others
+    void.
+
+    Scores are no times; and a server that ran already is one of the others.
+    """
+    if (table["experiment"] == "quality").all() or sidecar["parameters"].get("url"):
         return
     others = sidecar["busy_cores"]["others"]
     if others > BUSY_CORES:
         raise Refused(
-            f"Other processes kept {others:.2f} cores busy during this run (allowed: {BUSY_CORES}). Leave the machine idle and measure again."
+            f"Other processes kept {others:.2f} cores busy during this run (allowed: {BUSY_CORES}). Leave "
+            "the "
+            "machine idle and measure again."
         )
 
 
 def late(rows):
-    """Why one level of scheduled requests (columns request_rate, late_s) does not count, in a sentence: the
-    load client was late. Empty where it was not."""
+    """Why one level of scheduled requests does not count, in a sentence: the load client was late; else
+    empty.
+
+    `rows`: columns request_rate (1/s) and late_s (s).
+    """
     rate, behind = rows["request_rate"].iloc[0], rows["late_s"].quantile(0.99)
     if not behind > LATE_SHARE / rate:
         return ""
     return (
-        f"The load client was late: at {rate:g} requests/s it took up requests {behind * 1e3:.2g} ms behind schedule (99th percentile), "
-        f"and {LATE_SHARE:.0%} of the gap between them is {LATE_SHARE / rate * 1e3:.2g} ms. Give it a core of its own, or lower the rate."
+        f"The load client was late: at {rate:g} requests/s it took up requests {behind * 1e3:.2g} ms behind "
+        f"schedule (99th percentile), and {LATE_SHARE:.0%} of the gap between them is "
+        f"{LATE_SHARE / rate * 1e3:.2g} ms. Give it a core of its own, or lower the rate."
     )
 
 
@@ -141,28 +158,39 @@ def _uncached(table):
     hits = table[table["cached_tokens"] > 0]
     if len(hits):
         raise Refused(
-            f"The server answered {len(hits)} requests from its prefix cache ({hits['cached_tokens'].max():.0f} of {hits['prompt_tokens'].iloc[0]:.0f} "
-            "prompt tokens). Start it without prefix caching."
+            f"The server answered {len(hits)} requests from its prefix cache "
+            f"({hits['cached_tokens'].max():.0f} of "
+            f"{hits['prompt_tokens'].iloc[0]:.0f} prompt tokens). Start it without prefix caching."
         )
 
 
-def _possible(table):
-    worst = table["mbu"].max()
-    if worst > 1:
-        row = table.loc[table["mbu"].idxmax()]
-        raise Refused(
-            f"MBU is {worst:.2f}, above 1: {row['weight_bytes'] / 1e9:.3f} GB of weights in {row['tpot_s'] * 1e3:.2f} ms is more than the "
-            f"{row['bandwidth_bytes_per_s'] * derived.sharing(table)[table['mbu'].idxmax()] / 1e9:.1f} GB/s that the probes found. Either the bytes, the time or the probe is wrong."
-        )
-    groups = (
-        derived.batches(table)
-        if table["peak_flops_per_s"].notna().any()
-        else table.assign(mfu_prefill=np.nan, mfu_decode=np.nan)
+def _possible_bandwidth(table):
+    """Refuse more bytes per second than the memory was seen to read."""
+    if not table["mbu"].max() > 1:
+        return
+    row = table.loc[table["mbu"].idxmax()]
+    roof = row["bandwidth_bytes_per_s"] * derived.sharing(table)[table["mbu"].idxmax()]
+    raise Refused(
+        f"MBU is {row['mbu']:.2f}, above 1: {row['weight_bytes'] / 1e9:.3f} GB of weights in "
+        f"{row['tpot_s'] * 1e3:.2f} ms is more than the {roof / 1e9:.1f} GB/s that the probes found. Either "
+        "the "
+        "bytes, the time or the probe is wrong."
     )
-    for column in ("mfu_prefill", "mfu_decode"):
-        if groups[column].max() > 1:
-            row = groups.loc[groups[column].idxmax()]
+
+
+def _possible_arithmetic(table):
+    """Refuse more operations per second than the matrix-multiply peak measured beside the run."""
+    if table["peak_flops_per_s"].isna().all():
+        return
+    batches = derived.batches(table)
+    for phase in ("prefill", "decode"):
+        column = batches[f"mfu_{phase}"]
+        if column.max() > 1:
+            row = batches.loc[column.idxmax()]
             raise Refused(
-                f"MFU of the {column[4:]} is {row[column]:.2f} at batch {row['batch_size']:.0f}, above 1: more than the {row['arithmetic']} peak of "
-                f"{row['peak_flops_per_s'] / 1e9:.0f} GFLOP/s that was measured beside it. Either the operations, the time or the peak is wrong."
+                f"MFU of the {phase} is {column.max():.2f} at batch {row['batch_size']:.0f}, above 1: more "
+                "than the "
+                f"{row['arithmetic']} peak of {row['peak_flops_per_s'] / 1e9:.0f} GFLOP/s that was measured "
+                "beside "
+                "it. Either the operations, the time or the peak is wrong."
             )

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from bench import files as files_
 from bench import naming
-from bench.machine import identity as identity_machine
-from bench.machine import roofs as roofs_machine
+from bench.files import write_whole
 from bench.observations import derived, gates, provenance, schema
 from bench.paths import RESULTS
 
@@ -40,7 +38,9 @@ def _unwritten(identifier, folder):
     target = path(identifier, folder=folder)
     if target.exists():
         raise FileExistsError(
-            f"{target} has been measured already; observations are never overwritten. Leave `run` at 0 for the next number."
+            f"{target} has been measured already; observations are never overwritten. Leave `run` at 0 for "
+            "the "
+            "next number."
         )
     return target
 
@@ -56,8 +56,8 @@ def write(rows, sidecar, identifier, folder=None):
     table = schema.frame(rows)
     sidecar = json.loads(json.dumps(sidecar))
     gates.check(table, sidecar, identifier)
-    files_.write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
-    files_.write_whole(target, table.to_csv(index=False, lineterminator="\n"))
+    write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
+    write_whole(target, table.to_csv(index=False, lineterminator="\n"))
     return target
 
 
@@ -93,7 +93,7 @@ def devices(identifier, folder=None):
         return 0
     with open(file, newline="") as source:
         first = next(csv.DictReader(source), {})
-    return math.prod(int(float(first.get(column) or 1)) for column in schema.ONE)
+    return math.prod(int(float(first.get(column) or 1)) for column in schema.DEVICES)
 
 
 def load(paths=None, experiment=None, folder=None):
@@ -105,68 +105,68 @@ def load(paths=None, experiment=None, folder=None):
         more = derived.context(sidecar)
         rows += [row | more for row in run]
     everything = derived.derive(schema.numbers(pd.DataFrame(rows, columns=schema.COLUMNS + schema.CONTEXT)))
-    everything.attrs["folder"] = str(
-        folder or RESULTS
-    )  # what is no request, such as the accuracy of load clients, lies beside them
+    # What is no request, such as the accuracy of load clients, lies beside them.
+    everything.attrs["folder"] = str(folder or RESULTS)
     return everything[everything["experiment"] == experiment] if experiment else everything
 
 
-def roofs_id(gpu, n):
+def roofs_id(gpu, host, n):
     """The path of one measurement of a device's roofs without its suffix."""
-    return f"hardware/roofs-{gpu}-{identity_machine.host()}-{n}"
+    return f"hardware/roofs-{gpu}-{host}-{n}"
 
 
-def write_roofs(roofs, device, gpu, given):
-    """Write the roofs of one device (`roofs.roofs`) with their provenance; returns the CSV's path.
-    FileExistsError as in `write`."""
-    return _write_apart(roofs_id, roofs, device, gpu, given)
-
-
-def _write_apart(identifier, table, device, gpu, given, **more):
-    """Write a table that is no run, with its provenance; `identifier` is a function of gpu and number."""
-    n = given["run"] or _first_free(lambda n: identifier(gpu, n), given["results"])
-    target = _unwritten(identifier(gpu, n), given["results"])
-    sidecar = {
-        "packages": provenance.packages(),
-        "git": provenance.git_state(),
-        "machine": identity_machine.describe(device),
-        "parameters": given,
-        "ended": provenance.now(),
-    } | more
-    files_.write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
-    files_.write_whole(
-        target, table.assign(gpu=gpu, host=identity_machine.host()).to_csv(index=False, lineterminator="\n")
-    )
-    return target
-
-
-def load_roofs(folder=None):
-    """All measured roofs: roof, threads, value, unit, gpu, host."""
-    tables = [pd.read_csv(f) for f in sorted(Path(folder or RESULTS).glob("hardware/*.csv"))]
-    return (
-        pd.concat(tables, ignore_index=True)
-        if tables
-        else pd.DataFrame(columns=[*roofs_machine.ROOF_COLUMNS, "gpu", "host"])
-    )
-
-
-def accuracy_id(gpu, n):
+def accuracy_id(gpu, host, n):
     """The path of one comparison of load clients without its suffix."""
-    return f"clients/accuracy-{gpu}-{identity_machine.host()}-{n}"
+    return f"clients/accuracy-{gpu}-{host}-{n}"
 
 
-def write_accuracy(rows, gpu, given, **more):
-    """Write the rows (`accuracy_experiment.measure`) of one comparison of load clients with their provenance;
-    returns the CSV's path.
+def write_roofs(roofs, gpu, host, machine, parameters):
+    """Write the roofs of one device (columns schema.ROOFS) with their provenance; returns the CSV's path.
+
+    `machine` goes into the sidecar (`identity.describe`), `parameters` are the notebook's. FileExistsError as
+    in `write`.
+    """
+    return _write_apart(roofs_id, roofs, gpu, host, machine, parameters)
+
+
+def write_accuracy(rows, gpu, host, machine, parameters, **more):
+    """Write one comparison of load clients (columns schema.ACCURACY) with its provenance; returns the CSV's
+    path.
 
     `more` goes into the sidecar. FileExistsError as in `write`; Refused where no client came to an end.
     """
     table = pd.DataFrame(rows, columns=schema.ACCURACY)
     if (table["error"] != "").all():
+        why = table["error"].iloc[0] if len(table) else "none was run"
         raise gates.Refused(
-            f"No load client came to an end, so nothing was measured; the first error was: {table['error'].iloc[0] if len(table) else 'none was run'}"
+            f"No load client came to an end, so nothing was measured; the first error was: {why}"
         )
-    return _write_apart(accuracy_id, table, "cpu", gpu, given, **more)
+    return _write_apart(accuracy_id, table, gpu, host, machine, parameters, **more)
+
+
+def _write_apart(identifier, table, gpu, host, machine, parameters, **more):
+    """Write a table that is no run, with its provenance; `identifier` is a function of gpu, host and
+    number."""
+    folder = parameters["results"]
+    n = parameters["run"] or _first_free(lambda n: identifier(gpu, host, n), folder)
+    target = _unwritten(identifier(gpu, host, n), folder)
+    sidecar = {
+        "packages": provenance.packages(),
+        "git": provenance.git_state(),
+        "machine": machine,
+        "parameters": parameters,
+        "ended": provenance.now(),
+    } | more
+    write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
+    write_whole(target, table.assign(gpu=gpu, host=host).to_csv(index=False, lineterminator="\n"))
+    return target
+
+
+def load_roofs(folder=None):
+    """All measured roofs: roof, threads, value, unit, gpu, host."""
+    tables = [pd.read_csv(file) for file in sorted(Path(folder or RESULTS).glob("hardware/*.csv"))]
+    nothing = pd.DataFrame(columns=[*schema.ROOFS, "gpu", "host"])
+    return pd.concat(tables, ignore_index=True) if tables else nothing
 
 
 def accuracy_files(folder=None):
@@ -175,19 +175,14 @@ def accuracy_files(folder=None):
 
 
 def load_accuracy(folder=None):
-    """All comparisons of load clients: the columns ACCURACY, gpu, host, run (file's name without suffix) and
-    measured (when it ended)."""
-    tables = []
+    """All comparisons of load clients: the columns schema.ACCURACY, gpu, host, run and measured.
+
+    `run` is the file's name without its suffix, `measured` when it ended.
+    """
+    text, tables = {"host": str, "version": str, "client_cores": str}, []
     for file in accuracy_files(folder):
         ended = json.loads(file.with_suffix(".json").read_text())["ended"]
-        tables.append(
-            pd.read_csv(file, dtype={"host": str, "version": str, "client_cores": str}).assign(
-                run=file.stem, measured=ended
-            )
-        )
-    table = (
-        pd.concat(tables, ignore_index=True)
-        if tables
-        else pd.DataFrame(columns=[*schema.ACCURACY, "gpu", "host", "run", "measured"])
-    )
+        tables.append(pd.read_csv(file, dtype=text).assign(run=file.stem, measured=ended))
+    nothing = pd.DataFrame(columns=[*schema.ACCURACY, "gpu", "host", "run", "measured"])
+    table = pd.concat(tables, ignore_index=True) if tables else nothing
     return table.assign(error=table["error"].fillna(""), version=table["version"].fillna(""))

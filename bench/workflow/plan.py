@@ -1,6 +1,7 @@
-"""The plan that the Snakefile carries out, and the report at the end.
+"""The plan that the Snakefile carries out: which runs study.yaml asks for on this machine, in which order.
 
-python -m bench.workflow.plan [repeats=3 …]     the result table, what failed and why, and where the page is
+python -m bench.workflow.plan in-budget RUN COMMAND … -- [key=value …]    COMMAND, if RUN is in the plan as of
+now
 """
 
 import itertools
@@ -8,114 +9,70 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import dataclass, replace
-from datetime import datetime
-from pathlib import Path
-from time import sleep
+from dataclasses import replace
 
-from tqdm import tqdm
+import yaml
 
-from bench import backends, inputs, naming, paths
-from bench.machine import devices, identity
+from bench import backends, inputs, naming
+from bench.machine import devices
 from bench.observations import store
-from bench.paths import RESULTS, ROOT, SITE
-from bench.report import html
-from bench.report.tables import latency as latency_tables
-from bench.workflow import run_notebook
-
-# The words of study.yaml for the options of an engine that an experiment measures.
-WHICH = {
-    "all": list,
-    "first": lambda offered: offered[:1],
-    "last": lambda offered: offered[-1:],
-    "none": lambda offered: [],
-}
-
-
-@dataclass(frozen=True)
-class Run:
-    """One planned run: its identity, its number, and what its notebook is told."""
-
-    experiment: str
-    backend: str
-    option: str
-    model: str
-    device: str
-    gpu: str
-    n: int
-    parameters: tuple
-    after: str = ""
-    notebook: str = ""
-
-    @property
-    def id(self):
-        """The run's path without its suffix."""
-        return naming.run_id(
-            self.experiment, self.backend, self.model, self.option, self.gpu, identity.host(), self.n
-        )
-
-    @property
-    def csv(self):
-        """The CSV that proves that it was measured, relative to the repository where it lies inside."""
-        return os.path.relpath(store.path(self.id), ROOT)
-
-    @property
-    def arguments(self):
-        """What `bench.workflow.run_notebook` is told, as one shell-safe string."""
-        given = {
-            "backend": self.backend,
-            "option": self.option,
-            "model": self.model,
-            "device": self.device,
-            "gpu": self.gpu,
-            "run": self.n,
-            **dict(self.parameters),
-        }
-        return " ".join(shlex.quote(f"{name}={value}") for name, value in given.items())
-
-    @property
-    def needs(self):
-        """Files that must exist before it can run, beyond the default environment: its engine's own, and the run that it comes after."""
-        home = backends.prefix(backends.get(self.backend), self.device, self.option)
-        environment = [] if home == Path(sys.prefix) else [os.path.relpath(home / "ready", ROOT)]
-        return environment + ([replace(self, experiment=self.after, after="").csv] if self.after else [])
-
-    @property
-    def python(self):
-        """The interpreter of the environment that the engine's option needs."""
-        return os.path.relpath(
-            backends.prefix(backends.get(self.backend), self.device, self.option) / "bin" / "python", ROOT
-        )
+from bench.workflow import durations
+from bench.workflow.options import measured_options
+from bench.workflow.runs import make
 
 
 def load(overrides=None):
-    """study.yaml as a dict, `overrides` on top; ValueError for a key that study.yaml does not have.
+    """study.yaml as a dict, `overrides` on top, with what they mean worked out; ValueError for a key that
+    study.yaml does not have.
 
-    For experiments an override names those to keep: `experiments="latency quality"`.
+    `experiments` keeps those that are asked for: those named in `overrides`, all with `all`, else those of
+    the first question, whose
+    options replace their own. `rounds` is their number, None where `budget` decides.
     """
     study = inputs.study()
-    for key, value in (overrides or {}).items():
+    overrides = dict(overrides or {})
+    for key in overrides:
         naming.choose("key of study.yaml", key, study)
-        study[key] = _kept(study[key], value) if key == "experiments" else value
+    names = overrides.pop("experiments", None)
+    study |= overrides
+    study["all"] = str(study["all"]).lower() in ("true", "1")
+    study["first_only"] = names is None and not study["all"]
+    every = study["experiments"]
+    if names is not None:
+        names = [naming.choose("experiment of study.yaml", name, every) for name in str(names).split()]
+        study["experiments"] = {name: every[name] for name in names}
+    elif study["first_only"]:
+        first = study["first_question"].items()
+        study["experiments"] = {
+            name: every[name] | {"options": {"first_round": which, "later_rounds": which}}
+            for name, which in first
+        }
+    study["rounds"] = _rounds(study)
     return study
 
 
-def _kept(experiments, names):
-    return {
-        naming.choose("experiment of study.yaml", name, experiments): experiments[name]
-        for name in str(names).split()
-    }
+def _rounds(study):
+    if study["repeats"] == "auto":
+        return None if study["first_only"] else 1
+    try:
+        return int(study["repeats"])
+    except ValueError:
+        raise ValueError(f"repeats must be a whole number or auto, not {study['repeats']!r}.") from None
 
 
 def device(study):
-    """('cpu' or 'cuda', slug) of the device that `study` asks for: this machine's, or the one named as `gpu`, which a run makes sure of where it runs."""
+    """('cpu' or 'cuda', slug) of the device that `study` asks for: this machine's, or the one named as `gpu`.
+
+    A run on a device that is only named makes sure of it where it runs.
+    """
     if study["gpu"] != "auto":
         return "cpu" if study["device"] == "cpu" else "cuda", str(study["gpu"])
     return devices.device_of(study["device"], "auto")
 
 
 def engines(study, kind):
-    """Engine -> options to measure on a device of this kind: those asked for (`_asked`), else all that are installed here."""
+    """Engine -> options to measure on a device of this kind: those asked for (`_asked`), else all that are
+    installed here."""
     asked = str(study["engines"]).split()
     if asked:
         return _asked(asked, kind)
@@ -124,63 +81,124 @@ def engines(study, kind):
 
 
 def _asked(words, kind):
-    """Engine -> options for words such as `vllm` (its options, but those on request and those that need an environment of their own that is not there) and
-    `transformers/gptq-int4` (this option, whose environment will be made). ValueError naming what exists for a name that does not."""
-    wanted = {}
+    """Engine -> options for words such as `vllm` (its options, but those on request and those that need an
+    environment of their own
+    that is not there) and `transformers/gptq-int4` (this option, whose environment will be made).
+
+    ValueError naming what exists for a name that does not.
+    """
+    chosen = {}
     for word in words:
         name, _, option = word.partition("/")
-        engine, chosen = backends.get(name), wanted.setdefault(name, set())
+        engine, options = backends.get(name), chosen.setdefault(name, set())
         if option:
-            chosen.add(backends.option(engine, option, kind))
-        else:
-            own, home = backends.options(engine, kind), backends.environment(engine, kind)
-            if not own:
-                raise ValueError(backends.missing(name, kind))
-            usual = [o for o in own if not backends.on_request(engine, kind, o)]
-            chosen |= {
-                o
-                for o in usual
-                if backends.environment(engine, kind, o) == home or backends.missing(name, kind, o) is None
-            }
+            options.add(backends.option(engine, option, kind))
+            continue
+        own, home = backends.options(engine, kind), backends.environment(engine, kind)
+        if not own:
+            raise ValueError(backends.missing(name, kind))
+        usual = [o for o in own if not backends.on_request(engine, kind, o)]
+        options |= {
+            o for o in usual
+            if backends.environment(engine, kind, o) == home or backends.missing(name, kind, o) is None
+        }  # fmt: skip
     return {
-        name: [o for o in backends.options(backends.get(name), kind) if o in chosen]
-        for name, chosen in wanted.items()
+        name: [o for o in backends.options(backends.get(name), kind) if o in options]
+        for name, options in chosen.items()
     }
 
 
-def measured_options(words, n, offered):
-    """Those of the options `offered` that the n-th repeat measures: `words` has one of WHICH per repeat, the last for all further ones."""
-    word = words[min(n, len(words)) - 1]
-    return WHICH[naming.choose("choice of options in study.yaml", word, WHICH)](offered)
+def plan(study, generous=False):
+    """Every Run that `study` asks for on this machine, each on one device, a whole round of all engines
+    before the next one.
+
+    Where the budget decides, later rounds end before the first run that would exceed it. A `generous` plan
+    takes a machine whose speed
+    is not known yet for faster than those that are (`durations.GENEROUS`): what then proves too much is not
+    started.
+    """
+    if study["rounds"] is None:
+        return list(_in_budget(study, generous))
+    rounds = [_round(study, n) for n in range(1, study["rounds"] + 1)]
+    return _with_predecessors(list(itertools.chain(*rounds)))
 
 
-def plan(study):
-    """Every Run that `study` asks for on this machine, each on one device: first repeats of all engines before second ones of any."""
+def first_round(study):
+    """The runs that `study` measures whatever its budget is."""
+    return _round(study, 1)
+
+
+def _round(study, n):
+    """The runs of the n-th round; of the first question those that are done soonest come first."""
     kind, gpu = device(study)
-    runs = []
-    for n in range(1, int(study["repeats"]) + 1):
-        for name, about in study["experiments"].items():
-            able = {
-                name: offered
-                for name, offered in engines(study, kind).items()
-                if backends.can(name, about.get("needs", "load"))
-            }
-            for backend, offered in able.items():
-                for option in measured_options(about["options"], n, offered):
-                    told = (
-                        tuple(about["parameters"].items()),
-                        about.get("after", ""),
-                        about.get("notebook", name),
-                    )
-                    runs += [
-                        Run(name, backend, option, model, kind, gpu, n, *told) for model in study["models"]
-                    ]
-    return [replace(run, n=_number(run)) for run in runs]
+    offers, named, runs = engines(study, kind), _named(study), []
+    for name, entry in study["experiments"].items():
+        able = {
+            engine: offered
+            for engine, offered in offers.items()
+            if backends.can(engine, entry.get("needs", "load"))
+        }
+        for engine, offered in able.items():
+            chosen = offered if engine in named else measured_options(entry["options"], n, offered)
+            runs += [
+                make(name, engine, option, model, kind, gpu, n)
+                for option in chosen
+                for model in study["models"]
+            ]
+    runs = [replace(run, n=_number(run)) for run in runs]
+    expected = durations.expected_s(runs) if study["first_only"] else {}
+    return sorted(runs, key=lambda run: expected.get(run, 0))
+
+
+def _named(study):
+    """Engines of which the first question is asked for options by name: all of these are measured."""
+    words = str(study["engines"]).split() if study["first_only"] else []
+    return {word.partition("/")[0] for word in words if "/" in word}
+
+
+def _in_budget(study, generous):
+    """The first round, then the runs of later ones for as long as the budget lasts."""
+    first = first_round(study)
+    left = float(study["budget"]) * 60 - sum(durations.expected_s(first, generous).values())
+    yield from first
+    for n in itertools.count(2) if first else ():
+        # What failed in the first round is not tried again in the next.
+        runs = [run for run, before in zip(_ordered(study, n, first), first) if generous or before.measured]
+        if not runs:
+            return
+        expected = durations.expected_s(runs, generous)
+        for run in runs:
+            left -= expected[run]
+            if left < 0:
+                return
+            yield run
+
+
+def _ordered(study, n, first):
+    """The n-th round in the order of the first, whatever the times have become since."""
+    place = {(run.experiment, run.backend, run.option, run.model): k for k, run in enumerate(first)}
+    return sorted(_round(study, n), key=lambda run: place[run.experiment, run.backend, run.option, run.model])
+
+
+def _with_predecessors(runs):
+    """`runs`, each after the run that it reads, which is measured first where it neither exists nor is
+    planned."""
+    planned, found = set(runs), []
+    for run in runs:
+        before = run.predecessor
+        if before and before not in planned and not before.measured:
+            found.append(before)
+        found.append(run)
+    return list(dict.fromkeys(found))
 
 
 def _number(run):
-    """The number that the repeat `run.n` of a planned run gets: those taken by hand-started runs on several devices are passed over, in every experiment,
-    so that the runs of one repeat keep the same number."""
+    """The number that the repeat `run.n` of a planned run gets.
+
+    Those taken by hand-started runs on several devices are passed over, in every experiment, so that the runs
+    of one repeat keep the
+    same number.
+    """
     every = inputs.study()["experiments"]
     own = (
         n
@@ -190,67 +208,38 @@ def _number(run):
     return next(itertools.islice(own, run.n - 1, None))
 
 
-def expected_seconds(runs):
-    """How long each of `runs` will take, from the sidecars of the same configuration wherever it was measured, else their mean."""
-    guesses = {run: _span(run) for run in runs}
-    known = [span for span in guesses.values() if span]
-    usual = sum(known) / len(known) if known else 60
-    return {run: span or usual for run, span in guesses.items()}
-
-
-def _span(run):
-    pattern = f"{run.experiment}-{naming.safe(run.model)}-{run.option}-*.json"
-    abouts = [json.loads(file.read_text()) for file in (RESULTS / run.backend).glob(pattern)]
-    spans = [datetime.fromisoformat(a["ended"]) - datetime.fromisoformat(a["started"]) for a in abouts]
-    return sum(span.total_seconds() for span in spans) / len(spans) if spans else None
-
-
-def watch(runs):
-    """Draw a progress bar with the time left until all of `runs` have their CSV; meant for a daemon thread.
-
-    It looks every two seconds and redraws only when a run has ended: a bar that keeps a core awake would be in the measurement.
-    """
-    expected = expected_seconds(runs)
-    form = "{desc} |{bar}| {percentage:3.0f} %, {elapsed} gone, {remaining} left"
-    with tqdm(total=round(sum(expected.values())), bar_format=form, mininterval=0) as bar:
-        while bar.n < bar.total:
-            done = [run for run in runs if store.path(run.id).exists()]
-            bar.n = round(sum(expected[run] for run in done))
-            bar.set_description_str(f"{len(done)} of {len(runs)} runs")
-            seen = len(done)
-            while bar.n < bar.total and seen == sum(store.path(run.id).exists() for run in runs):
-                sleep(2)
-
-
 def left_out(kind):
-    """Why engines, or some of their options, were not measured on a device of this kind: one sentence for all that run elsewhere, one line for
-    each of the others."""
+    """Why engines, or some of their options, are not measured on a device of this kind.
+
+    One sentence for all that run elsewhere, one line for each of the others.
+    """
     elsewhere = [name for name in backends.names() if kind not in backends.get(name).DEVICES]
     others = {name: backends.absent(name, kind) for name in backends.names() if name not in elsewhere}
     lines = [" ".join(reasons) for reasons in others.values() if reasons]
     return lines + ([f"Not for a {kind}: {', '.join(elsewhere)}."] if elsewhere else [])
 
 
-def report(study):
-    """The result table, what failed and why, and where the page is, as text."""
+def overrides(words):
+    """`key=value` words as the overrides of `load`; what `as_words` has written is read as it was."""
+    return {key: yaml.safe_load(value) for key, value in (word.split("=", 1) for word in words)}
 
-    runs = plan(study)
-    failed = [run for run in runs if not store.path(run.id).exists()]
-    lines = [html.text(latency_tables.latency(store.load())), ""]
-    lines += [f"- {sentence}" for sentence in left_out(device(study)[0])]
-    lines += [
-        f"FAILED {run.id}: {run_notebook.reason(run.id)} (whole traceback: {paths.log(run.id)})"
-        for run in failed
-    ]
-    page = SITE / "index.html"
-    lines += [
-        "",
-        f"The page: {os.path.relpath(page, ROOT)}" if page.exists() else "The page has not been built.",
-    ]
-    return "\n".join(lines), not failed
+
+def as_words(config):
+    """Overrides of `load` as `key=value` words for a shell."""
+    values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+    return " ".join(shlex.quote(f"{key}={value}") for key, value in values.items())
+
+
+def run_in_budget(identifier, *words):
+    """Become the command among `words` if the plan, as of now, has the run; return if the budget has been
+    spent."""
+    where = words.index("--")
+    command, study = words[:where], load(overrides(words[where + 1 :]))
+    if identifier in {run.id for run in plan(study)}:
+        os.execv(command[0], command)
 
 
 if __name__ == "__main__":
-    text, complete = report(load(dict(a.split("=", 1) for a in sys.argv[1:])))
-    print(text)
-    sys.exit(not complete)
+    if sys.argv[1:2] != ["in-budget"]:
+        sys.exit(__doc__)
+    run_in_budget(*sys.argv[2:])

@@ -1,8 +1,12 @@
-"""Run one experiment notebook as a step of the study: its own interpreter, a log that stays, and an end when the study ends.
+"""Run one experiment notebook as a step of the study: its own interpreter, a log that stays, and an end when
+the study ends.
 
-    python -m bench.workflow.run_notebook notebooks/latency.ipynb llamacpp/latency-…-1 backend=llamacpp option=Q8_0 run=1
+    python -m bench.workflow.run_notebook notebooks/latency.ipynb llamacpp/latency-…-1 backend=llamacpp run=1
 
-The notebook executes in logs/; when it has succeeded it is moved beside its CSV. After a failure it stays in logs/ with the traceback in it.
+The notebook executes in logs/ and is moved beside its CSV. Without a CSV it stays in logs/ with the traceback
+in it, and
+the exit status is 0 all the same: the study goes on, and its report says what failed. A process that is
+killed ends otherwise.
 """
 
 import os
@@ -20,57 +24,66 @@ from bench.paths import ROOT
 
 
 def execute(notebook, identifier, parameters):
-    """Execute `notebook` with `parameters`; on success the executed notebook lies beside the run's CSV."""
+    """Execute `notebook` with `parameters` in logs/; papermill's error if a cell fails."""
     papermill.execute_notebook(
         notebook, str(paths.log(identifier)), parameters=parameters, progress_bar=False
     )
-    # Where this checkout lies on its machine, or an environment that it only links to, is nobody's business: warnings name relative files.
-    executed = (
-        paths.log(identifier)
-        .read_text(encoding="utf-8")
-        .replace(str(ROOT), ".")
-        .replace(str(Path(sys.prefix).resolve()), ".")
-    )
-    files.write_whole(store.path(identifier, ".ipynb"), executed)
-    paths.log(identifier).unlink()
 
 
-def reason(identifier):
-    """Why the run `identifier` failed, in one line: the error in its notebook, else the last words of its process."""
-    notebook, words = ROOT / paths.log(identifier), ROOT / paths.log(identifier).with_suffix(".txt")
+def keep(identifier):
+    """Move the notebook of a run that has its CSV beside it, executed to the end or not; nothing if it lies
+    there or nowhere."""
+    source, target = ROOT / paths.log(identifier), store.path(identifier, ".ipynb")
+    if not source.exists() or target.exists() or not store.path(identifier).exists():
+        return
+    # Where this checkout lies, or an environment that it links to, is nobody's business: warnings name
+    # relative files.
+    text = source.read_text(encoding="utf-8")
+    text = text.replace(str(ROOT), ".").replace(str(Path(sys.prefix).resolve()), ".")
+    files.write_whole(target, text)
+    source.unlink()
+
+
+def error(notebook):
+    """The error in an executed notebook in one line, None if there is none or no such file."""
     if not notebook.exists():
-        return "it was not started"
+        return None
     for cell in nbformat.read(notebook, as_version=4).cells:
         for output in cell.get("outputs", []):
             if output.output_type == "error":
                 return f"{output.ename}: {output.evalue}".strip().splitlines()[0]
-    said = words.read_text(errors="replace").split("\n") if words.exists() else []
-    return next((line for line in reversed(said) if line.strip()), "it was interrupted")
+    return None
+
+
+def reason(identifier):
+    """Why the run `identifier` failed, in one line: the error in its notebook, else the last words of its
+    process."""
+    notebook, words = ROOT / paths.log(identifier), ROOT / paths.log(identifier).with_suffix(".txt")
+    if not notebook.exists() and not words.exists():
+        return "it was not started"
+    lines = words.read_text(errors="replace").split("\n") if words.exists() else []
+    return error(notebook) or next((line for line in reversed(lines) if line.strip()), "it was interrupted")
 
 
 def quiet(identifier):
-    """Send what the kernel and native code write to standard error to a file beside the log; returns the terminal's own."""
-    terminal = os.fdopen(os.dup(2), "w")
+    """Send standard error, that of the kernel and of native code included, to a file beside the log."""
     paths.log(identifier).parent.mkdir(parents=True, exist_ok=True)
+    paths.log(identifier).unlink(missing_ok=True)  # that of an earlier attempt
     with open(paths.log(identifier).with_suffix(".txt"), "w") as file:
         os.dup2(file.fileno(), 2)
-    return terminal
 
 
 def main(notebook, identifier, *assignments):
     os.chdir(ROOT)
     threading.Thread(target=processes.die_with, args=(os.getppid(),), daemon=True).start()
     parameters = {name: yaml.safe_load(value) for name, _, value in (a.partition("=") for a in assignments)}
-    terminal = quiet(identifier)
+    quiet(identifier)
     try:
         execute(notebook, identifier, parameters)
-    except Exception as error:  # a dead kernel is no PapermillExecutionError
-        print(error, file=sys.stderr)
-        print(
-            f"{identifier} failed: {reason(identifier)}\nThe whole traceback: {paths.log(identifier)}",
-            file=terminal,
-        )
-        sys.exit(1)
+    except Exception as failure:  # a dead kernel is no PapermillExecutionError
+        print(failure, file=sys.stderr)
+    # A run that has its CSV was measured, whatever a later cell did.
+    keep(identifier)
 
 
 if __name__ == "__main__":

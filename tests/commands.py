@@ -1,0 +1,45 @@
+"""Commands and notebooks as a reader runs them, and notebooks' cells without a kernel."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+
+from bench.paths import ROOT
+
+TESTS = Path(__file__).parent
+BIN = Path(sys.executable).parent
+
+
+def run(*command, check=True, **environment):
+    """Run a command of this environment in the repository; returns the finished process with its text."""
+    own = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"} | {k: str(v) for k, v in environment.items()}
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=ROOT, env=os.environ | own, capture_output=True, text=True, timeout=900)
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def execute(name, out, parameters, check=True, **environment):
+    """Run notebooks/<name>.ipynb with papermill into the file `out`; returns the finished process."""
+    words = [word for key, value in parameters.items() for word in ("-p", key, value)]
+    quiet = ("papermill", "--log-level", "ERROR", "--no-progress-bar")
+    return run(*quiet, f"notebooks/{name}.ipynb", out, *words, check=check, **environment)
+
+
+def run_cells(name, parameters):
+    """Execute the cells of notebooks/<name>.ipynb here; returns the notebook's names, raises what a cell raises.
+
+    `parameters` are injected as papermill does. A kernel takes seconds to start: what has to be refused, and what
+    a row has to hold, is tried this way.
+    """
+    cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    code.insert(1, "\n".join(f"{key} = {value!r}" for key, value in parameters.items()))
+    names = {"__name__": "__main__", "In": [""]}
+    for source in code:
+        names["In"].append(source)
+        exec(compile(source, f"{name}.ipynb", "exec"), names)
+    return names
