@@ -16,7 +16,7 @@ def number(value):
         return f"{value:,.0f}"
     decimals = 2 - int(np.floor(np.log10(abs(value))))
     rounded = round(float(value), decimals)
-    # A value that was given with fewer digits, such as a published 1.9, does not gain any.
+    # A value that came with fewer digits, such as a published 1.9, does not gain any.
     return f"{rounded:,.{max(decimals, 0)}f}" if rounded != value else f"{rounded:,.15g}"
 
 
@@ -42,7 +42,8 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 </tr></thead>
 <tbody>
 {% for row in rows %}
-<tr>{% for text, sort in row %}{% if sort is not none %}<td class="number" data-sort="{{ sort }}">{{ text }}</td>
+<tr>{% for text, sort in row %}
+{%- if sort is not none %}<td class="number" data-sort="{{ sort }}">{{ text }}</td>
 {%- elif loop.first %}<th scope="row">{{ text }}</th>{% else %}<td>{{ text }}</td>{% endif %}{% endfor %}</tr>
 {% else %}
 <tr><td colspan="{{ columns | length }}">{{ empty }}</td></tr>

@@ -80,8 +80,9 @@ def planner(requests=None):
     wide = batching_analysis.planner().pivot_table(
         index=rows.split(), columns="context_tokens", values="largest_batch", sort=False
     )
-    shown = columns.of(
-        rows, precision=Column("precision"), gpu="GPU", weight_bytes=Column("weights", "GB", 1e-9)
-    )
-    shown |= {n: Column(f"largest batch at {html.number(n)} tokens") for n in wide.columns}
-    return columns.renamed(wide.reset_index(), shown)
+    wide = wide.reset_index()
+    wide["weight_bytes"] /= 1e9
+    shown = columns.of(rows, precision=Column("precision"), gpu="GPU", weight_bytes=Column("weights", "GB"))
+    contexts = [name for name in wide.columns if not isinstance(name, str)]
+    shown |= {n: Column(f"largest batch at {html.number(n)} tokens") for n in contexts}
+    return columns.renamed(wide, shown)
