@@ -7,6 +7,7 @@ from commands import execute
 
 from bench import inputs, metrics
 from bench.analysis import batching as batching_analysis
+from bench.analysis import published as published_analysis
 from bench.analysis import recommend
 from bench.analysis import step_time as step_time_analysis
 from bench.experiments import parameters as parameters_experiments
@@ -132,7 +133,7 @@ def test_the_planner_knows_where_the_published_sweep_ended():
 
 
 def test_published_utilisations_are_possible_and_derived():
-    table = batching_analysis.published_mbu()
+    table = published_analysis.published_mbu()
     assert (
         len(table) >= 8
         and table["mbu"].between(0, 1, inclusive="right").all()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bench import naming
-from bench.analysis import batching as batching_analysis
+from bench.analysis import published as published_analysis
 from bench.report import bars, captions, columns, figures, style
 
 MBU = columns.column("mbu").axis
@@ -39,7 +39,7 @@ def mbu_published(requests):
     """MBU of published 16-bit results (grey, against the datasheet) above ours of 16 bits or more (against
     what was measured): a bar per result."""
     _, blocks = bars.blocks(requests)
-    theirs = batching_analysis.published_mbu()
+    theirs = published_analysis.published_mbu()
     ours = [(title, _widest(summary)) for title, _, summary in blocks]
     ours = [(title, summary) for title, summary in ours if len(summary)]
     drawn, axes = bars.canvas([len(theirs), *(len(summary) for _, summary in ours)], extra=1.5)

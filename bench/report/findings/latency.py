@@ -1,7 +1,6 @@
 """Sentences of the topic latency: `table` is `bench.analysis.latency.summary` of one setting, fastest
 first."""
 
-import pandas as pd
 
 from bench import naming
 from bench.analysis import latency as latency_analysis

@@ -1,7 +1,7 @@
 """Tables of the topic published."""
 
 from bench import inputs
-from bench.analysis import batching as batching_analysis
+from bench.analysis import published as published_analysis
 from bench.report import columns, tables
 from bench.report.columns import Column
 
@@ -37,4 +37,4 @@ def published_mbu(requests=None):
         weight_bytes=Column("weights read", "GB", 1e-9),
         derivation=Column("derivation"),
     )
-    return columns.renamed(batching_analysis.published_mbu(), shown)
+    return columns.renamed(published_analysis.published_mbu(), shown)
