@@ -4,7 +4,6 @@ Sizes in bytes, times in seconds. A sweep is `derived.batches` of the experiment
 focus.
 """
 
-import numpy as np
 import pandas as pd
 
 from bench import inputs, metrics
@@ -25,8 +24,8 @@ MEMORY = [
 
 
 def sweeps(requests):
-    """The batches that succeeded in the sweeps on the machine in focus: one row per configuration and shape of a
-    batch; columns of `derived.batches`, medians over runs."""
+    """The batches that succeeded in the sweeps on the machine in focus: one row per configuration and
+    shape of a batch; columns of `derived.batches`, medians over runs."""
     batches = derived.batches(machines.here(requests, "batching"))
     batches = batches[batches["error"] == ""]
     keys = [*schema.CONFIGURATION, "arithmetic", *schema.SHAPE]
@@ -101,8 +100,8 @@ def gains(requests):
 
 
 def kv_cache():
-    """The published KV-cache table beside the formula's values: one row as printed; columns fp16_gib, int8_gib
-    (computed), agree (whether both agree as far as they were printed)."""
+    """The published KV-cache table beside the formula's values: one row as printed; columns fp16_gib,
+    int8_gib (computed), agree (whether both agree as far as they were printed)."""
     printed = inputs.table("published/mosaicml_kv_cache_gib")
     values = printed["model"].str.lower().map(lambda model: inputs.shape(model)["kv_values_per_token"])
     tokens = printed["sequence_tokens"] * printed["batch_size"]
@@ -124,9 +123,11 @@ def _as_printed(printed, computed):
 
 
 def planner(models=PLANNED, contexts=CONTEXTS, usable=USABLE):
-    """Largest batch that fits: one row per model, precision of the weights, GPU of data/gpus.csv and context.
+    """Largest batch that fits: one row per model, precision of the weights, GPU of data/gpus.csv and
+    context.
 
-    Columns model, precision, gpu, context_tokens, weight_bytes, kv_bytes_per_request (16 bits), largest_batch.
+    Columns model, precision, gpu, context_tokens, weight_bytes, kv_bytes_per_request (16 bits),
+    largest_batch.
     """
     rows = []
     for model in models:
@@ -147,9 +148,9 @@ def planner(models=PLANNED, contexts=CONTEXTS, usable=USABLE):
 def memory(requests):
     """Runs under a limit of memory beside the planner: one row per run of the experiment `memory`.
 
-    Columns run_id, the configuration, limit_bytes, loaded_bytes, kv_bytes_per_request, planned (the batch that
-    the planner expects to fit), ran (largest batch that ran), failed (smallest that did not), error (why).
-    What is free is the limit less what the loaded engine had mapped.
+    Columns run_id, the configuration, limit_bytes, loaded_bytes, kv_bytes_per_request, planned (the batch
+    that the planner expects to fit), ran (largest batch that ran), failed (smallest that did not), error
+    (why). What is free is the limit less what the loaded engine had mapped.
     """
     limited = machines.here(requests, "memory")
     batches = derived.batches(limited).groupby("run_id")

@@ -55,7 +55,8 @@ def published_mbu():
 
 
 def _husain():
-    """Plain rows of the platforms that ran in 16 bits: 1 / (tokens/s), the wait for the first token included."""
+    """Plain rows of the platforms that ran in 16 bits: 1 / (tokens/s), the wait for the first token
+    included."""
     table = inputs.table("published/husain_llama2_7b_latency")
     items = inputs.table("published/husain_corrections")
     platforms = items.loc[(items["unit"] == "bits") & (items["corrected"] == 16), "platform"]

@@ -1,4 +1,5 @@
-"""Which engine should I use? One row per wish, computed from the observations of the machine in focus and the limits in study.yaml."""
+"""Which engine should I use? Wishes answered from the observations of the machine in focus and the limits in
+study.yaml."""
 
 import numpy as np
 import pandas as pd
@@ -20,31 +21,24 @@ def choices(requests):
     the same of the next engine with `next_`; NaN and empty where there is no other.
     """
     latency = latency_analysis.summary(machines.here(requests, "latency"))
+    limit = inputs.study()["slo"]["tpot_s"]
+    batches = batching_analysis.uniform(requests)
+    within = batches[batches["tpot_s"] <= limit]
+    everybody = f"the highest throughput with a token at least every {limit * 1e3:.0f} ms for everybody"
+    lossless = "speed without any loss: every answer the reference's, token for token"
     wishes = [
         ("the fastest answer for one user", latency, "output_tokens_per_s"),
         ("the shortest wait for the first token", latency, "ttft_s"),
-        (*_throughput(requests), "output_tokens_per_s"),
+        (everybody, within, "output_tokens_per_s"),
         ("the smallest memory", latency, "peak_memory_bytes"),
-        (
-            "speed without any loss: every answer the reference's, token for token",
-            _lossless(requests),
-            "output_tokens_per_s",
-        ),
+        (lossless, _lossless(requests), "output_tokens_per_s"),
     ]
     rows = [_best(*wish) for wish in wishes]
     return pd.DataFrame([row for row in rows if row], columns=COLUMNS)
 
 
-def _throughput(requests):
-    """The wish for throughput under the limit of study.yaml, and the batches whose tokens keep to it."""
-    limit = inputs.study()["slo"]["tpot_s"]
-    table = batching_analysis.uniform(requests)
-    return f"the highest throughput with a token at least every {limit * 1e3:.0f} ms for everybody", table[
-        table["tpot_s"] <= limit
-    ]
-
-
 def _lossless(requests):
+    """Options of the machine in focus whose answers are all the reference's."""
     table = quality_analysis.summary(requests)
     table = table[table["host"].isin(machines.here(requests, "latency")["host"].unique())]
     return table[table["same_answers"] == table["answers"]]

@@ -1,8 +1,9 @@
-"""What servers did under load, as DataFrames computed from the observations; tables, figures and sentences call these.
+"""What servers did under load, as DataFrames computed from the observations; tables, figures and
+sentences call these.
 
-A level is one closed loop with so many requests at once (`concurrency`) or one open loop with so many arrivals per second (`request_rate`). Its row
-has `loop` (closed, open) and `load` (the number of the one or the other). The published curves come in the same columns, so the same functions
-judge them.
+A level is one closed loop with so many requests at once (`concurrency`) or one open loop with so many
+arrivals per second (`request_rate`). Its row has `loop` (closed, open) and `load` (the number of the one
+or the other). The published curves come in the same columns, so the same functions judge them.
 """
 
 import numpy as np
@@ -25,10 +26,12 @@ GOAL = ["largest_concurrency", "concurrency_measured", "largest_rate", "rate_mea
 
 
 def levels(requests):
-    """`levels.levels` on the machine in focus, medians over runs: one row per curve and level, with the number of runs.
+    """`levels.levels` on the machine in focus, medians over runs: one row per curve and level, with the
+    number of runs.
 
-    Requests and failures are summed. `met` is the share of requests that met the objectives of study.yaml, `per_device` the output tokens/s
-    of each of the devices that share the model or hold its replicas; the cores of a CPU are one device.
+    Requests and failures are summed. `met` is the share of requests that met the objectives of
+    study.yaml, `per_device` the output tokens/s of each of the devices that share the model or hold its
+    replicas; the cores of a CPU are one device.
     """
     each = of_runs(machines.focus(requests[requests["experiment"] == "serving"], identity.host())).assign(
         runs=1
@@ -61,9 +64,11 @@ def of_runs(requests):
 
 
 def published():
-    """The published curves (read off figures, ± 0.05 ms) in the columns of `levels` as far as they are known; one row per curve and level.
+    """The published curves (read off figures, ± 0.05 ms) in the columns of `levels` as far as they are
+    known; one row per curve and level.
 
-    A time that was printed once stands for the median. TTFT was printed per concurrency only, so no level of a rate has `met`.
+    A time that was printed once stands for the median. TTFT was printed per concurrency only, so no level
+    of a rate has `met`.
     """
     keys = ["model", "gpu", "tensor_parallel", "engine"]
     table = inputs.table("published/mlc_h100_tpot").rename(columns={"load": "kind", "level": "load"})
@@ -92,7 +97,8 @@ def published_single():
 
 
 def goals():
-    """[(words, which levels hold the goal: 1, 0, NaN where it cannot be told)]: the objectives of study.yaml, and the published example."""
+    """[(words, which levels hold the goal: 1, 0, NaN where it cannot be told)]: the objectives of
+    study.yaml, and the published example."""
     objectives = " and ".join(
         f"{name.removesuffix('_s').upper()} at most {bound * 1e3:g} ms"
         for name, bound in inputs.study()["slo"].items()
@@ -112,9 +118,11 @@ def _pleases_users(table):
 
 
 def goal(requests):
-    """Per goal and curve: the largest concurrency and the largest request rate up to which every level measured holds it, and the largest measured.
+    """Per goal and curve: the largest concurrency and the largest request rate up to which every level
+    measured holds it, and the largest measured.
 
-    0: not even the smallest. NaN: not measured, or it cannot be told; a curve of which nothing can be told is left out. Our own curves first, then the published ones.
+    0: not even the smallest. NaN: not measured, or it cannot be told; a curve of which nothing can be
+    told is left out. Our own curves first, then the published ones.
     """
     rows = []
     for table in (levels(requests), published()):
@@ -130,7 +138,8 @@ def goal(requests):
 
 
 def _largest(curve):
-    """(the largest load before the first level that does not hold, the largest load measured) of one loop of a curve."""
+    """(the largest load before the first level that does not hold, the largest load measured) of one loop
+    of a curve."""
     curve = curve.dropna(subset="holds").sort_values("load")
     if curve.empty:
         return np.nan, np.nan
@@ -139,7 +148,8 @@ def _largest(curve):
 
 
 def drafts(backend, option):
-    """Whether `option` of an engine drafts tokens that are then checked, as its adapter says; an engine without an adapter here says nothing."""
+    """Whether `option` of an engine drafts tokens that are then checked, as its adapter says; an engine
+    without an adapter here says nothing."""
     try:
         return "draft_tokens" in backends.get(backend).OPTIONS[option]
     except Exception:  # whatever a contributed adapter does wrong, the observations stay readable
@@ -147,7 +157,8 @@ def drafts(backend, option):
 
 
 def speculation(requests):
-    """Level by level, an option that drafts beside the same option without: columns of `levels`, those without drafts with `_plain`."""
+    """Level by level, an option that drafts beside the same option without: columns of `levels`, those
+    without drafts with `_plain`."""
     table = levels(requests)
     drafting = np.array([drafts(*names) for names in zip(table["backend"], table["option"])], dtype=bool)
     drafted = table[drafting].assign(
@@ -163,7 +174,8 @@ def speculation(requests):
 
 
 def tensor_parallel(requests):
-    """Level by level, a model shared by more devices beside the fewest measured: columns of `levels`, those of the fewest with `_fewest`.
+    """Level by level, a model shared by more devices beside the fewest measured: columns of `levels`,
+    those of the fewest with `_fewest`.
 
     Our own curves first, then the published ones.
     """
@@ -182,7 +194,8 @@ def tensor_parallel(requests):
 
 
 def widened(requests):
-    """Per curve: its smallest concurrency that was also measured WIDER times as large; how much slower tokens came, how much more came out."""
+    """Per curve: its smallest concurrency that was also measured WIDER times as large; how much slower
+    tokens came, how much more came out."""
     rows = []
     table = levels(requests)
     for key, curve in table[table["loop"] == "closed"].groupby(CURVE, sort=True):
@@ -200,9 +213,11 @@ def widened(requests):
 
 
 def disagreement(requests):
-    """Per curve with both loops, the level of the open loop whose p99 TTFT differs most from the closed loop's at the same output tokens/s.
+    """Per curve with both loops, the level of the open loop whose p99 TTFT differs most from the closed
+    loop's at the same output tokens/s.
 
-    The closed loop's is read between its levels, up to its highest throughput; levels outside its range are not compared.
+    The closed loop's is read between its levels, up to its highest throughput; levels outside its range
+    are not compared.
     """
     rows = []
     for key, curve in levels(requests).groupby(CURVE, sort=True):
@@ -234,11 +249,13 @@ def disagreement(requests):
 
 
 def server_cost(requests):
-    """One row per engine and option on the machine in focus that was measured in process and through its own server, one request at a time.
+    """One row per engine and option on the machine in focus that was measured in process and through its
+    own server, one request at a time.
 
-    Each run through the server (experiment `served`) stands beside the run in process that began nearest in time, because the memory of small
-    machines has more than one speed; medians over these pairs. `ttft_cost_s`, `tpot_cost_s`: server less in process; `tpot_factor`: server / in process;
-    `minutes`: how far apart they began.
+    Each run through the server (experiment `served`) stands beside the run in process that began nearest
+    in time, because the memory of small machines has more than one speed; medians over these pairs.
+    `ttft_cost_s`, `tpot_cost_s`: server less in process; `tpot_factor`: server / in process; `minutes`:
+    how far apart they began.
     """
     both = latency_analysis.runs(
         requests[requests["experiment"].isin(["latency", "served"]) & (requests["error"] == "")]
