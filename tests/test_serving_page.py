@@ -15,6 +15,7 @@ from builders import (
 from commands import run
 
 from bench import inputs
+from bench.analysis import drafting
 from bench.analysis import serving as serving_analysis
 from bench.observations import schema, store
 from bench.report import figures, findings, html, pages, style, tables
@@ -210,13 +211,13 @@ def test_drafts_are_compared_level_by_level(requests):
 
 
 def test_which_options_draft_is_their_adapters_to_say():
-    assert serving_analysis.drafts("llamacpp", "Q8_0-ngram") and serving_analysis.drafts(
+    assert drafting.drafts("llamacpp", "Q8_0-ngram") and drafting.drafts(
         "vllm", "bfloat16-ngram"
     )
     assert (
-        not serving_analysis.drafts("llamacpp", "Q8_0")
-        and not serving_analysis.drafts("vllm", "bfloat16-compiled")
-        and not serving_analysis.drafts("gone", "x")
+        not drafting.drafts("llamacpp", "Q8_0")
+        and not drafting.drafts("vllm", "bfloat16-compiled")
+        and not drafting.drafts("gone", "x")
     )
 
 

@@ -1,10 +1,10 @@
 """Sentences of the topic latency: `table` is `bench.analysis.latency.summary` of one setting, fastest
 first."""
 
-
 from bench import naming
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
+from bench.analysis.drafting import undrafted
 from bench.observations import schema
 from bench.report import html
 from bench.report.findings import words
@@ -93,7 +93,7 @@ def drafts(requests):
     plain = table.set_index(["backend", "option"])["output_tokens_per_s"]
     sentences = []
     for _, row in table.dropna(subset="acceptance_rate").iterrows():
-        base = row["backend"], row["option"].rpartition("-")[0]
+        base = row["backend"], undrafted(row["option"])
         if base in plain:
             faster = words.times(row["output_tokens_per_s"] / plain[base])
             sentences.append(
