@@ -164,7 +164,7 @@ class Checkpoint:
 
 @pytest.fixture
 def checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(files_, "MODELS", tmp_path / "models")
+    monkeypatch.setattr(checkpoints, "MODELS", tmp_path / "models")
     folder = tmp_path / "checkpoint"
     folder.mkdir()
     (folder / "config.json").write_text('{"eos_token_id": 2}')

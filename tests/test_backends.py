@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from commands import run
 
-from bench import backends, files, metrics
+from bench import backends, metrics, processes
 from bench.backends.common import random_weights
 from bench.paths import ROOT
 
@@ -58,15 +58,17 @@ def test_functions_can_be_read_at_a_glance(path):
 
 GENERATE = """
 import json, sys
-from bench import backends, data, experiment, measure, models
+from bench import backends, inputs
+from bench.experiments import session
+from bench.instrument import in_process
 name, option, count, text = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-threads = experiment.threads_for(int(sys.argv[5]))
-experiment.set_threads(threads)
-checkpoint = models.prepare(name, "smollm2-135m", option, "cpu")
+threads = session.threads_for(int(sys.argv[5]))
+session.set_threads(threads)
+checkpoint = backends.prepare(name, "smollm2-135m", option, "cpu")
 engine = backends.get(name).load(checkpoint, option, "cpu", threads)
-prompts = [checkpoint.encode(text) for text in data.prompts().loc[[5, 7]]]
-with_callback = [measure.generate(engine, [ids], count)[0] for ids in prompts]
-without = [measure.generate(engine, [ids], count, streaming=False)[0] for ids in prompts]
+prompts = [checkpoint.encode(text) for text in inputs.prompts().loc[[5, 7]]]
+with_callback = [in_process.generate(engine, [ids], count)[0] for ids in prompts]
+without = [in_process.generate(engine, [ids], count, streaming=False)[0] for ids in prompts]
 ids = checkpoint.encode(text)
 about = {"weight_bytes": engine.weight_bytes, "arithmetic": backends.arithmetic(engine), "end": checkpoint.end_token_ids, "ids": ids}
 about["log_probabilities"] = engine.log_probabilities(ids) if hasattr(engine, "log_probabilities") else None
@@ -172,7 +174,7 @@ def test_drafts_were_accepted_where_a_text_repeats_itself():
 @pytest.mark.check
 def test_an_option_that_drafts_takes_one_prompt_at_a_time():
     code = (
-        "from bench import backends, models; c = models.prepare('transformers', 'smollm2-135m', 'float32-lookup', 'cpu');"
+        "from bench import backends; c = backends.prepare('transformers', 'smollm2-135m', 'float32-lookup', 'cpu');"
         "backends.get('transformers').load(c, 'float32-lookup', 'cpu', 1).generate([[1], [2]], 4, None)"
     )
     assert "one prompt at a time" in run("python", "-c", code, check=False).stderr
@@ -200,7 +202,7 @@ def test_the_default_environment_makes_the_checkpoints(tmp_path, monkeypatch):
     default.parent.mkdir(parents=True)
     default.write_text(f'#!/bin/sh\ntouch {tmp_path}/asked\nexec {sys.executable} "$@"\n')
     default.chmod(0o755)
-    monkeypatch.setattr(files, "ROOT", tmp_path)
+    monkeypatch.setattr(processes, "ROOT", tmp_path)
     sizes = {
         "hidden_size": 8,
         "intermediate_size": 8,

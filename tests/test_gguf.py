@@ -28,11 +28,11 @@ WRITE = """
 import json, sys
 from pathlib import Path
 import torch
-from bench import models
+from bench.backends.common import random_weights
 from safetensors.torch import load_file, save_file
 for to, row, width, answers in json.loads(sys.argv[1]):
     to = Path(to)
-    models._write_random(to, row)
+    random_weights._write_random(to, row)
     # Wide weights: with those of a fresh model attention is flat, and no answer would tell where rotary embeddings went wrong.
     wide = {name: tensor * (width if tensor.dim() > 1 else 1) for name, tensor in load_file(to / "model.safetensors").items()}
     if answers == "circle":  # each token is answered by the next one, five in a circle
@@ -65,10 +65,11 @@ print("RESULT", json.dumps(out))
 STREAM = """
 import json, sys
 from pathlib import Path
-from bench import backends, models
-models.MODELS = Path(sys.argv[1]).parent / "models"
+from bench import backends
+from bench.backends.common import checkpoints, gguf_files
+checkpoints.MODELS = Path(sys.argv[1]).parent / "models"
 prompts, count, option = json.loads(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-checkpoint = models.Checkpoint("shape:tiny", Path(sys.argv[1]), "synthetic")
+checkpoint = checkpoints.Checkpoint("shape:tiny", Path(sys.argv[1]), "synthetic")
 engine = backends.get(sys.argv[5]).load(checkpoint, option, "cpu", 1)
 seen, returned, own = [], [], []
 for ids in prompts:
@@ -119,7 +120,7 @@ def converted(tmp_path, monkeypatch):
     """Writes a checkpoint as GGUF in a folder of its own and reads it again."""
     import gguf
 
-    monkeypatch.setattr(files, "MODELS", tmp_path / "models")
+    monkeypatch.setattr(checkpoints, "MODELS", tmp_path / "models")
     return lambda checkpoint, option="F16": gguf.GGUFReader(gguf_files.prepare(checkpoint, option))
 
 

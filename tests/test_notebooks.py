@@ -15,6 +15,7 @@ from fake import ANSWER, ITL_S, TTFT_S
 from bench import backends
 from bench.experiments import parameters as parameters_experiments
 from bench.experiments import session
+from bench.machine import gpu
 from bench.observations import schema, store
 from bench.paths import ROOT
 
@@ -122,7 +123,7 @@ def test_an_engine_that_is_not_installed_says_how_to_install_it(cells, tmp_path,
 
 
 def test_no_cuda_is_said_in_a_sentence(cells, tmp_path):
-    if session.hardware.has_cuda():
+    if gpu.has_cuda():
         pytest.skip("there is a CUDA device")
     refused(cells, "There is no CUDA device here", device="cuda")
     assert not list(tmp_path.rglob("*.csv"))

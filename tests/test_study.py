@@ -8,7 +8,8 @@ import time
 import nbformat
 import psutil
 import pytest
-from conftest import BIN, TESTS, run, write_run
+from builders import write_run
+from commands import BIN, TESTS, run
 
 from bench import backends, paths
 from bench.machine import identity, neighbours
@@ -158,7 +159,7 @@ def test_what_study_yaml_does_not_know_is_named():
 
 def test_the_device_is_held_by_one_at_a_time():
     lock = neighbours.take("test")
-    code = "from bench import hardware; hardware.take('test', wait_s=0.1)"
+    code = "from bench.machine import neighbours; neighbours.take('test', wait_s=0.1)"
     assert "runs never overlap" in run("python", "-c", code, check=False).stderr
     lock.release()
     assert run("python", "-c", code).returncode == 0
@@ -312,7 +313,7 @@ def test_an_interrupted_study_goes_on(tmp_path, stop, whom, second_runs):
 def test_a_run_whose_last_cell_fails_is_measured(tmp_path):
     """The plot comes after the CSV, so it can cost the plot only."""
     cells = [
-        "from bench import results\nresults.write_whole(results.path('fake/plot-1'), 'whole')",
+        "from bench import files\nfrom bench.observations import store\nfiles.write_whole(store.path('fake/plot-1'), 'whole')",
         "raise ValueError('no plot')",
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
