@@ -15,7 +15,6 @@ from commands import run
 from bench import backends, inputs
 from bench.analysis import quality as quality_analysis
 from bench.backends.common import checkpoints
-from bench.experiments import lm_eval
 from bench.experiments import quality as quality_experiment
 from bench.instrument import in_process
 from bench.observations import store
@@ -482,7 +481,9 @@ def harness(tmp_path, monkeypatch):
 def test_the_harness_runs_an_engine_on_local_tasks(harness):
     import lm_eval
 
-    model = lm_eval.EngineLM(Counting(size=50), Words())
+    from bench.experiments.lm_eval import EngineLM
+
+    model = EngineLM(Counting(size=50), Words())
     found = lm_eval.simple_evaluate(model=model, tasks=list(TASKS), task_manager=harness, bootstrap_iters=0)[
         "results"
     ]
@@ -497,9 +498,10 @@ def test_the_harness_runs_an_engine_on_local_tasks(harness):
     )  # what stands before the stop string, "w5 ", is the answer to one of the two
 
 
-def test_what_the_harness_is_told_is_that_of_the_engine(harness):
+def test_what_the_harness_reads_is_that_of_the_engine(harness):
+    from bench.experiments.lm_eval import EngineLM
 
-    model = lm_eval.EngineLM(Counting(size=50), Words())
+    model = EngineLM(Counting(size=50), Words())
     request = lambda *arguments: SimpleNamespace(args=arguments)  # noqa: E731
     (total, greedy), (_, other) = model.loglikelihood(
         [request("w9 w9", " w5 w4"), request("w9 w9", " w5 w5")]
@@ -511,7 +513,7 @@ def test_what_the_harness_is_told_is_that_of_the_engine(harness):
     with pytest.raises(ValueError, match="samples"):
         model.generate_until([request("w9", {"do_sample": True, "temperature": 0.7})])
     with pytest.raises(NotImplementedError, match="tasks that generate"):
-        lm_eval.EngineLM(SimpleNamespace(), Words()).loglikelihood([request("w9", " w5")])
+        EngineLM(SimpleNamespace(), Words()).loglikelihood([request("w9", " w5")])
 
 
 def test_without_the_harness_the_hook_says_how_to_get_it(tmp_path):

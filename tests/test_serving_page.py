@@ -522,7 +522,7 @@ def test_made_up_rows_are_rows_of_the_schema():
 def test_what_a_server_costs_stands_beside_the_run_that_was_nearest_in_time(tmp_path):
     """Two runs in process, half an hour apart and twice as fast in the second: the one that began a
     minute before the server's counts."""
-    for run, rate, at in ((1, 100.0, "10:00"), (2, 200.0, "10:30")):
+    for number, rate, at in ((1, 100.0, "10:00"), (2, 200.0, "10:30")):
         write_run(
             tmp_path,
             make_sidecar(started=f"2026-01-01T{at}:00+00:00"),
