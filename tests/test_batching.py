@@ -1,4 +1,5 @@
-"""Batches: sizes and operations, the step-time model, the planner, sweeps that lose a batch, and sentences that follow the data."""
+"""Batches: sizes and operations, the step-time model, the planner, sweeps that lose a batch, and
+sentences that follow the data."""
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from commands import execute
 
 from bench import inputs, metrics
 from bench.analysis import batching as batching_analysis
+from bench.analysis import published as published_analysis
 from bench.analysis import recommend
 from bench.analysis import step_time as step_time_analysis
 from bench.experiments import parameters as parameters_experiments
@@ -35,11 +37,13 @@ def test_sizes_of_llama_2_7b_are_the_known_ones():
 
 
 def test_operations_by_hand():
-    # One token, two block parameters, three head parameters, five attention values: 2 x 2 + 2 x 3 + 4 x 5 (it sees itself only).
+    # One token, two block parameters, three head parameters, five attention values: 2 x 2 + 2 x 3 + 4 x 5
+    # (it sees itself only).
     assert metrics.prefill_flops(2, 3, 5, 1) == 4 + 6 + 20
     assert metrics.prefill_flops(2, 3, 5, 2) == 8 + 6 + 60
     assert metrics.decode_flops(2, 3, 5, 7) == 10 + 140
-    # A prompt of n + 1 tokens costs what n tokens and one more step do, without the head that is needed once only.
+    # A prompt of n + 1 tokens costs what n tokens and one more step do, without the head that is needed
+    # once only.
     assert metrics.prefill_flops(2, 3, 5, 9) + metrics.decode_flops(2, 0, 5, 10) == metrics.prefill_flops(
         2, 3, 5, 10
     )
@@ -116,8 +120,8 @@ def test_a_lost_batch_is_a_row_and_the_others_stay(tmp_path):
 
 def test_the_planner_agrees_with_what_ran(tmp_path):
     request = (512 + 64) * 1000 * 4
-    about = make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=2e9 - 20.5 * request)
-    write_sweep(tmp_path, experiment="memory", lost=(32, 64), sidecar=about)
+    sidecar = make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=2e9 - 20.5 * request)
+    write_sweep(tmp_path, experiment="memory", lost=(32, 64), sidecar=sidecar)
     requests = store.load(folder=tmp_path)
     row = batching_analysis.memory(requests).iloc[0]
     assert (row["planned"], row["ran"], row["failed"]) == (20, 16, 32)
@@ -132,7 +136,7 @@ def test_the_planner_knows_where_the_published_sweep_ended():
 
 
 def test_published_utilisations_are_possible_and_derived():
-    table = batching_analysis.published_mbu()
+    table = published_analysis.published_mbu()
     assert (
         len(table) >= 8
         and table["mbu"].between(0, 1, inclusive="right").all()
@@ -223,7 +227,8 @@ def test_an_engine_that_hangs_is_stopped(cells):
 
 @pytest.mark.timing
 def test_a_sweep_through_papermill(tmp_path):
-    """What the tests above do without a kernel: a row per request of every batch, and probes of the machine itself."""
+    """What the tests above do without a kernel: a row per request of every batch, and probes of the
+    machine itself."""
     parameters = {"backend": "fake", "option": "greedy-memory", "results": tmp_path, **SMALL}
     execute("batching", tmp_path / "out.ipynb", parameters, FAKE_OPTIONS="greedy-memory")
     (path,) = store.files(tmp_path)

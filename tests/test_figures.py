@@ -1,4 +1,7 @@
-"""Every figure and table draws, with data, without data, and with data that are strange; findings follow the data."""
+"""Every figure and table draws, with data, without data, and with data that are strange; findings follow
+the data."""
+
+import dataclasses
 
 import pytest
 from builders import (
@@ -14,8 +17,9 @@ from builders import (
 )
 
 from bench.analysis import latency as latency_analysis
+from bench.metrics import METRICS
 from bench.observations import store
-from bench.report import figures, findings, html, tables
+from bench.report import columns, figures, findings, html, tables
 from bench.report.figures import latency as latency_figures
 from bench.report.findings import latency as latency_findings
 from bench.report.tables import latency as latency_tables
@@ -90,6 +94,28 @@ def test_every_table_is_made(name, requests, nothing):
         assert "<table" in html.html(table, "caption", "command") and html.text(table)
 
 
+def test_title_unit_and_factor_of_a_metric_have_one_declaration(requests, monkeypatch):
+    before = latency_tables.latency(requests)
+    changed = dataclasses.replace(METRICS["ttft_s"], symbol="wait", display_unit="µs", factor=1e6)
+    monkeypatch.setitem(METRICS, "ttft_s", changed)
+    after = latency_tables.latency(requests)
+    assert "wait (µs)" not in before and "TTFT (ms)" not in after
+    assert after["wait (µs)"].tolist() == pytest.approx((before["TTFT (ms)"] * 1e3).tolist())
+    panel = latency_figures.ttft_tpot(requests).axes[0]
+    assert panel.get_xlabel() == "wait, µs"
+    assert panel.patches[0].get_width() == pytest.approx(after["wait (µs)"].iloc[0])
+
+
+def test_a_column_is_declared_or_refused():
+    assert columns.column("ttft_p90_s") == columns.Column("TTFT p90", "ms", 1e3)
+    assert columns.column("ttft_s_inside") == columns.column("ttft_s")
+    assert columns.of("option mbu", mbu="share")["mbu"].head == "share"
+    with pytest.raises(KeyError, match="No column 'tttf_s' is declared: add it to METRICS"):
+        columns.of("option tttf_s")
+    with pytest.raises(KeyError, match="The table has no column ttft_s: name it"):
+        columns.of("option", ttft_s="TTFT in process")
+
+
 def test_text_of_a_model_is_never_markup(requests):
     assert "<script>" not in html.html(latency_tables.answers(requests), "answers")
 
@@ -127,8 +153,8 @@ def test_drafts_are_compared_with_the_same_option_without(tmp_path):
     write_run(tmp_path, option="float32", rate=50.0)
     write_run(tmp_path, option="float32-lookup", rate=100.0, drafted_tokens=8, accepted_tokens=4)
     requests = store.load(folder=tmp_path)
-    (said,) = latency_findings.drafts(requests)
-    assert "fake float32-lookup" in said and "1.6 times" in said and "50 % of the tokens" in said
+    (sentence,) = latency_findings.drafts(requests)
+    assert "fake float32-lookup" in sentence and "1.6 times" in sentence and "50 % of the tokens" in sentence
     # Four of nine tokens after the first came with a pass: five passes, each of which read everything.
     row = requests[requests["option"] == "float32-lookup"].iloc[0]
     assert row["mbu"] == pytest.approx((1e8 + 13 * 4000) / (9 * 0.01 / 5) / 40e9)

@@ -1,4 +1,5 @@
-"""Quality: the arithmetic on hand-made ids, the scoring against a second computation, the notebook, the figure and what is said of it."""
+"""Quality: the arithmetic on hand-made ids, the scoring against a second computation, the notebook, the
+figure and its sentences."""
 
 import math
 import re
@@ -14,7 +15,6 @@ from commands import run
 from bench import backends, inputs
 from bench.analysis import quality as quality_analysis
 from bench.backends.common import checkpoints
-from bench.experiments import lm_eval
 from bench.experiments import quality as quality_experiment
 from bench.instrument import in_process
 from bench.observations import store
@@ -27,7 +27,8 @@ from bench.report.tables import quality as quality_tables
 
 @pytest.fixture
 def folder(tmp_path):
-    """The reference at 30 tokens/s, a bfloat16 that gives the same, an int8 that departs, and a Q4_0 without log-probabilities."""
+    """The reference at 30 tokens/s, a bfloat16 that gives the same, an int8 that departs, and a Q4_0
+    without log-probabilities."""
     rates = {
         ("transformers", "float32"): 30.0,
         ("transformers", "bfloat16"): 60.0,
@@ -84,7 +85,7 @@ def test_the_nll_is_that_of_the_scored_tokens_alone():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("log_probabilities", "words"),
     [
         ([-1.0], "gave 1 log-probabilities for 3 tokens"),
         ([-1.0, math.nan], "not finite"),
@@ -92,8 +93,8 @@ def test_the_nll_is_that_of_the_scored_tokens_alone():
         ([-1.0, -math.inf], "not finite"),
     ],
 )
-def test_what_cannot_be_log_probabilities_is_an_error_of_its_row_alone(given, words):
-    engine = SimpleNamespace(log_probabilities=lambda ids: given)
+def test_what_cannot_be_log_probabilities_is_an_error_of_its_row_alone(log_probabilities, words):
+    engine = SimpleNamespace(log_probabilities=lambda ids: log_probabilities)
     with pytest.raises(ValueError, match=words):
         quality_experiment.nll_nats(engine, [1], [2, 3])
     row = quality_experiment.score(in_process.Stopwatch(), "own_nll_nats", engine, [1], [2, 3])
@@ -108,11 +109,11 @@ def test_a_request_that_failed_has_nothing_to_score():
 
 
 def test_the_newest_latency_run_of_that_length_is_scored(tmp_path):
-    about = {"prompts_sha256": inputs.digest("prompts"), "model_sha256": "this one"}
+    digests = {"prompts_sha256": inputs.digest("prompts"), "model_sha256": "this one"}
     for number, tokens in ((9, 10), (10, 10), (11, 5)):
         write_run(
             tmp_path,
-            make_sidecar(**MATRICES, **about),
+            make_sidecar(**MATRICES, **digests),
             backend="ctranslate2",
             option="int8",
             run=number,
@@ -147,7 +148,8 @@ def test_the_newest_latency_run_of_that_length_is_scored(tmp_path):
 
 
 def test_an_engine_without_log_probabilities_is_not_loaded():
-    """What it is said to be then comes from its latency run; one that has them is loaded after the reference has gone."""
+    """Its description then comes from its latency run; one that has them is loaded after the reference
+    has gone."""
     gone = []
     setup = SimpleNamespace(device="cpu", module=SimpleNamespace(Engine=object), load=lambda: "loaded")
     answers = quality_experiment.Answers(
@@ -172,7 +174,8 @@ def test_a_text_is_cut_into_pieces_that_can_be_scored():
 
 
 def test_the_reference_scores_as_a_second_computation_does(tmp_path):
-    """A random two-layer Llama: the adapter's log-probabilities against logits written out by hand, token by token."""
+    """A random two-layer Llama: the adapter's log-probabilities against logits written out by hand, token
+    by token."""
     torch = pytest.importorskip("torch")
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -300,7 +303,8 @@ def test_the_frontier_is_what_nothing_beats():
 def test_the_figure_names_the_frontier_and_no_more(folder, tmp_path):
     figures.export(quality_figures.quality(store.load(folder=folder)), "quality", "x", tmp_path / "f")
     words = (tmp_path / "f" / "quality.svg").read_text()
-    # Once in the legend, and once in each panel in whose frontier it is: the reference is slower than the equal bfloat16, but its text is better.
+    # Once in the legend, and once in each panel in whose frontier it is: the reference is slower than the
+    # equal bfloat16, but its text is better.
     times = {"transformers float32": 2, "transformers bfloat16": 3, "ctranslate2 int8": 3, "llamacpp Q4_0": 2}
     assert {name: words.count(f">{name}<") for name in times} == times
     assert "perplexity" in words and "tokens that differ" in words
@@ -361,13 +365,13 @@ def test_a_sentence_needs_its_data(tmp_path):
 
 
 def test_what_was_scored_is_said_on_the_page(folder):
-    said = pages.scoring(store.load(folder=folder))
-    assert (said["prompts"], said["output"], said["tokens"], said["pieces"]) == (
+    numbers = pages.scoring(store.load(folder=folder))
+    assert (numbers["prompts"], numbers["output"], numbers["tokens"], numbers["pieces"]) == (
         "2",
         "4",
         "32",
         "2",
-    ) and "`llamacpp`" in said["silent"]
+    ) and "`llamacpp`" in numbers["silent"]
 
 
 @pytest.mark.parametrize(
@@ -401,7 +405,8 @@ def load(checkpoint, option, device, threads):
 
 
 def test_the_notebook_scores_answers_and_text(cells, tmp_path, monkeypatch):
-    """The fake engine's answers under the real reference; with log-probabilities of 1/1000 each, the text's perplexity is 1000."""
+    """The fake engine's answers under the real reference; with log-probabilities of 1/1000 each, the
+    text's perplexity is 1000."""
     (tmp_path / "even.py").write_text(EVEN)
     monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
     for notebook in ("latency", "quality"):
@@ -446,7 +451,8 @@ class Words:
 
 
 class Counting(Uniform):
-    """Finds every token equally likely, and writes 5, 4, 5, 4 … whatever it is asked; it has room for as many tokens as Words says."""
+    """Finds every token equally likely, and writes 5, 4, 5, 4 … whatever the prompt; it has room for as
+    many tokens as Words says."""
 
     def log_probabilities(self, ids):
         assert len(ids) <= 64, "more than there is room for"
@@ -475,7 +481,9 @@ def harness(tmp_path, monkeypatch):
 def test_the_harness_runs_an_engine_on_local_tasks(harness):
     import lm_eval
 
-    model = lm_eval.EngineLM(Counting(size=50), Words())
+    from bench.experiments.lm_eval import EngineLM
+
+    model = EngineLM(Counting(size=50), Words())
     found = lm_eval.simple_evaluate(model=model, tasks=list(TASKS), task_manager=harness, bootstrap_iters=0)[
         "results"
     ]
@@ -490,19 +498,22 @@ def test_the_harness_runs_an_engine_on_local_tasks(harness):
     )  # what stands before the stop string, "w5 ", is the answer to one of the two
 
 
-def test_what_the_harness_is_told_is_that_of_the_engine(harness):
+def test_what_the_harness_reads_is_that_of_the_engine(harness):
+    from bench.experiments.lm_eval import EngineLM
 
-    model = lm_eval.EngineLM(Counting(size=50), Words())
-    asked = lambda *arguments: SimpleNamespace(args=arguments)  # noqa: E731
-    (total, greedy), (_, other) = model.loglikelihood([asked("w9 w9", " w5 w4"), asked("w9 w9", " w5 w5")])
+    model = EngineLM(Counting(size=50), Words())
+    request = lambda *arguments: SimpleNamespace(args=arguments)  # noqa: E731
+    (total, greedy), (_, other) = model.loglikelihood(
+        [request("w9 w9", " w5 w4"), request("w9 w9", " w5 w5")]
+    )
     assert total == pytest.approx(-2 * math.log(50)) and greedy and not other
     long = " ".join(["w7"] * 150)  # longer than there is room for: every token is scored once all the same
-    assert model.loglikelihood_rolling([asked(long)]) == [pytest.approx(-150 * math.log(50))]
-    assert model.generate_until([asked("w9", {"until": ["!"], "max_gen_toks": 3})]) == ["w5 "]
+    assert model.loglikelihood_rolling([request(long)]) == [pytest.approx(-150 * math.log(50))]
+    assert model.generate_until([request("w9", {"until": ["!"], "max_gen_toks": 3})]) == ["w5 "]
     with pytest.raises(ValueError, match="samples"):
-        model.generate_until([asked("w9", {"do_sample": True, "temperature": 0.7})])
+        model.generate_until([request("w9", {"do_sample": True, "temperature": 0.7})])
     with pytest.raises(NotImplementedError, match="tasks that generate"):
-        lm_eval.EngineLM(SimpleNamespace(), Words()).loglikelihood([asked("w9", " w5")])
+        EngineLM(SimpleNamespace(), Words()).loglikelihood([request("w9", " w5")])
 
 
 def test_without_the_harness_the_hook_says_how_to_get_it(tmp_path):

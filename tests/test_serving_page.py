@@ -1,4 +1,5 @@
-"""Servers under load: levels, goals, pairs and sentences against values computed by hand; figures, the page, and frames that serving rows do not confuse."""
+"""Servers under load: levels, goals, pairs and sentences against values computed by hand; figures, the
+page, and frames that serving rows do not confuse."""
 
 import shutil
 
@@ -15,12 +16,13 @@ from builders import (
 from commands import run
 
 from bench import inputs
+from bench.analysis import drafting
 from bench.analysis import serving as serving_analysis
 from bench.observations import schema, store
 from bench.report import figures, findings, html, pages, style, tables
 from bench.report.figures import serving as serving_figures
 from bench.report.findings import serving as serving_findings
-from bench.report.tables import latency as latency_tables
+from bench.report.tables import machines as machines_tables
 from bench.report.tables import serving as serving_tables
 
 FIGURES = "serving_frontier", "serving_ttft", "serving_loops"
@@ -32,7 +34,8 @@ OPENED = {1: (0.05, 0.005), 8: (1.5, 0.016)}
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Two engines, an option that drafts, failures, and one model on two devices: the folder, and what is read from it."""
+    """Two engines, an option that drafts, failures, and one model on two devices: the folder, and what is
+    read from it."""
     folder = tmp_path_factory.mktemp("loaded")
     write_serving(folder, CLOSED, OPENED, backend="llamacpp", option="Q8_0")
     write_serving(folder, {1: (0.05, 0.0025), 8: (0.2, 0.03)}, backend="llamacpp", option="Q8_0-ngram")
@@ -144,7 +147,8 @@ def largest(requests, goal, **which):
 
 
 def test_the_largest_load_that_holds_a_goal(requests):
-    # 15 ms a token at 8 at once are too slow for 100 tokens/s; at 8 requests/s the first token takes 1.5 s, and the limit is 1 s.
+    # 15 ms a token at 8 at once are too slow for 100 tokens/s; at 8 requests/s the first token takes 1.5
+    # s, and the limit is 1 s.
     assert inputs.study()["slo"] == {"ttft_s": 1.0, "tpot_s": 0.1}
     assert largest(requests, "100 output", backend="llamacpp", option="Q8_0") == (4, 8, 1, 8)
     assert largest(requests, "TTFT", backend="llamacpp", option="Q8_0") == (8, 8, 1, 8)
@@ -180,9 +184,9 @@ def test_the_published_curves_are_judged_alike(nothing):
         "SGLang 0.3.1.post2": 8,
         "vLLM 0.6.1.post2": 4,
     }
-    said = serving_findings.published_users()
-    assert "MLCEngine 30, SGLang 0.3.1.post2 20, vLLM 0.6.1.post2 10" in said and "H100" in said
-    # No TTFT was printed per request rate: whether that goal is held is not known, and not said.
+    sentence = serving_findings.published_users()
+    assert "MLCEngine 30, SGLang 0.3.1.post2 20, vLLM 0.6.1.post2 10" in sentence and "H100" in sentence
+    # No TTFT was printed per request rate: whether that goal is held is not known, and not claimed.
     rate = largest(nothing, "TTFT", backend="MLCEngine", tensor_parallel=1)[2]
     assert rate != rate
 
@@ -202,21 +206,19 @@ def test_drafts_are_compared_level_by_level(requests):
     assert table["load"].tolist() == [1, 8] and table["pace"].tolist() == pytest.approx([2, 0.5])
     assert table["faster"].iloc[0] == pytest.approx(0.1 / 0.075)
     assert serving_tables.speculation_under_load(requests)["drafts accepted (%)"].isna().all()
-    (said,) = serving_findings.drafts_under_load(requests)
+    (sentence,) = serving_findings.drafts_under_load(requests)
     assert (
-        "llamacpp Q8_0-ngram" in said
-        and "2 times as fast at concurrency 1, and 0.5 times as fast at concurrency 8" in said
+        "llamacpp Q8_0-ngram" in sentence
+        and "2 times as fast at concurrency 1, and 0.5 times as fast at concurrency 8" in sentence
     )
 
 
 def test_which_options_draft_is_their_adapters_to_say():
-    assert serving_analysis.drafts("llamacpp", "Q8_0-ngram") and serving_analysis.drafts(
-        "vllm", "bfloat16-ngram"
-    )
+    assert drafting.drafts("llamacpp", "Q8_0-ngram") and drafting.drafts("vllm", "bfloat16-ngram")
     assert (
-        not serving_analysis.drafts("llamacpp", "Q8_0")
-        and not serving_analysis.drafts("vllm", "bfloat16-compiled")
-        and not serving_analysis.drafts("gone", "x")
+        not drafting.drafts("llamacpp", "Q8_0")
+        and not drafting.drafts("vllm", "bfloat16-compiled")
+        and not drafting.drafts("gone", "x")
     )
 
 
@@ -281,26 +283,26 @@ def test_what_more_at_once_costs(requests):
     assert table.loc[("llamacpp", "Q8_0", 1), "slower"] == pytest.approx(3) and table.loc[
         ("vllm", "bfloat16", 1), "slower"
     ] == pytest.approx(1.2)
-    said = serving_findings.more_at_once(requests)
+    sentence = serving_findings.more_at_once(requests)
     assert (
-        "1.2 times as long with **vllm bfloat16**" in said
-        and "12 times as long with **llamacpp Q8_0-ngram**" in said
+        "1.2 times as long with **vllm bfloat16**" in sentence
+        and "12 times as long with **llamacpp Q8_0-ngram**" in sentence
     )
 
 
 def test_the_best_within_the_objectives(requests):
-    said = serving_findings.within_objectives(requests)
+    sentence = serving_findings.within_objectives(requests)
     best = html.number(level(requests, "vllm", "bfloat16", load=8, tensor_parallel=2)["output_tokens_per_s"])
     assert (
-        f"**vllm bfloat16 TP 2** yields most: {best} output tokens/s at concurrency 8" in said
-        and "the most of all levels" in said
+        f"**vllm bfloat16 TP 2** yields most: {best} output tokens/s at concurrency 8" in sentence
+        and "the most of all levels" in sentence
     )
 
 
 def test_a_faster_level_that_misses_the_objectives_is_named_as_such(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005), 8: (1.2, 0.005), 16: (1.2, 0.01)}, n=64)
-    said = serving_findings.within_objectives(store.load(folder=tmp_path))
-    assert "yields most: 110 output tokens/s at concurrency 1" in said and "at concurrency 16" in said
+    sentence = serving_findings.within_objectives(store.load(folder=tmp_path))
+    assert "yields most: 110 output tokens/s at concurrency 1" in sentence and "at concurrency 16" in sentence
     write_serving(tmp_path / "slow", {1: (1.5, 0.005)})
     assert serving_findings.within_objectives(store.load(folder=tmp_path / "slow")).startswith(
         "No server held the objectives"
@@ -428,16 +430,21 @@ def test_tables_are_made(name, requests, nothing):
 
 def test_the_workload_is_what_the_rows_and_sidecars_say(loaded, requests, nothing, monkeypatch):
     monkeypatch.setattr(store, "RESULTS", loaded)
-    said = pages.workload(requests)
-    assert (said["concurrency"], said["rates"], said["each"], said["failed"]) == (
+    numbers = pages.workload(requests)
+    assert (numbers["concurrency"], numbers["rates"], numbers["each"], numbers["failed"]) == (
         "1, 4, 8",
         "1, 2, 8",
         "8",
         "6",
     )
-    assert (said["prompt"], said["output"], said["longest"], said["arrivals"]) == ("8", "11", "19", "poisson")
-    assert "`sharegpt` of `data/lengths.csv` (on average 161 tokens in and 338 out)" in said["lengths"]
-    assert said["scaled"] == ", 0.038 times as much together"  # 19 of 499.3 tokens
+    assert (numbers["prompt"], numbers["output"], numbers["longest"], numbers["arrivals"]) == (
+        "8",
+        "11",
+        "19",
+        "poisson",
+    )
+    assert "`sharegpt` of `data/lengths.csv` (on average 161 tokens in and 338 out)" in numbers["lengths"]
+    assert numbers["scaled"] == ", 0.038 times as much together"  # 19 of 499.3 tokens
     assert pages.workload(nothing) == {}
     write_serving(
         loaded,
@@ -445,12 +452,12 @@ def test_the_workload_is_what_the_rows_and_sidecars_say(loaded, requests, nothin
         backend="http",
         sidecar=make_sidecar(parameters={"lengths": "somebody/home/mine.csv", "arrivals": "constant"}),
     )
-    said = pages.workload(store.load(folder=loaded))
+    numbers = pages.workload(store.load(folder=loaded))
     assert (
-        "`mine.csv`" in said["lengths"]
-        and "home" not in said["lengths"]
-        and said["scaled"] == ""
-        and said["arrivals"] == "constant or poisson"
+        "`mine.csv`" in numbers["lengths"]
+        and "home" not in numbers["lengths"]
+        and numbers["scaled"] == ""
+        and numbers["arrivals"] == "constant or poisson"
     )
 
 
@@ -472,8 +479,8 @@ def test_other_pages_are_not_confused(tmp_path):
             ), name
     added = [sentence for sentence in findings.findings(after) if sentence not in findings.findings(before)]
     assert added == serving_findings.serving_findings(after)[:2]
-    machines = latency_tables.machines(after).iloc[0]
-    assert machines["runs"] == latency_tables.machines(before)["runs"].iloc[0] + 1 and machines[
+    machines = machines_tables.machines(after).iloc[0]
+    assert machines["runs"] == machines_tables.machines(before)["runs"].iloc[0] + 1 and machines[
         "requests"
     ] == len(after)
 
@@ -513,15 +520,16 @@ def test_made_up_rows_are_rows_of_the_schema():
 
 
 def test_what_a_server_costs_stands_beside_the_run_that_was_nearest_in_time(tmp_path):
-    """Two runs in process, half an hour apart and twice as fast in the second: the one that began a minute before the server's counts."""
-    for run, rate, at in ((1, 100.0, "10:00"), (2, 200.0, "10:30")):
+    """Two runs in process, half an hour apart and twice as fast in the second: the one that began a
+    minute before the server's counts."""
+    for number, rate, at in ((1, 100.0, "10:00"), (2, 200.0, "10:30")):
         write_run(
             tmp_path,
             make_sidecar(started=f"2026-01-01T{at}:00+00:00"),
             backend="llamacpp",
             option="Q8_0",
             rate=rate,
-            run=run,
+            run=number,
         )
     assert serving_tables.server_cost(store.load(folder=tmp_path)).empty
     write_run(
@@ -538,5 +546,5 @@ def test_what_a_server_costs_stands_beside_the_run_that_was_nearest_in_time(tmp_
         and list(table["minutes between the runs"]) == [1]
         and list(table["more (ms)"]) == [0]
     )
-    said = serving_findings.server_costs(store.load(folder=tmp_path))
-    assert "+25.0 % per token" in said and "llamacpp Q8_0" in said
+    sentence = serving_findings.server_costs(store.load(folder=tmp_path))
+    assert "+25.0 % per token" in sentence and "llamacpp Q8_0" in sentence

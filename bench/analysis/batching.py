@@ -1,28 +1,31 @@
-"""What the sweeps of batching.ipynb say, as DataFrames computed from the observations; tables, figures and sentences call these.
+"""Batching: frames computed from the sweeps of batching.ipynb, the planner, and the published sweep.
 
-Sizes in bytes, times in seconds. A sweep is `derived.batches` of the experiment `batching` on the machine in focus.
+Sizes in bytes, times in seconds. A sweep is `derived.batches` of the experiment `batching` on the machine in
+focus.
 """
 
-import numpy as np
 import pandas as pd
 
 from bench import inputs, metrics
 from bench.analysis import machines
 from bench.observations import derived, schema
 
-MORE_INPUT, MORE_OUTPUT = (
-    512,
-    8,
-)  # the published rule of thumb: 512 more input tokens cost less than 8 more output tokens
+# The published rule of thumb: 512 more input tokens cost less than 8 more output tokens.
+MORE_INPUT, MORE_OUTPUT = 512, 8
 PRECISIONS = {"16 bits": 2, "8 bits": 1, "4 bits": 0.5}
 CONTEXTS = 576, 4096
 USABLE = 0.9  # share of a GPU's memory for weights and KV cache, vLLM's default
 PLANNED = "llama-2-7b", "llama-3-8b", "llama-2-70b"
 OUT_OF_MEMORY = r"memory|alloc|SIGKILL|no room"
+MEMORY = [
+    *("run_id", *schema.CONFIGURATION, "limit_bytes", "loaded_bytes"),
+    *("kv_bytes_per_request", "planned", "ran", "failed", "error"),
+]
 
 
 def sweeps(requests):
-    """The batches that succeeded in the sweeps on the machine in focus, medians over runs: one row per configuration, batch and shape."""
+    """The batches that succeeded in the sweeps on the machine in focus: one row per configuration and
+    shape of a batch; columns of `derived.batches`, medians over runs."""
     batches = derived.batches(machines.here(requests, "batching"))
     batches = batches[batches["error"] == ""]
     keys = [*schema.CONFIGURATION, "arithmetic", *schema.SHAPE]
@@ -33,7 +36,8 @@ def sweeps(requests):
 
 
 def uniform(requests):
-    """Those of `sweeps` that make the curve over batch sizes: the most frequent prompt length, at its largest number of new tokens."""
+    """The rows of `sweeps` that make the curve over batch sizes: those of the most frequent prompt length, at
+    its largest number of new tokens."""
     table = sweeps(requests)
     if table.empty:
         return table
@@ -43,7 +47,8 @@ def uniform(requests):
 
 
 def alone(requests):
-    """Those of `sweeps` that make the curve over prompt lengths: batch size 1, one row per configuration and length."""
+    """The rows of `sweeps` that make the curve over prompt lengths: batch size 1, one per configuration and
+    length."""
     table = sweeps(requests)
     table = table[table["batch_size"] == 1].sort_values("max_new_tokens")
     return table.drop_duplicates([*schema.CONFIGURATION, "prompt_tokens"]).sort_values(
@@ -52,13 +57,15 @@ def alone(requests):
 
 
 def prompt_cost(requests):
-    """Per configuration: what 512 more input tokens and what 8 more output tokens cost in s, at the longest pair of prompts 512 apart.
+    """What MORE_INPUT input tokens and MORE_OUTPUT output tokens cost, at the longest pair of prompts so far
+    apart.
 
-    The output tokens are those that follow the shorter prompt of the pair; the rule holds where `input_s` < `output_s`.
+    One row per configuration; columns from_tokens (the shorter prompt), input_s, output_s (of tokens that
+    follow the shorter prompt). The rule holds where `input_s` < `output_s`.
     """
     rows = []
-    for key, mine in alone(requests).groupby(schema.CONFIGURATION):
-        ttft, tpot = (mine.set_index("prompt_tokens")[column] for column in ("ttft_s", "tpot_s"))
+    for key, curve in alone(requests).groupby(schema.CONFIGURATION):
+        ttft, tpot = (curve.set_index("prompt_tokens")[column] for column in ("ttft_s", "tpot_s"))
         pairs = [n for n in ttft.index if n + MORE_INPUT in ttft.index]
         if pairs:
             n = max(pairs)
@@ -72,25 +79,29 @@ def prompt_cost(requests):
 
 
 def gains(requests):
-    """Per configuration: its rate at batch 1, its best rate, the batch that gave it, and how the pace of each request changed."""
+    """What batching gains: one row per configuration with batch size 1 and others.
+
+    Columns single and best (output tokens/s at batch 1, and the most), batch_size (that yielded the most),
+    slower (TPOT there / TPOT at batch 1).
+    """
     rows = []
-    for key, mine in uniform(requests).groupby(schema.CONFIGURATION):
-        single, best = mine[mine["batch_size"] == 1], mine.loc[mine["output_tokens_per_s"].idxmax()]
-        if len(single) and len(mine) > 1:
+    for key, curve in uniform(requests).groupby(schema.CONFIGURATION):
+        single, best = curve[curve["batch_size"] == 1], curve.loc[curve["output_tokens_per_s"].idxmax()]
+        if len(single) and len(curve) > 1:
             first = single.iloc[0]
-            said = {
+            gain = {
                 "single": first["output_tokens_per_s"],
                 "best": best["output_tokens_per_s"],
                 "batch_size": best["batch_size"],
+                "slower": best["tpot_s"] / first["tpot_s"],
             }
-            rows.append(
-                dict(zip(schema.CONFIGURATION, key)) | said | {"slower": best["tpot_s"] / first["tpot_s"]}
-            )
+            rows.append(dict(zip(schema.CONFIGURATION, key)) | gain)
     return pd.DataFrame(rows, columns=[*schema.CONFIGURATION, "single", "best", "batch_size", "slower"])
 
 
 def kv_cache():
-    """The published KV-cache table beside the formula's: GiB in 16 and in 8 bits, and whether they agree as far as it was printed."""
+    """The published KV-cache table beside the formula's values: one row as printed; columns fp16_gib,
+    int8_gib (computed), agree (whether both agree as far as they were printed)."""
     printed = inputs.table("published/mosaicml_kv_cache_gib")
     values = printed["model"].str.lower().map(lambda model: inputs.shape(model)["kv_values_per_token"])
     tokens = printed["sequence_tokens"] * printed["batch_size"]
@@ -112,7 +123,12 @@ def _as_printed(printed, computed):
 
 
 def planner(models=PLANNED, contexts=CONTEXTS, usable=USABLE):
-    """Largest batch that fits: one row per model, precision of the weights, GPU of data/gpus.csv and context; KV cache in 16 bits."""
+    """Largest batch that fits: one row per model, precision of the weights, GPU of data/gpus.csv and
+    context.
+
+    Columns model, precision, gpu, context_tokens, weight_bytes, kv_bytes_per_request (16 bits),
+    largest_batch.
+    """
     rows = []
     for model in models:
         shape = inputs.shape(model)
@@ -130,45 +146,41 @@ def planner(models=PLANNED, contexts=CONTEXTS, usable=USABLE):
 
 
 def memory(requests):
-    """Per run under a limit: the batch the planner expects, the largest that ran, the smallest that did not, and why.
+    """Runs under a limit of memory beside the planner: one row per run of the experiment `memory`.
 
-    What is free is the limit less what the loaded engine had mapped; a request takes its KV cache, prompt and answer.
+    Columns run_id, the configuration, limit_bytes, loaded_bytes, kv_bytes_per_request, planned (the batch
+    that the planner expects to fit), ran (largest batch that ran), failed (smallest that did not), error
+    (why). What is free is the limit less what the loaded engine had mapped.
     """
-    rows, limited = [], machines.here(requests, "memory")
-    for run, mine in derived.batches(limited).groupby("run_id"):
-        about = limited[limited["run_id"] == run].iloc[0]
-        wide = mine[
-            mine["prompt_tokens"] + mine["max_new_tokens"]
-            == (mine["prompt_tokens"] + mine["max_new_tokens"])[mine["batch_size"].idxmax()]
-        ]
-        request = metrics.kv_cache_bytes(
-            wide["prompt_tokens"].iloc[0] + wide["max_new_tokens"].iloc[0],
-            about["kv_values_per_token"],
-            about["kv_value_bytes"],
-        )
-        ran, lost = wide[wide["error"] == ""], wide[wide["error"].str.contains(OUT_OF_MEMORY, case=False)]
-        rows.append({c: about[c] for c in ("run_id", *schema.CONFIGURATION, "limit_bytes", "loaded_bytes")} | {
-            "kv_bytes_per_request": request, "planned": float(metrics.largest_batch(about["limit_bytes"], about["loaded_bytes"], request)),
-            "ran": ran["batch_size"].max(), "failed": lost["batch_size"].min(), "error": lost["error"].iloc[0] if len(lost) else "",
-        })  # fmt: skip
-    columns = [
-        "run_id",
-        *schema.CONFIGURATION,
-        "limit_bytes",
-        "loaded_bytes",
-        "kv_bytes_per_request",
-        "planned",
-        "ran",
-        "failed",
-        "error",
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    limited = machines.here(requests, "memory")
+    batches = derived.batches(limited).groupby("run_id")
+    rows = [_limited(limited[limited["run_id"] == run].iloc[0], sweep) for run, sweep in batches]
+    return pd.DataFrame(rows, columns=MEMORY)
+
+
+def _limited(first, batches):
+    """The row of one run under a limit: `first` of its requests, and its batches.
+
+    Batches as long as the largest one count; a request takes the KV cache of its prompt and answer.
+    """
+    lengths = batches["prompt_tokens"] + batches["max_new_tokens"]
+    tokens = lengths[batches["batch_size"].idxmax()]
+    wide = batches[lengths == tokens]
+    request = metrics.kv_cache_bytes(tokens, first["kv_values_per_token"], first["kv_value_bytes"])
+    ran, lost = wide[wide["error"] == ""], wide[wide["error"].str.contains(OUT_OF_MEMORY, case=False)]
+    return {column: first[column] for column in MEMORY if column in first} | {
+        "kv_bytes_per_request": request,
+        "planned": float(metrics.largest_batch(first["limit_bytes"], first["loaded_bytes"], request)),
+        "ran": ran["batch_size"].max(),
+        "failed": lost["batch_size"].min(),
+        "error": lost["error"].iloc[0] if len(lost) else "",
+    }
 
 
 def published_sweep():
-    """The published batch sweep (MPT-7B, one GPU): batch size, output tokens/s, and the latency that follows from them.
+    """The published batch sweep (MPT-7B, one GPU): one row as printed; columns output_tokens_per_s, e2e_s.
 
-    A static batch of b requests at r requests/s takes b / r seconds: derived here, not printed there.
+    The latency is derived, not printed: a static batch of b requests at r requests/s takes b / r seconds.
     """
     table = inputs.table("published/mosaicml_throughput_req_per_s")
     table = table[(table["gpus"] == 1) & table["requests_per_s"].notna()]
@@ -179,97 +191,15 @@ def published_sweep():
 
 
 def published_memory():
-    """Per single GPU of the published sweep that ran out of memory: the largest batch that ran, the smallest that did not, the planner's."""
+    """The devices of the published sweep that ran out of memory: one row per single GPU; columns gpu,
+    context_tokens, planned (the planner's batch), ran (largest that ran), failed (smallest that did not)."""
     table = inputs.table("published/mosaicml_throughput_req_per_s").query("gpus == 1")
-    planned = planner(
-        models=("mpt-7b",), contexts=[int((table["input_tokens"] + table["output_tokens"]).max())]
-    ).query("precision == '16 bits'")
-    planned = planned.set_index("gpu")
+    longest = int((table["input_tokens"] + table["output_tokens"]).max())
+    planned = planner(models=("mpt-7b",), contexts=[longest]).query("precision == '16 bits'").set_index("gpu")
     rows = []
-    for gpu, mine in table.groupby("gpu"):
-        lost = mine[mine["note"] == "out of memory"]
+    for gpu, sweep in table.groupby("gpu"):
+        lost = sweep[sweep["note"] == "out of memory"]
         if len(lost):
-            ran, fits = mine.dropna(subset="requests_per_s")["batch_size"].max(), planned.loc[gpu]
+            ran, fits = sweep.dropna(subset="requests_per_s")["batch_size"].max(), planned.loc[gpu]
             rows.append((gpu, fits["context_tokens"], fits["largest_batch"], ran, lost["batch_size"].min()))
     return pd.DataFrame(rows, columns="gpu context_tokens planned ran failed".split())
-
-
-def published_mbu():
-    """MBU of published 16-bit results at batch size 1 against the datasheet's bandwidth: label, gpu, tpot_s, mbu, derivation, source.
-
-    Weights alone are counted; nobody measured the bandwidth, and nobody printed all that the derivation needs, so it stands beside each.
-    """
-    rows = [*_husain(), *_mosaic(), *_mlc()]
-    table = pd.DataFrame(rows, columns="label model gpu tpot_s derivation source".split())
-    sheet = inputs.table("gpus").set_index("gpu")["bandwidth_gb_per_s"] * 1e9
-    weights = table["model"].map(lambda model: 2 * inputs.shape(model)["step_parameters"])
-    table = table.assign(
-        weight_bytes=weights, mbu=metrics.mbu(weights, 0, table["tpot_s"], table["gpu"].map(sheet))
-    )
-    return table.dropna(subset="mbu").sort_values("mbu", ascending=False, ignore_index=True)
-
-
-def _husain():
-    """Plain rows of the platforms that ran in 16 bits: 1 / (tokens/s), the wait for the first token included."""
-    table, items = (
-        inputs.table("published/husain_llama2_7b_latency"),
-        inputs.table("published/husain_corrections"),
-    )
-    platforms = items.loc[(items["unit"] == "bits") & (items["corrected"] == 16), "platform"]
-    plain = table[table["platform"].isin(platforms) & table["options"].isin(["-", "float16 quantization"])]
-    why = "TPOT taken as 1 / (tokens/s), the wait for the first token included; weights in 16 bits"
-    return [
-        (row["platform"], "llama-2-7b", row["gpu"], 1 / row["tokens_per_s"], why, row["source"])
-        for _, row in plain.iterrows()
-    ]
-
-
-def _mosaic():
-    """MPT-7B at batch size 1: (1 / requests/s - TTFT) / (output tokens - 1), where a TTFT was printed, else without it."""
-    waits = (
-        inputs.table("published/mosaicml_ttft_ms")
-        .query("gpus == 1 and batch_size == 1")
-        .dropna(subset="ttft_ms")
-        .set_index(["model", "gpu"])["ttft_ms"]
-    )
-    for _, row in published_sweep().query("batch_size == 1").iterrows():
-        wait = waits.get((row["model"], row["gpu"]), np.nan) / 1e3
-        known = np.isfinite(wait)
-        why = (
-            f"(1 / (requests/s) − TTFT) / {row['output_tokens'] - 1}"
-            if known
-            else f"1 / (requests/s) / {row['output_tokens']}, no TTFT printed"
-        )
-        tpot = (
-            (row["e2e_s"] - wait) / (row["output_tokens"] - 1)
-            if known
-            else row["e2e_s"] / row["output_tokens"]
-        )
-        yield (
-            "MosaicML's batch sweep",
-            "mpt-7b",
-            row["gpu"],
-            tpot,
-            f"TPOT taken as {why}; weights in 16 bits",
-            row["source"],
-        )
-
-
-def _mlc():
-    """Llama-3-8B in 16 bits on one H100 at concurrency 1: the printed TPOT."""
-    table = inputs.table("published/mlc_h100_tpot")
-    one = table[
-        (table["model"] == "Llama-3-8B fp16")
-        & (table["tensor_parallel"] == 1)
-        & (table["load"] == "concurrency")
-        & (table["level"] == 1)
-    ]
-    for _, row in one.iterrows():
-        yield (
-            row["engine"],
-            "llama-3-8b",
-            row["gpu"],
-            row["tpot_ms"] / 1e3,
-            "TPOT as printed, at concurrency 1; weights in 16 bits",
-            row["source"],
-        )

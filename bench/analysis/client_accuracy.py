@@ -1,10 +1,18 @@
-"""What comparisons of load clients have shown."""
+"""Accuracy of load clients: rows of `store.load_accuracy` in, numbers out."""
 
 from bench import inputs
 from bench.analysis import machines
 from bench.machine import identity
 
+# The server under test answers with its first token after TTFT_S, and with another one every ITL_S.
 TTFT_S, ITL_S = 0.05, 0.01
+OURS, REFERENCE = "ours", "vllm_bench"
+# The goal that was set before it was measured: at GOAL_STREAMS streams errors of at most so many ms; at every
+# load that a peer sustains at most so large a part of the reference's error, and of the best peer's error and
+# CPU time; below the published Rust client's figures everywhere.
+GOAL_STREAMS, GOAL_TTFT_MS, GOAL_ITL_MS = 1000, 5.0, 1.0
+GOAL_OF_REFERENCE, GOAL_OF_BEST, GOAL_OF_CPU = 1 / 10, 1 / 5, 1 / 5
+RUST = "vllm-bench (Rust)"
 
 
 def at(streams):
@@ -12,36 +20,27 @@ def at(streams):
     return f"{streams:,.0f} stream" + ("" if streams == 1 else "s")
 
 
-# What a comparison has shown: rows of `store.load_accuracy` in, numbers out.
-
-OURS, REFERENCE = "ours", "vllm_bench"
-# The goal that was set before it was measured: at GOAL_STREAMS streams errors of at most so many ms; at every load that a peer sustains at most so
-# large a part of the reference's error, and of the best peer's error and CPU time; below the published Rust client's figures everywhere.
-GOAL_STREAMS, GOAL_TTFT_MS, GOAL_ITL_MS = 1000, 5.0, 1.0
-GOAL_OF_REFERENCE, GOAL_OF_BEST, GOAL_OF_CPU = 1 / 10, 1 / 5, 1 / 5
-RUST = "vllm-bench (Rust)"
-
-
 def here(table):
-    """The comparison that is shown: on the machine in focus, of those with the most loads that succeeded, the latest; one row per client and load."""
+    """The comparison that is shown: one row per client and load.
+
+    It is on the machine in focus, and of those with the most loads that succeeded, the latest.
+    """
     table = machines.focus(table, identity.host())
     if table.empty:
         return table
-    runs = (
-        table.assign(good=table["error"] == "")
-        .groupby("run")
-        .agg(good=("good", "sum"), measured=("measured", "first"))
-    )
-    return table[table["run"] == runs.sort_values(["good", "measured"]).index[-1]].sort_values(
-        ["client", "streams"], ignore_index=True
-    )
+    runs = table.assign(good=table["error"] == "").groupby("run")
+    runs = runs.agg(good=("good", "sum"), measured=("measured", "first"))
+    chosen = table[table["run"] == runs.sort_values(["good", "measured"]).index[-1]]
+    return chosen.sort_values(["client", "streams"], ignore_index=True)
 
 
 def published():
-    """The published comparison of a Python client with a Rust one, in the columns of `here`; the excess is over the gap that the server was set to."""
-    table = inputs.table("published/client_accuracy_rust_vs_python").rename(
-        columns={"concurrency": "streams"}
-    )
+    """The published comparison of a Python client with a Rust one, in the columns of `here`.
+
+    The excess of ITL is over the gap that the server was set to.
+    """
+    table = inputs.table("published/client_accuracy_rust_vs_python")
+    table = table.rename(columns={"concurrency": "streams"})
     return table.assign(itl_p99_excess_ms=table["itl_p99_ms"] - ITL_S * 1e3, error="")
 
 
@@ -51,42 +50,40 @@ def sustained(table):
 
 
 def against(table):
-    """One row per peer and load that it sustained beside ours: streams, client, both errors of TTFT (ms, absolute), peer's error and CPU time per
-    token as multiples of ours."""
+    """Peers beside ours: one row per peer and load that it sustained.
+
+    Columns streams, client, version, own_ms and peer_ms (absolute errors of the mean TTFT), error_ratio and
+    cpu_ratio (the peer's error and CPU time per token / ours).
+    """
     good = sustained(table)
     ours = good[good["client"] == OURS][["streams", "ttft_error_ms", "cpu_us_per_token"]]
     both = good[good["client"] != OURS].merge(ours, on="streams", suffixes=("", "_ours"))
     own, theirs = both["ttft_error_ms_ours"].abs(), both["ttft_error_ms"].abs()
-    both = both.assign(
-        own_ms=own,
-        peer_ms=theirs,
-        error_ratio=theirs / own,
-        cpu_ratio=both["cpu_us_per_token"] / both["cpu_us_per_token_ours"],
-    )
-    return both[
-        ["streams", "client", "version", "own_ms", "peer_ms", "error_ratio", "cpu_ratio"]
-    ].sort_values(["streams", "client"], ignore_index=True)
+    cpu_ratio = both["cpu_us_per_token"] / both["cpu_us_per_token_ours"]
+    both = both.assign(own_ms=own, peer_ms=theirs, error_ratio=theirs / own, cpu_ratio=cpu_ratio)
+    columns = ["streams", "client", "version", "own_ms", "peer_ms", "error_ratio", "cpu_ratio"]
+    return both[columns].sort_values(["streams", "client"], ignore_index=True)
 
 
 def goal(table):
-    """Where the goal was missed: sentences' ends, none where it was met; None where it was not put to the test (no row of ours at GOAL_STREAMS, no peer)."""
-    mine, beside = table[table["client"] == OURS].set_index("streams"), against(table)
-    if GOAL_STREAMS not in mine.index or beside.empty:
+    """Where the goal was missed: a list of phrases, empty where it was met everywhere.
+
+    None where it was not put to the test: without a row of ours at GOAL_STREAMS, or without a peer.
+    """
+    ours, beside = table[table["client"] == OURS].set_index("streams"), against(table)
+    if GOAL_STREAMS not in ours.index or beside.empty:
         return None
-    missed = [
-        f"{at(streams)} not sustained"
-        for streams in mine.index.difference(sustained(table).query("client == @OURS")["streams"])
-    ]
-    top = mine.loc[GOAL_STREAMS]
+    failed = ours.index.difference(sustained(table).query("client == @OURS")["streams"])
+    missed = [f"{at(streams)} not sustained" for streams in failed]
+    top = ours.loc[GOAL_STREAMS]
     if abs(top["ttft_error_ms"]) > GOAL_TTFT_MS or top["itl_p99_excess_ms"] > GOAL_ITL_MS:
         missed.append(f"limits of {GOAL_TTFT_MS:g} and {GOAL_ITL_MS:g} ms exceeded at {at(GOAL_STREAMS)}")
     for streams, peers in beside.groupby("streams"):
         missed += [f"{what} at {at(streams)}" for what in _above_peers(peers)]
     rust = published().query("client == @RUST").set_index("streams")
-    for streams, row in mine.loc[mine.index.intersection(rust.index)].iterrows():
-        missed += [
-            f"{what} above the Rust client's at {at(streams)}" for what in _above(row, rust.loc[streams])
-        ]
+    for streams, row in ours.loc[ours.index.intersection(rust.index)].iterrows():
+        above = _above(row, rust.loc[streams])
+        missed += [f"{what} above the Rust client's at {at(streams)}" for what in above]
     return missed
 
 
@@ -102,7 +99,10 @@ def _above_peers(peers):
 
 
 def _above(row, rust):
-    """Which figures of ours are not below the published ones; of the ITL what exceeds the server's, because a late server is not the client's error."""
+    """Which figures of ours are not below the published ones.
+
+    Of the ITL, what exceeds the server's counts, because a late server is not the client's error.
+    """
     if not abs(row["ttft_error_ms"]) < rust["ttft_error_ms"]:
         yield "TTFT error"
     if not row["itl_p99_excess_ms"] < rust["itl_p99_excess_ms"]:

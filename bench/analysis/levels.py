@@ -6,36 +6,42 @@ import pandas as pd
 from bench import inputs, memo, metrics
 from bench.observations import schema
 
-SATURATED = (
-    0.05  # less than this more output tokens/s than at the best level before: more load gives hardly more
-)
-CLIMBS = 3  # levels in a row that must have given hardly more
-BACKLOG = 0.25  # more than this share of an open loop's tokens still to be written when its last request comes: more comes than is answered
+# Less than this more output tokens/s than at the best level before: more load yields hardly more.
+SATURATED = 0.05
+# Levels in a row that must have yielded hardly more.
+CLIMBS = 3
+# More than this share of an open loop's tokens still to be written when its last request comes: more comes
+# than is answered.
+BACKLOG = 0.25
+TIMES = "ttft_s", "tpot_s", "itl_p99_s", "e2e_s", "late_s", "connect_s"
 LEVEL = "concurrency request_rate".split()
 
 
 def window(rows):
-    """(first, last) moment between which a level's load was held: from its first request to the last one that was taken up, s."""
+    """(first, last) moment in s between which a level's load was held: its first request, and the last
+    one that was taken up."""
     return rows["sent_s"].min(), rows["sent_s"].max()
 
 
 def steady_tokens_per_s(rows):
-    """Output tokens/s of one level while its load was held: tokens of each request spread evenly from its first to its last.
+    """Output tokens/s of one level while its load was held: tokens of each request spread evenly from its
+    first to its last; NaN without answers.
 
-    The end, when no more requests come and the server empties, does not count; where all requests began at once, everything does.
+    The end, when no more requests come and the server empties, does not count; where all requests began
+    at once, everything does.
     """
     good = rows[rows["error"] == ""]
     if good.empty:
         return np.nan
     first, last = window(rows)
-    began, ended = _spoken(good)
+    began, ended = _written(good)
     if last - first < 0.5 * (ended.max() - first):
         last = ended.max()
     share = (np.minimum(ended, last) - began) / np.maximum(ended - began, 1e-9)
     return float((good["output_tokens"] * share.clip(0, 1)).sum() / (last - first))
 
 
-def _spoken(rows):
+def _written(rows):
     """Moments of the first and the last token of each request, s."""
     sent = rows["sent_s"] - _wait(rows)
     return sent + rows["ttft_s"], sent + rows["e2e_s"]
@@ -48,26 +54,29 @@ def _wait(rows):
 
 
 def backlog(rows):
-    """Share of a level's output tokens that were not yet written when its last request was taken up; NaN without answers."""
+    """Share of a level's output tokens that were not yet written when its last request was taken up; NaN
+    without answers."""
     good = rows[rows["error"] == ""]
     if good.empty:
         return np.nan
     first, last = window(rows)
-    began, ended = _spoken(good)
+    began, ended = _written(good)
     written = ((last - began) / np.maximum(ended - began, 1e-9)).clip(0, 1)
     return 1 - float((good["output_tokens"] * written).sum() / good["output_tokens"].sum())
 
 
 def saturated(levels):
-    """Whether the last of `levels` (rows of one kind of loop, from little load to much) says that the server is saturated.
+    """Whether the last of `levels` (rows of one kind of loop, from little load to much) saturated the server.
 
-    In an open loop: more came than was answered, so a backlog has grown. In a closed loop: three levels in a row gave hardly more output tokens/s
-    than the best before them; fewer may be a step between two kernels of the engine, after which it climbs on.
+    In an open loop: more came than was answered, so a backlog has grown. In a closed loop: three levels in a
+    row yielded hardly more output tokens/s than the best before them; fewer may be a step between two kernels
+    of the engine, after which it climbs on.
     """
     if levels[-1]["request_rate"].notna().any():
         return backlog(levels[-1]) > BACKLOG
     rates = [steady_tokens_per_s(rows) for rows in levels]
-    return len(rates) > CLIMBS and all(rates[k] < (1 + SATURATED) * max(rates[:k]) for k in range(-CLIMBS, 0))
+    hardly_more = (rates[k] < (1 + SATURATED) * max(rates[:k]) for k in range(-CLIMBS, 0))
+    return len(rates) > CLIMBS and all(hardly_more)
 
 
 def meets(rows, slo):
@@ -79,9 +88,12 @@ def meets(rows, slo):
 
 
 def levels(requests, slo=None):
-    """One row per run and level: how much came out, how long it took in the 50th, 90th and 99th percentile, and what met the objectives.
+    """One row per run and level of load in `requests` (`store.load`).
 
-    `requests` as `store.load` gives them. Goodput is requests/s that meet every objective, against the time from the first request to the last answer.
+    Columns run_id, the configuration, concurrency or request_rate; requests, failed, wall_s (from the first
+    request to the last answer), requests_per_s, output_tokens_per_s (`steady_tokens_per_s`), goodput_per_s
+    (requests that meet every objective of `slo`, by default study.yaml's), mean prompt_tokens and new_tokens,
+    started, the 50th, 90th and 99th percentile of TIMES, acceptance_rate.
     """
     slo = inputs.study()["slo"] if slo is None else slo
     return _levels(requests[requests["experiment"] == "serving"], tuple(slo.items()))
@@ -101,12 +113,19 @@ def _levels(rows, slo):
 def _level(rows, slo):
     good = rows[rows["error"] == ""]
     wall = (good["sent_s"] + good["e2e_s"]).max() - rows["sent_s"].min() if len(good) else np.nan
-    told = {
-        "requests": len(rows), "failed": int((rows["error"] != "").sum()), "wall_s": wall, "requests_per_s": len(good) / wall,
-        "output_tokens_per_s": steady_tokens_per_s(rows), "goodput_per_s": meets(rows, slo).sum() / wall,
-        "prompt_tokens": good["prompt_tokens"].mean(), "new_tokens": good["output_tokens"].mean(), "started": rows["started"].max() if len(rows) else "",
-    }  # fmt: skip
-    for column in ("ttft_s", "tpot_s", "itl_p99_s", "e2e_s", "late_s", "connect_s"):
-        told |= {f"{column[:-2]}_p{q}_s": metrics.percentile(good[column].dropna(), q) for q in (50, 90, 99)}
+    level = {
+        "requests": len(rows),
+        "failed": int((rows["error"] != "").sum()),
+        "wall_s": wall,
+        "requests_per_s": len(good) / wall,
+        "output_tokens_per_s": steady_tokens_per_s(rows),
+        "goodput_per_s": meets(rows, slo).sum() / wall,
+        "prompt_tokens": good["prompt_tokens"].mean(),
+        "new_tokens": good["output_tokens"].mean(),
+        "started": rows["started"].max() if len(rows) else "",
+    }
+    for column in TIMES:
+        values = good[column].dropna()
+        level |= {f"{column[:-2]}_p{q}_s": metrics.percentile(values, q) for q in (50, 90, 99)}
     acceptance = metrics.acceptance_rate(good["accepted_tokens"].sum(), good["drafted_tokens"].sum())
-    return told | {"acceptance_rate": float(acceptance)}
+    return level | {"acceptance_rate": float(acceptance)}

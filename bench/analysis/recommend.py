@@ -1,4 +1,5 @@
-"""Which engine should I use? One row per wish, computed from the observations of the machine in focus and the limits in study.yaml."""
+"""Which engine should I use? Wishes answered from the observations of the machine in focus and the limits in
+study.yaml."""
 
 import numpy as np
 import pandas as pd
@@ -9,60 +10,49 @@ from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 
-COLUMNS = ["want", "backend", "option", "value", "unit", "next_backend", "next_option", "next_value"]
-# Column that decides -> unit for readers, factor, and whether less is better.
-UNITS = {
-    "output_tokens_per_s": ("output tokens/s", 1, False),
-    "ttft_s": ("ms", 1e3, True),
-    "peak_memory_bytes": ("MB at most", 1e-6, True),
-}
+COLUMNS = ["want", "column", "backend", "option", "value", "next_backend", "next_option", "next_value"]
+LESS_IS_BETTER = {"ttft_s", "peak_memory_bytes"}
 
 
 def choices(requests):
-    """One row per wish that the data can answer: what fulfils it best and its value, and the best of the other engines with its own."""
+    """One row per wish that the data can answer: what fulfils it best, and the best of the other engines.
+
+    Columns: want, `column` that decides, backend, option and value (in the column's unit) of the best, and
+    the same of the next engine with `next_`; NaN and empty where there is no other.
+    """
     latency = latency_analysis.summary(machines.here(requests, "latency"))
+    limit = inputs.study()["slo"]["tpot_s"]
+    batches = batching_analysis.uniform(requests)
+    within = batches[batches["tpot_s"] <= limit]
+    everybody = f"the highest throughput with a token at least every {limit * 1e3:.0f} ms for everybody"
+    lossless = "speed without any loss: every answer the reference's, token for token"
     wishes = [
         ("the fastest answer for one user", latency, "output_tokens_per_s"),
         ("the shortest wait for the first token", latency, "ttft_s"),
-        (*_throughput(requests), "output_tokens_per_s"),
+        (everybody, within, "output_tokens_per_s"),
         ("the smallest memory", latency, "peak_memory_bytes"),
-        (
-            "speed without any loss: every answer the reference's, token for token",
-            _lossless(requests),
-            "output_tokens_per_s",
-        ),
+        (lossless, _lossless(requests), "output_tokens_per_s"),
     ]
     rows = [_best(*wish) for wish in wishes]
     return pd.DataFrame([row for row in rows if row], columns=COLUMNS)
 
 
-def _throughput(requests):
-    """The wish for throughput under the limit of study.yaml, and the batches whose tokens keep to it."""
-    limit = inputs.study()["slo"]["tpot_s"]
-    table = batching_analysis.uniform(requests)
-    return f"the highest throughput with a token at least every {limit * 1e3:.0f} ms for everybody", table[
-        table["tpot_s"] <= limit
-    ]
-
-
 def _lossless(requests):
+    """Options of the machine in focus whose answers are all the reference's."""
     table = quality_analysis.summary(requests)
     table = table[table["host"].isin(machines.here(requests, "latency")["host"].unique())]
     return table[table["same_answers"] == table["answers"]]
 
 
 def _best(want, table, column):
-    unit, factor, least = UNITS[column]
-    table = table.dropna(subset=column).sort_values(column, ascending=least)
+    """The row of one wish; None where no row of `table` has the column."""
+    table = table.dropna(subset=column).sort_values(column, ascending=column in LESS_IS_BETTER)
     if table.empty:
         return None
     best, others = table.iloc[0], table[table["backend"] != table["backend"].iloc[0]]
     second = others.iloc[0] if len(others) else {"backend": "", "option": "", column: np.nan}
-    told = {"want": want, "unit": unit}
+    choice = {"want": want, "column": column}
     for prefix, row in (("", best), ("next_", second)):
-        told |= {
-            f"{prefix}backend": row["backend"],
-            f"{prefix}option": row["option"],
-            f"{prefix}value": row[column] * factor,
-        }
-    return told
+        choice |= {f"{prefix}{name}": row[name] for name in ("backend", "option")}
+        choice[f"{prefix}value"] = row[column]
+    return choice

@@ -2,8 +2,9 @@
 
     step time = overhead + max(bytes / bandwidth, FLOPs / peak)
 
-Bytes and FLOPs of a step follow from the model's shape, the batch and the context; overhead, effective bandwidth and effective peak are
-fitted per configuration to the sweep of batching.ipynb. The effective ones cannot exceed what was measured beside the runs.
+Bytes and FLOPs of a step follow from the model's shape, the batch and the context; overhead, effective
+bandwidth and effective peak are fitted per configuration to the sweep of batching.ipynb. The effective
+ones cannot exceed what was measured beside the runs.
 """
 
 import numpy as np
@@ -19,7 +20,8 @@ TERMS = ["overhead", "memory", "arithmetic"]
 
 
 def points(requests):
-    """One row per batch of the sweeps that decoded: configuration, batch_size, step_s, step_bytes, step_flops and the measured roofs."""
+    """Batches of the sweeps that decoded, with known roofs: one row per batch; columns of
+    `derived.batches`."""
     table = derived.batches(requests[requests["experiment"] == "batching"])
     return table[(table["error"] == "") & (table["step_s"] > 0)].dropna(
         subset=["step_flops", "peak_flops_per_s", "bandwidth_bytes_per_s"]
@@ -27,11 +29,13 @@ def points(requests):
 
 
 def fit(step_s, step_bytes, step_flops, bandwidth, peak):
-    """(overhead s, s per byte, s per FLOP) of the model, by least squares of relative errors; arrays of one length, roofs as numbers.
+    """(overhead s, s per byte, s per FLOP) of the model, by least squares of relative errors; arrays of
+    one length, roofs as numbers.
 
-    Which steps memory limits and which arithmetic is not known beforehand: the points are ordered by intensity, every place to part them
-    is tried, and the parting whose model fits best is kept. A term that limits no point stands at its roof: no step is faster than that, so
-    what memory takes at least cannot pass for overhead.
+    Which steps memory limits and which arithmetic is not known beforehand: the points are ordered by
+    intensity, every place to part them is tried, and the parting whose model fits best is kept. A term
+    that limits no point stands at its roof: no step is faster than that, so what memory takes at least
+    cannot pass for overhead.
     """
     tried = [
         _solve(step_s, step_bytes, step_flops, below, bandwidth, peak)
@@ -47,7 +51,8 @@ def _partings(intensity):
 
 
 def _solve(step_s, step_bytes, step_flops, below, bandwidth, peak):
-    """Least squares for one parting: what the roofs already demand is taken off first, so that the rest cannot be negative."""
+    """Least squares for one parting: what the roofs already demand is taken off first, so that the rest
+    cannot be negative."""
     from scipy.optimize import nnls  # half a second, which pages without a fit need not wait for
 
     floor = np.where(below, step_bytes / bandwidth, step_flops / peak)
@@ -93,7 +98,8 @@ def terms_of(row):
 
 
 def left_out(table):
-    """Relative errors of predicting each batch size from a fit without it: one number per point of `table`."""
+    """Relative errors of predicting each batch size from a fit without it: one number per point of
+    `table`."""
     errors = []
     for size in table["batch_size"].unique():
         rest, held = table[table["batch_size"] != size], table[table["batch_size"] == size]
@@ -114,30 +120,36 @@ def _resampled(points, rng):
 
 
 def _interval(draws, coefficient):
-    """95 % percentile interval of one coefficient over resamples, empty where most of them do not determine it."""
+    """95 % percentile interval of one coefficient over resamples, empty where most of them do not
+    determine it."""
     known = draws[:, coefficient][np.isfinite(draws[:, coefficient])]
     return tuple(np.percentile(known, [2.5, 97.5])) if len(known) > len(draws) / 2 else (np.nan, np.nan)
 
 
 def model(table):
-    """The fit of one configuration as a dict: coefficients with _low and _high (bootstrap over points), residual and left-out errors,
-    the smallest and largest batch, and at both of them the step and the share of each term. Errors are medians of absolute relative ones."""
+    """The fit of one configuration, a dict.
+
+    COEFFICIENTS, each with _low and _high (95 %, bootstrap over points; NaN where not determined);
+    points, roof_bytes_per_s, roof_flops_per_s; residual, left_out and left_out_worst (median and largest
+    absolute relative error, of the fit and of a batch size left out); arithmetic_from, and for the first
+    (smallest) and last batch size first_batch, first_step_s, first_limit, first_share, last_batch …
+    """
     step_s, step_bytes, step_flops, *roofs = _arrays(table)
     terms = fit(step_s, step_bytes, step_flops, *roofs)
     rng = np.random.default_rng(0)
     measured = table[POINT].to_numpy(dtype=float)
     draws = np.array([_resampled(measured, rng) for _ in range(RESAMPLES)])
-    said = _named(_reached(terms, step_bytes, step_flops)) | {
+    fitted = _named(_reached(terms, step_bytes, step_flops)) | {
         "points": len(table),
         "roof_bytes_per_s": roofs[0],
         "roof_flops_per_s": roofs[1],
     }
     for k, name in enumerate(COEFFICIENTS):
-        said[f"{name}_low"], said[f"{name}_high"] = _interval(draws, k)
-    said["residual"] = float(np.median(np.abs(predict(terms, step_bytes, step_flops) / step_s - 1)))
+        fitted[f"{name}_low"], fitted[f"{name}_high"] = _interval(draws, k)
+    fitted["residual"] = float(np.median(np.abs(predict(terms, step_bytes, step_flops) / step_s - 1)))
     out = np.abs(left_out(table)) if table["batch_size"].nunique() > 2 else np.array([np.nan])
-    said |= {"left_out": float(np.median(out)), "left_out_worst": float(np.max(out))}
-    return said | _ends(table, terms)
+    fitted |= {"left_out": float(np.median(out)), "left_out_worst": float(np.max(out))}
+    return fitted | _ends(table, terms)
 
 
 def shares(terms, step_bytes, step_flops):
@@ -149,27 +161,28 @@ def shares(terms, step_bytes, step_flops):
 
 
 def _ends(table, terms):
-    """What limits a step at the smallest and at the largest batch, and the first batch at which arithmetic does."""
+    """What limits a step at the smallest and at the largest batch, and the first batch that arithmetic
+    limits."""
     one = table.groupby("batch_size")[["step_bytes", "step_flops"]].median()
     every = {size: shares(terms, row["step_bytes"], row["step_flops"]) for size, row in one.iterrows()}
-    said = {
-        "arithmetic_from": next(
-            (size for size, (_, name, _) in every.items() if name == "arithmetic"), np.nan
-        )
-    }
+    arithmetic = (size for size, (_, name, _) in every.items() if name == "arithmetic")
+    ends = {"arithmetic_from": next(arithmetic, np.nan)}
     for end, size in (("first", min(every)), ("last", max(every))):
-        said |= dict(zip((f"{end}_step_s", f"{end}_limit", f"{end}_share"), every[size])) | {
-            f"{end}_batch": size
-        }
-    return said
+        ends |= dict(zip((f"{end}_step_s", f"{end}_limit", f"{end}_share"), every[size]))
+        ends[f"{end}_batch"] = size
+    return ends
 
 
 @memo.by_content
 def models(requests):
-    """One row per configuration of the sweeps in `requests`: what `model` says of it; an empty frame where there is no sweep."""
+    """The fits of all sweeps in `requests`: one row per configuration with enough batches; columns of
+    `model`.
+
+    An empty frame where there is no sweep.
+    """
     table = points(requests)
     rows = []
-    for key, mine in table.groupby(schema.CONFIGURATION, sort=True):
-        if len(mine) >= len(COEFFICIENTS) + 1:
-            rows.append(dict(zip(schema.CONFIGURATION, key)) | model(mine))
+    for key, batches in table.groupby(schema.CONFIGURATION, sort=True):
+        if len(batches) >= len(COEFFICIENTS) + 1:
+            rows.append(dict(zip(schema.CONFIGURATION, key)) | model(batches))
     return pd.DataFrame(rows)

@@ -1,10 +1,8 @@
 """Every system of the published tables, and what this repository has measured of it.
 
-`data/systems.csv` says which engine and which of its options measure a published system again (the first option does, the others count as the same
-system); what has been measured is read from the observations.
+`data/systems.csv` says which engine and which of its options measure a published system again (the first
+option does, the others count as the same system); what has been measured is read from the observations.
 """
-
-import re
 
 import pandas as pd
 
@@ -12,6 +10,7 @@ from bench import backends, inputs, naming
 from bench.paths import ROOT
 
 SYSTEM = ["study", "platform", "options"]
+MOSAIC = "ttft_ms", "throughput_req_per_s"
 STUDIES = {
     "husain": "Husain, Optimizing latency",
     "mlc": "MLC, MLCEngine",
@@ -20,25 +19,22 @@ STUDIES = {
 
 
 def published():
-    """One row per system, device and number of devices of the three published studies: study, platform, options, gpu, tensor_parallel."""
+    """The systems of the three published studies: one row per system, device and number of devices; columns
+    study, platform, options, gpu, tensor_parallel."""
     husain = inputs.table("published/husain_llama2_7b_latency").assign(study="husain", tensor_parallel=1)
-    mlc = (
-        inputs.table("published/mlc_h100_tpot")
-        .rename(columns={"engine": "platform", "model": "options"})
-        .assign(study="mlc")
-    )
-    tables = [inputs.table(f"published/mosaicml_{name}") for name in ("ttft_ms", "throughput_req_per_s")]
-    mosaic = (
-        pd.concat(tables)
-        .rename(columns={"model": "options", "gpus": "tensor_parallel"})
-        .assign(study="mosaicml", platform="FasterTransformer-based")
-    )
+    mlc = inputs.table("published/mlc_h100_tpot").assign(study="mlc")
+    mlc = mlc.rename(columns={"engine": "platform", "model": "options"})
+    mosaic = pd.concat([inputs.table(f"published/mosaicml_{name}") for name in MOSAIC])
+    mosaic = mosaic.assign(study="mosaicml", platform="FasterTransformer-based")
+    mosaic = mosaic.rename(columns={"model": "options", "gpus": "tensor_parallel"})
     every = pd.concat([table[[*SYSTEM, "gpu", "tensor_parallel"]] for table in (husain, mlc, mosaic)])
     return every.drop_duplicates(ignore_index=True)
 
 
 def systems(requests):
-    """`published` with what measures each system again (backend, option, model, note), its `state` and the `command`; empty where data/systems.csv has no row."""
+    """Every published system, what has been measured of it, and how to: one row per row of `published`;
+    columns backend, option, model and note of data/systems.csv, `state`, `command`; empty where it has no
+    row."""
     table = published().merge(inputs.table("systems").fillna(""), on=SYSTEM, how="left").fillna("")
     rows = table.to_dict("records")
     return table.assign(
@@ -49,61 +45,50 @@ def systems(requests):
 
 
 def state(row, requests):
-    """What has been measured of a system, GPUs first: on which device, how many runs, of which model; `not yet` where nothing has."""
+    """What has been measured of a system, GPUs first: on which device, how many runs, of which model;
+    `not yet` where nothing has."""
     if not row["backend"]:
         return "no engine named in data/systems.csv"
-    same = (requests["tensor_parallel"] == row["tensor_parallel"]) & (requests["data_parallel"] == 1)
-    mine = requests[
-        (requests["backend"] == row["backend"])
-        & requests["option"].isin(row["option"].split())
-        & same
-        & (requests["error"] == "")
-    ]
-    runs = mine.groupby(["gpu", "model"])["run_id"].nunique()
-    on_gpus = [key for key in runs.index if not naming.is_cpu(key[0])]
-    if on_gpus:
-        return "measured on a GPU: " + ", ".join(
-            f"{gpu} ({_runs(runs[gpu, model])} of {model})" for gpu, model in on_gpus
-        )
-    return (
-        (
-            "measured here, on a CPU: "
-            + ", ".join(f"{gpu} ({_runs(n)} of {model})" for (gpu, model), n in runs.items())
-        )
-        if len(runs)
-        else "not yet"
-    )
+    same = (requests["backend"] == row["backend"]) & requests["option"].isin(row["option"].split())
+    same &= requests["tensor_parallel"] == row["tensor_parallel"]
+    same &= (requests["data_parallel"] == 1) & (requests["error"] == "")
+    runs = requests[same].groupby(["gpu", "model"])["run_id"].nunique()
+    on_gpus = runs[[not naming.is_cpu(gpu) for gpu, _ in runs.index]]
+    if len(on_gpus):
+        return f"measured on a GPU: {_listed(on_gpus)}"
+    return f"measured here, on a CPU: {_listed(runs)}" if len(runs) else "not yet"
 
 
-def _runs(n):
-    return f"{n} run" + ("s" if n > 1 else "")
+def _listed(runs):
+    """`h200 (2 runs of smollm2-135m), …` of numbers of runs by device and model."""
+    return ", ".join(f"{gpu} ({n} run{'s' if n > 1 else ''} of {model})" for (gpu, model), n in runs.items())
 
 
 def command(row):
-    """The command that measures a system again, on a machine with its GPUs. What `make study` does not ask for (several devices, the published lengths)
-    is said to the notebook, once the engine's environment is there."""
+    """The command that measures a system again, on a machine with its GPUs.
+
+    What `make study` does not measure (several devices, the published lengths) is a papermill command of the
+    engine's environment; an address that others serve is a papermill command of the default one.
+    """
     if not row["backend"]:
         return ""
     backend, option = backends.get(row["backend"]), row["option"].split()[0]
-    asked = {"backend": row["backend"], "option": option, "model": row["model"]}
+    parameters = {"backend": row["backend"], "option": option, "model": row["model"]}
     if hasattr(backend, "ON_REQUEST"):
-        return _papermill(
-            "papermill",
-            row,
-            asked | {"url": "organisation/name", "gpu": re.sub(r"[^a-z0-9]+", "-", row["gpu"].lower())},
-        )
-    told = dict(pair.split("=") for pair in row["parameters"].split())
-    if row["tensor_parallel"] == 1 and not told:
-        return f"make study DEVICE=cuda ENGINES={row['backend']}/{option} MODELS={row['model']} EXPERIMENTS={row['experiment']}"
+        return _papermill(row, parameters | {"url": "organisation/name", "gpu": naming.slug(row["gpu"])})
+    others = dict(pair.split("=") for pair in row["parameters"].split())
+    if row["tensor_parallel"] == 1 and not others:
+        engine, model, experiment = f"{row['backend']}/{option}", row["model"], row["experiment"]
+        return f"make study DEVICE=cuda ENGINES={engine} MODELS={model} EXPERIMENTS={experiment}"
     several = {"tensor_parallel": row["tensor_parallel"]} if row["tensor_parallel"] > 1 else {}
+    parameters |= {"device": "cuda"} | several | others
     home = backends.prefix(backend, "cuda", option)
     if not home.is_relative_to(ROOT / ".venvs"):
-        return _papermill("papermill", row, asked | {"device": "cuda"} | several | told)
+        return _papermill(row, parameters)
     home = home.relative_to(ROOT).as_posix()
-    return f".venv/bin/snakemake {home}/ready && {_papermill(f'{home}/bin/papermill', row, asked | {'device': 'cuda'} | several | told)}"
+    return f".venv/bin/snakemake {home}/ready && {_papermill(row, parameters, f'{home}/bin/papermill')}"
 
 
-def _papermill(papermill, row, parameters):
-    return f"{papermill} notebooks/{row['experiment']}.ipynb out.ipynb " + " ".join(
-        f"-p {name} {value}" for name, value in parameters.items()
-    )
+def _papermill(row, parameters, papermill="papermill"):
+    words = " ".join(f"-p {name} {value}" for name, value in parameters.items())
+    return f"{papermill} notebooks/{row['experiment']}.ipynb out.ipynb {words}"

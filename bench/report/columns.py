@@ -1,32 +1,119 @@
-"""Columns of tables for readers."""
+"""Columns of tables for readers: one declaration per column, metrics from bench/metrics.py."""
+
+import re
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
-# A name's suffix is its unit; the longer ones are looked for first.
-UNITS = {
-    "_tokens_per_s": "tokens/s", "_bytes_per_s": "bytes/s", "_flops_per_s": "FLOP/s", "_per_s": "1/s",
-    "_tokens": "tokens", "_bytes": "bytes", "_s": "s",
-}  # fmt: skip
+from bench.metrics import METRICS
+
+
+@dataclass(frozen=True)
+class Column:
+    """What readers see of a column: its title, and its values times `factor` in `unit`."""
+
+    title: str
+    unit: str = ""
+    factor: float = 1
+
+    @property
+    def head(self):
+        """The title with its unit, as a table's head has it: `TTFT (ms)`."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    @property
+    def axis(self):
+        """The title with its unit, as a figure's axis has it: `TTFT, ms`."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+# Columns of more than one table that are no metrics; a table declares its own ones where it is made.
+COLUMNS = {
+    "backend": Column("engine"),
+    "backend_version": Column("version"),
+    "option": Column("option"),
+    "model": Column("model"),
+    "weights": Column("weights"),
+    "gpu": Column("device"),
+    "tensor_parallel": Column("tensor parallel"),
+    "data_parallel": Column("replicas"),
+    "loop": Column("loop"),
+    "concurrency": Column("concurrency"),
+    "request_rate": Column("request rate", "1/s"),
+    "batch_size": Column("batch size"),
+    "prompt_tokens": Column("prompt tokens"),
+    "max_new_tokens": Column("new tokens"),
+    "requests": Column("requests"),
+    "failed": Column("failed"),
+    "error": Column("error"),
+    "runs": Column("runs"),
+    "pairs": Column("pairs"),
+    "per_device": Column("output tokens/s per device"),
+    "faster": Column("times the throughput"),
+    "pace": Column("times as fast"),
+    "platform": Column("platform"),
+    "source": Column("source"),
+}
+ENGINE = "backend option"
+LOAD = "loop concurrency request_rate"
+WHERE = "gpu model weights"
+
+
+def column(name):
+    """The declaration of the column `name`; `ttft_p90_s` is a percentile, `ttft_s_inside` a variant of one.
+
+    KeyError for a name that neither bench/metrics.py nor this module declares.
+    """
+    if name in METRICS:
+        metric = METRICS[name]
+        return Column(metric.symbol, metric.display_unit, metric.factor)
+    if name in COLUMNS:
+        return COLUMNS[name]
+    percentile = re.fullmatch(r"([a-z0-9]+)_(p\d+)_s", name)
+    if percentile:
+        of = column(f"{percentile[1]}_s")
+        return replace(of, title=f"{of.title} {percentile[2]}")
+    variant = re.fullmatch(r"(.+)_(inside|plain|fewest)", name)
+    if variant:
+        return column(variant[1])
+    raise KeyError(
+        f"No column {name!r} is declared: add it to METRICS in bench/metrics.py or to COLUMNS here."
+    )
+
+
+def of(names, **own):
+    """{name: Column} of `names` (words of one string), in their order.
+
+    `own` replaces a declaration in this table: by a Column, or by another title (str) for the same values.
+    """
+    unused = own.keys() - set(names.split())
+    if unused:
+        raise KeyError(f"The table has no column {', '.join(sorted(unused))}: name it among its columns.")
+    return {name: _own(name, own[name]) if name in own else column(name) for name in names.split()}
+
+
+def _own(name, declared):
+    return replace(column(name), title=declared) if isinstance(declared, str) else declared
+
+
+def values(table, name):
+    """The column `name` of `table` in the unit that readers see."""
+    return table[name] * column(name).factor
 
 
 def renamed(table, columns):
-    """`table` reduced to `columns`: source name -> (reader's name, factor or None for text)."""
+    """`table` reduced to `columns` ({name: Column}): one column per entry, its head as name, in its unit."""
     return pd.DataFrame(
         {
-            title: table[name] if factor is None else table[name] * factor
-            for name, (title, factor) in columns.items()
+            column.head: table[name] if column.factor == 1 else table[name] * column.factor
+            for name, column in columns.items()
         }
     )
 
 
-LOAD = {"loop": ("loop", None), "concurrency": ("concurrency", 1), "request_rate": ("request rate (1/s)", 1)}
-ENGINE = {"backend": ("engine", None), "option": ("option", None)}
-WHERE = {"gpu": ("device", None), "model": ("model", None), "weights": ("weights", None)}
-
-
 def replicas(table):
-    """The column of replicas behind one address, where there are several of them anywhere."""
-    return {"data_parallel": ("replicas", 1)} if (table["data_parallel"] > 1).any() else {}
+    """Name of the column of replicas behind one address; empty where there are several of them nowhere."""
+    return "data_parallel" if (table["data_parallel"] > 1).any() else ""
 
 
 def apart(table):

@@ -6,15 +6,16 @@ from matplotlib.lines import Line2D
 
 from bench import naming
 from bench.observations import schema
-from bench.report import html
-from bench.report import style as style_report
+from bench.report import captions, html, style
+from bench.report.style import FAINT, GREY, WIDTH, Figure, looks
 
+GREYS = FAINT, "0.58", GREY  # of published curves
 MARKERS = "o", "s", "^", "D", "v", "P", "X"
 
 
 def styles(table, requests):
-    """(backend, option) of `table` -> (label, colour of the engine, marker of the option)."""
-    look, styles = style_report.looks(requests), {}
+    """{(backend, option): (label, colour, marker)} of `table`: a colour per engine, a marker per option."""
+    look, styles = looks(requests), {}
     for backend, rows in table.groupby("backend", sort=True):
         for k, (_, row) in enumerate(rows.drop_duplicates("option").sort_values("option").iterrows()):
             styles[backend, row["option"]] = naming.label(row), look[backend][0], MARKERS[k % len(MARKERS)]
@@ -22,7 +23,7 @@ def styles(table, requests):
 
 
 def _key(axes, styles, also=()):
-    """One legend for all panels in two columns, in axes of its own: the marks of `styles`, then the Line2D of `also`."""
+    """One legend for all panels in axes of its own: the marks of `styles`, then the Line2D of `also`."""
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=6, label=label)
         for label, colour, marker in styles.values()
@@ -39,36 +40,39 @@ def _key(axes, styles, also=()):
     axes.axis("off")
 
 
-def curves(table):
-    """((backend, option), rows) of a table of sweeps."""
+def each(table):
+    """((backend, option), its rows) of a table of sweeps, one per curve."""
     return table.groupby(["backend", "option"], sort=True)
 
 
 def sweep_blocks(chosen):
-    """[(title, rows)] of the table `chosen`, one per setting; the title is empty if there is one only."""
+    """[(title, rows)] of a table of sweeps, one per setting; the title is empty if there is one only."""
     groups = list(chosen.groupby(schema.SETTING, sort=True))
-    return [(style_report.setting(key) if len(groups) > 1 else "", rows) for key, rows in groups]
+    return [(captions.setting(key) if len(groups) > 1 else "", rows) for key, rows in groups]
 
 
 def panels(count, height, styles, extra=1.2, also=()):
-    """Figure and axes: `count` panels, one above the other, and below them the legend of `styles` and of the Line2D `also`."""
+    """Figure and list of axes: `count` panels, one above the other, and below them the legend.
+
+    The legend has the marks of `styles` and the Line2D of `also`; heights are in inches.
+    """
     key = 0.24 * np.ceil((len(styles) + len(also)) / 2)
-    drawn = style_report.Figure(
-        figsize=(style_report.WIDTH, count * height + key + extra), layout="constrained"
-    )
+    drawn = Figure(figsize=(WIDTH, count * height + key + extra), layout="constrained")
     drawn.get_layout_engine().set(h_pad=0.08, w_pad=0.08)
     *panels, last = drawn.subplots(count + 1, 1, gridspec_kw={"height_ratios": [height] * count + [key]})
     _key(last, styles, also)
     return drawn, panels
 
 
-def joined(axes, x, y, style, **more):
-    _, colour, marker = style
+def joined(axes, x, y, mark, **more):
+    """Draw the curve through (x, y) with the `mark` of its engine and option, as `styles` returns it."""
+    _, colour, marker = mark
     axes.plot(x, y, marker=marker, color=colour, markersize=6, linewidth=1.4, **more)
 
 
 def plain_logs(axes):
-    """Two log axes with plain numbers at 1, 2 and 5 of each power of ten, fewer where there is much to span."""
+    """Two log axes with plain numbers at 1, 2 and 5 of each power of ten, fewer where there is much to
+    span."""
     axes.set(xscale="log", yscale="log")
     for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         axis.set_major_locator(
@@ -78,12 +82,14 @@ def plain_logs(axes):
         axis.set_minor_locator(ticker.NullLocator())
 
 
-GREYS = style_report.FAINT, "0.58", style_report.GREY
-
-
 def fine_logs(axes):
     """Two log axes; an axis that spans little has more ticks."""
     plain_logs(axes)
     for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         if high / low < 6:
             axis.set_major_locator(ticker.LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8)))
+
+
+def note(axes, text, place, offset=(6, 0), **more):
+    """Write a small grey `text` beside `place` (x, y), `offset` points away."""
+    axes.annotate(text, place, offset, **style.BESIDE | {"fontsize": 9, "color": style.GREY} | more)

@@ -8,14 +8,15 @@ EMPTY = "nothing measured yet: make study"
 
 
 def number(value):
-    """A number as a reader wants it: three significant digits, no exponent, counts in full, nothing where it is missing."""
+    """A number as a reader wants it: three significant digits, no exponent, counts in full, nothing where
+    it is missing."""
     if pd.isna(value):
         return ""
     if value == 0 or not np.isfinite(value) or float(value).is_integer() and abs(value) < 1e6:
         return f"{value:,.0f}"
     decimals = 2 - int(np.floor(np.log10(abs(value))))
     rounded = round(float(value), decimals)
-    # A value that was given with fewer digits, such as a published 1.9, does not gain any.
+    # A value that came with fewer digits, such as a published 1.9, does not gain any.
     return f"{rounded:,.{max(decimals, 0)}f}" if rounded != value else f"{rounded:,.15g}"
 
 
@@ -26,7 +27,8 @@ def _cell(value, numeric):
     return "" if pd.isna(value) else str(value), None
 
 
-# An empty line would end the block of HTML where a page is Markdown; Quarto must not rebuild the table, or data-sort is lost.
+# An empty line would end the block of HTML where a page is Markdown; Quarto must not rebuild the table, or
+# data-sort is lost.
 TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
 <div class="table-scroll" role="region" tabindex="0" aria-label="{{ caption or 'Table' }}">
 <table class="sortable" data-quarto-disable-processing="true">
@@ -40,7 +42,8 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 </tr></thead>
 <tbody>
 {% for row in rows %}
-<tr>{% for text, sort in row %}{% if sort is not none %}<td class="number" data-sort="{{ sort }}">{{ text }}</td>
+<tr>{% for text, sort in row %}
+{%- if sort is not none %}<td class="number" data-sort="{{ sort }}">{{ text }}</td>
 {%- elif loop.first %}<th scope="row">{{ text }}</th>{% else %}<td>{{ text }}</td>{% endif %}{% endfor %}</tr>
 {% else %}
 <tr><td colspan="{{ columns | length }}">{{ empty }}</td></tr>
@@ -55,7 +58,8 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 
 
 def html(table, caption="", command=""):
-    """`table` as an accessible HTML table that scrolls sideways, everything escaped; numbers carry their raw value in data-sort."""
+    """`table` as an accessible HTML table that scrolls sideways, everything escaped; numbers carry their
+    raw value in data-sort."""
     numeric = [pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]
     rows = [[_cell(v, n) for v, n in zip(row, numeric)] for row in table.itertuples(index=False)]
     # One line per row of the table, whatever line breaks an answer has.

@@ -1,7 +1,9 @@
-"""Figures: one function per figure, all requests in, a matplotlib Figure out; pages and `figure.ipynb` call the same functions.
+"""Figures: one function per figure, all requests in, a matplotlib Figure out; pages and `figure.ipynb` call
+the same functions.
 
-A figure is drawn for a page as narrow as a phone's: a row's label stands above its bar, inside the axes, so that the bar has the whole
-width. What a figure compares shares one panel: a device, a model and its kind of weights; another setting gets a panel of its own.
+A figure is drawn for a page as narrow as a phone's: a row's label stands above its bar, inside the axes, so
+that the bar has the whole width. What a figure compares shares one panel: a device, a model and its kind of
+weights; another setting gets a panel of its own.
 """
 
 import importlib
@@ -28,7 +30,8 @@ def names():
 
 
 def export(figure, name, command, folder=None):
-    """Write `figure` to <folder>/<name>.svg and .png (default folder: figures/), each whole or not at all; returns both paths.
+    """Write `figure` to <folder>/<name>.svg and .png (default folder: figures/), each whole or not at all;
+    returns both paths.
 
     The command that redraws it is in the files' metadata; the same data give the same bytes.
     """

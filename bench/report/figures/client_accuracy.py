@@ -9,18 +9,21 @@ from matplotlib.lines import Line2D
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.instrument import peers
 from bench.observations import store
-from bench.report import curves, figures, style
+from bench.report import captions, curves, figures, style
 
 CLIENT_ERRORS = {
-    "ttft_error_ms": "Mean TTFT: error, ms", "ttft_error_connected_ms": "Mean TTFT without the first request of every stream: error, ms",
+    "ttft_error_ms": "Mean TTFT: error, ms",
+    "ttft_error_connected_ms": "Mean TTFT without the first request of every stream: error, ms",
     "itl_p99_excess_ms": "99th percentile of ITL: above the server's, ms",
-}  # fmt: skip
+}
 
 
 def client_accuracy(requests):
-    """Error of the mean TTFT, and excess of the 99th percentile of ITL, over the number of streams: one line per load client, and a published comparison.
+    """Errors of the mean TTFT and of the 99th percentile of ITL over the number of streams: a panel per
+    error, a line per load client, and a published comparison in grey.
 
-    Its observations are no requests: they lie in the folder of the requests (`store.load_accuracy`), or are given instead of them.
+    `requests` are all requests, beside which the observations lie (`store.load_accuracy`), or these
+    observations themselves.
     """
     table = requests if "ttft_error_ms" in requests else store.load_accuracy(requests.attrs.get("folder"))
     with style.style():
@@ -31,71 +34,67 @@ figures.DRAWN["client_accuracy"] = client_accuracy
 
 
 def _client_accuracy(table):
-    good, greys = table[table["error"] == ""], list(accuracy_analysis.published().groupby("client"))
-    colours = sns.color_palette("colorblind")
-    styles = {
-        name: (_client_label(rows), colours[k % len(colours)], curves.MARKERS[k % len(curves.MARKERS)])
-        for k, (name, rows) in enumerate(good.groupby("client"))
-    }
-    lines = [(rows, ("", curves.GREYS[0], "ox"[k % 2])) for k, (_, rows) in enumerate(greys)] + [
-        (rows, styles[name]) for name, rows in good.groupby("client")
-    ]
+    lines, styles, key = _lines(table)
     shown = [column for column in CLIENT_ERRORS if any(column in rows for rows, _ in lines)]
-    greys = [
-        Line2D(
-            [],
-            [],
-            color=curves.GREYS[0],
-            marker="ox"[k % 2],
-            label=f"published: {re.sub(r'.*[(]|[)]', '', name)}",
-        )
-        for k, (name, _) in enumerate(greys)
-    ]
-    drawn, panels = curves.panels(len(shown), 2.5, styles, also=greys)
+    drawn, panels = curves.panels(len(shown), 2.5, styles, also=key)
     clipped = [
         _errors(panel, column, [line for line in lines if column in line[0]])
         for panel, column in zip(panels, shown)
     ]
     panels[-1].set_xlabel("streams, a request at a time each")
-    return style.words(drawn, "How far load clients are off", " ".join(_client_caption(table, any(clipped))))
+    return captions.titled(drawn, "How far load clients are off", " ".join(_caption(table, any(clipped))))
 
 
-def _client_label(rows):
+def _lines(table):
+    """([(rows, mark)] of published and measured clients, marks of the measured ones, Line2D that name the
+    published ones)."""
+    measured, published = table[table["error"] == ""].groupby("client"), accuracy_analysis.published()
+    colours, grey = sns.color_palette("colorblind"), curves.GREYS[0]
+    styles = {
+        name: (_label(rows), colours[k % len(colours)], curves.MARKERS[k % len(curves.MARKERS)])
+        for k, (name, rows) in enumerate(measured)
+    }
+    lines, key = [], []
+    for k, (name, rows) in enumerate(published.groupby("client")):
+        marker, label = "ox"[k % 2], f"published: {re.sub(r'.*[(]|[)]', '', name)}"
+        lines.append((rows, ("", grey, marker)))
+        key.append(Line2D([], [], color=grey, marker=marker, label=label))
+    return lines + [(rows, styles[name]) for name, rows in measured], styles, key
+
+
+def _label(rows):
     return " ".join(word for word in (peers.title(rows["client"].iloc[0]), rows["version"].iloc[0]) if word)
 
 
 def _errors(axes, column, lines):
-    """One line per client on log axes; what is zero or negative, and has no place there, stands hollow at the lower edge. True if there is any."""
+    """One line per client on log axes; returns whether any value is zero or less.
+
+    Such a value has no place on a log axis: it stands hollow at the lower edge.
+    """
     values = pd.concat([rows[column] for rows, _ in lines]).dropna()
     above, below = values[values > 0], bool((values <= 0).any())
     low, high = (above.min(), above.max()) if len(above) else (0.001, 1)
     floor = low / (3 if below else 1.3)
-    for rows, look in lines:
+    for rows, mark in lines:
         rows = rows.sort_values("streams")
-        curves.joined(axes, rows["streams"], rows[column].where(rows[column] > 0), look)
-        under = rows[rows[column] <= 0]
-        axes.plot(
-            under["streams"],
-            [floor] * len(under),
-            look[2],
-            color=look[1],
-            markerfacecolor="white",
-            markersize=7,
-            zorder=5,
-        )
+        curves.joined(axes, rows["streams"], rows[column].where(rows[column] > 0), mark)
+        under, (_, colour, marker) = rows[rows[column] <= 0], mark
+        hollow = {"color": colour, "markerfacecolor": "white", "markersize": 7, "zorder": 5}
+        axes.plot(under["streams"], [floor] * len(under), marker, **hollow)
     axes.set(xscale="log", yscale="log", ylim=(floor / 1.5, high * 1.5), title=CLIENT_ERRORS[column])
     curves.plain_logs(axes)
     return below
 
 
-def _client_caption(table, clipped):
+def _caption(table, clipped):
     """The small print: where and how, what failed, what the marks mean."""
     if table.empty:
         yield "Nothing measured here yet: papermill notebooks/client-accuracy.ipynb out.ipynb."
     else:
-        yield f"Measured on {table['gpu'].iloc[0]}, client and server on a core each: what the client reports less what the server did."
+        yield f"Measured on {table['gpu'].iloc[0]}, client and server on a core each:"
+        yield "what the client reports less what the server did."
     for client, rows in table[table["error"] != ""].groupby("client"):
-        yield f"{peers.title(client)} gave no result at {style.plural(rows['streams'], 'stream')}."
+        yield f"{peers.title(client)} gave no result at {captions.plural(rows['streams'], 'stream')}."
     if clipped:
         yield "Hollow, at the lower edge: zero or less."
     yield "Published on other hardware, its ITL against the gap that the server was set to."

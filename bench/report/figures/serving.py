@@ -6,167 +6,99 @@ from matplotlib.lines import Line2D
 from bench import naming
 from bench.analysis import serving as serving_analysis
 from bench.observations import schema
-from bench.report import curves, figures, html
-from bench.report import style as style_report
+from bench.report import captions, columns, curves, figures, html, style
 
-# How a curve of levels is drawn: a closed loop filled, an open loop hollow and dashed; a tail hollow and dotted.
+# How levels are drawn: a closed loop filled, an open loop hollow and dashed; a tail hollow and dotted.
 LOOPS = {"closed": {"linestyle": "-"}, "open": {"linestyle": "--", "markerfacecolor": "white"}}
 TAILS = {50: {"linestyle": "-"}, 99: {"linestyle": ":", "markerfacecolor": "white"}}
 LOADS = {"closed": "requests at once (closed loop)", "open": "requests/s (open loop)"}
 PUBLISHED_LOADS = "Last panel: another model on other hardware, read off figures (± 0.05 ms)."
+TTFT, TPOT = columns.column("ttft_s"), columns.column("tpot_s")
 
 
 def _levels(requests, x, y):
-    """The levels of load of the machine in focus of which both `x` and `y` are known; a model on several devices is an option of its own."""
+    """The levels of load of the machine in focus of which both `x` and `y` are known.
+
+    A model on several devices is an option of its own.
+    """
     return naming.named(serving_analysis.levels(requests)).dropna(subset=[x, y])
 
 
 def _where(blocks, table):
-    """What ran where, for a caption, where the panels have no titles that say it."""
-    return f"{style_report.setting(table.iloc[0][schema.SETTING])}. " if len(blocks) == 1 else ""
+    """What ran where, for a caption, where the panels have no titles that state it."""
+    return f"{captions.setting(table.iloc[0][schema.SETTING])}. " if len(blocks) == 1 else ""
 
 
 def _plain_key(looks, words):
     """Line2D without an engine's colour for a legend, one per entry of `looks`, named by `words`."""
     return [
-        Line2D([], [], color=style_report.INK, marker="o", markersize=6, label=word, **look)
+        Line2D([], [], color=style.INK, marker="o", markersize=6, label=word, **look)
         for look, word in zip(looks.values(), words)
     ]
 
 
-def _load_curve(axes, rows, x, y, style, look):
-    """One curve of levels, from little load to much; y in ms."""
+def _load_curve(axes, rows, x, y, mark, look):
+    """One curve of levels, from little load to much; `y` is a time."""
     rows = rows.dropna(subset=[x, y]).sort_values("load")
-    curves.joined(axes, rows[x], rows[y] * 1e3, style, **look)
+    curves.joined(axes, rows[x], columns.values(rows, y), mark, **look)
+
+
+def _loop_curves(axes, table, x, y, styles):
+    """The curves of all engines and options in `table`, one per kind of loop."""
+    for key, curve in curves.each(table):
+        for loop, look in LOOPS.items():
+            _load_curve(axes, curve[curve["loop"] == loop], x, y, styles[key], look)
+
+
+def _tail_curves(axes, rows, mark):
+    """Median and 99th percentile of TTFT over the load."""
+    rows = rows.sort_values("load")
+    for q, look in TAILS.items():
+        curves.joined(axes, rows["load"], columns.values(rows, f"ttft_p{q}_s"), mark, **look)
 
 
 def _last_loads(axes, table, x, y):
-    """The load of the last level of each curve behind its mark, unless another mark is there. After the limits are set."""
-    last = (
-        table.dropna(subset=[x, y])
-        .sort_values("load")
-        .drop_duplicates(["backend", "option", "loop"], keep="last")
-    )
+    """The load of each curve's last level behind its mark, unless another mark is there.
+
+    To be called after the limits of the axes are set.
+    """
+    last = table.dropna(subset=[x, y]).sort_values("load")
+    last = last.drop_duplicates(["backend", "option", "loop"], keep="last")
+    last = last.assign(y=columns.values(last, y))
     place, taken = axes.transScale + axes.transLimits, []
     for _, row in last.sort_values(x, ascending=False).iterrows():
-        at = place.transform((row[x], row[y] * 1e3))
+        at = place.transform((row[x], row["y"]))
         if all(abs(at - other)[0] > 0.09 or abs(at - other)[1] > 0.045 for other in taken):
             word = f"×{row['load']:.0f}" if row["loop"] == "closed" else f"{html.number(row['load'])}/s"
-            axes.annotate(
-                word,
-                (row[x], row[y] * 1e3),
-                (6, 0),
-                **style_report.BESIDE,
-                fontsize=9,
-                color=style_report.GREY,
-            )
+            curves.note(axes, word, (row[x], row["y"]))
         taken.append(at)
 
 
 def _published_loads(axes, x, y):
     """The published curves of one GPU, in greys, each named at its first level."""
-    for grey, marker, (engine, rows) in zip(
-        curves.GREYS, curves.MARKERS, serving_analysis.published_single().groupby("backend", sort=True)
-    ):
+    engines = serving_analysis.published_single().groupby("backend", sort=True)
+    for grey, marker, (engine, rows) in zip(curves.GREYS, curves.MARKERS, engines):
+        rows = rows[rows[y].notna()].sort_values("load")
+        rows = rows.assign(y=columns.values(rows, y))
         for loop, look in LOOPS.items():
-            curve = rows[
-                (rows["loop"] == loop) & rows[y].notna() & ((loop == "closed") | (x != "load"))
-            ].sort_values("load")
-            axes.plot(
-                curve[x], curve[y] * 1e3, color=grey, marker=marker, markersize=5, linewidth=1.2, **look
-            )
-        first = rows[(rows["loop"] == "closed") & rows[y].notna()].sort_values("load").iloc[0]
-        axes.annotate(
-            engine,
-            (first[x], first[y] * 1e3),
-            (-8, 0),
-            **style_report.BESIDE,
-            ha="right",
-            fontsize=9,
-            color=style_report.GREY,
-        )
+            curve = rows[(rows["loop"] == loop) & ((loop == "closed") | (x != "load"))]
+            axes.plot(curve[x], curve["y"], color=grey, marker=marker, markersize=5, linewidth=1.2, **look)
+        first = rows[rows["loop"] == "closed"].iloc[0]
+        curves.note(axes, engine, (first[x], first["y"]), (-8, 0), ha="right")
     one = rows.iloc[0]
     axes.set_title(f"Published: {one['model']} on one {one['gpu'].split()[0]}, other axes")
 
 
 def _load_limits(axes, left=1.3, right=1.25):
-    """Two log axes with room for the words beside the first (`left`) and the last mark (`right`): factors on the limits along x."""
+    """Two log axes with room for words beside the first and the last mark: factors on the limits along x."""
     axes.set(xscale="log", yscale="log")
     low, high = axes.get_xlim()
     axes.set_xlim(low / left, high * right)
     curves.fine_logs(axes)
 
 
-@figures.listed
-def serving_frontier(requests):
-    """TPOT over output tokens/s per device for every level of load, one line per engine and option; below, three published engines on H100."""
-    table = _levels(requests, "per_device", "tpot_p50_s")
-    if table.empty:
-        return None
-    styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
-    drawn, axes = curves.panels(
-        len(blocks) + 1, 3.5, styles, 1.5, _plain_key(LOOPS, ("closed loop", "open loop"))
-    )
-    for panel, (title, rows) in zip(axes, blocks):
-        for key, curve in curves.curves(rows):
-            for loop, look in LOOPS.items():
-                _load_curve(
-                    panel, curve[curve["loop"] == loop], "per_device", "tpot_p50_s", styles[key], look
-                )
-        panel.set_title(title)
-        _load_limits(panel, left=1)
-        _last_loads(panel, rows, "per_device", "tpot_p50_s")
-    _published_loads(axes[-1], "per_device", "tpot_p50_s")
-    _load_limits(axes[-1], left=4)
-    for panel in axes:
-        panel.set(xlabel="output tokens/s per device", ylabel="TPOT, ms (median)")
-    marks = f"A mark per level of load; the last one's is written beside it. Down and to the right is better. {PUBLISHED_LOADS}"
-    return style_report.words(drawn, "Servers: pace against throughput", f"{_where(blocks, table)}{marks}")
-
-
-@figures.listed
-def serving_ttft(requests):
-    """Median and 99th percentile of TTFT over the load, concurrency and request rate apart, one line per engine and option; below, the published
-    TTFT of three engines on H100."""
-    table = _levels(requests, "load", "ttft_p50_s")
-    if table.empty:
-        return None
-    styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
-    shown = [
-        (title, rows[rows["loop"] == loop], loop)
-        for title, rows in blocks
-        for loop in LOADS
-        if (rows["loop"] == loop).any()
-    ]
-    drawn, axes = curves.panels(
-        len(shown) + 1, 3.0, styles, 1.5, _plain_key(TAILS, ("median", "99th percentile"))
-    )
-    for panel, (title, rows, loop) in zip(axes, shown):
-        for key, curve in curves.curves(rows):
-            for q, look in TAILS.items():
-                curves.joined(
-                    panel,
-                    curve.sort_values("load")["load"],
-                    curve.sort_values("load")[f"ttft_p{q}_s"] * 1e3,
-                    styles[key],
-                    **look,
-                )
-        panel.set(xlabel=LOADS[loop], title=title)
-        _load_ticks(panel, rows["load"])
-    _published_loads(axes[-1], "load", "ttft_p50_s")
-    axes[-1].set_xlabel(LOADS["closed"])
-    loads = serving_analysis.published_single().query("loop == 'closed'")["load"]
-    _load_ticks(axes[-1], loads)
-    axes[-1].set_xlim(loads.min() / 6, loads.max() * 1.25)
-    for panel in axes:
-        panel.set_ylabel("TTFT, ms")
-    return style_report.words(
-        drawn, "Servers: the wait for the first token", f"{_where(blocks, table)}{PUBLISHED_LOADS}"
-    )
-
-
 def _load_ticks(axes, loads):
-    """Two log axes; along x the loads themselves, those left out that would touch the one before."""
+    """Two log axes; along x the loads themselves, without those that would touch the one before."""
     axes.set(xscale="log", yscale="log")
     curves.fine_logs(axes)
     kept = []
@@ -176,63 +108,110 @@ def _load_ticks(axes, loads):
 
 
 @figures.listed
-def serving_loops(requests):
-    """The 99th percentile of TTFT over the output tokens/s that were reached, closed and open loop in one panel per engine."""
-    table = _levels(requests, "output_tokens_per_s", "ttft_p99_s")
+def serving_frontier(requests):
+    """TPOT over output tokens/s per device: a mark per level of load, a line per engine and option; below,
+    three published engines on H100."""
+    x, y = "per_device", "tpot_p50_s"
+    table = _levels(requests, x, y)
     if table.empty:
         return None
     styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
-    shown = [
-        (" · ".join(word for word in (backend, title) if word), mine) for title, rows in blocks
-        for backend, mine in rows.groupby("backend", sort=True) if mine["loop"].nunique() == len(LOOPS)
-    ]  # fmt: skip
-    if not shown:
-        return None
-    drawn, axes = curves.panels(len(shown), 2.8, styles, 1.9, _plain_key(LOOPS, ("closed loop", "open loop")))
-    for panel, (title, rows) in zip(axes, shown):
-        for key, curve in curves.curves(rows):
-            for loop, look in LOOPS.items():
-                _load_curve(
-                    panel,
-                    curve[curve["loop"] == loop],
-                    "output_tokens_per_s",
-                    "ttft_p99_s",
-                    styles[key],
-                    look,
-                )
-        panel.set(xlabel="output tokens/s", ylabel="TTFT p99, ms", title=title)
+    key = _plain_key(LOOPS, ("closed loop", "open loop"))
+    drawn, axes = curves.panels(len(blocks) + 1, 3.5, styles, 1.5, key)
+    for panel, (title, rows) in zip(axes, blocks):
+        _loop_curves(panel, rows, x, y, styles)
+        panel.set_title(title)
         _load_limits(panel, left=1)
-        _last_loads(panel, rows, "output_tokens_per_s", "ttft_p99_s")
+        _last_loads(panel, rows, x, y)
+    _published_loads(axes[-1], x, y)
+    _load_limits(axes[-1], left=4)
+    for panel in axes:
+        panel.set(xlabel=columns.column(x).axis, ylabel=f"{TPOT.axis} (median)")
+    marks = "A mark per level of load; the last one's is written beside it. Down and to the right is better."
+    caption = f"{_where(blocks, table)}{marks} {PUBLISHED_LOADS}"
+    return captions.titled(drawn, "Servers: pace against throughput", caption)
+
+
+@figures.listed
+def serving_ttft(requests):
+    """Median and 99th percentile of TTFT over the load: a panel per kind of load, a line per engine and
+    option; below, the published TTFT of three engines on H100."""
+    table = _levels(requests, "load", "ttft_p50_s")
+    if table.empty:
+        return None
+    styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
+    loops = [(title, rows[rows["loop"] == loop], loop) for title, rows in blocks for loop in LOADS]
+    loops = [(title, rows, loop) for title, rows, loop in loops if len(rows)]
+    key = _plain_key(TAILS, ("median", "99th percentile"))
+    drawn, axes = curves.panels(len(loops) + 1, 3.0, styles, 1.5, key)
+    for panel, (title, rows, loop) in zip(axes, loops):
+        for option, curve in curves.each(rows):
+            _tail_curves(panel, curve, styles[option])
+        panel.set(xlabel=LOADS[loop], title=title)
+        _load_ticks(panel, rows["load"])
+    _published_loads(axes[-1], "load", "ttft_p50_s")
+    axes[-1].set_xlabel(LOADS["closed"])
+    loads = serving_analysis.published_single().query("loop == 'closed'")["load"]
+    _load_ticks(axes[-1], loads)
+    axes[-1].set_xlim(loads.min() / 6, loads.max() * 1.25)
+    for panel in axes:
+        panel.set_ylabel(TTFT.axis)
+    caption = f"{_where(blocks, table)}{PUBLISHED_LOADS}"
+    return captions.titled(drawn, "Servers: the wait for the first token", caption)
+
+
+@figures.listed
+def serving_loops(requests):
+    """The 99th percentile of TTFT over the output tokens/s that were reached: closed and open loop in one
+    panel per engine."""
+    x, y = "output_tokens_per_s", "ttft_p99_s"
+    table = _levels(requests, x, y)
+    if table.empty:
+        return None
+    styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
+    engines = [
+        (" · ".join(word for word in (backend, title) if word), curve)
+        for title, rows in blocks
+        for backend, curve in rows.groupby("backend", sort=True)
+    ]
+    engines = [(title, rows) for title, rows in engines if rows["loop"].nunique() == len(LOOPS)]
+    if not engines:
+        return None
+    key = _plain_key(LOOPS, ("closed loop", "open loop"))
+    drawn, axes = curves.panels(len(engines), 2.8, styles, 1.9, key)
+    for panel, (title, rows) in zip(axes, engines):
+        _loop_curves(panel, rows, x, y, styles)
+        panel.set(xlabel=columns.column(x).axis, ylabel=columns.column(y).axis, title=title)
+        _load_limits(panel, left=1)
+        _last_loads(panel, rows, x, y)
     why = (
-        "In a closed loop a slow server gets fewer requests: the next one waits for an answer. In an open loop they come all the same and queue, "
-        "and their wait counts from the moment they were due."
+        "In a closed loop a slow server gets fewer requests: the next one waits for an answer. In an open "
+        "loop they come all the same and queue, and their wait counts from the moment they were due."
     )
-    return style_report.words(drawn, "The same server in two kinds of load", f"{_where(blocks, table)}{why}")
+    return captions.titled(drawn, "The same server in two kinds of load", f"{_where(blocks, table)}{why}")
 
 
-@style_report.styled
+@style.styled
 def load_levels(requests):
-    """One executed run of serving.ipynb: TPOT over output tokens/s, and TTFT over the load, for the notebook that measured it."""
+    """One executed run of serving.ipynb, for the notebook that measured it: TPOT over output tokens/s, and
+    TTFT over the load."""
     table = serving_analysis.of_runs(requests)
     loops = [loop for loop in LOOPS if (table["loop"] == loop).any()]
-    drawn = style_report.Figure(figsize=(style_report.WIDTH, 6.4), layout="constrained")
+    drawn = style.Figure(figsize=(style.WIDTH, 6.4), layout="constrained")
     grid = drawn.add_gridspec(2, len(loops))
-    upper, style = (
-        drawn.add_subplot(grid[0, :]),
-        ("", style_report.looks(requests)[requests["backend"].iloc[0]][0], "o"),
-    )
+    upper, mark = drawn.add_subplot(grid[0, :]), ("", style.colour(requests), "o")
     for k, loop in enumerate(loops):
         rows, lower = table[table["loop"] == loop].sort_values("load"), drawn.add_subplot(grid[1, k])
-        _load_curve(upper, rows, "output_tokens_per_s", "tpot_p50_s", style, LOOPS[loop])
-        for q, look in TAILS.items():
-            curves.joined(lower, rows["load"], rows[f"ttft_p{q}_s"] * 1e3, style, **look)
-        lower.set(xlabel=LOADS[loop], ylabel="TTFT, ms" if loop == loops[0] else "")
+        _load_curve(upper, rows, "output_tokens_per_s", "tpot_p50_s", mark, LOOPS[loop])
+        _tail_curves(lower, rows, mark)
+        lower.set(xlabel=LOADS[loop], ylabel=TTFT.axis if loop == loops[0] else "")
         _load_ticks(lower, rows["load"])
-    upper.set(xlabel="output tokens/s", ylabel="TPOT, ms (median)")
+    upper.set(xlabel=columns.column("output_tokens_per_s").axis, ylabel=f"{TPOT.axis} (median)")
     _load_limits(upper, left=1)
     _last_loads(upper, table, "output_tokens_per_s", "tpot_p50_s")
     row, failed = naming.named(requests).iloc[0], int((requests["error"] != "").sum())
-    caption = f"{style_report.setting(row[schema.SETTING])}. Above: closed loop filled, open loop hollow and dashed. Below: median filled, 99th percentile hollow."
-    return style_report.words(
-        drawn, naming.label(row), caption + (f" {failed} requests failed." if failed else "")
-    )
+    marks = "Above: closed loop filled, open loop hollow and dashed. "
+    marks += "Below: median filled, 99th percentile hollow."
+    caption = f"{captions.setting(row[schema.SETTING])}. {marks}"
+    caption += f" {failed} requests failed." if failed else ""
+    return captions.titled(drawn, naming.label(row), caption)

@@ -1,4 +1,5 @@
-"""python -m bench.report.findings [README.md]: the sentences on the terminal, or into the marked place of a file."""
+"""python -m bench.report.findings [README.md]: the sentences on the terminal, or into the marked place of a
+file."""
 
 import sys
 

@@ -8,26 +8,33 @@ from bench.observations import store
 from bench.report import html
 from bench.report.findings import words
 
-# How far load clients are off: sentences from bench/analysis/client_accuracy.py.
-
 
 def client_findings(requests):
-    """What the comparison of load clients on the machine in focus has shown, as Markdown sentences; none where there was none."""
+    """What the comparison of load clients on the machine in focus has shown: a list of Markdown sentences,
+    empty where there was none."""
     table = accuracy_analysis.here(store.load_accuracy(requests.attrs.get("folder")))
-    return [sentence for sentence in (own_error(table), *peers_errors(table), goal_met(table)) if sentence]
+    sentences = own_error(table), *peers_errors(table), goal_met(table)
+    return [sentence for sentence in sentences if sentence]
 
 
 def own_error(table):
     """How far our own client was off at the most streams that it sustained."""
-    mine = accuracy_analysis.sustained(table[table["client"] == accuracy_analysis.OURS])
-    if mine.empty:
+    ours = accuracy_analysis.sustained(table[table["client"] == accuracy_analysis.OURS])
+    if ours.empty:
         return None
-    top = mine.loc[mine["streams"].idxmax()]
-    said = f"At {accuracy_analysis.at(top['streams'])} ({words.two(top['events_per_s'])} events/s) {_client(top)} is off by {words.ms(top['ttft_error_ms'])} in the mean TTFT"
-    said += f" and by {words.ms(top['itl_p99_excess_ms'])} in the 99th percentile of ITL, for {html.number(top['cpu_us_per_token'])} µs of CPU time per token"
-    if pd.isna(top["delay_mean_ms"]):
-        return f"{said}."
-    return f"{said}; event by event it is late by {words.ms(top['delay_mean_ms'])} in the mean and {words.ms(top['delay_p99_ms'])} in the 99th percentile."
+    top = ours.loc[ours["streams"].idxmax()]
+    sentence = (
+        f"At {accuracy_analysis.at(top['streams'])} ({words.two(top['events_per_s'])} events/s) "
+        f"{_client(top)} is off by {words.ms(top['ttft_error_ms'])} in the mean TTFT and by "
+        f"{words.ms(top['itl_p99_excess_ms'])} in the 99th percentile of ITL, for "
+        f"{html.number(top['cpu_us_per_token'])} µs of CPU time per token"
+    )
+    if pd.notna(top["delay_mean_ms"]):
+        sentence += (
+            f"; event by event it is late by {words.ms(top['delay_mean_ms'])} in the mean and "
+            f"{words.ms(top['delay_p99_ms'])} in the 99th percentile"
+        )
+    return f"{sentence}."
 
 
 def _client(row):
@@ -35,12 +42,16 @@ def _client(row):
 
 
 def peers_errors(table):
-    """One sentence per peer: how far it was off at every load that it sustained, as a multiple of ours, and what it takes of the CPU."""
+    """One sentence per peer: how far it was off at every load that it sustained, as a multiple of ours, and
+    what it takes of the CPU."""
     for _, rows in accuracy_analysis.against(table).groupby("client"):
         each = [f"{words.ms(row['peer_ms'])} at {html.number(row['streams'])}" for _, row in rows.iterrows()]
         ratio, cpu = (words.range(rows[column]) for column in ("error_ratio", "cpu_ratio"))
         streams = "streams" if rows["streams"].max() > 1 else "stream"
-        yield f"{_client(rows.iloc[0])} is off by {', '.join(each)} {streams} in the mean TTFT: {ratio} as far as ours, with {cpu} the CPU time per token."
+        yield (
+            f"{_client(rows.iloc[0])} is off by {', '.join(each)} {streams} in the mean TTFT: {ratio} as far "
+            f"as ours, with {cpu} the CPU time per token."
+        )
 
 
 def goal_met(table):

@@ -12,10 +12,10 @@ def cost(requests):
     if table.empty:
         return None
     worst = table.iloc[0]
-    interval = (
-        f", 95 % interval {words.percent(worst['low'])} to {words.percent(worst['high'])} %"
-        if pd.notna(worst["low"])
-        else ""
+    interval = ""
+    if pd.notna(worst["low"]):
+        interval = f", 95 % interval {words.percent(worst['low'])} to {words.percent(worst['high'])} %"
+    return (
+        f"Measuring costs {words.name(worst)} most: the harness takes {words.percent(worst['median'])} % "
+        f"longer than the engine's own loop (median of {worst['pairs']} pairs{interval})."
     )
-    said = f"Measuring costs {words.name(worst)} most: the harness takes {words.percent(worst['median'])} % longer than the engine's own loop"
-    return f"{said} (median of {worst['pairs']} pairs{interval})."

@@ -1,4 +1,4 @@
-"""Sentences of the topic words."""
+"""Numbers and names as words of a sentence."""
 
 import pandas as pd
 
@@ -10,19 +10,28 @@ REFERENCE = quality_analysis.REFERENCE
 SAME = 0.1  # a speed-up within a tenth of what the bytes promise is explained by them
 
 
+def is_reference(table):
+    """Which rows of a summary are the reference's."""
+    return (table["backend"] == REFERENCE[0]) & (table["option"] == REFERENCE[1])
+
+
 def name(row):
+    """`**engine option**` of a row of a summary."""
     return f"**{naming.label(row)}**"
 
 
 def times(ratio):
+    """`3.6 times`: a ratio with two digits."""
     return f"{html.number(float(f'{ratio:.2g}'))} times"
 
 
 def rate(row):
+    """`**engine option** (95.2)`: a configuration and its output tokens/s."""
     return f"{name(row)} ({html.number(row['output_tokens_per_s'])})"
 
 
 def percent(fraction):
+    """`31`, `−0.13`: a fraction in percent, two digits, without the sign of percent."""
     return html.number(float(f"{fraction * 100:.2g}")).replace("-", "−")
 
 
@@ -44,6 +53,7 @@ def above(row):
 
 
 def nats(row):
+    """`+0.05`, `−0.2`: the excess NLL of a row of a summary of quality, nats per token."""
     return f"{row['excess_nll_nats']:+.2g}".replace("-", "−")
 
 
@@ -53,10 +63,12 @@ def more(value):
 
 
 def two(value):
+    """A number with two digits."""
     return html.number(float(f"{value:.2g}")).replace("-", "−")
 
 
 def ms(value):
+    """`1.3 ms`: milliseconds with two digits."""
     return f"{two(value)} ms"
 
 

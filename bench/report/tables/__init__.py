@@ -2,7 +2,8 @@
 
     python -m bench.report.tables latency     the table on the terminal
 
-`html` and `text` write any of them out; pages, notebooks and the terminal show the same numbers because they call the same functions.
+`html` and `text` write any of them out; pages, notebooks and the terminal show the same numbers because
+they call the same functions.
 """
 
 import importlib

@@ -4,30 +4,42 @@ import pandas as pd
 
 from bench.analysis import machines
 from bench.analysis import step_time as step_time_analysis
-from bench.report import columns as columns_report
-from bench.report import tables
+from bench.report import columns, tables
+from bench.report.columns import Column
+
+COEFFICIENTS = {
+    "overhead_s": Column("overhead", "ms", 1e3),
+    "bandwidth_bytes_per_s": Column("bandwidth", "GB/s", 1e-9),
+    "peak_flops_per_s": Column("peak", "GFLOP/s", 1e-9),
+}
 
 
 @tables.listed
 def step_time(requests):
-    """The fitted step-time model per engine and option: coefficients with 95 % intervals, errors, and what limits a step."""
-    named = {
-        "overhead_s": ("overhead (ms)", 1e3),
-        "bandwidth_bytes_per_s": ("bandwidth (GB/s)", 1e-9),
-        "peak_flops_per_s": ("peak (GFLOP/s)", 1e-9),
+    """The fitted step-time model: one row per engine and option; coefficients with 95 % intervals, what
+    limits a step at batch size 1, and errors."""
+    shown = {}
+    for name, fitted in COEFFICIENTS.items():
+        shown[name] = fitted
+        for end, word in (("low", "from"), ("high", "to")):
+            shown[f"{name}_{end}"] = Column(f"{fitted.title} {word}", factor=fitted.factor)
+    shown |= {
+        "first_limit": Column("batch 1 limited by"),
+        "first_share": Column("share of the step", "%", 100),
+        "arithmetic_from": Column("arithmetic limits from batch"),
+        "residual": Column("median error", "%", 100),
+        "left_out": Column("error of a batch left out", "%", 100),
+        "left_out_worst": Column("worst", "%", 100),
+        "points": Column("batches"),
     }
-    columns = {"backend": ("engine", None), "option": ("option", None)}
-    for name, (title, factor) in named.items():
-        word = title.split()[0]
-        columns |= {
-            name: (title, factor),
-            f"{name}_low": (f"{word} from", factor),
-            f"{name}_high": (f"{word} to", factor),
-        }
-    columns |= {
-        "first_limit": ("batch 1 limited by", None), "first_share": ("share of the step (%)", 100), "arithmetic_from": ("arithmetic limits from batch", 1),
-        "residual": ("median error (%)", 100), "left_out": ("error of a batch left out (%)", 100), "left_out_worst": ("worst (%)", 100),
-        "points": ("batches", 1), "gpu": ("device", None), "model": ("model", None),
-    }  # fmt: skip
+    shown = (
+        columns.of(
+            f"{columns.ENGINE}",
+        )
+        | shown
+        | columns.of(
+            "gpu model",
+        )
+    )
     fitted = step_time_analysis.models(machines.here(requests, "batching"))
-    return columns_report.renamed(fitted if len(fitted) else pd.DataFrame(columns=list(columns)), columns)
+    return columns.renamed(fitted if len(fitted) else pd.DataFrame(columns=list(shown)), shown)

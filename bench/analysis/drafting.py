@@ -1,0 +1,18 @@
+"""Options that draft tokens which the model then checks (speculative decoding)."""
+
+import re
+
+from bench import backends
+
+
+def drafts(backend, option):
+    """Whether `option` of an engine drafts tokens, as its adapter declares; False without an adapter here."""
+    try:
+        return "draft_tokens" in backends.get(backend).OPTIONS[option]
+    except Exception:  # whatever a contributed adapter does wrong, the observations stay readable
+        return False
+
+
+def undrafted(option):
+    """Name of the same option without drafts: `Q8_0-ngram` -> `Q8_0`."""
+    return re.sub(r"-[^-]*$", "", option)

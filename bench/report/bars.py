@@ -1,0 +1,115 @@
+"""Figures of rows: a bar per configuration, its label above it, its value behind it."""
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib import ticker
+from matplotlib.lines import Line2D
+
+from bench import naming
+from bench.analysis import latency as latency_analysis
+from bench.analysis import machines
+from bench.report import captions, html
+from bench.report.style import BESIDE, GREY, INK, WIDTH, Figure
+
+ROW = 0.46  # inches per row: its label and its bar
+LABEL, BAR, THICK = -0.22, 0.17, 0.36  # where in a row its label and its bar stand, and how thick the bar is
+
+
+def blocks(requests, experiment="latency"):
+    """What a figure of bars compares: (requests of the machine in focus, [(title, requests, summary)]).
+
+    One block per setting; the title is empty if there is one setting only.
+    """
+    chosen = machines.here(requests, experiment)
+    settings = latency_analysis.settings(chosen)
+    return chosen, [
+        (captions.setting(key) if len(settings) > 1 else "", rows, latency_analysis.summary(rows))
+        for key, rows in settings
+    ]
+
+
+def configurations(summary):
+    """Labels of the rows of `summary`: engine, option, and how many requests failed."""
+    failures = summary.get("failed", pd.Series(0, summary.index))
+    return [
+        naming.label(row) + (f" · {n} requests failed" if n else "")
+        for (_, row), n in zip(summary.iterrows(), failures)
+    ]
+
+
+def canvas(rows, columns=1, extra=1.3, **shared):
+    """Figure and 2-D array of axes: one row of panels per entry of `rows`, as tall as so many bars need."""
+    drawn = Figure(figsize=(WIDTH, ROW * sum(rows) + 0.75 * len(rows) + extra), layout="constrained")
+    drawn.get_layout_engine().set(h_pad=0.06, w_pad=0.08)
+    return drawn, drawn.subplots(
+        len(rows), columns, squeeze=False, gridspec_kw={"height_ratios": [n + 0.4 for n in rows]}, **shared
+    )
+
+
+def rows(axes, labels, unit=""):
+    """Prepare `axes` for one row per label, the first on top; a label stands above its bar, at the left."""
+    for y, name in enumerate(labels):
+        axes.text(0, y + LABEL, name, transform=axes.get_yaxis_transform(), va="center", ha="left", zorder=5)
+    axes.set(ylim=(len(labels) - 0.45, -0.55), yticks=[], xlabel=unit)
+    axes.grid(False, axis="y")
+
+
+def draw(axes, table, column, look, factor=1.0, spread=None, reach=0.0):
+    """Draw one bar per row of `table`: its value in `column` times `factor`, and the value written behind it.
+
+    Behind means behind the whisker of half width `spread`, and behind `reach`, where marks beside it end.
+    """
+    values = (table[column] * factor).to_numpy(dtype=float)
+    half = np.zeros(len(table)) if spread is None else spread.fillna(0).to_numpy() * factor
+    ends = np.fmax(np.nan_to_num(values + half), reach)
+    for y, (backend, value, margin, end) in enumerate(zip(table["backend"], values, half, ends)):
+        colour, hatch = look[backend]
+        axes.barh(
+            y + BAR, np.nan_to_num(value), THICK, color=colour, hatch=hatch, edgecolor="white", linewidth=0
+        )
+        if margin:
+            axes.errorbar(
+                value, y + BAR, xerr=margin, color=INK, capsize=3, elinewidth=1.2, capthick=1.2, zorder=4
+            )
+        axes.annotate(html.number(value) or "not measured", (end, y + BAR), (5, 0), **BESIDE)
+    axes.set_xlim(0, (max(ends) or 1) * 1.2)
+    ticks(axes.xaxis, 4)
+
+
+def ticks(axis, most):
+    """At most `most` intervals between round numbers, written as in the tables."""
+    axis.set_major_locator(ticker.MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
+
+
+def fraction(axes):
+    """The axis of a share between 0 and 1; values that end near 1 move into their bars."""
+    axes.set(xlim=(0, 1), xticks=(0, 0.25, 0.5, 0.75, 1), xticklabels=("0", "0.25", "0.5", "0.75", "1"))
+    turn_inwards(axes)
+
+
+def small_dots(axes, x, y):
+    """Draw one dot per measurement at (x, y), over the bars."""
+    axes.scatter(x, y, s=16, color="white", edgecolor=INK, linewidth=0.9, zorder=6)
+
+
+def legend(drawn, marks):
+    """Grey marks with their names, beside the title."""
+    shape = {"color": GREY, "markersize": 7, "markeredgewidth": 2, "linestyle": ""}
+    handles = [Line2D([], [], marker=marker, label=name, **shape) for name, marker in marks]
+    drawn.legend(
+        handles=handles,
+        loc="outside upper right",
+        ncols=len(marks),
+        frameon=False,
+        borderpad=0,
+        handletextpad=0.2,
+    )
+
+
+def turn_inwards(axes, beyond=0.86):
+    """Values of bars that end near the right edge move into the bar."""
+    for note in axes.texts:
+        if isinstance(note, matplotlib.text.Annotation) and note.xy[0] > beyond:
+            note.set(ha="right", x=-5)

@@ -1,0 +1,26 @@
+"""Tables of the machines that have measured."""
+
+from bench.report import columns, tables
+from bench.report.columns import Column
+
+
+@tables.listed
+def machines(requests):
+    """One row per machine that has measured anything: when, how much, and the best bandwidth that any run
+    probed."""
+    table = requests.groupby(["gpu", "host"], as_index=False).agg(
+        runs=("run_id", "nunique"),
+        requests=("run_id", "size"),
+        first=("started", "min"),
+        last=("started", "max"),
+        best=("bandwidth_bytes_per_s", "max"),
+    )
+    table = table.assign(first=table["first"].str[:10], last=table["last"].str[:10], best=table["best"] / 1e9)
+    shown = columns.of(
+        "gpu host runs requests first last best",
+        host=Column("host"),
+        first=Column("first measured"),
+        last=Column("last measured"),
+        best=Column("best probed bandwidth", "GB/s"),
+    )
+    return columns.renamed(table, shown)
