@@ -121,7 +121,8 @@ def cores(width=1):
     allowed = sorted(os.sched_getaffinity(0))
     if not 1 <= width < len(allowed):
         raise RuntimeError(
-            f"The server needs a core and the client {width}, at least 1; this process may use {len(allowed)}."
+            f"The server needs a core and the client {width}, at least 1; this process may use "
+            f"{len(allowed)}."
         )
     return Cores(allowed[0], allowed[1 : 1 + width])
 

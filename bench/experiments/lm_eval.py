@@ -2,7 +2,7 @@
 connection to the Hugging Face hub.
 
     snakemake --cores 1 .venvs/lm-eval/ready
-    .venvs/lm-eval/bin/python -m bench.experiments.lm_eval transformers int8 smollm2-135m lambada_openai arc_easy
+    .venvs/lm-eval/bin/python -m bench.experiments.lm_eval transformers int8 smollm2-135m arc_easy
 
 The harness is optional: the first command makes it an environment of its own from `environments/lm-eval.txt`.
 For an engine that has its own environment, install the same version of `lm-eval` there. Tasks whose data lie
@@ -67,8 +67,10 @@ class EngineLM(TemplateLM):
         ).ids
 
     def _loglikelihood_tokens(self, requests, disable_tqdm=False, **_):
-        """[(sum of log-probabilities, whether greedy decoding gives the same)] of [((texts), context ids,
-        continuation ids)]."""
+        """[(sum of log-probabilities, whether greedy decoding gives the same)] of the requests.
+
+        A request is ((texts), context ids, continuation ids).
+        """
         return [
             self._scored(context, continuation)
             for _, context, continuation in self._bar(requests, disable_tqdm)

@@ -67,8 +67,7 @@ def _show(shell, kind, error, trace, tb_offset=None):
 
 
 def deliberate(trace):
-    """Whether a `raise` of this repository raised the error: then its sentence says all that is to be
-    said."""
+    """Whether a `raise` of this repository raised the error: its sentence is enough then."""
     last = traceback.extract_tb(trace)[-1]
     ours = Path(last.filename).is_relative_to(ROOT / "bench") and "site-packages" not in last.filename
     return ours and (last.line or "").startswith("raise ")

@@ -39,21 +39,21 @@ def parameters(namespace, notebook=None):
 
 
 def _defaults(executed, notebook):
-    """Name -> default of every parameter; NameError if the last cell that set them set one that does not
+    """Name -> default of every parameter; NameError if the last cells that set them set one that does not
     exist."""
-    cells = [found for found in map(declared, executed) if found]
+    cells = [declared(source) for source in executed]
     known = _committed(notebook) or max(cells, key=len, default={})
     if not known:
         raise NameError("No parameter is set: run the cell with the parameters first.")
-    by_hand = [found for found in cells if len(found.keys() & known.keys()) > len(known) / 2]
-    injected = [declared(source) for source in executed if source.lstrip().startswith(INJECTED)]
-    latest = by_hand[-1] if by_hand else {}
+    by_hand = [k for k, found in enumerate(cells) if len(found.keys() & known.keys()) > len(known) / 2]
+    last = by_hand[-1] if by_hand else 0
+    latest = cells[last] if by_hand else {}
     more = {name: value for name, value in latest.items() if name not in known}
-    complete = known.keys() <= latest.keys()
-    for name in more:
-        if not complete or difflib.get_close_matches(name, known, n=1):
+    for name in more:  # one of somebody's own, unless it looks like a mistake
+        if not known.keys() <= latest.keys() or difflib.get_close_matches(name, known, n=1):
             _exists(name, known)
-    for name in injected[-1] if injected else ():
+    injected = [source for source in executed[last:] if source.lstrip().startswith(INJECTED)]
+    for name in declared(injected[-1]) if injected else ():
         _exists(name, known | more)
     return known | more
 
@@ -106,7 +106,8 @@ def numbers(name, text):
     words = _words(text)
     if not words or not all(word.isdigit() and int(word) for word in words):
         raise ValueError(
-            f"Parameter {name} must be whole numbers above 0 separated by spaces, such as '1 2 4', not {text!r}."
+            f"Parameter {name} must be whole numbers above 0 separated by spaces, such as '1 2 4', "
+            f"not {text!r}."
         )
     return [int(word) for word in words]
 

@@ -1,4 +1,4 @@
-"""What one run will measure: everything about it that can be wrong is found before anything is loaded."""
+"""What one run will measure; whatever of it can be wrong is found before anything is loaded."""
 
 import math
 import os

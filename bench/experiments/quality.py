@@ -4,7 +4,6 @@ it predicts a fixed text.
 Log-likelihoods are natural logarithms: nats per token.
 """
 
-import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from bench import backends, inputs, naming
 from bench.analysis import quality as quality_analysis
+from bench.experiments import notebook, session
 from bench.instrument import in_process
 from bench.observations import store
 
@@ -38,6 +38,12 @@ class Answers:
     run_id: str
     sidecar: dict
     requests: list
+
+
+def start(namespace):
+    """`session.start` of quality.ipynb; ValueError for a model of which quality cannot be measured."""
+    demand_real(notebook.begin(namespace, "quality")["model"])
+    return session.start("quality", namespace)
 
 
 def demand_real(model):

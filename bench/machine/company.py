@@ -68,8 +68,8 @@ def _cpu_s():
     children."""
     own, found = memory.family(), {}
     for process in psutil.process_iter(["name", "cpu_times", "create_time"]):
-        about = process.info
-        if process.pid not in own and about["cpu_times"]:
-            spent = about["cpu_times"].user + about["cpu_times"].system
-            found[process.pid, about["create_time"]] = (about["name"] or "?", spent)
+        info = process.info
+        if process.pid not in own and info["cpu_times"]:
+            spent = info["cpu_times"].user + info["cpu_times"].system
+            found[process.pid, info["create_time"]] = (info["name"] or "?", spent)
     return found
