@@ -79,6 +79,8 @@ def _checked(name, value, default):
     """`value` of parameter `name` if it has the type of `default`; TypeError otherwise."""
     if isinstance(default, str) and type(value) in (int, float):
         return str(value)  # papermill makes a number of what looks like one
+    if isinstance(default, str) and isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
     kinds = (int, float) if isinstance(default, float) else type(default)
     if not isinstance(value, kinds) or isinstance(value, bool) != isinstance(default, bool):
         kind = type(default).__name__

@@ -32,7 +32,7 @@ class Look:
     processes: tuple
 
     def __str__(self):
-        named = ", ".join(f"{one.name} {one.cores:.1f}" for one in self.processes[:NAMED])
+        named = ", ".join(f"{one.name} [{one.pid}] {one.cores:.1f}" for one in self.processes[:NAMED])
         more = len(self.processes) - NAMED
         also = f", and {more} more" if more > 0 else ""
         return f"{self.cores:.1f} cores busy ({named or 'processes without a name here'}{also})"
