@@ -43,6 +43,16 @@ class Recorder:
         }
         return plan.identity | usual | measured | condition | of_the_run
 
+    def served_rows(self, measured, prompts, level, load_s):
+        """Rows of one level of load: one per request; a load test keeps no answers."""
+        rows = []
+        for row, prompt in zip(measured, prompts):
+            tokens = row.get("prompt_tokens", len(prompt.ids))
+            condition = level.condition | {"max_new_tokens": prompt.new_tokens, "prompt_tokens": tokens}
+            request, columns = row["request"], row | {"output_ids": []}
+            rows.append(self.row(request, request, (), columns, load_s, **condition))
+        return rows
+
     def finish(self, rows, engine):
         """(rows as they are written, sidecar): to be called while the engine and the device are still held.
 

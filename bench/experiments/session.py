@@ -98,12 +98,7 @@ class Setup:
         measured, fared = running.drive(served, self.checkpoint, level, prompts, first, timeout_s)
         self.recorder.client.append({"level": str(level)} | fared)
         self.taken.alone.look()
-        return [self._served_row(row, prompt, level) for row, prompt in zip(measured, prompts)]
-
-    def _served_row(self, row, prompt, level):
-        tokens = row.get("prompt_tokens", len(prompt.ids))
-        condition = level.condition | {"max_new_tokens": prompt.new_tokens, "prompt_tokens": tokens}
-        return self.row(row["request"], row["request"], (), row | {"output_ids": []}, **condition)
+        return self.recorder.served_rows(measured, prompts, level, self.load_s)
 
     def probe_gemm(self):
         """Measure the matrix-multiply peak in every number format, now; all measurements are kept."""
