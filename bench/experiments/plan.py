@@ -128,7 +128,7 @@ def make(experiment, values, needs="load"):
     environment = set_threads(threads)
     checkpoint = backends.prepare(values["backend"], values["model"], option, place.device)
     for which in PROMPT_SETS.get(experiment, ()):
-        _fits(which, checkpoint, values["max_new_tokens"])
+        _fits(which, checkpoint, values.get("max_new_tokens", 1))
     folder = parameters.folder(values["results"], store.RESULTS)
     return Plan(
         experiment, values, module, part, place, option, threads, several, folder, environment, checkpoint

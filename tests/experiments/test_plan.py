@@ -7,7 +7,7 @@ import pytest
 
 from bench import inputs
 from bench.experiments import batching, parameters, plan
-from bench.machine import devices
+from bench.machine import devices, gpu
 from bench.paths import ROOT
 
 CHECKPOINT = SimpleNamespace(name="tiny", config={"max_position_embeddings": 100}, encode=str.split)
@@ -84,3 +84,13 @@ def test_numbers_and_lists_become_the_words_that_they_stand_for():
         parameters.parameters({"In": cells, "sizes": None, "name": ""})
     with pytest.raises(NameError, match="Parameter name is not set"):
         parameters.parameters({"In": cells, "sizes": ""})
+
+
+def test_more_devices_than_there_are_are_refused(monkeypatch):
+    monkeypatch.setattr(gpu, "gpus", lambda: ["H100"] * 3)
+    here = plan.Place("cuda", "h100")
+    words = "tensor_parallel 2 x data_parallel 2 takes 4 GPUs, and CUDA may use 3 here"
+    with pytest.raises(ValueError, match=words):
+        plan._enough(plan.Devices(2, 2), here, 2, "")
+    plan._enough(plan.Devices(2, 2), here, 2, "http://somewhere.example")
+    plan._enough(plan.Devices(2, 1), here, 2, "")
