@@ -1,49 +1,91 @@
 """The sweep of batching.ipynb."""
 
-import math
+from dataclasses import dataclass
 
 from bench import backends
-from bench.experiments import parameters
+from bench.experiments import parameters, plan
 from bench.instrument import in_process
 
 
-class Sweep:
-    """The batches of one run of batching.ipynb, in order: (requests, prompt tokens, new tokens); first the prompt lengths, then the batches.
+@dataclass(frozen=True)
+class Shape:
+    """One batch: how many requests, and the tokens of each."""
 
-    With a budget it ends before a batch that would not fit in what is left of it, and says so: twice the requests take at most twice
-    the time of the batch before. An engine that takes one prompt at a time gets no larger batch.
+    requests: int
+    prompt_tokens: int
+    new_tokens: int
+
+    @property
+    def tokens(self):
+        """Tokens of one request, prompt and answer."""
+        return self.prompt_tokens + self.new_tokens
+
+    def __str__(self):
+        return f"{self.requests} x {self.prompt_tokens}+{self.new_tokens}"
+
+
+class Sweep:
+    """The batches of one run of batching.ipynb, in order: (requests, prompt tokens, new tokens); first the
+    prompt lengths, then the batches.
+
+    With a budget it ends before a batch that would not fit in what is left of it, and says so: twice the
+    requests take at most twice the time of the batch before. An engine that takes one prompt at a time gets
+    no larger batch. Prompt lengths beyond the model's context are left out; ValueError where the batches
+    exceed it, or all of the lengths.
     """
 
     def __init__(self, setup):
-        given = setup.parameters
-        sizes, lengths = (parameters.numbers(name, given[name]) for name in ("batch_sizes", "prompt_lengths"))
-        self.batches = backends.batches(setup.module, setup.option)
-        self.setup, self.budget_s = setup, given["budget_s"]
-        shapes = [(1, length, given["short_tokens"]) for length in lengths]
-        shapes += [
-            (size, given["input_tokens"], given["max_new_tokens"])
+        values = setup.parameters
+        sizes, lengths = (
+            parameters.numbers(name, values[name]) for name in ("batch_sizes", "prompt_lengths")
+        )
+        self.setup, self.budget_s = setup, values["budget_s"]
+        self.batches, self.room = backends.batches(setup.module, setup.option), plan.room(setup.checkpoint)
+        by_length = [Shape(1, length, values["short_tokens"]) for length in lengths]
+        by_size = [
+            Shape(size, values["input_tokens"], values["max_new_tokens"])
             for size in sizes
             if size == 1 or self.batches
         ]
-        room = setup.checkpoint.config.get("max_position_embeddings", math.inf)
-        self.shapes = [shape for shape in shapes if shape[1] + shape[2] <= room]
+        self.shapes = [shape for shape in by_length if shape.tokens <= self.room] + by_size
+        self.left_out = [shape for shape in by_length if shape.tokens > self.room]
+        _fits(setup.checkpoint.name, self.room, by_size, len(self.left_out) == len(by_length))
 
     def __str__(self):
-        words = ", ".join(f"{size} x {prompt}+{new}" for size, prompt, new in self.shapes)
-        return f"requests x prompt tokens + new tokens: {words}" + (
-            "" if self.batches else ". This engine's adapter takes one prompt at a time."
-        )
+        words = f"requests x prompt tokens + new tokens: {_listed(self.shapes)}"
+        if not self.batches:
+            words += ". This engine's adapter takes one prompt at a time."
+        if self.left_out:
+            words += f"; beyond the context of {self.room} tokens: {_listed(self.left_out)}"
+        return words
 
     def __iter__(self):
-        watch, before = in_process.Stopwatch(), (0, 0.0)
-        for done, (size, prompt, new) in enumerate(self.setup.progress(self.shapes, len(self.shapes))):
-            work, seconds = before
-            started, mine = watch.seconds(), size * (prompt + new)
-            if self.budget_s and work and started + seconds * max(1.0, mine / work) > self.budget_s:
-                left = [f"{b} x {p}+{n}" for b, p, n in self.shapes[done:]]
-                print(
-                    f"The budget of {self.budget_s:.0f} s would not do for what is left: {', '.join(left)}."
-                )
-                return
-            yield size, prompt, new
-            before = mine, watch.seconds() - started
+        watch, tokens_before, seconds_before = in_process.Stopwatch(), 0, 0.0
+        for done, shape in enumerate(self.setup.progress(self.shapes, len(self.shapes))):
+            started, tokens = watch.seconds(), shape.requests * shape.tokens
+            if self.budget_s and tokens_before:
+                forecast_s = seconds_before * max(1.0, tokens / tokens_before)
+                if started + forecast_s > self.budget_s:
+                    rest = _listed(self.shapes[done:])
+                    print(f"The budget of {self.budget_s:.0f} s would not do for what is left: {rest}.")
+                    return
+            yield shape.requests, shape.prompt_tokens, shape.new_tokens
+            tokens_before, seconds_before = tokens, watch.seconds() - started
+
+
+def _listed(shapes):
+    return ", ".join(map(str, shapes))
+
+
+def _fits(model, room, batches, no_length):
+    """ValueError where the batches exceed the model's context, or no prompt length keeps within it."""
+    if no_length:
+        raise ValueError(
+            f"Every one of prompt_lengths with short_tokens exceeds the context of {model}, {room} tokens: "
+            "ask for shorter ones."
+        )
+    if batches and batches[0].tokens > room:
+        raise ValueError(
+            f"input_tokens {batches[0].prompt_tokens} and max_new_tokens {batches[0].new_tokens} exceed the "
+            f"context of {model}, {room} tokens: ask for fewer."
+        )

@@ -1,15 +1,18 @@
-"""Any engine of this study as a model of the EleutherAI **lm-evaluation-harness**, for those with a connection to the Hugging Face hub.
+"""Any engine of this study as a model of the EleutherAI **lm-evaluation-harness**, for those with a
+connection to the Hugging Face hub.
 
     snakemake --cores 1 .venvs/lm-eval/ready
-    .venvs/lm-eval/bin/python -m bench.experiments.lm_eval transformers int8 smollm2-135m lambada_openai arc_easy --limit 100
+    .venvs/lm-eval/bin/python -m bench.experiments.lm_eval transformers int8 smollm2-135m arc_easy
 
-The harness is optional: the first command makes it an environment of its own from `environments/lm-eval.txt`. For an engine that has its own
-environment, install the same version of `lm-eval` there. Tasks whose data lie on this machine need no connection: name the folder of their
-YAML files with `--include`.
+The harness is optional: the first command makes it an environment of its own from `environments/lm-eval.txt`.
+For an engine that has its own environment, install the same version of `lm-eval` there. Tasks whose data lie
+on this machine need no connection: name the folder of their YAML files with `--include`. `--limit 100` is
+enough to try it.
 
-What differs from the harness's own models: an engine that gives no log-probabilities can only do tasks that generate; generation is greedy;
-and this study's engines suppress the end of a sequence, so an answer ends at the task's own stop strings or at its limit of tokens.
-At most CONTEXT_TOKENS tokens are looked at, the last ones, which is what every engine here has room for.
+What differs from the harness's own models: an engine that gives no log-probabilities can only do tasks that
+generate; generation is greedy; and this study's engines suppress the end of a sequence, so an answer ends at
+the task's own stop strings or at its limit of tokens. At most CONTEXT_TOKENS tokens are looked at, the last
+ones, which is what every engine here has room for.
 """
 
 import argparse
@@ -17,8 +20,8 @@ import math
 import sys
 
 from bench import backends
-from bench.experiments import session
-from bench.machine import devices, neighbours
+from bench.experiments import plan
+from bench.machine import neighbours
 
 CONTEXT_TOKENS = 2048  # prompt and answer together
 ANSWER_TOKENS = 256  # where a task does not say: the harness's own default
@@ -34,7 +37,8 @@ except ImportError:
 
 
 class EngineLM(TemplateLM):
-    """An `Engine` of bench/backends/ and the checkpoint that it has loaded, as the harness wants a model; it turns text into ids and back."""
+    """An `Engine` of bench/backends/ and the checkpoint that it has loaded, as a model of the harness; it
+    turns text into ids and back."""
 
     def __init__(self, engine, checkpoint):
         super().__init__()
@@ -50,18 +54,23 @@ class EngineLM(TemplateLM):
 
     @property
     def prefix_token_id(self):
-        """What stands before a text that has nothing before it: the token that begins texts, where the model has one."""
+        """The token before a text that has nothing before it: the one that begins texts, where there is
+        one."""
         begin = self.checkpoint.config.get("bos_token_id")
         return self.eot_token_id if begin is None else begin
 
     def tok_encode(self, string, add_special_tokens=None, **_):
-        """Token ids of `string`; with special tokens as the tokenizer adds them, unless they are not wanted."""
+        """Token ids of `string`; with special tokens as the tokenizer adds them, if they are not switched
+        off."""
         return self.checkpoint.tokenizer.encode(
             string, add_special_tokens=add_special_tokens is not False
         ).ids
 
     def _loglikelihood_tokens(self, requests, disable_tqdm=False, **_):
-        """[(sum of log-probabilities, whether greedy decoding gives the same)] of [((texts), context ids, continuation ids)]."""
+        """[(sum of log-probabilities, whether greedy decoding gives the same)] of the requests.
+
+        A request is ((texts), context ids, continuation ids).
+        """
         return [
             self._scored(context, continuation)
             for _, context, continuation in self._bar(requests, disable_tqdm)
@@ -80,12 +89,13 @@ class EngineLM(TemplateLM):
         return self.engine.log_probabilities(ids)
 
     def _greedy(self, context, continuation, each):
-        """More likely than not is the likeliest; otherwise the engine says what it would have written. It never writes an end of sequence."""
+        """Whether greedy decoding gives the same: more likely than not is the likeliest; else the engine is
+        run. It never writes an end of sequence."""
         likely = all(one > math.log(0.5) for one in each)
         return likely or self.engine.generate([context], len(continuation), None)[0] == continuation
 
     def loglikelihood_rolling(self, requests, disable_tqdm=False):
-        """[sum of log-probabilities] of whole texts, each token given as many before it as there is room for."""
+        """[sum of log-probabilities] of whole texts, each token after as many as there is room for."""
         return [
             self._whole(self.tok_encode(request.args[0])) for request in self._bar(requests, disable_tqdm)
         ]
@@ -95,28 +105,32 @@ class EngineLM(TemplateLM):
 
         windows = get_rolling_token_windows(ids, self.prefix_token_id, self.max_length - 1, context_len=1)
         return sum(
-            sum(self._log_probabilities([*given, scored[-1]])[-len(scored) :]) for given, scored in windows
+            sum(self._log_probabilities([*before, scored[-1]])[-len(scored) :]) for before, scored in windows
         )
 
     def generate_until(self, requests, disable_tqdm=False):
-        """The greedy answers, each up to the first of its stop strings or to its limit of tokens. ValueError for a task that samples."""
+        """The greedy answers, each up to the first of its stop strings or to its limit of tokens.
+
+        ValueError for a task that samples, or whose answers have no room.
+        """
         return [self._answer(*request.args) for request in self._bar(requests, disable_tqdm)]
 
-    def _answer(self, context, told):
+    def _answer(self, context, settings):
         from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_text
 
-        told = normalize_gen_kwargs(told, ANSWER_TOKENS)
-        if told["do_sample"]:
+        settings = normalize_gen_kwargs(settings, ANSWER_TOKENS)
+        if settings["do_sample"]:
             raise ValueError(
-                "This task samples, and engines are greedy here; ask for temperature 0 or choose another task."
+                "This task samples, and engines are greedy here; set temperature 0 or choose another task."
             )
-        tokens = told["max_gen_toks"]
+        tokens = settings["max_gen_toks"]
         if tokens >= self.max_length:
             raise ValueError(
-                f"This task wants answers of {tokens} tokens; prompt and answer together have room for {self.max_length}."
+                f"This task needs answers of {tokens} tokens; prompt and answer together have room for "
+                f"{self.max_length}."
             )
         (ids,) = self.engine.generate([self.tok_encode(context)[tokens - self.max_length :]], tokens, None)
-        return postprocess_generated_text(self.checkpoint.decode(ids), told["until"], None)
+        return postprocess_generated_text(self.checkpoint.decode(ids), settings["until"], None)
 
     def _bar(self, requests, hidden):
         from tqdm import tqdm
@@ -124,21 +138,24 @@ class EngineLM(TemplateLM):
         return tqdm(requests, desc="requests", disable=hidden)
 
 
-def evaluate(backend, option, model, tasks, device="auto", threads=0, **told):
-    """What `lm_eval.simple_evaluate` says of `tasks` with an engine of this study; `told` goes to it. Errors are those of `Setup`."""
+def evaluate(backend, option, model, tasks, device="auto", threads=0, **harness):
+    """Results of `lm_eval.simple_evaluate` on `tasks` with an engine of this study; `harness` goes to it.
+
+    Errors are those of `plan.make`.
+    """
     import lm_eval
 
-    module, (kind, _) = backends.get(backend), devices.device_of(device, "auto")
-    option, threads = backends.option(module, option, kind), session.threads_for(threads)
+    module, kind = backends.get(backend), plan.place_of({"device": device, "gpu": "auto"}).device
+    option, threads = backends.option(module, option, kind), plan.threads_for(threads)
     absent = backends.missing(backend, kind, option)
     if absent:
         raise RuntimeError(absent)
-    session.set_threads(threads)
+    plan.set_threads(threads)
     checkpoint = backends.prepare(backend, model, option, kind)
     with neighbours.take(kind):  # a study that measures beside it would be spoilt
         engine = module.load(checkpoint, option, kind, threads)
         try:
-            return lm_eval.simple_evaluate(model=EngineLM(engine, checkpoint), tasks=tasks, **told)
+            return lm_eval.simple_evaluate(model=EngineLM(engine, checkpoint), tasks=tasks, **harness)
         finally:
             engine.close()
 
@@ -159,9 +176,9 @@ def main(arguments):
     parser.add_argument("--limit", type=int, help="only so many examples of each task")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=0)
-    given = vars(parser.parse_args(arguments))
-    known = TaskManager(include_path=given.pop("include"))
-    print(make_table(evaluate(**given, task_manager=known)))
+    values = vars(parser.parse_args(arguments))
+    known = TaskManager(include_path=values.pop("include"))
+    print(make_table(evaluate(**values, task_manager=known)))
 
 
 if __name__ == "__main__":

@@ -1,47 +1,106 @@
-"""Parameters of a notebook, checked against its first cell."""
+"""Parameters of a notebook: which there are, what they are set to, and whether that can be."""
 
 import ast
+import difflib
+import json
 import math
 
 from bench import naming
+from bench.paths import RESULTS, ROOT
+
+INJECTED = "# Parameters"  # how papermill begins the cell that it puts in
 
 
 def declared(source):
-    """Name -> default of every `name = literal` in the source of a parameters cell."""
-    return {
-        target.id: ast.literal_eval(node.value)
-        for node in ast.parse(source).body if isinstance(node, ast.Assign)
-        for target in node.targets if isinstance(target, ast.Name)
-    }  # fmt: skip
+    """Name -> value of a cell that does nothing but set names to literals; empty for every other cell."""
+    try:
+        body = ast.parse(source).body
+        if not all(isinstance(node, ast.Assign) for node in body):
+            return {}
+        return {target.id: ast.literal_eval(node.value) for node in body for target in node.targets}
+    except (SyntaxError, ValueError, AttributeError, TypeError):  # a magic, an expression, `a, b = 1, 2`
+        return {}
 
 
-def parameters(namespace):
-    """The parameters of the running notebook, name -> value: those of its first cell, as papermill's injected cell has set them.
+def parameters(namespace, notebook=None):
+    """The parameters of the running notebook, name -> value.
 
-    papermill only warns of a parameter that does not exist, so it is checked here: NameError for a name that the first cell does not
-    declare, TypeError for a value of another type, both listing what exists.
+    Their names and types are those of the parameters cell of notebooks/<notebook>.ipynb, their values those
+    of the kernel: set by papermill, or by hand, in a cell that may have run several times. Other cells may
+    have run before it. NameError for a parameter that does not exist, of which papermill only warns, or that
+    is not set; TypeError for a value of another type.
     """
-    cells = [source for source in namespace["In"] if source.strip()]
-    known = declared(cells[0])
-    for source in cells[1:-1]:
-        for name in declared(source):
-            if name not in known:
-                try:
-                    naming.choose("parameter", name, known)
-                except ValueError as error:
-                    raise NameError(str(error)) from None
-    for name, default in known.items():
-        value = namespace[name]
-        if isinstance(default, str) and type(value) in (
-            int,
-            float,
-        ):  # papermill makes a number of what looks like one
-            value = namespace[name] = str(value)
-        if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
-            raise TypeError(
-                f"Parameter {name} must be a {type(default).__name__} such as {default!r}, not {value!r}."
-            )
-    return {name: namespace[name] for name in known}
+    defaults = _defaults(namespace["In"][:-1], notebook)
+    for name in defaults:
+        if name not in namespace:
+            raise NameError(f"Parameter {name} is not set: run the cell with the parameters first.")
+        namespace[name] = _checked(name, namespace[name], defaults[name])
+    return {name: namespace[name] for name in defaults}
+
+
+def _defaults(executed, notebook):
+    """Name -> default of every parameter; NameError if the last cells that set them set one that does not
+    exist."""
+    cells = [declared(source) for source in executed]
+    known = _committed(notebook) or max(cells, key=len, default={})
+    if not known:
+        raise NameError("No parameter is set: run the cell with the parameters first.")
+    by_hand = [k for k, found in enumerate(cells) if len(found.keys() & known.keys()) > len(known) / 2]
+    last = by_hand[-1] if by_hand else 0
+    latest = cells[last] if by_hand else {}
+    more = {name: value for name, value in latest.items() if name not in known}
+    for name in more:  # one of somebody's own, unless it looks like a mistake
+        if not known.keys() <= latest.keys() or difflib.get_close_matches(name, known, n=1):
+            _exists(name, known)
+    injected = [source for source in executed[last:] if source.lstrip().startswith(INJECTED)]
+    for name in declared(injected[-1]) if injected else ():
+        _exists(name, known | more)
+    return known | more
+
+
+def _committed(notebook):
+    """Name -> default in the parameters cell of notebooks/<notebook>.ipynb; empty if there is none."""
+    file = ROOT / "notebooks" / f"{notebook}.ipynb"
+    if not file.exists():
+        return {}
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    tagged = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
+    return declared("".join(next(tagged, {"source": ""})["source"]))
+
+
+def _exists(name, known):
+    try:
+        naming.choose("parameter", name, known)
+    except ValueError as error:
+        raise NameError(str(error)) from None
+
+
+def _checked(name, value, default):
+    """`value` of parameter `name` if it has the type of `default`; TypeError otherwise."""
+    if isinstance(default, str) and type(value) in (int, float):
+        return str(value)  # papermill makes a number of what looks like one
+    if isinstance(default, str) and isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
+    kinds = (int, float) if isinstance(default, float) else type(default)
+    if not isinstance(value, kinds) or isinstance(value, bool) != isinstance(default, bool):
+        kind = type(default).__name__
+        raise TypeError(f"Parameter {name} must be a {kind} such as {default!r}, not {value!r}.")
+    return value
+
+
+def folder(text, usual=RESULTS):
+    """Absolute path of a folder that a parameter names, `usual` where it names none.
+
+    A relative one is relative to the repository, wherever the notebook runs: Jupyter runs it in notebooks/.
+    """
+    return ROOT / text if text else usual
+
+
+def at_least(least, **values):
+    """ValueError naming the parameter if one of `values` is less than `least`."""
+    for name, value in values.items():
+        if not isinstance(value, (int, float)) or value < least:
+            raise ValueError(f"{name} must be {least} or more, not {value!r}.")
 
 
 def numbers(name, text):
@@ -49,13 +108,14 @@ def numbers(name, text):
     words = _words(text)
     if not words or not all(word.isdigit() and int(word) for word in words):
         raise ValueError(
-            f"Parameter {name} must be whole numbers above 0 separated by spaces, such as '1 2 4', not {text!r}."
+            f"Parameter {name} must be whole numbers above 0 separated by spaces, such as '1 2 4', "
+            f"not {text!r}."
         )
     return [int(word) for word in words]
 
 
 def rates(name, text):
-    """Positive numbers in `text`, separated by spaces; none is allowed. ValueError naming the parameter otherwise."""
+    """Positive numbers in `text`, separated by spaces, or none; ValueError naming the parameter otherwise."""
     try:
         found = [float(word) for word in _words(text)]
     except ValueError:

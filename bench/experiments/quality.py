@@ -1,10 +1,9 @@
-"""Quality: what the answers of an option are worth to the float32 reference, and how well it predicts a fixed text.
+"""Scores for quality.ipynb: what the answers of an option are worth to the float32 reference, and how well
+it predicts a fixed text.
 
-The first half scores, for quality.ipynb, and needs the engines. The second half is pure functions on loaded requests, for figures, tables
-and findings. Log-likelihoods are natural logarithms: nats per token.
+Log-likelihoods are natural logarithms: nats per token.
 """
 
-import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from bench import backends, inputs, naming
 from bench.analysis import quality as quality_analysis
+from bench.experiments import notebook, session
 from bench.instrument import in_process
 from bench.observations import store
 
@@ -22,12 +22,28 @@ ROUNDING_NATS = 1e-3
 
 
 @dataclass(frozen=True)
+class Request:
+    """One stored request: the prompt's number and token ids, the answer's, and why there is none."""
+
+    prompt: int
+    prompt_ids: list
+    answer_ids: list
+    error: str
+
+
+@dataclass(frozen=True)
 class Answers:
-    """The stored answers of one latency run: its id, its sidecar, and (prompt number, prompt ids, answer ids, error) of each request."""
+    """The stored answers of one latency run: its id, its sidecar, its Requests."""
 
     run_id: str
     sidecar: dict
     requests: list
+
+
+def start(namespace):
+    """`session.start` of quality.ipynb; ValueError for a model of which quality cannot be measured."""
+    demand_real(notebook.begin(namespace, "quality")["model"])
+    return session.start("quality", namespace)
 
 
 def demand_real(model):
@@ -35,47 +51,64 @@ def demand_real(model):
     known = inputs.table("models").set_index("model")["weights"]
     if model.startswith("shape:") or known.get(model) == "synthetic":
         raise ValueError(
-            f"{model} has random weights, and what they answer is noise: quality is measured on real ones, such as -p model smollm2-135m."
+            f"{model} has random weights, and what they answer is noise: quality is measured on real ones, "
+            "such as -p model smollm2-135m."
         )
 
 
 def stored(setup):
-    """Answers of the newest latency run on one device of what `setup` is about, with `max_new_tokens` tokens each; it may have been any repeat.
+    """Answers of the newest latency run on one device of the engine, option and model of `setup`, with
+    `max_new_tokens` tokens each; it may have been any repeat.
 
-    FileNotFoundError with the command that measures it if there is none; ValueError if it had other prompts or another checkpoint.
+    FileNotFoundError with the command that measures it if there is none; ValueError if it had other prompts
+    or another checkpoint.
     """
-    name = naming.run_id(**setup.identity | {"experiment": "latency"}, n="")
-    numbers = {path: path.stem.rpartition("-")[2] for path in Path(setup.folder).glob(f"{name}*.csv")}
-    for path in sorted((p for p, n in numbers.items() if n.isdigit()), key=lambda p: -int(numbers[p])):
+    name, tokens = _latency_name(setup), setup.parameters["max_new_tokens"]
+    for path in _newest_first(Path(setup.folder), name):
         requests = store.load([path])
-        if (requests["max_new_tokens"] == setup.parameters["max_new_tokens"]).all() and (
-            requests["tensor_parallel"] == 1
-        ).all():
-            return _checked(setup, requests, store.read(path)[1])
-    told = {
+        if (requests["max_new_tokens"] == tokens).all() and (requests["tensor_parallel"] == 1).all():
+            return _answers(setup, requests, store.read(path)[1])
+    raise FileNotFoundError(
+        f"There is no latency run {name}… whose answers could be scored. Measure it with: {_command(setup)}"
+    )
+
+
+def _latency_name(setup):
+    """Id of the latency runs of what `setup` measures, without the number."""
+    return naming.run_id(**setup.identity | {"experiment": "latency"}, n="")
+
+
+def _newest_first(folder, name):
+    """CSVs of the runs `name` followed by a number, the highest first."""
+    numbers = {path: naming.split_number(path.stem)[1] for path in folder.glob(f"{name}*.csv")}
+    return sorted((p for p, n in numbers.items() if n.isdigit()), key=lambda p: -int(numbers[p]))
+
+
+def _command(setup):
+    """The command that measures the latency run which `setup` would score."""
+    values = {
         "backend": setup.identity["backend"],
         "option": setup.option,
         "model": setup.identity["model"],
         "device": setup.device,
+        "max_new_tokens": setup.parameters["max_new_tokens"],
     }
-    told |= {"max_new_tokens": setup.parameters["max_new_tokens"]}
-    command = " ".join(
-        ["papermill notebooks/latency.ipynb out.ipynb", *(f"-p {key} {value}" for key, value in told.items())]
-    )
-    raise FileNotFoundError(
-        f"There is no latency run {name}… whose answers could be scored. Measure it with: {command}"
-    )
+    if setup.parameters.get("results"):
+        values["results"] = setup.parameters["results"]
+    set_to = (f"-p {name} {value}" for name, value in values.items())
+    return " ".join(["papermill notebooks/latency.ipynb out.ipynb", *set_to])
 
 
-def _checked(setup, requests, sidecar):
-    run_id, here = (
-        requests["run_id"].iloc[0],
-        {"prompts": inputs.digest("prompts"), "model": setup.checkpoint.digest()},
-    )
+def _answers(setup, requests, sidecar):
+    """The Answers of one run; ValueError if it had other prompts or another checkpoint."""
+    run_id = requests["run_id"].iloc[0]
+    here = {"prompts": inputs.digest("prompts"), "model": setup.checkpoint.digest()}
     for what, digest in here.items():
-        if sidecar[f"{what}_sha256"] != digest:
+        before = sidecar[f"{what}_sha256"]
+        if before != digest:
             raise ValueError(
-                f"The {what} of {run_id} (SHA-256 {sidecar[f'{what}_sha256']}) is not what is here ({digest}). Measure the latency again."
+                f"The {what} of {run_id} (SHA-256 {before}) is not what is here ({digest}). "
+                "Measure the latency again."
             )
     prompts = setup.prompts("latency")
     kept = zip(
@@ -83,7 +116,8 @@ def _checked(setup, requests, sidecar):
         requests["output_ids"].map(quality_analysis.token_ids),
         requests["error"],
     )
-    return Answers(run_id, sidecar, [(prompt, prompts[prompt], ids, error) for prompt, ids, error in kept])
+    found = [Request(prompt, prompts[prompt], ids, error) for prompt, ids, error in kept]
+    return Answers(run_id, sidecar, found)
 
 
 def reference(setup):
@@ -98,7 +132,8 @@ def reference(setup):
 
 
 class Unloaded:
-    """Stands for an engine that gives no log-probabilities, so that nothing is asked of it: what its latency run says of it."""
+    """Stands for an engine that gives no log-probabilities and is not loaded: its latency run describes
+    it."""
 
     def __init__(self, sidecar):
         self.weight_bytes, self.kv_value_bytes, self.settings = (
@@ -111,32 +146,38 @@ class Unloaded:
 
 
 def engine(setup, scorer, answers):
-    """The engine of `setup`, loaded where it may give log-probabilities; the reference `scorer`, if it is another one, has gone before."""
+    """The engine of `setup`, loaded where it may give log-probabilities.
+
+    The reference `scorer` has gone before, if it is another one.
+    """
     if scorer is getattr(setup, "engine", None):
         return scorer
     scorer.close()
     if setup.device == "cuda" and (torch := sys.modules.get("torch")):
         torch.cuda.empty_cache()  # some engines take what is free
-    if hasattr(getattr(setup.module, "Engine", setup.module), "log_probabilities") or not hasattr(
-        setup.module, "Engine"
-    ):
+    kind = getattr(setup.module, "Engine", None)
+    if kind is None or hasattr(kind, "log_probabilities"):
         return setup.load()
-    setup.engine, setup.load_s = Unloaded(answers.sidecar), math.nan
-    return setup.engine
+    return setup.use(Unloaded(answers.sidecar))
 
 
 def chunks(engine, ids, tokens=CHUNK_TOKENS):
-    """`ids` in consecutive pieces of at most `tokens` that can be scored (two or more); none if `engine` gives no log-probabilities."""
+    """`ids` in consecutive pieces of 2 to `tokens` that can be scored; none if `engine` gives no
+    log-probabilities."""
     pieces = [ids[start : start + tokens] for start in range(0, len(ids), tokens)]
     return [piece for piece in pieces if len(piece) > 1] if hasattr(engine, "log_probabilities") else []
 
 
 def nll_nats(engine, context, ids):
-    """Mean negative log-likelihood per token of `ids` after `context` under `engine`; ValueError where it gives what cannot be one."""
+    """Mean negative log-likelihood per token of `ids` after `context` under `engine`, in nats.
+
+    ValueError where the engine gives what cannot be one.
+    """
     logarithms = np.asarray(engine.log_probabilities([*context, *ids]), dtype=float)
     if len(logarithms) != len(context) + len(ids) - 1:
         raise ValueError(
-            f"the engine gave {len(logarithms)} log-probabilities for {len(context) + len(ids)} tokens, the first of which has none"
+            f"the engine gave {len(logarithms)} log-probabilities for {len(context) + len(ids)} tokens, "
+            "the first of which has none"
         )
     if not np.isfinite(logarithms).all() or (logarithms > ROUNDING_NATS).any():
         raise ValueError("the engine gave logarithms of probabilities that are not finite or above 0")
@@ -144,7 +185,8 @@ def nll_nats(engine, context, ids):
 
 
 def score(watch, column, engine, context, ids, error=""):
-    """Measured columns of one row: `nll_nats` in `column`, when (on `watch`) and how long it was computed; `error` where it was not."""
+    """Measured columns of one row: `nll_nats` in `column`, when (on `watch`) and how long it was computed;
+    `error` where it was not."""
     sent = watch.seconds()
     try:
         if error:

@@ -149,7 +149,7 @@ def write_accuracy(rows, gpu, host, machine, parameters, **more):
 def _write_apart(identifier, table, gpu, host, machine, parameters, **more):
     """Write a table that is no run, with its provenance; `identifier` is a function of gpu, host and
     number."""
-    folder = parameters["results"]
+    folder = ROOT / parameters["results"] if parameters["results"] else None
     n = parameters["run"] or _first_free(lambda n: identifier(gpu, host, n), folder)
     target = _unwritten(identifier(gpu, host, n), folder)
     sidecar = {

@@ -1,0 +1,173 @@
+"""The device of a run, taken and let go: the machine-wide lock, the neighbours, the bandwidth probe.
+
+with device.Alone("cpu", folder) as alone:     # nobody else measures meanwhile
+    …
+    alone.refuse_if_busy()
+"""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from tqdm import tqdm
+
+from bench.machine import bandwidth, company, gemm, gpu, identity, memory, neighbours
+from bench.observations import gates
+from bench.paths import ROOT
+
+LOOKS = 3  # a machine is busy if it was so in each of them
+LOOK_S = 0.5
+INTERVAL_S = 2.0  # what is shorter is noise: tick counters have hundredths of a second
+PUBLISHED = ROOT / "_llama-inference"
+
+
+class Alone:
+    """The machine-wide lock of one kind of device, and a look at who else computes.
+
+    Results that go to the published folder are refused beside neighbours, at once; those that go to a folder
+    of one's own are measured with a warning. With BENCH_WAIT in the environment it waits for idleness.
+    """
+
+    def __init__(self, kind, folder):
+        self.kind, self.scratch = kind, Path(folder).resolve() != PUBLISHED.resolve()
+        self.lock, self.warned, self.busy_looks = None, False, 0
+
+    def __enter__(self):
+        self.lock = neighbours.take(self.kind)
+        try:
+            self._idle()
+        except BaseException:
+            self.release()
+            raise
+        self.neighbours, self.watch = neighbours.Neighbours(), company.Watch()
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def release(self):
+        """Let the device go; once is enough."""
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
+
+    def cores(self):
+        """{'others': …, 'steal': …}: mean cores that others kept busy since the device was taken."""
+        return self.neighbours.cores()
+
+    def look(self):
+        """After a request: warn of neighbours, or refuse where they stay and the run would be refused.
+
+        gates.Refused for a run to be published, if they were there in two looks and on average.
+        """
+        if self.watch.seconds() < INTERVAL_S:
+            return
+        seen = self.watch.look()
+        self.busy_looks = self.busy_looks + 1 if seen.cores > gates.BUSY_CORES else 0
+        if self.busy_looks and not self.warned:
+            self._warn(seen)
+        if self.busy_looks > 1 and not self.scratch and self.cores()["others"] > gates.BUSY_CORES:
+            raise gates.Refused(_sentence(seen))
+
+    def refuse_if_busy(self):
+        """gates.Refused where others kept the machine busy since it was taken; a warning for one's own."""
+        others = self.cores()["others"]
+        if others > gates.BUSY_CORES and not self.scratch:
+            raise gates.Refused(_sentence(company.Look(others, self.watch.look().processes)))
+
+    def _idle(self):
+        """Look a few times; refuse, warn or wait where somebody is busy in every look."""
+        while True:
+            watch, calmest = company.Watch(), None
+            for _ in range(LOOKS):
+                time.sleep(LOOK_S)
+                seen = watch.look()
+                calmest = seen if calmest is None or seen.cores < calmest.cores else calmest
+                if calmest.cores <= gates.BUSY_CORES:
+                    return
+            if self.scratch:
+                return self._warn(calmest)
+            if not os.environ.get("BENCH_WAIT"):
+                raise gates.Refused(_sentence(calmest))
+            if not self.warned:
+                print(f"Waiting for an idle machine: other processes keep {calmest}.", flush=True)
+            self.warned = True
+
+    def _warn(self, seen):
+        self.warned = True
+        tqdm.write(f"Warning: other processes keep {seen}, so these times are not to be trusted.")
+
+
+def _sentence(seen):
+    return (
+        f"Other processes keep {seen}, and at most {gates.BUSY_CORES} may be: stop them and run again, "
+        "set BENCH_WAIT=1 to wait for them, or try it with a folder of your own, -p results scratch."
+    )
+
+
+class Anyway(Alone):
+    """The lock alone: for what no neighbour can spoil, such as scores, or a server that runs elsewhere."""
+
+    def look(self):
+        """Nothing is looked at."""
+
+    def _idle(self):
+        """Nothing is looked at."""
+
+
+class Device:
+    """The device of one Plan: taken by `take`, described, probed, and let go by `release`."""
+
+    def __init__(self, plan):
+        self.plan, self.gemm_flops_per_s, self.held = plan, {}, contextlib.ExitStack()
+        alone = Anyway if plan.experiment == "quality" or plan.url else Alone
+        self.alone = alone(plan.device, plan.folder)
+
+    def take(self):
+        """Hold the device until `release`, and start its probe; returns self.
+
+        RuntimeError where others compute on the GPU, gates.Refused where they keep the machine busy.
+        """
+        self.held.enter_context(self.alone)
+        try:
+            if self.plan.device == "cuda" and not self.plan.url:
+                _refuse_gpu_company()
+            self.machine = identity.describe(self.plan.device) | self.plan.several_gpus()
+            self.bandwidth = bandwidth.Bandwidth(self.plan.device, self.plan.threads)
+            self.held.push(self.bandwidth)
+        except BaseException:
+            self.release()
+            raise
+        return self
+
+    def release(self):
+        """Stop the probe and let the device go; once is enough."""
+        self.held.close()
+
+    def busy_cores(self):
+        """Mean cores that others kept busy since the device was taken."""
+        return self.alone.cores()
+
+    def probe_gemm(self):
+        """Measure the matrix-multiply peak in every number format, now; all measurements are kept."""
+        for dtype, rate in gemm.gemm_peaks(self.plan.device, self.plan.threads).items():
+            self.gemm_flops_per_s.setdefault(dtype, []).append(rate)
+
+    def peak_memory_bytes(self):
+        """Largest memory held so far."""
+        return memory.peak_memory_bytes(self.plan.device)
+
+    def gpu_state(self):
+        """Clocks, temperature, power of the GPU; empty on a CPU."""
+        return gpu.gpu_state() if self.plan.device == "cuda" else {}
+
+
+def _refuse_gpu_company():
+    """RuntimeError where somebody else computes on the GPU."""
+    others = neighbours.gpu_company()
+    if others:
+        raise RuntimeError(
+            f"Other processes compute on this GPU ({', '.join(map(str, others))}): a benchmark that shares "
+            "its device is void. Stop them, or set CUDA_VISIBLE_DEVICES to another one."
+        )

@@ -1,0 +1,73 @@
+"""A live notebook: one run at a time, none that goes on after a failed cell, errors that end with their
+sentence."""
+
+import sys
+import traceback
+from pathlib import Path
+
+from IPython import get_ipython
+
+from bench.experiments import parameters
+from bench.paths import ROOT
+
+
+class _Kernel:
+    """The run that this kernel holds, and whether the running cell has used it."""
+
+    run, used, watched = None, False, False
+
+
+def begin(namespace, name):
+    """The parameters of notebooks/<name>.ipynb as `parameters.parameters` reads them from its `globals()`.
+
+    What an earlier run of this kernel holds is let go first; errors end with their sentence from now on.
+    """
+    if _Kernel.run is not None:
+        _Kernel.run.close("was left for another run")
+    _Kernel.run = None
+    shell = get_ipython()
+    if shell is not None and not _Kernel.watched:
+        _Kernel.watched = True
+        shell.set_custom_exc((Exception,), _show)
+        shell.events.register("pre_run_cell", _before)
+        shell.events.register("post_run_cell", _after)
+    return parameters.parameters(namespace, name)
+
+
+def attend(run):
+    """`run`, which is closed when a cell that uses it fails."""
+    _Kernel.run, _Kernel.used = run, True
+    return run
+
+
+def used(run):
+    """The running cell uses `run`."""
+    _Kernel.used = _Kernel.used or run is _Kernel.run
+
+
+def _before(*_):
+    _Kernel.used = False
+
+
+def _after(result):
+    if result is None or result.success or _Kernel.run is None or not _Kernel.used:
+        return
+    failure = result.error_in_exec or result.error_before_exec
+    _Kernel.run.close(f"has ended with a cell that failed ({type(failure).__name__})")
+
+
+def _show(shell, kind, error, trace, tb_offset=None):
+    """Show an error of this repository as its sentence, every other one with its traceback."""
+    if not deliberate(trace):
+        shell.showtraceback((kind, error, trace), running_compiled_code=True, tb_offset=tb_offset)
+        return None
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace  # for %tb
+    shell._showtraceback(kind, error, [f"{kind.__name__}: {error}"])
+    return None
+
+
+def deliberate(trace):
+    """Whether a `raise` of this repository raised the error: its sentence is enough then."""
+    last = traceback.extract_tb(trace)[-1]
+    ours = Path(last.filename).is_relative_to(ROOT / "bench") and "site-packages" not in last.filename
+    return ours and (last.line or "").startswith("raise ")

@@ -1,0 +1,132 @@
+"""The device of a run: who is refused, warned of, waited for, and that it is let go whatever happens."""
+
+import multiprocessing
+import time
+
+import pytest
+from filelock import FileLock
+
+from bench.experiments import device
+from bench.machine import company, neighbours
+from bench.observations import gates
+
+BUSY = company.Look(1.3, (company.Process("indexer", 4711, 1.1), company.Process("editor", 12, 0.2)))
+IDLE = company.Look(0.1, ())
+
+
+class Looks:
+    """In place of `company.Watch`: what is seen, one look after the other, the last one again and again."""
+
+    def __init__(self, *seen):
+        self.seen = list(seen)
+
+    def __call__(self):
+        return self
+
+    def seconds(self):
+        return device.INTERVAL_S
+
+    def look(self):
+        return self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
+
+
+@pytest.fixture
+def around(monkeypatch, tmp_path):
+    """A function that sets what is seen of the neighbours, and their mean over the run."""
+    monkeypatch.setattr(device, "LOOK_S", 0)
+    monkeypatch.delenv("BENCH_WAIT", raising=False)
+    monkeypatch.setattr(neighbours, "alone", lambda kind="cpu": FileLock(tmp_path / "lock"))
+
+    def show(*seen, mean=0.0):
+        monkeypatch.setattr(company, "Watch", Looks(*seen))
+        monkeypatch.setattr(neighbours.Neighbours, "cores", lambda self: {"others": mean, "steal": 0.0})
+
+    return show
+
+
+def is_free(tmp_path):
+    lock = FileLock(tmp_path / "lock")
+    with lock.acquire(timeout=0):
+        return True
+
+
+def test_a_run_to_be_published_is_refused_before_it_begins(around, tmp_path):
+    around(BUSY)
+    with pytest.raises(
+        gates.Refused, match=r"1.3 cores busy \(indexer \[4711\] 1.1, editor \[12\] 0.2\)"
+    ) as refused:
+        device.Alone("cpu", device.PUBLISHED).__enter__()
+    assert all(word in str(refused.value) for word in ("stop them", "BENCH_WAIT=1", "-p results scratch"))
+    assert is_free(tmp_path)
+
+
+def test_a_moment_of_work_is_no_neighbour(around, tmp_path, capsys):
+    around(BUSY, BUSY, IDLE)
+    with device.Alone("cpu", device.PUBLISHED):
+        assert not capsys.readouterr().out
+    assert is_free(tmp_path)
+
+
+def test_a_folder_of_ones_own_is_warned_once(around, tmp_path, capsys):
+    around(BUSY, mean=1.3)
+    with device.Alone("cpu", tmp_path) as alone:
+        for _ in range(5):
+            alone.look()
+        alone.refuse_if_busy()
+    assert capsys.readouterr().out.count("Warning: other processes keep 1.3 cores busy") == 1
+
+
+def test_it_waits_where_that_is_set(around, monkeypatch, capsys):
+    around(*[BUSY] * 2 * device.LOOKS, IDLE)
+    monkeypatch.setenv("BENCH_WAIT", "1")
+    with device.Alone("cpu", device.PUBLISHED):
+        assert capsys.readouterr().out.count("Waiting for an idle machine") == 1
+
+
+def test_who_comes_later_and_stays_is_refused_at_once(around, tmp_path, capsys):
+    around(IDLE, BUSY, mean=1.3)
+    with pytest.raises(gates.Refused, match="indexer"), device.Alone("cpu", device.PUBLISHED) as alone:
+        alone.look()  # a warning first
+        assert "indexer" in capsys.readouterr().out
+        alone.look()
+    assert is_free(tmp_path)
+
+
+def test_who_comes_and_goes_is_not(around):
+    around(IDLE, BUSY, IDLE, BUSY, IDLE, mean=1.3)
+    with device.Alone("cpu", device.PUBLISHED) as alone:
+        for _ in range(4):
+            alone.look()
+
+
+def test_roofs_beside_a_neighbour_are_refused(around):
+    around(IDLE, mean=1.0)
+    with pytest.raises(gates.Refused), device.Alone("cpu", device.PUBLISHED) as alone:
+        alone.refuse_if_busy()
+
+
+def _burn(stop):
+    while not stop.is_set():
+        pass
+
+
+def test_own_children_are_no_neighbours():
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    child = context.Process(target=_burn, args=(stop,))
+    child.start()
+    try:
+        watch = company.Watch()
+        time.sleep(1)
+        assert child.pid not in {one.pid for one in watch.look().processes}
+    finally:
+        stop.set()
+        child.join()
+
+
+def test_a_look_counts_since_the_look_before(monkeypatch):
+    spent = iter([{(7, 1.0): ("job", 10.0)}, {(7, 1.0): ("job", 12.0), (8, 2.0): ("new", 0.5)}, {}])
+    monkeypatch.setattr(company, "_cpu_s", lambda: next(spent))
+    monkeypatch.setattr(company.time, "monotonic", iter([0.0, 4.0, 4.0]).__next__)
+    look = company.Watch().look()
+    assert [(one.name, one.cores) for one in look.processes] == [("job", 0.5), ("new", 0.125)]

@@ -1,0 +1,96 @@
+"""The plan of a run: what cannot be measured is refused before anything is loaded."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from bench import inputs
+from bench.experiments import batching, parameters, plan
+from bench.machine import devices, gpu
+from bench.paths import ROOT
+
+CHECKPOINT = SimpleNamespace(name="tiny", config={"max_position_embeddings": 100}, encode=str.split)
+
+
+@pytest.fixture
+def prompts(monkeypatch):
+    """A function that sets the texts of every prompt set."""
+    return lambda *texts: monkeypatch.setattr(
+        inputs, "prompts", lambda which: pd.Series(texts, range(1, len(texts) + 1), dtype=str)
+    )
+
+
+def test_the_longest_request_must_fit_into_the_context(prompts):
+    prompts("one two three", "one")
+    plan._fits("latency", CHECKPOINT, 97)
+    with pytest.raises(ValueError, match="the context of tiny, 100 tokens: use -p max_new_tokens 97 at most"):
+        plan._fits("latency", CHECKPOINT, 98)
+    plan._fits("latency", SimpleNamespace(name="endless", config={}, encode=str.split), 10**9)
+
+
+def test_a_set_without_prompts_or_tokens_is_refused(prompts):
+    prompts()
+    with pytest.raises(ValueError, match="'latency' of data/prompts.csv is empty"):
+        plan.encoded("latency", CHECKPOINT)
+    prompts("one", "")
+    with pytest.raises(ValueError, match="Prompt 2 of the set 'latency'"):
+        plan.encoded("latency", CHECKPOINT)
+
+
+def test_gpu_is_another_word_for_cuda(monkeypatch):
+    monkeypatch.setattr(devices, "device_of", lambda device, gpu: (device, gpu))
+    assert plan.place_of({"device": "gpu", "gpu": "auto"}) == plan.Place("cuda", "auto")
+    elsewhere = {"device": "gpu", "gpu": "H100", "url": "https://somewhere.example"}
+    assert plan.place_of(elsewhere) == plan.Place("cuda", "h100")
+
+
+def sweep(**changes):
+    values = {"batch_sizes": "1 2", "prompt_lengths": "10 200", "short_tokens": 5}
+    values |= {"input_tokens": 50, "max_new_tokens": 50, "budget_s": 0.0} | changes
+    module = SimpleNamespace(OPTIONS={"float32": {}})
+    return batching.Sweep(
+        SimpleNamespace(parameters=values, module=module, option="float32", checkpoint=CHECKPOINT)
+    )
+
+
+def test_a_sweep_names_the_lengths_that_have_no_room():
+    assert [str(shape) for shape in sweep().shapes] == ["1 x 10+5", "1 x 50+50", "2 x 50+50"]
+    assert "beyond the context of 100 tokens: 1 x 200+5" in str(sweep())
+    with pytest.raises(ValueError, match="input_tokens 51 and max_new_tokens 50 exceed"):
+        sweep(input_tokens=51)
+    with pytest.raises(ValueError, match="Every one of prompt_lengths"):
+        sweep(prompt_lengths="200")
+
+
+def test_a_folder_is_one_wherever_it_is_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert parameters.folder("scratch") == ROOT / "scratch"
+    assert parameters.folder(str(tmp_path)) == tmp_path and parameters.folder("", tmp_path) == tmp_path
+
+
+@pytest.mark.parametrize(
+    "source", ["1 + 1", "%pwd", "a, b = 1, 2", "a = print", "import os", "a = 1\nprint(a)", "a.b = 1", "f(x"]
+)
+def test_a_cell_that_does_more_than_to_set_literals_declares_nothing(source):
+    assert parameters.declared(source) == {}
+
+
+def test_numbers_and_lists_become_the_words_that_they_stand_for():
+    cells = ['sizes = "1 2"\nname = ""', "check"]
+    found = parameters.parameters({"In": cells, "sizes": [1, 4], "name": 3})
+    assert found == {"sizes": "1 4", "name": "3"}
+    with pytest.raises(TypeError, match="sizes must be a str"):
+        parameters.parameters({"In": cells, "sizes": None, "name": ""})
+    with pytest.raises(NameError, match="Parameter name is not set"):
+        parameters.parameters({"In": cells, "sizes": ""})
+
+
+def test_more_devices_than_there_are_are_refused(monkeypatch):
+    monkeypatch.setattr(gpu, "gpus", lambda: ["H100"] * 3)
+    here = plan.Place("cuda", "h100")
+    words = "tensor_parallel 2 x data_parallel 2 takes 4 GPUs, and CUDA may use 3 here"
+    with pytest.raises(ValueError, match=words):
+        plan._enough(plan.Devices(2, 2), here, 2, "")
+    plan._enough(plan.Devices(2, 2), here, 2, "http://somewhere.example")
+    plan._enough(plan.Devices(2, 1), here, 2, "")
