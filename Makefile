@@ -21,6 +21,8 @@ CONFIG := $(if $(filter-out 0,$(ALL)),all=True) $(if $(BUDGET),budget=$(BUDGET))
 SNAKEMAKE = snakemake $(if $(PROFILE),--workflow-profile profiles/$(PROFILE)) $(if $(strip $(CONFIG)),--config $(CONFIG))
 # What a cluster calls the device that a run asks for (profiles/slurm); empty: none is asked for.
 export GRES ?=
+# make study WAIT=1: wait for an idle machine instead of refusing.
+export BENCH_WAIT := $(WAIT)
 # On a node without network, unpacked from a bundle (bench/workflow/bundle.py): pip looks nowhere but here, and the hub is not asked.
 ifneq ($(wildcard wheels/*.whl),)
 export PIP_NO_INDEX := 1

@@ -29,6 +29,7 @@ from commands import BIN, run, run_cells  # noqa: E402, F401 (likewise)
 
 from bench import backends
 from bench.backends.common import checkpoints
+from bench.experiments import device
 from bench.machine import bandwidth, gemm, identity, neighbours
 from bench.observations import store
 
@@ -101,6 +102,7 @@ def idle_machine(monkeypatch):
     monkeypatch.setattr(bandwidth, "Bandwidth", Probe)
     monkeypatch.setattr(neighbours, "Neighbours", Alone)
     monkeypatch.setattr(neighbours, "take", lambda device="cpu", wait_s=0: NoLock())
+    monkeypatch.setattr(device, "LOOK_S", 0.01)
     monkeypatch.setattr(gemm, "gemm_peaks", lambda device, threads: {"float32": 4e14})
     before = dict(os.environ)
     yield

@@ -59,11 +59,11 @@ def test_functions_can_be_read_at_a_glance(path):
 GENERATE = """
 import json, sys
 from bench import backends, inputs
-from bench.experiments import session
+from bench.experiments import plan
 from bench.instrument import in_process
 name, option, count, text = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-threads = session.threads_for(int(sys.argv[5]))
-session.set_threads(threads)
+threads = plan.threads_for(int(sys.argv[5]))
+plan.set_threads(threads)
 checkpoint = backends.prepare(name, "smollm2-135m", option, "cpu")
 engine = backends.get(name).load(checkpoint, option, "cpu", threads)
 prompts = [checkpoint.encode(text) for text in inputs.prompts().loc[[5, 7]]]

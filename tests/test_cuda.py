@@ -150,7 +150,7 @@ def test_a_run_keeps_the_gpu_s_state_and_its_warm_up(driver, setup, monkeypatch)
     with monkeypatch.context() as patched:  # a busy machine would not settle
         patched.setattr(run, "generate", lambda prompts, max_new_tokens: [{"e2e_s": 0.05, "error": ""}])
         run.warm_up([[1, 2, 3]], 8)
-    assert [about["clocks.sm"] for about in run.warmup] == [1200, 1500, 1900, 1950]
+    assert [about["clocks.sm"] for about in run.recorder.warmup] == [1200, 1500, 1900, 1950]
     run.bandwidth.probe()
     (measured,) = run.generate([[1, 2, 3]], 8)
     driver.says({"clocks.sm": "1755", "temperature.gpu": "61"})
@@ -168,7 +168,7 @@ def test_a_cpu_is_warmed_up_once(driver, setup):
     run = setup(device="cpu")
     run.load()
     run.warm_up([[1, 2, 3]], 8)
-    assert len(run.warmup) == 1 and "clocks.sm" not in run.warmup[0]
+    assert len(run.recorder.warmup) == 1 and "clocks.sm" not in run.recorder.warmup[0]
     run.close()
 
 
@@ -195,7 +195,7 @@ def test_out_of_memory_is_a_row(setup, monkeypatch):
 
     monkeypatch.setattr(run.engine, "generate", full)
     run.warm_up([[1]], 8)
-    assert run.warmup == [{"e2e_s": None} | gpu.gpu_state()]
+    assert run.recorder.warmup == [{"e2e_s": None} | gpu.gpu_state()]
     (row,) = run.generate([[1]], 8)
     assert row["error"].startswith("OutOfMemoryError: CUDA out of memory") and row["output_tokens"] == 0
     run.close()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from commands import run
 
-from bench import files
 from bench.backends.common import checkpoints, gguf_files
 from bench.paths import MODELS
 

@@ -14,7 +14,6 @@ from fake import ANSWER, ITL_S, TTFT_S
 
 from bench import backends
 from bench.experiments import parameters as parameters_experiments
-from bench.experiments import session
 from bench.machine import gpu
 from bench.observations import schema, store
 from bench.paths import ROOT

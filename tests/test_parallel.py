@@ -18,6 +18,7 @@ from bench.analysis import systems as systems_analysis
 from bench.backends import vllm
 from bench.backends.common import servers
 from bench.experiments import parameters as parameters_experiments
+from bench.experiments import plan as plans
 from bench.experiments import quality as quality_experiment
 from bench.experiments import session
 from bench.instrument.load import schedule
@@ -50,8 +51,7 @@ GIVEN = {
 def setup(tmp_path, needs, **given):
     """What the notebook's cells before loading do; the Setup."""
     made = session.Setup("latency", GIVEN | {"results": str(tmp_path)} | given, needs)
-    made.bandwidth.__exit__()
-    made.lock.release()
+    made.close()
     return made
 
 
@@ -116,7 +116,7 @@ def test_what_a_server_elsewhere_does_is_taken_as_given(tmp_path):
         tensor_parallel=4,
         data_parallel=2,
     )
-    assert (made.tensor_parallel, made.data_parallel) == (4, 2) and "gpus" not in made.machine
+    assert made.plan.devices == plans.Devices(4, 2) and "gpus" not in made.taken.machine
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "bench" / "backends").glob("[!_]*.py")))
@@ -176,17 +176,18 @@ def test_without_a_driver_there_are_none(monkeypatch, tmp_path):
 
 
 def test_more_devices_than_there_are_is_refused(three_gpus):
-    made = session.Setup.__new__(session.Setup)
-    made.parameters, made.device, made.tensor_parallel, made.data_parallel = {}, "cuda", 2, 2
-    with pytest.raises(
-        ValueError, match="tensor_parallel 2 x data_parallel 2 takes 4 GPUs, and CUDA may use 3 here"
-    ):
-        made._enough()
-    made.data_parallel = 1
-    made._enough()
-    assert made._gpus() == {"gpus": ["NVIDIA H100 0", "NVIDIA H100 1"]}
-    made.tensor_parallel = 1
-    assert made._gpus() == {}
+    place = plans.Place("cuda", "h100")
+    sentence = "tensor_parallel 2 x data_parallel 2 takes 4 GPUs, and CUDA may use 3 here"
+    with pytest.raises(ValueError, match=sentence):
+        plans._enough(plans.Devices(2, 2), place, 2, "")
+    plans._enough(plans.Devices(2, 1), place, 2, "")
+    two, one = (planned(place, plans.Devices(n)) for n in (2, 1))
+    assert two.several_gpus() == {"gpus": ["NVIDIA H100 0", "NVIDIA H100 1"]} and one.several_gpus() == {}
+
+
+def planned(place, devices):
+    """A Plan of which nothing but its devices is known."""
+    return plans.Plan("latency", {}, None, "load", place, "", 2, devices, None, {}, None)
 
 
 # The commands
