@@ -83,14 +83,14 @@ class Engine:
 
         if device == "cuda":
             cuda.load_libraries()
-        about = OPTIONS[option]
+        details = OPTIONS[option]
         folder = prepare(checkpoint, option, device)
         self.generator = ctranslate2.Generator(
-            str(folder), device=device, compute_type=about["quantization"], intra_threads=threads, inter_threads=1
+            str(folder), device=device, compute_type=details["quantization"], intra_threads=threads, inter_threads=1
         )  # fmt: skip
         self.tokenizer, self.end = checkpoint.tokenizer, checkpoint.end_token_ids
-        self.weight_bytes = checkpoints.linear_bytes(checkpoint, about["weight_bytes"])
-        self.kv_value_bytes, self.arithmetic = about["value_bytes"], about["arithmetic"]
+        self.weight_bytes = checkpoints.linear_bytes(checkpoint, details["weight_bytes"])
+        self.kv_value_bytes, self.arithmetic = details["value_bytes"], details["arithmetic"]
         self.settings = {
             "intra_threads": threads,
             "inter_threads": 1,

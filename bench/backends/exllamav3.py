@@ -90,24 +90,24 @@ class Engine:
     kv_value_bytes = 2
     arithmetic = "float16"
 
-    def __init__(self, checkpoint, path, about):
+    def __init__(self, checkpoint, path, details):
         import exllamav3
 
-        self.library, self.about, self.end = exllamav3, about, checkpoint.end_token_ids
+        self.library, self.details, self.end = exllamav3, details, checkpoint.end_token_ids
         self.config = exllamav3.Config.from_directory(str(path))
         self.tokenizer = exllamav3.Tokenizer.from_config(self.config)
         self.weight_bytes = (
-            _step_bytes(path) if "bits" in about else checkpoints.linear_bytes(checkpoint, 2, 2)
+            _step_bytes(path) if "bits" in details else checkpoints.linear_bytes(checkpoint, 2, 2)
         )
         self.settings = {"kv_cache": "fp16", "prefix_cache": False} | {
-            name: value for name, value in about.items() if name != "batches"
+            name: value for name, value in details.items() if name != "batches"
         }
         self.model, self.room = None, 0
         self.reserve(1, CONTEXT)
 
     def reserve(self, requests, tokens):
         """Load the model with a cache for exactly so many requests of so many tokens, in pages, if it has not that much room already."""
-        extra = self.about.get("draft_tokens", 0) + 1
+        extra = self.details.get("draft_tokens", 0) + 1
         room = requests * math.ceil((tokens + extra) / PAGE) * PAGE
         if room <= self.room:
             return
@@ -116,7 +116,7 @@ class Engine:
         cache = self.library.Cache(self.model, max_num_tokens=room)
         self.model.load(device="cuda:0")
         drafting = (
-            {"ngram_match_min": self.about["ngram_tokens"], "num_draft_tokens": self.about["draft_tokens"]}
+            {"ngram_match_min": self.details["ngram_tokens"], "num_draft_tokens": self.details["draft_tokens"]}
             if "draft_tokens" in self.about
             else {}
         )
@@ -126,7 +126,7 @@ class Engine:
     def generate(self, prompts, max_new_tokens, on_token):
         import torch
 
-        if "draft_tokens" in self.about and len(prompts) > 1:
+        if "draft_tokens" in self.details and len(prompts) > 1:
             raise ValueError("This adapter counts the drafts of one prompt at a time; use 4bpw for batches.")
         self.reserve(len(prompts), max_new_tokens + max(map(len, prompts)))
         told = {
@@ -179,6 +179,6 @@ def _step_bytes(path):
     for file in path.glob("*.safetensors"):
         with open(file, "rb") as source:
             header = json.loads(source.read(int.from_bytes(source.read(8), "little")))
-        tensors = {name: about["data_offsets"] for name, about in header.items() if name != "__metadata__"}
+        tensors = {name: details["data_offsets"] for name, details in header.items() if name != "__metadata__"}
         total += sum(end - begin for name, (begin, end) in tensors.items() if "embed_tokens" not in name)
     return total

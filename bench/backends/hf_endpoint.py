@@ -40,18 +40,18 @@ def available():
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
+def serve(checkpoint, option, device, request):
     from huggingface_hub import get_token
 
     token = http.token(get_token() or "", "HF_TOKEN")
-    if not wanted.url or not token:
+    if not request.url or not token:
         what = (
             "the access token: run hf auth login, or set HF_TOKEN"
-            if wanted.url
+            if request.url
             else "an endpoint: -p url organisation/name, or its address"
         )
         raise ValueError(f"The backend hf_endpoint needs {what}.")
-    url = wanted.url.rstrip("/") if "://" in wanted.url else _address(wanted.url, token)
+    url = request.url.rstrip("/") if "://" in request.url else _address(request.url, token)
     there = urlsplit(url)
     if there.scheme != "https" and there.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise ValueError(

@@ -42,15 +42,15 @@ def available():
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
-    if not wanted.url:
+def serve(checkpoint, option, device, request):
+    if not request.url:
         raise ValueError(
             "The backend http needs the address of a running server: -p url http://localhost:8000"
         )
     secret = token(os.environ.get(TOKEN, ""), TOKEN)
-    name = checkpoint.name if option in ("llamacpp", "tgi") else first_model(wanted.url, secret, TOKEN)
+    name = checkpoint.name if option in ("llamacpp", "tgi") else first_model(request.url, secret, TOKEN)
     yield servers.Served(
-        wanted.url.rstrip("/"),
+        request.url.rstrip("/"),
         option,
         name,
         {"dialect": option, "url_given": True},

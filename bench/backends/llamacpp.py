@@ -72,9 +72,9 @@ def load(checkpoint, option, device, threads):
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
+def serve(checkpoint, option, device, request):
     """llama.cpp's own server in a process of its own: a slot for each request, no prompt cache."""
-    about, path, port = OPTIONS[option], prepare(checkpoint, option, device), processes.free_port()
+    details, path, port = OPTIONS[option], prepare(checkpoint, option, device), processes.free_port()
     command = [
         sys.executable,
         "-m",
@@ -83,15 +83,15 @@ def serve(checkpoint, option, device, wanted):
         option,
         device,
         port,
-        wanted.threads,
-        wanted.requests,
-        wanted.tokens,
+        request.threads,
+        request.requests,
+        request.tokens,
     ]
-    settings = _settings(about, device, wanted.threads) | {
-        "slots": wanted.requests,
-        "slot_tokens": wanted.tokens,
+    settings = _settings(details, device, request.threads) | {
+        "slots": request.requests,
+        "slot_tokens": request.tokens,
     }
-    with processes.started(command, port, wanted.log, wanted.patience_s) as url:
+    with processes.started(command, port, request.log, request.patience_s) as url:
         yield servers.Served(
             url, "completions", checkpoint.name, settings, lambda new_tokens: _body(checkpoint)
         )
@@ -106,7 +106,7 @@ def _body(checkpoint):
     }
 
 
-def _params(path, about, device, threads, requests, tokens):
+def _params(path, details, device, threads, requests, tokens):
     """What llama.cpp is told at its start: a slot for each of `requests`, each with room for `tokens` (rounded up to 256)."""
     xllamacpp = _engine(device)
     params = xllamacpp.CommonParams()
@@ -120,21 +120,21 @@ def _params(path, about, device, threads, requests, tokens):
             xllamacpp.llama_split_mode.LLAMA_SPLIT_MODE_NONE
         )  # of its own accord it would use every GPU there is
         params.fit_params = False  # what does not fit is an error, not a slower run
-    if "draft_tokens" in about:
+    if "draft_tokens" in details:
         params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
         params.speculative.ngram_simple.size_n, params.speculative.ngram_simple.size_m = (
-            about["ngram_tokens"],
-            about["draft_tokens"],
+            details["ngram_tokens"],
+            details["draft_tokens"],
         )
     return params
 
 
-def _settings(about, device, threads):
+def _settings(details, device, threads):
     told = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"} | (
         {"n_gpu_layers": "all", "split_mode": "none"} if device == "cuda" else {}
     )
     drafts = (
-        {"speculation": f"ngram-simple, n {about['ngram_tokens']}, drafts of {about['draft_tokens']}"}
+        {"speculation": f"ngram-simple, n {details['ngram_tokens']}, drafts of {details['draft_tokens']}"}
         if "draft_tokens" in about
         else {}
     )
@@ -160,26 +160,26 @@ def _engine(device):
 class Engine:
     kv_value_bytes = 2
 
-    def __init__(self, checkpoint, path, about, device, threads):
+    def __init__(self, checkpoint, path, details, device, threads):
         xllamacpp = _engine(device)
-        self.xllamacpp, self.checkpoint, self.path, self.about, self.told = (
+        self.xllamacpp, self.checkpoint, self.path, self.details, self.told = (
             xllamacpp,
             checkpoint,
             path,
-            about,
+            details,
             (device, threads),
         )
         self.weight_bytes, self.arithmetic = (
             gguf_files.step_bytes(path),
-            about.get(f"arithmetic_{device}", about["arithmetic"]),
+            details.get(f"arithmetic_{device}", details["arithmetic"]),
         )
         self.ids = gguf_files.text_reader(checkpoint)
-        self.settings = _settings(about, device, threads) | {"system": xllamacpp.get_system_info().strip()}
+        self.settings = _settings(details, device, threads) | {"system": xllamacpp.get_system_info().strip()}
         self.server, self.room = None, (0, 0)
         self.reserve(1, CONTEXT)
 
     def generate(self, prompts, max_new_tokens, on_token):
-        if "draft_tokens" in self.about and len(prompts) > 1:
+        if "draft_tokens" in self.details and len(prompts) > 1:
             raise ValueError("This adapter counts the drafts of one prompt at a time; use Q8_0 for batches.")
         longest = max_new_tokens + max(map(len, prompts))
         if (
@@ -232,7 +232,7 @@ class Engine:
 
     def _note_drafts(self, answer):
         """The last answer to a request tells how many tokens were drafted and accepted, if any were drafted."""
-        if "draft_tokens" in self.about and "timings" in answer:
+        if "draft_tokens" in self.details and "timings" in answer:
             told = answer["timings"]
             self.speculation = {
                 "drafted_tokens": told.get("draft_n", 0),
@@ -256,7 +256,7 @@ class Engine:
         if self.room == (requests, tokens):
             return
         self.close()
-        params = _params(self.path, self.about, *self.told, requests, tokens)
+        params = _params(self.path, self.details, *self.told, requests, tokens)
         params.n_threads_http = 4  # of its own accord one per slot, each with a stack of 8 MiB
         try:
             self.server = self.xllamacpp.Server(params)

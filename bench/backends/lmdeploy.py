@@ -44,17 +44,17 @@ def available():
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
-    about, port = OPTIONS[option], processes.free_port()
+def serve(checkpoint, option, device, request):
+    details, port = OPTIONS[option], processes.free_port()
     words = [launch.tool("lmdeploy"), "serve", "api_server", checkpoint.path]
     flags = {
-        "--model-name": checkpoint.name, "--server-name": "127.0.0.1", "--server-port": port, "--backend": about["backend"], "--dtype": about["dtype"],
-        "--tp": wanted.tensor_parallel, "--session-len": launch.context(checkpoint, wanted), "--max-batch-size": wanted.requests,
+        "--model-name": checkpoint.name, "--server-name": "127.0.0.1", "--server-port": port, "--backend": details["backend"], "--dtype": details["dtype"],
+        "--tp": request.tensor_parallel, "--session-len": launch.context(checkpoint, request), "--max-batch-size": request.requests,
     }  # fmt: skip
-    if "format" in about:
-        flags["--model-format"] = about["format"]
+    if "format" in details:
+        flags["--model-format"] = details["format"]
     told = {"prefix_caching": False}
-    with launch.run(words, flags, port, wanted, "text", checkpoint.name, _body, settings=told) as served:
+    with launch.run(words, flags, port, request, "text", checkpoint.name, _body, settings=told) as served:
         yield served
 
 

@@ -70,15 +70,15 @@ def _do(command):
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
+def serve(checkpoint, option, device, request):
     path, port, tokens = (
         prepare(checkpoint, option, device),
         processes.free_port(),
-        launch.context(checkpoint, wanted),
+        launch.context(checkpoint, request),
     )
     room = {
-        "max_num_sequence": wanted.requests, "max_total_seq_length": wanted.requests * tokens, "context_window_size": tokens,
-        "tensor_parallel_shards": wanted.tensor_parallel,
+        "max_num_sequence": request.requests, "max_total_seq_length": request.requests * tokens, "context_window_size": tokens,
+        "tensor_parallel_shards": request.tensor_parallel,
     }  # fmt: skip
     flags = {
         "--device": device, "--mode": "server", "--host": "127.0.0.1", "--port": port, "--prefix-cache-mode": "disable",
@@ -89,7 +89,7 @@ def serve(checkpoint, option, device, wanted):
         [*TOOL, "serve", path],
         flags,
         port,
-        wanted,
+        request,
         "completions",
         str(path),
         lambda new_tokens: _body(),

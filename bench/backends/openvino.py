@@ -45,7 +45,7 @@ def load(checkpoint, option, device, threads):
 class Engine:
     kv_value_bytes = 2
 
-    def __init__(self, checkpoint, path, about, threads):
+    def __init__(self, checkpoint, path, details, threads):
         import openvino
         import openvino_genai
 
@@ -55,8 +55,8 @@ class Engine:
         chosen = HINTS | {"INFERENCE_NUM_THREADS": threads}
         self.pipeline = openvino_genai.ContinuousBatchingPipeline(str(path), scheduler, "CPU", chosen)
         self.settings = chosen | {"prefix_caching": False}
-        self.weight_bytes = gguf_files.step_bytes(path, about["bytes_per_weight"])
-        self.arithmetic = about.get("arithmetic", "float32")
+        self.weight_bytes = gguf_files.step_bytes(path, details["bytes_per_weight"])
+        self.arithmetic = details.get("arithmetic", "float32")
         self.end = checkpoint.end_token_ids
 
     def generate(self, prompts, max_new_tokens, on_token):

@@ -47,25 +47,25 @@ def available():
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
-    about, port = OPTIONS[option], processes.free_port()
+def serve(checkpoint, option, device, request):
+    details, port = OPTIONS[option], processes.free_port()
     flags = {
-        "--model-path": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": about["dtype"],
-        "--context-length": launch.context(checkpoint, wanted), "--max-running-requests": wanted.requests, "--tensor-parallel-size": wanted.tensor_parallel,
+        "--model-path": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": details["dtype"],
+        "--context-length": launch.context(checkpoint, request), "--max-running-requests": request.requests, "--tensor-parallel-size": request.tensor_parallel,
         "--disable-radix-cache": True, "--enable-cache-report": True, "--log-level": "warning",
     }  # fmt: skip
-    if wanted.data_parallel > 1:
-        flags["--data-parallel-size"] = wanted.data_parallel
-    if "quantization" in about:
-        flags["--quantization"] = about["quantization"]
-    if "draft_tokens" in about:
-        flags |= {"--speculative-algorithm": "NGRAM", "--speculative-num-draft-tokens": about["draft_tokens"]}
+    if request.data_parallel > 1:
+        flags["--data-parallel-size"] = request.data_parallel
+    if "quantization" in details:
+        flags["--quantization"] = details["quantization"]
+    if "draft_tokens" in details:
+        flags |= {"--speculative-algorithm": "NGRAM", "--speculative-num-draft-tokens": details["draft_tokens"]}
     words = [sys.executable, "-m", "sglang.launch_server"]
     with launch.run(
         words,
         flags,
         port,
-        wanted,
+        request,
         "completions",
         checkpoint.name,
         lambda new_tokens: _body(checkpoint, new_tokens),

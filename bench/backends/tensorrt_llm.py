@@ -45,22 +45,22 @@ def available():
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
-    about, port = OPTIONS[option], processes.free_port()
-    told = _engine(about)
-    file = wanted.log.with_suffix(".yaml")
+def serve(checkpoint, option, device, request):
+    details, port = OPTIONS[option], processes.free_port()
+    told = _engine(details)
+    file = request.log.with_suffix(".yaml")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(told))  # JSON is YAML
     words = [launch.tool("trtllm-serve"), checkpoint.path]
     flags = {
-        "--host": "127.0.0.1", "--port": port, "--backend": "pytorch", "--tp_size": wanted.tensor_parallel, "--max_batch_size": wanted.requests,
-        "--max_seq_len": launch.context(checkpoint, wanted), "--log_level": "warning", "--extra_llm_api_options": file.resolve(),
+        "--host": "127.0.0.1", "--port": port, "--backend": "pytorch", "--tp_size": request.tensor_parallel, "--max_batch_size": request.requests,
+        "--max_seq_len": launch.context(checkpoint, request), "--log_level": "warning", "--extra_llm_api_options": file.resolve(),
     }  # fmt: skip
     with launch.run(
         words,
         flags,
         port,
-        wanted,
+        request,
         "completions",
         checkpoint.name,
         lambda new_tokens: _body(checkpoint, new_tokens),
@@ -69,15 +69,15 @@ def serve(checkpoint, option, device, wanted):
         yield served
 
 
-def _engine(about):
+def _engine(details):
     """What only the file of options can say."""
-    told = {"dtype": about["dtype"], "kv_cache_config": {"enable_block_reuse": False}}
-    if "draft_tokens" not in about:
+    told = {"dtype": details["dtype"], "kv_cache_config": {"enable_block_reuse": False}}
+    if "draft_tokens" not in details:
         return told
     drafting = {
         "decoding_type": "NGram",
-        "max_draft_len": about["draft_tokens"],
-        "max_matching_ngram_size": about["ngram_tokens"],
+        "max_draft_len": details["draft_tokens"],
+        "max_matching_ngram_size": details["ngram_tokens"],
     }
     return told | {"speculative_config": drafting, "disable_overlap_scheduler": True}
 

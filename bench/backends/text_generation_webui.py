@@ -55,17 +55,17 @@ def prepare(checkpoint, option, device):
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
+def serve(checkpoint, option, device, request):
     path, port = prepare(checkpoint, option, device), processes.free_port()
     words = ["env", f"--chdir={_home()}", _python(), "server.py", "--api", "--nowebui"]
-    room = -(-wanted.requests * launch.context(checkpoint, wanted) // 256) * 256  # pages of 256 tokens
+    room = -(-request.requests * launch.context(checkpoint, request) // 256) * 256  # pages of 256 tokens
     flags = {
         "--api-port": port, "--model-dir": path.parent, "--model": path.name, "--loader": "ExLlamav3", "--ctx-size": room, "--cache-type": "fp16",
-    } | ({"--enable-tp": True, "--tp-backend": "nccl"} if wanted.tensor_parallel > 1 else {})  # fmt: skip
-    chosen = environment.visible_gpus() or [str(gpu) for gpu in range(wanted.tensor_parallel)]
-    visible = {"CUDA_VISIBLE_DEVICES": ",".join(chosen[: wanted.tensor_parallel])}
+    } | ({"--enable-tp": True, "--tp-backend": "nccl"} if request.tensor_parallel > 1 else {})  # fmt: skip
+    chosen = environment.visible_gpus() or [str(gpu) for gpu in range(request.tensor_parallel)]
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(chosen[: request.tensor_parallel])}
     with launch.run(
-        words, flags, port, wanted, "text", path.name, _body, "/v1/internal/health", environment=visible
+        words, flags, port, request, "text", path.name, _body, "/v1/internal/health", environment=visible
     ) as served:
         yield served
 

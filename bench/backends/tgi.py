@@ -81,11 +81,11 @@ def _link(source, to):
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
+def serve(checkpoint, option, device, request):
     path, port, tokens = (
         prepare(checkpoint, option, device),
         processes.free_port(),
-        launch.context(checkpoint, wanted),
+        launch.context(checkpoint, request),
     )
     name = f"bench-tgi-{port}"
     words = [
@@ -111,13 +111,13 @@ def serve(checkpoint, option, device, wanted):
         IMAGE,
     ]
     flags = {
-        "--model-id": "/model", "--num-shard": wanted.tensor_parallel, "--max-total-tokens": tokens, "--max-input-tokens": tokens - 1,
+        "--model-id": "/model", "--num-shard": request.tensor_parallel, "--max-total-tokens": tokens, "--max-input-tokens": tokens - 1,
         "--max-concurrent-requests": QUEUE, "--usage-stats": "off",
     } | {flag: value for flag, value in OPTIONS[option].items() if flag.startswith("--")}  # fmt: skip
     told = {"image": IMAGE, "prefix_caching": False}
     try:
         with launch.run(
-            words, flags, port, wanted, "tgi", checkpoint.name, lambda new_tokens: {}, settings=told
+            words, flags, port, request, "tgi", checkpoint.name, lambda new_tokens: {}, settings=told
         ) as served:
             yield served
     finally:  # the command is gone; its container belongs to Docker's own process

