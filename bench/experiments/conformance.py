@@ -1,16 +1,12 @@
-"""Checks of an adapter and its engine: what a Case is, and one Finding per check. `check_backend` prints them."""
+"""What a report on an adapter judges: tokens, calls of the callback, counts, bytes; one Finding per check."""
 
 import json
-import math
 import numbers
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from bench import backends
-from bench.backends.common import checkpoints, contract
-from bench.instrument import in_process
+from bench.backends.common import checkpoints
 from bench.machine import identity
 
 PROMPT_TOKENS, TOKENS = 16, 24
@@ -33,6 +29,11 @@ class Finding:
         return f"{mark:5}  {self.check}" + (
             f": {self.fault or self.untried}" if self.fault or self.untried else ""
         )
+
+
+def finding(check, faults):
+    """The Finding of a check with these sentences on what is wrong."""
+    return Finding(check, fault=" ".join(faults))
 
 
 @dataclass
@@ -148,165 +149,20 @@ def byte_faults(engine, checkpoint):
     return faults
 
 
-def _single(engine, case):
-    """Findings on one request: its tokens, the callback, the loop without one, streaming."""
-    calls, prompts = Calls(), case.prompts[:1]
-    streams = getattr(engine, "streams", True)
-    answers = _ids(engine.generate(prompts, TOKENS, calls if streams else None))
-    yield finding("exactly as many tokens as requested", count_faults(answers, prompts))
-    if streams:
-        yield finding("callback: (request, token_id), each token once, in order", calls.faults(answers))
-    else:
-        yield Finding("callback", untried="the engine says that it does not stream; its TTFT stays empty")
-    exactly = unquantised(engine, case.checkpoint)
-    title = f"greedy, {'all' if exactly else f'the first {AGREE}'} tokens as transformers float32 gives them"
-    yield finding(title, token_faults(case, answers, exactly))
-    plain = _ids(engine.generate(prompts, TOKENS, None))
-    faults = (
-        [] if plain == answers else ["generate gives other tokens with on_token=None than with a callback."]
-    )
-    yield finding("the same tokens without a callback", faults)
-    if streams:
-        yield finding(
-            "tokens arrive one after the other", _lump(in_process.generate(engine, prompts, TOKENS)[0])
-        )
-
-
-def _lump(row):
+def lump_faults(row):
     """Sentences on a measured request whose tokens all came at its end."""
     if row["error"]:
         return [f"the instrument could not measure a request: {row['error']}."]
     share = 1 - row["ttft_s"] / row["e2e_s"]
     if share >= LUMP:
         return []
-    return [
-        f"all {TOKENS} tokens came in the last {share:.0%} of the request: on_token must be called as they "
-        "are made."
-    ]
+    return [f"all {TOKENS} tokens came in the last {share:.0%} of the request, not as they were made."]
 
 
-def _batch(engine, case):
-    """Findings on two prompts at a time, or on the refusal of an option that takes one."""
-    title, calls = "two prompts at a time", Calls()
-    if not case.batches:
-        try:
-            engine.generate(case.prompts, TOKENS, calls)
-        except Exception:
-            yield Finding("a batch is refused, as the option says")
-        else:
-            yield Finding(title, fault='the option says "batches": False, but two prompts were answered.')
-        return
-    if hasattr(engine, "reserve"):
-        engine.reserve(len(case.prompts), PROMPT_TOKENS + TOKENS)
-    streams = getattr(engine, "streams", True)
-    answers = _ids(engine.generate(case.prompts, TOKENS, calls if streams else None))
-    faults = [*count_faults(answers, case.prompts), *(calls.faults(answers) if streams else [])]
-    faults = faults or token_faults(case, answers, exactly=False)
-    if not faults and calls.one_after_the_other():
-        faults = ["the second prompt was answered after the first: a batch shares its steps."]
-    yield finding(title, faults)
-
-
-def _log_probabilities(engine, case):
-    """The finding on log-probabilities of a text."""
-    title = "log-probabilities"
-    if not hasattr(engine, "log_probabilities"):
-        return Finding(title, untried="the engine gives none; the perplexity of its answers is left out")
-    found = list(engine.log_probabilities(case.prompts[0]))
-    if len(found) != PROMPT_TOKENS - 1:
-        return Finding(title, fault=f"{len(found)} for {PROMPT_TOKENS} tokens, of which the first has none.")
-    bad = not all(math.isfinite(value) and value <= 0.01 for value in found)
-    return Finding(
-        title, fault="some are above 0 or not finite; natural logarithms are expected." if bad else ""
-    )
-
-
-def _closing(engine, before):
-    """The finding on the end: nothing raised, no process left."""
-    title = "closes, and leaves no process behind"
-    try:
-        engine.close()
-    except Exception as failure:
-        return Finding(title, fault=reason(failure))
-    return orphans(title, before)
-
-
-def orphans(title, before):
-    """The finding on processes that were not there `before` (their numbers) and do not end."""
-    left = [child for child in children() if child.pid not in before]
-    _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
-    names = ", ".join(f"{child.name()} ({child.pid})" for child in alive if child.is_running())
-    return Finding(title, fault=f"still running after {PATIENCE_S} s: {names}." if names else "")
-
-
-def children():
-    """Processes below this one, but for Python's own that watches shared memory."""
-    found = psutil.Process().children(recursive=True)
-    return [child for child in found if "resource_tracker" not in " ".join(child.cmdline())]
-
-
-def finding(check, faults):
-    """The Finding of a check with these sentences on what is wrong."""
-    return Finding(check, fault=" ".join(faults))
-
-
-def _ids(answers):
-    return [[int(token) for token in ids] for ids in answers]
-
-
-def reason(failure):
-    """Kind and text of an exception."""
-    return f"{type(failure).__name__}: {failure}"
-
-
-def adapter(module):
-    """Findings on an adapter's file, without loading its engine."""
-    yield finding("the module keeps the contract", contract.module_faults(module))
-    clocks = contract.clocks(module)
-    faults = (
-        [f"it imports {', '.join(clocks)}; the instrument takes the times, in the callback."]
-        if clocks
-        else []
-    )
-    yield finding("the module imports no clock", faults)
-
-
-def loaded(module, option, device, threads, case):
-    """Findings on an engine that runs in this process; ends early where it cannot go on."""
-    before = {child.pid for child in children()}
-    try:
-        engine = module.load(case.checkpoint, option, device, threads)
-    except Exception as failure:
-        yield Finding("loads", fault=reason(failure))
-        return
-    faults = contract.engine_faults(engine)
-    yield finding("the engine keeps the contract", faults)
-    if not faults:
-        yield finding("bytes per step are plausible", byte_faults(engine, case.checkpoint))
-    if callable(getattr(engine, "generate", None)):
-        yield from _guarded("one request", lambda: _single(engine, case), bool(faults))
-        yield from _guarded("two prompts at a time", lambda: _batch(engine, case), bool(faults))
-        yield from _guarded("log-probabilities", lambda: [_log_probabilities(engine, case)], bool(faults))
-    if hasattr(engine, "close"):
-        yield _closing(engine, before)
-
-
-def _guarded(title, findings, skip):
-    """`findings()`, and a fault where they end with an exception; nothing is tried of an engine that lacks a
-    part."""
-    if skip:
-        yield Finding(title, untried="the engine lacks a part of the contract")
-        return
-    try:
-        yield from findings()
-    except Exception as failure:
-        yield Finding(title, fault=f"the engine raised {reason(failure)}.")
-
-
-def write_reference(file, model, prompts, tokens):
+def write_reference(file, model, prompts):
     """Write the reference's answers to `file`: in a process of the default environment, gone before the
     engine loads."""
     checkpoint = checkpoints.checkpoint(model)
     engine = backends.get("transformers").load(checkpoint, "float32", "cpu", identity.cores())
-    answers = [engine.generate([ids], tokens, None)[0] for ids in prompts]
+    answers = [engine.generate([ids], TOKENS, None)[0] for ids in prompts]
     Path(file).write_text(json.dumps(answers))
