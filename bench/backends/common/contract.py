@@ -79,7 +79,9 @@ def _settings(engine):
 
 def module_faults(module):
     """One sentence for each part of the contract that the adapter `module` lacks, or has in another shape."""
-    return [*_documentation(module), *_options(module), *_functions(module), *_environments(module)]
+    shape = _options(module)
+    rest = [] if shape else _environments(module)
+    return [*_documentation(module), *shape, *_functions(module), *rest]
 
 
 def _documentation(module):
