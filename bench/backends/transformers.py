@@ -2,8 +2,8 @@
 server.
 
 - Install: part of the default environment (`requirements.txt`): `transformers`, `torch`, `bitsandbytes`. The
-  option `gptq-int4` has an environment of its own, made and measured by `make study
-  ENGINES=transformers/gptq-int4`.
+  option `gptq-int4` has an environment of its own, made by `make study ENGINES=transformers/gptq-int4` from
+  `environments/gptq.txt`, with an NVIDIA GPU from `environments/gptq-cuda.txt`.
 - Documentation: <https://huggingface.co/docs/transformers/main/en/llm_tutorial>, quantisation:
   <https://huggingface.co/docs/transformers/main/en/quantization/overview>
 - Licence: Apache-2.0 (PyTorch: BSD-3-Clause; bitsandbytes: MIT; GPTQModel: Apache-2.0).
