@@ -30,8 +30,7 @@ DEVICES = ("cpu", "cuda")
 PARALLEL = {"serve": ("tensor", "data")}  # what the server does is what its user says of it
 ON_REQUEST = (
     "hf_endpoint asks an endpoint that runs: papermill notebooks/serving.ipynb out.ipynb -p backend "
-    "hf_endpoint "
-    "-p url organisation/name -p gpu a10g"
+    "hf_endpoint -p url organisation/name -p gpu a10g"
 )
 
 
@@ -83,14 +82,12 @@ def _address(name, token):
     ) as failure:  # whatever the hub's client raises may quote the request, so only its kind is shown
         raise RuntimeError(
             f"huggingface_hub knows no endpoint {name!r} ({type(failure).__name__}). Is it the token's own, "
-            "and is the "
-            "name right?"
+            "and is the name right?"
         ) from None
     if endpoint.status != "running" or not endpoint.url:
         now = getattr(endpoint.status, "value", endpoint.status)
         raise RuntimeError(
             f"The endpoint {name!r} is {now}, not running. Resume it on https://endpoints.huggingface.co: "
-            "that costs "
-            "money."
+            "that costs money."
         )
     return endpoint.url.rstrip("/")

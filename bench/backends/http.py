@@ -36,8 +36,7 @@ DEVICES = ("cpu", "cuda")
 PARALLEL = {"serve": ("tensor", "data")}  # what the server does is what its user says of it
 ON_REQUEST = (
     "http measures a server that is running already: papermill notebooks/serving.ipynb out.ipynb -p backend "
-    "http "
-    "-p url http://localhost:8000"
+    "http -p url http://localhost:8000"
 )
 TOKEN = "BENCH_API_TOKEN"
 

@@ -68,8 +68,7 @@ def load(checkpoint, option, device, threads, tensor_parallel=1):
     if device == "cpu" and tensor_parallel > 1:
         raise ValueError(
             "On a CPU vLLM runs in this process here, which is one device. Its own server shares a model "
-            "among cores: "
-            "latency.ipynb with -p server True."
+            "among cores: latency.ipynb with -p server True."
         )
     _set_environment(device, threads)
     return Engine(checkpoint, OPTIONS[option], device, tensor_parallel)

@@ -139,8 +139,7 @@ def byte_faults(engine, checkpoint):
     if not least <= engine.weight_bytes <= most:
         faults.append(
             f"weight_bytes is {engine.weight_bytes:.3g}, but one step of this model reads between "
-            f"{least:.3g} and "
-            f"{most:.3g}: bench/backends/__init__.py lists what counts them."
+            f"{least:.3g} and {most:.3g}: bench/backends/__init__.py lists what counts them."
         )
     if not 0.25 <= engine.kv_value_bytes <= 8:
         faults.append(
