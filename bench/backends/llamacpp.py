@@ -146,8 +146,8 @@ def _engine(device):
     ):
         raise RuntimeError(
             "This xllamacpp finds no NVIDIA GPU: it is the wheel for CPUs, or the driver is older than CUDA "
-            "12.8. Install the other one with: .venvs/llamacpp-cuda/bin/pip install --force-reinstall --no-deps "
-            f"xllamacpp=={_installed('xllamacpp')} --index-url "
+            "12.8. Install the other one with: .venvs/llamacpp-cuda/bin/pip install --force-reinstall "
+            f"--no-deps xllamacpp=={_installed('xllamacpp')} --index-url "
             "https://xorbitsai.github.io/xllamacpp/whl/cu128"
         )
     return xllamacpp
