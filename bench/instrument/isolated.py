@@ -122,6 +122,7 @@ def _load(order):
         resource.setrlimit(resource.RLIMIT_AS, (order["limit_bytes"],) * 2)
     module = backends.get(order["backend"])
     engine, load_s = in_process.timed(module.load, *order["load"])
+    backends.check_contract(engine)
     facts = {name: getattr(engine, name) for name in ("weight_bytes", "kv_value_bytes", "settings")}
     return engine, facts | {
         "arithmetic": backends.arithmetic(engine),
