@@ -83,7 +83,8 @@ class Worker:
     def _stop(self):
         if self.process:
             with contextlib.suppress(OSError):
-                self.process.stdin.close()  # an engine that still listens closes, and ends what it has started
+                # An engine that still listens closes, and ends what it has started.
+                self.process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(CLOSE_S)
             _kill_group(self.process)
