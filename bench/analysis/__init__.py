@@ -1,1 +1,1 @@
-"""Frames in, frames out: what observations say, without any formatting."""
+"""Analyses: frames in, frames out."""
