@@ -1,1 +1,1 @@
-"""Analyses: frames in, frames out."""
+"""Frames in, frames out: what observations say, without any formatting."""

@@ -1,7 +1,7 @@
 """Coefficients of the step-time model, fitted to measured serving points through the simulator.
 
 Least squares of logarithmic errors of TTFT and TPOT, large ones counted linearly (pseudo-Huber), with a prior
-on every coefficient (`step_time_analysis.COEFFICIENTS`): what few rows cannot determine stays at what is usual.
+on every coefficient (`step_time.COEFFICIENTS`): what few rows cannot determine stays at what is usual.
 Gauss-Newton with finite differences.
 """
 
