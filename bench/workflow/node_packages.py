@@ -126,7 +126,11 @@ def collect(lines, have, python, to, leave=()):
             {name: version if have.get(name) else "" for name, version in found.items() if name in have},
         )
         _download(pip, packing.packed, python, to)
-        more = [line for line in _unmet(to, found, python) if canonicalize_name(Requirement(line).name) not in absent]
+        more = [
+            line
+            for line in _unmet(to, found, python)
+            if canonicalize_name(Requirement(line).name) not in absent
+        ]
         if not more:
             return packing
         lines = [*lines, *more]
@@ -137,13 +141,23 @@ def _resolve(pip, lines, constraints, python, have):
     """Name -> version of everything that `lines` lead to."""
     report = constraints.with_name("report.json")
     command = [sys.executable, f"{pip}/pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    command += [f"--target={constraints.with_name('nowhere')}", f"--report={report}", f"--constraint={constraints}"]
+    command += [
+        f"--target={constraints.with_name('nowhere')}",
+        f"--report={report}",
+        f"--constraint={constraints}",
+    ]
     try:
         _run([*command, *_for(python), *lines])
     except RuntimeError as failure:
         unread = sorted(name for name, version in have.items() if not version)
-        hint = f" HAVE gives no version of: {', '.join(unread)}; with versions the resolver knows more." if unread else ""
-        raise RuntimeError(f"{failure}\nName a version that fits the node with WITH=\"name==version\".{hint}") from None
+        hint = (
+            f" HAVE gives no version of: {', '.join(unread)}; with versions the resolver knows more."
+            if unread
+            else ""
+        )
+        raise RuntimeError(
+            f'{failure}\nName a version that fits the node with WITH="name==version".{hint}'
+        ) from None
     installed = json.loads(report.read_text(encoding="utf-8"))["install"]
     return {canonicalize_name(one["metadata"]["name"]): one["metadata"]["version"] for one in installed}
 
@@ -153,7 +167,10 @@ def _for(python):
 
 
 def _download(pip, packed, python, to):
-    here = {parse_wheel_filename(file.name)[0]: str(parse_wheel_filename(file.name)[1]) for file in to.glob("*.whl")}
+    here = {
+        parse_wheel_filename(file.name)[0]: str(parse_wheel_filename(file.name)[1])
+        for file in to.glob("*.whl")
+    }
     pins = [f"{name}=={version}" for name, version in packed.items() if here.get(name) != version]
     if pins:
         command = [sys.executable, f"{pip}/pip", "download", "--quiet", "--no-deps", f"--dest={to}"]
