@@ -11,7 +11,6 @@ from filelock import FileLock, Timeout
 
 from bench.machine import gpu, memory
 
-
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 END_S = 10  # what a process is given to end by itself
 
@@ -19,8 +18,8 @@ END_S = 10  # what a process is given to end by itself
 def adopt_orphans():
     """Become the parent of whatever this process's descendants leave behind, where the system can (Linux).
 
-    An engine's worker that is killed leaves processes of its own, whose time would otherwise count as somebody else's and whose
-    memory would stay on the GPU unseen.
+    An engine's worker that is killed leaves processes of its own, whose time would otherwise count as
+    somebody else's and whose memory would stay on the GPU unseen.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
@@ -63,7 +62,8 @@ class Neighbours:
 def _own_cpu_s():
     """CPU seconds of this process and its descendants, the living and those that have ended.
 
-    What a child's own children had used when they ended stands in that child's `children_*` until it ends itself.
+    What a child's own children had used when they ended stands in that child's `children_*` until it ends
+    itself.
     """
     process, total = psutil.Process(), 0.0
     for one in (process, *process.children(recursive=True)):

@@ -2,8 +2,9 @@
 
     sh node.sh [budget=600] [list=FILE] [repeats=1]     joins the parts of the bundle and calls this file with the node's Python
 
-An environment of its own gets what was packed; a `.pth` file in it names the folders of packages of the Python that runs this, so that
-a PyTorch in a virtual environment or a module's folder is found. Nothing of the node's is changed. Only the standard library is used.
+An environment of its own gets what was packed; a `.pth` file in it names the folders of packages of the
+Python that runs this, so that a PyTorch in a virtual environment or a module's folder is found. Nothing of
+the node's is changed. Only the standard library is used.
 """
 
 import json
@@ -19,12 +20,14 @@ NEEDED = ("torch", "transformers", "papermill", "ipykernel", "bench")
 
 
 def package_folders():
-    """Folders of packages that the running Python reads, in its order: a virtual environment's, a module's in PYTHONPATH, the system's."""
+    """Folders of packages that the running Python reads, in its order: a virtual environment's, a module's in
+    PYTHONPATH, the system's."""
     return [folder for folder in sys.path if Path(folder).name in ("site-packages", "dist-packages")]
 
 
 def make(folder, wheels):
-    """The environment: what `wheels` holds and install.txt lists, then this repository, then the node's packages."""
+    """The environment: what `wheels` holds and install.txt lists, then this repository, then the node's
+    packages."""
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     (site,) = folder.glob("lib/python*/site-packages")
@@ -45,7 +48,8 @@ def make(folder, wheels):
 
 
 def check(python):
-    """Print what cannot be imported, and what pip says of versions that do not fit: the node's packages are used all the same."""
+    """Print what cannot be imported, and what pip says of versions that do not fit: the node's packages are
+    used all the same."""
     for name in NEEDED:
         code = f"import {name} as m; print(getattr(m, '__version__', ''), m.__file__)"
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, cwd=HOME)
@@ -74,7 +78,8 @@ def install():
             (HOME / ".venvs" / name).symlink_to(folder)
     (folder / "ready").touch()
     print(
-        f"installed {len(packing['packed'])} packages in {time.monotonic() - start:.1f} s; {len(packing['left'])} are the node's",
+        f"installed {len(packing['packed'])} packages in {time.monotonic() - start:.1f} s; "
+        f"{len(packing['left'])} are the node's",
         flush=True,
     )
     return python

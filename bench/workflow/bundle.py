@@ -3,8 +3,8 @@ wheel, and a script.
 
     python -m bench.workflow.bundle device=cuda [engines="vllm" models="[smollm2-135m]"]
 
-writes bundle-cuda.tar, as `make bundle DEVICE=cuda` does. With have=FILE, the `pip freeze` of a node that has its own PyTorch, only
-what it lacks is packed, in parts (bench/workflow/node_bundle.py).
+writes bundle-cuda.tar, as `make bundle DEVICE=cuda` does. With have=FILE, the `pip freeze` of a node that has
+its own PyTorch, only what it lacks is packed, in parts (bench/workflow/node_bundle.py).
 
 On the node: tar xf bundle-cuda.tar && sh llm-inference-measured/install.sh. Where the Makefile finds a folder
 wheels/, pip looks nowhere else; the engines' own environments and `bench/backends/common/checkpoints.py`,

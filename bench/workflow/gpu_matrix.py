@@ -1,9 +1,11 @@
-"""The half hour of a GPU: a list of notebooks, one after the other, until the budget is spent; the next call goes on where this one ended.
+"""The half hour of a GPU: a list of notebooks, one after the other, until the budget is spent; the next call
+goes on where this one ended.
 
     python -m bench.workflow.gpu_matrix [budget=600] [repeats=1] [list=data/gpu-matrix.txt] [device=auto]
 
-as `make gpu-matrix BUDGET=600` does. Every step runs in a process of its own, writes its results itself, and costs only itself if it
-fails. logs/gpu-matrix.json keeps what has ended; without it, what has its CSV is not measured again.
+as `make gpu-matrix BUDGET=600` does. Every step runs in a process of its own, writes its results itself, and
+costs only itself if it fails. logs/gpu-matrix.json keeps what has ended; without it, what has its CSV is not
+measured again.
 """
 
 import json
@@ -30,7 +32,8 @@ LOOK_S = 0.1
 
 @dataclass(frozen=True)
 class Step:
-    """One line of the list: the notebook (or `weights`), its parameters, the seconds that must be left, the repeat."""
+    """One line of the list: the notebook (or `weights`), its parameters, the seconds that must be left, the
+    repeat."""
 
     notebook: str
     parameters: tuple
@@ -87,14 +90,16 @@ class Matrix:
         return {"state": "", "attempts": 0} | self.known.get(step.name, {})
 
     def run(self, budget_s):
-        """Carry out what is left within `budget_s` seconds; a step that expects more than is left is not begun."""
+        """Carry out what is left within `budget_s` seconds; a step that expects more than is left is not
+        begun."""
         end = time.monotonic() + budget_s
         neighbours.adopt_orphans()
         for step in self.left():
             left_s = end - time.monotonic()
             if left_s < step.expect_s:
                 print(
-                    f"not begun: {step.name} (expects {step.expect_s:.0f} s, {max(left_s, 0):.0f} s are left)",
+                    f"not begun: {step.name} (expects {step.expect_s:.0f} s, {max(left_s, 0):.0f} s are "
+                    "left)",
                     flush=True,
                 )
                 continue
@@ -159,7 +164,8 @@ class Matrix:
         )
 
     def _parameters(self, step):
-        """The notebook's parameters: those of the line, the device, the repeat, and the engine that `fastest:k` stands for."""
+        """The notebook's parameters: those of the line, the device, the repeat, and the engine that
+        `fastest:k` stands for."""
         parameters = dict(step.parameters)
         kind, _, place = parameters.get("backend", "").partition(":")
         if kind == "fastest":
@@ -180,7 +186,8 @@ class Matrix:
         return naming.run_id(experiment, *names, self.gpu, identity.host(), step.n)
 
     def _fastest(self, place, model):
-        """(backend, option) at `place` of the latency runs of this list by their median of output tokens/s; ValueError where too few ended."""
+        """(backend, option) at `place` of the latency runs of this list by their median of output tokens/s;
+        ValueError where too few ended."""
         wanted = {}
         for step in self.steps:
             parameters = dict(step.parameters)
@@ -194,12 +201,14 @@ class Matrix:
         )
         if len(rates) < place:
             raise ValueError(
-                f"Only {len(rates)} engines of this list have a latency run of {model}, so none is number {place}."
+                f"Only {len(rates)} engines of this list have a latency run of {model}, so none is number "
+                f"{place}."
             )
         return rates.index[place - 1]
 
     def _call(self, command, end):
-        """(exit status, last words) of a command; status None where the budget ended first. Nothing that it started stays."""
+        """(exit status, last words) of a command; status None where the budget ended first. Nothing that it
+        started stays."""
         log = ROOT / paths.LOGS / "gpu-matrix.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "wb") as words:
@@ -232,7 +241,8 @@ def main(*assignments):
     left = matrix.run(float(chosen["budget"]))
     done = len(matrix.steps) - len(left)
     print(
-        f"{done} of {len(matrix.steps)} steps are done after {time.monotonic() - start:.0f} s; another call goes on from here."
+        f"{done} of {len(matrix.steps)} steps are done after {time.monotonic() - start:.0f} s; another call "
+        "goes on from here."
     )
 
 

@@ -3,8 +3,9 @@
     python -m bench.workflow.bundle device=cuda have=FILE [python_version=3.12 parts=58M with="vllm==0.26.0" leave="nvidia-cublas-cu12"
         engines="ctranslate2 vllm" models="[shape:llama-2-7b]"]
 
-as `make bundle DEVICE=cuda HAVE=FILE` does. `have` is the node's `pip freeze`. It writes bundle-cuda/ with node.sh and the parts; copy
-the folder's files to the node one by one and run `sh node.sh` there. Wheels are for this machine's system and processor.
+as `make bundle DEVICE=cuda HAVE=FILE` does. `have` is the node's `pip freeze`. It writes bundle-cuda/ with
+node.sh and the parts; copy the folder's files to the node one by one and run `sh node.sh` there. Wheels are
+for this machine's system and processor.
 """
 
 import hashlib
@@ -51,7 +52,8 @@ def size(text):
 
 
 class _Parts:
-    """A file that is written as several, each smaller than `limit` bytes; `sums` are their names and SHA-256."""
+    """A file that is written as several, each smaller than `limit` bytes; `sums` are their names and
+    SHA-256."""
 
     def __init__(self, stem, limit):
         self.stem, self.limit, self.sums, self.file, self.room = stem, limit - 1, {}, None, 0
@@ -80,13 +82,15 @@ class _Parts:
 
 
 def environment_files(engines, device, home):
-    """Files of the environments that a node's only environment has to hold: that of notebooks, and those of `engines`."""
+    """Files of the environments that a node's only environment has to hold: that of notebooks, and those of
+    `engines`."""
     names = ["node", *bundle.environments(engines, device)]
     return [home / "environments" / f"{name}.txt" for name in names]
 
 
 def build(to, device, have, python, limit, engines="", models=(), extra=(), leave=(), repository=ROOT):
-    """Write the folder `to` (node.sh and the parts of the bundle, each below `limit` bytes); returns the Packing.
+    """Write the folder `to` (node.sh and the parts of the bundle, each below `limit` bytes); returns the
+    Packing.
 
     ValueError or RuntimeError with a sentence that says what to change; then nothing is written.
     """
@@ -125,7 +129,8 @@ def _archive(home, folder, name, limit, python):
 
 
 def main(device, engines, models, own):
-    """Build the bundle that the words of `make bundle` ask for, and say what travels and what is left to the node."""
+    """Build the bundle that the words of `make bundle` ask for, and say what travels and what is left to the
+    node."""
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     have, python = node_packages.freeze(own["have"]), own.get("python_version") or here
     to, limit = Path.cwd() / f"bundle-{device}", size(own.get("parts") or "58M")
@@ -139,5 +144,6 @@ def main(device, engines, models, own):
     parts = sorted(file for file in to.iterdir() if ".part" in file.name)
     total = sum(file.stat().st_size for file in parts)
     print(
-        f"{to.name}/: {len(parts)} parts below {limit} bytes, {total / 1e6:.0f} MB. On the node: sh node.sh budget=600"
+        f"{to.name}/: {len(parts)} parts below {limit} bytes, {total / 1e6:.0f} MB. On the node: sh node.sh "
+        "budget=600"
     )

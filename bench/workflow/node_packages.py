@@ -1,7 +1,7 @@
 """What a node has, what it lacks, and the wheels of what it lacks.
 
-What the node has is shown to pip's resolver as wheels without contents and without dependencies, so that it neither fetches nor
-replaces any of it: a node's PyTorch with its CUDA libraries stays the node's.
+What the node has is shown to pip's resolver as wheels without contents and without dependencies, so that it
+neither fetches nor replaces any of it: a node's PyTorch with its CUDA libraries stays the node's.
 """
 
 import json
@@ -22,14 +22,16 @@ PASSES = 5  # rounds of asking for what a packed wheel wants on the node's Pytho
 
 @dataclass
 class Packing:
-    """Which packages travel (name -> version), and which are left to the node (name -> version, empty where unread)."""
+    """Which packages travel (name -> version), and which are left to the node (name -> version, empty where
+    unread)."""
 
     packed: dict = field(default_factory=dict)
     left: dict = field(default_factory=dict)
 
 
 def freeze(file):
-    """Name -> version of a `pip freeze`; the version is empty where a line has none. ValueError for a line that is no package.
+    """Name -> version of a `pip freeze`; the version is empty where a line has none. ValueError for a line
+    that is no package.
 
     `name @ address` and `-e …#egg=name` stand for a package whose version the file does not say.
     """
@@ -43,7 +45,8 @@ def freeze(file):
             wanted = Requirement(editable[1] if editable else text)
         except InvalidRequirement:
             raise ValueError(
-                f"{file}, line {number}: {text!r} is no line of `pip freeze`. Write name==version, or name alone."
+                f"{file}, line {number}: {text!r} is no line of `pip freeze`. Write name==version, or name "
+                "alone."
             ) from None
         versions = [clause.version for clause in wanted.specifier if clause.operator in ("==", "===")]
         found[canonicalize_name(wanted.name)] = versions[0] if versions else ""
@@ -51,7 +54,8 @@ def freeze(file):
 
 
 def stubs(have, folder):
-    """A file of pip constraints that name a wheel without contents for each package of `have` whose version is known."""
+    """A file of pip constraints that name a wheel without contents for each package of `have` whose version
+    is known."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
     for name, version in have.items():
@@ -78,9 +82,11 @@ def _stub(name, version, folder):
 
 
 def requirements(files, have, extra=(), leave=()):
-    """Lines for pip: those of the environment files, the node's own version in place of a pin, `extra` in place of a line of its name.
+    """Lines for pip: those of the environment files, the node's own version in place of a pin, `extra` in
+    place of a line of its name.
 
-    Names in `leave` are dropped. ValueError for a line that pip would have to look up elsewhere (an option or an address).
+    Names in `leave` are dropped. ValueError for a line that pip would have to look up elsewhere (an option or
+    an address).
     """
     chosen, leave = {}, {canonicalize_name(name) for name in leave}
     for file in files:
@@ -90,7 +96,8 @@ def requirements(files, have, extra=(), leave=()):
                 continue
             if text.startswith("-") or " @ " in text:
                 raise ValueError(
-                    f"{file.name} asks for {text!r}, which cannot be packed for a node: leave this engine out, or pack its wheel by hand."
+                    f"{file.name} asks for {text!r}, which cannot be packed for a node: leave this engine "
+                    "out, or pack its wheel by hand."
                 )
             wanted = Requirement(text)
             chosen[canonicalize_name(wanted.name)] = wanted
@@ -100,20 +107,23 @@ def requirements(files, have, extra=(), leave=()):
 
 def _line(name, wanted, have):
     """The node's version, where it has the package, is as good as the pin: it is what can be used there."""
-    return f"{name}{'[' + ','.join(sorted(wanted.extras)) + ']' if wanted.extras else ''}{'' if name in have else wanted.specifier}"
+    extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
+    return f"{name}{extras}" if name in have else f"{name}{extras}{wanted.specifier}"
 
 
 def pip_wheel(folder):
-    """The newest pip as a wheel, which resolves here and installs there; RuntimeError where no index answers."""
+    """The newest pip as a wheel, which resolves here and installs there; RuntimeError where no index
+    answers."""
     _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"--dest={folder}", "pip"])
     return max(folder.glob("pip-*.whl"))
 
 
 def collect(lines, have, python, to, leave=()):
-    """Put into `to` the wheels of what `lines` need and `have` lacks on Python `python` ('3.12'); returns the Packing.
+    """Put into `to` the wheels of what `lines` need and `have` lacks on Python `python` ('3.12'); returns the
+    Packing.
 
-    RuntimeError with pip's words where nothing fits the node. pip judges markers by the Python that runs it, so what the packed
-    wheels want on `python` beyond that is asked for afterwards.
+    RuntimeError with pip's words where nothing fits the node. pip judges markers by the Python that runs it,
+    so what the packed wheels want on `python` beyond that is asked for afterwards.
     """
     to.mkdir(parents=True, exist_ok=True)
     pip, constraints = pip_wheel(to), stubs(have, to.parent / "stubs")
@@ -178,7 +188,8 @@ def _download(pip, packed, python, to):
 
 
 def _unmet(folder, found, python):
-    """Requirements of the wheels in `folder` that hold on Python `python` and that nothing of `found` meets by name."""
+    """Requirements of the wheels in `folder` that hold on Python `python` and that nothing of `found` meets
+    by name."""
     node = default_environment() | {"python_version": python, "python_full_version": f"{python}.0"}
     lacking = set()
     for wheel in sorted(folder.glob("*.whl")):
