@@ -1,6 +1,8 @@
 """On a node without network that has its own PyTorch: install beside it, then run a list of notebooks.
 
-    sh node.sh [budget=600] [list=FILE] [repeats=1]     joins the parts of the bundle and calls this file with the node's Python
+    sh node.sh [budget=600] [list=FILE] [repeats=1]
+
+node.sh joins the parts of the bundle and calls this file with the node's Python.
 
 An environment of its own gets what was packed; a `.pth` file in it names the folders of packages of the
 Python that runs this, so that a PyTorch in a virtual environment or a module's folder is found. Nothing of

@@ -1,7 +1,7 @@
 """A bundle in parts for a node without network that has its own PyTorch: only what the node lacks.
 
-    python -m bench.workflow.bundle device=cuda have=FILE [python_version=3.12 parts=58M with="vllm==0.26.0" leave="nvidia-cublas-cu12"
-        engines="ctranslate2 vllm" models="[shape:llama-2-7b]"]
+    python -m bench.workflow.bundle device=cuda have=FILE [python_version=3.12 parts=58M
+        with="vllm==0.26.0" leave="nvidia-cublas-cu12" engines="ctranslate2 vllm" models="[shape:llama-2-7b]"]
 
 as `make bundle DEVICE=cuda HAVE=FILE` does. `have` is the node's `pip freeze`. It writes bundle-cuda/ with
 node.sh and the parts; copy the folder's files to the node one by one and run `sh node.sh` there. Wheels are
@@ -25,7 +25,8 @@ UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 SCRIPT = """\
 #!/bin/sh
 # Made by `make bundle`: joins the parts, installs beside the Python that runs it, runs the list of notebooks.
-#     sh node.sh [budget=600] [list=FILE] [repeats=1]      (PYTHON=/path/to/python where python3 is another one)
+#     sh node.sh [budget=600] [list=FILE] [repeats=1]
+# PYTHON=/path/to/python where python3 is another one.
 set -eu
 cd "$(dirname "$0")"
 PYTHON=${{PYTHON:-python3}}
