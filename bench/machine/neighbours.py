@@ -95,9 +95,10 @@ def take(device="cpu", wait_s=3600):
     return lock
 
 
-def gpu_company():
-    """Sorted process numbers that compute on the first visible GPU and are not this process or its children.
+def gpu_company(gpus=1):
+    """Sorted process numbers that compute on the first `gpus` GPUs and are not this process or its children.
 
     Empty where the driver names none.
     """
-    return sorted(pid for pid, _ in gpu.gpu_processes() if pid not in memory.family())
+    own = memory.family()
+    return sorted({pid for pid, _ in gpu.gpu_processes(gpus) if pid not in own})

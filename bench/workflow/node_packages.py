@@ -150,7 +150,7 @@ def collect(lines, have, python, to, leave=()):
 def _resolve(pip, lines, constraints, python, have):
     """Name -> version of everything that `lines` lead to."""
     report = constraints.with_name("report.json")
-    command = [sys.executable, f"{pip}/pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+    command = [sys.executable, f"{pip}/pip", "install", "--dry-run", "--ignore-installed"]
     command += [
         f"--target={constraints.with_name('nowhere')}",
         f"--report={report}",
@@ -214,4 +214,5 @@ def _run(command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         words = [line for line in done.stderr.splitlines() if not line.startswith("WARNING")]
-        raise RuntimeError("pip found no set of packages for the node:\n" + "\n".join(words[-25:]))
+        _, conflict, causes = done.stdout.partition("The conflict is caused by:")
+        raise RuntimeError("pip found no set of packages:\n" + "\n".join(words[-25:]) + f"\n{conflict}{causes}")
