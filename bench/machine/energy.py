@@ -142,7 +142,8 @@ def repeated(work, source, seconds=WINDOW_S):
 
 
 def idle(source, wait, seconds=WINDOW_S):
-    """Energy of doing nothing for `seconds` (`wait` is time.sleep), engine loaded: what it costs to be ready."""
+    """Energy of doing nothing for `seconds` (`wait` is time.sleep), engine loaded: what it costs to be
+    ready."""
     return repeated(lambda: wait(seconds), source, seconds)[0]
 
 

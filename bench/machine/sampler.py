@@ -6,6 +6,7 @@ It reads NVML (memory in use, energy, power) and, where the system shows them, t
 Other modules know it by this module's name in its command line. A counter that cannot be read is None.
 """
 
+import collections
 import contextlib
 import json
 import math
@@ -100,7 +101,7 @@ class Watch:
 
     def __init__(self, family_of, names):
         self.family_of, self.gpus = family_of, gpus(names)
-        self.samples, self.peak_bytes, self.kin = [], None, {}
+        self.samples, self.peak_bytes, self.kin = collections.deque(), None, {}
 
     def sample(self):
         """Take one sample; older ones than HISTORY_S are dropped."""
@@ -112,11 +113,11 @@ class Watch:
             del gpu["apps"]
         self.samples.append(one)
         while self.samples[0]["t"] < one["t"] - HISTORY_S:
-            self.samples.pop(0)
+            self.samples.popleft()
 
     def held_bytes(self, samples):
-        """What the family's processes hold on all GPUs; where the driver names none of them or not their bytes
-        (in a container), all that is in use."""
+        """What the family's processes hold on all GPUs; where the driver names none of them or not their
+        bytes (in a container), all that is in use."""
         apps = [(pid, held) for gpu in samples for pid, held in gpu["apps"].items() if self._own(pid)]
         if apps and all(held for _, held in apps):
             return sum(held for _, held in apps)

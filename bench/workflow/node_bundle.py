@@ -99,6 +99,7 @@ def build(to, device, have, python, limit, engines="", models=(), extra=(), leav
         home, folder = Path(scratch) / bundle.NAME, Path(scratch) / to.name
         bundle.clone(repository, home)
         files = environment_files(engines, device, home)
+        have = node_packages.without(have, extra)
         lines = node_packages.requirements(files, have, extra, leave)
         packing = node_packages.collect(lines, have, python, home / "wheels", leave)
         _inventory(home / "wheels", packing, [file.stem for file in files[1:]])

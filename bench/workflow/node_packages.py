@@ -105,6 +105,12 @@ def requirements(files, have, extra=(), leave=()):
     return [_line(name, wanted, have) for name, wanted in sorted(chosen.items()) if name not in leave]
 
 
+def without(have, extra):
+    """`have` without the packages that `extra` names: their own versions travel and go before the node's."""
+    own = {canonicalize_name(Requirement(line).name) for line in extra}
+    return {name: version for name, version in have.items() if name not in own}
+
+
 def _line(name, wanted, have):
     """The node's version, where it has the package, is as good as the pin: it is what can be used there."""
     extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
