@@ -1,6 +1,6 @@
 """What the machine's counters say while an engine runs, read by a process of its own ten times a second.
 
-    python -m bench.machine.sampler 1234 0 1      for the family of process 1234: GPUs 0 and 1 (numbers, UUIDs)
+    python -m bench.machine.sampler 1234 0 1     for the family of process 1234: GPUs 0 and 1 (or UUIDs)
 
 It reads NVML (memory in use, energy, power) and, where the system shows them, the RAPL counters of the CPU.
 Other modules know it by this module's name in its command line. A counter that cannot be read is None.
@@ -167,9 +167,12 @@ class Sampler:
         )
 
     def _ask(self, *words):
-        self.process.stdin.write(" ".join(map(str, words)) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
+        try:
+            self.process.stdin.write(" ".join(map(str, words)) + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
         if not answer:
             raise RuntimeError(f"The sampler of counters ended with exit code {self.process.wait()}.")
         return json.loads(answer)
