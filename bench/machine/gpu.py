@@ -30,7 +30,7 @@ def count_as_the_driver():
     numbers = [name for name in visible_gpus() or [] if name.isdigit()]
     if chosen != ORDER and (numbers or visible_gpus() is None):
         raise ValueError(
-            f"CUDA_DEVICE_ORDER is {chosen!r}: GPUs would be numbered otherwise than in nvidia-smi. Set it to "
+            f"CUDA_DEVICE_ORDER is {chosen!r}: GPUs are numbered otherwise than in nvidia-smi. Set it to "
             f"{ORDER}, or name the GPUs in CUDA_VISIBLE_DEVICES by their UUIDs (nvidia-smi -L)."
         )
 

@@ -221,4 +221,5 @@ def _run(command):
     if done.returncode:
         words = [line for line in done.stderr.splitlines() if not line.startswith("WARNING")]
         _, conflict, causes = done.stdout.partition("The conflict is caused by:")
-        raise RuntimeError("pip found no set of packages:\n" + "\n".join(words[-25:]) + f"\n{conflict}{causes}")
+        said = "\n".join(words[-25:])
+        raise RuntimeError(f"pip found no set of packages:\n{said}\n{conflict}{causes}")
