@@ -25,17 +25,22 @@ def adopt_orphans():
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
 
 
-def end_descendants():
-    """End every process that this one has started, or its children have left behind."""
-    found = psutil.Process().children(recursive=True)
+def descendants():
+    """Processes that this one has started, or its children have left behind."""
+    return psutil.Process().children(recursive=True)
+
+
+def end_descendants(spare=()):
+    """End every process of `descendants` but those in `spare`, and wait until it is gone."""
+    found = [child for child in descendants() if child not in spare]
     for how in ("terminate", "kill"):
         for child in found:
             try:
                 getattr(child, how)()
             except psutil.Error:
                 pass
-        _, found = psutil.wait_procs(found, END_S)
-        found += psutil.Process().children(recursive=True)
+        psutil.wait_procs(found, END_S)
+        found = [child for child in descendants() if child not in spare]
 
 
 class Neighbours:

@@ -212,11 +212,12 @@ class Matrix:
         log = ROOT / paths.LOGS / "gpu-matrix.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "wb") as words:
+            before = neighbours.descendants()
             child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
             while child.poll() is None and time.monotonic() < end:
                 time.sleep(LOOK_S)
         code = child.poll()
-        neighbours.end_descendants()
+        neighbours.end_descendants(spare=before)
         child.wait()
         return code, "the budget ended" if code is None else processes.last_words(log)
 
