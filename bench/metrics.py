@@ -23,6 +23,7 @@ UNITS = {
     "_tokens": "tokens",
     "_bytes": "bytes",
     "_s": "s",
+    "_j": "J",
 }
 
 
@@ -312,6 +313,19 @@ def decode_steps(output_tokens, accepted_tokens):
     )
 
 
+@metric(
+    "GPU energy per output token",
+    "GPU energy of a request / its output tokens; idle power included",
+    symbol="GPU energy per token",
+    display_unit="J",
+)
+def energy_per_token_j(gpu_energy_j, output_tokens):
+    """GPU energy per output token, J: GPU energy of a request / its output tokens; idle power included. NaN
+    where the energy could not be read or there are no tokens."""
+    tokens = np.asarray(output_tokens, dtype=float)
+    return np.asarray(gpu_energy_j, dtype=float) / np.where(tokens > 0, tokens, np.nan)
+
+
 @metric("Perplexity of a text", "exp(mean negative log-likelihood per token, in nats)", symbol="perplexity")
 def perplexity(nll_nats_per_token):
     """Perplexity of a text: exp(mean negative log-likelihood per token, in nats)."""
@@ -356,6 +370,8 @@ declare(
 declare("load_s", "Time to load the engine", symbol="load", display_unit="s")
 declare("peak_memory_bytes", "Largest memory held", symbol="peak memory", display_unit="MB", factor=1e-6)
 declare("weight_bytes", "Weights read per decode step", symbol="weights read", display_unit="MB", factor=1e-6)
+declare("gpu_energy_j", "GPU energy of a request", symbol="GPU energy", display_unit="J")
+declare("cpu_energy_j", "CPU energy of a request", symbol="CPU energy", display_unit="J")
 declare("mbu_datasheet", "MBU against the datasheet's bandwidth", symbol="MBU, datasheet")
 declare("mfu_prefill", "MFU of reading the prompts", symbol="MFU, prefill")
 declare("mfu_decode", "MFU of a decode step", symbol="MFU, decode")

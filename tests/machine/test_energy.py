@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from bench import metrics
 from bench.machine import energy, sampler
 
 
@@ -128,3 +129,11 @@ def test_without_nvml_there_is_a_reason(nvml, monkeypatch):
         source.peak_bytes()
         found = energy.idle(source, time.sleep, 1.0)
     assert math.isnan(found.gpu_energy_j) and found.gpu_reason == "NVML cannot be read"
+
+
+def test_energy_per_token_is_empty_where_energy_is():
+    assert metrics.energy_per_token_j(600.0, 200) == 3
+    assert math.isnan(metrics.energy_per_token_j(math.nan, 200)) and math.isnan(
+        metrics.energy_per_token_j(600.0, 0)
+    )
+    assert metrics.METRICS["energy_per_token_j"].unit == "J"

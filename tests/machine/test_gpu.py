@@ -143,13 +143,13 @@ def test_what_grandchildren_used_is_no_neighbours(monkeypatch):
     sys.platform != "linux", reason="only Linux gives orphans to a process that asks for them"
 )
 def test_what_orphans_use_is_no_neighbours_and_they_are_ended():
-    code = f"""
+    code = """
 import subprocess, sys
 from bench.machine import neighbours
 neighbours.adopt_orphans()
 orphan = "import time\\nwhile True: time.sleep(0.01)"
 quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
-leave = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {{orphan!r}}], {{quiet}}).pid, flush=True)"
+leave = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {orphan!r}], {quiet}).pid, flush=True)"
 number = subprocess.run([sys.executable, "-c", leave], stdout=subprocess.PIPE, text=True).stdout.strip()
 import psutil
 print(psutil.Process(int(number)).ppid() == psutil.Process().pid)
