@@ -49,10 +49,11 @@ def make(folder, wheels):
     return python
 
 
-def check(python):
+def check(python, packing):
     """Print what cannot be imported, and what pip says of versions that do not fit: the node's packages are
     used all the same."""
-    for name in NEEDED:
+    engines = (name.partition("-")[0] for name in packing["environments"])
+    for name in (*NEEDED, *(name for name in engines if name in packing["packed"])):
         code = f"import {name} as m; print(getattr(m, '__version__', ''), m.__file__)"
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, cwd=HOME)
         words = (
@@ -73,7 +74,7 @@ def install():
         return folder / "bin" / "python"
     packing = json.loads((HOME / "wheels" / "packing.json").read_text(encoding="utf-8"))
     python = make(folder, HOME / "wheels")
-    check(python)
+    check(python, packing)
     (HOME / ".venvs").mkdir(exist_ok=True)
     for name in packing["environments"]:
         if not (HOME / ".venvs" / name).exists():
