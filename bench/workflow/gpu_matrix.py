@@ -139,29 +139,27 @@ class Matrix:
                 "weights",
                 dict(step.parameters)["model"],
             ]
-            code, words = self._call(command, end)
+            code, words = _call(command, end)
             return ("ended", "") if code == 0 else ("stopped" if code is None else "failed", words)
         parameters = self._parameters(step)
-        identifier = self._identifier(step, parameters)
-        if store.path(identifier).exists():
+        run = self._identifier(step, parameters)
+        if store.path(run).exists():
             return "ended", "measured already"
-        told = [f"{name}={value}" for name, value in parameters.items()]
+        assignments = [f"{name}={value}" for name, value in parameters.items()]
         python = _python(parameters.get("backend"), self.device, parameters.get("option"))
         command = [
             python,
             "-m",
             "bench.workflow.run_notebook",
             f"notebooks/{step.notebook}.ipynb",
-            identifier,
-            *told,
+            run,
+            *assignments,
         ]
-        code, _ = self._call(command, end)
-        run_notebook.keep(identifier)
-        if store.path(identifier).exists():
+        code, _ = _call(command, end)
+        run_notebook.keep(run)
+        if store.path(run).exists():
             return "ended", ""
-        return (
-            ("stopped", "the budget ended") if code is None else ("failed", run_notebook.reason(identifier))
-        )
+        return ("stopped", "the budget ended") if code is None else ("failed", run_notebook.reason(run))
 
     def _parameters(self, step):
         """The notebook's parameters: those of the line, the device, the repeat, and the engine that
@@ -175,27 +173,19 @@ class Matrix:
         return {"device": self.device, "gpu": self.gpu, **parameters, "run": step.n}
 
     def _identifier(self, step, parameters):
-        if step.notebook == "hardware":
-            return store.roofs_id(self.gpu, identity.host(), step.n)
-        experiment = step.notebook
-        if experiment == "latency" and parameters.get("server", "").lower() == "true":
-            experiment = "served"
-        if experiment == "batching" and float(parameters.get("memory_limit_gb", 0)):
-            experiment = "memory"
-        names = (parameters[name] for name in ("backend", "model", "option"))
-        return naming.run_id(experiment, *names, self.gpu, identity.host(), step.n)
+        return identifier(step, parameters, self.gpu)
 
     def _fastest(self, place, model):
         """(backend, option) at `place` of the latency runs of this list by their median of output tokens/s;
         ValueError where too few ended."""
-        wanted = {}
+        runs_there = {}
         for step in self.steps:
             parameters = dict(step.parameters)
             if step.notebook == "latency" and parameters.get("model") == model:
                 file = store.path(self._identifier(step, self._parameters(step)))
                 if file.exists():
-                    wanted[file] = None
-        runs = store.load([*wanted]) if wanted else store.load([])
+                    runs_there[file] = None
+        runs = store.load([*runs_there]) if runs_there else store.load([])
         rates = (
             runs.groupby(["backend", "option"])["output_tokens_per_s"].median().sort_values(ascending=False)
         )
@@ -206,20 +196,34 @@ class Matrix:
             )
         return rates.index[place - 1]
 
-    def _call(self, command, end):
-        """(exit status, last words) of a command; status None where the budget ended first. Nothing that it
-        started stays."""
-        log = ROOT / paths.LOGS / "gpu-matrix.txt"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with open(log, "wb") as words:
-            before = neighbours.descendants()
-            child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
-            while child.poll() is None and time.monotonic() < end:
-                time.sleep(LOOK_S)
-        code = child.poll()
-        neighbours.end_descendants(spare=before)
-        child.wait()
-        return code, "the budget ended" if code is None else processes.last_words(log)
+
+def identifier(step, parameters, gpu):
+    """The path without its suffix of what a step measures on the GPU of this slug."""
+    if step.notebook == "hardware":
+        return store.roofs_id(gpu, identity.host(), step.n)
+    experiment = step.notebook
+    if experiment == "latency" and parameters.get("server", "").lower() == "true":
+        experiment = "served"
+    if experiment == "batching" and float(parameters.get("memory_limit_gb", 0)):
+        experiment = "memory"
+    names = (parameters[name] for name in ("backend", "model", "option"))
+    return naming.run_id(experiment, *names, gpu, identity.host(), step.n)
+
+
+def _call(command, end):
+    """(exit status, last words) of a command; status None where the budget ended first. Nothing that it
+    started stays."""
+    log = ROOT / paths.LOGS / "gpu-matrix.txt"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as words:
+        before = neighbours.descendants()
+        child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
+        while child.poll() is None and time.monotonic() < end:
+            time.sleep(LOOK_S)
+    code = child.poll()
+    neighbours.end_descendants(spare=before)
+    child.wait()
+    return code, "the budget ended" if code is None else processes.last_words(log)
 
 
 def _python(backend, device="cpu", option=None):

@@ -116,8 +116,8 @@ def _inventory(wheels, packing, environments):
     shutil.rmtree(wheels.parent / "stubs", ignore_errors=True)
     pins = [f"{name}=={version}" for name, version in packing.packed.items()]
     (wheels / "install.txt").write_text("\n".join(pins) + "\n", encoding="utf-8")
-    about = {"packed": packing.packed, "left": packing.left, "environments": environments}
-    (wheels / "packing.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    inventory = {"packed": packing.packed, "left": packing.left, "environments": environments}
+    (wheels / "packing.json").write_text(json.dumps(inventory, indent=1) + "\n", encoding="utf-8")
 
 
 def _archive(home, folder, name, limit, python):

@@ -42,14 +42,14 @@ def freeze(file):
             continue
         editable = re.fullmatch(r"(?:-e|--editable)\s.*#egg=([\w.-]+).*", text)
         try:
-            wanted = Requirement(editable[1] if editable else text)
+            requirement = Requirement(editable[1] if editable else text)
         except InvalidRequirement:
             raise ValueError(
                 f"{file}, line {number}: {text!r} is no line of `pip freeze`. Write name==version, or name "
                 "alone."
             ) from None
-        versions = [clause.version for clause in wanted.specifier if clause.operator in ("==", "===")]
-        found[canonicalize_name(wanted.name)] = versions[0] if versions else ""
+        versions = [clause.version for clause in requirement.specifier if clause.operator in ("==", "===")]
+        found[canonicalize_name(requirement.name)] = versions[0] if versions else ""
     return found
 
 
@@ -70,13 +70,13 @@ def stubs(have, folder):
 def _stub(name, version, folder):
     stem = f"{name.replace('-', '_')}-{version}"
     wheel = folder / f"{stem}-py3-none-any.whl"
-    about = {
+    contents = {
         "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         "WHEEL": "Wheel-Version: 1.0\nGenerator: bench\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         "RECORD": "",
     }
     with zipfile.ZipFile(wheel, "w") as archive:
-        for file, text in about.items():
+        for file, text in contents.items():
             archive.writestr(f"{stem}.dist-info/{file}", text)
     return wheel
 
@@ -99,10 +99,12 @@ def requirements(files, have, extra=(), leave=()):
                     f"{file.name} asks for {text!r}, which cannot be packed for a node: leave this engine "
                     "out, or pack its wheel by hand."
                 )
-            wanted = Requirement(text)
-            chosen[canonicalize_name(wanted.name)] = wanted
-    chosen |= {canonicalize_name(wanted.name): wanted for wanted in map(Requirement, extra)}
-    return [_line(name, wanted, have) for name, wanted in sorted(chosen.items()) if name not in leave]
+            requirement = Requirement(text)
+            chosen[canonicalize_name(requirement.name)] = requirement
+    chosen |= {canonicalize_name(requirement.name): requirement for requirement in map(Requirement, extra)}
+    return [
+        _line(name, requirement, have) for name, requirement in sorted(chosen.items()) if name not in leave
+    ]
 
 
 def without(have, extra):
@@ -111,10 +113,10 @@ def without(have, extra):
     return {name: version for name, version in have.items() if name not in own}
 
 
-def _line(name, wanted, have):
+def _line(name, requirement, have):
     """The node's version, where it has the package, is as good as the pin: it is what can be used there."""
-    extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
-    return f"{name}{extras}" if name in have else f"{name}{extras}{wanted.specifier}"
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return f"{name}{extras}" if name in have else f"{name}{extras}{requirement.specifier}"
 
 
 def pip_wheel(folder):
@@ -202,10 +204,10 @@ def _unmet(folder, found, python):
         if wheel.name.startswith("pip-"):
             continue
         for line in metadata(wheel).get("requires_dist", []):
-            wanted = Requirement(line)
-            applies = wanted.marker is None or wanted.marker.evaluate(node | {"extra": ""})
-            if applies and canonicalize_name(wanted.name) not in found:
-                lacking.add(f"{wanted.name}{wanted.specifier}")
+            requirement = Requirement(line)
+            applies = requirement.marker is None or requirement.marker.evaluate(node | {"extra": ""})
+            if applies and canonicalize_name(requirement.name) not in found:
+                lacking.add(f"{requirement.name}{requirement.specifier}")
     return sorted(lacking)
 
 
@@ -221,5 +223,5 @@ def _run(command):
     if done.returncode:
         words = [line for line in done.stderr.splitlines() if not line.startswith("WARNING")]
         _, conflict, causes = done.stdout.partition("The conflict is caused by:")
-        said = "\n".join(words[-25:])
-        raise RuntimeError(f"pip found no set of packages:\n{said}\n{conflict}{causes}")
+        last_words = "\n".join(words[-25:])
+        raise RuntimeError(f"pip found no set of packages:\n{last_words}\n{conflict}{causes}")
