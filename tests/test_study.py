@@ -177,7 +177,7 @@ def snakemake(folder, *arguments, check=True):
 
 
 def test_a_dry_run_shows_what_is_missing_and_writes_nothing(tmp_path):
-    snakemake(tmp_path, "-n", *FAKE_STUDY)
+    done = snakemake(tmp_path, "-n", *FAKE_STUDY)
     assert "latency" in done.stdout + done.stderr and not list(tmp_path.rglob("*.csv"))
 
 
@@ -197,7 +197,7 @@ def test_a_dry_run_knows_how_to_make_an_engine_s_own_environment(tmp_path):
 def test_one_option_can_be_asked_for_where_others_lie_already(tmp_path):
     for backend in ("transformers", "vllm"):
         write_run(tmp_path, backend=backend, option="bfloat16", gpu=identity.slug(), host=identity.host())
-    snakemake(
+    done = snakemake(
         tmp_path,
         "-n",
         "--config",
@@ -214,7 +214,7 @@ def test_one_option_can_be_asked_for_where_others_lie_already(tmp_path):
 def studied(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     start = time.perf_counter()
-    snakemake(folder, *FAKE_STUDY, check=False)
+    done = snakemake(folder, *FAKE_STUDY, check=False)
     return folder, done, time.perf_counter() - start
 
 
