@@ -6,7 +6,7 @@ import numpy as np
 
 from bench import metrics
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, statistics
+from bench.analysis import machines, ranking, statistics
 from bench.machine import identity
 from bench.observations import schema
 
@@ -14,7 +14,7 @@ REFERENCE = ("transformers", "float32")
 # What answers and texts must share to be compared.
 KEYS = "model weights gpu host".split()
 # What `summary` takes from `latency.summary`: speed, its interval, and which options it is told apart from.
-SPEED = "output_tokens_per_s output_tokens_per_s_interval groups reason weight_bytes".split()
+SPEED = "output_tokens_per_s output_tokens_per_s_interval rates groups reason weight_bytes".split()
 
 
 def token_ids(text):
@@ -157,6 +157,15 @@ def _not_beaten(wide):
     ahead = wide.rsub(wide[means.idxmax()], axis=0).drop(columns=means.idxmax())
     beaten = {name for name, gaps in ahead.items() if statistics.mean_interval(gaps, confidence)[1] > 0}
     return [name for name in means.sort_values(ascending=False, kind="stable").index if name not in beaten]
+
+
+def ranked(table):
+    """The rows of `table` (of `summary`) by their speed among each other; columns of `ranking.rank`."""
+    keys = latency_analysis.VERSIONED
+    known = table[table["rates"].notna()]
+    each = known[[*keys, "rates", "reason"]].explode("rates", ignore_index=True)
+    each = each.assign(rates=each["rates"].astype(float), order=range(len(each)))
+    return ranking.rank(each.assign(failed=each["reason"] == ranking.FAILED), keys, "rates", order="order")
 
 
 def told_apart(row, other):

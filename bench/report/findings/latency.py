@@ -39,7 +39,7 @@ def fastest(requests):
         sentence = f"{on}, {model} is fastest with {names[0]}, in output tokens/s, of {of} ranked"
     else:
         sentence = (
-            f"{on}, no option is the fastest for {model}: {words.listed(names, SHOWN)}, in output tokens/s, "
+            f"{on}, no option can be called the fastest for {model}: {words.listed(names, SHOWN)}, in output tokens/s, "
             f"cannot be told apart, and the other {of - len(best)} are slower"
         )
     sentence += _against_reference(best.iloc[0], table)
@@ -110,7 +110,7 @@ def fewer_bits(requests):
 
 
 def _verdicts(rows):
-    """`9 of 11 are faster, 1 is slower, 1 cannot be told apart`; what one run each says of it."""
+    """`of 11, 9 faster, 1 slower, 1 cannot be told apart`; that one run each says nothing of it."""
     told = [row for row in rows if not np.isnan(row["low"])]
     if not told:
         return "one run each, so no verdict"
@@ -118,13 +118,9 @@ def _verdicts(rows):
         verdict: sum(row["verdict"] == verdict for row in told)
         for verdict in (statistics.FASTER, statistics.SLOWER, statistics.EQUAL)
     }
-    be = [
-        f"{count} {verdict if verdict == statistics.EQUAL else f'{"is" if count == 1 else "are"} {verdict}'}"
-        for verdict, count in counts.items()
-        if count
-    ]
+    be = [f"{count} {verdict}" for verdict, count in counts.items() if count]
     once = f" ({len(rows) - len(told)} more have one run)" if len(told) < len(rows) else ""
-    return f"of {len(told)}, {', '.join(be)}{once}"
+    return f"of {len(told)}, {words.listed(be)}{once}"
 
 
 def _promised(rows):
@@ -136,12 +132,14 @@ def _promised(rows):
 
 
 def _explained(told):
-    """How many intervals hold what the bytes promise, and how many end below it; empty for one run each."""
+    """Whether the intervals hold what the bytes promise, or end below it; empty for one run each."""
     if not told:
         return ""
     kept = sum(row["low"] <= row["fewer"] <= row["high"] for row in told)
     below = sum(row["high"] < row["fewer"] for row in told)
-    return f": the interval holds that for {kept} of {len(told)} and ends below it for {below}"
+    if below == len(told):
+        return ", and all stay below that"
+    return f"; {kept} of {len(told)} keep that within their interval, {below} stay below it"
 
 
 def drafts(requests):
@@ -208,7 +206,7 @@ def bandwidth(requests):
         return None
     each = [f"{words.name(row)} ({_used(row)})" for _, row in best.iterrows()]
     probed = latency_analysis.runs(rows)["bandwidth_bytes_per_s"] / 1e9
-    probes = f"the bandwidth probed beside these runs is {words.span(probed)} GB/s"
+    probes = f"the best probe of a run is {words.span(probed)} GB/s"
     of = f"{(table['reason'] == '').sum()} options with 16 bits or more"
     if len(best) == 1:
         return f"{words.on(table.iloc[0])}, of {of} {each[0]} comes closest to the memory's limit, in MBU; {probes}."
@@ -219,7 +217,7 @@ def bandwidth(requests):
 
 
 def _used(row):
-    """`0.54 ± 0.06`: an MBU with its interval; one that reaches below 0 or above 1 says nothing, and so."""
+    """`0.54 ± 0.052`: an MBU with its interval, in which the roof's spread from run to run is."""
     half = row["high"] - row["mean"]
     return words.within(round(row["mean"], 2), half)
 

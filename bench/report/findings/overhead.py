@@ -16,9 +16,10 @@ def cost(requests):
     equal = table[table["verdict"] == statistics.EQUAL]
     if len(equal):
         whom = "all" if len(equal) == len(table) else f"{len(equal)} of"
+        ends = f"{words.percent(equal['low'].min())} to {words.percent(equal['high'].max())} %"
         parts.append(
-            f"cannot be told from nothing with {whom} {len(table)} engines and options; the widest of their "
-            f"intervals is {_percent(equal.loc[(equal['high'] - equal['low']).idxmax()])}"
+            f"cannot be told from nothing with {whom} {len(table)} engines and options, whose intervals reach "
+            f"from {ends}"
         )
     pairs = words.plural(table["pairs"].min(), "pair")
     least = "" if table["pairs"].nunique() == 1 else "at least "

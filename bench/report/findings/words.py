@@ -52,6 +52,16 @@ def plural(count, word):
     return f"{html.number(count)} {word}{'' if count == 1 else 's'}"
 
 
+def name(row):
+    """`**engine option**` of a row of a summary."""
+    return f"**{naming.label(row)}**"
+
+
+def times(ratio):
+    """`3.6 times`: a ratio with two digits."""
+    return f"{html.number(float(f'{ratio:.2g}'))} times"
+
+
 def span(values):
     """`37.2 to 65.1`: the smallest and the largest of some values."""
     low, high = html.number(values.min()), html.number(values.max())
