@@ -6,12 +6,17 @@ from bench.observations import schema
 
 
 def focus(table, host):
-    """`table` restricted to one machine: that of the checkout `host` if it has measured, else the one
-    with the latest run (column measured or started)."""
+    """`table` restricted to one machine: that of the checkout `host` if it has measured, else the one with
+    the most runs; of a table that does not count runs, the one with the latest (column measured or
+    started)."""
     if table.empty or (table["host"] == host).any():
         return table[table["host"] == host]
-    latest = table.loc[table["measured" if "measured" in table else "started"].idxmax()]
-    return table[(table["host"] == latest["host"]) & (table["gpu"] == latest["gpu"])]
+    if "run_id" in table:
+        each = table.groupby(["gpu", "host"]).agg(runs=("run_id", "nunique"), started=("started", "max"))
+        gpu, host = each.sort_values(["runs", "started"]).index[-1]
+    else:
+        gpu, host = table.loc[table["measured" if "measured" in table else "started"].idxmax(), ["gpu", "host"]]
+    return table[(table["host"] == host) & (table["gpu"] == gpu)]
 
 
 def versioned(table):
@@ -34,24 +39,20 @@ def front(requests, experiment):
 
 
 def here(requests, experiment):
-    """The requests of `experiment` on the machine in focus: this checkout's own, else the one measured last;
-    options as `naming.named` and `versioned`."""
+    """The requests of `experiment` on the machine in focus: this checkout's own, else the one with the
+    most runs of it; options as `naming.named` and `versioned`."""
     return versioned(naming.named(front(requests, experiment)))
 
 
 def each(requests):
     """[((gpu, host), its requests)] of every machine that has measured, the one in front first.
 
-    In front is the device of this checkout with the most runs; where this checkout has measured nothing, the
-    machine measured last. The others follow, measured last first.
+    In front is this checkout's, by the device with the most runs; where this checkout has measured nothing,
+    the machine with the most runs. The others follow by their runs.
     """
-    if requests.empty:
-        return []
-    groups = list(requests.groupby(["gpu", "host"], sort=True))
 
     def order(group):
         (_, host), rows = group
-        own = host == identity.host()
-        return own, rows["run_id"].nunique() if own else 0, rows["started"].max()
+        return host == identity.host(), rows["run_id"].nunique(), rows["started"].max()
 
-    return sorted(groups, key=order, reverse=True)
+    return sorted(requests.groupby(["gpu", "host"], sort=True), key=order, reverse=True)
