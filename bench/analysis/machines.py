@@ -15,7 +15,9 @@ def focus(table, host):
         each = table.groupby(["gpu", "host"]).agg(runs=("run_id", "nunique"), started=("started", "max"))
         gpu, host = each.sort_values(["runs", "started"]).index[-1]
     else:
-        gpu, host = table.loc[table["measured" if "measured" in table else "started"].idxmax(), ["gpu", "host"]]
+        gpu, host = table.loc[
+            table["measured" if "measured" in table else "started"].idxmax(), ["gpu", "host"]
+        ]
     return table[(table["host"] == host) & (table["gpu"] == gpu)]
 
 

@@ -105,11 +105,12 @@ def perplexities(requests):
 def summary(requests):
     """One row per scored configuration on real weights, fastest first.
 
-    Columns: the configuration; backend_version (that was scored), answers, same_answers (token for token the reference's), agreement (share of
-    tokens), departs_first and departs_median (index of the first other token: earliest, and median over
-    answers; NaN for never), reference_nll_nats, excess_nll_nats, excess_prompt_interval (half
-    width of its 95 % interval over prompts, not over runs: another run gives the same tokens), started (of
-    the run that scored it); those of `perplexities`; SPEED, of the latency runs of the same version.
+    Columns: the configuration; backend_version (that was scored), answers, same_answers (token for token the
+    reference's), agreement (share of tokens), departs_first and departs_median (index of the first other
+    token: earliest, and median over answers; NaN for never), reference_nll_nats, excess_nll_nats,
+    excess_prompt_interval (half width of its 95 % interval over prompts, not over runs: another run gives the
+    same tokens), started (of the run that scored it); those of `perplexities`; SPEED, of the latency runs of
+    the same version.
     """
     each = answers(requests)
     # An answer without another token departs nowhere: later than any other.

@@ -7,8 +7,8 @@ import pandas as pd
 from bench import inputs
 from bench.analysis import batching as batching_analysis
 from bench.analysis import latency as latency_analysis
-from bench.analysis import quality as quality_analysis
 from bench.analysis import machines, ranking
+from bench.analysis import quality as quality_analysis
 from bench.observations import schema
 
 COLUMNS = "want column gpu model backend option value interval part reason".split()
@@ -36,7 +36,11 @@ def choices(requests):
         ("the shortest wait for the first token", "ttft_s", latency_analysis.ranked(timed, "ttft_s")),
         (everybody, RATE, _within(rows, limit)),
         ("the smallest memory", "peak_memory_bytes", latency_analysis.ranked(timed, "peak_memory_bytes")),
-        ("speed without any loss: every answer the reference's, token for token", RATE, _lossless(timed, rows)),
+        (
+            "speed without any loss: every answer the reference's, token for token",
+            RATE,
+            _lossless(timed, rows),
+        ),
     ]
     named = [_named(*wish) for wish in wishes]
     return pd.DataFrame([row for rows in named for row in rows], columns=COLUMNS)

@@ -29,14 +29,19 @@ def share_of_gain(requests):
     if best.empty:
         lost = " or some of which failed" if (table["reason"] != ranking.ONE_RUN).any() else ""
         return (
-            f"{on}, the best batch yields {words.range(table['mean'])} the output tokens/s of one request at a "
+            f"{on}, the best batch yields {words.range(table['mean'])} the output tokens/s of one request at "
+            "a "
             f"time, with {len(table)} engines and options, and each of its requests' tokens "
             f"come {words.range(gained['slower'])} as slowly; one run each{lost}, so no ranking."
         )
-    each = [f"{words.name(row)} ({words.within(row['mean'], row['high'] - row['mean'])} times)" for _, row in best.iterrows()]
+    each = [
+        f"{words.name(row)} ({words.within(row['mean'], row['high'] - row['mean'])} times)"
+        for _, row in best.iterrows()
+    ]
     if len(best) > 1:
         return (
-            f"{on}, which of {len(table)} engines and options gains most from batching cannot be told: it may "
+            f"{on}, which of {len(table)} engines and options gains most from batching cannot be told: it "
+            "may "
             f"be {words.listed(each, 4)} the output tokens/s of one request at a time."
         )
     own = gained.merge(best[schema.CONFIGURATION])
@@ -101,7 +106,9 @@ def _limit(row):
     first = f"at batch {row['first_batch']:.0f}"
     sentence = f"{words.on(row)}, what limits {words.name(row)} {first} the fit does not decide"
     if row["first_decided"]:
-        share = f"{words.percent(row['first_share'])} % of a step of {html.number(row['first_step_s'] * 1e3)} ms"
+        share = (
+            f"{words.percent(row['first_share'])} % of a step of {html.number(row['first_step_s'] * 1e3)} ms"
+        )
         sentence = f"{words.on(row)}, {words.name(row)} is limited by {row['first_limit']} {first}: {share}"
     if row["last_decided"] and (row["last_limit"] != row["first_limit"] or not row["first_decided"]):
         sentence += f"; at batch {row['last_batch']:.0f} it is limited by {row['last_limit']}"
@@ -135,7 +142,9 @@ def _decided(fitted, end):
     """`memory 1, arithmetic 1, open 8`: what limits so many fits at one `end` of their sweep."""
     names = fitted[f"{end}_limit"].where(fitted[f"{end}_decided"], "open")
     counts = names.value_counts()
-    return ", ".join(f"{name} {counts[name]}" for name in [*step_time_analysis.TERMS, "open"] if name in counts)
+    return ", ".join(
+        f"{name} {counts[name]}" for name in [*step_time_analysis.TERMS, "open"] if name in counts
+    )
 
 
 def _right(table):
@@ -151,7 +160,8 @@ def memory_planned(requests):
         return None
     row = table.iloc[0]
     return (
-        f"{words.on(row)}, the planner was right in {_right(table)} of {len(table)} sweeps that were run out of memory on "
+        f"{words.on(row)}, the planner was right in {_right(table)} of {len(table)} sweeps that were run out "
+        "of memory on "
         f"purpose; with {words.name(row)} it expected {row['planned']:.0f} requests to fit, {row['ran']:.0f} "
         f"ran and {row['failed']:.0f} did not."
     )

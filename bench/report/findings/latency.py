@@ -39,7 +39,8 @@ def fastest(requests):
         sentence = f"{on}, {model} is fastest with {names[0]}, in output tokens/s, of {of} ranked"
     else:
         sentence = (
-            f"{on}, no option can be called the fastest for {model}: {words.listed(names, SHOWN)}, in output tokens/s, "
+            f"{on}, no option can be called the fastest for {model}: {words.listed(names, SHOWN)}, in output "
+            "tokens/s, "
             f"cannot be told apart, and the other {of - len(best)} are slower"
         )
     sentence += _against_reference(best.iloc[0], table)
@@ -60,7 +61,8 @@ def _against_reference(row, table):
     found = statistics.ratio(row["rates"], reference.iloc[0]["rates"])
     if found["verdict"] != statistics.FASTER:
         return ""
-    return f"; {words.name(row)} is {words.ratio(found)} as fast as the reference {words.measured(reference.iloc[0])}"
+    slower = words.measured(reference.iloc[0])
+    return f"; {words.name(row)} is {words.ratio(found)} as fast as the reference {slower}"
 
 
 def speed_ups(table):
@@ -90,7 +92,9 @@ def speed_ups(table):
 def _speed_up(row, base):
     """`row` with its ratio to `base`, as `speed_ups` has it."""
     found = statistics.ratio(row["rates"], base["rates"])
-    shown = {"faster": found["ratio"]} | {name: found[name] for name in ("ratio", "low", "high", "p", "verdict")}
+    shown = {"faster": found["ratio"]} | {
+        name: found[name] for name in ("ratio", "low", "high", "p", "verdict")
+    }
     return row | shown | {"fewer": base["weight_bytes"] / row["weight_bytes"], "base": base["bits"]}
 
 
@@ -185,7 +189,8 @@ def first_token(requests):
     if len(best) == 1:
         return f"{on}, the wait for the first token is shortest with {_wait(best.iloc[0])}, of {len(ranked)}."
     return (
-        f"{on}, {len(best)} of {len(ranked)} engines and options cannot be told apart in the shortest wait for "
+        f"{on}, {len(best)} of {len(ranked)} engines and options cannot be told apart in the shortest wait "
+        "for "
         f"the first token: from {_wait(best.iloc[0])} to {_wait(best.iloc[-1])}."
     )
 
@@ -208,10 +213,12 @@ def bandwidth(requests):
     probed = latency_analysis.runs(rows)["bandwidth_bytes_per_s"] / 1e9
     probes = f"the best probe of a run is {words.span(probed)} GB/s"
     of = f"{(table['reason'] == '').sum()} options with 16 bits or more"
+    on = words.on(table.iloc[0])
     if len(best) == 1:
-        return f"{words.on(table.iloc[0])}, of {of} {each[0]} comes closest to the memory's limit, in MBU; {probes}."
+        return f"{on}, of {of} {each[0]} comes closest to the memory's limit, in MBU; {probes}."
     return (
-        f"{words.on(table.iloc[0])}, which of {of} comes closest to the memory's limit cannot be told: in MBU "
+        f"{on}, which of {of} comes closest to the memory's limit cannot be told: in "
+        "MBU "
         f"it may be {words.listed(each, SHOWN)}; {probes}."
     )
 
@@ -227,7 +234,9 @@ def run_to_run(requests):
     upper end."""
     rows = latency_analysis.described(requests, "latency")
     each = latency_analysis.runs(rows)
-    table = statistics.summary(each, latency_analysis.VERSIONED, "output_tokens_per_s").dropna(subset="spread")
+    table = statistics.summary(each, latency_analysis.VERSIONED, "output_tokens_per_s").dropna(
+        subset="spread"
+    )
     if table.empty:
         return None
     last = table.loc[table["spread"].idxmax()]

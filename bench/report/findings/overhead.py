@@ -18,7 +18,8 @@ def cost(requests):
         whom = "all" if len(equal) == len(table) else f"{len(equal)} of"
         ends = f"{words.percent(equal['low'].min())} to {words.percent(equal['high'].max())} %"
         parts.append(
-            f"cannot be told from nothing with {whom} {len(table)} engines and options, whose intervals reach "
+            f"cannot be told from nothing with {whom} {len(table)} engines and options, whose intervals "
+            "reach "
             f"from {ends}"
         )
     pairs = words.plural(table["pairs"].min(), "pair")
@@ -31,7 +32,9 @@ def cost(requests):
 
 def _apart(table, verdict, more):
     """The engines whose interval lies on one side of nothing; empty where there are none."""
-    each = [f"{_percent(row)} with {words.name(row)}" for _, row in table[table["verdict"] == verdict].iterrows()]
+    each = [
+        f"{_percent(row)} with {words.name(row)}" for _, row in table[table["verdict"] == verdict].iterrows()
+    ]
     return f"takes {more} time: {words.listed(each)}" if each else ""
 
 

@@ -47,7 +47,8 @@ def _fastest(table):
     if best.empty:
         return ""
     names = [
-        f"{words.name(row)} ({words.within(row['mean'], row['high'] - row['mean'])})" for _, row in best.iterrows()
+        f"{words.name(row)} ({words.within(row['mean'], row['high'] - row['mean'])})"
+        for _, row in best.iterrows()
     ]
     if len(names) == 1:
         return f"; the fastest of them is {names[0]}, in output tokens/s"
@@ -67,18 +68,22 @@ def fewer_bits_agree(table, requests):
     if share.min() == share.max() or set(most) & set(fewest):
         ends = " to ".join(dict.fromkeys(map(words.share, (share.min(), share.max()))))
         return (
-            f"the {len(narrow)} options below 16 bits keep {ends} of the reference's tokens at the same place; "
+            f"the {len(narrow)} options below 16 bits keep {ends} of the reference's tokens at the same "
+            "place; "
             f"{prompts} do not settle which keeps most."
         )
     return (
-        f"of the {len(narrow)} options below 16 bits, {_kept(narrow, most, 'most')} of the reference's tokens "
+        f"of the {len(narrow)} options below 16 bits, {_kept(narrow, most, 'most')} of the reference's "
+        "tokens "
         f"at the same place, and {_kept(narrow, fewest, 'fewest')}, over {prompts}."
     )
 
 
 def _kept(table, places, which):
     """`**a b** (32 %) keeps most`; of several, that they cannot be told apart."""
-    names = [f"{words.name(row)} ({words.share(row['agreement'])})" for _, row in table.loc[places].iterrows()]
+    names = [
+        f"{words.name(row)} ({words.share(row['agreement'])})" for _, row in table.loc[places].iterrows()
+    ]
     if len(names) == 1:
         return f"{names[0]} keeps {which}"
     return f"{words.listed(names, 4)} keep {which} (they cannot be told apart)"
@@ -93,7 +98,8 @@ def text_cost(table):
     worst, best = others.loc[ratio.idxmax()], others.loc[ratio.idxmin()]
     own = worst["perplexity"] / worst["perplexity_ratio"]
     sentence = (
-        f"the reference has a perplexity of {html.number(own)} on the one fixed text; {words.name(worst)} has "
+        f"the reference has a perplexity of {html.number(own)} on the one fixed text; {words.name(worst)} "
+        "has "
         f"{html.number(worst['perplexity'])}, {words.above(worst)}"
     )
     if best.name != worst.name:
@@ -116,11 +122,13 @@ def frontier(table):
             kept.append(row)
     if len(kept) == 1:
         return (
-            f"no option trades quality for speed: none is faster, told apart, than {words.measured(kept[0])}, "
+            "no option trades quality for speed: none is faster, told apart, than "
+            f"{words.measured(kept[0])}, "
             "in output tokens/s, and none agrees with the reference more."
         )
     each = [
-        f"{words.measured(row, unit='tokens/s')} with {words.share(row['agreement'])} of the tokens" for row in kept
+        f"{words.measured(row, unit='tokens/s')} with {words.share(row['agreement'])} of the tokens"
+        for row in kept
     ]
     return f"more speed, told apart at each step, is bought with other answers: {words.listed(each)}."
 

@@ -1,11 +1,10 @@
 """Tables of the topic decision."""
 
-import numpy as np
 import pandas as pd
 
 from bench.analysis import ranking, recommend
 from bench.metrics import METRICS
-from bench.report import columns, html, tables
+from bench.report import columns, tables
 from bench.report.columns import Column
 from bench.report.findings import words
 

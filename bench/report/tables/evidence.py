@@ -10,8 +10,8 @@ RATE = "output_tokens_per_s"
 
 @tables.listed
 def coverage(requests=None):
-    """Simulated studies: one row per quantity, method, number of runs and scatter; the share of intervals that
-    hold the truth, by the correlation of neighbouring runs."""
+    """Simulated studies: one row per quantity, method, number of runs and scatter; the share of intervals
+    that hold the truth, by the correlation of neighbouring runs."""
     table = proof.table(proof.load())
     shown = columns.of(
         "quantity method runs scatter spread 0.0 0.3 0.6 width runs_used studies",
@@ -33,8 +33,8 @@ def coverage(requests=None):
 
 @tables.listed
 def told_apart(requests):
-    """A/A: the runs of one configuration dealt into two; one row per source, way and number of runs; how often
-    the two are told apart, either way."""
+    """A/A: the runs of one configuration dealt into two; one row per source, way and number of runs; how
+    often the two are told apart, either way."""
     table = same.table(_runs(requests), latency_analysis.VERSIONED, RATE)
     shown = columns.of(
         "source runs_measured way runs_each resamplings told_apart low high",

@@ -21,7 +21,8 @@ def latency(requests):
     `group` is the places that an option may have, all at once with 95 % confidence, or why it is not ranked.
     """
     shown = columns.of(
-        f"{columns.ENGINE} group output_tokens_per_s output_tokens_per_s_interval ttft_s ttft_s_interval tpot_s "
+        f"{columns.ENGINE} group output_tokens_per_s output_tokens_per_s_interval ttft_s ttft_s_interval "
+        "tpot_s "
         "itl_p90_s itl_max_s mbu mbu_interval acceptance_rate peak_memory_bytes load_s runs requests failed "
         f"backend_version {columns.WHERE}",
         group=Column("group"),

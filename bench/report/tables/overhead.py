@@ -7,8 +7,8 @@ from bench.report.columns import Column
 
 @tables.listed
 def overhead(requests):
-    """What measuring costs: one row per engine and option, mean over pairs of harness / own loop - 1, with its
-    95 % interval over pairs."""
+    """What measuring costs: one row per engine and option, mean over pairs of harness / own loop - 1, with
+    its 95 % interval over pairs."""
     shown = columns.of(
         f"{columns.ENGINE} pairs runs mean low high verdict gpu model",
         mean=Column("cost, mean", "%", 100),
