@@ -56,7 +56,7 @@ def sweeps(requests):
     keys = [*schema.CONFIGURATION, "arithmetic", *schema.SHAPE]
     numbers = [name for name in each.select_dtypes("number").columns if name not in keys]
     how = {name: (name, "max" if name == "itl_max_s" else "mean") for name in numbers}
-    how |= {f"{name}_interval": (name, statistics.half_width) for name in INTERVALS}
+    how |= {f"{name}_interval": (name, latency_analysis.half_width) for name in INTERVALS}
     return each.groupby(keys, as_index=False, sort=True).agg(**how, runs=("run_id", "nunique"))
 
 

@@ -42,6 +42,11 @@ def _each(how, *names):
     return {name: (name, how) for name in names}
 
 
+def half_width(values):
+    """`statistics.half_width` of a column of runs, as a number."""
+    return float(statistics.half_width(values))
+
+
 def ranked(requests, metric, **more):
     """The configurations of `requests`, which are of one setting on one machine, by their runs' `metric`.
 
@@ -65,7 +70,7 @@ def summary(requests):
     """
     each = runs(requests).sort_values("started", kind="stable")
     grouped = each.groupby(VERSIONED, as_index=False, sort=True)
-    halves = {f"{name}_interval": (name, statistics.half_width) for name in INTERVALS}
+    halves = {f"{name}_interval": (name, half_width) for name in INTERVALS}
     table = grouped.agg(
         **_each("mean", *MEANS),
         **halves,

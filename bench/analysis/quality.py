@@ -125,7 +125,7 @@ def summary(requests):
         departs_median=("place", "median"),
         reference_nll_nats=("reference_nll_nats", "mean"),
         excess_nll_nats=("excess_nll_nats", "mean"),
-        excess_prompt_interval=("excess_nll_nats", statistics.half_width),
+        excess_prompt_interval=("excess_nll_nats", latency_analysis.half_width),
         started=("started", "max"),
     ).replace(np.inf, np.nan)
     speed = latency_analysis.summary(requests[requests["experiment"] == "latency"])

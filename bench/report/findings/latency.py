@@ -38,13 +38,16 @@ def fastest(requests):
     if len(best) == 1:
         sentence = f"{on}, {model} is fastest with {names[0]}, in output tokens/s, of {of} ranked"
     else:
-        sentence = (
-            f"{on}, no option can be called the fastest for {model}: {words.listed(names, SHOWN)}, in output "
-            "tokens/s, "
-            f"cannot be told apart, and the other {of - len(best)} are slower"
-        )
+        sentence = f"{on}, no option can be called the fastest for {model}: {words.listed(names, SHOWN)}, in "
+        sentence += f"output tokens/s, cannot be told apart{_others(of - len(best))}"
     sentence += _against_reference(best.iloc[0], table)
     return sentence + (f"; not ranked: {_reasons(unranked)}." if len(unranked) else ".")
+
+
+def _others(count):
+    """`, and the other 18 are slower`: what is told of those among which the fastest is not."""
+    slower = "the other is slower" if count == 1 else f"the other {count} are slower"
+    return f", and {slower}" if count else ""
 
 
 def _reasons(unranked):
