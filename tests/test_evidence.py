@@ -203,6 +203,13 @@ def test_each_sentence_names_its_machine_and_mixes_none(tmp_path):
     assert any("`cpu-b-2c` (cccccc)" in s for s in findings.findings(load(tmp_path)))
 
 
+def test_a_machine_that_lacks_latency_borrows_none(tmp_path):
+    write_sweep(tmp_path, gpu="cpu-b-2c", host="bbbbbb")
+    sentences = findings.findings(load(tmp_path))
+    assert "latency of one request at a time has not been measured" in " ".join(sentences)
+    assert not any("fastest" in sentence for sentence in sentences)
+
+
 def write_sweeps(folder, runs=3, **columns):
     for n in range(1, runs + 1):
         sidecar = make_sidecar(**MATRICES, **PEAKS, started=f"2026-01-01T00:{n:02d}:00+00:00")

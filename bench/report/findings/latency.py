@@ -207,7 +207,7 @@ def bandwidth(requests):
     """Which options of 16 bits or more come closest to the measured bandwidth, as far as repeats of it
     agree."""
     rows = latency_analysis.described(requests, "latency")
-    rows = rows[[(naming.bits(option) or 0) >= 16 for option in rows["option"]]]
+    rows = rows[rows["option"].map(lambda option: (naming.bits(option) or 0) >= 16).astype(bool)]
     table = latency_analysis.ranked(rows, "mbu").dropna(subset="mean")
     best = table[table["may_be_best"]]
     if best.empty:
