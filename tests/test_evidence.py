@@ -1,6 +1,7 @@
 """Every claim carries its evidence: sentences, groups and decisions change with what the intervals support."""
 
 import itertools
+import math
 import re
 
 import pytest
@@ -297,6 +298,13 @@ def test_most_of_the_tokens_takes_prompts_that_agree(tmp_path):
     most, fewest = quality_analysis.most_faithful(load(tmp_path), table[table["backend"] != "transformers"])
     assert set(table.loc[most, "backend"]) == {"llamacpp", "openvino"}
     assert set(table.loc[fewest, "backend"]) == {"onnxruntime"}
+
+
+def test_a_percentile_takes_gaps_that_bound_it(tmp_path):
+    write_run(tmp_path, option="int8", tokens=30)
+    write_run(tmp_path, option="int4", tokens=29)
+    shown = latency_tables.latency(load(tmp_path)).set_index("option")["ITL p90 (ms)"]
+    assert shown["int8"] == pytest.approx(10.0) and math.isnan(shown["int4"])
 
 
 def test_the_proof_is_shown_as_it_was_computed(tmp_path):

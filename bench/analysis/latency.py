@@ -24,17 +24,28 @@ def runs(requests):
     weight_bytes, bandwidth_bytes_per_s, peak_memory_bytes, load_s, requests, failed.
     """
     keys = ["run_id", "experiment", *schema.CONFIGURATION, "backend_version", "threads", "started"]
-    return requests.groupby(keys, as_index=False, sort=True).agg(
-        **_each("median", "ttft_s", "tpot_s", "itl_p90_s"),
-        **_each("mean", "output_tokens_per_s"),
-        **_each("median", "mbu", "mbu_datasheet"),
-        **_each("sum", "drafted_tokens", "accepted_tokens"),
-        **_each("first", "weight_bytes", "bandwidth_bytes_per_s"),
-        **_each("max", "peak_memory_bytes", "itl_max_s"),
-        **_each("first", "load_s"),
-        requests=("request", "count"),
-        failed=("error", lambda errors: int((errors != "").sum())),
+    return (
+        bounded(requests)
+        .groupby(keys, as_index=False, sort=True)
+        .agg(
+            **_each("median", "ttft_s", "tpot_s", "itl_p90_s"),
+            **_each("mean", "output_tokens_per_s"),
+            **_each("median", "mbu", "mbu_datasheet"),
+            **_each("sum", "drafted_tokens", "accepted_tokens"),
+            **_each("first", "weight_bytes", "bandwidth_bytes_per_s"),
+            **_each("max", "peak_memory_bytes", "itl_max_s"),
+            **_each("first", "load_s"),
+            requests=("request", "count"),
+            failed=("error", lambda errors: int((errors != "").sum())),
+        )
     )
+
+
+def bounded(requests):
+    """`requests` with itl_p90_s only where the gaps of the answer bound it (`statistics.requests_needed`)."""
+    gaps = requests["output_tokens"] - 1
+    known = gaps >= statistics.requests_needed(0.9)
+    return requests.assign(itl_p90_s=requests["itl_p90_s"].where(known))
 
 
 def _each(how, *names):
@@ -53,7 +64,11 @@ def ranked(requests, metric, **more):
     One row per configuration and version, best first; columns of `ranking.rank`. A figure that is not above
     zero, such as the MBU of an engine that reads no weights, is none.
     """
-    each = runs(requests)
+    return _ranked(runs(requests), metric, **more)
+
+
+def _ranked(each, metric, **more):
+    """`ranked` of the runs `each`."""
     each = each.assign(**{metric: each[metric].where(each[metric] > 0)})
     return ranking.rank(each, VERSIONED, metric, metric not in LESS_IS_BETTER, **more)
 
@@ -82,15 +97,15 @@ def summary(requests):
         measured=("started", "max"),
     )
     accepted = metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"])
-    table = table.assign(acceptance_rate=accepted).merge(_places(requests), "left", VERSIONED)
+    table = table.assign(acceptance_rate=accepted).merge(_places(each), "left", VERSIONED)
     table = table.assign(unranked=table["reason"] != "")
     table = table.sort_values(["unranked", RATE], ascending=[True, False], ignore_index=True)
     return table.drop(columns="unranked")
 
 
-def _places(requests):
-    """The columns PLACES of every configuration and version of `requests`."""
-    places = [ranked(rows, RATE) for _, rows in requests.groupby([*schema.SETTING, "host"])]
+def _places(each):
+    """The columns PLACES of every configuration and version of the runs `each`."""
+    places = [_ranked(rows, RATE) for _, rows in each.groupby([*schema.SETTING, "host"])]
     if not places:
         return pd.DataFrame(columns=[*VERSIONED, *PLACES]).astype(dict.fromkeys(VERSIONED, object))
     return pd.concat(places, ignore_index=True)[[*VERSIONED, *PLACES]]

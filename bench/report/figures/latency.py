@@ -95,8 +95,10 @@ def itl(requests):
 
 def _gaps(axes, rows, summary, looks):
     """The three marks of each row of `itl`, joined by a line."""
-    gaps = rows.groupby(["backend", "option"]).agg(
-        p50=("itl_p50_s", "median"), p90=("itl_p90_s", "median"), longest=("itl_max_s", "max")
+    gaps = (
+        latency_analysis.bounded(rows)
+        .groupby(["backend", "option"])
+        .agg(p50=("itl_p50_s", "median"), p90=("itl_p90_s", "median"), longest=("itl_max_s", "max"))
     )
     gaps = gaps * ITL.factor
     for y, row in summary.iterrows():
