@@ -54,6 +54,13 @@ def two_engines(folder):
     return folder
 
 
+def write_repeats(folder, rates, first=1, later="", **columns):
+    """Write one run per rate of one configuration, a minute apart; `later` (MM-DD) dates them."""
+    for n, rate in enumerate(rates, start=first):
+        started = f"2026-{later or '01-01'}T00:{n:02d}:00+00:00"
+        write_run(folder, make_sidecar(started=started), rate=rate, run=n, **columns)
+
+
 # --- sweeps of batches -----------------------------------------------------------------------------------
 
 MATRICES = {"block_parameters": 1e8, "head_parameters": 2e7, "attention_values": 2e4, "arithmetic": "float32"}
@@ -74,9 +81,13 @@ def sweep_rows(
     wait=1e-3,
     error="MemoryError: no room for the KV cache",
     coefficients=None,
+    slowest=1.0,
     **columns,
 ):
-    """Rows of a made-up sweep whose steps follow `step_s`; batches of the sizes `lost` failed."""
+    """Rows of a made-up sweep whose steps follow `step_s`; batches of the sizes `lost` failed.
+
+    The longest gap of the first request of each batch is `slowest` steps.
+    """
     rows, sent = [], 0.0
     for batch, prompt, tokens in shapes:
         step = step_s(batch, prompt + tokens / 2, **(coefficients or {}))
@@ -85,6 +96,7 @@ def sweep_rows(
             row = make_rows(1, tokens=tokens, **columns)[0]
             row |= {"request": len(rows) + 1, "prompt": k, "batch_size": batch, "prompt_tokens": prompt}
             row |= {"ttft_s": ttft, "e2e_s": ttft + step * (tokens - 1), "itl_p50_s": step, "sent_s": sent}
+            row |= {"itl_max_s": step if k > 1 else step * slowest}
             if batch in lost:
                 row |= dict.fromkeys(("ttft_s", "e2e_s", "itl_p50_s"))
                 row |= {"output_tokens": 0, "output_ids": "", "error": error}

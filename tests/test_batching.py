@@ -163,20 +163,23 @@ def test_sentences_about_batches_follow_the_data(tmp_path, sentence):
 
 
 def test_decisions_follow_the_data(tmp_path):
+    def write(backend, **columns):
+        for n, wait in ((1, 1e-3), (2, 1.01e-3), (3, 0.99e-3)):
+            write_sweep(tmp_path, backend=backend, run=n, **{"wait": wait} | columns)
+
+    def named():
+        table = recommend.choices(store.load(folder=tmp_path))
+        assert table["want"].str.contains("highest throughput").all()
+        return dict(zip(table["part"], table["backend"]))
+
     write_sweep(tmp_path, backend="fake", overhead=0.02)
-    write_sweep(tmp_path, backend="llamacpp", overhead=0.0)
-
-    def table():
-        return recommend.choices(store.load(folder=tmp_path)).set_index("want")
-
-    (want,) = table().index
-    assert (
-        "highest throughput" in want
-        and table().loc[want, "backend"] == "llamacpp"
-        and table().loc[want, "next_backend"] == "fake"
-    )
-    write_sweep(tmp_path, backend="onnxruntime", overhead=0.0, peak=3e11, wait=9e-4)
-    assert table().loc[want, "backend"] == "onnxruntime"
+    assert named() == {recommend.UNRANKED: "fake"}
+    write("llamacpp", overhead=0.0)
+    assert named() == {recommend.BEST: "llamacpp"}
+    write("transformers", overhead=0.02)
+    assert named() == {recommend.BEST: "llamacpp", recommend.NEXT: "transformers"}
+    write("onnxruntime", overhead=0.0, peak=3e11, wait=9e-4)
+    assert named()[recommend.BEST] == "onnxruntime"
 
 
 def test_no_batch_slower_than_the_limit_is_recommended(tmp_path):

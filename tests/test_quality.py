@@ -14,6 +14,7 @@ from commands import run
 
 from bench import backends, inputs
 from bench.analysis import quality as quality_analysis
+from bench.analysis import statistics
 from bench.backends.common import checkpoints
 from bench.experiments import quality as quality_experiment
 from bench.instrument import in_process
@@ -36,7 +37,9 @@ def folder(tmp_path):
         ("llamacpp", "Q4_0"): 200.0,
     }
     for (backend, option), rate in rates.items():
-        write_run(tmp_path, make_sidecar(**MATRICES), backend=backend, option=option, rate=rate)
+        for run, off in enumerate((-0.5, 0.5, 0), start=1):
+            columns = {"backend": backend, "option": option, "rate": rate + off, "run": run}
+            write_run(tmp_path, make_sidecar(**MATRICES), **columns)
     same = [[1, 2, 3, 4], [5, 6, 7, 8]]
     write_quality(tmp_path, same, [0.4, 0.6], [2.0, 3.0], backend="transformers", option="float32")
     write_quality(tmp_path, same, [0.4, 0.6], [2.0, 3.1], backend="transformers", option="bfloat16")
@@ -219,9 +222,8 @@ def test_the_summary_is_what_one_computes_by_hand(folder):
     assert math.isnan(int8["departs_median"]) and q4["departs_median"] == 0.5 and q4["departs_first"] == 0
     assert q4["agreement"] == pytest.approx((2 / 4 + 1 / 4) / 2)
     assert int8["excess_nll_nats"] == pytest.approx(0.05) and q4["excess_nll_nats"] == pytest.approx(-0.2)
-    assert int8["excess_interval"] == pytest.approx(
-        12.706 * np.std([0.1, 0.0], ddof=1) / math.sqrt(2), rel=1e-3
-    )
+    half = statistics.critical_value(2) * np.std([0.1, 0.0], ddof=1) / math.sqrt(2)
+    assert int8["excess_prompt_interval"] == pytest.approx(half)
     assert (
         own["perplexity"] == pytest.approx(math.exp((20 * 2 + 12 * 3) / 32))
         and own["agreement"] == 1
@@ -321,18 +323,16 @@ def test_the_table_shows_what_was_computed(folder):
 def test_sentences_follow_the_data(folder):
     requests = store.load(folder=folder)
     first = quality_findings.quality_findings(requests)
-    assert "1 of the 3 other options" in first[0] and "**transformers bfloat16** with 5" in first[0]
-    assert (
-        "**ctranslate2 int8** keeps most of the reference's tokens, 88 %" in first[1]
-        and "**llamacpp Q4_0** fewest, 38 %" in first[1]
-    )
+    assert "1 of the 3 other options" in first[0] and "of them is **transformers bfloat16** (" in first[0]
+    assert all(sentence.startswith("On `test-cpu`, ") for sentence in first)
+    assert "keep 38 % to 88 % of the reference's tokens" in first[1] and "2 prompts do not settle" in first[1]
     assert (
         "**ctranslate2 int8** has 17.7, 65 % more" in first[2]
         and "**transformers bfloat16** 11.2, 3.8 % more" in first[2]
     )
-    assert "one option lies below it" in first[3] and first[3].index("bfloat16") < first[3].index(
-        "int8"
-    ) < first[3].index("Q4_0")
+    names = "bfloat16", "int8", "Q4_0"
+    assert "told apart at each step" in first[3] and "float32" not in first[3].replace("bfloat16", "")
+    assert sorted(names, key=first[3].index) == list(names)
     assert (
         "−0.2 (**llamacpp Q4_0**) to +0.05 (**ctranslate2 int8**)" in first[4]
         and "so for 1 of 2." in first[4]
@@ -349,9 +349,12 @@ def test_sentences_follow_the_data(folder):
         sidecar=later,
     )
     second = quality_findings.quality_findings(store.load(folder=folder))
-    assert "2 of the 3 other options" in second[0] and "**llamacpp Q4_0** with" in second[0]
-    assert "**llamacpp Q4_0** keeps most" in second[1] and "**llamacpp Q4_0** 10.8, the same" in second[2]
-    assert second[3].startswith("No option trades quality for speed: **llamacpp Q4_0**")
+    assert "2 of the 3 other options" in second[0] and "apart" not in second[0]
+    assert "is **llamacpp Q4_0** (" in second[0] and "88 % to 100 %" in second[1]
+    assert "**llamacpp Q4_0** 10.8, the same" in second[2]
+    assert (
+        "no option trades quality for speed: none is faster, told apart, than **llamacpp Q4_0**" in second[3]
+    )
     assert "so for 0 of 1." in second[4] and not set(first) & set(second)
 
 

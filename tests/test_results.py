@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import time
 
@@ -11,7 +12,7 @@ from builders import make_rows, make_sidecar, write_run
 from bench import backends, inputs
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines
+from bench.analysis import machines, ranking, statistics
 from bench.analysis import published as published_analysis
 from bench.observations import derived, gates, schema, store
 from bench.paths import ROOT
@@ -149,11 +150,22 @@ def test_focus_prefers_this_machine(observations):
 
 def test_intervals_are_over_runs(observations):
     table = latency_analysis.summary(store.load(folder=observations)).set_index(["backend", "option"])
-    assert table.loc[("fake", "int8"), "runs"] == 3 and table.loc[("fake", "int8"), "interval"] > 0
-    assert (
-        table.loc[("transformers", "float32"), "interval"]
-        != table.loc[("transformers", "float32"), "interval"]
-    )
+    own, one = table.loc[("fake", "int8")], table.loc[("transformers", "float32")]
+    mean, low, high = statistics.mean_interval(own["rates"])
+    assert own["runs"] == 3 and own["output_tokens_per_s"] == pytest.approx(mean)
+    assert own["output_tokens_per_s_interval"] == pytest.approx((high - low) / 2) and low < mean
+    assert one["runs"] == 1 and math.isnan(one["output_tokens_per_s_interval"])
+    assert one["reason"] == ranking.ONE_RUN and not own["reason"]
+
+
+def test_elsewhere_the_machine_with_the_most_runs_is_in_front(observations):
+    requests = store.load(folder=observations)
+    assert set(machines.focus(requests, "a stranger")["host"]) == {"abc123"}
+    later = {"started": "2026-03-01T00:00:00+00:00"}
+    write_run(observations, make_sidecar(**later), gpu="third-cpu", host="fff000", rate=300.0)
+    requests = store.load(folder=observations)
+    assert set(machines.focus(requests, "a stranger")["host"]) == {"abc123"}
+    assert [host for (_, host), _ in machines.each(requests)] == ["abc123", "fff000", "def456"]
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda p: p.stem)

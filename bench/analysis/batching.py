@@ -7,7 +7,8 @@ focus.
 import pandas as pd
 
 from bench import inputs, metrics
-from bench.analysis import machines
+from bench.analysis import latency as latency_analysis
+from bench.analysis import machines, ranking, statistics
 from bench.observations import derived, schema
 
 # The published rule of thumb: 512 more input tokens cost less than 8 more output tokens.
@@ -23,22 +24,49 @@ MEMORY = [
 ]
 
 
+INTERVALS = "output_tokens_per_s", "ttft_s", "tpot_s"
+
+
+def of_runs(rows):
+    """The batches of the sweeps `rows` that came whole: one row per run and shape of a batch.
+
+    Columns of `derived.batches` (medians over equal batches of the run), itl_max_s (the longest gap of any
+    request) and started. A batch of which a request failed is none.
+    """
+    batches = derived.batches(rows)
+    keys = ["run_id", *schema.SHAPE]
+    each = rows.assign(lost=rows["error"] != "").groupby([*keys, "sent_s"], as_index=False)
+    each = each.agg(lost=("lost", "any"), itl_max_s=("itl_max_s", "max"), started=("started", "first"))
+    batches = batches.merge(each, "left", [*keys, "sent_s"])
+    batches = batches[~batches["lost"].astype(bool)]
+    same = ["run_id", "started", *schema.CONFIGURATION, "arithmetic", *schema.SHAPE]
+    apart = {*same, "sent_s", "ended_s", "itl_max_s"}
+    how = {name: "median" for name in batches.select_dtypes("number").columns if name not in apart}
+    return batches.groupby(same, as_index=False, sort=True).agg(how | {"itl_max_s": "max"})
+
+
 def sweeps(requests):
-    """The batches that succeeded in the sweeps on the machine in focus: one row per configuration and
-    shape of a batch; columns of `derived.batches`, medians over runs."""
-    batches = derived.batches(machines.here(requests, "batching"))
-    batches = batches[batches["error"] == ""]
+    """The batches that came whole in the sweeps on the machine in focus.
+
+    One row per configuration and shape of a batch; columns of `of_runs`, means over runs (itl_max_s: the
+    longest gap of any run), runs, and for INTERVALS `<name>_interval`, the half width of the 95 % interval
+    over runs, empty for one run.
+    """
+    each = of_runs(machines.here(requests, "batching")).sort_values("started", kind="stable")
     keys = [*schema.CONFIGURATION, "arithmetic", *schema.SHAPE]
-    numbers = [
-        c for c in batches.select_dtypes("number").columns if c not in keys and c not in ("sent_s", "ended_s")
-    ]
-    return batches.groupby(keys, as_index=False, sort=True)[numbers].median()
+    numbers = [name for name in each.select_dtypes("number").columns if name not in keys]
+    how = {name: (name, "max" if name == "itl_max_s" else "mean") for name in numbers}
+    how |= {f"{name}_interval": (name, latency_analysis.half_width) for name in INTERVALS}
+    return each.groupby(keys, as_index=False, sort=True).agg(**how, runs=("run_id", "nunique"))
 
 
 def uniform(requests):
     """The rows of `sweeps` that make the curve over batch sizes: those of the most frequent prompt length, at
     its largest number of new tokens."""
-    table = sweeps(requests)
+    return _uniform(sweeps(requests))
+
+
+def _uniform(table):
     if table.empty:
         return table
     usual = table.loc[table["batch_size"] > 1, "prompt_tokens"]
@@ -61,42 +89,77 @@ def prompt_cost(requests):
     apart.
 
     One row per configuration; columns from_tokens (the shorter prompt), input_s, output_s (of tokens that
-    follow the shorter prompt). The rule holds where `input_s` < `output_s`.
+    follow the shorter prompt), means over runs; ratio (input_s / output_s, mean over runs), low, high (its
+    95 % interval, empty for one run) and runs. The rule holds where `ratio` is below 1.
     """
     rows = []
-    for key, curve in alone(requests).groupby(schema.CONFIGURATION):
+    for _, run in of_runs(machines.here(requests, "batching")).groupby("run_id"):
+        curve = run[run["batch_size"] == 1].sort_values("max_new_tokens").drop_duplicates("prompt_tokens")
         ttft, tpot = (curve.set_index("prompt_tokens")[column] for column in ("ttft_s", "tpot_s"))
         pairs = [n for n in ttft.index if n + MORE_INPUT in ttft.index]
         if pairs:
             n = max(pairs)
-            costs = {
-                "from_tokens": n,
-                "input_s": ttft[n + MORE_INPUT] - ttft[n],
-                "output_s": MORE_OUTPUT * tpot[n],
-            }
-            rows.append(dict(zip(schema.CONFIGURATION, key)) | costs)
-    return pd.DataFrame(rows, columns=[*schema.CONFIGURATION, "from_tokens", "input_s", "output_s"])
+            input_s, output_s = ttft[n + MORE_INPUT] - ttft[n], MORE_OUTPUT * tpot[n]
+            one = {"from_tokens": n, "input_s": input_s, "output_s": output_s, "cost": input_s / output_s}
+            rows.append(curve.iloc[0][["started", *schema.CONFIGURATION]].to_dict() | one)
+    keys = [*schema.CONFIGURATION, "from_tokens"]
+    each = pd.DataFrame(rows, columns=["started", *keys, "input_s", "output_s", "cost"])
+    table = each.groupby(keys, as_index=False)[["input_s", "output_s"]].mean()
+    ratio = statistics.summary(each, keys, "cost").rename(columns={"mean": "ratio"})
+    return table.merge(ratio[[*keys, "ratio", "low", "high", "runs"]], on=keys)
 
 
 def gains(requests):
-    """What batching gains: one row per configuration with batch size 1 and others.
+    """What batching gains in each run of the setting that sentences are about (`latency.described`).
 
-    Columns single and best (output tokens/s at batch 1, and the most), batch_size (that yielded the most),
-    slower (TPOT there / TPOT at batch 1).
+    One row per run of a configuration with batch size 1 and others; columns the configuration, run_id,
+    started, single and best (output tokens/s at batch 1, and at the size below), batch_size (the one that
+    yielded most in the mean over runs, of those that most runs have), gain (best / single), slower
+    (TPOT there / TPOT at batch 1), failed (0).
     """
+    curves = _uniform(of_runs(latency_analysis.described(requests, "batching")))
     rows = []
-    for key, curve in uniform(requests).groupby(schema.CONFIGURATION):
-        single, best = curve[curve["batch_size"] == 1], curve.loc[curve["output_tokens_per_s"].idxmax()]
-        if len(single) and len(curve) > 1:
-            first = single.iloc[0]
-            gain = {
-                "single": first["output_tokens_per_s"],
-                "best": best["output_tokens_per_s"],
-                "batch_size": best["batch_size"],
-                "slower": best["tpot_s"] / first["tpot_s"],
-            }
-            rows.append(dict(zip(schema.CONFIGURATION, key)) | gain)
-    return pd.DataFrame(rows, columns=[*schema.CONFIGURATION, "single", "best", "batch_size", "slower"])
+    for key, own in curves.groupby(schema.CONFIGURATION):
+        size = _best_size(own)
+        for (run, started), curve in own.groupby(["run_id", "started"]):
+            curve = curve.set_index("batch_size")
+            if 1 in curve.index and len(curve) > 1 and size in curve.index:
+                rows.append((*key, run, started, size, *_gain(curve.loc[1], curve.loc[size]), 0))
+    names = [*schema.CONFIGURATION, "run_id", "started", "batch_size"]
+    return pd.DataFrame(rows, columns=[*names, "single", "best", "gain", "slower", "failed"])
+
+
+def _best_size(curves):
+    """The batch size with the most output tokens/s in the mean over runs, of those that most runs have."""
+    sizes = curves.groupby("batch_size").agg(rate=("output_tokens_per_s", "mean"), runs=("run_id", "nunique"))
+    return sizes[sizes["runs"] == sizes["runs"].max()]["rate"].idxmax()
+
+
+def _gain(single, best):
+    """(single, best, gain, slower) of two batches of one run, as `gains` has them."""
+    rates = single["output_tokens_per_s"], best["output_tokens_per_s"]
+    return *rates, rates[1] / rates[0], best["tpot_s"] / single["tpot_s"]
+
+
+def most_within(requests, longest_gap_s):
+    """How much a batch yields in which nobody waits longer than `longest_gap_s` for a token.
+
+    One row per run of the setting that sentences are about; columns of `of_runs`, at the batch size that
+    yields most of those whose longest gap, of any request in any run, is within the limit.
+    """
+    curves = _uniform(of_runs(latency_analysis.described(requests, "batching")))
+    chosen = [curves.iloc[:0]]
+    for _, own in curves.groupby(schema.CONFIGURATION):
+        longest = own.groupby("batch_size")["itl_max_s"].max()
+        within = own[own["batch_size"].isin(longest.index[longest <= longest_gap_s])]
+        if len(within):
+            chosen.append(within[within["batch_size"] == _best_size(within)])
+    return pd.concat(chosen[1:] or chosen, ignore_index=True)
+
+
+def ranked_gains(gained):
+    """The configurations of `gains` by how much they gain (`ranking.rank`)."""
+    return ranking.rank(gained, schema.CONFIGURATION, "gain")
 
 
 def kv_cache():

@@ -1,38 +1,51 @@
-"""One request at a time: runs and configurations."""
+"""One request at a time: runs, configurations, and which of them can be told apart."""
 
-import numpy as np
 import pandas as pd
 
 from bench import metrics
-from bench.analysis import machines
+from bench.analysis import machines, ranking, statistics
 from bench.observations import schema
 
-MEDIANS = [
-    *("ttft_s", "tpot_s", "itl_p99_s", "mbu", "mbu_datasheet"),
-    *("weight_bytes", "bandwidth_bytes_per_s", "peak_memory_bytes", "load_s"),
-]
+# Two versions of an engine are two configurations.
+VERSIONED = [*schema.CONFIGURATION, "backend_version"]
+RATE = "output_tokens_per_s"
+INTERVALS = RATE, "ttft_s", "tpot_s", "mbu", "peak_memory_bytes"
+MEANS = [*INTERVALS, "itl_p90_s", "mbu_datasheet", "bandwidth_bytes_per_s", "load_s"]
+PLACES = "rank_from rank_to groups may_be_best reason".split()
+LESS_IS_BETTER = {"ttft_s", "tpot_s", "peak_memory_bytes"}
 
 
 def runs(requests):
     """One row per run: medians over its requests, the mean of output_tokens_per_s, counts.
 
     Columns run_id, experiment, the configuration, backend_version, threads, started; medians of ttft_s,
-    tpot_s, itl_p99_s, mbu and mbu_datasheet; output_tokens_per_s (the mean, because that is what the
-    published table shows); drafted_tokens, accepted_tokens, weight_bytes, bandwidth_bytes_per_s,
-    peak_memory_bytes, load_s, requests, failed.
+    tpot_s, itl_p90_s, mbu and mbu_datasheet; output_tokens_per_s (the mean, because that is what the
+    published table shows); itl_max_s (the longest gap of any request), drafted_tokens, accepted_tokens,
+    weight_bytes, bandwidth_bytes_per_s, peak_memory_bytes, load_s, requests, failed.
     """
     keys = ["run_id", "experiment", *schema.CONFIGURATION, "backend_version", "threads", "started"]
-    return requests.groupby(keys, as_index=False, sort=True).agg(
-        **_each("median", "ttft_s", "tpot_s", "itl_p99_s"),
-        **_each("mean", "output_tokens_per_s"),
-        **_each("median", "mbu", "mbu_datasheet"),
-        **_each("sum", "drafted_tokens", "accepted_tokens"),
-        **_each("first", "weight_bytes", "bandwidth_bytes_per_s"),
-        **_each("max", "peak_memory_bytes"),
-        **_each("first", "load_s"),
-        requests=("request", "count"),
-        failed=("error", lambda errors: int((errors != "").sum())),
+    return (
+        bounded(requests)
+        .groupby(keys, as_index=False, sort=True)
+        .agg(
+            **_each("median", "ttft_s", "tpot_s", "itl_p90_s"),
+            **_each("mean", "output_tokens_per_s"),
+            **_each("median", "mbu", "mbu_datasheet"),
+            **_each("sum", "drafted_tokens", "accepted_tokens"),
+            **_each("first", "weight_bytes", "bandwidth_bytes_per_s"),
+            **_each("max", "peak_memory_bytes", "itl_max_s"),
+            **_each("first", "load_s"),
+            requests=("request", "count"),
+            failed=("error", lambda errors: int((errors != "").sum())),
+        )
     )
+
+
+def bounded(requests):
+    """`requests` with itl_p90_s only where the gaps of the answer bound it (`statistics.requests_needed`)."""
+    gaps = requests["output_tokens"] - 1
+    known = gaps >= statistics.requests_needed(0.9)
+    return requests.assign(itl_p90_s=requests["itl_p90_s"].where(known))
 
 
 def _each(how, *names):
@@ -40,29 +53,78 @@ def _each(how, *names):
     return {name: (name, how) for name in names}
 
 
-def summary(requests):
-    """One row per configuration, fastest first.
+def half_width(values):
+    """`statistics.half_width` of a column of runs, as a number."""
+    return float(statistics.half_width(values))
 
-    Columns: the configuration (backend, option, model, weights, gpu, host, devices at once); medians over
-    runs of what `runs` has; mean and 95 % t-interval (half width) over runs of output_tokens_per_s as
-    output_tokens_per_s and interval; acceptance_rate (NaN where nothing is drafted), runs, failed
-    requests, backend_version and measured (start) of the last run.
+
+def ranked(requests, metric, **more):
+    """The configurations of `requests`, which are of one setting on one machine, by their runs' `metric`.
+
+    One row per configuration and version, best first; columns of `ranking.rank`. A figure that is not above
+    zero, such as the MBU of an engine that reads no weights, is none.
     """
-    each = runs(requests)
-    grouped = each.groupby(schema.CONFIGURATION, as_index=False, sort=True)
-    rate = grouped["output_tokens_per_s"].agg(
-        output_tokens_per_s="mean", interval=metrics.t_interval, runs="count"
-    )
-    total = grouped.agg(
-        **_each("sum", "failed", "drafted_tokens", "accepted_tokens"),
-        **_each("last", "backend_version"),
+    return _ranked(runs(requests), metric, **more)
+
+
+def _ranked(each, metric, **more):
+    """`ranked` of the runs `each`."""
+    each = each.assign(**{metric: each[metric].where(each[metric] > 0)})
+    return ranking.rank(each, VERSIONED, metric, metric not in LESS_IS_BETTER, **more)
+
+
+def summary(requests):
+    """One row per configuration and version, fastest first, those that are not ranked last.
+
+    Columns: the configuration (backend, option, model, weights, gpu, host, devices at once) and
+    backend_version; means over runs of MEANS; for INTERVALS `<name>_interval`, the half width of the 95 %
+    interval over runs (empty for one run); rates (tuple: output_tokens_per_s of each run, in the order of
+    measuring); itl_max_s (the longest gap of any run), weight_bytes, acceptance_rate (NaN where nothing is
+    drafted), runs, requests, failed requests, measured (start of the last run); PLACES, by
+    output_tokens_per_s among the configurations of the same setting and machine (`ranking.rank`).
+    """
+    each = runs(requests).sort_values("started", kind="stable")
+    grouped = each.groupby(VERSIONED, as_index=False, sort=True)
+    halves = {f"{name}_interval": (name, half_width) for name in INTERVALS}
+    table = grouped.agg(
+        **_each("mean", *MEANS),
+        **halves,
+        **_each("median", "weight_bytes"),
+        **_each("max", "itl_max_s"),
+        **_each("sum", "requests", "failed", "drafted_tokens", "accepted_tokens"),
+        rates=(RATE, tuple),
+        runs=("run_id", "count"),
         measured=("started", "max"),
     )
-    table = grouped[MEDIANS].median().merge(rate, on=schema.CONFIGURATION)
-    table = table.merge(total, on=schema.CONFIGURATION)
     accepted = metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"])
-    table = table.assign(acceptance_rate=accepted)
-    return table.sort_values("output_tokens_per_s", ascending=False, ignore_index=True)
+    table = table.assign(acceptance_rate=accepted).merge(_places(each), "left", VERSIONED)
+    table = table.assign(unranked=table["reason"] != "")
+    table = table.sort_values(["unranked", RATE], ascending=[True, False], ignore_index=True)
+    return table.drop(columns="unranked")
+
+
+def _places(each):
+    """The columns PLACES of every configuration and version of the runs `each`."""
+    places = [_ranked(rows, RATE) for _, rows in each.groupby([*schema.SETTING, "host"])]
+    if not places:
+        return pd.DataFrame(columns=[*VERSIONED, *PLACES]).astype(dict.fromkeys(VERSIONED, object))
+    return pd.concat(places, ignore_index=True)[[*VERSIONED, *PLACES]]
+
+
+def upgrades(requests):
+    """What an upgrade of an engine changed on the machine in focus, for one request at a time.
+
+    One row per configuration, version after its first, and metric (output_tokens_per_s, ttft_s); columns of
+    `ranking.upgrades` and metric. Runs with failed requests are left out.
+    """
+    each = runs(machines.front(requests, "latency"))
+    each, tables = each[each["failed"] == 0], []
+    for metric in (RATE, "ttft_s"):
+        known = each[each[metric] > 0]
+        better = metric not in LESS_IS_BETTER
+        table = ranking.upgrades(known, schema.CONFIGURATION, metric, higher_is_better=better)
+        tables.append(table.assign(metric=metric))
+    return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
 
 
 def settings(requests):
@@ -76,6 +138,13 @@ def settings(requests):
     return sorted(requests.groupby(schema.SETTING, sort=True), key=order)
 
 
+def described(requests, experiment):
+    """The requests of `experiment` that a sentence is about: of one device of the machine in focus, and one
+    model, that with the most configurations; an empty frame where there are none."""
+    chosen = settings(machines.here(requests, experiment))
+    return chosen[0][1] if chosen else machines.here(requests, experiment)
+
+
 def pairs(requests):
     """Pairs of the overhead experiment on the machine in focus, the engine's own loop and the harness on the
     same prompt: one row per pair; columns the configuration, run_id, pair, prompt, cost (harness e2e / own
@@ -86,27 +155,25 @@ def pairs(requests):
     rows = machines.here(requests, "overhead")
     rows = rows[rows["error"] == ""]
     rows = rows.assign(pair=(rows["request"] - 1) // 2, harness=rows["ttft_s"].notna())
-    keys = [*schema.CONFIGURATION, "run_id", "pair", "prompt"]
+    keys = [*schema.CONFIGURATION, "started", "run_id", "pair", "prompt"]
     wide = rows.pivot_table(index=keys, columns="harness", values="e2e_s", aggfunc="first")
     wide = wide.reindex(columns=[False, True]).dropna()
     wide = wide.assign(cost=wide[True] / wide[False] - 1).reset_index()
     return wide[[*keys, "cost"]].rename_axis(columns=None)
 
 
-def median_interval(values, confidence=0.95):
-    """(low, high) of the distribution-free interval of the median, from order statistics; NaN for fewer than
-    six values."""
-    from scipy.stats import quantile_test
-
-    if not len(values):
-        return np.nan, np.nan
-    return tuple(quantile_test(np.asarray(values, dtype=float), p=0.5).confidence_interval(confidence))
-
-
 def overhead_summary(requests):
-    """What measuring costs: one row per configuration of the overhead experiment, dearest first; columns
-    pairs, median, low, high (fractions, 95 % interval of the median)."""
-    each = pairs(requests).groupby(schema.CONFIGURATION)["cost"]
-    rows = [(*key, len(costs), costs.median(), *median_interval(costs)) for key, costs in each]
-    table = pd.DataFrame(rows, columns=[*schema.CONFIGURATION, "pairs", "median", "low", "high"])
-    return table.sort_values("median", ascending=False, ignore_index=True)
+    """What measuring costs: one row per configuration of the overhead experiment, dearest first.
+
+    Columns pairs, runs, mean, low, high (fractions; 95 % interval over the pairs of its runs, in the order of
+    measuring: both halves of a pair have the run's mood, so what is left is their difference), verdict:
+    dearer, cheaper or `statistics.EQUAL`.
+    """
+    rows = []
+    for key, own in pairs(requests).groupby(schema.CONFIGURATION):
+        mean, low, high = statistics.mean_interval(own["cost"])
+        verdict = "dearer" if low > 0 else "cheaper" if high < 0 else statistics.EQUAL
+        rows.append((*key, len(own), own["run_id"].nunique(), mean, low, high, verdict))
+    names = "pairs runs mean low high verdict".split()
+    table = pd.DataFrame(rows, columns=[*schema.CONFIGURATION, *names])
+    return table.sort_values("mean", ascending=False, ignore_index=True)

@@ -1,16 +1,20 @@
 """Quality: what the answers of an option are worth to the float32 reference, as frames."""
 
+import re
+
 import numpy as np
 
 from bench import metrics
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines
+from bench.analysis import machines, ranking, statistics
 from bench.machine import identity
 from bench.observations import schema
 
 REFERENCE = ("transformers", "float32")
 # What answers and texts must share to be compared.
 KEYS = "model weights gpu host".split()
+# What `summary` takes from `latency.summary`: speed, its interval, and which options it is told apart from.
+SPEED = "output_tokens_per_s output_tokens_per_s_interval rates groups reason weight_bytes".split()
 
 
 def token_ids(text):
@@ -60,7 +64,7 @@ def answers(requests):
     excess_nll_nats (its NLL above that of the reference's answer), NaN without a scored reference.
     """
     rows = scored(requests).dropna(subset="reference_nll_nats")
-    shown = [*schema.CONFIGURATION, "started", "prompt", "output_tokens"]
+    shown = [*schema.CONFIGURATION, "backend_version", "started", "prompt", "output_tokens"]
     keys = [*KEYS, "prompt", "output_tokens"]
     values = ["output_ids", "reference_nll_nats"]
     both = rows[shown + values].merge(_references(rows)[keys + values], "left", keys, suffixes=("", "_own"))
@@ -101,16 +105,18 @@ def perplexities(requests):
 def summary(requests):
     """One row per scored configuration on real weights, fastest first.
 
-    Columns: the configuration; answers, same_answers (token for token the reference's), agreement (share of
-    tokens), departs_first and departs_median (index of the first other token: earliest, and median over
-    answers; NaN for never), reference_nll_nats, excess_nll_nats, excess_interval (95 % t-interval over
-    prompts), started (of the run that scored it); those of `perplexities`; output_tokens_per_s and
-    weight_bytes of its latency runs.
+    Columns: the configuration; backend_version (that was scored), answers, same_answers (token for token the
+    reference's), agreement (share of tokens), departs_first and departs_median (index of the first other
+    token: earliest, and median over answers; NaN for never), reference_nll_nats, excess_nll_nats,
+    excess_prompt_interval (half width of its 95 % interval over prompts, not over runs: another run gives the
+    same tokens), started (of the run that scored it); those of `perplexities`; SPEED, of the latency runs of
+    the same version.
     """
     each = answers(requests)
     # An answer without another token departs nowhere: later than any other.
     place = each["departs_at"].fillna(np.inf).where(each["agreement"].notna())
-    table = each.assign(place=place).groupby(schema.CONFIGURATION, as_index=False)
+    each = each.assign(place=place).sort_values("prompt", kind="stable")
+    table = each.groupby(latency_analysis.VERSIONED, as_index=False)
     table = table.agg(
         answers=("prompt", "count"),
         same_answers=("agreement", lambda a: (a == 1).sum() if a.notna().all() else np.nan),
@@ -119,19 +125,54 @@ def summary(requests):
         departs_median=("place", "median"),
         reference_nll_nats=("reference_nll_nats", "mean"),
         excess_nll_nats=("excess_nll_nats", "mean"),
-        excess_interval=("excess_nll_nats", metrics.t_interval),
+        excess_prompt_interval=("excess_nll_nats", latency_analysis.half_width),
         started=("started", "max"),
     ).replace(np.inf, np.nan)
     speed = latency_analysis.summary(requests[requests["experiment"] == "latency"])
-    speed = speed[[*schema.CONFIGURATION, "output_tokens_per_s", "weight_bytes"]]
+    speed = speed[[*latency_analysis.VERSIONED, *SPEED]]
     table = table.merge(perplexities(requests), "left", schema.CONFIGURATION)
-    table = table.merge(speed, "left", schema.CONFIGURATION)
+    table = table.merge(speed, "left", latency_analysis.VERSIONED)
     return table.sort_values("output_tokens_per_s", ascending=False, ignore_index=True)
 
 
 def here(requests):
     """`summary` on the machine in focus."""
     return machines.focus(summary(requests), identity.host())
+
+
+def most_faithful(requests, options):
+    """Which of `options` (rows of `summary`, of one setting) keep most of the reference's tokens, and which
+    fewest: two lists of their index.
+
+    More than one where the differences to the first, prompt by prompt, do not part them (95 % intervals over
+    prompts, each at the level that holds for all of them at once).
+    """
+    shares = answers(requests).merge(options.reset_index()[["index", *schema.CONFIGURATION]])
+    wide = shares.pivot(index="prompt", columns="index", values="agreement").dropna()
+    return tuple(_not_beaten(sign * wide) for sign in (1, -1))
+
+
+def _not_beaten(wide):
+    """The columns of `wide` (one row per prompt) whose mean none of the others exceeds for certain."""
+    means, confidence = wide.mean(), 1 - (1 - statistics.CONFIDENCE) / max(wide.shape[1] - 1, 1)
+    ahead = wide.rsub(wide[means.idxmax()], axis=0).drop(columns=means.idxmax())
+    beaten = {name for name, gaps in ahead.items() if statistics.mean_interval(gaps, confidence)[1] > 0}
+    return [name for name in means.sort_values(ascending=False, kind="stable").index if name not in beaten]
+
+
+def ranked(table):
+    """The rows of `table` (of `summary`) by their speed among each other; columns of `ranking.rank`."""
+    keys = latency_analysis.VERSIONED
+    known = table[table["rates"].notna()]
+    each = known[[*keys, "rates", "reason"]].explode("rates", ignore_index=True)
+    each = each.assign(rates=each["rates"].astype(float), order=range(len(each)))
+    return ranking.rank(each.assign(failed=each["reason"] == ranking.FAILED), keys, "rates", order="order")
+
+
+def told_apart(row, other):
+    """Whether the speeds of two ranked rows of `summary` are told apart: they share no letter."""
+    letters = [set(re.findall(r"[A-Za-z]|\(\d+\)", each["groups"])) for each in (row, other)]
+    return all(letters) and not letters[0] & letters[1]
 
 
 def frontier(table, loss):

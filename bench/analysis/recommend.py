@@ -1,4 +1,4 @@
-"""Which engine should I use? Wishes answered from the observations of the machine in focus and the limits in
+"""Which engine should I use? Wishes answered from the observations of one machine and the limits in
 study.yaml."""
 
 import numpy as np
@@ -7,52 +7,72 @@ import pandas as pd
 from bench import inputs
 from bench.analysis import batching as batching_analysis
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines
+from bench.analysis import machines, ranking
 from bench.analysis import quality as quality_analysis
+from bench.observations import schema
 
-COLUMNS = ["want", "column", "backend", "option", "value", "next_backend", "next_option", "next_value"]
-LESS_IS_BETTER = {"ttft_s", "peak_memory_bytes"}
+COLUMNS = "want column gpu model backend option value interval part reason".split()
+BEST, NEXT, UNRANKED = "best", "next", "not ranked"
+RATE = "output_tokens_per_s"
 
 
 def choices(requests):
-    """One row per wish that the data can answer: what fulfils it best, and the best of the other engines.
+    """What fulfils each wish that the data of the machine in front can answer, of one model.
 
-    Columns: want, `column` that decides, backend, option and value (in the column's unit) of the best, and
-    the same of the next engine with `next_`; NaN and empty where there is no other.
+    One row per wish and configuration that is named; columns want, `column` that decides, gpu, model,
+    backend, option, value and interval (half width over runs), both in the column's unit; part: BEST (several
+    rows where they cannot be told apart), NEXT (the first of the other engines), or UNRANKED (the first of
+    those that are not ranked, where none is), and reason (why not).
     """
-    latency = latency_analysis.summary(machines.here(requests, "latency"))
+    own = machines.each(requests)
+    if not own:
+        return pd.DataFrame(columns=COLUMNS)
+    rows = own[0][1]
     limit = inputs.study()["slo"]["tpot_s"]
-    batches = batching_analysis.uniform(requests)
-    within = batches[batches["tpot_s"] <= limit]
     everybody = f"the highest throughput with a token at least every {limit * 1e3:.0f} ms for everybody"
-    lossless = "speed without any loss: every answer the reference's, token for token"
+    timed = latency_analysis.described(rows, "latency")
     wishes = [
-        ("the fastest answer for one user", latency, "output_tokens_per_s"),
-        ("the shortest wait for the first token", latency, "ttft_s"),
-        (everybody, within, "output_tokens_per_s"),
-        ("the smallest memory", latency, "peak_memory_bytes"),
-        (lossless, _lossless(requests), "output_tokens_per_s"),
+        ("the fastest answer for one user", RATE, latency_analysis.ranked(timed, RATE)),
+        ("the shortest wait for the first token", "ttft_s", latency_analysis.ranked(timed, "ttft_s")),
+        (everybody, RATE, _within(rows, limit)),
+        ("the smallest memory", "peak_memory_bytes", latency_analysis.ranked(timed, "peak_memory_bytes")),
+        (
+            "speed without any loss: every answer the reference's, token for token",
+            RATE,
+            _lossless(timed, rows),
+        ),
     ]
-    rows = [_best(*wish) for wish in wishes]
-    return pd.DataFrame([row for row in rows if row], columns=COLUMNS)
+    named = [_named(*wish) for wish in wishes]
+    return pd.DataFrame([row for rows in named for row in rows], columns=COLUMNS)
 
 
-def _lossless(requests):
-    """Options of the machine in focus whose answers are all the reference's."""
+def _within(requests, limit):
+    """The sweeps in which the slowest gap of the slowest request is within `limit` seconds, ranked."""
+    within = batching_analysis.most_within(requests, limit)
+    return ranking.rank(within, schema.CONFIGURATION, RATE)
+
+
+def _lossless(timed, requests):
+    """The options of `timed`, ranked among themselves, whose answers are all the reference's."""
     table = quality_analysis.summary(requests)
-    table = table[table["host"].isin(machines.here(requests, "latency")["host"].unique())]
-    return table[table["same_answers"] == table["answers"]]
+    same = table.loc[table["same_answers"] == table["answers"], latency_analysis.VERSIONED]
+    # Scores have the options' own names, `timed` those that tell versions apart: runs are what both know.
+    kept = machines.front(requests, "latency").merge(same, on=latency_analysis.VERSIONED)
+    return latency_analysis.ranked(timed[timed["run_id"].isin(kept["run_id"])], RATE)
 
 
-def _best(want, table, column):
-    """The row of one wish; None where no row of `table` has the column."""
-    table = table.dropna(subset=column).sort_values(column, ascending=column in LESS_IS_BETTER)
-    if table.empty:
-        return None
-    best, others = table.iloc[0], table[table["backend"] != table["backend"].iloc[0]]
-    second = others.iloc[0] if len(others) else {"backend": "", "option": "", column: np.nan}
-    choice = {"want": want, "column": column}
-    for prefix, row in (("", best), ("next_", second)):
-        choice |= {f"{prefix}{name}": row[name] for name in ("backend", "option")}
-        choice[f"{prefix}value"] = row[column]
-    return choice
+def _named(want, column, table):
+    """The rows of one wish; none where nothing has a figure."""
+    table = table.dropna(subset="mean")
+    best = ranking.leaders(table)
+    if best.empty:
+        return [_row(want, column, row, UNRANKED) for _, row in table.head(1).iterrows()]
+    others = table[(table["reason"] == "") & ~table["may_be_best"] & ~table["backend"].isin(best["backend"])]
+    parts = (BEST, best), (NEXT, others.head(1))
+    return [_row(want, column, row, part) for part, rows in parts for _, row in rows.iterrows()]
+
+
+def _row(want, column, row, part):
+    half = np.nan if pd.isna(row["high"]) else row["high"] - row["mean"]
+    kept = {name: row[name] for name in ("gpu", "model", "backend", "option", "reason")}
+    return kept | {"want": want, "column": column, "value": row["mean"], "interval": half, "part": part}

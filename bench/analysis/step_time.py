@@ -17,6 +17,8 @@ COEFFICIENTS = ["overhead_s", "bandwidth_bytes_per_s", "peak_flops_per_s"]
 POINT = "step_s step_bytes step_flops bandwidth_bytes_per_s peak_flops_per_s".split()
 RESAMPLES = 200
 TERMS = ["overhead", "memory", "arithmetic"]
+# What limits a step is decided where this share of the resamples, fitted each, name the same term.
+DECIDED = 0.95
 
 
 def points(requests):
@@ -113,10 +115,12 @@ def left_out(table):
 
 
 def _resampled(points, rng):
-    """Coefficients fitted to one sample, drawn with replacement, of the rows of `points` (columns POINT)."""
+    """(terms, coefficients) fitted to one sample, drawn with replacement, of the rows of `points` (columns
+    POINT)."""
     drawn = points[rng.integers(len(points), size=len(points))]
     steps, roofs = drawn[:, :3].T, drawn[:, 3:].max(axis=0)
-    return list(_named(_reached(fit(*steps, *roofs), *steps[1:])).values())
+    terms = fit(*steps, *roofs)
+    return terms, list(_named(_reached(terms, *steps[1:])).values())
 
 
 def _interval(draws, coefficient):
@@ -132,13 +136,15 @@ def model(table):
     COEFFICIENTS, each with _low and _high (95 %, bootstrap over points; NaN where not determined);
     points, roof_bytes_per_s, roof_flops_per_s; residual, left_out and left_out_worst (median and largest
     absolute relative error, of the fit and of a batch size left out); arithmetic_from, and for the first
-    (smallest) and last batch size first_batch, first_step_s, first_limit, first_share, last_batch …
+    (smallest) and last batch size first_batch, first_step_s, first_limit, first_share, first_decided
+    (whether DECIDED of the resamples name the same limit), last_batch …
     """
     step_s, step_bytes, step_flops, *roofs = _arrays(table)
     terms = fit(step_s, step_bytes, step_flops, *roofs)
     rng = np.random.default_rng(0)
     measured = table[POINT].to_numpy(dtype=float)
-    draws = np.array([_resampled(measured, rng) for _ in range(RESAMPLES)])
+    drawn, draws = zip(*(_resampled(measured, rng) for _ in range(RESAMPLES)))
+    draws = np.array(draws)
     fitted = _named(_reached(terms, step_bytes, step_flops)) | {
         "points": len(table),
         "roof_bytes_per_s": roofs[0],
@@ -149,7 +155,7 @@ def model(table):
     fitted["residual"] = float(np.median(np.abs(predict(terms, step_bytes, step_flops) / step_s - 1)))
     out = np.abs(left_out(table)) if table["batch_size"].nunique() > 2 else np.array([np.nan])
     fitted |= {"left_out": float(np.median(out)), "left_out_worst": float(np.max(out))}
-    return fitted | _ends(table, terms)
+    return fitted | _ends(table, terms, drawn)
 
 
 def shares(terms, step_bytes, step_flops):
@@ -160,9 +166,9 @@ def shares(terms, step_bytes, step_flops):
     return sum(parts), TERMS[largest], parts[largest] / sum(parts)
 
 
-def _ends(table, terms):
-    """What limits a step at the smallest and at the largest batch, and the first batch that arithmetic
-    limits."""
+def _ends(table, terms, drawn):
+    """What limits a step at the smallest and at the largest batch, whether the resamples `drawn` (terms)
+    agree, and the first batch that arithmetic limits."""
     one = table.groupby("batch_size")[["step_bytes", "step_flops"]].median()
     every = {size: shares(terms, row["step_bytes"], row["step_flops"]) for size, row in one.iterrows()}
     arithmetic = (size for size, (_, name, _) in every.items() if name == "arithmetic")
@@ -170,6 +176,9 @@ def _ends(table, terms):
     for end, size in (("first", min(every)), ("last", max(every))):
         ends |= dict(zip((f"{end}_step_s", f"{end}_limit", f"{end}_share"), every[size]))
         ends[f"{end}_batch"] = size
+        step = one.loc[size, "step_bytes"], one.loc[size, "step_flops"]
+        same = [shares(other, *step)[1] == every[size][1] for other in drawn]
+        ends[f"{end}_decided"] = bool(np.mean(same) >= DECIDED)
     return ends
 
 

@@ -28,6 +28,14 @@ def plural(values, word):
     return f"{_spell(values)}\N{NO-BREAK SPACE}{word}" + ("" if max(values) == min(values) == 1 else "s")
 
 
+def group(row):
+    """`1–4`: the places that a row of a ranking may have; why it has none, where it has none."""
+    if row["reason"]:
+        return row["reason"]
+    first, last = f"{row['rank_from']:.0f}", f"{row['rank_to']:.0f}"
+    return first if first == last else f"{first}–{last}"
+
+
 def setting(key):
     """`model (synthetic weights) on gpu` for one (gpu, model, weights)."""
     gpu, model, weights = key

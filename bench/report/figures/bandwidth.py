@@ -1,10 +1,13 @@
 """Figures of the topic bandwidth."""
 
 import numpy as np
+from matplotlib.text import Annotation
 
 from bench import naming
+from bench.analysis import latency as latency_analysis
 from bench.analysis import published as published_analysis
 from bench.report import bars, captions, columns, figures, style
+from bench.report.figures import latency as latency_figures
 
 MBU = columns.column("mbu").axis
 MEASURED = f"{MBU}, fraction of the measured bandwidth"
@@ -13,25 +16,41 @@ MEASURED = f"{MBU}, fraction of the measured bandwidth"
 @figures.listed
 def mbu(requests):
     """Model bandwidth utilisation against the best bandwidth probed in the run: a bar per engine and option,
-    the highest on top."""
+    the highest on top, the interval over runs, and the places that it may have."""
     chosen, blocks = bars.blocks(requests)
     if not blocks:
         return None
     drawn, axes = bars.canvas([len(summary) for *_, summary in blocks])
-    for panel, (title, _, summary) in zip(axes[:, 0], blocks):
-        summary = summary.sort_values("mbu", ascending=False, ignore_index=True)
+    for panel, (title, rows, summary) in zip(axes[:, 0], blocks):
+        # The ranking of this figure's own quantity, in whose intervals the probe's spread is.
+        ranked = latency_analysis.ranked(rows, "mbu")[[*latency_analysis.VERSIONED, *latency_analysis.PLACES]]
+        summary = ranked.merge(summary.drop(columns=latency_analysis.PLACES), on=latency_analysis.VERSIONED)
         bars.rows(panel, bars.configurations(summary), MEASURED)
-        bars.draw(panel, summary, "mbu", style.looks(requests))
+        bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"])
+        _values_inside(panel)
         bars.fraction(panel)
+        latency_figures.places(panel, summary)
         y, look = np.arange(len(summary)) + bars.BAR, {"color": "white", "edgecolor": style.INK}
         panel.scatter(summary["mbu_datasheet"], y, marker="D", s=30, zorder=5, **look)
         panel.set_title(title)
-    more = ["1 is every byte per second that the best probe of the run could read."]
+    more = [
+        "1 is every byte per second that the best probe of the run could read.",
+        f"Bar: mean over runs; {latency_figures.WHISKER}",
+        latency_figures.PLACES,
+    ]
     if chosen["mbu_datasheet"].notna().any():
         more.append("Diamond: against the datasheet's bandwidth instead.")
     return captions.titled(
         drawn, f"Share of the memory's speed in use ({MBU})", captions.caption(chosen, *more)
     )
+
+
+def _values_inside(axes):
+    """Values behind whiskers that reach beyond 1 stand at 1, where the axis ends."""
+    for note in axes.texts:
+        if isinstance(note, Annotation) and note.xy[0] > 1:
+            note.xy = 1, note.xy[1]
+            note.set_bbox({"facecolor": "white", "linewidth": 0, "pad": 1})
 
 
 @figures.listed
@@ -48,14 +67,14 @@ def mbu_published(requests):
     bars.draw(axes[0, 0], theirs.assign(backend=""), "mbu", {"": (style.FAINT, "")})
     for panel, (title, summary) in zip(axes[1:, 0], ours):
         bars.rows(panel, bars.configurations(summary), MEASURED)
-        bars.draw(panel, summary, "mbu", style.looks(requests))
+        bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"])
         panel.set_title(title or "Here")
     for panel in axes[:, 0]:
         bars.fraction(panel)
     axes[0, 0].set_title("Published, derived: weights alone")
     caption = (
         "The table published_mbu gives the derivation of each published value. Ours count weights and KV "
-        "cache, batch 1."
+        "cache, batch 1, with the 95\N{NO-BREAK SPACE}% interval over runs."
     )
     return captions.titled(drawn, "Bandwidth in use, published and here", caption)
 

@@ -29,6 +29,7 @@ def frontier(requests):
         for key, curve in curves.each(rows):
             curve = curve.sort_values("batch_size")
             curves.joined(panel, curve["e2e_s"], curve["output_tokens_per_s"], styles[key])
+            _whiskers(panel, curve, styles[key])
             last = curve.iloc[-1]
             curves.note(panel, f"×{last['batch_size']:.0f}", (last["e2e_s"], last["output_tokens_per_s"]))
         panel.set(
@@ -41,8 +42,24 @@ def frontier(requests):
     lengths = f"{html.number(one['prompt_tokens'])} tokens in, {html.number(one['max_new_tokens'])} out"
     marks = "a mark per batch size, from 1 to the last."
     grey = "Grey: another model and other hardware, latency derived as batch / (requests/s)."
-    caption = f"{captions.setting(one[schema.SETTING])}: {lengths}; {marks} {grey}"
+    caption = f"{captions.setting(one[schema.SETTING])}: {lengths}; {marks} {_intervals(table)} {grey}"
     return captions.titled(drawn, "Throughput against latency", caption)
+
+
+def _whiskers(axes, curve, mark):
+    """The 95 % interval over runs of each point's output tokens/s, where there are several runs."""
+    known, (_, colour, _) = curve[curve["runs"] > 1], mark
+    half = known["output_tokens_per_s_interval"]
+    look = {"fmt": "none", "ecolor": colour, "elinewidth": 1, "capsize": 2}
+    if len(known):
+        axes.errorbar(known["e2e_s"], known["output_tokens_per_s"], yerr=half, **look)
+
+
+def _intervals(table):
+    """What the figure says of its intervals: none where every point is one run."""
+    if (table["runs"] == 1).all():
+        return "One run each: no intervals, so no ranking."
+    return "Whisker: 95\N{NO-BREAK SPACE}% interval over runs, none for one run."
 
 
 def _published_sweep(axes):
@@ -113,7 +130,8 @@ def ttft_prompt(requests):
         panel.set(xlabel=columns.column("prompt_tokens").axis, ylabel=TTFT.axis, title=title)
         curves.plain_logs(panel)
         panel.xaxis.set_major_locator(ticker.FixedLocator(sorted(rows["prompt_tokens"].unique())))
-    caption = f"{captions.setting(table.iloc[0][schema.SETTING])}: batch 1, medians."
+    where = captions.setting(table.iloc[0][schema.SETTING])
+    caption = f"{where}: batch 1, means over runs of medians over requests."
     return captions.titled(drawn, "The wait grows with the prompt", caption)
 
 

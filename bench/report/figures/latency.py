@@ -10,12 +10,14 @@ from bench.observations import schema
 from bench.report import bars, captions, columns, figures, html, style
 
 ITL = columns.column("itl_s")
+WHISKER = "whisker: 95\N{NO-BREAK SPACE}% interval over runs, none for one run."
+PLACES = "Place: those that an option may have, all at once with 95\N{NO-BREAK SPACE}% confidence."
 
 
 @figures.listed
 def latency(requests):
     """Output tokens/s on the machine in focus: a bar per engine and option, the fastest on top, a dot per
-    run, the t-interval over runs."""
+    run, the interval over runs, and the places that it may have."""
     chosen, blocks = bars.blocks(requests)
     if not blocks:
         return None
@@ -27,11 +29,20 @@ def latency(requests):
         fastest = runs.groupby(["backend", "option"])[rate].max()
         reach = fastest.reindex(pd.MultiIndex.from_frame(summary[["backend", "option"]])).to_numpy()
         look = style.looks(requests)
-        bars.draw(panel, summary, rate, look, spread=summary["interval"], reach=reach)
+        bars.draw(panel, summary, rate, look, spread=summary[f"{rate}_interval"], reach=reach)
         _dots(panel, runs, summary)
+        places(panel, summary)
         panel.set_title(title)
-    marks = "Bar: mean over runs; dot: one run; whisker: 95\N{NO-BREAK SPACE}% interval over runs."
+    marks = f"Bar: mean over runs; dot: one run; {WHISKER} {PLACES}"
     return captions.titled(drawn, "Output speed, one request at a time", captions.caption(chosen, marks))
+
+
+def places(axes, ranked):
+    """The group of each row of a ranking at the right, above its bar: `place 1–4`, or why it has none."""
+    for y, (_, row) in enumerate(ranked.iterrows()):
+        text = captions.group(row) if row["reason"] else f"place {captions.group(row)}"
+        look = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center", "fontsize": 9}
+        axes.text(1, y + bars.LABEL, text, color=style.GREY, **look)
 
 
 def _dots(axes, runs, summary):
@@ -54,16 +65,19 @@ def ttft_tpot(requests):
             column = columns.column(name)
             labels = bars.configurations(summary) if panel is left else [""] * len(summary)
             bars.rows(panel, labels, column.axis)
-            bars.draw(panel, summary, name, style.looks(requests), factor=column.factor)
+            spread = summary[f"{name}_interval"]
+            bars.draw(panel, summary, name, style.looks(requests), factor=column.factor, spread=spread)
             panel.set_xlim(0, panel.get_xlim()[1] * 1.12)
         left.set_title(title)
-    caption = captions.caption(chosen, "Medians over requests and runs; the fastest is on top.")
+    order = "in the order of their output tokens/s"
+    marks = f"Bar: mean over runs of the median over requests, {order}; {WHISKER}"
+    caption = captions.caption(chosen, marks)
     return captions.titled(drawn, "First token (TTFT) and each later one (TPOT)", caption)
 
 
 @figures.listed
 def itl(requests):
-    """Spread of inter-token latency on a log axis: median, 99th percentile and longest gap per engine and
+    """Spread of inter-token latency on a log axis: median, 90th percentile and longest gap per engine and
     option."""
     chosen, blocks = bars.blocks(requests[requests["itl_p50_s"].notna()])
     if not blocks:
@@ -73,15 +87,18 @@ def itl(requests):
         bars.rows(panel, bars.configurations(summary), f"inter-token latency, {ITL.unit} (log)")
         _gaps(panel, rows, summary, style.looks(requests))
         panel.set_title(title)
-    bars.legend(drawn, [("p50", "o"), ("p99", "D"), ("max", "|")])
-    marks = "p50 and p99: medians over requests; max: the longest gap of any request."
+    bars.legend(drawn, [("p50", "o"), ("p90", "D"), ("longest", "|")])
+    # The gaps of one answer bound its 90th percentile; for the 99th it would take 299 of them.
+    marks = "p50 and p90 of an answer's gaps: medians over requests; longest: the longest gap of any request."
     return captions.titled(drawn, f"Gaps between tokens ({ITL.title})", captions.caption(chosen, marks))
 
 
 def _gaps(axes, rows, summary, looks):
     """The three marks of each row of `itl`, joined by a line."""
-    gaps = rows.groupby(["backend", "option"]).agg(
-        p50=("itl_p50_s", "median"), p99=("itl_p99_s", "median"), longest=("itl_max_s", "max")
+    gaps = (
+        latency_analysis.bounded(rows)
+        .groupby(["backend", "option"])
+        .agg(p50=("itl_p50_s", "median"), p90=("itl_p90_s", "median"), longest=("itl_max_s", "max"))
     )
     gaps = gaps * ITL.factor
     for y, row in summary.iterrows():

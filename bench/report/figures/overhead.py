@@ -12,8 +12,8 @@ PERCENT = 100
 
 @figures.listed
 def overhead(requests):
-    """What measuring costs, harness / the engine's own loop - 1: a dot per pair, the median with its 95 %
-    interval, the 1 % line."""
+    """What measuring costs, harness / the engine's own loop - 1: a dot per pair, the mean with its 95 %
+    interval over pairs, the 1 % line."""
     pairs, table = latency_analysis.pairs(requests), latency_analysis.overhead_summary(requests)
     if pairs.empty:
         return None
@@ -29,16 +29,18 @@ def overhead(requests):
     panel.annotate("1 %", (1, 1), (3, 0), color=style.GREY, **top)
     bars.ticks(panel.xaxis, 5)
     marks = (
-        "Dot: one pair of requests, the same prompt with and without the harness; ring and line: median and "
-        "its 95\N{NO-BREAK SPACE}% interval."
+        "Dot: one pair of requests, the same prompt with and without the harness; ring and line: mean and "
+        "its 95\N{NO-BREAK SPACE}% interval over pairs. Where the line crosses 0, the cost cannot be told "
+        "from "
+        "nothing."
     )
     caption = captions.caption(machines.here(requests, "overhead"), marks)
     return captions.titled(drawn, "What measuring costs", caption)
 
 
 def _costs(axes, y, costs, row, colour):
-    """A dot per pair of one configuration (in percent); median and interval of its `row` (fractions)."""
+    """A dot per pair of one configuration (in percent); mean and interval of its `row` (fractions)."""
     axes.scatter(costs, np.full(len(costs), y), s=22, color=[colour], alpha=0.55, linewidth=0)
     axes.hlines(y, row["low"] * PERCENT, row["high"] * PERCENT, color=style.INK, linewidth=1.6, zorder=4)
     ring = {"color": "white", "edgecolor": style.INK, "linewidth": 1.6}
-    axes.scatter(row["median"] * PERCENT, y, s=46, zorder=5, **ring)
+    axes.scatter(row["mean"] * PERCENT, y, s=46, zorder=5, **ring)

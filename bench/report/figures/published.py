@@ -27,7 +27,13 @@ def published(requests):
     )
     for panel, (_, rows, summary) in zip(axes[1:, 0], blocks):
         bars.rows(panel, bars.configurations(summary), "output tokens/s, measured here (another axis)")
-        bars.draw(panel, summary, "output_tokens_per_s", style.looks(chosen), spread=summary["interval"])
+        bars.draw(
+            panel,
+            summary,
+            "output_tokens_per_s",
+            style.looks(chosen),
+            spread=summary[f"{latency_analysis.RATE}_interval"],
+        )
         panel.set_title(f"Here: {captions.setting(latency_analysis.settings(rows)[0][0])}")
     differ = (
         "Not to be compared across panels: models, hardware and axes differ, and the published rows count "

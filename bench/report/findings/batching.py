@@ -3,8 +3,10 @@
 import pandas as pd
 
 from bench.analysis import batching as batching_analysis
-from bench.analysis import machines
+from bench.analysis import latency as latency_analysis
+from bench.analysis import ranking, statistics
 from bench.analysis import step_time as step_time_analysis
+from bench.observations import schema
 from bench.report import html
 from bench.report.findings import words
 
@@ -17,56 +19,99 @@ ROOFS = (
 
 
 def share_of_gain(requests):
-    """How much more a batch yields in all, and what each of its requests pays for it, for the configuration
-    that gains most."""
+    """How much more a batch yields than one request at a time, and what each of its requests pays for it:
+    for the configuration that gains most, or over all of them where none is told apart."""
     gained = batching_analysis.gains(requests)
     if gained.empty:
         return None
-    gain = gained["best"] / gained["single"]
-    most, least = gained.loc[gain.idxmax()], gained.loc[gain.idxmin()]
-    sentence = (
-        f"Batching gains most with {words.name(most)}: batch {most['batch_size']:.0f} yields "
-        f"{html.number(most['best'])} output tokens/s, {words.times(most['best'] / most['single'])} what one "
-        f"request at a time does, and each request's tokens come {words.times(most['slower'])} as slowly"
+    table, on = batching_analysis.ranked_gains(gained), words.on(gained.iloc[0])
+    best = table[table["may_be_best"]]
+    if best.empty:
+        lost = " or some of which failed" if (table["reason"] != ranking.ONE_RUN).any() else ""
+        return (
+            f"{on}, the best batch yields {words.range(table['mean'])} the output tokens/s of one request at "
+            "a "
+            f"time, with {len(table)} engines and options, and each of its requests' tokens "
+            f"come {words.range(gained['slower'])} as slowly; one run each{lost}, so no ranking."
+        )
+    each = [
+        f"{words.name(row)} ({words.within(row['mean'], row['high'] - row['mean'])} times)"
+        for _, row in best.iterrows()
+    ]
+    if len(best) > 1:
+        return (
+            f"{on}, which of {len(table)} engines and options gains most from batching cannot be told: it "
+            "may "
+            f"be {words.listed(each, 4)} the output tokens/s of one request at a time."
+        )
+    own = gained.merge(best[schema.CONFIGURATION])
+    return (
+        f"{on}, batching gains most with {each[0]}: batch {own['batch_size'].iloc[0]:.0f} yields "
+        f"{html.number(own['best'].mean())} output tokens/s, and each request's tokens come "
+        f"{words.times(own['slower'].mean())} as slowly."
     )
-    if least.name != most.name:
-        gained_least = words.times(least["best"] / least["single"])
-        sentence += f"; it gains least with {words.name(least)} ({gained_least})"
-    return f"{sentence}."
 
 
 def input_against_output(requests):
     """Whether 512 more input tokens cost less than 8 more output tokens, counted over engines and options."""
     costs = batching_analysis.prompt_cost(requests)
-    if costs.empty:
+    settings = latency_analysis.settings(costs)
+    if not settings:
         return None
-    ratio = (costs["input_s"] / costs["output_s"]).sort_values()
-    low, high = costs.loc[ratio.index[0]], costs.loc[ratio.index[-1]]
-    holds = int((ratio < 1).sum())
-    verdict = "all" if holds == len(ratio) else "none" if not holds else f"{holds}"
-    sentence = (
+    costs = settings[0][1].sort_values("ratio")
+    verdicts = holds(costs)
+    rule = (
         f"“{batching_analysis.MORE_INPUT} more input tokens cost less than {batching_analysis.MORE_OUTPUT} "
-        f"more output tokens” holds for {verdict} of {len(ratio)} engines and options here: they cost "
-        f"{words.times(ratio.iloc[0])} as much with {words.name(low)}"
+        "more output tokens”"
     )
-    if len(ratio) > 1:
-        sentence += f", and {words.times(ratio.iloc[-1])} with {words.name(high)}"
-    return f"{sentence}."
+    ends = words.range(costs["ratio"])
+    if (costs["runs"] == 1).all():
+        below = int((costs["ratio"] < 1).sum())
+        return (
+            f"{words.on(costs.iloc[0])}, {rule} came out so for {below} of {len(costs)} engines and options: "
+            f"they cost {ends} as much; one run each, so without intervals."
+        )
+    counts = {word: sum(verdict == word for verdict in verdicts) for word in dict.fromkeys(verdicts)}
+    spoken = {"yes": "holds for", "no": "does not hold for"}
+    each = [f"{spoken.get(word, f'is open ({word}) for')} {count}" for word, count in counts.items()]
+    return (
+        f"{words.on(costs.iloc[0])}, {rule} {words.listed(each)} of {len(costs)} engines and options: they "
+        f"cost {ends} as much."
+    )
+
+
+def holds(costs):
+    """Whether each row of `batching_analysis.prompt_cost` costs less: yes, no, or that it is open."""
+    verdicts = []
+    for _, row in costs.iterrows():
+        if pd.isna(row["low"]):
+            verdicts.append(ranking.ONE_RUN)
+        else:
+            verdicts.append("yes" if row["high"] < 1 else "no" if row["low"] > 1 else statistics.EQUAL)
+    return verdicts
 
 
 def limits(requests):
-    """What limits each engine and option at batch 1 and at its largest batch: one sentence each."""
-    fitted = step_time_analysis.models(machines.here(requests, "batching"))
-    return [_limit(row) for _, row in fitted.iterrows()]
+    """What limits each engine and option at batch 1 and at its largest batch, where the fit decides that: one
+    sentence each."""
+    return [_limit(row) for _, row in _models(requests).iterrows()]
+
+
+def _models(requests):
+    """The fits that sentences are about."""
+    return step_time_analysis.models(latency_analysis.described(requests, "batching"))
 
 
 def _limit(row):
-    share = f"{words.percent(row['first_share'])} % of a step of {html.number(row['first_step_s'] * 1e3)} ms"
-    sentence = (
-        f"{words.name(row)} is limited by {row['first_limit']} at batch {row['first_batch']:.0f}: {share}"
-    )
-    if row["last_limit"] != row["first_limit"]:
-        sentence += f"; by {row['last_limit']} at batch {row['last_batch']:.0f}"
+    first = f"at batch {row['first_batch']:.0f}"
+    sentence = f"{words.on(row)}, what limits {words.name(row)} {first} the fit does not decide"
+    if row["first_decided"]:
+        share = (
+            f"{words.percent(row['first_share'])} % of a step of {html.number(row['first_step_s'] * 1e3)} ms"
+        )
+        sentence = f"{words.on(row)}, {words.name(row)} is limited by {row['first_limit']} {first}: {share}"
+    if row["last_decided"] and (row["last_limit"] != row["first_limit"] or not row["first_decided"]):
+        sentence += f"; at batch {row['last_batch']:.0f} it is limited by {row['last_limit']}"
     overhead = html.number(row["overhead_s"] * 1e3)
     terms = [f"overhead {overhead} ms{words.between(row, 'overhead_s', 1e3)}"]
     for name, roof, unit in ROOFS:
@@ -80,16 +125,25 @@ def _limit(row):
 
 
 def limited(requests):
-    """How many engines and options each of overhead, memory and arithmetic limits at batch 1."""
-    fitted = step_time_analysis.models(machines.here(requests, "batching"))
+    """How many engines and options each of overhead, memory and arithmetic limits at batch 1: those where the
+    fit decides it, and how many it leaves open."""
+    fitted = _models(requests)
     if fitted.empty:
         return None
-    counts = fitted["first_limit"].value_counts()
-    by = ", ".join(f"{name} {counts[name]}" for name in step_time_analysis.TERMS if name in counts)
-    later = int((fitted["last_limit"] == "arithmetic").sum())
+    first, last = (_decided(fitted, end) for end in ("first", "last"))
     return (
-        f"What limits a decode step at batch 1, by the fitted step-time model of {len(fitted)} engines and "
-        f"options: {by}; at their largest batch arithmetic limits {later} of them."
+        f"{words.on(fitted.iloc[0])}, what limits a decode step at batch 1, by the step-time model fitted to "
+        f"the sweeps of {len(fitted)} engines and options: {first}; at their largest batch: {last} (counted "
+        f"where {words.percent(step_time_analysis.DECIDED)} % of the fits to resampled batches agree)."
+    )
+
+
+def _decided(fitted, end):
+    """`memory 1, arithmetic 1, open 8`: what limits so many fits at one `end` of their sweep."""
+    names = fitted[f"{end}_limit"].where(fitted[f"{end}_decided"], "open")
+    counts = names.value_counts()
+    return ", ".join(
+        f"{name} {counts[name]}" for name in [*step_time_analysis.TERMS, "open"] if name in counts
     )
 
 
@@ -106,7 +160,8 @@ def memory_planned(requests):
         return None
     row = table.iloc[0]
     return (
-        f"The planner was right in {_right(table)} of {len(table)} sweeps that were run out of memory on "
+        f"{words.on(row)}, the planner was right in {_right(table)} of {len(table)} sweeps that were run out "
+        "of memory on "
         f"purpose; with {words.name(row)} it expected {row['planned']:.0f} requests to fit, {row['ran']:.0f} "
         f"ran and {row['failed']:.0f} did not."
     )

@@ -1,69 +1,136 @@
-"""Sentences of the topic latency: `table` is `bench.analysis.latency.summary` of one setting, fastest
-first."""
+"""Sentences of the topic latency, each about the machine in focus and one model there
+(`bench.analysis.latency.described`)."""
+
+import numpy as np
 
 from bench import naming
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines
+from bench.analysis import ranking, statistics
 from bench.analysis.drafting import undrafted
-from bench.observations import schema
 from bench.report import html
 from bench.report.findings import words
 
+SHOWN = 4  # names that stand in one sentence
 
-def fastest(table, requests):
-    """The fastest configuration, against the reference and the slowest."""
-    table = table.dropna(subset="output_tokens_per_s")
+
+def _summary(requests):
+    """The rows of the summary that a sentence is about, those without an answer left out."""
+    table = latency_analysis.summary(latency_analysis.described(requests, "latency"))
+    return table.dropna(subset="output_tokens_per_s")
+
+
+def fastest(requests):
+    """Which option is fastest, or which cannot be told apart, against the reference; that one run each ranks
+    nothing."""
+    rows = requests[requests["experiment"] == "latency"]
+    if len(rows.drop_duplicates(["backend", "option", "backend_version"])) < 2:
+        return None  # many machines may have measured one option, and a summary takes its time
+    table = _summary(rows)
     if len(table) < 2:
         return None
-    best, slowest = table.iloc[0], table.iloc[-1]
-    rate = best["output_tokens_per_s"]
+    on, model = words.on(table.iloc[0]), table["model"].iloc[0]
+    best, unranked = table[table["may_be_best"]], table[table["reason"] != ""]
+    if best.empty:
+        low, high = (html.number(end) for end in (table["output_tokens_per_s"].agg(["min", "max"])))
+        return (
+            f"{on}, {len(table)} engines and options answer {model} at {low} to {high} output tokens/s; none "
+            f"is called the fastest: {_reasons(unranked)}."
+        )
+    names = [words.measured(row) for _, row in best.iterrows()]
+    of = len(table) - len(unranked)
+    if len(best) == 1:
+        sentence = f"{on}, {model} is fastest with {names[0]}, in output tokens/s, of {of} ranked"
+    else:
+        sentence = f"{on}, no option can be called the fastest for {model}: {words.listed(names, SHOWN)}, in "
+        sentence += f"output tokens/s, cannot be told apart{_others(of - len(best))}"
+    sentence += _against_reference(best.iloc[0], table)
+    return sentence + (f"; not ranked: {_reasons(unranked)}." if len(unranked) else ".")
+
+
+def _others(count):
+    """`, and the other 18 are slower`: what is told of those among which the fastest is not."""
+    slower = "the other is slower" if count == 1 else f"the other {count} are slower"
+    return f", and {slower}" if count else ""
+
+
+def _reasons(unranked):
+    """`3 with one run, 1 with failed requests`."""
+    counts = unranked["reason"].value_counts(sort=False)
+    return ", ".join(f"{count} with {reason}" for reason, count in counts.items())
+
+
+def _against_reference(row, table):
+    """`; **a b** is 12 times (9.9 to 15) as fast as the reference …`, where that can be told."""
     reference = table[words.is_reference(table)]
-    also = "the reference " if slowest.name in reference.index else ""
-    against = [
-        f"{words.times(rate / slowest['output_tokens_per_s'])} the slowest of {len(table)}, {also}"
-        f"{words.rate(slowest)}"
-    ]
-    if len(reference) and reference.index[0] not in (best.name, slowest.name):
-        faster = words.times(rate / reference["output_tokens_per_s"].iloc[0])
-        against.insert(0, f"{faster} the reference {words.rate(reference.iloc[0])}")
-    return (
-        f"On `{best['gpu']}`, {best['model']} is fastest with {words.name(best)}: {html.number(rate)} output "
-        f"tokens/s, {' and '.join(against)}."
-    )
+    if reference.empty or reference.index[0] == row.name:
+        return ""
+    found = statistics.ratio(row["rates"], reference.iloc[0]["rates"])
+    if found["verdict"] != statistics.FASTER:
+        return ""
+    slower = words.measured(reference.iloc[0])
+    return f"; {words.name(row)} is {words.ratio(found)} as fast as the reference {slower}"
 
 
 def speed_ups(table):
     """Options below 16 bits against the same engine's 16-bit option, or its 32-bit one where it has none.
 
-    A list of dicts, one per option and number of devices: its row of `table` with faster (ratio of the
-    rates), fewer (ratio of the bytes) and base (bits of the other option). Drafting options are left out,
-    because drafts are another way to be faster than fewer bits.
+    A list of dicts, one per option and number of devices: its row of `table` (`latency.summary`) with faster,
+    low, high and verdict (ratio of the rates with its 95 % interval; told apart all at once, after Holm),
+    fewer (ratio of the bytes) and base (bits of the other option). Drafting options are left out, because
+    drafts are another way to be faster than fewer bits, and so are those with failed requests.
     """
-    table = table[table["acceptance_rate"].isna()]
+    table = table[table["acceptance_rate"].isna() & (table["failed"] == 0)]
     table = table.assign(bits=[naming.bits(option) for option in table["option"]])
     table = table.dropna(subset=["bits", "output_tokens_per_s"])
     rows = []
-    for _, engine in table.groupby(["backend", "tensor_parallel", "data_parallel"]):
+    for _, engine in table.groupby(["backend", "backend_version", "tensor_parallel", "data_parallel"]):
         wide, narrow = engine[engine["bits"] >= 16], engine[engine["bits"] < 16]
         if len(wide) and len(narrow):
             base = wide.sort_values(["bits", "output_tokens_per_s"], ascending=[True, False]).iloc[0]
-            faster = narrow["output_tokens_per_s"] / base["output_tokens_per_s"]
-            fewer = base["weight_bytes"] / narrow["weight_bytes"]
-            rows += narrow.assign(faster=faster, fewer=fewer, base=base["bits"]).to_dict("records")
+            rows += [_speed_up(row, base) for row in narrow.to_dict("records")]
+    tested = [row for row in rows if not np.isnan(row["p"])]
+    for row, p in zip(tested, ranking.holm([row["p"] for row in tested])):
+        if p >= 1 - statistics.CONFIDENCE:
+            row["verdict"] = statistics.EQUAL
     return rows
 
 
-def fewer_bits(table, requests):
-    """How much faster options below 16 bits are than 16-bit ones, and whether the bytes explain it."""
-    rows = sorted(speed_ups(table), key=lambda row: row["faster"])
+def _speed_up(row, base):
+    """`row` with its ratio to `base`, as `speed_ups` has it."""
+    found = statistics.ratio(row["rates"], base["rates"])
+    shown = {"faster": found["ratio"]} | {
+        name: found[name] for name in ("ratio", "low", "high", "p", "verdict")
+    }
+    return row | shown | {"fewer": base["weight_bytes"] / row["weight_bytes"], "base": base["bits"]}
+
+
+def fewer_bits(requests):
+    """How many options below 16 bits are faster than 16-bit ones, and whether the bytes explain it."""
+    rows = sorted(speed_ups(_summary(requests)), key=lambda row: row["faster"])
     if not rows:
         return None
     base = "16-bit option" + ("" if all(row["base"] == 16 for row in rows) else " (32-bit where it has none)")
-    ends = [f"{words.times(row['faster'])} ({words.name(row)})" for row in (rows[0], rows[-1])]
+    ends = [f"{words.ratio(row)} with {words.name(row)}" for row in (rows[0], rows[-1])]
+    told = [row for row in rows if not np.isnan(row["low"])]
     return (
-        f"Options below 16 bits run at {' to '.join(dict.fromkeys(ends))} the speed of the same engine's "
-        f"{base}; the bytes that they read promise {_promised(rows)}, {_explained(rows)}."
+        f"{words.on(rows[0])}, options below 16 bits run at {' to '.join(dict.fromkeys(ends))} the speed of "
+        f"the same engine's {base}: {_verdicts(rows)}. The bytes that they read promise {_promised(rows)}"
+        f"{_explained(told)}."
     )
+
+
+def _verdicts(rows):
+    """`of 11, 9 faster, 1 slower, 1 cannot be told apart`; that one run each says nothing of it."""
+    told = [row for row in rows if not np.isnan(row["low"])]
+    if not told:
+        return "one run each, so no verdict"
+    counts = {
+        verdict: sum(row["verdict"] == verdict for row in told)
+        for verdict in (statistics.FASTER, statistics.SLOWER, statistics.EQUAL)
+    }
+    be = [f"{count} {verdict}" for verdict, count in counts.items() if count]
+    once = f" ({len(rows) - len(told)} more have one run)" if len(told) < len(rows) else ""
+    return f"of {len(told)}, {words.listed(be)}{once}"
 
 
 def _promised(rows):
@@ -74,79 +141,113 @@ def _promised(rows):
     return " to ".join(dict.fromkeys((html.number(float(f"{low:.2g}")), words.times(high))))
 
 
-def _explained(rows):
-    """Whether the bytes explain the speed-ups; if not, the option that keeps least of what they promise."""
-    if all(abs(row["faster"] / row["fewer"] - 1) <= words.SAME for row in rows):
-        return "so the bytes explain it"
-    worst = min(rows, key=lambda row: row["faster"] / row["fewer"])
-    kept = f"{100 * worst['faster'] / worst['fewer']:.0f} %"
-    return f"so the bytes alone do not explain it: {words.name(worst)} keeps {kept} of what its bytes promise"
+def _explained(told):
+    """Whether the intervals hold what the bytes promise, or end below it; empty for one run each."""
+    if not told:
+        return ""
+    kept = sum(row["low"] <= row["fewer"] <= row["high"] for row in told)
+    below = sum(row["high"] < row["fewer"] for row in told)
+    if below == len(told):
+        return ", and all stay below that"
+    return f"; {kept} of {len(told)} keep that within their interval, {below} stay below it"
 
 
 def drafts(requests):
     """How much faster options are that draft tokens without a second model: one sentence per option, against
     the same option without, with the share of guesses that were right."""
-    settings = latency_analysis.settings(machines.here(requests, "latency"))
-    if not settings:
-        return []
-    table = latency_analysis.summary(settings[0][1])
-    plain = table.set_index(["backend", "option"])["output_tokens_per_s"]
+    table = _summary(requests)
+    plain = table.set_index(["backend", "option"])
     sentences = []
     for _, row in table.dropna(subset="acceptance_rate").iterrows():
-        base = row["backend"], undrafted(row["option"])
-        if base in plain:
-            faster = words.times(row["output_tokens_per_s"] / plain[base])
+        own, version = naming.plain_option(row["option"]), row["option"].partition(" ")[2]
+        base = row["backend"], f"{undrafted(own)} {version}".strip()
+        if base in plain.index:
+            found = statistics.ratio(row["rates"], plain.loc[base, "rates"])
             sentences.append(
-                f"{words.rate(row)} runs at {faster} the speed of **{' '.join(base)}** "
-                f"({html.number(plain[base])}); {words.percent(row['acceptance_rate'])} % of the tokens that "
-                "it guessed were right."
+                f"{words.on(row)}, {words.measured(row)} runs at {words.ratio(found)} the speed of "
+                f"**{' '.join(base)}** ({words.within(*plain.loc[base, list(RATE)])}): {_verdict(found)}. "
+                f"{words.percent(row['acceptance_rate'])} % of the tokens that it guessed were right."
             )
     return sentences
 
 
-def first_token(table, requests):
-    """The shortest and the longest wait for the first token."""
-    table = table.dropna(subset="ttft_s")
+RATE = "output_tokens_per_s", "output_tokens_per_s_interval"
+
+
+def _verdict(found):
+    """The verdict of a ratio, as a sentence ends with it."""
+    return f"{found['verdict']}, so no verdict" if np.isnan(found["low"]) else found["verdict"]
+
+
+def first_token(requests):
+    """Which options have the shortest wait for the first token, or how many cannot be told apart."""
+    rows = latency_analysis.described(requests, "latency")
+    table = latency_analysis.ranked(rows, "ttft_s").dropna(subset="mean")
     if len(table) < 2:
         return None
-    short, long = table.loc[table["ttft_s"].idxmin()], table.loc[table["ttft_s"].idxmax()]
-    best = table.iloc[0]
-    sentence = (
-        f"The shortest wait for the first token is {_wait(short)} ({words.name(short)}), the longest "
-        f"{_wait(long)} ({words.name(long)}), {words.times(long['ttft_s'] / short['ttft_s'])} as long"
+    best, ranked = table[table["may_be_best"]], table[table["reason"] == ""]
+    on, low, high = words.on(table.iloc[0]), table["mean"].min(), table["mean"].max()
+    if best.empty:
+        return (
+            f"{on}, the wait for the first token is {html.number(low * 1e3)} to {html.number(high * 1e3)} ms "
+            f"with {len(table)} engines and options; none is called the shortest: {_reasons(table)}."
+        )
+    if len(best) == 1:
+        return f"{on}, the wait for the first token is shortest with {_wait(best.iloc[0])}, of {len(ranked)}."
+    return (
+        f"{on}, {len(best)} of {len(ranked)} engines and options cannot be told apart in the shortest wait "
+        "for "
+        f"the first token: from {_wait(best.iloc[0])} to {_wait(best.iloc[-1])}."
     )
-    if best.name not in (short.name, long.name):
-        sentence += f", and {_wait(best)} with the fastest, {words.name(best)}"
-    return f"{sentence}."
 
 
 def _wait(row):
-    return f"{html.number(row['ttft_s'] * 1e3)} ms"
+    half = (row["high"] - row["mean"]) * 1e3
+    return f"{words.name(row)} ({words.within(row['mean'] * 1e3, half)} ms)"
 
 
-def bandwidth(table, requests):
-    """How close options of 16 bits or more come to the measured bandwidth, and how far from it the last one
-    stays."""
-    wide = table[[(naming.bits(option) or 0) >= 16 for option in table["option"]]]
-    wide = wide.dropna(subset="mbu").sort_values("mbu", ascending=False)
-    if len(wide) < 2:
+def bandwidth(requests):
+    """Which options of 16 bits or more come closest to the measured bandwidth, as far as repeats of it
+    agree."""
+    rows = latency_analysis.described(requests, "latency")
+    rows = rows[rows["option"].map(lambda option: (naming.bits(option) or 0) >= 16).astype(bool)]
+    table = latency_analysis.ranked(rows, "mbu").dropna(subset="mean")
+    best = table[table["may_be_best"]]
+    if best.empty:
         return None
-    best, last = wide.iloc[0], wide.iloc[-1]
+    each = [f"{words.name(row)} ({_used(row)})" for _, row in best.iterrows()]
+    probed = latency_analysis.runs(rows)["bandwidth_bytes_per_s"] / 1e9
+    probes = f"the best probe of a run is {words.span(probed)} GB/s"
+    of = f"{(table['reason'] == '').sum()} options with 16 bits or more"
+    on = words.on(table.iloc[0])
+    if len(best) == 1:
+        return f"{on}, of {of} {each[0]} comes closest to the memory's limit, in MBU; {probes}."
     return (
-        f"Of the options with 16 bits or more, {words.name(best)} comes closest to the memory's limit, with "
-        f"an MBU of {best['mbu']:.2f} against the bandwidth probed beside it; {words.name(last)} stays "
-        f"farthest from it, with {last['mbu']:.2f}."
+        f"{on}, which of {of} comes closest to the memory's limit cannot be told: in "
+        "MBU "
+        f"it may be {words.listed(each, SHOWN)}; {probes}."
     )
 
 
+def _used(row):
+    """`0.54 ± 0.052`: an MBU with its interval, in which the roof's spread from run to run is."""
+    half = row["high"] - row["mean"]
+    return words.within(round(row["mean"], 2), half)
+
+
 def run_to_run(requests):
-    """How much the repeats of one configuration differ, at worst."""
-    each = latency_analysis.runs(requests).groupby(schema.CONFIGURATION)["output_tokens_per_s"]
-    spread = ((each.max() - each.min()) / each.mean())[each.count() > 1].dropna()
-    if spread.empty:
+    """How much the repeats of one configuration differ: the range over configurations, and which has the
+    upper end."""
+    rows = latency_analysis.described(requests, "latency")
+    each = latency_analysis.runs(rows)
+    table = statistics.summary(each, latency_analysis.VERSIONED, "output_tokens_per_s").dropna(
+        subset="spread"
+    )
+    if table.empty:
         return None
-    row, runs = dict(zip(schema.CONFIGURATION, spread.idxmax())), each.count()[spread.idxmax()]
+    last = table.loc[table["spread"].idxmax()]
+    spread = " to ".join(dict.fromkeys(words.percent(table["spread"].agg(end)) for end in ("min", "max")))
     return (
-        f"Repeats differ most with {words.name(row)}: the fastest of {runs} runs lies "
-        f"{words.percent(spread.max())} % of their mean above the slowest."
+        f"{words.on(last)}, the output tokens/s of one configuration scatter by {spread} % from run to run "
+        f"(standard deviation over mean; the upper end is that of {last['runs']} runs of {words.name(last)})."
     )

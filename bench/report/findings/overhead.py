@@ -1,21 +1,44 @@
 """Sentences of the topic overhead."""
 
-import pandas as pd
-
 from bench.analysis import latency as latency_analysis
+from bench.analysis import statistics
 from bench.report.findings import words
 
 
 def cost(requests):
-    """What measuring costs the engine that it costs most."""
-    table = latency_analysis.overhead_summary(requests)
-    if table.empty:
+    """What measuring costs: with which engines the interval over pairs parts it from nothing, and how far
+    the others' reach."""
+    settings = latency_analysis.settings(latency_analysis.overhead_summary(requests).dropna(subset="low"))
+    if not settings:
         return None
-    worst = table.iloc[0]
-    interval = ""
-    if pd.notna(worst["low"]):
-        interval = f", 95 % interval {words.percent(worst['low'])} to {words.percent(worst['high'])} %"
+    table = settings[0][1]
+    parts = [_apart(table, "dearer", "more"), _apart(table, "cheaper", "less")]
+    equal = table[table["verdict"] == statistics.EQUAL]
+    if len(equal):
+        whom = "all" if len(equal) == len(table) else f"{len(equal)} of"
+        ends = f"{words.percent(equal['low'].min())} to {words.percent(equal['high'].max())} %"
+        parts.append(
+            f"cannot be told from nothing with {whom} {len(table)} engines and options, whose intervals "
+            "reach "
+            f"from {ends}"
+        )
+    pairs = words.plural(table["pairs"].min(), "pair")
+    least = "" if table["pairs"].nunique() == 1 else "at least "
     return (
-        f"Measuring costs {words.name(worst)} most: the harness takes {words.percent(worst['median'])} % "
-        f"longer than the engine's own loop (median of {worst['pairs']} pairs{interval})."
+        f"{words.on(table.iloc[0])}, what measuring adds to the time of an engine's own loop "
+        f"{'; it '.join(filter(None, parts))} (95 % intervals over {least}{pairs} of requests)."
     )
+
+
+def _apart(table, verdict, more):
+    """The engines whose interval lies on one side of nothing; empty where there are none."""
+    each = [
+        f"{_percent(row)} with {words.name(row)}" for _, row in table[table["verdict"] == verdict].iterrows()
+    ]
+    return f"takes {more} time: {words.listed(each)}" if each else ""
+
+
+def _percent(row):
+    """`2.7 % (0.4 to 5)`: a cost with its interval."""
+    low, mean, high = (words.percent(row[name]) for name in ("low", "mean", "high"))
+    return f"{mean} % ({low} to {high} %)"

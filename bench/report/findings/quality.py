@@ -3,6 +3,7 @@
 from bench import naming
 from bench.analysis import latency as latency_analysis
 from bench.analysis import quality as quality_analysis
+from bench.analysis import ranking
 from bench.report import html
 from bench.report.findings import words
 
@@ -15,48 +16,81 @@ def quality_findings(requests):
     settings = latency_analysis.settings(quality_analysis.here(requests))
     if not settings:
         return []
-    each = no_loss, fewer_bits_agree, text_cost, frontier, likelihood
-    sentences = [sentence(settings[0][1]) for sentence in each]
-    return [sentence for sentence in sentences if sentence]
+    table = settings[0][1]
+    each = [no_loss, lambda rows: fewer_bits_agree(rows, requests), text_cost, frontier, likelihood]
+    sentences = [sentence(table) for sentence in each]
+    on = words.on(table.iloc[0])
+    return [f"{on}, {sentence}" for sentence in sentences if sentence]
 
 
 def no_loss(table):
-    """The fastest option that answers as the reference does, token for token, and how many others do."""
+    """How many options answer as the reference does, token for token, and which of them is fastest."""
     other = ~words.is_reference(table)
-    same = table[(table["same_answers"] == table["answers"]) & other].dropna(subset="output_tokens_per_s")
+    same = table[(table["same_answers"] == table["answers"]) & other]
     compared = int((table["agreement"].notna() & other).sum())
     if not compared:
         return None
     reference = f"the float32 reference, {' '.join(words.REFERENCE)}"
+    prompts = words.plural(table["answers"].max(), "prompt")
     if same.empty:
-        return f"None of the {compared} other options answers every prompt token for token like {reference}."
-    best = same.loc[same["output_tokens_per_s"].idxmax()]
+        return f"none of the {compared} other options answers all {prompts} token for token like {reference}."
     return (
-        f"{len(same)} of the {compared} other options answer every prompt token for token like {reference}; "
-        f"the fastest of them is {words.name(best)} with {html.number(best['output_tokens_per_s'])} output "
-        "tokens/s."
+        f"{len(same)} of the {compared} other options answer all {prompts} token for token like {reference}"
+        f"{_fastest(same)}."
     )
 
 
-def fewer_bits_agree(table):
-    """Which option below 16 bits keeps most of the reference's tokens, and which fewest."""
+def _fastest(table):
+    """Which of some rows of a summary is fastest, or which cannot be told apart; empty where none is
+    ranked."""
+    best = ranking.leaders(quality_analysis.ranked(table))
+    if best.empty:
+        return ""
+    names = [
+        f"{words.name(row)} ({words.within(row['mean'], row['high'] - row['mean'])})"
+        for _, row in best.iterrows()
+    ]
+    if len(names) == 1:
+        return f"; the fastest of them is {names[0]}, in output tokens/s"
+    return f"; the fastest of them cannot be told: {words.listed(names, 4)}, in output tokens/s"
+
+
+def fewer_bits_agree(table, requests):
+    """Which options below 16 bits keep most of the reference's tokens, and which fewest, as far as the
+    prompts part them."""
     narrow = table[[(naming.bits(option) or 16) < 16 for option in table["option"]]]
     narrow = narrow.dropna(subset="agreement")
     if len(narrow) < 2:
         return None
-    most, least = narrow.loc[narrow["agreement"].idxmax()], narrow.loc[narrow["agreement"].idxmin()]
-    kept, fewest = words.share(most["agreement"]), words.share(least["agreement"])
-    if most["agreement"] == least["agreement"]:
-        return f"All {len(narrow)} options below 16 bits keep {kept} of the reference's tokens."
+    most, fewest = quality_analysis.most_faithful(requests, narrow)
+    share = narrow["agreement"]
+    prompts = words.plural(narrow["answers"].max(), "prompt")
+    if share.min() == share.max() or set(most) & set(fewest):
+        ends = " to ".join(dict.fromkeys(map(words.share, (share.min(), share.max()))))
+        return (
+            f"the {len(narrow)} options below 16 bits keep {ends} of the reference's tokens at the same "
+            "place; "
+            f"{prompts} do not settle which keeps most."
+        )
     return (
-        f"Of the {len(narrow)} options below 16 bits, {words.name(most)} keeps most of the reference's "
-        f"tokens, {kept} at the same place, and {words.name(least)} fewest, {fewest}."
+        f"of the {len(narrow)} options below 16 bits, {_kept(narrow, most, 'most')} of the reference's "
+        "tokens "
+        f"at the same place, and {_kept(narrow, fewest, 'fewest')}, over {prompts}."
     )
 
 
+def _kept(table, places, which):
+    """`**a b** (32 %) keeps most`; of several, that they cannot be told apart."""
+    names = [
+        f"{words.name(row)} ({words.share(row['agreement'])})" for _, row in table.loc[places].iterrows()
+    ]
+    if len(names) == 1:
+        return f"{names[0]} keeps {which}"
+    return f"{words.listed(names, 4)} keep {which} (they cannot be told apart)"
+
+
 def text_cost(table):
-    """The fixed text's perplexity: of the reference, of the option that loses most, and of the one that loses
-    least."""
+    """The fixed text's perplexity: of the reference, and the range of the others on this one text."""
     others = table[~words.is_reference(table)].dropna(subset="perplexity_ratio")
     if others.empty:
         return None
@@ -64,7 +98,8 @@ def text_cost(table):
     worst, best = others.loc[ratio.idxmax()], others.loc[ratio.idxmin()]
     own = worst["perplexity"] / worst["perplexity_ratio"]
     sentence = (
-        f"On the fixed text the reference has a perplexity of {html.number(own)}; {words.name(worst)} has "
+        f"the reference has a perplexity of {html.number(own)} on the one fixed text; {words.name(worst)} "
+        "has "
         f"{html.number(worst['perplexity'])}, {words.above(worst)}"
     )
     if best.name != worst.name:
@@ -73,40 +108,44 @@ def text_cost(table):
 
 
 def frontier(table):
-    """The options that no other beats in both speed and agreeing tokens, from the most faithful to the
-    fastest."""
+    """The options that buy speed, each told apart from the one before, with other answers, from the most
+    faithful to the fastest."""
     table = table.assign(lost=1 - table["agreement"]).dropna(subset=["lost", "output_tokens_per_s"])
-    edge = table[quality_analysis.frontier(table, "lost")].sort_values("output_tokens_per_s")
+    table = table[table["reason"] == ""]
     if len(table) < 2:
         return None
-    if len(edge) == 1:
+    edge = table[quality_analysis.frontier(table, "lost")].sort_values("output_tokens_per_s")
+    steps = [row for _, row in edge.iterrows()]
+    kept = steps[:1]
+    for row in steps[1:]:
+        if quality_analysis.told_apart(kept[-1], row):
+            kept.append(row)
+    if len(kept) == 1:
         return (
-            f"No option trades quality for speed: {words.rate(edge.iloc[0])} is the fastest and none agrees "
-            "with the reference more."
+            "no option trades quality for speed: none is faster, told apart, than "
+            f"{words.measured(kept[0])}, "
+            "in output tokens/s, and none agrees with the reference more."
         )
-    steps = [
-        f"{words.name(row)} ({html.number(row['output_tokens_per_s'])} tokens/s, "
-        f"{words.share(row['agreement'])} of the tokens)"
-        for _, row in edge.iterrows()
+    each = [
+        f"{words.measured(row, unit='tokens/s')} with {words.share(row['agreement'])} of the tokens"
+        for row in kept
     ]
-    below = len(table) - len(edge)
-    rest = {0: "", 1: "; one option lies below it"}.get(below, f"; {below} options lie below it")
-    return f"More speed is bought with other answers along this line: {', '.join(steps)}{rest}."
+    return f"more speed, told apart at each step, is bought with other answers: {words.listed(each)}."
 
 
 def likelihood(table):
     """Whether the answers' likelihood under the reference distinguishes the options: their excess against its
     interval over prompts."""
     changed = table[table["same_answers"] < table["answers"]]
-    changed = changed.dropna(subset=["excess_nll_nats", "excess_interval"])
+    changed = changed.dropna(subset=["excess_nll_nats", "excess_prompt_interval"])
     if changed.empty:
         return None
     excess = changed["excess_nll_nats"]
-    apart = int((excess.abs() > changed["excess_interval"]).sum())
+    apart = int((excess.abs() > changed["excess_prompt_interval"]).sum())
     ends = changed.loc[[excess.idxmin(), excess.idxmax()][: len(changed)]]
     spread = " to ".join(f"{words.nats(row)} ({words.name(row)})" for _, row in ends.iterrows())
     return (
-        "Under the reference, the answers of options that differ from it have an NLL per token that lies "
+        "under the reference, the answers of options that differ from it have an NLL per token that lies "
         f"{spread} nats above that of its own answers; beyond the 95 % interval over prompts this is so for "
         f"{apart} of {len(changed)}."
     )

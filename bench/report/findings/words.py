@@ -1,5 +1,7 @@
 """Numbers and names as words of a sentence."""
 
+import math
+
 import pandas as pd
 
 from bench import naming
@@ -7,12 +9,47 @@ from bench.analysis import quality as quality_analysis
 from bench.report import html
 
 REFERENCE = quality_analysis.REFERENCE
-SAME = 0.1  # a speed-up within a tenth of what the bytes promise is explained by them
 
 
 def is_reference(table):
     """Which rows of a summary are the reference's."""
-    return (table["backend"] == REFERENCE[0]) & (table["option"] == REFERENCE[1])
+    own = table["option"].str.replace(r" \(.*\)$", "", regex=True)  # of several versions, each
+    return (table["backend"] == REFERENCE[0]) & (own == REFERENCE[1])
+
+
+def on(row):
+    """``On `epyc-zen4-2c` ``: the machine that a sentence is about."""
+    return f"On `{row['gpu']}`"
+
+
+def listed(words, most=None):
+    """`a`, `a and b`, `a, b and c`; of more than `most` the first ones, and how many others there are."""
+    words = list(words)
+    if most and len(words) > most:
+        words = [*words[:most], f"{len(words) - most} more"]
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def within(value, half):
+    """`209 ± 33`: a mean with the half width of its interval, which one run does not have."""
+    return html.number(value) + ("" if math.isnan(half) else f" ± {two(half)}")
+
+
+def measured(row, column="output_tokens_per_s", factor=1.0, unit=""):
+    """`**engine option** (209 ± 33)`: a configuration of a summary, and a column with its interval."""
+    unit = f" {unit}" if unit else ""
+    return f"{name(row)} ({within(row[column] * factor, row[f'{column}_interval'] * factor)}{unit})"
+
+
+def ratio(found):
+    """`2.9 times (2.1 to 4)`: a `statistics.ratio` with its interval."""
+    interval = "" if math.isnan(found["low"]) else f" ({two(found['low'])} to {two(found['high'])})"
+    return f"{times(found['ratio'])}{interval}"
+
+
+def plural(count, word):
+    """`1 run`, `3 runs`."""
+    return f"{html.number(count)} {word}{'' if count == 1 else 's'}"
 
 
 def name(row):
@@ -25,9 +62,10 @@ def times(ratio):
     return f"{html.number(float(f'{ratio:.2g}'))} times"
 
 
-def rate(row):
-    """`**engine option** (95.2)`: a configuration and its output tokens/s."""
-    return f"{name(row)} ({html.number(row['output_tokens_per_s'])})"
+def span(values):
+    """`37.2 to 65.1`: the smallest and the largest of some values."""
+    low, high = html.number(values.min()), html.number(values.max())
+    return low if low == high else f"{low} to {high}"
 
 
 def percent(fraction):

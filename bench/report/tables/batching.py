@@ -5,6 +5,7 @@ import numpy as np
 from bench.analysis import batching as batching_analysis
 from bench.report import columns, html, tables
 from bench.report.columns import Column
+from bench.report.findings import batching as batching_findings
 
 
 @tables.listed
@@ -12,8 +13,11 @@ def batching(requests):
     """The sweeps: one row per engine, option and batch on the machine in focus; what the batch yielded and
     how much of the hardware it used."""
     shown = columns.of(
-        f"{columns.ENGINE} batch_size prompt_tokens max_new_tokens requests_per_s output_tokens_per_s ttft_s "
-        f"tpot_s e2e_s mbu mfu_prefill mfu_decode peak_memory_bytes {columns.WHERE}"
+        f"{columns.ENGINE} batch_size prompt_tokens max_new_tokens requests_per_s output_tokens_per_s "
+        "output_tokens_per_s_interval ttft_s tpot_s itl_max_s e2e_s mbu mfu_prefill mfu_decode "
+        f"peak_memory_bytes runs {columns.WHERE}",
+        output_tokens_per_s_interval=Column("± 95 % over runs", "tokens/s"),
+        itl_max_s="longest gap",
     )
     return columns.renamed(batching_analysis.sweeps(requests), shown)
 
@@ -23,12 +27,11 @@ def prompt_cost(requests):
     """Whether 512 more input tokens cost less than 8 more output tokens: one row per engine and option, at
     batch size 1."""
     costs = batching_analysis.prompt_cost(requests)
-    costs = costs.assign(
-        ratio=costs["input_s"] / costs["output_s"],
-        holds=np.where(costs["input_s"] < costs["output_s"], "yes", "no"),
-    )
+    costs = costs.assign(holds=batching_findings.holds(costs))
     shown = columns.of(
-        f"{columns.ENGINE} input_s output_s ratio holds from_tokens gpu model",
+        f"{columns.ENGINE} input_s output_s ratio low high holds from_tokens runs gpu model",
+        low=Column("95 % interval from"),
+        high=Column("to"),
         input_s=Column(f"{batching_analysis.MORE_INPUT} more input tokens", "ms", 1e3),
         output_s=Column(f"{batching_analysis.MORE_OUTPUT} more output tokens", "ms", 1e3),
         ratio=Column("ratio"),

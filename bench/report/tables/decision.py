@@ -2,44 +2,58 @@
 
 import pandas as pd
 
-from bench.analysis import recommend
+from bench.analysis import ranking, recommend
 from bench.metrics import METRICS
-from bench.report import columns, html, tables
+from bench.report import columns, tables
 from bench.report.columns import Column
+from bench.report.findings import words
 
 AT_MOST = {"peak_memory_bytes": " at most"}  # a maximum that was seen, not a need
+SHOWN = 3  # names in one cell
 
 
 @tables.listed
 def decision(requests):
-    """Which engine should I use? One row per wish: the engine and option that fulfil it best on the machine
-    in focus, and the next engine."""
+    """Which engine should I use? One row per wish: the engines and options that fulfil it best on the machine
+    in front, together where they cannot be told apart, and the next engine."""
     table = recommend.choices(requests)
-    table = table.assign(
-        gives=[_value(name, value) for name, value in zip(table["column"], table["value"])],
-        next=[_next(row) for _, row in table.iterrows()],
-    )
+    wishes = [_wish(rows) for _, rows in table.groupby(["want"], sort=False)]
     shown = columns.of(
-        "want backend option gives next",
+        "want gpu use gives next model",
         want=Column("if you want"),
-        backend="use",
+        gpu="on",
+        use=Column("use"),
         gives=Column("it gives"),
         next=Column("the next engine"),
     )
-    return columns.renamed(table, shown)
+    return columns.renamed(pd.DataFrame(wishes, columns=list(shown)), shown)
 
 
-def _value(name, value):
-    """A value as readers see it, with its unit: `95.2 output tokens/s`, `41.7 ms`."""
-    metric = METRICS[name]
-    return (
-        f"{html.number(value * metric.factor)} {metric.display_unit or metric.symbol}{AT_MOST.get(name, '')}"
-    )
+def _wish(rows):
+    """The row of one wish from the `rows` of `recommend.choices` that name something for it."""
+    first = rows.iloc[0]
+    best, following = (rows[rows["part"] == part] for part in (recommend.BEST, recommend.NEXT))
+    names = [f"{row['backend']} {row['option']}" for _, row in best.iterrows()]
+    found = first[["want", "gpu", "model"]].to_dict()
+    if best.empty:
+        why = "one run each" if first["reason"] == ranking.ONE_RUN else first["reason"]
+        highest = f"{first['backend']} {first['option']}"
+        return found | {"use": f"no ranking: {why}", "gives": f"{_value(first)} ({highest})", "next": ""}
+    return found | {
+        "use": words.listed(names, SHOWN).replace(" and ", " or "),
+        "gives": words.listed([_value(row, unit=False) for _, row in best.iterrows()], SHOWN) + _unit(first),
+        "next": "".join(
+            f"{row['backend']} {row['option']} ({_value(row, unit=False)})" for _, row in following.iterrows()
+        ),
+    }
 
 
-def _next(row):
-    """The best of the other engines with its value; empty where there is none."""
-    if pd.isna(row["next_value"]):
-        return ""
-    value = html.number(row["next_value"] * METRICS[row["column"]].factor)
-    return f"{row['next_backend']} {row['next_option']} ({value})"
+def _value(row, unit=True):
+    """A value as readers see it, with its interval: `95.2 ± 3 output tokens/s`, `41.7 ms`."""
+    metric = METRICS[row["column"]]
+    return words.within(row["value"] * metric.factor, row["interval"] * metric.factor) + _unit(row) * unit
+
+
+def _unit(row):
+    metric = METRICS[row["column"]]
+    return f" {metric.display_unit or metric.symbol}{AT_MOST.get(row['column'], '')}"

@@ -6,7 +6,8 @@ import pandas as pd
 from bench import inputs
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
-from bench.report import columns, tables
+from bench.metrics import METRICS
+from bench.report import captions, columns, tables
 from bench.report.columns import Column
 
 ANSWER_CHARACTERS = 200
@@ -14,12 +15,21 @@ ANSWER_CHARACTERS = 200
 
 @tables.listed
 def latency(requests):
-    """The latency study: one row per engine and option on the machine in focus, the fastest first within
-    each device and model."""
+    """The latency study: one row per engine, option and version on the machine in focus, the fastest first
+    within each device and model, means over runs.
+
+    `group` is the places that an option may have, all at once with 95 % confidence, or why it is not ranked.
+    """
     shown = columns.of(
-        f"{columns.ENGINE} output_tokens_per_s interval ttft_s tpot_s itl_p99_s mbu "
-        f"acceptance_rate peak_memory_bytes load_s runs failed backend_version {columns.WHERE}",
-        interval=Column("± 95 % interval", "tokens/s"),
+        f"{columns.ENGINE} group output_tokens_per_s output_tokens_per_s_interval ttft_s ttft_s_interval "
+        "tpot_s "
+        "itl_p90_s itl_max_s mbu mbu_interval acceptance_rate peak_memory_bytes load_s runs requests failed "
+        f"backend_version {columns.WHERE}",
+        group=Column("group"),
+        output_tokens_per_s_interval=Column("± 95 % over runs", "tokens/s"),
+        ttft_s_interval=Column("± TTFT", "ms", 1e3),
+        itl_max_s="longest gap",
+        mbu_interval=Column("± MBU"),
         failed="failed requests",
     )
     blocks = [
@@ -27,7 +37,27 @@ def latency(requests):
         for _, block in latency_analysis.settings(machines.here(requests, "latency"))
     ]
     every = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame(columns=list(shown))
-    return columns.renamed(every, shown)
+    return columns.renamed(every.assign(group=[captions.group(row) for _, row in every.iterrows()]), shown)
+
+
+@tables.listed
+def upgrades(requests):
+    """What an upgrade of an engine changed: one row per option, version after its first, and metric; the new
+    version over the old one, with its 95 % interval over runs."""
+    shown = columns.of(
+        f"{columns.ENGINE} before after metric ratio low high verdict runs baseline_runs {columns.WHERE}",
+        before=Column("from version"),
+        after=Column("to version"),
+        metric=Column("metric"),
+        ratio=Column("times"),
+        low=Column("95 % interval from"),
+        high=Column("to"),
+        verdict=Column("verdict"),
+        runs="runs after",
+        baseline_runs=Column("runs before"),
+    )
+    table = latency_analysis.upgrades(requests)
+    return columns.renamed(table.assign(metric=table["metric"].map(lambda name: METRICS[name].symbol)), shown)
 
 
 @tables.listed

@@ -11,7 +11,7 @@ def quality(requests):
     the fastest first; real weights only."""
     shown = columns.of(
         f"{columns.ENGINE} output_tokens_per_s weight_bytes agreement same_answers answers "
-        "departs_first departs_median reference_nll_nats excess_nll_nats excess_interval "
+        "departs_first departs_median reference_nll_nats excess_nll_nats excess_prompt_interval "
         "perplexity perplexity_ratio gpu model",
         weight_bytes="weights read per token",
         agreement=Column("tokens as the reference's", "%", 100),
@@ -21,7 +21,7 @@ def quality(requests):
         departs_median=Column("median over answers"),
         reference_nll_nats=Column("NLL of the answers", "nats/token"),
         excess_nll_nats=Column("above the reference's"),
-        excess_interval=Column("± 95 % over prompts"),
+        excess_prompt_interval=Column("± 95 % over prompts"),
         perplexity="perplexity of the text",
         perplexity_ratio=Column("times the reference's"),
     )
