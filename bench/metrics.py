@@ -272,15 +272,3 @@ def energy_per_token_j(gpu_energy_j, output_tokens):
 def perplexity(nll_nats_per_token):
     """Perplexity of a text: exp(mean negative log-likelihood per token, in nats)."""
     return np.exp(nll_nats_per_token)
-
-
-@metric("Half width of Student's t-interval of the mean over runs")
-def t_interval(values, confidence=0.95):
-    """Half width of Student's t-interval of the mean over runs; NaN for fewer than two runs."""
-    from scipy.special import stdtrit  # the quantile of scipy.stats.t, without the long import of scipy.stats
-
-    values = np.asarray(values, dtype=float)
-    values = values[~np.isnan(values)]
-    if values.size < 2:
-        return np.nan
-    return float(stdtrit(values.size - 1, (1 + confidence) / 2) * values.std(ddof=1) / np.sqrt(values.size))

@@ -20,7 +20,7 @@ from builders import (
 from bench.analysis import latency as latency_analysis
 from bench.metrics import METRICS
 from bench.observations import store
-from bench.report import columns, figures, findings, html, tables
+from bench.report import columns, figures, html, tables
 from bench.report.figures import latency as latency_figures
 from bench.report.findings import latency as latency_findings
 from bench.report.tables import latency as latency_tables

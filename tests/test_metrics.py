@@ -24,7 +24,6 @@ def test_what_is_missing_is_nan_and_not_zero():
     assert math.isnan(metrics.ttft_s(1.0, []))
     assert math.isnan(metrics.tpot_s(0.5, 1.0, 1))
     assert math.isnan(metrics.percentile([], 50))
-    assert math.isnan(metrics.t_interval([1.0]))
 
 
 def test_kv_bytes_are_grouped_query_aware():
@@ -35,11 +34,6 @@ def test_kv_bytes_are_grouped_query_aware():
 def test_mbu_by_hand():
     # 538 MB of weights and 10 MB of KV cache in 20 ms are 27.4 GB/s; of 40 GB/s that is 68.5 %.
     assert metrics.mbu(538e6, 10e6, 0.020, 40e9) == pytest.approx(0.685)
-
-
-def test_t_interval_of_three_runs():
-    # t(0.975, 2) = 4.303, s = 1, sqrt(3): 2.484
-    assert metrics.t_interval([9, 10, 11]) == pytest.approx(2.484, abs=1e-3)
 
 
 @given(st.lists(st.floats(0.001, 5), min_size=2, max_size=50))

@@ -91,7 +91,7 @@ MISTYPED = [
     ({"bakend": "x"}, "Did you mean 'backend'"),
     ({"backend": "fake", "option": "int9"}, "Did you mean 'int8'"),
     ({"backend": "fake", "model": "smolm2"}, "Did you mean 'smollm2-135m'"),
-    ({"backend": "fake", "device": "gpu"}, "auto, cpu, cuda"),
+    ({"backend": "fake", "device": "gpu"}, "There is no CUDA device here"),
     ({"backend": "fake", "gpu": "h200"}, "not 'h200'"),
     ({"backend": "fake", "threads": "many"}, "must be a int such as 0"),
     ({"backend": "fake", "threads": 4096}, "threads must be between 1 and"),
@@ -180,7 +180,7 @@ def test_parameters_are_checked_against_the_first_cell():
     cells = ['a = 1  # x\nb = ""', "a = 2", "check"]
     assert parameters_experiments.parameters({"In": cells, "a": 2, "b": ""}) == {"a": 2, "b": ""}
     with pytest.raises(NameError, match="Unknown parameter 'c'"):
-        parameters_experiments.parameters({"In": [cells[0], "c = 2", "check"], "a": 1, "b": ""})
+        parameters_experiments.parameters({"In": [cells[0], "# Parameters\nc = 2", "check"], "a": 1, "b": ""})
     with pytest.raises(TypeError, match="a must be a int"):
         parameters_experiments.parameters({"In": cells, "a": "2", "b": ""})
 

@@ -139,7 +139,7 @@ def test_a_server_that_never_answers_is_given_up_and_stopped(tmp_path):
 )
 def test_no_server_is_left_when_its_caller_is_killed(engine, tmp_path, how, whom):
     command, port, file = engine
-    code = f"import time\nfrom bench import server\nwith server.started({[*map(str, command)]}, {port}, {str(tmp_path / 'log')!r}, 20):\n    print('up', flush=True)\n    time.sleep(60)"
+    code = f"import time\nfrom bench import processes\nwith processes.started({[*map(str, command)]}, {port}, {str(tmp_path / 'log')!r}, 20):\n    print('up', flush=True)\n    time.sleep(60)"
     caller = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=ROOT,
