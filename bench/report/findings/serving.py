@@ -55,7 +55,7 @@ def _pairs(row):
 
 
 def _interval(row, name, shown):
-    """` (1.2 to 1.4)`: the interval of a figure over runs, each end in the words of `shown`; empty without."""
+    """` (1.2 to 1.4)`: the interval of a figure over runs, its ends as `shown` writes them; else empty."""
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     return "" if pd.isna(low) else f" ({shown(low)} to {shown(high)})"
 
@@ -79,11 +79,11 @@ def within_objectives(requests):
 
 def _yields_most(best):
     """Which of the rows of `serving.best_held` yields most, in words, as far as runs tell."""
-    first, named = best.iloc[0], [_level(row) for _, row in best.iterrows()]
+    named = [_level(row) for _, row in best.iterrows()]
     if len(best) == 1:
         return f"{named[0]} is the only server with a closed loop that is."
     if (best["reason"] != "").any():
-        return f"Of one level per server with the most tokens/s, too few runs tell which is best: {'; '.join(named)}."
+        return f"Too few runs, or runs with failures, to tell which yields most: {'; '.join(named)}."
     leaders = [name for name, may in zip(named, best["may_be_best"]) if may]
     if len(leaders) == 1:
         return f"Of the closed loops that do, {named[0]} yields most; next is {words.name(best.iloc[1])}."
@@ -110,8 +110,8 @@ def loops_disagree(requests):
     row = naming.named(table.loc[[np.log(table["ratio"]).abs().idxmax()]]).iloc[0]
     opened, closed = (html.number(row[name] * 1e3) for name in ("ttft_p90_s", "closed_ttft_p90_s"))
     return (
-        f"At the same throughput the two loops are furthest apart with {words.name(row)}: at {_rate(row)} the "
-        f"90th percentile of TTFT is {opened} ms in an open loop ({html.number(row['load'])} requests/s, "
+        f"At the same throughput the two loops are furthest apart with {words.name(row)}: at {_rate(row)} "
+        f"the 90th percentile of TTFT is {opened} ms in an open loop ({html.number(row['load'])} requests/s, "
         f"{row['requests']} requests) and {closed} ms in a closed one, {words.times(row['ratio'])} as long. "
         "Both are in steady state."
     )

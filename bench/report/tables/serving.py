@@ -39,8 +39,8 @@ def serving(requests):
     half = (table["output_tokens_per_s_high"] - table["output_tokens_per_s_low"]) / 2
     shown = columns.of(
         f"{columns.ENGINE} {columns.LOAD} state backlog requests counted failed output_tokens_per_s half "
-        f"user {_times(table)} goodput_per_s met met_low met_high late_max_s runs {columns.WHERE} tensor_parallel "
-        f"{columns.replicas(table)}",
+        f"user {_times(table)} goodput_per_s met met_low met_high late_max_s runs {columns.WHERE} "
+        f"tensor_parallel {columns.replicas(table)}",
         state=Column("state"),
         backlog=Column("backlog", "%", 100),
         counted=Column("requests that count"),
