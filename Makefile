@@ -11,6 +11,8 @@
 #     make bundle DEVICE=cuda            one archive that installs and runs the study on a node without network
 #     make test                          the tests, six minutes on two cores
 #     make check                         every engine and option, Slurm, bundles, the protocol's mutants
+#     make check-backend NAME=mine       what is missing in an adapter, within a minute or two
+#     make proof                         the long simulations behind the intervals; their result is committed
 #     make lint                          format, style, and which room may import which
 #     make readme                        the README's findings, from the committed observations
 #     make site                          only the figures and the pages, from the observations that are there
@@ -30,7 +32,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: study test check lint site readme bundle
+.PHONY: study test check check-backend proof lint site readme bundle
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -53,6 +55,13 @@ test: .venv/ready .venv/test
 check: .venv/ready .venv/test
 	@pytest -m "check and not timing" --numprocesses 2 --dist loadfile
 	@pytest -m "check and timing"
+
+check-backend: .venv/ready
+	@python -m bench.experiments.check_backend $(NAME) $(OPTION) $(if $(DEVICE),--device $(DEVICE))
+
+proof: .venv/ready
+	@python -m bench.analysis.proof
+	@python -m bench.analysis.same
 
 lint: .venv/ready .venv/test
 	@ruff format --check bench tests

@@ -60,7 +60,7 @@ def test_an_adapter_says_what_it_is_and_keeps_the_contract(name):
     )
     parts = {
         "load": ["checkpoint", "option", "device", "threads"],
-        "serve": ["checkpoint", "option", "device", "wanted"],
+        "serve": ["checkpoint", "option", "device", "request"],
         "prepare": ["checkpoint", "option", "device"],
     }
     parts["load"] += ["tensor_parallel"] if "tensor" in backends.parallel(name, "load") else []
@@ -565,14 +565,14 @@ def test_exllamav3_converts_with_its_own_tool(checkpoint, tmp_path, monkeypatch)
     exllamav3 = backends.get("exllamav3")
     body = "import os, pathlib; to = pathlib.Path(sys.argv[sys.argv.index('-o') + 1]); to.mkdir(); (to / 'config.json').touch()\n"
     folder = tools(tmp_path, monkeypatch, python_of_webui=body)
-    made = exllamav3.converted(checkpoint, 4, str(folder / "python_of_webui"))
+    made = exllamav3.converted(checkpoint, 4, str(folder / "python_of_webui"), "1.0")
     (said,) = (tmp_path / "python_of_webui.log").read_text().splitlines()
     assert (
-        made.name == "exl3-4bpw"
+        made.name == "exl3-1.0-4bpw"
         and said.startswith(f"-m exllamav3.conversion.convert_model -i {checkpoint.path} -o ")
         and said.endswith("-b 4")
     )
-    assert exllamav3.converted(checkpoint, None, "nobody") == checkpoint.path
+    assert exllamav3.converted(checkpoint, None, "nobody", "1.0") == checkpoint.path
 
 
 def test_a_tool_is_the_one_beside_the_interpreter(tmp_path, monkeypatch):

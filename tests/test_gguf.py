@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from commands import run
 
-from bench.backends.common import checkpoints, gguf_files
+from bench.backends.common import checkpoints, gguf_files, gguf_tokens
 from bench.paths import MODELS
 
 SMOL = MODELS / "smollm2-135m" / "checkpoint"
@@ -194,7 +194,7 @@ def test_sentencepiece_tokens_stream_as_well(tiny, tmp_path):
         and ids_of("b") == [vocabulary["b"]]
         and ids_of("é") == [vocabulary["<0xC3>"], vocabulary["<0xA9>"]]
     )
-    tokens, types = gguf_files._words(told, 600)
+    tokens, types = gguf_tokens.words(told, 600)
     assert (tokens[:3], types[:3], types[3], types[-1]) == (pieces[:3], [2, 3, 3], 6, 5) and tokens[
         -1
     ] == "[PAD599]"
@@ -379,4 +379,4 @@ def test_older_configurations_say_the_base_of_rotary_embeddings_elsewhere():
     ],
 )
 def test_llamacpp_knows_how_text_is_split(splits, name):
-    assert gguf_files._split({"pre_tokenizer": splits}) == name
+    assert gguf_tokens.split_name({"pre_tokenizer": splits}) == name

@@ -132,8 +132,8 @@ def test_an_adapter_says_truly_how_it_uses_several_devices(name):
         ) and "data" not in shared["load"]
     if hasattr(module, "serve") and not hasattr(module, "ON_REQUEST"):
         source = inspect.getsource(module)
-        assert ("wanted.tensor_parallel" in source) == ("tensor" in shared["serve"]) and (
-            "wanted.data_parallel" in source
+        assert ("request.tensor_parallel" in source) == ("tensor" in shared["serve"]) and (
+            "request.data_parallel" in source
         ) == ("data" in shared["serve"])
 
 

@@ -1,1 +1,1 @@
-"""Frames in, frames out: what observations say, without any formatting."""
+"""Analysis: frames in, frames out, no formatting."""

@@ -1,15 +1,19 @@
 """**CTranslate2**: a C++ inference engine for Transformer models with its own kernels and weight formats.
 
-- Install: part of the default environment (`requirements.txt`): `ctranslate2`. With an NVIDIA GPU `make study ENGINES=ctranslate2` makes an
-  environment of its own, `.venvs/ctranslate2-cuda`, from `environments/ctranslate2-cuda.txt`. Not tried on CUDA: no GPU was at hand.
+- Install: part of the default environment (`requirements.txt`): `ctranslate2`. With an NVIDIA GPU `make study
+  ENGINES=ctranslate2` makes an environment of its own, `.venvs/ctranslate2-cuda`, from
+  `environments/ctranslate2-cuda.txt`. Not tried on CUDA: no GPU was at hand.
 - Documentation: <https://opennmt.net/CTranslate2/>
 - Licence: MIT.
-- Options: `float32` and `int8` (8-bit weights, float32 activations: `int8_float32`) on a CPU; `float16`, `bfloat16` and `int8` with
-  16-bit activations on CUDA. On a CPU, `bfloat16`, `float16` and `int16` are accepted but computed in another type, so they are
-  not offered there.
-- Tokens become visible through the `callback` of `Generator.generate_batch`, one call per token and sequence, batched or not.
-- Traps: `max_length` counts new tokens only if the prompt is left out of the result, as here and in the published study's script.
-  The wheel is built for CUDA 12 (<https://github.com/OpenNMT/CTranslate2/issues/1933>), PyTorch's brings CUDA 13: cuBLAS 12 stands beside it there.
+- Options: `float32` and `int8` (8-bit weights, float32 activations: `int8_float32`) on a CPU; `float16`,
+  `bfloat16` and `int8` with 16-bit activations on CUDA. On a CPU, `bfloat16`, `float16` and `int16` are
+  accepted but computed in another type, so they are not offered there.
+- Tokens become visible through the `callback` of `Generator.generate_batch`, one call per token and sequence,
+  batched or not.
+- Traps: `max_length` counts new tokens only if the prompt is left out of the result, as here and in the
+  published study's script. The wheel is built for CUDA 12
+  (<https://github.com/OpenNMT/CTranslate2/issues/1933>), PyTorch's brings CUDA 13: cuBLAS 12 stands beside it
+  there.
 """
 
 from importlib.metadata import version as _installed
@@ -18,36 +22,21 @@ from importlib.util import find_spec
 from bench import files
 from bench.backends.common import checkpoints, cuda
 
+
+def _option(quantization, arithmetic, weight_bytes, value_bytes, *devices):
+    """What the adapter knows of an option: CTranslate2's name of it, and bytes per weight and per number of
+    the KV cache."""
+    known = {"quantization": quantization, "arithmetic": arithmetic}
+    sizes = {"weight_bytes": weight_bytes, "value_bytes": value_bytes}
+    return known | sizes | ({"devices": devices} if devices else {})
+
+
 OPTIONS = {
-    "float32": {"arithmetic": "float32", "quantization": "float32", "weight_bytes": 4, "value_bytes": 4},
-    "int8": {
-        "arithmetic": "int8",
-        "quantization": "int8_float32",
-        "weight_bytes": 1,
-        "value_bytes": 4,
-        "devices": ("cpu",),
-    },
-    "float16": {
-        "arithmetic": "float16",
-        "quantization": "float16",
-        "weight_bytes": 2,
-        "value_bytes": 2,
-        "devices": ("cuda",),
-    },
-    "bfloat16": {
-        "arithmetic": "bfloat16",
-        "quantization": "bfloat16",
-        "weight_bytes": 2,
-        "value_bytes": 2,
-        "devices": ("cuda",),
-    },
-    "int8_float16": {
-        "arithmetic": "int8",
-        "quantization": "int8_float16",
-        "weight_bytes": 1,
-        "value_bytes": 2,
-        "devices": ("cuda",),
-    },
+    "float32": _option("float32", "float32", 4, 4),
+    "int8": _option("int8_float32", "int8", 1, 4, "cpu"),
+    "float16": _option("float16", "float16", 2, 2, "cuda"),
+    "bfloat16": _option("bfloat16", "bfloat16", 2, 2, "cuda"),
+    "int8_float16": _option("int8_float16", "int8", 1, 2, "cuda"),
 }
 DEVICES = ("cuda", "cpu")
 
@@ -70,7 +59,7 @@ def prepare(checkpoint, option, device):
             str(to), quantization=OPTIONS[option]["quantization"]
         )
 
-    return files.made(checkpoints.folder(checkpoint.name) / f"ctranslate2-{option}", convert)
+    return files.made(checkpoints.conversion(checkpoint, "ctranslate2", version(), option), convert)
 
 
 def load(checkpoint, option, device, threads):
@@ -83,14 +72,18 @@ class Engine:
 
         if device == "cuda":
             cuda.load_libraries()
-        about = OPTIONS[option]
+        details = OPTIONS[option]
         folder = prepare(checkpoint, option, device)
         self.generator = ctranslate2.Generator(
-            str(folder), device=device, compute_type=about["quantization"], intra_threads=threads, inter_threads=1
-        )  # fmt: skip
+            str(folder),
+            device=device,
+            compute_type=details["quantization"],
+            intra_threads=threads,
+            inter_threads=1,
+        )
         self.tokenizer, self.end = checkpoint.tokenizer, checkpoint.end_token_ids
-        self.weight_bytes = checkpoints.linear_bytes(checkpoint, about["weight_bytes"])
-        self.kv_value_bytes, self.arithmetic = about["value_bytes"], about["arithmetic"]
+        self.weight_bytes = checkpoints.linear_bytes(checkpoint, details["weight_bytes"])
+        self.kv_value_bytes, self.arithmetic = details["value_bytes"], details["arithmetic"]
         self.settings = {
             "intra_threads": threads,
             "inter_threads": 1,
@@ -98,14 +91,19 @@ class Engine:
         }
 
     def generate(self, prompts, max_new_tokens, on_token):
-        def tell(step):
+        def callback(step):
             on_token(step.batch_id, step.token_id)
             return False  # True would stop
 
         results = self.generator.generate_batch(
-            [[self.tokenizer.id_to_token(i) for i in ids] for ids in prompts], sampling_topk=1, end_token=self.end,
-            min_length=max_new_tokens, max_length=max_new_tokens, include_prompt_in_result=False, callback=tell if on_token else None,
-        )  # fmt: skip
+            [[self.tokenizer.id_to_token(i) for i in ids] for ids in prompts],
+            sampling_topk=1,
+            end_token=self.end,
+            min_length=max_new_tokens,
+            max_length=max_new_tokens,
+            include_prompt_in_result=False,
+            callback=callback if on_token else None,
+        )
         return [result.sequences_ids[0] for result in results]
 
     def log_probabilities(self, ids):

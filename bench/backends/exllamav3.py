@@ -1,20 +1,25 @@
-"""**ExLlamaV3**: inference of EXL3 files (trellis quantisation, any number of bits per weight) on NVIDIA GPUs, in this process.
+"""**ExLlamaV3**: inference of EXL3 files (trellis quantisation, any number of bits per weight) on NVIDIA
+GPUs, in this process.
 
-- Install: `make study ENGINES=exllamav3` on a machine with an NVIDIA GPU makes an environment of its own, `.venvs/exllamav3`, from
-  `environments/exllamav3.txt`. The wheel has no compiled kernels: the CUDA toolkit and a C++ compiler build them at the first import. By hand:
-  `pip install exllamav3`, or a compiled wheel from <https://github.com/turboderp-org/exllamav3/releases>.
+- Install: `make study ENGINES=exllamav3` on a machine with an NVIDIA GPU makes an environment of its own,
+  `.venvs/exllamav3`, from `environments/exllamav3.txt`. The wheel has no compiled kernels: the CUDA toolkit
+  and a C++ compiler build them at the first import. By hand: `pip install exllamav3`, or a compiled wheel
+  from <https://github.com/turboderp-org/exllamav3/releases>.
 - Documentation: <https://github.com/turboderp-org/exllamav3>
 - Licence: MIT.
-- Options: bits per weight, `4bpw` and `6bpw`, of every matrix but the head (6 bits) and the embedding (16), and `float16` unquantised. Files are made
-  once with its own `convert_model`, which needs the GPU and minutes to hours. `4bpw-ngram` is speculative decoding without a second model: what
-  followed the last two tokens when they stood in the text before, up to ten tokens, is drafted and checked in one pass. The KV cache is float16.
-- Tokens become visible as the `streaming` results of `Generator.iterate()`, with their ids. Without a callback it is the same loop: it has no other.
-- Traps: finished prompts stay in its page table and answer the next one that begins alike, so the table is emptied after every call. Tokens that end
-  inside a UTF-8 character are held back and come together. The end of sequence is suppressed by `min_new_tokens`. The cache is made with the
-  model: more or longer requests than before load it again. Matrices must be divisible by 128 to be quantised.
+- Options: bits per weight, `4bpw` and `6bpw`, of every matrix but the head (6 bits) and the embedding (16),
+  and `float16` unquantised. Files are made once with its own `convert_model`, which needs the GPU and minutes
+  to hours. `4bpw-ngram` is speculative decoding without a second model: what followed the last two tokens
+  when they stood in the text before, up to ten tokens, is drafted and checked in one pass. The KV cache is
+  float16.
+- Tokens become visible as the `streaming` results of `Generator.iterate()`, with their ids. Without a
+  callback it is the same loop: it has no other.
+- Traps: finished prompts stay in its page table and answer the next one that begins alike, so the table is
+  emptied after every call. Tokens that end inside a UTF-8 character are held back and come together. The end
+  of sequence is suppressed by `min_new_tokens`. The cache is made with the model: more or longer requests
+  than before load it again. Matrices must be divisible by 128 to be quantised.
 """
 
-import json
 import math
 import subprocess
 import sys
@@ -22,7 +27,7 @@ from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
 from bench import files
-from bench.backends.common import checkpoints
+from bench.backends.common import checkpoints, weights
 
 OPTIONS = {
     "4bpw": {"bits": 4},
@@ -49,37 +54,30 @@ def available():
 
 
 def prepare(checkpoint, option, device):
-    return converted(checkpoint, OPTIONS[option].get("bits"), sys.executable)
+    return converted(checkpoint, OPTIONS[option].get("bits"), sys.executable, _installed("exllamav3"))
 
 
-def converted(checkpoint, bits, python):
-    """Folder of `checkpoint` with so many bits per weight, made once by the exllamav3 of the interpreter `python`; the checkpoint's own if `bits` is None."""
+def converted(checkpoint, bits, python, version):
+    """Folder of `checkpoint` with so many bits per weight, the checkpoint's own if `bits` is None.
+
+    Made once for each `version` of the converter, the exllamav3 of the interpreter `python`.
+    """
     if bits is None:
         return checkpoint.path
 
     def make(to):
         work = to.with_name("work")
         work.mkdir()
-        command = [
-            python,
-            "-m",
-            "exllamav3.conversion.convert_model",
-            "-i",
-            checkpoint.path,
-            "-o",
-            to,
-            "-w",
-            work,
-            "-b",
-            bits,
-        ]
+        command = [python, "-m", "exllamav3.conversion.convert_model"]
+        command += ["-i", checkpoint.path, "-o", to, "-w", work, "-b", bits]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         if done.returncode or not (to / "config.json").exists():
             raise RuntimeError(
-                f"exllamav3 could not convert {checkpoint.name} to {bits} bits per weight:\n{(done.stdout + done.stderr)[-2000:]}"
+                f"exllamav3 could not convert {checkpoint.name} to {bits} bits per weight:\n"
+                f"{(done.stdout + done.stderr)[-2000:]}"
             )
 
-    return files.made(checkpoints.folder(checkpoint.name) / f"exl3-{bits}bpw", make)
+    return files.made(checkpoints.conversion(checkpoint, "exl3", version, f"{bits}bpw"), make)
 
 
 def load(checkpoint, option, device, threads):
@@ -90,24 +88,25 @@ class Engine:
     kv_value_bytes = 2
     arithmetic = "float16"
 
-    def __init__(self, checkpoint, path, about):
+    def __init__(self, checkpoint, path, details):
         import exllamav3
 
-        self.library, self.about, self.end = exllamav3, about, checkpoint.end_token_ids
+        self.library, self.details, self.end = exllamav3, details, checkpoint.end_token_ids
         self.config = exllamav3.Config.from_directory(str(path))
         self.tokenizer = exllamav3.Tokenizer.from_config(self.config)
         self.weight_bytes = (
-            _step_bytes(path) if "bits" in about else checkpoints.linear_bytes(checkpoint, 2, 2)
+            _step_bytes(path) if "bits" in details else checkpoints.linear_bytes(checkpoint, 2, 2)
         )
         self.settings = {"kv_cache": "fp16", "prefix_cache": False} | {
-            name: value for name, value in about.items() if name != "batches"
+            name: value for name, value in details.items() if name != "batches"
         }
         self.model, self.room = None, 0
         self.reserve(1, CONTEXT)
 
     def reserve(self, requests, tokens):
-        """Load the model with a cache for exactly so many requests of so many tokens, in pages, if it has not that much room already."""
-        extra = self.about.get("draft_tokens", 0) + 1
+        """Load the model with a cache for exactly so many requests of so many tokens, in pages, if it has not
+        that much room already."""
+        extra = self.details.get("draft_tokens", 0) + 1
         room = requests * math.ceil((tokens + extra) / PAGE) * PAGE
         if room <= self.room:
             return
@@ -116,8 +115,11 @@ class Engine:
         cache = self.library.Cache(self.model, max_num_tokens=room)
         self.model.load(device="cuda:0")
         drafting = (
-            {"ngram_match_min": self.about["ngram_tokens"], "num_draft_tokens": self.about["draft_tokens"]}
-            if "draft_tokens" in self.about
+            {
+                "ngram_match_min": self.details["ngram_tokens"],
+                "num_draft_tokens": self.details["draft_tokens"],
+            }
+            if "draft_tokens" in self.details
             else {}
         )
         self.generator = self.library.Generator(self.model, cache, self.tokenizer, **drafting)
@@ -126,10 +128,10 @@ class Engine:
     def generate(self, prompts, max_new_tokens, on_token):
         import torch
 
-        if "draft_tokens" in self.about and len(prompts) > 1:
+        if "draft_tokens" in self.details and len(prompts) > 1:
             raise ValueError("This adapter counts the drafts of one prompt at a time; use 4bpw for batches.")
         self.reserve(len(prompts), max_new_tokens + max(map(len, prompts)))
-        told = {
+        settings = {
             "max_new_tokens": max_new_tokens,
             "min_new_tokens": max_new_tokens,
             "stop_conditions": self.end,
@@ -137,7 +139,7 @@ class Engine:
         }
         self.generator.enqueue(
             [
-                self.library.Job(input_ids=torch.tensor([list(ids)]), identifier=k, **told)
+                self.library.Job(input_ids=torch.tensor([list(ids)]), identifier=k, **settings)
                 for k, ids in enumerate(prompts)
             ]
         )
@@ -174,11 +176,6 @@ class Engine:
 
 
 def _step_bytes(path):
-    """Bytes of weights that a decode step reads of a quantised model: all of its files but the embedding rows, which are only looked up."""
-    total = 0
-    for file in path.glob("*.safetensors"):
-        with open(file, "rb") as source:
-            header = json.loads(source.read(int.from_bytes(source.read(8), "little")))
-        tensors = {name: about["data_offsets"] for name, about in header.items() if name != "__metadata__"}
-        total += sum(end - begin for name, (begin, end) in tensors.items() if "embed_tokens" not in name)
-    return total
+    """Bytes of weights that a decode step reads of a quantised model: all but the embedding rows, which are
+    only looked up."""
+    return sum(tensor.stored_bytes for tensor in weights.tensors(path) if "embed_tokens" not in tensor.name)

@@ -1,20 +1,25 @@
-"""**http**: any server that is already running, wherever it is, in one of the dialects that the load client speaks.
+"""**http**: any server that is already running, wherever it is, in one of the dialects that the load client
+speaks.
 
-This is the generic adapter for whatever speaks the OpenAI protocol and has no file of its own here: hosted APIs, Triton, Modal, a SageMaker
-endpoint behind a gateway.
+This is the generic adapter for whatever speaks the OpenAI protocol and has no file of its own here: hosted
+APIs, Triton, Modal, a SageMaker endpoint behind a gateway.
 
-- Install: nothing. `papermill notebooks/serving.ipynb out.ipynb -p backend http -p url http://localhost:8000 -p gpu h100`. Where the server is not
-  on this machine, `gpu` says what it runs on: nobody can see that from here.
-- Documentation: <https://platform.openai.com/docs/api-reference/completions>, <https://huggingface.co/docs/text-generation-inference>,
+- Install: nothing. `papermill notebooks/serving.ipynb out.ipynb -p backend http -p url http://localhost:8000
+  -p gpu h100`. Where the server is not on this machine, `gpu` says what it runs on: nobody can see that from
+  here.
+- Documentation: <https://platform.openai.com/docs/api-reference/completions>,
+  <https://huggingface.co/docs/text-generation-inference>,
   <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>
 - Licence: that of the server.
-- Options: the dialect. `completions` sends token ids to `/v1/completions`, `text` sends text there, for servers that take no ids; `chat` sends text
-  to `/v1/chat/completions`, where the server's own template stands around it; `llamacpp` is llama.cpp's `/completion`, `tgi` is Text Generation
-  Inference's `/generate_stream`.
-- Tokens become visible as events of the stream. How many there are is what the server's usage says; an event may hold several.
-- Traps: nothing here can switch off a prefix cache or make a server write exactly as many tokens as asked for (`ignore_eos` is sent, where the dialect
-  has no such word a model that stops early gives rows with `error`). The access token is read from `BENCH_API_TOKEN` in the environment,
-  and written nowhere.
+- Options: the dialect. `completions` sends token ids to `/v1/completions`, `text` sends text there, for
+  servers that take no ids; `chat` sends text to `/v1/chat/completions`, where the server's own template
+  stands around it; `llamacpp` is llama.cpp's `/completion`, `tgi` is Text Generation Inference's
+  `/generate_stream`.
+- Tokens become visible as events of the stream. How many there are is what the server's usage says; an event
+  may hold several.
+- Traps: nothing here can switch off a prefix cache or make a server write exactly as many tokens as the study
+  counts on (`ignore_eos` is sent, where the dialect has no such word a model that stops early gives rows with
+  `error`). The access token is read from `BENCH_API_TOKEN` in the environment, and written nowhere.
 """
 
 import contextlib
@@ -29,7 +34,10 @@ from bench.backends.common import servers
 OPTIONS = {"completions": {}, "text": {}, "chat": {}, "llamacpp": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
 PARALLEL = {"serve": ("tensor", "data")}  # what the server does is what its user says of it
-ON_REQUEST = "http measures a server that is running already: papermill notebooks/serving.ipynb out.ipynb -p backend http -p url http://localhost:8000"
+ON_REQUEST = (
+    "http measures a server that is running already: papermill notebooks/serving.ipynb out.ipynb -p backend "
+    "http -p url http://localhost:8000"
+)
 TOKEN = "BENCH_API_TOKEN"
 
 
@@ -42,44 +50,43 @@ def available():
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
-    if not wanted.url:
+def serve(checkpoint, option, device, request):
+    if not request.url:
         raise ValueError(
             "The backend http needs the address of a running server: -p url http://localhost:8000"
         )
     secret = token(os.environ.get(TOKEN, ""), TOKEN)
-    name = checkpoint.name if option in ("llamacpp", "tgi") else first_model(wanted.url, secret, TOKEN)
-    yield servers.Served(
-        wanted.url.rstrip("/"),
-        option,
-        name,
-        {"dialect": option, "url_given": True},
-        lambda new_tokens: body(option),
-        secret,
-    )
+    name = checkpoint.name if option in ("llamacpp", "tgi") else first_model(request.url, secret, TOKEN)
+    url, settings = request.url.rstrip("/"), {"dialect": option, "url_given": True}
+    yield servers.Served(url, option, name, settings, lambda new_tokens: body(option), secret)
 
 
-def token(given, where):
-    """The access token `given`, without the line's end of a file; ValueError, which does not quote it, where it cannot stand in a header."""
-    found = given.strip()
+def token(text, where):
+    """The access token in `text`, without the line's end of a file.
+
+    ValueError, which does not quote it, where it cannot stand in a header.
+    """
+    found = text.strip()
     if not all("!" <= letter <= "~" for letter in found):
         raise ValueError(
-            f"The access token in {where} has a blank, a line's end or another character in it that no token has."
+            f"The access token in {where} has a blank, a line's end or another character in it that no token "
+            "has."
         )
     return found
 
 
 def body(option):
-    """What every request in a dialect is told: never end early, where it has a word for that."""
+    """Fields of every request in a dialect: never end early, where it has a word for that."""
     return {} if option == "tgi" else {"ignore_eos": True}
 
 
 def first_model(url, token, where):
-    """The first model that the server offers; RuntimeError if it offers none or does not answer. `where` says whence the token is read."""
+    """The first model that the server offers; RuntimeError if it offers none or does not answer. `where` says
+    whence the token is read."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        asked = urllib.request.Request(url.rstrip("/") + "/v1/models", headers=headers)
-        with urllib.request.build_opener(_Stay).open(asked, timeout=30) as answer:
+        query = urllib.request.Request(url.rstrip("/") + "/v1/models", headers=headers)
+        with urllib.request.build_opener(_Stay).open(query, timeout=30) as answer:
             return json.load(answer)["data"][0]["id"]
     except (OSError, ValueError, LookupError, TypeError, HTTPException) as failure:
         raise RuntimeError(
@@ -91,7 +98,7 @@ def first_model(url, token, where):
 class _Stay(urllib.request.HTTPRedirectHandler):
     """Follows no redirection: the access token would go along, wherever that leads."""
 
-    def redirect_request(self, *about):
+    def redirect_request(self, *arguments):
         return None
 
 

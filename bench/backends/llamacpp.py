@@ -1,29 +1,36 @@
-"""**llama.cpp**: inference in plain C++ on GGUF files, here through the wheel `xllamacpp`, which runs llama.cpp's own server inside this
-process.
+"""**llama.cpp**: inference in plain C++ on GGUF files, here through the wheel `xllamacpp`, which runs
+llama.cpp's own server inside this process.
 
-- Install: part of the default environment (`requirements.txt`): `xllamacpp` for the engine, `gguf` for making its files. With an NVIDIA GPU
-  `make study ENGINES=llamacpp` makes an environment of its own, `.venvs/llamacpp-cuda`, from `environments/llamacpp-cuda.txt`: its wheel for CUDA 12.8
-  is on the project's own list, not on the public index; it needs glibc 2.35 and the libraries of CUDA 12. Not tried on CUDA: no GPU was at hand.
-- Documentation: <https://github.com/ggml-org/llama.cpp/tree/master/tools/server> and <https://github.com/xorbitsai/xllamacpp>
+- Install: part of the default environment (`requirements.txt`): `xllamacpp` for the engine, `gguf` for making
+  its files. With an NVIDIA GPU `make study ENGINES=llamacpp` makes an environment of its own,
+  `.venvs/llamacpp-cuda`, from `environments/llamacpp-cuda.txt`: its wheel for CUDA 12.8 is on the project's
+  own list, not on the public index; it needs glibc 2.35 and the libraries of CUDA 12. Not tried on CUDA: no
+  GPU was at hand.
+- Documentation: <https://github.com/ggml-org/llama.cpp/tree/master/tools/server> and
+  <https://github.com/xorbitsai/xllamacpp>
 - Licence: MIT (both).
-- Options: the type of every matrix in the GGUF file, tied head included: `F16`, `Q8_0` (8 bits and a 16-bit scale per 32 weights),
-  `Q4_0` (4 bits likewise). Norms stay float32, the KV cache is float16. In the quantised options activations are rounded to 8 bits as
-  well, on a GPU too. A Llama that has no GGUF file (from the hub, or random weights) is written as GGUF from its own layout. `Q8_0-ngram` is
-  speculative decoding without a second model (`--spec-type ngram-simple`): what followed the last two tokens when they stood in the text
-  before, up to ten tokens, is drafted and checked in one pass.
-- On CUDA all layers and the head are on the first visible GPU, flash attention is as llama.cpp decides; `F16` multiplies in float16 there.
-- Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which has no token ids, except
-  as part of `logprobs`; with `post_sampling_probs` these cost nothing to compute. Without a callback the ids come from the server's
-  `/completion`, in one piece.
-- Traps: plain `logprobs` sort the whole vocabulary for every token, a tenth of the speed here. A token that ends inside a UTF-8
-  character is held back and its id never sent: the ids of such a character are found again with the tokenizer, and arrive together.
-  Accepted drafts are sent one by one, without ids: these are found again in the same way.
-  `ignore_eos` suppresses every token that llama.cpp takes for an end of generation, also one that the model's configuration does not
-  name (SmolLM2: 0, 2, 4). The Linux wheel is compiled for AVX2, without AVX-512. Its threads are OpenMP's: spinning while they wait,
-  they collapse beside another busy process. A callback costs the engine time wherever all cores are computing: compare the rows with and
-  without streaming. The wheels for CPUs and for CUDA bear the same name and version, and the former computes on the CPU without a word: the adapter
-  looks for the GPU first. The wheel for CUDA has no machine code for data-centre GPUs: the driver compiles its kernels at the first start and keeps
-  them (`~/.nv/ComputeCache`), so the first `load_s` is longer.
+- Options: the type of every matrix in the GGUF file, tied head included: `F16`, `Q8_0` (8 bits and a 16-bit
+  scale per 32 weights), `Q4_0` (4 bits likewise). Norms stay float32, the KV cache is float16. In the
+  quantised options activations are rounded to 8 bits as well, on a GPU too. A Llama that has no GGUF file
+  (from the hub, or random weights) is written as GGUF from its own layout. `Q8_0-ngram` is speculative
+  decoding without a second model (`--spec-type ngram-simple`): what followed the last two tokens when they
+  stood in the text before, up to ten tokens, is drafted and checked in one pass.
+- On CUDA all layers and the head are on the first visible GPU, flash attention is as llama.cpp decides; `F16`
+  multiplies in float16 there.
+- Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which
+  has no token ids, except as part of `logprobs`; with `post_sampling_probs` these cost nothing to compute.
+  Without a callback the ids come from the server's `/completion`, in one piece.
+- Traps: plain `logprobs` sort the whole vocabulary for every token, a tenth of the speed here. A token that
+  ends inside a UTF-8 character is held back and its id never sent: the ids of such a character are found
+  again with the tokenizer, and arrive together. Accepted drafts are sent one by one, without ids: these are
+  found again in the same way. `ignore_eos` suppresses every token that llama.cpp takes for an end of
+  generation, also one that the model's configuration does not name (SmolLM2: 0, 2, 4). The Linux wheel is
+  compiled for AVX2, without AVX-512. Its threads are OpenMP's: spinning while they wait, they collapse beside
+  another busy process. A callback costs the engine time wherever all cores are computing: compare the rows
+  with and without streaming. The wheels for CPUs and for CUDA bear the same name and version, and the former
+  computes on the CPU without a word: the adapter looks for the GPU first. The wheel for CUDA has no machine
+  code for data-centre GPUs: the driver compiles its kernels at the first start and keeps them
+  (`~/.nv/ComputeCache`), so the first `load_s` is longer.
 """
 
 import contextlib
@@ -72,33 +79,21 @@ def load(checkpoint, option, device, threads):
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
+def serve(checkpoint, option, device, request):
     """llama.cpp's own server in a process of its own: a slot for each request, no prompt cache."""
-    about, path, port = OPTIONS[option], prepare(checkpoint, option, device), processes.free_port()
-    command = [
-        sys.executable,
-        "-m",
-        __name__,
-        path,
-        option,
-        device,
-        port,
-        wanted.threads,
-        wanted.requests,
-        wanted.tokens,
-    ]
-    settings = _settings(about, device, wanted.threads) | {
-        "slots": wanted.requests,
-        "slot_tokens": wanted.tokens,
-    }
-    with processes.started(command, port, wanted.log, wanted.patience_s) as url:
+    details, path, port = OPTIONS[option], prepare(checkpoint, option, device), processes.free_port()
+    room = request.threads, request.requests, request.tokens
+    command = [sys.executable, "-m", __name__, path, option, device, port, *room]
+    slots = {"slots": request.requests, "slot_tokens": request.tokens}
+    settings = _settings(details, device, request.threads) | slots
+    with processes.started(command, port, request.log, request.patience_s) as url:
         yield servers.Served(
             url, "completions", checkpoint.name, settings, lambda new_tokens: _body(checkpoint)
         )
 
 
 def _body(checkpoint):
-    """What every request is told: compute the whole prompt, never end early."""
+    """Fields of every request: compute the whole prompt, never end early."""
     return {
         "cache_prompt": False,
         "ignore_eos": True,
@@ -106,8 +101,9 @@ def _body(checkpoint):
     }
 
 
-def _params(path, about, device, threads, requests, tokens):
-    """What llama.cpp is told at its start: a slot for each of `requests`, each with room for `tokens` (rounded up to 256)."""
+def _params(path, details, device, threads, requests, tokens):
+    """Parameters of llama.cpp's start: a slot for each of `requests`, each with room for `tokens` (rounded up
+    to 256)."""
     xllamacpp = _engine(device)
     params = xllamacpp.CommonParams()
     params.model.path, params.verbosity = str(path), -1
@@ -116,33 +112,31 @@ def _params(path, about, device, threads, requests, tokens):
     params.cache_ram_mib = 0  # no cache of earlier prompts
     params.n_gpu_layers = ALL if device == "cuda" else 0
     if device == "cuda":
-        params.split_mode = (
-            xllamacpp.llama_split_mode.LLAMA_SPLIT_MODE_NONE
-        )  # of its own accord it would use every GPU there is
+        # Of its own accord it would use every GPU there is.
+        params.split_mode = xllamacpp.llama_split_mode.LLAMA_SPLIT_MODE_NONE
         params.fit_params = False  # what does not fit is an error, not a slower run
-    if "draft_tokens" in about:
+    if "draft_tokens" in details:
         params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
-        params.speculative.ngram_simple.size_n, params.speculative.ngram_simple.size_m = (
-            about["ngram_tokens"],
-            about["draft_tokens"],
-        )
+        drafts = params.speculative.ngram_simple
+        drafts.size_n, drafts.size_m = details["ngram_tokens"], details["draft_tokens"]
     return params
 
 
-def _settings(about, device, threads):
-    told = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"} | (
+def _settings(details, device, threads):
+    settings = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"} | (
         {"n_gpu_layers": "all", "split_mode": "none"} if device == "cuda" else {}
     )
     drafts = (
-        {"speculation": f"ngram-simple, n {about['ngram_tokens']}, drafts of {about['draft_tokens']}"}
-        if "draft_tokens" in about
+        {"speculation": f"ngram-simple, n {details['ngram_tokens']}, drafts of {details['draft_tokens']}"}
+        if "draft_tokens" in details
         else {}
     )
-    return told | drafts
+    return settings | drafts
 
 
 def _engine(device):
-    """The module `xllamacpp`. RuntimeError unless it can use `device`: the wheel for CPUs would leave a GPU alone without a word."""
+    """The module `xllamacpp`. RuntimeError unless it can use `device`: the wheel for CPUs would leave a GPU
+    alone without a word."""
     if device == "cuda":
         cuda.load_libraries()
     import xllamacpp
@@ -151,8 +145,10 @@ def _engine(device):
         found["name"].startswith("CUDA") for found in xllamacpp.get_device_info()
     ):
         raise RuntimeError(
-            "This xllamacpp finds no NVIDIA GPU: it is the wheel for CPUs, or the driver is older than CUDA 12.8. Install the other one with: "
-            f".venvs/llamacpp-cuda/bin/pip install --force-reinstall --no-deps xllamacpp=={_installed('xllamacpp')} --index-url https://xorbitsai.github.io/xllamacpp/whl/cu128"
+            "This xllamacpp finds no NVIDIA GPU: it is the wheel for CPUs, or the driver is older than CUDA "
+            "12.8. Install the other one with: .venvs/llamacpp-cuda/bin/pip install --force-reinstall "
+            f"--no-deps xllamacpp=={_installed('xllamacpp')} --index-url "
+            "https://xorbitsai.github.io/xllamacpp/whl/cu128"
         )
     return xllamacpp
 
@@ -160,32 +156,23 @@ def _engine(device):
 class Engine:
     kv_value_bytes = 2
 
-    def __init__(self, checkpoint, path, about, device, threads):
+    def __init__(self, checkpoint, path, details, device, threads):
         xllamacpp = _engine(device)
-        self.xllamacpp, self.checkpoint, self.path, self.about, self.told = (
-            xllamacpp,
-            checkpoint,
-            path,
-            about,
-            (device, threads),
-        )
-        self.weight_bytes, self.arithmetic = (
-            gguf_files.step_bytes(path),
-            about.get(f"arithmetic_{device}", about["arithmetic"]),
-        )
+        self.xllamacpp, self.checkpoint, self.path, self.details = xllamacpp, checkpoint, path, details
+        self.place = device, threads
+        self.weight_bytes = gguf_files.step_bytes(path)
+        self.arithmetic = details.get(f"arithmetic_{device}", details["arithmetic"])
         self.ids = gguf_files.text_reader(checkpoint)
-        self.settings = _settings(about, device, threads) | {"system": xllamacpp.get_system_info().strip()}
+        self.settings = _settings(details, device, threads) | {"system": xllamacpp.get_system_info().strip()}
         self.server, self.room = None, (0, 0)
         self.reserve(1, CONTEXT)
 
     def generate(self, prompts, max_new_tokens, on_token):
-        if "draft_tokens" in self.about and len(prompts) > 1:
+        if "draft_tokens" in self.details and len(prompts) > 1:
             raise ValueError("This adapter counts the drafts of one prompt at a time; use Q8_0 for batches.")
         longest = max_new_tokens + max(map(len, prompts))
-        if (
-            len(prompts) > self.room[0] or longest > self.room[1]
-        ):  # a warm-up request comes before any that counts
-            self.reserve(len(prompts), longest)
+        if len(prompts) > self.room[0] or longest > self.room[1]:
+            self.reserve(len(prompts), longest)  # a warm-up request comes before any that counts
         body = {"prompt": prompts, "n_predict": max_new_tokens, "temperature": 0, **_body(self.checkpoint)}
         return (
             self._post(body | {"return_tokens": True})
@@ -206,15 +193,15 @@ class Engine:
             except Exception as failure:  # xllamacpp swallows what a callback raises
                 failures.append(failure)
 
-        self.server.handle_completions(
-            body | {"stream": True, "logprobs": 1, "post_sampling_probs": True}, event
-        )
+        shown = {"stream": True, "logprobs": 1, "post_sampling_probs": True}
+        self.server.handle_completions(body | shown, event)
         if failures:
             raise failures[0]
         return found
 
     def _tokens(self, answer):
-        """(request, id) of every token that became visible with the event `answer`, those held back for an incomplete character first."""
+        """(request, id) of every token that became visible with the event `answer`, those held back for an
+        incomplete character first."""
         if not answer:  # a batch begins with an empty event
             return []
         if "choices" not in answer:
@@ -231,12 +218,13 @@ class Engine:
         return [(choice["index"], token) for token in ids]
 
     def _note_drafts(self, answer):
-        """The last answer to a request tells how many tokens were drafted and accepted, if any were drafted."""
-        if "draft_tokens" in self.about and "timings" in answer:
-            told = answer["timings"]
+        """The last answer to a request tells how many tokens were drafted and accepted, if any were
+        drafted."""
+        if "draft_tokens" in self.details and "timings" in answer:
+            timings = answer["timings"]
             self.speculation = {
-                "drafted_tokens": told.get("draft_n", 0),
-                "accepted_tokens": told.get("draft_n_accepted", 0),
+                "drafted_tokens": timings.get("draft_n", 0),
+                "accepted_tokens": timings.get("draft_n_accepted", 0),
             }
 
     def _post(self, body):
@@ -252,11 +240,12 @@ class Engine:
         return [one["tokens"] for one in answers]
 
     def reserve(self, requests, tokens):
-        """Start the server with exactly so many slots of so many tokens (llama.cpp rounds up to 256), if it does not run so already."""
+        """Start the server with exactly so many slots of so many tokens (llama.cpp rounds up to 256), if it
+        does not run so already."""
         if self.room == (requests, tokens):
             return
         self.close()
-        params = _params(self.path, self.about, *self.told, requests, tokens)
+        params = _params(self.path, self.details, *self.place, requests, tokens)
         params.n_threads_http = 4  # of its own accord one per slot, each with a stack of 8 MiB
         try:
             self.server = self.xllamacpp.Server(params)
@@ -264,9 +253,8 @@ class Engine:
             raise MemoryError(
                 f"llama.cpp does not start with room for {requests} requests of {tokens} tokens: {error}"
             ) from None
-        self.server.handle_completions(
-            {"prompt": [0], "n_predict": 1}
-        )  # let go before it has begun to work, a server never ends
+        # Dropped before it has begun to work, a server never ends.
+        self.server.handle_completions({"prompt": [0], "n_predict": 1})
         self.room = requests, tokens
 
     def close(self):

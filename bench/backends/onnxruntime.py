@@ -1,21 +1,26 @@
-"""**ONNX Runtime GenAI** (Microsoft): models as ONNX graphs with fused attention, run by ONNX Runtime with a KV cache that lives in place.
+"""**ONNX Runtime GenAI** (Microsoft): models as ONNX graphs with fused attention, run by ONNX Runtime with a
+KV cache that lives in place.
 
-- Install: part of the default environment (`requirements.txt`): `onnxruntime-genai`; building a model also takes `onnx` and `onnx-ir`. With an
-  NVIDIA GPU `make study ENGINES=onnxruntime` makes an environment of its own, `.venvs/onnxruntime-cuda`, from `environments/onnxruntime-cuda.txt`:
-  `onnxruntime-genai-cuda` with `onnxruntime-gpu` and the libraries of CUDA and cuDNN 9 that it wants, which its documentation has one install by hand.
-  Not tried on CUDA: no GPU was at hand.
+- Install: part of the default environment (`requirements.txt`): `onnxruntime-genai`; building a model also
+  takes `onnx` and `onnx-ir`. With an NVIDIA GPU `make study ENGINES=onnxruntime` makes an environment of its
+  own, `.venvs/onnxruntime-cuda`, from `environments/onnxruntime-cuda.txt`: `onnxruntime-genai-cuda` with
+  `onnxruntime-gpu` and the libraries of CUDA and cuDNN 9 that it wants, which its documentation has one
+  install by hand. Not tried on CUDA: no GPU was at hand.
 - Documentation: <https://onnxruntime.ai/docs/genai/>
 - Licence: MIT.
-- Options: what the engine's model builder makes of a precision of that name. On a CPU `float32`, `int8` and `int4`: weights rounded in blocks
-  of 32 with a float32 scale each, activations turned to int8 inside every product (`accuracy_level` 4, the builder's default there), the KV cache
-  float32 in all three. On CUDA `float16`, `bfloat16`, and `int4-float16`: weights in blocks of 32 with a float16 scale each, products, activations
-  and KV cache float16.
-- Tokens become visible one by one: the caller's own loop calls `generate_next_token`. There is no faster loop inside the engine.
-- Traps: `max_length` and `min_length` include the prompt. End-of-sequence is suppressed by `min_length`. The thread count of the model's
-  `genai_config.json` wins over `OMP_NUM_THREADS`, which this engine does not read. Its threads spin while they wait. `python -m
-  onnxruntime_genai.models.builder --help` fails on a stray per cent sign in 0.18; the documentation lists the options. Packages for CPUs and for CUDA
-  install the same modules: one environment can hold one of them. Which processor a model runs on stands in its `genai_config.json`. CUDA graphs are
-  off there, the builder's default.
+- Options: what the engine's model builder makes of a precision of that name. On a CPU `float32`, `int8` and
+  `int4`: weights rounded in blocks of 32 with a float32 scale each, activations turned to int8 inside every
+  product (`accuracy_level` 4, the builder's default there), the KV cache float32 in all three. On CUDA
+  `float16`, `bfloat16`, and `int4-float16`: weights in blocks of 32 with a float16 scale each, products,
+  activations and KV cache float16.
+- Tokens become visible one by one: the caller's own loop calls `generate_next_token`. There is no faster loop
+  inside the engine.
+- Traps: `max_length` and `min_length` include the prompt. End-of-sequence is suppressed by `min_length`. The
+  thread count of the model's `genai_config.json` wins over `OMP_NUM_THREADS`, which this engine does not
+  read. Its threads spin while they wait. `python -m onnxruntime_genai.models.builder --help` fails on a stray
+  per cent sign in 0.18; the documentation lists the options. Packages for CPUs and for CUDA install the same
+  modules: one environment can hold one of them. Which processor a model runs on stands in its
+  `genai_config.json`. CUDA graphs are off there, the builder's default.
 """
 
 import json
@@ -40,11 +45,15 @@ DEVICES = ("cuda", "cpu")
 KV_VALUE_BYTES = {
     "cpu": 4,
     "cuda": 2,
-}  # the builder keeps the cache of a CPU model in float32, whatever the weights are
+}  # the builder keeps a CPU model's cache in float32, whatever the weights are
 
 
 def version():
-    return f"{_either('onnxruntime-genai', 'onnxruntime-genai-cuda')}, onnxruntime {_either('onnxruntime', 'onnxruntime-gpu')}"
+    return f"{_genai()}, onnxruntime {_either('onnxruntime', 'onnxruntime-gpu')}"
+
+
+def _genai():
+    return _either("onnxruntime-genai", "onnxruntime-genai-cuda")
 
 
 def _either(*names):
@@ -58,7 +67,7 @@ def available():
 
 
 def prepare(checkpoint, option, device):
-    target = checkpoints.folder(checkpoint.name) / f"onnxruntime-{option}"
+    target = checkpoints.conversion(checkpoint, "onnxruntime-genai", _genai(), option)
     return files.made(target, lambda to: _build(checkpoint.path, OPTIONS[option]["precision"], device, to))
 
 
@@ -74,23 +83,12 @@ class Engine:
             _load_libraries()
         import onnxruntime_genai
 
-        self.genai, self.arithmetic, self.kv_value_bytes = (
-            onnxruntime_genai,
-            arithmetic,
-            KV_VALUE_BYTES[device],
-        )
+        self.genai, self.arithmetic = onnxruntime_genai, arithmetic
+        self.kv_value_bytes = KV_VALUE_BYTES[device]
         self.settings = {"intra_op_num_threads": threads, "inter_op_num_threads": 1}
         config = onnxruntime_genai.Config(str(path))
-        config.overlay(
-            json.dumps(
-                {
-                    "model": {
-                        "eos_token_id": checkpoint.end_token_ids,
-                        "decoder": {"session_options": self.settings},
-                    }
-                }
-            )
-        )
+        model = {"eos_token_id": checkpoint.end_token_ids, "decoder": {"session_options": self.settings}}
+        config.overlay(json.dumps({"model": model}))
         self.model = onnxruntime_genai.Model(config)
         self.weight_bytes = _step_bytes(path / "model.onnx")
 
@@ -122,7 +120,8 @@ class Engine:
         return (logits[np.arange(len(ids) - 1), ids[1:]] - np.log(np.exp(logits).sum(axis=-1))).tolist()
 
     def _generator(self, batch_size, length):
-        """A greedy generator for exactly `length` tokens, the prompt included: `min_length` suppresses the end-of-sequence ids."""
+        """A greedy generator for exactly `length` tokens, the prompt included: `min_length` suppresses the
+        end-of-sequence ids."""
         params = self.genai.GeneratorParams(self.model)
         params.set_search_options(
             do_sample=False, batch_size=batch_size, min_length=length, max_length=length
@@ -140,30 +139,20 @@ def _flat(prompts):
 
 
 def _load_libraries():
-    """Load CUDA and cuDNN from the packages beside PyTorch, where there is no toolkit: ONNX Runtime does not look there of its own accord."""
+    """Load CUDA and cuDNN from the packages beside PyTorch, where there is no toolkit: ONNX Runtime does not
+    look there of its own accord."""
     import onnxruntime
 
     onnxruntime.preload_dlls()
 
 
 def _build(source, precision, device, to):
-    """Run the engine's model builder, which writes the graph, its weights and genai_config.json into the folder `to`."""
-    command = [
-        sys.executable,
-        "-m",
-        "onnxruntime_genai.models.builder",
-        "-i",
-        source,
-        "-o",
-        to,
-        "-p",
-        precision,
-        "-e",
-        device,
-    ]
-    done = subprocess.run(
-        [str(part) for part in command + ["-c", to.parent / "cache"]], capture_output=True, text=True
-    )
+    """Run the engine's model builder, which writes the graph, its weights and genai_config.json into the
+    folder `to`."""
+    flags = {"-i": source, "-o": to, "-p": precision, "-e": device, "-c": to.parent / "cache"}
+    words = [str(word) for flag in flags.items() for word in flag]
+    command = [sys.executable, "-m", "onnxruntime_genai.models.builder", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(
             f"onnxruntime's model builder could not convert {source.name}:\n{done.stderr[-4000:]}"
@@ -171,7 +160,8 @@ def _build(source, precision, device, to):
 
 
 def _step_bytes(graph):
-    """Bytes of the tensors that a decode step reads as a whole: those that some node other than a look-up takes as input."""
+    """Bytes of the tensors that a decode step reads as a whole: those that some node other than a look-up
+    takes as input."""
     import onnx
 
     model = onnx.load(graph, load_external_data=False).graph

@@ -1,17 +1,19 @@
 """**OpenVINO GenAI** (Intel): models compiled for a CPU, read straight from GGUF files.
 
-- Install: part of the default environment (`requirements.txt`): `openvino-genai`; `gguf` for making its files.
+- Install: part of the default environment (`requirements.txt`): `openvino-genai`; `gguf` for making its
+  files.
 - Documentation: <https://docs.openvino.ai/2026/openvino-workflow-generative.html>
 - Licence: Apache-2.0.
-- Options: the type of every matrix in the GGUF file: `F16`, `Q8_0` (8 bits and a scale per 32 weights). Arithmetic is float32
-  (`INFERENCE_PRECISION_HINT`) and the KV cache float16 (`KV_CACHE_PRECISION`): left alone, the engine computes in bfloat16 where the
-  processor has it, and its tokens then depart from the reference early. With `Q8_0` activations are rounded to 8 bits in every product all
-  the same (the engine's default): its prefill is faster than any float32 product could be.
-- Tokens become visible after each `ContinuousBatchingPipeline.step()`, from the handle of each request. Without a callback it is
-  `ContinuousBatchingPipeline.generate`.
-- Traps: a repeated prompt is answered from the prefix cache unless `enable_prefix_caching` is false, and shows a false TTFT. With
-  float32 arithmetic the weights of `F16` are unpacked to float32 when the model is compiled: a step reads four bytes per weight, not
-  two.
+- Options: the type of every matrix in the GGUF file: `F16`, `Q8_0` (8 bits and a scale per 32 weights).
+  Arithmetic is float32 (`INFERENCE_PRECISION_HINT`) and the KV cache float16 (`KV_CACHE_PRECISION`): left
+  alone, the engine computes in bfloat16 where the processor has it, and its tokens then depart from the
+  reference early. With `Q8_0` activations are rounded to 8 bits in every product all the same (the engine's
+  default): its prefill is faster than any float32 product could be.
+- Tokens become visible after each `ContinuousBatchingPipeline.step()`, from the handle of each request.
+  Without a callback it is `ContinuousBatchingPipeline.generate`.
+- Traps: a repeated prompt is answered from the prefix cache unless `enable_prefix_caching` is false, and
+  shows a false TTFT. With float32 arithmetic the weights of `F16` are unpacked to float32 when the model is
+  compiled: a step reads four bytes per weight, not two.
 """
 
 from importlib.metadata import version as _installed
@@ -19,7 +21,8 @@ from importlib.util import find_spec
 
 from bench.backends.common import gguf_files
 
-# Bytes of one weight as the compiled graph holds it: float32; or 8 bits with a float32 scale and an 8-bit zero point per 32 weights.
+# Bytes of one weight as the compiled graph holds it: float32; or 8 bits with a float32 scale and an 8-bit
+# zero point per 32 weights.
 OPTIONS = {"F16": {"bytes_per_weight": 4}, "Q8_0": {"bytes_per_weight": 1 + 5 / 32, "arithmetic": "int8"}}
 DEVICES = ("cpu",)
 HINTS = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
@@ -45,7 +48,7 @@ def load(checkpoint, option, device, threads):
 class Engine:
     kv_value_bytes = 2
 
-    def __init__(self, checkpoint, path, about, threads):
+    def __init__(self, checkpoint, path, details, threads):
         import openvino
         import openvino_genai
 
@@ -55,28 +58,31 @@ class Engine:
         chosen = HINTS | {"INFERENCE_NUM_THREADS": threads}
         self.pipeline = openvino_genai.ContinuousBatchingPipeline(str(path), scheduler, "CPU", chosen)
         self.settings = chosen | {"prefix_caching": False}
-        self.weight_bytes = gguf_files.step_bytes(path, about["bytes_per_weight"])
-        self.arithmetic = about.get("arithmetic", "float32")
+        self.weight_bytes = gguf_files.step_bytes(path, details["bytes_per_weight"])
+        self.arithmetic = details.get("arithmetic", "float32")
         self.end = checkpoint.end_token_ids
 
     def generate(self, prompts, max_new_tokens, on_token):
         import numpy
 
         config = self.genai.GenerationConfig(
-            max_new_tokens=max_new_tokens, min_new_tokens=max_new_tokens, eos_token_id=self.end[0], stop_token_ids=set(self.end),
-            do_sample=False, apply_chat_template=False,
-        )  # fmt: skip
-        given = [self.tensor(numpy.array([ids])) for ids in prompts]
+            max_new_tokens=max_new_tokens,
+            min_new_tokens=max_new_tokens,
+            eos_token_id=self.end[0],
+            stop_token_ids=set(self.end),
+            do_sample=False,
+            apply_chat_template=False,
+        )
+        inputs = [self.tensor(numpy.array([ids])) for ids in prompts]
         if on_token:
-            return self._stream(given, config, on_token)
-        return [
-            list(done.m_generation_ids[0]) for done in self.pipeline.generate(given, [config] * len(given))
-        ]
+            return self._stream(inputs, config, on_token)
+        answers = self.pipeline.generate(inputs, [config] * len(inputs))
+        return [list(answer.m_generation_ids[0]) for answer in answers]
 
-    def _stream(self, given, config, on_token):
+    def _stream(self, inputs, config, on_token):
         """The engine's own steps, handing on what each of them brought."""
-        handles = [self.pipeline.add_request(request, ids, config) for request, ids in enumerate(given)]
-        answers = [[] for _ in given]
+        handles = [self.pipeline.add_request(request, ids, config) for request, ids in enumerate(inputs)]
+        answers = [[] for _ in inputs]
         while self.pipeline.has_non_finished_requests():
             self.pipeline.step()
             for request, handle in enumerate(handles):

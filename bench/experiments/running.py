@@ -3,7 +3,7 @@
 import contextlib
 import math
 
-from bench import paths
+from bench import backends, paths
 from bench.backends.common import servers
 from bench.instrument import in_process, isolated
 from bench.instrument.load import decoding, parallel, protocols, schedule
@@ -27,6 +27,7 @@ class Running:
     def load(self):
         """The engine in this process, with room for the longest request."""
         engine, load_s = in_process.timed(self.plan.module.load, *self.plan.load_arguments())
+        backends.check_contract(engine)
         self.use(engine, load_s)
         if hasattr(engine, "reserve"):
             engine.reserve(1, self.plan.longest())

@@ -7,6 +7,7 @@ The clock stays where the engine is: the child calls `in_process.generate`, and 
 come back.
 """
 
+import contextlib
 import os
 import pickle
 import resource
@@ -16,13 +17,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+from time import sleep
 
-from bench import backends, processes
+from bench import backends
 from bench.instrument import in_process
 from bench.machine import memory
 from bench.paths import ROOT
 
 WARMUP_TOKENS = 4
+CLOSE_S = 10  # for an engine to close by itself
 
 
 class Worker:
@@ -79,9 +82,12 @@ class Worker:
 
     def _stop(self):
         if self.process:
-            self.process.kill()
-            self.process.wait()
-            self.process.stdin.close()
+            with contextlib.suppress(OSError):
+                # An engine that still listens closes, and ends what it has started.
+                self.process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(CLOSE_S)
+            _kill_group(self.process)
             self.process.stdout.close()
             self.process = None
 
@@ -117,6 +123,7 @@ def _load(order):
         resource.setrlimit(resource.RLIMIT_AS, (order["limit_bytes"],) * 2)
     module = backends.get(order["backend"])
     engine, load_s = in_process.timed(module.load, *order["load"])
+    backends.check_contract(engine)
     facts = {name: getattr(engine, name) for name in ("weight_bytes", "kv_value_bytes", "settings")}
     return engine, facts | {
         "arithmetic": backends.arithmetic(engine),
@@ -137,6 +144,21 @@ def _batch(engine, device, prompts, max_new_tokens):
     return [row | {"peak_memory_bytes": peak} for row in rows]
 
 
+def _kill_group(process):
+    """End `process` and all that it has started: vLLM's EngineCore would keep the GPU's memory."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()  # one that has not begun yet has no group of its own
+    process.wait()
+
+
+def _end_with(parent):
+    """End the group of this process when `parent` has ended, kill -9 included."""
+    while os.getppid() == parent:
+        sleep(0.5)
+    os.killpg(0, signal.SIGKILL)
+
+
 def _answered(call, *arguments):
     try:
         return call(*arguments), None
@@ -148,7 +170,8 @@ def serve():
     """Answer messages until standard input closes; whatever an engine prints goes to standard error."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    threading.Thread(target=processes.die_with, args=(os.getppid(),), daemon=True).start()
+    engine = None
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         order = pickle.load(sys.stdin.buffer)
         loaded, lost = _answered(_load, order)
@@ -158,7 +181,8 @@ def serve():
             prompts, max_new_tokens = pickle.load(sys.stdin.buffer)
             _reply(out, *_answered(_batch, engine, order["device"], prompts, max_new_tokens))
     except EOFError:
-        pass
+        if engine:
+            engine.close()
 
 
 def _reply(out, answer, lost):
@@ -167,4 +191,5 @@ def _reply(out, answer, lost):
 
 
 if __name__ == "__main__":
+    os.setsid()  # a group of its own, with all that the engine starts
     serve()

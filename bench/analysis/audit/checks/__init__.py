@@ -1,0 +1,51 @@
+"""All checks, in the order in which mistakes cause each other, and the one function that runs them."""
+
+import pandas as pd
+
+from bench.analysis.audit.checks import contradictions, counting, impossible, loading, missing, pace, sameness
+from bench.analysis.audit.checks.finding import KINDS, REGISTRY
+from bench.analysis.audit.frame import Audited
+
+# A cause stands before what follows from it; whatever is not named here comes after, in the order in which
+# the modules name it.
+ORDER = (
+    "prompt_counted_as_output cached_answer_in_mean same_run_twice other_number_format tpot_contains_ttft "
+    "tokens_per_event client_queue "
+    "prefix_cache bandwidth_beyond_device compute_beyond_device ttft_beyond_device percentile_from_too_few"
+).split()
+
+
+def table():
+    """One row per check: check, kind, statement, formula, source, explains."""
+    columns = ["name", "kind", "statement", "formula", "source", "explains"]
+    return pd.DataFrame([[getattr(one, c) for c in columns] for one in REGISTRY.values()], columns=columns)
+
+
+def run(audited):
+    """List of findings, causes first: impossible before contradictory before missing, consequences of a
+    finding right at their class's end."""
+    findings = []
+    for file in dict.fromkeys(audited.levels["file"]):
+        part = _of(audited, file)
+        findings += [found for one in REGISTRY.values() if not one.across and (found := one.function(part))]
+    for one in REGISTRY.values():
+        findings += one.function(audited) if one.across else []
+    return _ordered(findings)
+
+
+def _of(audited, file):
+    levels = audited.levels[audited.levels["file"] == file]
+    return Audited(levels, audited.requests[audited.requests["level"].isin(levels["level"])])
+
+
+def _ordered(findings):
+    names = [*ORDER, *(name for name in REGISTRY if name not in ORDER)]
+    findings = sorted(findings, key=lambda f: names.index(f.check))
+    for one in findings:
+        causes = [
+            f.check
+            for f in findings
+            if f is not one and one.file in f.file and one.check in REGISTRY[f.check].explains
+        ]
+        one.consequence_of = causes[0] if causes else ""
+    return sorted(findings, key=lambda f: (bool(f.consequence_of), KINDS.index(f.kind)))

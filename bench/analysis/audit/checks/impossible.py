@@ -1,0 +1,276 @@
+"""What cannot be true: bytes and operations beyond the device, and times against their own order."""
+
+import numpy as np
+import pandas as pd
+
+from bench import metrics
+from bench.analysis.audit import catalog, frame
+from bench.analysis.audit.checks.finding import IMPOSSIBLE, Finding, check, count, number
+
+ROUNDING = 1.02  # published figures are rounded
+KV_BYTES = 1  # of a cached number: the least that engines store (8 bits)
+# a single stream is assumed where a file names no batch and no concurrency, up to so many times the roof
+GUESS_AT_MOST = 8.0
+PEAK_FACTORS = (
+    (4.0, 4.0),
+    (8.0, 2.0),
+    (64.0, 1.0),
+)  # a device computes 4-bit numbers up to four times as fast as 16-bit ones, 8-bit twice
+FOUR_BIT_DEVICES = ("B200", "GB200", "B300", "RTX 5090", "RTX 5080", "RTX PRO 6000", "MI355X")
+
+
+def roofs(audited):
+    """One row per level: devices, bandwidth_bytes_per_s and flops_per_s of all of them, step_bytes
+    (weights), bits, shape; NaN where unknown.
+
+    Weights whose format is not stated count nothing here. Measured roofs stand before datasheets.
+    """
+    out = []
+    for row in audited.levels.to_dict("records"):
+        gpu, shape = catalog.device(row["gpu"]), catalog.model(row["model"])
+        bits = next(
+            (b for b in (catalog.bits(row[c]) for c in ("weights", "option", "name", "model")) if b), np.nan
+        )
+        if bits != bits and row["weights"].strip().lower() in catalog.UNQUANTISED - {""}:
+            bits = 16.0
+        weights = _stated(row["weight_bytes"], shape and shape["step_parameters"] * bits / 8)
+        devices = _devices(row, gpu, weights)
+        bandwidth = _stated(row["bandwidth_bytes_per_s"], gpu and gpu["bandwidth_bytes_per_s"])
+        flops = _stated(row["flops_per_s"], gpu and gpu["flops_per_s"] * _factor(gpu, bits))
+        out.append(
+            {
+                "level": row["level"],
+                "devices": devices,
+                "bandwidth_bytes_per_s": bandwidth * devices,
+                "flops_per_s": flops * devices,
+                "step_bytes": weights,
+                "bits": bits,
+                "shape": shape,
+                "speculative": catalog.speculative(row["option"], row["name"], row["engine"]),
+                "measured": row["bandwidth_bytes_per_s"] > 0,
+            }
+        )
+    return pd.DataFrame(out).set_index("level")
+
+
+def _stated(own, known):
+    """What the file states, else what is known of the name; NaN where neither is."""
+    return own if own > 0 else np.nan if known is None else known
+
+
+def _devices(row, gpu, weights):
+    """Devices that share the model: as stated, in the device's name, else the fewest whose memories hold
+    the weights; one for a CPU."""
+    if not gpu:
+        return 1.0
+    fit = np.ceil(weights / gpu["memory_bytes"]) if weights == weights else 1.0
+    return float(row["tensor_parallel"] if row["tensor_parallel"] >= 1 else gpu["count"] or max(fit, 1.0))
+
+
+def _factor(gpu, bits):
+    """How many times its 16-bit peak a device may reach with weights of so many bits; unknown bits count as
+    the fewest that it knows."""
+    least = 4.0 if gpu["gpu"] in FOUR_BIT_DEVICES else 8.0
+    return next(
+        factor for limit, factor in PEAK_FACTORS if max(bits if bits == bits else least, least) <= limit
+    )
+
+
+def steps(audited):
+    """Seconds of one decode step in each level, as published: TPOT, else gap, else batch / tokens/s, else
+    an answer's time / tokens; and
+    whether a single stream had to be assumed. Requests give their level's median."""
+    level = audited.levels.set_index("level")
+    at_once = level["batch_size"].fillna(level["concurrency"])
+    alone = (
+        at_once.isna()
+        & level["request_rate"].isna()
+        & level["requests_per_s"].isna()
+        & level["total_tokens_per_s"].isna()
+    )
+    step = frame.centre(level, "tpot").fillna(frame.centre(level, "itl"))
+    step = step.fillna(1 / level["request_tokens_per_s"]).fillna(1 / level["request_tokens_per_s_mean"])
+    rated = at_once.where(at_once.notna(), np.where(alone, 1.0, np.nan)) / level["output_tokens_per_s"]
+    assumed = step.isna() & alone & rated.notna()
+    step = step.fillna(rated).fillna(frame.centre(level, "e2e") / level["output_tokens"])
+    rows = audited.good()
+    rows = rows[(rows["output_tokens"] > 1) & ~(rows["drafted_tokens"] > 0)]
+    own = ((rows["e2e_s"] - rows["ttft_s"]) / (rows["output_tokens"] - 1)).fillna(
+        rows["e2e_s"] / rows["output_tokens"]
+    )
+    own = own.fillna(rows["tpot_s"]).fillna(rows["itl_s"]).fillna(1 / rows["request_tokens_per_s"])
+    return own.groupby(rows["level"]).median().reindex(level.index).fillna(step), assumed
+
+
+@check(
+    IMPOSSIBLE,
+    "MBU = (weight bytes + KV bytes of one request) / time per token / bandwidth > 1",
+    "MosaicML, LLM Inference Performance Engineering (2023)",
+    ("compute_beyond_device", "ttft_beyond_device", "prefix_cache"),
+)
+def bandwidth_beyond_device(audited):
+    """More bytes per second than the device's memory gives."""
+    roof, (step, assumed) = roofs(audited), steps(audited)
+    level = audited.levels.set_index("level")
+    prompt = (
+        level["prompt_tokens"].fillna(audited.good().groupby("level")["prompt_tokens"].median()).fillna(0)
+    )
+    cached = [s["kv_values_per_token"] if s else 0 for s in roof["shape"]] * prompt * KV_BYTES
+    mbu = metrics.mbu(roof["step_bytes"], cached, step, roof["bandwidth_bytes_per_s"])
+    hit = (mbu > ROUNDING) & ~roof["speculative"] & ~(assumed & (mbu > GUESS_AT_MOST))
+    if not hit.any():
+        return None
+    k = mbu.where(hit).idxmax()
+    fits = roof.at[k, "bits"] / mbu[k]
+    single = " if one request ran at a time, as the file does not say" if assumed[k] else ""
+    bits = f"weights of at most {number(fits, 2)} bits, " if fits == fits else ""
+    return Finding(
+        "bandwidth_beyond_device",
+        IMPOSSIBLE,
+        level.at[k, "file"],
+        f"Bandwidth beyond the device: {_named(level, k)} reads {number(roof.at[k, 'step_bytes'] / 1e9)} "
+        f"GB of weights every {number(step[k] * 1e3)} ms, "
+        f"{mbu[k]:.0%} of the {number(roof.at[k, 'bandwidth_bytes_per_s'] / 1e9, 4)} GB/s that "
+        f"{_devices_named(level, roof, k)}{single} "
+        f"({count(int(hit.sum()), 'level')} so).",
+        {"mbu": float(mbu[k]), "step_ms": float(step[k] * 1e3), "bits": float(roof.at[k, "bits"])},
+        f"Explained by {bits}several tokens per step, a prompt or a cached answer in the count, or more "
+        f"or faster devices.",
+        {"most_tokens_per_s": float(1 / step[k] / mbu[k])},
+    )
+
+
+def _named(level, k):
+    words = [str(level.at[k, c])[:40] for c in ("model", "weights", "option") if level.at[k, c]]
+    return " ".join(dict.fromkeys(words)) or "the model"
+
+
+def _devices_named(level, roof, k):
+    n = roof.at[k, "devices"]
+    what = str(level.at[k, "gpu"])[:40]
+    having = f"{what} has" if n == 1 else f"{n:.0f} x {what} have"
+    return having + (" by measurement" if roof.at[k, "measured"] else " by datasheet")
+
+
+@check(
+    IMPOSSIBLE,
+    "MFU = 2 x (block parameters x prompt tokens/s + all parameters x output tokens/s) / peak > 1",
+    "PaLM (2022)",
+    ("ttft_beyond_device",),
+)
+def compute_beyond_device(audited):
+    """More operations per second than the device computes."""
+    roof, level = roofs(audited), audited.levels.set_index("level")
+    prompts = level["prompt_tokens_per_s"].fillna(level["total_prompt_tokens"] / level["duration_s"])
+    prompts = prompts.fillna(level["requests_per_s"] * level["prompt_tokens"])
+    prompts = prompts.fillna(level["total_tokens_per_s"] - level["output_tokens_per_s"])
+    outputs = (
+        level["output_tokens_per_s"].fillna(level["total_output_tokens"] / level["duration_s"]).fillna(0)
+    )
+    block = pd.Series(
+        [(s.get("block_parameters") or 0.9 * s["step_parameters"]) if s else np.nan for s in roof["shape"]],
+        roof.index,
+    )
+    whole = pd.Series([s["step_parameters"] if s else np.nan for s in roof["shape"]], roof.index)
+    mfu = 2 * (block * prompts.fillna(0) + whole * outputs) / roof["flops_per_s"]
+    if not (mfu > ROUNDING).any():
+        return None
+    k = mfu.idxmax()
+    return Finding(
+        "compute_beyond_device",
+        IMPOSSIBLE,
+        level.at[k, "file"],
+        f"Operations beyond the device: {_named(level, k)} at "
+        f"{number(prompts[k] if prompts[k] == prompts[k] else 0)} prompt and {number(outputs[k])} "
+        f"output tokens/s needs {mfu[k]:.0%} of the peak that {_devices_named(level, roof, k)}.",
+        {"mfu": float(mfu[k])},
+        "Explained by prompts that a prefix cache answered, by more devices, or by a rate that counts "
+        "other tokens.",
+    )
+
+
+def too_fast_first_tokens(audited):
+    """(how many, of how many, a TTFT, the least that its prompt takes, its prompt tokens) of TTFTs below
+    prefill FLOPs / peak; None: none."""
+    roof, rows = roofs(audited), frame.rows(audited)
+    rows = rows[(rows["ttft_s"] > 0) & (rows["prompt_tokens"] > 0)]
+    names = ("block_parameters", "head_parameters", "attention_values")
+    exact = {level: [s[name] for name in names] for level, s in roof["shape"].items() if s and s["exact"]}
+    rows = rows[rows["level"].isin(list(exact))]
+    if rows.empty:
+        return None
+    sizes = np.array([exact[level] for level in rows["level"]]).T
+    least = metrics.prefill_flops(*sizes, rows["prompt_tokens"]) / rows["level"].map(roof["flops_per_s"])
+    short = rows["ttft_s"] * ROUNDING < least
+    if not short.any():
+        return None
+    k = (least / rows["ttft_s"]).idxmax()
+    return (
+        int(short.sum()),
+        len(rows),
+        float(rows.at[k, "ttft_s"]),
+        float(least[k]),
+        float(rows.at[k, "prompt_tokens"]),
+    )
+
+
+@check(
+    IMPOSSIBLE,
+    "TTFT < prefill FLOPs / peak",
+    "PaLM (2022); Transformer FLOPs of `bench.metrics.prefill_flops`",
+)
+def ttft_beyond_device(audited):
+    """A first token faster than its prompt can be computed."""
+    found = too_fast_first_tokens(audited)
+    if not found:
+        return None
+    n, of, ttft, least, prompt = found
+    return Finding(
+        "ttft_beyond_device",
+        IMPOSSIBLE,
+        audited.levels["file"].iloc[0],
+        f"{n} of {count(of, 'TTFT')} are faster than the prompt can be computed: {number(ttft * 1e3)} ms "
+        f"for {number(prompt, 6)} tokens, which take at "
+        f"least {number(least * 1e3)} ms at the device's peak.",
+        {"ttft_ms": ttft * 1e3, "least_ms": least * 1e3},
+        f"Explained by a prefix cache that answered at least {1 - ttft / least:.0%} of the prompt.",
+    )
+
+
+@check(IMPOSSIBLE, "0 <= TTFT <= e2e; times > 0", "the definitions")
+def times_backwards(audited):
+    """Times run backwards: a first token before the request, or after the last."""
+    rows = frame.rows(audited)
+    figures = rows[["ttft_s", "tpot_s", "itl_s", "e2e_s"]]
+    late = (rows["ttft_s"] > rows["e2e_s"] * (1 + 1e-6) + 1e-6) & (rows["scope"] == "request")
+    if not ((figures < 0).any(axis=1) | late).any():
+        return None
+    bad = int(((figures < 0).any(axis=1) | late).sum())
+    return Finding(
+        "times_backwards",
+        IMPOSSIBLE,
+        audited.levels["file"].iloc[0],
+        f"Times run backwards: in {count(bad, 'row')} a time is negative or the first token comes after "
+        f"the last.",
+        {"rows": bad},
+        "Two clocks were mixed, or columns exchanged.",
+    )
+
+
+@check(IMPOSSIBLE, "tokens that arrived <= gaps + 1, each with a time of its own", "the definition of ITL")
+def more_tokens_than_times(audited):
+    """An answer has fewer tokens than times: more arrivals are timed than tokens are counted."""
+    rows = audited.good()
+    more = rows[(rows["gaps"] + 1 > rows["output_tokens"] * 1.02 + 1) & (rows["output_tokens"] > 0)]
+    if len(more) <= 0.05 * len(rows):
+        return None
+    return Finding(
+        "more_tokens_than_times",
+        IMPOSSIBLE,
+        audited.levels["file"].iloc[0],
+        f"{count(len(more), 'answer')} of {len(rows)} have more timed arrivals than tokens "
+        f"({number(more['gaps'].median() + 1, 6)} against "
+        f"{number(more['output_tokens'].median(), 6)}, medians).",
+        {"rows": len(more)},
+        "Events without a token were timed, or tokens of another tokenizer were counted.",
+    )

@@ -1,0 +1,293 @@
+"""Contradictions between answers and between options: an answer that cost nothing, runs that are one run,
+formats that are another."""
+
+import numpy as np
+import pandas as pd
+
+from bench.analysis.audit import catalog
+from bench.analysis.audit.checks.finding import CONTRADICTION, Finding, check, count, number
+
+FASTER = (
+    3.0  # the fastest answers lie so many times beyond the next before they count as a group of their own
+)
+OUTLYING = 4.0  # and so many times beyond the median
+CACHED_SHARE = 0.25  # of the requests at most
+SKEWED = 1.5  # mean of rates over their median from here on
+LABELS = ["engine", "option", "weights", "model", "gpu"]
+SAME_TIME = 0.02  # median difference of two options' times, relative, that counts as none
+DIGITS = 3
+
+
+@check(
+    CONTRADICTION,
+    "fastest tokens/s / next >= 3 and / median >= 4, in at most a quarter of the requests; or mean / "
+    "median of rates >= 1.5",
+    "Husain, Optimizing latency: one answer from a cache lifts a mean from 65 to 124 tokens/s",
+    (
+        "prefix_cache",
+        "ttft_beyond_device",
+        "bandwidth_beyond_device",
+        "rate_against_times",
+        "more_tokens_than_times",
+        "tokens_per_event",
+        "compute_beyond_device",
+    ),
+)
+def cached_answer_in_mean(audited):
+    """A few answers came at once, as from a cache, and lift the mean."""
+    for _, rows in audited.good().groupby("level"):
+        rows = rows[(rows["output_tokens"] > 1) & (rows["e2e_s"] > 0)]
+        decode = (rows["output_tokens"] - 1) / (rows["e2e_s"] - rows["ttft_s"]).where(
+            rows["ttft_s"] < rows["e2e_s"]
+        )
+        for rates in ((rows["output_tokens"] / rows["e2e_s"]), decode.dropna()):
+            fast = _fast_group(rates)
+            if fast is not None and _whole_answers(rows, fast):
+                return _cached_finding(audited, rows["output_tokens"] / rows["e2e_s"], fast)
+    return _cached_by_figures(audited)
+
+
+def _fast_group(rates):
+    """Which of `rates` form a fast group of their own; None where there is none."""
+    if len(rates) < 4:
+        return None
+    ordered = rates.sort_values(ascending=False)
+    most = max(1, int(CACHED_SHARE * len(ordered)))
+    steps = ordered.to_numpy()[:most] / ordered.to_numpy()[1 : most + 1]
+    place = int(np.argmax(steps))
+    if steps[place] < FASTER or ordered.iloc[place] < OUTLYING * rates.median():
+        return None
+    return ordered.index[: place + 1]
+
+
+def _whole_answers(rows, fast):
+    """Whether the fast answers are as long as others: a very short answer is no cached one."""
+    return rows.loc[fast, "output_tokens"].median() >= 0.25 * rows["output_tokens"].median()
+
+
+def _cached_finding(audited, rates, fast):
+    mean, rest = rates.mean(), rates.drop(fast, errors="ignore")
+    return Finding(
+        "cached_answer_in_mean",
+        CONTRADICTION,
+        _file(audited),
+        f"{count(len(fast), 'answer')} of {len(rates)} came at {number(rates[fast].max())} tokens/s where "
+        f"the median is {number(rates.median())}: "
+        f"an answer from a cache is in the mean of {number(mean)}.",
+        {
+            "mean_tokens_per_s": float(mean),
+            "median_tokens_per_s": float(rates.median()),
+            "answers": len(fast),
+        },
+        f"Leave what was not computed out: the mean becomes {number(rest.mean())} tokens/s.",
+        {"published_tokens_per_s": float(mean), "tokens_per_s": float(rest.mean())},
+    )
+
+
+def _cached_by_figures(audited):
+    """The same from published figures alone: mean and median of the requests' rates, fastest time against
+    the median."""
+    level = audited.levels
+    mean, median = level["request_tokens_per_s_mean"], level["request_tokens_per_s_p50"]
+    skew, top = (mean / median).max(), (level["request_tokens_per_s_max"] / median).max()
+    fastest = (level["e2e_p50_s"] / level["e2e_min_s"]).max()
+    pace = (level["tpot_p50_s"] / level["tpot_min_s"]).max()
+    cases = [
+        (skew >= SKEWED, f"the mean of the requests' rates is {number(skew)} times their median"),
+        (top >= 2 * OUTLYING, f"the fastest request's rate is {number(top)} times the median"),
+        (pace >= 3 * OUTLYING, f"the shortest TPOT is {number(pace)} times below the median"),
+        (
+            fastest >= 5 * OUTLYING and pace != pace,
+            f"the fastest answer took a {number(fastest)}th of the median",
+        ),
+    ]
+    found = next((text for hit, text in cases if hit), None)
+    if not found:
+        return None
+    return Finding(
+        "cached_answer_in_mean",
+        CONTRADICTION,
+        _file(audited),
+        f"Mean and median lie far apart, as when an answer came from a cache: {found}.",
+        {"mean_over_median": float(skew)},
+        f"Publish the median, {number(median.max())} tokens/s, or leave out what was not computed."
+        if median.notna().any()
+        else "Publish the median, or leave out what was not computed.",
+    )
+
+
+@check(
+    CONTRADICTION,
+    "times of >= 3 answers (or >= 2 figures) equal to every digit, or equal answers with times within 2 "
+    "%, under other labels",
+    "Husain, Optimizing latency: the row of unquantised weights comes from the file of nf4",
+    (
+        "other_number_format",
+        "bandwidth_beyond_device",
+        "ttft_beyond_device",
+        "compute_beyond_device",
+        "prefix_cache",
+    ),
+    across=True,
+)
+def same_run_twice(audited):
+    """Two options have identical answers and times: one run stands under two names."""
+    pairs = _equal_times(audited) or _equal_answers(audited) or _equal_figures(audited)
+    return [_same_finding(audited, *pair) for pair in pairs[:20]]
+
+
+def _equal_times(audited):
+    """Pairs of levels that share at least three times of answers to every digit, and half of those of the
+    shorter."""
+    rows = audited.good().dropna(subset=["e2e_s"])
+    rows = rows[rows["e2e_s"].map(_exact).astype(bool)]
+    if rows["level"].nunique() < 2:
+        return []
+    owners = rows.groupby("e2e_s")["level"].agg(lambda level: tuple(sorted(set(level))))
+    sizes = rows.groupby("level")["e2e_s"].nunique()
+    shared = owners[owners.map(len).between(2, 10)].value_counts()
+    pairs = {}
+    for group, n in shared.items():
+        for k, first in enumerate(group):
+            for second in group[k + 1 :]:
+                pairs[first, second] = pairs.get((first, second), 0) + n
+    return [
+        (*pair, f"{count(int(n), 'answer')} took the same time to every digit")
+        for pair, n in pairs.items()
+        if n >= max(3, 0.5 * min(sizes[pair[0]], sizes[pair[1]])) and _labels(audited, *pair)
+    ]
+
+
+def _exact(value):
+    """Whether a time has enough digits that two equal ones are one measurement."""
+    return len(f"{value:.12g}".replace(".", "").strip("0")) >= 5
+
+
+def _equal_answers(audited):
+    """Pairs of levels of different number formats whose long answers are all equal, and whose times differ
+    by less than runs do."""
+    rows = audited.good()
+    rows = rows[(rows["answer"].str.len() > 40) & (rows["e2e_s"] > 0)].reset_index(drop=True)
+    if rows.empty:
+        return []
+    keyed = rows.assign(key=rows["question"] + "\0" + rows["answer"]).drop_duplicates(["level", "key"])
+    wide = {level: part.set_index("key")["e2e_s"] for level, part in keyed.groupby("level") if len(part) >= 3}
+    bits = {level: _bits(audited, level) for level in wide}
+    levels, pairs = list(wide)[:100], []
+    for k, first in enumerate(levels):
+        for second in levels[k + 1 :]:
+            common = wide[first].index.intersection(wide[second].index)
+            if bits[first] == bits[second] or len(common) < max(
+                3, 0.9 * min(len(wide[first]), len(wide[second]))
+            ):
+                continue
+            apart = (wide[first][common] / wide[second][common] - 1).abs()
+            if apart.median() < SAME_TIME and apart.max() < 3 * SAME_TIME:
+                pairs.append(
+                    (
+                        first,
+                        second,
+                        f"{count(len(common), 'answer')} are the same text and took the same time within "
+                        f"{SAME_TIME:.0%}",
+                    )
+                )
+    return pairs
+
+
+def _bits(audited, level):
+    row = audited.levels.set_index("level").loc[level]
+    named = [catalog.bits(row[c]) for c in ("weights", "option", "name")]
+    return next((size for size in named if size), 16.0)
+
+
+def _equal_figures(audited):
+    """Pairs of levels of different formats, engines or devices whose published figures are all equal, three
+    digits and more."""
+    level = audited.levels
+    columns = [c for c in level if c.endswith("_s") and c not in ("duration_s", "power_w")]
+    conditions = ["concurrency", "batch_size", "request_rate", "prompt_tokens", "tensor_parallel"]
+    seen, pairs = {}, []
+    for row in level.to_dict("records"):
+        figures = tuple(
+            (c, row[c])
+            for c in columns
+            if row[c] == row[c] and len(f"{row[c]:.9g}".replace(".", "").strip("0")) >= DIGITS
+        )
+        if len(figures) < 2:
+            continue
+        key = figures, tuple(None if pd.isna(row[c]) else row[c] for c in conditions)
+        if key in seen and any(row[c] != seen[key][c] for c in LABELS):
+            pairs.append(
+                (seen[key]["level"], row["level"], f"all {len(figures)} published figures are equal")
+            )
+        seen.setdefault(key, row)
+    return pairs
+
+
+def _labels(audited, first, second):
+    """Whether two levels go by different names, or lie in different files."""
+    level = audited.levels.set_index("level")
+    return any(level.at[first, c] != level.at[second, c] for c in [*LABELS, "file"])
+
+
+def _same_finding(audited, first, second, why):
+    level = audited.levels.set_index("level")
+    names = []
+    for one in (first, second):
+        words = [level.at[one, c] for c in ("engine", "option", "weights") if level.at[one, c]]
+        names.append(f"{level.at[one, 'file']}: {', '.join(dict.fromkeys(words)) or 'no option named'}")
+    formats = [catalog.bits(name) for name in names]
+    known = [f for f in formats if f]
+    baseline = (
+        f" The figures may be those of {number(min(known))}-bit weights."
+        if known and len(set(formats)) > 1
+        else ""
+    )
+    return Finding(
+        "same_run_twice",
+        CONTRADICTION,
+        level.at[first, "file"]
+        if level.at[first, "file"] == level.at[second, "file"]
+        else f"{level.at[first, 'file']} and {level.at[second, 'file']}",
+        f"One run stands under two names ({names[0]} | {names[1]}): {why}.{baseline}",
+        {"levels": [float(first), float(second)]},
+        "Measure the option that was copied.",
+    )
+
+
+@check(
+    CONTRADICTION,
+    "bits per weight by one label / by another outside 0.6 to 1.6, or by weight bytes x 8 / parameters "
+    "outside 0.45 to 2.2",
+    "llama.cpp, docs on quantization: bits per weight of each format",
+    ("bandwidth_beyond_device",),
+)
+def other_number_format(audited):
+    """An option's label or bytes belong to another number format."""
+    for row in audited.levels.to_dict("records"):
+        stated = catalog.bits(row["weights"])
+        others = {c: catalog.bits(row[c]) for c in ("option", "name")}
+        shape = catalog.model(row["model"])
+        if row["weight_bytes"] == row["weight_bytes"] and shape and shape["exact"]:
+            others["weight bytes"] = row["weight_bytes"] * 8 / shape["step_parameters"]
+        for where, other in others.items():
+            low, high = (
+                (0.45, 2.2) if where == "weight bytes" else (0.6, 1.6)
+            )  # some matrices keep more bits, some engines widen them
+            if stated and other and not low <= other / stated <= high:
+                shown = row[where] if where in row else f"{number(row['weight_bytes'] / 1e9)} GB"
+                return Finding(
+                    "other_number_format",
+                    CONTRADICTION,
+                    row["file"],
+                    f"The weights are said to be {row['weights'][:40]} ({number(stated)} bits), and "
+                    f'{where} "{str(shown)[:60]}" means '
+                    f"{number(other)} bits.",
+                    {"bits": stated, "other_bits": float(other)},
+                    "One label belongs to another run; find out which.",
+                )
+    return None
+
+
+def _file(audited):
+    return audited.levels["file"].iloc[0]

@@ -1,0 +1,159 @@
+"""A file's content with bounded memory: what is small is parsed whole, what is large in a stream that keeps
+only what importers read."""
+
+import csv
+import json
+import os
+from functools import cached_property
+
+WHOLE_BYTES = 32 << 20  # a JSON file up to this size is parsed whole
+TEXT_CHARS = 2_000  # of a text that is kept
+FIELD_CHARS = 1 << 20  # of a field or a line; more is no benchmark's
+ITEMS = 50_000  # of an array of objects, and
+ROWS = 200_000  # rows of a CSV or lines of JSON that are read; the rest is not, and the report says so
+# What importers never read, and what would fill the memory.
+SKIPPED = {
+    "request_args",
+    "info",
+    "pdf",
+    "percentile_cis",
+    "mean_ci",
+    "responses",
+    "tool_calls",
+    "raw_response",
+}
+
+
+class Content:
+    """One file, opened once: `json` (parsed, or None), `records` (JSON lines, or None), `header` and `rows`
+    (CSV), `text` (its beginning).
+
+    ValueError with one sentence for a file that is empty, no text, or damaged.
+    """
+
+    def __init__(self, path, mapping):
+        self.path, self.mapping, self.notes = path, mapping, []
+        if not path.is_file():
+            raise ValueError(f"{path.name} is not a file that can be read; name a benchmark's result file.")
+        try:
+            self.bytes = os.path.getsize(path)
+            with open(path, "rb") as source:
+                head = source.read(1 << 16)
+        except OSError as error:
+            raise ValueError(
+                f"{path.name} cannot be read ({error.strerror}); check its permissions."
+            ) from None
+        if not head.strip():
+            raise ValueError(f"{path.name} is empty; there is nothing to audit.")
+        if b"\0" in head:
+            raise ValueError(
+                f"{path.name} is not text (it has zero bytes); unpack or export it as JSON or CSV first."
+            )
+        self.text = head.decode("utf-8-sig", errors="replace")
+        self.is_json = self.text.lstrip()[:1] in "{["
+
+    def described(self):
+        """What kind of file it seems to be, with the first names that it holds."""
+        if self.json is not None:
+            first = self.json[0] if isinstance(self.json, list) and self.json else self.json
+            return f"JSON with {_names(first) if isinstance(first, dict) else 'no object'}"
+        if self.records is not None:
+            return f"JSON lines with {_names(self.records[0])}"
+        return f"text whose first line has {_names(self.header)}"
+
+    @cached_property
+    def json(self):
+        """The parsed JSON of the file, None where it is none."""
+        if not self.is_json or self._lines_of_json:
+            return None
+        try:
+            if self.bytes <= WHOLE_BYTES:
+                return json.loads(self.path.read_bytes())
+
+            return parse(self.path, self.notes)
+        except RecursionError:
+            raise ValueError(
+                f"{self.path.name} is nested too deep for a benchmark's result; it was not read."
+            ) from None
+        except (ValueError, UnicodeDecodeError) as error:
+            reason = " ".join(str(error).split())[:120]
+            raise ValueError(
+                f"{self.path.name} is damaged: it begins as JSON but does not parse ({reason}). Copy it anew."
+            ) from None
+
+    @cached_property
+    def _lines_of_json(self):
+        """Whether the first line is a JSON object of its own and another line follows it."""
+        first, _, rest = self.text.lstrip().partition("\n")
+        try:
+            return isinstance(json.loads(first), dict) and rest.lstrip()[:1] == "{"
+        except (ValueError, RecursionError):
+            return False
+
+    @cached_property
+    def records(self):
+        """The objects of a file of JSON lines, None where it is none."""
+        if not self.is_json or not self._lines_of_json:
+            return None
+        found = []
+        for line in self._lines():
+            if line.strip():
+                try:
+                    found.append({k: v for k, v in json.loads(line).items() if k not in SKIPPED})
+                except (ValueError, AttributeError, RecursionError):
+                    raise ValueError(
+                        f"{self.path.name} is damaged: its line {len(found) + 1} is no JSON object. Copy "
+                        f"it anew."
+                    ) from None
+            if len(found) >= ROWS:
+                self.notes.append(f"Only the first {ROWS:,} lines were read.")
+                break
+        return found
+
+    def _lines(self):
+        """Lines of the file as text; ValueError for one that is longer than any benchmark's."""
+        with open(self.path, "rb") as source:
+            while line := source.readline(FIELD_CHARS):
+                if len(line) == FIELD_CHARS:
+                    raise ValueError(
+                        f"{self.path.name} has a line of more than {FIELD_CHARS:,} bytes, as no known "
+                        f"format has; it was not read."
+                    )
+                yield line.decode("utf-8-sig", errors="replace")
+
+    @cached_property
+    def header(self):
+        """The names in the first line of a CSV."""
+        return [name.strip() for name in next(self._csv(), [])]
+
+    def rows(self):
+        """Rows of a CSV after its header, each a list of texts; ValueError for a field that is longer than
+        any benchmark's."""
+        reader = self._csv()
+        next(reader, None)
+        for number, row in enumerate(reader):
+            if number >= ROWS:
+                self.notes.append(f"Only the first {ROWS:,} rows were read.")
+                return
+            if row:
+                yield row
+
+    def _csv(self):
+        """Rows of a CSV as lists of texts, its header first."""
+        csv.field_size_limit(FIELD_CHARS)
+        delimiter = max(",;\t", key=self.text.partition("\n")[0].count)
+        reader = csv.reader((line.replace("\0", "") for line in self._lines()), delimiter=delimiter)
+        while True:
+            try:
+                yield next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                raise ValueError(
+                    f"{self.path.name} is damaged: its line {reader.line_num} is no CSV ({error})."
+                ) from None
+
+
+def _names(names):
+    shown = [str(name)[:30] for name in list(names)[:8]]
+    return ", ".join(shown) if shown else "no names"

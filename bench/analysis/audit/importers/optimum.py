@@ -1,0 +1,66 @@
+"""optimum-benchmark's `benchmark.json` (config and report) and `benchmark_report.json`, times in seconds.
+
+As published in DerekLiu35/huggingface-quantization-benchmarking-code `runs/*/benchmark.json`. Prefill is
+one forward pass over the prompts,
+decode all further tokens together.
+"""
+
+from bench.analysis.audit import frame
+
+TOOL = "optimum-benchmark"
+LOOKED_FOR = "report with prefill and decode, each with latency"
+
+
+def matches(content):
+    found = content.json
+    report = found.get("report", found) if isinstance(found, dict) else None
+    return (
+        isinstance(report, dict)
+        and isinstance(report.get("decode"), dict)
+        and "prefill" in report
+        and "latency" in report["decode"]
+    )
+
+
+def load(content, file):
+    found = content.json
+    report, config = found.get("report", found), found.get("config") or {}
+    prefill, decode, token = (_latency(report.get(name)) for name in ("prefill", "decode", "per_token"))
+    level = _conditions(config)
+    level |= {f"ttft_{q}_s": prefill.get(q) for q in ("mean", "p50", "p90", "p95", "p99")}
+    level |= {f"itl_{q}_s": token.get(q) for q in ("mean", "p50", "p90", "p95", "p99")}
+    tokens = level.get("max_new_tokens")
+    level |= {"requests": decode.get("count"), "output_tokens": tokens, "device_times": 1}
+    if tokens and tokens > 1 and decode.get("mean"):
+        level["tpot_mean_s"] = decode["mean"] / (tokens - 1)
+    return frame.make(file, TOOL, [level])
+
+
+def _latency(part):
+    return (part or {}).get("latency") or {}
+
+
+def _conditions(config):
+    backend, scenario, machine = (config.get(name) or {} for name in ("backend", "scenario", "environment"))
+    shapes, asked = scenario.get("input_shapes") or {}, scenario.get("generate_kwargs") or {}
+    quantised = backend.get("quantization_config") or {}
+    gpus = machine.get("gpu") or []
+    scheme = backend.get("quantization_scheme")
+    return {
+        "name": config.get("name"),
+        "model": backend.get("model"),
+        "engine": backend.get("name"),
+        "engine_version": backend.get("version"),
+        "weights": f"{scheme} {quantised['bits']}bit"
+        if quantised.get("bits")
+        else scheme or backend.get("torch_dtype"),
+        "gpu": (gpus[0] if isinstance(gpus, list) and gpus else gpus)
+        if backend.get("device") == "cuda"
+        else machine.get("cpu"),
+        "tensor_parallel": len(str(backend.get("device_ids") or "0").split(",")),
+        "batch_size": shapes.get("batch_size"),
+        "prompt_tokens": shapes.get("sequence_length"),
+        "max_new_tokens": asked.get("max_new_tokens"),
+        "temperature": 0 if asked.get("do_sample") is False else None,
+        "warmup_requests": scenario.get("warmup_runs"),
+    }

@@ -1,0 +1,116 @@
+"""Models in PyTorch: loaded as an option says, quantised, and the bytes that one decode step reads."""
+
+import logging
+import os
+import warnings
+
+
+def load(path, details, device):
+    """The model in `path` as the option says, on `device`, ready for inference."""
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    if "gptq" in details:
+        return _load_gptq(path, details, device)
+    if "bitsandbytes" not in details:
+        return AutoModelForCausalLM.from_pretrained(path, dtype=details["dtype"]).to(device).eval()
+    # it warns of every product that its inputs are cast
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    chosen = BitsAndBytesConfig(**details["bitsandbytes"])
+    model = AutoModelForCausalLM.from_pretrained(
+        path, dtype=details["dtype"], quantization_config=chosen, device_map={"": device}
+    ).eval()
+    return _arranged(model, device)
+
+
+def _arranged(model, device):
+    """`model` after a first call, which arranges the weights for the processor."""
+    import torch
+
+    with torch.no_grad():
+        model(torch.zeros((1, 1), dtype=torch.long, device=device))
+    return model
+
+
+def step_bytes(model):
+    """Bytes of the tensors that one decode step reads: every weight once, with what quantisation keeps beside
+    it. The rows of an embedding are only looked up; a tied head is a layer of its own and counts."""
+    tensors = {tensor.data_ptr(): tensor.nbytes for module in model.modules() for tensor in _weights(module)}
+    return sum(tensors.values())
+
+
+def _weights(module):
+    """Tensors that `module` itself holds as weights, and the scales of their blocks or rows: bitsandbytes
+    keeps those beside the parameter, GPTQModel in buffers, on a CPU scales and zeros in one."""
+    import torch
+
+    if isinstance(module, torch.nn.Embedding):
+        return []
+    beside = getattr(getattr(module, "weight", None), "quant_state", None) or getattr(module, "state", None)
+    scales = [getattr(beside, name, None) for name in ("absmax", "SCB")]
+    packed = (
+        ("qweight", "scales_and_zeros")
+        if hasattr(module, "scales_and_zeros")
+        else ("qweight", "qzeros", "scales")
+    )
+    found = [*module.parameters(recurse=False), *scales, *(getattr(module, name, None) for name in packed)]
+    return [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
+
+
+def dynamic_int8(model):
+    """`model` with every linear layer in PyTorch's dynamic 8-bit quantisation; its matrices no longer show
+    their bytes."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
+
+
+def _load_gptq(path, details, device):
+    """The model that `quantise` wrote, with the kernel that GPTQModel prefers on `device`."""
+    import torch
+
+    _calm_gptqmodel()
+    from gptqmodel import GPTQModel
+
+    model = GPTQModel.load(str(path), device=device, dtype=getattr(torch, details["dtype"])).model.eval()
+    return _arranged(model, device)
+
+
+def quantise(checkpoint, settings, device, to):
+    """Write the weights of `checkpoint` as GPTQ into the folder `to`."""
+    _calm_gptqmodel()
+    from gptqmodel import GPTQModel, QuantizeConfig
+
+    calibration = _own_words(checkpoint, device)
+    model = GPTQModel.load(str(checkpoint.path), QuantizeConfig(**settings))
+    model.quantize(calibration, batch_size=1)
+    model.save(str(to))
+
+
+def _own_words(checkpoint, device, rows=32, tokens=256):
+    """What the unquantised model itself writes after one random token: `rows` times `tokens` ids, always the
+    same ones.
+
+    Calibrating on a text of this repository would flatter the perplexity that is measured on it.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_pretrained(checkpoint.path).to(device).eval()
+    first = torch.randint(checkpoint.config["vocab_size"], (rows, 1)).to(device)
+    ids = model.generate(
+        first,
+        attention_mask=torch.ones_like(first),
+        do_sample=True,
+        min_new_tokens=tokens - 1,
+        max_new_tokens=tokens - 1,
+        pad_token_id=checkpoint.end_token_ids[0],
+    )
+    return [{"input_ids": row, "attention_mask": [1] * tokens} for row in ids.tolist()]
+
+
+def _calm_gptqmodel():
+    """GPTQModel reads this at its import: with more workers than cores it crashes on two cores."""
+    os.environ.setdefault("GPTQMODEL_CPU_WORKERS", str(os.cpu_count()))

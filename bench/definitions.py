@@ -1,0 +1,112 @@
+"""What is known of a metric besides its function: title, formula, source, symbol, unit, display.
+
+`METRICS` is filled by `bench/metrics.py`, where each metric is declared once.
+"""
+
+from dataclasses import dataclass
+
+METRICS = {}
+# A name's suffix is its unit; the longer ones are looked for first.
+UNITS = {
+    "_tokens_per_s": "tokens/s",
+    "_bytes_per_s": "bytes/s",
+    "_flops_per_s": "FLOP/s",
+    "_per_s": "1/s",
+    "_tokens": "tokens",
+    "_bytes": "bytes",
+    "_s": "s",
+}
+
+
+def unit_of(name):
+    """Unit that the suffix of a column or metric states; empty where it states none."""
+    return next((unit for suffix, unit in UNITS.items() if name.endswith(suffix)), "")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is known of one metric. Stored values are in `unit`; readers see `symbol` and values times
+    `factor` in `display_unit`."""
+
+    name: str
+    title: str  # in words
+    formula: str = ""
+    source: str = ""
+    symbol: str = ""  # short, for tables and axes
+    display_unit: str = ""
+    factor: float = 1
+    function: object = None  # None: a column that is measured, or a statistic of one
+
+    @property
+    def unit(self):
+        """Unit of the stored values, by the name's suffix."""
+        return unit_of(self.name)
+
+    @property
+    def label(self):
+        """Symbol with the display unit: `TTFT (ms)`."""
+        return f"{self.symbol} ({self.display_unit})" if self.display_unit else self.symbol
+
+
+def declare(name, title, formula="", **known):
+    """Add a metric that has no function of its own to METRICS and return it; ValueError for a second
+    declaration."""
+    if name in METRICS:
+        raise ValueError(f"The metric {name} is declared twice in bench/metrics.py.")
+    METRICS[name] = Metric(name, title, formula, **known)
+    return METRICS[name]
+
+
+def metric(title, formula="", **known):
+    """Decorator: the function computes the metric of its name, declared as in `declare`."""
+
+    def declared(function):
+        declare(function.__name__, title, formula, function=function, **known)
+        return function
+
+    return declared
+
+
+# Columns that are measured, and statistics of them: no formula of their own.
+for _q in ("p50", "p90", "p99", "max"):
+    declare(
+        f"itl_{_q}_s", f"{_q} of the gaps between tokens", symbol=f"ITL {_q}", display_unit="ms", factor=1e3
+    )
+for _name, _symbol in (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")):
+    for _q in ("p50", "p90", "p99"):
+        declare(
+            f"{_name}_{_q}_s",
+            f"{_q} of {_symbol} over requests",
+            symbol=f"{_symbol} {_q}",
+            display_unit="ms",
+            factor=1e3,
+        )
+declare("e2e_s", "Time of a whole answer", "request sent -> last token", symbol="latency", display_unit="s")
+declare(
+    "step_s",
+    "Time of a decode step",
+    "median gap between tokens",
+    symbol="decode step",
+    display_unit="ms",
+    factor=1e3,
+)
+declare("load_s", "Time to load the engine", symbol="load", display_unit="s")
+declare("peak_memory_bytes", "Largest memory held", symbol="peak memory", display_unit="MB", factor=1e-6)
+declare("weight_bytes", "Weights read per decode step", symbol="weights read", display_unit="MB", factor=1e-6)
+declare("mbu_datasheet", "MBU against the datasheet's bandwidth", symbol="MBU, datasheet")
+declare("mfu_prefill", "MFU of reading the prompts", symbol="MFU, prefill")
+declare("mfu_decode", "MFU of a decode step", symbol="MFU, decode")
+declare("requests_per_s", "Requests answered per second", symbol="requests/s")
+declare(
+    "goodput_per_s",
+    "Requests per second that meet every objective",
+    symbol="goodput",
+    display_unit="requests/s",
+)
+declare(
+    "late_p99_s",
+    "p99 of how late the load client was",
+    symbol="client late, p99",
+    display_unit="ms",
+    factor=1e3,
+)

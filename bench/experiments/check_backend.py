@@ -1,0 +1,284 @@
+"""A report for the author of an adapter: what it lacks of the contract, and what it does wrong.
+
+    python -m bench.experiments.check_backend NAME [OPTION] [--device cuda]
+    make check-backend NAME=mine
+
+One line per check: `ok`, `WRONG` with what was found, or `--` with why it was not tried. The exit status is 1
+where something is wrong. The model is smollm2-135m; the reference is transformers in float32, whose answers
+are kept under models/. It takes less than a minute on an idle machine, where the model has been made already.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+from bench import backends, files, inputs, paths, processes
+from bench.backends.common import checkpoints, contract, servers
+from bench.experiments import conformance
+from bench.experiments.conformance import (
+    AGREE,
+    PATIENCE_S,
+    PROMPT_TOKENS,
+    TOKENS,
+    Calls,
+    Case,
+    Finding,
+    finding,
+)
+from bench.instrument import in_process
+from bench.instrument.load import decoding, parallel, protocols, schedule
+from bench.machine import identity
+
+MODEL = "smollm2-135m"
+
+
+def _single(engine, case):
+    """Findings on one request: its tokens, the callback, the loop without one, streaming."""
+    calls, prompts = Calls(), case.prompts[:1]
+    streams = getattr(engine, "streams", True)
+    answers = _ids(engine.generate(prompts, TOKENS, calls if streams else None))
+    yield finding("exactly as many tokens as requested", conformance.count_faults(answers, prompts))
+    if streams:
+        yield finding("callback: (request, token_id), each token once, in order", calls.faults(answers))
+    else:
+        yield Finding("callback", untried="the engine says that it does not stream; its TTFT stays empty")
+    exactly = conformance.unquantised(engine, case.checkpoint)
+    compared = "all" if exactly else f"the first {AGREE}"
+    title = f"greedy, {compared} tokens as transformers float32 gives them"
+    yield finding(title, conformance.token_faults(case, answers, exactly))
+    plain = _ids(engine.generate(prompts, TOKENS, None))
+    faults = (
+        [] if plain == answers else ["generate gives other tokens with on_token=None than with a callback."]
+    )
+    yield finding("the same tokens without a callback", faults)
+    if streams:
+        yield finding(
+            "tokens arrive one after the other",
+            conformance.lump_faults(in_process.generate(engine, prompts, TOKENS)[0]),
+        )
+
+
+def _batch(engine, case):
+    """Findings on two prompts at a time, or on the refusal of an option that takes one."""
+    title, calls = "two prompts at a time", Calls()
+    if not case.batches:
+        try:
+            engine.generate(case.prompts, TOKENS, calls)
+        except Exception:
+            yield Finding("a batch is refused, as the option says")
+        else:
+            yield Finding(title, fault='the option says "batches": False, but two prompts were answered.')
+        return
+    if hasattr(engine, "reserve"):
+        engine.reserve(len(case.prompts), PROMPT_TOKENS + TOKENS)
+    streams = getattr(engine, "streams", True)
+    answers = _ids(engine.generate(case.prompts, TOKENS, calls if streams else None))
+    faults = [*conformance.count_faults(answers, case.prompts), *(calls.faults(answers) if streams else [])]
+    faults = faults or conformance.token_faults(case, answers, exactly=False)
+    if not faults and calls.one_after_the_other():
+        faults = ["the second prompt was answered after the first: a batch shares its steps."]
+    yield finding(title, faults)
+
+
+def _log_probabilities(engine, case):
+    """The finding on log-probabilities of a text."""
+    title = "log-probabilities"
+    if not hasattr(engine, "log_probabilities"):
+        return Finding(title, untried="the engine gives none; the perplexity of its answers is left out")
+    found = list(engine.log_probabilities(case.prompts[0]))
+    if len(found) != PROMPT_TOKENS - 1:
+        return Finding(title, fault=f"{len(found)} for {PROMPT_TOKENS} tokens, of which the first has none.")
+    bad = not all(math.isfinite(value) and value <= 0.01 for value in found)
+    return Finding(
+        title, fault="some are above 0 or not finite; natural logarithms are expected." if bad else ""
+    )
+
+
+def _closing(engine, before):
+    """The finding on the end: nothing raised, no process left."""
+    title = "closes, and leaves no process behind"
+    try:
+        engine.close()
+    except Exception as failure:
+        return Finding(title, fault=reason(failure))
+    return orphans(title, before)
+
+
+def orphans(title, before):
+    """The finding on processes that were not there `before` (their numbers) and do not end."""
+    left = [child for child in children() if child.pid not in before]
+    _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
+    names = ", ".join(f"{child.name()} ({child.pid})" for child in alive if child.is_running())
+    return Finding(title, fault=f"still running after {PATIENCE_S} s: {names}." if names else "")
+
+
+def children():
+    """Processes below this one, but for Python's own that watches shared memory."""
+    found = psutil.Process().children(recursive=True)
+    return [child for child in found if "resource_tracker" not in " ".join(child.cmdline())]
+
+
+def _ids(answers):
+    return [[int(token) for token in ids] for ids in answers]
+
+
+def reason(failure):
+    """Kind and text of an exception."""
+    return f"{type(failure).__name__}: {failure}"
+
+
+def adapter(module):
+    """Findings on an adapter's file, without loading its engine."""
+    yield finding("the module keeps the contract", contract.module_faults(module))
+    clocks = contract.clocks(module)
+    faults = (
+        [f"it imports {', '.join(clocks)}; the instrument takes the times, in the callback."]
+        if clocks
+        else []
+    )
+    yield finding("the module imports no clock", faults)
+
+
+def loaded(module, option, device, threads, case):
+    """Findings on an engine that runs in this process; ends early where it cannot go on."""
+    before = {child.pid for child in children()}
+    try:
+        engine = module.load(case.checkpoint, option, device, threads)
+    except Exception as failure:
+        yield Finding("loads", fault=reason(failure))
+        return
+    faults = contract.engine_faults(engine)
+    yield finding("the engine keeps the contract", faults)
+    if not faults:
+        yield finding("bytes per step are plausible", conformance.byte_faults(engine, case.checkpoint))
+    if callable(getattr(engine, "generate", None)):
+        yield from _guarded("one request", lambda: _single(engine, case), bool(faults))
+        yield from _guarded("two prompts at a time", lambda: _batch(engine, case), bool(faults))
+        yield from _guarded("log-probabilities", lambda: [_log_probabilities(engine, case)], bool(faults))
+    if hasattr(engine, "close"):
+        yield _closing(engine, before)
+
+
+def _guarded(title, findings, skip):
+    """`findings()`, and a fault where they end with an exception; nothing is tried of an engine that lacks a
+    part."""
+    if skip:
+        yield Finding(title, untried="the engine lacks a part of the contract")
+        return
+    try:
+        yield from findings()
+    except Exception as failure:
+        yield Finding(title, fault=f"the engine raised {reason(failure)}.")
+
+
+def served(module, option, device, threads, case):
+    """Findings on a server: it starts, answers through the load client, counts exactly, and is gone
+    afterwards."""
+    before, rows = {child.pid for child in children()}, []
+    log = paths.LOGS / "check_backend.server.txt"
+    room = servers.Wanted(len(case.prompts), PROMPT_TOKENS + TOKENS, threads, log=paths.ROOT / log)
+    try:
+        with module.serve(case.checkpoint, option, device, room) as server:
+            yield finding("starts, and speaks a protocol of the load client", _protocol(server))
+            rows = _requests(server, case)
+    except Exception as failure:
+        yield Finding("starts and answers", fault=f"{reason(failure)} Its log: {log}")
+    if rows:
+        errors = [row["error"] for row in rows if row["error"]]
+        yield finding("exactly as many tokens as requested, as events and as usage", errors[:1])
+    yield orphans("stops, and leaves no process behind", before)
+
+
+def _protocol(server):
+    known = ", ".join(protocols.DIALECTS)
+    return (
+        [] if server.dialect in protocols.DIALECTS else [f"dialect is {server.dialect!r}, none of {known}."]
+    )
+
+
+def _requests(server, case):
+    """Rows of the two prompts, one after the other, as the load client measures them."""
+    prompts = [protocols.Prompt(tuple(ids), case.checkpoint.decode(ids), TOKENS) for ids in case.prompts]
+    calls = schedule.calls(server, schedule.Level("closed", 1, len(prompts)), prompts)
+    rows, _ = parallel.run(server.url, calls, server.dialect, 1, 120.0)
+    return [decoding.with_gaps(row, case.checkpoint.encode) for row in rows]
+
+
+def _case(module, option):
+    checkpoint = checkpoints.checkpoint(MODEL)
+    windows = inputs.windows(checkpoint.encode(inputs.text()), 2, PROMPT_TOKENS)
+    prompts = [list(ids) for ids in windows]
+    reference = checkpoints.conversion(checkpoint, "reference", version("transformers"), "check", ".json")
+    files.made(
+        reference,
+        lambda to: processes.in_child(
+            conformance.write_reference, to, MODEL, prompts, python=processes.maker()
+        ),
+    )
+    return Case(checkpoint, prompts, json.loads(reference.read_text()), module.OPTIONS[option])
+
+
+def findings(name, option, device, threads):
+    """All findings on the backend `name`, as they are made; ends early where nothing more can be tried."""
+    module = backends.get(name)
+    wrong = False
+    for found in adapter(module):
+        wrong |= bool(found.fault) and "contract" in found.check
+        yield found
+    if wrong:
+        return
+    case = _case(module, option)
+    if hasattr(module, "prepare"):
+        try:
+            backends.prepare(name, MODEL, option, device)
+        except Exception as failure:
+            yield Finding("makes its own format of the model", fault=reason(failure))
+            return
+        yield Finding("makes its own format of the model")
+    check = loaded if hasattr(module, "load") else served
+    yield from check(module, option, device, threads, case)
+
+
+def _in_its_environment(module, name, option, device):
+    """Go on in the environment that the option runs in; SystemExit with the sentence where it is not
+    installed."""
+    if absent := backends.missing(name, device, option):
+        raise SystemExit(absent)
+    python = backends.prefix(module, device, option) / "bin" / "python"
+    if python.parent.parent != Path(sys.prefix):
+        os.execv(python, [str(python), "-m", "bench.experiments.check_backend", *sys.argv[1:]])
+
+
+def main():
+    """Read the command line, print the report."""
+    parser = argparse.ArgumentParser(
+        description="What an adapter lacks of the contract, and what it does wrong."
+    )
+    parser.add_argument("name", help="the file in bench/backends, without .py")
+    parser.add_argument("option", nargs="?", default="", help="one of its OPTIONS; the first one if left out")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    chosen, watch = parser.parse_args(), in_process.Stopwatch()
+    try:
+        module = backends.get(chosen.name)
+        option = backends.option(module, chosen.option, chosen.device)
+    except (ValueError, ImportError) as error:
+        raise SystemExit(str(error)) from None
+    _in_its_environment(module, chosen.name, option, chosen.device)
+    wrong = 0
+    with contextlib.redirect_stdout(sys.stderr):  # what an engine prints stays out of the report
+        for found in findings(chosen.name, option, chosen.device, identity.cores()):
+            print(found, file=sys.__stdout__, flush=True)
+            wrong += bool(found.fault)
+    print(f"{chosen.name} {option}: {wrong or 'nothing'} wrong, after {watch.seconds():.0f} s.")
+    raise SystemExit(wrong > 0)
+
+
+if __name__ == "__main__":
+    main()

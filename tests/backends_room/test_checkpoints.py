@@ -1,0 +1,137 @@
+"""Digests of contents that are read once, folders as models, and formats that an upgrade makes anew."""
+
+import hashlib
+import json
+
+import pytest
+
+from bench import files
+from bench.backends.common import checkpoints, weights
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A folder in the Hugging Face layout with two tensors."""
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"eos_token_id": 2}')
+    (folder / "tokenizer.json").write_text("{}")
+    save(folder, b"\1\2\3\4" * 10)
+    return folder
+
+
+def save(folder, data):
+    """Write model.safetensors: a matrix of 4 x 8 and a vector of 8 numbers of one byte."""
+    header = {
+        "__metadata__": {"format": "pt"},
+        "model.embed_tokens.weight": {"dtype": "I8", "shape": [4, 8], "data_offsets": [0, 32]},
+        "model.norm.weight": {"dtype": "I8", "shape": [8], "data_offsets": [32, 40]},
+    }
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def test_a_digest_is_of_contents_not_of_sizes(model):
+    before, sizes = weights.digest(model), weights.size_digest(model)
+    save(model, b"\4\3\2\1" * 10)
+    assert weights.digest(model) != before and weights.size_digest(model) == sizes
+
+
+def test_a_digest_is_the_same_in_another_folder(model, tmp_path):
+    other = tmp_path / "other"
+    model.rename(other)
+    before = weights.digest(other)
+    (other / weights.CACHE).unlink()
+    assert weights.digest(other) == before
+
+
+def test_contents_are_read_once(model, monkeypatch):
+    read, original = [], hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda *a: read.append(a) or original(*a))
+    first = weights.digest(model)
+    assert weights.digest(model) == first and len(read) == 1
+    save(model, b"\1\2\3\4" * 10)  # the same bytes at another time
+    assert weights.digest(model) == first and len(read) == 2
+
+
+@pytest.mark.parametrize("text", ["", "not json", '{"model.safetensors": {}}'])
+def test_a_broken_cache_is_made_anew(model, text):
+    before = weights.digest(model)
+    (model / weights.CACHE).write_text(text)
+    assert weights.digest(model) == before
+
+
+def test_a_folder_that_cannot_be_written_to_has_a_digest(model, monkeypatch):
+    before = weights.digest(model)
+    (model / weights.CACHE).unlink()
+
+    def refuse(*arguments):
+        raise PermissionError
+
+    monkeypatch.setattr(files, "write_whole", refuse)
+    assert weights.digest(model) == before and not (model / weights.CACHE).exists()
+
+
+def test_older_sidecars_still_name_their_model(model):
+    found = checkpoints.checkpoint(f"path:{model}")
+    old = hashlib.sha256(b'{"eos_token_id": 2}')
+    old.update(f"model.safetensors {(model / 'model.safetensors').stat().st_size}".encode())
+    assert found.same_model(found.digest()) and found.same_model(old.hexdigest())
+    assert not found.same_model("0" * 64) and found.digest() != old.hexdigest()
+
+
+def test_a_folder_is_a_model(model, monkeypatch):
+    found = checkpoints.checkpoint(f"path:{model}")
+    assert (found.path, found.weights, found.end_token_ids) == (model, "real", [2])
+    monkeypatch.setattr(checkpoints, "ROOT", model.parent)
+    assert checkpoints.checkpoint("path:my-model").path == model, (
+        "relative to the repository, wherever it is run"
+    )
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_folder_that_lacks_a_part_is_refused(model, name):
+    (model / name).unlink()
+    with pytest.raises(
+        ValueError, match=r"which has no (config.json|tokenizer.json|\*.safetensors): name a folder"
+    ):
+        checkpoints.checkpoint(f"path:{model}")
+
+
+def test_bytes_of_a_step_leave_out_what_is_only_looked_up(model):
+    found = checkpoints.checkpoint(f"path:{model}")
+    assert checkpoints.linear_bytes(found, 2) == 8 * 4
+    (model / "config.json").write_text('{"tie_word_embeddings": true}')
+    assert checkpoints.linear_bytes(checkpoints.checkpoint(f"path:{model}"), 2, 2) == 32 * 2 + 8 * 2
+
+
+def test_the_index_says_which_files_are_the_model_s(model):
+    (model / "consolidated.safetensors").write_bytes((model / "model.safetensors").read_bytes())
+    assert len(weights.tensors(model)) == 4
+    index = {"weight_map": {"model.norm.weight": "model.safetensors"}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert len(weights.tensors(model)) == 2
+
+
+def test_an_upgrade_converts_anew(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "MODELS", tmp_path / "models")
+    found, made = checkpoints.checkpoint(f"path:{model}"), []
+
+    def format_of(version):
+        path = checkpoints.conversion(found, "engine", version, "int8", ".bin")
+        return files.made(path, lambda to: to.write_text(version) and made.append(version))
+
+    old, new = format_of("1.0"), format_of("1.1")
+    assert made == ["1.0", "1.1"] and old != new and format_of("1.0") == old and made == ["1.0", "1.1"]
+    save(model, b"\4\3\2\1" * 10)
+    assert format_of("1.1") != new, "other weights in the folder"
+
+
+def test_another_commit_of_the_hub_converts_anew(tmp_path):
+    paths = {
+        checkpoints.conversion(
+            checkpoints.Checkpoint("hub:a/b", tmp_path / "snapshots" / commit, "real"), "engine", "1", "int8"
+        )
+        for commit in ("1" * 40, "2" * 40)
+    }
+    assert len(paths) == 2
