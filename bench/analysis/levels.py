@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from bench import inputs, memo, metrics
 from bench.analysis import statistics
@@ -20,6 +21,8 @@ CLIMBS = 3
 # More than this share of an open loop's tokens still to be written when its last request comes: more comes
 # than is answered.
 BACKLOG = 0.25
+# So many times as long must the second half of an open loop's requests wait as the first, beyond chance.
+GROWN, CHANCE = 2.0, 0.01
 STEADY, OVERLOADED, SHORT = "steady", "overloaded", "too short"
 TIMES = "ttft_s", "tpot_s", "itl_max_s", "e2e_s", "late_s", "connect_s"
 LEVEL = "concurrency request_rate".split()
@@ -133,15 +136,30 @@ def backlog(rows):
     return 1 - float((good["output_tokens"] * written).sum() / good["output_tokens"].sum())
 
 
+def overloaded(rows):
+    """Whether more came than was answered in one level of one run: an open loop with a large backlog at its
+    end, or, where it ended too soon for that, with a wait that grew from its first half to its second
+    (one-sided test of Mann and Whitney, 1947)."""
+    if not _opened(rows):
+        return False
+    if backlog(rows) > BACKLOG:
+        return True
+    waits = rows[steady(rows) & (rows["error"] == "")].sort_values("sent_s")["ttft_s"].dropna()
+    early, late = waits[: len(waits) // 2], waits[len(waits) // 2 :]
+    if early.empty or not late.median() > GROWN * early.median():
+        return False
+    return bool(stats.mannwhitneyu(late, early, alternative="greater").pvalue < CHANCE)
+
+
 def saturated(levels):
     """Whether the last of `levels` (rows of one kind of loop, from little load to much) saturated the server.
 
-    In an open loop: more came than was answered, so a backlog has grown. In a closed loop: three levels in a
+    An open loop is so where it is overloaded. In a closed loop: three levels in a
     row yielded hardly more output tokens/s than the best before them; fewer may be a step between two kernels
     of the engine, after which it climbs on.
     """
     if _opened(levels[-1]):
-        return backlog(levels[-1]) > BACKLOG
+        return overloaded(levels[-1])
     rates = [steady_tokens_per_s(rows) for rows in levels]
     hardly_more = (rates[k] < (1 + SATURATED) * max(rates[:k]) for k in range(-CLIMBS, 0))
     return len(rates) > CLIMBS and all(hardly_more)
@@ -159,14 +177,15 @@ def levels(requests, slo=None, pooled=False):
     """One row per level of load of each run in `requests` (`store.load`), or of all runs of a configuration
     where they are `pooled`.
 
-    Columns run_id (unless pooled), the configuration, concurrency or request_rate; state (STEADY, OVERLOADED,
-    SHORT), backlog (share of the tokens, open loops; the largest of the runs), runs, requests, failed,
-    counted (requests that `steady` leaves); wall_s, requests_per_s, output_tokens_per_s and goodput_per_s
-    (requests that meet every objective of `slo`, by default study.yaml's), means over runs, and
-    output_tokens_per_s_low and _high. Over the requests that count, of all runs together: met, met_low,
-    met_high (share that met the objectives), quick, quick_low, quick_high (that got PER_USER tokens/s); mean
-    prompt_tokens and new_tokens; of each of TIMES the median, the percentiles TAILS where the requests bound
-    them, and the maximum; acceptance_rate. started is the last run's.
+    Columns run_id (unless pooled), the configuration, concurrency or request_rate; state (OVERLOADED where
+    one run was, SHORT where no answer counts, else STEADY), backlog (share of the tokens, open loops; the
+    largest of the runs), runs, requests, failed, counted (requests that `steady` leaves); wall_s,
+    requests_per_s, output_tokens_per_s and goodput_per_s (requests that meet every objective of `slo`, by
+    default study.yaml's), means over runs, and output_tokens_per_s_low and _high. Over the requests that
+    count, of all runs together: met, met_low, met_high (share that met the objectives), quick, quick_low,
+    quick_high (that got PER_USER tokens/s); mean prompt_tokens and new_tokens; of each of TIMES the median,
+    the percentiles TAILS where the requests bound them, and the maximum; acceptance_rate. started is the last
+    run's.
     """
     slo = inputs.study()["slo"] if slo is None else slo
     return _levels(requests[requests["experiment"] == "serving"], tuple(slo.items()), pooled)
@@ -189,10 +208,11 @@ def _level(rows, slo):
     counted = pd.concat([run[steady(run)] for run in runs]) if runs else rows
     each = pd.DataFrame([_of_run(run, slo) for run in runs], columns=list(_RATES))
     _, low, high = statistics.mean_interval(each["output_tokens_per_s"])
-    backlogs = [backlog(run) for run in runs if _opened(run)]
+    answered = (counted["error"] == "").any()
+    state = OVERLOADED if any(map(overloaded, runs)) else STEADY if answered else SHORT
     level = {
-        "state": _state(counted, backlogs),
-        "backlog": max(backlogs, default=np.nan),
+        "state": state,
+        "backlog": max((backlog(run) for run in runs if _opened(run)), default=np.nan),
         "runs": len(runs),
         "requests": len(rows),
         "failed": int((rows["error"] != "").sum()),
@@ -227,13 +247,6 @@ def _of_run(rows, slo):
         held, pace = rows, len(rows) / wall
     answered, met = (held["error"] == "").mean(), meets(held, slo).mean()
     return dict(zip(_RATES, (wall, pace * answered, steady_tokens_per_s(rows), pace * met)))
-
-
-def _state(counted, backlogs):
-    """One overloaded run is enough; a level of which no answer counts is too short."""
-    if any(left > BACKLOG for left in backlogs):
-        return OVERLOADED
-    return STEADY if (counted["error"] == "").any() else SHORT
 
 
 def _shares(name, good):
