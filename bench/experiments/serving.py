@@ -31,7 +31,7 @@ class Load:
             for level in self.levels
         ]
         self.room = max(prompt + new for sizes in self.sizes for prompt, new in sizes)
-        self.before, self.done = {}, set()
+        self.before, self.done, self.started = {}, set(), []
         self.sent = 0  # prompts of earlier levels
 
     def __str__(self):
@@ -64,6 +64,8 @@ class Load:
 
         RuntimeError with the first failure where one failed, gates.Refused where a cache answers.
         """
+        self.started.append({"requests_at_once": places or "the engine's own limit"} | served.settings)
+        self.setup.note(servers=self.started)
         sizes = [(64, 16)] * min(places or WARM_PLACES, WARM_PLACES)
         rows = self._send(served, len(sizes), sizes, first=10**6)
         failed = [row["error"] for row in rows if row["error"]]

@@ -11,12 +11,14 @@ import contextlib
 import math
 import sys
 
+import pandas as pd
 from tqdm import tqdm
 
-from bench import inputs
+from bench import inputs, naming
 from bench.experiments import device, notebook, running
 from bench.experiments import plan as plans
 from bench.experiments.recorder import Recorder
+from bench.instrument.load import schedule
 from bench.observations import gates
 
 
@@ -106,8 +108,17 @@ class Setup:
         self.taken.probe_gemm()
 
     def prompts(self, which="latency"):
-        """Token ids of a prompt set, indexed by prompt number: the same ids for every engine."""
-        return plans.encoded(which, self.checkpoint)
+        """Token ids of a prompt set, indexed by prompt number: the same ids for every engine.
+
+        A server that runs already may have answered them before: there a head stands before each of them,
+        which the column head_tokens counts.
+        """
+        ids = plans.encoded(which, self.checkpoint)
+        if not self.plan.url:
+            return ids
+        number = naming.split_number(self.run_id)[1]
+        heads = schedule.Heads(self.checkpoint, (self.identity["host"], number, which))
+        return pd.Series({prompt: heads[prompt] + list(tokens) for prompt, tokens in ids.items()})
 
     def uniform_prompts(self, requests, tokens):
         """`requests` different prompts of exactly `tokens` token ids: the same for every engine."""

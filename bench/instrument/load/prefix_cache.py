@@ -8,14 +8,13 @@ few times over, with another prompt each time.
 import numpy as np
 
 PAIRS = 3
-# A repetition that takes less than this share of a new prompt's time, in all pairs against all, was not
-# computed: times of one prompt scatter, and two speeds of a machine's memory are a factor of two apart at most
-# for one of them.
+# The slowest repetition that takes less than this share of the fastest new prompt's time was not computed:
+# times of one prompt scatter by less, and a machine whose speed flips would have to do so every other time.
 SHARE = 0.7
 SWITCHES = (
     "vLLM --no-enable-prefix-caching, SGLang --disable-radix-cache, TGI PREFIX_CACHING=0 in its environment "
-    "(USE_PREFIX_CACHING=0 in 2.3), MLC --prefix-cache-mode disable, LMDeploy without --enable-prefix-caching, "
-    "llama.cpp cache_prompt false in the request"
+    "(USE_PREFIX_CACHING=0 in 2.3), MLC --prefix-cache-mode disable, LMDeploy without "
+    "--enable-prefix-caching, llama.cpp cache_prompt false in the request"
 )
 REPORTS = "vLLM --enable-prompt-tokens-details, SGLang --enable-cache-report"
 
