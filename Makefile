@@ -12,6 +12,8 @@
 #     make test                          the tests, six minutes on two cores
 #     make check                         every engine and option, Slurm, bundles, the protocol's mutants
 #     make check-backend NAME=mine       what is missing in an adapter, within a minute or two
+#     make audit FILE=result.json        what cannot be true in anybody's benchmark file, what contradicts itself, what is missing
+#     make plan-check DATA=file.csv OUT=out.csv   what the planner predicts for each row, and how far it is off
 #     make proof                         the long simulations behind the intervals; their result is committed
 #     make lint                          format, style, and which room may import which
 #     make readme                        the README's findings, from the committed observations
@@ -32,7 +34,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: study test check check-backend proof lint site readme bundle
+.PHONY: study test check check-backend plan-check audit proof lint site readme bundle
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -55,6 +57,12 @@ test: .venv/ready .venv/test
 check: .venv/ready .venv/test
 	@pytest -m "check and not timing" --numprocesses 2 --dist loadfile
 	@pytest -m "check and timing"
+
+plan-check: .venv/ready
+	@python -m bench.analysis.planning.check "$(DATA)" $(OUT)
+
+audit: .venv/ready
+	@python -m bench.report.audit $(FILE)
 
 check-backend: .venv/ready
 	@python -m bench.experiments.check_backend $(NAME) $(OPTION) $(if $(DEVICE),--device $(DEVICE))

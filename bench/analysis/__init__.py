@@ -1,1 +1,1 @@
-"""Analysis: frames in, frames out, no formatting."""
+"""Frames in, frames out: what observations say, without any formatting."""

@@ -1,1 +1,1 @@
-"""Reports: what analysis found, as text, tables and pages."""
+"""Figures, tables, sentences and pages made of what the analysis gives."""

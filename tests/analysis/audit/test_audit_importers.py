@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bench.analysis.audit import frame, importers
+from bench.analysis.audit.importers import content
 from bench.analysis.audit.importers.words import meaning
 from bench.paths import ROOT
 
@@ -197,7 +198,6 @@ def test_rows_of_the_same_conditions_are_requests_and_others_are_levels(tmp_path
 
 
 def test_a_large_json_is_read_in_a_stream_like_a_small_one(monkeypatch):
-
     whole = importers.read(SAMPLES / "vllm-bench-serve.json")
     monkeypatch.setattr(content, "WHOLE_BYTES", 0)
     streamed = importers.read(SAMPLES / "vllm-bench-serve.json")

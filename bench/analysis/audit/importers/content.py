@@ -69,6 +69,7 @@ class Content:
         try:
             if self.bytes <= WHOLE_BYTES:
                 return json.loads(self.path.read_bytes())
+            from bench.analysis.audit.importers.stream import parse  # only large files need its library
 
             return parse(self.path, self.notes)
         except RecursionError:

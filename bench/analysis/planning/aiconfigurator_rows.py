@@ -1,0 +1,54 @@
+"""AIConfigurator's estimates for a table of serving points, in its own environment: TTFT and TPOT in ms.
+
+    .venvs/aiconfigurator/bin/python bench/analysis/planning/aiconfigurator_rows.py rows.csv estimated.csv
+
+Measured columns are not read. It is given no engine version: its own default is used. A row that it refuses
+has empty estimates.
+"""
+
+import csv
+import sys
+
+from aiconfigurator.cli.api import cli_estimate
+
+MODELS = {
+    "llama-3.1-8b": "meta-llama/Meta-Llama-3.1-8B",
+    "llama-3.1-70b": "meta-llama/Meta-Llama-3.1-70B",
+    "qwen3-32b": "Qwen/Qwen3-32B",
+}
+GEMM = {"fp8": "fp8", "nvfp4": "nvfp4", "unstated": "bfloat16"}
+
+
+def estimate(row):
+    """(TTFT ms, TPOT ms, the refusal) of a row."""
+    try:
+        answer = cli_estimate(
+            MODELS[row["model"]],
+            row["gpu"],
+            backend_name=row["engine"],
+            isl=int(float(row["input_tokens"])),
+            osl=int(float(row["output_tokens"])),
+            batch_size=int(float(row["concurrency"])),
+            tp_size=int(float(row["tensor_parallel"])),
+            gemm_quant_mode=GEMM[row["weights"]],
+        )
+        return answer.ttft, answer.tpot, ""
+    except Exception as failure:  # a library of which any part may refuse a row
+        return "", "", f"{type(failure).__name__}: {str(failure)[:200]}"
+
+
+def main(source, target):
+    """Estimate every row of `source`, and write the rows with what came out to `target`."""
+    with open(source, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    names = ["estimated_ttft_ms", "estimated_tpot_ms", "refusal"]
+    with open(target, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*rows[0], *names], lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow(row | dict(zip(names, estimate(row))))
+            file.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,115 @@
+"""The check against this study's own machine: coefficients from batching runs alone, the levels of its
+serving runs predicted.
+
+What was fitted never saw a server: no queue, no HTTP, no mixed lengths.
+"""
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+from bench import inputs
+from bench.analysis import levels as levels_analysis
+from bench.analysis.planning import engines, rows, state
+from bench.observations import derived
+
+# Share of a level's requests that must meet every objective.
+SLO_HELD = 0.99
+POLICIES = {"vllm": dict(step_tokens=4096), "llamacpp": dict(step_tokens=2048), "sglang": dict(mixed=0)}
+CONFIGURATION = "backend option model gpu host".split()
+
+
+def fitted(batches):
+    """The array of step costs (`state`'s order) from batches of one configuration (`derived.batches`), by
+    relative least squares.
+
+    Decode: seconds per step, per sequence, and per token of KV cache. Prefill: seconds per batch, per token,
+    and per token squared.
+    """
+    known = batches[(batches["error"] == "") & (batches["step_s"] > 0)]
+    size, prompt = known["batch_size"].to_numpy(float), known["prompt_tokens"].to_numpy(float)
+    context = size * (prompt + known["max_new_tokens"].to_numpy(float) / 2)
+    decode = _relative(known["step_s"], np.ones(len(known)), size, context)
+    prefill = _relative(known["last_ttft_s"], np.ones(len(known)), size * prompt, size * prompt**2 / 2)
+    cost = np.zeros(9)
+    cost[state.FIXED], cost[state.KV_TOKEN] = decode[0], decode[2]
+    cost[state.GEMM_TOKEN], cost[state.ATTENTION] = prefill[1], prefill[2]
+    # A decoding sequence is a row of the same matrix products, but takes what decoding takes.
+    cost[state.SEQUENCE] = decode[1] - prefill[1]
+    cost[state.EAGER] = prefill[0] - decode[0]
+    return cost
+
+
+def _relative(seconds, *terms):
+    seconds = np.asarray(seconds, dtype=float)
+    matrix = np.column_stack(terms)
+    size = matrix.max(axis=0)
+    return nnls(matrix / size / seconds[:, None], np.ones(len(seconds)))[0] / size
+
+
+def _policy(backend, slots):
+    plain = dict(step_tokens=2048, chunked=1, mixed=1, slots=slots, kv_tokens=1e9, reserve=0, lag_steps=0)
+    more = dict(wait_steps=0, wait_tokens=0, computed=1)
+    return np.array(engines.Policy(**(plain | more | POLICIES.get(backend, {}))), dtype=float)
+
+
+def simulated(level, cost, slots):
+    """`rows.Simulation` of the requests of one measured level: their lengths, and the load that they came
+    with.
+
+    `slots`: sequences that the server runs at once; its adapter gives it as many as the largest closed loop
+    has places.
+    """
+    ordered = level.sort_values("request")
+    lengths = ordered["prompt_tokens"].to_numpy(int), ordered["output_tokens"].to_numpy(int)
+    backend, places = ordered["backend"].iloc[0], ordered["concurrency"].iloc[0]
+    if np.isfinite(places):
+        return rows.Simulation(*lengths, cost, _policy(backend, slots), concurrency=int(places))
+    due = (ordered["sent_s"] - ordered["late_s"].fillna(0)).to_numpy()
+    return rows.Simulation(
+        *lengths, cost, _policy(backend, slots), at_s=np.maximum.accumulate(due - due.min())
+    )
+
+
+def levels(requests, slo=None):
+    """One row per run and level of serving whose configuration has a batching run: medians of TTFT and TPOT
+    in s, measured and predicted, and whether the level held the objectives, measured and predicted.
+    """
+    slo = slo or inputs.study()["slo"]
+    batches = derived.batches(requests[requests["experiment"] == "batching"])
+    found = []
+    for key, runs in requests[requests["experiment"] == "serving"].groupby(CONFIGURATION):
+        own = batches[(batches[CONFIGURATION] == list(key)).all(axis=1)]
+        if own.empty:
+            continue
+        cost, slots = fitted(own), int(runs["concurrency"].max())
+        for level, part in runs[runs["error"] == ""].groupby(
+            ["run_id", *levels_analysis.LEVEL], dropna=False
+        ):
+            met = simulated(part, cost, slots)
+            row = dict(zip([*CONFIGURATION, "run_id", *levels_analysis.LEVEL], [*key, *level]))
+            good = (met.ttft_s <= slo["ttft_s"]) & (met.tpot_s <= slo["tpot_s"])
+            found.append(
+                row
+                | {"ttft_s": part["ttft_s"].median(), "predicted_ttft_s": np.median(met.ttft_s)}
+                | {"tpot_s": part["tpot_s"].median(), "predicted_tpot_s": np.median(met.tpot_s)}
+                | {
+                    "held": levels_analysis.meets(part, slo).mean() >= SLO_HELD,
+                    "predicted_held": good.mean() >= SLO_HELD,
+                }
+            )
+    return pd.DataFrame(found)
+
+
+def largest_levels(table):
+    """One row per run and kind of loop: the number of the largest level that held the objectives, measured
+    and predicted.
+    """
+    found = []
+    for run, part in table.groupby("run_id"):
+        for kind in levels_analysis.LEVEL:
+            loads = part.dropna(subset=[kind]).sort_values(kind)
+            if len(loads):
+                row = {name: int(loads[name].cummin().sum()) for name in ("held", "predicted_held")}
+                found.append({"run_id": run, "loop": kind} | row)
+    return pd.DataFrame(found)

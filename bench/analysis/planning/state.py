@@ -1,0 +1,55 @@
+"""What the scheduler works on: requests and replicas as arrays, and the order of what goes into a step and a
+policy.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+# Seconds of a step: see `step_time.cost`, whose order this is.
+FIXED, EAGER, SEQUENCE, WEIGHTS, GEMM_TOKEN, KV_TOKEN, LINK_TOKEN, ATTENTION, SHOT_TOKEN = range(9)
+# What a scheduler may do: see `engines.Policy`, whose order this is.
+STEP_TOKENS, CHUNKED, MIXED, SLOTS, KV_TOKENS, RESERVE, LAG_STEPS, WAIT_STEPS, WAIT_TOKENS, COMPUTED = range(
+    10
+)
+NOTHING = -1
+BLOCK = 16  # tokens: engines hand out KV memory in blocks of as many
+LOGGED = 2048  # segments of a replica's past that are kept for inter-token latencies
+
+Requests = namedtuple(
+    "Requests", "prompt output sent first end written done_prompt ready following decoding admitted gaps"
+)
+COUNTS = "steps count prefill decoders context reserved waiting filled idle_steps load logged order".split()
+PER_SLOT = "finish who batch".split()
+State = namedtuple("State", ["start", "end", "a", "b", "head", "tail", "log", *COUNTS, *PER_SLOT])
+
+
+def new_requests(prompt, output):
+    """Arrays of requests with `prompt` and `output` tokens; times in s, NaN until they have happened."""
+    size = len(prompt)
+    return Requests(
+        np.ascontiguousarray(prompt, dtype=np.int64),
+        np.ascontiguousarray(output, dtype=np.int64),
+        *(np.full(size, np.nan) for _ in range(3)),
+        *(np.zeros(size, dtype=np.int64) for _ in range(3)),
+        np.full(size, NOTHING),
+        *(np.zeros(size, dtype=np.int64) for _ in range(2)),
+        np.full((size, 4), np.nan),
+    )
+
+
+def new_state(replicas, slots, logged=LOGGED):
+    """Arrays of `replicas` idle replicas with at most `slots` sequences each."""
+    counts = {name: np.zeros(replicas, dtype=np.int64) for name in COUNTS}
+    slotted = {name: np.zeros((replicas, slots + 1), dtype=np.int64) for name in PER_SLOT}
+    return State(
+        start=np.zeros(replicas),
+        end=np.full(replicas, np.inf),
+        a=np.zeros(replicas),
+        b=np.zeros(replicas),
+        head=np.full(replicas, NOTHING),
+        tail=np.full(replicas, NOTHING),
+        log=np.zeros((replicas, logged, 3)),
+        **counts,
+        **slotted,
+    )

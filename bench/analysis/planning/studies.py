@@ -1,0 +1,90 @@
+"""What MLC and MosaicML published on H100, A100 and A10, predicted with coefficients that saw neither.
+
+MLC names ShareGPT and publishes no lengths: the row of data/lengths.csv is an assumption, and two
+alternatives stand beside it.
+"""
+
+import numpy as np
+import pandas as pd
+
+from bench import inputs
+from bench.analysis.planning import check, engines, rows, step_time
+
+MODELS = {
+    "Llama-3-8B fp16": ("llama-3.1-8b", "bf16"),
+    "Llama-3-70B fp8": ("llama-3.1-70b", "fp8"),
+    "MPT-7B": ("mpt-7b", "bf16"),
+    "Llama-2-70B": ("llama-2-70b", "bf16"),
+}
+# MLCEngine and FasterTransformer are in no table of serving points: estimated with the engine that is
+# nearest.
+ENGINES = {"vLLM 0.6.1.post2": "vllm", "SGLang 0.3.1.post2": "sglang", "MLCEngine": "vllm"}
+DEVICES = {"A10": "a10", "A100-40GB": "a100_40gb", "H100 SXM": "h100_sxm"}
+LENGTHS = {
+    "sharegpt": (161, 338, True),
+    "same means, no spread": (161, 338, False),
+    "twice as long": (323, 676, True),
+}
+REQUESTS = 12  # per place
+
+
+def _drawn(lengths, requests):
+    prompt, output, spread = LENGTHS[lengths]
+    draw = np.random.default_rng(0).exponential(1.0, (2, requests)) if spread else np.ones((2, requests))
+    parts = zip((prompt, output), draw, (8, 2))
+    return [np.maximum(np.rint(mean * column), least).astype(int) for mean, column, least in parts]
+
+
+def _simulated(model, engine, gpu, tensor_parallel, places, lengths, fits):
+    name, weights = MODELS[model]
+    case = engines.Case(name, gpu, engine, weights, tensor_parallel, places, 512, 512, "published")
+    best, _, _ = fits.of(engine, gpu)
+    cost = step_time.cost(engines.setting(case), best)
+    return rows.Simulation(
+        *lengths, cost, engines.policy(case, slots=places), concurrency=places, request_s=best[-1], gaps=False
+    )
+
+
+def mlc(fits=None):
+    """One row per published level of MLC's closed loops and assumption on lengths: TPOT and TTFT in ms,
+    published and predicted.
+    """
+    fits, found = fits or check.Fits(), []
+    ttft = inputs.table("published/mlc_h100_ttft").rename(columns={"concurrency": "level"})
+    table = inputs.table("published/mlc_h100_tpot").query("load == 'concurrency'")
+    keys = ["model", "gpu", "tensor_parallel", "engine", "level"]
+    table = table.merge(ttft[[*keys, "ttft_ms"]], on=keys, how="left")
+    for row in table.to_dict("records"):
+        for lengths in LENGTHS:
+            drawn = _drawn(lengths, REQUESTS * int(row["level"]))
+            place = (DEVICES[row["gpu"]], int(row["tensor_parallel"]), int(row["level"]))
+            met = _simulated(row["model"], ENGINES[row["engine"]], *place, drawn, fits)
+            more = {
+                "predicted_tpot_ms": 1e3 * np.mean(met.tpot_s),
+                "predicted_ttft_ms": 1e3 * np.mean(met.ttft_s),
+            }
+            found.append(
+                {name: row[name] for name in [*keys, "tpot_ms", "ttft_ms"]} | {"lengths": lengths} | more
+            )
+    return pd.DataFrame(found)
+
+
+def mosaicml(fits=None):
+    """One row per published point of MosaicML's static batches: requests/s, published and predicted; all
+    estimated.
+    """
+    fits, found = fits or check.Fits(), []
+    for row in (
+        inputs.table("published/mosaicml_throughput_req_per_s")
+        .dropna(subset=["requests_per_s"])
+        .to_dict("records")
+    ):
+        size = int(row["batch_size"])
+        lengths = np.full(size, int(row["input_tokens"])), np.full(size, int(row["output_tokens"]))
+        try:
+            met = _simulated(row["model"], "vllm", DEVICES[row["gpu"]], int(row["gpus"]), size, lengths, fits)
+        except (ValueError, KeyError) as refusal:
+            found.append(row | {"predicted_requests_per_s": np.nan, "note": str(refusal)})
+            continue
+        found.append(row | {"predicted_requests_per_s": size / met.e2e_s.max()})
+    return pd.DataFrame(found)
