@@ -108,17 +108,10 @@ class Setup:
         self.taken.probe_gemm()
 
     def prompts(self, which="latency"):
-        """Token ids of a prompt set, indexed by prompt number: the same ids for every engine.
-
-        A server that runs already may have answered them before: there a head stands before each of them,
-        which the column head_tokens counts.
-        """
+        """Token ids of a prompt set, indexed by prompt number: the same for every engine; against a server
+        that runs already behind heads (`_headed`)."""
         ids = plans.encoded(which, self.checkpoint)
-        if not self.plan.url:
-            return ids
-        number = naming.split_number(self.run_id)[1]
-        heads = schedule.Heads(self.checkpoint, (self.identity["host"], number, which))
-        return pd.Series({prompt: heads[prompt] + list(tokens) for prompt, tokens in ids.items()})
+        return _headed(self, which, ids) if self.plan.url else ids
 
     def uniform_prompts(self, requests, tokens):
         """`requests` different prompts of exactly `tokens` token ids: the same for every engine."""
@@ -159,3 +152,11 @@ class Setup:
         with contextlib.ExitStack() as last:
             last.callback(self.taken.release)
             self.running.close()
+
+
+def _headed(setup, which, ids):
+    """`ids` with a head before each prompt, for a server that may have answered them before; the column
+    head_tokens counts it."""
+    source = setup.identity["host"], naming.split_number(setup.run_id)[1], which
+    heads = schedule.Heads(setup.checkpoint, source)
+    return pd.Series({prompt: heads[prompt] + list(tokens) for prompt, tokens in ids.items()})
