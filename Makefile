@@ -9,6 +9,8 @@
 #     make study EXPERIMENTS="latency"   only these of the experiments in study.yaml
 #     make study PROFILE=slurm           on a cluster, with the profile of that name in profiles/ (README)
 #     make bundle DEVICE=cuda            one archive that installs and runs the study on a node without network
+#     make bundle DEVICE=cuda HAVE=freeze.txt PARTS=58M   for a node that has PyTorch: only what it lacks, in parts
+#     make gpu-matrix BUDGET=600         what most adds to the tables first, for a GPU that is there for half an hour
 #     make test                          the tests, six minutes on two cores
 #     make check                         every engine and option, Slurm, bundles, the protocol's mutants
 #     make check-backend NAME=mine       what is missing in an adapter, within a minute or two
@@ -34,7 +36,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: study test check check-backend plan-check audit proof lint site readme bundle
+.PHONY: study test check check-backend plan-check audit proof lint site readme bundle gpu-matrix
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -47,7 +49,10 @@ readme: .venv/ready
 	@python -m bench.report.findings README.md
 
 bundle: .venv/ready
-	@python -m bench.workflow.bundle $(CONFIG)
+	@python -m bench.workflow.bundle $(CONFIG) $(if $(HAVE),have=$(HAVE)) $(if $(PARTS),parts=$(PARTS)) $(if $(PYTHON_VERSION),python_version=$(PYTHON_VERSION)) $(if $(WITH),with="$(WITH)") $(if $(LEAVE),leave="$(LEAVE)")
+
+gpu-matrix: .venv/ready
+	@python -m bench.workflow.gpu_matrix $(if $(BUDGET),budget=$(BUDGET)) $(if $(REPEATS),repeats=$(REPEATS)) $(if $(LIST),list=$(LIST)) $(if $(DEVICE),device=$(DEVICE))
 
 # What takes no time measurement runs on both cores, the rest one after the other.
 test: .venv/ready .venv/test

@@ -15,6 +15,7 @@ UNITS = {
     "_tokens": "tokens",
     "_bytes": "bytes",
     "_s": "s",
+    "_j": "J",
 }
 
 
@@ -110,3 +111,5 @@ declare(
     display_unit="ms",
     factor=1e3,
 )
+declare("gpu_energy_j", "Energy of the GPUs for a request", symbol="GPU energy", display_unit="J")
+declare("cpu_energy_j", "Energy of the CPU's packages for a request", symbol="CPU energy", display_unit="J")

@@ -255,6 +255,19 @@ def decode_steps(output_tokens, accepted_tokens):
     )
 
 
+@metric(
+    "GPU energy per output token",
+    "GPU energy of a request / its output tokens; idle power included",
+    symbol="GPU energy per token",
+    display_unit="J",
+)
+def energy_per_token_j(gpu_energy_j, output_tokens):
+    """GPU energy per output token, J: GPU energy of a request / its output tokens; idle power included. NaN
+    where the energy could not be read or there are no tokens."""
+    tokens = np.asarray(output_tokens, dtype=float)
+    return np.asarray(gpu_energy_j, dtype=float) / np.where(tokens > 0, tokens, np.nan)
+
+
 @metric("Perplexity of a text", "exp(mean negative log-likelihood per token, in nats)", symbol="perplexity")
 def perplexity(nll_nats_per_token):
     """Perplexity of a text: exp(mean negative log-likelihood per token, in nats)."""

@@ -37,7 +37,7 @@ def run_cells(name, parameters):
     """
     cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
     code = [cell.source for cell in cells if cell.cell_type == "code"]
-    code.insert(1, "\n".join(f"{key} = {value!r}" for key, value in parameters.items()))
+    code.insert(1, "\n".join(["# Parameters", *(f"{key} = {value!r}" for key, value in parameters.items())]))
     names = {"__name__": "__main__", "In": [""]}
     for source in code:
         names["In"].append(source)

@@ -441,10 +441,9 @@ def test_onnxruntime_s_model_is_built_for_the_device(option, precision, checkpoi
             or types.SimpleNamespace(returncode=0)
         ),
     )
-    assert (
-        engine.prepare(checkpoint, option, "cuda").name == f"onnxruntime-{option}"
-        and engine.prepare(checkpoint, "int4", "cpu").name == "onnxruntime-int4"
-    )
+    assert engine.prepare(checkpoint, option, "cuda").name.endswith(f"-{option}") and engine.prepare(
+        checkpoint, "int4", "cpu"
+    ).name.endswith("-int4")
     assert [(flag(command, "-p"), flag(command, "-e")) for command in commands] == [
         (precision, "cuda"),
         ("int4", "cpu"),
@@ -511,7 +510,10 @@ def test_a_container_is_stopped_whatever_happens(checkpoint, tmp_path, monkeypat
         and f" {tgi.IMAGE} --model-id /model" in run
         and stop == f"stop {name}"
     )
-    assert f"{(checkpoints.folder(checkpoint.name) / 'tgi').resolve()}:/model:ro" in run
+    assert (
+        f"{checkpoints.conversion(checkpoint, 'tgi', backends.get('tgi').version(), 'endless').resolve()}:/model:ro"
+        in run
+    )
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -547,7 +549,7 @@ def test_mlc_makes_its_format_without_a_conversation_template(checkpoint, tmp_pa
     monkeypatch.setattr(mlc, "TOOL", [str(folder / "fake"), "-m", "mlc_llm"])
     made = mlc.prepare(checkpoint, "q4f16_1", "cuda")
     convert, configure = (tmp_path / "fake.log").read_text().splitlines()
-    assert made.name == "q4f16_1" and convert.startswith(
+    assert made.name == f"mlc-{mlc.version()}-q4f16_1".replace(" ", "-") and convert.startswith(
         f"-m mlc_llm convert_weight {checkpoint.path} --quantization q4f16_1 --output "
     )
     assert configure.startswith(

@@ -1,13 +1,16 @@
 """The comparison of load clients: ours is right, one that lies is found out, one that fails is a row."""
 
 import json
+import os
 import sys
 
 import numpy as np
+import psutil
 import pytest
 from commands import run
 
 from bench.experiments import client_accuracy as accuracy_experiment
+from bench.experiments import client_process
 from bench.instrument import peers
 from bench.observations import schema, store
 from bench.paths import ROOT
@@ -143,7 +146,7 @@ def test_a_client_that_fails_is_a_row(elsewhere, name, text, words):
     assert words in row["error"] and row["failed"] == 2 and row["ttft_error_ms"] is None
     left = [
         p
-        for p in accuracy_experiment.psutil.process_iter(["cmdline"])
+        for p in psutil.process_iter(["cmdline"])
         if any("time.sleep(987)" in word for word in p.info["cmdline"] or [])
     ]
     assert not left, "a process of the client was left behind"
@@ -191,10 +194,8 @@ def test_cpu_time_is_that_of_the_process():
         stdout=subprocess.PIPE,
     )
     child.stdout.readline()
-    assert child.pid in accuracy_experiment.descendants(accuracy_experiment.os.getpid())
-    assert accuracy_experiment.cpu_s(accuracy_experiment.psutil.Process(child.pid)) == pytest.approx(
-        0.3, abs=0.1
-    )
+    assert child.pid in client_process.descendants(os.getpid())
+    assert client_process.cpu_s(psutil.Process(child.pid)) == pytest.approx(0.3, abs=0.1)
     child.communicate(b"\n")
 
 
@@ -212,7 +213,7 @@ def test_percentiles_are_of_the_same_requests():
         {"arrived_s": 1.5, "sent_ns": [1]},
         {"arrived_s": -9.0, "sent_ns": [int((-8 + 0.01 * n) * 1e9) for n in range(100)]},
     ]
-    found = accuracy_experiment.compared(reported, before + truth, watch, 2, 4)
+    found = accuracy_experiment.compared(accuracy_experiment.Outcome(reported, before + truth, watch), 2, 4)
     assert found["ttft_error_ms"] == pytest.approx(20) and found["ttft_error_connected_ms"] == pytest.approx(
         0, abs=1e-6
     )

@@ -11,7 +11,7 @@ from builders import make_rows, make_sidecar, write_run
 from bench import backends, processes
 from bench.backends.common import checkpoints, cuda, random_weights
 from bench.experiments import session
-from bench.machine import bandwidth, gpu, identity, memory, neighbours
+from bench.machine import bandwidth, gpu, identity, neighbours
 from bench.observations import gates, schema
 
 # Answers `--query-gpu=a,b` from files called a and b, a line each time while there are several, and `--query-compute-apps` from a file called apps.
@@ -120,21 +120,13 @@ def test_a_gpu_that_is_hidden_is_not_there(driver, monkeypatch):
     assert not gpu.has_cuda() and gpu.gpus() == [] and gpu.gpu_state() == {}
 
 
-def test_memory_is_the_engine_s_and_not_the_probe_s(driver):
+def test_the_probe_is_no_company(driver):
     with subprocess.Popen(
         [sys.executable, "-c", "input()", "bench.machine.bandwidth"], stdin=subprocess.PIPE
     ) as probe:
         driver.says({"apps": f"{os.getpid()}, 1000\n{probe.pid}, 4096\n1, 77"})
-        assert memory._gpu_bytes() == 1000 * 2**20
         assert neighbours.gpu_company() == [1]
         probe.communicate(b"\n")
-
-
-def test_in_a_container_all_that_is_in_use_counts(driver):
-    driver.says({"memory.used": "2048"})
-    assert memory._gpu_bytes() == 2048 * 2**20
-    driver.says({"apps": f"{os.getpid()}, [N/A]"})
-    assert memory._gpu_bytes() == 2048 * 2**20
 
 
 def test_whoever_shares_the_gpu_is_told_at_once(driver, setup):

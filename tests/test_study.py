@@ -235,7 +235,7 @@ def test_a_second_study_measures_nothing_again(studied):
     folder, _, first = studied
     before = {p: p.stat().st_mtime_ns for p in store.files(folder)}
     start = time.perf_counter()
-    done = snakemake(folder, *FAKE_STUDY, check=False)
+    snakemake(folder, *FAKE_STUDY, check=False)
     assert {p: p.stat().st_mtime_ns for p in store.files(folder)} == before
     assert time.perf_counter() - start < first
 

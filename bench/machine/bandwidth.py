@@ -52,8 +52,9 @@ def _cuda_rate(device="cuda", size=2**30, times=16):
     import torch
 
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-    matrix = torch.ones(size // 2 // 8192, 8192, dtype=torch.bfloat16, device=device)
-    vector, whole = torch.ones(8192, dtype=torch.bfloat16, device=device), matrix.view(torch.float32)
+    # Random, for constant bits take less power and clocks depend on it.
+    matrix = torch.randn(size // 2 // 8192, 8192, dtype=torch.bfloat16, device=device)
+    vector, whole = torch.randn(8192, dtype=torch.bfloat16, device=device), matrix.view(torch.float32)
 
     def often(read):
         for _ in range(times):

@@ -4,51 +4,101 @@ python -m bench.machine.gemm cpu 2     every format that the device multiplies, 
 """
 
 import json
+import math
 import subprocess
 import sys
+from time import perf_counter as clock
 
-from bench.machine import bandwidth, identity
+from bench.machine import identity
 from bench.paths import ROOT
 
+SECONDS = 1.0  # how long each way is watched: a GPU's clocks and power limit need that to show
+WINDOWS = 2  # of that length on a GPU
+# Number format of a GPU's tensor cores -> compute capability that has it first.
+SINCE = {
+    "float32": (0, 0),
+    "tf32": (8, 0),
+    "bfloat16": (8, 0),
+    "float16": (7, 0),
+    "int8": (7, 5),
+    "float8_e4m3fn": (8, 9),
+}
 
-def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None):
-    """Matrix-multiply peak of torch in `dtype` ('float32', 'bfloat16', 'int8' …), operations/s: 2 n^3 / best
-    time of several products.
 
-    The best of the libraries that torch has for it: on some processors one of them alone stays a tenth below
-    what engines reach.
+def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None, seconds=SECONDS):
+    """Matrix-multiply peak of torch in `dtype` ('float32', 'tf32', 'int8', 'float8_e4m3fn' …), operations/s.
+
+    2 n^3 / time of random normal matrices, watched for `seconds`: on a GPU the mean over the better of two
+    such windows (constant matrices take less power and are multiplied at higher clocks than any engine's); on
+    a CPU the best single product. The best of the libraries that torch has for it: on some processors one of
+    them alone stays a tenth below what engines reach.
     """
     import torch
 
     size = size or (8192 if device == "cuda" else 2048)
     if device == "cpu":
         torch.set_num_threads(threads or identity.cores())
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    rate = _sustained if device == "cuda" else _best
     with torch.inference_mode():
-        rates = []
-        for multiply in _products(torch, dtype, device, size):
+        ways = _products(torch, dtype, device, size)
+        return max(rate(multiply, wait, seconds) for multiply in ways) * 2 * size**3
+
+
+def _best(multiply, wait, seconds):
+    """Products per second of the fastest one within `seconds`; two at least."""
+    multiply()
+    end, times = clock() + seconds, []
+    while len(times) < 2 or clock() < end:
+        start = clock()
+        multiply()
+        wait()
+        times.append(clock() - start)
+    return 1 / min(times)
+
+
+def _sustained(multiply, wait, seconds):
+    """Products per second over `seconds` without a pause, the better of WINDOWS times."""
+
+    def timed(count):
+        start = clock()
+        for _ in range(count):
             multiply()
-            rates.append(bandwidth.best_rate(multiply, 2 * size**3))
-    return max(rates)
+        wait()
+        return clock() - start
+
+    timed(1)  # libraries choose their kernels at the first call
+    count = max(1, math.ceil(seconds / timed(10) * 10))
+    return max(count / timed(count) for _ in range(WINDOWS))
 
 
 def _products(torch, dtype, device, size):
-    """Functions that multiply two square matrices once: the usual product and, for float32 on a CPU, oneDNN's
-    as well."""
-    a = torch.ones(size, size, dtype=getattr(torch, dtype), device=device)
-    # No public product of int8 matrices accumulates in int32.
-    product = torch._int_mm if dtype == "int8" else torch.matmul
-
-    def multiply():
-        product(a, a)
-        if device == "cuda":
-            torch.cuda.synchronize()
-
+    """Functions that multiply two random square matrices once: the usual product and, for float32 on a CPU,
+    oneDNN's as well."""
+    torch.manual_seed(0)
+    a, b = (_matrix(torch, dtype, device, size) for _ in range(2))
+    if dtype == "int8":  # no public product of int8 matrices accumulates in int32
+        return [lambda: torch._int_mm(a, b.t())]
+    if dtype == "float8_e4m3fn":  # the second matrix by columns, as cuBLAS wants it; scales are required
+        one = torch.ones((), device=device)
+        more = {"scale_a": one, "scale_b": one, "out_dtype": torch.bfloat16, "use_fast_accum": True}
+        return [lambda: torch._scaled_mm(a, b.t(), **more)]
     if device == "cpu" and dtype == "float32" and torch.backends.mkldnn.is_available():
         from torch.utils import mkldnn
 
-        layer, input = mkldnn.to_mkldnn(torch.nn.Linear(size, size, bias=False).eval()), a.to_mkldnn()
-        return [multiply, lambda: layer(input)]
-    return [multiply]
+        plain = torch.nn.Linear(size, size, bias=False).eval()
+        plain.weight.data.copy_(b)
+        layer, input = mkldnn.to_mkldnn(plain), a.to_mkldnn()
+        return [lambda: torch.matmul(a, b), lambda: layer(input)]
+    return [lambda: torch.matmul(a, b)]
+
+
+def _matrix(torch, dtype, device, size):
+    normal = torch.randn(size, size, device=device)
+    if dtype == "int8":
+        return (normal * 32).round().clamp(-127, 127).to(torch.int8)
+    return normal.to(torch.float32 if dtype == "tf32" else getattr(torch, dtype))
 
 
 def gemm_peaks(device="cpu", threads=None):
@@ -69,14 +119,28 @@ def gemm_peaks(device="cpu", threads=None):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def gemm_dtypes(device):
-    """Names of the number formats that are measured on `device`."""
-    return ["float32", "bfloat16", *(["float16"] if device == "cuda" else []), "int8"]
+def gemm_dtypes(device, capability=None):
+    """Names of the number formats that are measured on `device`: on a GPU all that its tensor cores have, by
+    its compute capability (this machine's if None)."""
+    if device == "cpu":
+        return ["float32", "bfloat16", "int8"]
+    if capability is None:
+        import torch
+
+        capability = torch.cuda.get_device_capability()
+    return [dtype for dtype, first in SINCE.items() if tuple(capability) >= first]
 
 
 def main(device, threads):
-    """Print the peak of every format as JSON."""
-    print(json.dumps({dtype: gemm_flops_per_s(dtype, device, threads) for dtype in gemm_dtypes(device)}))
+    """Print the peak of every format as JSON; a format that this build of torch cannot multiply is left out,
+    and why goes to standard error."""
+    peaks = {}
+    for dtype in gemm_dtypes(device):
+        try:
+            peaks[dtype] = gemm_flops_per_s(dtype, device, threads)
+        except (RuntimeError, NotImplementedError) as failure:
+            print(f"{dtype}: {failure}", file=sys.stderr)
+    print(json.dumps(peaks))
 
 
 if __name__ == "__main__":

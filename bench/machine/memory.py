@@ -1,15 +1,14 @@
 """How much memory an engine holds."""
 
-import math
+import atexit
 import os
 import platform
 import re
-import sys
 from pathlib import Path
 
 import psutil
 
-from bench.machine import gpu
+from bench.machine import gpu, sampler
 
 
 def address_space_bytes():
@@ -17,25 +16,42 @@ def address_space_bytes():
     return psutil.Process().memory_info().vms
 
 
-def forget_peak(device="cpu"):
-    """Let `peak_memory_bytes` begin anew, where the system can (Linux; PyTorch's allocator on a GPU)."""
-    if device == "cuda" and (torch := sys.modules.get("torch")):
-        torch.cuda.reset_peak_memory_stats()
+_running = {}  # process number -> the sampler of its GPUs; a fork has none
+
+
+def _sampler(gpus):
+    """This process's sampler of the driver's counters, started at the first call."""
+    found = _running.get(os.getpid())
+    if found is None:
+        found = _running[os.getpid()] = sampler.Sampler(gpu.used(gpus))
+        atexit.register(found.close)
+    return found
+
+
+def forget_peak(device="cpu", gpus=1):
+    """Let `peak_memory_bytes` begin anew, where the system can (Linux; the driver's counters on a GPU).
+
+    On the first `gpus` GPUs the driver is sampled from the first call on: call it before an engine is loaded.
+    """
+    if device == "cuda":
+        _sampler(gpus).forget_peak()
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
         pass  # then a peak is that of the process so far
 
 
-def peak_memory_bytes(device="cpu"):
-    """Largest resident set of this process and, added up, what its children hold now; on a GPU what it holds
-    there. In bytes.
+def peak_memory_bytes(device="cpu", gpus=1):
+    """Largest resident set of this process and, added up, what its children hold now; on a GPU the most that
+    the engine's processes held there since `forget_peak`. In bytes.
 
-    On a GPU it is the peak of PyTorch's allocator, or what the driver counts for this process and its
-    children where the engine allocates by other means (in a container, which hides processes from the driver,
-    all that is in use there).
+    On GPUs it is sampled at the driver, ten times a second, whatever the engine allocates by: caches, context
+    and kernels are in it. In a container, which hides processes from the driver, all that is in use there
+    counts. NaN where NVML cannot be read.
     """
-    return _gpu_bytes() if device == "cuda" else _own_peak_bytes() + _children_bytes()
+    if device == "cuda":
+        return _sampler(gpus).peak_bytes()
+    return _own_peak_bytes() + _children_bytes()
 
 
 def _own_peak_bytes():
@@ -59,7 +75,7 @@ def _children_bytes():
 
 
 def _is_probe(process):
-    return "bench.machine.bandwidth" in process.cmdline()
+    return any(module in process.cmdline() for module in sampler.PROBES)
 
 
 def family(probes=True):
@@ -72,17 +88,3 @@ def family(probes=True):
         except psutil.Error:
             pass
     return found
-
-
-def _gpu_bytes():
-    """The allocator's peak; else what the driver counts for the engine's processes; else, in a container,
-    where it counts none, all that is in use."""
-    torch = sys.modules.get("torch")
-    allocated = torch.cuda.max_memory_allocated() if torch and torch.cuda.is_available() else 0
-    if allocated:
-        return allocated
-    own = family(probes=False)
-    return (
-        sum(held for pid, held in gpu.gpu_processes() if pid in own)
-        or (gpu.gpu_state().get("memory.used") or math.nan) * 2**20
-    )

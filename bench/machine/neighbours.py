@@ -1,5 +1,7 @@
 """Who else uses the machine, and the lock that keeps two measurements apart."""
 
+import ctypes
+import sys
 import tempfile
 from pathlib import Path
 from time import perf_counter as clock
@@ -10,12 +12,44 @@ from filelock import FileLock, Timeout
 from bench import environment
 from bench.machine import gpu, memory
 
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
+END_S = 10  # what a process is given to end by itself
+
+
+def adopt_orphans():
+    """Become the parent of whatever this process's descendants leave behind, where the system can (Linux).
+
+    An engine's worker that is killed leaves processes of its own, whose time would otherwise count as
+    somebody else's and whose memory would stay on the GPU unseen.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants():
+    """Processes that this one has started, or its children have left behind."""
+    return psutil.Process().children(recursive=True)
+
+
+def end_descendants(spare=()):
+    """End every process of `descendants` but those in `spare`, and wait until it is gone."""
+    found = [child for child in descendants() if child not in spare]
+    for how in ("terminate", "kill"):
+        for child in found:
+            try:
+                getattr(child, how)()
+            except psutil.Error:
+                pass
+        psutil.wait_procs(found, END_S)
+        found = [child for child in descendants() if child not in spare]
+
 
 class Neighbours:
     """How many cores everybody else kept busy since this was made: other processes, and other virtual
     machines (steal)."""
 
     def __init__(self):
+        adopt_orphans()
         self.start, self.system, self.own = clock(), psutil.cpu_times(), _own_cpu_s()
         self.throttled_s = environment.throttled_s()
 
@@ -38,14 +72,16 @@ class Neighbours:
 
 
 def _own_cpu_s():
-    """CPU seconds of this process, its living children and those that have ended."""
-    process = psutil.Process()
-    used = process.cpu_times()
-    total = used.user + used.system + used.children_user + used.children_system
-    for child in process.children(recursive=True):
+    """CPU seconds of this process and its descendants, the living and those that have ended.
+
+    What a child's own children had used when they ended stands in that child's `children_*` until it ends
+    itself.
+    """
+    process, total = psutil.Process(), 0.0
+    for one in (process, *process.children(recursive=True)):
         try:
-            times = child.cpu_times()
-            total += times.user + times.system
+            used = one.cpu_times()
+            total += used.user + used.system + used.children_user + used.children_system
         except psutil.Error:
             pass
     return total
@@ -71,9 +107,10 @@ def take(device="cpu", wait_s=3600):
     return lock
 
 
-def gpu_company():
-    """Sorted process numbers that compute on the first visible GPU and are not this process or its children.
+def gpu_company(gpus=1):
+    """Sorted process numbers that compute on the first `gpus` GPUs and are not this process or its children.
 
     Empty where the driver names none.
     """
-    return sorted(pid for pid, _ in gpu.gpu_processes() if pid not in memory.family())
+    own = memory.family()
+    return sorted({pid for pid, _ in gpu.gpu_processes(gpus) if pid not in own})

@@ -20,6 +20,7 @@ THROTTLED_SHARE = 0.01
 # Events of an answer that follow each other faster than this on average came in one lump: a proxy had kept
 # them. A step of the smallest model on the fastest GPU takes several times as long.
 EVENT_GAP_S = 5e-5
+LUMP_EVENTS = 8  # an answer with fewer events than this says nothing of them
 CLOCK_DRIFT = 0.1  # how far a GPU's clock after a run may be from the one before
 # How late the load client may be in the 99th percentile, as a share of the gap between two scheduled
 # requests.
@@ -100,7 +101,7 @@ def _streamed(table):
 
     Then TTFT is the whole answer's time and TPOT nothing.
     """
-    events = table[(table["error"] == "") & (table["chunks"] > 2)]
+    events = table[(table["error"] == "") & (table["chunks"] > LUMP_EVENTS)]
     gap_s = (events["e2e_s"] - events["ttft_s"]) / (events["chunks"] - 1)
     if len(events) and gap_s.median() < EVENT_GAP_S:
         raise Refused(

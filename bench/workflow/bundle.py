@@ -3,7 +3,8 @@ wheel, and a script.
 
     python -m bench.workflow.bundle device=cuda [engines="vllm" models="[smollm2-135m]"]
 
-writes bundle-cuda.tar, as `make bundle DEVICE=cuda` does.
+writes bundle-cuda.tar, as `make bundle DEVICE=cuda` does. With have=FILE, the `pip freeze` of a node that has
+its own PyTorch, only what it lacks is packed, in parts (bench/workflow/node_bundle.py).
 
 On the node: tar xf bundle-cuda.tar && sh llm-inference-measured/install.sh. Where the Makefile finds a folder
 wheels/, pip looks nowhere else; the engines' own environments and `bench/backends/common/checkpoints.py`,
@@ -26,6 +27,7 @@ from bench.paths import ROOT
 from bench.workflow import plan
 
 NAME = "llm-inference-measured"
+NODE = ("have", "parts", "python_version", "with", "leave")  # words of bench/workflow/node_bundle.py
 # Wheels with machine code fit one minor version of Python.
 INSTALL = """\
 #!/bin/sh
@@ -139,8 +141,15 @@ def build(to, device, engines="", models=(), repository=ROOT):
 
 
 def main(*assignments):
-    study = plan.load(plan.overrides(assignments))
+    own = dict(word.split("=", 1) for word in assignments if word.partition("=")[0] in NODE)
+    study = plan.load(plan.overrides(word for word in assignments if word.partition("=")[0] not in NODE))
     device = naming.choose("device of the node", study["device"], ("cpu", "cuda"))
+    if own.get("have"):
+        from bench.workflow import node_bundle  # it is made of what stands here
+
+        return node_bundle.main(device, str(study["engines"]), study["models"], own)
+    if own:
+        raise ValueError(f"{', '.join(own)}: these words go with have=FILE, the node's pip freeze.")
     archive = build(Path.cwd() / f"bundle-{device}.tar", device, str(study["engines"]), study["models"])
     size = f"{archive.name}: {archive.stat().st_size / 1e9:.2f} GB."
     print(f"{size} On the node: tar xf {archive.name} && sh {NAME}/install.sh")

@@ -29,7 +29,7 @@ def test_coefficients_that_made_a_table_are_found_again(table):
 
 
 def test_at_most_eight_coefficients_per_engine_and_gpu():
-    committed = check.data.table(check.COMMITTED)
+    committed = check.inputs.table(check.COMMITTED)
     real = committed[~committed["coefficient"].isin(fit.WIDTHS)]
     assert real.groupby(published.GROUP).size().max() <= 8
     shares = real[real["unit"] == "1"]

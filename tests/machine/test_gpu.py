@@ -1,0 +1,160 @@
+"""Which GPU is meant, on machines with several: a shell script plays nvidia-smi, which numbers them by PCI bus."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bench import inputs, naming
+from bench.machine import gemm, gpu, neighbours
+
+SMI = """#!/bin/sh
+for word; do
+  case $word in
+    --query-gpu=*) fields=${word#*=} ;; --query-compute-apps=*) fields=apps ;; --id=*) id=${word#*=} ;;
+  esac
+done
+case $id in
+  0) state="1980, 3201, 40, 300.5, 1000"; apps="11, 100" ;;
+  1|GPU-b) state="1200, 3201, 71, 250.0, 500"; apps="12, 100
+11, 50" ;;
+  2) state="1980, 3201, 35, [N/A], 10"; apps= ;;
+  *) echo "No devices were found"; exit 6 ;;
+esac
+case $fields in apps) echo "$apps" ;; name) echo "NVIDIA H100 80GB HBM3" ;; count) echo 3 ;; *) echo "$state" ;; esac
+"""
+
+
+@pytest.fixture
+def three(tmp_path, monkeypatch):
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(SMI)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_clocks_of_every_gpu_that_is_used(three):
+    assert gpu.gpu_state()["clocks.sm"] == 1980
+    both = {
+        "clocks.sm": 1200,
+        "clocks.mem": 3201,
+        "temperature.gpu": 71,
+        "power.draw": 550.5,
+        "memory.used": 1500,
+    }
+    assert gpu.gpu_state(2) == both
+    assert gpu.gpu_state(3)["power.draw"] is None and gpu.gpu_state(4) == {}
+
+
+def test_neighbours_on_every_gpu_that_is_used(three, monkeypatch):
+    assert neighbours.gpu_company() == [11] and neighbours.gpu_company(2) == [11, 12]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-b")
+    assert neighbours.gpu_company() == [] and neighbours.gpu_company(2) == [11, 12]
+    assert gpu.used(2) == ["2", "GPU-b"]
+
+
+def test_cuda_counts_as_nvidia_smi_does(three, monkeypatch):
+    monkeypatch.delenv("CUDA_DEVICE_ORDER")
+    assert gpu.has_cuda() and os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    for visible in (None, "1"):
+        if visible:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        with pytest.raises(ValueError, match="Set it to PCI_BUS_ID"):
+            gpu.gpu_state()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")  # a UUID names the same GPU in any order
+    assert gpu.gpu_state()["clocks.sm"] == 1200
+
+
+@pytest.mark.parametrize(
+    ("name", "bandwidth"),
+    [
+        ("NVIDIA H100 80GB HBM3", 3.35e12),
+        ("NVIDIA H100 PCIe", 2e12),
+        ("NVIDIA H200", 4.8e12),
+        ("NVIDIA A100-SXM4-80GB", 2.039e12),
+        ("NVIDIA A100-SXM4-40GB", 1.555e12),
+        ("NVIDIA RTX A6000", 7.68e11),
+        ("NVIDIA L40S", 8.64e11),
+        ("NVIDIA B200", 8e12),
+        ("NVIDIA GeForce RTX 4090", 1.008e12),
+        ("NVIDIA GeForce RTX 5090", 1.792e12),
+        ("NVIDIA Unheard-of", None),
+    ],
+)
+def test_what_a_driver_calls_it_finds_its_datasheet(name, bandwidth):
+    assert gpu.datasheet_bandwidth(naming.gpu_slug(name)) == bandwidth
+
+
+def test_no_name_or_alias_stands_for_two_rows():
+    table = inputs.table("gpus")
+    names = [naming.slug(name) for name in table["gpu"]] + " ".join(table["aliases"].dropna()).split()
+    assert len(names) == len(set(names)) and table["source"].notna().all()
+
+
+def test_formats_of_the_tensor_cores():
+    assert gemm.gemm_dtypes("cuda", (9, 0))[
+        -1
+    ] == "float8_e4m3fn" and "float8_e4m3fn" not in gemm.gemm_dtypes("cuda", (8, 0))
+    assert gemm.gemm_dtypes("cpu") == ["float32", "bfloat16", "int8"]
+
+
+@pytest.mark.parametrize("dtype", [*gemm.SINCE])
+def test_random_matrices_are_multiplied(dtype):
+    import torch
+
+    a = gemm._matrix(torch, dtype, "cpu", 64)
+    assert a.float().std() > 0.5 and len(a.float().unique()) > 20
+    if dtype != "float16":  # which CPUs emulate
+        assert 1e6 < gemm.gemm_flops_per_s(dtype, "cpu", 1, size=64, seconds=0.01) < 1e13
+
+
+def test_a_peak_is_watched_for_as_long_as_it_says(monkeypatch):
+    passed = [0.0]
+
+    def multiply():
+        passed[0] += 0.25 if passed[0] == 0 else 0.001  # the first call chooses its kernels
+
+    monkeypatch.setattr(gemm, "clock", lambda: passed[0])
+    assert gemm._sustained(multiply, lambda: None, 1.0) == pytest.approx(1000)
+    assert 2.2 < passed[0] < 2.4  # the choice, ten to see how long they take, two windows of a second
+
+
+BUSY = "import time; end = time.process_time() + 1.0\nwhile time.process_time() < end: pass"
+
+
+def test_what_grandchildren_used_is_no_neighbours(monkeypatch):
+    """A child lives on while its own child has ended: that one's second stands in the child's `children_*`."""
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}]); print('done', flush=True); input()"
+    before = neighbours._own_cpu_s()
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        child.stdout.readline()
+        assert neighbours._own_cpu_s() - before > 0.95
+        child.communicate(b"\n")
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux gives orphans to a process that asks for them"
+)
+def test_what_orphans_use_is_no_neighbours_and_they_are_ended():
+    code = """
+import subprocess, sys
+from bench.machine import neighbours
+neighbours.adopt_orphans()
+orphan = "import time\\nwhile True: time.sleep(0.01)"
+quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
+leave = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {orphan!r}], {quiet}).pid, flush=True)"
+number = subprocess.run([sys.executable, "-c", leave], stdout=subprocess.PIPE, text=True).stdout.strip()
+import psutil
+print(psutil.Process(int(number)).ppid() == psutil.Process().pid)
+neighbours.end_descendants()
+print(psutil.Process().children(recursive=True) == [])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["True", "True"], done.stderr
