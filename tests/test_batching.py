@@ -118,6 +118,26 @@ def test_a_lost_batch_is_a_row_and_the_others_stay(tmp_path):
     assert set(batching_analysis.uniform(store.load(folder=tmp_path))["batch_size"]) == {1, 2, 4, 8, 16}
 
 
+def test_a_batch_of_which_one_request_failed_is_no_whole_batch(tmp_path):
+    write_sweep(tmp_path)
+    requests = store.load(folder=tmp_path)
+    third = requests.index[requests["batch_size"] == 8][2]
+    requests.loc[third, "error"] = "TimeoutError: no answer"
+    batches = derived.batches(requests).set_index("batch_size")
+    assert batches.loc[8, "error"] == "TimeoutError: no answer" and batches.loc[16, "error"] == ""
+    rates = [
+        "ttft_s",
+        "step_s",
+        "wall_s",
+        "output_tokens_per_s",
+        "requests_per_s",
+        "mfu_prefill",
+        "mfu_decode",
+    ]
+    assert batches.loc[8, rates].isna().all() and batches.loc[4, rates].notna().all(axis=None)
+    assert 8 not in set(batching_analysis.uniform(requests)["batch_size"])
+
+
 def test_the_planner_agrees_with_what_ran(tmp_path):
     request = (512 + 64) * 1000 * 4
     sidecar = make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=2e9 - 20.5 * request)

@@ -16,8 +16,8 @@ from builders import make_rows, make_sidecar
 
 from bench import inputs, processes
 from bench.analysis import levels
-from bench.backends.common import servers
-from bench.instrument.load import decoding, parallel, protocols, schedule
+from bench.backends.common import launch, servers
+from bench.instrument.load import decoding, parallel, prefix_cache, protocols, schedule
 from bench.observations import gates, store
 from bench.paths import ROOT
 
@@ -211,34 +211,42 @@ class Words:
 
 def test_prompts_share_nothing_that_a_cache_could_answer():
     sizes = [(8, 4), (9, 4), (100, 4), (3000, 4)] * 100
-    made = schedule.prompts(Words(), sizes) + schedule.prompts(Words(), sizes, first=len(sizes))
+    source = "c0ffee", 1
+    made = schedule.prompts(Words(), sizes, source)
+    made += schedule.prompts(Words(), sizes, source, first=len(sizes))
     assert [(len(prompt.ids), prompt.new_tokens) for prompt in made] == sizes * 2
     assert len({prompt.ids[: schedule.HEAD_TOKENS] for prompt in made}) == len(made)
     assert len({prompt.ids[0] for prompt in made}) > 50, "they differ from the first token on"
-    assert made[5] == schedule.prompts(Words(), sizes)[5] and made[5].text == Words().decode(made[5].ids)
+    for other in (("c0ffee", 2), ("decade", 1)):
+        heads = {prompt.ids[: schedule.HEAD_TOKENS] for prompt in schedule.prompts(Words(), sizes, other)}
+        assert heads.isdisjoint({prompt.ids[: schedule.HEAD_TOKENS] for prompt in made}), "repeats, machines"
+    assert made[5] == schedule.prompts(Words(), sizes, source)[5] and made[5].text == Words().decode(
+        made[5].ids
+    )
+
+
+def counted(kind, load):
+    """A number of requests per level."""
+    return 100 + load if kind == "closed" else round(20 * load)
 
 
 def test_the_plan_goes_from_little_load_to_much():
-    plan = schedule.plan([8, 1, 100], [4, 0.5], 0, "poisson", seed=2)
+    plan = schedule.plan([8, 1, 100], [4, 0.5], counted, "poisson", seed=2)
     assert [(level.kind, level.value, level.requests) for level in plan] == [
-        ("closed", 1, 16),
-        ("closed", 8, 24),
-        ("closed", 100, 300),
-        ("open", 0.5, 16),
+        ("closed", 1, 101),
+        ("closed", 8, 108),
+        ("closed", 100, 200),
+        ("open", 0.5, 10),
         ("open", 4, 80),
     ]
-    assert (
-        plan[0].condition == {"concurrency": 1}
-        and plan[3].condition == {"request_rate": 0.5}
-        and plan[0].at_s is None
-    )
-    assert (plan[4].at_s == schedule.poisson(4, 80, 2)).all() and {
-        level.requests for level in schedule.plan([8], [4], 7, "constant")
-    } == {7}
+    assert plan[0].condition == {"concurrency": 1} and plan[3].condition == {"request_rate": 0.5}
+    assert plan[0].at_s is None and (plan[4].at_s == schedule.poisson(4, 80, 2)).all()
+    again = schedule.plan([], [4], counted, "poisson", seed=3)[0]
+    assert (again.at_s != plan[4].at_s).all(), "another run, other arrivals"
     assert str(plan[1]) == "8 at once" and str(plan[3]) == "0.5 requests/s"
-    assert schedule.plan([], [4], 3, "constant")[0].at_s.tolist() == [0, 0.25, 0.5]
+    assert schedule.plan([], [4], lambda kind, load: 3, "constant", 1)[0].at_s.tolist() == [0, 0.25, 0.5]
     with pytest.raises(ValueError, match="kind of arrivals"):
-        schedule.plan([1], [1], 1, "regular")
+        schedule.plan([1], [1], counted, "regular", 1)
 
 
 def test_a_trace_is_replayed(tmp_path):
@@ -262,7 +270,7 @@ def test_a_trace_is_replayed(tmp_path):
 
 
 def test_calls_carry_the_schedule_and_what_is_counted():
-    wanted = schedule.prompts(Words(), [(10, 4), (20, 5)])
+    wanted = schedule.prompts(Words(), [(10, 4), (20, 5)], ("c0ffee", 1))
     level = schedule.Level("open", 2, 2, np.array([0.0, 0.5]))
     for dialect, counted in (
         ("completions", [10, 20]),
@@ -328,7 +336,9 @@ def test_steady_output_counts_while_the_load_was_held():
     rows = table(*((sent, 1.0, 3.0, 100) for sent in (0, 0, 3, 3, 6, 6, 9, 9)))
     assert levels.steady_tokens_per_s(rows) == pytest.approx(6 * 100 / 9)
     # 100 tokens spread over 1 s to 3 s; at 2 s half of them had come, and of the second request none.
-    assert levels.steady_tokens_per_s(table((0, 1.0, 3.0, 100), (2, 1.0, 2.0, 50))) == pytest.approx(50 / 2)
+    assert levels.steady_tokens_per_s(
+        table((0, 1.0, 3.0, 100), (2, 1.0, 2.0, 50), concurrency=1.0)
+    ) == pytest.approx(50 / 2)
 
 
 def test_where_all_began_at_once_all_of_it_counts():
@@ -338,18 +348,58 @@ def test_where_all_began_at_once_all_of_it_counts():
 
 
 def test_failed_requests_give_no_tokens_but_hold_the_load():
-    rows = table((0, 1.0, 3.0, 100), "ConnectionError: gone", (8, 1.0, 3.0, 100))
+    rows = table((0, 1.0, 3.0, 100), "ConnectionError: gone", (8, 1.0, 3.0, 100), concurrency=1.0)
     assert levels.steady_tokens_per_s(rows) == pytest.approx(100 / 8)
     assert np.isnan(levels.steady_tokens_per_s(table("x", "y")))
 
 
 def test_a_scheduled_requests_times_count_from_before_it_was_sent():
-    # Due at 0 and 8; sent 0.5 s late after 0.5 s of connecting: the times already hold that second.
+    # Due at 0 and 8; sent 0.5 s late after 0.5 s of connecting: the times already hold that second. Of the 8 s
+    # between them the first quarter is ramp, so half of the first answer counts, and 6 s.
     rows = table((1, 2.0, 4.0, 100), (9, 2.0, 4.0, 100), request_rate=0.125, late_s=0.5, connect_s=0.5)
-    assert levels.steady_tokens_per_s(rows) == pytest.approx(100 / 8)
-    assert levels.steady_tokens_per_s(
-        table((1, 2.0, 10.0, 100), (9, 1.0, 2.0, 10), request_rate=0.125, late_s=0.5, connect_s=0.5)
-    ) == pytest.approx(100 * 7 / 8 / 8)
+    assert levels.steady_tokens_per_s(rows) == pytest.approx(50 / 6)
+    rows = table((1, 2.0, 10.0, 100), (9, 1.0, 2.0, 10), request_rate=0.125, late_s=0.5, connect_s=0.5)
+    assert levels.steady_tokens_per_s(rows) == pytest.approx(75 / 6)
+
+
+def test_ramp_and_drain_do_not_count():
+    """Two places: the first two requests begin at once, the last two end beside free places."""
+    rows = table(*((sent, 1.0, 3.0, 100) for sent in (0, 0, 3, 3, 6, 6, 9, 9)))
+    assert (
+        levels.window(rows) == (3, 9) and list(levels.steady(rows)) == [False] * 2 + [True] * 4 + [False] * 2
+    )
+    assert levels.steady(rows.assign(concurrency=1.0)).all(), "one place has neither ramp nor drain"
+    assert not levels.steady(rows.assign(concurrency=4.0)).any(), "four places: nothing else"
+    # One a second for 40 s, each 3 s long: what begins in the first or the last 3 s does not count.
+    rows = table(*((k, 1.0, 3.0, 100) for k in range(41)), request_rate=1.0)
+    assert levels.window(rows) == (3, 40)
+    assert list(rows.loc[levels.steady(rows), "sent_s"]) == list(range(3, 38))
+
+
+def test_waits_that_grow_say_overloaded_before_the_backlog_does():
+    """Forty requests, one a second: their waits grow to 4 s, those of the others scatter as widely."""
+    growing = [0.1 * k for k in range(1, 41)]
+    rows = table(*((k, wait, wait + 1, 100) for k, wait in enumerate(growing)), request_rate=1.0)
+    assert levels.backlog(rows) < levels.BACKLOG and levels.overloaded(rows) and levels.saturated([rows])
+    scattered = [growing[(k * 17) % 40] for k in range(40)]
+    rows = table(*((k, wait, wait + 1, 100) for k, wait in enumerate(scattered)), request_rate=1.0)
+    assert not levels.overloaded(rows)
+    rows = table(*((k, wait, wait + 1, 100) for k, wait in enumerate(growing)))
+    assert not levels.overloaded(rows), "a closed loop slows its own requests down"
+
+
+@pytest.mark.parametrize("kind, load, percentile", [("closed", 1, 90), ("closed", 8, 90), ("closed", 4, 99)])
+def test_a_level_has_as_many_requests_as_its_percentile_takes(kind, load, percentile):
+    count = levels.requests_for(kind, load, percentile)
+    for requests, bound in ((count, True), (count - 1, False)):
+        rows = table(*((k // load, 0.1, 0.9, 10) for k in range(requests)), concurrency=float(load))
+        assert levels.bounds(int(levels.steady(rows).sum()), percentile) == bound
+
+
+def test_an_open_loop_has_room_for_ramp_and_drain():
+    assert [levels.requests_for("open", rate, 90) for rate in (1, 2, 4, 8)] == [74, 84, 104, 160]
+    rows = table(*((k / 2, 0.1, 5.0, 10) for k in range(84)), request_rate=2.0)
+    assert levels.bounds(int(levels.steady(rows).sum()), 90)
 
 
 def test_three_levels_that_give_no_more_say_that_the_server_is_saturated():
@@ -404,33 +454,40 @@ def written(rows, folder, **about):
 
 
 def test_goodput_counts_what_met_every_objective(tmp_path):
-    rows = serving_rows(5)
+    rows = serving_rows(5, concurrency=1)
     rows[1] |= {"ttft_s": 0.5, "e2e_s": 0.59}
     rows[2] |= {"e2e_s": 0.05 + 9 * 0.2}
     rows[3] |= {"error": "TimeoutError: no", "ttft_s": None, "e2e_s": None, "output_tokens": 0}
-    requests = written(rows, tmp_path)
-    assert levels.meets(requests, {"ttft_s": 0.4, "tpot_s": 0.1}).tolist() == [
-        True,
-        False,
-        False,
-        False,
-        True,
-    ]
+    requests, slo = written(rows, tmp_path), {"ttft_s": 0.4, "tpot_s": 0.1}
+    assert levels.meets(requests, slo).tolist() == [True, False, False, False, True]
     assert levels.meets(requests, {}).tolist() == [True, True, True, False, True]
-    level = levels.levels(requests, {"ttft_s": 0.4, "tpot_s": 0.1}).iloc[0]
-    wall = 8 + 0.14
-    assert (level["requests"], level["failed"], level["wall_s"]) == (5, 1, pytest.approx(wall))
-    assert level["goodput_per_s"] == pytest.approx(2 / wall) and level["requests_per_s"] == pytest.approx(
-        4 / wall
+    level = levels.levels(requests, slo).iloc[0]
+    assert (level["requests"], level["failed"], level["counted"]) == (5, 1, 5)
+    assert level["wall_s"] == pytest.approx(8 + 0.14) and level["state"] == levels.STEADY
+    # One is taken up every 2 s; of five four are answered, and two of these in time.
+    assert level["requests_per_s"] == pytest.approx(0.5 * 4 / 5)
+    assert level["goodput_per_s"] == pytest.approx(0.5 * 2 / 5)
+    # The interval of 2 in 5 after Clopper and Pearson.
+    assert [level[name] for name in ("met", "met_low", "met_high")] == pytest.approx(
+        [0.4, 0.0527, 0.8534], abs=1e-4
     )
-    assert (
-        level["ttft_p50_s"] == pytest.approx(0.05)
-        and level["concurrency"] == 2
-        and np.isnan(level["request_rate"])
-    )
-    assert level["ttft_p99_s"] == pytest.approx(np.percentile([0.05, 0.5, 0.05, 0.05], 99)) and level[
-        "tpot_p90_s"
-    ] == pytest.approx(np.percentile([0.01, 0.01, 0.2, 0.01], 90))
+    assert level["ttft_p50_s"] == pytest.approx(0.05) and level["ttft_max_s"] == pytest.approx(0.5)
+    assert np.isnan(level["ttft_p90_s"]) and np.isnan(level["request_rate"]) and level["concurrency"] == 1
+
+
+@pytest.mark.parametrize("count, shown", [(63, False), (64, True)])
+def test_a_percentile_stands_where_the_requests_bound_it(tmp_path, count, shown):
+    level = levels.levels(written(serving_rows(count, concurrency=1), tmp_path)).iloc[0]
+    assert (level["ttft_p90_s"] == pytest.approx(0.05)) == shown and np.isnan(level["ttft_p99_s"])
+
+
+def test_levels_pool_the_requests_of_their_runs_and_keep_the_rates_apart(tmp_path):
+    runs = [written(serving_rows(40, concurrency=1, run=k), tmp_path) for k in (1, 2)]
+    (level,) = levels.levels(pd.concat(runs, ignore_index=True), pooled=True).to_dict("records")
+    assert (level["runs"], level["requests"], level["counted"]) == (2, 80, 80)
+    assert level["ttft_p90_s"] == pytest.approx(0.05), "forty of one run alone do not bound it"
+    assert level["output_tokens_per_s"] == pytest.approx(10 / 2)
+    assert level["output_tokens_per_s_low"] <= level["output_tokens_per_s"]
 
 
 def test_levels_are_kept_apart(tmp_path):
@@ -484,7 +541,7 @@ def test_a_level_of_load_from_end_to_end(tmp_path):
         "--itl-s",
         "0.001",
     ]
-    level, made = schedule.Level("closed", 2, 6), schedule.prompts(Words(), [(12, 5)] * 6)
+    level, made = schedule.Level("closed", 2, 6), schedule.prompts(Words(), [(12, 5)] * 6, ("c0ffee", 1))
     with processes.started(command, port, tmp_path / "log", 20) as url:
         served = servers.Served(url, "completions", "m", {})
         rows, _ = parallel.run(
@@ -499,3 +556,50 @@ def test_a_level_of_load_from_end_to_end(tmp_path):
         isinstance(made[0], protocols.Prompt)
         and levels.steady_tokens_per_s(table(*((r["sent_s"], r["ttft_s"], r["e2e_s"], 5) for r in rows))) > 0
     )
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """Address of the reference server: 60 ms to the first token, 5 ms to every further one."""
+    port, log = processes.free_port(), tmp_path_factory.mktemp("reference") / "log"
+    command = [sys.executable, "-m", "bench.instrument.reference_server", "--port", port]
+    with processes.started([*command, "--ttft-s", "0.06", "--itl-s", "0.005"], port, log, 20) as url:
+        yield url
+
+
+def tried(url, run):
+    """The result of a trial for a prefix cache with prompts that no other trial has."""
+    made = schedule.prompts(Words(), [(200, 2)] * prefix_cache.PAIRS, ("c0ffee", run))
+    level, prompts = schedule.Level("closed", 1, 2 * len(made)), prefix_cache.twice(made)
+    served = servers.Served(url, "completions", "m", {})
+    rows, _ = parallel.run(url, schedule.calls(served, level, prompts), "completions", 1, timeout_s=5)
+    return prefix_cache.result(rows)
+
+
+@pytest.mark.timing
+def test_a_server_with_a_prefix_cache_that_it_does_not_report_is_found(reference):
+    trial = tried(f"{reference}/fault/prefix-cache", 1)
+    assert trial["cached"] and not trial["reported"] and trial["prompt_tokens"] == 200
+    assert max(trial["repeated_ttft_s"]) < 0.03 < min(trial["fresh_ttft_s"])
+    sentence = prefix_cache.why_not(trial)
+    assert "a new prompt of 200 tokens" in sentence and "--no-enable-prefix-caching" in sentence
+    trial = tried(reference, 2)
+    assert trial["cached"] is False and prefix_cache.why_not(trial) == ""
+
+
+def test_a_server_that_reports_cached_tokens_is_believed():
+    rows = [{"error": "", "ttft_s": ttft, "prompt_tokens": 9, "cached_tokens": 0} for ttft in (1.0, 0.1) * 3]
+    trial = prefix_cache.result(rows)
+    assert trial["reported"] and trial["cached"] is None and prefix_cache.why_not(trial) == ""
+    unknown = [row | {"cached_tokens": None} for row in rows]
+    assert prefix_cache.result(unknown)["cached"] is True
+    unknown[1]["ttft_s"] = 0.9
+    assert prefix_cache.result(unknown)["cached"] is False, "one repetition that was computed is enough"
+    with pytest.raises(RuntimeError, match="trial for a prefix cache failed.*gone"):
+        prefix_cache.result([rows[0] | {"error": "gone"}, *rows[1:]])
+
+
+def test_arrivals_meet_the_engines_own_limit():
+    request = servers.Wanted(0, 100, 1)
+    assert launch.at_once("--max-batch-size", request) == {}
+    assert launch.at_once("--max-batch-size", servers.Wanted(8, 100, 1)) == {"--max-batch-size": 8}

@@ -13,7 +13,7 @@ from fake import ITL_S, TTFT_S
 
 from bench.analysis import levels as levels_analysis
 from bench.instrument.load import schedule
-from bench.observations import store
+from bench.observations import gates, store
 from bench.paths import ROOT
 
 SMALL = {"concurrency": "[1,4]", "request_rates": "10", "requests": 12, "lengths": "alpaca", "scale": 0.5}
@@ -57,6 +57,9 @@ def test_all_levels_ask_for_the_same_lengths_with_other_prompts(served):
 def test_the_sidecar_says_how_the_client_fared_and_the_notebook_draws(served):
     (path,) = store.files(served)
     _, sidecar = store.read(path)
+    limits = [server["requests_at_once"] for server in sidecar["settings"]["servers"]]
+    assert limits == [4, "the engine's own limit"], "a server for the closed loops, one for the arrivals"
+    assert sidecar["settings"]["prefix_cache_trial"]["cached"] is False
     assert [about["level"] for about in sidecar["client"]] == ["1 at once", "4 at once", "10 requests/s"]
     assert all(
         about["kernel_stamps"] and about["peak_memory_bytes"] > 0 and about["cpu_s"] > 0
@@ -89,6 +92,14 @@ def test_a_saturated_server_ends_the_climb(cells, tmp_path, capsys):
     levels = levels_analysis.levels(cells("serving", backend="fake", **climb)["observed"])
     words = capsys.readouterr().out
     assert "Saturated at 16 at once" in words and "Left out: 32 at once" in words and len(levels) == 4
+
+
+@pytest.mark.timing
+def test_a_server_elsewhere_with_a_prefix_cache_is_refused(cells, tmp_path, running):
+    parameters = {"backend": "http", "url": f"{running}/fault/prefix-cache", "request_rates": "none"}
+    with pytest.raises(gates.Refused, match="answers from a prefix cache and does not report it"):
+        cells("serving", **SMALL | parameters)
+    assert not list(tmp_path.rglob("*.csv"))
 
 
 @pytest.mark.timing
@@ -125,6 +136,7 @@ def test_a_server_that_miscounts_or_does_not_start_gives_no_run(cells, tmp_path,
         ({"backend": "ctranslate2"}, "has no serve(), which this experiment needs. These have: "),
         ({"concurrency": "1 two"}, "Parameter concurrency must be whole numbers"),
         ({"request_rates": "0"}, "Parameter request_rates must be numbers above 0"),
+        ({"percentile": 95}, "Parameter percentile must be one of 90, 99, not 95"),
         ({"arrivals": "poison"}, "Did you mean 'poisson'"),
         ({"lengths": "sharegtp"}, "Did you mean 'sharegpt'"),
         ({"lengths": "nowhere.csv"}, "cannot be read"),
@@ -171,6 +183,7 @@ def test_a_running_server_is_measured_and_its_token_is_written_nowhere(tmp_path,
         BENCH_API_TOKEN=secret,
     )
     requests = store.load(folder=tmp_path)
+    assert (requests["head_tokens"] == schedule.HEAD_TOKENS).all()
     assert len(requests) == 12 and (requests["error"] == "").all() and (requests["backend"] == "http").all()
     for file in [f for f in tmp_path.rglob("*") if f.is_file()]:
         assert secret not in file.read_text(), file.name

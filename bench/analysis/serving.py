@@ -5,70 +5,90 @@ arrivals per second (`request_rate`). Its row has `loop` (closed, open) and `loa
 or the other). The published curves come in the same columns, so the same functions judge them.
 """
 
+import functools
+
 import numpy as np
 import pandas as pd
 
 from bench import inputs, naming
-from bench.analysis import latency as latency_analysis
 from bench.analysis import levels as levels_analysis
-from bench.analysis import machines
+from bench.analysis import machines, ranking, statistics
 from bench.analysis.drafting import drafts, undrafted
 from bench.machine import identity
 from bench.observations import schema
 
 CURVE = schema.CONFIGURATION
 LOOP = ["loop", "load"]
+STEADY, OVERLOADED, SHORT = levels_analysis.STEADY, levels_analysis.OVERLOADED, levels_analysis.SHORT
 # Share of a level's requests that must meet the objectives for the level to hold them; a failed request
-# meets none.
-HELD = 0.99
+# meets none. As many as the percentile that the default number of requests bounds.
+HELD = 0.9
 # Output tokens/s for every user: the published example of a latency goal.
-PER_USER = 100
+PER_USER = levels_analysis.PER_USER
 # So many times the concurrency: what does it cost?
 WIDER = 8
-COST = "ttft_s_inside ttft_s ttft_cost_s tpot_s_inside tpot_s tpot_cost_s tpot_factor minutes pairs".split()
-FARTHEST = "load output_tokens_per_s ttft_p99_s closed_ttft_p99_s ratio".split()
-GOAL = ["largest_concurrency", "concurrency_measured", "largest_rate", "rate_measured"]
+# The columns of a ratio: itself, its interval over runs, and what it says.
+RATIO = ["", "_low", "_high", "_verdict"]
+UNKNOWN = [np.nan, np.nan, np.nan, ""]
+METRICS = "output_tokens_per_s", "tpot_p50_s"
+FARTHEST = "load output_tokens_per_s ttft_p90_s closed_ttft_p90_s ratio requests".split()
+GOAL = "largest_concurrency concurrency_fails concurrency_measured largest_rate rate_fails".split()
+GOAL += ["rate_measured"]
 
 
 def levels(requests):
-    """Levels of load on the machine in focus: one row per curve and level; columns of `of_runs`, medians over
-    runs, with requests and failures summed, runs (their number) and per_device.
+    """Levels of load on the machine in focus: one row per curve and level; columns of `levels.levels` over
+    all its runs together, loop, load, per_device.
 
     per_device is the output tokens/s of each of the devices that share the model or hold its replicas; the
     cores of a CPU are one device.
     """
-    each = of_runs(machines.focus(requests[requests["experiment"] == "serving"], identity.host()))
-    each = each.assign(runs=1)
-    if each.empty:
-        return each.assign(per_device=np.nan)
-    keys = [*CURVE, *LOOP]
-    how = {column: "median" for column in each.select_dtypes("number") if column not in keys}
-    how |= dict.fromkeys(("requests", "failed", "runs"), "sum")
-    table = each.groupby(keys, as_index=False, sort=True).agg(how)
+    here = machines.focus(requests[requests["experiment"] == "serving"], identity.host())
+    table = _loops(levels_analysis.levels(here, pooled=True)).sort_values([*CURVE, *LOOP], ignore_index=True)
     devices = table["tensor_parallel"] * table["data_parallel"]
-    devices = devices.where(~table["gpu"].map(naming.is_cpu), 1)
+    devices = devices.where(~table["gpu"].map(naming.is_cpu).astype(bool), 1)
     return table.assign(per_device=table["output_tokens_per_s"] / devices)
 
 
 def of_runs(requests):
-    """Levels of all runs in `requests`: one row per run and level; columns of `levels.levels`, loop,
-    load, met (share of requests that met the objectives of study.yaml)."""
-    each = levels_analysis.levels(requests)
-    closed = each["concurrency"].notna()
-    met = (each["goodput_per_s"] * each["wall_s"]).fillna(0) / each["requests"]
-    return each.assign(
-        loop=np.where(closed, "closed", "open"),
-        load=each["concurrency"].where(closed, each["request_rate"]),
-        met=met,
+    """Levels of all runs in `requests`: one row per run and level; columns of `levels.levels`, loop, load."""
+    return _loops(levels_analysis.levels(requests))
+
+
+def _loops(table):
+    closed = table["concurrency"].notna()
+    load = table["concurrency"].where(closed, table["request_rate"])
+    return table.assign(loop=np.where(closed, "closed", "open"), load=load)
+
+
+def steady(requests):
+    """The rows of `levels` in steady state, which alone are compared."""
+    table = levels(requests)
+    return table[table["state"] == STEADY]
+
+
+def best_held(requests):
+    """Each curve's closed level with the most output tokens/s among those that hold the objectives, ranked:
+    columns of `levels` and of `ranking.rank`, best first, those that are not ranked last.
+
+    An open loop in steady state yields what was asked for, so it says nothing of the engine.
+    """
+    table, holds = steady(requests), goals()[0][1]
+    held = table[(holds(table) == 1) & (table["loop"] == "closed")].sort_values(
+        "output_tokens_per_s", ascending=False
     )
+    best = held.drop_duplicates(CURVE)
+    runs = of_runs(requests).merge(best[[*CURVE, *LOOP]], on=[*CURVE, *LOOP])
+    ranked = ranking.rank(runs, CURVE, "output_tokens_per_s")
+    return ranked.drop(columns="runs").merge(best, on=CURVE)
 
 
 def published():
     """The published curves (read off figures, ± 0.05 ms): one row per curve and level; columns of
     `levels` as far as they are known.
 
-    A time that was printed once stands for the median. TTFT was printed per concurrency only, so no level
-    of a rate has `met`.
+    A time that was printed once stands for the median. So `quick` is known, and of the objectives only that
+    a level misses them: no median says that nearly all requests meet them.
     """
     keys = ["model", "gpu", "tensor_parallel", "engine", "kind", "load"]
     table = inputs.table("published/mlc_h100_tpot").rename(columns={"load": "kind", "level": "load"})
@@ -82,6 +102,7 @@ def published():
         weights="",
         host="",
         data_parallel=1,
+        state=STEADY,
         requests=np.nan,
         failed=0,
         tpot_p50_s=table["tpot_ms"] / 1e3,
@@ -89,9 +110,10 @@ def published():
         output_tokens_per_s=table["per_device"] * table["tensor_parallel"],
     )
     slo = inputs.study()["slo"]
-    times = table[[f"{name[:-2]}_p50_s" for name in slo]]
-    within = (times <= list(slo.values())).all(axis=1).astype(float)
-    return table.assign(met=within.where(times.notna().all(axis=1)))
+    missed = (table[[f"{name[:-2]}_p50_s" for name in slo]] > list(slo.values())).any(axis=1)
+    quick = (table["tpot_p50_s"] <= 1 / PER_USER).astype(float)
+    bounds = {"met_low": np.nan, "met_high": (~missed).astype(float).where(missed)}
+    return table.assign(met=np.nan, **bounds, quick=quick, quick_low=quick, quick_high=quick)
 
 
 def published_single():
@@ -103,35 +125,34 @@ def published_single():
 def goals():
     """The goals of latency: [(words, function)], the objectives of study.yaml and the published example.
 
-    The function maps a table of levels to 1 where a level holds the goal, 0 where not, NaN where that
-    cannot be known.
+    The function maps a table of levels to 1 where a level holds the goal, 0 where not, NaN where that is not
+    known. It holds where the whole interval of the share of its requests lies above the share that the goal
+    takes, and does not where it lies below, or where the level is overloaded.
     """
     objectives = " and ".join(
         f"{name.removesuffix('_s').upper()} at most {bound * 1e3:g} ms"
         for name, bound in inputs.study()["slo"].items()
     )
     return [
-        (f"{objectives}, {HELD * 100:g} % of requests", _meets_objectives),
-        (f"{PER_USER} output tokens/s per user, median", _pleases_users),
+        (f"{objectives}, {HELD * 100:g} % of requests", functools.partial(_holds, name="met", share=HELD)),
+        (f"{PER_USER} output tokens/s per user, median", functools.partial(_holds, name="quick", share=0.5)),
     ]
 
 
-def _meets_objectives(table):
-    return (table["met"] >= HELD).astype(float).where(table["met"].notna())
-
-
-def _pleases_users(table):
-    few_failed = ~(table["failed"] > (1 - HELD) * table["requests"])
-    return ((table["tpot_p50_s"] <= 1 / PER_USER) & few_failed).astype(float)
+def _holds(table, name, share):
+    held = np.where(table[f"{name}_low"] >= share, 1.0, np.nan)
+    lost = (table[f"{name}_high"] < share) | (table["state"] == OVERLOADED)
+    return pd.Series(np.where(lost, 0.0, held), table.index)
 
 
 def goal(requests):
-    """The largest load up to which every level holds a goal: one row per goal and curve, ours first, then
-    the published ones.
+    """The largest load up to which levels hold a goal: one row per goal and curve, ours first, then the
+    published ones.
 
     Columns goal, the curve; largest_concurrency and largest_rate (0: not even the smallest; NaN: not
-    measured, or not known), concurrency_measured and rate_measured (the largest that were measured). A
-    curve of which nothing is known is left out.
+    measured, or not known), concurrency_fails and rate_fails (the smallest that does not hold: between the
+    two the requests are too few to tell), concurrency_measured and rate_measured (the largest that were
+    measured). A curve of which nothing is known is left out.
     """
     rows = []
     for table in (levels(requests), published()):
@@ -139,80 +160,117 @@ def goal(requests):
             for key, curve in table.assign(holds=holds(table)).groupby(CURVE, sort=True):
                 closed, opened = (_largest(curve[curve["loop"] == loop]) for loop in ("closed", "open"))
                 rows.append((words, *key, *closed, *opened))
-    return pd.DataFrame(rows, columns=["goal", *CURVE, *GOAL]).dropna(subset=GOAL, how="all")
+    known = [column for column in GOAL if not column.endswith("measured")]
+    return pd.DataFrame(rows, columns=["goal", *CURVE, *GOAL]).dropna(subset=known, how="all")
 
 
 def _largest(curve):
-    """(the largest load before the first level that does not hold, the largest load measured) of one loop
-    of a curve."""
-    curve = curve.dropna(subset="holds").sort_values("load")
+    """(the largest load that holds before the first that does not, that one, the largest load measured) of
+    one loop of a curve."""
     if curve.empty:
-        return np.nan, np.nan
-    good = curve.loc[curve["holds"].cumprod() > 0, "load"]
-    return good.max() if len(good) else 0, curve["load"].max()
+        return np.nan, np.nan, np.nan
+    fails = curve.loc[curve["holds"] == 0, "load"].min()
+    below = curve[~(curve["load"] >= fails)]
+    good = below.loc[below["holds"] == 1, "load"].max()
+    return (0 if below.empty else good), fails, curve["load"].max()
 
 
 def speculation(requests):
-    """Options that draft beside the same option without: one row per level; columns of `levels`, those
-    without drafts with `_plain`; plain (the other option), faster (ratio of output tokens/s), pace (of
-    TPOT)."""
-    table = levels(requests)
+    """Options that draft beside the same option without: one row per level in steady state of both; columns
+    of `levels`, those without drafts with `_plain`; plain (the other option), and with RATIO faster (ratio of
+    output tokens/s, closed loops) and pace (of the inverse of TPOT)."""
+    table = steady(requests)
     drafting = [drafts(*names) for names in zip(table["backend"], table["option"])]
     drafting = np.array(drafting, dtype=bool)
     drafted, others = table[drafting], table[~drafting].rename(columns={"option": "plain"})
     drafted = drafted.assign(plain=drafted["option"].astype(str).map(undrafted))
     keys = [column for column in [*CURVE, *LOOP] if column != "option"] + ["plain"]
-    return _ratios(drafted.merge(others, on=keys, suffixes=("", "_plain")), "plain")
+    both = drafted.merge(others, on=keys, suffixes=("", "_plain"))
+    return _ratios(both, {"option": "plain"}, "plain", of_runs(requests))
 
 
-def _ratios(both, beside):
-    """`both` with faster and pace: output tokens/s and the inverse of TPOT as multiples of those of the
-    columns with the suffix `beside`."""
-    return both.assign(
-        faster=both["output_tokens_per_s"] / both[f"output_tokens_per_s_{beside}"],
-        pace=both[f"tpot_p50_s_{beside}"] / both["tpot_p50_s"],
-    )
+def _ratios(both, other, beside, runs=None):
+    """`both` with RATIO of faster and pace: output tokens/s and the inverse of TPOT as multiples of those of
+    another level, whose medians have the suffix `beside`.
+
+    The intervals are over `runs` (`of_runs`), and `other` maps columns of the curve to those of `both` that
+    the other level has there; without runs (published figures) there are none. An open loop yields what was
+    asked for, so there is no `faster`.
+    """
+    faster, pace, series = [], [], _series(runs) if runs is not None else {}
+    for _, row in both.iterrows():
+        if not series:
+            rate, tpot = ([row[metric] / row[f"{metric}_{beside}"], *UNKNOWN[1:]] for metric in METRICS)
+            faster.append(rate)
+            pace.append([1 / tpot[0], *UNKNOWN[1:]])
+            continue
+        here = tuple(row[column] for column in [*CURVE, *LOOP])
+        there = tuple(row[other.get(column, column)] for column in [*CURVE, *LOOP])
+        rate, tpot = ((series[(*here, metric)], series[(*there, metric)]) for metric in METRICS)
+        faster.append(_ratio(*rate) if row["loop"] == "closed" else UNKNOWN)
+        pace.append(_ratio(*tpot[::-1]))
+    for name, found in (("faster", faster), ("pace", pace)):
+        columns = [f"{name}{suffix}" for suffix in RATIO]
+        both = both.assign(**pd.DataFrame(found, columns=columns, index=both.index))
+    return both
+
+
+def _series(runs):
+    """{(*curve, loop, load, metric): its figures, one per run, in the order of measuring} of METRICS."""
+    groups = runs.sort_values("started", kind="stable").groupby([*CURVE, *LOOP])
+    return {(*key, metric): rows[metric].to_numpy() for key, rows in groups for metric in METRICS}
+
+
+def _ratio(values, baseline):
+    """RATIO of two levels: values / baseline."""
+    values, baseline = (np.asarray(series, dtype=float) for series in (values, baseline))
+    found = statistics.ratio(values[values > 0], baseline[baseline > 0])
+    return [found[name] for name in ("ratio", "low", "high", "verdict")]
 
 
 def tensor_parallel(requests):
-    """A model shared by more devices beside the fewest measured: one row per level, ours first, then the
-    published ones; columns of `levels`, those of the fewest with `_fewest`; faster and pace as in
-    `speculation`."""
+    """A model shared by more devices beside the fewest measured: one row per level in steady state of both,
+    ours first, then the published ones; columns of `levels`, those of the fewest with `_fewest`; faster and
+    pace as in `speculation`."""
     keys = [column for column in CURVE if column != "tensor_parallel"] + LOOP
     columns = [*keys, "tensor_parallel", "tpot_p50_s", "ttft_p50_s", "output_tokens_per_s", "per_device"]
     pairs = []
-    for table in (levels(requests)[columns], published()[columns]):
+    for table, runs in ((steady(requests), of_runs(requests)), (published(), None)):
+        table = table[columns]
         fewest = table[table["tensor_parallel"] == table.groupby(keys)["tensor_parallel"].transform("min")]
         both = table.merge(fewest, on=keys, suffixes=("", "_fewest"))
-        pairs.append(both[both["tensor_parallel"] > both["tensor_parallel_fewest"]])
-    both = pd.concat([p for p in pairs if len(p)] or pairs[:1], ignore_index=True)
-    return _ratios(both, "fewest")
+        both = both[both["tensor_parallel"] > both["tensor_parallel_fewest"]]
+        pairs.append(_ratios(both, {"tensor_parallel": "tensor_parallel_fewest"}, "fewest", runs))
+    return pd.concat([p for p in pairs if len(p)] or pairs[:1], ignore_index=True)
 
 
 def widened(requests):
-    """What WIDER times the concurrency costs: one row per curve with two such levels, at the smallest;
-    columns the curve, narrow (the concurrency), slower (ratio of TPOT), more (ratio of output tokens/s)."""
-    rows, table = [], levels(requests)
+    """What WIDER times the concurrency costs: one row per curve with two such levels in steady state, at the
+    smallest; columns the curve, narrow (the concurrency), slower (ratio of TPOT) and more (ratio of output
+    tokens/s), and their intervals over runs (_low, _high)."""
+    rows, table, series = [], steady(requests), _series(of_runs(requests))
     for key, curve in table[table["loop"] == "closed"].groupby(CURVE, sort=True):
-        at = curve.set_index("load")
-        narrow = next((load for load in sorted(at.index) if WIDER * load in at.index), None)
+        loads = set(curve["load"])
+        narrow = next((load for load in sorted(loads) if WIDER * load in loads), None)
         if narrow is not None:
-            first, second = at.loc[narrow], at.loc[WIDER * narrow]
-            slower = second["tpot_p50_s"] / first["tpot_p50_s"]
-            rows.append((*key, narrow, slower, second["output_tokens_per_s"] / first["output_tokens_per_s"]))
-    return pd.DataFrame(rows, columns=[*CURVE, "narrow", "slower", "more"]).dropna(subset="slower")
+            wide = {m: series[(*key, "closed", WIDER * narrow, m)] for m in METRICS}
+            more, slower = (_ratio(wide[m], series[(*key, "closed", narrow, m)])[:3] for m in METRICS)
+            rows.append((*key, narrow, *slower, *more))
+    ratios = [f"{name}{suffix}" for name in ("slower", "more") for suffix in RATIO[:3]]
+    return pd.DataFrame(rows, columns=[*CURVE, "narrow", *ratios]).dropna(subset="slower")
 
 
 def disagreement(requests):
-    """The two loops at the same throughput: one row per curve with both, the level of the open loop whose p99
-    TTFT differs most from the closed loop's.
+    """The two loops at the same throughput: one row per curve with both in steady state, the level of the
+    open loop whose p90 TTFT differs most from the closed loop's.
 
-    Columns the curve, load, output_tokens_per_s, ttft_p99_s, closed_ttft_p99_s, ratio. The closed loop's is
-    interpolated between its levels, up to its highest throughput; levels outside its range are not compared.
+    Columns the curve, load, output_tokens_per_s, ttft_p90_s, closed_ttft_p90_s, ratio, requests (that count,
+    of the open level). The closed loop's is interpolated between its levels, up to its highest throughput;
+    levels outside its range, and levels whose requests do not bound the percentile, are not compared.
     """
     rows = []
-    for key, curve in levels(requests).groupby(CURVE, sort=True):
-        curve = curve.dropna(subset=["output_tokens_per_s", "ttft_p99_s"])
+    for key, curve in steady(requests).groupby(CURVE, sort=True):
+        curve = curve.dropna(subset=["output_tokens_per_s", "ttft_p90_s"])
         closed, opened = (curve[curve["loop"] == loop] for loop in ("closed", "open"))
         closed = closed.sort_values("load")
         closed = closed[closed["output_tokens_per_s"] >= closed["output_tokens_per_s"].cummax()]
@@ -224,39 +282,9 @@ def disagreement(requests):
 
 
 def _farthest(opened, closed):
-    """FARTHEST of the level of `opened` whose p99 TTFT differs most from that of `closed`."""
-    there = np.interp(opened["output_tokens_per_s"], closed["output_tokens_per_s"], closed["ttft_p99_s"])
-    worst = int(np.abs(np.log(opened["ttft_p99_s"] / there)).to_numpy().argmax())
-    row = opened.iloc[worst]
-    return *(row[column] for column in FARTHEST[:3]), there[worst], row["ttft_p99_s"] / there[worst]
-
-
-def server_cost(requests):
-    """What an engine's own server costs, one request at a time: one row per engine and option on the
-    machine in focus that was measured in process and through its server.
-
-    Columns of medians over pairs of runs: ttft_s, tpot_s, the same in process with `_inside`, ttft_cost_s
-    and tpot_cost_s (server less in process), tpot_factor (server / in process), minutes (between the
-    starts), pairs. Each run through the server (experiment `served`) stands beside the run in process
-    that began nearest in time, because the memory of small machines has more than one speed.
-    """
-    good = requests[requests["experiment"].isin(["latency", "served"]) & (requests["error"] == "")]
-    both = machines.focus(latency_analysis.runs(good), identity.host())
-    both = both.assign(at=pd.to_datetime(both["started"], utc=True))
-    served, inside = (both[both["experiment"] == name].sort_values("at") for name in ("served", "latency"))
-    if served.empty or inside.empty:
-        return pd.DataFrame(columns=[*schema.CONFIGURATION, *COST])
-    inside = inside.assign(at_inside=inside["at"])
-    pairs = pd.merge_asof(
-        served, inside, on="at", by=schema.CONFIGURATION, direction="nearest", suffixes=("", "_inside")
-    ).dropna(subset="tpot_s_inside")
-    pairs = pairs.assign(
-        ttft_cost_s=pairs["ttft_s"] - pairs["ttft_s_inside"],
-        tpot_cost_s=pairs["tpot_s"] - pairs["tpot_s_inside"],
-        tpot_factor=pairs["tpot_s"] / pairs["tpot_s_inside"],
-        minutes=(pairs["at"] - pairs["at_inside"]).abs().dt.total_seconds() / 60,
-        pairs=1,
-    )
-    how = dict.fromkeys(COST, "median") | {"pairs": "sum"}
-    table = pairs.groupby(schema.CONFIGURATION, as_index=False).agg(how)
-    return naming.named(table.sort_values("tpot_factor", ignore_index=True))
+    """FARTHEST of the level of `opened` whose p90 TTFT differs most from that of `closed`."""
+    there = np.interp(opened["output_tokens_per_s"], closed["output_tokens_per_s"], closed["ttft_p90_s"])
+    worst = int(np.abs(np.log(opened["ttft_p90_s"] / there)).to_numpy().argmax())
+    row, other = opened.iloc[worst], there[worst]
+    shown = (row[column] for column in FARTHEST[:3])
+    return *shown, other, row["ttft_p90_s"] / other, row["counted"]

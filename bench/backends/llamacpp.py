@@ -57,6 +57,7 @@ OPTIONS = {
     "Q4_0": {"file": "Q4_0", "arithmetic": "int8"},
 }
 DEVICES = ("cuda", "cpu")
+OWN_SLOTS = 4  # of llama-server where nobody says how many (--parallel); the wheel's own number is 1
 CONTEXT = 2048  # tokens of the one slot at the start; more or longer requests make the server start again
 ALL = -2  # llama.cpp's number for all layers; -1 would be as many as it thinks fit
 
@@ -82,9 +83,10 @@ def load(checkpoint, option, device, threads):
 def serve(checkpoint, option, device, request):
     """llama.cpp's own server in a process of its own: a slot for each request, no prompt cache."""
     details, path, port = OPTIONS[option], prepare(checkpoint, option, device), processes.free_port()
-    room = request.threads, request.requests, request.tokens
+    requests = request.requests or OWN_SLOTS
+    room = request.threads, requests, request.tokens
     command = [sys.executable, "-m", __name__, path, option, device, port, *room]
-    slots = {"slots": request.requests, "slot_tokens": request.tokens}
+    slots = {"slots": requests, "slot_tokens": request.tokens}
     settings = _settings(details, device, request.threads) | slots
     with processes.started(command, port, request.log, request.patience_s) as url:
         yield servers.Served(

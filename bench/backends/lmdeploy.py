@@ -60,7 +60,7 @@ def serve(checkpoint, option, device, request):
         "--dtype": details["dtype"],
         "--tp": request.tensor_parallel,
         "--session-len": launch.context(checkpoint, request),
-        "--max-batch-size": request.requests,
+        **launch.at_once("--max-batch-size", request),
     }
     if "format" in details:
         flags["--model-format"] = details["format"]

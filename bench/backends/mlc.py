@@ -77,9 +77,9 @@ def _do(command):
 def serve(checkpoint, option, device, request):
     path, port = prepare(checkpoint, option, device), processes.free_port()
     tokens = launch.context(checkpoint, request)
+    limits = {"max_num_sequence": request.requests, "max_total_seq_length": request.requests * tokens}
     room = {
-        "max_num_sequence": request.requests,
-        "max_total_seq_length": request.requests * tokens,
+        **(limits if request.requests else {}),
         "context_window_size": tokens,
         "tensor_parallel_shards": request.tensor_parallel,
     }

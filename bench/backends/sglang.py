@@ -62,7 +62,7 @@ def serve(checkpoint, option, device, request):
         "--port": port,
         "--dtype": details["dtype"],
         "--context-length": launch.context(checkpoint, request),
-        "--max-running-requests": request.requests,
+        **launch.at_once("--max-running-requests", request),
         "--tensor-parallel-size": request.tensor_parallel,
         "--disable-radix-cache": True,
         "--enable-cache-report": True,

@@ -63,7 +63,7 @@ def serve(checkpoint, option, device, request):
         "--port": port,
         "--backend": "pytorch",
         "--tp_size": request.tensor_parallel,
-        "--max_batch_size": request.requests,
+        **launch.at_once("--max_batch_size", request),
         "--max_seq_len": launch.context(checkpoint, request),
         "--log_level": "warning",
         "--extra_llm_api_options": file.resolve(),

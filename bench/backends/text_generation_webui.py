@@ -74,7 +74,7 @@ def serve(checkpoint, option, device, request):
         "--model-dir": path.parent,
         "--model": path.name,
         "--loader": "ExLlamav3",
-        "--ctx-size": room,
+        **({"--ctx-size": room} if room else {}),
         "--cache-type": "fp16",
     }
     flags |= {"--enable-tp": True, "--tp-backend": "nccl"} if request.tensor_parallel > 1 else {}

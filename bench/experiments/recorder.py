@@ -1,6 +1,7 @@
 """What a run leaves behind: its rows, its sidecar, its CSV."""
 
 from bench import backends, inputs
+from bench.instrument.load import schedule
 from bench.machine import gpu
 from bench.observations import provenance, store
 
@@ -17,8 +18,14 @@ class Recorder:
         self.peak_memory_bytes = self.busy_cores = None  # where a server's end took them before the run's
 
     def keep_usage(self):
-        """Note memory and neighbours now: what a server's own children have used is lost with it."""
-        self.peak_memory_bytes, self.busy_cores = self.device.peak_memory_bytes(), self.device.busy_cores()
+        """Note memory and neighbours now: what a server's own children have used is lost with it.
+
+        Of several servers of one run the largest peak counts.
+        """
+        self.peak_memory_bytes = (
+            max(self.peak_memory_bytes or 0, self.device.peak_memory_bytes() or 0) or None
+        )
+        self.busy_cores = self.device.busy_cores()
 
     def row(self, request, prompt, prompt_ids, measured, load_s, **condition):
         """One row of the schema: identity and condition around the columns that were measured."""
@@ -28,6 +35,7 @@ class Recorder:
             "max_new_tokens": plan.parameters.get("max_new_tokens"),
             "temperature": 0,
             "prompt_tokens": len(prompt_ids),
+            "head_tokens": schedule.HEAD_TOKENS if plan.url else 0,
         }
         of_the_run = {
             "run_id": self.run_id,
@@ -49,6 +57,7 @@ class Recorder:
         for row, prompt in zip(measured, prompts):
             tokens = row.get("prompt_tokens", len(prompt.ids))
             condition = level.condition | {"max_new_tokens": prompt.new_tokens, "prompt_tokens": tokens}
+            condition["head_tokens"] = schedule.HEAD_TOKENS
             request, columns = row["request"], row | {"output_ids": []}
             rows.append(self.row(request, request, (), columns, load_s, **condition))
         return rows

@@ -1,14 +1,17 @@
 """The levels of load of serving.ipynb."""
 
+from bench import naming
 from bench.analysis import levels
 from bench.experiments import parameters
-from bench.instrument.load import schedule
+from bench.instrument.load import prefix_cache, schedule
 from bench.observations import gates, schema
 
-OPEN_PLACES = 16  # requests at once that a server is prepared for where only arrivals are scheduled
+WARM_PLACES = 16  # warm-up requests at most
+OWN = 0  # requests at once: as many as the engine takes of itself
 USUAL_CONTEXT = 4096  # where a model does not say how much its context has room for
-SMALL = ("1 2 4 8 16", "0.5 1 2 4 8", 0, 0.25)  # on a CPU: places, rates, requests per level, scale
-LARGE = ("1 4 8 10 16 20 30 64", "1 2 4 8 16", 500, 1.0)
+TRIAL_TOKENS = 2048  # of a prompt that shows whether a server elsewhere keeps a prefix cache, at most
+SMALL = ("1 2 4 8 16", "1 2 4 8", 0.25)  # on a CPU: places, rates, scale
+LARGE = ("1 4 8 10 16 20 30 64", "1 2 4 8 16", 1.0)
 
 
 class Load:
@@ -17,45 +20,85 @@ class Load:
 
     def __init__(self, setup):
         self.setup, values = setup, setup.parameters
-        small = setup.device == "cpu" and not values["url"]
-        places, offered, requests, scale = SMALL if small else LARGE
-        self.levels = _levels(values, places, offered, values["requests"] or requests)
+        self.run = int(naming.split_number(setup.run_id)[1])
+        self.source = setup.identity["host"], self.run
+        places, offered, scale = SMALL if setup.device == "cpu" and not values["url"] else LARGE
+        self.levels = _levels(values, places, offered, self.run)
         self.scale = values["scale"] = values["scale"] or scale  # the sidecar keeps what was chosen
         self.most = setup.checkpoint.config.get("max_position_embeddings", USUAL_CONTEXT)
-        lengths = values["lengths"]
         self.sizes = [
-            schedule.lengths(lengths, level.requests, self.scale, self.most) for level in self.levels
+            schedule.lengths(values["lengths"], level.requests, self.scale, self.most, self.run)
+            for level in self.levels
         ]
         self.room = max(prompt + new for sizes in self.sizes for prompt, new in sizes)
-        self.places = max([level.value for level in self.levels if level.kind == "closed"] or [OPEN_PLACES])
-        self.before, self.done = {}, set()
+        self.before, self.done, self.started = {}, set(), []
+        self.sent = 0  # prompts of earlier levels
 
     def __str__(self):
         words = ", ".join(str(level) for level in self.levels)
         lengths = self.setup.parameters["lengths"]
-        return f"{lengths} lengths x {self.scale:g}, up to {self.room} tokens a request; levels: {words}"
+        count = sum(level.requests for level in self.levels)
+        return (
+            f"{lengths} lengths x {self.scale:g}, up to {self.room} tokens a request; {count} requests; "
+            f"levels: {words}"
+        )
 
-    def warm_up(self, served):
-        """Requests of the first level's kind that are dropped: enough to have every place used once.
+    def servers(self):
+        """(requests at once, levels and their sizes) for each server that is to be started, one after the
+        other.
 
-        RuntimeError with the first failure where one failed.
+        Closed loops have a place for each of their requests. Arrivals have no such number: they meet the
+        engine's own limits. A server that runs already has its own for both.
         """
-        sizes = [(64, 16)] * min(self.places, OPEN_PLACES)
-        level = schedule.Level("closed", len(sizes), len(sizes))
-        prompts = schedule.prompts(self.setup.checkpoint, sizes, first=10**6)
-        failed = [row["error"] for row in self.setup.drive(served, level, prompts) if row["error"]]
-        self.setup.recorder.client.clear()
+        closed, opened = (
+            [pair for pair in zip(self.levels, self.sizes) if (pair[0].kind == "closed") == kind]
+            for kind in (True, False)
+        )
+        if self.setup.parameters["url"]:
+            return [(OWN, closed + opened)]
+        places = max((level.value for level, _ in closed), default=OWN)
+        return [(at_once, pairs) for at_once, pairs in ((places, closed), (OWN, opened)) if pairs]
+
+    def warm_up(self, served, places):
+        """Requests that are dropped, enough to have every place used once; then the trial for a prefix cache.
+
+        RuntimeError with the first failure where one failed, gates.Refused where a cache answers.
+        """
+        self.started.append({"requests_at_once": places or "the engine's own limit"} | served.settings)
+        self.setup.note(servers=self.started)
+        sizes = [(64, 16)] * min(places or WARM_PLACES, WARM_PLACES)
+        rows = self._send(served, len(sizes), sizes, first=10**6)
+        failed = [row["error"] for row in rows if row["error"]]
         if failed:
             raise RuntimeError(f"The warm-up failed, so nothing was measured: {failed[0]}")
+        self._try_cache(served)
 
-    def __iter__(self):
-        number = 0
-        for level, sizes in self.setup.progress(list(zip(self.levels, self.sizes)), len(self.levels)):
+    def _try_cache(self, served):
+        """Send prompts twice to a server that does not report what its cache answered; the sidecar keeps what
+        came of it."""
+        room = max(self.room, min(self.most, TRIAL_TOKENS)) if self.setup.parameters["url"] else self.room
+        sizes = [(max(schedule.HEAD_TOKENS, room * 9 // 10 - 2), 2)] * prefix_cache.PAIRS
+        rows = self._send(served, 1, sizes, first=2 * 10**6, prepare=prefix_cache.twice)
+        trial = prefix_cache.result(rows)
+        self.setup.note(prefix_cache_trial=trial)
+        if prefix_cache.why_not(trial):
+            raise gates.Refused(prefix_cache.why_not(trial))
+
+    def _send(self, served, places, sizes, first, prepare=list):
+        """Rows of requests that do not count."""
+        prompts = prepare(schedule.prompts(self.setup.checkpoint, sizes, self.source, first))
+        rows = self.setup.drive(served, schedule.Level("closed", places, len(prompts)), prompts)
+        self.setup.recorder.client.pop()
+        return rows
+
+    def each(self, pairs):
+        """(level, its prompts) of the `pairs` of one server, until their kind is saturated."""
+        for level, sizes in self.setup.progress(pairs, len(pairs)):
             if level.kind in self.done:
                 continue
             self.now = level
-            yield level, schedule.prompts(self.setup.checkpoint, sizes, first=number)
-            number += level.requests
+            yield level, schedule.prompts(self.setup.checkpoint, sizes, self.source, self.sent)
+            self.sent += level.requests
 
     def note(self, rows):
         """Look whether the level that gave `rows` saturated the server; returns them, as failed where the
@@ -65,6 +108,9 @@ class Load:
         if why:
             print(why)
             return [row | {"error": why, "output_tokens": 0} for row in rows]
+        if not levels.steady(table).any():
+            edge = f"{len(rows)} requests at {self.now} are ramp and drain alone"
+            print(f"Too short: {edge}, so this level is compared with nothing; leave `requests` at 0.")
         self.before.setdefault(kind, []).append(table)
         if levels.saturated(self.before[kind]):
             self.done.add(kind)
@@ -74,15 +120,25 @@ class Load:
         return rows
 
 
-def _levels(values, places, offered, requests):
-    """The levels that the parameters name; ValueError where there are none."""
+def _levels(values, places, offered, run):
+    """The levels that the parameters name, with the arrivals of run number `run`; ValueError where there are
+    none, or where the percentile is none that is shown."""
     closed = parameters.or_auto(values["concurrency"], parameters.numbers, "concurrency", places)
     opened = parameters.or_auto(values["request_rates"], parameters.rates, "request_rates", offered)
-    parameters.at_least(0, requests=requests, scale=values["scale"])
+    parameters.at_least(0, requests=values["requests"], scale=values["scale"])
+    if values["percentile"] not in levels.TAILS:
+        raise ValueError(
+            f"Parameter percentile must be one of {', '.join(map(str, levels.TAILS))}, not "
+            f"{values['percentile']}."
+        )
+
+    def requests(kind, load):
+        return values["requests"] or levels.requests_for(kind, load, values["percentile"])
+
     if values["arrivals"] == "trace":
-        found = schedule.plan(closed, [], requests, "poisson") + schedule.replay(values["lengths"])
+        found = schedule.plan(closed, [], requests, "poisson", run) + schedule.replay(values["lengths"])
     else:
-        found = schedule.plan(closed, opened, requests, values["arrivals"])
+        found = schedule.plan(closed, opened, requests, values["arrivals"], run)
     if not found:
         raise ValueError(
             "There is nothing to do: give concurrency, such as '1 4 8', or request_rates, such as '1 2 4'."

@@ -11,12 +11,14 @@ import contextlib
 import math
 import sys
 
+import pandas as pd
 from tqdm import tqdm
 
-from bench import inputs
+from bench import inputs, naming
 from bench.experiments import device, notebook, running
 from bench.experiments import plan as plans
 from bench.experiments.recorder import Recorder
+from bench.instrument.load import schedule
 from bench.observations import gates
 
 
@@ -106,8 +108,10 @@ class Setup:
         self.taken.probe_gemm()
 
     def prompts(self, which="latency"):
-        """Token ids of a prompt set, indexed by prompt number: the same ids for every engine."""
-        return plans.encoded(which, self.checkpoint)
+        """Token ids of a prompt set, indexed by prompt number: the same for every engine; against a server
+        that runs already behind heads (`_headed`)."""
+        ids = plans.encoded(which, self.checkpoint)
+        return _headed(self, which, ids) if self.plan.url else ids
 
     def uniform_prompts(self, requests, tokens):
         """`requests` different prompts of exactly `tokens` token ids: the same for every engine."""
@@ -148,3 +152,11 @@ class Setup:
         with contextlib.ExitStack() as last:
             last.callback(self.taken.release)
             self.running.close()
+
+
+def _headed(setup, which, ids):
+    """`ids` with a head before each prompt, for a server that may have answered them before; the column
+    head_tokens counts it."""
+    source = setup.identity["host"], naming.split_number(setup.run_id)[1], which
+    heads = schedule.Heads(setup.checkpoint, source)
+    return pd.Series({prompt: heads[prompt] + list(tokens) for prompt, tokens in ids.items()})

@@ -79,7 +79,8 @@ def batches(requests):
 
     Prefill ends with the last first token of the batch; a decode step takes the median gap between tokens
     (`step_s`), so that an engine that admits some prompts while others are answered is not charged for it.
-    Failed batches have `error` and no times.
+    A batch of which one request failed was not answered as a whole: the others had its share of the hardware,
+    so it has that request's `error` and neither times nor rates.
     """
     times = "ttft_s tpot_s e2e_s mbu output_tokens".split()
     good = requests.assign(ended_s=requests["sent_s"] + requests["e2e_s"]).where(requests["error"] == "")
@@ -91,9 +92,12 @@ def batches(requests):
         requests=1,
     )
     how = dict.fromkeys(["ttft_s", "tpot_s", "e2e_s", "step_s", "mbu"], "median")
-    how |= dict.fromkeys(["peak_memory_bytes", "error", *_OF_A_BATCH], "first")
+    how |= dict.fromkeys(["peak_memory_bytes", *_OF_A_BATCH], "first")
+    how["error"] = "max"  # no error is the empty text, which comes before every other
     how |= {"ended_s": "max", "last_ttft_s": "max", "output_tokens": "sum", "requests": "sum"}
     table = kept.groupby(keys, as_index=False, sort=False).agg(how)
+    measured = [*times, "step_s", "ended_s", "last_ttft_s"]
+    table[measured] = table[measured].where(table["error"] == "")
     wall = table["ended_s"] - table["sent_s"]
     rates = {"requests_per_s": table["requests"] / wall, "output_tokens_per_s": table["output_tokens"] / wall}
     return _utilisation(table.assign(wall_s=wall, **rates))

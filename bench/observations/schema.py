@@ -99,6 +99,11 @@ DECLARED = [
         ("finish_reason", "text", "why the server stopped"),
     ),
     *_columns("identity", 4, ("data_parallel", "devices", "replicas of the model behind one address")),
+    *_columns(
+        "condition",
+        5,
+        ("head_tokens", "number", "random tokens at the prompt's beginning, which no server has seen"),
+    ),
 ]
 COLUMNS = [column.name for column in DECLARED]
 # What files of every layout have, the newest first.

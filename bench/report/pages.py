@@ -15,7 +15,7 @@ from IPython.display import Markdown, display
 from bench import backends, inputs, naming
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
-from bench.observations import store
+from bench.observations import schema, store
 from bench.report import figures, findings, tables
 from bench.report import html as html_report
 from bench.report.findings import client_accuracy as client_accuracy_findings
@@ -229,7 +229,7 @@ def workload(rows):
     workloads = [store.read(store.path(run))[1]["parameters"] for run in rows["run_id"].unique()]
     which = sorted({str(parameters["lengths"]) for parameters in workloads})
     closed, opened = rows.dropna(subset="concurrency"), rows.dropna(subset="request_rate")
-    each = rows.groupby(["run_id", "concurrency", "request_rate"], dropna=False).size()
+    each = rows.groupby([*schema.CONFIGURATION, "concurrency", "request_rate"], dropna=False).size()
     return {
         "lengths": " or ".join(map(_lengths, which)),
         "scaled": _scaled(rows, which),

@@ -25,6 +25,11 @@ def context(checkpoint, request):
     return min(checkpoint.config.get("max_position_embeddings", math.inf), request.tokens + SPARE)
 
 
+def at_once(flag, request):
+    """{`flag`: how many requests at once}; empty where the engine's own limit is to hold."""
+    return {flag: request.requests} if request.requests else {}
+
+
 @contextlib.contextmanager
 def run(words, flags, port, request, dialect, model, body, health="/health", settings=None, environment=None):
     """Run `words` and `flags` as a server on `port` for `request` (servers.Wanted); yields a

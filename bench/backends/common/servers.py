@@ -8,9 +8,10 @@ from pathlib import Path
 class Wanted:
     """What a study needs of a server.
 
-    `requests` at once with `tokens` each (prompt and answer), CPU `threads`, how many devices share the model
-    (`tensor_parallel`), where it logs and how long it may take to start (s); `url` where one runs already;
-    how many replicas of the model stand behind its address (`data_parallel`).
+    `requests` at once (0: as many as the engine takes of itself) with `tokens` each (prompt and answer), CPU
+    `threads`, how many devices share the model (`tensor_parallel`), where it logs and how long it may take to
+    start (s); `url` where one runs already; how many replicas of the model stand behind its address
+    (`data_parallel`).
     """
 
     requests: int

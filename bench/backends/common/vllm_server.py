@@ -20,7 +20,7 @@ def flags(checkpoint, details, device, request, port):
         "--dtype": details["dtype"],
         "--load-format": "safetensors",
         "--max-model-len": str(min(context(checkpoint), 256 * math.ceil(request.tokens / 256))),
-        "--max-num-seqs": str(request.requests),
+        **({"--max-num-seqs": str(request.requests)} if request.requests else {}),
         "--tensor-parallel-size": str(request.tensor_parallel),
     }
     if request.data_parallel > 1:

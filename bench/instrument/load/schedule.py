@@ -1,5 +1,7 @@
 """The schedule of a load test: lengths, arrivals, prompts, levels, calls."""
 
+import hashlib
+
 import numpy as np
 import pandas as pd
 
@@ -18,9 +20,6 @@ def constant(rate, requests):
 
 
 HEAD_TOKENS = 8  # random tokens that begin a prompt: no two prompts share a prefix that a cache could answer
-RATE_SECONDS = 20  # how long arrivals last in an open loop where the number of requests is left to the study
-PLACES = 3  # requests per place in a closed loop, likewise
-FEWEST = 16
 
 
 def lengths(which, requests, scale=1.0, most=None, seed=0):
@@ -70,20 +69,37 @@ def trace(path):
     return table
 
 
-def prompts(checkpoint, sizes, first=0):
-    """One `protocols.Prompt` per (prompt tokens, new tokens): random tokens that no other prompt has, then
-    the study's text.
+class Heads:
+    """Random tokens that stand before a prompt, HEAD_TOKENS of them: no server can have seen them.
 
-    `first` is the number of the first of them: numbers make prompts differ, in one level and between levels.
+    They follow from `source`, the checkout's id and the number of the run, and from the prompt's number: the
+    same for every engine with the same tokenizer, others in every repeat and on every machine. They are
+    tokens of the study's text, so that their text has about as many.
     """
-    text = checkpoint.encode(inputs.text())
-    ordinary = np.array(sorted(set(text)))
+
+    def __init__(self, checkpoint, source):
+        self.ordinary = np.array(sorted(set(checkpoint.encode(inputs.text()))))
+        digest = hashlib.sha256(" ".join(map(str, source)).encode()).digest()
+        self.seed = int.from_bytes(digest[:8], "big")
+
+    def __getitem__(self, number):
+        """The token ids before prompt `number`."""
+        drawn = np.random.default_rng([self.seed, number]).choice(self.ordinary, HEAD_TOKENS)
+        return drawn.tolist()
+
+
+def prompts(checkpoint, sizes, source, first=0):
+    """One `protocols.Prompt` per (prompt tokens, new tokens): a head of `Heads`, then the study's text.
+
+    `source` is (the checkout's id, the number of the run); `first` is the number of the first of them:
+    numbers make prompts differ, in one level and between levels.
+    """
+    text, heads = checkpoint.encode(inputs.text()), Heads(checkpoint, source)
     made = []
     for number, (prompt_tokens, new_tokens) in enumerate(sizes, start=first):
-        head = np.random.default_rng([7, number]).choice(ordinary, HEAD_TOKENS).tolist()
         start = (number * 37) % len(text)
         body = (text[start:] + text * (prompt_tokens // len(text) + 1))[: max(0, prompt_tokens - HEAD_TOKENS)]
-        ids = (head + body)[:prompt_tokens]
+        ids = (heads[number] + body)[:prompt_tokens]
         made.append(protocols.Prompt(tuple(ids), checkpoint.decode(ids), new_tokens))
     return made
 
@@ -103,19 +119,18 @@ class Level:
         return f"{self.value:g} at once" if self.kind == "closed" else f"{self.value:g} requests/s"
 
 
-def plan(concurrency, rates, requests, arrivals, seed=0):
+def plan(concurrency, rates, requests, arrivals, seed):
     """The levels of a run: the closed loop, then the open one, each from little load to much.
 
-    `requests` 0 leaves their number to the load.
+    `requests` is a function of the kind of a level and its value: how many it has. `seed` fixes the arrivals:
+    the number of the run, so that repeats differ.
     """
-    closed = [
-        Level("closed", places, requests or max(FEWEST, PLACES * places)) for places in sorted(concurrency)
-    ]
+    closed = [Level("closed", places, requests("closed", places)) for places in sorted(concurrency)]
     schedules = {"poisson": lambda rate, count: poisson(rate, count, seed), "constant": constant}
     schedule = schedules[naming.choose("kind of arrivals", arrivals, schedules)]
     opened = []
     for rate in sorted(rates):
-        count = requests or max(FEWEST, round(rate * RATE_SECONDS))
+        count = requests("open", rate)
         opened.append(Level("open", rate, count, schedule(rate, count)))
     return closed + opened
 

@@ -51,7 +51,7 @@ class Completion:
         self.chat = path.endswith("/chat/completions")
         self.tokens = int(body.get("max_tokens") or body.get("max_completion_tokens") or 16)
         prompt = body.get("prompt", body.get("messages", ""))
-        ids = isinstance(prompt, list) and not self.chat
+        self.prompt, ids = prompt, isinstance(prompt, list) and not self.chat
         self.prompt_tokens = len(prompt if ids else json.dumps(prompt).split())
         self.stream = body.get("stream", False)
         self.usage = (body.get("stream_options") or {}).get("include_usage")

@@ -6,12 +6,14 @@ resets it.
 """
 
 import json
+from dataclasses import replace
 from itertools import count
 from time import monotonic_ns
 
 from bench.instrument.reference_server.events import HEAD, STREAMED, chunk, plain, with_stamp
 
 NEVER_S = 10**9
+KEPT = set()  # prompts that came to /fault/prefix-cache
 
 
 def usual(completion, schedule):
@@ -159,6 +161,15 @@ def endless(completion, schedule):
         yield 0, flood
 
 
+def prefix_cache(completion, schedule):
+    """A prompt that came before is answered after one gap: it is kept, and no count says so."""
+    prompt = json.dumps(completion.prompt)
+    if prompt in KEPT:
+        schedule = replace(schedule, ttft_s=schedule.itl_s)
+    KEPT.add(prompt)
+    yield from usual(completion, schedule)
+
+
 def _no_usage(completion):
     return completion.done
 
@@ -189,6 +200,7 @@ FAULTS = {
     "two-per-packet": two_per_packet,
     "keeps-no-connection": keeps_no_connection,
     "endless": endless,
+    "prefix-cache": prefix_cache,
     "no-usage": _ending(_no_usage),
     "wrong-usage": _ending(_wrong_usage),
     "error-event": _ending(_error_event),

@@ -10,7 +10,9 @@ from bench.report import captions, columns, curves, figures, html, style
 
 # How levels are drawn: a closed loop filled, an open loop hollow and dashed; a tail hollow and dotted.
 LOOPS = {"closed": {"linestyle": "-"}, "open": {"linestyle": "--", "markerfacecolor": "white"}}
-TAILS = {50: {"linestyle": "-"}, 99: {"linestyle": ":", "markerfacecolor": "white"}}
+MEDIAN, TAIL = {"linestyle": "-"}, {"linestyle": ":", "markerfacecolor": "white"}
+# A level that is compared with nothing, for it is overloaded or too short: beside the curve, whatever loop.
+UNSTEADY = {"linestyle": "none", "marker": "x"}
 LOADS = {"closed": "requests at once (closed loop)", "open": "requests/s (open loop)"}
 PUBLISHED_LOADS = "Last panel: another model on other hardware, read off figures (± 0.05 ms)."
 TTFT, TPOT = columns.column("ttft_s"), columns.column("tpot_s")
@@ -29,18 +31,43 @@ def _where(blocks, table):
     return f"{captions.setting(table.iloc[0][schema.SETTING])}. " if len(blocks) == 1 else ""
 
 
-def _plain_key(looks, words):
-    """Line2D without an engine's colour for a legend, one per entry of `looks`, named by `words`."""
+def _plain_key(table, looks, *words):
+    """Line2D without an engine's colour for a legend, one per entry of `looks`, named by `words`; one more
+    where `table` has levels in no steady state."""
+    entries = list(zip(looks, words))
+    if (table["state"] != serving_analysis.STEADY).any():
+        entries.append((UNSTEADY, "overloaded or too short"))
     return [
-        Line2D([], [], color=style.INK, marker="o", markersize=6, label=word, **look)
-        for look, word in zip(looks.values(), words)
+        Line2D([], [], color=style.INK, markersize=6, label=word, **{"marker": "o"} | look)
+        for look, word in entries
     ]
 
 
+def _values(rows, name):
+    """The column `name` of `rows` as readers see it; times have one unit, the slowest of n as well."""
+    return rows[name] * TTFT.factor if name.endswith("_max_s") else columns.values(rows, name)
+
+
+def _tail(table):
+    """(column, words) of the tail of TTFT: the farthest percentile that the requests of every level in steady
+    state bound, else their slowest request."""
+    steady = table[table["state"] == serving_analysis.STEADY]
+    for q in (99, 90):
+        if len(steady) and steady[f"ttft_p{q}_s"].notna().all():
+            return f"ttft_p{q}_s", f"{q}th percentile"
+    counted = sorted({int(steady["counted"].min()), int(steady["counted"].max())}) if len(steady) else [0]
+    return "ttft_max_s", f"slowest of {' to '.join(map(str, counted))} requests"
+
+
 def _load_curve(axes, rows, x, y, mark, look):
-    """One curve of levels, from little load to much; `y` is a time."""
+    """One curve of levels, from little load to much; `y` is a time. What is in no steady state stands
+    apart."""
     rows = rows.dropna(subset=[x, y]).sort_values("load")
-    curves.joined(axes, rows[x], columns.values(rows, y), mark, **look)
+    steady = rows["state"] == serving_analysis.STEADY
+    curves.joined(axes, rows.loc[steady, x], _values(rows[steady], y), mark, **look)
+    if not steady.all():
+        other = rows[~steady]
+        axes.plot(other[x], _values(other, y), color=mark[1], markersize=7, **UNSTEADY)
 
 
 def _loop_curves(axes, table, x, y, styles):
@@ -50,11 +77,10 @@ def _loop_curves(axes, table, x, y, styles):
             _load_curve(axes, curve[curve["loop"] == loop], x, y, styles[key], look)
 
 
-def _tail_curves(axes, rows, mark):
-    """Median and 99th percentile of TTFT over the load."""
-    rows = rows.sort_values("load")
-    for q, look in TAILS.items():
-        curves.joined(axes, rows["load"], columns.values(rows, f"ttft_p{q}_s"), mark, **look)
+def _tail_curves(axes, rows, mark, tail):
+    """Median and `tail` (a column) of TTFT over the load."""
+    for name, look in (("ttft_p50_s", MEDIAN), (tail, TAIL)):
+        _load_curve(axes, rows, "load", name, mark, look)
 
 
 def _last_loads(axes, table, x, y):
@@ -64,7 +90,7 @@ def _last_loads(axes, table, x, y):
     """
     last = table.dropna(subset=[x, y]).sort_values("load")
     last = last.drop_duplicates(["backend", "option", "loop"], keep="last")
-    last = last.assign(y=columns.values(last, y))
+    last = last.assign(y=_values(last, y))
     place, taken = axes.transScale + axes.transLimits, []
     for _, row in last.sort_values(x, ascending=False).iterrows():
         at = place.transform((row[x], row["y"]))
@@ -116,7 +142,7 @@ def serving_frontier(requests):
     if table.empty:
         return None
     styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
-    key = _plain_key(LOOPS, ("closed loop", "open loop"))
+    key = _plain_key(table, LOOPS.values(), "closed loop", "open loop")
     drawn, axes = curves.panels(len(blocks) + 1, 3.5, styles, 1.5, key)
     for panel, (title, rows) in zip(axes, blocks):
         _loop_curves(panel, rows, x, y, styles)
@@ -134,7 +160,7 @@ def serving_frontier(requests):
 
 @figures.listed
 def serving_ttft(requests):
-    """Median and 99th percentile of TTFT over the load: a panel per kind of load, a line per engine and
+    """Median and tail of TTFT over the load: a panel per kind of load, a line per engine and
     option; below, the published TTFT of three engines on H100."""
     table = _levels(requests, "load", "ttft_p50_s")
     if table.empty:
@@ -142,11 +168,12 @@ def serving_ttft(requests):
     styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
     loops = [(title, rows[rows["loop"] == loop], loop) for title, rows in blocks for loop in LOADS]
     loops = [(title, rows, loop) for title, rows, loop in loops if len(rows)]
-    key = _plain_key(TAILS, ("median", "99th percentile"))
+    tail, words = _tail(table)
+    key = _plain_key(table, (MEDIAN, TAIL), "median", words)
     drawn, axes = curves.panels(len(loops) + 1, 3.0, styles, 1.5, key)
     for panel, (title, rows, loop) in zip(axes, loops):
         for option, curve in curves.each(rows):
-            _tail_curves(panel, curve, styles[option])
+            _tail_curves(panel, curve, styles[option], tail)
         panel.set(xlabel=LOADS[loop], title=title)
         _load_ticks(panel, rows["load"])
     _published_loads(axes[-1], "load", "ttft_p50_s")
@@ -162,10 +189,10 @@ def serving_ttft(requests):
 
 @figures.listed
 def serving_loops(requests):
-    """The 99th percentile of TTFT over the output tokens/s that were reached: closed and open loop in one
-    panel per engine."""
-    x, y = "output_tokens_per_s", "ttft_p99_s"
-    table = _levels(requests, x, y)
+    """The tail of TTFT over the output tokens/s that were reached: closed and open loop in one panel per
+    engine."""
+    x, table = "output_tokens_per_s", _levels(requests, "output_tokens_per_s", "ttft_p50_s")
+    y, words = _tail(table)
     if table.empty:
         return None
     styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
@@ -177,11 +204,11 @@ def serving_loops(requests):
     engines = [(title, rows) for title, rows in engines if rows["loop"].nunique() == len(LOOPS)]
     if not engines:
         return None
-    key = _plain_key(LOOPS, ("closed loop", "open loop"))
+    key = _plain_key(table, LOOPS.values(), "closed loop", "open loop")
     drawn, axes = curves.panels(len(engines), 2.8, styles, 1.9, key)
     for panel, (title, rows) in zip(axes, engines):
         _loop_curves(panel, rows, x, y, styles)
-        panel.set(xlabel=columns.column(x).axis, ylabel=columns.column(y).axis, title=title)
+        panel.set(xlabel=columns.column(x).axis, ylabel=f"{TTFT.axis}, {words}", title=title)
         _load_limits(panel, left=1)
         _last_loads(panel, rows, x, y)
     why = (
@@ -196,6 +223,7 @@ def load_levels(requests):
     """One executed run of serving.ipynb, for the notebook that measured it: TPOT over output tokens/s, and
     TTFT over the load."""
     table = serving_analysis.of_runs(requests)
+    tail, words = _tail(table)
     loops = [loop for loop in LOOPS if (table["loop"] == loop).any()]
     drawn = style.Figure(figsize=(style.WIDTH, 6.4), layout="constrained")
     grid = drawn.add_gridspec(2, len(loops))
@@ -203,7 +231,7 @@ def load_levels(requests):
     for k, loop in enumerate(loops):
         rows, lower = table[table["loop"] == loop].sort_values("load"), drawn.add_subplot(grid[1, k])
         _load_curve(upper, rows, "output_tokens_per_s", "tpot_p50_s", mark, LOOPS[loop])
-        _tail_curves(lower, rows, mark)
+        _tail_curves(lower, rows, mark, tail)
         lower.set(xlabel=LOADS[loop], ylabel=TTFT.axis if loop == loops[0] else "")
         _load_ticks(lower, rows["load"])
     upper.set(xlabel=columns.column("output_tokens_per_s").axis, ylabel=f"{TPOT.axis} (median)")
@@ -211,7 +239,7 @@ def load_levels(requests):
     _last_loads(upper, table, "output_tokens_per_s", "tpot_p50_s")
     row, failed = naming.named(requests).iloc[0], int((requests["error"] != "").sum())
     marks = "Above: closed loop filled, open loop hollow and dashed. "
-    marks += "Below: median filled, 99th percentile hollow."
+    marks += f"Below: median filled, {words} hollow. Crosses: overloaded or too short."
     caption = f"{captions.setting(row[schema.SETTING])}. {marks}"
     caption += f" {failed} requests failed." if failed else ""
     return captions.titled(drawn, naming.label(row), caption)

@@ -1,9 +1,12 @@
 """Sentences of the topic serving."""
 
 import numpy as np
+import pandas as pd
 
 from bench import naming
+from bench.analysis import server_cost as server_cost_analysis
 from bench.analysis import serving as serving_analysis
+from bench.analysis import statistics
 from bench.report import html
 from bench.report.findings import words
 
@@ -28,41 +31,70 @@ def _load(row):
 
 def server_costs(requests):
     """What a token and the first one cost more through an engine's own server than in process, one request
-    at a time: for the cheapest and for the dearest server."""
-    table = serving_analysis.server_cost(requests)
+    at a time: for every server, and over how many pairs of runs."""
+    table = server_cost_analysis.server_cost(requests)
     if table.empty:
         return None
     costs = [
-        f"{words.more(100 * (row['tpot_factor'] - 1))} % per token, {words.more(1e3 * row['ttft_cost_s'])} "
-        f"ms to the first ({words.name(row)})"
+        f"{words.more(100 * (row['tpot_factor'] - 1))} %{_interval(row, 'tpot_factor', _more)} per token and "
+        f"{words.more(1e3 * row['ttft_cost_s'])} ms to the first with {words.name(row)} ({_pairs(row)})"
         for _, row in table.iterrows()
     ]
     return (
         "One request at a time, going through an engine's own server instead of calling it in process costs "
-        f"{' to '.join(dict.fromkeys((costs[0], costs[-1])))}."
+        f"{'; '.join(costs)}."
     )
+
+
+def _more(factor):
+    return f"{words.more(100 * (factor - 1))} %"
+
+
+def _pairs(row):
+    return "one pair of runs, so no interval" if row["pairs"] == 1 else f"{row['pairs']} pairs of runs"
+
+
+def _interval(row, name, shown):
+    """` (1.2 to 1.4)`: the interval of a figure over runs, its ends as `shown` writes them; else empty."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "" if pd.isna(low) else f" ({shown(low)} to {shown(high)})"
 
 
 def within_objectives(requests):
-    """The level with the best throughput that holds the objectives of study.yaml, and the best level of
-    all."""
-    table = naming.named(serving_analysis.levels(requests)).dropna(subset="output_tokens_per_s")
+    """Which closed level yields most among those that hold the objectives of study.yaml, where runs tell;
+    how many levels are known to hold them, to miss them, or too small to tell."""
+    table = serving_analysis.levels(requests)
     if table.empty:
         return None
-    (goal, holds), most = serving_analysis.goals()[0], table.loc[table["output_tokens_per_s"].idxmax()]
-    held = table[holds(table) == 1]
-    if held.empty:
-        return (
-            f"No server held the objectives ({goal}) at any load; the most that came out was {_rate(most)}, "
-            f"from {words.name(most)} at {_load(most)}."
-        )
-    best = held.loc[held["output_tokens_per_s"].idxmax()]
-    sentence = (
-        f"Within the objectives ({goal}) {words.name(best)} yields most: {_rate(best)} at {_load(best)}"
-    )
-    if best.name == most.name:
-        return f"{sentence}, the most of all levels."
-    return f"{sentence}; without them it is {_rate(most)}, from {words.name(most)} at {_load(most)}."
+    goal, holds = serving_analysis.goals()[0]
+    held, best = holds(table), naming.named(serving_analysis.best_held(requests))
+    counts = f"{int((held == 1).sum())} of {len(table)} levels are known to hold them"
+    unknown = int(held.isna().sum())
+    counts += f", and {unknown} have too few requests to tell" if unknown else ""
+    sentence = f"The objectives ({goal}): {counts}."
+    if best.empty:
+        return sentence
+    return f"{sentence} {_yields_most(best)}"
+
+
+def _yields_most(best):
+    """Which of the rows of `serving.best_held` yields most, in words, as far as runs tell."""
+    named = [_level(row) for _, row in best.iterrows()]
+    if len(best) == 1:
+        return f"{named[0]} is the only server with a closed loop that is."
+    if (best["reason"] != "").any():
+        return f"Too few runs, or runs with failures, to tell which yields most: {'; '.join(named)}."
+    leaders = [name for name, may in zip(named, best["may_be_best"]) if may]
+    if len(leaders) == 1:
+        return f"Of the closed loops that do, {named[0]} yields most; next is {words.name(best.iloc[1])}."
+    return f"Which of the closed loops that do yields most cannot be told apart: {'; '.join(leaders)}."
+
+
+def _level(row):
+    """A level with its throughput, and the share of its requests that met the objectives."""
+    share = f"{words.share(row['met'])} of {row['counted']} requests, at least {words.share(row['met_low'])}"
+    interval = _interval(row, "output_tokens_per_s", html.number)
+    return f"{words.name(row)} with {_rate(row)}{interval} at {_load(row)} ({share})"
 
 
 def _rate(row):
@@ -70,34 +102,41 @@ def _rate(row):
 
 
 def loops_disagree(requests):
-    """How far the p99 TTFT of an open loop lies from that of a closed one at the same throughput, where they
-    differ most."""
+    """How far the p90 TTFT of an open loop lies from that of a closed one at the same throughput, where they
+    differ most; only levels in steady state whose requests bound the percentile."""
     table = serving_analysis.disagreement(requests)
     if table.empty:
         return None
     row = naming.named(table.loc[[np.log(table["ratio"]).abs().idxmax()]]).iloc[0]
-    opened, closed = (html.number(row[name] * 1e3) for name in ("ttft_p99_s", "closed_ttft_p99_s"))
+    opened, closed = (html.number(row[name] * 1e3) for name in ("ttft_p90_s", "closed_ttft_p90_s"))
     return (
-        f"At the same throughput the two loops disagree most with {words.name(row)}: at {_rate(row)} the "
-        f"99th percentile of TTFT is {opened} ms in an open loop ({html.number(row['load'])} requests/s) and "
-        f"{closed} ms in a closed one, {words.times(row['ratio'])} as long."
+        f"At the same throughput the two loops are furthest apart with {words.name(row)}: at {_rate(row)} "
+        f"the 90th percentile of TTFT is {opened} ms in an open loop ({html.number(row['load'])} requests/s, "
+        f"{row['requests']} requests) and {closed} ms in a closed one, {words.times(row['ratio'])} as long. "
+        "Both are in steady state."
     )
 
 
 def more_at_once(requests):
     """What several times the concurrency costs each user and yields in all: for the curve that pays least for
-    it, and for the one that pays most."""
+    it, and for the one that pays most, with intervals over runs."""
     table = naming.named(serving_analysis.widened(requests))
     if table.empty:
         return None
     cheap, dear = table.loc[table["slower"].idxmin()], table.loc[table["slower"].idxmax()]
     pays = [
-        f"{words.times(row['slower'])} as long with {words.name(row)}, for {words.times(row['more'])} the "
-        "throughput"
+        f"{words.times(row['slower'])}{_interval(row, 'slower', words.two)} as long with {words.name(row)}, "
+        f"for {words.times(row['more'])}{_interval(row, 'more', words.two)} the throughput"
         for row in (cheap, dear)
     ]
     sentence = f"At {serving_analysis.WIDER} times the concurrency a token takes {pays[0]}"
-    return f"{sentence}; and {pays[1]}." if cheap.name != dear.name else f"{sentence}."
+    sentence += f"; and {pays[1]}" if cheap.name != dear.name else ""
+    return f"{sentence}{_one_run(table, 'slower')}."
+
+
+def _one_run(table, name):
+    """What a sentence adds where none of its ratios has an interval."""
+    return " (one run each, so no interval)" if table[f"{name}_low"].isna().all() else ""
 
 
 def drafts_under_load(requests):
@@ -108,13 +147,21 @@ def drafts_under_load(requests):
     for _, curve in table.dropna(subset="pace").groupby(serving_analysis.CURVE, sort=True):
         first, last = curve.loc[curve["load"].idxmin()], curve.loc[curve["load"].idxmax()]
         sentence = (
-            f"With drafts ({words.name(first)} against {first['plain']}) tokens come "
-            f"{words.times(first['pace'])} as fast at {_load(first)}"
+            f"With drafts ({words.name(first)} against {first['plain']}) tokens come {_pace(first)} at "
+            f"{_load(first)}"
         )
         if len(curve) > 1:
-            sentence += f", and {words.times(last['pace'])} as fast at {_load(last)}"
-        sentences.append(f"{sentence}.")
+            sentence += f", and {_pace(last)} at {_load(last)}"
+        sentences.append(f"{sentence}{_one_run(curve, 'pace')}.")
     return sentences
+
+
+def _pace(row):
+    """`2 times (1.8 to 2.2) as fast`, or that it cannot be told apart."""
+    interval = _interval(row, "pace", words.two)
+    if row["pace_verdict"] == statistics.EQUAL:
+        return f"at a pace that cannot be told from that without{interval}"
+    return f"{words.times(row['pace'])}{interval} as fast"
 
 
 def published_users(requests=None):

@@ -1,39 +1,78 @@
 """Tables of the topic serving."""
 
+from bench.analysis import server_cost as server_cost_analysis
 from bench.analysis import serving as serving_analysis
 from bench.report import columns, tables
 from bench.report.columns import Column
 
-QUANTILES = {"ttft": (50, 90, 99), "tpot": (50, 90, 99), "itl_p99": (50,), "e2e": (99,)}
+# Of each time: what is shown over requests. A tail stands where a level's requests bound it.
+TIMES = {"ttft": "p50 p90 p99 max", "tpot": "p50 p90 p99 max", "itl_max": "p50", "e2e": "p90 p99 max"}
+# The interval of a ratio over runs, and what it says.
+VERDICTS = {
+    f"{name}_{part}": Column(f"{title}, {words}")
+    for name, title in (("faster", "throughput"), ("pace", "pace"))
+    for part, words in (("low", "from"), ("high", "to"), ("verdict", "verdict"))
+}
+SLOWEST = {
+    f"{name}_max_s": Column(f"{title}, slowest", "ms", 1e3)
+    for name, title in (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E"))
+}
+
+
+def _times(table):
+    """Names of the columns of times, without the percentiles that no level bounds."""
+    names = [f"{name}_{which}_s" for name, each in TIMES.items() for which in each.split()]
+    return " ".join(
+        name for name in names if not name.endswith(("p90_s", "p99_s")) or table[name].notna().any()
+    )
 
 
 @tables.listed
 def serving(requests):
-    """What came out under load: one row per engine, option and level on the machine in focus; rates,
-    percentiles over requests, goodput, and how late the client was."""
+    """What came out under load: one row per engine, option and level on the machine in focus; its state and
+    backlog, rates, times over the requests that count, goodput, and how late the client was.
+
+    A level that is overloaded or too short is compared with nothing. Percentiles stand where the requests
+    bound them, and beside them the slowest of the requests.
+    """
     table = columns.apart(serving_analysis.levels(requests))
-    times = " ".join(f"{name}_p{q}_s" for name, each in QUANTILES.items() for q in each)
+    half = (table["output_tokens_per_s_high"] - table["output_tokens_per_s_low"]) / 2
     shown = columns.of(
-        f"{columns.ENGINE} {columns.LOAD} requests failed output_tokens_per_s user {times} "
-        f"goodput_per_s late_p99_s runs {columns.WHERE} tensor_parallel {columns.replicas(table)}",
+        f"{columns.ENGINE} {columns.LOAD} state backlog requests counted failed output_tokens_per_s half "
+        f"user {_times(table)} goodput_per_s met met_low met_high late_max_s runs {columns.WHERE} "
+        f"tensor_parallel {columns.replicas(table)}",
+        state=Column("state"),
+        backlog=Column("backlog", "%", 100),
+        counted=Column("requests that count"),
+        half=Column("±"),
         user=Column("user tokens/s"),
-        itl_p99_p50_s=columns.column("itl_p99_s"),
-        e2e_p99_s=Column("E2E p99", "ms", 1e3),
+        itl_max_p50_s=Column("longest gap of a request, p50", "ms", 1e3),
+        met=Column("within objectives", "%", 100),
+        met_low=Column("at least", "%", 100),
+        met_high=Column("at most", "%", 100),
+        late_max_s=Column("client late, latest", "ms", 1e3),
+        **SLOWEST,
     )
-    return columns.renamed(table.assign(user=1 / table["tpot_p50_s"]), shown)
+    return columns.renamed(table.assign(user=1 / table["tpot_p50_s"], half=half), shown)
 
 
 @tables.listed
 def serving_goal(requests):
-    """The largest load that holds a goal: one row per goal and curve, ours first, then the published ones."""
+    """The largest load that holds a goal: one row per goal and curve, ours first, then the published ones.
+
+    A level holds a goal where the 95 % interval of the share of its requests that meet it lies above the
+    share that the goal takes, and fails where it lies below; between the two it has too few requests to tell.
+    """
     table = serving_analysis.goal(requests)
     shown = columns.of(
-        f"goal {columns.ENGINE} largest_concurrency concurrency_measured largest_rate "
-        f"rate_measured {columns.WHERE} tensor_parallel {columns.replicas(table)}",
+        f"goal {columns.ENGINE} largest_concurrency concurrency_fails concurrency_measured largest_rate "
+        f"rate_fails rate_measured {columns.WHERE} tensor_parallel {columns.replicas(table)}",
         goal=Column("goal"),
-        largest_concurrency=Column("largest concurrency"),
-        concurrency_measured=Column("concurrency measured up to"),
-        largest_rate=Column("largest request rate", "1/s"),
+        largest_concurrency=Column("largest concurrency that holds"),
+        concurrency_fails=Column("concurrency that fails"),
+        concurrency_measured=Column("measured up to"),
+        largest_rate=Column("largest request rate that holds", "1/s"),
+        rate_fails=Column("request rate that fails", "1/s"),
         rate_measured=Column("rate measured up to", "1/s"),
     )
     return columns.renamed(table, shown)
@@ -54,15 +93,18 @@ def serving_published(requests=None):
 
 @tables.listed
 def speculation_under_load(requests):
-    """Drafting under load: one row per level of an option that drafts tokens, beside the same option without.
+    """Drafting under load: one row per level in steady state of an option that drafts tokens, beside the same
+    option without; ratios of means over runs, with their interval.
 
-    A server does not report how many drafts were right, so the share of accepted ones is empty there.
+    An open loop yields what was asked for, so there the pace alone tells. A server does not report how many
+    drafts were right, so the share of accepted ones is empty there.
     """
     table = columns.apart(serving_analysis.speculation(requests))
     shown = columns.of(
         f"{columns.ENGINE} plain {columns.LOAD} output_tokens_per_s_plain output_tokens_per_s "
-        f"faster tpot_p50_s_plain tpot_p50_s pace acceptance_rate {columns.WHERE} tensor_parallel "
-        f"{columns.replicas(table)}",
+        "faster faster_low faster_high faster_verdict tpot_p50_s_plain tpot_p50_s pace pace_low pace_high "
+        f"pace_verdict acceptance_rate {columns.WHERE} tensor_parallel {columns.replicas(table)}",
+        **VERDICTS,
         plain=Column("beside"),
         output_tokens_per_s_plain="output tokens/s without drafts",
         output_tokens_per_s="output tokens/s with drafts",
@@ -78,16 +120,18 @@ def server_cost(requests):
     through the server, medians over pairs of runs that began close to each other."""
     shown = columns.of(
         f"{columns.ENGINE} ttft_s_inside ttft_s ttft_cost_s tpot_s_inside tpot_s tpot_factor "
-        f"minutes pairs {columns.WHERE}",
+        f"tpot_factor_low tpot_factor_high minutes pairs {columns.WHERE}",
         ttft_s_inside="TTFT in process",
         ttft_s="TTFT through the server",
         ttft_cost_s=Column("more", "ms", 1e3),
         tpot_s_inside="TPOT in process",
         tpot_s="TPOT through the server",
         tpot_factor=Column("times"),
+        tpot_factor_low=Column("times, from"),
+        tpot_factor_high=Column("times, to"),
         minutes=Column("minutes between the runs"),
     )
-    return columns.renamed(serving_analysis.server_cost(requests), shown)
+    return columns.renamed(server_cost_analysis.server_cost(requests), shown)
 
 
 @tables.listed
@@ -97,8 +141,10 @@ def tensor_parallel(requests):
     table = columns.apart(serving_analysis.tensor_parallel(requests))
     shown = columns.of(
         f"{columns.ENGINE} {columns.LOAD} tensor_parallel_fewest tensor_parallel tpot_p50_s_fewest "
-        "tpot_p50_s pace output_tokens_per_s_fewest output_tokens_per_s faster per_device_fewest "
-        f"per_device {columns.WHERE} {columns.replicas(table)}",
+        "tpot_p50_s pace pace_low pace_high pace_verdict output_tokens_per_s_fewest output_tokens_per_s "
+        f"faster faster_low faster_high faster_verdict per_device_fewest per_device {columns.WHERE} "
+        f"{columns.replicas(table)}",
+        **VERDICTS,
         tensor_parallel_fewest="tensor parallel, fewest",
         tensor_parallel="tensor parallel, more",
         tpot_p50_s_fewest="TPOT p50, fewest",
