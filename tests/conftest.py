@@ -12,7 +12,7 @@ TESTS = Path(__file__).parent
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 # A job in the background is started deaf to Ctrl-C, and so would be everything that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-os.environ["BENCH_BACKENDS"] = str(TESTS / "backends")
+os.environ["BENCH_BACKENDS"] = str(TESTS / "engines")
 if WORKER:
     # Tests beside each other measure nothing: they wait for nobody's device and mind no neighbours
     # (backends/fake.py).
@@ -24,8 +24,8 @@ if WORKER:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest  # noqa: E402
-from builders import two_engines, write_quality, write_run, write_serving, write_sweep  # noqa: E402, F401 (other files)
-from commands import BIN, run, run_cells  # noqa: E402, F401 (likewise)
+from builders import two_engines  # noqa: E402
+from commands import run_cells  # noqa: E402
 
 from bench import backends
 from bench.backends.common import checkpoints

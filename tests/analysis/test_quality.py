@@ -37,7 +37,7 @@ def folder(tmp_path):
         ("llamacpp", "Q4_0"): 200.0,
     }
     for (backend, option), rate in rates.items():
-        for run, off in enumerate((-0.5, 0.5, 0), start=1):
+        for each, off in enumerate((-0.5, 0.5, 0), start=1):
             columns = {"backend": backend, "option": option, "rate": rate + off, "run": run}
             write_run(tmp_path, make_sidecar(**MATRICES), **columns)
     same = [[1, 2, 3, 4], [5, 6, 7, 8]]

@@ -10,7 +10,8 @@ import threading
 import nbformat
 import pytest
 import yaml
-from conftest import run, write_quality, write_run, write_serving, write_sweep
+from builders import write_quality, write_run, write_serving, write_sweep
+from commands import run
 
 from bench import backends
 from bench.paths import ROOT

@@ -341,4 +341,4 @@ def test_two_studies_in_one_checkout_do_not_overlap(tmp_path):
 
 
 def test_the_fake_engine_is_not_among_the_committed_ones():
-    assert not (ROOT / "_llama-inference" / "fake").exists() and (TESTS / "backends" / "fake.py").exists()
+    assert not (ROOT / "_llama-inference" / "fake").exists() and (TESTS / "engines" / "fake.py").exists()
