@@ -38,7 +38,7 @@ def folder(tmp_path):
     }
     for (backend, option), rate in rates.items():
         for each, off in enumerate((-0.5, 0.5, 0), start=1):
-            columns = {"backend": backend, "option": option, "rate": rate + off, "run": run}
+            columns = {"backend": backend, "option": option, "rate": rate + off, "run": each}
             write_run(tmp_path, make_sidecar(**MATRICES), **columns)
     same = [[1, 2, 3, 4], [5, 6, 7, 8]]
     write_quality(tmp_path, same, [0.4, 0.6], [2.0, 3.0], backend="transformers", option="float32")
