@@ -130,7 +130,7 @@ def test_the_newest_latency_run_of_that_length_is_scored(tmp_path):
         "gpu": "test-cpu",
         "host": "abc123",
     }
-    model = SimpleNamespace(digest=lambda: "this one")
+    model = SimpleNamespace(same_model=lambda sha256: sha256 == "this one")
     setup = SimpleNamespace(
         identity=identity,
         option="int8",
@@ -141,12 +141,12 @@ def test_the_newest_latency_run_of_that_length_is_scored(tmp_path):
     )
     setup.prompts = lambda which: {k: [100 + k] for k in range(1, 10)}
     found = quality_experiment.stored(setup)
-    assert found.run_id.endswith("-10") and found.requests[1] == (2, [102], [5] * 10, "")
+    assert found.run_id.endswith("-10") and found.requests[1] == quality_experiment.Request(2, [102], [5] * 10, "")
     with pytest.raises(FileNotFoundError, match="-p max_new_tokens 200"):
         quality_experiment.stored(SimpleNamespace(**vars(setup) | {"parameters": {"max_new_tokens": 200}}))
     with pytest.raises(ValueError, match="The model of ctranslate2/latency-.*-10 .* is not what is here"):
         quality_experiment.stored(
-            SimpleNamespace(**vars(setup) | {"checkpoint": SimpleNamespace(digest=lambda: "another")})
+            SimpleNamespace(**vars(setup) | {"checkpoint": SimpleNamespace(same_model=lambda sha256: False)})
         )
 
 
@@ -154,16 +154,18 @@ def test_an_engine_without_log_probabilities_is_not_loaded():
     """Its description then comes from its latency run; one that has them is loaded after the reference
     has gone."""
     gone = []
-    setup = SimpleNamespace(device="cpu", module=SimpleNamespace(Engine=object), load=lambda: "loaded")
+    setup = SimpleNamespace(
+        device="cpu", module=SimpleNamespace(Engine=object), load=lambda: "loaded", use=lambda engine: engine
+    )
     answers = quality_experiment.Answers(
         "x", {"weight_bytes": 5, "kv_value_bytes": 2, "settings": {"threads": 2}}, []
     )
     stand_in = quality_experiment.engine(setup, SimpleNamespace(close=lambda: gone.append(1)), answers)
-    assert (
-        (stand_in.weight_bytes, stand_in.kv_value_bytes, stand_in.settings) == (5, 2, {"threads": 2})
-        and gone == [1]
-        and setup.engine is stand_in
-    )
+    assert (stand_in.weight_bytes, stand_in.kv_value_bytes, stand_in.settings) == (
+        5,
+        2,
+        {"threads": 2},
+    ) and gone == [1]
     setup.module.Engine = Uniform
     assert quality_experiment.engine(
         setup, SimpleNamespace(close=lambda: gone.append(2)), answers

@@ -874,7 +874,7 @@ class Quoting(Endpoint):
         if self._refused():
             return
         quoted = json.dumps({"error": {"message": f"No: {given}"}}).encode()
-        if number < 4 or number % 2:  # the warm-up has four
+        if number < 22 or number % 2:  # the warm-up has sixteen, the trial for a prefix cache six
             self._send(200, self.answer(body), "text/event-stream")
         elif number % 8 == 4:
             self._send(401, quoted)

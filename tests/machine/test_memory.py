@@ -25,7 +25,7 @@ def test_a_peak_between_two_questions_is_seen(nvml):
     nvml.answers({"apps": {mine: 1000}})
     memory.forget_peak("cuda")
     nvml.answers({"apps": {mine: 5000}})
-    time.sleep(0.5)
+    time.sleep(3)  # the sampler is a process of its own, which has to start first
     nvml.answers({"apps": {mine: 2000}})
     time.sleep(0.3)
     assert memory.peak_memory_bytes("cuda") == 5000

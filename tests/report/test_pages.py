@@ -193,9 +193,9 @@ def test_tables_sort_by_click(site, browser):
     page = opened(browser, f"{site}/index.html")
     table = page.locator("table.sortable", has_text="fastest first").first
     rates = lambda: [
-        float(cell.get_attribute("data-sort")) for cell in table.locator("tbody tr td:nth-child(3)").all()
+        float(cell.get_attribute("data-sort")) for cell in table.locator("tbody tr td:nth-child(4)").all()
     ]
-    header = table.locator("th:nth-child(3)")
+    header = table.locator("th:nth-child(4)")
     header.click()
     page.wait_for_timeout(200)  # the sorter waits a moment before it moves the rows
     once = rates()
@@ -219,9 +219,7 @@ def test_every_figure_and_table_carries_its_command(site, browser):
         page = opened(browser, f"{site}/{name}")
         commands = page.locator(".command").all_inner_texts()
         assert len(commands) >= page.locator("figure.plot").count()
-        assert all(
-            "papermill notebooks/figure.ipynb" in c or "python -m bench.report.tables" in c for c in commands
-        )
+        assert all("papermill notebooks/" in c or "python -m bench.report.tables" in c for c in commands)
         page.close()
 
 
