@@ -141,7 +141,9 @@ def test_the_newest_latency_run_of_that_length_is_scored(tmp_path):
     )
     setup.prompts = lambda which: {k: [100 + k] for k in range(1, 10)}
     found = quality_experiment.stored(setup)
-    assert found.run_id.endswith("-10") and found.requests[1] == quality_experiment.Request(2, [102], [5] * 10, "")
+    assert found.run_id.endswith("-10") and found.requests[1] == quality_experiment.Request(
+        2, [102], [5] * 10, ""
+    )
     with pytest.raises(FileNotFoundError, match="-p max_new_tokens 200"):
         quality_experiment.stored(SimpleNamespace(**vars(setup) | {"parameters": {"max_new_tokens": 200}}))
     with pytest.raises(ValueError, match="The model of ctranslate2/latency-.*-10 .* is not what is here"):

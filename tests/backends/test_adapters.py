@@ -950,6 +950,7 @@ def quotes(folder, done, since):
     ("backend", "option"),
     [("http", "chat"), pytest.param("hf_endpoint", "completions", marks=pytest.mark.check)],
 )
+@pytest.mark.timing
 def test_a_whole_run_tells_the_token_to_nobody(quoting, tmp_path, backend, option):
 
     since = time.time()

@@ -194,6 +194,7 @@ def test_a_dry_run_knows_how_to_make_an_engine_s_own_environment(tmp_path):
     assert "rule environment" in done.stdout + done.stderr and "latency" in done.stdout + done.stderr
 
 
+@pytest.mark.check
 def test_one_option_can_be_asked_for_where_others_lie_already(tmp_path):
     for backend in ("transformers", "vllm"):
         write_run(tmp_path, backend=backend, option="bfloat16", gpu=identity.slug(), host=identity.host())
@@ -218,6 +219,7 @@ def studied(tmp_path_factory):
     return folder, done, time.perf_counter() - start
 
 
+@pytest.mark.check
 def test_a_failure_does_not_stop_the_rest(studied):
     folder, done, _ = studied
     names = {p.name.split("-")[3] for p in store.files(folder)}
@@ -231,6 +233,7 @@ def test_a_failure_does_not_stop_the_rest(studied):
     assert (folder / "_site" / "index.html").exists() and (folder / "figures" / "latency.svg").exists()
 
 
+@pytest.mark.check
 def test_a_second_study_measures_nothing_again(studied):
     folder, _, first = studied
     before = {p: p.stat().st_mtime_ns for p in store.files(folder)}
@@ -265,6 +268,7 @@ def left(folder):
 STOPS = [(signal.SIGKILL, os.kill), (signal.SIGTERM, os.kill), (signal.SIGINT, os.killpg)]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("second_runs", [False, True], ids=["before its job has ended", "in the next run"])
 @pytest.mark.parametrize(("stop", "whom"), STOPS, ids=["kill -9", "SIGTERM", "Ctrl-C"])
 def test_an_interrupted_study_goes_on(tmp_path, stop, whom, second_runs):
@@ -310,6 +314,7 @@ def test_an_interrupted_study_goes_on(tmp_path, stop, whom, second_runs):
     assert "Another study" not in after.stderr
 
 
+@pytest.mark.check
 def test_a_run_whose_last_cell_fails_is_measured(tmp_path):
     """The plot comes after the CSV, so it can cost the plot only."""
     cells = [
@@ -331,6 +336,7 @@ def test_a_run_whose_last_cell_fails_is_measured(tmp_path):
     assert run_notebook.error(tmp_path / "fake" / "plot-1.ipynb") == "ValueError: no plot"
 
 
+@pytest.mark.check
 def test_two_studies_in_one_checkout_do_not_overlap(tmp_path):
     from filelock import FileLock
 
