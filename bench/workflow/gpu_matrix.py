@@ -178,14 +178,11 @@ class Matrix:
     def _fastest(self, place, model):
         """(backend, option) at `place` of the latency runs of this list by their median of output tokens/s;
         ValueError where too few ended."""
-        runs_there = {}
-        for step in self.steps:
-            parameters = dict(step.parameters)
-            if step.notebook == "latency" and parameters.get("model") == model:
-                file = store.path(self._identifier(step, self._parameters(step)))
-                if file.exists():
-                    runs_there[file] = None
-        runs = store.load([*runs_there]) if runs_there else store.load([])
+        latency = [
+            s for s in self.steps if s.notebook == "latency" and dict(s.parameters).get("model") == model
+        ]
+        files = dict.fromkeys(store.path(self._identifier(s, self._parameters(s))) for s in latency)
+        runs = store.load([file for file in files if file.exists()])
         rates = (
             runs.groupby(["backend", "option"])["output_tokens_per_s"].median().sort_values(ascending=False)
         )

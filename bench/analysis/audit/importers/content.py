@@ -24,6 +24,25 @@ SKIPPED = {
 }
 
 
+def _beginning(path):
+    """(first bytes, size) of a file; ValueError with one sentence for one that cannot be audited."""
+    if not path.is_file():
+        raise ValueError(f"{path.name} is not a file that can be read; name a benchmark's result file.")
+    try:
+        size = os.path.getsize(path)
+        with open(path, "rb") as source:
+            head = source.read(1 << 16)
+    except OSError as error:
+        raise ValueError(f"{path.name} cannot be read ({error.strerror}); check its permissions.") from None
+    if not head.strip():
+        raise ValueError(f"{path.name} is empty; there is nothing to audit.")
+    if b"\0" in head:
+        raise ValueError(
+            f"{path.name} is not text (it has zero bytes); unpack or export it as JSON or CSV first."
+        )
+    return head, size
+
+
 class Content:
     """One file, opened once: `json` (parsed, or None), `records` (JSON lines, or None), `header` and `rows`
     (CSV), `text` (its beginning).
@@ -33,22 +52,7 @@ class Content:
 
     def __init__(self, path, mapping):
         self.path, self.mapping, self.notes = path, mapping, []
-        if not path.is_file():
-            raise ValueError(f"{path.name} is not a file that can be read; name a benchmark's result file.")
-        try:
-            self.bytes = os.path.getsize(path)
-            with open(path, "rb") as source:
-                head = source.read(1 << 16)
-        except OSError as error:
-            raise ValueError(
-                f"{path.name} cannot be read ({error.strerror}); check its permissions."
-            ) from None
-        if not head.strip():
-            raise ValueError(f"{path.name} is empty; there is nothing to audit.")
-        if b"\0" in head:
-            raise ValueError(
-                f"{path.name} is not text (it has zero bytes); unpack or export it as JSON or CSV first."
-            )
+        head, self.bytes = _beginning(path)
         self.text = head.decode("utf-8-sig", errors="replace")
         self.is_json = self.text.lstrip()[:1] in "{["
 
