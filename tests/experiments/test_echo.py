@@ -22,7 +22,7 @@ def test_the_backend_shown_in_the_readme_works(tmp_path):
         "BENCH_SITE": tmp_path / "_site",
         "BENCH_FIGURES": tmp_path / "f",
     }
-    done = run("snakemake", "--config", "engines=echo", **own)
+    done = run("snakemake", "--config", "engines=echo", "all=True", **own)
     assert "echo" in done.stdout
     assert len(store.load(folder=tmp_path / "r", experiment="latency")) == 9
     assert {"quality", "batching"} <= set(store.load(folder=tmp_path / "r")["experiment"])

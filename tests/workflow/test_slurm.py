@@ -266,11 +266,9 @@ def test_a_killed_run_is_submitted_again_and_no_two_overlap(slurm, study, tmp_pa
     jobs = slurm.jobs()
     print(*jobs.items(), log.read_text(), sep="\n")
     assert process.returncode == 0, log.read_text()
-    assert max(at_once) == 1 and sorted(state for state, *_ in jobs.values()) == [
-        "CANCELLED",
-        "COMPLETED",
-        "COMPLETED",
-    ]
+    # The roofs of the device are a job as well.
+    states = sorted(state for state, *_ in jobs.values())
+    assert max(at_once) == 1 and states == ["CANCELLED", *["COMPLETED"] * (len(RUNS) + 1)]
     assert jobs[running[0]][0] == "CANCELLED"
     assert all("gpu:h200:1" in asked and shares == "NO" for _, asked, shares in jobs.values()), jobs
     assert all(

@@ -27,7 +27,7 @@ def engine_faults(engine):
     faults = [
         *_callable(engine, "generate", 3, "prompts, max_new_tokens, on_token"),
         *_number(engine, "weight_bytes", "bytes of weights that one decode step reads", 0),
-        *_number(engine, "kv_value_bytes", "bytes of one number in the KV cache", 0.01),
+        *_number(engine, "kv_value_bytes", "bytes of one number in the KV cache", 0),
         *_settings(engine),
         *_callable(engine, "close", 0, ""),
     ]
