@@ -11,7 +11,7 @@
 #     make bundle DEVICE=cuda            one archive that installs and runs the study on a node without network
 #     make bundle DEVICE=cuda HAVE=freeze.txt PARTS=58M   for a node that has PyTorch: only what it lacks, in parts
 #     make gpu-matrix BUDGET=600         what most adds to the tables first, for a GPU that is there for half an hour
-#     make test                          the tests, six minutes on two cores
+#     make test                          the tests that take no real engine more than one option
 #     make check                         every engine and option, Slurm, bundles, the protocol's mutants
 #     make check-backend NAME=mine       what is missing in an adapter, within a minute or two
 #     make audit FILE=result.json        what cannot be true in anybody's benchmark file, what contradicts itself, what is missing

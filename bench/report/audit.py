@@ -181,16 +181,16 @@ def arguments(words):
 
 def main(words=None):
     """Audit the files that the command line names; returns the exit code."""
-    given = arguments(words)
-    facts = {name: getattr(given, name) for name in (*FACTS, *COUNTS) if getattr(given, name) is not None}
+    options = arguments(words)
+    facts = {name: getattr(options, name) for name in (*FACTS, *COUNTS) if getattr(options, name) is not None}
     try:
-        findings, notes, unread = collect(given.files, _pairs(given.map), **facts)
+        findings, notes, unread = collect(options.files, _pairs(options.map), **facts)
     except ValueError as error:
         print(plain(error), file=sys.stderr)
         return 2
-    number = len(given.files) - len(unread)
+    number = len(options.files) - len(unread)
     print(text(findings, notes, unread, number), end="")
-    for out, content in ((given.json, as_json), (given.html, as_html)):
+    for out, content in ((options.json, as_json), (options.html, as_html)):
         if out:
             more = {"files": number} if content is as_html else {}
             Path(out).write_text(content(findings, notes, unread, **more), encoding="utf-8")

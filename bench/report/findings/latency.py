@@ -111,26 +111,26 @@ def fewer_bits(requests):
         return None
     base = "16-bit option" + ("" if all(row["base"] == 16 for row in rows) else " (32-bit where it has none)")
     ends = [f"{words.ratio(row)} with {words.name(row)}" for row in (rows[0], rows[-1])]
-    told = [row for row in rows if not np.isnan(row["low"])]
+    compared = [row for row in rows if not np.isnan(row["low"])]
     return (
         f"{words.on(rows[0])}, options below 16 bits run at {' to '.join(dict.fromkeys(ends))} the speed of "
         f"the same engine's {base}: {_verdicts(rows)}. The bytes that they read promise {_promised(rows)}"
-        f"{_explained(told)}."
+        f"{_explained(compared)}."
     )
 
 
 def _verdicts(rows):
     """`of 11, 9 faster, 1 slower, 1 cannot be told apart`; that one run each says nothing of it."""
-    told = [row for row in rows if not np.isnan(row["low"])]
-    if not told:
+    compared = [row for row in rows if not np.isnan(row["low"])]
+    if not compared:
         return "one run each, so no verdict"
     counts = {
-        verdict: sum(row["verdict"] == verdict for row in told)
+        verdict: sum(row["verdict"] == verdict for row in compared)
         for verdict in (statistics.FASTER, statistics.SLOWER, statistics.EQUAL)
     }
     be = [f"{count} {verdict}" for verdict, count in counts.items() if count]
-    once = f" ({len(rows) - len(told)} more have one run)" if len(told) < len(rows) else ""
-    return f"of {len(told)}, {words.listed(be)}{once}"
+    once = f" ({len(rows) - len(compared)} more have one run)" if len(compared) < len(rows) else ""
+    return f"of {len(compared)}, {words.listed(be)}{once}"
 
 
 def _promised(rows):
@@ -141,15 +141,15 @@ def _promised(rows):
     return " to ".join(dict.fromkeys((html.number(float(f"{low:.2g}")), words.times(high))))
 
 
-def _explained(told):
+def _explained(compared):
     """Whether the intervals hold what the bytes promise, or end below it; empty for one run each."""
-    if not told:
+    if not compared:
         return ""
-    kept = sum(row["low"] <= row["fewer"] <= row["high"] for row in told)
-    below = sum(row["high"] < row["fewer"] for row in told)
-    if below == len(told):
+    kept = sum(row["low"] <= row["fewer"] <= row["high"] for row in compared)
+    below = sum(row["high"] < row["fewer"] for row in compared)
+    if below == len(compared):
         return ", and all stay below that"
-    return f"; {kept} of {len(told)} keep that within their interval, {below} stay below it"
+    return f"; {kept} of {len(compared)} keep that within their interval, {below} stay below it"
 
 
 def drafts(requests):

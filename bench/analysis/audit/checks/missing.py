@@ -30,8 +30,8 @@ def percentile_from_too_few(audited):
     own = audited.good().groupby("level").size()
     n = level["requests"].fillna(level["level"].map(own))
     for q in (99, 95, 90):
-        given = level[[f"{time}_p{q}_s" for time in ("ttft", "tpot", "e2e")]].notna().any(axis=1)
-        few = given & (n < needed(q))
+        stated = level[[f"{time}_p{q}_s" for time in ("ttft", "tpot", "e2e")]].notna().any(axis=1)
+        few = stated & (n < needed(q))
         if few.any():
             k = n.where(few).idxmin()
             held = 1 - (q / 100) ** n[k]
