@@ -115,7 +115,10 @@ def names():
 
 
 def get(name):
-    """The module of backend `name`; ValueError naming the known ones if there is none."""
+    """The module of backend `name`; ValueError naming the known ones if there is none, or if the name is one
+    of this package's own functions, which the import would replace."""
+    if name in _OWN_NAMES:
+        raise ValueError(f"{name} is a name of bench.backends itself: call the engine's file otherwise.")
     return importlib.import_module(f"{__name__}.{naming.choose('backend', name, names())}")
 
 
@@ -255,3 +258,6 @@ def prepare(backend, name, option, device):
     if hasattr(get(backend), "prepare"):
         processes.in_child(_prepare, backend, name, option, device)
     return model
+
+
+_OWN_NAMES = frozenset(globals())

@@ -230,3 +230,9 @@ def test_every_installed_engine_was_found():
     assert {"transformers", "ctranslate2", "llamacpp", "openvino", "onnxruntime"} <= {
         name for name, _ in INSTALLED
     }
+
+
+def test_an_engine_named_like_a_function_of_the_package_is_refused_before_it_replaces_it():
+    with pytest.raises(ValueError, match="call the engine's file otherwise"):
+        backends.get("absent")
+    assert callable(backends.absent)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from bench.machine import devices
@@ -89,9 +90,9 @@ def test_a_step_is_stopped_when_the_budget_ends_and_nothing_of_it_stays(matrix):
     made, start = matrix(LIST.replace("weights", "# weights")), time.monotonic()
     left = made.run(1.5)
     assert time.monotonic() - start < 15 and states(made) == ["stopped", ""] and len(left) == 2
-    import psutil
-
-    assert not [c for c in psutil.Process().children(recursive=True) if "sleep" in c.name()]
+    # A zombie has ended; whoever adopts orphans (`neighbours.adopt_orphans`) has not looked after it yet.
+    running = [c for c in psutil.Process().children(recursive=True) if c.status() != psutil.STATUS_ZOMBIE]
+    assert not [c for c in running if "sleep" in c.name()]
     again = matrix(LIST.replace("weights", "# weights"))
     again.run(1.5)
     assert states(again)[0] == "failed"  # stopped twice: the rest gets its turn
