@@ -29,9 +29,9 @@ class Sweep:
     prompt lengths, then the batches.
 
     With a budget it ends before a batch that would not fit in what is left of it, and says so: twice the
-    requests take at most twice the time of the batch before. A budget is spent by the batches themselves: what
-    an engine compiles for a new shape, warm-ups and windows of energy are not charged to it. A limit is one on
-    everything. An engine that takes one prompt at a time gets
+    requests take at most twice the time of the batch before. A budget is spent by the batches themselves:
+    what an engine compiles for a new shape, warm-ups and windows of energy are not charged to it. A limit is
+    one on everything. An engine that takes one prompt at a time gets
     no larger batch. Prompt lengths beyond the model's context are left out; ValueError where the batches
     exceed it, or all of the lengths.
     """
@@ -62,15 +62,15 @@ class Sweep:
         return words
 
     def __iter__(self):
-        watch, before, beginning = in_process.Stopwatch(), None, self.setup.spent_s
+        watch, before, beginning = in_process.Stopwatch(), None, self.setup.running.spent_s
         for done, shape in enumerate(self.setup.progress(self.shapes, len(self.shapes))):
-            started, spent_s = watch.seconds(), self.setup.spent_s
+            started, spent_s = watch.seconds(), self.setup.running.spent_s
             why = self._over(shape, before, spent_s - beginning, started)
             if why:
                 print(f"{why} would not do for what is left: {_listed(self.shapes[done:])}.")
                 return
             yield shape.requests, shape.prompt_tokens, shape.new_tokens
-            batch_s = self.setup.spent_s - spent_s
+            batch_s = self.setup.running.spent_s - spent_s
             before = shape, batch_s, watch.seconds() - started - batch_s
 
     def _over(self, shape, before, spent_s, passed_s):

@@ -6,8 +6,8 @@
     meter.ready()                                      # idle power, the engine loaded
     meter.about()                                      # for the sidecar
 
-A window's joules are shared among the output tokens of its requests. Without a figure the column is empty, and
-the sidecar says why.
+A window's joules are shared among the output tokens of its requests. Without a figure the column is empty,
+and the sidecar says why.
 """
 
 import dataclasses
@@ -18,8 +18,10 @@ from bench.machine import energy, gpu, sampler
 
 METHOD = (
     "NVML's energy counter over the window, the GPU's own processes and idle power included, where the "
-    "integral of the power sampled ten times a second agrees within 5 %; RAPL's counters of the CPU's packages"
+    "integral of the power sampled ten times a second agrees within 5 %; RAPL's counters of the CPU's "
+    "packages"
 )
+LONGER = 1.2  # how much longer than a window requests are sent that are to fill it: they may be quicker
 NO_GPU = "the run uses no GPU"
 ELSEWHERE = "the server was not started by this run, so nobody knows what else its machine did"
 
@@ -68,15 +70,28 @@ class Meter:
         failed = [row["error"] for row in done if row["error"]]
         return self._keep(what, self._without(failed[0]) if failed else found, done, rows, repeats=count)
 
+    def sent(self, what, rows, send):
+        """Likewise for requests to a server: `send(seconds)` sends them once more, for about so long, and
+        returns the measured columns."""
+        failed = [row["error"] for row in rows if row["error"]]
+        if failed or self.start() is None:
+            return self._keep(what, self._without(failed[0] if failed else ""), rows, rows)
+        return self._between(what, send(LONGER * energy.WINDOW_S), rows)
+
     def during(self, what, rows):
-        """`rows` of a level of load that has just ended with the joules of their requests.
+        """`rows` of a level of load that has just ended with the joules of their requests."""
+        return self._between(what, rows, rows)
+
+    def _between(self, what, done, rows):
+        """`rows` with their share of what was counted between the first and the last moment of the requests
+        `done`.
 
         Moments of sending are those of the clock that the sampler reads (Linux has one for both).
         """
-        source, good = self.start(), [row for row in rows if not row["error"]]
+        source, good = self.start(), [row for row in done if not row["error"]]
         if source is None or not good:
             return self._keep(what, self._without("" if good else "every request failed"), good, rows)
-        start, end = min(row["sent_s"] for row in rows), max(row["sent_s"] + row["e2e_s"] for row in good)
+        start, end = min(row["sent_s"] for row in done), max(row["sent_s"] + row["e2e_s"] for row in good)
         return self._keep(what, energy.of(source.window(start, end), end - start), good, rows)
 
     def _without(self, why=""):
@@ -92,7 +107,8 @@ class Meter:
         self.windows.append({"what": what, "output_tokens": tokens} | more | found.about())
         each = found.per(tokens)
         return [
-            row | ({} if row["error"] else {name: value * row["output_tokens"] for name, value in each.items()})
+            row
+            | ({} if row["error"] else {name: value * row["output_tokens"] for name, value in each.items()})
             for row in rows
         ]
 

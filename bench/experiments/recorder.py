@@ -65,17 +65,20 @@ class Recorder:
             rows.append(self.row(request, request, (), columns, load_s, **condition))
         return rows
 
-    def finish(self, rows, engine):
+    def finish(self, rows, engine, meter):
         """(rows as they are written, sidecar): to be called while the engine and the device are still held.
 
-        Moments of sending count from the first request.
+        Moments of sending count from the first request. The `energy.Meter`'s idle window comes after the last
+        look at the clocks, which fall when nothing is to be done.
         """
         peak = self.peak_memory_bytes or self.device.peak_memory_bytes()
         first = min(row["sent_s"] for row in rows)
         rows = [{"peak_memory_bytes": peak} | row | {"sent_s": row["sent_s"] - first} for row in rows]
         if self.plan.device == "cuda" and "gpu_after" not in self.device.machine:
             self.device.machine["gpu_after"] = self.device.gpu_state()
-        return rows, self.sidecar(engine)
+        sidecar = self.sidecar(engine)
+        meter.ready()
+        return rows, sidecar | {"energy": meter.about()}
 
     def write(self, rows, sidecar):
         """Write the run through all gates and return the CSV's path."""

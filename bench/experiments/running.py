@@ -17,7 +17,7 @@ class Running:
 
     def __init__(self, plan):
         self.plan, self.engine, self.load_s = plan, None, math.nan
-        self.server = contextlib.ExitStack()
+        self.server, self.spent_s = contextlib.ExitStack(), 0.0  # of batches themselves, nothing around them
 
     def use(self, engine, load_s=math.nan):
         """Measure `engine`, which took `load_s` seconds to load; returns it."""
@@ -64,6 +64,13 @@ class Running:
 
     def generate(self, prompts, max_new_tokens, streaming=True):
         """One dict of measured columns per prompt of one batch, whatever the engine is."""
+        watch = in_process.Stopwatch()
+        rows = self._generate(prompts, max_new_tokens, streaming)
+        failed = any(row["error"] for row in rows)
+        self.spent_s += watch.seconds() if failed else max(row["e2e_s"] for row in rows)
+        return rows
+
+    def _generate(self, prompts, max_new_tokens, streaming):
         if isinstance(self.engine, isolated.Worker):
             return self.engine.generate(prompts, max_new_tokens)
         if isinstance(self.engine, servers.Served):
@@ -71,10 +78,22 @@ class Running:
         return in_process.generate(self.engine, prompts, max_new_tokens, streaming)
 
     def again(self, prompts, max_new_tokens):
-        """One batch as `generate`, by an engine that has just been warmed up at this size."""
+        """One batch as `generate`, without a pause before it, by an engine that has just done the same."""
         if isinstance(self.engine, isolated.Worker):
             return self.engine.again(prompts, max_new_tokens)
-        return self.generate(prompts, max_new_tokens)
+        return in_process.generate(self.engine, prompts, max_new_tokens, collect=False)
+
+    def sent_again(self, prompts, max_new_tokens, seconds, once_s):
+        """Measured columns of `prompts`, sent to the server one after the other, all of them again and again
+        for about `seconds`, by one load client: starting one would let the server wait. Once takes
+        `once_s`."""
+        many = list(prompts) * math.ceil(seconds / once_s)
+        return through_server(self.engine, self.plan.checkpoint, many, max_new_tokens)
+
+    @property
+    def served(self):
+        """Whether the engine is a server."""
+        return isinstance(self.engine, servers.Served)
 
     def close(self):
         """End the server and the engine."""

@@ -77,11 +77,13 @@ class Load:
             if gates.settled(warmup):
                 break
         if on_gpu and not gates.settled(warmup):
-            raise gates.Refused(f"The server's warm-up had not settled: {warmup[-2:]} after {len(warmup)} rounds.")
+            raise gates.Refused(
+                f"The server's warm-up had not settled: {warmup[-2:]} after {len(warmup)} rounds."
+            )
         self._try_cache(served)
 
     def _round(self, served, sizes, first):
-        """One round of the warm-up: {"e2e_s": from the first request to the last token} and the GPUs' state."""
+        """One round of the warm-up: {e2e_s: from the first request to the last token} and the GPUs' state."""
         rows = self._send(served, len(sizes), sizes, first)
         failed = [row["error"] for row in rows if row["error"]]
         if failed:

@@ -19,7 +19,6 @@ from bench import inputs, naming
 from bench.experiments import device, energy, notebook, running
 from bench.experiments import plan as plans
 from bench.experiments.recorder import Recorder
-from bench.instrument import in_process
 from bench.instrument.load import schedule
 from bench.observations import gates
 
@@ -41,7 +40,7 @@ class Setup:
     def __init__(self, experiment, values, needs="load"):
         self.plan, self.ended = plans.make(experiment, values, needs), ""
         self.taken, self.running = device.Device(self.plan).take(), running.Running(self.plan)
-        self.meter, self.spent_s = energy.Meter(self.plan), 0.0  # of measured batches, nothing else
+        self.meter = energy.Meter(self.plan)
         try:
             self.recorder = Recorder(self.plan, self.taken, self.plan.run_id())
         except BaseException:
@@ -74,11 +73,8 @@ class Setup:
     def serve(self, requests, tokens):
         """Context of the backend's server with room for `requests` of `tokens` tokens, prompt and answer."""
         self.in_use()
-        return self.running.serve(requests, tokens, self.run_id, self._server_ends)
-
-    def _server_ends(self):
-        self.recorder.keep_usage()
-        self.meter.ready()
+        last = self.recorder.keep_usage, self.meter.ready  # in this order: clocks fall in an idle window
+        return self.running.serve(requests, tokens, self.run_id, lambda: [each() for each in last])
 
     def generate(self, prompts, max_new_tokens, streaming=True):
         """One batch of `prompts` (token ids) through the engine: one dict of measured columns per prompt.
@@ -86,45 +82,25 @@ class Setup:
         As `in_process.generate`; a server gets one request after the other, through the load client.
         """
         self.in_use()
-        watch = in_process.Stopwatch()
         rows = self.running.generate(prompts, max_new_tokens, streaming)
-        failed = any(row["error"] for row in rows)
-        self.spent_s += watch.seconds() if failed else max(row["e2e_s"] for row in rows)
         self.taken.alone.look()
         return rows
 
     def with_energy(self, rows, batches, max_new_tokens):
-        """`rows`, which these `batches` of prompts gave, with the joules of each request: the batches are
-        carried out again and again for ten seconds, and no time is taken of them."""
+        """`rows`, which these `batches` of prompts gave, with the joules of each request: they are carried
+        out again for ten seconds, and no time is taken of them."""
         self.in_use()
-        if self.plan.experiment == "memory":  # it measures no pace
-            return rows
-        what = f"{len(batches[0])} x {len(batches[0][0])}+{max_new_tokens}"
-        turn = itertools.cycle(batches)
-        return self.meter.repeated(what, rows, lambda: self.running.again(next(turn), max_new_tokens))
+        return _with_energy(self, rows, batches, max_new_tokens)
 
     def warm_up(self, prompts, max_new_tokens):
         """Requests that are dropped: one on a CPU; on a GPU until time and clocks have settled."""
-        warmup = self.recorder.warmup
-        for _ in range(gates.WARMUPS if self.device == "cuda" else 1):
-            rows = self.generate(prompts, max_new_tokens)
-            took = None if any(row["error"] for row in rows) else max(row["e2e_s"] for row in rows)
-            warmup.append({"e2e_s": took} | self.taken.gpu_state())
-            if took is None or gates.settled(warmup):
-                return
+        _warm_up(self, prompts, max_new_tokens)
 
     def drive(self, served, level, prompts, first=1, counts=True):
         """Rows of one level of load on the server, failures included, numbered from `first`; the sidecar
         keeps nothing of a level that does not count."""
         self.in_use()
-        self.meter.start()
-        timeout_s = self.parameters["timeout_s"]
-        measured, fared = running.drive(served, self.checkpoint, level, prompts, first, timeout_s)
-        if counts:
-            self.recorder.client.append({"level": str(level)} | fared)
-            measured = self.meter.during(str(level), measured)
-        self.taken.alone.look()
-        return self.recorder.served_rows(measured, prompts, level, self.load_s)
+        return _drive(self, served, level, prompts, first, counts)
 
     def probe_gemm(self):
         """Measure the matrix-multiply peak in every number format, now; all measurements are kept."""
@@ -158,9 +134,7 @@ class Setup:
     def write(self, rows):
         """Write the run through all gates, let the engine and the device go, and return the CSV's path."""
         self.in_use()
-        rows, sidecar = self.recorder.finish(rows, self.engine)
-        self.meter.ready()  # after the last look at the clocks, which fall when nothing is to be done
-        sidecar["energy"] = self.meter.about()
+        rows, sidecar = self.recorder.finish(rows, self.engine, self.meter)
         self.close()
         return self.recorder.write(rows, sidecar)
 
@@ -186,3 +160,40 @@ def _headed(setup, which, ids):
     source = setup.identity["host"], naming.split_number(setup.run_id)[1], which
     heads = schedule.Heads(setup.checkpoint, source)
     return pd.Series({prompt: heads[prompt] + list(tokens) for prompt, tokens in ids.items()})
+
+
+def _warm_up(setup, prompts, max_new_tokens):
+    """The body of `Setup.warm_up`."""
+    warmup = setup.recorder.warmup
+    for _ in range(gates.WARMUPS if setup.device == "cuda" else 1):
+        rows = setup.generate(prompts, max_new_tokens)
+        took = None if any(row["error"] for row in rows) else max(row["e2e_s"] for row in rows)
+        warmup.append({"e2e_s": took} | setup.taken.gpu_state())
+        if took is None or gates.settled(warmup):
+            return
+
+
+def _drive(setup, served, level, prompts, first, counts):
+    """The body of `Setup.drive`."""
+    setup.meter.start()
+    timeout_s = setup.parameters["timeout_s"]
+    measured, fared = running.drive(served, setup.checkpoint, level, prompts, first, timeout_s)
+    if counts:
+        setup.recorder.client.append({"level": str(level)} | fared)
+        measured = setup.meter.during(str(level), measured)
+    setup.taken.alone.look()
+    return setup.recorder.served_rows(measured, prompts, level, setup.load_s)
+
+
+def _with_energy(setup, rows, batches, max_new_tokens):
+    """The body of `Setup.with_energy`."""
+    running, meter = setup.running, setup.meter
+    if setup.plan.experiment == "memory":  # it measures no pace
+        return rows
+    what = f"{len(batches[0])} x {len(batches[0][0])}+{max_new_tokens}"
+    if running.served:
+        once_s = sum(row["e2e_s"] for row in rows if not row["error"])
+        prompts = [ids for batch in batches for ids in batch]
+        return meter.sent(what, rows, lambda s: running.sent_again(prompts, max_new_tokens, s, once_s))
+    turn = itertools.cycle(batches)
+    return meter.repeated(what, rows, lambda: running.again(next(turn), max_new_tokens))

@@ -25,17 +25,19 @@ class Arrivals:
         self.ids[request].append(token_id)
 
 
-def generate(engine, prompts, max_new_tokens, streaming=True):
+def generate(engine, prompts, max_new_tokens, streaming=True, collect=True):
     """Run one batch of `prompts` (token ids) through `engine`; returns one dict of measured columns per
     prompt.
 
     `streaming=False`, or an engine whose `streams` is false, runs the engine's own loop without a callback:
     such rows have an end-to-end time and no TTFT. An engine that fails gives rows with `error`; one that
-    returns another number of tokens than `max_new_tokens` is such a failure.
+    returns another number of tokens than `max_new_tokens` is such a failure. `collect=False` leaves out the
+    collection of garbage before the request: where joules are counted, the engine would be idle meanwhile.
     """
     arrivals = Arrivals(len(prompts))
     streaming = streaming and getattr(engine, "streams", True)
-    gc.collect()
+    if collect:
+        gc.collect()
     gc.disable()  # a collection in the middle of a request would be charged to the engine
     sent = clock()
     try:

@@ -147,7 +147,7 @@ def _batch(engine, order, prompts, max_new_tokens, prepare):
     """Make room, warm up at the batch's width, measure; the peak is that of this batch alone. Without
     `prepare` it is measured at once."""
     if not prepare:
-        return in_process.generate(engine, prompts, max_new_tokens)
+        return in_process.generate(engine, prompts, max_new_tokens, collect=False)
     on = order["device"], order["gpus"]
     if hasattr(engine, "reserve"):
         engine.reserve(len(prompts), max(map(len, prompts)) + max_new_tokens)

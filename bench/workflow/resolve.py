@@ -3,9 +3,9 @@
     python -m bench.workflow.resolve [vllm-cuda mlc …]
 
 runs `pip install --dry-run` for each file (all of them without names) with find-links and extra indexes
-switched off, so that nothing of this machine's pip settings helps; a lock is resolved as it is installed, with
---no-deps. Prints a line per file: how many packages, or pip's last words; the exit status counts the failures.
-Needs the network, and minutes.
+switched off, so that nothing of this machine's pip settings helps; a lock is resolved as it is installed,
+with --no-deps. Prints a line per file: how many packages, or pip's last words; the exit status counts the
+failures. Needs the network, and minutes.
 """
 
 import json
@@ -57,9 +57,7 @@ def main(*names):
         start = time.monotonic()
         count, why = dry_run(file)
         failures += bool(why)
-        print(
-            f"{file.stem}: {why or f'{count} packages'} ({time.monotonic() - start:.0f} s)", flush=True
-        )
+        print(f"{file.stem}: {why or f'{count} packages'} ({time.monotonic() - start:.0f} s)", flush=True)
     return failures
 
 

@@ -47,7 +47,7 @@ def test_gpu_is_another_word_for_cuda(monkeypatch):
 
 def sweep(**changes):
     values = {"batch_sizes": "1 2", "prompt_lengths": "10 200", "short_tokens": 5}
-    values |= {"input_tokens": 50, "max_new_tokens": 50, "budget_s": 0.0} | changes
+    values |= {"input_tokens": 50, "max_new_tokens": 50, "budget_s": 0.0, "limit_s": 0.0} | changes
     module = SimpleNamespace(OPTIONS={"float32": {}})
     return batching.Sweep(
         SimpleNamespace(parameters=values, module=module, option="float32", checkpoint=CHECKPOINT)
@@ -61,6 +61,35 @@ def test_a_sweep_names_the_lengths_that_have_no_room():
         sweep(input_tokens=51)
     with pytest.raises(ValueError, match="Every one of prompt_lengths"):
         sweep(prompt_lengths="200")
+
+
+class Passed:
+    """In place of a Stopwatch: seconds that a test lets pass."""
+
+    now = 0.0
+
+    def seconds(self):
+        return Passed.now
+
+
+def walked(monkeypatch, around_s, batch_s, **changes):
+    """How many shapes a sweep of eight batches gets through, each of which takes `batch_s` and around it `around_s`."""
+    monkeypatch.setattr(batching.in_process, "Stopwatch", Passed)
+    Passed.now, made = 0.0, sweep(batch_sizes="1 " * 7, prompt_lengths="10", **changes)
+    made.setup.running, made.setup.progress = SimpleNamespace(spent_s=5.0), lambda shapes, total: shapes
+    done = 0
+    for done, _ in enumerate(made, start=1):
+        Passed.now += batch_s + around_s
+        made.setup.running.spent_s += batch_s
+    return done
+
+
+def test_a_budget_is_not_spent_on_compiling(monkeypatch, capsys):
+    assert walked(monkeypatch, around_s=60, batch_s=1, budget_s=40.0) == 8
+    assert walked(monkeypatch, around_s=0, batch_s=10, budget_s=40.0) < 8
+    assert "The budget of 40 s would not do" in capsys.readouterr().out
+    assert walked(monkeypatch, around_s=60, batch_s=1, budget_s=40.0, limit_s=200.0) == 3
+    assert "The limit of 200 s would not do" in capsys.readouterr().out
 
 
 def test_a_folder_is_one_wherever_it_is_run(tmp_path, monkeypatch):

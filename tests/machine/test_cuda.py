@@ -14,27 +14,6 @@ from bench.experiments import session
 from bench.machine import bandwidth, gpu, identity, neighbours
 from bench.observations import gates, schema
 
-# Answers `--query-gpu=a,b` from files called a and b, a line each time while there are several, and `--query-compute-apps` from a file called apps.
-NVIDIA_SMI = """#!/bin/sh
-cd {folder}
-for word; do
-  case $word in
-    --query-gpu=*) fields=${{word#*=}} ;;
-    --query-compute-apps=*) exec cat apps ;;
-  esac
-done
-line=
-for field in $(echo $fields | tr , ' '); do
-  [ -e $field ] || echo '[N/A]' > $field
-  line="$line${{line:+, }}$(head -n 1 $field)"
-  [ $(wc -l < $field) -eq 1 ] || sed -i 1d $field
-done
-echo "$line"
-"""
-IDLE = {
-    "name": "NVIDIA H200", "driver_version": "580.65.06", "memory.total": "143771", "power.limit": "700.00", "clocks.sm": "1980", "clocks.mem": "3201",
-    "temperature.gpu": "34", "power.draw": "120.50", "memory.used": "512", "apps": "",
-}  # fmt: skip
 PARAMETERS = {
     "backend": "fake",
     "option": "",
@@ -47,30 +26,6 @@ PARAMETERS = {
     "url": "",
     "run": 0,
 }
-
-
-class Driver:
-    """A folder of answers, and `nvidia-smi` on the PATH."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.says(IDLE)
-        program = folder / "nvidia-smi"
-        program.write_text(NVIDIA_SMI.format(folder=folder))
-        program.chmod(0o755)
-
-    def says(self, answers):
-        for name, said in answers.items():
-            (self.folder / name).write_text(said + "\n" if said else "")
-
-
-@pytest.fixture
-def driver(tmp_path, monkeypatch):
-    folder = tmp_path / "driver"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return Driver(folder)
 
 
 class Probe:

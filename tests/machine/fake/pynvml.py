@@ -1,7 +1,8 @@
 """In place of nvidia-ml-py: GPUs as the JSON file in FAKE_NVML describes them, one object each.
 
 power_w; factor (of the energy counter against the power); memory_bytes; apps (process -> bytes); lacks (names of
-what the driver does not support); jump ([seconds after t0, joules]); t0; average_w (what the older reading of power says).
+what the driver does not support); jump ([seconds after t0, joules]); steps (joules that
+the counter gains with every whole second); t0; average_w (what the older reading of power says).
 """
 
 import json
@@ -47,9 +48,8 @@ def nvmlDeviceGetTotalEnergyConsumption(handle):
     gpu = _gpu(handle, "energy")
     passed = time.monotonic() - gpu["t0"]
     moment, joules = gpu.get("jump", [1e9, 0])
-    return int(
-        1e3 * (1e6 + gpu.get("factor", 1) * gpu["power_w"] * passed + (joules if passed > moment else 0))
-    )
+    jumped = (joules if passed > moment else 0) + gpu.get("steps", 0) * int(passed)
+    return int(1e3 * (1e6 + gpu.get("factor", 1) * gpu["power_w"] * passed + jumped))
 
 
 def nvmlDeviceGetFieldValues(handle, fields):

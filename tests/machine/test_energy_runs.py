@@ -1,0 +1,260 @@
+"""Joules in the rows of whole runs: the fake engine on one or two GPUs that a fake NVML plays, RAPL as a folder."""
+
+import json
+import math
+
+import pytest
+from commands import run_cells
+
+from bench import backends
+from bench.experiments import device, serving
+from bench.instrument import in_process
+from bench.machine import bandwidth, energy, gemm, identity, neighbours, sampler
+from bench.observations import gates, store
+
+LATENCY = {"max_new_tokens": 8, "warmup_tokens": 8}
+BATCHING = {
+    "batch_sizes": "1 2",
+    "input_tokens": 16,
+    "prompt_lengths": "16",
+    "short_tokens": 4,
+    "max_new_tokens": 4,
+}
+SERVING = {
+    "concurrency": "2 4",
+    "request_rates": "none",
+    "requests": 80,
+    "lengths": "fixed-512-64",
+    "scale": 0.125,
+}
+
+
+class Probe:
+    """In place of `bandwidth.Bandwidth`, which needs the GPU."""
+
+    def __init__(self, device, threads):
+        self.probes = []
+
+    def probe(self):
+        self.probes.append(4e12)
+
+    def __exit__(self, *_):
+        pass
+
+
+class Alone:
+    def cores(self):
+        return {"others": 0.0, "steal": 0.0}
+
+
+class NoLock:
+    def release(self):
+        pass
+
+
+@pytest.fixture
+def run(driver, nvml, tmp_path, monkeypatch):
+    """A function that executes a notebook's cells on the fake GPU (or CPU): (rows, sidecar). Windows last a second."""
+    fake = backends.get("fake")
+    monkeypatch.setattr(fake, "DEVICES", ("cuda", "cpu"))
+    monkeypatch.setattr(bandwidth, "Bandwidth", Probe)
+    monkeypatch.setattr(neighbours, "Neighbours", Alone)
+    monkeypatch.setattr(neighbours, "take", lambda *_: NoLock())
+    monkeypatch.setattr(device, "LOOK_S", 0.01)
+    monkeypatch.setattr(energy, "WINDOW_S", 1.0)
+    monkeypatch.setattr(gemm, "gemm_peaks", lambda *_: {"float32": 4e14})
+    # Nothing here is about times, and this machine may be busy.
+    monkeypatch.setattr(gates, "SETTLED", 1.0)
+    monkeypatch.setattr(gates, "_warm", lambda *_: None)
+    monkeypatch.setattr(identity, "host", lambda: "abc123")
+    monkeypatch.setattr(in_process.gc, "collect", lambda: 0)  # this process is large
+    sampler.end()
+
+    def execute(notebook="latency", **parameters):
+        chosen = {"backend": "fake", "device": "cuda", "results": str(tmp_path / "out")} | parameters
+        run_cells(notebook, chosen)
+        (file,) = (tmp_path / "out").glob("fake/*.csv")
+        return store.load([file]), json.loads(file.with_suffix(".json").read_text())
+
+    yield execute
+    sampler.end()
+
+
+def test_a_latency_run_has_the_joules_of_its_requests(run, nvml):
+    rows, sidecar = run(**LATENCY)
+    (window,), about = sidecar["energy"]["windows"], sidecar["energy"]
+    assert window["gpu_w"] == pytest.approx(300, rel=0.05) and window["repeats"] >= 3
+    joules = window["gpu_w"] * window["seconds"] / window["output_tokens"] * 8
+    assert rows["gpu_energy_j"].tolist() == pytest.approx([joules] * 9)
+    assert rows["energy_per_token_j"].tolist() == pytest.approx([joules / 8] * 9)
+    assert about["idle"]["gpu_w"] == pytest.approx(300, rel=0.05) and rows["gpu_idle_w"].notna().all()
+    assert about["power"] == "instantaneous" and "NVML's energy counter" in about["method"]
+    assert about["gpu_reason"] == "" and rows["cpu_energy_j"].isna().all() and "RAPL" in about["cpu_reason"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ({"lacks": ["energy"]}, "GPU 0 has no energy counter that can be read"),
+        ({"factor": 0.5}, "which is more than 5% apart"),
+        pytest.param({"factor": -1}, "went backwards", marks=pytest.mark.check),
+        pytest.param({"lacks": ["fields", "power"]}, "cannot be sampled beside", marks=pytest.mark.check),
+        pytest.param({"steps": 1e5}, "jumped by", marks=pytest.mark.check),
+    ],
+)
+def test_a_counter_that_cannot_be_trusted_leaves_the_column_empty(run, nvml, answers, reason):
+    nvml.answers(answers)
+    rows, sidecar = run(**LATENCY)
+    assert rows["gpu_energy_j"].isna().all() and rows["energy_per_token_j"].isna().all()
+    assert rows["e2e_s"].notna().all()  # the run itself stands
+    (window,) = sidecar["energy"]["windows"]
+    assert reason in window["gpu_reason"] and window["gpu_w"] is None and sidecar["energy"]["idle"] is None
+
+
+def test_without_nvml_the_row_says_so(run, monkeypatch):
+    monkeypatch.delenv("FAKE_NVML")
+    rows, sidecar = run(**LATENCY)
+    assert rows["gpu_energy_j"].isna().all() and rows["peak_memory_bytes"].isna().all()
+    assert sidecar["energy"]["gpu_reason"] == "NVML cannot be read"
+
+
+def test_both_gpus_of_a_shared_model_count(run, driver, nvml):
+    nvml.answers({"memory_bytes": 1000}, {"power_w": 100, "memory_bytes": 500})
+    driver.says({"count": "2", "clocks.sm": "1200", "power.draw": "100.0", "temperature.gpu": "71"}, gpu=1)
+    driver.says({"count": "2"})
+    rows, sidecar = run(**LATENCY, tensor_parallel=2)
+    assert sidecar["energy"]["gpus"] == 2 and rows["tensor_parallel"].eq(2).all()
+    assert sidecar["energy"]["windows"][0]["gpu_w"] == pytest.approx(400, rel=0.05)
+    assert rows["peak_memory_bytes"].eq(1500).all()
+    machine = sidecar["machine"]
+    for state in (machine["gpu_before"], machine["gpu_after"], sidecar["warmup"][-1]):
+        assert state["clocks.sm"] == 1200 and state["temperature.gpu"] == 71
+        assert state["power.draw"] == pytest.approx(220.5)
+
+
+@pytest.mark.check
+def test_a_neighbour_on_the_second_gpu_is_refused(run, driver):
+    driver.says({"count": "2", "apps": "1, 77"}, gpu=1)
+    driver.says({"count": "2"})
+    with pytest.raises(RuntimeError, match=r"compute on this GPU \(1\)"):
+        run(**LATENCY, tensor_parallel=2)
+    rows, _ = run(**LATENCY)  # the first one alone has no neighbour
+    assert len(rows) == 9
+
+
+@pytest.mark.check
+def test_a_servers_requests_are_sent_again_without_a_pause(run, nvml):
+    rows, sidecar = run(**LATENCY, server=True)
+    (window,) = sidecar["energy"]["windows"]
+    assert rows["experiment"].eq("served").all() and window["gpu_w"] == pytest.approx(300, rel=0.05)
+    own_s = rows["e2e_s"].mean() * window["output_tokens"] / 8
+    assert window["seconds"] == pytest.approx(own_s, rel=0.5) and window["seconds"] >= 1
+    assert rows["gpu_energy_j"].notna().all()
+
+
+def test_every_batch_has_its_own_joules(run, nvml):
+    rows, sidecar = run("batching", **BATCHING)
+    windows = {window["what"]: window for window in sidecar["energy"]["windows"]}
+    assert list(windows) == ["1 x 16+4", "1 x 16+4", "2 x 16+4"][-len(windows) :] or len(windows) == 2
+    two = rows[rows["batch_size"] == 2]
+    each = windows["2 x 16+4"]
+    assert each["gpu_w"] == pytest.approx(300, rel=0.05) and len(two) == 2
+    joules = each["gpu_w"] * each["seconds"] / each["output_tokens"] * 4
+    assert two["gpu_energy_j"].tolist() == pytest.approx([joules] * 2)
+    alone = rows[rows["batch_size"] == 1]["gpu_energy_j"].iloc[0]
+    assert alone == pytest.approx(2 * joules, rel=0.3)  # the same time and power for half the tokens
+    assert sidecar["energy"]["idle"]["gpu_w"] == pytest.approx(300, rel=0.05)
+
+
+@pytest.mark.check
+def test_a_level_of_load_is_a_window(run, nvml):
+    rows, sidecar = run("serving", **SERVING)
+    windows = {window["what"]: window for window in sidecar["energy"]["windows"]}
+    assert len(windows) == 2 and all(
+        window["gpu_w"] == pytest.approx(300, rel=0.05) for window in windows.values()
+    )
+    for (level, own), window in zip(rows.groupby("concurrency"), windows.values()):
+        joules = window["gpu_w"] * window["seconds"]
+        assert own["gpu_energy_j"].sum() == pytest.approx(joules) and str(int(level)) in window["what"]
+        wall = (own["sent_s"] + own["e2e_s"]).max() - own["sent_s"].min()
+        assert window["seconds"] == pytest.approx(wall)
+    assert sidecar["energy"]["idle"] is not None and sidecar["machine"]["gpu_after"]["clocks.sm"] == 1980
+
+
+@pytest.mark.check
+def test_a_server_is_warmed_up_until_the_clocks_settle(run, driver, monkeypatch):
+    monkeypatch.setattr(gates, "SETTLED", 0.5)
+    driver.says({"clocks.sm": "345\n500\n1200\n1900\n1980"})  # before the run; then a round each
+    _, sidecar = run("serving", **SERVING | {"concurrency": "2"})
+    (server,) = sidecar["settings"]["servers"]
+    assert [turn["clocks.sm"] for turn in server["warmup"]] == [500, 1200, 1900] and server[
+        "warmup"
+    ] == sidecar["warmup"]
+    assert len(sidecar["energy"]["windows"]) == 1  # no warm-up counts
+
+
+@pytest.mark.check
+def test_a_server_whose_clocks_never_settle_is_refused(run, driver, monkeypatch):
+    monkeypatch.setattr(gates, "SETTLED", 0.03)
+    monkeypatch.setattr(gates, "WARMUPS", 3)
+    monkeypatch.setattr(serving, "WARM_PLACES", 2)
+    driver.says({"clocks.sm": "345\n500\n1200\n1900\n1000\n1000"})
+    with pytest.raises(gates.Refused, match="The server's warm-up had not settled"):
+        run("serving", **SERVING)
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """Two CPU packages in a folder, which a thread lets count 40 W and 20 W."""
+    import threading
+    import time
+
+    folders = []
+    for k in range(2):
+        folder = tmp_path / "powercap" / f"intel-rapl:{k}"
+        folder.mkdir(parents=True)
+        (folder / "name").write_text(f"package-{k}\n")
+        (folder / "max_energy_range_uj").write_text("262143328850\n")
+        folders.append(folder)
+    start, ended = time.monotonic(), threading.Event()
+
+    def write():
+        for k, folder in enumerate(folders):
+            joules = (40, 20)[k] * (time.monotonic() - start)
+            new = folder / "energy.new"
+            new.write_text(f"{int(joules * 1e6)}\n")
+            new.replace(folder / "energy_uj")
+
+    def count():
+        while not ended.wait(0.02):
+            write()
+
+    write()
+    monkeypatch.setenv("BENCH_POWERCAP", str(tmp_path / "powercap"))
+    thread = threading.Thread(target=count)
+    thread.start()
+    yield folders
+    ended.set()
+    thread.join()
+
+
+def test_the_cpus_joules_on_a_cpu(run, packages):
+    rows, sidecar = run(**LATENCY, device="cpu")
+    (window,) = sidecar["energy"]["windows"]
+    assert window["cpu_w"] == pytest.approx(60, rel=0.4) and window["gpu_reason"] == "the run uses no GPU"
+    assert rows["cpu_energy_per_token_j"].notna().all() and rows["gpu_energy_j"].isna().all()
+    assert not sampler._shared  # nothing reads counters beside times
+
+
+def test_a_cpu_without_counters_starts_nothing(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("BENCH_POWERCAP", str(tmp_path / "none"))
+    monkeypatch.setattr(sampler, "Sampler", None)
+    rows, sidecar = run(**LATENCY, device="cpu")
+    assert rows["cpu_energy_j"].isna().all() and "RAPL" in sidecar["energy"]["cpu_reason"]
+    assert math.isnan(rows["cpu_idle_w"].astype(float).iloc[0])
+
+
+@pytest.mark.check
+def test_both_the_gpu_and_the_cpu_can_be_read(run, packages):
+    rows, _ = run(**LATENCY)
+    assert (rows["gpu_energy_j"] / rows["cpu_energy_j"]).iloc[0] == pytest.approx(5, rel=0.15)
