@@ -10,7 +10,8 @@ from bench.observations import schema
 VERSIONED = [*schema.CONFIGURATION, "backend_version"]
 RATE = "output_tokens_per_s"
 INTERVALS = RATE, "ttft_s", "tpot_s", "mbu", "peak_memory_bytes"
-MEANS = [*INTERVALS, "itl_p90_s", "mbu_datasheet", "bandwidth_bytes_per_s", "load_s"]
+ENERGY = "energy_per_token_j", "cpu_energy_per_token_j", "gpu_idle_w", "cpu_idle_w"
+MEANS = [*INTERVALS, "itl_p90_s", "mbu_datasheet", "bandwidth_bytes_per_s", "load_s", *ENERGY]
 PLACES = "rank_from rank_to groups may_be_best reason".split()
 LESS_IS_BETTER = {"ttft_s", "tpot_s", "peak_memory_bytes"}
 
@@ -20,8 +21,8 @@ def runs(requests):
 
     Columns run_id, experiment, the configuration, backend_version, threads, started; medians of ttft_s,
     tpot_s, itl_p90_s, mbu and mbu_datasheet; output_tokens_per_s (the mean, because that is what the
-    published table shows); itl_max_s (the longest gap of any request), drafted_tokens, accepted_tokens,
-    weight_bytes, bandwidth_bytes_per_s, peak_memory_bytes, load_s, requests, failed.
+    published table shows) and of ENERGY; itl_max_s (the longest gap of any request), drafted_tokens,
+    accepted_tokens, weight_bytes, bandwidth_bytes_per_s, peak_memory_bytes, load_s, requests, failed.
     """
     keys = ["run_id", "experiment", *schema.CONFIGURATION, "backend_version", "threads", "started"]
     return (
@@ -33,6 +34,7 @@ def runs(requests):
             **_each("median", "mbu", "mbu_datasheet"),
             **_each("sum", "drafted_tokens", "accepted_tokens"),
             **_each("first", "weight_bytes", "bandwidth_bytes_per_s"),
+            **_each("mean", *ENERGY),
             **_each("max", "peak_memory_bytes", "itl_max_s"),
             **_each("first", "load_s"),
             requests=("request", "count"),

@@ -111,6 +111,12 @@ def renamed(table, columns):
     )
 
 
+def known(table, names):
+    """Those of `names` (words of one string) of which `table` has a value anywhere, as words of one
+    string."""
+    return " ".join(name for name in names.split() if name in table and table[name].notna().any())
+
+
 def replicas(table):
     """Name of the column of replicas behind one address; empty where there are several of them nowhere."""
     return "data_parallel" if (table["data_parallel"] > 1).any() else ""

@@ -13,6 +13,7 @@ import re
 from IPython.display import Markdown, display
 
 from bench import backends, inputs, naming
+from bench.analysis import energy as energy_analysis
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
@@ -38,6 +39,17 @@ def show_figure(name, rows):
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
     caption = f'<figcaption class="command">Redraw: <code>{command}</code></figcaption>'
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
+
+
+def show_energy(rows):
+    """Show what a token costs in energy, or that nobody could read it."""
+    if energy_analysis.points(rows).empty:
+        command = "papermill notebooks/latency.ipynb out.ipynb -p device cuda"
+        show_sentences(
+            [], f"*No machine of these runs let its energy be read. Where NVML or RAPL can: `{command}`.*"
+        )
+    else:
+        show_figure("energy", rows)
 
 
 def show_html(text):

@@ -37,7 +37,7 @@ def written(tmp_path_factory):
             for row in rows
         ]
         store.write(rows, make_sidecar(), rows[0]["run_id"], observations)
-        write_sweep(observations, option=option)
+        write_sweep(observations, option=option, gpu_energy_j=20.0)
         write_quality(observations, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], option=option)
     write_quality(
         observations, [[5, 5], [5, 5]], [0.4, 0.6], [1.9, 3.0], backend="transformers", option="float32"

@@ -20,10 +20,15 @@ def latency(requests):
 
     `group` is the places that an option may have, all at once with 95 % confidence, or why it is not ranked.
     """
+    blocks = [
+        latency_analysis.summary(block)
+        for _, block in latency_analysis.settings(machines.here(requests, "latency"))
+    ]
+    every = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame()
     shown = columns.of(
         f"{columns.ENGINE} group output_tokens_per_s output_tokens_per_s_interval ttft_s ttft_s_interval "
-        "tpot_s "
-        "itl_p90_s itl_max_s mbu mbu_interval acceptance_rate peak_memory_bytes load_s runs requests failed "
+        "tpot_s itl_p90_s itl_max_s mbu mbu_interval acceptance_rate peak_memory_bytes "
+        f"{columns.known(every, ' '.join(latency_analysis.ENERGY))} load_s runs requests failed "
         f"backend_version {columns.WHERE}",
         group=Column("group"),
         output_tokens_per_s_interval=Column("± 95 % over runs", "tokens/s"),
@@ -32,11 +37,7 @@ def latency(requests):
         mbu_interval=Column("± MBU"),
         failed="failed requests",
     )
-    blocks = [
-        latency_analysis.summary(block)
-        for _, block in latency_analysis.settings(machines.here(requests, "latency"))
-    ]
-    every = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame(columns=list(shown))
+    every = every if len(every) else pd.DataFrame(columns=list(shown))
     return columns.renamed(every.assign(group=[captions.group(row) for _, row in every.iterrows()]), shown)
 
 
