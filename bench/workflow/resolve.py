@@ -10,9 +10,11 @@ failures. Needs the network, and minutes.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -43,9 +45,15 @@ def dry_run(file, python=sys.executable):
         except subprocess.TimeoutExpired:
             return 0, f"pip was still resolving after {LIMIT_S:.0f} s"
         if done.returncode:
-            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            return 0, " ".join(errors[:2]) or done.stderr.strip()[-300:]
+            return 0, reason(done.stderr)
         return len(json.loads(report.read_text(encoding="utf-8"))["install"]), ""
+
+
+def reason(words):
+    """Why pip failed, in its own words without the lists of all versions that there are."""
+    lines = [line.strip() for line in words.splitlines() if line.lower().startswith(("error", "  error"))]
+    lines = [re.sub(r" \(from versions: .*\)", "", line) for line in lines if "Ignored the" not in line]
+    return textwrap.shorten(" ".join(lines) or words.strip(), 300)
 
 
 def main(*names):

@@ -204,3 +204,53 @@ def test_a_compiled_step_is_compiled_once(tiny, monkeypatch):
     assert compilations[0] > 0 and len(set(compilations)) == 1
     both = compiled.generate([prompts[0], prompts[2]], 20, None)
     assert both[0] == both[1] and compiled.fixed.room == (2, 23)
+
+
+SIZES = {
+    "hidden_size": 32, "intermediate_size": 64, "layers": 2, "attention_heads": 4, "kv_heads": 2, "head_dim": 8,
+    "vocab_size": 400, "context_tokens": 256, "rope_theta": 10000.0, "tied_embeddings": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("free", "there", "device"), [(10**9, True, "cuda"), (10**4, True, "cpu"), (10**9, False, "cpu")]
+)
+def test_random_weights_are_drawn_on_a_gpu_that_has_room(monkeypatch, free, there, device):
+    import torch
+    from transformers import LlamaConfig
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 10**9))
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    assert random_weights._roomy(torch, LlamaConfig(**sizes, vocab_size=400)) == device
+
+
+def test_random_weights_are_made_where_they_are_asked_for(tmp_path, monkeypatch):
+    """The device `meta`, which every machine has, stands for the GPU: nothing of the model is made elsewhere."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    places, before = [], torch.get_default_dtype()
+    keep = lambda self, to: places.extend({(one.device.type, one.dtype) for one in self.parameters()})
+    monkeypatch.setattr(LlamaForCausalLM, "save_pretrained", keep)
+    try:
+        random_weights._write_random(tmp_path, SIZES, "meta")
+    finally:
+        torch.set_default_dtype(before)
+    assert places == [("meta", torch.bfloat16)]
+
+
+def test_a_checkpoint_is_made_once(monkeypatch, tmp_path):
+    """What `weights` of gpu-matrix does: the next call finds it."""
+    made = []
+
+    def write(row, to):
+        made.append(row.name)
+        to.mkdir()
+        (to / "config.json").write_text("{}")
+
+    monkeypatch.setattr(random_weights, "random", write)
+    monkeypatch.setattr(checkpoints, "MODELS", tmp_path)
+    for _ in range(2):
+        checkpoints.checkpoint("shape:llama-2-7b")
+    assert len(made) == 1

@@ -45,8 +45,8 @@ def test_on_a_cpu_it_is_the_cpus(tmp_path):
 def test_the_figure_names_what_was_counted(requests, tmp_path):
     drawn = figures.DRAWN["energy"](requests)
     assert [axes.get_title(loc="left") for axes in drawn.axes[:-1]] == [
-        "Batches",
         "One request at a time",
+        "Batches",
         "A server under load",
     ]
     words = " ".join(drawn._supxlabel.get_text().split())

@@ -7,7 +7,7 @@ from bench import processes
 
 def random(row, to):
     """A Llama checkpoint of `row`'s shape with random weights in bfloat16 (float32 would need twice the
-    disk)."""
+    disk), drawn on the GPU where there is one: a CPU takes a minute for what a GPU draws in a second."""
     if row["architecture"] != "llama":
         raise ValueError(
             f"Random weights are made in the shape of a Llama only; {row.name} is of the kind "
@@ -16,7 +16,8 @@ def random(row, to):
     processes.in_child(_write_random, to, row.to_dict(), python=processes.maker())
 
 
-def _write_random(to, row):
+def _write_random(to, row, device=None):
+    """`device`: cpu, cuda, or None for the GPU where its memory has room."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -36,7 +37,9 @@ def _write_random(to, row):
     )
     torch.manual_seed(0)
     torch.set_default_dtype(torch.bfloat16)
-    LlamaForCausalLM(config).save_pretrained(to)
+    with torch.device(device or _roomy(torch, config)):
+        model = LlamaForCausalLM(config)
+    model.save_pretrained(to)
     _numbered_tokenizer(row["vocab_size"]).save(str(to / "tokenizer.json"))
     tokenizer_config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -45,6 +48,18 @@ def _write_random(to, row):
         "unk_token": "<unk>",
     }
     (to / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
+
+
+def _roomy(torch, config):
+    """The GPU if the weights in bfloat16 take at most four fifths of what is free there, else the CPU."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    from transformers import LlamaForCausalLM
+
+    with torch.device("meta"):
+        size = 2 * sum(one.numel() for one in LlamaForCausalLM(config).parameters())
+    free, _ = torch.cuda.mem_get_info()
+    return "cuda" if size < 0.8 * free else "cpu"
 
 
 def _numbered_tokenizer(size):

@@ -17,9 +17,11 @@ def energy(requests):
     if table.empty:
         return None
     styles = curves.styles(table, requests)
-    blocks = list(table.groupby([*schema.SETTING, "kind"], sort=True))
+    order = {kind: k for k, kind in enumerate(energy_analysis.KINDS)}
+    table = table.assign(place=table["kind"].map(order))
+    blocks = list(table.groupby([*schema.SETTING, "place", "kind"], sort=True))
     drawn, axes = curves.panels(len(blocks), 3.4, styles)
-    for panel, ((*setting, kind), rows) in zip(axes, blocks):
+    for panel, ((*setting, _, kind), rows) in zip(axes, blocks):
         for key, curve in curves.each(rows):
             for loop, each in curve.groupby("loop"):
                 _curve(panel, each.sort_values("load"), styles[key], loop)
@@ -40,7 +42,7 @@ def _curve(axes, rows, mark, loop):
     last = rows.iloc[-1]
     if len(rows) > 1:
         word = f"{html.number(last['load'])}/s" if loop == "open" else f"×{last['load']:.0f}"
-        curves.note(axes, word, (last["output_tokens_per_s"], last["joules_per_token"]))
+        curves.note(axes, word, (last["output_tokens_per_s"], last["joules_per_token"]), (0, 6), ha="center")
 
 
 def _caption(table):
