@@ -75,8 +75,8 @@ class CpuProbe:
         self.readers.read(self.memory)
 
     def measure(self, working_set_bytes=0):
-        """dict: memory and working_set (bytes/s, best pass), cpu_share (share of the best pass over memory for
-        which the slowest reader had its core; 1 if nobody interrupted it).
+        """dict: memory and working_set (bytes/s, best pass), cpu_share (share of the best pass over memory
+        for which the slowest reader had its core; 1 if nobody interrupted it).
 
         working_set is None without one, and for one beyond the memory that is read anyway.
         """
