@@ -78,8 +78,8 @@ def without_one_core_roofs(table):
     """`table` with an empty bandwidth_bytes_per_s where the two readers of a run's probes shared one core.
 
     Files since `probe_cpu_share` hold probes of pinned readers. In older ones the readers often shared a
-    core, and a run whose every probe did so has a roof that its engine may well exceed: below ONE_CORE of the best
-    that runs of the same host, device and number of threads have found.
+    core, and a run whose every probe did so has a roof that its engine may well exceed: below ONE_CORE of the
+    best that runs of the same host, device and number of threads have found.
     """
     best = table.groupby(["host", "gpu", "threads"])["bandwidth_bytes_per_s"].transform("max")
     shared = table["probe_cpu_share"].isna() & table["gpu"].map(naming.is_cpu).astype(bool)
