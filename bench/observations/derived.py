@@ -47,6 +47,7 @@ def context(sidecar):
     """The columns that a run's sidecar adds to its rows: what derived figures need, and when it ran."""
     columns = {column: sidecar.get(column) for column in schema.CONTEXT}
     columns["bandwidth_bytes_per_s"] = roof_bytes_per_s(sidecar)
+    columns["best_probe_bytes_per_s"] = max(sidecar["bandwidth_probes_bytes_per_s"], default=None)
     columns["probe_cpu_share"] = max(sidecar.get("probe_cpu_shares") or [], default=None)
     return columns | {
         "peak_flops_per_s": peak_flops_per_s(sidecar.get("gemm_flops_per_s", {}), sidecar.get("arithmetic"))
