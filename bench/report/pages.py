@@ -170,7 +170,7 @@ def show_serving(rows):
 
 
 def workload(rows):
-    """What the servers of the machine in focus were asked for, in words; empty without data."""
+    """What the servers of the machine in front were asked for, in words; empty without data."""
     rows = machines.here(rows, "serving")
     if rows.empty:
         return {}

@@ -1,4 +1,4 @@
-"""Sentences of the topic latency, each about the machine in focus and one model there
+"""Sentences of the topic latency, each about the machine in front and one model there
 (`bench.analysis.latency.described`)."""
 
 import numpy as np

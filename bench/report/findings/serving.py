@@ -12,7 +12,7 @@ from bench.report.findings import words
 
 
 def serving_findings(requests):
-    """What the servers of the machine in focus have shown under load: a list of Markdown sentences."""
+    """What the servers of the machine in front have shown under load: a list of Markdown sentences."""
     sentences = [
         within_objectives(requests),
         loops_disagree(requests),
