@@ -52,7 +52,7 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 </table>
 </div>
 {% if missing %}
-<p class="missing">No row of {{ missing | join(", ") }}: what this table shows has not been measured there.</p>
+<p class="missing">No row of {{ missing | join(", ") }}: not measured there.</p>
 {% endif %}
 {% if command %}
 <p class="command">Redraw: <code>{{ command }}</code></p>

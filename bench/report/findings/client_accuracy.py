@@ -14,7 +14,7 @@ def client_findings(requests):
     empty where there was none."""
     table = accuracy_analysis.here(store.load_accuracy(requests.attrs.get("folder")))
     sentences = own_error(table), *peers_errors(table), goal_met(table)
-    return [sentence for sentence in sentences if sentence]
+    return [words.about(table.iloc[0], sentence) for sentence in sentences if sentence]
 
 
 def own_error(table):

@@ -47,6 +47,21 @@ def fastest(requests):
     return sentence + (f"; not ranked: {_reasons(unranked)}." if len(unranked) else ".")
 
 
+def alone(requests):
+    """How fast the only engine and option is whose latency was measured; None for none or several."""
+    rows = requests[requests["experiment"] == "latency"]
+    if len(rows[["backend", "option"]].drop_duplicates()) != 1:
+        return None
+    table = _summary(rows)
+    if table.empty:
+        return None
+    row = table.iloc[0]
+    return (
+        f"{words.on(row)}, only {words.measured(row, unit='output tokens/s')} has answered {row['model']}, "
+        f"one request at a time, in {words.plural(row['runs'], 'run')}: nothing to compare it with."
+    )
+
+
 def _others(count):
     """`, and the other 18 are slower`: what is told of those among which the fastest is not."""
     slower = "the other is slower" if count == 1 else f"the other {count} are slower"

@@ -21,7 +21,6 @@ def decision(requests):
     shown = columns.of(
         "want gpu use gives next model",
         want=Column("if you want"),
-        gpu="on",
         use=Column("use"),
         gives=Column("it gives"),
         next=Column("the next engine"),
