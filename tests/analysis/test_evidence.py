@@ -194,10 +194,11 @@ def test_each_sentence_names_its_machine_and_mixes_none(tmp_path):
     sentences = findings.findings(load(tmp_path))
     named = [set(re.findall(r"`(cpu-[ab]-2c)`", sentence)) for sentence in sentences]
     assert all(len(names) == 1 for names in named) and named[0] == {"cpu-b-2c"}
-    assert named[-1] == {"cpu-a-2c"} and "fastest" in sentences[-1]
+    assert named[-2:] == [{"cpu-a-2c"}] * 2 and "fastest" in sentences[-2]
+    assert sentences[-1].endswith("batching, quality, serving and overhead have not been measured.")
     missing = [s for s in sentences if "has not been measured" in s]
     assert [re.search("EXPERIMENTS=([a-z]+)", s)[1] for s in missing] == ["quality", "serving"]
-    assert set(decision_tables.decision(load(tmp_path))["on"]) == {"cpu-b-2c"}
+    assert set(decision_tables.decision(load(tmp_path))["device"]) == {"cpu-a-2c", "cpu-b-2c"}
     # Of two checkouts on the same kind of machine each has its name.
     write_repeats(tmp_path, [30.0, 30.5], **REFERENCE, gpu="cpu-b-2c", host="cccccc")
     write_repeats(tmp_path, [60.0, 60.5], **QUANTISED, gpu="cpu-b-2c", host="cccccc")
@@ -321,3 +322,13 @@ def test_the_proof_is_shown_as_it_was_computed(tmp_path):
     write_repeats(tmp_path / "two", [100.0, 101.0, 100.0, 130.0, 131.0, 130.0], **OTHER)
     own = evidence_tables.neighbours(load(tmp_path / "two"))["ours show"].iloc[0]
     assert own > 0
+
+
+def test_a_roof_of_one_core_is_left_out_and_the_scatter_of_both_is_counted(tmp_path):
+    for run, roof in enumerate((66e9, 37e9, 65e9), start=1):
+        probes = {"bandwidth_probes_bytes_per_s": [roof, roof * 0.9]}
+        write_run(tmp_path, run=run, gpu="test-2c", sidecar=make_sidecar(**probes) | {"probe_cpu_shares": []})
+    found = latency_analysis.probe_scatter(store.load(folder=tmp_path)).sort_values("run_id")
+    assert found["mbu"].isna().tolist() == [False, True, False]
+    assert found["mbu_unjudged"].notna().all()
+    assert found["mbu_unjudged"].iloc[1] > 1.7 * found["mbu"].iloc[0]

@@ -5,6 +5,7 @@ import math
 
 import pytest
 from commands import run_cells
+from idle import Alone, Probe
 
 from bench import backends
 from bench.experiments import device, serving
@@ -27,24 +28,6 @@ SERVING = {
     "lengths": "fixed-512-64",
     "scale": 0.125,
 }
-
-
-class Probe:
-    """In place of `bandwidth.Bandwidth`, which needs the GPU."""
-
-    def __init__(self, device, threads):
-        self.probes = []
-
-    def probe(self):
-        self.probes.append(4e12)
-
-    def __exit__(self, *_):
-        pass
-
-
-class Alone:
-    def cores(self):
-        return {"others": 0.0, "steal": 0.0}
 
 
 class NoLock:

@@ -141,13 +141,6 @@ def test_the_next_number_is_the_first_free_one(tmp_path):
     assert store.next_number(identity, tmp_path) == 2
 
 
-def test_focus_prefers_this_machine(observations):
-    requests = store.load(folder=observations)
-    assert set(machines.focus(requests, "def456")["backend"]) == {"llamacpp"}
-    assert set(machines.focus(requests, "def456")["host"]) == {"def456"}
-    assert machines.focus(requests, "a stranger")["host"].nunique() == 1
-
-
 def test_intervals_are_over_runs(observations):
     table = latency_analysis.summary(store.load(folder=observations)).set_index(["backend", "option"])
     own, one = table.loc[("fake", "int8")], table.loc[("transformers", "float32")]
@@ -158,13 +151,13 @@ def test_intervals_are_over_runs(observations):
     assert one["reason"] == ranking.ONE_RUN and not own["reason"]
 
 
-def test_elsewhere_the_machine_with_the_most_runs_is_in_front(observations):
+def test_the_machine_with_the_most_runs_is_in_front(observations):
     requests = store.load(folder=observations)
-    assert set(machines.focus(requests, "a stranger")["host"]) == {"abc123"}
+    assert set(machines.in_front(requests)["host"]) == {"abc123"}
     later = {"started": "2026-03-01T00:00:00+00:00"}
     write_run(observations, make_sidecar(**later), gpu="third-cpu", host="fff000", rate=300.0)
     requests = store.load(folder=observations)
-    assert set(machines.focus(requests, "a stranger")["host"]) == {"abc123"}
+    assert set(machines.in_front(requests)["host"]) == {"abc123"}
     assert [host for (_, host), _ in machines.each(requests)] == ["abc123", "fff000", "def456"]
 
 
@@ -211,7 +204,8 @@ def test_every_engine_has_committed_sweeps_and_scores():
     for column in ("mbu", "mfu_prefill", "mfu_decode"):
         assert good[column].between(0, 1, inclusive="right").all(), column
     timed = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
-    assert timed["mbu"].between(0, 1, inclusive="right").all()
+    probed = timed["bandwidth_bytes_per_s"].notna()  # empty where the readers of every probe shared a core
+    assert probed.mean() > 0.5 and timed[probed]["mbu"].between(0, 1, inclusive="right").all()
     # The worker survives its engine: some sweep was run out of memory on purpose, and went on.
     assert {True, False} <= set(derived.batches(requests[requests["experiment"] == "memory"])["error"] == "")
 

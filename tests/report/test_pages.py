@@ -205,6 +205,24 @@ def test_tables_sort_by_click(site, browser):
     page.close()
 
 
+def test_a_reader_puts_another_device_in_front(site, browser, tmp_path):
+    rows = "".join(f'<tr data-device="{one}"><td>{one}</td></tr>' for one in ("a", "b", "a"))
+    pictures = "".join(f'<img alt="{one}" data-device="{one}">' for one in "ab")
+    switch = (ROOT / "assets/sorter.html").read_text()
+    body = f"<main><header></header><figure class=plot>{pictures}</figure><table>{rows}</table></main>{switch}"
+    (tmp_path / "page.html").write_text(f"<!doctype html>{body}")
+    page = browser.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    shown = lambda: [row.inner_text() for row in page.locator("tr").all() if row.is_visible()]
+    first = lambda: page.locator("figure img").first.get_attribute("alt")
+    assert shown() == ["a", "b", "a"] and first() == "a"
+    page.get_by_label("Device in front").select_option("b")
+    assert shown() == ["b"] and first() == "b"
+    page.get_by_label("Device in front").select_option("all of them")
+    assert shown() == ["a", "b", "a"] and first() == "a"
+    page.close()
+
+
 def test_an_answer_that_is_markup_shows_as_text(site, browser):
     page = opened(browser, f"{site}/latency.html")
     assert (
@@ -223,11 +241,13 @@ def test_every_figure_and_table_carries_its_command(site, browser):
         page.close()
 
 
+@pytest.mark.check
 def test_pages_render_before_anything_was_measured(tmp_path):
     run("python", "-m", "bench.report.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "none")
     assert "make study" in (tmp_path / "_site" / "index.html").read_text()
 
 
+@pytest.mark.check
 def test_a_site_is_replaced_after_its_first_page_was_taken_away_and_a_stranger_s_folder_is_not(tmp_path):
     (tmp_path / "_site").mkdir()
     (tmp_path / "_site" / "method.html").write_text(
