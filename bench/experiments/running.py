@@ -44,8 +44,9 @@ class Running:
         return self.use(worker, worker.load_s)
 
     @contextlib.contextmanager
-    def serve(self, requests, tokens, run_id, at_end):
-        """The backend's server, stopped when the block ends; `at_end()` is called while it still lives."""
+    def serve(self, requests, tokens, run_id, *at_end):
+        """The backend's server, stopped when the block ends; `at_end` are called while it still lives, in
+        order: clocks fall when a server idles."""
         plan = self.plan
         room = servers.Wanted(
             requests,
@@ -60,7 +61,8 @@ class Running:
         watch = in_process.Stopwatch()
         with plan.module.serve(plan.checkpoint, plan.option, plan.device, room) as served:
             yield self.use(served, watch.seconds())
-            at_end()
+            for each in at_end:
+                each()
 
     def generate(self, prompts, max_new_tokens, streaming=True):
         """One dict of measured columns per prompt of one batch, whatever the engine is."""

@@ -78,8 +78,7 @@ class Setup:
     def serve(self, requests, tokens):
         """Context of the backend's server with room for `requests` of `tokens` tokens, prompt and answer."""
         self.in_use()
-        last = self.recorder.keep_usage, self.meter.ready  # in this order: clocks fall in an idle window
-        return self.running.serve(requests, tokens, self.run_id, lambda: [each() for each in last])
+        return self.running.serve(requests, tokens, self.run_id, self.recorder.keep_usage, self.meter.ready)
 
     def generate(self, prompts, max_new_tokens, streaming=True):
         """One batch of `prompts` (token ids) through the engine: one dict of measured columns per prompt.
@@ -92,8 +91,7 @@ class Setup:
         return rows
 
     def with_energy(self, rows, batches, max_new_tokens):
-        """`rows`, which these `batches` of prompts gave, with the joules of each request: they are carried
-        out again for ten seconds, and no time is taken of them."""
+        """`rows`, which these `batches` gave, with the joules of each request: ten untimed seconds more."""
         self.in_use()
         return _with_energy(self, rows, batches, max_new_tokens)
 
@@ -102,8 +100,7 @@ class Setup:
         _warm_up(self, prompts, max_new_tokens)
 
     def drive(self, served, level, prompts, first=1, counts=True):
-        """Rows of one level of load on the server, failures included, numbered from `first`; the sidecar
-        keeps nothing of a level that does not count."""
+        """Rows of one level of load on the server, failures included; the sidecar keeps those that count."""
         self.in_use()
         return _drive(self, served, level, prompts, first, counts)
 

@@ -41,19 +41,6 @@ def show_figure(name, rows):
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
 
 
-def show_energy(rows):
-    """Show what a token costs in energy on the machines that could read it, or that none could."""
-    read = rows[["gpu_energy_j", "cpu_energy_j"]].notna().any(axis=1)
-    able = rows[read.groupby([rows["gpu"], rows["host"]]).transform("any")] if read.any() else rows[read]
-    if able.empty:
-        command = "papermill notebooks/latency.ipynb out.ipynb -p device cuda"
-        show_sentences(
-            [], f"*No machine of these runs let its energy be read. Where NVML or RAPL can: `{command}`.*"
-        )
-    else:
-        show_figure("energy", able)
-
-
 def _picture(alt, label, figure):
     """The image of one machine's part of a figure; a label is empty where there is one machine only."""
     device = f' data-device="{html.escape(label)}"' if label else ""

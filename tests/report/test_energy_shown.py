@@ -5,7 +5,7 @@ from builders import make_sidecar, write_run, write_serving, write_sweep
 
 from bench.analysis import energy as energy_analysis
 from bench.observations import store
-from bench.report import figures, html, pages, tables
+from bench.report import energy_page, figures, html, pages, tables
 
 IDLE = {"energy": {"idle": {"gpu_w": 90.0, "cpu_w": None}}}
 
@@ -73,6 +73,6 @@ def test_the_page_says_where_nothing_was_read(requests, tmp_path, monkeypatch):
     shown = []
     monkeypatch.setattr(pages, "display", lambda words: shown.append(words.data))
     write_run(tmp_path / "plain")
-    pages.show_energy(store.load(folder=tmp_path / "plain"))
-    pages.show_energy(requests)
+    energy_page.show(store.load(folder=tmp_path / "plain"))
+    energy_page.show(requests)
     assert "No machine of these runs let its energy be read" in shown[0] and "<img" in shown[1]

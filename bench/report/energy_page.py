@@ -1,0 +1,14 @@
+"""Energy on the latency page: the figure of the machines that could read it, or that none could."""
+
+from bench.report import pages
+
+COMMAND = "papermill notebooks/latency.ipynb out.ipynb -p device cuda"
+
+
+def show(rows):
+    """Show what a token costs in energy on the machines that could read it, or that none could."""
+    read = rows[["gpu_energy_j", "cpu_energy_j"]].notna().any(axis=1)
+    if not read.any():
+        words = f"*No machine of these runs let its energy be read. Where NVML or RAPL can: `{COMMAND}`.*"
+        return pages.show_sentences([], words)
+    pages.show_figure("energy", rows[read.groupby([rows["gpu"], rows["host"]]).transform("any")])
