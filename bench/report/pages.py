@@ -16,7 +16,7 @@ from bench import backends, inputs, naming
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
-from bench.report import figures, findings, recounting, tables
+from bench.report import figures, findings, links, recounting, tables
 from bench.report import html as html_report
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
@@ -36,7 +36,9 @@ def show_figure(name, rows):
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
     picture = f'<img alt="{html.escape(alt)}" src="{svg_address(function(rows))}">'
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
-    caption = f'<figcaption class="command">Redraw: <code>{command}</code></figcaption>'
+    caption = (
+        f'<figcaption class="command">Redraw: <code>{command}</code>{links.under_figure(name)}</figcaption>'
+    )
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
 
 
