@@ -67,3 +67,69 @@ def test_published_rows_have_their_source():
         table = pd.read_csv(file)
         beside = file.with_suffix(".md").exists()  # of a whole file, where it stands in no column
         assert beside or "source" in table and table["source"].notna().all(), file.name
+
+
+def workflows():
+    return {
+        file.name: yaml.safe_load(file.read_text()) for file in (ROOT / ".github/workflows").glob("*.yml")
+    }
+
+
+@pytest.mark.parametrize(
+    "schema, files",
+    [
+        ("github-workflows", ".github/workflows/*.yml"),
+        ("dependabot", ".github/dependabot.yml"),
+        ("github-issue-forms", ".github/ISSUE_TEMPLATE/[!c]*.yml"),
+        ("github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"),
+        ("citation-file-format", "CITATION.cff"),
+    ],
+)
+def test_github_s_files_follow_their_schema(schema, files):
+    from commands import run
+
+    found = sorted(ROOT.glob(files))
+    assert found
+    run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *found)
+
+
+def test_workflows_are_pinned_and_write_nothing_by_default():
+    for name, workflow in workflows().items():
+        assert workflow["permissions"] == {"contents": "read"}, name
+        # PyYAML reads the key `on` as true; this trigger would hand secrets to a stranger's code.
+        assert "pull_request_target" not in workflow[True], name
+        for job in workflow["jobs"].values():
+            assert "timeout-minutes" in job, name
+            for step in job["steps"]:
+                assert re.fullmatch(r"[\w.-]+/[\w./-]+@v\d+", step.get("uses", "a/b@v1")), step
+                # What a stranger can name (a branch, a title) reaches a shell as a variable, never as its text.
+                assert "${{" not in step.get("run", ""), step
+
+
+def test_commands_of_workflows_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for name, workflow in workflows().items():
+        text = "\n".join(s.get("run", "") for job in workflow["jobs"].values() for s in job["steps"])
+        for module in re.findall(r"python -m (bench[\w.]+)", text):
+            assert (ROOT / f"{module.replace('.', '/')}.py").exists(), f"{name}: {module}"
+        for target in re.findall(r"^make (\w+)", text, flags=re.M):
+            assert f"\n{target}: " in makefile, f"{name}: make {target}"
+
+
+def test_one_version_of_quarto():
+    import json
+
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+    (feature,) = container["features"].values()
+    steps = workflows()["publish.yml"]["jobs"]["render"]["steps"]
+    (setup,) = [s for s in steps if "quarto-actions/setup" in s.get("uses", "")]
+    assert setup["with"]["version"] == feature["version"] and feature["version"].startswith("1.11.")
+
+
+def test_reading_has_the_pins_of_the_study():
+    pins = [
+        set((ROOT / file).read_text().splitlines()) for file in ("requirements-read.txt", "requirements.txt")
+    ]
+    assert not {line for line in pins[0] - pins[1] if not line.startswith("#")}
+    binder = (ROOT / ".binder/requirements.txt").read_text().split()
+    assert binder == ["-r", "../requirements-read.txt"]

@@ -51,14 +51,6 @@ def colab(figure, root=ROOT):
     return f"https://colab.research.google.com/github{place.path}/blob/{NOTEBOOKS}/{quote(figure)}.ipynb"
 
 
-def binder(notebook="notebooks/figure.ipynb", root=ROOT):
-    """Address that opens a notebook on Binder; empty for a repository that is not on GitHub."""
-    place = urlsplit(repository(root))
-    if place.netloc != "github.com":
-        return ""
-    return f"https://mybinder.org/v2/gh{place.path}/{branch(root)}?urlpath=lab%2Ftree%2F{quote(notebook, safe='')}"
-
-
 def under_figure(figure, root=ROOT):
     """HTML of the links under `figure`; empty where there is no repository."""
     if not colab(figure, root):
@@ -72,7 +64,7 @@ def main(address):
     if repository() != address.rstrip("/"):
         print(
             f"::warning file=_quarto.yml::repo-url is {repository() or 'not set'}, and this repository is "
-            f'{address}: links to source and issues and "Open in Colab" lead there. Set repo-url to {address}.'
+            f"{address}: links to source, issues and Colab lead there. Set repo-url to {address}."
         )
 
 

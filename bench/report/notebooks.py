@@ -16,9 +16,10 @@ from bench.report import figures, links
 
 def of_figure(name, root=ROOT):
     """notebooks/figure.ipynb with the figure `name` and the repository's address as parameters."""
+    from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
 
-    notebook = nbformat.read(root / "notebooks" / "figure.ipynb", as_version=4)
+    notebook = load_notebook_node(str(root / "notebooks" / "figure.ipynb"))
     made = parameterize_notebook(notebook, {"figure": name, "repository": links.repository(root)})
     made.metadata.pop("papermill", None)
     for place, cell in enumerate(
