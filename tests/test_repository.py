@@ -133,3 +133,48 @@ def test_reading_has_the_pins_of_the_study():
     assert not {line for line in pins[0] - pins[1] if not line.startswith("#")}
     binder = (ROOT / ".binder/requirements.txt").read_text().split()
     assert binder == ["-r", "../requirements-read.txt"]
+
+
+ONLY_READING = """
+import importlib.metadata as metadata, re, sys
+from packaging.requirements import Requirement
+
+def needs(name, found):
+    name = re.sub("[-_.]+", "-", name).lower()
+    if name not in found:
+        found.add(name)
+        try:
+            each = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:  # of another system
+            return found
+        for line in map(Requirement, each):
+            if line.marker is None or line.marker.evaluate({"extra": ""}):
+                needs(line.name, found)
+    return found
+
+there = set()
+for line in open("requirements-read.txt"):
+    if line.strip() and not line.startswith("#"):
+        needs(line.split("==")[0], there)
+owners = metadata.packages_distributions()
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        by = [re.sub("[-_.]+", "-", owner).lower() for owner in owners.get(name.partition(".")[0], [])]
+        if by and not there & set(by) and name.partition(".")[0] != "bench":
+            raise ModuleNotFoundError(f"{name} is not in requirements-read.txt", name=name)
+
+sys.meta_path.insert(0, Absent())
+import bench.report.pages, bench.report.audit, bench.report.notebooks, bench.report.shown, bench.workflow.contribute
+from bench import backends
+[backends.get(name) for name in backends.names()]
+"""
+
+
+def test_what_reading_imports_is_what_requirements_read_has():
+    """Figures, tables, pages, audit and contribute, with every other installed package out of sight."""
+    import sys
+
+    from commands import run
+
+    run(sys.executable, "-c", ONLY_READING, PYTHONPATH=ROOT, BENCH_BACKENDS="")
