@@ -38,7 +38,6 @@ NOBODY = set(
     "root user ubuntu debian admin runner jovyan vscode codespace ec2-user localhost "
     "data model python docker".split()
 )
-)
 
 
 def found(file):
