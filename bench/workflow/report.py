@@ -9,9 +9,12 @@ import sys
 
 from bench import inputs, paths
 from bench.analysis import latency as latency_analysis
+from bench.analysis import repeats
 from bench.observations import store
 from bench.paths import ROOT, SITE
-from bench.workflow import plan, run_notebook
+from bench.workflow import auto, plan, run_notebook
+
+AIM = f"the 95 % interval of output tokens/s within ± {repeats.WITHIN * 100:g} % of the mean"
 
 
 def unmeasured(config):
@@ -27,7 +30,7 @@ def text(config):
     """The report on the study `config` (`plan.load`), one line per fact, the failures last."""
     lines = [f"- {sentence}" for sentence in plan.left_out(plan.device(config)[0])]
     page = os.path.relpath(_page(), ROOT) if _page().exists() else "it could not be built"
-    lines += ["", rest(config), f"The page: {page}"]
+    lines += ["", rest(config), *repeated(config), f"The page: {page}"]
     lines += [
         f"NOTE {run.id}: measured, but its notebook failed after that: {why}" for run, why in _after(config)
     ]
@@ -45,6 +48,14 @@ def rest(config):
     if config["first_only"]:
         return f"{what} Not yet: {', '.join(others)}, and every other option: make study ALL=1"
     return what + (f" Not asked for: {', '.join(others)}." if others else "")
+
+
+def repeated(config):
+    """What `REPEATS=auto` has come to, one line per configuration; nothing without it."""
+    if not config["auto"]:
+        return []
+    heading = f"REPEATS=auto, {AIM}, at most {config['most_runs']} runs of each configuration:"
+    return [heading, *(f"- {sentence}" for sentence in auto.sentences(plan.rounds(config), config))]
 
 
 def failures(config):
