@@ -100,7 +100,9 @@ def _ruled(table, keys, begun, most):
     """(how many runs to add, sentence) for the runs `table` of one configuration, of which `begun` were
     begun: as the widest of its intervals says."""
     if table.empty:
-        return min(repeats.FEWEST, most) if not begun else min(1, most - begun), "no run yet."
+        none = f"none of {begun} runs counts" if begun else "no run yet"
+        more = min(repeats.FEWEST if not begun else 1, most - begun)
+        return more, f"{none}{'' if more else f'; the budget of {most} runs is spent'}."
     rows = repeats.plan(table, keys, latency.RATE, budget=most)
     rows = rows[rows["runs"] == rows["runs"].max()]  # a sweep's budget may leave its largest batches to few
     lost = rows[rows["state"] == repeats.LOST]

@@ -167,10 +167,29 @@ def test_plain_studies_keep_to_their_budget():
 
 @pytest.mark.check
 def test_a_study_adds_runs_and_says_what_ended_it(tmp_path):
-    own = {"BENCH_RESULTS": tmp_path, "BENCH_SITE": tmp_path / "_site", "BENCH_FIGURES": tmp_path / "figures"}
-    words = ["engines=fake/int8", "experiments=latency", "repeats=auto", "most_runs=3"]
-    done = run("snakemake", "--config", *words, **own)
-    assert len(store.files(tmp_path)) == 3
-    assert "latency fake int8: 3 runs: ± " in done.stdout and "budget of 3 runs is spent" in done.stdout
-    again = run("snakemake", "--config", *words, **own)
-    assert len(store.files(tmp_path)) == 3 and "budget of 3 runs is spent" in again.stdout
+    words = ["engines=fake/int8", "experiments=latency", "repeats=auto", "most_runs=2"]
+    own = {"BENCH_RESULTS": tmp_path, "BENCH_SITE": tmp_path / "_site", "FAKE_NEIGHBOURS": "minded by nobody"}
+    for _ in range(2):  # the second time nothing is measured again
+        run("snakemake", "--config", *words, "--", "measure", **own)
+        assert len(store.files(tmp_path)) == 2
+    ended = run("python", "-m", "bench.workflow.report", *words, **own).stdout
+    assert "latency fake int8: 2 runs: ± " in ended and "budget of 2 runs is spent" in ended
+
+
+@pytest.mark.check
+def test_a_run_that_is_not_needed_any_more_is_not_begun(tmp_path, monkeypatch):
+    """The generous plan has a job for it; its command looks at what is there, and says so to those after it."""
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
+    config = study("fake/int8")
+    carry_out(config, tmp_path, rates(int8=STEADY))
+    ninth = plan.rounds(config)[8][0]
+    (ROOT / auto.enough(ninth)).unlink(missing_ok=True)
+    words = ["engines=fake/int8", "experiments=latency", "repeats=auto"]
+    command = ("python", "-m", "bench.workflow.plan", "in-budget", ninth.id, "false", "--", *words)
+    assert run(*command, BENCH_RESULTS=tmp_path).returncode == 0
+    assert (ROOT / auto.enough(ninth)).exists()
+    store.path(plan.rounds(config)[7][0].id).unlink()
+    eighth = plan.rounds(config)[7][0].id
+    needed = run(*command[:4], eighth, *command[5:], check=False, BENCH_RESULTS=tmp_path)
+    assert needed.returncode == 1, "it is begun, and false is what it runs"
+    (ROOT / auto.enough(ninth)).unlink()
