@@ -34,7 +34,7 @@ def text(config):
     lines += [
         f"NOTE {run.id}: measured, but its notebook failed after that: {why}" for run, why in _after(config)
     ]
-    return "\n".join(lines + failures(config))
+    return "\n".join(lines + refusals(config) + failures(config))
 
 
 def rest(config):
@@ -64,6 +64,13 @@ def failures(config):
     return [f"FAILED {run.id}: {_why(run)} {log(paths.log(run.id))}" for run in unmeasured(config)]
 
 
+def refusals(config):
+    """One line for each measured run of the plan that a gate refuses when it is read, with its reason."""
+    measured = [run.csv for run in plan.plan(config) if run.measured]
+    _, refused = store.judged(measured)
+    return [f"NOT COUNTED {row['run']}: {row['reason']}" for _, row in refused.iterrows()]
+
+
 def _why(run):
     for file in run.needs:
         if file.endswith("/ready") and not (ROOT / file).exists():
@@ -80,7 +87,10 @@ def row(run):
     # Only what sends one request at a time is one number.
     if run.experiment not in ("latency", "served"):
         return f"{name}: measured"
-    one = latency_analysis.runs(store.load([run.csv])).iloc[0]
+    measured = latency_analysis.runs(store.load([run.csv]))
+    if measured.empty:  # a gate that came after it refuses it
+        return f"{name}: measured, but not counted"
+    one = measured.iloc[0]
     wait = "" if one["ttft_s"] != one["ttft_s"] else f", TTFT {one['ttft_s'] * 1e3:.3g} ms"
     return f"{name}: {one['output_tokens_per_s']:.3g} output tokens/s{wait}"
 

@@ -26,11 +26,10 @@ def of_company(judge):
     """The gate that asks `judge(busy_cores)` for a sentence of every run that `minds_company`."""
 
     def gate(runs):
-        experiments = runs.rows.drop_duplicates("file").set_index("file")["experiment"]
         return {
             file: sentence
             for file, sidecar in enumerate(runs.sidecars)
-            if minds_company(sidecar, experiments[file])
+            if minds_company(sidecar, runs.experiments[file])
             and (sentence := judge(sidecar.get("busy_cores", {})))
         }
 

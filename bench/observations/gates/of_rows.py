@@ -25,9 +25,16 @@ class Runs:
         """The rows without `error`."""
         return self.rows[self.rows["error"] == ""]
 
+    @functools.cached_property
+    def experiments(self):
+        """The experiment of each run."""
+        return self.rows.drop_duplicates("file").set_index("file")["experiment"]
+
 
 def succeeded(runs):
     rows = runs.rows
+    if len(runs.good) == len(rows):
+        return {}
     lost = rows[~rows["file"].isin(runs.good["file"])].drop_duplicates("file")
     sentence = "No request succeeded, so nothing was measured; the first error was: {}".format
     return dict(zip(lost["file"], map(sentence, lost["error"])))
@@ -77,6 +84,8 @@ def streamed(runs):
     """
     good = runs.good
     events = good[good["chunks"] > limits.LUMP_EVENTS]
+    if events.empty:
+        return {}
     gap_s = (events["e2e_s"] - events["ttft_s"]) / (events["chunks"] - 1)
     middle = events.assign(gap_s=gap_s).groupby("file")[["chunks", "gap_s", "ttft_s"]].median()
     return {
@@ -105,6 +114,8 @@ def quick_start(runs):
 def punctual(runs):
     """Refuse a run whose load client was late: what it then measures is itself."""
     good = runs.good.dropna(subset="request_rate")
+    if good.empty:
+        return {}
     behind = good.groupby(["file", "request_rate"])["late_s"].quantile(0.99)
     return {file: sentence for (file, rate), s in behind.items() if (sentence := limits.too_late(rate, s))}
 
@@ -116,13 +127,15 @@ def uncached(runs):
         file: f"The server answered {len(own)} requests from its prefix cache "
         f"({own['cached_tokens'].max():.0f} of {own['prompt_tokens'].iloc[0]:.0f} prompt tokens). Start it "
         "without prefix caching."
-        for file, own in hits.groupby("file")
+        for file, own in (hits.groupby("file") if len(hits) else ())
     }
 
 
 def possible_bandwidth(runs):
     """Refuse more bytes per second than the memory was seen to read."""
     above = runs.rows[runs.rows["mbu"] > 1]
+    if above.empty:
+        return {}
     roofs = above["bandwidth_bytes_per_s"] * derived.sharing(above)
     return {
         row["file"]: f"MBU is {row['mbu']:.2f}, above 1: {row['weight_bytes'] / 1e9:.3f} GB of weights in "
