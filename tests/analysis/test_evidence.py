@@ -263,6 +263,11 @@ def test_everybody_is_judged_by_the_slowest_gap(tmp_path):
     assert everybody(tmp_path / "gap")["value"].iloc[0] < largest
     write_sweeps(tmp_path / "long", backend="llamacpp", overhead=0.0, slowest=50.0)
     assert everybody(tmp_path / "long").empty
+    # In one run of several it counts as well.
+    write_sweeps(tmp_path / "once", backend="llamacpp", overhead=0.0)
+    sidecar = make_sidecar(**MATRICES, **PEAKS, started="2026-01-01T00:09:00+00:00")
+    write_sweep(tmp_path / "once", sidecar=sidecar, run=4, backend="llamacpp", overhead=0.0, slowest=50.0)
+    assert everybody(tmp_path / "once").empty
 
 
 def test_winners_that_cannot_be_told_apart_are_named_together(tmp_path):
