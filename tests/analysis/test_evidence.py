@@ -342,3 +342,13 @@ def test_an_a_a_test_names_the_sample_that_it_stands_on(tmp_path, runs, says):
     table = evidence_tables.told_apart(load(tmp_path))
     assert ("all configurations" in table["runs of"].iloc[0]) == (runs < 20)
     assert set(table["runs on each side"]) == ({3, 5, 10} if runs == 20 else {3, 5})
+
+
+def test_a_roof_of_one_core_is_left_out_and_the_scatter_of_both_is_counted(tmp_path):
+    for run, roof in enumerate((66e9, 37e9, 65e9), start=1):
+        probes = {"bandwidth_probes_bytes_per_s": [roof, roof * 0.9]}
+        write_run(tmp_path, run=run, gpu="test-2c", sidecar=make_sidecar(**probes) | {"probe_cpu_shares": []})
+    found = latency_analysis.probe_scatter(store.load(folder=tmp_path)).sort_values("run_id")
+    assert found["mbu"].isna().tolist() == [False, True, False]
+    assert found["mbu_unjudged"].notna().all()
+    assert found["mbu_unjudged"].iloc[1] > 1.7 * found["mbu"].iloc[0]
