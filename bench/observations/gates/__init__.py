@@ -41,8 +41,8 @@ GATES = {
     "answers came token by token, not in one lump": of_rows.streamed,
     "the first counted request was no slower than the others": of_rows.quick_start,
     "the GPU's warm-up had settled": of_machine.warm,
-    "no neighbours on the processor": of_machine.of_company(of_machine.alone),
-    "no cores stolen by other virtual machines": of_machine.of_company(of_machine.not_stolen),
+    "no neighbours on the processor": of_machine.of_company(of_machine.alone, scratch=True),
+    "no cores stolen by other virtual machines": of_machine.of_company(of_machine.not_stolen, scratch=True),
     "no threads held back by a quota": of_machine.of_company(of_machine.unthrottled),
     "the GPU's clock was steady": of_machine.steady_clock,
     "the instrument was its revision": of_machine.of_revision,
@@ -53,10 +53,18 @@ GATES = {
 }
 
 
-def check(table, sidecar, identifier):
-    """Every gate of a run; raises Refused with one sentence that says why it may not be published."""
+def check(table, sidecar, identifier, scratch=False):
+    """Every gate of a run; raises Refused with one sentence that says why it may not be published.
+
+    A `scratch` run goes to a folder of one's own: neighbours do not refuse it, but its sidecar says so
+    (field `shared`, the sentence).
+    """
     _complete(table, sidecar)
     rows = derived.derive(schema.numbers(table.assign(**derived.context(sidecar))))
+    busy = sidecar["busy_cores"]
+    shared = of_machine.alone(busy) or of_machine.not_stolen(busy)
+    if scratch and shared and of_machine.minds_company(sidecar, table["experiment"].iloc[0]):
+        sidecar["shared"] = shared
     for _, sentence in refused(Runs(rows.assign(file=0), [sidecar], [identifier])).values():
         raise Refused(sentence)
 

@@ -22,14 +22,18 @@ def minds_company(sidecar, experiment):
     return experiment != "quality" and not sidecar.get("parameters", {}).get("url")
 
 
-def of_company(judge):
-    """The gate that asks `judge(busy_cores)` for a sentence of every run that `minds_company`."""
+def of_company(judge, scratch=False):
+    """The gate that asks `judge(busy_cores)` for a sentence of every run that `minds_company`.
+
+    With `scratch` it lets pass what says itself that it was `shared`, but among the published runs.
+    """
 
     def gate(runs):
         return {
             file: sentence
             for file, sidecar in enumerate(runs.sidecars)
             if minds_company(sidecar, runs.experiments[file])
+            and not (scratch and "shared" in sidecar and file not in runs.published)
             and (sentence := judge(sidecar.get("busy_cores", {})))
         }
 
