@@ -20,7 +20,10 @@ ANALYSIS = ["tests/analysis/test_statistics.py"]
 TESTS = {
     "bench/metrics.py": ["tests/test_metrics.py"],
     "bench/definitions.py": ["tests/test_metrics.py"],
-    "bench/observations/gates.py": ["tests/observations"],
+    **{
+        f"bench/observations/gates/{name}.py": ["tests/observations"]
+        for name in ("__init__", "limits", "of_rows", "of_machine", "holding")
+    },
     "bench/analysis/statistics.py": ANALYSIS,
     "bench/analysis/ranking.py": ANALYSIS,
     "bench/analysis/repeats.py": ANALYSIS,

@@ -1,10 +1,12 @@
 """The sweep of batching.ipynb."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bench import backends
+from bench import backends, inputs
 from bench.experiments import parameters, plan
 from bench.instrument import in_process
+
+TIMED = 3  # batches of each shape, after one of the same shape that is dropped
 
 
 @dataclass(frozen=True)
@@ -24,16 +26,32 @@ class Shape:
         return f"{self.requests} x {self.prompt_tokens}+{self.new_tokens}"
 
 
+@dataclass(frozen=True)
+class Batch:
+    """One batch as it was measured: its shape, and a row of measured columns for each of its prompts."""
+
+    shape: Shape
+    first: int  # number of its first prompt among those of its shape
+    prompts: list
+    rows: list
+
+    @property
+    def failed(self):
+        """Whether one of its requests failed."""
+        return any(row["error"] for row in self.rows)
+
+
 class Sweep:
-    """The batches of one run of batching.ipynb, in order: (requests, prompt tokens, new tokens); first the
+    """The batches of one run of batching.ipynb, a list per shape, measured as they are asked for: first the
     prompt lengths, then the batches.
 
-    With a budget it ends before a batch that would not fit in what is left of it, and says so: twice the
-    requests take at most twice the time of the batch before. A budget is spent by the batches themselves:
-    what an engine compiles for a new shape, warm-ups and windows of energy are not charged to it. A limit is
-    one on everything. An engine that takes one prompt at a time gets
-    no larger batch. Prompt lengths beyond the model's context are left out; ValueError where the batches
-    exceed it, or all of the lengths.
+    Each shape is warmed up by a batch of its own, which is dropped, and then timed TIMED times, every time
+    with other prompts; a batch that fails ends its shape, and its rows stay. With a budget it ends before a
+    shape that would not fit in what is left of it, and says so: twice the requests take at most twice the
+    time of the batch before. A budget is spent by the timed batches themselves: what an engine compiles for a
+    new shape, warm-ups and windows of energy are not charged to it. A limit is one on everything. An engine
+    that takes one prompt at a time gets no larger batch. Prompt lengths beyond the model's context are left
+    out; ValueError where the batches exceed it, or all of the lengths.
     """
 
     def __init__(self, setup):
@@ -62,28 +80,54 @@ class Sweep:
         return words
 
     def __iter__(self):
-        watch, before, beginning = in_process.Stopwatch(), None, self.setup.running.spent_s
+        watch, before, spent_s = in_process.Stopwatch(), None, 0.0
         for done, shape in enumerate(self.setup.progress(self.shapes, len(self.shapes))):
-            started, spent_s = watch.seconds(), self.setup.running.spent_s
-            why = self._over(shape, before, spent_s - beginning, started)
+            started = watch.seconds()
+            why = self._over(shape, before, spent_s, started)
             if why:
                 print(f"{why} would not do for what is left: {_listed(self.shapes[done:])}.")
                 return
-            yield shape.requests, shape.prompt_tokens, shape.new_tokens
-            batch_s = self.setup.running.spent_s - spent_s
-            before = shape, batch_s, watch.seconds() - started - batch_s
+            batches, timed_s = self._measured(shape)
+            yield batches
+            spent_s += timed_s
+            before = shape, timed_s, watch.seconds() - started - timed_s
+
+    def _measured(self, shape):
+        """(the timed Batches of one shape with the joules of their requests, the seconds that they took).
+
+        Where one fails, even if it was the warm-up, it is the last.
+        """
+        ids = self.setup.checkpoint.encode(inputs.text())
+        sets = max(1, min(TIMED + 1, len(ids) // shape.requests))
+        prompts = inputs.windows(ids, sets * shape.requests, shape.prompt_tokens)
+        batches, timed_s = [], 0.0
+        for k in range(TIMED + 1):
+            own, watch = prompts[k % sets :: sets], in_process.Stopwatch()
+            batch = Batch(shape, k * shape.requests + 1, own, self.setup.generate(own, shape.new_tokens))
+            if k or batch.failed:
+                batches.append(batch)
+                timed_s += watch.seconds()
+            if batch.failed:
+                break
+        return self._with_energy(shape, batches), timed_s
+
+    def _with_energy(self, shape, batches):
+        """`batches` with the joules of their requests, measured in a window of their own."""
+        rows = [row for batch in batches for row in batch.rows]
+        rows = iter(self.setup.with_energy(rows, [batch.prompts for batch in batches], shape.new_tokens))
+        return [replace(batch, rows=[next(rows) for _ in batch.rows]) for batch in batches]
 
     def _over(self, shape, before, spent_s, passed_s):
         """Which of the two bounds the next `shape` would exceed, in words; empty where it fits, and for the
         first.
 
-        `before` is the shape before it, the seconds of its batch and those of all around it: what an engine
-        compiles, its warm-up, the window of energy.
+        `before` is the shape before it, the seconds of its timed batches and those of all around them: what
+        an engine compiles, its warm-up, the window of energy.
         """
         if before is None:
             return ""
-        last, batch_s, around_s = before
-        forecast_s = batch_s * max(1.0, shape.requests * shape.tokens / (last.requests * last.tokens))
+        last, timed_s, around_s = before
+        forecast_s = timed_s * max(1.0, shape.requests * shape.tokens / (last.requests * last.tokens))
         if self.budget_s and spent_s + forecast_s > self.budget_s:
             return f"The budget of {self.budget_s:.0f} s"
         if self.limit_s and passed_s + forecast_s + around_s > self.limit_s:

@@ -24,7 +24,6 @@ from bench.instrument import in_process
 from bench.machine import memory
 from bench.paths import ROOT
 
-WARMUP_TOKENS = 4
 CLOSE_S = 10  # for an engine to close by itself
 
 
@@ -56,10 +55,7 @@ class Worker:
         )  # weight_bytes, kv_value_bytes, arithmetic, settings, load_s, loaded_bytes
 
     def generate(self, prompts, max_new_tokens):
-        """One batch, after a warm-up of the same width; one row per prompt.
-
-        Measured columns and peak_memory_bytes; `error` where it failed.
-        """
+        """One batch; one row per prompt: measured columns and peak_memory_bytes, `error` where it failed."""
         if self.process is None:
             _, lost = self._start()
             if lost:
@@ -67,8 +63,7 @@ class Worker:
         return self._batch(prompts, max_new_tokens, True)
 
     def again(self, prompts, max_new_tokens):
-        """The batch that `generate` has just carried out once more, without a warm-up and without its
-        memory."""
+        """A batch of the shape that `generate` has just carried out, without its memory."""
         if self.process is None:
             return in_process.failed(prompts, "The engine's process had ended.")
         return self._batch(prompts, max_new_tokens, False)
@@ -144,17 +139,15 @@ def _load(order):
 
 
 def _batch(engine, order, prompts, max_new_tokens, prepare):
-    """Make room, warm up at the batch's width, measure; the peak is that of this batch alone. Without
-    `prepare` it is measured at once."""
+    """Make room and measure; the peak is that of this batch alone. Without `prepare` it is measured at
+    once."""
     if not prepare:
         return in_process.generate(engine, prompts, max_new_tokens, collect=False)
     on = order["device"], order["gpus"]
     if hasattr(engine, "reserve"):
         engine.reserve(len(prompts), max(map(len, prompts)) + max_new_tokens)
     memory.forget_peak(*on)
-    rows = in_process.generate(engine, [ids[:WARMUP_TOKENS] for ids in prompts], WARMUP_TOKENS)
-    if not rows[0]["error"]:
-        rows = in_process.generate(engine, prompts, max_new_tokens)
+    rows = in_process.generate(engine, prompts, max_new_tokens)
     peak = memory.peak_memory_bytes(*on)
     return [row | {"peak_memory_bytes": peak} for row in rows]
 

@@ -17,7 +17,7 @@ from builders import (
 )
 
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, ranking, recommend, statistics
+from bench.analysis import machines, ranking, recommend, same, statistics
 from bench.analysis import quality as quality_analysis
 from bench.observations import store
 from bench.report import findings
@@ -264,6 +264,11 @@ def test_everybody_is_judged_by_the_slowest_gap(tmp_path):
     assert everybody(tmp_path / "gap")["value"].iloc[0] < largest
     write_sweeps(tmp_path / "long", backend="llamacpp", overhead=0.0, slowest=50.0)
     assert everybody(tmp_path / "long").empty
+    # In one run of several it counts as well.
+    write_sweeps(tmp_path / "once", backend="llamacpp", overhead=0.0)
+    sidecar = make_sidecar(**MATRICES, **PEAKS, started="2026-01-01T00:09:00+00:00")
+    write_sweep(tmp_path / "once", sidecar=sidecar, run=4, backend="llamacpp", overhead=0.0, slowest=50.0)
+    assert everybody(tmp_path / "once").empty
 
 
 def test_winners_that_cannot_be_told_apart_are_named_together(tmp_path):
@@ -322,6 +327,22 @@ def test_the_proof_is_shown_as_it_was_computed(tmp_path):
     write_repeats(tmp_path / "two", [100.0, 101.0, 100.0, 130.0, 131.0, 130.0], **OTHER)
     own = evidence_tables.neighbours(load(tmp_path / "two"))["ours show"].iloc[0]
     assert own > 0
+
+
+@pytest.mark.parametrize(
+    ("runs", "says"),
+    [
+        (19, "too small: no configuration has more than 19 runs, and an A/A test takes 20"),
+        (20, "1 configuration has"),
+    ],
+)
+def test_an_a_a_test_names_the_sample_that_it_stands_on(tmp_path, runs, says):
+    write_repeats(tmp_path, [100.0 + (7 * n) % 11 for n in range(runs)], **QUANTISED)
+    sentence = same.sample(load(tmp_path))
+    assert says in sentence and ("told apart from the other in at most" in sentence) == (runs == 20)
+    table = evidence_tables.told_apart(load(tmp_path))
+    assert ("all configurations" in table["runs of"].iloc[0]) == (runs < 20)
+    assert set(table["runs on each side"]) == ({3, 5, 10} if runs == 20 else {3, 5})
 
 
 def test_a_roof_of_one_core_is_left_out_and_the_scatter_of_both_is_counted(tmp_path):

@@ -1,5 +1,6 @@
 """The plan of a run: what cannot be measured is refused before anything is loaded."""
 
+import time
 from types import SimpleNamespace
 
 import pandas as pd
@@ -63,33 +64,60 @@ def test_a_sweep_names_the_lengths_that_have_no_room():
         sweep(prompt_lengths="200")
 
 
-class Passed:
-    """In place of a Stopwatch: seconds that a test lets pass."""
+def measured(generate, **changes):
+    """(the batches of a sweep whose engine is `generate`, the (prompts, new tokens) of all its calls)."""
+    calls = []
 
-    now = 0.0
+    def recorded(prompts, new_tokens):
+        calls.append((prompts, new_tokens))
+        return generate(len(calls), prompts)
 
-    def seconds(self):
-        return Passed.now
-
-
-def walked(monkeypatch, around_s, batch_s, **changes):
-    """How many shapes a sweep of eight batches gets through, each of which takes `batch_s` and around it `around_s`."""
-    monkeypatch.setattr(batching.in_process, "Stopwatch", Passed)
-    Passed.now, made = 0.0, sweep(batch_sizes="1 " * 7, prompt_lengths="10", **changes)
-    made.setup.running, made.setup.progress = SimpleNamespace(spent_s=5.0), lambda shapes, total: shapes
-    done = 0
-    for done, _ in enumerate(made, start=1):
-        Passed.now += batch_s + around_s
-        made.setup.running.spent_s += batch_s
-    return done
+    made = sweep(prompt_lengths="10", **changes)
+    made.setup.generate, made.setup.progress = recorded, lambda shapes, total: shapes
+    made.setup.with_energy = lambda rows, batches, new_tokens: rows
+    made.setup.checkpoint = SimpleNamespace(encode=lambda text: list(range(1349)))
+    return [batch for batches in made for batch in batches], calls
 
 
-def test_a_budget_is_not_spent_on_compiling(monkeypatch, capsys):
-    assert walked(monkeypatch, around_s=60, batch_s=1, budget_s=40.0) == 8
-    assert walked(monkeypatch, around_s=0, batch_s=10, budget_s=40.0) < 8
-    assert "The budget of 40 s would not do" in capsys.readouterr().out
-    assert walked(monkeypatch, around_s=60, batch_s=1, budget_s=40.0, limit_s=200.0) == 3
-    assert "The limit of 200 s would not do" in capsys.readouterr().out
+def answered(calls, prompts):
+    return [{"error": ""} for _ in prompts]
+
+
+def test_every_shape_is_warmed_up_at_its_shape_and_timed_three_times():
+    batches, calls = measured(answered)
+    shapes = [(len(prompts), len(prompts[0]), new) for prompts, new in calls]
+    assert shapes == [(1, 10, 5)] * 4 + [(1, 50, 50)] * 4 + [(2, 50, 50)] * 4
+    assert [str(batch.shape) for batch in batches] == ["1 x 10+5"] * 3 + ["1 x 50+50"] * 3 + ["2 x 50+50"] * 3
+    wide = [tuple(ids) for prompts, new in calls[8:] for ids in prompts]
+    assert len(set(wide)) == 8, "no batch sends what another has sent"
+    assert [batch.prompts for batch in batches[6:]] == [prompts for prompts, _ in calls[9:]]
+
+
+def test_a_batch_that_fails_ends_its_shape_and_is_kept():
+    def fails(number, prompts):
+        return [{"error": "MemoryError" if number in (1, 8) else ""} for _ in prompts]
+
+    batches, calls = measured(fails)
+    assert [(str(batch.shape), batch.failed) for batch in batches] == [
+        ("1 x 10+5", True),  # its warm-up
+        *[("1 x 50+50", False)] * 3,
+        ("2 x 50+50", False),
+        ("2 x 50+50", True),
+    ]
+    assert len(calls) == 1 + 4 + 3
+
+
+def test_the_budget_of_a_sweep_charges_no_warm_up():
+    def compiles(number, prompts):
+        time.sleep(0.3 if number % 4 == 1 else 0.001)
+        return answered(number, prompts)
+
+    batches, _ = measured(compiles, budget_s=0.5)
+    assert len(batches) == 9, "three warm-ups took longer than the budget"
+    batches, _ = measured(lambda *call: time.sleep(0.05) or answered(*call), budget_s=0.4)
+    assert 3 <= len(batches) < 9
+    batches, _ = measured(compiles, limit_s=0.5)
+    assert len(batches) == 3, "a limit is one on everything"
 
 
 def test_a_folder_is_one_wherever_it_is_run(tmp_path, monkeypatch):

@@ -77,7 +77,7 @@ def levels(requests):
     in s, measured and predicted, and whether the level held the objectives, measured and predicted.
     """
     slo = inputs.study()["slo"]
-    batches = derived.batches(requests[requests["experiment"] == "batching"])
+    batches = derived.medians(derived.batches(requests[requests["experiment"] == "batching"]))
     found = []
     for key, runs in requests[requests["experiment"] == "serving"].groupby(CONFIGURATION):
         own = batches[(batches[CONFIGURATION] == list(key)).all(axis=1)]
