@@ -139,7 +139,7 @@ def _price(gpu):
 def html():
     """The form, an empty table of answers, the JSON and the script, as HTML for a raw block of Markdown."""
     known = data()
-    titles = inputs.table("planner_devices").set_index("device")["title"]
+    titles = inputs.table("planner_devices").set_index("device")["gpu"]
     selects = [
         ("model", "Model", [(name, name) for name in known["models"]]),
         ("weights", "Weights", [(name, name) for name in shapes.WEIGHT_BYTES]),

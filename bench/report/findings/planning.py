@@ -23,7 +23,7 @@ def answers():
         sentences.append(
             f"**{gpu}, {weights}**: {row['gpus']:.0f} GPUs as {row['replicas']:.0f} × {row['tensor_parallel']:.0f}, "
             f"{_usd(row['usd_per_hour'])} an hour, {_usd(row['usd_per_million_output'])} per million output and "
-            f"{_usd(row['usd_per_million_input'])} per million input tokens ({row['price']}). The goal holds "
+            f"{row['usd_per_million_input']:.3f} per million input tokens ({row['price']}). The goal holds "
             f"{row['holds']}. Nearest: {row['nearest_measured']}."
         )
     unmeasured = table["nearest_measured"].str.startswith("nobody")
