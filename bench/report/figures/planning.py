@@ -145,8 +145,8 @@ def plan_cost(requests):
 
 @figures.listed
 def plan_speculation(requests):
-    """The least share of drafted tokens that must be accepted for speculation to pay, over the batch size, for
-    two, four and eight drafts that cost nothing, or a tenth of a step each."""
+    """The least share of drafted tokens that must be accepted for speculation to pay, over the batch size,
+    for two, four and eight drafts that cost nothing, or a tenth of a step each."""
     drawn, axes, last = _stacked(1, 4.2, 0.6)
     colours = sns.color_palette("colorblind")
     for k, (share, rows) in enumerate(planning.speculated().groupby("draft_share")):
@@ -161,5 +161,7 @@ def plan_speculation(requests):
     axes[0].xaxis.set_major_formatter(ticker.FormatStrFormatter("%d"))
     axes[0].xaxis.set_minor_locator(ticker.NullLocator())
     _legend(last, axes[0])
-    caption = "Llama-3.1-8B in 16 bits on one H100 with vLLM at 1500 tokens of context; computed, not measured."
+    caption = (
+        "Llama-3.1-8B in 16 bits on one H100 with vLLM at 1500 tokens of context; computed, not measured."
+    )
     return captions.titled(drawn, "What speculation must accept to pay", caption)
