@@ -6,7 +6,7 @@ from functools import cache
 
 import pandas as pd
 
-from bench.analysis.planning import planner, tradeoffs
+from bench.analysis.planning import planner, studies, tradeoffs
 
 PRICED = "h100_sxm", "h200_sxm", "b200_sxm"
 LENGTHS = (1000, 1000)
@@ -32,6 +32,12 @@ QUESTION = {
 def answers():
     """(`planner.answers` to QUESTION as a table, the sentences of configurations without an answer)."""
     return planner.answers(QUESTION)
+
+
+@cache
+def mlc():
+    """`studies.mlc` with the committed coefficients."""
+    return studies.mlc()
 
 
 @cache

@@ -26,7 +26,7 @@ LENGTHS = {
     "twice as long": (323, 676, True),
 }
 REQUESTS = 12  # per place of a closed loop
-ARRIVALS = 600  # of an open one
+ARRIVALS = 300  # of an open one
 
 
 def _drawn(lengths, requests):

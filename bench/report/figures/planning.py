@@ -77,7 +77,7 @@ def plan_own(requests):
 def plan_studies(requests):
     """Predicted over published values of MLC's curves on H100, for three assumptions on lengths, and of
     MosaicML's tables on A10 and A100; nothing was fitted to either."""
-    table, batches = studies.mlc(), studies.mosaicml().dropna(subset=["predicted_requests_per_s"])
+    table, batches = planning.mlc(), studies.mosaicml().dropna(subset=["predicted_requests_per_s"])
     drawn, axes, last = _stacked(2, 4.2, 0.6)
     parts = dict(list(table.groupby("lengths", sort=False)))
     _scatter(

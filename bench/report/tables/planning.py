@@ -122,7 +122,7 @@ def plan_own(requests):
 def plan_mlc():
     """MLC's curves predicted: one row per model, engine, GPUs and assumption on lengths; errors of TPOT and
     TTFT."""
-    table = studies.errors(studies.mlc(), ["model", "engine", "tensor_parallel", "lengths"])
+    table = studies.errors(planning.mlc(), ["model", "engine", "tensor_parallel", "lengths"])
     shown = columns.of(
         "model engine tensor_parallel lengths levels tpot tpot_bias ttft",
         engine=Column("engine"),
