@@ -22,9 +22,9 @@ QUESTION = {
     "ttft_s": 1.0,
     "tpot_s": 0.03,
     "most_gpus": 64,
-    "usd_per_gpu_hour": 0.0,
-    "api_usd_per_million_input": 0.0,
-    "api_usd_per_million_output": 0.0,
+    "usd_per_gpu_hour": "",
+    "api_usd_per_million_input": "",
+    "api_usd_per_million_output": "",
 }
 
 
