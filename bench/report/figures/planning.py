@@ -13,8 +13,10 @@ def _listed(draw):
     """Decorator: a styled figure that `figures.names` lists; not one per machine, for it is about others'
     numbers, or about all machines together.
     """
-    figures.DRAWN[draw.__name__] = style.styled(draw)
-    return figures.DRAWN[draw.__name__]
+    drawn = style.styled(draw)
+    drawn.parts = lambda requests: [("", drawn(requests))]  # one part, of no machine
+    figures.DRAWN[draw.__name__] = drawn
+    return drawn
 
 
 def _scatter(axes, groups, label):
