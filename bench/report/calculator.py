@@ -1,4 +1,4 @@
-"""The calculator of plan.qmd: a form, and the JSON that assets/planner.js computes from; no server is needed."""
+"""The calculator of plan.qmd: a form, and the JSON that assets/planner.js computes from."""
 
 import json
 
@@ -43,14 +43,15 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 {% endfor %}
 {% for name, label, value, step in numbers %}
 <div><label for="planner-{{ name }}">{{ label }}</label>
-<input id="planner-{{ name }}" name="{{ name }}" type="number" min="0" step="{{ step }}" value="{{ value }}" required></div>
+<input id="planner-{{ name }}" name="{{ name }}" type="number" min="0"
+step="{{ step }}" value="{{ value }}" required></div>
 {% endfor %}
 </form>
 <p id="planner-status" class="planner-status" role="status" aria-live="polite"></p>
 <noscript><p>The calculator needs JavaScript; <code>notebooks/plan.ipynb</code> does not.</p></noscript>
 <div class="table-scroll" role="region" tabindex="0" aria-label="Answers of the calculator">
 <table id="planner-answers" class="sortable">
-<caption>Each replica at the largest number of requests at once that holds the goal; means, without queues.</caption>
+<caption>Each replica with as many requests at once as hold the goal; means, without queues.</caption>
 <thead><tr>
 {% for head in heads %}
 <th scope="col"{{ ' class="number"' | safe if not loop.first }}>{{ head }}</th>
@@ -139,7 +140,7 @@ def _price(gpu):
 def html():
     """The form, an empty table of answers, the JSON and the script, as HTML for a raw block of Markdown."""
     known = data()
-    titles = inputs.table("planner_devices").set_index("device")["title"]
+    titles = inputs.table("planner_devices").set_index("device")["gpu"]
     selects = [
         ("model", "Model", [(name, name) for name in known["models"]]),
         ("weights", "Weights", [(name, name) for name in shapes.WEIGHT_BYTES]),

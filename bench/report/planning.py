@@ -6,7 +6,7 @@ from functools import cache
 
 import pandas as pd
 
-from bench.analysis.planning import planner, tradeoffs
+from bench.analysis.planning import planner, studies, tradeoffs
 
 PRICED = "h100_sxm", "h200_sxm", "b200_sxm"
 LENGTHS = (1000, 1000)
@@ -22,9 +22,9 @@ QUESTION = {
     "ttft_s": 1.0,
     "tpot_s": 0.03,
     "most_gpus": 64,
-    "usd_per_gpu_hour": 0.0,
-    "api_usd_per_million_input": 0.0,
-    "api_usd_per_million_output": 0.0,
+    "usd_per_gpu_hour": "",
+    "api_usd_per_million_input": "",
+    "api_usd_per_million_output": "",
 }
 
 
@@ -32,6 +32,12 @@ QUESTION = {
 def answers():
     """(`planner.answers` to QUESTION as a table, the sentences of configurations without an answer)."""
     return planner.answers(QUESTION)
+
+
+@cache
+def mlc():
+    """`studies.mlc` with the committed coefficients."""
+    return studies.mlc()
 
 
 @cache

@@ -56,6 +56,7 @@ def written(tmp_path_factory):
             backend="llamacpp",
             option=option,
         )
+    write_sweep(observations, backend="llamacpp", option="Q8_0")  # what the planner predicts its server from
     write_run(observations, experiment="served", option="int8", rate=80.0)
     newer = {"option": "int8", "backend_version": "2.0", "first": 4, "later": "02-01"}
     write_repeats(observations, [150.0, 151.0, 152.0], **newer)

@@ -23,7 +23,9 @@ def predicted(left_out="folds"):
     `validation.predicted`.
     """
     made = inputs.table(VALIDATION)
-    return published.table().join(made[made["left_out"] == left_out].set_index("row").drop(columns="left_out"))
+    return published.table().join(
+        made[made["left_out"] == left_out].set_index("row").drop(columns="left_out")
+    )
 
 
 @cache
@@ -70,7 +72,9 @@ def overview():
     theirs = aiconfigurator()
     known = theirs["predicted_tpot_ms"].notna() & theirs["predicted_ttft_ms"].notna()
     found.append({"predicted by": "AIConfigurator 0.12.0"} | errors(theirs))
-    found.append({"predicted by": "this planner, AIConfigurator's rows"} | _with_intervals(predicted()[known]))
+    found.append(
+        {"predicted by": "this planner, AIConfigurator's rows"} | _with_intervals(predicted()[known])
+    )
     return pd.DataFrame(found)
 
 
@@ -93,8 +97,8 @@ def worst(number=12):
         part = table.assign(quantity=name[:4].upper(), measured_ms=table[name])
         part = part.assign(predicted_ms=table[f"predicted_{name}"])
         times = np.exp(np.abs(np.log(part["predicted_ms"] / part["measured_ms"])))
-        part = part.assign(times=times, why=[_why(row, name) for row in part.to_dict("records")])
-        found.append(part.nlargest(number, "times"))
+        part = part.assign(times=times).nlargest(number, "times")
+        found.append(part.assign(why=[_why(row, name) for row in part.to_dict("records")]))
     return pd.concat(found)
 
 
@@ -124,3 +128,26 @@ def causes():
         rows=("off", "size"), off=("off", "sum"), ratio=("ratio", "median")
     )
     return groups[groups["off"] > 0].sort_values("off", ascending=False, ignore_index=True)
+
+
+def sent(concurrency):
+    """Output tokens/s of the points with at least `concurrency` requests at once: one row per engine, gpu and
+    model with points on three numbers of GPUs whose measured TTFT is 1.3 times the predicted one (median).
+
+    Columns: engine, gpu, model, rows, times (measured over predicted TTFT, median), gpus and rates (lists:
+    the numbers of GPUs, and the most tokens/s on each).
+    """
+    table = predicted()
+    table = table[table["concurrency"] >= concurrency]
+    answer_s = (table["ttft_ms"] + table["tpot_ms"] * table["output_tokens"]) / 1e3
+    rate = table["concurrency"] * table["output_tokens"] / answer_s
+    table = table.assign(rate=rate, times=table["ttft_ms"] / table["predicted_ttft_ms"])
+    found = []
+    for key, part in table.groupby(["engine", "gpu", "model"]):
+        highest = part.groupby("tensor_parallel")["rate"].max()
+        if len(part) < 5 or len(highest) < 3 or part["times"].median() < 1.3:
+            continue
+        row = dict(zip(["engine", "gpu", "model"], key)) | {"rows": len(part)}
+        row |= {"gpus": highest.index.to_list(), "rates": highest.to_list()}
+        found.append(row | {"times": part["times"].median()})
+    return pd.DataFrame(found)

@@ -54,21 +54,43 @@ def answers(parameters, fits=None):
     """What plan.ipynb shows: (`plan` of every GPU and precision in one table, cheapest first; the sentences
     of those without an answer).
 
-    `parameters`: the notebook's, name -> value. A price of 0 stands for none.
+    `parameters`: the notebook's, name -> value; a price is "" where there is none. ValueError for a price
+    that is no number above zero, and with the sentence itself where it is the same for all GPUs and
+    precisions.
     """
     names = "model engine prompt_tokens new_tokens rate ttft_s tpot_s most_gpus".split()
-    api = tuple(parameters[f"api_usd_per_million_{end}"] or None for end in ("input", "output"))
-    tables, refusals = [pd.DataFrame(columns=[*SHOWN, "holds", "estimated", "nearest_measured"])], []
+    api = tuple(dollars(parameters, f"api_usd_per_million_{end}") for end in ("input", "output"))
+    own = dollars(parameters, "usd_per_gpu_hour")
+    tables, refusals = [pd.DataFrame(columns=[*SHOWN, "holds", "estimated", "nearest_measured"])], {}
     for gpu in parameters["gpus"].split():
         for weights in parameters["weights"].split():
-            more = dict(gpu=gpu, weights=weights, usd_per_gpu_hour=parameters["usd_per_gpu_hour"] or None)
+            more = dict(gpu=gpu, weights=weights, usd_per_gpu_hour=own)
             try:
                 tables.append(
                     plan(candidates.Question(**{name: parameters[name] for name in names}, **more), fits, api)
                 )
             except ValueError as refusal:
-                refusals.append(f"{gpu}, {weights}: {refusal}")
-    return pd.concat(tables[1:] or tables).sort_values("usd_per_hour", ignore_index=True), refusals
+                refusals[gpu, weights] = str(refusal)
+    if len(tables) == 1 and len(set(refusals.values())) == 1:
+        raise ValueError(next(iter(refusals.values())))
+    found = pd.concat(tables[1:] or tables).sort_values("usd_per_hour", ignore_index=True)
+    return found, [f"{', '.join(key)}: {sentence}" for key, sentence in refusals.items()]
+
+
+def dollars(parameters, name):
+    """The price `name` of the notebook's `parameters` as a number, None for ""; ValueError for one that is
+    not above zero.
+    """
+    text = str(parameters[name]).strip()
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name} is {text}, which is no price; give dollars above zero, or leave it empty.")
+    return value
 
 
 def _fitting(question, fits):

@@ -95,8 +95,8 @@ def weight_bytes(model, weights):
 
 
 def device(name):
-    """The row of data/planner_devices.csv: memory, bandwidth, rates and link; ValueError naming what
-    exists.
+    """What data/planner_devices.csv and data/gpus.csv state: memory_bytes, bandwidth_bytes_per_s,
+    peak_16_flops_per_s and so on, link_bytes_per_s; ValueError naming what exists.
     """
     known = _devices()
     return known[naming.choose("GPU", name, known)]
@@ -104,7 +104,15 @@ def device(name):
 
 @cache
 def _devices():
-    return {row["device"]: row for row in inputs.table("planner_devices").to_dict("records")}
+    """Rows of data/planner_devices.csv with bandwidth and rates of data/gpus.csv, in bytes/s and FLOP/s."""
+    sheet = inputs.table("gpus").set_index("gpu")
+    found = {}
+    for row in inputs.table("planner_devices").to_dict("records"):
+        gpu = sheet.loc[row["gpu"]]
+        rates = {f"peak_{bits}_flops_per_s": gpu[f"fp{bits}_dense_tflops"] * 1e12 for bits in (16, 8)}
+        bandwidth = gpu["bandwidth_gb_per_s"] * 1e9
+        found[row["device"]] = row | rates | {"bandwidth_bytes_per_s": bandwidth}
+    return found
 
 
 def peak(machine, weights):

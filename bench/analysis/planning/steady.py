@@ -1,4 +1,4 @@
-"""What a replica does in a steady state, without simulating it: the closed form that the page's calculator has.
+"""What a replica does in a steady state, without simulating it: the closed form of the page's calculator.
 
 A batch of equal requests, each replaced as soon as it ends: every step decodes all of them, and every answer
 costs the others one prefill. No arrivals that bunch, no full queue: `simulator` has those.
@@ -16,7 +16,8 @@ from bench.analysis.planning import engines, scheduler, step_time
 
 Replica = namedtuple("Replica", "cost mixed chunk kv_tokens request_s")
 Replica.__doc__ = (
-    "Step costs (`step_time.cost`), whether prompts join decode steps, prompt tokens of a step at most, tokens "
+    "Step costs (`step_time.cost`), whether prompts join decode steps, prompt tokens of a step at "
+    "most, tokens "
     "that the KV cache holds, and s from a client to the scheduler."
 )
 TENSOR_PARALLEL = (1, 2, 4, 8)
@@ -53,7 +54,8 @@ def times(one, batch, prompt_tokens, new_tokens):
 
 
 def largest_batch(one, prompt_tokens, new_tokens, ttft_s, tpot_s, most=engines.SLOTS):
-    """The most requests at once that fit the KV cache and hold both objectives; 0 where not even one does."""
+    """The most requests at once that fit the KV cache and hold both objectives; 0 where not even "
+    "one does."""
     low, high = 0, min(most, int(one.kv_tokens // (prompt_tokens + new_tokens)))
     while low < high:
         middle = (low + high + 1) // 2

@@ -26,7 +26,7 @@ LENGTHS = {
     "twice as long": (323, 676, True),
 }
 REQUESTS = 12  # per place of a closed loop
-ARRIVALS = 600  # of an open one
+ARRIVALS = 300  # of an open one
 
 
 def _drawn(lengths, requests):
@@ -82,7 +82,10 @@ def errors(table, keys):
     ttft = (table["predicted_ttft_ms"] / table["ttft_ms"] - 1).abs()
     off = table.assign(tpot=tpot.abs(), tpot_bias=tpot, ttft=ttft)
     return off.groupby(keys, as_index=False, sort=False).agg(
-        levels=("tpot", "size"), tpot=("tpot", "median"), tpot_bias=("tpot_bias", "median"), ttft=("ttft", "median")
+        levels=("tpot", "size"),
+        tpot=("tpot", "median"),
+        tpot_bias=("tpot_bias", "median"),
+        ttft=("ttft", "median"),
     )
 
 

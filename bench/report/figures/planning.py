@@ -9,6 +9,16 @@ from bench.report import captions, columns, curves, figures, planning, style
 FOUND = {"tpot_ms": "TPOT, ms", "ttft_ms": "TTFT, ms"}
 
 
+def _listed(draw):
+    """Decorator: a styled figure that `figures.names` lists; not one per machine, for it is about others'
+    numbers, or about all machines together.
+    """
+    drawn = style.styled(draw)
+    drawn.parts = lambda requests: [("", drawn(requests))]  # one part, of no machine
+    figures.DRAWN[draw.__name__] = drawn
+    return drawn
+
+
 def _scatter(axes, groups, label):
     """Predicted over measured, one colour and mark per group ({name: (measured, predicted)}), and the line on
     which both are equal.
@@ -37,7 +47,7 @@ def _legend(last, axes, ncols=2):
     last.legend(handles, labels, loc="upper left", ncols=ncols, frameon=False, borderpad=0, borderaxespad=0)
 
 
-@figures.listed
+@_listed
 def plan_published(requests):
     """Predicted over measured TPOT and TTFT of the published serving points on GPUs, every point once, from
     fits that did not see its configuration."""
@@ -54,7 +64,7 @@ def plan_published(requests):
     return captions.titled(drawn, "Published points on GPUs, predicted", caption)
 
 
-@figures.listed
+@_listed
 def plan_own(requests):
     """Predicted over measured TPOT and TTFT of this study's own serving levels, from fits to batching runs of
     the same machine alone."""
@@ -64,8 +74,8 @@ def plan_own(requests):
     drawn, axes, last = _stacked(2, 4.2, 0.5)
     for panel, (name, label) in zip(axes, (("tpot_s", "TPOT, ms"), ("ttft_s", "TTFT, ms"))):
         groups = {
-            f"{backend} {option}": (1e3 * part[name], 1e3 * part[f"predicted_{name}"])
-            for (backend, option), part in table.groupby(["backend", "option"])
+            f"{backend} {option}, {gpu}": (1e3 * part[name], 1e3 * part[f"predicted_{name}"])
+            for (backend, option, gpu), part in table.groupby(["backend", "option", "gpu"])
         }
         _scatter(panel, groups, label)
     _legend(last, axes[0])
@@ -73,11 +83,11 @@ def plan_own(requests):
     return captions.titled(drawn, "Own servers, predicted from batches", caption)
 
 
-@figures.listed
+@_listed
 def plan_studies(requests):
     """Predicted over published values of MLC's curves on H100, for three assumptions on lengths, and of
     MosaicML's tables on A10 and A100; nothing was fitted to either."""
-    table, batches = studies.mlc(), studies.mosaicml().dropna(subset=["predicted_requests_per_s"])
+    table, batches = planning.mlc(), studies.mosaicml().dropna(subset=["predicted_requests_per_s"])
     drawn, axes, last = _stacked(2, 4.2, 0.6)
     parts = dict(list(table.groupby("lengths", sort=False)))
     _scatter(
@@ -96,7 +106,7 @@ def plan_studies(requests):
     return captions.titled(drawn, "Two published studies, predicted", caption)
 
 
-@figures.listed
+@_listed
 def plan_parallel(requests):
     """Pace over throughput of eight H100 that serve Llama-3.1-8B as replicas of 1, 2, 4 or 8 GPUs: simulated
     closed loops, from little load to much."""
@@ -114,7 +124,7 @@ def plan_parallel(requests):
     return captions.titled(drawn, "One fast replica or many cheap ones", caption)
 
 
-@figures.listed
+@_listed
 def plan_cost(requests):
     """Dollars per million output tokens over TPOT: the cheapest configuration at each pace, of every GPU with
     a price and two precisions; simulated closed loops."""
@@ -143,10 +153,10 @@ def plan_cost(requests):
     return captions.titled(drawn, "Cost against pace", caption)
 
 
-@figures.listed
+@_listed
 def plan_speculation(requests):
-    """The least share of drafted tokens that must be accepted for speculation to pay, over the batch size, for
-    two, four and eight drafts that cost nothing, or a tenth of a step each."""
+    """The least share of drafted tokens that must be accepted for speculation to pay, over the batch size,
+    for two, four and eight drafts that cost nothing, or a tenth of a step each."""
     drawn, axes, last = _stacked(1, 4.2, 0.6)
     colours = sns.color_palette("colorblind")
     for k, (share, rows) in enumerate(planning.speculated().groupby("draft_share")):
@@ -161,5 +171,7 @@ def plan_speculation(requests):
     axes[0].xaxis.set_major_formatter(ticker.FormatStrFormatter("%d"))
     axes[0].xaxis.set_minor_locator(ticker.NullLocator())
     _legend(last, axes[0])
-    caption = "Llama-3.1-8B in 16 bits on one H100 with vLLM at 1500 tokens of context; computed, not measured."
+    caption = (
+        "Llama-3.1-8B in 16 bits on one H100 with vLLM at 1500 tokens of context; computed, not measured."
+    )
     return captions.titled(drawn, "What speculation must accept to pay", caption)

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from bench.analysis import server_cost
 from bench.analysis.planning import accuracy, own
 from bench.report import html, planning
+from bench.report.findings import words
 
 TARGETS = {"tpot_ms": (0.05, 0.15), "ttft_ms": (0.12, 0.40)}  # median and 90th percentile that were aimed at
 
@@ -21,16 +23,19 @@ def answers():
     for (gpu, weights), part in table.groupby(["gpu", "weights"], sort=False):
         row = part.iloc[0]
         sentences.append(
-            f"**{gpu}, {weights}**: {row['gpus']:.0f} GPUs as {row['replicas']:.0f} × {row['tensor_parallel']:.0f}, "
-            f"{_usd(row['usd_per_hour'])} an hour, {_usd(row['usd_per_million_output'])} per million output and "
-            f"{_usd(row['usd_per_million_input'])} per million input tokens ({row['price']}). The goal holds "
+            f"**{gpu}, {weights}**: {row['gpus']:.0f} GPUs as {row['replicas']:.0f} × "
+            f"{row['tensor_parallel']:.0f}, "
+            f"{_usd(row['usd_per_hour'])} an hour, {_usd(row['usd_per_million_output'])} per "
+            f"million output and "
+            f"{row['usd_per_million_input']:.3f} per million input tokens ({row['price']}). The goal holds "
             f"{row['holds']}. Nearest: {row['nearest_measured']}."
         )
     unmeasured = table["nearest_measured"].str.startswith("nobody")
     some = table.loc[unmeasured, ["gpu", "weights"]].drop_duplicates().agg(" in ".join, axis=1)
     if len(some):
         sentences.append(
-            f"Nobody in the table has measured this model with this engine on {', '.join(sorted(some))}: those "
+            f"Nobody in the table has measured this model with this engine on "
+            f"{', '.join(sorted(some))}: those "
             "answers carry over from other models and precisions on the same GPU and engine."
         )
     return [*sentences, *refusals]
@@ -43,7 +48,8 @@ def speculation():
         ends = rows[rows["drafts"] == 4].set_index("batch_size")["accept"]
         what = "drafts that cost nothing" if share == 0 else f"a draft model that takes {share:.0%} of a step"
         sentences.append(
-            f"With four {what if share == 0 else 'drafts of ' + what}, {_percent(ends.iloc[0])} must be accepted "
+            f"With four {what if share == 0 else 'drafts of ' + what}, {_percent(ends.iloc[0])} "
+            f"must be accepted "
             f"at one request and {_percent(ends.iloc[-1])} at {ends.index[-1]} at once."
         )
     return sentences
@@ -62,7 +68,8 @@ def cost():
         if rows:
             best = min(rows, key=lambda row: row["usd_per_million_output"])
             sentences.append(
-                f"Within {1e3 * limit:.0f} ms per token the cheapest is {best['gpu']} in {best['weights']}, TP "
+                f"Within {1e3 * limit:.0f} ms per token the cheapest is {best['gpu']} in "
+                f"{best['weights']}, TP "
                 f"{best['tensor_parallel']}, {best['concurrency']} at once: "
                 f"{_usd(best['usd_per_million_output'])} per million output tokens."
             )
@@ -78,14 +85,16 @@ def accuracy_sentences():
         sentences.append(
             f"{name[:4].upper()} is off by {100 * folds[f'{name}_median']:.1f} % (median) and "
             f"{100 * folds[f'{name}_p90']:.1f} % (90th percentile) over {folds['rows']:.0f} points; "
-            f"{100 * median:.0f} % and {100 * p90:.0f} % were aimed at: {'met' if met else 'missed'}. Its 95 % "
+            f"{100 * median:.0f} % and {100 * p90:.0f} % were aimed at: "
+            f"{'met' if met else 'missed'}. Its 95 % "
             f"intervals are ± {100 * folds[f'{name}_half_width']:.1f} % wide (median) and held "
             f"{100 * folds[f'{name}_coverage']:.1f} % of the points."
         )
     theirs, ours = table.iloc[-2], table.iloc[-1]
     sentences.append(
         f"On the {theirs['rows']:.0f} points that AIConfigurator estimates it is off by "
-        f"{100 * theirs['tpot_ms_median']:.0f} % in TPOT and {100 * theirs['ttft_ms_median']:.0f} % in TTFT "
+        f"{100 * theirs['tpot_ms_median']:.0f} % in TPOT and {100 * theirs['ttft_ms_median']:.0f} % "
+        f"in TTFT "
         f"(median); this planner's folds by {100 * ours['tpot_ms_median']:.0f} % and "
         f"{100 * ours['ttft_ms_median']:.0f} %."
     )
@@ -93,15 +102,31 @@ def accuracy_sentences():
 
 
 def worst():
-    """Where the points lie whose TTFT is off by more than 40 %."""
+    """Where the points lie whose TTFT is off by more than 40 %, and what they have in common."""
     table = accuracy.causes()
     total = int(table["off"].sum())
-    return [
+    sentences = [
         f"{row['off']} of the {total} points whose TTFT is off by more than 40 % are {row['model']} with "
-        f"{row['engine']} on {row['gpu']}, collected by {row['collection']} ({row['off']} of {row['rows']} there; "
+        f"{row['engine']} on {row['gpu']}, collected by {row['collection']} ({row['off']} of "
+        f"{row['rows']} there; "
         f"predicted over measured {html.number(row['ratio'])} in the middle)."
         for row in table.head(3).to_dict("records")
     ]
+    sent = accuracy.sent(100)
+    for row in sent.to_dict("records"):
+        rates = words.listed(html.number(float(f"{rate:.2g}")) for rate in row["rates"])
+        sentences.append(
+            f"{row['model']} with {row['engine']} on {row['gpu']}, at 100 and more requests at "
+            f"once: measured TTFT "
+            f"is {html.number(row['times'])} times the predicted one in the middle, and the most "
+            f"output tokens/s on "
+            f"{words.listed(map(str, row['gpus']))} GPUs are {rates}. Where more GPUs give hardly "
+            f"more, the server's "
+            "front (detokenizer, HTTP), which sends one token after the other, may be the limit; "
+            "the model has "
+            "none."
+        )
+    return sentences
 
 
 def own_servers(requests):
@@ -111,12 +136,24 @@ def own_servers(requests):
         return []
     tpot = table["predicted_tpot_s"] / table["tpot_s"] - 1
     ttft = table["predicted_ttft_s"] / table["ttft_s"] - 1
-    held = own.largest_levels(table)
+    held, costs = own.largest_levels(table), server_cost.server_cost(requests)
+    shares = [
+        f"{round(100 * (row['tpot_factor'] - 1)) + 0:+d} % with {row['backend']} {row['option']}"
+        for row in costs.to_dict("records")
+        if row["backend"] in set(table["backend"])
+    ]
     within = ((held["held"] - held["predicted_held"]).abs() <= 1).mean()
     return [
         f"Over {len(table)} levels TPOT is off by {100 * tpot.abs().median():.1f} % (median; "
         f"{100 * tpot.median():+.1f} % signed) and TTFT by {100 * ttft.abs().median():.1f} % "
         f"({100 * ttft.median():+.1f} %); 5 % and 15 % were aimed at.",
-        f"The largest level that holds the objectives is predicted within one level in {100 * within:.0f} % of "
+        f"The largest level that holds the objectives is predicted within one level in "
+        f"{100 * within:.0f} % of "
         f"{len(held)} climbs; 90 % were aimed at.",
+        "Batching runs show nothing of the server's own work on the cores that the engine needs."
+        + (
+            f" One request at a time it changes TPOT by {words.listed(shares)}; the rest is open."
+            if shares
+            else ""
+        ),
     ]

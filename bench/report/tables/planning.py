@@ -23,7 +23,8 @@ SHARES = {
 def plan_answers():
     """What holds the page's question, cheapest first: one row per GPU, precision and GPUs of a replica."""
     shown = columns.of(
-        "gpu weights tensor_parallel replicas gpus usd_per_hour usd_per_million_input usd_per_million_output "
+        "gpu weights tensor_parallel replicas gpus usd_per_hour usd_per_million_input "
+        "usd_per_million_output "
         "batch ttft_p99_s ttft_low ttft_high tpot_p99_s tpot_low tpot_high goodput_per_s kv_gb_per_replica "
         "price holds nearest_measured",
         replicas=Column("replicas"),
@@ -65,7 +66,8 @@ def plan_groups():
 def plan_worst():
     """The published points whose prediction is furthest off, with what the row itself shows about it."""
     shown = columns.of(
-        "quantity model gpu engine weights tensor_parallel concurrency input_tokens output_tokens measured_ms "
+        "quantity model gpu engine weights tensor_parallel concurrency input_tokens output_tokens "
+        "measured_ms "
         "predicted_ms times why",
         quantity=Column("what"),
         engine=Column("engine"),
@@ -120,7 +122,7 @@ def plan_own(requests):
 def plan_mlc():
     """MLC's curves predicted: one row per model, engine, GPUs and assumption on lengths; errors of TPOT and
     TTFT."""
-    table = studies.errors(studies.mlc(), ["model", "engine", "tensor_parallel", "lengths"])
+    table = studies.errors(planning.mlc(), ["model", "engine", "tensor_parallel", "lengths"])
     shown = columns.of(
         "model engine tensor_parallel lengths levels tpot tpot_bias ttft",
         engine=Column("engine"),
@@ -184,7 +186,8 @@ def plan_speed():
 def plan_predictions(requests):
     """Levels that were predicted before any run had them, beside what was measured afterwards."""
     shown = columns.of(
-        "backend option model gpu concurrency date predicted_tpot_s predicted_tpot_s_low predicted_tpot_s_high "
+        "backend option model gpu concurrency date predicted_tpot_s predicted_tpot_s_low "
+        "predicted_tpot_s_high "
         "measured_tpot_s predicted_ttft_s predicted_ttft_s_low predicted_ttft_s_high measured_ttft_s",
         date=Column("predicted on"),
         **{

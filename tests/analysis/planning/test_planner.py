@@ -81,6 +81,31 @@ def test_bad_input_gets_one_sentence(changed, sentence):
     assert "\n" not in str(failure.value)
 
 
+NOTEBOOK = dict(gpus="h100_sxm h200_sxm", api_usd_per_million_input="", api_usd_per_million_output="")
+
+
+@pytest.mark.parametrize(
+    "changed, sentence",
+    [
+        ({"usd_per_gpu_hour": "0.0"}, "usd_per_gpu_hour is 0.0, which is no price"),
+        ({"usd_per_gpu_hour": "cheap"}, "usd_per_gpu_hour is cheap, which is no price"),
+        ({"api_usd_per_million_input": "0"}, "api_usd_per_million_input is 0, which is no price"),
+        ({"weights": "bf16 fp8", "model": "lama-3.1-8b"}, "Did you mean"),
+        ({"rate": 0}, "rate is 0"),
+    ],
+)
+def test_the_notebook_ends_with_one_sentence(changed, sentence):
+    with pytest.raises(ValueError, match=sentence) as failure:
+        planner.answers(PLAIN | NOTEBOOK | changed, Usual())
+    assert "\n" not in str(failure.value)
+
+
+def test_a_gpu_without_an_answer_is_named_beside_the_others():
+    table, refusals = planner.answers(PLAIN | NOTEBOOK | {"gpus": "h100_sxm a10", "tpot_s": 0.008}, Usual())
+    assert set(table["gpu"]) == {"h100_sxm"} and len(refusals) == 1
+    assert refusals[0].startswith("a10, bf16: 5 requests/s are beyond")
+
+
 def test_a_config_of_the_hub_is_a_model(tmp_path):
     path = tmp_path / "config.json"
     config = dict(
