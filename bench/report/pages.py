@@ -16,7 +16,7 @@ from bench import backends, inputs, naming
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
-from bench.report import figures, findings, recounting, tables
+from bench.report import figures, findings, kept, recounting, tables
 from bench.report import html as html_report
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
@@ -26,15 +26,18 @@ UNMEASURED = f"*{html_report.EMPTY.capitalize()}*"
 
 
 def requests():
-    """All requests of all runs, as every page reads them."""
-    return store.load()
+    """All requests of all runs, as every page reads them; what is computed from now on is shared with the
+    other pages."""
+    kept.begin()
+    return kept.requests()
 
 
 def show_figure(name, rows):
     """Show figure `name` and its command; the docstring of its function is the alternative text."""
     function = figures.DRAWN[naming.choose("figure", name, figures.names())]
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
-    picture = f'<img alt="{html.escape(alt)}" src="{svg_address(function(rows))}">'
+    drawn = kept.of(rows, f"figure {name}", lambda: svg_address(function(rows)))
+    picture = f'<img alt="{html.escape(alt)}" src="{drawn}">'
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
     caption = f'<figcaption class="command">Redraw: <code>{command}</code></figcaption>'
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
@@ -61,7 +64,11 @@ def show_table(name, rows, caption):
     """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints
     it."""
     function = tables.TABLES[naming.choose("table", name, tables.names())]
-    table = function(rows) if inspect.signature(function).parameters else function()
+    table = kept.of(
+        rows,
+        f"table {name}",
+        lambda: function(rows) if inspect.signature(function).parameters else function(),
+    )
     show_html(html_report.html(table, caption, f"python -m bench.report.tables {name}"))
 
 
