@@ -1,13 +1,14 @@
-"""What the pages share on disk: Quarto executes each page in a process of its own, and the same runs are read,
-the same levels computed and the same figures drawn on several of them.
+"""What pages share on disk: Quarto executes each in a process of its own, and the same runs are read, the
+same levels computed and the same figures drawn on several of them.
 
 Everything lies in .cache/<name>/, where the name is a digest of all that a result depends on but the
-observations: code, data/, study.yaml, versions of libraries, the checkout. Results of older code go when newer
-code runs. Deleting .cache/ costs nothing but time.
+observations: code, data/, study.yaml, versions of libraries, the checkout. Results of older code go when
+newer code runs. Deleting .cache/ costs nothing but time.
 """
 
 import functools
 import hashlib
+import os
 import shutil
 import sys
 from importlib import metadata
@@ -33,6 +34,7 @@ def begin():
 def _sources():
     """Files and words that a result depends on besides observations."""
     yield from [sys.version, identity.host(), *(f"{name} {metadata.version(name)}" for name in LIBRARIES)]
+    yield from sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("BENCH_"))
     yield from sorted((ROOT / "bench").rglob("*.py"))
     yield from sorted(file for file in (ROOT / "data").rglob("*") if file.is_file())
     yield ROOT / "study.yaml"
@@ -62,24 +64,3 @@ def of_run(file):
 def requests():
     """All requests of all runs (`store.load`); attrs as there."""
     return memo.kept(("requests", str(RESULTS), observed()), store.load)
-
-
-def of(rows, name, compute):
-    """`compute()` for `rows`, or what it gave before on the same rows and observations."""
-    try:
-        key = _content(rows)
-    except TypeError:  # a cell that holds a list has no hash
-        return compute()
-    return memo.kept((name, key, observed()), compute)
-
-
-_seen = []  # (rows, digest): the frame is held, so that no other can take its place in memory
-
-
-def _content(rows):
-    for known, digest in _seen:
-        if known is rows:
-            return digest
-    columns, cells = memo.content(rows)
-    _seen.append((rows, hashlib.sha256(repr(columns).encode() + cells).hexdigest()))
-    return _seen[-1][1]

@@ -26,8 +26,7 @@ UNMEASURED = f"*{html_report.EMPTY.capitalize()}*"
 
 
 def requests():
-    """All requests of all runs, as every page reads them; what is computed from now on is shared with the
-    other pages."""
+    """All requests of all runs, as every page reads them; from then on pages share what they compute."""
     kept.begin()
     return kept.requests()
 
@@ -36,8 +35,7 @@ def show_figure(name, rows):
     """Show figure `name` and its command; the docstring of its function is the alternative text."""
     function = figures.DRAWN[naming.choose("figure", name, figures.names())]
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
-    drawn = kept.of(rows, f"figure {name}", lambda: svg_address(function(rows)))
-    picture = f'<img alt="{html.escape(alt)}" src="{drawn}">'
+    picture = f'<img alt="{html.escape(alt)}" src="{svg_address(function(rows))}">'
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
     caption = f'<figcaption class="command">Redraw: <code>{command}</code></figcaption>'
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
@@ -64,11 +62,7 @@ def show_table(name, rows, caption):
     """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints
     it."""
     function = tables.TABLES[naming.choose("table", name, tables.names())]
-    table = kept.of(
-        rows,
-        f"table {name}",
-        lambda: function(rows) if inspect.signature(function).parameters else function(),
-    )
+    table = function(rows) if inspect.signature(function).parameters else function()
     show_html(html_report.html(table, caption, f"python -m bench.report.tables {name}"))
 
 
