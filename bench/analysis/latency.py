@@ -4,7 +4,7 @@ import pandas as pd
 
 from bench import metrics
 from bench.analysis import machines, ranking, statistics
-from bench.observations import schema
+from bench.observations import derived, schema
 
 # Two versions of an engine are two configurations.
 VERSIONED = [*schema.CONFIGURATION, "backend_version"]
@@ -39,6 +39,16 @@ def runs(requests):
             failed=("error", lambda errors: int((errors != "").sum())),
         )
     )
+
+
+def probe_scatter(requests):
+    """The latency runs of all machines with their roofs: one row per run as in `runs`, and mbu_unjudged, the
+    MBU against the best probe even where its readers shared a core (`derived.without_one_core_roofs`).
+    """
+    rows = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
+    best = rows.assign(bandwidth_bytes_per_s=rows["best_probe_bytes_per_s"])
+    unjudged = runs(derived.derive(best))[["run_id", "mbu"]].rename(columns={"mbu": "mbu_unjudged"})
+    return runs(rows).merge(unjudged, on="run_id")
 
 
 def bounded(requests):

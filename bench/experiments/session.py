@@ -56,12 +56,17 @@ class Setup:
         """The engine, loaded; one that is only a server, or is to be measured as one, is started as one."""
         self.in_use()
         if self.plan.part == "load":
-            return self.running.load()
+            return self._probe_beside(self.running.load())
         return self.running.server.enter_context(self.serve(1, self.plan.longest()))
 
     def use(self, engine, load_s=math.nan):
         """Measure `engine`, which took `load_s` seconds to load; returns it."""
-        return self.running.use(engine, load_s)
+        return self._probe_beside(self.running.use(engine, load_s))
+
+    def _probe_beside(self, engine):
+        """Let the bandwidth probe read as many bytes as the weights of `engine` have, too; returns it."""
+        self.bandwidth.working_set_bytes = engine.weight_bytes
+        return engine
 
     def worker(self, limit_bytes=0, patience_s=1800):
         """The engine in a process of its own that a failure cannot take the run with: `isolated.Worker`."""

@@ -106,7 +106,8 @@ def load(paths=None, experiment=None, folder=None):
         run, sidecar = read(file)
         more = derived.context(sidecar)
         rows += [row | more for row in run]
-    everything = derived.derive(schema.numbers(pd.DataFrame(rows, columns=schema.COLUMNS + schema.CONTEXT)))
+    table = schema.numbers(pd.DataFrame(rows, columns=schema.COLUMNS + schema.CONTEXT))
+    everything = derived.derive(derived.without_one_core_roofs(table))
     # What is no request, such as the accuracy of load clients, lies beside them.
     everything.attrs["folder"] = str(folder or RESULTS)
     return everything[everything["experiment"] == experiment] if experiment else everything

@@ -13,6 +13,7 @@ import re
 from IPython.display import Markdown, display
 
 from bench import backends, inputs, naming
+from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
@@ -148,20 +149,24 @@ def protocol(rows):
 
 
 def probes(rows):
-    """The bandwidth probes of the latency runs as numbers for method.qmd, in GB/s; empty without data."""
-    found = [
-        store.read(store.path(run))[1]["bandwidth_probes_bytes_per_s"]
-        for run in machines.here(rows, "latency")["run_id"].unique()
-    ]
-    found = [run for run in found if run]
-    if not found:
+    """The bandwidth probes of the latency runs as numbers for method.qmd; empty without data."""
+    found = latency_analysis.probe_scatter(rows)
+    if found.empty:
         return {}
-    low, high = min(map(min, found)) / 1e9, max(map(max, found)) / 1e9
-    worst = min(min(run) / max(run) for run in found)
+    roofs = found["bandwidth_bytes_per_s"] / 1e9
+    several = found.groupby(latency_analysis.VERSIONED).filter(lambda runs: len(runs) > 2)
+    scatter = {
+        column: several.groupby(latency_analysis.VERSIONED)[column].agg(lambda v: v.std() / v.mean())
+        for column in ("mbu", "output_tokens_per_s", "mbu_unjudged")
+    }
     return {
-        "slowest": html_report.number(low),
-        "fastest": html_report.number(high),
-        "worst": f"{worst * 100:.0f} %",
+        "slowest": html_report.number(roofs.min()),
+        "fastest": html_report.number(roofs.max()),
+        "without": int(found["mbu"].isna().sum()),
+        "runs": len(found),
+        "mbu": f"{scatter['mbu'].median():.1%}",
+        "rate": f"{scatter['output_tokens_per_s'].median():.1%}",
+        "before": f"{scatter['mbu_unjudged'].max():.0%}",
     }
 
 
