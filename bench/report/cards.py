@@ -154,6 +154,7 @@ def picture(card):
                 xycoords=axes.get_yaxis_transform(),
                 textcoords="offset points",
                 fontsize=9,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             )
         axes.set_yticks([])
         axes.set_ylim(-0.4, len(names) - 0.1)

@@ -15,7 +15,7 @@ WIDTH = 5.8  # inches; what is 11 points here is still 9 on a phone
 INK, GREY, FAINT = "0.15", "0.45", "0.72"
 BESIDE = {"textcoords": "offset points", "va": "center_baseline"}
 ABOVE = {"textcoords": "offset points", "va": "bottom"}
-HATCHES = "", "///", "...", "xxx", "\\\\\\"
+HATCHES = "", "///", "||", "xxx", "\\\\\\"
 MARKERS = "o", "s", "^", "D", "v", "P", "*"
 HUES, LIGHTNESSES = 12, (0.42, 0.56, 0.68)
 # Of the first 60,000 salts the one with which the engines that were there lie farthest apart, also for eyes
