@@ -46,7 +46,7 @@ def first_token(requests):
 
 def memory(requests):
     """Which option of 16 bits or more comes closest to what the memory can deliver."""
-    wide = [(naming.bits(option) or 0) >= 16 for option in requests["option"]]
+    wide = np.array([(naming.bits(option) or 0) >= 16 for option in requests["option"]], dtype=bool)
     return _ranked(
         requests[wide],
         "mbu",
