@@ -17,7 +17,7 @@ from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
-from bench.report import figures, findings, kept, recounting, tables
+from bench.report import figures, findings, kept, recounting, style, tables
 from bench.report import html as html_report
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
@@ -63,7 +63,10 @@ def svg_address(figure):
     """A figure as a data: address of its SVG; as an image its ids cannot meet those of the page."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(drawn.getvalue()).decode()
+    return (
+        "data:image/svg+xml;base64,"
+        + base64.b64encode(style.slim(drawn.getvalue().decode()).encode()).decode()
+    )
 
 
 def show_table(name, rows, caption):

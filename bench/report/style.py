@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import io
+import re
 from typing import NamedTuple
 
 import matplotlib
@@ -70,6 +71,14 @@ class Figure(_figure.Figure):
         out, width, height = io.BytesIO(), *(int(side * 96) for side in self.get_size_inches())
         self.savefig(out, format="png", dpi=192)
         return out.getvalue(), {"width": width, "height": height}
+
+
+def slim(svg):
+    """`svg` with places to a hundredth of a point, and without its notes and empty space: a third smaller."""
+    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.S)
+    places = re.compile(r'(?<=\s)(?:d|x|y|width|height|transform)="[^"]*"')
+    svg = places.sub(lambda found: re.sub(r"(\.\d\d)\d+", r"\1", " ".join(found[0].split())), svg)
+    return re.sub(r">\s+<", "><", svg)
 
 
 def styled(draw):
