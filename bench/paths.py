@@ -17,6 +17,8 @@ RESULTS = _folder("BENCH_RESULTS", "_llama-inference")
 FIGURES = _folder("BENCH_FIGURES", "figures")
 SITE = _folder("BENCH_SITE", "_site")
 MODELS = _folder("BENCH_MODELS", "models")
+# What pages share while a site is made (`bench.report.kept`); deleting it costs nothing but time.
+CACHE = _folder("BENCH_CACHE", ".cache")
 LOGS = Path("logs")
 
 

@@ -4,6 +4,7 @@ A level begins with a ramp, when the server is emptier than it will be (or, in a
 requests at once), and ends with a drain. Neither counts: `steady` says which requests do.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -37,9 +38,16 @@ PER_USER = 100
 EDGE_S, OPEN_S = 5.0, 20.0
 
 
+@functools.cache
+def _needed(percentile):
+    """The fewest requests that bound a percentile, in percent: the same few are asked of every level, and
+    each search takes a third of a second."""
+    return statistics.requests_needed(percentile / 100, **statistics.MLPERF)
+
+
 def bounds(requests, percentile):
     """Whether so many requests bound a percentile, in percent: `statistics.MLPERF`."""
-    return requests >= statistics.requests_needed(percentile / 100, **statistics.MLPERF)
+    return requests >= _needed(percentile)
 
 
 def requests_for(kind, load, percentile):
@@ -47,7 +55,7 @@ def requests_for(kind, load, percentile):
 
     In a closed loop as many as its places more at each end; in an open one what comes in EDGE_S.
     """
-    counted = statistics.requests_needed(percentile / 100, **statistics.MLPERF)
+    counted = _needed(percentile)
     if kind == "closed":
         return counted + 2 * _edge(load)
     return max(counted + math.ceil(2 * EDGE_S * load), math.ceil(OPEN_S * load))

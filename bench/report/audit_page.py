@@ -1,17 +1,21 @@
 """What audit.qmd and notebooks/audit.ipynb show: audits of published figures and of our own runs, as tables
 and numbers."""
 
+import concurrent.futures
 import functools
+import multiprocessing
 
 import numpy as np
 import pandas as pd
 
-from bench import inputs
+from bench import inputs, memo
 from bench.analysis.audit import catalog, checks, frame, importers
 from bench.analysis.audit.checks.finding import CONTRADICTION, IMPOSSIBLE, KINDS, MISSING
 from bench.analysis.audit.checks.impossible import roofs, steps
+from bench.machine import identity
 from bench.observations import store
 from bench.paths import ROOT
+from bench.report import kept
 
 # Table of data/ -> what it is called here, and the facts that its study states in words.
 PUBLISHED = {
@@ -55,8 +59,48 @@ def published():
 def own():
     """The audit of every committed run of this study: (number of runs, findings)."""
     files = store.files()
-    read = frame.join([importers.read(file) for file in files]) if files else None
-    return len(files), checks.run(read) if files else []
+    if not files:
+        return 0, []
+    kept.begin()
+    return memo.kept(("audit", kept.observed()), lambda: (len(files), _audit(files)))
+
+
+ALONE = 40  # files from which on a process more is worth its start
+
+
+def _audit(files):
+    """Findings in the runs `files`: in each by itself, on all cores, then those that show across them."""
+    cores = min(identity.cores(), 1 + len(files) // ALONE)
+    named = list(zip(files, frame.distinct(file.name for file in files)))
+    parts = [named[k::cores] for k in range(cores)]
+    if cores == 1:
+        done = [_audit_part(named)]
+    else:
+        # No fork: the kernel of a page has threads.
+        start = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(cores, mp_context=start) as pool:
+            done = list(pool.map(_audit_part, parts))
+    each = {name: found for part in done for name, *found in part}
+    each = [each[name] for _, name in named]
+    return checks.run(frame.join([read for read, _ in each]), [found for _, found in each])
+
+
+def _audit_part(named):
+    """[(name, `Audited`, findings in it alone)] of some files and what each is called."""
+    kept.begin()
+    return [
+        (
+            name,
+            *memo.kept(("audited", name, kept.of_run(file)), lambda file=file, name=name: _alone(file, name)),
+        )
+        for file, name in named
+    ]
+
+
+def _alone(file, name):
+    read = importers.read(file)
+    read.levels["file"] = name
+    return read, checks.run_alone(read)
 
 
 def overview():

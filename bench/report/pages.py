@@ -17,7 +17,7 @@ from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
-from bench.report import figures, findings, links, recounting, tables
+from bench.report import figures, findings, kept, links, recounting, style, tables
 from bench.report import html as html_report
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
@@ -27,8 +27,9 @@ UNMEASURED = f"*{html_report.EMPTY.capitalize()}*"
 
 
 def requests():
-    """All requests of all runs, as every page reads them."""
-    return store.load()
+    """All requests of all runs, as every page reads them; from then on pages share what they compute."""
+    kept.begin()
+    return kept.requests()
 
 
 def show_figure(name, rows):
@@ -64,7 +65,10 @@ def svg_address(figure):
     """A figure as a data: address of its SVG; as an image its ids cannot meet those of the page."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(drawn.getvalue()).decode()
+    return (
+        "data:image/svg+xml;base64,"
+        + base64.b64encode(style.slim(drawn.getvalue().decode()).encode()).decode()
+    )
 
 
 def show_table(name, rows, caption):

@@ -14,10 +14,12 @@ import re
 import shutil
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import yaml
 
+from bench.machine import identity
 from bench.paths import ROOT, SITE
 from bench.report import links as repository
 
@@ -31,6 +33,14 @@ SKELETON = """<!DOCTYPE html>
 <title>$title$ – $site$</title>
 $if(description)$
 <meta name="description" content="$description$">
+$endif$
+<meta property="og:title" content="$title$ – $site$">
+<meta property="og:description" content="$description$">
+<meta property="og:type" content="website">
+$if(image)$
+<meta property="og:image" content="$image$">
+<meta property="og:image:alt" content="$image-alt$">
+<meta name="twitter:card" content="summary_large_image">
 $endif$
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="assets/preview.css">
@@ -201,10 +211,22 @@ def write(source, site, to, root=ROOT):
         "links": links(website, html),
         "source": repository.source(source.name, root),
         "issue": repository.issue(root),
+        **{name: website[name] for name in ("image", "image-alt") if name in website},
     }
     text = convert(markdown(notebook, source.name), variables, site["format"]["html"], root)
     (to / html).write_text(text, encoding="utf-8")
     shutil.copy(source, to)
+
+
+def llms_txt(site, root=ROOT):
+    """The pages with their descriptions as https://llmstxt.org has it; Quarto's own has the pages as Markdown
+    beside it."""
+    website = site["website"]
+    lines = [f"# {website['title']}", "", f"> {website['description']}", "", "## Pages", ""]
+    for name in site["project"]["render"]:
+        front, _ = read(root / name)
+        lines.append(f"- [{front.get('title', name)}]({page(name)}): {front.get('description', '')}")
+    return "\n".join(lines) + "\n"
 
 
 def replace(out, new):
@@ -235,10 +257,17 @@ def build(out, root=ROOT):
             if (root / folder).is_dir():
                 shutil.copytree(root / folder, new / folder)
         pages = site["project"]["render"]
-        with tqdm(pages, unit="page", leave=False) as bar:
-            for name in bar:
-                bar.set_description(name)
-                write(root / name, site, new, root)
+        # A page is a process of its own, so threads are enough to use all cores.
+        with ThreadPoolExecutor(identity.cores()) as pool:
+            done = [pool.submit(write, root / name, site, new, root) for name in pages]
+            try:
+                for page_done in tqdm(as_completed(done), total=len(done), unit="page", leave=False):
+                    page_done.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        if site["website"].get("llms-txt"):
+            (new / "llms.txt").write_text(llms_txt(site, root), encoding="utf-8")
         replace(out, new)
     return out / page(pages[0])
 

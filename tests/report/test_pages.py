@@ -1,6 +1,7 @@
 """The pages as a reader sees them, rendered from made-up runs and opened in headless Chromium, on a desk and
 on a phone."""
 
+import csv
 import functools
 import http.server
 import re
@@ -190,8 +191,8 @@ def test_rendering_with_quarto_leaves_git_clean():
 
 
 def test_tables_sort_by_click(site, browser):
-    page = opened(browser, f"{site}/index.html")
-    table = page.locator("table.sortable", has_text="fastest first").first
+    page = opened(browser, f"{site}/latency.html")
+    table = page.locator("table.sortable", has_text="means over runs, fastest first").first
     rates = lambda: [
         float(cell.get_attribute("data-sort")) for cell in table.locator("tbody tr td:nth-child(4)").all()
     ]
@@ -209,7 +210,9 @@ def test_a_reader_puts_another_device_in_front(site, browser, tmp_path):
     rows = "".join(f'<tr data-device="{one}"><td>{one}</td></tr>' for one in ("a", "b", "a"))
     pictures = "".join(f'<img alt="{one}" data-device="{one}">' for one in "ab")
     switch = (ROOT / "assets/sorter.html").read_text()
-    body = f"<main><header></header><figure class=plot>{pictures}</figure><table>{rows}</table></main>{switch}"
+    body = (
+        f"<main><header></header><figure class=plot>{pictures}</figure><table>{rows}</table></main>{switch}"
+    )
     (tmp_path / "page.html").write_text(f"<!doctype html>{body}")
     page = browser.new_page()
     page.goto((tmp_path / "page.html").as_uri())
@@ -223,8 +226,79 @@ def test_a_reader_puts_another_device_in_front(site, browser, tmp_path):
     page.close()
 
 
-def test_an_answer_that_is_markup_shows_as_text(site, browser):
+def shown_rows(table):
+    return [row.inner_text() for row in table.locator("tbody tr").all() if row.is_visible()]
+
+
+def test_a_table_is_searched_narrowed_and_saved_with_the_keyboard_alone(site, browser):
     page = opened(browser, f"{site}/latency.html")
+    box = page.locator(".table-scroll", has_text="means over runs, fastest first").first
+    table, tools = box.locator("table"), box.locator("xpath=preceding-sibling::div[1]")
+    every, heads = len(shown_rows(table)), table.locator("thead th").all_inner_texts()
+    tools.locator("input[type=search]").focus()
+    page.keyboard.type("LLAMACPP q4_0")
+    assert len(shown_rows(table)) == 1 < every and f"1 of {every} rows" in tools.inner_text()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")  # past the first column, which stays
+    page.keyboard.press("Space")
+    gone = heads[1]
+    assert not table.locator("thead th", has_text=gone).first.is_visible()
+    page.keyboard.press("Escape")
+    assert not tools.locator("fieldset").is_visible()
+    page.keyboard.press("Tab")
+    with page.expect_download() as download:
+        page.keyboard.press("Enter")
+    with open(download.value.path(), newline="") as file:
+        saved = list(csv.DictReader(file))
+    assert len(saved) == 1 and list(saved[0]) == [head for head in heads if head != gone]
+    cells = table.locator("tbody tr:not(.no-match)").first.locator("th:visible, td:visible").all()
+    assert list(saved[0].values()) == [c.get_attribute("data-sort") or c.inner_text().strip() for c in cells]
+    assert page.troubles == []
+    page.close()
+
+
+def test_printed_pages_show_whole_tables_and_no_tools(site, browser):
+    page = opened(browser, f"{site}/latency.html", 720)
+    page.emulate_media(media="print")
+    assert not page.locator(".table-tools").first.is_visible() and page.locator("table").first.is_visible()
+    assert page.evaluate(
+        "[...document.querySelectorAll('.table-scroll')].every(b => getComputedStyle(b).overflow === 'visible')"
+    )
+    page.close()
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("dark", 390)])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_no_serious_barrier(site, browser, name, scheme, width):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.goto(f"{site}/{name}", wait_until="load")
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    found = Axe().run(page).response["violations"]
+    serious = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+    assert serious == []
+    page.close()
+
+
+def test_pages_are_light_and_listed_for_language_models(rendered):
+    for file in rendered.glob("*.html"):
+        assert file.stat().st_size <= 500_000, f"{file.name} weighs {file.stat().st_size / 1e3:.0f} kB"
+    index = (rendered / "llms.txt").read_text()
+    assert all(f"]({name}): " in index for name in PAGES)
+
+
+def test_a_shared_link_has_a_picture(rendered):
+    for name in PAGES:
+        text = (rendered / name).read_text()
+        (picture,) = re.findall(r'property="og:image" content="([^"]+)"', text)
+        assert (rendered / picture).is_file() and 'property="og:description" content="' in text
+
+
+def test_an_answer_that_is_markup_shows_as_text(site, browser):
+    page = opened(browser, f"{site}/answers.html")
     assert (
         page.title() != "broken"
         and page.get_by_text('<script>document.title = "broken"</script>').count() >= 1

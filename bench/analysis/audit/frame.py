@@ -8,6 +8,7 @@ an absent figure is NaN and an
 absent text "". The columns are declared below, and `documented()` gives them as a table.
 """
 
+import functools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,6 +120,8 @@ class Audited:
     levels: pd.DataFrame
     requests: pd.DataFrame
     notes: list = field(default_factory=list)
+    # What `once` has computed; None: nothing is kept, because the tables may still change.
+    known: dict | None = field(default=None, repr=False, compare=False)
 
     def stated(self, **facts):
         """The same with `facts` (column of `levels` -> value) where the files state nothing; ValueError for
@@ -137,13 +140,25 @@ class Audited:
 
 def _typed(table, texts, numbers):
     """`table` with exactly these columns: texts as str, numbers as float."""
-    table = table.reindex(columns=[*texts, *numbers])
+    columns = {}
     for column in texts:
-        table[column] = table[column].astype(object).where(table[column].notna(), "").astype(str)
+        columns[column] = _texts(table.get(column), table.index)
     for column in numbers:
-        values = pd.to_numeric(table[column], errors="coerce").astype(float)
-        table[column] = values.where(np.isfinite(values))
-    return table
+        columns[column] = _numbers(table.get(column), table.index)
+    return pd.DataFrame(columns, index=table.index)
+
+
+def _texts(values, index):
+    if values is None:
+        return pd.Series("", index, dtype=str)
+    return values.astype(object).where(values.notna(), "").astype(str)
+
+
+def _numbers(values, index):
+    if values is None:
+        return np.full(len(index), np.nan)
+    found = pd.to_numeric(values, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    return np.where(np.isfinite(found), found, np.nan)
 
 
 def make(file, tool, levels, requests=None, notes=()):
@@ -162,16 +177,23 @@ def make(file, tool, levels, requests=None, notes=()):
 
 def join(parts):
     """Several `Audited` as one, their levels numbered anew; a file name that comes twice gets a number."""
-    levels, requests, notes, first, names = [], [], [], 0, {}
-    for part in parts:
-        name = part.levels["file"].iloc[0] if len(part.levels) else ""
-        names[name] = names.get(name, 0) + 1
-        distinct = name if names[name] == 1 else f"{name} ({names[name]})"
-        levels.append(part.levels.assign(level=part.levels["level"] + first, file=distinct))
+    levels, requests, notes, first = [], [], [], 0
+    names = [part.levels["file"].iloc[0] if len(part.levels) else "" for part in parts]
+    for part, name in zip(parts, distinct(names)):
+        levels.append(part.levels.assign(level=part.levels["level"] + first, file=name))
         requests.append(part.requests.assign(level=part.requests["level"] + first))
-        notes += [(distinct, sentence) for _, sentence in part.notes]
+        notes += [(name, sentence) for _, sentence in part.notes]
         first += int(part.levels["level"].max()) + 1 if len(part.levels) else 0
     return Audited(pd.concat(levels, ignore_index=True), pd.concat(requests, ignore_index=True), notes)
+
+
+def distinct(names):
+    """`names` in a list, those that come twice with a number."""
+    count, found = {}, []
+    for name in names:
+        count[name] = count.get(name, 0) + 1
+        found.append(name if count[name] == 1 else f"{name} ({count[name]})")
+    return found
 
 
 def centre(levels, time):
@@ -180,6 +202,23 @@ def centre(levels, time):
     return levels[f"{time}_mean_s"].fillna(levels[f"{time}_s"]).fillna(levels[f"{time}_p50_s"])
 
 
+def once(function):
+    """Decorator: a table, or a list of tables, that several checks need of the same `Audited` is computed
+    once; callers get copies, which take no memory until they are changed."""
+
+    @functools.wraps(function)
+    def remembered(audited):
+        if audited.known is None:
+            return function(audited)
+        if function not in audited.known:
+            audited.known[function] = function(audited)
+        found = audited.known[function]
+        return [t.copy(deep=False) for t in found] if isinstance(found, list) else found.copy(deep=False)
+
+    return remembered
+
+
+@once
 def rows(audited):
     """Requests and levels as one table, for checks that hold for either: one row per successful request and
     one per level.

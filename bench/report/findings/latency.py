@@ -13,7 +13,7 @@ from bench.report.findings import words
 SHOWN = 4  # names that stand in one sentence
 
 
-def _summary(requests):
+def summarised(requests):
     """The rows of the summary that a sentence is about, those without an answer left out."""
     table = latency_analysis.summary(latency_analysis.described(requests, "latency"))
     return table.dropna(subset="output_tokens_per_s")
@@ -25,7 +25,7 @@ def fastest(requests):
     rows = requests[requests["experiment"] == "latency"]
     if len(rows.drop_duplicates(["backend", "option", "backend_version"])) < 2:
         return None  # many machines may have measured one option, and a summary takes its time
-    table = _summary(rows)
+    table = summarised(rows)
     if len(table) < 2:
         return None
     on, model = words.on(table.iloc[0]), table["model"].iloc[0]
@@ -52,7 +52,7 @@ def alone(requests):
     rows = requests[requests["experiment"] == "latency"]
     if len(rows[["backend", "option"]].drop_duplicates()) != 1:
         return None
-    table = _summary(rows)
+    table = summarised(rows)
     if table.empty:
         return None
     row = table.iloc[0]
@@ -121,7 +121,7 @@ def _speed_up(row, base):
 
 def fewer_bits(requests):
     """How many options below 16 bits are faster than 16-bit ones, and whether the bytes explain it."""
-    rows = sorted(speed_ups(_summary(requests)), key=lambda row: row["faster"])
+    rows = sorted(speed_ups(summarised(requests)), key=lambda row: row["faster"])
     if not rows:
         return None
     base = "16-bit option" + ("" if all(row["base"] == 16 for row in rows) else " (32-bit where it has none)")
@@ -170,7 +170,7 @@ def _explained(compared):
 def drafts(requests):
     """How much faster options are that draft tokens without a second model: one sentence per option, against
     the same option without, with the share of guesses that were right."""
-    table = _summary(requests)
+    table = summarised(requests)
     plain = table.set_index(["backend", "option"])
     sentences = []
     for _, row in table.dropna(subset="acceptance_rate").iterrows():

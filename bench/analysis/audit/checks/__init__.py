@@ -21,16 +21,24 @@ def table():
     return pd.DataFrame([[getattr(one, c) for c in columns] for one in REGISTRY.values()], columns=columns)
 
 
-def run(audited):
+def run(audited, alone=None):
     """List of findings, causes first: impossible before contradictory before missing, consequences of a
-    finding right at their class's end."""
-    findings = []
-    for file in dict.fromkeys(audited.levels["file"]):
-        part = _of(audited, file)
-        findings += [found for one in REGISTRY.values() if not one.across and (found := one.function(part))]
+    finding right at their class's end.
+
+    `alone`: what `run_alone` has found in each file already, in a list for each.
+    """
+    if alone is None:
+        alone = [run_alone(_of(audited, file)) for file in dict.fromkeys(audited.levels["file"])]
+    findings = [found for each in alone for found in each]
     for one in REGISTRY.values():
         findings += one.function(audited) if one.across else []
     return _ordered(findings)
+
+
+def run_alone(audited):
+    """Findings of the checks that look at one file at a time, in the audit of one, in no order."""
+    audited = Audited(audited.levels, audited.requests, known={})
+    return [found for one in REGISTRY.values() if not one.across and (found := one.function(audited))]
 
 
 def _of(audited, file):

@@ -6,6 +6,7 @@ import numpy as np
 from bench.analysis.audit import frame
 
 
+@frame.once
 def tables(audited):
     """The requests with times, and the levels: `frame.rows` of each with whole_s, `independent` and
     gap_whole_s; none that is empty.

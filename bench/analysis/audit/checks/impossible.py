@@ -19,6 +19,7 @@ PEAK_FACTORS = (
 FOUR_BIT_DEVICES = ("B200", "GB200", "B300", "RTX 5090", "RTX 5080", "RTX PRO 6000", "MI355X")
 
 
+@frame.once
 def roofs(audited):
     """One row per level: devices, bandwidth_bytes_per_s and flops_per_s of all of them, step_bytes
     (weights), bits, shape; NaN where unknown.

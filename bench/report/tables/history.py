@@ -1,0 +1,31 @@
+"""Tables of the topic history: what was measured when."""
+
+from bench.report import columns, tables
+from bench.report.columns import Column
+
+
+@tables.listed
+def measured_when(requests):
+    """What was measured when: one row per day, device, experiment and engine with its version; runs, options,
+    and whether the version was new on that device."""
+    runs = requests.drop_duplicates("run_id")
+    runs = runs.assign(day=runs["started"].str[:10], version=runs["backend_version"].astype(str))
+    keys = ["day", "gpu", "host", "experiment", "backend", "version"]
+    table = runs.groupby(keys, as_index=False, sort=True).agg(
+        options=("option", lambda names: ", ".join(sorted(set(names)))), runs=("run_id", "count")
+    )
+    device = ["gpu", "host", "backend"]
+    first = table.groupby([*device, "version"])["day"].transform("min")
+    begun = table.groupby(device)["day"].transform("min")
+    table["new"] = ["new version" if n else "" for n in (first == table["day"]) & (first > begun)]
+    table = table.sort_values(["day", "gpu", "experiment", "backend"], ascending=[False, True, True, True])
+    shown = columns.of(
+        "day experiment backend version options gpu runs new",
+        day=Column("day"),
+        experiment=Column("experiment"),
+        version=Column("version"),
+        options=Column("options"),
+        runs=Column("runs"),
+        new=Column("change"),
+    )
+    return columns.renamed(table, shown)
