@@ -277,6 +277,7 @@
 
   // --- all together --------------------------------------------------------------------------------------
   async function update() {
+    const began = performance.now();
     shown = all.filter(passes);
     toAddress();
     await build();
@@ -286,9 +287,11 @@
     const sets = { points, whiskers, front, curves: all.some((row) => row.condition) ? points : [] };
     for (const [name, rows] of Object.entries(sets)) view.data(name, rows);
     await view.runAsync();
+    if (!at().dataset.ready) performance.mark("explorer-first");
     tabulate(front);
     pick();
     say(points);
+    performance.measure("explorer-update", { start: began });
     at().dataset.ready = String(Number(at().dataset.ready ?? 0) + 1);
   }
 

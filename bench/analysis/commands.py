@@ -17,6 +17,7 @@ APART = {"run", "results"}
 NOTEBOOKS = {"memory": "batching"}
 
 
+@functools.cache
 def notebook(experiment):
     """Name of the notebook that measures `experiment`."""
     known = inputs.study()["experiments"].get(experiment, {})

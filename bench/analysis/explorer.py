@@ -6,9 +6,9 @@ All machines and versions, nothing pooled: two versions of an engine, or two mac
 import numpy as np
 import pandas as pd
 
-from bench import metrics, naming
-from bench.analysis import batching, commands, latency, levels, quality, statistics
-from bench.observations import derived, schema
+from bench import memo, metrics, naming
+from bench.analysis import batching, commands, latency, levels, statistics
+from bench.observations import derived
 
 IDENTITY = ["experiment", *latency.VERSIONED]
 CONDITION = "loop concurrency request_rate batch_size prompt_tokens max_new_tokens".split()
@@ -131,14 +131,19 @@ def points(requests, experiment):
     tests), run_ids, command (that repeats the first of the runs); for each metric of NAMES its mean over
     runs, `<name>_interval` (half width of its 95 % interval over runs, empty for one run) and `<name>_runs`.
     """
-    each = of_runs(requests, experiment).sort_values("started", kind="stable")
+    table = _points(requests[requests["experiment"] == experiment], experiment)
+    return _with_rate(table, requests) if experiment == "quality" else table
+
+
+@memo.by_content
+def _points(rows, experiment):
+    requests, each = rows, of_runs(rows, experiment).sort_values("started", kind="stable")
     keys = [*IDENTITY, *CONDITION]
     rows = [dict(zip(keys, key)) | _point(runs) for key, runs in each.groupby(keys, sort=True, dropna=False)]
     values = [f"{name}{suffix}" for name in NAMES for suffix in ("", "_interval", "_runs")]
     table = pd.DataFrame(rows, columns=[*keys, *WORDS, *values])
     known = commands.commands([name.split()[0] for name in table["run_ids"]], requests)
-    table = table.assign(command=known, bits=[naming.bits(option) for option in table["option"]])
-    return _with_rate(table, requests) if experiment == "quality" else table
+    return table.assign(command=known, bits=[naming.bits(option) for option in table["option"]])
 
 
 def _with_rate(table, requests):
@@ -150,8 +155,8 @@ def _with_rate(table, requests):
 
 
 def frame(table):
-    """The rows `table` of `points` as readers download them: columns without any value are left out, counts are whole numbers,
-    and figures keep DIGITS digits.
+    """The rows `table` of `points` as readers download them: no column without any value, whole counts,
+    DIGITS digits.
 
     Columns IDENTITY and bits, those of CONDITION, the metrics and their intervals that have a value, and
     WORDS.

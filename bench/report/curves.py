@@ -66,8 +66,8 @@ def panels(count, height, styles, extra=1.2, also=()):
 
 def joined(axes, x, y, mark, **more):
     """Draw the curve through (x, y) with the `mark` of its engine and option, as `styles` returns it."""
-    _, colour, marker = mark
-    axes.plot(x, y, marker=marker, color=colour, markersize=6, linewidth=1.4, **more)
+    label, colour, marker = mark
+    axes.plot(x, y, marker=marker, color=colour, markersize=6, linewidth=1.4, label=label, **more)
 
 
 def plain_logs(axes):

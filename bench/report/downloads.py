@@ -2,8 +2,8 @@
 
     python -m bench.report.downloads        writes them into downloads/
 
-The columns are those of a run's CSV (`bench.observations.schema`), then what its sidecar adds to every row, then
-what is derived when read; nothing is rounded and nothing is left out.
+The columns are those of a run's CSV (`bench.observations.schema`), then what its sidecar adds to every row,
+then what is derived when read; nothing is rounded and nothing is left out.
 """
 
 import os

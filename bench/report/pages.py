@@ -16,7 +16,7 @@ from bench import backends, inputs, naming
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
-from bench.report import figures, findings, recounting, tables
+from bench.report import figures, findings, marks, recounting, tables
 from bench.report import html as html_report
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
@@ -31,10 +31,13 @@ def requests():
 
 
 def show_figure(name, rows):
-    """Show figure `name` and its command; the docstring of its function is the alternative text."""
+    """Show figure `name` and its command; the docstring of its function is the alternative text, and each
+    mark says on hover what it is (`marks.layer`)."""
     function = figures.DRAWN[naming.choose("figure", name, figures.names())]
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
-    picture = f'<img alt="{html.escape(alt)}" src="{svg_address(function(rows))}">'
+    drawn = function(rows)
+    picture = f'<img alt="{html.escape(alt)}" src="{svg_address(drawn)}">'
+    picture = f'<div class="marks">{picture}{marks.layer(drawn)}</div>'
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
     caption = f'<figcaption class="command">Redraw: <code>{command}</code></figcaption>'
     show_html(f'<figure class="plot">{picture}{caption}</figure>')

@@ -1,7 +1,7 @@
 """The explorer: every configuration of every experiment, to filter, draw, compare and download in a browser.
 
-Python makes the rows (`bench.analysis.explorer`), Vega-Lite draws them, assets/explorer*.js joins the two. The
-rows travel in the page itself, so that it works from a file as well as from a server.
+Python makes the rows (`bench.analysis.explorer`), Vega-Lite draws them, assets/explorer*.js joins the two.
+The rows travel in the page itself, so that it works from a file as well as from a server.
 """
 
 import base64
@@ -111,7 +111,8 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 </select></label>
 {% for axis, word in (("x", "Across"), ("y", "Up")) %}
 <label>{{ word }} <select name="{{ axis }}"></select></label>
-<label>Scale {{ word | lower }} <select name="{{ axis }}scale"><option>linear</option><option>log</option></select></label>
+<label>Scale {{ word | lower }}
+<select name="{{ axis }}scale"><option>linear</option><option>log</option></select></label>
 {% endfor %}
 <label class="tick"><input type="checkbox" name="front"> Pareto front</label>
 <label class="tick"><input type="checkbox" name="bars"> 95 % intervals</label>
@@ -132,7 +133,8 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 <p class="actions"><button type="button" id="explorer-csv">Download CSV of this view</button>
 <button type="button" id="explorer-clear">Clear filters</button></p>
 <div class="table-scroll" role="region" tabindex="0" aria-label="The rows of this view">
-<table class="sortable n-last" id="explorer-table" data-quarto-disable-processing="true"><thead></thead><tbody></tbody></table>
+<table class="sortable n-last" id="explorer-table" data-quarto-disable-processing="true">
+<thead></thead><tbody></tbody></table>
 </div>
 </div>
 <script type="text/plain" id="explorer-data" data-encoding="gzip base64">{{ data }}</script>
