@@ -14,6 +14,7 @@ from bench.analysis import explorer, quality, statistics
 from bench.observations import store
 from bench.paths import ROOT
 from bench.report import explorer as report
+from bench.report import style
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.check
@@ -166,8 +167,8 @@ def state(page):
 def test_every_state_is_in_the_address_and_comes_back(opened):
     page = opened()
     changed(page, lambda: page.get_by_label("Experiment").select_option("batching"))
-    changed(page, lambda: page.get_by_label("Across", exact=True).select_option("ttft_s"))
-    changed(page, lambda: page.get_by_label("Up", exact=True).select_option("peak_memory_bytes"))
+    changed(page, lambda: page.locator("select[name=x]").select_option("ttft_s"))
+    changed(page, lambda: page.locator("select[name=y]").select_option("peak_memory_bytes"))
     changed(page, lambda: page.get_by_label("Scale across").select_option("log"))
     changed(page, lambda: page.get_by_label("Scale up").select_option("log"))
     changed(page, lambda: page.get_by_label("Pareto front").uncheck())
@@ -177,7 +178,7 @@ def test_every_state_is_in_the_address_and_comes_back(opened):
         box.evaluate("each => each.open = true")
         changed(page, lambda: box.locator(f'input[value="{value}"]').check())
     changed(page, lambda: page.locator("[data-pick=a]").first.click())
-    changed(page, lambda: page.get_by_label("Second").select_option(index=3))
+    changed(page, lambda: page.locator("select[name=b]").select_option(index=3))
     seen = state(page)
     assert len(seen["rows"]) == 3 and "cannot" in seen["compared"] or "one run each" in seen["compared"]
     again = opened(page.url[page.url.index("?") :])
@@ -196,7 +197,7 @@ def test_two_configurations_are_compared_as_python_does_it(opened, requests):
     of = lambda option: runs[(runs["option"] == option) & (runs["host"] == "abc123")]
     page = opened()
     changed(
-        page, lambda: page.get_by_label("First").select_option(label="llamacpp Q4_0 on test-cpu (abc123)")
+        page, lambda: page.locator("select[name=a]").select_option(label="llamacpp Q4_0 on test-cpu (abc123)")
     )
     for other, verdict in (
         ("llamacpp Q8_0", statistics.EQUAL),
@@ -204,7 +205,7 @@ def test_two_configurations_are_compared_as_python_does_it(opened, requests):
         ("transformers float32", statistics.ONE_OF_ONE),
     ):
         changed(
-            page, lambda: page.get_by_label("Second").select_option(label=f"{other} on test-cpu (abc123)")
+            page, lambda: page.locator("select[name=b]").select_option(label=f"{other} on test-cpu (abc123)")
         )
         for metric in ("output_tokens_per_s", "tpot_s"):
             row = page.locator(f'#explorer-compared tr[data-metric="{metric}"]')
@@ -221,10 +222,11 @@ def test_a_comparison_of_two_machines_says_so(opened):
     page = opened()
     assert "2 machines" in page.locator("#explorer-mixed").inner_text()
     changed(
-        page, lambda: page.get_by_label("First").select_option(label="llamacpp Q4_0 on test-cpu (abc123)")
+        page, lambda: page.locator("select[name=a]").select_option(label="llamacpp Q4_0 on test-cpu (abc123)")
     )
     changed(
-        page, lambda: page.get_by_label("Second").select_option(label="llamacpp Q4_0 on other-cpu (def456)")
+        page,
+        lambda: page.locator("select[name=b]").select_option(label="llamacpp Q4_0 on other-cpu (def456)"),
     )
     assert "different machines" in page.locator("#explorer-compared .mixed").inner_text()
     page = opened("?host=abc123")
@@ -271,19 +273,11 @@ def test_the_front_of_the_page_is_that_of_python(opened):
 
 
 def test_a_point_says_on_hover_what_it_is_and_a_click_chooses_it(opened, requests):
-    page = opened("?host=abc123&backend=openvino")
+    page = opened("?host=abc123&backend=openvino&backend=transformers&x=tpot_s")
+    page.locator("#explorer-chart").scroll_into_view_if_needed()
     box = page.locator("#explorer-chart canvas").bounding_box()
-    for y in range(4, int(box["height"]), 4):  # the one point: nearly at the right edge of a linear axis
-        page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + y)
-    where = page.evaluate(
-        """() => { const c = document.querySelector('#explorer-chart canvas'); return [c.width, c.height]; }"""
-    )
-    assert all(where)
-    hit = None
-    for x in range(40, int(box["width"]) - 80, 6):
-        for y in range(4, int(box["height"]) - 40, 6):
-            if hit is None and page.evaluate(HIT, [x, y]):
-                hit = x, y
+    red, green, blue = (round(255 * part) for part in style.looks(requests)["openvino"][0])
+    hit = page.evaluate(HIT, [red, green, blue])
     assert hit, "no point was found in the picture"
     page.mouse.move(box["x"] + hit[0], box["y"] + hit[1])
     page.wait_for_selector("#vg-tooltip-element.visible")
@@ -295,11 +289,14 @@ def test_a_point_says_on_hover_what_it_is_and_a_click_chooses_it(opened, request
     assert "a=openvino" in page.url
 
 
-# Whether a pixel of the picture is a point's colour: openvino's, and opaque.
-HIT = """([x, y]) => { const c = document.querySelector('#explorer-chart canvas'); const s = c.width / c.getBoundingClientRect().width;
-  const p = c.getContext('2d').getImageData(x * s - 1, y * s - 1, 3, 3).data; let n = 0;
-  for (let k = 0; k < p.length; k += 4) if (p[k + 3] > 230 && Math.max(p[k], p[k+1], p[k+2]) - Math.min(p[k], p[k+1], p[k+2]) > 60) n++;
-  return n === 9; }"""
+# The middle of the pixels left of the legend that have nearly this colour: where the point lies.
+HIT = """(wanted) => {
+  const c = document.querySelector('#explorer-chart canvas'), scale = c.width / c.getBoundingClientRect().width;
+  const wide = Math.round(c.width * 0.7), p = c.getContext('2d').getImageData(0, 0, wide, c.height).data, found = [];
+  for (let k = 0; k < p.length; k += 4)
+    if (p[k + 3] > 230 && wanted.every((part, j) => Math.abs(p[k + j] - part) < 6)) found.push([(k / 4) % wide, Math.floor(k / 4 / wide)]);
+  return found.length ? found[found.length >> 1].map((each) => each / scale) : null;
+}"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
