@@ -54,7 +54,7 @@ class Truth:
         self.process.stdout.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def truth():
     server = Truth()
     yield server

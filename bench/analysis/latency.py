@@ -4,7 +4,7 @@ import pandas as pd
 
 from bench import metrics
 from bench.analysis import machines, ranking, statistics
-from bench.observations import schema
+from bench.observations import derived, schema
 
 # Two versions of an engine are two configurations.
 VERSIONED = [*schema.CONFIGURATION, "backend_version"]
@@ -39,6 +39,16 @@ def runs(requests):
             failed=("error", lambda errors: int((errors != "").sum())),
         )
     )
+
+
+def probe_scatter(requests):
+    """The latency runs of all machines with their roofs: one row per run as in `runs`, and mbu_unjudged, the
+    MBU against the best probe even where its readers shared a core (`derived.without_one_core_roofs`).
+    """
+    rows = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
+    best = rows.assign(bandwidth_bytes_per_s=rows["best_probe_bytes_per_s"])
+    unjudged = runs(derived.derive(best))[["run_id", "mbu"]].rename(columns={"mbu": "mbu_unjudged"})
+    return runs(rows).merge(unjudged, on="run_id")
 
 
 def bounded(requests):
@@ -112,7 +122,7 @@ def _places(each):
 
 
 def upgrades(requests):
-    """What an upgrade of an engine changed on the machine in focus, for one request at a time.
+    """What an upgrade of an engine changed on the machine in front, for one request at a time.
 
     One row per configuration, version after its first, and metric (output_tokens_per_s, ttft_s); columns of
     `ranking.upgrades` and metric. Runs with failed requests are left out.
@@ -139,14 +149,14 @@ def settings(requests):
 
 
 def described(requests, experiment):
-    """The requests of `experiment` that a sentence is about: of one device of the machine in focus, and one
+    """The requests of `experiment` that a sentence is about: of one device of the machine in front, and one
     model, that with the most configurations; an empty frame where there are none."""
     chosen = settings(machines.here(requests, experiment))
     return chosen[0][1] if chosen else machines.here(requests, experiment)
 
 
 def pairs(requests):
-    """Pairs of the overhead experiment on the machine in focus, the engine's own loop and the harness on the
+    """Pairs of the overhead experiment on the machine in front, the engine's own loop and the harness on the
     same prompt: one row per pair; columns the configuration, run_id, pair, prompt, cost (harness e2e / own
     loop's e2e - 1).
 

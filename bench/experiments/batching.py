@@ -29,7 +29,9 @@ class Sweep:
     prompt lengths, then the batches.
 
     With a budget it ends before a batch that would not fit in what is left of it, and says so: twice the
-    requests take at most twice the time of the batch before. An engine that takes one prompt at a time gets
+    requests take at most twice the time of the batch before. A budget is spent by the batches themselves: what
+    an engine compiles for a new shape, warm-ups and windows of energy are not charged to it. A limit is one on
+    everything. An engine that takes one prompt at a time gets
     no larger batch. Prompt lengths beyond the model's context are left out; ValueError where the batches
     exceed it, or all of the lengths.
     """
@@ -39,7 +41,7 @@ class Sweep:
         sizes, lengths = (
             parameters.numbers(name, values[name]) for name in ("batch_sizes", "prompt_lengths")
         )
-        self.setup, self.budget_s = setup, values["budget_s"]
+        self.setup, self.budget_s, self.limit_s = setup, values["budget_s"], values["limit_s"]
         self.batches, self.room = backends.batches(setup.module, setup.option), plan.room(setup.checkpoint)
         by_length = [Shape(1, length, values["short_tokens"]) for length in lengths]
         by_size = [
@@ -60,17 +62,33 @@ class Sweep:
         return words
 
     def __iter__(self):
-        watch, tokens_before, seconds_before = in_process.Stopwatch(), 0, 0.0
+        watch, before, beginning = in_process.Stopwatch(), None, self.setup.spent_s
         for done, shape in enumerate(self.setup.progress(self.shapes, len(self.shapes))):
-            started, tokens = watch.seconds(), shape.requests * shape.tokens
-            if self.budget_s and tokens_before:
-                forecast_s = seconds_before * max(1.0, tokens / tokens_before)
-                if started + forecast_s > self.budget_s:
-                    rest = _listed(self.shapes[done:])
-                    print(f"The budget of {self.budget_s:.0f} s would not do for what is left: {rest}.")
-                    return
+            started, spent_s = watch.seconds(), self.setup.spent_s
+            why = self._over(shape, before, spent_s - beginning, started)
+            if why:
+                print(f"{why} would not do for what is left: {_listed(self.shapes[done:])}.")
+                return
             yield shape.requests, shape.prompt_tokens, shape.new_tokens
-            tokens_before, seconds_before = tokens, watch.seconds() - started
+            batch_s = self.setup.spent_s - spent_s
+            before = shape, batch_s, watch.seconds() - started - batch_s
+
+    def _over(self, shape, before, spent_s, passed_s):
+        """Which of the two bounds the next `shape` would exceed, in words; empty where it fits, and for the
+        first.
+
+        `before` is the shape before it, the seconds of its batch and those of all around it: what an engine
+        compiles, its warm-up, the window of energy.
+        """
+        if before is None:
+            return ""
+        last, batch_s, around_s = before
+        forecast_s = batch_s * max(1.0, shape.requests * shape.tokens / (last.requests * last.tokens))
+        if self.budget_s and spent_s + forecast_s > self.budget_s:
+            return f"The budget of {self.budget_s:.0f} s"
+        if self.limit_s and passed_s + forecast_s + around_s > self.limit_s:
+            return f"The limit of {self.limit_s:.0f} s"
+        return ""
 
 
 def _listed(shapes):

@@ -1,17 +1,24 @@
 """Read bandwidth of a device's memory, probed by a process of its own.
 
-    python -m bench.machine.bandwidth cpu 2     one line in, one measurement out (bytes/s)
+    python -m bench.machine.bandwidth cpu 2     one line in (bytes of a working set, or 0), one measurement
+                                                out (JSON: memory, working_set in bytes/s, cpu_share)
 
 So neither the probe's memory nor its threads touch the engine that is measured beside it. Other modules know
 the probe by this module's name in its command line.
+
+**Each reader has a core of its own.** Threads that are woken for a few milliseconds are often put on the core
+of the thread that wakes them and share it until the scheduler moves one, which it rarely does in that time: a
+probe with two free threads then finds what one core can read. On two idle cores of a Zen 5 that is 37 GB/s
+instead of 66, and no engine was any slower in such a moment.
 """
 
+import json
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from time import perf_counter as clock
+from time import thread_time
 
 import numpy as np
 
@@ -19,26 +26,74 @@ from bench.machine import identity
 from bench.paths import ROOT
 
 PASSES = 5
+WORKING_SET_S = 0.1  # a small working set is read for at least so long
 
 
-def _cache_bytes():
-    """Size of the last-level cache in bytes, 32 MiB where the system does not say."""
-    file = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
-    text = file.read_text().strip() if file.exists() else "32768K"
-    return int(text.rstrip("KM")) * (2**20 if text.endswith("M") else 2**10)
+class Readers:
+    """Threads that read an array together, each its part, each on a core of its own."""
+
+    def __init__(self, threads):
+        cores = identity.allowed_cores() or [None]
+        self.pools = [
+            ThreadPoolExecutor(1, initializer=identity.pin, initargs=(cores[k % len(cores)],))
+            for k in range(threads)
+        ]
+
+    def _each(self, function, parts):
+        return [done.result() for done in [p.submit(function, x) for p, x in zip(self.pools, parts)]]
+
+    def buffer(self, size):
+        """One array per thread, `size` bytes in all, first touched by the thread that reads it."""
+        counts = [size // 8 // len(self.pools)] * len(self.pools)
+        return self._each(lambda count: np.ones(count, dtype=np.int64), counts)
+
+    def read(self, parts):
+        """Read all `parts` once: (bytes/s, share of the time for which the slowest reader had its core).
+
+        NumPy's reductions release the interpreter lock and run at the memory's speed: equal to a C loop of
+        vector loads within 2 %.
+        """
+        start = clock()
+        shares = self._each(_read_part, parts)
+        return sum(part.nbytes for part in parts) / (clock() - start), min(shares)
 
 
-def _cpu_reader(threads):
-    """A function that reads a buffer much larger than the caches once with `threads` threads, and the
-    buffer's bytes.
+def _read_part(part):
+    """Read `part` once; returns the share of that time for which this thread had a core."""
+    wall, cpu = clock(), thread_time()
+    np.bitwise_or.reduce(part)
+    return (thread_time() - cpu) / (clock() - wall)
 
-    NumPy's reductions release the interpreter lock and run at the memory's speed: equal to a C loop of vector
-    loads within 2 %.
-    """
-    buffer = np.ones(max(2**29, 8 * _cache_bytes()) // 8, dtype=np.int64)
-    parts = np.array_split(buffer, threads)
-    pool = ThreadPoolExecutor(threads)
-    return lambda: list(pool.map(np.bitwise_or.reduce, parts)), buffer.nbytes
+
+class CpuProbe:
+    """Read bandwidth of a CPU's memory, and of a working set as large as a model's weights."""
+
+    def __init__(self, threads):
+        self.readers, self.working_set, self.working_set_bytes = Readers(threads), [], 0
+        self.memory_bytes = max(2**29, 8 * identity.cache_bytes())
+        self.memory = self.readers.buffer(self.memory_bytes)
+        self.readers.read(self.memory)
+
+    def measure(self, working_set_bytes=0):
+        """dict: memory and working_set (bytes/s, best pass), cpu_share (share of the best pass over memory
+        for which the slowest reader had its core; 1 if nobody interrupted it).
+
+        working_set is None without one, and for one beyond the memory that is read anyway.
+        """
+        if working_set_bytes != self.working_set_bytes:
+            self.working_set_bytes, fits = working_set_bytes, 0 < working_set_bytes <= self.memory_bytes
+            self.working_set = self.readers.buffer(working_set_bytes) if fits else []
+        memory, share = max(self.readers.read(self.memory) for _ in range(PASSES))
+        return {"memory": memory, "working_set": self._working_set_rate(), "cpu_share": share}
+
+    def _working_set_rate(self):
+        """Best pass over the working set, of PASSES at least and WORKING_SET_S of them; None without one."""
+        if not self.working_set:
+            return None
+        end, rates = clock() + WORKING_SET_S, []
+        while len(rates) < PASSES or clock() < end:
+            rates.append(self.readers.read(self.working_set)[0])
+        return max(rates)
 
 
 def _cuda_rate(device="cuda", size=2**30, times=16):
@@ -84,16 +139,20 @@ def best_rate(work, size):
 
 
 def _serve_probe(device, threads):
-    if device == "cpu":
-        read, size = _cpu_reader(threads)
-        read()
-    for _ in sys.stdin:
-        print(_cuda_rate() if device == "cuda" else best_rate(read, size), flush=True)
+    cpu = CpuProbe(threads) if device == "cpu" else None
+    for line in sys.stdin:
+        found = cpu.measure(int(line)) if cpu else {"memory": _cuda_rate()}
+        print(json.dumps(found), flush=True)
 
 
 class Bandwidth:
     """Context manager: measured read bandwidth of `device` in bytes/s, now, each time `probe()` is called;
-    all are kept."""
+    all are kept.
+
+    probes: of memory far beyond the caches. working_set_probes: of a buffer of `working_set_bytes`, which is
+    to be set to the bytes of an engine's weights once they are known (CPU only). cpu_shares: of each probe,
+    the share of its time for which the slowest reader had its core.
+    """
 
     def __init__(self, device="cpu", threads=None):
         command = [sys.executable, "-m", "bench.machine.bandwidth", device, str(threads or identity.cores())]
@@ -101,11 +160,12 @@ class Bandwidth:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
         )
-        self.probes = []
+        self.probes, self.working_set_probes, self.cpu_shares = [], [], []
+        self.working_set_bytes = 0
 
     def probe(self):
         """Best of a few passes over a buffer that no cache holds, in bytes/s."""
-        self.process.stdin.write("\n")
+        self.process.stdin.write(f"{self.working_set_bytes:.0f}\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
@@ -113,7 +173,11 @@ class Bandwidth:
             raise RuntimeError(
                 f"The bandwidth probe ended with exit code {code}; is there enough memory for its buffer?"
             )
-        self.probes.append(float(answer))
+        found = json.loads(answer)
+        self.probes.append(found["memory"])
+        for kept, name in ((self.working_set_probes, "working_set"), (self.cpu_shares, "cpu_share")):
+            if found.get(name) is not None:
+                kept.append(found[name])
         return self.probes[-1]
 
     def __enter__(self):

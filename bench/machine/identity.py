@@ -42,6 +42,34 @@ def cores():
     return max(1, math.floor(min(psutil.cpu_count(logical=False) or allowed, allowed, quota)))
 
 
+def allowed_cores():
+    """Numbers of the processors this process may use, one of each physical core first; empty where the system
+    does not tell (macOS), where nothing can be pinned either."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    first, later = {}, []
+    for number in sorted(os.sched_getaffinity(0)):
+        topology = Path(f"/sys/devices/system/cpu/cpu{number}/topology")
+        files = [topology / name for name in ("physical_package_id", "core_id")]
+        place = tuple(f.read_text() for f in files) if all(f.exists() for f in files) else number
+        if first.setdefault(place, number) != number:
+            later.append(number)
+    return [*first.values(), *later]
+
+
+def pin(number):
+    """Keep the calling thread on processor `number`, or where it is if that is None."""
+    if number is not None:
+        os.sched_setaffinity(0, {number})
+
+
+def cache_bytes():
+    """Size of the last-level cache in bytes, 32 MiB where the system does not say."""
+    file = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+    text = file.read_text().strip() if file.exists() else "32768K"
+    return int(text.rstrip("KM")) * (2**20 if text.endswith("M") else 2**10)
+
+
 def memory_bytes():
     """Bytes of main memory."""
     return psutil.virtual_memory().total
@@ -79,12 +107,13 @@ def _zen():
     return ZEN.get(family_and_model) if "AMD" in info.get("vendor_id", "") else None
 
 
-def describe(device="cpu"):
-    """What the sidecar keeps of this machine: names, sizes; of a GPU driver, power limit, clocks,
-    temperature."""
+def describe(device="cpu", gpus=1):
+    """What the sidecar keeps of this machine: names, sizes; of the first of `gpus` GPUs driver, power limit
+    and highest clocks, of all of them clocks and temperature (`gpu.gpu_state`)."""
     machine = {
         "cpu": cpu_name(),
         "cores": cores(),
+        "cache_bytes": cache_bytes(),
         "memory_bytes": memory_bytes(),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -94,5 +123,5 @@ def describe(device="cpu"):
         machine["gpu"] = gpu.nvidia(
             "name", "driver_version", "memory.total", "power.limit", "clocks.max.sm", "clocks.max.mem"
         )
-        machine["gpu_before"] = gpu.gpu_state()
+        machine["gpu_before"] = gpu.gpu_state(gpus)
     return machine

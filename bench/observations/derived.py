@@ -5,12 +5,14 @@ import numpy as np
 from bench import metrics, naming
 from bench.observations import schema
 
+ALONE = 0.9
+ONE_CORE = 0.75
 BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
 
 
 def derive(table):
     """`table` with what is computed when read: tpot_s, output_tokens_per_s, acceptance_rate, mbu (measured
-    roof), mbu_datasheet.
+    roof), mbu_datasheet, energy_per_token_j, cpu_energy_per_token_j.
 
     A step that accepts drafted tokens reads the weights once for all of them, so MBU counts steps, not
     tokens. Devices that share the model read side by side, so that it counts all of their bandwidths.
@@ -32,6 +34,8 @@ def derive(table):
         mbu_datasheet=metrics.mbu(
             table["weight_bytes"], kv, step, table["datasheet_bandwidth_bytes_per_s"] * sharing(table)
         ),
+        energy_per_token_j=metrics.energy_per_token_j(table["gpu_energy_j"], table["output_tokens"]),
+        cpu_energy_per_token_j=metrics.cpu_energy_per_token_j(table["cpu_energy_j"], table["output_tokens"]),
     )
 
 
@@ -44,10 +48,48 @@ def sharing(table):
 def context(sidecar):
     """The columns that a run's sidecar adds to its rows: what derived figures need, and when it ran."""
     columns = {column: sidecar.get(column) for column in schema.CONTEXT}
-    columns["bandwidth_bytes_per_s"] = max(sidecar["bandwidth_probes_bytes_per_s"], default=None)
+    columns["bandwidth_bytes_per_s"] = roof_bytes_per_s(sidecar)
+    columns["best_probe_bytes_per_s"] = max(sidecar["bandwidth_probes_bytes_per_s"], default=None)
+    columns["probe_cpu_share"] = max(sidecar.get("probe_cpu_shares") or [], default=None)
+    idle = (sidecar.get("energy") or {}).get("idle") or {}
+    columns |= {f"{name}_idle_w": idle.get(f"{name}_w") for name in ("gpu", "cpu")}
     return columns | {
         "peak_flops_per_s": peak_flops_per_s(sidecar.get("gemm_flops_per_s", {}), sidecar.get("arithmetic"))
     }
+
+
+def in_cache(sidecar):
+    """Whether the weights that a step reads fit into the last-level cache and the run has probed the
+    bandwidth of a working set of their size."""
+    cache, weights = sidecar["machine"].get("cache_bytes"), sidecar.get("weight_bytes")
+    return bool(cache and weights and weights <= cache and sidecar.get("working_set_probes_bytes_per_s"))
+
+
+def roof_bytes_per_s(sidecar):
+    """Best read bandwidth that the run's probes found, in bytes/s: of memory, or of a working set of the
+    weights' size where the last-level cache holds them (`in_cache`); None without probes.
+
+    The best, because a probe can only be disturbed: nothing makes memory faster than it is. A probe whose
+    readers had their cores for less than ALONE of its time does not count.
+    """
+    name = "working_set_probes_bytes_per_s" if in_cache(sidecar) else "bandwidth_probes_bytes_per_s"
+    probes = sidecar[name]
+    shares = sidecar.get("probe_cpu_shares") or [1] * len(probes)
+    # The first probe may come before the weights are known: the working set's probes are the last ones.
+    return max((p for p, s in zip(probes, shares[-len(probes) :]) if s >= ALONE), default=None)
+
+
+def without_one_core_roofs(table):
+    """`table` with an empty bandwidth_bytes_per_s where the two readers of a run's probes shared one core.
+
+    Files since `probe_cpu_share` hold probes of pinned readers. In older ones the readers often shared a
+    core, and a run whose every probe did so has a roof that its engine may well exceed: below ONE_CORE of the
+    best that runs of the same host, device and number of threads have found.
+    """
+    best = table.groupby(["host", "gpu", "threads"])["bandwidth_bytes_per_s"].transform("max")
+    shared = table["probe_cpu_share"].isna() & table["gpu"].map(naming.is_cpu).astype(bool)
+    shared &= (table["threads"] > 1) & (table["bandwidth_bytes_per_s"] < ONE_CORE * best)
+    return table.assign(bandwidth_bytes_per_s=table["bandwidth_bytes_per_s"].mask(shared))
 
 
 def peak_flops_per_s(gemms, arithmetic):

@@ -195,7 +195,7 @@ def committed(sidecar):
 
     Called where a run goes into the repository's own observations.
     """
-    changed = [file for file in sidecar["git"].get("uncommitted", []) if not _is_adapter(file)]
+    changed = [file for file in sidecar["git"].get("uncommitted", []) if not is_adapter(file)]
     if changed:
         more = " and more" if len(changed) > 3 else ""
         raise Refused(
@@ -205,7 +205,7 @@ def committed(sidecar):
         )
 
 
-def _is_adapter(file):
+def is_adapter(file):
     """Whether `file`, relative to the repository, is one engine's adapter."""
     return file.startswith("bench/backends/") and file.count("/") == 2 and not file.endswith("__init__.py")
 

@@ -6,6 +6,7 @@ A run is one process of one experiment on one backend, option, model and device:
 """
 
 import csv
+import hashlib
 import itertools
 import json
 import math
@@ -58,9 +59,16 @@ def write(rows, sidecar, identifier, folder=None):
     gates.check(table, sidecar, identifier)
     if target.is_relative_to(ROOT / "_llama-inference"):
         gates.committed(sidecar)
-    write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
-    write_whole(target, table.to_csv(index=False, lineterminator="\n"))
+    _write_both(target, table, sidecar)
     return target
+
+
+def _write_both(target, table, sidecar):
+    """Write the sidecar, with the SHA-256 of the CSV in it, and then the CSV."""
+    text = table.to_csv(index=False, lineterminator="\n")
+    sidecar = sidecar | {"csv_sha256": hashlib.sha256(text.encode()).hexdigest()}
+    write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
+    write_whole(target, text)
 
 
 def files(folder=None):
@@ -106,7 +114,8 @@ def load(paths=None, experiment=None, folder=None):
         run, sidecar = read(file)
         more = derived.context(sidecar)
         rows += [row | more for row in run]
-    everything = derived.derive(schema.numbers(pd.DataFrame(rows, columns=schema.COLUMNS + schema.CONTEXT)))
+    table = schema.numbers(pd.DataFrame(rows, columns=schema.COLUMNS + schema.CONTEXT))
+    everything = derived.derive(derived.without_one_core_roofs(table))
     # What is no request, such as the accuracy of load clients, lies beside them.
     everything.attrs["folder"] = str(folder or RESULTS)
     return everything[everything["experiment"] == experiment] if experiment else everything
@@ -159,8 +168,7 @@ def _write_apart(identifier, table, gpu, host, machine, parameters, **more):
         "parameters": parameters,
         "ended": provenance.now(),
     } | more
-    write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
-    write_whole(target, table.assign(gpu=gpu, host=host).to_csv(index=False, lineterminator="\n"))
+    _write_both(target, table.assign(gpu=gpu, host=host), sidecar)
     return target
 
 

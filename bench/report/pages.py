@@ -13,6 +13,7 @@ import re
 from IPython.display import Markdown, display
 
 from bench import backends, inputs, naming
+from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
@@ -35,12 +36,19 @@ def show_figure(name, rows):
     mark says on hover what it is (`marks.layer`)."""
     function = figures.DRAWN[naming.choose("figure", name, figures.names())]
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
-    drawn = function(rows)
-    picture = f'<img alt="{html.escape(alt)}" src="{svg_address(drawn)}">'
-    picture = f'<div class="marks">{picture}{marks.layer(drawn)}</div>'
+    picture = "".join(_picture(alt, label, figure) for label, figure in function.parts(rows))
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
     caption = f'<figcaption class="command">Redraw: <code>{command}</code></figcaption>'
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
+
+
+def _picture(alt, label, figure):
+    """The image of one machine's part of a figure under the layer of its marks; a label is empty where there
+    is one machine only."""
+    device = f' data-device="{html.escape(label)}"' if label else ""
+    alt = f"{alt} On {label}." if label else alt
+    image = f'<img alt="{html.escape(alt)}" src="{svg_address(figure)}">'
+    return f'<div class="named-marks"{device}>{image}{marks.layer(figure)}</div>'
 
 
 def show_html(text):
@@ -80,8 +88,28 @@ def show_sentences(sentences, otherwise=""):
 
 
 def show_findings(rows):
-    """Show the findings, computed from the requests, as a list."""
-    show_sentences(findings.findings(rows), UNMEASURED)
+    """Show the findings, computed from the requests, as a list per machine."""
+    _show_each(rows, findings.of_one)
+
+
+def _show_each(rows, sentences):
+    """Show the list `sentences`(requests of one machine) for every machine, the one in front first,
+    the others folded.
+
+    assets/sorter.html lets a reader put another one in front.
+    """
+    every = machines.labelled(rows)
+    if len(every) < 2:
+        return show_sentences(sentences(rows) if len(rows) else (), UNMEASURED)
+    parts = []
+    for label, own in every:
+        found = findings.named(sentences(own), own, label)
+        words = "\n".join(f"- {sentence}" for sentence in found) or f"- Not measured on `{label}`."
+        head = (
+            f"<details class=device data-device='{label}'{' open' * (not parts)}><summary>{label}</summary>"
+        )
+        parts.append(f"{head}\n\n{words}\n\n</details>")
+    display(Markdown("<div class=devices>\n\n" + "\n\n".join(parts) + "\n\n</div>\n"))
 
 
 def show_clients(rows):
@@ -94,7 +122,7 @@ def show_clients(rows):
 
 def show_quality(rows):
     """Show what the scored answers have shown, computed, as a list."""
-    show_sentences(quality_findings.quality_findings(rows), UNMEASURED)
+    _show_each(rows, quality_findings.quality_findings)
 
 
 def scoring(rows):
@@ -150,30 +178,34 @@ def protocol(rows):
 
 
 def probes(rows):
-    """The bandwidth probes of the latency runs as numbers for method.qmd, in GB/s; empty without data."""
-    found = [
-        store.read(store.path(run))[1]["bandwidth_probes_bytes_per_s"]
-        for run in machines.here(rows, "latency")["run_id"].unique()
-    ]
-    found = [run for run in found if run]
-    if not found:
+    """The bandwidth probes of the latency runs as numbers for method.qmd; empty without data."""
+    found = latency_analysis.probe_scatter(rows)
+    if found.empty:
         return {}
-    low, high = min(map(min, found)) / 1e9, max(map(max, found)) / 1e9
-    worst = min(min(run) / max(run) for run in found)
+    roofs = found["bandwidth_bytes_per_s"] / 1e9
+    several = found.groupby(latency_analysis.VERSIONED).filter(lambda runs: len(runs) > 2)
+    scatter = {
+        column: several.groupby(latency_analysis.VERSIONED)[column].agg(lambda v: v.std() / v.mean())
+        for column in ("mbu", "output_tokens_per_s", "mbu_unjudged")
+    }
     return {
-        "slowest": html_report.number(low),
-        "fastest": html_report.number(high),
-        "worst": f"{worst * 100:.0f} %",
+        "slowest": html_report.number(roofs.min()),
+        "fastest": html_report.number(roofs.max()),
+        "without": int(found["mbu"].isna().sum()),
+        "runs": len(found),
+        "mbu": f"{scatter['mbu'].median():.1%}",
+        "rate": f"{scatter['output_tokens_per_s'].median():.1%}",
+        "before": f"{scatter['mbu_unjudged'].max():.0%}",
     }
 
 
 def show_serving(rows):
     """Show what servers under load have shown, computed, as a list."""
-    show_sentences(serving_findings.serving_findings(rows), UNMEASURED)
+    _show_each(rows, serving_findings.serving_findings)
 
 
 def workload(rows):
-    """What the servers of the machine in focus were asked for, in words; empty without data."""
+    """What the servers of the machine in front were asked for, in words; empty without data."""
     rows = machines.here(rows, "serving")
     if rows.empty:
         return {}

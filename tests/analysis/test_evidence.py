@@ -321,3 +321,13 @@ def test_the_proof_is_shown_as_it_was_computed(tmp_path):
     write_repeats(tmp_path / "two", [100.0, 101.0, 100.0, 130.0, 131.0, 130.0], **OTHER)
     own = evidence_tables.neighbours(load(tmp_path / "two"))["ours show"].iloc[0]
     assert own > 0
+
+
+def test_a_roof_of_one_core_is_left_out_and_the_scatter_of_both_is_counted(tmp_path):
+    for run, roof in enumerate((66e9, 37e9, 65e9), start=1):
+        probes = {"bandwidth_probes_bytes_per_s": [roof, roof * 0.9]}
+        write_run(tmp_path, run=run, gpu="test-2c", sidecar=make_sidecar(**probes) | {"probe_cpu_shares": []})
+    found = latency_analysis.probe_scatter(store.load(folder=tmp_path)).sort_values("run_id")
+    assert found["mbu"].isna().tolist() == [False, True, False]
+    assert found["mbu_unjudged"].notna().all()
+    assert found["mbu_unjudged"].iloc[1] > 1.7 * found["mbu"].iloc[0]

@@ -211,7 +211,8 @@ def test_every_engine_has_committed_sweeps_and_scores():
     for column in ("mbu", "mfu_prefill", "mfu_decode"):
         assert good[column].between(0, 1, inclusive="right").all(), column
     timed = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
-    assert timed["mbu"].between(0, 1, inclusive="right").all()
+    probed = timed["bandwidth_bytes_per_s"].notna()  # empty where the readers of every probe shared a core
+    assert probed.mean() > 0.5 and timed[probed]["mbu"].between(0, 1, inclusive="right").all()
     # The worker survives its engine: some sweep was run out of memory on purpose, and went on.
     assert {True, False} <= set(derived.batches(requests[requests["experiment"] == "memory"])["error"] == "")
 

@@ -1,0 +1,107 @@
+"""How many mutants of the measuring code the tests kill: the committed result of `make mutants`.
+
+A mutant is the code with one operator, number, comparison, argument or value changed; a mutant that no test
+sees could be a mistake that no test sees. `tests/mutation_run.py` makes the result; here it is kept and read.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pandas as pd
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "data" / "proof"
+SCORES, SURVIVORS, DIGESTS = FOLDER / "mutation.csv", FOLDER / "survivors.csv", FOLDER / "mutation.json"
+LOAD = "bench/instrument/load"
+CLIENT = ["tests/instrument"]
+ANALYSIS = ["tests/analysis/test_statistics.py"]
+# The modules that are mutated, and the tests that have to see it.
+TESTS = {
+    "bench/metrics.py": ["tests/test_metrics.py"],
+    "bench/definitions.py": ["tests/test_metrics.py"],
+    "bench/observations/gates.py": ["tests/observations"],
+    "bench/analysis/statistics.py": ANALYSIS,
+    "bench/analysis/ranking.py": ANALYSIS,
+    "bench/analysis/repeats.py": ANALYSIS,
+    "bench/instrument/in_process.py": ["tests/test_metrics.py"],
+    **{
+        f"{LOAD}/{name}.py": CLIENT
+        for name in (
+            "backlog client connection decoding http1 parallel prefix_cache protocols records results schedule"
+        ).split()
+    },
+}
+KILLED, TIMEOUT, SURVIVED, INVALID = "killed", "timeout", "survived", "no Python"
+MUTANT = "line function before after outcome test".split()
+LIVED = "module function before after reason".split()
+PROMISE = 0.95
+
+
+def digests():
+    """{path: SHA-256} of the modules as they are."""
+    return {path: hashlib.sha256((ROOT / path).read_bytes()).hexdigest() for path in TESTS}
+
+
+def changed():
+    """The modules that are not those of the committed result."""
+    known = json.loads(DIGESTS.read_text()) if DIGESTS.exists() else {}
+    return [path for path, digest in digests().items() if known.get(path) != digest]
+
+
+def survivors():
+    """The mutants that no test killed: one row each; columns LIVED, `reason` where it changes nothing that a
+    caller can see (an equivalent mutant)."""
+    if not SURVIVORS.exists():
+        return pd.DataFrame(columns=LIVED)
+    return pd.read_csv(SURVIVORS, keep_default_na=False)
+
+
+def record(module, found):
+    """Keep the outcome of every mutant of `module` (rows with the columns MUTANT) in the committed files.
+
+    Reasons that were noted for survivors stay with them.
+    """
+    found = found[found["outcome"] != INVALID]
+    lived = found[found["outcome"] == SURVIVED].assign(module=module)
+    known = survivors()
+    reasons = known.set_index(["module", "function", "before", "after"])["reason"].to_dict()
+    keys = lived[["module", "function", "before", "after"]].itertuples(index=False, name=None)
+    lived = lived.assign(reason=[reasons.get(key, "") for key in keys])[LIVED]
+    every = pd.concat([known[known["module"] != module], lived])
+    every = every.sort_values("module", key=lambda m: m.map(list(TESTS).index), kind="stable")
+    every.to_csv(SURVIVORS, index=False, lineterminator="\n")
+    counts = found["outcome"].value_counts()
+    row = {"module": module, "mutants": len(found), "survived": counts.get(SURVIVED, 0)}
+    row |= {"timeouts": counts.get(TIMEOUT, 0)}
+    old = pd.read_csv(SCORES) if SCORES.exists() else pd.DataFrame(columns=list(row))
+    table = pd.concat([old[old["module"] != module], pd.DataFrame([row])])
+    table = table.sort_values("module", key=lambda m: m.map(list(TESTS).index))
+    table.to_csv(SCORES, index=False, lineterminator="\n")
+    known = json.loads(DIGESTS.read_text()) if DIGESTS.exists() else {}
+    kept = {path: known[path] for path in TESTS if path in known} | {module: digests()[module]}
+    DIGESTS.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def scores():
+    """One row per module and one for all; columns module, mutants, survived, equivalent (survivors with a
+    reason), killed_share (of all mutants, equivalent ones among them)."""
+    table = pd.read_csv(SCORES)
+    lived = survivors()
+    count = lived[lived["reason"] != ""].groupby("module").size()
+    table = table.assign(equivalent=table["module"].map(count).fillna(0).astype(int))
+    whole = table[["mutants", "survived", "equivalent"]].sum()
+    table = pd.concat([table, pd.DataFrame([whole | pd.Series({"module": "all"})])], ignore_index=True)
+    table = table[["module", "mutants", "survived", "equivalent"]]
+    return table.assign(killed_share=1 - table["survived"] / table["mutants"])
+
+
+def sentence():
+    """The score in a sentence."""
+    whole = scores().iloc[-1]
+    killed = whole["mutants"] - whole["survived"]
+    return (
+        f"{killed:,} of {whole['mutants']:,} mutants of the measuring code are killed "
+        f"({whole['killed_share']:.1%}); of the {whole['survived']} survivors {whole['equivalent']} "
+        "change nothing that a caller can see."
+    )
