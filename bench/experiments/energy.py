@@ -92,8 +92,7 @@ class Meter:
         self.windows.append({"what": what, "output_tokens": tokens} | more | found.about())
         each = found.per(tokens)
         return [
-            row
-            | ({} if row["error"] else {name: value * row["output_tokens"] for name, value in each.items()})
+            row | ({} if row["error"] else {name: value * row["output_tokens"] for name, value in each.items()})
             for row in rows
         ]
 

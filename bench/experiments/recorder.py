@@ -79,7 +79,8 @@ class Recorder:
 
     def write(self, rows, sidecar):
         """Write the run through all gates and return the CSV's path."""
-        return store.write(rows, sidecar, self.run_id, self.plan.folder)
+        scratch = self.device.alone.scratch
+        return store.write(rows, sidecar, self.run_id, self.plan.folder, scratch)
 
     def sidecar(self, engine):
         """Where the run came from, field by field as `schema.SIDECAR` lists them."""

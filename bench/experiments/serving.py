@@ -77,9 +77,7 @@ class Load:
             if gates.settled(warmup):
                 break
         if on_gpu and not gates.settled(warmup):
-            raise gates.Refused(
-                f"The server's warm-up had not settled: {warmup[-2:]} after {len(warmup)} rounds."
-            )
+            raise gates.Refused(f"The server's warm-up had not settled: {warmup[-2:]} after {len(warmup)} rounds.")
         self._try_cache(served)
 
     def _round(self, served, sizes, first):

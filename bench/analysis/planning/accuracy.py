@@ -23,9 +23,7 @@ def predicted(left_out="folds"):
     `validation.predicted`.
     """
     made = inputs.table(VALIDATION)
-    return published.table().join(
-        made[made["left_out"] == left_out].set_index("row").drop(columns="left_out")
-    )
+    return published.table().join(made[made["left_out"] == left_out].set_index("row").drop(columns="left_out"))
 
 
 @cache
@@ -72,9 +70,7 @@ def overview():
     theirs = aiconfigurator()
     known = theirs["predicted_tpot_ms"].notna() & theirs["predicted_ttft_ms"].notna()
     found.append({"predicted by": "AIConfigurator 0.12.0"} | errors(theirs))
-    found.append(
-        {"predicted by": "this planner, AIConfigurator's rows"} | _with_intervals(predicted()[known])
-    )
+    found.append({"predicted by": "this planner, AIConfigurator's rows"} | _with_intervals(predicted()[known]))
     return pd.DataFrame(found)
 
 

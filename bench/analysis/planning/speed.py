@@ -40,12 +40,7 @@ def simulate(requests, replicas):
     began = time.process_time()
     once(requests)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {
-        "requests": requests,
-        "replicas": replicas,
-        "cpu_s": time.process_time() - began,
-        "peak_bytes": peak,
-    }
+    return {"requests": requests, "replicas": replicas, "cpu_s": time.process_time() - began, "peak_bytes": peak}
 
 
 def main(arguments):

@@ -82,10 +82,7 @@ def errors(table, keys):
     ttft = (table["predicted_ttft_ms"] / table["ttft_ms"] - 1).abs()
     off = table.assign(tpot=tpot.abs(), tpot_bias=tpot, ttft=ttft)
     return off.groupby(keys, as_index=False, sort=False).agg(
-        levels=("tpot", "size"),
-        tpot=("tpot", "median"),
-        tpot_bias=("tpot_bias", "median"),
-        ttft=("ttft", "median"),
+        levels=("tpot", "size"), tpot=("tpot", "median"), tpot_bias=("tpot_bias", "median"), ttft=("ttft", "median")
     )
 
 

@@ -42,10 +42,7 @@ def closed_loops(model, gpu, engine, weights, lengths=(1000, 1000), batches=BATC
                 {"model": model, "gpu": gpu, "engine": engine, "weights": weights}
                 | {"tensor_parallel": tensor_parallel, "concurrency": batch, "estimated": estimated}
                 | level
-                | {
-                    "output_tokens_per_s_per_gpu": per_gpu,
-                    "usd_per_million_output": usd / 3600 / per_gpu * 1e6,
-                }
+                | {"output_tokens_per_s_per_gpu": per_gpu, "usd_per_million_output": usd / 3600 / per_gpu * 1e6}
             )
     return pd.DataFrame(found)
 

@@ -161,7 +161,5 @@ def plan_speculation(requests):
     axes[0].xaxis.set_major_formatter(ticker.FormatStrFormatter("%d"))
     axes[0].xaxis.set_minor_locator(ticker.NullLocator())
     _legend(last, axes[0])
-    caption = (
-        "Llama-3.1-8B in 16 bits on one H100 with vLLM at 1500 tokens of context; computed, not measured."
-    )
+    caption = "Llama-3.1-8B in 16 bits on one H100 with vLLM at 1500 tokens of context; computed, not measured."
     return captions.titled(drawn, "What speculation must accept to pay", caption)
