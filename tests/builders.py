@@ -35,13 +35,13 @@ def make_sidecar(**changes):
     } | changes  # fmt: skip
 
 
-def _write(rows, sidecar, folder):
-    return store.write(rows, sidecar, rows[0]["run_id"], folder)
+def _write(rows, sidecar, folder, scratch=False):
+    return store.write(rows, sidecar, rows[0]["run_id"], folder, scratch)
 
 
-def write_run(folder, sidecar=None, **columns):
+def write_run(folder, sidecar=None, scratch=False, **columns):
     """Write one made-up run; returns its path."""
-    return _write(make_rows(**columns), sidecar or make_sidecar(), folder)
+    return _write(make_rows(**columns), sidecar or make_sidecar(), folder, scratch)
 
 
 def two_engines(folder):

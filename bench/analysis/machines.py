@@ -5,6 +5,7 @@ the one that measured last, so that the same observations look the same wherever
 puts another one there: its device, its host, or `here` for what this checkout has measured.
 """
 
+import contextlib
 import os
 
 from bench import naming
@@ -46,6 +47,20 @@ def _chosen(every, strict):
             f"{FRONT}={wish} names no machine that has measured: {known}. Give a device or a host of these."
         )
     return chosen
+
+
+@contextlib.contextmanager
+def put_in_front(name):
+    """Context in which `name` is that of BENCH_FRONT; nothing changes with an empty one."""
+    before = os.environ.get(FRONT)
+    if name:
+        os.environ[FRONT] = name
+    try:
+        yield
+    finally:
+        if name:
+            os.environ.pop(FRONT)
+            os.environ.update({FRONT: before} if before is not None else {})
 
 
 def labelled(table, strict=True):

@@ -31,15 +31,24 @@ class Refused(ValueError):
     """A run that may not be published; the message says which gate refused it and why."""
 
 
-def check(table, sidecar, identifier):
-    """Every gate of a run; raises Refused with one sentence that says why it may not be published."""
+def check(table, sidecar, identifier, scratch=False):
+    """Every gate of a run; raises Refused with one sentence that says why it may not be published.
+
+    A `scratch` run goes to a folder of one's own: neighbours do not refuse it, but its sidecar says so
+    (field `shared`, the sentence).
+    """
     _complete(table, sidecar)
     _agrees_with_path(table, identifier)
     _counts(table)
     _ordered_times(table)
     _streamed(table)
     _warm(table, sidecar)
-    _alone(table, sidecar)
+    try:
+        _alone(table, sidecar)
+    except Refused as refused:
+        if not scratch:
+            raise
+        sidecar["shared"] = str(refused)
     _unthrottled(sidecar)
     _steady_clock(sidecar)
     _punctual(table)

@@ -46,17 +46,18 @@ def _unwritten(identifier, folder):
     return target
 
 
-def write(rows, sidecar, identifier, folder=None):
+def write(rows, sidecar, identifier, folder=None, scratch=False):
     """Write one run through all gates and return the CSV's path; the CSV comes last: a run without it does
     not exist.
 
+    A `scratch` run may have shared its machine (`gates.check`).
     Refused if a gate objects, FileExistsError if the run has been measured before, OSError if the disk is
     full.
     """
     target = _unwritten(identifier, folder)
     table = schema.frame(rows)
     sidecar = json.loads(json.dumps(sidecar))
-    gates.check(table, sidecar, identifier)
+    gates.check(table, sidecar, identifier, scratch)
     if target.is_relative_to(ROOT / "_llama-inference"):
         gates.committed(sidecar)
     _write_both(target, table, sidecar)

@@ -141,13 +141,6 @@ def test_the_next_number_is_the_first_free_one(tmp_path):
     assert store.next_number(identity, tmp_path) == 2
 
 
-def test_focus_prefers_this_machine(observations):
-    requests = store.load(folder=observations)
-    assert set(machines.focus(requests, "def456")["backend"]) == {"llamacpp"}
-    assert set(machines.focus(requests, "def456")["host"]) == {"def456"}
-    assert machines.focus(requests, "a stranger")["host"].nunique() == 1
-
-
 def test_intervals_are_over_runs(observations):
     table = latency_analysis.summary(store.load(folder=observations)).set_index(["backend", "option"])
     own, one = table.loc[("fake", "int8")], table.loc[("transformers", "float32")]
@@ -158,13 +151,13 @@ def test_intervals_are_over_runs(observations):
     assert one["reason"] == ranking.ONE_RUN and not own["reason"]
 
 
-def test_elsewhere_the_machine_with_the_most_runs_is_in_front(observations):
+def test_the_machine_with_the_most_runs_is_in_front(observations):
     requests = store.load(folder=observations)
-    assert set(machines.focus(requests, "a stranger")["host"]) == {"abc123"}
+    assert set(machines.in_front(requests)["host"]) == {"abc123"}
     later = {"started": "2026-03-01T00:00:00+00:00"}
     write_run(observations, make_sidecar(**later), gpu="third-cpu", host="fff000", rate=300.0)
     requests = store.load(folder=observations)
-    assert set(machines.focus(requests, "a stranger")["host"]) == {"abc123"}
+    assert set(machines.in_front(requests)["host"]) == {"abc123"}
     assert [host for (_, host), _ in machines.each(requests)] == ["abc123", "fff000", "def456"]
 
 

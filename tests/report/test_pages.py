@@ -205,6 +205,24 @@ def test_tables_sort_by_click(site, browser):
     page.close()
 
 
+def test_a_reader_puts_another_device_in_front(site, browser, tmp_path):
+    rows = "".join(f'<tr data-device="{one}"><td>{one}</td></tr>' for one in ("a", "b", "a"))
+    pictures = "".join(f'<img alt="{one}" data-device="{one}">' for one in "ab")
+    switch = (ROOT / "assets/sorter.html").read_text()
+    body = f"<main><header></header><figure class=plot>{pictures}</figure><table>{rows}</table></main>{switch}"
+    (tmp_path / "page.html").write_text(f"<!doctype html>{body}")
+    page = browser.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    shown = lambda: [row.inner_text() for row in page.locator("tr").all() if row.is_visible()]
+    first = lambda: page.locator("figure img").first.get_attribute("alt")
+    assert shown() == ["a", "b", "a"] and first() == "a"
+    page.get_by_label("Device in front").select_option("b")
+    assert shown() == ["b"] and first() == "b"
+    page.get_by_label("Device in front").select_option("all of them")
+    assert shown() == ["a", "b", "a"] and first() == "a"
+    page.close()
+
+
 def test_an_answer_that_is_markup_shows_as_text(site, browser):
     page = opened(browser, f"{site}/latency.html")
     assert (

@@ -386,7 +386,7 @@ def test_a_closed_loop_is_filled_and_an_open_one_hollow(requests):
         for line in lines
         if len(line.get_xdata())
     }
-    assert set(faces) == {("-", False), ("--", True), ("None", False)}, "a cross where it is overloaded"
+    assert set(faces) == {("-", False), ("--", False), ("-", True), (":", False), ("None", False)}, "crosses: overloaded"
     words = {text.get_text() for text in serving_figures.serving_frontier(requests).axes[0].texts}
     assert {"×8", "8/s"} <= words
 
@@ -406,8 +406,7 @@ def test_the_marks_are_at_the_measured_values(requests):
 
 def test_lines_of_measured_engines_have_their_own_colours(requests):
     measured = requests.assign(backend=[f"engine{k % 10}" for k in range(len(requests))])
-    look = style.looks(measured)
-    assert len({look[f"engine{k}"][0] for k in range(10)}) == 10
+    assert len({style.look(name) for name in set(measured["backend"])}) == 10
     assert style.looks(requests)["llamacpp"][0] != style.looks(requests)["vllm"][0]
 
 

@@ -38,7 +38,9 @@ def findings(requests):
 def named(sentences, requests, label):
     """Those of `sentences` that there are, about the only machine in `requests`, called by its `label`."""
     own = f"On `{requests['gpu'].iloc[0]}`"
-    return [sentence.replace(own, f"On `{label}`", 1) for sentence in sentences if sentence]
+    gpu, bracket, host = label.partition(" (")
+    on = f"On `{gpu}`{bracket}{host}"
+    return [sentence.replace(own, on, 1) for sentence in sentences if sentence]
 
 
 def of_one(requests):

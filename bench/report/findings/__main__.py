@@ -8,9 +8,12 @@ from bench.paths import ROOT
 from bench.report import findings, html
 from bench.report.findings import readme
 
-if sys.argv[1:]:
-    page = ROOT / sys.argv[1]
-    sentences = findings.findings(readme.committed())
-    page.write_text(readme.fill(page.read_text(encoding="utf-8"), sentences), encoding="utf-8")
-else:
-    print("\n".join(findings.findings(store.load())) or html.EMPTY)
+try:
+    if sys.argv[1:]:
+        page = ROOT / sys.argv[1]
+        sentences = findings.findings(readme.committed())
+        page.write_text(readme.fill(page.read_text(encoding="utf-8"), sentences), encoding="utf-8")
+    else:
+        print("\n".join(findings.findings(store.load())) or html.EMPTY)
+except ValueError as error:  # no marked place, or a BENCH_FRONT that has not measured
+    sys.exit(str(error))

@@ -1,0 +1,172 @@
+"""Several machines side by side: who is in front, what the others show, and that nobody's rows disappear."""
+
+import itertools
+
+import numpy as np
+import pytest
+from builders import make_sidecar, two_engines, write_run, write_sweep
+
+from bench import backends
+from bench.analysis import machines
+from bench.machine import identity
+from bench.observations import gates, store
+from bench.report import figures, findings, html, style, tables
+
+FIRST, SECOND = "test-cpu", "other-cpu"
+
+
+@pytest.fixture(autouse=True)
+def no_wish(monkeypatch):
+    monkeypatch.delenv(machines.FRONT, raising=False)
+
+
+@pytest.fixture
+def both(tmp_path):
+    """Two machines: latency of both, batches of the first alone."""
+    write_sweep(two_engines(tmp_path), option="float32")
+    write_run(tmp_path, backend="llamacpp", option="Q8_0", rate=90.0, host="def456", gpu=SECOND)
+    return store.load(folder=tmp_path)
+
+
+def words(figure):
+    """All text of a figure, parts included."""
+    return "\n".join(text.get_text() for text in figure.findobj(lambda one: hasattr(one, "get_text")))
+
+
+def svg(figure, folder):
+    return figures.export(figure, "one", "redraw", folder)[0].read_text()
+
+
+def labels(requests):
+    return [label for label, _ in machines.labelled(requests)]
+
+
+def test_the_machine_with_the_most_runs_is_in_front_unless_a_reader_says_otherwise(both, monkeypatch):
+    assert labels(both) == [FIRST, SECOND]
+    for wish in (SECOND, "def456", f"{SECOND}-def456"):
+        monkeypatch.setenv(machines.FRONT, wish)
+        assert labels(both) == [SECOND, FIRST]
+        assert set(machines.here(both, "latency")["gpu"]) == {SECOND}
+    monkeypatch.setattr(identity, "host", lambda: "def456")
+    monkeypatch.setenv(machines.FRONT, "here")
+    assert labels(both) == [SECOND, FIRST]
+    monkeypatch.setenv(machines.FRONT, "h100")
+    with pytest.raises(ValueError, match=r"h100 names no machine .*test-cpu \(host abc123\)"):
+        machines.each(both)
+    assert labels(both[both["gpu"] == FIRST]) == [FIRST]  # of one machine nobody is chosen
+
+
+def test_it_is_put_in_front_for_a_while(both):
+    with machines.put_in_front("def456"):
+        assert labels(both) == [SECOND, FIRST]
+    assert labels(both) == [FIRST, SECOND]
+
+
+def test_two_checkouts_on_the_same_kind_of_machine_are_named_apart(tmp_path):
+    for host in ("aaa111", "bbb222"):
+        write_run(tmp_path, host=host)
+    requests = store.load(folder=tmp_path)
+    names = [f"{FIRST} (aaa111)", f"{FIRST} (bbb222)"]
+    assert sorted(labels(requests)) == names
+    assert sorted(tables.TABLES["latency"](requests)["device"]) == names
+    assert all(name in words(figures.DRAWN["latency"](requests)) for name in names)
+    assert all(
+        f"On `{FIRST}` ({host})" in " ".join(findings.findings(requests)) for host in ("aaa111", "bbb222")
+    )
+
+
+def test_an_experiment_that_a_machine_lacks_is_missing_not_borrowed(both, monkeypatch):
+    monkeypatch.setenv(machines.FRONT, SECOND)
+    assert machines.here(both, "batching").empty
+    drawn = words(figures.DRAWN["frontier"](both))
+    assert f"Not measured on {SECOND}." in drawn and f"on {FIRST}" in drawn
+    table = tables.TABLES["batching"](both)
+    assert set(table["device"]) == {FIRST} and table.attrs["missing"] == [SECOND]
+    assert f"No row of {SECOND}: not measured there." in html.html(table)
+    assert f"No row of {SECOND}: not measured there." in html.text(table)
+    front, other = findings.findings(both)[:-2], findings.findings(both)[-2:]
+    assert f"On `{SECOND}`, how throughput grows with the batch has not been measured" in " ".join(front)
+    assert all(sentence.startswith(f"On `{FIRST}`") for sentence in other)
+
+
+@pytest.mark.parametrize("name", ["latency", "ttft_tpot", "mbu", "itl", "frontier", "published", "quality"])
+def test_one_machine_is_drawn_as_if_there_were_no_others(name, both, tmp_path):
+    own, draw = both[both["gpu"] == FIRST], figures.DRAWN[name]
+    with style.style():
+        alone = draw.__wrapped__(own) or style.nothing()
+    assert svg(draw(own), tmp_path) == svg(alone, tmp_path)
+
+
+def test_another_machine_adds_its_part_and_changes_none(both, tmp_path):
+    own = both[both["gpu"] == FIRST]
+    draw = figures.DRAWN["latency"]
+    before, after = draw(own), draw(both)
+    for one in (before, after):
+        one.canvas.draw()
+    bars = [[bar.get_width() for axes in one.axes for bar in axes.patches] for one in (before, after)]
+    assert bars[1][: len(bars[0])] == bars[0] and len(bars[1]) == len(bars[0]) + 2
+    assert after.get_figheight() > before.get_figheight()
+    titles = [part.get_suptitle() for part in after.subfigs]
+    assert titles == [f"{before.get_suptitle()}\n{FIRST}", SECOND]
+    assert [label for label, _ in draw.parts(both)] == [FIRST, SECOND]
+
+
+def test_published_rows_stand_once(both):
+    first, second = figures.DRAWN["published"](both).subfigs
+    assert "Published" in words(first) and "Published" not in words(second)
+    goal = tables.TABLES["serving_goal"](both)
+    assert not goal.duplicated().any() and len(goal)
+
+
+@pytest.mark.parametrize("name", ["latency", "answers", "decision"])
+def test_tables_name_the_device_and_keep_every_row(name, both):
+    whole = tables.TABLES[name](both)
+    for gpu, rows in both.groupby("gpu"):
+        alone = tables.TABLES[name](rows.copy())
+        assert set(alone["device"]) <= {gpu}
+        same = whole[whole["device"] == gpu].reset_index(drop=True).astype(str)
+        assert same.equals(alone.astype(str))
+
+
+def test_rows_on_a_page_say_their_device_where_there_are_several(both):
+    assert f'<tr data-device="{SECOND}">' in html.html(tables.TABLES["latency"](both))
+    assert "data-device" not in html.html(tables.TABLES["latency"](both[both["gpu"] == FIRST]))
+
+
+def test_a_machine_with_one_option_says_so(tmp_path):
+    two_engines(tmp_path)
+    sentences = findings.findings(store.load(folder=tmp_path))
+    assert f"On `{SECOND}`, only **llamacpp Q4_0** " in sentences[-2]
+    assert sentences[-1].startswith(f"On `{SECOND}`, batching, quality, serving and overhead have not")
+
+
+def test_a_look_follows_from_the_name_alone():
+    looks = {name: style.look(name) for name in backends.names()}
+    assert len(set(looks.values())) == len(looks)
+    assert all(look == style.look.__wrapped__(name) for name, look in looks.items())
+    common = "transformers", "llamacpp", "onnxruntime", "openvino", "ctranslate2", "vllm"
+    apart = [
+        np.linalg.norm(np.subtract(looks[a].colour, looks[b].colour))
+        for a, b in itertools.combinations(common, 2)
+    ]
+    assert min(apart) > 0.15
+
+
+def test_another_engine_changes_no_other_figure_by_a_byte(tmp_path):
+    folder = tmp_path / "runs"
+    write_sweep(two_engines(folder), option="float32")
+    names = "frontier", "roofline", "step_time"
+    before = {name: svg(figures.DRAWN[name](store.load(folder=folder)), tmp_path) for name in names}
+    write_run(folder, backend="aaa", option="int8")
+    after = store.load(folder=folder)
+    assert before == {name: svg(figures.DRAWN[name](after), tmp_path) for name in names}
+    assert "aaa int8" in words(figures.DRAWN["latency"](after))
+
+
+def test_a_scratch_run_beside_a_neighbour_is_written_and_marked(tmp_path):
+    busy = make_sidecar(busy_cores={"others": 0.9, "steal": 0.0})
+    with pytest.raises(gates.Refused, match="kept 0.90 cores busy"):
+        write_run(tmp_path, busy)
+    path = write_run(tmp_path, busy, scratch=True)
+    assert "kept 0.90 cores busy" in store.read(path)[1]["shared"]
+    assert "shared" not in store.read(write_run(tmp_path, run=2, scratch=True))[1]
