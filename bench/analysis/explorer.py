@@ -8,7 +8,7 @@ import pandas as pd
 
 from bench import memo, metrics, naming
 from bench.analysis import batching, commands, latency, levels, statistics
-from bench.observations import derived
+from bench.observations import derived, schema
 
 IDENTITY = ["experiment", *latency.VERSIONED]
 CONDITION = "loop concurrency request_rate batch_size prompt_tokens max_new_tokens".split()
@@ -21,6 +21,7 @@ MORE_IS_BETTER = set(
 )
 NEITHER = {"arithmetic_intensity"}
 NAMES = [name for name, metric in metrics.METRICS.items() if metric.symbol]
+ENERGY = "gpu_energy_j cpu_energy_j energy_per_token_j cpu_energy_per_token_j gpu_idle_w cpu_idle_w".split()
 DIGITS = 9  # that a figure keeps
 
 
@@ -42,13 +43,18 @@ def _of_requests(rows):
         acceptance_rate=lambda t: metrics.acceptance_rate(t["accepted_tokens"], t["drafted_tokens"])
     )
     table = table.merge(more[["itl_p50_s", "itl_p99_s", "kv_cache_bytes"]].median().reset_index(), "left")
-    return table.merge(batches.groupby("run_id")[names].median().reset_index(), "left")
+    table = table.drop(columns=ENERGY, errors="ignore").merge(
+        batches.groupby("run_id")[names].median().reset_index(), "left"
+    )
+    return table.merge(_energy(rows, []), "left", "run_id")
 
 
 def _of_sweeps(rows):
     """One row per run and shape of a batch that came whole."""
     table = batching.of_runs(rows).assign(arithmetic_intensity=lambda t: t["decode_intensity"])
-    return table.merge(_once(rows, ["backend_version", "load_s"]), "left", "run_id")
+    table = table.drop(columns=ENERGY, errors="ignore")
+    table = table.merge(_once(rows, ["backend_version", "load_s"]), "left", "run_id")
+    return table.merge(_energy(rows, schema.SHAPE), "left", ["run_id", *schema.SHAPE])
 
 
 def _of_levels(rows):
@@ -57,6 +63,8 @@ def _of_levels(rows):
     loop = np.where(table["concurrency"].notna(), "closed", "open")
     once = ["backend_version", "peak_memory_bytes", "load_s", "weight_bytes"]
     table = table.assign(loop=loop).merge(_once(rows, once), "left", "run_id")
+    energy = _energy(rows, levels.LEVEL)
+    table = table.drop(columns=ENERGY, errors="ignore").merge(energy, "left", ["run_id", *levels.LEVEL])
     return table.drop(columns="prompt_tokens")  # a mean here, no condition
 
 
@@ -70,6 +78,11 @@ def _of_quality(rows):
     failed = (rows["error"] != "").groupby(rows["run_id"]).sum().rename("failed")
     perplexity = metrics.perplexity(sums["nats"] / sums["tokens"]).rename("perplexity")
     return table.join(perplexity, "run_id").join(failed, "run_id")
+
+
+def _energy(rows, keys):
+    """ENERGY of each run and of each of its conditions `keys`: medians over requests."""
+    return rows.groupby(["run_id", *keys], as_index=False, dropna=False)[ENERGY].median()
 
 
 def _once(rows, names):

@@ -21,10 +21,9 @@ from bench.paths import DOWNLOADS
 from bench.report import html
 
 NAME = "observations"
-DERIVED = "tpot_s output_tokens_per_s acceptance_rate mbu mbu_datasheet".split()
 # What a sidecar adds, in words; schema.CONTEXT has the names.
 CONTEXT = {
-    "bandwidth_bytes_per_s": "fastest bandwidth probe beside the run",
+    "bandwidth_bytes_per_s": "bandwidth that MBU is against: what the probes beside the run found",
     "datasheet_bandwidth_bytes_per_s": "bandwidth of the device's datasheet",
     "weight_bytes": "weights that a decode step reads",
     "kv_value_bytes": "bytes of one number in the KV cache",
@@ -38,6 +37,10 @@ CONTEXT = {
     "attention_values": "layers x query heads x head size",
     "limit_bytes": "memory that the run was limited to; empty without a limit",
     "loaded_bytes": "memory held once the engine was loaded",
+    "probe_cpu_share": "share of a core's time that the bandwidth probe itself had",
+    "best_probe_bytes_per_s": "fastest bandwidth probe of the run",
+    "gpu_idle_w": "power of the GPUs with the engine loaded and idle, W",
+    "cpu_idle_w": "power of the CPU's packages with the engine loaded and idle, W",
 }
 
 
@@ -56,7 +59,7 @@ def dictionary():
         (name, "sidecar", "text" if name in schema.TEXT else "number", metrics.unit_of(name), "", words)
         for name, words in _context().items()
     ]
-    for name in DERIVED:
+    for name in _derived():
         metric = metrics.METRICS[name]
         meaning = f"{metric.title}: {metric.formula}" if metric.formula else metric.title
         rows.append((name, "derived", "number", metric.unit, "", meaning))
@@ -64,8 +67,14 @@ def dictionary():
 
 
 def _context():
-    """CONTEXT in the order of the schema; KeyError for a column of a sidecar that has no words here."""
-    return {name: CONTEXT[name] for name in schema.CONTEXT}
+    """The words of every column of schema.CONTEXT, in its order; none for one that is not among CONTEXT."""
+    return {name: CONTEXT.get(name, "") for name in schema.CONTEXT}
+
+
+def _derived():
+    """Names of the metrics that reading adds to every row."""
+    stored = {*schema.COLUMNS, *schema.CONTEXT}
+    return [name for name in store.load(paths=[]) if name not in stored]
 
 
 def arrow(requests):

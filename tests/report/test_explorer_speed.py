@@ -16,7 +16,7 @@ def site(tmp_path_factory):
         for n in (1, 2):
             columns = {
                 "option": f"o{k}",
-                "rate": 20 + k * 1.7 + n * 3.3,
+                "rate": 20 + k * 0.6 + n * 3.3,
                 "load_s": 1 + k / 7,
                 "backend": ("llamacpp", "openvino", "fake")[k % 3],
             }
