@@ -2,7 +2,7 @@
 
 import pytest
 from builders import make_sidecar, write_run
-from test_explorer import browser, changed, opened, rendered  # noqa: F401
+from test_explorer_page import browser, changed, opened, rendered  # noqa: F401
 
 pytestmark = [pytest.mark.check, pytest.mark.timing]
 HEAVIEST, FIRST_MS, FILTER_MS = 500_000, 1000, 100
