@@ -323,7 +323,7 @@ def test_the_page_fits_and_every_control_has_a_label_and_a_key(opened, width, sc
 def test_without_scripts_the_figure_and_the_table_stay(site, browser):
     page = browser.new_page(java_script_enabled=False)
     page.goto(f"file://{site}")
-    assert page.locator("#explorer-static figure img").is_visible()
+    assert page.locator("#explorer-static figure img").first.is_visible()
     assert page.locator("#explorer-static tbody tr").count() == 5
     assert not page.locator("#explorer").is_visible()
     page.close()
