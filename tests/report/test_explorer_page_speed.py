@@ -1,29 +1,42 @@
 """The explorer with 1,000 runs: its weight, its first picture and a filter."""
 
+import shutil
+
+import pandas as pd
 import pytest
-from builders import make_sidecar, write_run
-from test_explorer_page import browser, changed, opened, rendered  # noqa: F401
+from builders import make_rows, make_sidecar
+from test_explorer_page import browser, changed, opened  # noqa: F401
+
+from bench.observations import derived, schema
+from bench.paths import ROOT
+from bench.report import explorer
 
 pytestmark = [pytest.mark.check, pytest.mark.timing]
 HEAVIEST, FIRST_MS, FILTER_MS = 500_000, 1000, 100
+ENGINES = "llamacpp", "openvino", "fake"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """1,000 runs of 500 configurations, so that little is the same in any two rows."""
-    folder = tmp_path_factory.mktemp("many")
+    """The explorer alone, of 1,000 runs of 500 configurations: little is the same in any two rows."""
+    folder, rows = tmp_path_factory.mktemp("many"), []
     for k in range(500):
         for n in (1, 2):
             columns = {
                 "option": f"o{k}",
                 "rate": 20 + k * 0.6 + n * 3.3,
                 "load_s": 1 + k / 7,
-                "backend": ("llamacpp", "openvino", "fake")[k % 3],
+                "backend": ENGINES[k % 3],
             }
-            write_run(
-                folder / "r", make_sidecar(started=f"2026-01-01T00:0{n}:00+00:00"), run=n, n=2, **columns
-            )
-    return rendered(folder)
+            known = derived.context(make_sidecar(started=f"2026-01-01T00:0{n}:00+00:00"))
+            rows += [row | known for row in make_rows(run=n, n=2, **columns)]
+    requests = derived.derive(schema.numbers(pd.DataFrame(rows, columns=schema.COLUMNS + schema.CONTEXT)))
+    page = f"<!DOCTYPE html><meta charset=utf-8><link rel=stylesheet href=assets/styles.css><main>{explorer.block(requests)}"
+    (folder / "explore.html").write_text(
+        f"{page}<div id=explorer-static></div><script src=assets/sortable.min.js></script></main>"
+    )
+    shutil.copytree(ROOT / "assets", folder / "assets")
+    return folder / "explore.html"
 
 
 def test_a_thousand_runs_are_light_and_quick(site, opened, capsys):  # noqa: F811
