@@ -22,7 +22,8 @@ PAGE = """from pathlib import Path
 import shutil, sys
 from bench.report import preview
 out = Path(sys.argv[1])
-shutil.copytree(preview.ROOT / "assets", out / "assets", dirs_exist_ok=True)
+for folder in ("assets", "figures"):
+    shutil.copytree(preview.ROOT / folder, out / folder, dirs_exist_ok=True)
 preview.write(preview.ROOT / "explore.qmd", preview.settings(), out)
 """
 
