@@ -21,6 +21,7 @@
 #     make proof                         the long simulations behind the intervals; their result is committed
 #     make lint                          format, style, and which room may import which
 #     make readme                        the README's findings, from the committed observations
+#     make data                          the whole data in downloads/: one Parquet, one CSV, the data dictionary
 #     make site                          only the figures and the pages, from the observations that are there
 
 PYTHON ?= python3
@@ -38,7 +39,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: study test check check-backend plan-check audit contribute proof lint site readme bundle gpu-matrix
+.PHONY: study test check check-backend plan-check audit contribute proof lint site data readme bundle gpu-matrix
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -46,6 +47,9 @@ study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
 
 site: .venv/ready
 	@snakemake --config partial=True $(CONFIG) -- draw
+
+data: .venv/ready
+	@python -m bench.report.downloads
 
 readme: .venv/ready
 	@python -m bench.report.findings README.md

@@ -16,6 +16,7 @@ def _folder(variable, default):
 RESULTS = _folder("BENCH_RESULTS", "_llama-inference")
 FIGURES = _folder("BENCH_FIGURES", "figures")
 SITE = _folder("BENCH_SITE", "_site")
+DOWNLOADS = _folder("BENCH_DOWNLOADS", "downloads")
 MODELS = _folder("BENCH_MODELS", "models")
 # What pages share while a site is made (`bench.report.kept`); deleting it costs nothing but time.
 CACHE = _folder("BENCH_CACHE", ".cache")

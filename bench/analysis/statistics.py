@@ -222,6 +222,7 @@ def _bounds(requests, share, confidence, beyond):
     return stats.binom.cdf(beyond, requests, 1 - share) <= 1 - confidence
 
 
+@lru_cache(maxsize=None)
 def requests_needed(share, confidence=CONFIDENCE, beyond=0):
     """The fewest requests of which the slowest (the slowest but `beyond`) is at least the percentile `share`.
 

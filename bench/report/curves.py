@@ -83,7 +83,7 @@ def panels(count, height, styles, extra=1.2, also=()):
 
 def joined(axes, x, y, mark, **more):
     """Draw the curve through (x, y) with the Mark of its engine and option."""
-    look = {"markersize": 6, "linewidth": 1.4, "linestyle": mark.dash} | more
+    look = {"markersize": 6, "linewidth": 1.4, "linestyle": mark.dash, "label": mark.label} | more
     axes.plot(x, y, marker=mark.marker, color=mark.colour, **look)
 
 

@@ -17,7 +17,7 @@ from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
-from bench.report import figures, findings, kept, links, recounting, style, tables
+from bench.report import figures, findings, kept, links, marks, recounting, style, tables
 from bench.report import html as html_report
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
@@ -33,7 +33,8 @@ def requests():
 
 
 def show_figure(name, rows):
-    """Show figure `name` and its command; the docstring of its function is the alternative text."""
+    """Show figure `name` and its command; the docstring of its function is the alternative text, and each
+    mark says on hover what it is (`marks.layer`)."""
     function = figures.DRAWN[naming.choose("figure", name, figures.names())]
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
     picture = "".join(_picture(alt, label, figure) for label, figure in function.parts(rows))
@@ -45,10 +46,12 @@ def show_figure(name, rows):
 
 
 def _picture(alt, label, figure):
-    """The image of one machine's part of a figure; a label is empty where there is one machine only."""
+    """The image of one machine's part of a figure under the layer of its marks; a label is empty where there
+    is one machine only."""
     device = f' data-device="{html.escape(label)}"' if label else ""
     alt = f"{alt} On {label}." if label else alt
-    return f'<img alt="{html.escape(alt)}"{device} src="{svg_address(figure)}">'
+    image = f'<img alt="{html.escape(alt)}" src="{svg_address(figure)}">'
+    return f'<div class="named-marks"{device}>{image}{marks.layer(figure)}</div>'
 
 
 def show_html(text):

@@ -10,6 +10,7 @@ empty line between them are one paragraph. Search and themes are Quarto's alone.
 """
 
 import argparse
+import os
 import re
 import shutil
 import sys
@@ -253,6 +254,8 @@ def build(out, root=ROOT):
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site-") as scratch:
         new = Path(scratch) / "new"
         new.mkdir()
+        # What a page's cells write for readers to take along goes straight into the site.
+        os.environ["BENCH_DOWNLOADS"] = str(new / "downloads")
         for folder in ("assets", "figures"):
             if (root / folder).is_dir():
                 shutil.copytree(root / folder, new / folder)

@@ -1,0 +1,59 @@
+"""The command that repeats a run: its notebook with every parameter that is not the notebook's own."""
+
+import ast
+import functools
+import json
+import shlex
+
+import nbformat
+
+from bench import inputs
+from bench.observations import store
+from bench.paths import ROOT
+
+# What names the repeat and its folder, not what is measured.
+APART = {"run", "results"}
+# Experiments that a notebook of another name measures when a parameter asks for it.
+NOTEBOOKS = {"memory": "batching"}
+
+
+@functools.cache
+def notebook(experiment):
+    """Name of the notebook that measures `experiment`."""
+    known = inputs.study()["experiments"].get(experiment, {})
+    return known.get("notebook", NOTEBOOKS.get(experiment, experiment))
+
+
+@functools.cache
+def defaults(name):
+    """{parameter: value} as notebooks/<name>.ipynb has them; empty where there is no such notebook."""
+    path = ROOT / "notebooks" / f"{name}.ipynb"
+    if not path.exists():
+        return {}
+    cells = nbformat.read(path, as_version=4).cells
+    source = next((c.source for c in cells if "parameters" in c.metadata.get("tags", [])), "")
+    found = [node for node in ast.parse(source).body if isinstance(node, ast.Assign)]
+    return {node.targets[0].id: ast.literal_eval(node.value) for node in found}
+
+
+def command(experiment, identity, parameters):
+    """The shell command that measures a run again: `identity` is {backend, option, model}, `parameters` those
+    of its sidecar. A parameter that the notebook no longer has is left out."""
+    name = notebook(experiment)
+    own = defaults(name)
+    changed = {k: v for k, v in parameters.items() if k in own and k not in APART and v != own[k]}
+    words = [f"-p {key} {shlex.quote(str(value))}" for key, value in (identity | changed).items()]
+    return " ".join([f"papermill notebooks/{name}.ipynb out.ipynb", *words])
+
+
+def commands(run_ids, requests):
+    """`command` of each of `run_ids`, which are runs of `requests` (`store.load`), in their order."""
+    identity = ["backend", "option", "model"]
+    first = requests.drop_duplicates("run_id").set_index("run_id")
+    found = {}
+    for name in dict.fromkeys(run_ids):
+        file = store.path(name, ".json", requests.attrs.get("folder"))
+        row = first.loc[name]
+        parameters = json.loads(file.read_text())["parameters"] if file.exists() else {}
+        found[name] = command(row["experiment"], row[identity].to_dict(), parameters)
+    return [found[name] for name in run_ids]

@@ -1,0 +1,144 @@
+"""The explorer: every configuration of every experiment, to filter, draw, compare and download in a browser.
+
+Python makes the rows (`bench.analysis.explorer`), Vega-Lite draws them, assets/explorer*.js joins the two.
+The rows travel in the page itself, so that it works from a file as well as from a server.
+"""
+
+import base64
+import gzip
+import json
+
+import jinja2
+from matplotlib.colors import to_hex
+
+from bench.analysis import explorer, statistics
+from bench.metrics import METRICS
+from bench.report import style
+from bench.report.columns import COLUMNS
+
+# What the axes show first; the first two of them that an experiment measures.
+START = "output_tokens_per_s ttft_s tpot_s perplexity tpot_p50_s peak_memory_bytes".split()
+AXES = {
+    "latency": ("ttft_s", "output_tokens_per_s"),
+    "batching": ("output_tokens_per_s", "tpot_s"),
+    "serving": ("output_tokens_per_s", "tpot_p50_s"),
+    "quality": ("output_tokens_per_s", "perplexity"),
+}
+# Filters, in the order of the page.
+FILTERS = {
+    "backend": "engine",
+    "option": "option",
+    "bits": "bits",
+    "gpu": "device",
+    "model": "model",
+    "host": "host",
+    "tensor_parallel": "tensor parallel",
+    "backend_version": "version",
+    "weights": "weights",
+    "data_parallel": "replicas",
+    "loop": "loop",
+    "state": "state",
+    "batch_size": "batch size",
+    "prompt_tokens": "prompt tokens",
+}
+# These are offered even where they hold one value only.
+ALWAYS = "backend option bits gpu model host tensor_parallel".split()
+VERDICTS = {
+    "equal": statistics.EQUAL,
+    "one_each": statistics.ONE_EACH,
+    "one_of_one": statistics.ONE_OF_ONE,
+    "none": statistics.NONE,
+    "zero": "no ratio: a value is not above zero",
+}
+
+
+def experiment(requests, name):
+    """One experiment of the payload: name, csv (`explorer.frame`), uneven, and the metrics on its axes."""
+    table = explorer.points(requests, name)
+    frame, odd = explorer.frame(table), explorer.uneven(table)
+    known = [metric for metric in explorer.NAMES if metric in frame]
+    x, y = AXES.get(name) or ([m for m in START if m in known] + known)[:2]
+    axes = {"x": x if x in known else known[0], "y": y if y in known else known[-1]}
+    csv = frame.replace(r"[\r\n]+", " ", regex=True).to_csv(index=False, lineterminator="\n")
+    return {"name": name, "csv": csv, "uneven": odd, "metrics": known, **axes}
+
+
+def payload(requests):
+    """What the page's scripts need, as a dict that JSON can hold."""
+    found = [experiment(requests, name) for name in explorer.experiments(requests)]
+    most = int(requests.groupby(explorer.IDENTITY)["run_id"].nunique().max()) if len(requests) else 2
+    return {
+        "experiments": found,
+        "metrics": {name: _metric(METRICS[name]) for each in found for name in each["metrics"]},
+        "filters": FILTERS,
+        "always": ALWAYS,
+        "conditions": explorer.CONDITION,
+        "titles": {name: COLUMNS[name].title for name in explorer.CONDITION},
+        "colours": {name: to_hex(look[0]) for name, look in style.looks(requests).items()},
+        "student": explorer.student(),
+        "freedom": {n: statistics.contrasts(n) for n in range(2, max(most, 2) + 1)},
+        "verdicts": VERDICTS,
+    }
+
+
+def _metric(metric):
+    """What the page states of one metric."""
+    words = {"label": metric.label, "title": metric.title, "formula": metric.formula}
+    return words | {"factor": metric.factor, "direction": explorer.direction(metric.name)}
+
+
+def packed(data):
+    """`data` as JSON, compressed, in base64: a page of many runs stays light, and nothing in it is markup."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def block(requests):
+    """The explorer as a block of HTML: its controls, its data, and the shared scripts that it loads."""
+    data = payload(requests)
+    return TEMPLATE.render(data=packed(data), names=[each["name"] for each in data["experiments"]])
+
+
+TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
+<link rel="stylesheet" href="assets/explorer.css">
+<div id="explorer" hidden>
+<form id="explorer-controls" aria-label="What is shown">
+<div class="axes">
+<label>Experiment <select name="experiment">
+{% for name in names %}
+<option>{{ name }}</option>
+{% endfor %}
+</select></label>
+{% for axis, word in (("x", "Across"), ("y", "Up")) %}
+<label>{{ word }} <select name="{{ axis }}"></select></label>
+<label>Scale {{ word | lower }}
+<select name="{{ axis }}scale"><option>linear</option><option>log</option></select></label>
+{% endfor %}
+<label class="tick"><input type="checkbox" name="front"> Pareto front</label>
+<label class="tick"><input type="checkbox" name="bars"> 95 % intervals</label>
+</div>
+<div class="filters" role="group" aria-label="Filters"></div>
+</form>
+<p id="explorer-count" role="status"></p>
+<p id="explorer-mixed" class="mixed" hidden></p>
+<div id="explorer-chart" role="img" aria-label="The configurations of the table below as points"></div>
+<p id="explorer-front-note" class="small"></p>
+<h3 id="explorer-two">Two of them compared</h3>
+<div class="axes">
+<label>First <select name="a" form="explorer-controls"></select></label>
+<label>Second <select name="b" form="explorer-controls"></select></label>
+</div>
+<div id="explorer-compared" role="status"></div>
+<h3 id="explorer-rows">The rows of this view</h3>
+<p class="actions"><button type="button" id="explorer-csv">Download CSV of this view</button>
+<button type="button" id="explorer-clear">Clear filters</button></p>
+<div class="table-scroll" role="region" tabindex="0" aria-label="The rows of this view">
+<table class="sortable n-last" id="explorer-table" data-quarto-disable-processing="true">
+<thead></thead><tbody></tbody></table>
+</div>
+</div>
+<script type="text/plain" id="explorer-data" data-encoding="gzip base64">{{ data }}</script>
+<script src="assets/vega.min.js" defer></script>
+<script src="assets/explorer-frames.js" defer></script>
+<script src="assets/explorer.js" defer></script>
+""")

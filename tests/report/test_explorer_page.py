@@ -1,0 +1,335 @@
+"""The explorer in headless Chromium: addresses, filters, CSV, comparison, fronts, keyboard, weight, speed."""
+
+import io
+import random
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from builders import write_repeats, write_serving, write_sweep
+from commands import run
+
+from bench.analysis import explorer, quality, statistics
+from bench.observations import store
+from bench.paths import ROOT
+from bench.report import explorer as report
+from bench.report import style
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.check
+PAGE = """from pathlib import Path
+import shutil, sys
+from bench.report import preview
+out = Path(sys.argv[1])
+for folder in ("assets", "figures"):
+    shutil.copytree(preview.ROOT / folder, out / folder, dirs_exist_ok=True)
+preview.write(preview.ROOT / "explore.qmd", preview.settings(), out)
+"""
+
+
+def rendered(folder):
+    """The page Explorer of the runs in `folder`/r, alone in `folder`/site: its file."""
+    (folder / "site").mkdir()
+    (folder / "page.py").write_text(PAGE)
+    where = {
+        "BENCH_RESULTS": folder / "r",
+        "BENCH_DOWNLOADS": folder / "site" / "downloads",
+        "PYTHONPATH": ROOT,
+    }
+    run("python", folder / "page.py", folder / "site", **where)
+    return folder / "site" / "explore.html"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explorer")
+    runs = folder / "r"
+    for backend, option, rates in (
+        ("llamacpp", "Q4_0", [88.0, 90.0, 92.0]),
+        ("llamacpp", "Q8_0", [86.0, 91.0, 95.0]),
+        ("openvino", "F16", [40.0, 41.5, 42.0]),
+        ("transformers", "float32", [20.0]),
+    ):
+        write_repeats(runs, rates, backend=backend, option=option)
+        write_sweep(runs, backend=backend, option=option, overhead=0.1 / rates[0])
+    write_repeats(runs, [33.0, 34.0], backend="llamacpp", option="Q4_0", host="def456", gpu="other-cpu")
+    write_serving(
+        runs, {1: (0.05, 0.02), 8: (0.1, 0.04)}, {2: (0.05, 0.03)}, backend="llamacpp", option="Q4_0"
+    )
+    return rendered(folder)
+
+
+@pytest.fixture(scope="module")
+def requests(site):
+    return store.load(folder=site.parent.parent / "r")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not CHROMIUM:
+        pytest.skip("no Chromium on this machine; install it to test the pages in a browser")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(site, browser):
+    """A function that opens the page from its file, without a server, with a query; nothing may leave the site."""
+    pages = []
+
+    def open_page(query="", file=site, **more):
+        page = browser.new_page(
+            **{"viewport": {"width": 1280, "height": 900}, "accept_downloads": True} | more
+        )
+        page.troubles = []
+        page.on("pageerror", lambda error: page.troubles.append(str(error)))
+        page.on("console", lambda m: page.troubles.append(m.text) if m.type == "error" else None)
+        page.on(
+            "request",
+            lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else page.troubles.append(r.url),
+        )
+        page.goto(f"file://{file}{query}")
+        page.wait_for_selector("#explorer[data-ready]")
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        assert page.troubles == []
+        page.close()
+
+
+def changed(page, act):
+    """Do something that changes the state, and wait until the page shows it."""
+    before = page.locator("#explorer").get_attribute("data-ready")
+    act()
+    page.wait_for_function(
+        "before => document.getElementById('explorer').dataset.ready !== before", arg=before
+    )
+
+
+def downloaded(page):
+    with page.expect_download() as found:
+        page.locator("#explorer-csv").click()
+    return open(found.value.path(), "rb").read()
+
+
+def frame(requests, name):
+    return explorer.frame(explorer.points(requests, name))
+
+
+VIEWS = {
+    "": ("latency", {}),
+    "?experiment=latency&backend=llamacpp&option=Q4_0": (
+        "latency",
+        {"backend": ["llamacpp"], "option": ["Q4_0"]},
+    ),
+    "?experiment=latency&host=def456&host=abc123&bits=16&bits=4": (
+        "latency",
+        {"host": ["def456", "abc123"], "bits": [16, 4]},
+    ),
+    "?experiment=batching&batch_size=8&x=mbu&y=mfu_decode&xscale=log": ("batching", {"batch_size": [8]}),
+    "?experiment=serving&loop=closed&tensor_parallel=1": (
+        "serving",
+        {"loop": ["closed"], "tensor_parallel": [1]},
+    ),
+}
+
+
+@pytest.mark.parametrize("query", VIEWS)
+def test_the_csv_of_a_view_is_the_frame_s_rows_byte_for_byte(opened, requests, query):
+    name, filters = VIEWS[query]
+    rows = frame(requests, name)
+    for column, values in filters.items():
+        rows = rows[rows[column].isin(values)]
+    page = opened(query)
+    assert downloaded(page) == rows.to_csv(index=False, lineterminator="\n").encode()
+    assert page.locator("#explorer-table tbody tr").count() == len(rows) > 0
+    pd.testing.assert_frame_equal(
+        pd.read_csv(io.BytesIO(downloaded(page)))[["runs"]],
+        rows[["runs"]].reset_index(drop=True),
+        check_dtype=False,
+    )
+
+
+def state(page):
+    """What the controls hold, and which rows and comparison are shown."""
+    return page.evaluate("""() => ({
+      controls: [...document.querySelectorAll('#explorer [name]')].map(e => [e.name, e.type === 'checkbox' ? e.value + e.checked : e.value]),
+      rows: [...document.querySelectorAll('#explorer-table tbody tr')].map(row => row.innerText),
+      compared: document.getElementById('explorer-compared').innerText})""")
+
+
+def test_every_state_is_in_the_address_and_comes_back(opened):
+    page = opened()
+    changed(page, lambda: page.get_by_label("Experiment").select_option("batching"))
+    changed(page, lambda: page.locator("select[name=x]").select_option("ttft_s"))
+    changed(page, lambda: page.locator("select[name=y]").select_option("peak_memory_bytes"))
+    changed(page, lambda: page.get_by_label("Scale across").select_option("log"))
+    changed(page, lambda: page.get_by_label("Scale up").select_option("log"))
+    changed(page, lambda: page.get_by_label("Pareto front").uncheck())
+    changed(page, lambda: page.get_by_label("95 % intervals").uncheck())
+    for column, value in (("backend", "llamacpp"), ("backend", "openvino"), ("batch_size", "8")):
+        box = page.locator(f'details[data-name="{column}"]')
+        box.evaluate("each => each.open = true")
+        changed(page, lambda: box.locator(f'input[value="{value}"]').check())
+    changed(page, lambda: page.locator("[data-pick=a]").first.click())
+    changed(page, lambda: page.locator("select[name=b]").select_option(index=3))
+    seen = state(page)
+    assert len(seen["rows"]) == 3 and "cannot" in seen["compared"] or "one run each" in seen["compared"]
+    again = opened(page.url[page.url.index("?") :])
+    assert state(again) == seen and again.url == page.url
+    assert state(opened()) != seen
+
+
+def test_an_address_with_nonsense_shows_what_is_there(opened):
+    page = opened("?experiment=nothing&x=magic&yscale=cube&backend=nobody&a=1~2")
+    assert page.locator("#explorer-table tbody tr").count() == 5
+    assert page.get_by_label("Experiment").input_value() == "latency"
+
+
+def test_two_configurations_are_compared_as_python_does_it(opened, requests):
+    runs = explorer.of_runs(requests, "latency").sort_values("started", kind="stable")
+    of = lambda option: runs[(runs["option"] == option) & (runs["host"] == "abc123")]
+    page = opened()
+    changed(
+        page, lambda: page.locator("select[name=a]").select_option(label="llamacpp Q4_0 on test-cpu (abc123)")
+    )
+    for other, verdict in (
+        ("llamacpp Q8_0", statistics.EQUAL),
+        ("openvino F16", "better"),
+        ("transformers float32", statistics.ONE_OF_ONE),
+    ):
+        changed(
+            page, lambda: page.locator("select[name=b]").select_option(label=f"{other} on test-cpu (abc123)")
+        )
+        for metric in ("output_tokens_per_s", "tpot_s"):
+            row = page.locator(f'#explorer-compared tr[data-metric="{metric}"]')
+            expected = statistics.ratio(of("Q4_0")[metric], of(other.split()[1])[metric], metric != "tpot_s")
+            for name in ("ratio", "low", "high"):
+                assert float(row.get_attribute(f"data-{name}")) == pytest.approx(
+                    expected[name], rel=1e-7, nan_ok=True
+                )
+            assert row.locator("td").last.inner_text() == verdict
+        assert page.locator("#explorer-compared .mixed").count() == 0
+
+
+def test_a_comparison_of_two_machines_says_so(opened):
+    page = opened()
+    assert "2 machines" in page.locator("#explorer-mixed").inner_text()
+    changed(
+        page, lambda: page.locator("select[name=a]").select_option(label="llamacpp Q4_0 on test-cpu (abc123)")
+    )
+    changed(
+        page,
+        lambda: page.locator("select[name=b]").select_option(label="llamacpp Q4_0 on other-cpu (def456)"),
+    )
+    assert "different machines" in page.locator("#explorer-compared .mixed").inner_text()
+    page = opened("?host=abc123")
+    assert page.locator("#explorer-mixed").is_hidden()
+
+
+def test_the_formula_of_the_page_is_that_of_python_for_many_pairs(opened):
+    draw = np.random.default_rng(1)
+    cases = [
+        [draw.lognormal(0, 0.1, n).tolist() for n in (random.Random(k).randint(2, 12), k % 9 + 2)]
+        for k in range(200)
+    ]
+    means = [
+        [{"mean": np.mean(v), "half": float(statistics.half_width(v)), "runs": len(v)} for v in pair]
+        for pair in cases
+    ]
+    known = {
+        "student": explorer.student(),
+        "verdicts": report.VERDICTS,
+        "freedom": {n: statistics.contrasts(n) for n in range(2, 20)},
+    }
+    found = opened().evaluate(
+        "([pairs, known]) => pairs.map(([a, b]) => explorer.ratio(a, b, known, 1))", [means, known]
+    )
+    words = {"better": statistics.FASTER, "worse": statistics.SLOWER}
+    for (a, b), ours in zip(cases, found):
+        theirs = statistics.ratio(a, b)
+        for name in ("ratio", "low", "high"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-9)
+        assert words.get(ours["verdict"], ours["verdict"]) == theirs["verdict"]
+    assert len({each["verdict"] for each in found}) == 3
+
+
+def test_the_front_of_the_page_is_that_of_python(opened):
+    page = opened()
+    for k in range(20):
+        draw = np.random.default_rng(k)
+        table = pd.DataFrame(
+            draw.integers(0, 8, (30, 2)).astype(float), columns=["output_tokens_per_s", "loss"]
+        )
+        points = [{"x": x, "y": y, "k": i} for i, (x, y) in enumerate(table.values.tolist())]
+        found = page.evaluate("points => explorer.front(points, 1, -1).map(p => p.k)", points)
+        assert sorted(found) == np.flatnonzero(quality.frontier(table, "loss")).tolist()
+
+
+def test_a_point_says_on_hover_what_it_is_and_a_click_chooses_it(opened, requests):
+    page = opened("?host=abc123&backend=openvino&backend=transformers&x=tpot_s")
+    page.locator("#explorer-chart").scroll_into_view_if_needed()
+    box = page.locator("#explorer-chart canvas").bounding_box()
+    red, green, blue = (round(255 * part) for part in style.looks(requests)["openvino"][0])
+    hit = page.evaluate(HIT, [red, green, blue])
+    assert hit, "no point was found in the picture"
+    page.mouse.move(box["x"] + hit[0], box["y"] + hit[1])
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    words = page.locator("#vg-tooltip-element").inner_text()
+    row = frame(requests, "latency").query("backend == 'openvino'").iloc[0]
+    for each in ("openvino F16", row["backend_version"], row["run_ids"], row["command"], "±", "(95 %)"):
+        assert each in words
+    changed(page, lambda: page.mouse.click(box["x"] + hit[0], box["y"] + hit[1]))
+    assert "a=openvino" in page.url
+
+
+# The middle of the pixels left of the legend that have nearly this colour: where the point lies.
+HIT = """(wanted) => {
+  const c = document.querySelector('#explorer-chart canvas'), scale = c.width / c.getBoundingClientRect().width;
+  const wide = Math.round(c.width * 0.7), p = c.getContext('2d').getImageData(0, 0, wide, c.height).data, found = [];
+  for (let k = 0; k < p.length; k += 4)
+    if (p[k + 3] > 230 && wanted.every((part, j) => Math.abs(p[k + j] - part) < 6)) found.push([(k / 4) % wide, Math.floor(k / 4 / wide)]);
+  return found.length ? found[found.length >> 1].map((each) => each / scale) : null;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_fits_and_every_control_has_a_label_and_a_key(opened, width, scheme):
+    page = opened("?experiment=serving", viewport={"width": width, "height": 900}, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    nameless = page.evaluate("""() => [...document.querySelectorAll('#explorer :is(select, input, button)')]
+      .filter(e => !(e.labels?.length || e.ariaLabel || e.innerText)).map(e => e.outerHTML)""")
+    assert nameless == []
+    page.get_by_label("Experiment").focus()
+    reached = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                "document.activeElement.name || document.activeElement.id || document.activeElement.localName"
+            )
+        )
+    assert ["x", "xscale", "y", "yscale", "front", "bars"] == reached[:6]
+    assert {"summary", "a", "b", "explorer-csv"} <= set(reached)
+
+
+def test_without_scripts_the_figure_and_the_table_stay(site, browser):
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(f"file://{site}")
+    assert page.locator("#explorer-static figure img").first.is_visible()
+    assert page.locator("#explorer-static tbody tr").count() == 5
+    assert not page.locator("#explorer").is_visible()
+    page.close()
+
+
+def test_the_library_is_the_pinned_wheel_s():
+    vl_convert = pytest.importorskip("vl_convert")
+    assert (ROOT / "assets" / "vega.min.js").read_text() == vl_convert.javascript_bundle()

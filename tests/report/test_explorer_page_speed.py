@@ -1,0 +1,57 @@
+"""The explorer with 1,000 runs: its weight, its first picture and a filter."""
+
+import shutil
+
+import pandas as pd
+import pytest
+from builders import make_rows, make_sidecar
+from test_explorer_page import browser, changed, opened  # noqa: F401
+
+from bench.observations import derived, schema
+from bench.paths import ROOT
+from bench.report import explorer
+
+pytestmark = [pytest.mark.check, pytest.mark.timing]
+HEAVIEST, FIRST_MS, FILTER_MS = 500_000, 1000, 100
+ENGINES = "llamacpp", "openvino", "fake"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The explorer alone, of 1,000 runs of 500 configurations: little is the same in any two rows."""
+    folder, rows = tmp_path_factory.mktemp("many"), []
+    for k in range(500):
+        for n in (1, 2):
+            columns = {
+                "option": f"o{k}",
+                "rate": 20 + k * 0.6 + n * 3.3,
+                "load_s": 1 + k / 7,
+                "backend": ENGINES[k % 3],
+            }
+            known = derived.context(make_sidecar(started=f"2026-01-01T00:0{n}:00+00:00"))
+            rows += [row | known for row in make_rows(run=n, n=2, **columns)]
+    requests = derived.derive(schema.numbers(pd.DataFrame(rows, columns=schema.COLUMNS + schema.CONTEXT)))
+    page = f"<!DOCTYPE html><meta charset=utf-8><link rel=stylesheet href=assets/styles.css><main>{explorer.block(requests)}"
+    (folder / "explore.html").write_text(
+        f"{page}<div id=explorer-static></div><script src=assets/sortable.min.js></script></main>"
+    )
+    shutil.copytree(ROOT / "assets", folder / "assets")
+    return folder / "explore.html"
+
+
+def test_a_thousand_runs_are_light_and_quick(site, opened, capsys):  # noqa: F811
+    assert site.stat().st_size <= HEAVIEST
+    page = opened()
+    first = page.evaluate("performance.getEntriesByName('explorer-first')[0].startTime")
+    assert page.locator("#explorer-table tbody tr").count() == 500
+    box = page.locator('details[data-name="backend"]')
+    box.evaluate("each => each.open = true")
+    times = []
+    for act in ("check", "uncheck", "check", "uncheck"):
+        changed(page, getattr(box.locator('input[value="llamacpp"]'), act))
+        times.append(page.evaluate("performance.getEntriesByName('explorer-update').at(-1).duration"))
+    with capsys.disabled():
+        print(
+            f"\n{site.stat().st_size / 1e3:.0f} kB, first picture {first:.0f} ms, filters {[round(t) for t in times]} ms"
+        )
+    assert first <= FIRST_MS and sorted(times)[2] <= FILTER_MS
