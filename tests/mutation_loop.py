@@ -19,8 +19,8 @@ from _pytest import runner
 
 from bench.analysis import mutation
 
-SLOWEST_S = 1.5  # slower tests are left out where a function has quicker ones
-ENOUGH_S = 12.0  # of tests per mutant
+SLOWEST_S = 0.5  # slower tests are left out where a function has quicker ones
+ENOUGH_S = 5.0  # of tests per mutant
 ELSEWHERE = {"_Process.__init__"}  # where a process with the module begins
 UNSTEADY_S = 0.2  # a test that takes longer, or measures time, must fail twice
 
