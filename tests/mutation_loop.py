@@ -19,7 +19,7 @@ from _pytest import runner
 
 from bench.analysis import mutation
 
-SLOWEST_S = 0.5  # slower tests are left out where a function has quicker ones
+SLOWEST_S = 1.0  # slower tests are left out where a function has quicker ones
 ENOUGH_S = 5.0  # of tests per mutant
 ELSEWHERE = {"_Process.__init__"}  # where a process with the module begins
 UNSTEADY_S = 0.2  # a test that takes longer, or measures time, must fail twice
@@ -44,11 +44,11 @@ class Loop:
 
     def pytest_runtestloop(self, session):
         self.session, self.items = session, list(session.items)
+        gc.collect()
+        gc.freeze()  # what is there is not looked through again in every process
         self._baseline()
         source = self.file.read_text()
         mutants = list(mutations.mutants(source))[:: self.every]
-        gc.collect()
-        gc.freeze()  # what is there is not looked through again in every process
         with open(self.out, "w", newline="") as file:
             writer = csv.DictWriter(file, mutation.MUTANT)
             writer.writeheader()

@@ -278,12 +278,17 @@ def test_rows_of_a_failed_batch_say_when_and_why(clock):
     )
     (row,) = in_process.failed([[1]], " ")
     assert row["sent_s"] == 100.0 and row["error"] == "no reason given"
-    failing = Scripted([7], fails=0)
     clock.now = 200.0
-    first, second = in_process.generate(failing, [[1], [2]], 1)
+
+    class Late:
+        def generate(self, prompts, max_new_tokens, on_token):
+            clock.now += 9
+            raise RuntimeError("the device is gone")
+
+    first, second = in_process.generate(Late(), [[1], [2]], 1)
     assert first == second and first["sent_s"] == 200.0 and "ttft_s" not in first and gc.isenabled()
     (short,) = in_process.generate(Scripted([7]), [[1]], 2)
-    assert short["sent_s"] == 200.0 and short["output_ids"] == []
+    assert short["sent_s"] == 209.0 and short["output_ids"] == []
 
 
 def test_an_engine_is_asked_for_what_was_asked():

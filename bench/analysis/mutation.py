@@ -16,7 +16,7 @@ SCORES, SURVIVORS, DIGESTS = FOLDER / "mutation.csv", FOLDER / "survivors.csv", 
 LOAD = "bench/instrument/load"
 CLIENT = "tests/instrument"
 BYTES = [f"{CLIENT}/test_{name}.py" for name in ("decoding", "dialects", "http1", "protocol")]
-SOCKETS = [f"{CLIENT}/test_load{name}.py" for name in ("", "_connections", "_by_hand", "_faults")]
+SOCKETS = [f"{CLIENT}/test_load{name}.py" for name in ("_by_hand", "", "_connections")]
 ANALYSIS = ["tests/analysis/test_statistics.py", "tests/analysis/test_statistics_by_hand.py"]
 # The modules that are mutated, and the tests that have to see it.
 TESTS = {

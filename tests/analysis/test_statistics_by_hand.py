@@ -37,7 +37,9 @@ def test_how_many_cosines():
 
 
 def test_correlations_fade_with_distance():
-    assert statistics.correlations(3, 0.5) == pytest.approx(np.array([[1, 0.5, 0.25], [0.5, 1, 0.5], [0.25, 0.5, 1]]))
+    assert statistics.correlations(3, 0.5) == pytest.approx(
+        np.array([[1, 0.5, 0.25], [0.5, 1, 0.5], [0.25, 0.5, 1]])
+    )
     assert statistics.correlations(2, 0).tolist() == [[1, 0], [0, 1]]
 
 
@@ -72,7 +74,9 @@ def test_intervals_of_many_studies_are_those_of_each():
 @pytest.mark.parametrize("n, aim", [(2, 0.9), (5, 0.9), (6, 0.91), (10, 0.91), (11, 0.92)])
 def test_the_critical_value_aims_at_the_confidence(n, aim):
     critical, count = statistics.critical_value(n, 0.9), statistics.contrasts(n)
-    assert np.mean([statistics.coverage(n, count, critical, r) for r in (0.0, 0.3)]) == pytest.approx(aim, abs=1e-7)
+    assert np.mean([statistics.coverage(n, count, critical, r) for r in (0.0, 0.3)]) == pytest.approx(
+        aim, abs=1e-7
+    )
 
 
 def test_coverage_of_one_cosine_of_correlated_runs_by_simulation():
@@ -158,7 +162,10 @@ def test_a_summary_by_hand():
     assert list(found.loc[0])[1:] == pytest.approx(expected) and found.loc[0, "backend"] == "a"
     assert found.loc[1, "mean"] == 7 == found.loc[1, "median"] and math.isnan(found.loc[1, "spread"])
     pair = statistics.summary(runs(a=[1.0, 3.0]), KEYS, "rate").loc[0]
-    assert pair["spread"] == pytest.approx(math.sqrt(2) / 2) and pair["low"] == statistics.mean_interval([1.0, 3.0])[1]
+    assert (
+        pair["spread"] == pytest.approx(math.sqrt(2) / 2)
+        and pair["low"] == statistics.mean_interval([1.0, 3.0])[1]
+    )
 
 
 def test_percentiles_of_other_confidence():
@@ -169,7 +176,12 @@ def test_percentiles_of_other_confidence():
     place = int(stats.binom.ppf(0.75, 5, 0.5))
     assert found == {"name": "p50", "value": 3.0, "at_most": [1.0, 2.0, 3.0, 4.0, 5.0][place], "requests": 5}
     few = statistics.percentile([4.0, 1.0], 0.99)
-    assert few["name"] == "slowest of 2" and few["value"] == 4 and math.isnan(few["at_most"]) and few["requests"] == 2
+    assert (
+        few["name"] == "slowest of 2"
+        and few["value"] == 4
+        and math.isnan(few["at_most"])
+        and few["requests"] == 2
+    )
     assert statistics.percentile(range(1000), 0.995)["name"] == "p99.5"
     none = statistics.percentile([np.nan], 0.9)
     assert list(none) == ["name", "value", "at_most", "requests"] and math.isnan(none["at_most"])
@@ -203,7 +215,12 @@ def test_letters_beyond_the_alphabet_are_numbers():
     every = [(i, j) for i in range(54) for j in range(i + 1, 54)]
     names = ranking.letters(54, every)
     assert names[0] == "a" and names[25:27] == ["z", "A"] and names[51:] == ["Z", "(53)", "(54)"]
-    assert ranking.letters(1, []) == ["a"] and ranking.letters(4, [(0, 3), (1, 3), (0, 2)]) == ["a", "ab", "bc", "c"]
+    assert ranking.letters(1, []) == ["a"] and ranking.letters(4, [(0, 3), (1, 3), (0, 2)]) == [
+        "a",
+        "ab",
+        "bc",
+        "c",
+    ]
 
 
 def test_who_beats_the_best_by_hand():
@@ -218,7 +235,9 @@ def test_a_ranking_by_hand():
     found = ranking.rank(table, KEYS, "rate", confidence=0.9)
     assert list(found.columns) == [*KEYS, *ranking.RANK] and list(found.index) == [0, 1, 2, 3, 4]
     assert list(found["backend"]) == ["b", "a", "c", "d", "e"] and list(found["runs"]) == [5, 5, 1, 1, 0]
-    assert tuple(found.loc[1, ["mean", "low", "high"]]) == pytest.approx(statistics.mean_interval(VALUES, 0.9))
+    assert tuple(found.loc[1, ["mean", "low", "high"]]) == pytest.approx(
+        statistics.mean_interval(VALUES, 0.9)
+    )
     assert list(found["groups"]) == ["a", "b", "", "", ""]
     assert list(found["may_be_best"]) == [True, False, False, False, False]
     assert list(found["rank_from"])[:2] == [1, 2] and list(found["rank_to"])[:2] == [1, 2]
@@ -318,10 +337,16 @@ def test_enough_takes_three_narrow_looks_of_six_runs_at_least():
 
 
 def test_what_is_done_next():
-    assert repeats.decide([], budget=20) == ("more runs", 8) and repeats.decide([], budget=5) == ("more runs", 5)
+    assert repeats.decide([], budget=20) == ("more runs", 8) and repeats.decide([], budget=5) == (
+        "more runs",
+        5,
+    )
     wild = [100.0, 140.0, 80.0, 120.0, 90.0, 150.0, 70.0, 130.0, 60.0]
     assert repeats.decide(wild) == ("more runs", 1) == repeats.decide(wild, budget=10)
-    assert repeats.decide(wild, budget=9) == ("budget spent", 0) and repeats.decide(wild, 10.0) == ("within", 0)
+    assert repeats.decide(wild, budget=9) == ("budget spent", 0) and repeats.decide(wild, 10.0) == (
+        "within",
+        0,
+    )
     assert repeats.decide(wild[:2], measured=19) == ("more runs", 1)
     assert repeats.decide(wild[:2], measured=20) == ("budget spent", 0) == repeats.decide([1.0] * 20, -1)
 
@@ -332,7 +357,11 @@ def test_a_plan_by_hand():
     assert list(found.columns) == repeats.COLUMNS
     half = statistics.half_width([140.0, 100.0]) / 120
     assert tuple(found.loc["a", ["runs", "mean", "half_width_share"]]) == pytest.approx((2, 120, half))
-    assert list(found["state"]) == ["budget spent", "within", "more runs"] and list(found["more"]) == [0, 0, 2]
+    assert list(found["state"]) == ["budget spent", "within", "more runs"] and list(found["more"]) == [
+        0,
+        0,
+        2,
+    ]
     assert found.loc["a", "sentence"] == (
         f"2 runs: ± {half * 100:.2g} %; the budget of 3 runs is spent before ± 5 % is reached."
     )
