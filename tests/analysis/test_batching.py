@@ -248,6 +248,7 @@ def test_an_engine_that_hangs_is_stopped(cells):
         swept(cells, "float32", patience_s=0.02)
 
 
+@pytest.mark.check
 @pytest.mark.timing
 def test_a_sweep_through_papermill(tmp_path):
     """What the tests above do without a kernel: a row per request of every batch, and probes of the

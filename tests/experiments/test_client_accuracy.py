@@ -233,6 +233,7 @@ def test_the_notebook_refuses_what_is_mistyped(cells, tmp_path, parameters, word
     assert not list(tmp_path.rglob("*.csv"))
 
 
+@pytest.mark.check
 @pytest.mark.timing
 def test_the_notebook_compares_and_writes(tmp_path):
     run(

@@ -133,6 +133,7 @@ def test_overhead_pairs_both_ways(cells):
     assert list(requests["ttft_s"].isna()) == [True, False, False, True]
 
 
+@pytest.mark.check
 @pytest.mark.timing
 def test_hardware_measures_roofs(tmp_path):
     execute("hardware", tmp_path / "out.ipynb", {"results": tmp_path, "seconds": 1})

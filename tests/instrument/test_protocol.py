@@ -23,7 +23,6 @@ class Named:
     name = "a-model"
 
 
-@pytest.mark.timing
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_server_says_is_counted_right(speaker, case):
     check(speaker, case)

@@ -223,11 +223,13 @@ def test_every_figure_and_table_carries_its_command(site, browser):
         page.close()
 
 
+@pytest.mark.check
 def test_pages_render_before_anything_was_measured(tmp_path):
     run("python", "-m", "bench.report.preview", "--out", tmp_path / "_site", BENCH_RESULTS=tmp_path / "none")
     assert "make study" in (tmp_path / "_site" / "index.html").read_text()
 
 
+@pytest.mark.check
 def test_a_site_is_replaced_after_its_first_page_was_taken_away_and_a_stranger_s_folder_is_not(tmp_path):
     (tmp_path / "_site").mkdir()
     (tmp_path / "_site" / "method.html").write_text(

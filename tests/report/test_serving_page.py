@@ -507,6 +507,7 @@ def test_other_pages_are_not_confused(tmp_path):
     ] == len(after)
 
 
+@pytest.mark.check
 def test_a_number_in_the_middle_of_the_page_is_computed(loaded, tmp_path):
     run("python", "-m", "bench.report.preview", "--out", tmp_path / "_site", BENCH_RESULTS=loaded)
     page = (tmp_path / "_site" / "serving.html").read_text()
