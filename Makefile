@@ -4,6 +4,7 @@
 #     make study ALL=1                   every experiment with every option
 #     make study BUDGET=30               rounds of the first question for 30 minutes
 #     make study REPEATS=3               with the repeats that intervals need, whatever they take (with ALL=1: of everything)
+#     make study REPEATS=auto            until each interval is within ± 3 %, or MOST_RUNS=20 runs each or BUDGET minutes are spent
 #     make study ENGINES="vllm"          these engines only, each in its own environment where it needs one; or one option of one,
 #                                        ENGINES="transformers/gptq-int4"
 #     make study EXPERIMENTS="latency"   only these of the experiments in study.yaml
@@ -23,7 +24,7 @@
 
 PYTHON ?= python3
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-CONFIG := $(if $(filter-out 0,$(ALL)),all=True) $(if $(BUDGET),budget=$(BUDGET)) $(if $(REPEATS),repeats=$(REPEATS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(EXPERIMENTS),experiments="$(EXPERIMENTS)") $(if $(DEVICE),device=$(DEVICE)) $(if $(GPU),gpu=$(GPU)) $(if $(MODELS),models="[$(MODELS)]")
+CONFIG := $(if $(filter-out 0,$(ALL)),all=True) $(if $(BUDGET),budget=$(BUDGET)) $(if $(REPEATS),repeats=$(REPEATS)) $(if $(MOST_RUNS),most_runs=$(MOST_RUNS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(EXPERIMENTS),experiments="$(EXPERIMENTS)") $(if $(DEVICE),device=$(DEVICE)) $(if $(GPU),gpu=$(GPU)) $(if $(MODELS),models="[$(MODELS)]")
 SNAKEMAKE = snakemake $(if $(PROFILE),--workflow-profile profiles/$(PROFILE)) $(if $(strip $(CONFIG)),--config $(CONFIG))
 # What a cluster calls the device that a run asks for (profiles/slurm); empty: none is asked for.
 export GRES ?=

@@ -12,7 +12,7 @@ from bench.machine import identity
 from bench.observations import store
 from bench.paths import FIGURES, RESULTS, ROOT, SITE
 from bench.report import figures
-from bench.workflow import plan, progress, report, run_notebook
+from bench.workflow import auto, plan, progress, report, run_notebook
 from bench.workflow.runs import ENDED
 
 PARTIAL = config.pop("partial", False)  # figures and site from what there is
@@ -38,6 +38,8 @@ LOCK = FileLock(".snakemake/study.lock")
 MISSING = [run.ended for run in RUNS if not run.measured]
 if not STUDY["first_only"] and not store.path(ROOFS).exists():
     MISSING.append(f"{ENDED}/{ROOFS}")
+BEFORE = auto.before(RUNS) if STUDY["auto"] else {}
+ENOUGH = {auto.enough(run) for run in RUNS}  # what says that a configuration needs no more runs
 UNDRAWN = Path(ENDED, "undrawn")  # says that figures or pages could not be made
 
 
@@ -49,25 +51,29 @@ def sources(*patterns):
 def needs(wildcards):
     """Files that a run waits for; their age does not count."""
     run = BY_ID.get("{backend}/{name}-{n}".format(**wildcards))
-    return [ancient(file) for file in run.needs] if run else []
+    if run is None:
+        return []
+    return [ancient(file) for file in [*run.needs, *([BEFORE[run].ended] if run in BEFORE else [])]]
 
 
 def command(wildcards):
-    """What carries out a run: its notebook, in a later round only if the budget still has room for it."""
+    """What carries out a run: its notebook, in a later round only if the budget still has room for it, or the
+    intervals still want it."""
     run = BY_ID.get("{backend}/{name}-{n}".format(**wildcards))
     if run is None:  # a node of a cluster looks later than the study's start, and the budget is spent by then
         return "true"
     notebook = f"{run.python} -m bench.workflow.run_notebook notebooks/{run.notebook}.ipynb {run.id} {run.arguments}"
     if STUDY["rounds"] is None and run not in plan.first_round(STUDY):
-        return f"python -m bench.workflow.plan in-budget {run.id} {notebook} -- {OVERRIDES}"
-    return notebook
+        asked = f"exec python -m bench.workflow.plan in-budget {run.id} {notebook} -- {OVERRIDES}"
+        return f"test -e {auto.enough(run)} || {asked}" if STUDY["auto"] else asked
+    return f"exec {notebook}"
 
 
 def forget_ended():
     """Remove what says of runs without a CSV that their jobs have ended, unless a study runs here now."""
     try:
         with LOCK.acquire(timeout=0):
-            for file in [*MISSING, UNDRAWN]:
+            for file in [*MISSING, *ENOUGH, UNDRAWN]:
                 Path(file).unlink(missing_ok=True)
     except Timeout:
         pass
@@ -152,7 +158,7 @@ rule run:
     resources:
         device=1,
     shell:
-        "exec {params.command}"
+        "{params.command}"
 
 
 rule roofs:

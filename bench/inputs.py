@@ -1,5 +1,7 @@
 """The immutable inputs in data/, each read through `table`."""
 
+import copy
+import functools
 import hashlib
 
 import pandas as pd
@@ -32,8 +34,14 @@ def prompts(which="latency"):
 
 
 def study():
-    """study.yaml as a dict."""
-    return yaml.safe_load((ROOT / "study.yaml").read_text(encoding="utf-8"))
+    """study.yaml as a dict of the caller's own."""
+    return copy.deepcopy(_parsed((ROOT / "study.yaml").read_text(encoding="utf-8")))
+
+
+@functools.lru_cache(maxsize=4)
+def _parsed(text):
+    """`text` as YAML: reading it takes tens of milliseconds, and a plan asks for it hundreds of times."""
+    return yaml.safe_load(text)
 
 
 def shape(model):

@@ -12,6 +12,7 @@ import pandas as pd
 from bench.analysis import latency, proof, statistics
 from bench.observations import schema, store
 
+RATE = "output_tokens_per_s"
 FEWEST = 20
 RESAMPLINGS = 1000
 DEALT, NEIGHBOURS = "dealt at random", "one after the other"
@@ -113,6 +114,34 @@ def neighbours(runs, keys, metric, order="started", draws=400, seed=1):
     return pd.DataFrame(rows, columns=NEIGHBOUR_COLUMNS)
 
 
+AIM = 0.05
+
+
+def sample(requests):
+    """What the A/A test of the latency runs among `requests` stands on and shows, in a sentence.
+
+    It takes FEWEST runs of one configuration and version; of fewer it says that they are too few.
+    """
+    runs = latency.runs(requests[(requests["experiment"] == "latency") & (requests["error"] == "")])
+    keys = [*schema.CONFIGURATION, "backend_version"]
+    sizes = runs.groupby(keys, dropna=False).size()
+    if not len(sizes) or sizes.max() < FEWEST:
+        most = int(sizes.max()) if len(sizes) else 0
+        return (
+            f"The sample is too small: no configuration has more than {most} runs, and an A/A test takes "
+            f"{FEWEST}. What is shown in its place pools runs of all configurations."
+        )
+    found = table(runs, keys, RATE)
+    dealt, apart = (found.loc[found["way"] == way, "told_apart"].max() for way in (DEALT, NEIGHBOURS))
+    names = found["source"].nunique()
+    return (
+        f"{names} configuration{'s have' if names > 1 else ' has'} at least {FEWEST} runs. {RESAMPLINGS:,} "
+        f"times {DEALT} into two sets, either is told apart from the other in at most {dealt:.1%}, "
+        f"{'as' if dealt <= AIM else 'which is not what'} is aimed at ({AIM:.0%}); of sets measured "
+        f"{NEIGHBOURS} in {apart:.1%}, of which there are only as many as runs."
+    )
+
+
 def main():
     """Print the table for the latency runs, and how many runs the largest configuration has."""
     parser = argparse.ArgumentParser(
@@ -121,15 +150,12 @@ def main():
     parser.add_argument(
         "--results", default=None, help="folder of observations (default: that of this repository)"
     )
-    parser.add_argument(
-        "--metric", default="output_tokens_per_s", help="column of the runs (default: output_tokens_per_s)"
-    )
+    parser.add_argument("--metric", default=RATE, help="column of the runs (default: output_tokens_per_s)")
     chosen = parser.parse_args()
     requests = store.load(experiment="latency", folder=chosen.results)
     runs = latency.runs(requests[requests["error"] == ""])
     keys = [*schema.CONFIGURATION, "backend_version"]
-    most = runs.groupby(keys, dropna=False).size().max() if len(runs) else 0
-    print(f"Most runs of one configuration: {most} (an A/A test takes {FEWEST}).")
+    print(sample(requests))
     print(table(runs, keys, chosen.metric).round(3).to_string(index=False))
     print(neighbours(runs, keys, chosen.metric).round(3).to_string(index=False))
 

@@ -22,9 +22,9 @@ DECIDED = 0.95
 
 
 def points(requests):
-    """Batches of the sweeps that decoded, with known roofs: one row per batch; columns of
-    `derived.batches`."""
-    table = derived.batches(requests[requests["experiment"] == "batching"])
+    """Batches of the sweeps that decoded, with known roofs: one row per run and shape of a batch; columns of
+    `derived.batches`, medians over equal batches, which are no points of their own."""
+    table = derived.medians(derived.batches(requests[requests["experiment"] == "batching"]))
     return table[(table["error"] == "") & (table["step_s"] > 0)].dropna(
         subset=["step_flops", "peak_flops_per_s", "bandwidth_bytes_per_s"]
     )

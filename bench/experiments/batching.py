@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
-from bench import backends
+from bench import backends, inputs
 from bench.experiments import parameters, plan
 from bench.instrument import in_process
+
+TIMED = 3  # batches of each shape, after one of the same shape that is dropped
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,31 @@ class Shape:
         return f"{self.requests} x {self.prompt_tokens}+{self.new_tokens}"
 
 
-class Sweep:
-    """The batches of one run of batching.ipynb, in order: (requests, prompt tokens, new tokens); first the
-    prompt lengths, then the batches.
+@dataclass(frozen=True)
+class Batch:
+    """One batch as it was measured: its shape, and a row of measured columns for each of its prompts."""
 
-    With a budget it ends before a batch that would not fit in what is left of it, and says so: twice the
-    requests take at most twice the time of the batch before. An engine that takes one prompt at a time gets
-    no larger batch. Prompt lengths beyond the model's context are left out; ValueError where the batches
-    exceed it, or all of the lengths.
+    shape: Shape
+    first: int  # number of its first prompt among those of its shape
+    prompts: list
+    rows: list
+
+    @property
+    def failed(self):
+        """Whether one of its requests failed."""
+        return any(row["error"] for row in self.rows)
+
+
+class Sweep:
+    """The batches of one run of batching.ipynb, measured as they are asked for: first the prompt lengths,
+    then the batches.
+
+    Each shape is warmed up by a batch of its own, which is dropped, and then timed TIMED times, every time
+    with other prompts; a batch that fails ends its shape, and its rows stay. With a budget of timed seconds
+    (compiling for a shape is none of them) it ends before a shape that would not fit in what is left, and
+    says so: twice the requests take at most twice the time of the batch before. An engine that takes one
+    prompt at a time gets no larger batch. Prompt lengths beyond the model's context are left out; ValueError
+    where the batches exceed it, or all of the lengths.
     """
 
     def __init__(self, setup):
@@ -60,17 +79,34 @@ class Sweep:
         return words
 
     def __iter__(self):
-        watch, tokens_before, seconds_before = in_process.Stopwatch(), 0, 0.0
+        spent_s, batch_s, tokens_before = 0.0, 0.0, 0
         for done, shape in enumerate(self.setup.progress(self.shapes, len(self.shapes))):
-            started, tokens = watch.seconds(), shape.requests * shape.tokens
+            tokens = shape.requests * shape.tokens
             if self.budget_s and tokens_before:
-                forecast_s = seconds_before * max(1.0, tokens / tokens_before)
-                if started + forecast_s > self.budget_s:
+                forecast_s = TIMED * batch_s * max(1.0, tokens / tokens_before)
+                if spent_s + forecast_s > self.budget_s:
                     rest = _listed(self.shapes[done:])
                     print(f"The budget of {self.budget_s:.0f} s would not do for what is left: {rest}.")
                     return
-            yield shape.requests, shape.prompt_tokens, shape.new_tokens
-            tokens_before, seconds_before = tokens, watch.seconds() - started
+            for batch, batch_s in self._measured(shape):
+                yield batch
+                spent_s += batch_s
+            tokens_before = tokens
+
+    def _measured(self, shape):
+        """(Batch, seconds) of each timed batch of one shape; of the first that fails, even if it was the
+        warm-up."""
+        ids = self.setup.checkpoint.encode(inputs.text())
+        sets = max(1, min(TIMED + 1, len(ids) // shape.requests))
+        prompts = inputs.windows(ids, sets * shape.requests, shape.prompt_tokens)
+        for k in range(TIMED + 1):
+            own, watch = prompts[k % sets :: sets], in_process.Stopwatch()
+            rows = self.setup.generate(own, shape.new_tokens)
+            batch = Batch(shape, k * shape.requests + 1, own, rows)
+            if k or batch.failed:
+                yield batch, watch.seconds()
+            if batch.failed:
+                return
 
 
 def _listed(shapes):

@@ -24,7 +24,6 @@ from bench.instrument import in_process
 from bench.machine import memory
 from bench.paths import ROOT
 
-WARMUP_TOKENS = 4
 CLOSE_S = 10  # for an engine to close by itself
 
 
@@ -55,10 +54,7 @@ class Worker:
         )  # weight_bytes, kv_value_bytes, arithmetic, settings, load_s, loaded_bytes
 
     def generate(self, prompts, max_new_tokens):
-        """One batch, after a warm-up of the same width; one row per prompt.
-
-        Measured columns and peak_memory_bytes; `error` where it failed.
-        """
+        """One batch; one row per prompt: measured columns and peak_memory_bytes, `error` where it failed."""
         if self.process is None:
             _, lost = self._start()
             if lost:
@@ -133,13 +129,11 @@ def _load(order):
 
 
 def _batch(engine, device, prompts, max_new_tokens):
-    """Make room, warm up at the batch's width, measure; the peak is that of this batch alone."""
+    """Make room and measure; the peak is that of this batch alone."""
     if hasattr(engine, "reserve"):
         engine.reserve(len(prompts), max(map(len, prompts)) + max_new_tokens)
     memory.forget_peak(device)
-    rows = in_process.generate(engine, [ids[:WARMUP_TOKENS] for ids in prompts], WARMUP_TOKENS)
-    if not rows[0]["error"]:
-        rows = in_process.generate(engine, prompts, max_new_tokens)
+    rows = in_process.generate(engine, prompts, max_new_tokens)
     peak = memory.peak_memory_bytes(device)
     return [row | {"peak_memory_bytes": peak} for row in rows]
 

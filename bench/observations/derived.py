@@ -141,6 +141,18 @@ def batches(requests):
     return _utilisation(table.assign(wall_s=wall, **rates))
 
 
+def medians(batches):
+    """`batches` with one row per run and shape: medians of what was measured over its equal batches that came
+    whole; where none did, the first one."""
+    keys = ["run_id", *schema.CONFIGURATION, *schema.SHAPE]
+    whole = batches["error"] == ""
+    known = whole.groupby([batches[key] for key in keys], dropna=False).transform("any")
+    kept = batches[whole | ~known]
+    numbers = [name for name in kept.select_dtypes("number").columns if name not in keys]
+    how = {name: "median" if name in numbers else "first" for name in kept.columns if name not in keys}
+    return kept.groupby(keys, as_index=False, sort=False, dropna=False).agg(how)[list(batches.columns)]
+
+
 def _utilisation(table):
     """`table` of batches with the operations and bytes of each phase, their intensity and rate, and MFU;
     roofs are those of all devices together."""

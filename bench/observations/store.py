@@ -100,17 +100,49 @@ def devices(identifier, folder=None):
 
 def load(paths=None, experiment=None, folder=None):
     """All requests of the runs `paths` (default: every run) with derived columns; an empty frame with all
-    columns if there are none."""
-    rows = []
-    for file in [Path(p) for p in paths] if paths is not None else files(folder):
-        run, sidecar = read(file)
-        more = derived.context(sidecar)
-        rows += [row | more for row in run]
-    table = schema.numbers(pd.DataFrame(rows, columns=schema.COLUMNS + schema.CONTEXT))
-    everything = derived.derive(derived.without_one_core_roofs(table))
+    columns if there are none.
+
+    A run that a gate refuses by what its files hold is not among them; `judged` names it.
+    """
+    runs = _runs([Path(p) for p in paths] if paths is not None else files(folder))
+    everything = runs.rows[~runs.rows["file"].isin(gates.refused(runs))].drop(columns="file")
+    everything = everything.reset_index(drop=True)
     # What is no request, such as the accuracy of load clients, lies beside them.
     everything.attrs["folder"] = str(folder or RESULTS)
     return everything[everything["experiment"] == experiment] if experiment else everything
+
+
+def _runs(paths):
+    """The runs `paths` as the gates judge them, with derived columns."""
+    rows, sidecars = [], []
+    for place, file in enumerate(paths):
+        run, sidecar = read(file)
+        more = derived.context(sidecar) | {"file": place}
+        rows += [row | more for row in run]
+        sidecars.append(sidecar)
+    table = schema.numbers(pd.DataFrame(rows, columns=[*schema.COLUMNS, *schema.CONTEXT, "file"]))
+    published = (ROOT / "_llama-inference").resolve()
+    own = {k for k, file in enumerate(paths) if file.resolve().is_relative_to(published)}
+    names = [f"{file.parent.name}/{file.stem}" for file in paths]
+    return gates.Runs(derived.derive(derived.without_one_core_roofs(table)), sidecars, names, frozenset(own))
+
+
+def judged(paths=None, folder=None):
+    """(counts, refused) of the runs `paths` (default: every run): what the gates say of them when read.
+
+    counts: one row per gate; columns gate, checked, not_checked (runs that it concerns whose files lack what
+    it needs), refused (a run that several refuse counts with the first). refused: one row per run that
+    falls; columns run, gate, reason.
+    """
+    runs = _runs([Path(p) for p in paths] if paths is not None else files(folder))
+    fallen = gates.refused(runs)
+    rows = [(runs.identifiers[file], gate, reason) for file, (gate, reason) in sorted(fallen.items())]
+    refused = pd.DataFrame(rows, columns=["run", "gate", "reason"])
+    held = gates.held(runs).groupby("gate", sort=False)["checked"].agg(checked="sum", concerned="size")
+    counts = held.reindex(list(gates.GATES), fill_value=0).rename_axis("gate").reset_index()
+    counts["not_checked"] = counts["concerned"] - counts["checked"]
+    counts["refused"] = counts["gate"].map(refused["gate"].value_counts()).fillna(0).astype(int)
+    return counts[["gate", "checked", "not_checked", "refused"]], refused
 
 
 def roofs_id(gpu, host, n):

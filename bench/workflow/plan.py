@@ -13,12 +13,15 @@ from dataclasses import replace
 
 import yaml
 
-from bench import backends, inputs, naming
+from bench import backends, inputs, naming, paths
 from bench.machine import devices
 from bench.observations import store
-from bench.workflow import durations
+from bench.paths import ROOT
+from bench.workflow import auto, durations
 from bench.workflow.options import measured_options
 from bench.workflow.runs import make
+
+AUTO, BY_BUDGET = "auto", "budget"  # values of `repeats` beside a number of rounds
 
 
 def load(overrides=None):
@@ -27,7 +30,8 @@ def load(overrides=None):
 
     `experiments` keeps those that are asked for: those named in `overrides`, all with `all`, else those of
     the first question, whose
-    options replace their own. `rounds` is their number, None where `budget` decides.
+    options replace their own. `rounds` is their number, None where `budget` decides, or with `auto` the
+    intervals (`bench.workflow.auto`); `minutes` is then what a budget that is asked for allows, else None.
     """
     study = inputs.study()
     overrides = dict(overrides or {})
@@ -47,17 +51,27 @@ def load(overrides=None):
             name: every[name] | {"options": {"first_round": which, "later_rounds": which}}
             for name, which in first
         }
+    study["auto"] = study["repeats"] == AUTO
+    study["minutes"] = float(study["budget"]) if study["auto"] and "budget" in overrides else None
     study["rounds"] = _rounds(study)
     return study
 
 
 def _rounds(study):
-    if study["repeats"] == "auto":
+    if study["auto"]:
+        if int(study["most_runs"]) < 2:
+            raise ValueError(
+                f"most_runs must be at least 2, as one run has no interval, not {study['most_runs']}."
+            )
+        return None
+    if study["repeats"] == BY_BUDGET:
         return None if study["first_only"] else 1
     try:
         return int(study["repeats"])
     except ValueError:
-        raise ValueError(f"repeats must be a whole number or auto, not {study['repeats']!r}.") from None
+        raise ValueError(
+            f"repeats must be a whole number, {AUTO} or {BY_BUDGET}, not {study['repeats']!r}."
+        ) from None
 
 
 def device(study):
@@ -117,10 +131,17 @@ def plan(study, generous=False):
     is not known yet for faster than those that are (`durations.GENEROUS`): what then proves too much is not
     started.
     """
+    if study["auto"]:
+        return _with_predecessors(auto.plan(rounds(study), study, generous))
     if study["rounds"] is None:
         return list(_in_budget(study, generous))
-    rounds = [_round(study, n) for n in range(1, study["rounds"] + 1)]
-    return _with_predecessors(list(itertools.chain(*rounds)))
+    every = [_round(study, n) for n in range(1, study["rounds"] + 1)]
+    return _with_predecessors(list(itertools.chain(*every)))
+
+
+def rounds(study):
+    """The runs that `REPEATS=auto` chooses from: a list per round, as many as it may take."""
+    return [_round(study, n) for n in range(1, int(study["most_runs"]) + 1)]
 
 
 def first_round(study):
@@ -232,11 +253,18 @@ def as_words(config):
 
 def run_in_budget(identifier, *words):
     """Become the command among `words` if the plan, as of now, has the run; return if the budget has been
-    spent."""
+    spent, or the runs that are there are enough.
+
+    What an earlier study has logged of the run goes then, for nobody misses it any more.
+    """
     where = words.index("--")
     command, study = words[:where], load(overrides(words[where + 1 :]))
     if identifier in {run.id for run in plan(study)}:
         os.execv(command[0], command)
+    for suffix in (".txt", ".ipynb"):
+        (ROOT / paths.log(identifier).with_suffix(suffix)).unlink(missing_ok=True)
+    if study["auto"]:
+        auto.no_more(identifier, rounds(study))
 
 
 if __name__ == "__main__":

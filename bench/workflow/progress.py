@@ -42,13 +42,17 @@ def heading(config, runs):
     engines, options = {run.backend for run in runs}, {(run.backend, run.option) for run in runs}
     names = " ".join(config["experiments"])
     what = f"Measuring {names}; engines: {len(engines)}, with their options: {len(options)}"
-    rounds = (
-        f"rounds: {config['rounds']}"
-        if config["rounds"]
-        else f"in rounds until {config['budget']} min are spent"
-    )
+    rounds = f"rounds: {config['rounds']}" if config["rounds"] else _until(config)
     rest = " The rest (other experiments, every option): make study ALL=1" if config["first_only"] else ""
     return f"{what}; {rounds}.{rest}"
+
+
+def _until(config):
+    """What ends the rounds of a study whose number is not fixed."""
+    if not config["auto"]:
+        return f"in rounds until {config['budget']} min are spent"
+    minutes = f", or {config['minutes']:g} min," if config["minutes"] else ""
+    return f"until {report.AIM}, or {config['most_runs']} runs of each{minutes} are spent"
 
 
 def watch(config):

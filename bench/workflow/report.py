@@ -9,9 +9,12 @@ import sys
 
 from bench import inputs, paths
 from bench.analysis import latency as latency_analysis
+from bench.analysis import repeats
 from bench.observations import store
 from bench.paths import ROOT, SITE
-from bench.workflow import plan, run_notebook
+from bench.workflow import auto, plan, run_notebook
+
+AIM = f"the 95 % interval of output tokens/s within ± {repeats.WITHIN * 100:g} % of the mean"
 
 
 def unmeasured(config):
@@ -27,11 +30,11 @@ def text(config):
     """The report on the study `config` (`plan.load`), one line per fact, the failures last."""
     lines = [f"- {sentence}" for sentence in plan.left_out(plan.device(config)[0])]
     page = os.path.relpath(_page(), ROOT) if _page().exists() else "it could not be built"
-    lines += ["", rest(config), f"The page: {page}"]
+    lines += ["", rest(config), *repeated(config), f"The page: {page}"]
     lines += [
         f"NOTE {run.id}: measured, but its notebook failed after that: {why}" for run, why in _after(config)
     ]
-    return "\n".join(lines + failures(config))
+    return "\n".join(lines + refusals(config) + failures(config))
 
 
 def rest(config):
@@ -47,10 +50,25 @@ def rest(config):
     return what + (f" Not asked for: {', '.join(others)}." if others else "")
 
 
+def repeated(config):
+    """What `REPEATS=auto` has come to, one line per configuration; nothing without it."""
+    if not config["auto"]:
+        return []
+    heading = f"REPEATS=auto, {AIM}, at most {config['most_runs']} runs of each configuration:"
+    return [heading, *(f"- {sentence}" for sentence in auto.sentences(plan.rounds(config), config))]
+
+
 def failures(config):
     """One line for each run without CSV: its name, why, and the file with the whole traceback."""
     log = "(whole traceback: {})".format
     return [f"FAILED {run.id}: {_why(run)} {log(paths.log(run.id))}" for run in unmeasured(config)]
+
+
+def refusals(config):
+    """One line for each measured run of the plan that a gate refuses when it is read, with its reason."""
+    measured = [run.csv for run in plan.plan(config) if run.measured]
+    _, refused = store.judged(measured)
+    return [f"NOT COUNTED {row['run']}: {row['reason']}" for _, row in refused.iterrows()]
 
 
 def _why(run):
@@ -69,7 +87,10 @@ def row(run):
     # Only what sends one request at a time is one number.
     if run.experiment not in ("latency", "served"):
         return f"{name}: measured"
-    one = latency_analysis.runs(store.load([run.csv])).iloc[0]
+    measured = latency_analysis.runs(store.load([run.csv]))
+    if measured.empty:  # a gate that came after it refuses it
+        return f"{name}: measured, but not counted"
+    one = measured.iloc[0]
     wait = "" if one["ttft_s"] != one["ttft_s"] else f", TTFT {one['ttft_s'] * 1e3:.3g} ms"
     return f"{name}: {one['output_tokens_per_s']:.3g} output tokens/s{wait}"
 

@@ -233,13 +233,14 @@ def swept(cells, option, **parameters):
 @pytest.mark.parametrize(("option", "says"), [("greedy-memory", "MemoryError: no room"), ("dies", "SIGABRT")])
 def test_an_engine_that_runs_out_of_memory_costs_one_batch(cells, option, says):
     batches = swept(cells, option)
-    by_size = batches[batches["prompt_tokens"] == 32].set_index("batch_size")
+    assert batches.groupby("batch_size").size().to_dict() == {1: 6, 2: 3, 4: 3, 8: 1}
+    by_size = derived.medians(batches[batches["prompt_tokens"] == 32]).set_index("batch_size")
     assert says in by_size.loc[8, "error"] and (by_size.loc[[1, 4, 2], "error"] == "").all()
     assert by_size.loc[2, "output_tokens_per_s"] > 0
 
 
 def test_a_sweep_keeps_to_its_budget(cells, capsys):
-    assert 1 <= len(swept(cells, "slow", budget_s=0.3)) < 5
+    assert 1 <= len(derived.medians(swept(cells, "slow", budget_s=0.9))) < 5
     assert "would not do for what is left" in capsys.readouterr().out
 
 
@@ -257,11 +258,24 @@ def test_a_sweep_through_papermill(tmp_path):
     execute("batching", tmp_path / "out.ipynb", parameters, FAKE_OPTIONS="greedy-memory")
     (path,) = store.files(tmp_path)
     rows, sidecar = store.read(path)
-    assert len(rows) == 1 + 1 + 4 + 8 + 2 and sum(bool(row["error"]) for row in rows) == 8
+    assert len(rows) == 3 * (1 + 1 + 4 + 2) + 8 and sum(bool(row["error"]) for row in rows) == 8
     assert (
         min(sidecar["gemm_flops_per_s"]["float32"]) > 1e8
         and min(sidecar["bandwidth_probes_bytes_per_s"]) > 1e8
     )
+
+
+def test_equal_batches_of_a_run_are_one_point(tmp_path):
+    write_sweep(tmp_path)
+    write_sweep(tmp_path, run=2, shapes=[(1, 32, 16), *[(4, 512, 64)] * 3], lost=(1,))
+    batches = derived.batches(store.load(folder=tmp_path))
+    points = derived.medians(batches)
+    assert len(batches) == 12 + 4 and len(points) == 12 + 2
+    second = points[points["run_id"].str.endswith("-2")].set_index("batch_size")
+    assert second.loc[1, "error"] and second.loc[4, "error"] == ""
+    alike = batches[batches["run_id"].str.endswith("-2") & (batches["batch_size"] == 4)]
+    assert second.loc[4, "step_s"] == pytest.approx(alike["step_s"].median())
+    assert len(step_time_analysis.points(store.load(folder=tmp_path))) == 12 + 1
 
 
 def test_tables_of_batches_have_rows(tmp_path):

@@ -17,7 +17,7 @@ from builders import (
 )
 
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, ranking, recommend, statistics
+from bench.analysis import machines, ranking, recommend, same, statistics
 from bench.analysis import quality as quality_analysis
 from bench.observations import store
 from bench.report import findings
@@ -331,3 +331,19 @@ def test_a_roof_of_one_core_is_left_out_and_the_scatter_of_both_is_counted(tmp_p
     assert found["mbu"].isna().tolist() == [False, True, False]
     assert found["mbu_unjudged"].notna().all()
     assert found["mbu_unjudged"].iloc[1] > 1.7 * found["mbu"].iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("runs", "says"),
+    [
+        (19, "too small: no configuration has more than 19 runs, and an A/A test takes 20"),
+        (20, "1 configuration has"),
+    ],
+)
+def test_an_a_a_test_names_the_sample_that_it_stands_on(tmp_path, runs, says):
+    write_repeats(tmp_path, [100.0 + (7 * n) % 11 for n in range(runs)], **QUANTISED)
+    sentence = same.sample(load(tmp_path))
+    assert says in sentence and ("told apart from the other in at most" in sentence) == (runs == 20)
+    table = evidence_tables.told_apart(load(tmp_path))
+    assert ("all configurations" in table["runs of"].iloc[0]) == (runs < 20)
+    assert set(table["runs on each side"]) == ({3, 5, 10} if runs == 20 else {3, 5})

@@ -1,5 +1,6 @@
 """The plan of a run: what cannot be measured is refused before anything is loaded."""
 
+import time
 from types import SimpleNamespace
 
 import pandas as pd
@@ -61,6 +62,59 @@ def test_a_sweep_names_the_lengths_that_have_no_room():
         sweep(input_tokens=51)
     with pytest.raises(ValueError, match="Every one of prompt_lengths"):
         sweep(prompt_lengths="200")
+
+
+def measured(generate, **changes):
+    """(the batches of a sweep whose engine is `generate`, the (prompts, new tokens) of all its calls)."""
+    calls = []
+
+    def recorded(prompts, new_tokens):
+        calls.append((prompts, new_tokens))
+        return generate(len(calls), prompts)
+
+    made = sweep(prompt_lengths="10", **changes)
+    made.setup.generate, made.setup.progress = recorded, lambda shapes, total: shapes
+    made.setup.checkpoint = SimpleNamespace(encode=lambda text: list(range(1349)))
+    return list(made), calls
+
+
+def answered(calls, prompts):
+    return [{"error": ""} for _ in prompts]
+
+
+def test_every_shape_is_warmed_up_at_its_shape_and_timed_three_times():
+    batches, calls = measured(answered)
+    shapes = [(len(prompts), len(prompts[0]), new) for prompts, new in calls]
+    assert shapes == [(1, 10, 5)] * 4 + [(1, 50, 50)] * 4 + [(2, 50, 50)] * 4
+    assert [str(batch.shape) for batch in batches] == ["1 x 10+5"] * 3 + ["1 x 50+50"] * 3 + ["2 x 50+50"] * 3
+    wide = [tuple(ids) for prompts, new in calls[8:] for ids in prompts]
+    assert len(set(wide)) == 8, "no batch sends what another has sent"
+    assert [batch.prompts for batch in batches[6:]] == [prompts for prompts, _ in calls[9:]]
+
+
+def test_a_batch_that_fails_ends_its_shape_and_is_kept():
+    def fails(number, prompts):
+        return [{"error": "MemoryError" if number in (1, 8) else ""} for _ in prompts]
+
+    batches, calls = measured(fails)
+    assert [(str(batch.shape), batch.failed) for batch in batches] == [
+        ("1 x 10+5", True),  # its warm-up
+        *[("1 x 50+50", False)] * 3,
+        ("2 x 50+50", False),
+        ("2 x 50+50", True),
+    ]
+    assert len(calls) == 1 + 4 + 3
+
+
+def test_the_budget_of_a_sweep_charges_no_warm_up():
+    def compiles(number, prompts):
+        time.sleep(0.3 if number % 4 == 1 else 0.001)
+        return answered(number, prompts)
+
+    batches, _ = measured(compiles, budget_s=0.5)
+    assert len(batches) == 9, "three warm-ups took longer than the budget"
+    batches, _ = measured(lambda *call: time.sleep(0.05) or answered(*call), budget_s=0.4)
+    assert 3 <= len(batches) < 9
 
 
 def test_a_folder_is_one_wherever_it_is_run(tmp_path, monkeypatch):

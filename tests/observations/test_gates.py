@@ -3,11 +3,12 @@
 import math
 
 import pytest
-from builders import make_rows, make_sidecar
+from builders import make_rows, make_sidecar, write_run, write_serving
 
 from bench import environment
 from bench.machine import identity
-from bench.observations import gates, schema
+from bench.observations import gates, schema, store
+from bench.report.tables import evidence
 
 
 def refusal(rows, **sidecar):
@@ -74,3 +75,86 @@ def test_a_containers_quota_bounds_the_threads(monkeypatch, text, cores):
     monkeypatch.setattr(environment, "_cgroup", lambda file: [text])
     assert environment.cpu_quota_cores() == cores
     assert identity.cores() == 1 if cores < 2 else identity.cores() >= 1
+
+
+# --- runs that lie there already ---------------------------------------------------------------------------
+
+
+def tamper(path, change, sidecar=False):
+    """Change the text of a run that has been written, as a run of before a gate may be."""
+    file = path.with_suffix(".json") if sidecar else path
+    text = file.read_text()
+    assert change[0] in text
+    file.write_text(text.replace(*change))
+
+
+FAULTS = {
+    "no cores stolen by other virtual machines": (('"steal": 0.0', '"steal": 0.9'), True),
+    "no neighbours on the processor": (('"others": 0.0', '"others": 1.5'), True),
+    "no threads held back by a quota": (('"steal": 0.0', '"steal": 0.0, "throttled": 0.3'), True),
+    "rows and path agree": ((",def456,", ",abc123,"), False),
+    "token counts agree": ((",10,0.01,", ",11,0.01,"), False),
+    "times do not contradict each other": ((",0.05,0.14,", ",0.2,0.14,"), False),
+    "MBU at most 1": (('"weight_bytes": 100000000.0', '"weight_bytes": 1e12'), True),
+}
+
+
+@pytest.mark.parametrize("gate", FAULTS)
+def test_what_lies_there_falls_by_a_gate_that_came_later(tmp_path, gate):
+    kept = write_run(tmp_path)
+    path = write_run(tmp_path, host="def456")
+    change, sidecar = FAULTS[gate]
+    tamper(path, change, sidecar)
+    before = path.read_bytes()
+    assert set(store.load(folder=tmp_path)["run_id"]) == {f"fake/{kept.stem}"}
+    counts, refused = store.judged(folder=tmp_path)
+    assert refused["run"].tolist() == [f"fake/{path.stem}"] and refused["gate"].tolist() == [gate]
+    assert refused["reason"].iloc[0].endswith((".", "wrong.")) and path.read_bytes() == before
+    assert counts.set_index("gate")["refused"].to_dict() == dict.fromkeys(gates.GATES, 0) | {gate: 1}
+
+
+def test_what_a_file_does_not_hold_is_not_checked_and_refuses_nothing(tmp_path):
+    write_run(tmp_path)
+    write_run(tmp_path, make_sidecar(busy_cores={"others": 0.0, "steal": 0.0, "throttled": 0.0}), run=2)
+    write_run(tmp_path, make_sidecar(git={"uncommitted": ["bench/metrics.py"]}), run=3)
+    counts, refused = store.judged(folder=tmp_path)
+    counts = counts.set_index("gate")
+    assert refused.empty and len(store.load(folder=tmp_path)["run_id"].unique()) == 3
+    assert counts.loc["no threads held back by a quota"].tolist() == [1, 2, 0]
+    assert counts.loc["no cores stolen by other virtual machines"].tolist() == [3, 0, 0]
+    assert counts.loc["answers came token by token, not in one lump"].tolist() == [0, 0, 0], (
+        "there is no server"
+    )
+    assert counts.loc["the instrument was its revision"].tolist() == [0, 0, 0], (
+        "of the repository's own alone"
+    )
+
+
+def test_an_instrument_that_differed_falls_among_the_repository_s_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "ROOT", tmp_path)
+    folder = tmp_path / "_llama-inference"
+    write_run(folder, make_sidecar(git={"uncommitted": ["bench/backends/mine.py"]}))
+    write_run(folder, make_sidecar(git={"dirty": True}), run=2)
+    path = write_run(folder, make_sidecar(git={"uncommitted": []}), run=3)
+    tamper(path, ('"uncommitted": []', '"uncommitted": ["bench/metrics.py"]'), sidecar=True)
+    counts, refused = store.judged(folder=folder)
+    assert (
+        refused["run"].tolist() == [f"fake/{path.stem}"] and "bench/metrics.py" in refused["reason"].iloc[0]
+    )
+    assert counts.set_index("gate").loc["the instrument was its revision"].tolist() == [2, 1, 1]
+
+
+def test_servers_of_before_are_judged_by_their_events_and_their_caches(tmp_path):
+    path = write_serving(tmp_path, {1: (0.1, 0.01)})
+    tamper(path, (",0,length", ",7,length"))
+    _, refused = store.judged(folder=tmp_path)
+    assert "from its prefix cache (7 of 8 prompt tokens)" in refused["reason"].iloc[0]
+    assert store.load(folder=tmp_path).empty
+
+
+def test_the_method_page_counts_them(tmp_path):
+    tamper(write_run(tmp_path), ('"steal": 0.0', '"steal": 0.9'), sidecar=True)
+    write_run(tmp_path, run=2)
+    table = evidence.gates(store.load(folder=tmp_path)).set_index("gate")
+    assert table.loc["no cores stolen by other virtual machines"].tolist() == [2, 0, 1]
+    assert set(table.index) == set(gates.GATES)

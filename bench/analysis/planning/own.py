@@ -76,7 +76,7 @@ def levels(requests, slo=None):
     in s, measured and predicted, and whether the level held the objectives, measured and predicted.
     """
     slo = slo or inputs.study()["slo"]
-    batches = derived.batches(requests[requests["experiment"] == "batching"])
+    batches = derived.medians(derived.batches(requests[requests["experiment"] == "batching"]))
     found = []
     for key, runs in requests[requests["experiment"] == "serving"].groupby(CONFIGURATION):
         own = batches[(batches[CONFIGURATION] == list(key)).all(axis=1)]

@@ -139,7 +139,7 @@ def ttft_prompt(requests):
 def sweep(requests):
     """One executed sweep, for the notebook that measured it: output tokens/s over batch size, and TTFT over
     prompt length at batch size 1."""
-    batches = derived.batches(requests)
+    batches = derived.medians(derived.batches(requests))
     failed, batches = batches[batches["error"] != ""], batches[batches["error"] == ""]
     drawn = style.Figure(figsize=(style.WIDTH, 5), layout="constrained")
     upper, lower = drawn.subplots(2, 1)

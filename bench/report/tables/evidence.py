@@ -2,6 +2,7 @@
 
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines, proof, same
+from bench.observations import store
 from bench.report import columns, tables
 from bench.report.columns import Column
 
@@ -66,6 +67,21 @@ def neighbours(requests):
         configurations=Column("configurations"),
     )
     return columns.renamed(table, shown)
+
+
+@tables.listed
+def gates(requests):
+    """What the gates say of the runs that lie there: one row per gate; runs that it could check, runs that it
+    concerns whose files do not hold what it needs, and runs that it refuses."""
+    counts, _ = store.judged(folder=requests.attrs.get("folder"))
+    shown = columns.of(
+        "gate checked not_checked refused",
+        gate=Column("gate"),
+        checked=Column("runs checked"),
+        not_checked=Column("not checked"),
+        refused=Column("refused"),
+    )
+    return columns.renamed(counts, shown)
 
 
 def _runs(requests):

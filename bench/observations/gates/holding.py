@@ -1,0 +1,70 @@
+"""What the files of runs hold for the gates: what they lack was not checked, and nothing falls by it."""
+
+import pandas as pd
+
+from bench import naming
+from bench.observations.gates import of_machine
+
+
+def held(runs, gates):
+    """Which of `gates` concern each of `runs`, and which could be checked; columns as `gates.held`."""
+    facts = _facts(runs)
+    everywhere, timed, minds = facts["all"], facts["times"], facts["minds"]
+    concern = {  # gate -> (whom it concerns, what it needs); every other one concerns and checks all
+        "answers came token by token, not in one lump": (facts["served"], facts["chunks"]),
+        "the first counted request was no slower than the others": (timed, facts["timed"] > 2),
+        "the GPU's warm-up had settled": (facts["gpu"], facts["warmup"]),
+        "no neighbours on the processor": (minds, facts["others"]),
+        "no cores stolen by other virtual machines": (minds, facts["steal"]),
+        "no threads held back by a quota": (minds, facts["throttled"]),
+        "the GPU's clock was steady": (facts["gpu"], facts["clocks"]),
+        "the instrument was its revision": (facts["published"], facts["revision"]),
+        "the load client was punctual": (facts["request_rate"], facts["late_s"]),
+        "no prompt answered from a cache": (facts["served"], facts["cached_tokens"] | facts["trial"]),
+        "MBU at most 1": (timed & facts["reads"], facts["mbu"]),
+        "MFU at most 1": (facts["sweeps"], facts["peak_flops_per_s"]),
+    }
+    tables = []
+    for gate in gates:
+        whom, needs = concern.get(gate, (everywhere, everywhere))
+        tables.append(
+            pd.DataFrame({"gate": gate, "file": facts.index[whom], "checked": needs[whom].to_numpy()})
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def _facts(runs):
+    """What the files of each run hold: one row per run, columns of Booleans, `timed` a number of requests."""
+    by_file = runs.rows.groupby("file")
+    names = ["chunks", "request_rate", "late_s", "cached_tokens", "mbu", "peak_flops_per_s"]
+    facts = runs.rows[names].notna().groupby(runs.rows["file"]).any()
+    first = by_file[["experiment", "gpu", "weight_bytes"]].first()
+    good = runs.good
+    facts["timed"] = good["ttft_s"].notna().groupby(good["file"]).sum().reindex(facts.index, fill_value=0)
+    facts["times"] = first["experiment"] != "quality"  # scores are no times
+    facts["all"], facts["gpu"] = True, ~first["gpu"].map(naming.is_cpu).astype(bool)
+    facts["reads"], facts["sweeps"] = (
+        first["weight_bytes"] > 0,
+        first["experiment"].isin(["batching", "memory"]),
+    )
+    sidecars = pd.DataFrame(
+        [_of_sidecar(sidecar, first["experiment"][file]) for file, sidecar in enumerate(runs.sidecars)]
+    )
+    facts = facts.join(sidecars)
+    facts["served"] = facts["chunks"] | facts["url"] | first["experiment"].isin(["serving", "served"])
+    facts["published"] = facts.index.isin(list(runs.published))
+    return facts
+
+
+def _of_sidecar(sidecar, experiment):
+    """What one sidecar holds, as `_facts` has it."""
+    busy, git = sidecar.get("busy_cores", {}), sidecar.get("git", {})
+    return {
+        "minds": of_machine.minds_company(sidecar, experiment),
+        "url": bool(sidecar.get("parameters", {}).get("url")),
+        **{name: busy.get(name) is not None for name in ("others", "steal", "throttled")},
+        "warmup": len(sidecar.get("warmup", [])) > 1,
+        "clocks": None not in of_machine.clocks(sidecar),
+        "revision": of_machine.difference(git) is not None,
+        "trial": "prefix_cache_trial" in sidecar.get("settings", {}),
+    }
