@@ -40,7 +40,7 @@ class Loop:
 
     def __init__(self, module, out, every):
         self.module, self.out, self.every, self.file = module, out, every, Path(module).resolve()
-        self.took, self.entered = {}, {}
+        self.took, self.cost, self.entered = {}, {}, {}
 
     def pytest_runtestloop(self, session):
         self.session, self.items = session, list(session.items)
@@ -70,7 +70,7 @@ class Loop:
                 if frame.f_code.co_filename == name:
                     seen.add(frame.f_code.co_qualname.partition(".<locals>")[0])
 
-            begun = time.monotonic()
+            begun, spent = time.monotonic(), time.process_time()
             mutation_patch.trace(look)
             reports = runner.runtestprotocol(item, log=False, nextitem=Bottom(self.session))
             mutation_patch.trace(None)
@@ -78,8 +78,9 @@ class Loop:
                 print(f"left out, it fails unbroken: {item.nodeid}", file=sys.__stderr__)
                 continue
             good.append(item)
-            self.took[item], self.entered[item] = time.monotonic() - begun, seen
-        self.items = sorted(good, key=self.took.get)
+            took = self.took[item] = time.monotonic() - begun
+            self.cost[item], self.entered[item] = max(time.process_time() - spent, took / 4), seen
+        self.items = sorted(good, key=self.cost.get)
 
     def _tests(self, mutant):
         """The tests that bear on a mutant, quick ones first."""
@@ -89,10 +90,10 @@ class Loop:
             chosen = self.items
         if not chosen:  # another process may enter it
             chosen = [item for item in self.items if ELSEWHERE & self.entered[item]]
-        quick = [item for item in chosen if self.took[item] < SLOWEST_S] or chosen[:3]
+        quick = [item for item in chosen if self.cost[item] < SLOWEST_S] or chosen[:3]
         total, kept = 0.0, []
         for item in quick:
-            total += self.took[item]
+            total += self.cost[item]
             if kept and total > ENOUGH_S:
                 break
             kept.append(item)
@@ -106,7 +107,7 @@ class Loop:
             if outcome in (mutation.SURVIVED, mutation.INVALID):
                 return outcome, ""
             killer = tests[first + at]
-            steady = self.took[killer] < UNSTEADY_S and not killer.get_closest_marker("timing")
+            steady = self.cost[killer] < UNSTEADY_S and not killer.get_closest_marker("timing")
             if steady or self._run(mutant, [killer])[0] != mutation.SURVIVED:
                 return outcome, killer.nodeid
             first += at + 1

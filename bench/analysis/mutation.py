@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "data" / "proof"
 SCORES, SURVIVORS, DIGESTS = FOLDER / "mutation.csv", FOLDER / "survivors.csv", FOLDER / "mutation.json"
 LOAD = "bench/instrument/load"
+PARTS = "holding", "limits", "of_machine", "of_rows"
+GATES = ["tests/observations/test_gates_by_hand.py", "tests/observations/test_gates.py"]
 CLIENT = "tests/instrument"
 BYTES = [f"{CLIENT}/test_{name}.py" for name in ("decoding", "dialects", "http1", "protocol")]
 SOCKETS = [f"{CLIENT}/test_load{name}.py" for name in ("_by_hand", "", "_connections")]
@@ -22,7 +24,7 @@ ANALYSIS = ["tests/analysis/test_statistics.py", "tests/analysis/test_statistics
 TESTS = {
     "bench/metrics.py": ["tests/test_metrics.py"],
     "bench/definitions.py": ["tests/test_metrics.py"],
-    "bench/observations/gates.py": ["tests/observations"],
+    **{f"bench/observations/gates/{name}.py": GATES for name in ("__init__", *PARTS)},
     "bench/analysis/statistics.py": ANALYSIS,
     "bench/analysis/ranking.py": ANALYSIS,
     "bench/analysis/repeats.py": ANALYSIS,

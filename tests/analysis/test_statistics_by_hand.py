@@ -212,15 +212,8 @@ def test_pairs_are_ratios_of_every_two():
 
 
 def test_letters_beyond_the_alphabet_are_numbers():
-    every = [(i, j) for i in range(54) for j in range(i + 1, 54)]
-    names = ranking.letters(54, every)
-    assert names[0] == "a" and names[25:27] == ["z", "A"] and names[51:] == ["Z", "(53)", "(54)"]
-    assert ranking.letters(1, []) == ["a"] and ranking.letters(4, [(0, 3), (1, 3), (0, 2)]) == [
-        "a",
-        "ab",
-        "bc",
-        "c",
-    ]
+    assert [ranking._letter(n) for n in (0, 25, 26, 51, 52, 53)] == ["a", "z", "A", "Z", "(53)", "(54)"]
+    assert ranking.letters(1, []) == ["a"] and ranking.letters(4, [(0, 3), (1, 3), (0, 2)]) == ["a", "ab", "bc", "c"]
 
 
 def test_who_beats_the_best_by_hand():
@@ -300,6 +293,9 @@ def test_upgrades_by_hand():
     assert ranking.upgrades(table, KEYS, "rate", higher_is_better=False).loc[0, "verdict"] == "slower"
     more = pd.concat([table, table.assign(backend_version="4", started=[9, 9, 9, 9, 9, 9, 9, 9])])
     assert list(ranking.upgrades(more, KEYS, "rate")["backend"].fillna("none")) == ["b", "b", "b", "none"]
+    many = pd.DataFrame({"backend": "b", "backend_version": ["1"] * 20 + ["2"] * 20, "rate": range(1, 41)})
+    found = ranking.upgrades(many.assign(started=[0] * 20 + [1] * 20), KEYS, "rate").loc[0]
+    assert found["low"] == statistics.ratio(range(21, 41), range(1, 21))["low"], "runs of one moment stay as they are"
     renamed = table.rename(columns={"backend_version": "v", "started": "when"})
     assert len(ranking.upgrades(renamed, KEYS, "rate", "v", True, "when")) == 2
     assert list(ranking.upgrades(table[:0], KEYS, "rate").columns) == list(found.columns)
