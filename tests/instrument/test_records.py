@@ -131,10 +131,10 @@ def test_a_trial_sends_each_prompt_twice():
 
 @pytest.mark.parametrize(
     "repeated, cached",
-    [([0.6, 0.69, 0.65], True), ([0.6, 0.71, 0.1], False), ([1.0, 1.0, 1.0], False), ([0.7] * 3, False)],
+    [([1.2, 1.38, 1.3], True), ([1.2, 1.42, 0.1], False), ([2.0, 2.0, 2.0], False), ([1.4] * 3, False)],
 )
 def test_a_repetition_that_cannot_have_been_computed_is_a_cache(repeated, cached):
-    fresh = [1.0, 1.2, 3.0]
+    fresh = [2.0, 2.4, 6.0]
     found = prefix_cache.result(rows(fresh, repeated))
     assert found == {
         "prompt_tokens": 300, "reported": False, "fresh_ttft_s": fresh, "repeated_ttft_s": repeated, "cached": cached,
@@ -145,6 +145,9 @@ def test_a_repetition_that_cannot_have_been_computed_is_a_cache(repeated, cached
 def test_a_server_that_reports_is_believed_and_a_failed_trial_is_named():
     found = prefix_cache.result(rows([0.1], [0.01], cached_tokens=0))
     assert found["reported"] and found["cached"] is None and prefix_cache.why_not(found) == ""
+    other = rows([0.1], [0.1])
+    other[1]["prompt_tokens"] = 9
+    assert prefix_cache.result(other)["prompt_tokens"] == 300
     lacking = rows([0.1], [0.01])
     del lacking[0]["cached_tokens"]
     assert prefix_cache.result(lacking)["cached"] is True
@@ -155,7 +158,7 @@ def test_a_server_that_reports_is_believed_and_a_failed_trial_is_named():
 
 
 def test_the_sentence_names_both_times_and_the_switches():
-    sentence = prefix_cache.why_not(prefix_cache.result(rows([0.1, 0.2, 0.9], [0.01, 0.02, 0.03])))
-    assert "a new prompt of 300 tokens takes 200 ms" in sentence and "the same one again 20 ms" in sentence
+    sentence = prefix_cache.why_not(prefix_cache.result(rows([0.1, 0.999, 1.9], [0.01, 0.02, 0.03])))
+    assert "a new prompt of 300 tokens takes 999 ms" in sentence and "the same one again 20 ms" in sentence
     assert prefix_cache.SWITCHES in sentence and prefix_cache.REPORTS in sentence
     assert type(np.float64(1)) is not type(prefix_cache.result(rows([0.1], [0.1]))["fresh_ttft_s"][0])

@@ -13,11 +13,15 @@ def runs(*pairs, published=()):
     """Runs of (rows, sidecar), as they are judged together."""
     pairs = [pair if isinstance(pair, tuple) else (pair, make_sidecar()) for pair in pairs]
     tables = [
-        derived.derive(schema.numbers(schema.frame(rows).assign(**derived.context(sidecar)))).assign(file=place)
+        derived.derive(schema.numbers(schema.frame(rows).assign(**derived.context(sidecar)))).assign(
+            file=place
+        )
         for place, (rows, sidecar) in enumerate(pairs)
     ]
     names = [rows[0]["run_id"] for rows, _ in pairs]
-    return gates.Runs(pd.concat(tables, ignore_index=True), [s for _, s in pairs], names, frozenset(published))
+    return gates.Runs(
+        pd.concat(tables, ignore_index=True), [s for _, s in pairs], names, frozenset(published)
+    )
 
 
 def changed(*changes, n=3, **columns):
@@ -103,13 +107,16 @@ def test_times_that_contradict_each_other(change, falls):
 
 def served(gap_s, chunks=10, **columns):
     return [
-        row | {"chunks": chunks, "e2e_s": row["ttft_s"] + (chunks - 1) * gap_s} for row in make_rows(**columns)
+        row | {"chunks": chunks, "e2e_s": row["ttft_s"] + (chunks - 1) * gap_s}
+        for row in make_rows(**columns)
     ]
 
 
 def test_a_lump_is_a_median_gap_that_no_engine_has():
     edge = limits.EVENT_GAP_S
-    found = of_rows.streamed(runs(served(edge * 0.99), served(edge * 1.01), served(edge / 2, 9), served(0.0, 8)))
+    found = of_rows.streamed(
+        runs(served(edge * 0.99), served(edge * 1.01), served(edge / 2, 9), served(0.0, 8))
+    )
     assert list(found) == [0, 2]
     assert found[2].startswith(
         "The answers came in one lump: 9 events within 0.2 ms, after 0.05 s of silence. A proxy"
@@ -122,7 +129,12 @@ def test_a_lump_is_a_median_gap_that_no_engine_has():
 
 def test_the_first_request_may_take_twice_the_slowest_of_the_others():
     edge = 2 * 0.5 + limits.WARM_SLACK_S
-    for n, first, falls in ((3, edge + 1e-6, True), (3, edge - 1e-6, False), (2, 99.0, False), (4, 99.0, True)):
+    for n, first, falls in (
+        (3, edge + 1e-6, True),
+        (3, edge - 1e-6, False),
+        (2, 99.0, False),
+        (4, 99.0, True),
+    ):
         rows = changed({"e2e_s": first}, {"e2e_s": 0.5}, n=n)
         assert list(of_rows.quick_start(runs(PLAUSIBLE, rows))) == ([1] if falls else [])
     found = of_rows.quick_start(runs(changed({"e2e_s": 1.5}, {"e2e_s": 0.25}, {"e2e_s": 0.5})))
@@ -144,7 +156,9 @@ def test_a_level_counts_where_the_client_was_punctual():
         "The load client was late: at 10 requests/s it took up requests 1.2 ms behind schedule (99th "
         "percentile), and 1% of the gap between them is 1 ms."
     )
-    found = of_rows.punctual(runs(level(10, 0.0, 0.0009), [*level(10, 0, 0), *level(4, 0.0, 0.0027)], PLAUSIBLE))
+    found = of_rows.punctual(
+        runs(level(10, 0.0, 0.0009), [*level(10, 0, 0), *level(4, 0.0, 0.0027)], PLAUSIBLE)
+    )
     assert list(found) == [1] and "at 4 requests/s" in found[1] and "2.7 ms" in found[1]
     failed = [row | {"error": "no"} for row in level(10, 9.0, 9.0)]
     assert of_rows.punctual(runs([*level(10, 0.0), *failed])) == {} == of_rows.punctual(runs(PLAUSIBLE))
@@ -174,9 +188,12 @@ def test_more_bytes_than_memory_gives_are_refused():
         exact = make_sidecar(bandwidth_probes_bytes_per_s=[roof * share])
         assert bool(of_rows.possible_bandwidth(runs((PLAUSIBLE, exact)))) == falls
     two = [row | {"tensor_parallel": 2, "gpu": "test-gpu"} for row in rows]
-    assert "the 14.0 GB/s" in of_rows.possible_bandwidth(
-        runs((two, make_sidecar(bandwidth_probes_bytes_per_s=[7e9], weight_bytes=2e8)))
-    )[0]
+    assert (
+        "the 14.0 GB/s"
+        in of_rows.possible_bandwidth(
+            runs((two, make_sidecar(bandwidth_probes_bytes_per_s=[7e9], weight_bytes=2e8)))
+        )[0]
+    )
 
 
 def test_more_operations_than_the_peak_are_refused():
@@ -185,7 +202,9 @@ def test_more_operations_than_the_peak_are_refused():
     quick = changed({"itl_p50_s": 1e-4, "sent_s": 0.0}, n=1)
     found = of_rows.possible_arithmetic(runs(PLAUSIBLE, (quick, sidecar), (make_rows(run=2), sidecar)))
     assert list(found) == [1]
-    assert found[1].startswith("MFU of the decode is 6.03 at batch 1, above 1: more than the float32 peak of 400 GFLOP/s")
+    assert found[1].startswith(
+        "MFU of the decode is 6.03 at batch 1, above 1: more than the float32 peak of 400 GFLOP/s"
+    )
     both = changed({"itl_p50_s": 1e-4, "ttft_s": 1e-3, "sent_s": 0.0}, n=1)
     assert "MFU of the prefill is " in of_rows.possible_arithmetic(runs((both, sidecar)))[0]
     assert of_rows.possible_arithmetic(runs(PLAUSIBLE)) == {}
@@ -217,13 +236,20 @@ def test_two_requests_alike_are_settled(warmup, settled):
         if len(warmup) > 1:
             found = of_machine.warm(runs(PLAUSIBLE, (make_rows(run=2), whole)))
             assert list(found) == ([1] if falls else [])
-            assert not falls or (f"after {limits.WARMUPS} requests" in found[1] and str(warmup[-2:]) in found[1])
+            assert not falls or (
+                f"after {limits.WARMUPS} requests" in found[1] and str(warmup[-2:]) in found[1]
+            )
 
 
 @pytest.mark.parametrize(
     "judge, name, most, words",
     [
-        (of_machine.alone, "others", limits.BUSY_CORES, "kept 0.51 cores busy during this run (allowed: 0.5)"),
+        (
+            of_machine.alone,
+            "others",
+            limits.BUSY_CORES,
+            "kept 0.51 cores busy during this run (allowed: 0.5)",
+        ),
         (of_machine.not_stolen, "steal", limits.STEAL_CORES, "gave 0.11 of this machine's cores"),
         (of_machine.unthrottled, "throttled", limits.THROTTLED_SHARE, "back for 2% of its time"),
     ],
@@ -256,7 +282,12 @@ def test_what_differs_from_the_revision_is_named_up_to_three_files():
     assert of_machine.difference({}) is None and of_machine.difference({"dirty": True}) is None
     assert of_machine.difference({"dirty": False}) == [] == of_machine.difference({"uncommitted": []})
     adapters = ["bench/backends/mine.py"]
-    others = ["bench/backends/__init__.py", "bench/backends/common/x.py", "x/bench/backends/y.py", "bench/a.py"]
+    others = [
+        "bench/backends/__init__.py",
+        "bench/backends/common/x.py",
+        "x/bench/backends/y.py",
+        "bench/a.py",
+    ]
     assert of_machine.difference({"uncommitted": adapters + others, "dirty": False}) == others
     with pytest.raises(gates.Refused) as refused:
         gates.committed(make_sidecar(git={"uncommitted": others}))
@@ -297,7 +328,9 @@ def test_a_run_falls_by_its_first_gate():
         1: "times do not contradict each other",
         2: "no neighbours on the processor",
     }
-    assert found[2][1].startswith("Other processes kept 1.00 cores") and all(type(file) is int for file in found)
+    assert found[2][1].startswith("Other processes kept 1.00 cores") and all(
+        type(file) is int for file in found
+    )
 
 
 def held(*pairs, published=()):
@@ -332,9 +365,15 @@ def test_whom_each_gate_concerns_and_what_it_needs():
     assert found["answers came token by token, not in one lump"] == {6: True, 7: False, 8: False}
     first = {0: True, 1: True, 2: False, 4: True, 5: True, 6: True, 7: True, 8: True}
     assert found["the first counted request was no slower than the others"] == first
-    assert found["the GPU's warm-up had settled"] == {1: True, 2: False} == found["the GPU's clock was steady"]
+    assert (
+        found["the GPU's warm-up had settled"] == {1: True, 2: False} == found["the GPU's clock was steady"]
+    )
     company = {0: True, 1: True, 2: False, 4: True, 5: True, 6: True, 8: True}
-    assert found["no neighbours on the processor"] == company == found["no cores stolen by other virtual machines"]
+    assert (
+        found["no neighbours on the processor"]
+        == company
+        == found["no cores stolen by other virtual machines"]
+    )
     assert found["no threads held back by a quota"] == {k: k == 1 for k in company}
     assert found["the instrument was its revision"] == {0: False, 4: True}
     assert found["the load client was punctual"] == {7: True, 8: False}
@@ -350,7 +389,14 @@ def test_what_a_run_holds_of_its_requests():
     lost = changed({"error": "no"}, **CPU, run=3)
     one = make_sidecar(warmup=[{"e2e_s": 1.0}])
     found = held(silent, cached, lost, (make_rows(run=4, gpu="test-gpu"), one))
-    assert found["the first counted request was no slower than the others"] == {0: False, 1: True, 2: False, 3: True}
+    assert found["the first counted request was no slower than the others"] == {
+        0: False,
+        1: True,
+        2: False,
+        3: True,
+    }
     assert found["MBU at most 1"] == {0: False, 1: True, 2: True, 3: True}
-    assert found["no prompt answered from a cache"] == {1: True} and found["the GPU's clock was steady"] == {3: False}
+    assert found["no prompt answered from a cache"] == {1: True} and found["the GPU's clock was steady"] == {
+        3: False
+    }
     assert found["the GPU's warm-up had settled"] == {3: False}
