@@ -20,7 +20,7 @@ from _pytest import runner
 from bench.analysis import mutation
 
 SLOWEST_S = 1.0  # slower tests are left out where a function has quicker ones
-ENOUGH_S = 5.0  # of tests per mutant
+ENOUGH_S = 10.0  # of tests per mutant
 ELSEWHERE = {"_Process.__init__"}  # where a process with the module begins
 UNSTEADY_S = 0.2  # a test that takes longer, or measures time, must fail twice
 
@@ -83,13 +83,16 @@ class Loop:
         self.items = sorted(good, key=self.cost.get)
 
     def _tests(self, mutant):
-        """The tests that bear on a mutant, quick ones first."""
+        """The tests that bear on a mutant: those that enter its function."""
         if mutant.function:
             chosen = [item for item in self.items if mutant.function in self.entered[item]]
         else:
             chosen = self.items
         if not chosen:  # another process may enter it
             chosen = [item for item in self.items if ELSEWHERE & self.entered[item]]
+        chosen = sorted(
+            chosen, key=lambda item: len(self.entered[item])
+        )  # what tests little else comes first
         quick = [item for item in chosen if self.cost[item] < SLOWEST_S] or chosen[:3]
         total, kept = 0.0, []
         for item in quick:
