@@ -17,6 +17,7 @@
 #     make check-backend NAME=mine       what is missing in an adapter, within a minute or two
 #     make audit FILE=result.json        what cannot be true in anybody's benchmark file, what contradicts itself, what is missing
 #     make plan-check DATA=file.csv OUT=out.csv   what the planner predicts for each row, and how far it is off
+#     make contribute                    whether new runs may be committed, and what they would change on the site (CONTRIBUTING)
 #     make proof                         the long simulations behind the intervals; their result is committed
 #     make mutants                       whether the tests see the measuring code broken, line by line; the result is committed (ALL=1: also
 #                                        modules that have not changed; a quarter of an hour, on an idle machine)
@@ -39,7 +40,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: study test check check-backend plan-check audit proof mutants lint site readme bundle gpu-matrix
+.PHONY: study test check check-backend plan-check audit contribute proof mutants lint site readme bundle gpu-matrix
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -71,6 +72,9 @@ plan-check: .venv/ready
 
 audit: .venv/ready
 	@python -m bench.report.audit $(FILE)
+
+contribute: .venv/ready
+	@python -m bench.workflow.contribute $(if $(BASE),--base "$(BASE)") $(if $(FROM),--from "$(FROM)") $(if $(TAKE),--take)
 
 check-backend: .venv/ready
 	@python -m bench.experiments.check_backend $(NAME) $(OPTION) $(if $(DEVICE),--device $(DEVICE))

@@ -113,3 +113,5 @@ declare(
 )
 declare("gpu_energy_j", "Energy of the GPUs for a request", symbol="GPU energy", display_unit="J")
 declare("cpu_energy_j", "Energy of the CPU's packages for a request", symbol="CPU energy", display_unit="J")
+declare("gpu_idle_w", "Power of the GPUs with the engine loaded and idle", symbol="GPU idle", display_unit="W")
+declare("cpu_idle_w", "Power of the CPU with the engine loaded and idle", symbol="CPU idle", display_unit="W")

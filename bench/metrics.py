@@ -264,8 +264,24 @@ def decode_steps(output_tokens, accepted_tokens):
 def energy_per_token_j(gpu_energy_j, output_tokens):
     """GPU energy per output token, J: GPU energy of a request / its output tokens; idle power included. NaN
     where the energy could not be read or there are no tokens."""
+    return _per_token(gpu_energy_j, output_tokens)
+
+
+@metric(
+    "CPU energy per output token",
+    "energy of the CPU's packages for a request / its output tokens; idle power included",
+    symbol="CPU energy per token",
+    display_unit="J",
+)
+def cpu_energy_per_token_j(cpu_energy_j, output_tokens):
+    """CPU energy per output token, J: energy of the CPU's packages for a request / its output tokens; idle
+    power included. NaN where the energy could not be read or there are no tokens."""
+    return _per_token(cpu_energy_j, output_tokens)
+
+
+def _per_token(joules, output_tokens):
     tokens = np.asarray(output_tokens, dtype=float)
-    return np.asarray(gpu_energy_j, dtype=float) / np.where(tokens > 0, tokens, np.nan)
+    return np.asarray(joules, dtype=float) / np.where(tokens > 0, tokens, np.nan)
 
 
 @metric("Perplexity of a text", "exp(mean negative log-likelihood per token, in nats)", symbol="perplexity")

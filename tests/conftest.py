@@ -75,7 +75,7 @@ class Probe:
     """
 
     def __init__(self, device, threads):
-        self.probes = []
+        self.probes, self.working_set_probes, self.cpu_shares = [], [], []
 
     def probe(self):
         self.probes.append(4e12)

@@ -46,7 +46,7 @@ def of_runs(rows):
 
 
 def sweeps(requests):
-    """The batches that came whole in the sweeps on the machine in focus.
+    """The batches that came whole in the sweeps on the machine in front.
 
     One row per configuration and shape of a batch; columns of `of_runs`, means over runs (itl_max_s: the
     longest gap of any run), runs, and for INTERVALS `<name>_interval`, the half width of the 95 % interval

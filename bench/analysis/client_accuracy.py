@@ -2,7 +2,6 @@
 
 from bench import inputs
 from bench.analysis import machines
-from bench.machine import identity
 
 # The server under test answers with its first token after TTFT_S, and with another one every ITL_S.
 TTFT_S, ITL_S = 0.05, 0.01
@@ -23,9 +22,10 @@ def at(streams):
 def here(table):
     """The comparison that is shown: one row per client and load.
 
-    It is on the machine in focus, and of those with the most loads that succeeded, the latest.
+    It is on the machine in front (of those in `table`), and of those with the most loads that succeeded, the
+    latest.
     """
-    table = machines.focus(table, identity.host())
+    table = machines.in_front(table, strict=False)  # the machine of BENCH_FRONT may have compared none
     if table.empty:
         return table
     runs = table.assign(good=table["error"] == "").groupby("run")

@@ -122,7 +122,7 @@ def _places(each):
 
 
 def upgrades(requests):
-    """What an upgrade of an engine changed on the machine in focus, for one request at a time.
+    """What an upgrade of an engine changed on the machine in front, for one request at a time.
 
     One row per configuration, version after its first, and metric (output_tokens_per_s, ttft_s); columns of
     `ranking.upgrades` and metric. Runs with failed requests are left out.
@@ -149,14 +149,14 @@ def settings(requests):
 
 
 def described(requests, experiment):
-    """The requests of `experiment` that a sentence is about: of one device of the machine in focus, and one
+    """The requests of `experiment` that a sentence is about: of one device of the machine in front, and one
     model, that with the most configurations; an empty frame where there are none."""
     chosen = settings(machines.here(requests, experiment))
     return chosen[0][1] if chosen else machines.here(requests, experiment)
 
 
 def pairs(requests):
-    """Pairs of the overhead experiment on the machine in focus, the engine's own loop and the harness on the
+    """Pairs of the overhead experiment on the machine in front, the engine's own loop and the harness on the
     same prompt: one row per pair; columns the configuration, run_id, pair, prompt, cost (harness e2e / own
     loop's e2e - 1).
 

@@ -1,24 +1,64 @@
-"""Which machine is in front where several have measured, and which versions of an engine it has run."""
+"""Every machine that has measured, which of them is in front, and which versions of an engine one has run.
+
+A machine is a device of a checkout: columns gpu and host. In front is the one with the most runs, of several
+the one that measured last, so that the same observations look the same wherever they are drawn. BENCH_FRONT
+puts another one there: its device, its host, or `here` for what this checkout has measured.
+"""
+
+import os
 
 from bench import naming
 from bench.machine import identity
 from bench.observations import schema
 
+MACHINE = ["gpu", "host"]
+FRONT = "BENCH_FRONT"
 
-def focus(table, host):
-    """`table` restricted to one machine: that of the checkout `host` if it has measured, else the one with
-    the most runs; of a table that does not count runs, the one with the latest (column measured or
-    started)."""
-    if table.empty or (table["host"] == host).any():
-        return table[table["host"] == host]
-    if "run_id" in table:
-        each = table.groupby(["gpu", "host"]).agg(runs=("run_id", "nunique"), started=("started", "max"))
-        gpu, host = each.sort_values(["runs", "started"]).index[-1]
-    else:
-        gpu, host = table.loc[
-            table["measured" if "measured" in table else "started"].idxmax(), ["gpu", "host"]
-        ]
-    return table[(table["host"] == host) & (table["gpu"] == gpu)]
+
+def each(table, strict=True):
+    """[((gpu, host), its rows)] of every machine in `table`, the one in front first, the others by runs.
+
+    `table` has one row per request, or the columns run and measured instead of run_id and started. ValueError
+    where BENCH_FRONT names none of several machines; not `strict`, it is then as if it were not set.
+    """
+    run, when = ("run_id", "started") if "run_id" in table else ("run", "measured")
+
+    def order(group):
+        machine, rows = group
+        return machine in chosen, rows[run].nunique(), rows[when].max()
+
+    groups, chosen = list(table.groupby(MACHINE, sort=True)), []
+    if len(groups) > 1:
+        chosen = _chosen([machine for machine, _ in groups], strict)
+    for _, rows in groups:
+        rows.attrs = table.attrs
+    return sorted(groups, key=order, reverse=True)
+
+
+def _chosen(every, strict):
+    """Those of `every` machine that BENCH_FRONT names."""
+    wish = os.environ.get(FRONT, "").strip()
+    name = identity.host() if wish == "here" else wish
+    chosen = [machine for machine in every if name and name in (*machine, "-".join(machine))]
+    if wish and not chosen and strict:
+        known = ", ".join(f"{gpu} (host {host})" for gpu, host in every)
+        raise ValueError(
+            f"{FRONT}={wish} names no machine that has measured: {known}. Give a device or a host of these."
+        )
+    return chosen
+
+
+def labelled(table, strict=True):
+    """[(label, its rows)] as `each`; a label is the device, with the host where two have the same device."""
+    every = each(table, strict)
+    devices = [gpu for (gpu, _), _ in every]
+    return [(gpu if devices.count(gpu) == 1 else f"{gpu} ({host})", rows) for (gpu, host), rows in every]
+
+
+def in_front(table, strict=True):
+    """The rows of the machine in front; `table` as in `each`."""
+    every = each(table, strict)
+    return every[0][1] if len(every) > 1 else table
 
 
 def versioned(table):
@@ -36,25 +76,12 @@ def versioned(table):
 
 
 def front(requests, experiment):
-    """The requests of `experiment` on the machine in focus, with the options' own names."""
-    return focus(requests[requests["experiment"] == experiment], identity.host())
+    """The requests of `experiment` on the machine in front, with the options' own names: none where it has
+    not measured that, whoever else has."""
+    own = in_front(requests)
+    return own[own["experiment"] == experiment]
 
 
 def here(requests, experiment):
-    """The requests of `experiment` on the machine in focus: this checkout's own, else the one with the
-    most runs of it; options as `naming.named` and `versioned`."""
+    """`front`, options as `naming.named` and `versioned`."""
     return versioned(naming.named(front(requests, experiment)))
-
-
-def each(requests):
-    """[((gpu, host), its requests)] of every machine that has measured, the one in front first.
-
-    In front is this checkout's, by the device with the most runs; where this checkout has measured nothing,
-    the machine with the most runs. The others follow by their runs.
-    """
-
-    def order(group):
-        (_, host), rows = group
-        return host == identity.host(), rows["run_id"].nunique(), rows["started"].max()
-
-    return sorted(requests.groupby(["gpu", "host"], sort=True), key=order, reverse=True)

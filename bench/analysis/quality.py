@@ -7,7 +7,6 @@ import numpy as np
 from bench import metrics
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines, ranking, statistics
-from bench.machine import identity
 from bench.observations import schema
 
 REFERENCE = ("transformers", "float32")
@@ -136,8 +135,8 @@ def summary(requests):
 
 
 def here(requests):
-    """`summary` on the machine in focus."""
-    return machines.focus(summary(requests), identity.host())
+    """`summary` on the machine in front."""
+    return summary(machines.in_front(requests))
 
 
 def most_faithful(requests, options):

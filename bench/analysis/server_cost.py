@@ -7,7 +7,6 @@ import pandas as pd
 from bench import naming
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines, statistics
-from bench.machine import identity
 from bench.observations import schema
 
 COST = "ttft_s_inside ttft_s ttft_cost_s tpot_s_inside tpot_s tpot_cost_s tpot_factor minutes pairs".split()
@@ -16,7 +15,7 @@ COST += ["tpot_factor_low", "tpot_factor_high"]
 
 def server_cost(requests):
     """What an engine's own server costs, one request at a time: one row per engine and option on the machine
-    in focus that was measured in process and through its server.
+    in front that was measured in process and through its server.
 
     Columns of medians over pairs of runs: ttft_s, tpot_s, the same in process with `_inside`, ttft_cost_s and
     tpot_cost_s (server less in process), tpot_factor (server / in process) and the interval of its median
@@ -24,8 +23,8 @@ def server_cost(requests):
     server (experiment `served`) stands beside the run in process that began nearest in time, because the
     memory of small machines has more than one speed.
     """
-    good = requests[requests["experiment"].isin(["latency", "served"]) & (requests["error"] == "")]
-    both = machines.focus(latency_analysis.runs(good), identity.host())
+    own = machines.in_front(requests)
+    both = latency_analysis.runs(own[own["experiment"].isin(["latency", "served"]) & (own["error"] == "")])
     both = both.assign(at=pd.to_datetime(both["started"], utc=True))
     served, inside = (both[both["experiment"] == name].sort_values("at") for name in ("served", "latency"))
     if served.empty or inside.empty:

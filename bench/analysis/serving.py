@@ -14,7 +14,6 @@ from bench import inputs, naming
 from bench.analysis import levels as levels_analysis
 from bench.analysis import machines, ranking, statistics
 from bench.analysis.drafting import drafts, undrafted
-from bench.machine import identity
 from bench.observations import schema
 
 CURVE = schema.CONFIGURATION
@@ -37,14 +36,14 @@ GOAL += ["rate_measured"]
 
 
 def levels(requests):
-    """Levels of load on the machine in focus: one row per curve and level; columns of `levels.levels` over
+    """Levels of load on the machine in front: one row per curve and level; columns of `levels.levels` over
     all its runs together, loop, load, per_device.
 
     per_device is the output tokens/s of each of the devices that share the model or hold its replicas; the
     cores of a CPU are one device.
     """
-    here = machines.focus(requests[requests["experiment"] == "serving"], identity.host())
-    table = _loops(levels_analysis.levels(here, pooled=True)).sort_values([*CURVE, *LOOP], ignore_index=True)
+    own = machines.front(requests, "serving")
+    table = _loops(levels_analysis.levels(own, pooled=True)).sort_values([*CURVE, *LOOP], ignore_index=True)
     devices = table["tensor_parallel"] * table["data_parallel"]
     devices = devices.where(~table["gpu"].map(naming.is_cpu).astype(bool), 1)
     return table.assign(per_device=table["output_tokens_per_s"] / devices)

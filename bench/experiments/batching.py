@@ -1,6 +1,6 @@
 """The sweep of batching.ipynb."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench import backends, inputs
 from bench.experiments import parameters, plan
@@ -42,15 +42,16 @@ class Batch:
 
 
 class Sweep:
-    """The batches of one run of batching.ipynb, measured as they are asked for: first the prompt lengths,
-    then the batches.
+    """The batches of one run of batching.ipynb, a list per shape, measured as they are asked for: first the
+    prompt lengths, then the batches.
 
     Each shape is warmed up by a batch of its own, which is dropped, and then timed TIMED times, every time
-    with other prompts; a batch that fails ends its shape, and its rows stay. With a budget of timed seconds
-    (compiling for a shape is none of them) it ends before a shape that would not fit in what is left, and
-    says so: twice the requests take at most twice the time of the batch before. An engine that takes one
-    prompt at a time gets no larger batch. Prompt lengths beyond the model's context are left out; ValueError
-    where the batches exceed it, or all of the lengths.
+    with other prompts; a batch that fails ends its shape, and its rows stay. With a budget it ends before a
+    shape that would not fit in what is left of it, and says so: twice the requests take at most twice the
+    time of the batch before. A budget is spent by the timed batches themselves: what an engine compiles for a
+    new shape, warm-ups and windows of energy are not charged to it. A limit is one on everything. An engine
+    that takes one prompt at a time gets no larger batch. Prompt lengths beyond the model's context are left
+    out; ValueError where the batches exceed it, or all of the lengths.
     """
 
     def __init__(self, setup):
@@ -58,7 +59,7 @@ class Sweep:
         sizes, lengths = (
             parameters.numbers(name, values[name]) for name in ("batch_sizes", "prompt_lengths")
         )
-        self.setup, self.budget_s = setup, values["budget_s"]
+        self.setup, self.budget_s, self.limit_s = setup, values["budget_s"], values["limit_s"]
         self.batches, self.room = backends.batches(setup.module, setup.option), plan.room(setup.checkpoint)
         by_length = [Shape(1, length, values["short_tokens"]) for length in lengths]
         by_size = [
@@ -79,34 +80,59 @@ class Sweep:
         return words
 
     def __iter__(self):
-        spent_s, batch_s, tokens_before = 0.0, 0.0, 0
+        watch, before, spent_s = in_process.Stopwatch(), None, 0.0
         for done, shape in enumerate(self.setup.progress(self.shapes, len(self.shapes))):
-            tokens = shape.requests * shape.tokens
-            if self.budget_s and tokens_before:
-                forecast_s = TIMED * batch_s * max(1.0, tokens / tokens_before)
-                if spent_s + forecast_s > self.budget_s:
-                    rest = _listed(self.shapes[done:])
-                    print(f"The budget of {self.budget_s:.0f} s would not do for what is left: {rest}.")
-                    return
-            for batch, batch_s in self._measured(shape):
-                yield batch
-                spent_s += batch_s
-            tokens_before = tokens
+            started = watch.seconds()
+            why = self._over(shape, before, spent_s, started)
+            if why:
+                print(f"{why} would not do for what is left: {_listed(self.shapes[done:])}.")
+                return
+            batches, timed_s = self._measured(shape)
+            yield batches
+            spent_s += timed_s
+            before = shape, timed_s, watch.seconds() - started - timed_s
 
     def _measured(self, shape):
-        """(Batch, seconds) of each timed batch of one shape; of the first that fails, even if it was the
-        warm-up."""
+        """(the timed Batches of one shape with the joules of their requests, the seconds that they took).
+
+        Where one fails, even if it was the warm-up, it is the last.
+        """
         ids = self.setup.checkpoint.encode(inputs.text())
         sets = max(1, min(TIMED + 1, len(ids) // shape.requests))
         prompts = inputs.windows(ids, sets * shape.requests, shape.prompt_tokens)
+        batches, timed_s = [], 0.0
         for k in range(TIMED + 1):
             own, watch = prompts[k % sets :: sets], in_process.Stopwatch()
-            rows = self.setup.generate(own, shape.new_tokens)
-            batch = Batch(shape, k * shape.requests + 1, own, rows)
+            batch = Batch(shape, k * shape.requests + 1, own, self.setup.generate(own, shape.new_tokens))
             if k or batch.failed:
-                yield batch, watch.seconds()
+                batches.append(batch)
+                timed_s += watch.seconds()
             if batch.failed:
-                return
+                break
+        return self._with_energy(shape, batches), timed_s
+
+    def _with_energy(self, shape, batches):
+        """`batches` with the joules of their requests, measured in a window of their own."""
+        rows = [row for batch in batches for row in batch.rows]
+        rows = iter(self.setup.with_energy(rows, [batch.prompts for batch in batches], shape.new_tokens))
+        return [replace(batch, rows=[next(rows) for _ in batch.rows]) for batch in batches]
+
+    def _over(self, shape, before, spent_s, passed_s):
+        """Which of the two bounds the next `shape` would exceed, in words; empty where it fits, and for the
+        first.
+
+        `before` is the shape before it, the seconds of its timed batches and those of all around them: what
+        an engine compiles, its warm-up, the window of energy.
+        """
+        if before is None:
+            return ""
+        last, timed_s, around_s = before
+        forecast_s = timed_s * max(1.0, shape.requests * shape.tokens / (last.requests * last.tokens))
+        if self.budget_s and spent_s + forecast_s > self.budget_s:
+            return f"The budget of {self.budget_s:.0f} s"
+        if self.limit_s and passed_s + forecast_s + around_s > self.limit_s:
+            return f"The limit of {self.limit_s:.0f} s"
+        return ""
 
 
 def _listed(shapes):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from bench.machine import bandwidth, company, gemm, gpu, identity, memory, neighbours
+from bench.machine import bandwidth, company, gemm, gpu, identity, memory, neighbours, sampler
 from bench.observations import gates
 from bench.paths import ROOT
 
@@ -123,6 +123,7 @@ class Device:
         self.plan, self.gemm_flops_per_s, self.held = plan, {}, contextlib.ExitStack()
         alone = Anyway if plan.experiment == "quality" or plan.url else Alone
         self.alone = alone(plan.device, plan.folder)
+        self.count = 1 if plan.url else plan.devices.count  # of GPUs; a server elsewhere has its own
 
     def take(self):
         """Hold the device until `release`, and start its probe; returns self.
@@ -132,8 +133,10 @@ class Device:
         self.held.enter_context(self.alone)
         try:
             if self.plan.device == "cuda" and not self.plan.url:
-                _refuse_gpu_company()
-            self.machine = identity.describe(self.plan.device) | self.plan.several_gpus()
+                _refuse_gpu_company(self.count)
+                self.held.callback(sampler.end)
+                memory.forget_peak("cuda", self.count)  # before anything is loaded
+            self.machine = identity.describe(self.plan.device, self.count) | self.plan.several_gpus()
             self.bandwidth = bandwidth.Bandwidth(self.plan.device, self.plan.threads)
             self.held.push(self.bandwidth)
         except BaseException:
@@ -156,16 +159,16 @@ class Device:
 
     def peak_memory_bytes(self):
         """Largest memory held so far."""
-        return memory.peak_memory_bytes(self.plan.device)
+        return memory.peak_memory_bytes(self.plan.device, self.count)
 
     def gpu_state(self):
-        """Clocks, temperature, power of the GPU; empty on a CPU."""
-        return gpu.gpu_state() if self.plan.device == "cuda" else {}
+        """Clocks, temperature, power of the GPUs that are used (`gpu.gpu_state`); empty on a CPU."""
+        return gpu.gpu_state(self.count) if self.plan.device == "cuda" else {}
 
 
-def _refuse_gpu_company():
-    """RuntimeError where somebody else computes on the GPU."""
-    others = neighbours.gpu_company()
+def _refuse_gpu_company(count):
+    """RuntimeError where somebody else computes on one of the GPUs that are used."""
+    others = neighbours.gpu_company(count)
     if others:
         raise RuntimeError(
             f"Other processes compute on this GPU ({', '.join(map(str, others))}): a benchmark that shares "

@@ -18,7 +18,8 @@ class Recorder:
         self.peak_memory_bytes = self.busy_cores = None  # where a server's end took them before the run's
 
     def keep_usage(self):
-        """Note memory and neighbours now: what a server's own children have used is lost with it.
+        """Note memory, neighbours and clocks now: what a server's own children have used is lost with it, and
+        clocks fall when it ends.
 
         Of several servers of one run the largest peak counts.
         """
@@ -26,6 +27,8 @@ class Recorder:
             max(self.peak_memory_bytes or 0, self.device.peak_memory_bytes() or 0) or None
         )
         self.busy_cores = self.device.busy_cores()
+        if self.plan.device == "cuda":
+            self.device.machine["gpu_after"] = self.device.gpu_state()
 
     def row(self, request, prompt, prompt_ids, measured, load_s, **condition):
         """One row of the schema: identity and condition around the columns that were measured."""
@@ -70,7 +73,7 @@ class Recorder:
         peak = self.peak_memory_bytes or self.device.peak_memory_bytes()
         first = min(row["sent_s"] for row in rows)
         rows = [{"peak_memory_bytes": peak} | row | {"sent_s": row["sent_s"] - first} for row in rows]
-        if self.plan.device == "cuda":
+        if self.plan.device == "cuda" and "gpu_after" not in self.device.machine:
             self.device.machine["gpu_after"] = self.device.gpu_state()
         return rows, self.sidecar(engine)
 

@@ -70,6 +70,12 @@ class Running:
             return through_server(self.engine, self.plan.checkpoint, prompts, max_new_tokens)
         return in_process.generate(self.engine, prompts, max_new_tokens, streaming)
 
+    def again(self, prompts, max_new_tokens):
+        """One batch as `generate`, by an engine that has just been warmed up at this size."""
+        if isinstance(self.engine, isolated.Worker):
+            return self.engine.again(prompts, max_new_tokens)
+        return self.generate(prompts, max_new_tokens)
+
     def close(self):
         """End the server and the engine."""
         self.server.close()

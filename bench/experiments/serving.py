@@ -6,7 +6,8 @@ from bench.experiments import parameters
 from bench.instrument.load import prefix_cache, schedule
 from bench.observations import gates, schema
 
-WARM_PLACES = 16  # warm-up requests at most
+WARM_PLACES = 16  # warm-up requests at once, at most
+WARM_TOKENS = 128  # of each of them on a GPU: a round of a second shows a change of 3 %
 OWN = 0  # requests at once: as many as the engine takes of itself
 USUAL_CONTEXT = 4096  # where a model does not say how much its context has room for
 TRIAL_TOKENS = 2048  # of a prompt that shows whether a server elsewhere keeps a prefix cache, at most
@@ -60,18 +61,33 @@ class Load:
         return [(at_once, pairs) for at_once, pairs in ((places, closed), (OWN, opened)) if pairs]
 
     def warm_up(self, served, places):
-        """Requests that are dropped, enough to have every place used once; then the trial for a prefix cache.
-
-        RuntimeError with the first failure where one failed, gates.Refused where a cache answers.
+        """Requests that are dropped, enough to have every place used once, on a GPU again and again until
+        two rounds took the same time at the same clocks; then the trial for a prefix cache.
+        RuntimeError with the first failure where one failed, gates.Refused where a GPU's server never
+        settles or a cache answers.
         """
         self.started.append({"requests_at_once": places or "the engine's own limit"} | served.settings)
         self.setup.note(servers=self.started)
-        sizes = [(64, 16)] * min(places or WARM_PLACES, WARM_PLACES)
-        rows = self._send(served, len(sizes), sizes, first=10**6)
+        on_gpu = self.setup.device == "cuda"
+        new_tokens = min(WARM_TOKENS, max(16, self.room - 64)) if on_gpu else 16
+        sizes = [(64, new_tokens)] * min(places or WARM_PLACES, WARM_PLACES)
+        warmup = self.setup.recorder.warmup = self.started[-1]["warmup"] = []
+        for turn in range(gates.WARMUPS if on_gpu else 1):
+            warmup.append(self._round(served, sizes, first=10**6 + turn * WARM_PLACES))
+            if gates.settled(warmup):
+                break
+        if on_gpu and not gates.settled(warmup):
+            raise gates.Refused(f"The server's warm-up had not settled: {warmup[-2:]} after {len(warmup)} rounds.")
+        self._try_cache(served)
+
+    def _round(self, served, sizes, first):
+        """One round of the warm-up: {"e2e_s": from the first request to the last token} and the GPUs' state."""
+        rows = self._send(served, len(sizes), sizes, first)
         failed = [row["error"] for row in rows if row["error"]]
         if failed:
             raise RuntimeError(f"The warm-up failed, so nothing was measured: {failed[0]}")
-        self._try_cache(served)
+        began, ended = min(r["sent_s"] for r in rows), max(r["sent_s"] + r["e2e_s"] for r in rows)
+        return {"e2e_s": ended - began} | self.setup.taken.gpu_state()
 
     def _try_cache(self, served):
         """Send prompts twice to a server that does not report what its cache answered; the sidecar keeps what
@@ -87,9 +103,8 @@ class Load:
     def _send(self, served, places, sizes, first, prepare=list):
         """Rows of requests that do not count."""
         prompts = prepare(schedule.prompts(self.setup.checkpoint, sizes, self.source, first))
-        rows = self.setup.drive(served, schedule.Level("closed", places, len(prompts)), prompts)
-        self.setup.recorder.client.pop()
-        return rows
+        level = schedule.Level("closed", places, len(prompts))
+        return self.setup.drive(served, level, prompts, counts=False)
 
     def each(self, pairs):
         """(level, its prompts) of the `pairs` of one server, until their kind is saturated."""

@@ -8,6 +8,7 @@ write the run.
 """
 
 import contextlib
+import itertools
 import math
 import sys
 
@@ -15,7 +16,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from bench import inputs, naming
-from bench.experiments import device, notebook, running
+from bench.experiments import device, energy, notebook, running
 from bench.experiments import plan as plans
 from bench.experiments.recorder import Recorder
 from bench.instrument.load import schedule
@@ -39,6 +40,7 @@ class Setup:
     def __init__(self, experiment, values, needs="load"):
         self.plan, self.ended = plans.make(experiment, values, needs), ""
         self.taken, self.running = device.Device(self.plan).take(), running.Running(self.plan)
+        self.meter = energy.Meter(self.plan)
         try:
             self.recorder = Recorder(self.plan, self.taken, self.plan.run_id())
         except BaseException:
@@ -76,7 +78,11 @@ class Setup:
     def serve(self, requests, tokens):
         """Context of the backend's server with room for `requests` of `tokens` tokens, prompt and answer."""
         self.in_use()
-        return self.running.serve(requests, tokens, self.run_id, self.recorder.keep_usage)
+        return self.running.serve(requests, tokens, self.run_id, self._server_ends)
+
+    def _server_ends(self):
+        self.recorder.keep_usage()
+        self.meter.ready()
 
     def generate(self, prompts, max_new_tokens, streaming=True):
         """One batch of `prompts` (token ids) through the engine: one dict of measured columns per prompt.
@@ -88,6 +94,16 @@ class Setup:
         self.taken.alone.look()
         return rows
 
+    def with_energy(self, rows, batches, max_new_tokens):
+        """`rows`, which these `batches` of prompts gave, with the joules of each request: the batches are
+        carried out again and again for ten seconds, and no time is taken of them."""
+        self.in_use()
+        if self.plan.experiment == "memory":  # it measures no pace
+            return rows
+        what = f"{len(batches[0])} x {len(batches[0][0])}+{max_new_tokens}"
+        turn = itertools.cycle(batches)
+        return self.meter.repeated(what, rows, lambda: self.running.again(next(turn), max_new_tokens))
+
     def warm_up(self, prompts, max_new_tokens):
         """Requests that are dropped: one on a CPU; on a GPU until time and clocks have settled."""
         warmup = self.recorder.warmup
@@ -98,12 +114,16 @@ class Setup:
             if took is None or gates.settled(warmup):
                 return
 
-    def drive(self, served, level, prompts, first=1):
-        """Rows of one level of load on the server, failures included, numbered from `first`."""
+    def drive(self, served, level, prompts, first=1, counts=True):
+        """Rows of one level of load on the server, failures included, numbered from `first`; the sidecar
+        keeps nothing of a level that does not count."""
         self.in_use()
+        self.meter.start()
         timeout_s = self.parameters["timeout_s"]
         measured, fared = running.drive(served, self.checkpoint, level, prompts, first, timeout_s)
-        self.recorder.client.append({"level": str(level)} | fared)
+        if counts:
+            self.recorder.client.append({"level": str(level)} | fared)
+            measured = self.meter.during(str(level), measured)
         self.taken.alone.look()
         return self.recorder.served_rows(measured, prompts, level, self.load_s)
 
@@ -140,6 +160,8 @@ class Setup:
         """Write the run through all gates, let the engine and the device go, and return the CSV's path."""
         self.in_use()
         rows, sidecar = self.recorder.finish(rows, self.engine)
+        self.meter.ready()  # after the last look at the clocks, which fall when nothing is to be done
+        sidecar["energy"] = self.meter.about()
         self.close()
         return self.recorder.write(rows, sidecar)
 

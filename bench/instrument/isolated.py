@@ -43,6 +43,7 @@ class Worker:
             "backend": backend,
             "load": (checkpoint, option, device, threads, *parallel),
             "device": device,
+            "gpus": parallel[0] if parallel else 1,
             "limit_bytes": limit_bytes,
         }
         self.limit_bytes, self.patience_s, self.process = limit_bytes or None, patience_s, None
@@ -59,7 +60,16 @@ class Worker:
             _, lost = self._start()
             if lost:
                 return in_process.failed(prompts, lost)
-        rows, lost = self._exchange((prompts, max_new_tokens))
+        return self._batch(prompts, max_new_tokens, True)
+
+    def again(self, prompts, max_new_tokens):
+        """A batch of the shape that `generate` has just carried out, without its memory."""
+        if self.process is None:
+            return in_process.failed(prompts, "The engine's process had ended.")
+        return self._batch(prompts, max_new_tokens, False)
+
+    def _batch(self, prompts, max_new_tokens, prepare):
+        rows, lost = self._exchange((prompts, max_new_tokens, prepare))
         if lost or any(row["error"] for row in rows):
             self._stop()
         return in_process.failed(prompts, lost) if lost else rows
@@ -128,13 +138,17 @@ def _load(order):
     }
 
 
-def _batch(engine, device, prompts, max_new_tokens):
-    """Make room and measure; the peak is that of this batch alone."""
+def _batch(engine, order, prompts, max_new_tokens, prepare):
+    """Make room and measure; the peak is that of this batch alone. Without `prepare` it is measured at
+    once."""
+    if not prepare:
+        return in_process.generate(engine, prompts, max_new_tokens)
+    on = order["device"], order["gpus"]
     if hasattr(engine, "reserve"):
         engine.reserve(len(prompts), max(map(len, prompts)) + max_new_tokens)
-    memory.forget_peak(device)
+    memory.forget_peak(*on)
     rows = in_process.generate(engine, prompts, max_new_tokens)
-    peak = memory.peak_memory_bytes(device)
+    peak = memory.peak_memory_bytes(*on)
     return [row | {"peak_memory_bytes": peak} for row in rows]
 
 
@@ -172,8 +186,7 @@ def serve():
         engine, facts = loaded or (None, None)
         _reply(out, facts, lost)
         while engine:
-            prompts, max_new_tokens = pickle.load(sys.stdin.buffer)
-            _reply(out, *_answered(_batch, engine, order["device"], prompts, max_new_tokens))
+            _reply(out, *_answered(_batch, engine, order, *pickle.load(sys.stdin.buffer)))
     except EOFError:
         if engine:
             engine.close()

@@ -9,8 +9,6 @@ import math
 from dataclasses import dataclass
 from time import monotonic as clock
 
-from bench.machine import sampler
-
 WINDOW_S = 10.0  # counters move in steps of up to a tenth of a second: one in a hundred of this
 AGREE = 0.05  # how far the counter and the sampled power may be apart
 # What no GPU or CPU takes: a larger step between two samples is a fault of the counter.
@@ -28,7 +26,8 @@ class Energy:
     cpu_reason: str = ""
 
     def per(self, count):
-        """What one of `count` equal parts took, requests for example: columns of the observations."""
+        """What one of `count` equal parts took, tokens for example: columns of the observations."""
+        count = count or math.nan
         return {"gpu_energy_j": self.gpu_energy_j / count, "cpu_energy_j": self.cpu_energy_j / count}
 
     def about(self):
@@ -38,11 +37,27 @@ class Energy:
             for name, joules in (("gpu", self.gpu_energy_j), ("cpu", self.cpu_energy_j))
         }
         return {
-            "seconds": self.seconds,
+            "seconds": None if math.isnan(self.seconds) else self.seconds,
             **watts,
             "gpu_reason": self.gpu_reason,
             "cpu_reason": self.cpu_reason,
         }
+
+
+NO_NVML = "NVML cannot be read"
+NO_RAPL = "the CPU's RAPL counters are not there or not readable for this user"
+
+
+def reasons(sample):
+    """(why there is no GPU energy, why there is no CPU energy) as one sample shows it; empty where there may
+    be."""
+    lacking = [k for k, one in enumerate(sample["gpus"]) if one["energy_j"] is None]
+    gpu = _no_counter(lacking[0]) if lacking else "" if sample["gpus"] else NO_NVML
+    return gpu, "" if sample["cpu"] else NO_RAPL
+
+
+def _no_counter(number):
+    return f"GPU {number} has no energy counter that can be read"
 
 
 class Unreadable(ValueError):
@@ -75,7 +90,7 @@ def _or_reason(joules, samples, seconds):
 def _gpu_joules(samples):
     count = len(samples[0]["gpus"])
     if not count:
-        raise Unreadable("NVML cannot be read")
+        raise Unreadable(NO_NVML)
     return sum(_one_gpu([(one["t"], one["gpus"][k]) for one in samples], k) for k in range(count))
 
 
@@ -84,7 +99,7 @@ def _one_gpu(readings, number):
     counter = [(t, gpu["energy_j"]) for t, gpu in readings]
     power = [(t, gpu["power_w"]) for t, gpu in readings if gpu["power_w"] is not None]
     if None in [joules for _, joules in counter]:
-        raise Unreadable(f"GPU {number} has no energy counter that can be read")
+        raise Unreadable(_no_counter(number))
     steps = [after[1] - before[1] for before, after in zip(counter, counter[1:])]
     gaps = [after[0] - before[0] for before, after in zip(counter, counter[1:])]
     if min(steps) < 0:
@@ -112,7 +127,7 @@ def _integral(readings):
 def _cpu_joules(samples):
     zones = samples[0]["cpu"]
     if not zones or not all(one["cpu"] and one["cpu"].keys() == zones.keys() for one in samples):
-        raise Unreadable("the CPU's RAPL counters are not there or not readable for this user")
+        raise Unreadable(NO_RAPL)
     total = sum(_zone([one["cpu"][zone] for one in samples]) for zone in zones)
     if not total:
         raise Unreadable("the CPU's RAPL counters stand still")
@@ -145,8 +160,3 @@ def idle(source, wait, seconds=WINDOW_S):
     """Energy of doing nothing for `seconds` (`wait` is time.sleep), engine loaded: what it costs to be
     ready."""
     return repeated(lambda: wait(seconds), source, seconds)[0]
-
-
-def start(names=()):
-    """The running sampler for the GPUs `names` (`gpu.used(count)`); none for the CPU alone."""
-    return sampler.Sampler(names)

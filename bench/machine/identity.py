@@ -107,9 +107,9 @@ def _zen():
     return ZEN.get(family_and_model) if "AMD" in info.get("vendor_id", "") else None
 
 
-def describe(device="cpu"):
-    """What the sidecar keeps of this machine: names, sizes; of a GPU driver, power limit, clocks,
-    temperature."""
+def describe(device="cpu", gpus=1):
+    """What the sidecar keeps of this machine: names, sizes; of the first of `gpus` GPUs driver, power limit
+    and highest clocks, of all of them clocks and temperature (`gpu.gpu_state`)."""
     machine = {
         "cpu": cpu_name(),
         "cores": cores(),
@@ -123,5 +123,5 @@ def describe(device="cpu"):
         machine["gpu"] = gpu.nvidia(
             "name", "driver_version", "memory.total", "power.limit", "clocks.max.sm", "clocks.max.mem"
         )
-        machine["gpu_before"] = gpu.gpu_state()
+        machine["gpu_before"] = gpu.gpu_state(gpus)
     return machine

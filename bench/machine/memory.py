@@ -1,6 +1,5 @@
 """How much memory an engine holds."""
 
-import atexit
 import os
 import platform
 import re
@@ -16,25 +15,13 @@ def address_space_bytes():
     return psutil.Process().memory_info().vms
 
 
-_running = {}  # process number -> the sampler of its GPUs; a fork has none
-
-
-def _sampler(gpus):
-    """This process's sampler of the driver's counters, started at the first call."""
-    found = _running.get(os.getpid())
-    if found is None:
-        found = _running[os.getpid()] = sampler.Sampler(gpu.used(gpus))
-        atexit.register(found.close)
-    return found
-
-
 def forget_peak(device="cpu", gpus=1):
     """Let `peak_memory_bytes` begin anew, where the system can (Linux; the driver's counters on a GPU).
 
     On the first `gpus` GPUs the driver is sampled from the first call on: call it before an engine is loaded.
     """
     if device == "cuda":
-        _sampler(gpus).forget_peak()
+        sampler.shared(gpu.used(gpus)).forget_peak()
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -50,7 +37,7 @@ def peak_memory_bytes(device="cpu", gpus=1):
     counts. NaN where NVML cannot be read.
     """
     if device == "cuda":
-        return _sampler(gpus).peak_bytes()
+        return sampler.shared(gpu.used(gpus)).peak_bytes()
     return _own_peak_bytes() + _children_bytes()
 
 

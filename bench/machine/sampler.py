@@ -6,6 +6,7 @@ It reads NVML (memory in use, energy, power) and, where the system shows them, t
 Other modules know it by this module's name in its command line. A counter that cannot be read is None.
 """
 
+import atexit
 import collections
 import contextlib
 import json
@@ -23,7 +24,7 @@ from bench.paths import ROOT
 
 INTERVAL_S = 0.1
 MODULE = "bench.machine.sampler"
-POWERCAP = Path("/sys/class/powercap")
+POWERCAP = "/sys/class/powercap"  # BENCH_POWERCAP names another folder
 HISTORY_S = 3600.0  # how long samples are kept
 PROBES = (MODULE, "bench.machine.bandwidth")  # their memory is not the engine's
 
@@ -42,22 +43,23 @@ class Gpu:
         except self.nvml.NVMLError:
             return None
 
-    def power_w(self):
-        """Watts now; NVML's instantaneous reading where the driver has it, else the one it averages."""
+    def power(self):
+        """{power_w: watts now, instant: whether NVML's instantaneous reading or the one it averages}."""
         fields = self._read(self.nvml.nvmlDeviceGetFieldValues, [self.nvml.NVML_FI_DEV_POWER_INSTANT])
         if fields and fields[0].nvmlReturn == 0:
-            return fields[0].value.uiVal / 1e3
+            return {"power_w": fields[0].value.uiVal / 1e3, "instant": True}
         milliwatts = self._read(self.nvml.nvmlDeviceGetPowerUsage)
-        return None if milliwatts is None else milliwatts / 1e3
+        return {"power_w": None if milliwatts is None else milliwatts / 1e3, "instant": False}
 
     def sample(self):
-        """{energy_j since the driver was loaded, power_w, memory_bytes in use, apps: process -> bytes}."""
+        """{energy_j since the driver was loaded, power_w, instant, memory_bytes in use, apps: process ->
+        bytes}."""
         millijoules = self._read(self.nvml.nvmlDeviceGetTotalEnergyConsumption)
         memory = self._read(self.nvml.nvmlDeviceGetMemoryInfo)
         apps = self._read(self.nvml.nvmlDeviceGetComputeRunningProcesses) or []
         return {
             "energy_j": None if millijoules is None else millijoules / 1e3,
-            "power_w": self.power_w(),
+            **self.power(),
             "memory_bytes": None if memory is None else memory.used,
             "apps": {app.pid: app.usedGpuMemory for app in apps},
         }
@@ -77,10 +79,10 @@ def gpus(names):
         return []
 
 
-def rapl(folder=POWERCAP):
+def rapl(folder=None):
     """Zone -> [joules of its counter, joules at which it begins anew] of the CPU packages; None if one cannot
     be read, which systems allow only to root."""
-    zones = {}
+    folder, zones = Path(folder or os.environ.get("BENCH_POWERCAP", POWERCAP)), {}
     for zone in sorted(folder.glob("intel-rapl:*")):
         if zone.name.count(":") != 1 or not _text(zone / "name").startswith("package"):
             continue  # a package's parts are in it; `psys` counts it again
@@ -135,10 +137,12 @@ class Watch:
         return self.kin.get(pid, False)
 
     def answer(self, words):
-        """What the parent asks for: `peak`, `forget`, or `window START END`."""
+        """What the parent asks for: `peak`, `forget`, `now`, or `window START END`."""
         if words[0] == "forget":
             self.peak_bytes = None
         self.sample()
+        if words[0] == "now":
+            return self.samples[-1]
         if words[0] != "window":
             return self.peak_bytes
         start, end = map(float, words[1:])
@@ -161,6 +165,7 @@ class Sampler:
     """The parent's side; context manager. `names`: GPUs as `gpu.used` lists them, none for the CPU alone."""
 
     def __init__(self, names=(), family_of=None):
+        self.names = tuple(names)
         command = [sys.executable, "-m", MODULE, str(family_of or os.getpid()), *names]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -186,6 +191,10 @@ class Sampler:
         peak = self._ask("peak")
         return math.nan if peak is None else peak
 
+    def now(self):
+        """One sample, taken now."""
+        return self._ask("now")
+
     def window(self, start, end):
         """The samples between two moments of `time.monotonic`."""
         return self._ask("window", start, end)
@@ -202,6 +211,29 @@ class Sampler:
 
     def __exit__(self, *_):
         self.close()
+
+
+_shared = {}  # process number -> its sampler; a fork has none
+
+
+def shared(names=()):
+    """This process's sampler of the GPUs `names`, started at the first call and ended by `end` or at exit."""
+    found = _shared.get(os.getpid())
+    if found is not None and found.names != tuple(names):
+        end()
+        found = None
+    if found is None:
+        found = _shared[os.getpid()] = Sampler(names)
+        atexit.register(found.close)
+    return found
+
+
+def end():
+    """End this process's shared sampler, if there is one."""
+    found = _shared.pop(os.getpid(), None)
+    if found is not None:
+        atexit.unregister(found.close)
+        found.close()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
 
 def derive(table):
     """`table` with what is computed when read: tpot_s, output_tokens_per_s, acceptance_rate, mbu (measured
-    roof), mbu_datasheet.
+    roof), mbu_datasheet, energy_per_token_j, cpu_energy_per_token_j.
 
     A step that accepts drafted tokens reads the weights once for all of them, so MBU counts steps, not
     tokens. Devices that share the model read side by side, so that it counts all of their bandwidths.
@@ -34,6 +34,8 @@ def derive(table):
         mbu_datasheet=metrics.mbu(
             table["weight_bytes"], kv, step, table["datasheet_bandwidth_bytes_per_s"] * sharing(table)
         ),
+        energy_per_token_j=metrics.energy_per_token_j(table["gpu_energy_j"], table["output_tokens"]),
+        cpu_energy_per_token_j=metrics.cpu_energy_per_token_j(table["cpu_energy_j"], table["output_tokens"]),
     )
 
 
@@ -49,6 +51,8 @@ def context(sidecar):
     columns["bandwidth_bytes_per_s"] = roof_bytes_per_s(sidecar)
     columns["best_probe_bytes_per_s"] = max(sidecar["bandwidth_probes_bytes_per_s"], default=None)
     columns["probe_cpu_share"] = max(sidecar.get("probe_cpu_shares") or [], default=None)
+    idle = (sidecar.get("energy") or {}).get("idle") or {}
+    columns |= {f"{name}_idle_w": idle.get(f"{name}_w") for name in ("gpu", "cpu")}
     return columns | {
         "peak_flops_per_s": peak_flops_per_s(sidecar.get("gemm_flops_per_s", {}), sidecar.get("arithmetic"))
     }

@@ -17,7 +17,7 @@ class Column:
     """One column of the CSV of a run."""
 
     name: str
-    group: str  # identity, condition, measured, speculation, scores, served
+    group: str  # identity, condition, measured, speculation, scores, served, energy
     type: str  # text, number, or devices: a count of devices, 1 where a file does not say
     since: int  # the layout that first had it
     meaning: str
@@ -104,6 +104,12 @@ DECLARED = [
         5,
         ("head_tokens", "number", "random tokens at the prompt's beginning, which no server has seen"),
     ),
+    *_columns(
+        "energy",
+        6,
+        ("gpu_energy_j", "number", "what the run's GPUs took for the request; empty where nobody can tell"),
+        ("cpu_energy_j", "number", "what the CPU's packages took for it; empty where nobody can tell"),
+    ),
 ]
 COLUMNS = [column.name for column in DECLARED]
 # What files of every layout have, the newest first.
@@ -122,7 +128,7 @@ SIDECAR = """
 CONTEXT = """
     bandwidth_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token
     threads started arithmetic peak_flops_per_s block_parameters head_parameters attention_values limit_bytes
-    loaded_bytes probe_cpu_share best_probe_bytes_per_s
+    loaded_bytes probe_cpu_share best_probe_bytes_per_s gpu_idle_w cpu_idle_w
 """.split()
 TEXT = {column.name for column in DECLARED if column.type == "text"} | {"started", "arithmetic"}
 # One row per load client and number of streams: `bench.experiments.client_accuracy` says what they mean.

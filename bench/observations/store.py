@@ -6,6 +6,7 @@ A run is one process of one experiment on one backend, option, model and device:
 """
 
 import csv
+import hashlib
 import itertools
 import json
 import math
@@ -58,9 +59,16 @@ def write(rows, sidecar, identifier, folder=None):
     gates.check(table, sidecar, identifier)
     if target.is_relative_to(ROOT / "_llama-inference"):
         gates.committed(sidecar)
-    write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
-    write_whole(target, table.to_csv(index=False, lineterminator="\n"))
+    _write_both(target, table, sidecar)
     return target
+
+
+def _write_both(target, table, sidecar):
+    """Write the sidecar, with the SHA-256 of the CSV in it, and then the CSV."""
+    text = table.to_csv(index=False, lineterminator="\n")
+    sidecar = sidecar | {"csv_sha256": hashlib.sha256(text.encode()).hexdigest()}
+    write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
+    write_whole(target, text)
 
 
 def files(folder=None):
@@ -124,7 +132,8 @@ def _runs(paths):
     published = (ROOT / "_llama-inference").resolve()
     own = {k for k, file in enumerate(paths) if file.resolve().is_relative_to(published)}
     names = [f"{file.parent.name}/{file.stem}" for file in paths]
-    return gates.Runs(derived.derive(derived.without_one_core_roofs(table)), sidecars, names, frozenset(own))
+    rows = derived.derive(derived.without_one_core_roofs(table))
+    return gates.Runs(rows, sidecars, names, frozenset(own))
 
 
 def judged(paths=None, folder=None):
@@ -192,8 +201,7 @@ def _write_apart(identifier, table, gpu, host, machine, parameters, **more):
         "parameters": parameters,
         "ended": provenance.now(),
     } | more
-    write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
-    write_whole(target, table.assign(gpu=gpu, host=host).to_csv(index=False, lineterminator="\n"))
+    _write_both(target, table.assign(gpu=gpu, host=host), sidecar)
     return target
 
 

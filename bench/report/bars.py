@@ -9,15 +9,15 @@ from matplotlib.lines import Line2D
 from bench import naming
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
-from bench.report import captions, html
-from bench.report.style import BESIDE, GREY, INK, WIDTH, Figure
+from bench.report import captions, html, sheet
+from bench.report.style import BESIDE, GREY, INK, WIDTH
 
 ROW = 0.46  # inches per row: its label and its bar
 LABEL, BAR, THICK = -0.22, 0.17, 0.36  # where in a row its label and its bar stand, and how thick the bar is
 
 
 def blocks(requests, experiment="latency"):
-    """What a figure of bars compares: (requests of the machine in focus, [(title, requests, summary)]).
+    """What a figure of bars compares: (requests of the machine in front, [(title, requests, summary)]).
 
     One block per setting; the title is empty if there is one setting only.
     """
@@ -40,7 +40,7 @@ def configurations(summary):
 
 def canvas(rows, columns=1, extra=1.3, **shared):
     """Figure and 2-D array of axes: one row of panels per entry of `rows`, as tall as so many bars need."""
-    drawn = Figure(figsize=(WIDTH, ROW * sum(rows) + 0.75 * len(rows) + extra), layout="constrained")
+    drawn = sheet.new(WIDTH, ROW * sum(rows) + 0.75 * len(rows) + extra)
     drawn.get_layout_engine().set(h_pad=0.06, w_pad=0.08)
     return drawn, drawn.subplots(
         len(rows), columns, squeeze=False, gridspec_kw={"height_ratios": [n + 0.4 for n in rows]}, **shared

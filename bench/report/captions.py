@@ -4,12 +4,16 @@ import textwrap
 
 from bench.analysis import latency as latency_analysis
 from bench.observations import schema
-from bench.report import html
+from bench.report import html, sheet
 from bench.report.style import GREY
 
 
 def titled(drawn, title, caption):
-    """Title on top and the small print below, both from the left edge."""
+    """Title on top and the small print below, both from the left edge; of several machines each part is
+    named, and the last one says who is missing."""
+    part = sheet.part()
+    title = "\n".join(word for word in (title if part.first or not part.slot else "", part.label) if word)
+    caption = f"{caption} {part.missing}".strip()
     drawn.suptitle(title, x=0.01, ha="left")
     drawn.supxlabel(
         "\n".join(textwrap.wrap(caption, 74)), x=0.01, ha="left", fontsize=10, color=GREY, linespacing=1.35

@@ -1,32 +1,49 @@
 """Lines, markers and axes that several figures share."""
 
+from typing import NamedTuple
+
 import numpy as np
 from matplotlib import ticker
 from matplotlib.lines import Line2D
 
 from bench import naming
 from bench.observations import schema
-from bench.report import captions, html, style
-from bench.report.style import FAINT, GREY, WIDTH, Figure, looks
+from bench.report import captions, html, sheet, style
+from bench.report.style import FAINT, GREY, MARKERS, WIDTH
 
 GREYS = FAINT, "0.58", GREY  # of published curves
-MARKERS = "o", "s", "^", "D", "v", "P", "X"
+DASHES = "-", (0, (5, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (2, 1))
+
+
+class Mark(NamedTuple):
+    """What one curve is drawn with."""
+
+    label: str
+    colour: object
+    marker: str
+    dash: object = "-"
 
 
 def styles(table, requests):
-    """{(backend, option): (label, colour, marker)} of `table`: a colour per engine, a marker per option."""
-    look, styles = looks(requests), {}
+    """{(backend, option): Mark} of `table`: colour and first marker are the engine's own (`style.look`), each
+    further option of it has the next marker and another dash."""
+    styles = {}
     for backend, rows in table.groupby("backend", sort=True):
+        colour, _, marker = style.look(backend)
+        first = MARKERS.index(marker)
         for k, (_, row) in enumerate(rows.drop_duplicates("option").sort_values("option").iterrows()):
-            styles[backend, row["option"]] = naming.label(row), look[backend][0], MARKERS[k % len(MARKERS)]
+            own = MARKERS[(first + k) % len(MARKERS)], DASHES[k % len(DASHES)]
+            styles[backend, row["option"]] = Mark(naming.label(row), colour, *own)
     return styles
 
 
 def _key(axes, styles, also=()):
     """One legend for all panels in axes of its own: the marks of `styles`, then the Line2D of `also`."""
     handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=6, label=label)
-        for label, colour, marker in styles.values()
+        Line2D(
+            [], [], color=mark.colour, marker=mark.marker, linestyle=mark.dash, markersize=6, label=mark.label
+        )
+        for mark in styles.values()
     ] + list(also)
     axes.legend(
         handles=handles,
@@ -57,7 +74,7 @@ def panels(count, height, styles, extra=1.2, also=()):
     The legend has the marks of `styles` and the Line2D of `also`; heights are in inches.
     """
     key = 0.24 * np.ceil((len(styles) + len(also)) / 2)
-    drawn = Figure(figsize=(WIDTH, count * height + key + extra), layout="constrained")
+    drawn = sheet.new(WIDTH, count * height + key + extra)
     drawn.get_layout_engine().set(h_pad=0.08, w_pad=0.08)
     *panels, last = drawn.subplots(count + 1, 1, gridspec_kw={"height_ratios": [height] * count + [key]})
     _key(last, styles, also)
@@ -65,9 +82,9 @@ def panels(count, height, styles, extra=1.2, also=()):
 
 
 def joined(axes, x, y, mark, **more):
-    """Draw the curve through (x, y) with the `mark` of its engine and option, as `styles` returns it."""
-    _, colour, marker = mark
-    axes.plot(x, y, marker=marker, color=colour, markersize=6, linewidth=1.4, **more)
+    """Draw the curve through (x, y) with the Mark of its engine and option."""
+    look = {"markersize": 6, "linewidth": 1.4, "linestyle": mark.dash} | more
+    axes.plot(x, y, marker=mark.marker, color=mark.colour, **look)
 
 
 def plain_logs(axes):

@@ -35,10 +35,17 @@ def show_figure(name, rows):
     """Show figure `name` and its command; the docstring of its function is the alternative text."""
     function = figures.DRAWN[naming.choose("figure", name, figures.names())]
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
-    picture = f'<img alt="{html.escape(alt)}" src="{svg_address(function(rows))}">'
+    picture = "".join(_picture(alt, label, figure) for label, figure in function.parts(rows))
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
     caption = f'<figcaption class="command">Redraw: <code>{command}</code></figcaption>'
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
+
+
+def _picture(alt, label, figure):
+    """The image of one machine's part of a figure; a label is empty where there is one machine only."""
+    device = f' data-device="{html.escape(label)}"' if label else ""
+    alt = f"{alt} On {label}." if label else alt
+    return f'<img alt="{html.escape(alt)}"{device} src="{svg_address(figure)}">'
 
 
 def show_html(text):
@@ -78,8 +85,28 @@ def show_sentences(sentences, otherwise=""):
 
 
 def show_findings(rows):
-    """Show the findings, computed from the requests, as a list."""
-    show_sentences(findings.findings(rows), UNMEASURED)
+    """Show the findings, computed from the requests, as a list per machine."""
+    _show_each(rows, findings.of_one)
+
+
+def _show_each(rows, sentences):
+    """Show the list `sentences`(requests of one machine) for every machine, the one in front first,
+    the others folded.
+
+    assets/sorter.html lets a reader put another one in front.
+    """
+    every = machines.labelled(rows)
+    if len(every) < 2:
+        return show_sentences(sentences(rows) if len(rows) else (), UNMEASURED)
+    parts = []
+    for label, own in every:
+        found = findings.named(sentences(own), own, label)
+        words = "\n".join(f"- {sentence}" for sentence in found) or f"- Not measured on `{label}`."
+        head = (
+            f"<details class=device data-device='{label}'{' open' * (not parts)}><summary>{label}</summary>"
+        )
+        parts.append(f"{head}\n\n{words}\n\n</details>")
+    display(Markdown("<div class=devices>\n\n" + "\n\n".join(parts) + "\n\n</div>\n"))
 
 
 def show_clients(rows):
@@ -92,7 +119,7 @@ def show_clients(rows):
 
 def show_quality(rows):
     """Show what the scored answers have shown, computed, as a list."""
-    show_sentences(quality_findings.quality_findings(rows), UNMEASURED)
+    _show_each(rows, quality_findings.quality_findings)
 
 
 def scoring(rows):
@@ -171,11 +198,11 @@ def probes(rows):
 
 def show_serving(rows):
     """Show what servers under load have shown, computed, as a list."""
-    show_sentences(serving_findings.serving_findings(rows), UNMEASURED)
+    _show_each(rows, serving_findings.serving_findings)
 
 
 def workload(rows):
-    """What the servers of the machine in focus were asked for, in words; empty without data."""
+    """What the servers of the machine in front were asked for, in words; empty without data."""
     rows = machines.here(rows, "serving")
     if rows.empty:
         return {}

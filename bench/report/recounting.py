@@ -12,7 +12,7 @@ COUNTINGS = {
 
 
 def recounted(rows):
-    """One row per engine and option on the machine in focus: tokens/s as counted here and elsewhere.
+    """One row per engine and option on the machine in front: tokens/s as counted here and elsewhere.
 
     The wait left out is 1 / TPOT. Means over requests, as in the published table.
     """

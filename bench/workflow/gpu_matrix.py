@@ -28,6 +28,7 @@ STATE = ROOT / "logs" / "gpu-matrix.json"
 EXPECT_S = 60.0
 ATTEMPTS = 2  # how often a step may be stopped by the end of a budget before it counts as failed
 LOOK_S = 0.1
+END_S = 60.0  # what a sweep may take before its first batch and after its last one
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,8 @@ class Matrix:
         run = self._identifier(step, parameters)
         if store.path(run).exists():
             return "ended", "measured already"
+        if step.notebook == "batching":  # its run is whole or lost: it ends before this call does
+            parameters["limit_s"] = max(1.0, round(end - time.monotonic() - END_S, 1))
         assignments = [f"{name}={value}" for name, value in parameters.items()]
         python = _python(parameters.get("backend"), self.device, parameters.get("option"))
         command = [

@@ -263,6 +263,11 @@ def test_everybody_is_judged_by_the_slowest_gap(tmp_path):
     assert everybody(tmp_path / "gap")["value"].iloc[0] < largest
     write_sweeps(tmp_path / "long", backend="llamacpp", overhead=0.0, slowest=50.0)
     assert everybody(tmp_path / "long").empty
+    # In one run of several it counts as well.
+    write_sweeps(tmp_path / "once", backend="llamacpp", overhead=0.0)
+    sidecar = make_sidecar(**MATRICES, **PEAKS, started="2026-01-01T00:09:00+00:00")
+    write_sweep(tmp_path / "once", sidecar=sidecar, run=4, backend="llamacpp", overhead=0.0, slowest=50.0)
+    assert everybody(tmp_path / "once").empty
 
 
 def test_winners_that_cannot_be_told_apart_are_named_together(tmp_path):
@@ -323,16 +328,6 @@ def test_the_proof_is_shown_as_it_was_computed(tmp_path):
     assert own > 0
 
 
-def test_a_roof_of_one_core_is_left_out_and_the_scatter_of_both_is_counted(tmp_path):
-    for run, roof in enumerate((66e9, 37e9, 65e9), start=1):
-        probes = {"bandwidth_probes_bytes_per_s": [roof, roof * 0.9]}
-        write_run(tmp_path, run=run, gpu="test-2c", sidecar=make_sidecar(**probes) | {"probe_cpu_shares": []})
-    found = latency_analysis.probe_scatter(store.load(folder=tmp_path)).sort_values("run_id")
-    assert found["mbu"].isna().tolist() == [False, True, False]
-    assert found["mbu_unjudged"].notna().all()
-    assert found["mbu_unjudged"].iloc[1] > 1.7 * found["mbu"].iloc[0]
-
-
 @pytest.mark.parametrize(
     ("runs", "says"),
     [
@@ -347,3 +342,13 @@ def test_an_a_a_test_names_the_sample_that_it_stands_on(tmp_path, runs, says):
     table = evidence_tables.told_apart(load(tmp_path))
     assert ("all configurations" in table["runs of"].iloc[0]) == (runs < 20)
     assert set(table["runs on each side"]) == ({3, 5, 10} if runs == 20 else {3, 5})
+
+
+def test_a_roof_of_one_core_is_left_out_and_the_scatter_of_both_is_counted(tmp_path):
+    for run, roof in enumerate((66e9, 37e9, 65e9), start=1):
+        probes = {"bandwidth_probes_bytes_per_s": [roof, roof * 0.9]}
+        write_run(tmp_path, run=run, gpu="test-2c", sidecar=make_sidecar(**probes) | {"probe_cpu_shares": []})
+    found = latency_analysis.probe_scatter(store.load(folder=tmp_path)).sort_values("run_id")
+    assert found["mbu"].isna().tolist() == [False, True, False]
+    assert found["mbu_unjudged"].notna().all()
+    assert found["mbu_unjudged"].iloc[1] > 1.7 * found["mbu"].iloc[0]

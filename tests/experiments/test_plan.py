@@ -48,7 +48,7 @@ def test_gpu_is_another_word_for_cuda(monkeypatch):
 
 def sweep(**changes):
     values = {"batch_sizes": "1 2", "prompt_lengths": "10 200", "short_tokens": 5}
-    values |= {"input_tokens": 50, "max_new_tokens": 50, "budget_s": 0.0} | changes
+    values |= {"input_tokens": 50, "max_new_tokens": 50, "budget_s": 0.0, "limit_s": 0.0} | changes
     module = SimpleNamespace(OPTIONS={"float32": {}})
     return batching.Sweep(
         SimpleNamespace(parameters=values, module=module, option="float32", checkpoint=CHECKPOINT)
@@ -74,8 +74,9 @@ def measured(generate, **changes):
 
     made = sweep(prompt_lengths="10", **changes)
     made.setup.generate, made.setup.progress = recorded, lambda shapes, total: shapes
+    made.setup.with_energy = lambda rows, batches, new_tokens: rows
     made.setup.checkpoint = SimpleNamespace(encode=lambda text: list(range(1349)))
-    return list(made), calls
+    return [batch for batches in made for batch in batches], calls
 
 
 def answered(calls, prompts):
@@ -115,6 +116,8 @@ def test_the_budget_of_a_sweep_charges_no_warm_up():
     assert len(batches) == 9, "three warm-ups took longer than the budget"
     batches, _ = measured(lambda *call: time.sleep(0.05) or answered(*call), budget_s=0.4)
     assert 3 <= len(batches) < 9
+    batches, _ = measured(compiles, limit_s=0.5)
+    assert len(batches) == 3, "a limit is one on everything"
 
 
 def test_a_folder_is_one_wherever_it_is_run(tmp_path, monkeypatch):

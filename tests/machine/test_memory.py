@@ -12,17 +12,11 @@ import pytest
 from bench.machine import memory, sampler
 
 
-def end_samplers():
-    for process, found in list(memory._running.items()):
-        found.close()
-        del memory._running[process]
-
-
 @pytest.fixture(autouse=True)
 def fresh(nvml):
-    end_samplers()  # one that another file's test has started reads the real driver
+    sampler.end()  # one that another file's test has started reads the real driver
     yield
-    end_samplers()
+    sampler.end()
 
 
 def test_a_peak_between_two_questions_is_seen(nvml):

@@ -68,12 +68,42 @@ def test_an_instrument_that_differs_from_its_revision_is_refused_and_an_adapter_
             gates.committed(make_sidecar(git={"uncommitted": ["bench/backends/mine.py", file]}))
 
 
+@pytest.fixture
+def group(tmp_path, monkeypatch):
+    """A function that makes the files of a control group, {path: text}, and the line of this process."""
+
+    def make(line, files):
+        monkeypatch.setattr(environment, "CGROUPS", tmp_path)
+        monkeypatch.setattr(environment, "OWN_CGROUP", tmp_path / "own")
+        (tmp_path / "own").write_text(line + "\n")
+        for path, text in files.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text + "\n")
+
+    return make
+
+
+OLDER = {
+    "cpu/job/cpu.cfs_period_us": "100000",
+    "cpu/job/cpu.stat": "nr_throttled 3\nthrottled_time 2500000000",
+}
+
+
 @pytest.mark.parametrize(
-    ("text", "cores"), [("max 100000", math.inf), ("100000 100000", 1), ("150000 100000", 1.5)]
+    ("line", "files", "cores", "held_s"),
+    [
+        ("0::/", {"cpu.max": "max 100000", "cpu.stat": "throttled_usec 0"}, math.inf, 0),
+        ("0::/", {"cpu.max": "100000 100000", "cpu.stat": "throttled_usec 1500000"}, 1, 1.5),
+        ("0::/pod/job", {"pod/cpu.max": "150000 100000", "pod/job/cpu.max": "max 100000"}, 1.5, None),
+        ("0::/on/the/host", {"cpu.max": "100000 100000"}, 1, None),
+        ("4:cpu,cpuacct:/job", {"cpu/job/cpu.cfs_quota_us": "100000"} | OLDER, 1, 2.5),
+        ("4:cpu:/job", {"cpu/job/cpu.cfs_quota_us": "-1"} | OLDER, math.inf, 2.5),
+        ("9:cpuset:/job", {}, math.inf, None),
+    ],
 )
-def test_a_containers_quota_bounds_the_threads(monkeypatch, text, cores):
-    monkeypatch.setattr(environment, "_cgroup", lambda file: [text])
-    assert environment.cpu_quota_cores() == cores
+def test_a_containers_quota_bounds_the_threads(group, line, files, cores, held_s):
+    group(line, files)
+    assert environment.cpu_quota_cores() == cores and environment.throttled_s() == held_s
     assert identity.cores() == 1 if cores < 2 else identity.cores() >= 1
 
 

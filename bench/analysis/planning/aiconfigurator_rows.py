@@ -1,9 +1,12 @@
 """AIConfigurator's estimates for a table of serving points, in its own environment: TTFT and TPOT in ms.
 
-    .venvs/aiconfigurator/bin/python bench/analysis/planning/aiconfigurator_rows.py rows.csv estimated.csv
+    python3 -m venv .venvs/aiconfigurator
+    .venvs/aiconfigurator/bin/pip install --requirement environments/aiconfigurator.txt
+    .venvs/aiconfigurator/bin/python bench/analysis/planning/aiconfigurator_rows.py \
+        data/published/gpu_serving_measured.csv data/planner_aiconfigurator.csv
 
-Measured columns are not read. It is given no engine version: its own default is used. A row that it refuses
-has empty estimates.
+One row per row of the table, by its number from 0. Measured columns are not read. It gets no engine version:
+its own default is used. A row that it refuses has empty estimates and the reason.
 """
 
 import csv
@@ -32,21 +35,21 @@ def estimate(row):
             tp_size=int(float(row["tensor_parallel"])),
             gemm_quant_mode=GEMM[row["weights"]],
         )
-        return answer.ttft, answer.tpot, ""
+        return f"{answer.ttft:.6g}", f"{answer.tpot:.6g}", ""
     except Exception as failure:  # a library of which any part may refuse a row
         return "", "", f"{type(failure).__name__}: {str(failure)[:200]}"
 
 
 def main(source, target):
-    """Estimate every row of `source`, and write the rows with what came out to `target`."""
+    """Estimate every row of `source`, and write what came out to `target`."""
     with open(source, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    names = ["estimated_ttft_ms", "estimated_tpot_ms", "refusal"]
+    names = ["row", "estimated_ttft_ms", "estimated_tpot_ms", "refusal"]
     with open(target, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*rows[0], *names], lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow(row | dict(zip(names, estimate(row))))
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        for number, row in enumerate(rows):
+            writer.writerow([number, *estimate(row)])
             file.flush()
 
 

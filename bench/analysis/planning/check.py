@@ -3,8 +3,8 @@ one, and their errors.
 
 Coefficients come from data/planner_coefficients.csv only; measured columns are read after all rows have been
 predicted, for the errors. `python -m bench.analysis.planning.check fit` writes that file from the published
-table; `validate FILE` predicts its rows in ten folds, `validate FILE gpu` (or engine, model) with each GPU
-left out in turn.
+table; `validate` writes data/planner_validation.csv: its rows predicted in ten folds, and with each GPU,
+engine and model left out in turn.
 """
 
 import os
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bench import inputs
-from bench.analysis.planning import engines, fit, published, step_time, validation
+from bench.analysis.planning import accuracy, engines, fit, published, step_time, validation
 
 COMMITTED = "planner_coefficients"
 
@@ -128,32 +128,34 @@ def estimates(rows, loads, fits):
     return out
 
 
-def validate(path, by="folds"):
-    """Predict every row of the published table from fits without it, print the errors, and write the
-    predictions to `path`.
-
-    `by`: `folds` (ten, over configurations), or a column (gpu, engine, model), each of whose values is left
-    out in turn.
+def validate():
+    """Predict every row of the published table from fits without it, in ten folds and with each GPU, engine
+    and model left out in turn; print the errors, and write data/planner_validation.csv: one row per way of
+    leaving out and row of the table.
     """
     rows = published.table()
-    parts = validation.folds(rows) if by == "folds" else rows[by].to_numpy()
 
     def progress(part, table):
-        print(sentence(f"{by} {part}", validation.scores(table)), flush=True)
+        print(sentence(str(part), validation.scores(table)), flush=True)
 
-    table = validation.left_out(
-        rows, parts, workers=int(os.environ.get("BENCH_WORKERS", os.cpu_count())), progress=progress
-    )
-    table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-    print(report(table))
+    made = []
+    for left_out in accuracy.LEFT_OUT:
+        parts = validation.folds(rows) if left_out == "folds" else rows[left_out].to_numpy()
+        workers = int(os.environ.get("BENCH_WORKERS", os.cpu_count()))
+        table = validation.left_out(rows, parts, workers=workers, progress=progress)
+        print(f"{left_out}\n{report(table)}", flush=True)
+        made.append(table.drop(columns=rows.columns).rename_axis("row").reset_index())
+        made[-1].insert(0, "left_out", left_out)
+    path = inputs.DATA / f"{accuracy.VALIDATION}.csv"
+    pd.concat(made).to_csv(path, index=False, float_format="%.5g", lineterminator="\n")
 
 
 def main(arguments):
-    """`fit`, `validate FILE [gpu, engine or model]`, or `DATA [OUT]`."""
+    """`fit`, `validate`, or `DATA [OUT]`."""
     if arguments[:1] == ["fit"]:
         return commit_fit() and None
     if arguments[:1] == ["validate"]:
-        return validate(*arguments[1:])
+        return validate()
     if not arguments or not Path(arguments[0]).is_file():
         return (
             f"There is no table {arguments[0] if arguments else ''!r}: make plan-check DATA=file.csv "

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from bench import inputs
+from bench import inputs, memo
 from bench.analysis import levels as levels_analysis
 from bench.analysis.planning import engines, rows, state
 from bench.observations import derived
@@ -71,11 +71,12 @@ def simulated(level, cost, slots):
     )
 
 
-def levels(requests, slo=None):
+@memo.by_content
+def levels(requests):
     """One row per run and level of serving whose configuration has a batching run: medians of TTFT and TPOT
     in s, measured and predicted, and whether the level held the objectives, measured and predicted.
     """
-    slo = slo or inputs.study()["slo"]
+    slo = inputs.study()["slo"]
     batches = derived.medians(derived.batches(requests[requests["experiment"] == "batching"]))
     found = []
     for key, runs in requests[requests["experiment"] == "serving"].groupby(CONFIGURATION):
@@ -113,3 +114,46 @@ def largest_levels(table):
                 row = {name: int(loads[name].cummin().sum()) for name in ("held", "predicted_held")}
                 found.append({"run_id": run, "loop": kind} | row)
     return pd.DataFrame(found)
+
+
+def summary(requests):
+    """One row per configuration and loop: levels, medians of |predicted / measured - 1| of TPOT and TTFT and
+    of the signed ones (_bias), the largest level that held the objectives (means over runs, measured and
+    predicted), the share of runs in which both are within one level.
+    """
+    table, found = levels(requests), []
+    if table.empty:
+        return table
+    held = largest_levels(table)
+    loops = {"concurrency": "closed", "request_rate": "open"}
+    for key, part in table.groupby(CONFIGURATION):
+        for kind, loop in loops.items():
+            rows_of = part.dropna(subset=[kind])
+            if rows_of.empty:
+                continue
+            row = dict(zip(CONFIGURATION, key)) | {"loop": loop, "levels": len(rows_of)}
+            for name in ("tpot", "ttft"):
+                off = rows_of[f"predicted_{name}_s"] / rows_of[f"{name}_s"] - 1
+                row |= {name: off.abs().median(), f"{name}_bias": off.median()}
+            runs = held[(held["loop"] == kind) & held["run_id"].isin(rows_of["run_id"])]
+            within = (runs["held"] - runs["predicted_held"]).abs() <= 1
+            row |= {"held": runs["held"].mean(), "predicted_held": runs["predicted_held"].mean()}
+            found.append(row | {"within": within.mean()})
+    return pd.DataFrame(found)
+
+
+def predictions(requests):
+    """data/predictions.csv with measured_tpot_s and measured_ttft_s: medians of the closed level that was
+    predicted, NaN where no run has had it.
+    """
+    table = inputs.table("predictions")
+    served = requests[(requests["experiment"] == "serving") & (requests["error"] == "")]
+    for name in ("tpot_s", "ttft_s"):
+        table[f"measured_{name}"] = [_measured(served, row, name) for row in table.to_dict("records")]
+    return table
+
+
+def _measured(served, row, name):
+    keys = ["backend", "option", "model", "gpu", "concurrency"]
+    same = (served[keys] == [row[key] for key in keys]).all(axis=1) if len(served) else []
+    return served.loc[same, name].median() if np.any(same) else np.nan

@@ -25,7 +25,8 @@ LENGTHS = {
     "same means, no spread": (161, 338, False),
     "twice as long": (323, 676, True),
 }
-REQUESTS = 12  # per place
+REQUESTS = 12  # per place of a closed loop
+ARRIVALS = 600  # of an open one
 
 
 def _drawn(lengths, requests):
@@ -35,30 +36,34 @@ def _drawn(lengths, requests):
     return [np.maximum(np.rint(mean * column), least).astype(int) for mean, column, least in parts]
 
 
-def _simulated(model, engine, gpu, tensor_parallel, places, lengths, fits):
+def _simulated(model, engine, gpu, tensor_parallel, lengths, fits, places=None, rate=None):
+    """`rows.Simulation` of a closed loop of `places`, or of Poisson arrivals at `rate`."""
     name, weights = MODELS[model]
-    case = engines.Case(name, gpu, engine, weights, tensor_parallel, places, 512, 512, "published")
+    slots = places or engines.SLOTS
+    case = engines.Case(name, gpu, engine, weights, tensor_parallel, slots, 512, 512, "published")
     best, _, _ = fits.of(engine, gpu)
     cost = step_time.cost(engines.setting(case), best)
-    return rows.Simulation(
-        *lengths, cost, engines.policy(case, slots=places), concurrency=places, request_s=best[-1], gaps=False
-    )
+    at_s = None if places else rows.poisson(rate, len(lengths[0]))
+    more = dict(concurrency=places, at_s=at_s, request_s=best[-1], gaps=False)
+    return rows.Simulation(*lengths, cost, engines.policy(case, slots=slots), **more)
 
 
 def mlc(fits=None):
-    """One row per published level of MLC's closed loops and assumption on lengths: TPOT and TTFT in ms,
-    published and predicted.
+    """One row per published level of MLC (`load`: concurrency of closed loops, or request_rate) and
+    assumption on lengths: means of TPOT and TTFT in ms, published (TTFT of few) and predicted.
     """
     fits, found = fits or check.Fits(), []
     ttft = inputs.table("published/mlc_h100_ttft").rename(columns={"concurrency": "level"})
-    table = inputs.table("published/mlc_h100_tpot").query("load == 'concurrency'")
-    keys = ["model", "gpu", "tensor_parallel", "engine", "level"]
-    table = table.merge(ttft[[*keys, "ttft_ms"]], on=keys, how="left")
+    table = inputs.table("published/mlc_h100_tpot")
+    keys = ["model", "gpu", "tensor_parallel", "engine", "load", "level"]
+    table = table.merge(ttft.assign(load="concurrency")[[*keys, "ttft_ms"]], on=keys, how="left")
     for row in table.to_dict("records"):
+        closed = row["load"] == "concurrency"
+        load = {"places": int(row["level"])} if closed else {"rate": float(row["level"])}
         for lengths in LENGTHS:
-            drawn = _drawn(lengths, REQUESTS * int(row["level"]))
-            place = (DEVICES[row["gpu"]], int(row["tensor_parallel"]), int(row["level"]))
-            met = _simulated(row["model"], ENGINES[row["engine"]], *place, drawn, fits)
+            drawn = _drawn(lengths, REQUESTS * int(row["level"]) if closed else ARRIVALS)
+            place = row["model"], ENGINES[row["engine"]], DEVICES[row["gpu"]], int(row["tensor_parallel"])
+            met = _simulated(*place, drawn, fits, **load)
             more = {
                 "predicted_tpot_ms": 1e3 * np.mean(met.tpot_s),
                 "predicted_ttft_ms": 1e3 * np.mean(met.ttft_s),
@@ -67,6 +72,18 @@ def mlc(fits=None):
                 {name: row[name] for name in [*keys, "tpot_ms", "ttft_ms"]} | {"lengths": lengths} | more
             )
     return pd.DataFrame(found)
+
+
+def errors(table, keys):
+    """One row per `keys` of `mlc`: levels, and the medians of |predicted / published - 1| of TPOT and TTFT,
+    of TPOT also signed.
+    """
+    tpot = table["predicted_tpot_ms"] / table["tpot_ms"] - 1
+    ttft = (table["predicted_ttft_ms"] / table["ttft_ms"] - 1).abs()
+    off = table.assign(tpot=tpot.abs(), tpot_bias=tpot, ttft=ttft)
+    return off.groupby(keys, as_index=False, sort=False).agg(
+        levels=("tpot", "size"), tpot=("tpot", "median"), tpot_bias=("tpot_bias", "median"), ttft=("ttft", "median")
+    )
 
 
 def mosaicml(fits=None):
@@ -82,7 +99,8 @@ def mosaicml(fits=None):
         size = int(row["batch_size"])
         lengths = np.full(size, int(row["input_tokens"])), np.full(size, int(row["output_tokens"]))
         try:
-            met = _simulated(row["model"], "vllm", DEVICES[row["gpu"]], int(row["gpus"]), size, lengths, fits)
+            place = row["model"], "vllm", DEVICES[row["gpu"]], int(row["gpus"])
+            met = _simulated(*place, lengths, fits, places=size)
         except (ValueError, KeyError) as refusal:
             found.append(row | {"predicted_requests_per_s": np.nan, "note": str(refusal)})
             continue

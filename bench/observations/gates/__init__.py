@@ -17,7 +17,7 @@ from bench.observations.gates.limits import (
     late,
     settled,
 )
-from bench.observations.gates.of_machine import committed
+from bench.observations.gates.of_machine import committed, is_adapter
 from bench.observations.gates.of_rows import Runs
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "THROTTLED_SHARE",
     "WARMUPS",
 ]
-__all__ += ["WARM_FACTOR", "check", "committed", "held", "late", "refused", "settled"]
+__all__ += ["WARM_FACTOR", "check", "committed", "held", "is_adapter", "late", "refused", "settled"]
 
 # What it is that a run must pass, as the method page has it -> the gate; in the order of judging.
 GATES = {

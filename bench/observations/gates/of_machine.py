@@ -83,7 +83,7 @@ def steady_clock(runs):
 def difference(git):
     """Files of the instrument that differ from the revision, adapters apart; None where nobody looked."""
     if "uncommitted" in git:
-        return [file for file in git["uncommitted"] if not _is_adapter(file)]
+        return [file for file in git["uncommitted"] if not is_adapter(file)]
     return [] if git.get("dirty") is False else None
 
 
@@ -116,6 +116,6 @@ def of_revision(runs):
     }
 
 
-def _is_adapter(file):
+def is_adapter(file):
     """Whether `file`, relative to the repository, is one engine's adapter."""
     return file.startswith("bench/backends/") and file.count("/") == 2 and not file.endswith("__init__.py")

@@ -13,14 +13,15 @@ import tempfile
 from pathlib import Path
 
 from bench.paths import FIGURES
-from bench.report import style
+from bench.report import sheet
 
 DRAWN = {}
 
 
 def listed(draw):
-    """Decorator: a styled figure that `names` lists and figure.ipynb can draw."""
-    DRAWN[draw.__name__] = style.styled(draw)
+    """Decorator: a styled figure of every machine that `names` lists and figure.ipynb can draw; the function
+    draws one machine."""
+    DRAWN[draw.__name__] = sheet.of_machines(draw)
     return DRAWN[draw.__name__]
 
 

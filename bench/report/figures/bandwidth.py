@@ -6,7 +6,7 @@ from matplotlib.text import Annotation
 from bench import naming
 from bench.analysis import latency as latency_analysis
 from bench.analysis import published as published_analysis
-from bench.report import bars, captions, columns, figures, style
+from bench.report import bars, captions, columns, figures, sheet, style
 from bench.report.figures import latency as latency_figures
 
 MBU = columns.column("mbu").axis
@@ -58,25 +58,35 @@ def mbu_published(requests):
     """MBU of published 16-bit results (grey, against the datasheet) above ours of 16 bits or more (against
     what was measured): a bar per result."""
     _, blocks = bars.blocks(requests)
-    theirs = published_analysis.published_mbu()
     ours = [(title, _widest(summary)) for title, _, summary in blocks]
-    ours = [(title, summary) for title, summary in ours if len(summary)]
-    drawn, axes = bars.canvas([len(theirs), *(len(summary) for _, summary in ours)], extra=1.5)
-    labels = [f"{row['label']} · {row['model']} · {row['gpu']}" for _, row in theirs.iterrows()]
-    bars.rows(axes[0, 0], labels, f"{MBU}, fraction of the datasheet's bandwidth")
-    bars.draw(axes[0, 0], theirs.assign(backend=""), "mbu", {"": (style.FAINT, "")})
-    for panel, (title, summary) in zip(axes[1:, 0], ours):
+    ours, part = [(title, summary) for title, summary in ours if len(summary)], sheet.part()
+    if part.label and not ours:  # the published rows stand above those of another machine
+        return None
+    theirs = published_analysis.published_mbu()
+    above = [len(theirs)] * part.first
+    drawn, axes = bars.canvas([*above, *(len(summary) for _, summary in ours)], extra=1.5)
+    if above:
+        _theirs(axes[0, 0], theirs)
+    for panel, (title, summary) in zip(axes[len(above) :, 0], ours):
         bars.rows(panel, bars.configurations(summary), MEASURED)
         bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"])
+        _values_inside(panel)
         panel.set_title(title or "Here")
     for panel in axes[:, 0]:
         bars.fraction(panel)
-    axes[0, 0].set_title("Published, derived: weights alone")
     caption = (
         "The table published_mbu gives the derivation of each published value. Ours count weights and KV "
         "cache, batch 1, with the 95\N{NO-BREAK SPACE}% interval over runs."
     )
     return captions.titled(drawn, "Bandwidth in use, published and here", caption)
+
+
+def _theirs(axes, theirs):
+    """The panel of the published rows."""
+    labels = [f"{row['label']} · {row['model']} · {row['gpu']}" for _, row in theirs.iterrows()]
+    bars.rows(axes, labels, f"{MBU}, fraction of the datasheet's bandwidth")
+    bars.draw(axes, theirs.assign(backend=""), "mbu", {"": (style.FAINT, "")})
+    axes.set_title("Published, derived: weights alone")
 
 
 def _widest(summary):

@@ -48,9 +48,9 @@ def frontier(requests):
 
 def _whiskers(axes, curve, mark):
     """The 95 % interval over runs of each point's output tokens/s, where there are several runs."""
-    known, (_, colour, _) = curve[curve["runs"] > 1], mark
+    known = curve[curve["runs"] > 1]
     half = known["output_tokens_per_s_interval"]
-    look = {"fmt": "none", "ecolor": colour, "elinewidth": 1, "capsize": 2}
+    look = {"fmt": "none", "ecolor": mark.colour, "elinewidth": 1, "capsize": 2}
     if len(known):
         axes.errorbar(known["e2e_s"], known["output_tokens_per_s"], yerr=half, **look)
 

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.instrument import peers
 from bench.observations import store
-from bench.report import captions, curves, figures, style
+from bench.report import captions, curves, figures, sheet, style
 
 CLIENT_ERRORS = {
     "ttft_error_ms": "Mean TTFT: error, ms",
@@ -25,15 +25,22 @@ def client_accuracy(requests):
     `requests` are all requests, beside which the observations lie (`store.load_accuracy`), or these
     observations themselves.
     """
-    table = requests if "ttft_error_ms" in requests else store.load_accuracy(requests.attrs.get("folder"))
-    with style.style():
-        return _client_accuracy(accuracy_analysis.here(table))
+    return _client_accuracy(_observations(requests))
 
 
+def _observations(requests):
+    """The comparisons beside `requests`, or `requests` where they are comparisons themselves."""
+    known = "ttft_error_ms" in requests
+    return requests if known else store.load_accuracy(requests.attrs.get("folder"))
+
+
+client_accuracy.parts = lambda requests: _client_accuracy.parts(_observations(requests))
 figures.DRAWN["client_accuracy"] = client_accuracy
 
 
+@sheet.of_machines
 def _client_accuracy(table):
+    table = accuracy_analysis.here(table)
     lines, styles, key = _lines(table)
     shown = [column for column in CLIENT_ERRORS if any(column in rows for rows, _ in lines)]
     drawn, panels = curves.panels(len(shown), 2.5, styles, also=key)
@@ -51,13 +58,13 @@ def _lines(table):
     measured, published = table[table["error"] == ""].groupby("client"), accuracy_analysis.published()
     colours, grey = sns.color_palette("colorblind"), curves.GREYS[0]
     styles = {
-        name: (_label(rows), colours[k % len(colours)], curves.MARKERS[k % len(curves.MARKERS)])
+        name: curves.Mark(_label(rows), colours[k % len(colours)], style.MARKERS[k % len(style.MARKERS)])
         for k, (name, rows) in enumerate(measured)
     }
     lines, key = [], []
     for k, (name, rows) in enumerate(published.groupby("client")):
         marker, label = "ox"[k % 2], f"published: {re.sub(r'.*[(]|[)]', '', name)}"
-        lines.append((rows, ("", grey, marker)))
+        lines.append((rows, curves.Mark("", grey, marker)))
         key.append(Line2D([], [], color=grey, marker=marker, label=label))
     return lines + [(rows, styles[name]) for name, rows in measured], styles, key
 
@@ -78,9 +85,9 @@ def _errors(axes, column, lines):
     for rows, mark in lines:
         rows = rows.sort_values("streams")
         curves.joined(axes, rows["streams"], rows[column].where(rows[column] > 0), mark)
-        under, (_, colour, marker) = rows[rows[column] <= 0], mark
-        hollow = {"color": colour, "markerfacecolor": "white", "markersize": 7, "zorder": 5}
-        axes.plot(under["streams"], [floor] * len(under), marker, **hollow)
+        under = rows[rows[column] <= 0]
+        hollow = {"color": mark.colour, "markerfacecolor": "white", "markersize": 7, "zorder": 5}
+        axes.plot(under["streams"], [floor] * len(under), mark.marker, **hollow)
     axes.set(xscale="log", yscale="log", ylim=(floor / 1.5, high * 1.5), title=CLIENT_ERRORS[column])
     curves.plain_logs(axes)
     return below

@@ -16,7 +16,7 @@ PLACES = "Place: those that an option may have, all at once with 95\N{NO-BREAK S
 
 @figures.listed
 def latency(requests):
-    """Output tokens/s on the machine in focus: a bar per engine and option, the fastest on top, a dot per
+    """Output tokens/s on the machine in front: a bar per engine and option, the fastest on top, a dot per
     run, the interval over runs, and the places that it may have."""
     chosen, blocks = bars.blocks(requests)
     if not blocks:

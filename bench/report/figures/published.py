@@ -5,7 +5,7 @@ import textwrap
 
 from bench import inputs
 from bench.analysis import latency as latency_analysis
-from bench.report import bars, captions, figures, style
+from bench.report import bars, captions, figures, sheet, style
 
 
 @figures.listed
@@ -16,16 +16,11 @@ def published(requests):
         return None
     chosen, blocks = bars.blocks(requests)
     theirs = inputs.table("published/husain_llama2_7b_latency")
-    theirs = theirs.sort_values("tokens_per_s", ascending=False, ignore_index=True)
-    usual = theirs["gpu"].mode()[0]
-    drawn, axes = bars.canvas([len(theirs), *(len(summary) for *_, summary in blocks)], extra=1.6)
-    labels = [_label(row, usual) for _, row in theirs.iterrows()]
-    bars.rows(axes[0, 0], labels, "tokens/s, as published")
-    bars.draw(axes[0, 0], theirs.assign(backend=""), "tokens_per_s", {"": (style.FAINT, "")})
-    axes[0, 0].set_title(
-        f"Published {theirs['edition'].max()}: Llama-2-7B on {usual} unless the label says so"
-    )
-    for panel, (_, rows, summary) in zip(axes[1:, 0], blocks):
+    above = [len(theirs)] * sheet.part().first
+    drawn, axes = bars.canvas([*above, *(len(summary) for *_, summary in blocks)], extra=1.6)
+    if above:
+        _theirs(axes[0, 0], theirs.sort_values("tokens_per_s", ascending=False, ignore_index=True))
+    for panel, (_, rows, summary) in zip(axes[len(above) :, 0], blocks):
         bars.rows(panel, bars.configurations(summary), "output tokens/s, measured here (another axis)")
         bars.draw(
             panel,
@@ -41,6 +36,14 @@ def published(requests):
     )
     caption = f"{differ} {captions.caption(chosen)}"
     return captions.titled(drawn, "The published table, and this study", caption)
+
+
+def _theirs(axes, theirs):
+    """The panel of the published rows."""
+    usual = theirs["gpu"].mode()[0]
+    bars.rows(axes, [_label(row, usual) for _, row in theirs.iterrows()], "tokens/s, as published")
+    bars.draw(axes, theirs.assign(backend=""), "tokens_per_s", {"": (style.FAINT, "")})
+    axes.set_title(f"Published {theirs['edition'].max()}: Llama-2-7B on {usual} unless the label says so")
 
 
 def _label(row, usual):

@@ -72,9 +72,9 @@ def _loss(axes, rows, loss, styles):
     edge = rows[best].sort_values(RATE)
     axes.step(edge["lost"], edge[RATE], where="post", color=style.FAINT, linewidth=1.4, zorder=1)
     for filled, (_, row) in zip(best, rows.iterrows()):
-        _, colour, marker = styles[row["backend"], row["option"]]
-        look = {"facecolor": colour if filled else "white", "edgecolor": colour, "linewidth": 1.4}
-        axes.scatter(row["lost"], row[RATE], s=52, marker=marker, zorder=3, clip_on=False, **look)
+        mark = styles[row["backend"], row["option"]]
+        look = {"facecolor": mark.colour if filled else "white", "edgecolor": mark.colour, "linewidth": 1.4}
+        axes.scatter(row["lost"], row[RATE], s=52, marker=mark.marker, zorder=3, clip_on=False, **look)
     _names(axes, edge)
 
 

@@ -6,11 +6,13 @@ from matplotlib.lines import Line2D
 from bench import naming
 from bench.analysis import serving as serving_analysis
 from bench.observations import schema
-from bench.report import captions, columns, curves, figures, html, style
+from bench.report import captions, columns, curves, figures, html, sheet, style
 
-# How levels are drawn: a closed loop filled, an open loop hollow and dashed; a tail hollow and dotted.
-LOOPS = {"closed": {"linestyle": "-"}, "open": {"linestyle": "--", "markerfacecolor": "white"}}
-MEDIAN, TAIL = {"linestyle": "-"}, {"linestyle": ":", "markerfacecolor": "white"}
+# How levels are drawn: a closed loop and a median filled, an open loop and a tail hollow and thin. The dash
+# is the option's.
+HOLLOW = {"markerfacecolor": "white", "linewidth": 0.8}
+LOOPS = {"closed": {}, "open": HOLLOW}
+MEDIAN, TAIL = {}, HOLLOW
 # A level that is compared with nothing, for it is overloaded or too short: beside the curve, whatever loop.
 UNSTEADY = {"linestyle": "none", "marker": "x"}
 LOADS = {"closed": "requests at once (closed loop)", "open": "requests/s (open loop)"}
@@ -19,7 +21,7 @@ TTFT, TPOT = columns.column("ttft_s"), columns.column("tpot_s")
 
 
 def _levels(requests, x, y):
-    """The levels of load of the machine in focus of which both `x` and `y` are known.
+    """The levels of load of the machine in front of which both `x` and `y` are known.
 
     A model on several devices is an option of its own.
     """
@@ -66,8 +68,10 @@ def _load_curve(axes, rows, x, y, mark, look):
     steady = rows["state"] == serving_analysis.STEADY
     curves.joined(axes, rows.loc[steady, x], _values(rows[steady], y), mark, **look)
     if not steady.all():
+        # A faint line from the curve tells whose the crosses are.
+        axes.plot(rows[x], _values(rows, y), color=mark.colour, linewidth=0.8, linestyle=":", zorder=1)
         other = rows[~steady]
-        axes.plot(other[x], _values(other, y), color=mark[1], markersize=7, **UNSTEADY)
+        axes.plot(other[x], _values(other, y), color=mark.colour, markersize=7, **UNSTEADY)
 
 
 def _loop_curves(axes, table, x, y, styles):
@@ -103,16 +107,38 @@ def _last_loads(axes, table, x, y):
 def _published_loads(axes, x, y):
     """The published curves of one GPU, in greys, each named at its first level."""
     engines = serving_analysis.published_single().groupby("backend", sort=True)
-    for grey, marker, (engine, rows) in zip(curves.GREYS, curves.MARKERS, engines):
+    for grey, marker, (engine, rows) in zip(curves.GREYS, style.MARKERS, engines):
         rows = rows[rows[y].notna()].sort_values("load")
         rows = rows.assign(y=columns.values(rows, y))
         for loop, look in LOOPS.items():
             curve = rows[(rows["loop"] == loop) & ((loop == "closed") | (x != "load"))]
-            axes.plot(curve[x], curve["y"], color=grey, marker=marker, markersize=5, linewidth=1.2, **look)
+            mark = curves.Mark("", grey, marker)
+            curves.joined(axes, curve[x], curve["y"], mark, **{"markersize": 5, "linewidth": 1.2} | look)
         first = rows[rows["loop"] == "closed"].iloc[0]
         curves.note(axes, engine, (first[x], first["y"]), (-8, 0), ha="right")
     one = rows.iloc[0]
     axes.set_title(f"Published: {one['model']} on one {one['gpu'].split()[0]}, other axes")
+
+
+def _published_waits(axes):
+    """The panel of the published TTFT over the load."""
+    _published_loads(axes, "load", "ttft_p50_s")
+    axes.set_xlabel(LOADS["closed"])
+    loads = serving_analysis.published_single().query("loop == 'closed'")["load"]
+    _load_ticks(axes, loads)
+    axes.set_xlim(loads.min() / 6, loads.max() * 1.25)
+
+
+def _first_names(axes, table, x, y):
+    """The name of each curve of closed loops below its first level, where no line has begun yet."""
+    first = table[(table["loop"] == "closed") & (table["state"] == serving_analysis.STEADY)]
+    first = first.dropna(subset=[x, y]).sort_values("load").drop_duplicates(["backend", "option"])
+    low, high = axes.get_ylim()
+    axes.set_ylim(low / (high / low) ** 0.08, high)
+    for (_, row), value in zip(first.iterrows(), _values(first, y)):
+        look = {"ha": "center", "va": "top", "color": style.INK, "zorder": 6}
+        look["bbox"] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5}
+        curves.note(axes, naming.label(row), (row[x], value), (0, -6), **look)
 
 
 def _load_limits(axes, left=1.3, right=1.25):
@@ -143,18 +169,21 @@ def serving_frontier(requests):
         return None
     styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
     key = _plain_key(table, LOOPS.values(), "closed loop", "open loop")
-    drawn, axes = curves.panels(len(blocks) + 1, 3.5, styles, 1.5, key)
+    above = sheet.part().first  # of several machines the published curves stand with the first
+    drawn, axes = curves.panels(len(blocks) + above, 3.5, styles, 1.5, key)
     for panel, (title, rows) in zip(axes, blocks):
         _loop_curves(panel, rows, x, y, styles)
         panel.set_title(title)
         _load_limits(panel, left=1)
         _last_loads(panel, rows, x, y)
-    _published_loads(axes[-1], x, y)
-    _load_limits(axes[-1], left=4)
+        _first_names(panel, rows, x, y)
+    if above:
+        _published_loads(axes[-1], x, y)
+        _load_limits(axes[-1], left=4)
     for panel in axes:
         panel.set(xlabel=columns.column(x).axis, ylabel=f"{TPOT.axis} (median)")
     marks = "A mark per level of load; the last one's is written beside it. Down and to the right is better."
-    caption = f"{_where(blocks, table)}{marks} {PUBLISHED_LOADS}"
+    caption = f"{_where(blocks, table)}{marks} {PUBLISHED_LOADS if above else ''}".strip()
     return captions.titled(drawn, "Servers: pace against throughput", caption)
 
 
@@ -170,20 +199,18 @@ def serving_ttft(requests):
     loops = [(title, rows, loop) for title, rows, loop in loops if len(rows)]
     tail, words = _tail(table)
     key = _plain_key(table, (MEDIAN, TAIL), "median", words)
-    drawn, axes = curves.panels(len(loops) + 1, 3.0, styles, 1.5, key)
+    above = sheet.part().first
+    drawn, axes = curves.panels(len(loops) + above, 3.0, styles, 1.5, key)
     for panel, (title, rows, loop) in zip(axes, loops):
         for option, curve in curves.each(rows):
             _tail_curves(panel, curve, styles[option], tail)
         panel.set(xlabel=LOADS[loop], title=title)
         _load_ticks(panel, rows["load"])
-    _published_loads(axes[-1], "load", "ttft_p50_s")
-    axes[-1].set_xlabel(LOADS["closed"])
-    loads = serving_analysis.published_single().query("loop == 'closed'")["load"]
-    _load_ticks(axes[-1], loads)
-    axes[-1].set_xlim(loads.min() / 6, loads.max() * 1.25)
+    if above:
+        _published_waits(axes[-1])
     for panel in axes:
         panel.set_ylabel(TTFT.axis)
-    caption = f"{_where(blocks, table)}{PUBLISHED_LOADS}"
+    caption = f"{_where(blocks, table)}{PUBLISHED_LOADS if above else ''}".strip()
     return captions.titled(drawn, "Servers: the wait for the first token", caption)
 
 
@@ -227,7 +254,7 @@ def load_levels(requests):
     loops = [loop for loop in LOOPS if (table["loop"] == loop).any()]
     drawn = style.Figure(figsize=(style.WIDTH, 6.4), layout="constrained")
     grid = drawn.add_gridspec(2, len(loops))
-    upper, mark = drawn.add_subplot(grid[0, :]), ("", style.colour(requests), "o")
+    upper, mark = drawn.add_subplot(grid[0, :]), curves.Mark("", style.colour(requests), "o")
     for k, loop in enumerate(loops):
         rows, lower = table[table["loop"] == loop].sort_values("load"), drawn.add_subplot(grid[1, k])
         _load_curve(upper, rows, "output_tokens_per_s", "tpot_p50_s", mark, LOOPS[loop])
@@ -238,7 +265,7 @@ def load_levels(requests):
     _load_limits(upper, left=1)
     _last_loads(upper, table, "output_tokens_per_s", "tpot_p50_s")
     row, failed = naming.named(requests).iloc[0], int((requests["error"] != "").sum())
-    marks = "Above: closed loop filled, open loop hollow and dashed. "
+    marks = "Above: closed loop filled, open loop hollow. "
     marks += f"Below: median filled, {words} hollow. Crosses: overloaded or too short."
     caption = f"{captions.setting(row[schema.SETTING])}. {marks}"
     caption += f" {failed} requests failed." if failed else ""

@@ -42,6 +42,8 @@ def _fitted(axes, curve, fitted, key, mark):
     row = fitted[same & (fitted["gpu"] == curve["gpu"].iloc[0])].iloc[0]
     terms = step_time_analysis.terms_of(row)
     predicted = step_time_analysis.predict(terms, curve["step_bytes"], curve["step_flops"])
-    _, colour, marker = mark
-    axes.plot(curve["batch_size"], columns.values(curve, "step_s"), marker, color=colour, markersize=6)
-    axes.plot(curve["batch_size"], predicted * STEP.factor, color=colour, linewidth=1.2)
+    look = {"color": mark.colour, "linewidth": 1.2, "linestyle": mark.dash}
+    axes.plot(
+        curve["batch_size"], columns.values(curve, "step_s"), mark.marker, color=mark.colour, markersize=6
+    )
+    axes.plot(curve["batch_size"], predicted * STEP.factor, **look)

@@ -9,7 +9,7 @@ Each sentence names its machine and mixes none.
 """
 
 from bench.analysis import machines
-from bench.report.findings import batching, latency, overhead, quality, serving
+from bench.report.findings import batching, latency, overhead, quality, serving, words
 
 LATENCY = latency.fastest, latency.fewer_bits, latency.first_token, latency.bandwidth
 # The experiments that sentences are about, and what a reader calls them.
@@ -25,25 +25,26 @@ EXPERIMENTS = {
 def findings(requests):
     """What every machine has shown, the one in front first (`machines.each`): a list of Markdown sentences.
 
-    Of the one in front all sentences, and what it has not measured; of the others which option is fastest.
+    Of the one in front all sentences; of the others which option is fastest, and what has not been measured.
     Of several models, the one with most configurations is described.
     """
-    every = machines.each(requests)
     sentences = []
-    for place, ((gpu, host), own) in enumerate(every):
-        own.attrs = requests.attrs
-        found = latency.fastest(own) if place else None
-        found = [found] if place else _of_one(own)
-        if sum(other == gpu for (other, _), _ in every) > 1:  # two checkouts on the same kind of machine
-            found = [sentence and sentence.replace(f"`{gpu}`", f"`{gpu}` ({host})") for sentence in found]
-        sentences += found
-    return [sentence for sentence in sentences if sentence]
+    for place, (label, own) in enumerate(machines.labelled(requests)):
+        found = [latency.fastest(own) or latency.alone(own), _lacking(own)] if place else of_one(own)
+        sentences += named(found, own, label)
+    return sentences
 
 
-def _of_one(requests):
+def named(sentences, requests, label):
+    """Those of `sentences` that there are, about the only machine in `requests`, called by its `label`."""
+    own = f"On `{requests['gpu'].iloc[0]}`"
+    return [sentence.replace(own, f"On `{label}`", 1) for sentence in sentences if sentence]
+
+
+def of_one(requests):
     """The sentences about the only machine in `requests`, with None for what it does not support."""
     return [
-        *(sentence(requests) for sentence in LATENCY),
+        *([sentence(requests) for sentence in LATENCY] if _several(requests) else [latency.alone(requests)]),
         batching.share_of_gain(requests),
         batching.limited(requests),
         *quality.quality_findings(requests)[:2],
@@ -54,12 +55,31 @@ def _of_one(requests):
     ]
 
 
+def _several(requests):
+    """Whether latency was measured with more than one engine or option, so that there is something to
+    compare."""
+    rows = requests[requests["experiment"] == "latency"]
+    return len(rows[["backend", "option"]].drop_duplicates()) != 1
+
+
+def _missing(requests):
+    """{experiment: what a reader calls it} of those that the only machine in `requests` has not measured."""
+    measured = set(requests["experiment"])
+    return {name: title for name, title in EXPERIMENTS.items() if name not in measured}
+
+
 def missing(requests):
     """One sentence per experiment that the only machine in `requests` has not measured."""
-    measured = set(requests["experiment"])
     return [
-        f"On `{requests['gpu'].iloc[0]}`, {words} has not been measured: "
+        f"On `{requests['gpu'].iloc[0]}`, {title} has not been measured: "
         f"`make study EXPERIMENTS={name}` does."
-        for name, words in EXPERIMENTS.items()
-        if name not in measured
+        for name, title in _missing(requests).items()
     ]
+
+
+def _lacking(requests):
+    """`missing` in one sentence; None where nothing is."""
+    lacks = list(_missing(requests))
+    verb = "has" if len(lacks) == 1 else "have"
+    on = f"On `{requests['gpu'].iloc[0]}`"
+    return f"{on}, {words.listed(lacks)} {verb} not been measured." if lacks else None

@@ -10,11 +10,11 @@ from bench.report.findings import words
 
 
 def client_findings(requests):
-    """What the comparison of load clients on the machine in focus has shown: a list of Markdown sentences,
+    """What the comparison of load clients on the machine in front has shown: a list of Markdown sentences,
     empty where there was none."""
     table = accuracy_analysis.here(store.load_accuracy(requests.attrs.get("folder")))
     sentences = own_error(table), *peers_errors(table), goal_met(table)
-    return [sentence for sentence in sentences if sentence]
+    return [words.about(table.iloc[0], sentence) for sentence in sentences if sentence]
 
 
 def own_error(table):

@@ -1,4 +1,4 @@
-"""Sentences of the topic latency, each about the machine in focus and one model there
+"""Sentences of the topic latency, each about the machine in front and one model there
 (`bench.analysis.latency.described`)."""
 
 import numpy as np
@@ -45,6 +45,21 @@ def fastest(requests):
         sentence += f"output tokens/s, cannot be told apart{_others(of - len(best))}"
     sentence += _against_reference(best.iloc[0], table)
     return sentence + (f"; not ranked: {_reasons(unranked)}." if len(unranked) else ".")
+
+
+def alone(requests):
+    """How fast the only engine and option is whose latency was measured; None for none or several."""
+    rows = requests[requests["experiment"] == "latency"]
+    if len(rows[["backend", "option"]].drop_duplicates()) != 1:
+        return None
+    table = _summary(rows)
+    if table.empty:
+        return None
+    row = table.iloc[0]
+    return (
+        f"{words.on(row)}, only {words.measured(row, unit='output tokens/s')} has answered {row['model']}, "
+        f"one request at a time, in {words.plural(row['runs'], 'run')}: nothing to compare it with."
+    )
 
 
 def _others(count):

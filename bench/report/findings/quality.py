@@ -9,7 +9,7 @@ from bench.report.findings import words
 
 
 def quality_findings(requests):
-    """What the scored answers of the machine in focus have shown: a list of Markdown sentences.
+    """What the scored answers of the machine in front have shown: a list of Markdown sentences.
 
     Of several models, the one with most configurations is described.
     """

@@ -4,15 +4,15 @@ import numpy as np
 import pandas as pd
 
 from bench import naming
+from bench.analysis import machines, statistics
 from bench.analysis import server_cost as server_cost_analysis
 from bench.analysis import serving as serving_analysis
-from bench.analysis import statistics
 from bench.report import html
 from bench.report.findings import words
 
 
 def serving_findings(requests):
-    """What the servers of the machine in focus have shown under load: a list of Markdown sentences."""
+    """What the servers of the machine in front have shown under load: a list of Markdown sentences."""
     sentences = [
         within_objectives(requests),
         loops_disagree(requests),
@@ -20,7 +20,9 @@ def serving_findings(requests):
         *drafts_under_load(requests),
         server_costs(requests),
     ]
-    return [sentence for sentence in sentences if sentence]
+    own = machines.front(requests, "serving")
+    rows = own if len(own) else machines.front(requests, "served")
+    return [words.about(rows.iloc[0], sentence) for sentence in sentences if sentence]
 
 
 def _load(row):

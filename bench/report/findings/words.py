@@ -22,6 +22,11 @@ def on(row):
     return f"On `{row['gpu']}`"
 
 
+def about(row, sentence):
+    """`sentence` with `on` before it."""
+    return f"{on(row)}, {sentence[0].lower()}{sentence[1:]}"
+
+
 def listed(words, most=None):
     """`a`, `a and b`, `a, b and c`; of more than `most` the first ones, and how many others there are."""
     words = list(words)

@@ -6,21 +6,63 @@
 they call the same functions.
 """
 
+import functools
 import importlib
 import inspect
 import pkgutil
 
+import pandas as pd
+
 from bench import naming
+from bench.analysis import machines as machines_analysis
 from bench.observations import store
-from bench.report import html
+from bench.report import columns, html
 
 TABLES = {}
+DEVICE = columns.column("gpu").head
 
 
 def listed(function):
     """Decorator: the function is a table that `names` lists."""
     TABLES[function.__name__] = function
     return function
+
+
+def of_machines(function):
+    """Decorator: a listed table whose function knows one machine, for requests of any number of machines.
+
+    The rows of each stand one after the other, those of the machine in front first, and the column device
+    names it; published rows stand once, at the end. `attrs` has the `machines`, and those `missing` a row.
+    """
+
+    @functools.wraps(function)
+    def table(requests):
+        every = machines_analysis.labelled(requests)
+        if len(every) < 2:
+            return _named(function(requests), requests["gpu"].iloc[0] if len(requests) else "")
+        parts = {label: _named(function(own), own["gpu"].iloc[0], label) for label, own in every}
+        return _joined(parts)
+
+    return listed(table)
+
+
+def _named(table, gpu, label=None):
+    """`table` of the machine `gpu` with the column device, in which it has the `label`."""
+    if DEVICE not in table:
+        place = [*table.columns].index("option") + 1 if "option" in table else len(table.columns)
+        table.insert(place, DEVICE, gpu)
+    return table.assign(**{DEVICE: table[DEVICE].replace(gpu, label)}) if label else table
+
+
+def _joined(parts):
+    """The tables {label: table} of several machines in one."""
+    published = [table[table[DEVICE] != label] for label, table in parts.items()]
+    own = [table[table[DEVICE] == label] for label, table in parts.items()]
+    filled = [table for table in [*own, *published[:1]] if len(table)] or own[:1]
+    table = pd.concat(filled, ignore_index=True)
+    missing = [label for label, rows in zip(parts, own) if rows.empty]
+    table.attrs = {"machines": list(parts), "missing": missing}
+    return table
 
 
 def names():

@@ -8,9 +8,9 @@ from bench.report.columns import Column
 from bench.report.findings import batching as batching_findings
 
 
-@tables.listed
+@tables.of_machines
 def batching(requests):
-    """The sweeps: one row per engine, option and batch on the machine in focus; what the batch yielded and
+    """The sweeps: one row per engine, option and batch on the machine in front; what the batch yielded and
     how much of the hardware it used."""
     shown = columns.of(
         f"{columns.ENGINE} batch_size prompt_tokens max_new_tokens requests_per_s output_tokens_per_s "
@@ -22,7 +22,7 @@ def batching(requests):
     return columns.renamed(batching_analysis.sweeps(requests), shown)
 
 
-@tables.listed
+@tables.of_machines
 def prompt_cost(requests):
     """Whether 512 more input tokens cost less than 8 more output tokens: one row per engine and option, at
     batch size 1."""
@@ -41,7 +41,7 @@ def prompt_cost(requests):
     return columns.renamed(costs.sort_values("ratio"), shown)
 
 
-@tables.listed
+@tables.of_machines
 def memory(requests):
     """Runs under a limit of memory: one row per run; the largest batch that the planner expects, that ran,
     and the smallest that did not."""

@@ -3,19 +3,24 @@
 import pandas as pd
 
 from bench.analysis import client_accuracy as accuracy_analysis
+from bench.analysis import machines
 from bench.instrument import peers
 from bench.observations import store
 from bench.report import columns, tables
 from bench.report.columns import Column
 
-TEXT = "client", "error", "source"
+TEXT = "client", "gpu", "error", "source"
 
 
 @tables.listed
 def client_accuracy(requests):
     """How far load clients are off: one row per client and number of streams, what it reports less what the
     server did, here and in the published comparison."""
-    own = accuracy_analysis.here(store.load_accuracy(requests.attrs.get("folder")))
+    own = store.load_accuracy(requests.attrs.get("folder"))
+    every = machines.labelled(own, strict=False)
+    if every:
+        each = [accuracy_analysis.here(rows).assign(gpu=label) for label, rows in every]
+        own = pd.concat(each, ignore_index=True)
     own = own.assign(
         client=[" ".join((peers.title(row["client"]), row["version"])) for _, row in own.iterrows()],
         source="measured on " + own["gpu"],
@@ -28,7 +33,7 @@ def client_accuracy(requests):
 
 def _shown():
     return columns.of(
-        "client streams events_per_s requests failed ttft_error_ms ttft_error_connected_ms "
+        "client gpu streams events_per_s requests failed ttft_error_ms ttft_error_connected_ms "
         "itl_p99_ms itl_p99_excess_ms delay_mean_ms delay_p99_ms cpu_us_per_token "
         "peak_memory_bytes error source",
         client=Column("client"),

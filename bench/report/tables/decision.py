@@ -12,16 +12,15 @@ AT_MOST = {"peak_memory_bytes": " at most"}  # a maximum that was seen, not a ne
 SHOWN = 3  # names in one cell
 
 
-@tables.listed
+@tables.of_machines
 def decision(requests):
-    """Which engine should I use? One row per wish: the engines and options that fulfil it best on the machine
-    in front, together where they cannot be told apart, and the next engine."""
+    """Which engine should I use? One row per wish: the engines and options that fulfil it best on each
+    machine, together where they cannot be told apart, and the next engine."""
     table = recommend.choices(requests)
     wishes = [_wish(rows) for _, rows in table.groupby(["want"], sort=False)]
     shown = columns.of(
         "want gpu use gives next model",
         want=Column("if you want"),
-        gpu="on",
         use=Column("use"),
         gives=Column("it gives"),
         next=Column("the next engine"),

@@ -32,7 +32,7 @@ def coverage(requests=None):
     return columns.renamed(table.rename(columns=str), shown)
 
 
-@tables.listed
+@tables.of_machines
 def told_apart(requests):
     """A/A: the runs of one configuration dealt into two; one row per source, way and number of runs; how
     often the two are told apart, either way."""
@@ -51,7 +51,7 @@ def told_apart(requests):
     return columns.renamed(table, shown)
 
 
-@tables.listed
+@tables.of_machines
 def neighbours(requests):
     """How correlated neighbouring runs are, beside what simulated runs show: one row per true correlation of
     the simulated ones."""
@@ -85,7 +85,7 @@ def gates(requests):
 
 
 def _runs(requests):
-    """The latency runs of the machine in focus, without failed requests."""
+    """The latency runs of the machine in front, without failed requests."""
     rows = machines.here(requests, "latency")
     return latency_analysis.runs(rows[rows["error"] == ""])
 

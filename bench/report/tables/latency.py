@@ -13,9 +13,9 @@ from bench.report.columns import Column
 ANSWER_CHARACTERS = 200
 
 
-@tables.listed
+@tables.of_machines
 def latency(requests):
-    """The latency study: one row per engine, option and version on the machine in focus, the fastest first
+    """The latency study: one row per engine, option and version on the machine in front, the fastest first
     within each device and model, means over runs.
 
     `group` is the places that an option may have, all at once with 95 % confidence, or why it is not ranked.
@@ -40,7 +40,7 @@ def latency(requests):
     return columns.renamed(every.assign(group=[captions.group(row) for _, row in every.iterrows()]), shown)
 
 
-@tables.listed
+@tables.of_machines
 def upgrades(requests):
     """What an upgrade of an engine changed: one row per option, version after its first, and metric; the new
     version over the old one, with its 95 % interval over runs."""
@@ -60,7 +60,7 @@ def upgrades(requests):
     return columns.renamed(table.assign(metric=table["metric"].map(lambda name: METRICS[name].symbol)), shown)
 
 
-@tables.listed
+@tables.of_machines
 def answers(requests):
     """The beginning of answers: one row per engine, option and prompt, from the first run that succeeded.
 

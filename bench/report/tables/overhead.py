@@ -5,7 +5,7 @@ from bench.report import columns, tables
 from bench.report.columns import Column
 
 
-@tables.listed
+@tables.of_machines
 def overhead(requests):
     """What measuring costs: one row per engine and option, mean over pairs of harness / own loop - 1, with
     its 95 % interval over pairs."""

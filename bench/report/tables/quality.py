@@ -5,9 +5,9 @@ from bench.report import columns, tables
 from bench.report.columns import Column
 
 
-@tables.listed
+@tables.of_machines
 def quality(requests):
-    """What an option costs in quality: one row per engine and option that was scored on the machine in focus,
+    """What an option costs in quality: one row per engine and option that was scored on the machine in front,
     the fastest first; real weights only."""
     shown = columns.of(
         f"{columns.ENGINE} output_tokens_per_s weight_bytes agreement same_answers answers "

@@ -27,9 +27,9 @@ def _times(table):
     )
 
 
-@tables.listed
+@tables.of_machines
 def serving(requests):
-    """What came out under load: one row per engine, option and level on the machine in focus; its state and
+    """What came out under load: one row per engine, option and level on the machine in front; its state and
     backlog, rates, times over the requests that count, goodput, and how late the client was.
 
     A level that is overloaded or too short is compared with nothing. Percentiles stand where the requests
@@ -56,7 +56,7 @@ def serving(requests):
     return columns.renamed(table.assign(user=1 / table["tpot_p50_s"], half=half), shown)
 
 
-@tables.listed
+@tables.of_machines
 def serving_goal(requests):
     """The largest load that holds a goal: one row per goal and curve, ours first, then the published ones.
 
@@ -91,7 +91,7 @@ def serving_published(requests=None):
     return columns.renamed(columns.apart(serving_analysis.published()), shown)
 
 
-@tables.listed
+@tables.of_machines
 def speculation_under_load(requests):
     """Drafting under load: one row per level in steady state of an option that drafts tokens, beside the same
     option without; ratios of means over runs, with their interval.
@@ -114,7 +114,7 @@ def speculation_under_load(requests):
     return columns.renamed(table, shown)
 
 
-@tables.listed
+@tables.of_machines
 def server_cost(requests):
     """What an engine's own server costs: one row per engine and option, one request at a time in process and
     through the server, medians over pairs of runs that began close to each other."""
@@ -134,7 +134,7 @@ def server_cost(requests):
     return columns.renamed(server_cost_analysis.server_cost(requests), shown)
 
 
-@tables.listed
+@tables.of_machines
 def tensor_parallel(requests):
     """A model on more devices beside the fewest measured: one row per level, ours first, then the published
     curves."""

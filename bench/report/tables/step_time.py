@@ -14,7 +14,7 @@ COEFFICIENTS = {
 }
 
 
-@tables.listed
+@tables.of_machines
 def step_time(requests):
     """The fitted step-time model: one row per engine and option; coefficients with 95 % intervals over
     resampled batches, what limits a step at batch size 1 (open where they do not agree), and errors."""

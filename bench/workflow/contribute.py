@@ -1,0 +1,165 @@
+"""Checks the runs that somebody wants to commit, and shows what they would change on the site.
+
+    python -m bench.workflow.contribute                       what this checkout adds (make contribute)
+    python -m bench.workflow.contribute --base upstream/main  compared with another commit
+    python -m bench.workflow.contribute --from folder         runs that somebody sent, as if copied here
+    python -m bench.workflow.contribute --from folder --take  and copies those that pass
+
+Exit code 1 with one sentence per fault. The workflow of a pull request calls the same.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import naming
+from bench.paths import ROOT
+from bench.workflow import candidates, vetting
+from bench.workflow.candidates import OBSERVATIONS, git
+
+
+def check(root, base, folder=None):
+    """({run: sentences} of every new run, [(file, sentence)] of other files, all new runs) of a checkout.
+
+    `base`: the commit that is compared with; `folder`: where runs lie that are not in the checkout.
+    """
+    found = candidates.of_folder(folder, root, base) if folder else candidates.of_checkout(root, base)
+    new, others = found
+    repository = vetting.Repository(root, base, new)
+    sentences = {candidate.run: vetting.faults(candidate, repository) for candidate in new}
+    size = sum(file.stat().st_size for candidate in new for file in candidate.files.values())
+    if size > vetting.ALL_BYTES:
+        limit = f"{vetting.ALL_BYTES / 1e6:.0f} MB"
+        others.append(
+            (
+                "all files",
+                f"{size / 1e6:.0f} MB together, and {limit} are the limit: contribute in parts.",
+            )
+        )
+    return sentences, others, new
+
+
+def notes(new, root):
+    """What a reviewer should know of runs that pass: one sentence each."""
+    sentences, runs = [], {candidate.run for candidate in new}
+    for candidate in new:
+        stem, number = naming.split_number(candidate.run)
+        before = [f"{stem}-{n}" for n in range(1, int(number) if number.isdigit() else 1)]
+        gone = [
+            run for run in before if run not in runs and not (root / OBSERVATIONS / f"{run}.csv").exists()
+        ]
+        if gone:
+            sentences.append(
+                f"`{candidate.run}`: {', '.join(gone)} are not here; say in the pull request why."
+            )
+    return sentences
+
+
+def differences(before, after):
+    """What the site would show otherwise, as lines of Markdown; both are what bench.report.shown says."""
+    lines = [f"- goes: {s}" for s in before["findings"] if s not in after["findings"]]
+    lines += [f"- comes: {s}" for s in after["findings"] if s not in before["findings"]]
+    for name in sorted(before["tables"].keys() | after["tables"].keys()):
+        old, new = before["tables"].get(name, []), after["tables"].get(name, [])
+        gone, come = len([r for r in old if r not in new]), len([r for r in new if r not in old])
+        if gone or come:
+            lines.append(
+                f"- table `{name}`: {come} rows come or change, {gone} go or change; {len(old)} rows before, "
+                f"{len(new)} after"
+            )
+    drawn = before["figures"], after["figures"]
+    redrawn = [name for name in sorted(drawn[0] | drawn[1]) if drawn[0].get(name) != drawn[1].get(name)]
+    if redrawn:
+        lines.append(f"- figures drawn anew: {', '.join(redrawn)}")
+    return lines
+
+
+def effect(root, base, new):
+    """`differences` that the runs `new` make to the site of the observations at `base`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = Path(scratch, "base.tar")
+        git(root, "archive", "--output", str(archive), base, OBSERVATIONS)
+        folders = [Path(scratch, "before"), Path(scratch, "after")]
+        for folder in folders:
+            shutil.unpack_archive(archive, folder, filter="data")
+        take(new, folders[1])
+        started = [_shown(folder / OBSERVATIONS) for folder in folders]
+        texts = [process.communicate()[0] for process in started]
+    if any(process.returncode for process in started):
+        raise ValueError("What the site would show could not be made: python -m bench.report.shown says why.")
+    return differences(*map(json.loads, texts))
+
+
+def _shown(folder):
+    """A process of its own, because the folder of the observations is read when bench is imported."""
+    command = [sys.executable, "-m", "bench.report.shown"]
+    environment = os.environ | {"BENCH_RESULTS": str(folder)}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def take(new, root):
+    """Copy the files of the runs `new` into the observations of the checkout `root`."""
+    for candidate in new:
+        for suffix, file in candidate.files.items():
+            target = root / OBSERVATIONS / f"{candidate.run}{suffix}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if file != target:
+                shutil.copyfile(file, target)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.workflow.contribute", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument(
+        "--base", default="", help="branch or commit to compare with (default: where main is)"
+    )
+    parser.add_argument("--from", dest="folder", help="folder with runs that are not in this checkout")
+    parser.add_argument("--take", action="store_true", help="with --from: copy the runs that pass")
+    parser.add_argument("--no-site", action="store_true", help="leave out what would change on the site")
+    return parser
+
+
+def main(arguments=None, root=ROOT):
+    """The command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        base = candidates.base(root, options.base)
+        sentences, others, new = check(root, base, options.folder)
+        return _report(options, root, base, sentences, others, new)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _report(options, root, base, sentences, others, new):
+    """Print everything as Markdown; returns the exit code."""
+    if not new and not others:
+        print(f"Nothing under {OBSERVATIONS}/ differs from {base[:7]}: there is no run to check.")
+        return 0
+    good = [candidate for candidate in new if not sentences[candidate.run]]
+    print(f"# Contribution: {len(new)} runs beside {base[:7]}, {len(good)} may be committed\n")
+    faults = [(run, sentence) for run, several in sentences.items() for sentence in several] + others
+    _section("Faults", [f"- `{where}`: {sentence}" for where, sentence in faults])
+    _section("Notes", [f"- {sentence}" for sentence in notes(good, root)])
+    if good and not options.no_site:
+        changed = effect(root, base, good)
+        _section("What would change on the site", changed or ["- nothing"])
+    if options.take:
+        take(good, root)
+        print(f"Copied into {OBSERVATIONS}/: {len(good)} runs.")
+    return 1 if faults else 0
+
+
+def _section(title, lines):
+    if lines:
+        print(f"## {title}\n\n" + "\n".join(lines) + "\n", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

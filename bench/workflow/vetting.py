@@ -1,0 +1,250 @@
+"""Whether one new run may join the observations: it is whole, passes the gates, comes from where it says."""
+
+import hashlib
+import io
+import json
+import re
+from functools import cached_property
+
+import nbformat
+import pandas as pd
+
+from bench.observations import gates, schema, store
+from bench.workflow import leaks
+from bench.workflow.candidates import OBSERVATIONS, git
+
+FILE_BYTES = 2_000_000  # of one file; the largest of a hundred runs has a fifth of that
+ALL_BYTES = 50_000_000  # of everything in one contribution
+ROUNDING = 0.51e-4  # notebooks show four decimals
+APART = {"hardware": [*schema.ROOFS, "gpu", "host"], "clients": [*schema.ACCURACY, "gpu", "host"]}
+
+
+class Fault(ValueError):
+    """Why a run may not be committed, in a sentence or several, each in a list."""
+
+
+class Repository:
+    """What runs are held against: the history of `root`, the commit `base`, and the runs that are there."""
+
+    def __init__(self, root, base, new):
+        self.root, self.base, self._new = root, base, {candidate.run for candidate in new}
+
+    @cached_property
+    def models(self):
+        """Model -> the SHA-256 of its weights in the runs that are there."""
+        found = {}
+        for file in sorted((self.root / OBSERVATIONS).glob("*/*.json")):
+            if f"{file.parent.name}/{file.stem}" not in self._new:
+                sidecar = json.loads(file.read_text(encoding="utf-8"))
+                found.setdefault(sidecar["parameters"].get("model"), sidecar.get("model_sha256"))
+        return found
+
+    @cached_property
+    def _history(self):
+        return set(git(self.root, "rev-list", "HEAD").split())
+
+    def file(self, revision, path):
+        """Text of a file at a revision; empty where it is not there."""
+        return git(self.root, "show", f"{revision}:{path}", check=False)
+
+    def knows(self, revision):
+        """Whether `revision` is part of the history of HEAD."""
+        return revision in self._history
+
+    def instrument(self, revision):
+        """Files of the instrument that `revision` has otherwise than the history of the base."""
+        before = git(self.root, "merge-base", self.base, revision).strip()
+        changed = git(self.root, "diff", "--name-only", before, revision, "--", "bench", "notebooks")
+        return [file for file in changed.split("\n") if file]
+
+    @cached_property
+    def shallow(self):
+        return git(self.root, "rev-parse", "--is-shallow-repository").strip() == "true"
+
+
+def faults(candidate, repository):
+    """All sentences that say why the run `candidate` may not be committed; none where it may."""
+    if candidate.missing:
+        return [f"It lacks {', '.join(candidate.missing)}: a run is its .csv, .json and .ipynb together."]
+    sentences = []
+    for check in (_size, _leaks, _gates, _hashes, _revision, _notebook):
+        try:
+            check(candidate, repository)
+        except Fault as fault:
+            sentences += fault.args[0]
+        except gates.Refused as refusal:
+            sentences.append(str(refusal))
+        except (ValueError, KeyError, TypeError, AttributeError, OSError, IndexError) as error:
+            sentences.append(f"It cannot be read as a run ({type(error).__name__}: {error}).")
+    return list(dict.fromkeys(sentences))
+
+
+def _refuse(sentence, *if_any):
+    if not if_any or any(if_any):
+        raise Fault([sentence])
+
+
+def _sidecar(candidate):
+    return json.loads(candidate.files[".json"].read_text(encoding="utf-8"))
+
+
+def _rows(candidate):
+    """Rows of the CSV as a frame; the sidecar must lie beside it for `store.read`."""
+    rows, _ = store.read(candidate.files[".csv"])
+    return schema.frame(rows)
+
+
+def _is_apart(candidate):
+    """The folder of what is no run but measured of a machine or a load client; empty for a run."""
+    folder = candidate.run.partition("/")[0]
+    return folder if folder in APART else ""
+
+
+def _size(candidate, repository):
+    for suffix, file in candidate.files.items():
+        size = file.stat().st_size
+        if size > FILE_BYTES:
+            limit = f"{FILE_BYTES / 1e6:.0f} MB"
+            _refuse(
+                f"Its {suffix} has {size / 1e6:.1f} MB, and {limit} are the limit: measure fewer requests."
+            )
+
+
+def _leaks(candidate, repository):
+    sentences = [
+        f"{suffix}: {sentence}" for suffix, file in candidate.files.items() for sentence in leaks.found(file)
+    ]
+    if sentences:
+        raise Fault(sentences)
+
+
+def _gates(candidate, repository):
+    sidecar, folder = _sidecar(candidate), _is_apart(candidate)
+    if folder:
+        table = pd.read_csv(candidate.files[".csv"])
+        lacking = set(APART[folder]) - set(table)
+        _refuse(f"Its CSV lacks {', '.join(sorted(lacking))}.", lacking)
+        identifier = {"hardware": store.roofs_id, "clients": store.accuracy_id}[folder]
+        number = candidate.run.rpartition("-")[2]
+        ids = {identifier(*pair, number) for pair in table[["gpu", "host"]].itertuples(index=False)}
+        _refuse(
+            f"The rows say they are {', '.join(sorted(ids))}, the path says {candidate.run}.",
+            ids != {candidate.run},
+        )
+    else:
+        gates.check(_rows(candidate), sidecar, candidate.run)
+    gates.committed(sidecar)
+
+
+def _hashes(candidate, repository):
+    sidecar = _sidecar(candidate)
+    stated = sidecar.get("csv_sha256")
+    digest = hashlib.sha256(candidate.files[".csv"].read_bytes()).hexdigest()
+    _refuse(
+        f"Its CSV has the SHA-256 {digest[:12]}…, the sidecar was written beside {str(stated)[:12]}…: "
+        "observations are never edited, measure again.",
+        stated and stated != digest,
+    )
+    if _is_apart(candidate):
+        return
+    prompts = repository.file(sidecar["git"].get("revision"), "data/prompts.csv")
+    _refuse(
+        "Its prompts (prompts_sha256) are not those of data/prompts.csv at its revision: measure with these.",
+        prompts and sidecar["prompts_sha256"] != hashlib.sha256(prompts.encode()).hexdigest(),
+    )
+    model = sidecar["parameters"].get("model")
+    known = repository.models.get(model)
+    _refuse(
+        f"Its {model} has the SHA-256 {str(sidecar['model_sha256'])[:12]}…, that of the runs here "
+        f"{str(known)[:12]}…: other weights are another model and need another name.",
+        known and known != sidecar["model_sha256"],
+    )
+
+
+def _revision(candidate, repository):
+    state = _sidecar(candidate)["git"]
+    revision = state.get("revision")
+    if not repository.knows(revision):
+        _refuse(
+            f"Its revision {str(revision)[:12]} may be missing from a shallow clone: git fetch --unshallow.",
+            repository.shallow,
+        )
+        _refuse(
+            f"Its revision {str(revision)[:12]} is not in the history of this branch: push the commit that "
+            "it was measured at, or measure again at one that is here."
+        )
+    _refuse(
+        "The instrument had changes that were not committed, and the sidecar does not say in which files: "
+        "measure again from a clean checkout.",
+        state.get("dirty") and "uncommitted" not in state,
+    )
+    other = [file for file in repository.instrument(revision) if not gates.is_adapter(file)]
+    _refuse(
+        f"It was measured by an instrument that is not the repository's: {', '.join(other[:3])} "
+        f"{'differ' if len(other) > 1 else 'differs'} at {str(revision)[:7]}. Have that change merged first.",
+        other,
+    )
+
+
+def _notebook(candidate, repository):
+    notebook = nbformat.read(candidate.files[".ipynb"], as_version=4)
+    nbformat.validate(notebook)
+    made = notebook.metadata.get("papermill", {})
+    source = made.get("input_path", "")
+    _refuse(
+        "Its notebook was not executed to its end by papermill: commit the one that the run wrote.",
+        not made.get("end_time"), made.get("exception"),
+    )  # fmt: skip
+    _refuse(
+        f"Its notebook is that of {made.get('output_path')}: commit the one that this run wrote.",
+        candidate.run not in f"{made.get('output_path')} {_printed(notebook)}",
+    )
+    revision = _sidecar(candidate)["git"].get("revision")
+    original = repository.file(revision, source) if re.fullmatch(r"notebooks/[\w-]+\.ipynb", source) else ""
+    if original:
+        there = _sources(nbformat.reads(original, as_version=4))
+        _refuse(
+            f"Its code is not that of {source} at its revision: measure with the notebook as it is.",
+            there != _sources(notebook),
+        )
+    if not _is_apart(candidate):
+        _same_numbers(notebook, _rows(candidate))
+
+
+def _sources(notebook):
+    """Sources of the code cells, without the parameters that papermill adds."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return [cell.source for cell in code if "injected-parameters" not in cell.metadata.get("tags", [])]
+
+
+def _outputs(notebook):
+    return [output for cell in notebook.cells for output in cell.get("outputs", [])]
+
+
+def _printed(notebook):
+    """Everything that the notebook has printed."""
+    return "".join(output.get("text", "") for output in _outputs(notebook))
+
+
+def _same_numbers(notebook, rows):
+    """Refuse a CSV whose times are not those that the notebook showed when it had written it."""
+    for output in _outputs(notebook):
+        shown = _table(output.get("data", {}).get("text/html", ""))
+        if len(shown) != len(rows) or "prompt" not in shown:
+            continue
+        for column in {"ttft_s", "e2e_s", "output_tokens"} & set(shown):
+            off = (pd.to_numeric(shown[column], errors="coerce") - rows[column]).abs() > ROUNDING
+            _refuse(
+                f"Its CSV says another {column} than its notebook showed, in row {off.idxmax() + 1} first: "
+                "observations are never edited, measure again.",
+                off.any(),
+            )
+
+
+def _table(html):
+    """The table that pandas had written as HTML, as text; empty where there is none."""
+    body = re.findall(r"<tr.*?</tr>", html, flags=re.S)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, flags=re.S) for row in body]
+    if len(cells) < 2 or len({len(row) for row in cells}) > 1:
+        return pd.DataFrame()
+    return pd.read_csv(io.StringIO("\n".join("\t".join(row) for row in cells)), sep="\t", dtype=str)
