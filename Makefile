@@ -19,6 +19,8 @@
 #     make plan-check DATA=file.csv OUT=out.csv   what the planner predicts for each row, and how far it is off
 #     make contribute                    whether new runs may be committed, and what they would change on the site (CONTRIBUTING)
 #     make proof                         the long simulations behind the intervals; their result is committed
+#     make mutants                       whether the tests see the measuring code broken, line by line; the result is committed (ALL=1: also
+#                                        modules that have not changed; a quarter of an hour, on an idle machine)
 #     make lint                          format, style, and which room may import which
 #     make readme                        the README's findings, from the committed observations
 #     make data                          the whole data in downloads/: one Parquet, one CSV, the data dictionary
@@ -39,7 +41,11 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
+<<<<<<< HEAD
 .PHONY: study test check check-backend plan-check audit contribute proof lint site data readme bundle gpu-matrix
+=======
+.PHONY: study test check check-backend plan-check audit contribute proof mutants lint site readme bundle gpu-matrix
+>>>>>>> h/mutants
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -85,6 +91,9 @@ proof: .venv/ready
 	@python -m bench.analysis.proof
 	@python -m bench.analysis.same
 
+mutants: .venv/ready .venv/test .venv/mutants
+	@nice -n 19 python tests/mutation_run.py $(if $(filter-out 0,$(ALL)),--all)
+
 lint: .venv/ready .venv/test
 	@ruff format --check bench tests
 	@ruff check bench tests
@@ -101,6 +110,10 @@ lint: .venv/ready .venv/test
 
 .venv/test: requirements-test.txt
 	.venv/bin/pip install --quiet --requirement requirements-test.txt
+	touch $@
+
+.venv/mutants: requirements-mutants.txt
+	.venv/bin/pip install --quiet --requirement $<
 	touch $@
 
 .venv/%: profiles/%/requirements.txt | .venv/ready

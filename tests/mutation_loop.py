@@ -19,8 +19,8 @@ from _pytest import runner
 
 from bench.analysis import mutation
 
-SLOWEST_S = 1.5  # slower tests are left out where a function has quicker ones
-ENOUGH_S = 12.0  # of tests per mutant
+SLOWEST_S = 1.0  # slower tests are left out where a function has quicker ones
+ENOUGH_S = 10.0  # of tests per mutant
 ELSEWHERE = {"_Process.__init__"}  # where a process with the module begins
 UNSTEADY_S = 0.2  # a test that takes longer, or measures time, must fail twice
 
@@ -40,15 +40,15 @@ class Loop:
 
     def __init__(self, module, out, every):
         self.module, self.out, self.every, self.file = module, out, every, Path(module).resolve()
-        self.took, self.entered = {}, {}
+        self.took, self.cost, self.entered = {}, {}, {}
 
     def pytest_runtestloop(self, session):
         self.session, self.items = session, list(session.items)
+        gc.collect()
+        gc.freeze()  # what is there is not looked through again in every process
         self._baseline()
         source = self.file.read_text()
         mutants = list(mutations.mutants(source))[:: self.every]
-        gc.collect()
-        gc.freeze()  # what is there is not looked through again in every process
         with open(self.out, "w", newline="") as file:
             writer = csv.DictWriter(file, mutation.MUTANT)
             writer.writeheader()
@@ -70,7 +70,7 @@ class Loop:
                 if frame.f_code.co_filename == name:
                     seen.add(frame.f_code.co_qualname.partition(".<locals>")[0])
 
-            begun = time.monotonic()
+            begun, spent = time.monotonic(), time.process_time()
             mutation_patch.trace(look)
             reports = runner.runtestprotocol(item, log=False, nextitem=Bottom(self.session))
             mutation_patch.trace(None)
@@ -78,21 +78,25 @@ class Loop:
                 print(f"left out, it fails unbroken: {item.nodeid}", file=sys.__stderr__)
                 continue
             good.append(item)
-            self.took[item], self.entered[item] = time.monotonic() - begun, seen
-        self.items = sorted(good, key=self.took.get)
+            took = self.took[item] = time.monotonic() - begun
+            self.cost[item], self.entered[item] = max(time.process_time() - spent, took / 4), seen
+        self.items = sorted(good, key=self.cost.get)
 
     def _tests(self, mutant):
-        """The tests that bear on a mutant, quick ones first."""
+        """The tests that bear on a mutant: those that enter its function."""
         if mutant.function:
             chosen = [item for item in self.items if mutant.function in self.entered[item]]
         else:
             chosen = self.items
         if not chosen:  # another process may enter it
             chosen = [item for item in self.items if ELSEWHERE & self.entered[item]]
-        quick = [item for item in chosen if self.took[item] < SLOWEST_S] or chosen[:3]
+        chosen = sorted(
+            chosen, key=lambda item: len(self.entered[item])
+        )  # what tests little else comes first
+        quick = [item for item in chosen if self.cost[item] < SLOWEST_S] or chosen[:3]
         total, kept = 0.0, []
         for item in quick:
-            total += self.took[item]
+            total += self.cost[item]
             if kept and total > ENOUGH_S:
                 break
             kept.append(item)
@@ -106,7 +110,7 @@ class Loop:
             if outcome in (mutation.SURVIVED, mutation.INVALID):
                 return outcome, ""
             killer = tests[first + at]
-            steady = self.took[killer] < UNSTEADY_S and not killer.get_closest_marker("timing")
+            steady = self.cost[killer] < UNSTEADY_S and not killer.get_closest_marker("timing")
             if steady or self._run(mutant, [killer])[0] != mutation.SURVIVED:
                 return outcome, killer.nodeid
             first += at + 1

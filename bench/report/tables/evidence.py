@@ -1,7 +1,7 @@
 """Tables of the topic evidence: how often the study's intervals hold, and how often equals are told apart."""
 
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, proof, same
+from bench.analysis import machines, mutation, proof, same
 from bench.observations import store
 from bench.report import columns, tables
 from bench.report.columns import Column
@@ -88,3 +88,17 @@ def _runs(requests):
     """The latency runs of the machine in front, without failed requests."""
     rows = machines.here(requests, "latency")
     return latency_analysis.runs(rows[rows["error"] == ""])
+
+
+@tables.listed
+def mutants(requests=None):
+    """Mutants of the measuring code: one row per module and one for all; how many the tests let live."""
+    shown = columns.of(
+        "module mutants survived equivalent killed_share",
+        module=Column("module"),
+        mutants=Column("mutants"),
+        survived=Column("survived"),
+        equivalent=Column("of them without effect"),
+        killed_share=Column("killed", "%", 100),
+    )
+    return columns.renamed(mutation.scores(), shown)

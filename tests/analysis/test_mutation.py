@@ -1,0 +1,62 @@
+"""The committed result of the mutation run holds for the modules as they are, and says what it holds for."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from bench.analysis import mutation
+
+
+def test_the_committed_mutation_run_holds_for_these_modules():
+    record = json.loads(mutation.DIGESTS.read_text())
+    stale = set(record) & set(mutation.changed())
+    assert not stale and set(record) <= set(mutation.TESTS), "run make mutants and commit what it writes"
+
+
+def test_the_committed_mutation_run_keeps_its_promise():
+    found = mutation.scores()
+    assert set(found["module"]) == {*json.loads(mutation.DIGESTS.read_text()), "all"}
+    whole = found.iloc[-1]
+    assert whole["killed_share"] >= mutation.PROMISE and len(mutation.survivors()) == whole["survived"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name in ("SCORES", "SURVIVORS", "DIGESTS"):
+        monkeypatch.setattr(mutation, name, tmp_path / getattr(mutation, name).name)
+
+
+def outcomes(**counts):
+    """Outcomes of mutants of one module, as many of each as `counts` says; {killed: 3, survived: 1}."""
+    rows = [(n, "f", f"{kind} {n}", "b", kind, "") for kind, count in counts.items() for n in range(count)]
+    return pd.DataFrame(rows, columns=mutation.MUTANT).replace({"outcome": {"invalid": mutation.INVALID}})
+
+
+def test_a_run_is_kept_with_its_survivors_and_their_reasons(folder):
+    first, second = list(mutation.TESTS)[:2]
+    mutation.record(second, outcomes(killed=3, survived=1))
+    assert second not in mutation.changed() and first in mutation.changed()
+    mutation.record(first, outcomes(killed=10, timeout=2, survived=2, invalid=5))
+    kept = mutation.survivors()
+    assert list(kept["module"]) == [first, first, second] and list(kept["before"])[:2] == [
+        "survived 0",
+        "survived 1",
+    ]
+    kept.assign(reason=["it is the same", "", ""]).to_csv(mutation.SURVIVORS, index=False)
+    mutation.record(first, outcomes(killed=12, survived=2))
+    found = mutation.scores()
+    assert list(found["module"]) == [first, second, "all"] and list(found["mutants"]) == [14, 4, 18]
+    assert list(found["survived"]) == [2, 1, 3] and list(found["equivalent"]) == [1, 0, 1]
+    assert list(found["killed_share"]) == pytest.approx([12 / 14, 3 / 4, 15 / 18])
+    assert mutation.sentence().startswith(
+        "15 of 18 mutants of the measuring code are killed (83.3%); of the 3"
+    )
+
+
+def test_a_module_that_has_changed_is_named(folder, monkeypatch):
+    first = list(mutation.TESTS)[0]
+    mutation.record(first, outcomes(killed=1))
+    digests = mutation.digests()
+    monkeypatch.setattr(mutation, "digests", lambda: digests | {first: "another"})
+    assert first in mutation.changed()

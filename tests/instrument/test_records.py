@@ -1,0 +1,164 @@
+"""What the load client keeps between a read and a row: its backlog, answers, results, the cache's trial."""
+
+import math
+
+import numpy as np
+import pytest
+from answers import ancillary, answered, chunked, event, text, usage
+
+from bench.instrument.load import backlog, prefix_cache, records, results
+
+
+def call(number, at_s=None):
+    return records.Call(number, b"", at_s, 3, 1)
+
+
+def test_scheduled_calls_begin_at_their_moment_and_not_before():
+    line = backlog.Backlog([call(1, 2.0), call(2, 1.0)], 1)
+    assert line and line.take(1e9, 0) is None, "nothing begins before there is a start"
+    line.start = 100.0
+    assert line.take(100.9, 0) is None and line.moments(0) == [101.0]
+    first = line.take(101.0, 50)  # whatever the others do
+    assert (first.call.number, first.due) == (2, 101.0) and line.moments(7) == [102.0] and line
+    assert line.take(101.5, 0) is None
+    second = line.take(105.0, 0)
+    assert (second.call.number, second.due) == (1, 102.0)
+    assert not line and line.moments(0) == [] and line.take(200.0, 0) is None
+
+
+def test_calls_without_a_schedule_begin_when_a_place_is_free(monkeypatch):
+    monkeypatch.setattr(backlog, "clock", lambda: 103.0)
+    line = backlog.Backlog([call(1), call(2), call(3)], 2)
+    line.start = 100.0
+    assert line.take(99.9, 0) is None, "not before the start"
+    assert line.moments(0) == [100.0] and line.moments(1) == [], "the start, or another one's end"
+    taken = line.take(100.0, 0)
+    assert (taken.call.number, taken.due) == (1, 103.0) and math.isnan(taken.begun)
+    assert line.take(101.0, 2) is None and line.take(101.0, 1).call.number == 2
+    assert line and line.take(101.0, 1).call.number == 3 and not line
+
+
+def test_what_an_answer_holds_is_counted_with_what_python_keeps():
+    answer = answered([b"abc", b"de"])
+    assert answer.bytes_held == 5 + 2 * records.READ_COST_BYTES
+    fresh = records.Answer(call(1), 5.0)
+    moments = fresh.begun, fresh.connected, fresh.sent, fresh.ended
+    assert all(map(math.isnan, moments)) and (fresh.reads, fresh.error, fresh.stream) == ([], "", None)
+    assert "payload" not in repr(call(1)), "it may carry an access token"
+
+
+def whole():
+    """An answer of one token."""
+    return answered([chunked(event(text("a")), event(usage(1)))], 1)
+
+
+@pytest.fixture
+def clocks(monkeypatch):
+    """Monotonic moments that are handed out one after the other; the wall clock is 1000 s ahead."""
+    moments = []
+    monkeypatch.setattr(results, "clock", lambda: moments.pop(0))
+    monkeypatch.setattr(results.time, "time", lambda: 1010.0)
+    return moments
+
+
+def test_the_closest_of_five_looks_at_the_clocks_counts(clocks):
+    kept = results.Results("completions")
+    clocks += [10.0, 10.5, 11.0, 11.25, 12.0, 12.125, 13.0, 13.5, 14.0, 15.0]
+    kept.compare_clocks()
+    assert kept.clocks == [(12.0625, 1010.0 - 12.0625)]
+
+
+def test_answers_are_digested_where_they_hold_too_much(clocks, monkeypatch):
+    kept = results.Results("completions")
+    kept.clocks = [(5.0, 1000.0)]
+    kept.add(whole())
+    held = kept.held
+    assert held == whole().bytes_held and kept.rows == []
+    monkeypatch.setattr(results, "HELD_BYTES", held - 1)
+    clocks += [6.0]
+    assert kept.look() == 6.0 and kept.rows == [] and kept.clocks == [(5.0, 1000.0)], (
+        "a second has not passed"
+    )
+    clocks += [6.5, *[7.0] * 10]
+    monkeypatch.setattr(results, "HELD_BYTES", held)
+    assert kept.look() == 8.0 and kept.rows == [], "as much as may be held"
+    monkeypatch.setattr(results, "HELD_BYTES", held - 1)
+    clocks += [9.0, *[9.5] * 10]
+    assert kept.look() == 10.5 and len(kept.rows) == 1 and kept.done == [] and kept.held == 0
+
+
+def test_rows_and_lags_are_kept_and_bytes_let_go(monkeypatch):
+    kept = results.Results("completions")
+    kept.clocks = [(0.0, 1000.0)]
+    answers = [whole(), whole()]
+    answers[1].reads = [(10.1, [], answers[1].reads[0][2])]
+    for answer in answers:
+        kept.add(answer)
+    cpu = iter([1.0, 1.5, 4.0, 4.25])
+    monkeypatch.setattr(results.time, "process_time", lambda: next(cpu))
+    kept.digest()
+    assert [row["output_tokens"] for row in kept.rows] == [1, 1] and kept.reading_cpu_s == 0.5
+    assert [answer.reads for answer in answers] == [[], []] and kept.held == 0
+    assert kept.read_lag_s() == pytest.approx([0.001], abs=1e-6), "a read without a stamp has no lag"
+    kept.digest()
+    assert len(kept.rows) == 2 and kept.reading_cpu_s == 0.75
+    assert results.Results("completions").read_lag_s().size == 0
+
+
+def test_the_dialect_is_that_of_the_run():
+    kept = results.Results("chat")
+    kept.clocks = [(0.0, 1000.0)]
+    kept.add(answered([chunked(event({"choices": [{"delta": {"content": "a"}}]}), event(usage(1)))], 1))
+    kept.digest()
+    assert kept.rows[0]["text"] == "a" and ancillary(1.0)
+
+
+# --- the trial for a prefix cache -------------------------------------------------------------------------
+
+
+def rows(fresh, repeated, **more):
+    """The rows of a trial: each prompt's, then its repetition's."""
+    return [
+        {"error": "", "ttft_s": ttft, "prompt_tokens": 300, "cached_tokens": None} | more
+        for pair in zip(fresh, repeated)
+        for ttft in pair
+    ]
+
+
+def test_a_trial_sends_each_prompt_twice():
+    assert prefix_cache.twice("ab") == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize(
+    "repeated, cached",
+    [([1.2, 1.38, 1.3], True), ([1.2, 1.42, 0.1], False), ([2.0, 2.0, 2.0], False), ([1.4] * 3, False)],
+)
+def test_a_repetition_that_cannot_have_been_computed_is_a_cache(repeated, cached):
+    fresh = [2.0, 2.4, 6.0]
+    found = prefix_cache.result(rows(fresh, repeated))
+    assert found == {
+        "prompt_tokens": 300, "reported": False, "fresh_ttft_s": fresh, "repeated_ttft_s": repeated, "cached": cached,
+    }  # fmt: skip
+    assert bool(prefix_cache.why_not(found)) == cached
+
+
+def test_a_server_that_reports_is_believed_and_a_failed_trial_is_named():
+    found = prefix_cache.result(rows([0.1], [0.01], cached_tokens=0))
+    assert found["reported"] and found["cached"] is None and prefix_cache.why_not(found) == ""
+    other = rows([0.1], [0.1])
+    other[1]["prompt_tokens"] = 9
+    assert prefix_cache.result(other)["prompt_tokens"] == 300
+    lacking = rows([0.1], [0.01])
+    del lacking[0]["cached_tokens"]
+    assert prefix_cache.result(lacking)["cached"] is True
+    broken = rows([0.1], [0.1])
+    broken[1]["error"] = "HTTP 500: no"
+    with pytest.raises(RuntimeError, match="HTTP 500: no$"):
+        prefix_cache.result(broken)
+
+
+def test_the_sentence_names_both_times_and_the_switches():
+    sentence = prefix_cache.why_not(prefix_cache.result(rows([0.1, 0.999, 1.9], [0.01, 0.02, 0.03])))
+    assert "a new prompt of 300 tokens takes 999 ms" in sentence and "the same one again 20 ms" in sentence
+    assert prefix_cache.SWITCHES in sentence and prefix_cache.REPORTS in sentence
+    assert type(np.float64(1)) is not type(prefix_cache.result(rows([0.1], [0.1]))["fresh_ttft_s"][0])

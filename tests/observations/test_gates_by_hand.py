@@ -1,0 +1,402 @@
+"""Every gate at the edge of what it allows, on several runs of which one falls."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from builders import MATRICES, PEAKS, make_rows, make_sidecar
+
+from bench.observations import derived, gates, schema
+from bench.observations.gates import limits, of_machine, of_rows
+
+
+def runs(*pairs, published=()):
+    """Runs of (rows, sidecar), as they are judged together."""
+    pairs = [pair if isinstance(pair, tuple) else (pair, make_sidecar()) for pair in pairs]
+    tables = [
+        derived.derive(schema.numbers(schema.frame(rows).assign(**derived.context(sidecar)))).assign(
+            file=place
+        )
+        for place, (rows, sidecar) in enumerate(pairs)
+    ]
+    names = [rows[0]["run_id"] for rows, _ in pairs]
+    return gates.Runs(
+        pd.concat(tables, ignore_index=True), [s for _, s in pairs], names, frozenset(published)
+    )
+
+
+def changed(*changes, n=3, **columns):
+    """Rows of a plausible run, each with its changes."""
+    return [row | change for row, change in zip(make_rows(n=n, **columns), [*changes, *[{}] * n])]
+
+
+PLAUSIBLE = make_rows()
+CPU = {"gpu": "test-2c"}
+FAILED = {"error": "RuntimeError: no", "e2e_s": -1.0, "ttft_s": 9.0, "prompt_tokens": 0, "output_ids": ""}
+
+
+# --- by the rows ------------------------------------------------------------------------------------------
+
+
+def test_a_run_falls_where_every_request_failed():
+    first = [row | {"error": f"Error {k}"} for k, row in enumerate(make_rows(run=2))]
+    found = of_rows.succeeded(runs(PLAUSIBLE, first, changed({"error": "one of three"}, run=3)))
+    assert found == {1: "No request succeeded, so nothing was measured; the first error was: Error 0"}
+    assert of_rows.succeeded(runs(PLAUSIBLE)) == {}
+    judged = runs(PLAUSIBLE, make_rows(experiment="quality"))
+    assert judged.experiments.to_dict() == {0: "latency", 1: "quality"} and judged.published == frozenset()
+
+
+@pytest.mark.parametrize(
+    "change", [{"host": "def456"}, {"option": "int8"}, {"run_id": "fake/another-1"}, {"experiment": "memory"}]
+)
+def test_a_run_falls_whose_rows_say_another_path(change):
+    found = of_rows.agrees_with_path(runs(PLAUSIBLE, [row | change for row in make_rows(run=2)][::-1][:1]))
+    assert found.keys() <= {0, 1} and 1 not in of_rows.agrees_with_path(runs(PLAUSIBLE, make_rows(run=2)))
+    broken = runs(PLAUSIBLE, make_rows(run=2))
+    for name, value in change.items():
+        broken.rows.loc[broken.rows["file"] == 1, name] = value
+    found = of_rows.agrees_with_path(broken)
+    assert list(found) == [1] and broken.identifiers[1] in found[1] and "must agree" in found[1]
+    said = broken.rows["run_id"].iloc[-1]
+    assert f"(run_id {said})" in found[1]
+
+
+def test_a_run_falls_under_another_number():
+    broken = runs(PLAUSIBLE, make_rows(run=2))
+    broken.identifiers[1] = broken.identifiers[1].replace("-2", "-3")
+    sentence = of_rows.agrees_with_path(broken)[1]
+    assert f"the path says {broken.identifiers[1]}" in sentence and "-3 (run_id" in sentence
+
+
+@pytest.mark.parametrize("column", ["prompt_tokens", "max_new_tokens", "batch_size"])
+def test_what_is_counted_is_above_zero(column):
+    for value in (0, -1, None):
+        found = of_rows.counts(runs(PLAUSIBLE, changed({}, {column: value})))
+        assert found == {1: f"{column} must be a positive number in every row."}
+    few = {"max_new_tokens": 1, "output_tokens": 1, "output_ids": "5", "prompt_tokens": 1}
+    assert of_rows.counts(runs(changed(few, FAILED))) == {}
+
+
+def test_ids_tokens_and_what_was_asked_for_agree():
+    for change in ({"output_ids": "5 5"}, {"output_tokens": 9}, {"max_new_tokens": 11}):
+        found = of_rows.counts(runs(changed({}, change), PLAUSIBLE))
+        assert list(found) == [0] and found[0].startswith("Token counts disagree: output_ids, output_tokens")
+    assert of_rows.counts(runs(changed({"output_ids": "", "chunks": 9}))) == {}, "over HTTP"
+    assert list(of_rows.counts(runs(changed({"output_ids": "5", "chunks": 9})))) == [0]
+    assert list(of_rows.counts(runs(changed({"output_ids": ""})))) == [0]
+
+
+@pytest.mark.parametrize(
+    "change, falls",
+    [
+        ({"e2e_s": 0.0, "ttft_s": None}, True),
+        ({"e2e_s": None, "ttft_s": None}, True),
+        ({"e2e_s": 0.04}, True),
+        ({"ttft_s": 0.0}, True),
+        ({"ttft_s": -0.1}, True),
+        ({"e2e_s": 0.05}, False),
+        ({"ttft_s": None}, False),
+        (FAILED, False),
+    ],
+)
+def test_times_that_contradict_each_other(change, falls):
+    found = of_rows.ordered_times(runs(PLAUSIBLE, changed({}, change)))
+    sentence = "Times contradict each other: 0 < ttft_s <= e2e_s must hold in every row."
+    assert found == ({1: sentence} if falls else {})
+
+
+def served(gap_s, chunks=10, **columns):
+    return [
+        row | {"chunks": chunks, "e2e_s": row["ttft_s"] + (chunks - 1) * gap_s}
+        for row in make_rows(**columns)
+    ]
+
+
+def test_a_lump_is_a_median_gap_that_no_engine_has():
+    edge = limits.EVENT_GAP_S
+    found = of_rows.streamed(
+        runs(served(edge * 0.99), served(edge * 1.01), served(edge / 2, 9), served(0.0, 8))
+    )
+    assert list(found) == [0, 2]
+    assert found[2].startswith(
+        "The answers came in one lump: 9 events within 0.2 ms, after 0.05 s of silence. A proxy"
+    )
+    one = served(0.01)
+    one[0] |= {"e2e_s": one[0]["ttft_s"]}
+    failed = [row | {"error": "no"} for row in served(0.0)]
+    assert of_rows.streamed(runs(one, failed)) == {} == of_rows.streamed(runs(PLAUSIBLE))
+
+
+def test_the_first_request_may_take_twice_the_slowest_of_the_others():
+    edge = 2 * 0.5 + limits.WARM_SLACK_S
+    for n, first, falls in (
+        (3, edge + 1e-6, True),
+        (3, edge - 1e-6, False),
+        (2, 99.0, False),
+        (4, 99.0, True),
+    ):
+        rows = changed({"e2e_s": first}, {"e2e_s": 0.5}, n=n)
+        assert list(of_rows.quick_start(runs(PLAUSIBLE, rows))) == ([1] if falls else [])
+    found = of_rows.quick_start(runs(changed({"e2e_s": 1.5}, {"e2e_s": 0.25}, {"e2e_s": 0.5})))
+    assert found == {
+        0: "The warm-up had not settled: the first counted request took 1.5 s, the slowest of the others 0.5 s."
+    }
+    silent = changed({"e2e_s": 9.0, "ttft_s": None})
+    assert of_rows.quick_start(runs(silent, changed({"e2e_s": 9.0, "error": "no"}))) == {}
+
+
+def level(rate, *late, **columns):
+    rows = make_rows(n=len(late), **columns)
+    return [row | {"request_rate": rate, "late_s": each} for row, each in zip(rows, late)]
+
+
+def test_a_level_counts_where_the_client_was_punctual():
+    assert limits.too_late(10.0, 0.001) == "" == limits.too_late(10.0, np.nan)
+    assert limits.too_late(10.0, 0.0012).startswith(
+        "The load client was late: at 10 requests/s it took up requests 1.2 ms behind schedule (99th "
+        "percentile), and 1% of the gap between them is 1 ms."
+    )
+    found = of_rows.punctual(
+        runs(level(10, 0.0, 0.0009), [*level(10, 0, 0), *level(4, 0.0, 0.0027)], PLAUSIBLE)
+    )
+    assert list(found) == [1] and "at 4 requests/s" in found[1] and "2.7 ms" in found[1]
+    failed = [row | {"error": "no"} for row in level(10, 9.0, 9.0)]
+    assert of_rows.punctual(runs([*level(10, 0.0), *failed])) == {} == of_rows.punctual(runs(PLAUSIBLE))
+    rows = pd.DataFrame({"request_rate": [2.0] * 100, "late_s": [*[0.0] * 99, 1.0]})
+    assert "at 2 requests/s it took up requests 10 ms behind" in gates.late(rows)
+    assert gates.late(rows.assign(late_s=0.001)) == ""
+
+
+def test_a_hit_of_a_cache_is_one_too_many():
+    hits = changed({"cached_tokens": 0}, {"cached_tokens": 3}, {"cached_tokens": 7})
+    found = of_rows.uncached(runs(PLAUSIBLE, hits, changed({"cached_tokens": 0})))
+    assert found == {
+        1: "The server answered 2 requests from its prefix cache (7 of 8 prompt tokens). Start it without "
+        "prefix caching."
+    }
+
+
+def test_more_bytes_than_memory_gives_are_refused():
+    # 100 MB and 13 tokens' cache in a step of 10 ms are 10 GB/s; of 10 GB/s that is a little above 1.
+    slow = make_sidecar(bandwidth_probes_bytes_per_s=[5e9, 10e9])
+    rows = changed({}, {"e2e_s": 0.05 + 9 * 0.008})
+    found = of_rows.possible_bandwidth(runs(PLAUSIBLE, (rows, slow)))
+    assert list(found) == [1]
+    assert "MBU is 1.25, above 1: 0.100 GB of weights in 8.00 ms is more than the 10.0 GB/s" in found[1]
+    roof = (1e8 + 13 * 4000) / 0.01
+    for share, falls in ((1.001, False), (0.999, True)):
+        exact = make_sidecar(bandwidth_probes_bytes_per_s=[roof * share])
+        assert bool(of_rows.possible_bandwidth(runs((PLAUSIBLE, exact)))) == falls
+    two = [row | {"tensor_parallel": 2, "gpu": "test-gpu"} for row in rows]
+    assert (
+        "the 14.0 GB/s"
+        in of_rows.possible_bandwidth(
+            runs((two, make_sidecar(bandwidth_probes_bytes_per_s=[7e9], weight_bytes=2e8)))
+        )[0]
+    )
+
+
+def test_more_operations_than_the_peak_are_refused():
+    sidecar = make_sidecar(**MATRICES, **PEAKS)
+    # Eight prompt tokens at 2 x 1e8 operations in 50 ms: 33 GFLOP/s; a step of 10 ms: 24 GFLOP/s.
+    quick = changed({"itl_p50_s": 1e-4, "sent_s": 0.0}, n=1)
+    found = of_rows.possible_arithmetic(runs(PLAUSIBLE, (quick, sidecar), (make_rows(run=2), sidecar)))
+    assert list(found) == [1]
+    assert found[1].startswith(
+        "MFU of the decode is 6.03 at batch 1, above 1: more than the float32 peak of 400 GFLOP/s"
+    )
+    both = changed({"itl_p50_s": 1e-4, "ttft_s": 1e-3, "sent_s": 0.0}, n=1)
+    assert "MFU of the prefill is " in of_rows.possible_arithmetic(runs((both, sidecar)))[0]
+    assert of_rows.possible_arithmetic(runs(PLAUSIBLE)) == {}
+    worse = changed({"itl_p50_s": 1e-4, "sent_s": 0.0}, {"itl_p50_s": 5e-5, "sent_s": 9.0}, n=2)
+    assert "is 12.05" in of_rows.possible_arithmetic(runs((worse, sidecar)))[0], "the highest is named"
+
+
+# --- by the sidecar ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "warmup, settled",
+    [
+        ([], False),
+        ([{"e2e_s": 1.0}], False),
+        ([{"e2e_s": 9.0}, {"e2e_s": 1.0}, {"e2e_s": 1.03}], True),
+        ([{"e2e_s": 1.0}, {"e2e_s": 1.04}], False),
+        ([{"e2e_s": 1.04}, {"e2e_s": 1.0}], False),
+        ([{"e2e_s": 1.0}, {"e2e_s": 0.9701}], True),
+        ([{"e2e_s": 1.0, "clocks.sm": 1000}, {"e2e_s": 1.0, "clocks.sm": 1050}], False),
+        ([{"e2e_s": 1.0, "clocks.sm": None}, {"e2e_s": 1.0, "clocks.sm": 1050}], True),
+        ([{"e2e_s": 1.0, "clocks.sm": 100}, {"e2e_s": 1.0, "clocks.sm": 98}], True),
+    ],
+)
+def test_two_requests_alike_are_settled(warmup, settled):
+    assert gates.settled(warmup) == settled
+    for count, falls in ((limits.WARMUPS, not settled), (limits.WARMUPS - 1, False)):
+        whole = make_sidecar(warmup=[{"e2e_s": 7.0}] * (count - len(warmup)) + warmup)
+        if len(warmup) > 1:
+            found = of_machine.warm(runs(PLAUSIBLE, (make_rows(run=2), whole)))
+            assert list(found) == ([1] if falls else [])
+            assert not falls or (
+                f"after {limits.WARMUPS} requests" in found[1] and str(warmup[-2:]) in found[1]
+            )
+
+
+@pytest.mark.parametrize(
+    "judge, name, most, words",
+    [
+        (
+            of_machine.alone,
+            "others",
+            limits.BUSY_CORES,
+            "kept 0.51 cores busy during this run (allowed: 0.5)",
+        ),
+        (of_machine.not_stolen, "steal", limits.STEAL_CORES, "gave 0.11 of this machine's cores"),
+        (of_machine.unthrottled, "throttled", limits.THROTTLED_SHARE, "back for 2% of its time"),
+    ],
+)
+def test_company_at_the_edge(judge, name, most, words):
+    assert not judge({}) and not judge({name: None}) and not judge({name: most})
+    assert words in judge({name: most + 0.01})
+    busy = make_sidecar(busy_cores={name: 0.9})
+    elsewhere = busy | {"parameters": {"url": "http://there"}}
+    quality = [row | {"run_id": row["run_id"]} for row in make_rows(experiment="quality")]
+    gate = of_machine.of_company(judge)
+    judged = runs((quality, busy), (make_rows(run=2), busy), (make_rows(run=3), elsewhere), make_rows(run=4))
+    assert list(gate(judged)) == [1]
+    assert of_machine.minds_company({}, "latency") and not of_machine.minds_company({}, "quality")
+
+
+@pytest.mark.parametrize(
+    "after, falls", [(1100, False), (1101, True), (900, False), (899, True), (None, False), (0, False)]
+)
+def test_a_clock_at_the_edge(after, falls):
+    warmup = [{"clocks.sm": 500.0}, {"clocks.sm": 1000.0}, {"clocks.sm": None}, {}]
+    sidecar = make_sidecar(warmup=warmup, machine={"gpu_after": {"clocks.sm": after}})
+    assert of_machine.clocks(sidecar) == (1000.0, after) and of_machine.clocks({}) == (None, None)
+    found = of_machine.steady_clock(runs(PLAUSIBLE, (make_rows(run=2), sidecar)))
+    assert list(found) == ([1] if falls else [])
+    assert not falls or f"went from 1000 to {after} MHz during this run, more than 10%." in found[1]
+
+
+def test_what_differs_from_the_revision_is_named_up_to_three_files():
+    assert of_machine.difference({}) is None and of_machine.difference({"dirty": True}) is None
+    assert of_machine.difference({"dirty": False}) == [] == of_machine.difference({"uncommitted": []})
+    adapters = ["bench/backends/mine.py"]
+    others = [
+        "bench/backends/__init__.py",
+        "bench/backends/common/x.py",
+        "x/bench/backends/y.py",
+        "bench/a.py",
+    ]
+    assert of_machine.difference({"uncommitted": adapters + others, "dirty": False}) == others
+    with pytest.raises(gates.Refused) as refused:
+        gates.committed(make_sidecar(git={"uncommitted": others}))
+    assert f"revision: {', '.join(others[:3])} and more. Commit" in str(refused.value)
+    with pytest.raises(gates.Refused, match=r"revision: bench/a\.py, b, c\. Commit"):
+        gates.committed({"git": {"uncommitted": ["bench/a.py", "b", "c"]}})
+    gates.committed({})
+    changed_ = make_sidecar(git={"uncommitted": ["bench/a.py"]})
+    judged = runs((make_rows(), changed_), (make_rows(run=2), changed_), make_rows(run=3), published=(1, 2))
+    found = of_machine.of_revision(judged)
+    assert list(found) == [1] and "bench/a.py. Commit" in found[1]
+
+
+# --- all of them ------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_whole_is_refused_with_what_it_lacks():
+    table = schema.frame(make_rows())
+    for lacking, sidecar, words in (
+        (table.drop(columns=["ttft_s", "chunks"]), make_sidecar(), "The run lacks ttft_s, chunks: every row"),
+        (table, {k: v for k, v in make_sidecar().items() if k != "git"}, "The run lacks git: every"),
+        (table[:0], make_sidecar(), "The run lacks rows: every"),
+    ):
+        with pytest.raises(gates.Refused, match=words):
+            gates.check(lacking, sidecar, "fake/x")
+    with pytest.raises(gates.Refused, match="MBU is"):
+        gates.check(table, make_sidecar(weight_bytes=1e12), make_rows()[0]["run_id"])
+    with pytest.raises(gates.Refused, match="the path says fake/another-1"):
+        gates.check(table, make_sidecar(), "fake/another-1")
+    gates.check(table, make_sidecar(), make_rows()[0]["run_id"])
+
+
+def test_a_run_falls_by_its_first_gate():
+    both = make_sidecar(busy_cores={"others": 1.0, "steal": 1.0})
+    judged = runs(PLAUSIBLE, (changed({"e2e_s": -1.0}, run=2), both), (make_rows(run=3), both))
+    found = gates.refused(judged)
+    assert {file: name for file, (name, _) in found.items()} == {
+        1: "times do not contradict each other",
+        2: "no neighbours on the processor",
+    }
+    assert found[2][1].startswith("Other processes kept 1.00 cores") and all(
+        type(file) is int for file in found
+    )
+
+
+def held(*pairs, published=()):
+    """{gate: [whether it was checked of each run that it concerns, by place]}."""
+    table = gates.held(runs(*pairs, published=published))
+    assert list(table.columns) == ["gate", "file", "checked"]
+    return {gate: dict(zip(own["file"], own["checked"])) for gate, own in table.groupby("gate")}
+
+
+def test_whom_each_gate_concerns_and_what_it_needs():
+    busy = {"others": 0.1, "steal": 0.0, "throttled": 0.0}
+    warmup = [{"e2e_s": 1.0, "clocks.sm": 9}] * 2
+    on_gpu = make_sidecar(busy_cores=busy, warmup=warmup, machine={"gpu_after": {"clocks.sm": 9}})
+    bare = make_sidecar(busy_cores={}, weight_bytes=None, git={}, settings={})
+    url = make_sidecar(parameters={"url": "http://there"}, settings={"prefix_cache_trial": {}})
+    sweep = make_sidecar(**MATRICES, **PEAKS, git={"dirty": False})
+    own = [
+        make_rows(**CPU),  # 0: a processor
+        (make_rows(gpu="test-gpu"), on_gpu),  # 1
+        (make_rows(gpu="test-gpu", n=2), bare),  # 2
+        (make_rows(**CPU, experiment="quality"), on_gpu),  # 3
+        (make_rows(**CPU, experiment="batching"), sweep),  # 4
+        (make_rows(**CPU, experiment="memory"), make_sidecar()),  # 5
+        (served(0.01, **CPU, experiment="serving"), make_sidecar()),  # 6
+        (level(10, 0.0, 0.0, 0.0, **CPU, experiment="serving"), url),  # 7
+        ([row | {"request_rate": 1.0} for row in make_rows(**CPU, experiment="served")], make_sidecar()),  # 8
+    ]
+    found = held(*own, published=(0, 4))
+    everybody = dict.fromkeys(range(9), True)
+    for gate in ("a request succeeded", "rows and path agree", "token counts agree"):
+        assert found[gate] == everybody == found["times do not contradict each other"]
+    assert found["answers came token by token, not in one lump"] == {6: True, 7: False, 8: False}
+    first = {0: True, 1: True, 2: False, 4: True, 5: True, 6: True, 7: True, 8: True}
+    assert found["the first counted request was no slower than the others"] == first
+    assert (
+        found["the GPU's warm-up had settled"] == {1: True, 2: False} == found["the GPU's clock was steady"]
+    )
+    company = {0: True, 1: True, 2: False, 4: True, 5: True, 6: True, 8: True}
+    assert (
+        found["no neighbours on the processor"]
+        == company
+        == found["no cores stolen by other virtual machines"]
+    )
+    assert found["no threads held back by a quota"] == {k: k == 1 for k in company}
+    assert found["the instrument was its revision"] == {0: False, 4: True}
+    assert found["the load client was punctual"] == {7: True, 8: False}
+    assert found["no prompt answered from a cache"] == {6: False, 7: True, 8: False}
+    assert found["MBU at most 1"] == {0: True, 1: True, 4: True, 5: True, 6: True, 7: True, 8: True}
+    assert found["MFU at most 1"] == {4: True, 5: False}
+    assert set(found) == set(gates.GATES)
+
+
+def test_what_a_run_holds_of_its_requests():
+    silent = [row | {"ttft_s": None} for row in make_rows(**CPU)]
+    cached = changed({"cached_tokens": 0}, **CPU, experiment="serving", run=2)
+    lost = changed({"error": "no"}, **CPU, run=3)
+    one = make_sidecar(warmup=[{"e2e_s": 1.0}])
+    found = held(silent, cached, lost, (make_rows(run=4, gpu="test-gpu"), one))
+    assert found["the first counted request was no slower than the others"] == {
+        0: False,
+        1: True,
+        2: False,
+        3: True,
+    }
+    assert found["MBU at most 1"] == {0: False, 1: True, 2: True, 3: True}
+    assert found["no prompt answered from a cache"] == {1: True} and found["the GPU's clock was steady"] == {
+        3: False
+    }
+    assert found["the GPU's warm-up had settled"] == {3: False}
