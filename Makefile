@@ -41,11 +41,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-<<<<<<< HEAD
-.PHONY: study test check check-backend plan-check audit contribute proof lint site data readme bundle gpu-matrix
-=======
-.PHONY: study test check check-backend plan-check audit contribute proof mutants lint site readme bundle gpu-matrix
->>>>>>> h/mutants
+.PHONY: study test check check-backend plan-check audit contribute proof mutants lint site data readme bundle gpu-matrix
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
