@@ -5,6 +5,7 @@ row that it stands in, or by the legend's entry of its colour and shape; its val
 """
 
 import html
+import os
 
 import numpy as np
 from matplotlib.colors import to_rgb
@@ -40,7 +41,7 @@ def _shape(kind, box, words, height):
     title = f"<title>{html.escape(words)}</title>"
     if kind == "circle":
         x, y, r = box
-        return f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="{r:.1f}">{title}</circle>'
+        return f'<circle cx="{x:.0f}" cy="{height - y:.0f}" r="{r:.0f}">{title}</circle>'
     x, y, wide, tall = box
     place = f'x="{x:.1f}" y="{height - y - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
     return f"<rect {place}>{title}</rect>"
@@ -136,9 +137,15 @@ def _words(axes, x, y, name):
     above = [(place, label) for place, label in rows if place <= y]
     parts = [max(above)[1]] if above else []
     parts += [name] if name else [] if above or not axes.get_title() else [axes.get_title()]
-    parts += [f"{_axis(axes, 'x')}: {number(x)}"]
-    parts += [] if rows else [f"{_axis(axes, 'y')}: {number(y)}"]
-    return "\n".join(parts)
+    return "\n".join(parts + _values(_axis(axes, "x"), x, "" if rows else _axis(axes, "y"), y))
+
+
+def _values(of_x, x, of_y, y):
+    """Lines for the values of a mark; one where the axes' labels begin alike (`TPOT, ms, measured`)."""
+    same = os.path.commonprefix([of_x, of_y])
+    if same.endswith(", "):
+        return [f"{of_x}: {number(x)}, {of_y.removeprefix(same)}: {number(y)}"]
+    return [f"{label}: {number(value)}" for label, value in ((of_x, x), (of_y, y)) if label]
 
 
 def _axis(axes, which):

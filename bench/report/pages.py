@@ -4,11 +4,11 @@ The pages are prose; they call these functions, and these call `plots`, `tables`
 notebooks cannot disagree.
 """
 
-import base64
 import html
 import inspect
 import io
 import re
+import urllib.parse
 
 from IPython.display import Markdown, display
 
@@ -65,13 +65,14 @@ def show_html(text):
 
 
 def svg_address(figure):
-    """A figure as a data: address of its SVG; as an image its ids cannot meet those of the page."""
+    """A figure as a data: address of its SVG; as an image its ids cannot meet those of the page.
+
+    Percent-encoded, with quotes that need no encoding: a sixth smaller than in base64.
+    """
     drawn = io.BytesIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None})
-    return (
-        "data:image/svg+xml;base64,"
-        + base64.b64encode(style.slim(drawn.getvalue().decode()).encode()).decode()
-    )
+    text = style.slim(drawn.getvalue().decode()).replace("'", "&apos;").replace('"', "'")
+    return "data:image/svg+xml," + urllib.parse.quote(text, safe=" !$'()*+,-./:;=?@_~")
 
 
 def show_table(name, rows, caption):

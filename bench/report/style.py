@@ -74,11 +74,22 @@ class Figure(_figure.Figure):
 
 
 def slim(svg):
-    """`svg` with places to a hundredth of a point, and without its notes and empty space: a third smaller."""
+    """`svg` with places to a hundredth of a point, without its notes and empty space, and with one style for
+    marks of one look in a row: a third of it, or half where there are many marks."""
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.S)
     places = re.compile(r'(?<=\s)(?:d|x|y|width|height|transform)="[^"]*"')
     svg = places.sub(lambda found: re.sub(r"(\.\d\d)\d+", r"\1", " ".join(found[0].split())), svg)
-    return re.sub(r">\s+<", "><", svg)
+    return ALIKE.sub(_styled_once, re.sub(r">\s+<", "><", svg))
+
+
+# Two marks or more that differ in their places only.
+ALIKE = re.compile(r'<use (?P<place>[^>]*?) style="(?P<style>[^"]*)"/>(?:<use [^>]*? style="(?P=style)"/>)+')
+
+
+def _styled_once(marks):
+    """`marks`, a match of ALIKE, in a group that has their style."""
+    style = f' style="{marks["style"]}"'
+    return f"<g{style}>{marks[0].replace(style, '')}</g>"
 
 
 def styled(draw):

@@ -280,7 +280,8 @@ def test_a_file_that_does_not_say_how_many_had_one(tmp_path):
     path = write_run(tmp_path)
     table = pd.read_csv(path)
     assert "data_parallel" in table and (table["data_parallel"] == 1).all()
-    table.drop(columns=["data_parallel", "head_tokens"]).to_csv(path, index=False)
+    later = [column.name for column in schema.DECLARED if column.since > 3]
+    table.drop(columns=later).to_csv(path, index=False)
     requests = store.load([path])
     assert (
         (requests["data_parallel"] == 1).all()

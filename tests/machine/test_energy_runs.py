@@ -8,10 +8,11 @@ from commands import run_cells
 from idle import Alone, Probe
 
 from bench import backends
-from bench.experiments import device, serving
+from bench.experiments import batching, device, serving
 from bench.instrument import in_process
 from bench.machine import bandwidth, energy, gemm, identity, neighbours, sampler
 from bench.observations import gates, store
+from bench.observations.gates import limits
 
 LATENCY = {"max_new_tokens": 8, "warmup_tokens": 8}
 BATCHING = {
@@ -47,8 +48,8 @@ def run(driver, nvml, tmp_path, monkeypatch):
     monkeypatch.setattr(energy, "WINDOW_S", 1.0)
     monkeypatch.setattr(gemm, "gemm_peaks", lambda *_: {"float32": 4e14})
     # Nothing here is about times, and this machine may be busy.
-    monkeypatch.setattr(gates, "SETTLED", 1.0)
-    monkeypatch.setattr(gates, "_warm", lambda *_: None)
+    monkeypatch.setattr(limits, "SETTLED", 1.0)
+    monkeypatch.setitem(gates.GATES, "the first counted request was no slower than the others", lambda _: {})
     monkeypatch.setattr(identity, "host", lambda: "abc123")
     monkeypatch.setattr(in_process.gc, "collect", lambda: 0)  # this process is large
     sampler.end()
@@ -141,9 +142,9 @@ def test_every_batch_has_its_own_joules(run, nvml):
     assert list(windows) == ["1 x 16+4", "1 x 16+4", "2 x 16+4"][-len(windows) :] or len(windows) == 2
     two = rows[rows["batch_size"] == 2]
     each = windows["2 x 16+4"]
-    assert each["gpu_w"] == pytest.approx(300, rel=0.05) and len(two) == 2
+    assert each["gpu_w"] == pytest.approx(300, rel=0.05) and len(two) == 2 * batching.TIMED
     joules = each["gpu_w"] * each["seconds"] / each["output_tokens"] * 4
-    assert two["gpu_energy_j"].tolist() == pytest.approx([joules] * 2)
+    assert two["gpu_energy_j"].tolist() == pytest.approx([joules] * 2 * batching.TIMED)
     alone = rows[rows["batch_size"] == 1]["gpu_energy_j"].iloc[0]
     assert alone == pytest.approx(2 * joules, rel=0.3)  # the same time and power for half the tokens
     assert sidecar["energy"]["idle"]["gpu_w"] == pytest.approx(300, rel=0.05)
@@ -166,7 +167,7 @@ def test_a_level_of_load_is_a_window(run, nvml):
 
 @pytest.mark.check
 def test_a_server_is_warmed_up_until_the_clocks_settle(run, driver, monkeypatch):
-    monkeypatch.setattr(gates, "SETTLED", 0.5)
+    monkeypatch.setattr(limits, "SETTLED", 0.5)
     driver.says({"clocks.sm": "345\n500\n1200\n1900\n1980"})  # before the run; then a round each
     _, sidecar = run("serving", **SERVING | {"concurrency": "2"})
     (server,) = sidecar["settings"]["servers"]
@@ -178,8 +179,8 @@ def test_a_server_is_warmed_up_until_the_clocks_settle(run, driver, monkeypatch)
 
 @pytest.mark.check
 def test_a_server_whose_clocks_never_settle_is_refused(run, driver, monkeypatch):
-    monkeypatch.setattr(gates, "SETTLED", 0.03)
-    monkeypatch.setattr(gates, "WARMUPS", 3)
+    monkeypatch.setattr(limits, "SETTLED", 0.03)
+    monkeypatch.setattr(limits, "WARMUPS", 3)
     monkeypatch.setattr(serving, "WARM_PLACES", 2)
     driver.says({"clocks.sm": "345\n500\n1200\n1900\n1000\n1000"})
     with pytest.raises(gates.Refused, match="The server's warm-up had not settled"):

@@ -205,7 +205,9 @@ def test_every_engine_has_committed_sweeps_and_scores():
     # In (0, 1]: above 1 is impossible, 0 or nothing was not computed.
     good = sweeps[sweeps["error"] == ""]
     for column in ("mbu", "mfu_prefill", "mfu_decode"):
-        assert good[column].between(0, 1, inclusive="right").all(), column
+        # Without a roof whose readers had a core each there is no MBU.
+        known = good[good["bandwidth_bytes_per_s"].notna()] if column == "mbu" else good
+        assert known[column].between(0, 1, inclusive="right").all() and len(known) > len(good) / 2, column
     timed = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
     probed = timed["bandwidth_bytes_per_s"].notna()  # empty where the readers of every probe shared a core
     assert probed.mean() > 0.5 and timed[probed]["mbu"].between(0, 1, inclusive="right").all()
@@ -232,16 +234,13 @@ def test_every_server_has_been_put_under_load_and_the_clients_were_checked():
 
 @pytest.mark.timing
 def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
+    (tmp_path / "fake").mkdir()
     for k in range(1000):
-        write_run(
-            tmp_path,
-            n=9,
-            option=("float32", "int8")[k % 2],
-            host=f"{k % 50:06x}",
-            run=k // 100 + 1,
-            gpu=f"cpu-{k % 100 // 50}",
-            tokens=200,
-        )
+        where = {"option": ("float32", "int8")[k % 2], "host": f"{k // 2 % 4:06x}", "gpu": "cpu-2c"}
+        rows = make_rows(n=9, **where, run=k // 8 + 1, tokens=200)
+        path = store.path(rows[0]["run_id"], folder=tmp_path)
+        schema.frame(rows).to_csv(path, index=False)
+        path.with_suffix(".json").write_text(json.dumps(make_sidecar()))
     start = time.perf_counter()
     requests = store.load(folder=tmp_path)
     assert len(requests) == 9000

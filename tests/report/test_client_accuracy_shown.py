@@ -87,7 +87,7 @@ def test_a_made_up_comparison_is_shown(tmp_path):
         "**vllm bench serve** is off by 1.2 ms at 1, 200 ms at 1,000 streams" in text
         and "120 to 20,000 times as far as ours, with 12 times the CPU" in text
     )
-    assert "**guidellm** is off by 0.4 ms at 1 stream in the mean" in text and "The goal was met" in text
+    assert "**guidellm** is off by 0.4 ms at 1 stream in the mean" in text and "the goal was met" in text
     assert "client_accuracy" in figures.names() and "client_accuracy" in tables.names()
 
 

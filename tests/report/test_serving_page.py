@@ -1,6 +1,7 @@
 """Servers under load: levels, goals, pairs and sentences against values computed by hand; figures, the
 page, and frames that serving rows do not confuse."""
 
+import inspect
 import shutil
 
 import pytest
@@ -493,10 +494,11 @@ def test_other_pages_are_not_confused(tmp_path):
     write_serving(tmp_path, CLOSED, OPENED, backend="llamacpp", option="Q8_0", failed=1, n=N)
     after = store.load(folder=tmp_path)
     for name in tables.names():
-        if name not in (*TABLES, "machines", "backends", "metrics"):
+        of_runs = inspect.signature(tables.TABLES[name]).parameters  # the others say what words mean
+        if of_runs and name not in (*TABLES, "machines", "gates", "measured_when", "plan_own"):
             assert html.text(tables.TABLES[name](before)) == html.text(tables.TABLES[name](after)), name
     for name in figures.names():
-        if name not in FIGURES:
+        if name not in (*FIGURES, "plan_own"):
             assert svg(figures.DRAWN[name](before), tmp_path / "1") == svg(
                 figures.DRAWN[name](after), tmp_path / "2"
             ), name

@@ -48,7 +48,8 @@ def _facts(runs):
         first["experiment"].isin(["batching", "memory"]),
     )
     sidecars = pd.DataFrame(
-        [_of_sidecar(sidecar, first["experiment"][file]) for file, sidecar in enumerate(runs.sidecars)]
+        [_of_sidecar(sidecar, first["experiment"][file]) for file, sidecar in enumerate(runs.sidecars)],
+        columns=list(_of_sidecar({}, "")),
     )
     facts = facts.join(sidecars)
     facts["served"] = facts["chunks"] | facts["url"] | first["experiment"].isin(["serving", "served"])
