@@ -209,7 +209,9 @@ def test_a_reader_puts_another_device_in_front(site, browser, tmp_path):
     rows = "".join(f'<tr data-device="{one}"><td>{one}</td></tr>' for one in ("a", "b", "a"))
     pictures = "".join(f'<img alt="{one}" data-device="{one}">' for one in "ab")
     switch = (ROOT / "assets/sorter.html").read_text()
-    body = f"<main><header></header><figure class=plot>{pictures}</figure><table>{rows}</table></main>{switch}"
+    body = (
+        f"<main><header></header><figure class=plot>{pictures}</figure><table>{rows}</table></main>{switch}"
+    )
     (tmp_path / "page.html").write_text(f"<!doctype html>{body}")
     page = browser.new_page()
     page.goto((tmp_path / "page.html").as_uri())

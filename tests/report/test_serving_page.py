@@ -386,7 +386,9 @@ def test_a_closed_loop_is_filled_and_an_open_one_hollow(requests):
         for line in lines
         if len(line.get_xdata())
     }
-    assert set(faces) == {("-", False), ("--", False), ("-", True), (":", False), ("None", False)}, "crosses: overloaded"
+    assert set(faces) == {("-", False), ("--", False), ("-", True), (":", False), ("None", False)}, (
+        "crosses: overloaded"
+    )
     words = {text.get_text() for text in serving_figures.serving_frontier(requests).axes[0].texts}
     assert {"×8", "8/s"} <= words
 
