@@ -35,7 +35,7 @@ def show_figure(name, rows):
     """Show figure `name` and its command; the docstring of its function is the alternative text."""
     function = figures.DRAWN[naming.choose("figure", name, figures.names())]
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
-    picture = "".join(_picture(alt, label, figure) for label, figure in function.parts(rows))
+    picture = "".join(_picture(alt, label, figure) for label, figure in figures.parts(name, rows))
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
     caption = f'<figcaption class="command">Redraw: <code>{command}</code></figcaption>'
     show_html(f'<figure class="plot">{picture}{caption}</figure>')

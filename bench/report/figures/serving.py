@@ -159,7 +159,7 @@ def _load_ticks(axes, loads):
     axes.xaxis.set_major_locator(ticker.FixedLocator(kept))
 
 
-@figures.listed
+@figures.of_machines
 def serving_frontier(requests):
     """TPOT over output tokens/s per device: a mark per level of load, a line per engine and option; below,
     three published engines on H100."""
@@ -187,7 +187,7 @@ def serving_frontier(requests):
     return captions.titled(drawn, "Servers: pace against throughput", caption)
 
 
-@figures.listed
+@figures.of_machines
 def serving_ttft(requests):
     """Median and tail of TTFT over the load: a panel per kind of load, a line per engine and
     option; below, the published TTFT of three engines on H100."""
@@ -214,7 +214,7 @@ def serving_ttft(requests):
     return captions.titled(drawn, "Servers: the wait for the first token", caption)
 
 
-@figures.listed
+@figures.of_machines
 def serving_loops(requests):
     """The tail of TTFT over the output tokens/s that were reached: closed and open loop in one panel per
     engine."""
