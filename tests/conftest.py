@@ -26,6 +26,7 @@ if WORKER:
 import pytest  # noqa: E402
 from builders import two_engines  # noqa: E402
 from commands import run_cells  # noqa: E402
+from idle import Alone, Probe  # noqa: E402
 
 from bench import backends
 from bench.backends.common import checkpoints
@@ -66,29 +67,6 @@ def watchdog():
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
-
-
-class Probe:
-    """In place of `bandwidth.Bandwidth`, whose probes take their time: every one finds 4 TB/s.
-
-    The fake engine reads little enough for that even where a busy machine bunches its tokens.
-    """
-
-    def __init__(self, device, threads):
-        self.probes = []
-
-    def probe(self):
-        self.probes.append(4e12)
-
-    def __exit__(self, *_):
-        pass
-
-
-class Alone:
-    """In place of `neighbours.Neighbours`: a machine of its own."""
-
-    def cores(self):
-        return {"others": 0.0, "steal": 0.0}
 
 
 class NoLock:

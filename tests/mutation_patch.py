@@ -63,11 +63,15 @@ def _constants(module, tree, before):
     old = {ast.unparse(node) for node in before.body if isinstance(node, ast.Assign)}
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node) not in old:
-            names = {each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+            names = {
+                each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)
+            }
             held = {name: module.__dict__.get(name) for name in names}
             exec(compile(ast.Module([node], []), module.__file__, "exec"), module.__dict__)
             for user in list(sys.modules.values()):
-                for name in names & vars(user).keys() if getattr(user, "__name__", "").startswith("bench.") else ():
+                for name in (
+                    names & vars(user).keys() if getattr(user, "__name__", "").startswith("bench.") else ()
+                ):
                     if user is not module and vars(user)[name] is held[name]:
                         setattr(user, name, vars(module)[name])
 

@@ -51,7 +51,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("modules", nargs="*", help="only these (default: those that have changed)")
     parser.add_argument("--all", action="store_true", help="also those that have not changed")
-    parser.add_argument("--every", type=int, default=1, help="a sample: every n-th mutant; nothing is written")
+    parser.add_argument(
+        "--every", type=int, default=1, help="a sample: every n-th mutant; nothing is written"
+    )
     chosen = parser.parse_args()
     modules = chosen.modules or [m for m in mutation.TESTS if chosen.all or m in mutation.changed()]
     for module in modules:

@@ -32,7 +32,9 @@ def _left_out(node):
     """Nodes that are not mutated, nor anything in them."""
     if isinstance(node, (libcst.Annotation, libcst.Decorator, libcst.Import, libcst.ImportFrom)):
         return True
-    return isinstance(node, libcst.Expr) and isinstance(node.value, (libcst.SimpleString, libcst.ConcatenatedString))
+    return isinstance(node, libcst.Expr) and isinstance(
+        node.value, (libcst.SimpleString, libcst.ConcatenatedString)
+    )
 
 
 class _Finder(libcst.CSTVisitor):
@@ -69,13 +71,17 @@ class _Finder(libcst.CSTVisitor):
         return ""
 
     def _mutate(self, node, inside):
-        if _is_words(node) or (not inside and isinstance(node, (libcst.BaseString, libcst.Call, libcst.Assign))):
+        if _is_words(node) or (
+            not inside and isinstance(node, (libcst.BaseString, libcst.Call, libcst.Assign))
+        ):
             return
         for kind, operator in mutation_operators:
             if isinstance(node, kind):
                 position = self.get_metadata(PositionProvider, node, None)
                 for mutated in operator(node):
-                    self.found.append((node, mutated, position.start.line if position else 0, self._function()))
+                    self.found.append(
+                        (node, mutated, position.start.line if position else 0, self._function())
+                    )
 
 
 def mutants(source):
@@ -89,8 +95,6 @@ def mutants(source):
         if code in seen:
             continue
         seen.add(code)
-        changes = [
-            each for each in difflib.ndiff(lines, code.splitlines()) if each[:2] in ("- ", "+ ")
-        ]
+        changes = [each for each in difflib.ndiff(lines, code.splitlines()) if each[:2] in ("- ", "+ ")]
         sides = [" ".join(each[2:].strip() for each in changes if each[0] == sign) for sign in "-+"]
         yield Mutant(code, line, function, *sides)

@@ -49,7 +49,9 @@ def test_percentiles_are_linear_between_neighbours():
 
 
 def test_tpot_of_two_tokens_is_their_gap_and_of_one_there_is_none():
-    assert metrics.tpot_s(np.array([0.5, 0.5]), [0.75, 0.5], [2, 1]) == pytest.approx([0.25, np.nan], nan_ok=True)
+    assert metrics.tpot_s(np.array([0.5, 0.5]), [0.75, 0.5], [2, 1]) == pytest.approx(
+        [0.25, np.nan], nan_ok=True
+    )
 
 
 def test_time_of_an_answer_context_and_steps_by_hand():
@@ -92,14 +94,20 @@ def test_shares_of_drafts_and_energy_of_nothing_are_nan():
     assert metrics.acceptance_rate(3, 4) == 0.75 and metrics.acceptance_rate(1, 1) == 1
     assert math.isnan(metrics.acceptance_rate(0, 0)) and math.isnan(metrics.acceptance_rate(np.nan, 4))
     assert metrics.energy_per_token_j(30.0, 20) == 1.5 and metrics.energy_per_token_j(3.0, 1) == 3
-    assert math.isnan(metrics.energy_per_token_j(30.0, 0)) and math.isnan(metrics.energy_per_token_j(np.nan, 5))
+    assert math.isnan(metrics.energy_per_token_j(30.0, 0)) and math.isnan(
+        metrics.energy_per_token_j(np.nan, 5)
+    )
     assert metrics.perplexity(math.log(7.0)) == pytest.approx(7)
 
 
 def test_a_metric_is_declared_once_with_its_unit_and_label():
     ttft = metrics.METRICS["ttft_s"]
     assert (ttft.unit, ttft.symbol, ttft.label, ttft.factor) == ("s", "TTFT", "TTFT (ms)", 1e3)
-    assert ttft.function is metrics.ttft_s and ttft.title == "Time to first token" and "first token" in ttft.formula
+    assert (
+        ttft.function is metrics.ttft_s
+        and ttft.title == "Time to first token"
+        and "first token" in ttft.formula
+    )
     assert metrics.METRICS["mbu"].label == "MBU" and metrics.METRICS["mbu"].source == "MosaicML 2023"
     assert metrics.METRICS["load_s"].function is None and metrics.METRICS["load_s"].formula == ""
     assert metrics.METRICS["perplexity"].unit == ""
@@ -143,7 +151,9 @@ def test_a_declaration_without_words_has_none(monkeypatch):
     def bare_s():
         return 1
 
-    assert bare_s() == 1 and definitions.METRICS == {"bare_s": definitions.Metric("bare_s", "Title", function=bare_s)}
+    assert bare_s() == 1 and definitions.METRICS == {
+        "bare_s": definitions.Metric("bare_s", "Title", function=bare_s)
+    }
     made = definitions.declare("other", "Other", symbol="o")
     assert made == definitions.Metric("other", "Other", symbol="o") and definitions.METRICS["other"] is made
 
@@ -244,15 +254,18 @@ def test_times_of_a_row_are_those_of_the_clock(clock):
 def test_without_streaming_the_end_is_that_of_the_call(clock):
     (row,) = in_process.generate(Timed(clock, [0.25, 0.25]), [[1]], 2, streaming=False)
     assert row["e2e_s"] == 1.0 and row["sent_s"] == 100.0 and row["output_ids"] == [70, 71]
-    assert all(math.isnan(row[name]) for name in ("ttft_s", "itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s"))
+    assert all(
+        math.isnan(row[name]) for name in ("ttft_s", "itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s")
+    )
     (one,) = in_process.generate(Timed(clock, [0.25]), [[1]], 1)
     assert one["ttft_s"] == one["e2e_s"] == 0.25 and math.isnan(one["itl_max_s"])
 
 
 def test_rows_of_a_failed_batch_say_when_and_why(clock):
-    assert in_process.failed([[1], [2]], " no room \n", 7.0) == [
-        {"sent_s": 7.0, "output_ids": [], "output_tokens": 0, "error": "no room"}
-    ] * 2
+    assert (
+        in_process.failed([[1], [2]], " no room \n", 7.0)
+        == [{"sent_s": 7.0, "output_ids": [], "output_tokens": 0, "error": "no room"}] * 2
+    )
     (row,) = in_process.failed([[1]], " ")
     assert row["sent_s"] == 100.0 and row["error"] == "no reason given"
     failing = Scripted([7], fails=0)

@@ -67,3 +67,114 @@ def test_published_rows_have_their_source():
         table = pd.read_csv(file)
         beside = file.with_suffix(".md").exists()  # of a whole file, where it stands in no column
         assert beside or "source" in table and table["source"].notna().all(), file.name
+
+
+def workflows():
+    return {
+        file.name: yaml.safe_load(file.read_text()) for file in (ROOT / ".github/workflows").glob("*.yml")
+    }
+
+
+@pytest.mark.parametrize(
+    "schema, files",
+    [
+        ("github-workflows", ".github/workflows/*.yml"),
+        ("dependabot", ".github/dependabot.yml"),
+        ("github-issue-forms", ".github/ISSUE_TEMPLATE/[!c]*.yml"),
+        ("github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"),
+        ("citation-file-format", "CITATION.cff"),
+    ],
+)
+def test_github_s_files_follow_their_schema(schema, files):
+    from commands import run
+
+    found = sorted(ROOT.glob(files))
+    assert found
+    run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *found)
+
+
+def test_workflows_are_pinned_and_write_nothing_by_default():
+    for name, workflow in workflows().items():
+        assert workflow["permissions"] == {"contents": "read"}, name
+        # PyYAML reads the key `on` as true; this trigger would hand secrets to a stranger's code.
+        assert "pull_request_target" not in workflow[True], name
+        for job in workflow["jobs"].values():
+            assert "timeout-minutes" in job, name
+            for step in job["steps"]:
+                assert re.fullmatch(r"[\w.-]+/[\w./-]+@v\d+", step.get("uses", "a/b@v1")), step
+                # What a stranger can name (a branch, a title) reaches a shell as a variable, never as its text.
+                assert "${{" not in step.get("run", ""), step
+
+
+def test_commands_of_workflows_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for name, workflow in workflows().items():
+        text = "\n".join(s.get("run", "") for job in workflow["jobs"].values() for s in job["steps"])
+        for module in re.findall(r"python -m (bench[\w.]+)", text):
+            assert (ROOT / f"{module.replace('.', '/')}.py").exists(), f"{name}: {module}"
+        for target in re.findall(r"^make (\w+)", text, flags=re.M):
+            assert f"\n{target}: " in makefile, f"{name}: make {target}"
+
+
+def test_one_version_of_quarto():
+    import json
+
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+    (feature,) = container["features"].values()
+    steps = workflows()["publish.yml"]["jobs"]["render"]["steps"]
+    (setup,) = [s for s in steps if "quarto-actions/setup" in s.get("uses", "")]
+    assert setup["with"]["version"] == feature["version"] and feature["version"].startswith("1.11.")
+
+
+def test_reading_has_the_pins_of_the_study():
+    pins = [
+        set((ROOT / file).read_text().splitlines()) for file in ("requirements-read.txt", "requirements.txt")
+    ]
+    assert not {line for line in pins[0] - pins[1] if not line.startswith("#")}
+    binder = (ROOT / ".binder/requirements.txt").read_text().split()
+    assert binder == ["-r", "../requirements-read.txt"]
+
+
+ONLY_READING = """
+import importlib.metadata as metadata, re, sys
+from packaging.requirements import Requirement
+
+def needs(name, found):
+    name = re.sub("[-_.]+", "-", name).lower()
+    if name not in found:
+        found.add(name)
+        try:
+            each = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:  # of another system
+            return found
+        for line in map(Requirement, each):
+            if line.marker is None or line.marker.evaluate({"extra": ""}):
+                needs(line.name, found)
+    return found
+
+there = set()
+for line in open("requirements-read.txt"):
+    if line.strip() and not line.startswith("#"):
+        needs(line.split("==")[0], there)
+owners = metadata.packages_distributions()
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        by = [re.sub("[-_.]+", "-", owner).lower() for owner in owners.get(name.partition(".")[0], [])]
+        if by and not there & set(by) and name.partition(".")[0] != "bench":
+            raise ModuleNotFoundError(f"{name} is not in requirements-read.txt", name=name)
+
+sys.meta_path.insert(0, Absent())
+import bench.report.pages, bench.report.audit, bench.report.notebooks, bench.report.shown, bench.workflow.contribute
+from bench import backends
+[backends.get(name) for name in backends.names()]
+"""
+
+
+def test_what_reading_imports_is_what_requirements_read_has():
+    """Figures, tables, pages, audit and contribute, with every other installed package out of sight."""
+    import sys
+
+    from commands import run
+
+    run(sys.executable, "-c", ONLY_READING, PYTHONPATH=ROOT, BENCH_BACKENDS="")

@@ -17,7 +17,7 @@ from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
-from bench.report import figures, findings, recounting, tables
+from bench.report import figures, findings, links, recounting, tables
 from bench.report import html as html_report
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
@@ -37,7 +37,9 @@ def show_figure(name, rows):
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
     picture = "".join(_picture(alt, label, figure) for label, figure in figures.parts(name, rows))
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
-    caption = f'<figcaption class="command">Redraw: <code>{command}</code></figcaption>'
+    caption = (
+        f'<figcaption class="command">Redraw: <code>{command}</code>{links.under_figure(name)}</figcaption>'
+    )
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import yaml
 
 from bench.paths import ROOT, SITE
+from bench.report import links as repository
 
 CELL_S = 300
 SKELETON = """<!DOCTYPE html>
@@ -57,7 +58,11 @@ $table-of-contents$
 </nav>
 $endif$
 $body$
-<p class="source"><a href="$source$">Source of this page</a></p>
+<p class="source"><a href="$source$">Source of this page</a>
+$if(issue)$
+· <a href="$issue$">Report an issue</a>
+$endif$
+</p>
 </main>
 $for(include-after)$
 $include-after$
@@ -194,7 +199,8 @@ def write(source, site, to, root=ROOT):
         **front,
         "site": website["title"],
         "links": links(website, html),
-        "source": source.name,
+        "source": repository.source(source.name, root),
+        "issue": repository.issue(root),
     }
     text = convert(markdown(notebook, source.name), variables, site["format"]["html"], root)
     (to / html).write_text(text, encoding="utf-8")

