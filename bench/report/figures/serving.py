@@ -137,7 +137,6 @@ def _first_names(axes, table, x, y):
     axes.set_ylim(low / (high / low) ** 0.08, high)
     for (_, row), value in zip(first.iterrows(), _values(first, y)):
         look = {"ha": "center", "va": "top", "color": style.INK, "zorder": 6}
-        look["bbox"] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5}
         curves.note(axes, naming.label(row), (row[x], value), (0, -6), **look)
 
 
