@@ -37,7 +37,7 @@ def show_figure(name, rows):
     mark says on hover what it is (`marks.layer`)."""
     function = figures.DRAWN[naming.choose("figure", name, figures.names())]
     alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
-    picture = "".join(_picture(alt, label, figure) for label, figure in function.parts(rows))
+    picture = "".join(_picture(alt, label, figure) for label, figure in figures.parts(name, rows))
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
     caption = (
         f'<figcaption class="command">Redraw: <code>{command}</code>{links.under_figure(name)}</figcaption>'

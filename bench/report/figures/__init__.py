@@ -13,16 +13,27 @@ import tempfile
 from pathlib import Path
 
 from bench.paths import FIGURES
-from bench.report import sheet
+from bench.report import sheet, style
 
 DRAWN = {}
 
 
 def listed(draw):
-    """Decorator: a styled figure of every machine that `names` lists and figure.ipynb can draw; the function
-    draws one machine."""
+    """Decorator: a styled figure that `names` lists and figure.ipynb can draw, from all requests at once."""
+    DRAWN[draw.__name__] = style.styled(draw)
+    return DRAWN[draw.__name__]
+
+
+def of_machines(draw):
+    """Decorator: a listed figure whose function draws one machine; every machine has a part of it."""
     DRAWN[draw.__name__] = sheet.of_machines(draw)
     return DRAWN[draw.__name__]
+
+
+def parts(name, requests):
+    """[(label, Figure)] of figure `name`: one per machine that it shows, or one without a label."""
+    draw = DRAWN[name]
+    return draw.parts(requests) if hasattr(draw, "parts") else [("", draw(requests))]
 
 
 def names():

@@ -13,7 +13,7 @@ MBU = columns.column("mbu").axis
 MEASURED = f"{MBU}, fraction of the measured bandwidth"
 
 
-@figures.listed
+@figures.of_machines
 def mbu(requests):
     """Model bandwidth utilisation against the best bandwidth probed in the run: a bar per engine and option,
     the highest on top, the interval over runs, and the places that it may have."""
@@ -53,7 +53,7 @@ def _values_inside(axes):
             note.set_bbox({"facecolor": "white", "linewidth": 0, "pad": 1})
 
 
-@figures.listed
+@figures.of_machines
 def mbu_published(requests):
     """MBU of published 16-bit results (grey, against the datasheet) above ours of 16 bits or more (against
     what was measured): a bar per result."""

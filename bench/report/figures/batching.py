@@ -15,7 +15,7 @@ INTENSITY = columns.column("arithmetic_intensity")
 RATE, TTFT = columns.column("output_tokens_per_s"), columns.column("ttft_s")
 
 
-@figures.listed
+@figures.of_machines
 def frontier(requests):
     """Output tokens/s of a batch over the time of a whole request: one line per engine and option, a mark per
     batch size."""
@@ -72,7 +72,7 @@ def _published_sweep(axes):
         axes.annotate(name, place, (0, 6), **style.ABOVE, ha="center", color=style.GREY)
 
 
-@figures.listed
+@figures.of_machines
 def roofline(requests):
     """Every measured batch under the measured roofs of its machine: FLOP/s over FLOPs per byte, prefill above
     and decode below."""
@@ -116,7 +116,7 @@ def _under_roofs(axes, rows, phase, styles):
     axes.set_ylim(top=peaks.max() * 2)
 
 
-@figures.listed
+@figures.of_machines
 def ttft_prompt(requests):
     """Time to first token over the length of the prompt at batch size 1: one line per engine and option."""
     table = batching_analysis.alone(requests)

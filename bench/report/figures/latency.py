@@ -14,7 +14,7 @@ WHISKER = "whisker: 95\N{NO-BREAK SPACE}% interval over runs, none for one run."
 PLACES = "Place: those that an option may have, all at once with 95\N{NO-BREAK SPACE}% confidence."
 
 
-@figures.listed
+@figures.of_machines
 def latency(requests):
     """Output tokens/s on the machine in front: a bar per engine and option, the fastest on top, a dot per
     run, the interval over runs, and the places that it may have."""
@@ -52,7 +52,7 @@ def _dots(axes, runs, summary):
     bars.small_dots(axes, runs["output_tokens_per_s"], at)
 
 
-@figures.listed
+@figures.of_machines
 def ttft_tpot(requests):
     """Time to first token and time per output token side by side: a bar per engine and option, in the order
     of `latency`."""
@@ -75,7 +75,7 @@ def ttft_tpot(requests):
     return captions.titled(drawn, "First token (TTFT) and each later one (TPOT)", caption)
 
 
-@figures.listed
+@figures.of_machines
 def itl(requests):
     """Spread of inter-token latency on a log axis: median, 90th percentile and longest gap per engine and
     option."""

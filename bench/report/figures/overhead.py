@@ -10,7 +10,7 @@ from bench.report import bars, captions, figures, style
 PERCENT = 100
 
 
-@figures.listed
+@figures.of_machines
 def overhead(requests):
     """What measuring costs, harness / the engine's own loop - 1: a dot per pair, the mean with its 95 %
     interval over pairs, the 1 % line."""

@@ -8,7 +8,7 @@ from bench.analysis import latency as latency_analysis
 from bench.report import bars, captions, figures, sheet, style
 
 
-@figures.listed
+@figures.of_machines
 def published(requests):
     """The published table (grey) above our own bars: a bar per row, each panel on its own axis, because model
     and hardware differ."""

@@ -20,7 +20,7 @@ LOSSES = (
 )
 
 
-@figures.listed
+@figures.of_machines
 def quality(requests):
     """Output tokens/s over what is lost on real weights: a panel for the share of tokens that are not the
     reference's, one for the fixed text's perplexity above the reference's.

@@ -137,7 +137,6 @@ def _first_names(axes, table, x, y):
     axes.set_ylim(low / (high / low) ** 0.08, high)
     for (_, row), value in zip(first.iterrows(), _values(first, y)):
         look = {"ha": "center", "va": "top", "color": style.INK, "zorder": 6}
-        look["bbox"] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5}
         curves.note(axes, naming.label(row), (row[x], value), (0, -6), **look)
 
 
@@ -159,7 +158,7 @@ def _load_ticks(axes, loads):
     axes.xaxis.set_major_locator(ticker.FixedLocator(kept))
 
 
-@figures.listed
+@figures.of_machines
 def serving_frontier(requests):
     """TPOT over output tokens/s per device: a mark per level of load, a line per engine and option; below,
     three published engines on H100."""
@@ -187,7 +186,7 @@ def serving_frontier(requests):
     return captions.titled(drawn, "Servers: pace against throughput", caption)
 
 
-@figures.listed
+@figures.of_machines
 def serving_ttft(requests):
     """Median and tail of TTFT over the load: a panel per kind of load, a line per engine and
     option; below, the published TTFT of three engines on H100."""
@@ -214,7 +213,7 @@ def serving_ttft(requests):
     return captions.titled(drawn, "Servers: the wait for the first token", caption)
 
 
-@figures.listed
+@figures.of_machines
 def serving_loops(requests):
     """The tail of TTFT over the output tokens/s that were reached: closed and open loop in one panel per
     engine."""

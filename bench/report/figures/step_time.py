@@ -11,7 +11,7 @@ from bench.report import captions, columns, curves, figures
 STEP = columns.column("step_s")
 
 
-@figures.listed
+@figures.of_machines
 def step_time(requests):
     """Time of a decode step over batch size: measured (marks) and by the fitted step-time model (lines), per
     engine and option."""
