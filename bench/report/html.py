@@ -23,7 +23,7 @@ def number(value):
 def _cell(value, numeric):
     """(text, value to sort by or None) of one cell."""
     if numeric:
-        return number(value), "" if pd.isna(value) else repr(float(value))
+        return number(value), "" if pd.isna(value) else f"{float(value):.9g}"
     return "" if pd.isna(value) else str(value), None
 
 
@@ -43,7 +43,7 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 <tbody>
 {% for place, row in rows %}
 <tr{% if place in devices %} data-device="{{ place }}"{% endif %}>{% for text, sort in row %}
-{%- if sort is not none %}<td class="number" data-sort="{{ sort }}">{{ text }}</td>
+{%- if sort is not none %}<td data-sort="{{ sort }}">{{ text }}</td>
 {%- elif loop.first %}<th scope="row">{{ text }}</th>{% else %}<td>{{ text }}</td>{% endif %}{% endfor %}</tr>
 {% else %}
 <tr><td colspan="{{ columns | length }}">{{ empty }}</td></tr>
