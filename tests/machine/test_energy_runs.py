@@ -180,7 +180,8 @@ def test_a_server_is_warmed_up_until_the_clocks_settle(run, driver, monkeypatch)
 @pytest.mark.check
 def test_a_server_whose_clocks_never_settle_is_refused(run, driver, monkeypatch):
     monkeypatch.setattr(limits, "SETTLED", 0.03)
-    monkeypatch.setattr(limits, "WARMUPS", 3)
+    for module in (gates, limits):
+        monkeypatch.setattr(module, "WARMUPS", 3)
     monkeypatch.setattr(serving, "WARM_PLACES", 2)
     driver.says({"clocks.sm": "345\n500\n1200\n1900\n1000\n1000"})
     with pytest.raises(gates.Refused, match="The server's warm-up had not settled"):

@@ -121,7 +121,7 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 </form>
 <p id="explorer-count" role="status"></p>
 <p id="explorer-mixed" class="mixed" hidden></p>
-<div id="explorer-chart" role="img" aria-label="The configurations of the table below as points"></div>
+<div id="explorer-chart" role="group" aria-label="The configurations of the table below as points"></div>
 <p id="explorer-front-note" class="small"></p>
 <h3 id="explorer-two">Two of them compared</h3>
 <div class="axes">
