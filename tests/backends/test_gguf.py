@@ -211,6 +211,7 @@ def test_sentencepiece_tokens_stream_as_well(tiny, tmp_path):
 # The same numbers
 
 
+@pytest.mark.check
 @pytest.mark.skipif(not (SMOL / "model.safetensors").exists(), reason="smollm2-135m was not made: make study")
 def test_the_converter_gives_back_the_file_that_the_checkpoint_came_from(converted, tmp_path):
     import gguf

@@ -69,6 +69,7 @@ def test_a_measured_run_is_kept_and_the_reader_is_told(measured):
     assert done.returncode != 0 and "has been measured already" in done.stderr and path.read_bytes() == before
 
 
+@pytest.mark.check
 def test_a_second_run_gets_the_next_number(cells, tmp_path):
     for _ in range(2):
         cells("latency", backend="fake", max_new_tokens=5)

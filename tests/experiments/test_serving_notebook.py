@@ -166,6 +166,7 @@ def running():
     process.kill()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("option", ["completions", pytest.param("chat", marks=pytest.mark.check)])
 def test_a_running_server_is_measured_and_its_token_is_written_nowhere(tmp_path, running, option):
     secret = "hf_notforthelog"

@@ -349,6 +349,7 @@ def test_a_site_is_replaced_after_its_first_page_was_taken_away_and_a_stranger_s
     )
 
 
+@pytest.mark.check
 def test_a_cell_that_fails_fails_the_build_and_keeps_the_old_site(tmp_path):
     (tmp_path / "r" / "fake").mkdir(parents=True)
     (tmp_path / "r" / "fake" / "broken.csv").write_text("a\n1\n")
