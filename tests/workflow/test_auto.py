@@ -166,6 +166,7 @@ def test_plain_studies_keep_to_their_budget():
 
 
 @pytest.mark.check
+@pytest.mark.timing  # whole studies in one checkout refuse each other
 def test_a_study_adds_runs_and_says_what_ended_it(tmp_path):
     words = ["engines=fake/int8", "experiments=latency", "repeats=auto", "most_runs=2"]
     own = {"BENCH_RESULTS": tmp_path, "BENCH_SITE": tmp_path / "_site", "FAKE_NEIGHBOURS": "minded by nobody"}
