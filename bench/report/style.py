@@ -4,6 +4,7 @@ import functools
 import hashlib
 import io
 import re
+from collections import Counter
 from typing import NamedTuple
 
 import matplotlib
@@ -84,7 +85,7 @@ def slim(svg):
     svg = places.sub(lambda found: re.sub(r"(\.\d\d)\d+", r"\1", " ".join(found[0].split())), svg)
     svg = re.sub(r' id="(?:axes|figure|legend|line2d|matplotlib\.axis|patch|text|[xy]tick)_\d+"', "", svg)
     svg = svg.replace(FONT, "").replace("<svg ", f'<svg style="{FONT.strip()}" ', 1)
-    return ALIKE.sub(_styled_once, re.sub(r">\s+<", "><", svg))
+    return _shared_styles(ALIKE.sub(_styled_once, re.sub(r">\s+<", "><", svg)))
 
 
 # Two marks or more that differ in their places only.
@@ -95,6 +96,18 @@ def _styled_once(marks):
     """`marks`, a match of ALIKE, in a group that has their style."""
     style = f' style="{marks["style"]}"'
     return f"<g{style}>{marks[0].replace(style, '')}</g>"
+
+
+def _shared_styles(svg):
+    """`svg` with each style that stands there more than twice as a class of a style sheet of its own."""
+    styles = [style for style, times in Counter(STYLED.findall(svg)).items() if times > 2 and len(style) > 20]
+    rules = "".join(f".s{k} {{{style}}}" for k, style in enumerate(styles))
+    for k, style in enumerate(styles):
+        svg = svg.replace(f' style="{style}"', f' class="s{k}"')
+    return re.sub(r"(<svg [^>]*>)", rf"\1<style>{rules}</style>", svg, count=1)
+
+
+STYLED = re.compile(r' style="([^"]*)"')
 
 
 def styled(draw):
