@@ -181,7 +181,7 @@
     return {
       font, text: { color: ink }, view: { stroke: null },
       axis: { labelColor: ink, titleColor: ink, tickColor: ink, domainColor: ink, gridColor: ink, gridOpacity: 0.12, labelFontSize: 12, titleFontSize: 13 },
-      legend: { symbolBaseFillColor: ink, symbolBaseStrokeColor: ink, labelColor: ink, titleColor: ink, labelFontSize: 12, titleFontSize: 12, orient: narrow ? "bottom" : "right", columns: narrow ? 3 : 1, direction: narrow ? "horizontal" : "vertical" },
+      legend: { symbolBaseFillColor: ink, symbolBaseStrokeColor: ink, labelColor: ink, titleColor: ink, labelFontSize: 12, titleFontSize: 12, orient: narrow ? "bottom" : "right", columns: narrow ? 2 : 1, direction: narrow ? "horizontal" : "vertical" },
     };
   }
 
