@@ -122,7 +122,7 @@ def test_a_page_opens_without_errors_and_fits(site, browser, name, width):
 WIDTHS = """[...document.querySelectorAll(".table-scroll:has(tbody th)")].map(box => [
   box.getAttribute("aria-label"),
   box.scrollWidth - box.clientWidth,
-  box.querySelectorAll("tbody tr:first-child td.number").length])"""
+  box.querySelectorAll("tbody tr:first-child td[data-sort]").length])"""
 
 
 def titles(source):

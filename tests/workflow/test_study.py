@@ -116,7 +116,8 @@ def test_which_options_each_repeat_measures():
         options.measured_options({"first_round": "fewest-bit"}, 1, offered)
 
 
-def test_quality_waits_for_the_answers_that_it_scores():
+def test_quality_waits_for_the_answers_that_it_scores(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "RESULTS", tmp_path)  # a checkout in which nothing has been measured
     runs = plan(engines="ctranslate2", experiments="quality")
     assert {r.experiment for r in runs} == {"latency", "quality"}, "what it reads is measured with it"
     for quality in (r for r in runs if r.experiment == "quality"):
