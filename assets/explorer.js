@@ -196,6 +196,7 @@
     const tooltip = { theme: dark() ? "dark" : "light", formatTooltip: (value, safe) => hint(value.hover ?? {}, safe) };
     // Log level 1: errors. That a set is empty until its rows come is none.
     view = (await vegaEmbed(at("chart"), specification(), { actions, tooltip, renderer: "canvas", mode: "vega-lite", logLevel: 1 })).view;
+    at("chart").querySelector("summary")?.setAttribute("aria-label", "Save the chart as a picture");
     view.addEventListener("click", (_, item) => item?.datum?.key && choose(item.datum.key));
   }
 
