@@ -8,8 +8,7 @@ the probe by this module's name in its command line.
 
 **Each reader has a core of its own.** Threads that are woken for a few milliseconds are often put on the core
 of the thread that wakes them and share it until the scheduler moves one, which it rarely does in that time: a
-probe with two free threads then finds what one core can read. On two idle cores of a Zen 5 that is 37 GB/s
-instead of 66, and no engine was any slower in such a moment.
+probe with two free threads then finds what one core can read, and no engine is any slower in that moment.
 """
 
 import json

@@ -85,16 +85,16 @@ def device(study):
 
 
 def engines(study, kind):
-    """Engine -> options to measure on a device of this kind: those asked for (`_asked`), else all that are
+    """Engine -> options to measure on a device of this kind: those named (`_chosen`), else all that are
     installed here."""
-    asked = str(study["engines"]).split()
-    if asked:
-        return _asked(asked, kind)
+    named = str(study["engines"]).split()
+    if named:
+        return _chosen(named, kind)
     installed = {name: backends.ready(name, kind) for name in backends.names()}
     return {name: options for name, options in installed.items() if options}
 
 
-def _asked(words, kind):
+def _chosen(words, kind):
     """Engine -> options for words such as `vllm` (its options, but those on request and those that need an
     environment of their own
     that is not there) and `transformers/gptq-int4` (this option, whose environment will be made).

@@ -1,8 +1,8 @@
 """What the gates allow, in numbers, and the exception that says what was not."""
 
 # The first counted request may be slower than the slowest of the others by this factor, else the warm-up had
-# not settled. Two, because the memory of small virtual machines flips between two speeds a factor of two
-# apart.
+# not settled. Two, because other tenants of its host may take half of a small virtual machine's memory
+# bandwidth from one second to the next.
 WARM_FACTOR = 2.0
 WARMUPS = 20  # on a GPU: warm-up requests at most
 SETTLED = 0.03  # how far time and clock of two warm-up requests in a row may be apart once a GPU has settled

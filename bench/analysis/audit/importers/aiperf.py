@@ -130,11 +130,11 @@ def _conditions(config):
         or (config.get("endpoint") or {}).get("model_names")
         or [one.get("name") for one in models or []]
     )
-    asked = (config.get("perf_analyzer") or {}).get("stimulus") or {}
+    stimulus = (config.get("perf_analyzer") or {}).get("stimulus") or {}
     return {
         "model": names[0] if names else None,
-        "concurrency": last.get("concurrency", options.get("concurrency", asked.get("concurrency"))),
-        "request_rate": last.get("request_rate", options.get("request_rate", asked.get("request_rate"))),
+        "concurrency": last.get("concurrency", options.get("concurrency", stimulus.get("concurrency"))),
+        "request_rate": last.get("request_rate", options.get("request_rate", stimulus.get("request_rate"))),
         "warmup_requests": options.get("warmup_request_count") or (len(phases) > 1 or None),
     }
 

@@ -32,16 +32,16 @@ def matches(content):
 
 def load(content, file):
     found = content.json
-    good, asked = found["successes"] or {}, found["load_summary"] or {}
+    good, load = found["successes"] or {}, found["load_summary"] or {}
     latency, rate = good.get("latency") or {}, good.get("throughput") or {}
-    late = asked.get("schedule_delay") or {}
+    late = load.get("schedule_delay") or {}
     level = {
         "requests": good.get("count"),
         "failed": (found.get("failures") or {}).get("count"),
-        "request_rate": asked.get("requested_rate") or None,
+        "request_rate": load.get("requested_rate") or None,
         "late_mean_s": late.get("mean"),
         "late_p99_s": late.get("p99"),
-        "concurrency": asked.get("concurrency"),
+        "concurrency": load.get("concurrency"),
         "duration_s": found.get("benchmark_time_seconds"),
         "requests_per_s": rate.get("requests_per_sec"),
         "output_tokens_per_s": rate.get("output_tokens_per_sec"),

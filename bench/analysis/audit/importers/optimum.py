@@ -42,7 +42,7 @@ def _latency(part):
 
 def _conditions(config):
     backend, scenario, machine = (config.get(name) or {} for name in ("backend", "scenario", "environment"))
-    shapes, asked = scenario.get("input_shapes") or {}, scenario.get("generate_kwargs") or {}
+    shapes, generation = scenario.get("input_shapes") or {}, scenario.get("generate_kwargs") or {}
     quantised = backend.get("quantization_config") or {}
     gpus = machine.get("gpu") or []
     scheme = backend.get("quantization_scheme")
@@ -60,7 +60,7 @@ def _conditions(config):
         "tensor_parallel": len(str(backend.get("device_ids") or "0").split(",")),
         "batch_size": shapes.get("batch_size"),
         "prompt_tokens": shapes.get("sequence_length"),
-        "max_new_tokens": asked.get("max_new_tokens"),
-        "temperature": 0 if asked.get("do_sample") is False else None,
+        "max_new_tokens": generation.get("max_new_tokens"),
+        "temperature": 0 if generation.get("do_sample") is False else None,
         "warmup_requests": scenario.get("warmup_runs"),
     }
