@@ -72,11 +72,27 @@ def roof_bytes_per_s(sidecar):
     The best, because a probe can only be disturbed: nothing makes memory faster than it is. A probe whose
     readers had their cores for less than ALONE of its time does not count.
     """
+    return max((probe for probe, share in _probes(sidecar, 1) if share >= ALONE), default=None)
+
+
+def most_bytes_per_s(sidecar):
+    """Bytes/s that the memory surely does not exceed, also where no probe had its cores to itself; None
+    without probes.
+
+    Readers that have their cores for a share of the time read at least that share of the roof. Sidecars
+    without `probe_cpu_shares` may hold readers that were on one core together.
+    """
+    shares = _probes(sidecar, 1 / (sidecar.get("threads") or 1))
+    return max((probe / share for probe, share in shares if share), default=None)
+
+
+def _probes(sidecar, unknown_share):
+    """Pairs of a probe in bytes/s and the share of its time for which its readers had their cores."""
     name = "working_set_probes_bytes_per_s" if in_cache(sidecar) else "bandwidth_probes_bytes_per_s"
     probes = sidecar[name]
-    shares = sidecar.get("probe_cpu_shares") or [1] * len(probes)
+    shares = sidecar.get("probe_cpu_shares") or [unknown_share] * len(probes)
     # The first probe may come before the weights are known: the working set's probes are the last ones.
-    return max((p for p, s in zip(probes, shares[-len(probes) :]) if s >= ALONE), default=None)
+    return zip(probes, shares[-len(probes) :])
 
 
 def without_one_core_roofs(table):

@@ -35,9 +35,22 @@ def requests():
 def show_figure(name, rows):
     """Show figure `name` and its command; the docstring of its function is the alternative text, and each
     mark says on hover what it is (`marks.layer`)."""
+    alt = _description(name)
+    _show_plot(name, "".join(_picture(alt, label, figure) for label, figure in figures.parts(name, rows)))
+
+
+def show_file(name):
+    """Show figure `name` as its committed file, without marks: for a page whose own picture is another."""
+    _show_plot(name, f'<img alt="{html.escape(_description(name))}" src="figures/{name}.svg">')
+
+
+def _description(name):
+    """The first paragraph of a figure's docstring: its alternative text."""
     function = figures.DRAWN[naming.choose("figure", name, figures.names())]
-    alt = " ".join(inspect.getdoc(function).split("\n\n")[0].split())
-    picture = "".join(_picture(alt, label, figure) for label, figure in figures.parts(name, rows))
+    return " ".join(inspect.getdoc(function).split("\n\n")[0].split())
+
+
+def _show_plot(name, picture):
     command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
     caption = (
         f'<figcaption class="command">Redraw: <code>{command}</code>{links.under_figure(name)}</figcaption>'

@@ -31,12 +31,15 @@ class Repository:
 
     @cached_property
     def models(self):
-        """Model -> the SHA-256 of its weights in the runs that are there."""
+        """Model -> the digests of its weights in the runs that are there.
+
+        One checkpoint has two: sidecars hashed sizes before November 2026, contents since then.
+        """
         found = {}
         for file in sorted((self.root / OBSERVATIONS).glob("*/*.json")):
             if f"{file.parent.name}/{file.stem}" not in self._new:
                 sidecar = json.loads(file.read_text(encoding="utf-8"))
-                found.setdefault(sidecar["parameters"].get("model"), sidecar.get("model_sha256"))
+                found.setdefault(sidecar["parameters"].get("model"), set()).add(sidecar.get("model_sha256"))
         return found
 
     @cached_property
@@ -156,8 +159,9 @@ def _hashes(candidate, repository):
     known = repository.models.get(model)
     _refuse(
         f"Its {model} has the SHA-256 {str(sidecar['model_sha256'])[:12]}…, that of the runs here "
-        f"{str(known)[:12]}…: other weights are another model and need another name.",
-        known and known != sidecar["model_sha256"],
+        f"{' or '.join(str(digest)[:12] + '…' for digest in sorted(known or ()))}: "
+        "other weights are another model and need another name.",
+        known and sidecar["model_sha256"] not in known,
     )
 
 

@@ -47,6 +47,14 @@ def test_mbu_above_one_is_refused(tmp_path):
     assert "MBU is 2.50, above 1" in refused(make_rows(), make_sidecar(weight_bytes=1e9), folder=tmp_path)
 
 
+def test_mbu_above_one_is_refused_where_no_probe_had_its_cores(tmp_path):
+    # 100 GB/s; a probe of 40 whose readers had half of their cores bounds the roof at 80, one with 30 % at 133.
+    crowded = make_sidecar(weight_bytes=1e9, bandwidth_probes_bytes_per_s=[40e9], probe_cpu_shares=[0.5])
+    assert "MBU is 1.25, above 1" in refused(make_rows(), crowded, folder=tmp_path)
+    path = store.write(make_rows(), crowded | {"probe_cpu_shares": [0.3]}, make_rows()[0]["run_id"], tmp_path)
+    assert store.load([path])["mbu"].isna().all()
+
+
 def test_impossible_published_rates_would_be_refused(tmp_path):
     # Llama-2-7B (13.21 GB in 16 bits) at 191 tokens/s on an A100-80GB of 2,039 GB/s, as was once published: 124 %.
     about = make_sidecar(weight_bytes=13.21e9, bandwidth_probes_bytes_per_s=[2039e9])

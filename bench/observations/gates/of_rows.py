@@ -132,8 +132,10 @@ def uncached(runs):
 
 
 def possible_bandwidth(runs):
-    """Refuse more bytes per second than the memory was seen to read."""
-    above = runs.rows[runs.rows["mbu"] > 1]
+    """Refuse more bytes per second than the memory was seen to read, or can read where no probe saw it whole."""
+    unseen = runs.rows["bandwidth_bytes_per_s"].isna()
+    rows = pd.concat([runs.rows[~unseen], _against_the_most(runs.rows[unseen], runs.sidecars)])
+    above = rows[rows["mbu"] > 1]
     if above.empty:
         return {}
     roofs = above["bandwidth_bytes_per_s"] * derived.sharing(above)
@@ -143,6 +145,12 @@ def possible_bandwidth(runs):
         "Either the bytes, the time or the probe is wrong."
         for place, row in above.sort_values("mbu").iterrows()
     }
+
+
+def _against_the_most(rows, sidecars):
+    """`rows` without a roof, with MBU against what their probes show that the memory surely does not exceed."""
+    most = {file: derived.most_bytes_per_s(sidecars[file]) for file in rows["file"].unique()}
+    return derived.derive(rows.assign(bandwidth_bytes_per_s=rows["file"].map(most).astype(float)))
 
 
 def possible_arithmetic(runs):
