@@ -132,7 +132,10 @@ def uncached(runs):
 
 
 def possible_bandwidth(runs):
-    """Refuse more bytes per second than the memory was seen to read, or can read where no probe saw it whole."""
+    """Refuse more bytes per second than the memory was seen to read.
+
+    Where no probe had its cores to itself: more than the memory can read.
+    """
     unseen = runs.rows["bandwidth_bytes_per_s"].isna()
     rows = pd.concat([runs.rows[~unseen], _against_the_most(runs.rows[unseen], runs.sidecars)])
     above = rows[rows["mbu"] > 1]
@@ -148,7 +151,7 @@ def possible_bandwidth(runs):
 
 
 def _against_the_most(rows, sidecars):
-    """`rows` without a roof, with MBU against what their probes show that the memory surely does not exceed."""
+    """`rows` that have no roof, with MBU against `derived.most_bytes_per_s`."""
     most = {file: derived.most_bytes_per_s(sidecars[file]) for file in rows["file"].unique()}
     return derived.derive(rows.assign(bandwidth_bytes_per_s=rows["file"].map(most).astype(float)))
 
