@@ -2,11 +2,16 @@
 
 import errno
 import gc
+import io
 import math
 import os
+import pickle
 import selectors
 import socket
 import ssl
+import subprocess
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -599,7 +604,7 @@ def test_a_load_is_dealt_to_processes(processes):
     assert [[call.number for call in share[1]] for share in shares] == [[1, 3, 5], [2, 4]]
     assert [share[3] for share in shares] == [3, 2], "the places of each"
     assert all((share[0], share[2], *share[4:]) == ("url", "chat", 7.0, {1}) for share in shares)
-    assert [made.sent for made in processes.made] == [[50.0 + parallel.START_S]] * 2, "one start for all"
+    assert [made.sent for made in processes.made] == [[50.1]] * 2, "one start for all"
     assert processes.events == ["receive"] * 2 + ["send"] * 2 + ["receive"] * 2 + ["end"] * 2
     assert report == {
         "processes": 2, "cpu_s": 2.0, "reading_cpu_s": 1.0, "peak_memory_bytes": 200, "kernel_stamps": True,
@@ -669,3 +674,75 @@ def test_a_client_may_open_as_many_files_as_the_system_gives(monkeypatch):
     monkeypatch.setattr(parallel.resource, "setrlimit", lambda *what: asked.append(what))
     parallel._many_files()
     assert asked == [(parallel.resource.RLIMIT_NOFILE, (4096, 4096))]
+
+
+def test_a_process_gets_its_share_and_says_why_it_was_lost(monkeypatch):
+    class Popen:
+        def __init__(self, command, **options):
+            self.command, self.options, self.ended = command, options, []
+            self.stdin, self.stdout = io.BytesIO(), io.BytesIO(pickle.dumps("ready"))
+
+        def kill(self):
+            self.ended.append("kill")
+
+        def wait(self):
+            self.ended.append("wait")
+            return -9
+
+    monkeypatch.setattr(parallel.subprocess, "Popen", Popen)
+    made = parallel._Process(("share", 1))
+    began = made.process
+    assert began.command == [sys.executable, "-m", "bench.instrument.load.parallel"]
+    assert began.options == {
+        "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": made.log, "cwd": parallel.ROOT
+    }  # fmt: skip
+    assert pickle.loads(began.stdin.getvalue()) == ("share", 1) and made.receive() == "ready"
+    with pytest.raises(RuntimeError, match="A process of the load client was lost: -9") as lost:
+        made.receive()
+    assert lost.value.__suppress_context__
+    made.log.write(b"\xff is no file")
+    with pytest.raises(RuntimeError, match="client was lost: \ufffd is no file"):
+        made.receive()
+    made.log.write(b"\nlast\n")
+    with pytest.raises(RuntimeError, match="client was lost: last"):
+        made.receive()
+    began.ended.clear()
+    made.end()
+    assert began.ended == ["kill", "wait"] and began.stdin.closed and began.stdout.closed
+
+
+@pytest.mark.parametrize("cores", [{1}, set(), None])
+def test_the_other_end_runs_its_share_when_it_may_begin(monkeypatch, cores):
+    events, out = [], io.BytesIO()
+
+    class Loop:
+        def __init__(self, *share):
+            events.append(share)
+
+        def run(self, start):
+            events.append(start)
+            return ["row"]
+
+    class Thread:
+        def __init__(self, target, args, daemon):
+            self.what = target, args, daemon
+
+        def start(self):
+            events.append(self.what)
+
+    incoming = pickle.dumps(("url", ["call"], "chat", 3, 7.0, cores)) + pickle.dumps(55.5)
+    monkeypatch.setattr(parallel.sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(incoming)))
+    monkeypatch.setattr(parallel.os, "dup", lambda number: 100 + number)
+    monkeypatch.setattr(parallel.os, "fdopen", lambda *what: events.append(what) or out)
+    monkeypatch.setattr(parallel.os, "dup2", lambda *what: events.append(what))
+    monkeypatch.setattr(parallel.os, "sched_setaffinity", lambda *what: events.append(what))
+    monkeypatch.setattr(parallel.threading, "Thread", Thread)
+    monkeypatch.setattr(parallel, "_many_files", lambda: events.append("files"))
+    monkeypatch.setattr(parallel.client, "Client", Loop)
+    monkeypatch.setattr(parallel.client, "report", lambda loop: {"of": type(loop).__name__})
+    parallel._serve_parent()
+    watched = parallel.parents.die_with, (os.getppid(),), True
+    bound = [] if cores is None else [(0, cores)]
+    share = "url", ["call"], "chat", 3, 7.0
+    assert events == [(101, "wb"), (2, 1), watched, *bound, "files", share, 55.5]
+    assert out.getvalue() == pickle.dumps("ready") + pickle.dumps((["row"], {"of": "Loop"}))

@@ -44,6 +44,7 @@ def test_a_run_falls_where_every_request_failed():
     assert of_rows.succeeded(runs(PLAUSIBLE)) == {}
     judged = runs(PLAUSIBLE, make_rows(experiment="quality"))
     assert judged.experiments.to_dict() == {0: "latency", 1: "quality"} and judged.published == frozenset()
+    assert judged.experiments.index.is_unique
 
 
 @pytest.mark.parametrize(
@@ -165,6 +166,7 @@ def test_a_level_counts_where_the_client_was_punctual():
     rows = pd.DataFrame({"request_rate": [2.0] * 100, "late_s": [*[0.0] * 99, 1.0]})
     assert "at 2 requests/s it took up requests 10 ms behind" in gates.late(rows)
     assert gates.late(rows.assign(late_s=0.001)) == ""
+    assert gates.late(rows[:1]) == "", "a level of one request"
 
 
 def test_a_hit_of_a_cache_is_one_too_many():
@@ -196,6 +198,33 @@ def test_more_bytes_than_memory_gives_are_refused():
     )
 
 
+def test_the_request_with_the_most_tokens_from_a_cache_is_named():
+    hits = changed({"cached_tokens": 3, "prompt_tokens": 5}, {"cached_tokens": 7}, {"cached_tokens": 0})
+    found = of_rows.uncached(runs(hits, PLAUSIBLE, changed({"cached_tokens": 2}, n=1)))
+    assert sorted(found) == [0, 2] and "answered 2 requests from its prefix cache (7 of 8 p" in found[0]
+    assert "answered 1 requests from its prefix cache (2 of 8 p" in found[2]
+
+
+def test_the_highest_utilisation_is_named():
+    slow = make_sidecar(bandwidth_probes_bytes_per_s=[10e9])
+    rows = changed({"e2e_s": 0.05 + 9 * 0.005}, {"e2e_s": 0.05 + 9 * 0.008})
+    assert "MBU is 2.00, above" in of_rows.possible_bandwidth(runs((rows, slow)))[0]
+
+
+def test_where_no_probe_had_its_cores_the_most_that_memory_can_give_is_the_roof():
+    # Readers with their cores for half of the time read 5 GB/s: the memory gives 10 GB/s at most.
+    rows = changed({}, {"e2e_s": 0.05 + 9 * 0.008})
+    half = make_sidecar(bandwidth_probes_bytes_per_s=[4e9, 5e9], probe_cpu_shares=[0.5, 0.5])
+    third = half | {"probe_cpu_shares": [0.3, 0.3]}
+    seen = make_sidecar(bandwidth_probes_bytes_per_s=[10e9])
+    nothing = make_sidecar(bandwidth_probes_bytes_per_s=[])
+    judged = runs((PLAUSIBLE, third), (rows, half), (rows, seen), (rows, nothing), (rows, third))
+    found = of_rows.possible_bandwidth(judged)
+    assert sorted(found) == [1, 2] and found[1] == found[2]
+    assert "MBU is 1.25, above 1: 0.100 GB of weights in 8.00 ms is more than the 10.0 GB/s" in found[1]
+    assert of_rows.possible_bandwidth(runs((PLAUSIBLE, nothing), PLAUSIBLE)) == {}
+
+
 def test_more_operations_than_the_peak_are_refused():
     sidecar = make_sidecar(**MATRICES, **PEAKS)
     # Eight prompt tokens at 2 x 1e8 operations in 50 ms: 33 GFLOP/s; a step of 10 ms: 24 GFLOP/s.
@@ -224,6 +253,7 @@ def test_more_operations_than_the_peak_are_refused():
         ([{"e2e_s": 1.0}, {"e2e_s": 1.04}], False),
         ([{"e2e_s": 1.04}, {"e2e_s": 1.0}], False),
         ([{"e2e_s": 1.0}, {"e2e_s": 0.9701}], True),
+        ([{"e2e_s": 100.0}, {"e2e_s": 97.0}], True),
         ([{"e2e_s": 1.0, "clocks.sm": 1000}, {"e2e_s": 1.0, "clocks.sm": 1050}], False),
         ([{"e2e_s": 1.0, "clocks.sm": None}, {"e2e_s": 1.0, "clocks.sm": 1050}], True),
         ([{"e2e_s": 1.0, "clocks.sm": 100}, {"e2e_s": 1.0, "clocks.sm": 98}], True),
@@ -231,13 +261,13 @@ def test_more_operations_than_the_peak_are_refused():
 )
 def test_two_requests_alike_are_settled(warmup, settled):
     assert gates.settled(warmup) == settled
-    for count, falls in ((limits.WARMUPS, not settled), (limits.WARMUPS - 1, False)):
+    for count, falls in ((20, not settled), (19, False)):
         whole = make_sidecar(warmup=[{"e2e_s": 7.0}] * (count - len(warmup)) + warmup)
         if len(warmup) > 1:
             found = of_machine.warm(runs(PLAUSIBLE, (make_rows(run=2), whole)))
             assert list(found) == ([1] if falls else [])
             assert not falls or (
-                f"after {limits.WARMUPS} requests" in found[1] and str(warmup[-2:]) in found[1]
+                "after 20 requests" in found[1] and str(warmup[-2:]) in found[1]
             )
 
 
@@ -264,6 +294,29 @@ def test_company_at_the_edge(judge, name, most, words):
     judged = runs((quality, busy), (make_rows(run=2), busy), (make_rows(run=3), elsewhere), make_rows(run=4))
     assert list(gate(judged)) == [1]
     assert of_machine.minds_company({}, "latency") and not of_machine.minds_company({}, "quality")
+    unsaid = {name: value for name, value in busy.items() if name != "busy_cores"}
+    assert gate(runs((make_rows(), unsaid))) == {}, "what it does not hold refuses nothing"
+
+
+def test_a_run_that_says_itself_that_it_was_shared_passes_in_a_folder_of_one_s_own():
+    busy = make_sidecar(busy_cores={"others": 0.9})
+    shared = busy | {"shared": "it was"}
+    judged = runs((make_rows(), busy), (make_rows(run=2), shared), (make_rows(run=3), shared), published=[2])
+    assert list(of_machine.of_company(of_machine.alone, scratch=True)(judged)) == [0, 2]
+    assert list(of_machine.of_company(of_machine.alone)(judged)) == [0, 1, 2]
+    rows, name = schema.frame(make_rows()), make_rows()[0]["run_id"]
+    for faults, words in (({"others": 0.9}, "Other processes kept 0.90"), ({"steal": 0.2}, "gave 0.20 of")):
+        sidecar = make_sidecar(busy_cores=faults)
+        with pytest.raises(gates.Refused, match=words):
+            gates.check(rows, sidecar, name)
+        assert "shared" not in sidecar
+        gates.check(rows, sidecar, name, scratch=True)
+        assert words in sidecar["shared"]
+    calm, scores = make_sidecar(), make_rows(experiment="quality")
+    gates.check(rows, calm, name, scratch=True)
+    gates.check(schema.frame(scores), busy, scores[0]["run_id"], scratch=True)
+    assert "shared" not in calm and "shared" not in busy, "scores are no times"
+    gates.check(rows[:1], shared | {"busy_cores": {"steal": 0.2}}, name, scratch=True)
 
 
 @pytest.mark.parametrize(

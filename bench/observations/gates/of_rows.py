@@ -122,11 +122,11 @@ def punctual(runs):
 
 def uncached(runs):
     """Refuse a run in which a prefix cache answered: a prompt that is not computed costs nothing."""
-    hits = runs.rows[runs.rows["cached_tokens"] > 0]
+    hits = runs.rows[runs.rows["cached_tokens"] > 0].sort_values("cached_tokens")
     return {
         file: f"The server answered {len(own)} requests from its prefix cache "
-        f"({own['cached_tokens'].max():.0f} of {own['prompt_tokens'].iloc[0]:.0f} prompt tokens). Start it "
-        "without prefix caching."
+        f"({own['cached_tokens'].iloc[-1]:.0f} of {own['prompt_tokens'].iloc[-1]:.0f} prompt tokens). Start "
+        "it without prefix caching."
         for file, own in (hits.groupby("file") if len(hits) else ())
     }
 
