@@ -1,6 +1,6 @@
 """What `mutation_run.py` starts for one module: pytest, whose loop runs tests against mutants.
 
-`python tests/mutation_loop.py MODULE OUT EVERY` in a copy of the checkout.
+`python tests/mutation_loop.py MODULE OUT EVERY AGAIN` in a copy of the checkout; AGAIN 1: the survivors alone.
 """
 
 import csv
@@ -38,8 +38,9 @@ class Bottom:
 class Loop:
     """A pytest plugin: instead of running the tests once it runs them for every mutant of `module`."""
 
-    def __init__(self, module, out, every):
+    def __init__(self, module, out, every, again):
         self.module, self.out, self.every, self.file = module, out, every, Path(module).resolve()
+        self.again = again
         self.took, self.cost, self.entered = {}, {}, {}
 
     def pytest_runtestloop(self, session):
@@ -48,7 +49,7 @@ class Loop:
         gc.freeze()  # what is there is not looked through again in every process
         self._baseline()
         source = self.file.read_text()
-        mutants = list(mutations.mutants(source))[:: self.every]
+        mutants = self._mutants(source)
         with open(self.out, "w", newline="") as file:
             writer = csv.DictWriter(file, mutation.MUTANT)
             writer.writeheader()
@@ -59,6 +60,15 @@ class Loop:
                     print(f"{self.module} {n}/{len(mutants)} {time.strftime('%X')}", file=sys.__stderr__)
                 self.file.write_text(source)
         return True
+
+    def _mutants(self, source):
+        """Every `every`-th mutant, of all or of those that survived."""
+        found = list(mutations.mutants(source))
+        if self.again:
+            lived = mutation.survivors().query("module == @self.module")[["function", "before", "after"]]
+            keys = set(lived.itertuples(index=False, name=None))
+            found = [each for each in found if (each.function, each.before, each.after) in keys]
+        return found[:: self.every]
 
     def _baseline(self):
         """How long each test takes unbroken, and which functions of the module it enters."""
@@ -171,12 +181,12 @@ class Loop:
         os._exit(0)
 
 
-def main(module, out, every):
+def main(module, out, every, again="0"):
     # What is told apart by hand from a pattern of names: proofs that are committed do not hold for mutants.
     arguments = ["-p", "no:cacheprovider", "-p", "no:randomly", "-q", "-x", "-m", "not check"]
     arguments += ["--assert=plain", "--tb=native"]  # nobody reads why a test fails
     arguments += ["-k", "not committed_proof and not committed_mutation"]
-    pytest.main([*arguments, *mutation.TESTS[module]], plugins=[Loop(module, out, int(every))])
+    pytest.main([*arguments, *mutation.TESTS[module]], plugins=[Loop(module, out, int(every), again == "1")])
 
 
 if __name__ == "__main__":

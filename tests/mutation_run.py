@@ -32,8 +32,11 @@ def copied(folder):
         shutil.copy(ROOT / module, folder / f"{module}.original")
 
 
-def measure(module, every):
-    """The outcome of every `every`-th mutant of `module`: one row each, columns `mutation.MUTANT`."""
+def measure(module, every, again=False):
+    """The outcome of every `every`-th mutant of `module`: one row each, columns `mutation.MUTANT`.
+
+    `again`: only of those that survived the committed run.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         copied(folder)
@@ -41,7 +44,7 @@ def measure(module, every):
         environment = os.environ | {
             "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_XDIST_WORKER": "mutants",
         }  # fmt: skip
-        command = [sys.executable, "tests/mutation_loop.py", module, str(out), str(every)]
+        command = [sys.executable, "tests/mutation_loop.py", module, str(out), str(every), str(int(again))]
         subprocess.run(command, cwd=folder, env=environment, check=True)
         return pd.read_csv(out, keep_default_na=False)
 
@@ -54,15 +57,20 @@ def main():
     parser.add_argument(
         "--every", type=int, default=1, help="a sample: every n-th mutant; nothing is written"
     )
+    parser.add_argument(
+        "--again", action="store_true", help="only mutants that survived: where tests alone were added"
+    )
     chosen = parser.parse_args()
     modules = chosen.modules or [m for m in mutation.TESTS if chosen.all or m in mutation.changed()]
+    if chosen.again and (stale := set(modules) & set(mutation.changed())):
+        parser.error(f"{', '.join(sorted(stale))} changed since the committed run: run them without --again.")
     for module in modules:
-        found = measure(module, chosen.every)
+        found = measure(module, chosen.every, chosen.again)
         lived = found[found["outcome"] == mutation.SURVIVED]
         print(lived[["line", "function", "before", "after"]].to_string(index=False))
         print(f"{module}: {len(found) - len(lived)} of {len(found)} killed.", flush=True)
         if chosen.every == 1:
-            mutation.record(module, found)
+            mutation.record(module, found, chosen.again)
     print(mutation.sentence() if mutation.SCORES.exists() else "")
 
 

@@ -68,10 +68,10 @@ def survivors():
     return pd.read_csv(SURVIVORS, keep_default_na=False)
 
 
-def record(module, found):
+def record(module, found, again=False):
     """Keep the outcome of every mutant of `module` (rows with the columns MUTANT) in the committed files.
 
-    Reasons that were noted for survivors stay with them.
+    Reasons that were noted for survivors stay with them. `again`: `found` are those that survived before.
     """
     found = found[found["outcome"] != INVALID]
     lived = found[found["outcome"] == SURVIVED].assign(module=module)
@@ -86,6 +86,9 @@ def record(module, found):
     row = {"module": module, "mutants": len(found), "survived": counts.get(SURVIVED, 0)}
     row |= {"timeouts": counts.get(TIMEOUT, 0)}
     old = pd.read_csv(SCORES) if SCORES.exists() else pd.DataFrame(columns=list(row))
+    if again:
+        before = old[old["module"] == module].iloc[0]
+        row |= {"mutants": before["mutants"], "timeouts": before["timeouts"] + row["timeouts"]}
     table = pd.concat([old[old["module"] != module], pd.DataFrame([row])])
     table = table.sort_values("module", key=lambda m: m.map(list(TESTS).index))
     table.to_csv(SCORES, index=False, lineterminator="\n")

@@ -50,7 +50,7 @@ def test_lengths_from_a_file_are_taken_in_their_order(tmp_path):
             schedule.lengths(file, 3)
     with pytest.raises(ValueError, match="cannot be read"):
         schedule.lengths(tmp_path / "none.csv", 3)
-    with pytest.raises(ValueError, match="Did you mean 'sharegpt'"):
+    with pytest.raises(ValueError, match="distribution of lengths .*shareGPT.*Did you mean 'sharegpt'"):
         schedule.lengths("shareGPT", 3)
 
 
@@ -72,7 +72,7 @@ def test_prompts_share_nothing_that_a_cache_could_answer():
 
 def counted(kind, load):
     """A number of requests per level."""
-    return 100 + load if kind == "closed" else round(20 * load)
+    return {"closed": 100 + load, "open": round(20 * load)}[kind]
 
 
 def test_the_plan_goes_from_little_load_to_much():
@@ -223,6 +223,10 @@ def test_a_replay_keeps_moments_and_rounds_its_rate(tmp_path):
         0,
         1.5,
     ]
+    rows.assign(at_s=[7, 7.5]).to_csv(file)
+    assert schedule.replay(file)[0].value == 2.0
+    rows.assign(at_s=[3, 5]).to_csv(file)
+    assert schedule.replay(file)[0].at_s.dtype == float
     rows.assign(at_s=["soon", 2.0]).to_csv(file)
     with pytest.raises(ValueError, match="without a moment in at_s"):
         schedule.replay(file)
