@@ -20,7 +20,7 @@ from _pytest import runner
 from bench.analysis import mutation
 
 SLOWEST_S = 1.0  # slower tests are left out where a function has quicker ones
-ENOUGH_S = 10.0  # of tests per mutant
+ENOUGH_S = 30.0  # of tests per mutant
 ELSEWHERE = {"_Process.__init__"}  # where a process with the module begins
 UNSTEADY_S = 0.2  # a test that takes longer, or measures time, must fail twice
 

@@ -52,6 +52,10 @@ def test_a_run_is_kept_with_its_survivors_and_their_reasons(folder):
     assert mutation.sentence().startswith(
         "15 of 18 mutants of the measuring code are killed (83.3%); of the 3"
     )
+    mutation.record(first, outcomes(survived=1, killed=1), again=True)
+    assert list(mutation.scores()["mutants"]) == [14, 4, 18], "those that had not survived are known"
+    assert list(mutation.survivors()["reason"]) == ["it is the same", ""]
+    assert mutation.sentence().startswith("16 of 18 mutants")
 
 
 def test_a_module_that_has_changed_is_named(folder, monkeypatch):

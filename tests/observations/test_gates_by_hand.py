@@ -122,6 +122,8 @@ def test_a_lump_is_a_median_gap_that_no_engine_has():
     assert found[2].startswith(
         "The answers came in one lump: 9 events within 0.2 ms, after 0.05 s of silence. A proxy"
     )
+    exact = {"ttft_s": 16 * edge, "e2e_s": 32 * edge, "chunks": 17}
+    assert of_rows.streamed(runs([row | exact for row in served(edge)])) == {}, "as fast as allowed"
     one = served(0.01)
     one[0] |= {"e2e_s": one[0]["ttft_s"]}
     failed = [row | {"error": "no"} for row in served(0.0)]
@@ -167,6 +169,8 @@ def test_a_level_counts_where_the_client_was_punctual():
     assert "at 2 requests/s it took up requests 10 ms behind" in gates.late(rows)
     assert gates.late(rows.assign(late_s=0.001)) == ""
     assert gates.late(rows[:1]) == "", "a level of one request"
+    close = limits.too_late(5.132, 0.001949)
+    assert "requests 1.9 ms behind" in close and "the gap between them is 1.9 ms. Give" in close
 
 
 def test_a_hit_of_a_cache_is_one_too_many():
@@ -189,6 +193,9 @@ def test_more_bytes_than_memory_gives_are_refused():
     for share, falls in ((1.001, False), (0.999, True)):
         exact = make_sidecar(bandwidth_probes_bytes_per_s=[roof * share])
         assert bool(of_rows.possible_bandwidth(runs((PLAUSIBLE, exact)))) == falls
+    whole = [row | {"ttft_s": 0.0625, "e2e_s": 0.0625 + 9 / 128} for row in PLAUSIBLE]
+    most = make_sidecar(bandwidth_probes_bytes_per_s=[128e8], kv_values_per_token=0)
+    assert of_rows.possible_bandwidth(runs((whole, most))) == {}, "exactly 1"
     two = [row | {"tensor_parallel": 2, "gpu": "test-gpu"} for row in rows]
     assert (
         "the 14.0 GB/s"
@@ -237,6 +244,11 @@ def test_more_operations_than_the_peak_are_refused():
     both = changed({"itl_p50_s": 1e-4, "ttft_s": 1e-3, "sent_s": 0.0}, n=1)
     assert "MFU of the prefill is " in of_rows.possible_arithmetic(runs((both, sidecar)))[0]
     assert of_rows.possible_arithmetic(runs(PLAUSIBLE)) == {}
+    judged = runs((changed({"itl_p50_s": 1 / 128, "sent_s": 0.0, "ttft_s": 1.0, "e2e_s": 2.0}, n=1), sidecar))
+    peak = of_rows.derived.batches(judged.rows)["decode_flops_per_s"].iloc[0]
+    judged.rows["peak_flops_per_s"] = peak
+    assert of_rows.derived.batches(judged.rows)["mfu_decode"].iloc[0] == 1
+    assert of_rows.possible_arithmetic(judged) == {}, "exactly 1"
     worse = changed({"itl_p50_s": 1e-4, "sent_s": 0.0}, {"itl_p50_s": 5e-5, "sent_s": 9.0}, n=2)
     assert "is 12.05" in of_rows.possible_arithmetic(runs((worse, sidecar)))[0], "the highest is named"
 
