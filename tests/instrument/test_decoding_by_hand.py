@@ -46,6 +46,8 @@ def test_an_error_of_bytes_that_are_no_http_is_made_anew_without_the_token():
     assert row["error"].startswith("a chunk has no length: b'***") and "ttft_s" not in row
     assert quoted(chunked(*FOUR), error="ConnectionError: gone")["error"] == "ConnectionError: gone"
     assert quoted(b"HTTP/1.1 200 OK\r\nContent-Le", error="TimeoutError: no")["error"] == "TimeoutError: no"
+    bare = quoted(b"SSH-2.0", payload=b"POST", error="TimeoutError: no")
+    assert bare["error"] == "TimeoutError: no", "what has no token stays as it was"
     bare = quoted(b"SSH", payload=b"POST", error="the answer is no HTTP: b'SSH'")
     assert bare["error"] == "the answer is no HTTP: b'SSH'"
     assert quoted(chunked(*FOUR, event(usage(4))), payload=ASKED)["error"] == ""
@@ -80,6 +82,14 @@ def test_the_last_byte_of_an_events_data_has_its_moment():
         pieces = [raw[a:b] for a, b in zip((0, *cut), (*cut, len(raw)))]
         row, _ = decoding.measured(answered(pieces, 2), "completions", CLOCKS)
         assert (row["ttft_s"], row["e2e_s"]) == pytest.approx(moments, abs=1e-6)
+
+
+def test_an_event_whose_last_byte_begins_a_chunk_has_the_moment_of_that_byte():
+    whole = event(text("a"))
+    raw = chunked(whole[:-3], whole[-3:], event(usage(1)))
+    place = raw.index(b"}\n\n")
+    row, _ = decoding.measured(answered([raw[:place], raw[place:]], 1), "completions", CLOCKS)
+    assert row["ttft_s"] == pytest.approx(0.199, abs=1e-6)
 
 
 def test_a_stamp_at_the_edge_is_used():
