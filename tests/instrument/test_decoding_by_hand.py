@@ -140,6 +140,8 @@ def test_an_answer_of_ids_alone_or_without_a_count_of_the_prompt():
     row = measured(*held, event(text("", finish_reason="length")))
     assert row["output_tokens"] == 4 and row["finish_reason"] == "length"
     assert measured(*held[:2], event(text("cd", token_ids=[7, 8])), event(usage(4)))["output_tokens"] == 4
+    row = measured(*FOUR[:3], event(text("d", finish_reason="length")), event(usage(4)))
+    assert row["finish_reason"] == "length", "the last event has none"
 
 
 def test_gaps_of_events_by_hand():

@@ -216,6 +216,9 @@ def test_an_opened_connection_is_watched_until_it_can_be_written(connections):
     assert key.events == selectors.EVENT_WRITE and key.data is stream and not stream.reused
     assert not stream.sock.getblocking()
     assert stream.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), "no event waits for more"
+    stamps = connection.kernel_stamps.SO_TIMESTAMPNS
+    assert connections.kernel_stamps == bool(stamps)
+    assert not stamps or stream.sock.getsockopt(socket.SOL_SOCKET, stamps)
     connections.selector.select(5)
     assert connections.established(stream) is True and stream.connecting is False
     for unsent, events in ((b"x", connection.READ | connection.WRITE), (b"", connection.READ)):
