@@ -214,3 +214,36 @@ def test_llamacpp_says_its_counts_at_the_end():
 def test_bytes_that_are_no_utf8_spoil_a_text_not_a_count():
     assert protocols.read("completions", b'{"choices": [{"text": "\xc3"}]}').text == "\ufffd"
     assert protocols.read("completions", b"[DONE]") is None and protocols.read("completions", b" ") is None
+
+
+def test_a_request_by_hand():
+    request = protocols.request("chat", "http://here/X/", PROMPT, "m")
+    assert request.startswith(b"POST /X/v1/chat/completions HTTP/1.1\r\nHost: here\r\n")
+    assert b"Authorization" not in request + protocols.post("http://here", "/x", {})
+    with pytest.raises(ValueError, match="^Unknown dialect 'chatt'"):
+        protocols.request("chatt", "http://here", PROMPT, "m")
+
+
+def piece(dialect, **event_):
+    return protocols.read(dialect, json.dumps(event_).encode())
+
+
+def test_pieces_by_hand():
+    both = {"reasoning": "a", "content": "b"}
+    assert piece("chat", choices=[{"delta": both}]).text == "ab"
+    assert piece("llamacpp", tokens=[5]) == protocols.Piece("", [5])
+    last = piece("llamacpp", content="z", stop=True, tokens_evaluated=3, tokens_predicted=4)
+    assert last == protocols.Piece("z", prompt_tokens=3, output_tokens=4, finish="stop")
+    counts = piece("tgi", token=None, details={"generated_tokens": 4})
+    assert counts == protocols.Piece("", output_tokens=4)
+
+
+def test_what_a_server_reports_is_cut_to_what_a_row_may_hold():
+    assert protocols.reason(b"x" * 300) == "x" * 200
+    assert protocols.reason(json.dumps({"error": "x" * 300}).encode()) == "x" * 200
+    assert protocols.reason(b'{"detail": "b", "message": "a"}') == "a"
+    assert protocols.reason(b'{"error": {"code": 5}}') == "{'code': 5}"
+    odd = b"[" + b"1" * 100
+    with pytest.raises(protocols.Malformed) as broken:
+        protocols.read("chat", odd)
+    assert str(broken.value).endswith(f": {odd[:80]!r}") and broken.value.__suppress_context__
