@@ -637,6 +637,7 @@ def test_as_many_processes_as_the_load_needs(processes, calls, concurrency, proc
 
 def test_an_open_loop_is_as_wide_as_its_calls(processes, monkeypatch):
     assert parallel.run("url", calls_of(1500, 0.0), "chat")[1]["processes"] == 2
+    assert parallel.run("url", calls_of(3), "chat", processes=3)[1]["processes"] == 1, "one at a time"
     mixed = [*calls_of(1500, 0.0), *calls_of(1)]
     assert parallel.run("url", mixed, "chat")[1]["processes"] == 1
     monkeypatch.setattr(parallel.os, "cpu_count", lambda: None)
