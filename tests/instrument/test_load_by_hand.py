@@ -674,7 +674,7 @@ def test_a_report_without_reads_has_no_lag():
 
 def test_a_client_may_open_as_many_files_as_the_system_gives(monkeypatch):
     asked = []
-    monkeypatch.setattr(parallel.resource, "getrlimit", lambda what: (what, 4096))
+    monkeypatch.setattr(parallel.resource, "getrlimit", {parallel.resource.RLIMIT_NOFILE: (1024, 4096)}.get)
     monkeypatch.setattr(parallel.resource, "setrlimit", lambda *what: asked.append(what))
     parallel._many_files()
     assert asked == [(parallel.resource.RLIMIT_NOFILE, (4096, 4096))]
@@ -704,6 +704,7 @@ def test_a_process_gets_its_share_and_says_why_it_was_lost(monkeypatch):
     with pytest.raises(RuntimeError, match="A process of the load client was lost: -9") as lost:
         made.receive()
     assert lost.value.__suppress_context__
+    made.log.seek(0)
     made.log.write(b"\xff is no file")
     with pytest.raises(RuntimeError, match="client was lost: \ufffd is no file"):
         made.receive()

@@ -465,3 +465,8 @@ def test_what_a_run_holds_of_its_requests():
         3: False
     }
     assert found["the GPU's warm-up had settled"] == {3: False}
+
+
+def test_an_engine_that_reads_no_weights_has_no_bandwidth_to_be_judged():
+    reads = [(make_rows(run=n + 1), make_sidecar(weight_bytes=n)) for n in (0, 1)]
+    assert held(*reads)["MBU at most 1"] == {1: True}
