@@ -260,6 +260,14 @@ def test_a_ranking_takes_the_order_the_column_of_failures_and_the_confidence():
     assert ranking.rank(runs(), KEYS, "rate").empty
 
 
+def test_at_the_edge_of_the_confidence_two_are_not_told_apart(monkeypatch):
+    edge = ranking.pairs([VALUES, OTHERS]).assign(p_adjusted=0.5)
+    monkeypatch.setattr(ranking, "pairs", lambda values: edge)
+    table = runs(a=list(VALUES), b=list(OTHERS))
+    for confidence, groups in ((0.5, ["a", "a"]), (0.4375, ["a", "b"])):
+        assert list(ranking.rank(table, KEYS, "rate", confidence=confidence)["groups"]) == groups
+
+
 def test_who_may_be_best_is_decided_with_the_confidence():
     table = runs(a=[100.0, 101.0, 102.5], b=[103.0, 104.5, 105.0])
     p = statistics.ratio([103.0, 104.5, 105.0], [100.0, 101.0, 102.5])["p"]

@@ -278,9 +278,7 @@ def test_two_requests_alike_are_settled(warmup, settled):
         if len(warmup) > 1:
             found = of_machine.warm(runs(PLAUSIBLE, (make_rows(run=2), whole)))
             assert list(found) == ([1] if falls else [])
-            assert not falls or (
-                "after 20 requests" in found[1] and str(warmup[-2:]) in found[1]
-            )
+            assert not falls or ("after 20 requests" in found[1] and str(warmup[-2:]) in found[1])
 
 
 @pytest.mark.parametrize(
@@ -428,6 +426,9 @@ def test_whom_each_gate_concerns_and_what_it_needs():
     for gate in ("a request succeeded", "rows and path agree", "token counts agree"):
         assert found[gate] == everybody == found["times do not contradict each other"]
     assert found["answers came token by token, not in one lump"] == {6: True, 7: False, 8: False}
+    over_http = make_sidecar(parameters={"url": "http://there"}), make_sidecar()
+    pairs = (make_rows(), over_http[0]), (served(0.01, run=2), over_http[1]), make_rows(run=3)
+    assert held(*pairs)["answers came token by token, not in one lump"] == {0: False, 1: True}
     first = {0: True, 1: True, 2: False, 4: True, 5: True, 6: True, 7: True, 8: True}
     assert found["the first counted request was no slower than the others"] == first
     assert (
