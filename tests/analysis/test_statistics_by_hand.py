@@ -347,6 +347,12 @@ def test_enough_takes_three_narrow_looks_of_six_runs_at_least():
     assert repeats.enough([100.0] * 8) and not repeats.enough([100.0] * 7)
 
 
+def test_each_study_is_held_against_its_own_mean():
+    calm = np.array([100.0, 101.0, 99.0, 100.0, 100.5, 99.5])
+    assert repeats.narrow(np.array([calm, calm - 95])).tolist() == [True, False]
+    assert repeats.enough(np.array([calm])).dtype == bool
+
+
 def test_what_is_done_next():
     assert repeats.decide([], budget=20) == ("more runs", 8) and repeats.decide([], budget=5) == (
         "more runs",
