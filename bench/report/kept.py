@@ -19,7 +19,9 @@ from bench.machine import identity
 from bench.observations import store
 from bench.paths import CACHE, RESULTS, ROOT
 
-LIBRARIES = "numpy pandas scipy matplotlib".split()
+LIBRARIES = "numpy pandas scipy matplotlib seaborn".split()
+# Variables that say where something is written, on which no result depends.
+PLACES = {"BENCH_SITE", "BENCH_FIGURES", "BENCH_DOWNLOADS", "BENCH_CACHE"}
 
 
 def begin():
@@ -34,7 +36,8 @@ def begin():
 def _sources():
     """Files and words that a result depends on besides observations."""
     yield from [sys.version, identity.host(), *(f"{name} {metadata.version(name)}" for name in LIBRARIES)]
-    yield from sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("BENCH_"))
+    own = {name for name in os.environ if name.startswith("BENCH_")} - PLACES
+    yield from sorted(f"{name}={os.environ[name]}" for name in own)
     yield from sorted((ROOT / "bench").rglob("*.py"))
     yield from sorted(file for file in (ROOT / "data").rglob("*") if file.is_file())
     yield ROOT / "study.yaml"
