@@ -42,6 +42,7 @@ def make(folder, wheels):
         "--quiet",
         "--no-index",
         "--no-deps",
+        "--no-compile",  # what is imported is compiled then; of vLLM's thousands of files few are
         f"--find-links={wheels}",
     ]
     subprocess.run([*command, "--requirement", wheels / "install.txt", "pip"], check=True)

@@ -120,7 +120,7 @@ def test_what_a_call_that_was_killed_left_behind_is_ended_by_the_next(matrix, tm
     note = tmp_path / "state.running.json"
     note.write_text(json.dumps([[left.pid, psutil.Process(left.pid).create_time()], [other.pid, 1.0]]))
     matrix().run(60)
-    assert left.wait(5) and other.poll() is None and not note.exists()
+    assert not psutil.pid_exists(left.pid) and other.poll() is None and not note.exists()
     assert "ended 1 processes that an earlier call had left behind" in capsys.readouterr().out
     other.kill()
     other.wait()
