@@ -234,9 +234,17 @@ def identifier(step, parameters, gpu):
 
 
 def _python(backend, device="cpu", option=None):
-    """The interpreter of the environment that an engine's option needs; this one without an engine."""
+    """The interpreter of the environment that an engine's option needs; this one without an engine.
+
+    RuntimeError where that environment is not there.
+    """
     home = backends.prefix(backends.get(backend), device, option) if backend else Path(sys.prefix)
-    return sys.executable if home == Path(sys.prefix) else str(home / "bin" / "python")
+    if home == Path(sys.prefix):
+        return sys.executable
+    python = home / "bin" / "python"
+    if not python.exists():
+        raise RuntimeError(backends.missing(backend, device, option) or f"There is no {python}.")
+    return str(python)
 
 
 def main(*assignments):

@@ -33,6 +33,7 @@ def matrix(tmp_path, monkeypatch):
     monkeypatch.setattr(run_notebook, "keep", lambda identifier: None)
     monkeypatch.setattr(run_notebook, "reason", lambda identifier: "OutOfMemoryError: no room")
     monkeypatch.setattr(gpu_matrix, "ROOT", tmp_path)
+    monkeypatch.setattr(gpu_matrix, "_python", lambda *_: sys.executable)
     (tmp_path / "runs").mkdir()
     plays = {}
     popen = subprocess.Popen
@@ -168,6 +169,15 @@ class Played:
     def run(self, budget_s):
         print(budget_s)
         return []
+
+
+def test_an_engine_that_is_not_there_is_named_with_its_fix(monkeypatch, tmp_path):
+    from bench import backends
+
+    monkeypatch.setattr(backends, "prefix", lambda *_: tmp_path / "venv")
+    with pytest.raises(RuntimeError, match="vllm is not installed. Install and measure it with"):
+        gpu_matrix._python("vllm", "cuda", "bfloat16")
+    assert gpu_matrix._python(None) == sys.executable
 
 
 def test_a_step_that_took_the_machine_down_with_it_is_tried_once_more(matrix, tmp_path):
