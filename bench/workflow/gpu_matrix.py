@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench import backends, files, naming, paths
 from bench.backends.common import checkpoints
-from bench.machine import devices, identity, neighbours
+from bench.machine import devices, gpu, identity, neighbours, sampler
 from bench.observations import store
 from bench.paths import ROOT
 from bench.workflow import bounded, run_notebook
@@ -102,6 +102,8 @@ class Matrix:
         begun."""
         end = time.monotonic() + budget_s
         neighbours.adopt_orphans()
+        # Where nobody holds the driver open, it starts anew for every question, which takes seconds.
+        self.held = sampler.gpus(gpu.used()) if self.device == "cuda" else []
         if count := bounded.end_noted(self.file.with_suffix(".running.json")):
             print(f"ended {count} processes that an earlier call had left behind", flush=True)
         for step in self.left():
