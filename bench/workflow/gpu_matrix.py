@@ -14,7 +14,6 @@ that is set: node.sh unpacks and installs first.
 import json
 import os
 import sys
-import tarfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from bench.backends.common import checkpoints
 from bench.machine import devices, gpu, identity, neighbours, sampler
 from bench.observations import store
 from bench.paths import ROOT
-from bench.workflow import bounded, run_notebook
+from bench.workflow import archive, bounded, run_notebook
 
 LIST = ROOT / "data" / "gpu-matrix.txt"
 STATE = ROOT / "logs" / "gpu-matrix.json"
@@ -142,21 +141,8 @@ class Matrix:
         }
         files.write_whole(self.file, json.dumps(self.known, indent=1) + "\n")
         if self.archive and state != "begun":
-            self._pack()
-
-    def _pack(self):
-        """Write what was measured so far, and all logs, into the archive; paths are those of the checkout."""
-        logs = ROOT / paths.LOGS
-        found = {file: file.relative_to(ROOT) for file in logs.rglob("*") if file.is_file()}
-        for run in filter(None, (about.get("run") for about in self.known.values())):
-            runs = [store.path(run, suffix) for suffix in (".csv", ".json", ".ipynb")]
-            found |= {file: Path("_llama-inference", file.parent.name, file.name) for file in runs}
-        whole = Path(self.archive)
-        half = whole.with_name(f".{whole.name}.half")
-        with tarfile.open(half, "w:gz") as tar:
-            for file in filter(Path.exists, found):
-                tar.add(file, found[file])
-        os.replace(half, whole)
+            runs = [about["run"] for about in self.known.values() if about.get("run")]
+            archive.write(self.archive, ROOT / paths.LOGS, runs)
 
     def _carry_out(self, step, end):
         """(state, reason) of a step: `ended`, `failed` or `stopped`."""
@@ -195,7 +181,9 @@ class Matrix:
         parameters = dict(step.parameters)
         kind, _, place = parameters.get("backend", "").partition(":")
         if kind == "fastest":
-            parameters["backend"], parameters["option"] = self._fastest(int(place), parameters["model"])
+            parameters["backend"], parameters["option"] = _fastest(
+                self._latency(parameters["model"]), int(place), parameters["model"]
+            )
         elif kind and not parameters.get("option"):
             parameters["option"] = backends.option(backends.get(kind), "", self.device)
         return {"device": self.device, "gpu": self.gpu, **parameters, "run": step.n}
@@ -203,23 +191,25 @@ class Matrix:
     def _identifier(self, step, parameters):
         return identifier(step, parameters, self.gpu)
 
-    def _fastest(self, place, model):
-        """(backend, option) at `place` of the latency runs of this list by their median of output tokens/s;
-        ValueError where too few ended."""
-        latency = [
+    def _latency(self, model):
+        """Files of the latency runs of this list."""
+        steps = [
             s for s in self.steps if s.notebook == "latency" and dict(s.parameters).get("model") == model
         ]
-        files = dict.fromkeys(store.path(self._identifier(s, self._parameters(s))) for s in latency)
-        runs = store.load([file for file in files if file.exists()])
-        rates = (
-            runs.groupby(["backend", "option"])["output_tokens_per_s"].median().sort_values(ascending=False)
+        return dict.fromkeys(store.path(self._identifier(s, self._parameters(s))) for s in steps)
+
+
+def _fastest(csvs, place, model):
+    """(backend, option) at `place` of the latency runs `csvs` by their median of output tokens/s;
+    ValueError where too few ended."""
+    runs = store.load([file for file in csvs if file.exists()])
+    rates = runs.groupby(["backend", "option"])["output_tokens_per_s"].median().sort_values(ascending=False)
+    if len(rates) < place:
+        raise ValueError(
+            f"Only {len(rates)} engines of this list have a latency run of {model}, so none is number "
+            f"{place}."
         )
-        if len(rates) < place:
-            raise ValueError(
-                f"Only {len(rates)} engines of this list have a latency run of {model}, so none is number "
-                f"{place}."
-            )
-        return rates.index[place - 1]
+    return rates.index[place - 1]
 
 
 def identifier(step, parameters, gpu):
@@ -257,11 +247,11 @@ def main(*assignments):
     for word in assignments:
         key, _, value = word.partition("=")
         chosen[naming.choose("word of gpu_matrix", key, chosen)] = value
-    archive = chosen["archive"] and str(Path(chosen["archive"]).resolve())
+    to = chosen["archive"] and str(Path(chosen["archive"]).resolve())
     os.chdir(ROOT)
     passed_s = max(0.0, time.time() - float(os.environ.get("BENCH_STARTED") or time.time()))
     start = time.monotonic() - passed_s
-    matrix = Matrix(read(chosen["list"], chosen["repeats"]), chosen["device"], archive=archive)
+    matrix = Matrix(read(chosen["list"], chosen["repeats"]), chosen["device"], archive=to)
     left = matrix.run(float(chosen["budget"]) - passed_s)
     done = len(matrix.steps) - len(left)
     print(
