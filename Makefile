@@ -11,7 +11,8 @@
 #     make study PROFILE=slurm           on a cluster, with the profile of that name in profiles/ (README)
 #     make bundle DEVICE=cuda            one archive that installs and runs the study on a node without network
 #     make bundle DEVICE=cuda HAVE=freeze.txt PARTS=58M   for a node that has PyTorch: only what it lacks, in parts
-#     make gpu-matrix BUDGET=600         what most adds to the tables first, for a GPU that is there for half an hour
+#     make gpu-matrix BUDGET=600         what most adds to the tables first, for a GPU that is there for half an hour;
+#                                        ARCHIVE=results.tar.gz keeps results and logs in one file after every step
 #     make test                          the tests that take no real engine more than one option
 #     make check                         every engine and option, Slurm, bundles, the protocol's mutants
 #     make check-backend NAME=mine       what is missing in an adapter, within a minute or two
@@ -60,7 +61,7 @@ bundle: .venv/ready
 	@python -m bench.workflow.bundle $(CONFIG) $(if $(HAVE),have=$(HAVE)) $(if $(PARTS),parts=$(PARTS)) $(if $(PYTHON_VERSION),python_version=$(PYTHON_VERSION)) $(if $(WITH),with="$(WITH)") $(if $(LEAVE),leave="$(LEAVE)")
 
 gpu-matrix: .venv/ready
-	@python -m bench.workflow.gpu_matrix $(if $(BUDGET),budget=$(BUDGET)) $(if $(REPEATS),repeats=$(REPEATS)) $(if $(LIST),list=$(LIST)) $(if $(DEVICE),device=$(DEVICE))
+	@python -m bench.workflow.gpu_matrix $(if $(BUDGET),budget=$(BUDGET)) $(if $(REPEATS),repeats=$(REPEATS)) $(if $(LIST),list=$(LIST)) $(if $(DEVICE),device=$(DEVICE)) $(if $(ARCHIVE),archive=$(ARCHIVE))
 
 # What takes no time measurement runs on both cores, the rest one after the other.
 test: .venv/ready .venv/test

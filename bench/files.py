@@ -1,6 +1,8 @@
 """Files that are written whole or not at all."""
 
+import glob
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -31,7 +33,11 @@ def made(path, make):
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(path.name + ".lock")):
         if not path.exists():
-            with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as scratch:
+            begun = f".making-{path.name}-"
+            # What a maker that was killed has left: tempfile adds eight letters.
+            for left in path.parent.glob(glob.escape(begun) + "?" * 8):
+                shutil.rmtree(left, ignore_errors=True)
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=begun) as scratch:
                 make(Path(scratch) / path.name)
                 os.replace(Path(scratch) / path.name, path)
     return path

@@ -29,18 +29,18 @@ def keep_in(folder):
 
 
 def by_content(function):
-    """Decorator: `function(table, *hashables)`, a DataFrame, is computed once for the same rows; callers get
-    copies."""
+    """Decorator: `function(table, *hashables, **hashables)`, a DataFrame, is computed once for the same rows;
+    callers get copies."""
     known, name = {}, f"{function.__module__}.{function.__qualname__}"
 
     @functools.wraps(function)
-    def remembered(table, *others):
+    def remembered(table, *others, **named):
         try:
-            key = content(table), others
+            key = content(table), others, tuple(sorted(named.items()))
         except TypeError:  # a cell that holds a list has no hash
-            return function(table, *others)
+            return function(table, *others, **named)
         if key not in known:
-            known[key] = kept((name, *key), lambda: function(table, *others))
+            known[key] = kept((name, *key), lambda: function(table, *others, **named))
         return known[key].copy()
 
     return remembered

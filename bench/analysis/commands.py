@@ -5,8 +5,6 @@ import functools
 import json
 import shlex
 
-import nbformat
-
 from bench import inputs
 from bench.observations import store
 from bench.paths import ROOT
@@ -30,9 +28,10 @@ def defaults(name):
     path = ROOT / "notebooks" / f"{name}.ipynb"
     if not path.exists():
         return {}
-    cells = nbformat.read(path, as_version=4).cells
-    source = next((c.source for c in cells if "parameters" in c.metadata.get("tags", [])), "")
-    found = [node for node in ast.parse(source).body if isinstance(node, ast.Assign)]
+    # As the JSON that it is: to import nbformat takes a process longer than pandas and Matplotlib together.
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    source = next((c["source"] for c in cells if "parameters" in c["metadata"].get("tags", [])), "")
+    found = [node for node in ast.parse("".join(source)).body if isinstance(node, ast.Assign)]
     return {node.targets[0].id: ast.literal_eval(node.value) for node in found}
 
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from bench import metrics
+from bench import memo, metrics
 from bench.analysis import machines, ranking, statistics
 from bench.observations import derived, schema
 
@@ -16,6 +16,7 @@ PLACES = "rank_from rank_to groups may_be_best reason".split()
 LESS_IS_BETTER = {"ttft_s", "tpot_s", "peak_memory_bytes"}
 
 
+@memo.by_content
 def runs(requests):
     """One row per run: medians over its requests, the mean of output_tokens_per_s, counts.
 
@@ -70,6 +71,7 @@ def half_width(values):
     return float(statistics.half_width(values))
 
 
+@memo.by_content
 def ranked(requests, metric, **more):
     """The configurations of `requests`, which are of one setting on one machine, by their runs' `metric`.
 
@@ -85,6 +87,7 @@ def _ranked(each, metric, **more):
     return ranking.rank(each, VERSIONED, metric, metric not in LESS_IS_BETTER, **more)
 
 
+@memo.by_content
 def summary(requests):
     """One row per configuration and version, fastest first, those that are not ranked last.
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from bench import metrics
+from bench import memo, metrics
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines, ranking, statistics
 from bench.observations import schema
@@ -101,6 +101,7 @@ def perplexities(requests):
     return table.drop(columns=["nats", "text", "perplexity_own"])
 
 
+@memo.by_content
 def summary(requests):
     """One row per scored configuration on real weights, fastest first.
 

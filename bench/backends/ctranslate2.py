@@ -13,11 +13,13 @@
 - Traps: `max_length` counts new tokens only if the prompt is left out of the result, as here and in the
   published study's script. The wheel is built for CUDA 12
   (<https://github.com/OpenNMT/CTranslate2/issues/1933>), PyTorch's brings CUDA 13: cuBLAS 12 stands beside it
-  there.
+  there; without it, cuBLAS 13 is lent its name, and the sidecar says so (`cublas`). It has no code for
+  GPUs newer than compute capability 8.6: the driver compiles its kernels at the first start.
 """
 
 from importlib.metadata import version as _installed
 from importlib.util import find_spec
+from pathlib import Path
 
 from bench import files
 from bench.backends.common import checkpoints, cuda
@@ -70,8 +72,9 @@ class Engine:
     def __init__(self, checkpoint, option, device, threads):
         import ctranslate2
 
-        if device == "cuda":
-            cuda.load_libraries()
+        # Whoever opens cuBLAS looks in the folder of the wheel's own libraries.
+        libraries = Path(ctranslate2.__file__).parent.with_name("ctranslate2.libs")
+        cublas = {"cublas": cuda.cublas_12(libraries)} if device == "cuda" else {}
         details = OPTIONS[option]
         folder = prepare(checkpoint, option, device)
         self.generator = ctranslate2.Generator(
@@ -88,6 +91,7 @@ class Engine:
             "intra_threads": threads,
             "inter_threads": 1,
             "compute_type": self.generator.compute_type,
+            **cublas,
         }
 
     def generate(self, prompts, max_new_tokens, on_token):

@@ -114,6 +114,8 @@ def _set_environment(device, threads):
     os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if device == "cpu":
         os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(threads)}
+    else:
+        os.environ |= vllm_server.ON_GPU
 
 
 class Engine:

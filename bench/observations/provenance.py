@@ -1,5 +1,6 @@
 """Where a run comes from: revision, time, installed packages."""
 
+import shutil
 import subprocess
 from datetime import datetime, timezone
 
@@ -7,8 +8,12 @@ from bench.paths import ROOT
 
 
 def git_state():
-    """Revision, whether the instrument or its inputs differ from it, and the files of the instrument that
-    do."""
+    """Revision, whether the instrument or its inputs differ from it, and the files of the instrument that do.
+
+    On a machine without git the revision alone, and `dirty` None: nobody has looked.
+    """
+    if not shutil.which("git"):
+        return {"revision": _head(), "dirty": None}
 
     def git(*arguments):
         return subprocess.run(
@@ -20,6 +25,16 @@ def git_state():
         "dirty": bool(git("status", "--porcelain", "--", "bench", "notebooks", "data", "study.yaml")),
         "uncommitted": [line[3:] for line in _changes("bench", "notebooks")],
     }
+
+
+def _head(folder=ROOT / ".git"):
+    """Revision that a clone stands at, read without git; empty where that cannot be read."""
+    head = folder / "HEAD"
+    name = head.read_text().strip() if head.exists() else ""
+    if not name.startswith("ref: "):
+        return name
+    reference = folder / name.removeprefix("ref: ")
+    return reference.read_text().strip() if reference.exists() else ""
 
 
 def _changes(*folders):

@@ -2,8 +2,8 @@
 same levels computed and the same figures drawn on several of them.
 
 Everything lies in .cache/<name>/, where the name is a digest of all that a result depends on but the
-observations: code, data/, study.yaml, versions of libraries, the checkout. Results of older code go when
-newer code runs. Deleting .cache/ costs nothing but time.
+observations: code, data/, study.yaml, versions of libraries, the checkout. The oldest results go when newer
+code runs. Deleting .cache/ costs nothing but time.
 """
 
 import functools
@@ -19,14 +19,18 @@ from bench.machine import identity
 from bench.observations import store
 from bench.paths import CACHE, RESULTS, ROOT
 
-LIBRARIES = "numpy pandas scipy matplotlib".split()
+LIBRARIES = "numpy pandas scipy matplotlib seaborn".split()
+# Variables that say where something is written, on which no result depends.
+PLACES = {"BENCH_SITE", "BENCH_FIGURES", "BENCH_DOWNLOADS", "BENCH_CACHE"}
+LEFT = 2  # folders of other code or observations that stay, those that were written to last
 
 
 def begin():
     """From now on this process shares what it computes with the other pages."""
     folder = CACHE / _digest(_sources())[:16]
     if CACHE.is_dir() and not folder.exists():
-        for old in CACHE.iterdir():
+        # Not all: another site may be in the making, of the same code and other observations.
+        for old in sorted(CACHE.iterdir(), key=lambda each: each.stat().st_mtime)[:-LEFT]:
             shutil.rmtree(old, ignore_errors=True)
     memo.keep_in(folder)
 
@@ -34,7 +38,8 @@ def begin():
 def _sources():
     """Files and words that a result depends on besides observations."""
     yield from [sys.version, identity.host(), *(f"{name} {metadata.version(name)}" for name in LIBRARIES)]
-    yield from sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("BENCH_"))
+    own = {name for name in os.environ if name.startswith("BENCH_")} - PLACES
+    yield from sorted(f"{name}={os.environ[name]}" for name in own)
     yield from sorted((ROOT / "bench").rglob("*.py"))
     yield from sorted(file for file in (ROOT / "data").rglob("*") if file.is_file())
     yield ROOT / "study.yaml"

@@ -1,6 +1,6 @@
 """On a node without network that has its own PyTorch: install beside it, then run a list of notebooks.
 
-    sh node.sh [budget=600] [list=FILE] [repeats=1]
+    sh node.sh [budget=600] [list=FILE] [repeats=1] [archive=FILE]
 
 node.sh joins the parts of the bundle and calls this file with the node's Python.
 
@@ -42,6 +42,7 @@ def make(folder, wheels):
         "--quiet",
         "--no-index",
         "--no-deps",
+        "--no-compile",  # what is imported is compiled then; of vLLM's thousands of files few are
         f"--find-links={wheels}",
     ]
     subprocess.run([*command, "--requirement", wheels / "install.txt", "pip"], check=True)

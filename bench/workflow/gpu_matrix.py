@@ -2,33 +2,38 @@
 goes on where this one ended.
 
     python -m bench.workflow.gpu_matrix [budget=600] [repeats=1] [list=data/gpu-matrix.txt] [device=auto]
+        [archive=FILE]
 
 as `make gpu-matrix BUDGET=600` does. Every step runs in a process of its own, writes its results itself, and
-costs only itself if it fails. logs/gpu-matrix.json keeps what has ended; without it, what has its CSV is not
-measured again.
+costs only itself if it fails or hangs. logs/gpu-matrix.json keeps what has ended; without it, what has its
+CSV is not measured again. After every step `archive` (a .tar.gz) has all results and logs so far, for a
+machine that may be gone before they are fetched. Budgets count from BENCH_STARTED (seconds since 1970), where
+that is set: node.sh unpacks and installs first.
 """
 
 import json
 import os
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import backends, files, naming, paths, processes
+from bench import backends, files, naming, paths
 from bench.backends.common import checkpoints
-from bench.machine import devices, identity, neighbours
+from bench.machine import devices, gpu, identity, neighbours, sampler
 from bench.observations import store
 from bench.paths import ROOT
-from bench.workflow import run_notebook
+from bench.workflow import archive, bounded, run_notebook
 
 LIST = ROOT / "data" / "gpu-matrix.txt"
 STATE = ROOT / "logs" / "gpu-matrix.json"
 EXPECT_S = 60.0
 ATTEMPTS = 2  # how often a step may be stopped by the end of a budget before it counts as failed
-LOOK_S = 0.1
-END_S = 60.0  # what a sweep may take before its first batch and after its last one
+# A step that takes so many times what it expects hangs: the rest of the budget is for the others.
+LONGEST = 2.0
+# What a sweep may take before its first batch and after its last one: the kernel's start, loading, compiling,
+# the GEMM peaks of both ends, idle power.
+END_S = 160.0
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,9 @@ def read(file, repeats=1):
 class Matrix:
     """The steps on one device, and what has become of them: name -> {state, seconds, reason, attempts}."""
 
-    def __init__(self, steps, device="auto", state=STATE):
-        self.steps, self.file = steps, Path(state)
+    def __init__(self, steps, device="auto", state=STATE, archive=""):
+        self.steps, self.file, self.archive = steps, Path(state), archive
+        self.run_ids = {}  # step's name -> what it measures, once that is known
         self.device, self.gpu = devices.device_of(device, "auto")
         self.known = json.loads(self.file.read_text()) if self.file.exists() else {}
 
@@ -95,6 +101,10 @@ class Matrix:
         begun."""
         end = time.monotonic() + budget_s
         neighbours.adopt_orphans()
+        # Where nobody holds the driver open, it starts anew for every question, which takes seconds.
+        self.held = sampler.gpus(gpu.used()) if self.device == "cuda" else []
+        if count := bounded.end_noted(self.file.with_suffix(".running.json")):
+            print(f"ended {count} processes that an earlier call had left behind", flush=True)
         for step in self.left():
             left_s = end - time.monotonic()
             if left_s < step.expect_s:
@@ -127,42 +137,43 @@ class Matrix:
             "seconds": round(seconds, 1),
             "reason": reason,
             "attempts": attempts,
+            "run": self.run_ids.get(step.name, ""),
         }
         files.write_whole(self.file, json.dumps(self.known, indent=1) + "\n")
+        if self.archive and state != "begun":
+            runs = [about["run"] for about in self.known.values() if about.get("run")]
+            archive.write(self.archive, ROOT / paths.LOGS, runs)
 
     def _carry_out(self, step, end):
         """(state, reason) of a step: `ended`, `failed` or `stopped`."""
+        cut = min(end, time.monotonic() + LONGEST * step.expect_s)
+        late = f"it had not ended after {LONGEST * step.expect_s:.0f} s, twice what it expects"
+        unended = ("stopped", "the budget ended") if cut == end else ("failed", late)
         if step.notebook == "weights":
-            command = [
-                _python(None),
-                "-m",
-                "bench.workflow.gpu_matrix",
-                "weights",
-                dict(step.parameters)["model"],
-            ]
-            code, words = _call(command, end)
-            return ("ended", "") if code == 0 else ("stopped" if code is None else "failed", words)
+            module = "bench.workflow.gpu_matrix"
+            command = [_python(None), "-m", module, "weights", dict(step.parameters)["model"]]
+            code, words = self._call(command, cut)
+            return unended if code is None else ("failed" if code else "ended", words if code else "")
         parameters = self._parameters(step)
-        run = self._identifier(step, parameters)
+        run = self.run_ids[step.name] = self._identifier(step, parameters)
         if store.path(run).exists():
             return "ended", "measured already"
         if step.notebook == "batching":  # its run is whole or lost: it ends before this call does
-            parameters["limit_s"] = max(1.0, round(end - time.monotonic() - END_S, 1))
+            parameters["limit_s"] = max(1.0, round(cut - time.monotonic() - END_S, 1))
         assignments = [f"{name}={value}" for name, value in parameters.items()]
         python = _python(parameters.get("backend"), self.device, parameters.get("option"))
-        command = [
-            python,
-            "-m",
-            "bench.workflow.run_notebook",
-            f"notebooks/{step.notebook}.ipynb",
-            run,
-            *assignments,
-        ]
-        code, _ = _call(command, end)
+        notebook = f"notebooks/{step.notebook}.ipynb"
+        command = [python, "-m", "bench.workflow.run_notebook", notebook, run, *assignments]
+        code, _ = self._call(command, cut)
         run_notebook.keep(run)
         if store.path(run).exists():
             return "ended", ""
-        return ("stopped", "the budget ended") if code is None else ("failed", run_notebook.reason(run))
+        return unended if code is None else ("failed", run_notebook.reason(run))
+
+    def _call(self, command, end):
+        """`bounded.call`; what is running is noted beside the state."""
+        log, note = ROOT / paths.LOGS / "gpu-matrix.txt", self.file.with_suffix(".running.json")
+        return bounded.call(command, end, log, note)
 
     def _parameters(self, step):
         """The notebook's parameters: those of the line, the device, the repeat, and the engine that
@@ -170,7 +181,9 @@ class Matrix:
         parameters = dict(step.parameters)
         kind, _, place = parameters.get("backend", "").partition(":")
         if kind == "fastest":
-            parameters["backend"], parameters["option"] = self._fastest(int(place), parameters["model"])
+            parameters["backend"], parameters["option"] = _fastest(
+                self._latency(parameters["model"]), int(place), parameters["model"]
+            )
         elif kind and not parameters.get("option"):
             parameters["option"] = backends.option(backends.get(kind), "", self.device)
         return {"device": self.device, "gpu": self.gpu, **parameters, "run": step.n}
@@ -178,23 +191,25 @@ class Matrix:
     def _identifier(self, step, parameters):
         return identifier(step, parameters, self.gpu)
 
-    def _fastest(self, place, model):
-        """(backend, option) at `place` of the latency runs of this list by their median of output tokens/s;
-        ValueError where too few ended."""
-        latency = [
+    def _latency(self, model):
+        """Files of the latency runs of this list."""
+        steps = [
             s for s in self.steps if s.notebook == "latency" and dict(s.parameters).get("model") == model
         ]
-        files = dict.fromkeys(store.path(self._identifier(s, self._parameters(s))) for s in latency)
-        runs = store.load([file for file in files if file.exists()])
-        rates = (
-            runs.groupby(["backend", "option"])["output_tokens_per_s"].median().sort_values(ascending=False)
+        return dict.fromkeys(store.path(self._identifier(s, self._parameters(s))) for s in steps)
+
+
+def _fastest(csvs, place, model):
+    """(backend, option) at `place` of the latency runs `csvs` by their median of output tokens/s;
+    ValueError where too few ended."""
+    runs = store.load([file for file in csvs if file.exists()])
+    rates = runs.groupby(["backend", "option"])["output_tokens_per_s"].median().sort_values(ascending=False)
+    if len(rates) < place:
+        raise ValueError(
+            f"Only {len(rates)} engines of this list have a latency run of {model}, so none is number "
+            f"{place}."
         )
-        if len(rates) < place:
-            raise ValueError(
-                f"Only {len(rates)} engines of this list have a latency run of {model}, so none is number "
-                f"{place}."
-            )
-        return rates.index[place - 1]
+    return rates.index[place - 1]
 
 
 def identifier(step, parameters, gpu):
@@ -210,40 +225,34 @@ def identifier(step, parameters, gpu):
     return naming.run_id(experiment, *names, gpu, identity.host(), step.n)
 
 
-def _call(command, end):
-    """(exit status, last words) of a command; status None where the budget ended first. Nothing that it
-    started stays."""
-    log = ROOT / paths.LOGS / "gpu-matrix.txt"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "wb") as words:
-        before = neighbours.descendants()
-        child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
-        while child.poll() is None and time.monotonic() < end:
-            time.sleep(LOOK_S)
-    code = child.poll()
-    neighbours.end_descendants(spare=before)
-    child.wait()
-    return code, "the budget ended" if code is None else processes.last_words(log)
-
-
 def _python(backend, device="cpu", option=None):
-    """The interpreter of the environment that an engine's option needs; this one without an engine."""
+    """The interpreter of the environment that an engine's option needs; this one without an engine.
+
+    RuntimeError where that environment is not there.
+    """
     home = backends.prefix(backends.get(backend), device, option) if backend else Path(sys.prefix)
-    return sys.executable if home == Path(sys.prefix) else str(home / "bin" / "python")
+    if home == Path(sys.prefix):
+        return sys.executable
+    python = home / "bin" / "python"
+    if not python.exists():
+        raise RuntimeError(backends.missing(backend, device, option) or f"There is no {python}.")
+    return str(python)
 
 
 def main(*assignments):
     if assignments[:1] == ("weights",):
         checkpoints.checkpoint(assignments[1])
         return
-    chosen = {"budget": "600", "repeats": "1", "list": str(LIST), "device": "auto"}
+    chosen = {"budget": "600", "repeats": "1", "list": str(LIST), "device": "auto", "archive": ""}
     for word in assignments:
         key, _, value = word.partition("=")
         chosen[naming.choose("word of gpu_matrix", key, chosen)] = value
+    to = chosen["archive"] and str(Path(chosen["archive"]).resolve())
     os.chdir(ROOT)
-    start = time.monotonic()
-    matrix = Matrix(read(chosen["list"], chosen["repeats"]), chosen["device"])
-    left = matrix.run(float(chosen["budget"]))
+    passed_s = max(0.0, time.time() - float(os.environ.get("BENCH_STARTED") or time.time()))
+    start = time.monotonic() - passed_s
+    matrix = Matrix(read(chosen["list"], chosen["repeats"]), chosen["device"], archive=to)
+    left = matrix.run(float(chosen["budget"]) - passed_s)
     done = len(matrix.steps) - len(left)
     print(
         f"{done} of {len(matrix.steps)} steps are done after {time.monotonic() - start:.0f} s; another call "

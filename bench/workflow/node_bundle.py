@@ -25,9 +25,11 @@ UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 SCRIPT = """\
 #!/bin/sh
 # Made by `make bundle`: joins the parts, installs beside the Python that runs it, runs the list of notebooks.
-#     sh node.sh [budget=600] [list=FILE] [repeats=1]
-# PYTHON=/path/to/python where python3 is another one.
+#     sh node.sh [budget=600] [list=FILE] [repeats=1] [archive=/path/to/results.tar.gz]
+# The budget, in seconds, counts from here. PYTHON=/path/to/python where python3 is another one.
 set -eu
+BENCH_STARTED=$(date +%s)
+export BENCH_STARTED
 cd "$(dirname "$0")"
 PYTHON=${{PYTHON:-python3}}
 fit="The wheels are for Python {version}: PYTHON=/path/to/python{version} sh node.sh"
@@ -37,7 +39,7 @@ if [ ! -e {name}/complete ]; then
 {sums}
 SUMS
   rm -rf {name}
-  cat {parts} | tar xf -
+  cat {parts} | tar xf - --no-same-owner
   touch {name}/complete
 fi
 exec "$PYTHON" {name}/bench/workflow/beside_node.py "$@"

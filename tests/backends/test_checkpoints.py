@@ -127,6 +127,17 @@ def test_an_upgrade_converts_anew(model, tmp_path, monkeypatch):
     assert format_of("1.1") != new, "other weights in the folder"
 
 
+def test_what_a_killed_maker_has_left_is_removed(tmp_path):
+    """13 GB each, on a node whose disk has room for two of them; what another maker is making stays."""
+    left, other = tmp_path / ".making-engine-int8-abcd_fgh", tmp_path / ".making-engine-int8-more-abcd_fgh"
+    for folder in (left, other):
+        folder.mkdir()
+        (folder / "half").write_text("half")
+    files.made(tmp_path / "engine-int8", lambda to: to.write_text("whole"))
+    assert not left.exists() and (other / "half").exists()
+    assert (tmp_path / "engine-int8").read_text() == "whole"
+
+
 def test_another_commit_of_the_hub_converts_anew(tmp_path):
     paths = {
         checkpoints.conversion(

@@ -1,13 +1,15 @@
 """Gates that keep a run out for what happened around it, each on a run that passes without the fault."""
 
 import math
+import shutil
+import subprocess
 
 import pytest
 from builders import make_rows, make_sidecar, write_run, write_serving
 
 from bench import environment
 from bench.machine import identity
-from bench.observations import gates, schema, store
+from bench.observations import gates, provenance, schema, store
 from bench.report.tables import evidence
 
 
@@ -188,3 +190,20 @@ def test_the_method_page_counts_them(tmp_path):
     table = evidence.gates(store.load(folder=tmp_path)).set_index("gate")
     assert table.loc["no cores stolen by other virtual machines"].tolist() == [2, 0, 1]
     assert set(table.index) == set(gates.GATES)
+
+
+def test_without_git_a_run_has_its_revision_and_says_that_nobody_looked(tmp_path, monkeypatch):
+    """A bare node may lack git: what was measured there is not lost when it is written."""
+    name = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+    for words in (["init", "-q"], [*name, "commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    command = ["git", "-C", str(tmp_path), "rev-parse", "HEAD"]
+    revision = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    assert provenance._head(tmp_path / ".git") == revision and len(revision) == 40
+    (tmp_path / ".git" / "HEAD").write_text(revision + "\n")  # a checkout of no branch
+    assert provenance._head(tmp_path / ".git") == revision
+    assert provenance._head(tmp_path / "nowhere") == ""
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    state = provenance.git_state()
+    assert state["dirty"] is None and "uncommitted" not in state
+    assert refusal(make_rows(), git=state) == ""

@@ -1,5 +1,6 @@
 """The cards of the front page, and what pages keep on disk for each other."""
 
+import os
 import pickle
 import re
 
@@ -9,7 +10,7 @@ from builders import write_run
 
 from bench import memo
 from bench.observations import store
-from bench.report import cards, tables
+from bench.report import cards, kept, tables
 
 
 @pytest.fixture
@@ -62,3 +63,35 @@ def test_what_is_kept_is_computed_once_and_a_damaged_file_again(tmp_path):
         assert memo.kept("key", compute) == 7 and len(calls) == 3
     finally:
         memo.keep_in(None)
+
+
+def test_pages_of_other_observations_keep_theirs_and_the_oldest_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "CACHE", tmp_path)
+    try:
+        for hour, results in enumerate(("first", "second", "third", "fourth")):
+            monkeypatch.setenv("BENCH_RESULTS", results)
+            monkeypatch.setenv("BENCH_DOWNLOADS", f"of the site of {hour} o'clock")
+            before = set(tmp_path.iterdir())
+            kept.begin()
+            assert memo.kept("key", lambda: results) == results
+            (new,) = set(tmp_path.iterdir()) - before
+            os.utime(new, (hour, hour))
+        assert len(list(tmp_path.iterdir())) == kept.LEFT + 1
+        monkeypatch.setenv("BENCH_DOWNLOADS", "of another site")
+        kept.begin()
+        assert memo.kept("key", lambda: "computed anew") == "fourth"
+    finally:
+        memo.keep_in(None)
+
+
+def test_a_name_is_part_of_what_is_remembered(repeated):
+    calls = []
+
+    @memo.by_content
+    def largest(table, metric, of=1):
+        calls.append(metric)
+        return table.nlargest(of, metric)
+
+    for _ in range(2):
+        assert len(largest(repeated, "e2e_s", of=2)) == 2 and len(largest(repeated, "e2e_s", of=3)) == 3
+    assert len(calls) == 2

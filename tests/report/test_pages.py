@@ -103,10 +103,19 @@ def opened(browser, address, width=1280):
     return page
 
 
+@pytest.fixture(scope="module")
+def desk(site, browser):
+    """A function that opens a page on a desk, once for all tests that only look at it."""
+    known = {}
+    yield lambda name: known.get(name) or known.setdefault(name, opened(browser, f"{site}/{name}"))
+    for page in known.values():
+        page.close()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_opens_without_errors_and_fits(site, browser, name, width):
-    page = opened(browser, f"{site}/{name}", width)
+def test_a_page_opens_without_errors_and_fits(site, browser, desk, name, width):
+    page = desk(name) if width == 1280 else opened(browser, f"{site}/{name}", width)
     assert page.troubles == [] and page.outside == []
     assert page.locator("h1").count() >= 1 and page.locator("nav a").count() >= len(PAGES)
     assert page.locator("table").count() >= 1
@@ -115,7 +124,8 @@ def test_a_page_opens_without_errors_and_fits(site, browser, name, width):
         assert picture.get_attribute("alt") and picture.evaluate("i => i.naturalWidth") > 0
     if width > 1000:
         assert [name for name, beyond, numbers in page.evaluate(WIDTHS) if beyond > 0 and numbers < 4] == []
-    page.close()
+    else:
+        page.close()
 
 
 # Name, pixels beyond the window, and columns of numbers of every table that has rows.
@@ -144,13 +154,11 @@ OUTLINE = """() => ({
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_headings_stand_in_the_contents(site, browser, name):
-    page = opened(browser, f"{site}/{name.replace('.qmd', '.html')}")
-    outline = page.evaluate(OUTLINE)
+def test_headings_stand_in_the_contents(desk, name):
+    outline = desk(name.replace(".qmd", ".html")).evaluate(OUTLINE)
     assert outline["headings"] == titles((ROOT / name).read_text()) and len(outline["headings"]) > 1
     assert outline["contents"] == outline["headings"] and outline["targets"] == outline["addresses"]
     assert all(outline["addresses"])
-    page.close()
 
 
 def test_links_within_the_site_lead_somewhere(rendered):
@@ -297,22 +305,20 @@ def test_a_shared_link_has_a_picture(rendered):
         assert (rendered / picture).is_file() and 'property="og:description" content="' in text
 
 
-def test_an_answer_that_is_markup_shows_as_text(site, browser):
-    page = opened(browser, f"{site}/answers.html")
+def test_an_answer_that_is_markup_shows_as_text(desk):
+    page = desk("answers.html")
     assert (
         page.title() != "broken"
         and page.get_by_text('<script>document.title = "broken"</script>').count() >= 1
     )
-    page.close()
 
 
-def test_every_figure_and_table_carries_its_command(site, browser):
+def test_every_figure_and_table_carries_its_command(desk):
     for name in PAGES:
-        page = opened(browser, f"{site}/{name}")
+        page = desk(name)
         commands = page.locator(".command").all_inner_texts()
         assert len(commands) >= page.locator("figure.plot").count()
         assert all("papermill notebooks/" in c or "python -m bench.report.tables" in c for c in commands)
-        page.close()
 
 
 @pytest.mark.check

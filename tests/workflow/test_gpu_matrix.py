@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tarfile
 import time
 
 import psutil
@@ -10,7 +11,7 @@ import pytest
 
 from bench.machine import devices
 from bench.observations import store
-from bench.workflow import gpu_matrix, run_notebook
+from bench.workflow import bounded, gpu_matrix, run_notebook
 
 LIST = """
 # a comment
@@ -25,16 +26,21 @@ def matrix(tmp_path, monkeypatch):
     """A function that makes the Matrix of a list; `calls` are the commands, `plays` what each of them does."""
     monkeypatch.setattr(devices, "device_of", lambda device, gpu: ("cuda", "h100-80gb-hbm3"))
     monkeypatch.setattr(
-        store, "path", lambda identifier, *_: tmp_path / "runs" / f"{identifier.replace('/', '-')}.csv"
+        store,
+        "path",
+        lambda identifier, suffix=".csv": tmp_path / "runs" / f"{identifier.replace('/', '-')}{suffix}",
     )
     monkeypatch.setattr(run_notebook, "keep", lambda identifier: None)
     monkeypatch.setattr(run_notebook, "reason", lambda identifier: "OutOfMemoryError: no room")
     monkeypatch.setattr(gpu_matrix, "ROOT", tmp_path)
+    monkeypatch.setattr(gpu_matrix, "_python", lambda *_: sys.executable)
     (tmp_path / "runs").mkdir()
     plays = {}
     popen = subprocess.Popen
 
     def played(command, **more):
+        if command[0] in ("sleep", "sh"):
+            return popen(command, **more)
         name = command[4] if command[2].endswith("run_notebook") else "weights"
         code = plays.get(name.partition("-")[0].partition("/")[0], "write")
         target = tmp_path / "runs" / f"{name.replace('/', '-')}.csv"
@@ -87,17 +93,91 @@ def test_the_next_call_goes_on_where_this_one_ended(matrix, capsys):
 
 def test_a_step_is_stopped_when_the_budget_ends_and_nothing_of_it_stays(matrix):
     matrix.plays["transformers"] = "hang"
-    made, start = matrix(LIST.replace("weights", "# weights")), time.monotonic()
+    text = LIST.replace("weights", "# weights").replace("expect_s=0.5", "expect_s=1")
+    made, start = matrix(text), time.monotonic()
     left = made.run(1.5)
     assert time.monotonic() - start < 15 and states(made) == ["stopped", ""] and len(left) == 2
     # A zombie has ended; whoever adopts orphans (`neighbours.adopt_orphans`) has not looked after it yet.
     running = [c for c in psutil.Process().children(recursive=True) if c.status() != psutil.STATUS_ZOMBIE]
     assert not [c for c in running if "sleep" in c.name()]
-    again = matrix(LIST.replace("weights", "# weights"))
+    again = matrix(text)
     again.run(1.5)
     assert states(again)[0] == "failed"  # stopped twice: the rest gets its turn
     again.run(60)
     assert states(again) == ["failed", "ended"]
+
+
+def test_a_step_that_hangs_leaves_the_budget_to_the_others(matrix, capsys):
+    matrix.plays["transformers"] = "hang"
+    made, start = matrix(), time.monotonic()
+    made.run(60)
+    assert states(made) == ["ended", "failed", "ended"] and time.monotonic() - start < 15
+    assert "it had not ended after 1 s, twice what it expects" in capsys.readouterr().out
+
+
+def test_what_a_call_that_was_killed_left_behind_is_ended_by_the_next(matrix, tmp_path, capsys):
+    """An engine's worker that outlived its call, and a process that has got the number of one that has not."""
+    left, other = (subprocess.Popen(["sleep", "60"], start_new_session=True) for _ in range(2))
+    note = tmp_path / "state.running.json"
+    note.write_text(json.dumps([[left.pid, psutil.Process(left.pid).create_time()], [other.pid, 1.0]]))
+    matrix().run(60)
+    assert not psutil.pid_exists(left.pid) and other.poll() is None and not note.exists()
+    assert "ended 1 processes that an earlier call had left behind" in capsys.readouterr().out
+    other.kill()
+    other.wait()
+
+
+def test_what_runs_is_noted_meanwhile(tmp_path):
+    note = tmp_path / "state.running.json"
+    seen = tmp_path / "seen"
+    command = ["sh", "-c", f"sleep 1; cp {note} {seen}; echo $$ > {tmp_path / 'pid'}"]
+    code, words = bounded.call(command, time.monotonic() + 20, tmp_path / "log.txt", note)
+    assert (code, words) == (0, "none") and not note.exists()
+    assert int((tmp_path / "pid").read_text()) in [pid for pid, _ in json.loads(seen.read_text())]
+
+
+def test_the_archive_has_results_and_logs_after_every_step(matrix, tmp_path):
+    matrix.plays["ctranslate2"] = "fail"
+    made = matrix()
+    made.archive = str(tmp_path / "out" / "results.tar.gz")
+    (tmp_path / "out").mkdir()
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "why.txt").write_text("no room")
+    made.run(60)
+    with tarfile.open(made.archive) as tar:
+        names = sorted(tar.getnames())
+    run = made.known[made.steps[1].name]["run"].replace("/", "-")
+    assert f"_llama-inference/runs/{run}.csv" in names and "logs/why.txt" in names
+    assert not [name for name in names if "ctranslate2-latency" in name]
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["results.tar.gz"]
+
+
+def test_a_budget_counts_from_where_the_script_began(matrix, monkeypatch, capsys):
+    """Unpacking and installing came before, within the same time limit."""
+    monkeypatch.setattr(gpu_matrix, "Matrix", lambda *_, **__: Played())
+    monkeypatch.setattr(gpu_matrix, "read", lambda *_: [])
+    monkeypatch.setattr(gpu_matrix.os, "chdir", lambda *_: None)
+    monkeypatch.setenv("BENCH_STARTED", str(int(time.time()) - 100))
+    gpu_matrix.main("budget=600")
+    assert 495 < float(capsys.readouterr().out.split()[0]) <= 500
+
+
+class Played:
+    steps = ()
+
+    def run(self, budget_s):
+        print(budget_s)
+        return []
+
+
+def test_an_engine_that_is_not_there_is_named_with_its_fix(monkeypatch, tmp_path):
+    from bench import backends
+
+    monkeypatch.setattr(backends, "prefix", lambda *_: tmp_path / "venv")
+    with pytest.raises(RuntimeError, match="vllm is not installed. Install and measure it with"):
+        gpu_matrix._python("vllm", "cuda", "bfloat16")
+    assert gpu_matrix._python(None) == sys.executable
 
 
 def test_a_step_that_took_the_machine_down_with_it_is_tried_once_more(matrix, tmp_path):

@@ -182,6 +182,7 @@ def test_a_dry_run_shows_what_is_missing_and_writes_nothing(tmp_path):
     assert "latency" in done.stdout + done.stderr and not list(tmp_path.rglob("*.csv"))
 
 
+@pytest.mark.check
 def test_a_dry_run_knows_how_to_make_an_engine_s_own_environment(tmp_path):
     done = run(
         "snakemake",

@@ -6,7 +6,7 @@ Sources: vLLM's and SGLang's documentation of their server arguments (`gpu_memor
 (`GUARANTEED_NO_EVICT` sets the whole answer's memory aside; the overlap scheduler plans a step ahead);
 InferenceMAX's launch scripts (`RANDOM_RANGE_RATIO` 0.8, ten requests per place, `max_num_tokens`,
 `batch_wait_timeout_iters` 20 for 1024/1024 below TP 8, `kv-cache-dtype`); AIConfigurator's `eval` (fixed
-lengths, ten requests per place).
+lengths, ten requests per place after two to warm up).
 """
 
 from collections import namedtuple

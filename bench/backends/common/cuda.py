@@ -1,18 +1,47 @@
 """CUDA 12 out of pip's packages, for engines that are built for it beside a PyTorch that brings CUDA 13."""
 
+import contextlib
 import ctypes
 from importlib.util import find_spec
 from pathlib import Path
 
 # In the order of their needs.
 LIBRARIES = "cuda_runtime/lib/libcudart.so.12", "cublas/lib/libcublasLt.so.12", "cublas/lib/libcublas.so.12"
+NEWER = "cu13/lib/libcublasLt.so.13", "cu13/lib/libcublas.so.13"  # what PyTorch's wheels for CUDA 13 bring
+CUBLAS = "libcublas.so.12"
 
 
 def load_libraries():
     """Load those that are installed (nvidia-cuda-runtime-cu12, nvidia-cublas-cu12): the engine's wheel brings
     none, and the loader does not look there."""
-    found = find_spec("nvidia")
-    roots = [Path(root) for root in found.submodule_search_locations] if found else []
-    for file in (root / name for name in LIBRARIES for root in roots):
-        if file.exists():
-            ctypes.CDLL(str(file))
+    for file in _installed(LIBRARIES):
+        ctypes.CDLL(str(file))
+
+
+def cublas_12(folder):
+    """Which cuBLAS a library in `folder` will find that opens libcublas.so.12 by name: `12`, or `13 under the
+    name of 12`, None without either.
+
+    Version 13 has the same functions, and its wheel is what a PyTorch for CUDA 13 brings. A link in `folder`,
+    where such a library looks first (RPATH $ORIGIN), gives it the name; libcublasLt, which would be looked
+    for beside the link, is loaded already.
+    """
+    load_libraries()
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(CUBLAS)
+        return "12"
+    found = _installed(NEWER)
+    if len(found) < len(NEWER):
+        return None
+    for file in found:
+        ctypes.CDLL(str(file))
+    with contextlib.suppress(FileExistsError):
+        (Path(folder) / CUBLAS).symlink_to(found[-1])
+    return "13 under the name of 12"
+
+
+def _installed(names):
+    """Paths of those `names` below the packages called nvidia that are there, in their order."""
+    spec = find_spec("nvidia")
+    roots = [Path(root) for root in spec.submodule_search_locations] if spec else []
+    return [root / name for name in names for root in roots if (root / name).exists()]

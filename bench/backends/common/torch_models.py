@@ -16,8 +16,10 @@ def load(path, details, device):
     # it warns of every product that its inputs are cast
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     chosen = BitsAndBytesConfig(**details["bitsandbytes"])
+    # With its number, as transformers itself writes a GPU into such a map.
+    place = {"": "cuda:0" if device == "cuda" else device}
     model = AutoModelForCausalLM.from_pretrained(
-        path, dtype=details["dtype"], quantization_config=chosen, device_map={"": device}
+        path, dtype=details["dtype"], quantization_config=chosen, device_map=place
     ).eval()
     return _arranged(model, device)
 

@@ -7,6 +7,9 @@ import math
 CONTEXT_TOKENS = 4096  # prompt and answer together; a model's full context would reserve a KV cache for it
 # On CPUs: 128 requests of 576 tokens of a model of 135M parameters at once; on GPUs vLLM takes what is left.
 KV_CACHE_BYTES = 5 * 2**29
+# On a GPU vLLM 0.26 does not start without FlashInfer (its sampler for top-k and top-p) unless it is told not
+# to use it, and FlashInfer compiles with nvcc at its first use. Greedy decoding needs neither.
+ON_GPU = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 SWITCHES = ["--no-enable-prefix-caching", "--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
 
 
@@ -44,7 +47,7 @@ def environment(device, request):
         "DO_NOT_TRACK": "1",
         "OMP_NUM_THREADS": str(_threads_each(request)),
     }
-    return chosen | ({"VLLM_CPU_OMP_THREADS_BIND": _cores(request)} if device == "cpu" else {})
+    return chosen | ({"VLLM_CPU_OMP_THREADS_BIND": _cores(request)} if device == "cpu" else ON_GPU)
 
 
 def body(checkpoint, new_tokens):
