@@ -189,12 +189,13 @@ def _time_falls_with_prompt(rows):
     x = (rows["prompt_tokens"] / rows["output_tokens"]).to_numpy(float)
     y = (rows["whole_s"] / rows["output_tokens"]).where(rows["e2e_s"].notna())
     b, t = accounts.slope(x, (y / y.median()).to_numpy(float))
-    if not (-1.7 < b < -0.5 and t < -4):
+    # Where x of the count cost nothing, y is proportional to 1 - x: the relative slope is -1 / (1 - x).
+    b *= 1 - np.nanmedian(x)
+    if np.nanmean(x < 1) < 0.95 or not (-1.7 < b < -0.5 and t < -4):
         return None
     return (
-        f"over {count(int(np.isfinite(x).sum()), 'answer')} the time per counted token falls by "
-        f"{number(-b)} % for each per cent of the count "
-        "that the prompt makes up, as if the prompt's tokens had cost nothing",
+        f"over {count(int(np.isfinite(x).sum()), 'answer')} the time per counted token falls as the prompt's "
+        f"share of the count rises, {number(-b)} times as fast as if the prompt's tokens had cost nothing",
         _share(rows),
     )
 

@@ -47,7 +47,7 @@ def roofs(audited):
                 "step_bytes": weights,
                 "bits": bits,
                 "shape": shape,
-                "speculative": catalog.speculative(row["option"], row["name"], row["engine"]),
+                "speculative": catalog.speculative(row["option"], row["name"], row["engine"], row["model"]),
                 "measured": row["bandwidth_bytes_per_s"] > 0,
             }
         )

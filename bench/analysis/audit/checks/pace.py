@@ -69,7 +69,7 @@ def _ttft_inside(audited, rows):
 )
 def tokens_per_event(audited):
     """Events of several tokens are read as single tokens: a gap is several tokens long."""
-    named = audited.levels[["option", "name", "engine"]].agg(" ".join, axis=1)
+    named = audited.levels[["option", "name", "engine", "model"]].agg(" ".join, axis=1)
     if named.map(catalog.speculative).any() or (audited.requests["drafted_tokens"] > 0).any():
         return None
     tables = accounts.tables(audited) or [frame.rows(audited).assign(whole_s=np.nan, independent=False)]
