@@ -10,7 +10,7 @@ from bench.analysis.audit.checks.finding import IMPOSSIBLE, Finding, check, coun
 ROUNDING = 1.02  # published figures are rounded
 KV_BYTES = 1  # of a cached number: the least that engines store (8 bits)
 # a single stream is assumed where a file names no batch and no concurrency, up to so many times the roof
-GUESS_AT_MOST = 8.0
+GUESS_AT_MOST = 2.5
 PEAK_FACTORS = (
     (4.0, 4.0),
     (8.0, 2.0),
@@ -29,9 +29,9 @@ def roofs(audited):
     out = []
     for row in audited.levels.to_dict("records"):
         gpu, shape = catalog.device(row["gpu"]), catalog.model(row["model"])
-        bits = next(
-            (b for b in (catalog.bits(row[c]) for c in ("weights", "option", "name", "model")) if b), np.nan
-        )
+        # dtype float16 beside a model's name with AWQ is the format of the activations: the fewest bits count
+        named = [catalog.bits(row[c]) for c in ("weights", "option", "name", "model")]
+        bits = min((size for size in named if size), default=np.nan)
         if bits != bits and row["weights"].strip().lower() in catalog.UNQUANTISED - {""}:
             bits = 16.0
         weights = _stated(row["weight_bytes"], shape and shape["step_parameters"] * bits / 8)
@@ -153,6 +153,24 @@ def _devices_named(level, roof, k):
     return having + (" by measurement" if roof.at[k, "measured"] else " by datasheet")
 
 
+def operations(audited):
+    """Prompt tokens/s, output tokens/s, and the share of the peak that each needs; one row per level, NaN
+    where unknown."""
+    roof, level = roofs(audited), audited.levels.set_index("level")
+    prompts = level["prompt_tokens_per_s"].fillna(level["total_prompt_tokens"] / level["duration_s"])
+    prompts = prompts.fillna(level["requests_per_s"] * level["prompt_tokens"])
+    prompts = prompts.fillna(level["total_tokens_per_s"] - level["output_tokens_per_s"])
+    outputs = level["output_tokens_per_s"].fillna(level["total_output_tokens"] / level["duration_s"])
+    outputs = outputs.fillna(0)
+    block = pd.Series(
+        [(s.get("block_parameters") or 0.9 * s["step_parameters"]) if s else np.nan for s in roof["shape"]],
+        roof.index,
+    )
+    whole = pd.Series([s["step_parameters"] if s else np.nan for s in roof["shape"]], roof.index)
+    peak = roof["flops_per_s"]
+    return prompts, outputs, 2 * block * prompts / peak, 2 * whole * outputs / peak
+
+
 @check(
     IMPOSSIBLE,
     "MFU = 2 x (block parameters x prompt tokens/s + all parameters x output tokens/s) / peak > 1",
@@ -162,18 +180,8 @@ def _devices_named(level, roof, k):
 def compute_beyond_device(audited):
     """More operations per second than the device computes."""
     roof, level = roofs(audited), audited.levels.set_index("level")
-    prompts = level["prompt_tokens_per_s"].fillna(level["total_prompt_tokens"] / level["duration_s"])
-    prompts = prompts.fillna(level["requests_per_s"] * level["prompt_tokens"])
-    prompts = prompts.fillna(level["total_tokens_per_s"] - level["output_tokens_per_s"])
-    outputs = (
-        level["output_tokens_per_s"].fillna(level["total_output_tokens"] / level["duration_s"]).fillna(0)
-    )
-    block = pd.Series(
-        [(s.get("block_parameters") or 0.9 * s["step_parameters"]) if s else np.nan for s in roof["shape"]],
-        roof.index,
-    )
-    whole = pd.Series([s["step_parameters"] if s else np.nan for s in roof["shape"]], roof.index)
-    mfu = 2 * (block * prompts.fillna(0) + whole * outputs) / roof["flops_per_s"]
+    prompts, outputs, of_prompts, of_outputs = operations(audited)
+    mfu = of_prompts.fillna(0) + of_outputs
     if not (mfu > ROUNDING).any():
         return None
     k = mfu.idxmax()

@@ -4,6 +4,7 @@ only what importers read."""
 import csv
 import json
 import os
+import re
 from functools import cached_property
 
 WHOLE_BYTES = 16 << 20  # a JSON file, or a line of one, up to this size is parsed whole
@@ -13,6 +14,8 @@ ITEMS = 50_000  # of an array of objects, and
 NAMES = 10_000  # of an object, and
 VALUES = 4_000_000  # in all of a large file are kept, and
 ROWS = 200_000  # rows of a CSV or lines of JSON that are read; the rest is not, and the report says so
+# The header of a Markdown table and the rule below it.
+MARKDOWN = re.compile(r"^[ \t]*(\|[^\n]{1,4000}\|)[ \t]*\r?\n[ \t]*\|[ \t:|-]{3,4000}\|?[ \t]*\r?$", re.M)
 # What importers never read, and what would fill the memory.
 SKIPPED = {
     "request_args",
@@ -104,7 +107,7 @@ class Content:
             ) from None
 
     def _whole(self):
-        """The values of a small file, one or, where lines are too long to see it at the beginning, several."""
+        """The values of a small file: one, or several where the lines are too long to be seen at first."""
         content = self.path.read_bytes()
         try:
             return [json.loads(content)]
@@ -150,7 +153,10 @@ class Content:
 
     @cached_property
     def delimiter(self):
-        """What separates the fields of a CSV: the most frequent of comma, semicolon and tab in its header."""
+        """What separates the fields of a CSV: the most frequent of comma, semicolon and tab in its header; in
+        a text with a Markdown table the bar."""
+        if MARKDOWN.search(self.text):
+            return "|"
         return max(",;\t", key=self.text.partition("\n")[0].count)
 
     @cached_property
@@ -170,10 +176,22 @@ class Content:
             if row:
                 yield row
 
+    def _table_lines(self):
+        """Rows of the first Markdown table of a text, its header first, without the bars around them."""
+        header, begun = MARKDOWN.search(self.text)[1].strip(), False
+        for line in self._lines():
+            plain = line.strip()
+            begun |= plain == header
+            if begun and not plain.startswith("|"):
+                return
+            if begun and not set(plain) <= set("|:- "):
+                yield "|".join(cell.strip(" *`") for cell in plain.strip("|").split("|"))
+
     def _csv(self):
         """Rows of a CSV as lists of texts, its header first."""
         csv.field_size_limit(FIELD_CHARS)
-        reader = csv.reader((line.replace("\0", "") for line in self._lines()), delimiter=self.delimiter)
+        lines = self._table_lines() if self.delimiter == "|" else self._lines()
+        reader = csv.reader((line.replace("\0", "") for line in lines), delimiter=self.delimiter)
         while True:
             try:
                 yield next(reader)

@@ -6,10 +6,12 @@ A mapping (column -> word) serves for other names. Rows are requests where they 
 error) or where many rows share all conditions; else each row is a level.
 """
 
+import re
+
 import numpy as np
 import pandas as pd
 
-from bench.analysis.audit import frame
+from bench.analysis.audit import catalog, frame
 from bench.analysis.audit.importers.words import UNITS, meaning
 
 TOOL = "CSV in the study's words"
@@ -30,6 +32,7 @@ MEASURED = (
 )
 # A number, the spread that may follow it, and a unit.
 NUMBER = r"^[~≈]?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?:(?:±|\+/-|\()[^A-Za-z]*)?([A-Za-zµ]+)?"
+FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
 ONLY_REQUESTS = {"sent_s", "question", "answer", "error", "events", "gaps", "request"}
 SHARED = 5  # rows per set of conditions from which rows count as requests
 GUESSED = {
@@ -40,7 +43,7 @@ GUESSED = {
 
 
 def matches(content):
-    return not content.is_json and measured(_meanings(content))
+    return not content.is_json and bool(measured(_meanings(content)) or _wide(content.header))
 
 
 def measured(found):
@@ -70,6 +73,8 @@ def meanings(names, mapping):
 
 def load(content, file):
     found = _meanings(content)
+    if not measured(found) and (formats := _wide(content.header)):
+        return _load_wide(content, file, formats)
     places = {content.header.index(name): name for name in found}
     columns = {name: [] for name in found}
     chars = {name: [] for name, (word, _) in found.items() if word in ("question", "answer")}
@@ -86,10 +91,26 @@ def load(content, file):
     return audited(table, found, content.header, file, content.delimiter == ";")
 
 
+def _load_wide(content, file, formats):
+    """The audit of a table with a column for each number format."""
+    width = len(content.header)
+    rows = [(row + [""] * width)[:width] for row in content.rows()]
+    table = _long(pd.DataFrame(rows, columns=content.header), formats)
+    made = audited(
+        table, meanings(table.columns, content.mapping), list(table), file, content.delimiter == ";"
+    )
+    made.notes.append(
+        (file, f"The columns {', '.join(formats)} were read as tokens/s in that number format.")
+    )
+    return made
+
+
 def audited(table, found, header, file, decimal_comma=False):
     """`frame.Audited` of a table of texts whose columns mean `found` (name -> word, factor); `header` names
     all that were there."""
     table, notes = _converted(table, found, decimal_comma)
+    if "requests_per_min" in table and "requests_per_s" not in table:
+        table["requests_per_s"] = table["requests_per_min"] / 60
     requests = _are_requests(table)
     made = _requests(table, file) if requests else _levels(table, file)
     unread = [name for name in header if name not in found]
@@ -121,7 +142,9 @@ def _converted(table, found, decimal_comma):
                         f"{name} has no unit in its name; it was read as "
                         f"{'milliseconds' if factor < 1 else 'seconds'}."
                     )
-            values = values * (units.fillna(factor) if word.endswith("_s") and "per_s" not in word else factor)
+            values = values * (
+                units.fillna(factor) if word.endswith("_s") and "per_s" not in word else factor
+            )
         out[word] = values
     return pd.DataFrame(out), notes
 
@@ -131,12 +154,26 @@ def numbers(values, decimal_comma=False):
     8.1 ms, 45% and 52.1 ± 0.3; NaN where there is no number or no unit."""
     if pd.api.types.is_numeric_dtype(values):
         return values.astype(float), pd.Series(np.nan, values.index)
-    plain = values.fillna("").astype(str).str.strip()
+    plain = values.fillna("").astype(str).str[:60].str.strip()
     if decimal_comma and not plain.str.contains(r"\d\.\d", regex=True).any():
         plain = plain.str.replace(",", ".")
     plain = plain.str.replace(r",(?=\d{3}(?!\d))", "", regex=True)
     parts = plain.str.extract(NUMBER)
-    return pd.to_numeric(parts[0], errors="coerce"), parts[1].str.lower().map(UNITS)
+    thousands = np.where(parts[1].str.lower() == "k", 1e3, 1.0)
+    return pd.to_numeric(parts[0], errors="coerce") * thousands, parts[1].str.lower().map(UNITS)
+
+
+def _wide(names):
+    """The columns of a table that has one for each number format: two names at least that are formats and
+    nothing else."""
+    formats = [name for name in names if FORMAT.fullmatch(catalog.slug(name))]
+    return formats if len(formats) >= 2 else []
+
+
+def _long(table, formats):
+    """A table with a column for each number format as one with a row for each, of tokens/s."""
+    others = [c for c in table if c not in formats]
+    return table.melt(others, formats, "weights", "tokens_per_s")
 
 
 def _are_requests(table):

@@ -14,7 +14,9 @@ from bench.analysis.audit.importers import csv_words
 
 TOOL = "JSON in the study's words"
 LOOKED_FOR = "objects with any of the same words"
-PREFIX = re.compile(r"^(results?|summary|metrics|stats|statistics|performance|benchmark|config|parameters|args)_")
+PREFIX = re.compile(
+    r"^(results?|summary|metrics|stats|statistics|performance|benchmark|config|parameters|args)_"
+)
 DEPTH = 4
 COLUMNS = 400
 

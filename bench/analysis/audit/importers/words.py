@@ -62,6 +62,7 @@ WORDS = {
     "gaps": "gaps",
     "question": "question prompt input prompt_text",
     "answer": "answer output response completion generated_text text",
+    "requests_per_min": "requests_per_min num_completed_requests_per_min rpm requests_per_minute",
     "error": "error error_message exception",
     "request": "request request_id id",
     "device_times": "device_times",
@@ -112,13 +113,14 @@ UNITS = {
     "ns": 1e-9,
     "min": 60,
 }
+NAME_CHARS = 120  # of a column's name that are looked at
 IN_SECONDS = ("e2e", "sent", "duration", "late")  # without a unit these are taken as seconds
 
 
 def meaning(name):
     """(word of the frame, factor to its unit) of a column's name, None where it means nothing here; factor
     None: no unit in the name."""
-    plain = re.sub(r"[^a-z0-9.]+", "_", name.lower().replace("/", "_per_")).strip("_")
+    plain = re.sub(r"[^a-z0-9.]+", "_", str(name)[:NAME_CHARS].lower().replace("/", "_per_")).strip("_")
     plain = re.sub(r"_per_(second|sec|s)\b", "_per_s", plain).replace("tok_per_s", "tokens_per_s")
     plain = re.sub(r"^tokens?_per_s$", "tokens_per_s", plain)
     if plain in BY_NAME:
