@@ -7,9 +7,7 @@ import pandas as pd
 from bench.analysis.audit import catalog
 from bench.analysis.audit.checks.finding import CONTRADICTION, Finding, check, count, number
 
-FASTER = (
-    3.0  # the fastest answers lie so many times beyond the next before they count as a group of their own
-)
+FASTER = 3.0  # the fastest answers lie so many times beyond the next before they count as a group
 OUTLYING = 4.0  # and so many times beyond the median
 CACHED_SHARE = 0.25  # of the requests at most
 SKEWED = 1.5  # mean of rates over their median from here on
@@ -44,9 +42,8 @@ def cached_answer_in_mean(audited):
             if fast is not None:
                 return _cached_finding(audited, stated, fast)
         rows = rows[(rows["output_tokens"] > 1) & (rows["e2e_s"] > 0)]
-        decode = (rows["output_tokens"] - 1) / (rows["e2e_s"] - rows["ttft_s"]).where(
-            rows["ttft_s"] < rows["e2e_s"]
-        )
+        after = (rows["e2e_s"] - rows["ttft_s"]).where(rows["ttft_s"] < rows["e2e_s"])
+        decode = (rows["output_tokens"] - 1) / after
         for rates in ((rows["output_tokens"] / rows["e2e_s"]), decode.dropna()):
             fast = _fast_group(rates)
             if fast is not None and _whole_answers(rows, fast):

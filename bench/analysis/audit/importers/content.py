@@ -8,11 +8,12 @@ import re
 from functools import cached_property
 
 WHOLE_BYTES = 16 << 20  # a JSON file, or a line of one, up to this size is parsed whole
-TEXT_CHARS = 2_000  # of a text that is kept
+TEXT_CHARS = 500  # of a text that is kept
 FIELD_CHARS = 1 << 20  # of a field or a line; more is no benchmark's
 ITEMS = 50_000  # of an array of objects, and
 NAMES = 10_000  # of an object, and
 VALUES = 4_000_000  # in all of a large file are kept, and
+LINES_BYTES = 64 << 20  # of JSON lines that are read
 ROWS = 200_000  # rows of a CSV or lines of JSON that are read; the rest is not, and the report says so
 # The header of a Markdown table and the rule below it.
 MARKDOWN = re.compile(r"^[ \t]*(\|[^\n]{1,4000}\|)[ \t]*\r?\n[ \t]*\|[ \t:|-]{3,4000}\|?[ \t]*\r?$", re.M)
@@ -128,15 +129,16 @@ class Content:
 
     def _records(self):
         """The object of each line, long texts cut."""
-        found = []
+        found, size = [], 0
         for line in self._lines(WHOLE_BYTES):
+            size += len(line)
             if line.strip():
                 try:
                     found.append({k: _cut(v) for k, v in json.loads(line).items() if k not in SKIPPED})
                 except (ValueError, AttributeError):
                     raise ValueError(f"line {len(found) + 1} is no JSON object") from None
-            if len(found) >= ROWS:
-                self.notes.append(f"Only the first {ROWS:,} lines were read.")
+            if len(found) >= ROWS or size > LINES_BYTES:
+                self.notes.append(f"The file is large: only its first {len(found):,} lines were read.")
                 break
         return found
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from bench.analysis.audit import frame
 from bench.analysis.audit.importers import csv_words
+from bench.analysis.audit.importers.content import TEXT_CHARS
 
 TOOL = "JSON in the study's words"
 LOOKED_FOR = "objects with any of the same words"
@@ -35,7 +36,8 @@ def load(content, file):
     table = pd.DataFrame({name: [row.get(name) for row in rows] for name in found})
     for name, (word, _) in list(found.items()):
         if word in ("question", "answer"):
-            table[f"{word}_chars"] = table[name].fillna("").astype(str).str.len()
+            chars = table[name].fillna("").astype(str).str.len()
+            table[f"{word}_chars"] = chars.where(chars < TEXT_CHARS)  # of a longer one the rest was not kept
             table[name] = table[name].fillna("").astype(str).str[: frame.ANSWER_CHARS]
     return csv_words.audited(table, found, names, file)
 

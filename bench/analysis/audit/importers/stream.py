@@ -25,7 +25,11 @@ def parse(path, notes):
     with open(path, "rb") as source:
         try:
             for event, value in ijson.basic_parse(source, use_float=True, multiple_values=True):
-                tree.take(event, value)
+                if event == "number" and tree.numbers is not None:  # the many: gaps of every request
+                    tree.numbers.count += 1
+                    tree.numbers.total += value
+                else:
+                    tree.take(event, value)
         except ijson.JSONError as error:
             raise ValueError(str(error)) from None
     if tree.cut:
@@ -42,6 +46,7 @@ class _Tree:
     def __init__(self):
         self.roots, self.cut = [], False
         self.stack = []  # of [container, name in it]
+        self.numbers = None  # the array of numbers that is open, where one is
         self.skip = 0  # depth in what nobody reads
         self.values = 0
 
@@ -53,6 +58,7 @@ class _Tree:
             self.stack[-1][1] = value[:200]
         elif event in ("end_map", "end_array"):
             self.stack.pop()
+            self.numbers = None
         else:
             made = {} if event == "start_map" else [] if event == "start_array" else value
             kept = _place(self.stack, made, event)
@@ -71,6 +77,7 @@ class _Tree:
             self.skip = 1
             return
         self.stack.append([made, None])
+        self.numbers = made if isinstance(made, Numbers) else None
         if len(self.stack) > DEPTH:
             raise ValueError("nested too deep")
 
@@ -91,9 +98,6 @@ def _place(stack, made, event):
         parent[key] = made
         return True
     if isinstance(parent, Numbers):
-        if event == "number":
-            parent.count += 1
-            parent.total += float(made)
         return False
     if len(parent) >= content.ITEMS:
         return None

@@ -43,7 +43,8 @@ def load(content, file):
         (stream.get("ttft_percentiles"), "ttft"),
         (stream.get("tpot_percentiles"), "tpot"),
     ):
-        level |= {f"{ours}{q}_s": _ms((spread or {}).get(name)) for name, q in QUANTILES.items()}
+        stated = {f"{ours}{q}_s": _ms((spread or {}).get(name)) for name, q in QUANTILES.items()}
+        level |= {column: value for column, value in stated.items() if value is not None}
     return frame.make(file, TOOL, [level])
 
 
