@@ -1,5 +1,7 @@
 """What cannot be true: bytes and operations beyond the device, and times against their own order."""
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -149,6 +151,7 @@ def _named(level, k):
 def _devices_named(level, roof, k):
     n = roof.at[k, "devices"]
     what = str(level.at[k, "gpu"])[:40]
+    what = what if n == 1 else re.sub(r"^\d+ ?[x×*] ?| ?[x×*] ?\d+$", "", what)
     having = f"{what} has" if n == 1 else f"{n:.0f} x {what} have"
     return having + (" by measurement" if roof.at[k, "measured"] else " by datasheet")
 
