@@ -197,6 +197,12 @@ def proof_numbers():
     }
 
 
+def tools():
+    """Names of the tools whose files the audit reads, as a list in words."""
+    names = [module.TOOL for module in importers.modules()]
+    return {"tools": ", ".join(names[:-1]) + " and " + names[-1]}
+
+
 def statements():
     """Every check in words: check, kind, what it says, formula, source."""
     table = checks.table()

@@ -20,18 +20,37 @@ FORMATS = [
     (r"bfloat16|float16|\bbf16\b|\bfp16\b|\bf16\b|\bhalf\b|16-?bits?|q0f16", 16.0),
     (r"float32|\bfp32\b|\bf32\b|32-?bits?", 32.0),
 ]
+NAME_CHARS = 300  # of a name that are looked at: patterns must not take long on a hostile one
 UNQUANTISED = {"", "-", "none", "default", "unquantized", "unquantised", "full", "auto"}
+# The cache's own format says nothing of the weights.
+OF_CACHE = re.compile(
+    r"\bkv[-_ ]?(cache)?[-_ =:]*(dtype|type)?[-_ =:]*[a-z]*\d+(_e\dm\d)?|[a-z]*\d+[-_ ]kv\b", re.I
+)
+# Billions of parameters that a token passes, where a name states all of them or none.
+ACTIVE = [
+    (r"gpt-oss-120b", 5.1),
+    (r"gpt-oss-20b", 3.6),
+    (r"deepseek-v2-lite", 2.4),
+    (r"deepseek-(coder-)?v2", 21),
+    (r"deepseek-(?!.*distill).*(v3|r1)|kimi-k2", 32),
+    (r"dbrx", 36),
+    (r"grok-1", 79),
+    (r"phi-3-5-moe", 6.6),
+    (r"glm-4-5-air", 12),
+    (r"glm-4-[5-9]", 32),
+    (r"minimax-m2", 10),
+]
 SPECULATIVE = re.compile(r"specul|ngram|n-gram|eagle|medusa|draft|lookahead|lookup|\bmtp\b", re.I)
 
 
 def slug(text):
-    """`text` in small letters, its other signs as single hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-")
+    """`text`, as much of it as a name has, in small letters, its other signs as single hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", str(text)[:NAME_CHARS].lower()).strip("-")
 
 
 def bits(text):
     """Bits per weight that `text` names (`Q4_K_M` 4, `bfloat16` 16), None where it names no format."""
-    plain = slug(text)
+    plain = slug(OF_CACHE.sub(" ", str(text)[:NAME_CHARS]))
     gguf = re.search(r"(?:^|-)i?q([2-8])(?:-|$)", plain)
     if gguf:
         return float(gguf[1])
@@ -65,9 +84,8 @@ def device(text):
     row = next((row for row in _table("devices") if re.search(row["pattern"], plain)), None)
     if not row:
         return None
-    count = re.search(r"(?:^|\()(\d{1,3}) ?[x×*] ?[a-z]", str(text).lower()) or re.search(
-        r"[x×*] ?(\d{1,3})$", str(text).lower()
-    )
+    name = str(text)[:NAME_CHARS].lower()
+    count = re.search(r"(?:^|\()(\d{1,3}) ?[x×*] ?[a-z]", name) or re.search(r"[x×*] ?(\d{1,3})$", name)
     flops = row["fp16_dense_tflops"]
     return {
         "gpu": row["gpu"],
@@ -83,9 +101,9 @@ def model(text):
     """Shape of the model that `text` names, as `metrics.matrices`, with step_parameters,
     kv_values_per_token and `model`.
 
-    Where only a size is in the name ("13B"), nine tenths of it are step_parameters and the rest of the
-    shape is absent (`exact` False):
-    a name rounds up at most so far. None where nothing is recognised.
+    Where only a size is in the name ("13B", "30B-A3B"), or the model is one of ACTIVE, nine tenths of what a
+    token passes are step_parameters and the rest of the shape is absent (`exact` False): a name rounds up at
+    most so far. None where nothing is recognised.
     """
     plain = slug(text)
     row = next((row for row in _table("models") if re.search(rf"(^|-)({row['pattern']})($|-)", plain)), None)
@@ -104,12 +122,13 @@ def _by_size(plain):
     active = re.search(r"(?:^|-)a(\d+(?:-\d)?)b(?:-|$)", plain)
     experts = re.search(r"(?:^|-)\d+x(\d+(?:-\d)?)b(?:-|$)", plain)
     dense = re.search(r"(?:^|-)(\d+(?:-\d)?)b(?:-|$)", plain)
+    known = next((billions for pattern, billions in ACTIVE if re.search(pattern, plain)), None)
     found = active or experts or dense
-    if not found:
+    if not found and not known:
         return None
-    billions = float(found[1].replace("-", "."))
+    billions = known or float(found[1].replace("-", "."))
     return {
-        "model": found[0].strip("-").upper(),
+        "model": found[0].strip("-").upper() if found else f"{billions:g}B",
         "exact": False,
         "step_parameters": 0.9e9 * billions,
         "kv_values_per_token": 0.0,
@@ -118,4 +137,4 @@ def _by_size(plain):
 
 def speculative(*texts):
     """Whether a text names speculative decoding, in which one step gives several tokens."""
-    return any(SPECULATIVE.search(str(text)) for text in texts)
+    return any(SPECULATIVE.search(str(text)[:NAME_CHARS]) for text in texts)

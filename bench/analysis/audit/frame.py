@@ -98,7 +98,7 @@ REQUEST_TEXTS = {
     "error": "why it failed; empty: it did not",
 }
 REQUESTS = REQUEST_NUMBERS | REQUEST_TEXTS
-ANSWER_CHARS = 2_000  # of a question or an answer kept for comparison
+ANSWER_CHARS = 500  # of a question or an answer kept for comparison
 REQUEST_LIMIT = 200_000  # requests of one file that are read; the rest is counted in a note
 
 

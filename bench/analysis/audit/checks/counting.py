@@ -157,7 +157,7 @@ def _rate_has_prompt(rows):
             (rate / rows["requests_per_s"], "the rate of output tokens over that of requests gives"),
             (
                 rate * rows["duration_s"] / rows["requests"],
-                "the rate of output tokens over the run gives, per request,",
+                "the rate of output tokens over the run gives",
             ),
             (
                 rate * rows["e2e_s"] / rows["batch_size"],
@@ -168,19 +168,29 @@ def _rate_has_prompt(rows):
                 "the rate of output tokens times an answer's time gives",
             ),
         ]
+        whole = rows["e2e_s"].fillna(rows["ttft_s"] + rows["tpot_s"] * (rows["output_tokens"] - 1))
+        # Where the rate of requests is not stated and the wait in a queue is not most of the time.
+        clear = rows["requests_per_s"].isna() & rows["duration_s"].isna()
+        clear &= (rows["concurrency"] > 1) & (rows["ttft_s"] < 0.5 * whole)
+        closed = (rate * whole / rows["concurrency"]).where(clear)
+        if _matches_prompt(rows, closed - rows["output_tokens"], LOOP):
+            return _rate_evidence(rows, closed, "the rate of output tokens, shared among all at once, gives")
         same = (rate / rows["total_tokens_per_s"] - 1).abs() < 0.005
         both = (rows["prompt_tokens"] + rows["output_tokens"]).where(same)
         tokens.append((both, "the rate of output tokens equals that of all tokens, which means"))
     for implied, what in tokens:
         if _matches_prompt(rows, implied - rows["output_tokens"]):
-            share = float((1 - rows["output_tokens"] / implied).median())
-            return (
-                f"{what} {number(implied.median(), 6)} tokens where "
-                f"{number(rows['output_tokens'].median(), 6)} are output and "
-                f"{number(rows['prompt_tokens'].median(), 6)} prompt (medians)",
-                share,
-            )
+            return _rate_evidence(rows, implied, what)
     return None
+
+
+def _rate_evidence(rows, implied, what):
+    return (
+        f"{what} {number(implied.median(), 6)} tokens per request where "
+        f"{number(rows['output_tokens'].median(), 6)} are output and "
+        f"{number(rows['prompt_tokens'].median(), 6)} prompt (medians)",
+        float((1 - rows["output_tokens"] / implied).median()),
+    )
 
 
 def _time_falls_with_prompt(rows):
@@ -189,12 +199,13 @@ def _time_falls_with_prompt(rows):
     x = (rows["prompt_tokens"] / rows["output_tokens"]).to_numpy(float)
     y = (rows["whole_s"] / rows["output_tokens"]).where(rows["e2e_s"].notna())
     b, t = accounts.slope(x, (y / y.median()).to_numpy(float))
-    if not (-1.7 < b < -0.5 and t < -4):
+    # Where x of the count cost nothing, y is proportional to 1 - x: the relative slope is -1 / (1 - x).
+    b *= 1 - np.median(x)
+    if not np.mean(x < 1) > 0.95 or not (-1.7 < b < -0.5 and t < -4):
         return None
     return (
-        f"over {count(int(np.isfinite(x).sum()), 'answer')} the time per counted token falls by "
-        f"{number(-b)} % for each per cent of the count "
-        "that the prompt makes up, as if the prompt's tokens had cost nothing",
+        f"over {count(int(np.isfinite(x).sum()), 'answer')} the time per counted token falls as the prompt's "
+        f"share of the count rises, {number(-b)} times as fast as if the prompt's tokens had cost nothing",
         _share(rows),
     )
 
@@ -211,6 +222,8 @@ def _answers_repeat_questions(audited):
     ]
     share = (rows["question_chars"] / rows["answer_chars"]).to_numpy(float)
     time = (rows["e2e_s"] / rows["output_tokens"]).to_numpy(float)
+    if not np.isfinite(time).any():
+        return None
     b, t = accounts.slope(share, time / np.nanmedian(time))
     if np.mean(starts) < 0.8 or not (b < -0.4 and t < -2.5):
         return None

@@ -1,5 +1,7 @@
 """What cannot be true: bytes and operations beyond the device, and times against their own order."""
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -10,7 +12,7 @@ from bench.analysis.audit.checks.finding import IMPOSSIBLE, Finding, check, coun
 ROUNDING = 1.02  # published figures are rounded
 KV_BYTES = 1  # of a cached number: the least that engines store (8 bits)
 # a single stream is assumed where a file names no batch and no concurrency, up to so many times the roof
-GUESS_AT_MOST = 8.0
+GUESS_AT_MOST = 2.5
 PEAK_FACTORS = (
     (4.0, 4.0),
     (8.0, 2.0),
@@ -29,9 +31,9 @@ def roofs(audited):
     out = []
     for row in audited.levels.to_dict("records"):
         gpu, shape = catalog.device(row["gpu"]), catalog.model(row["model"])
-        bits = next(
-            (b for b in (catalog.bits(row[c]) for c in ("weights", "option", "name", "model")) if b), np.nan
-        )
+        # dtype float16 beside a model's name with AWQ is the format of the activations: the fewest bits count
+        named = [catalog.bits(row[c]) for c in ("weights", "option", "name", "model")]
+        bits = min((size for size in named if size), default=np.nan)
         if bits != bits and row["weights"].strip().lower() in catalog.UNQUANTISED - {""}:
             bits = 16.0
         weights = _stated(row["weight_bytes"], shape and shape["step_parameters"] * bits / 8)
@@ -47,7 +49,7 @@ def roofs(audited):
                 "step_bytes": weights,
                 "bits": bits,
                 "shape": shape,
-                "speculative": catalog.speculative(row["option"], row["name"], row["engine"]),
+                "speculative": catalog.speculative(row["option"], row["name"], row["engine"], row["model"]),
                 "measured": row["bandwidth_bytes_per_s"] > 0,
             }
         )
@@ -149,8 +151,27 @@ def _named(level, k):
 def _devices_named(level, roof, k):
     n = roof.at[k, "devices"]
     what = str(level.at[k, "gpu"])[:40]
+    what = what if n == 1 else re.sub(r"^\d+ ?[x×*] ?| ?[x×*] ?\d+$", "", what)
     having = f"{what} has" if n == 1 else f"{n:.0f} x {what} have"
     return having + (" by measurement" if roof.at[k, "measured"] else " by datasheet")
+
+
+def operations(audited):
+    """Prompt tokens/s, output tokens/s, and the share of the peak that each needs; one row per level, NaN
+    where unknown."""
+    roof, level = roofs(audited), audited.levels.set_index("level")
+    prompts = level["prompt_tokens_per_s"].fillna(level["total_prompt_tokens"] / level["duration_s"])
+    prompts = prompts.fillna(level["requests_per_s"] * level["prompt_tokens"])
+    prompts = prompts.fillna(level["total_tokens_per_s"] - level["output_tokens_per_s"])
+    outputs = level["output_tokens_per_s"].fillna(level["total_output_tokens"] / level["duration_s"])
+    outputs = outputs.fillna(0)
+    block = pd.Series(
+        [(s.get("block_parameters") or 0.9 * s["step_parameters"]) if s else np.nan for s in roof["shape"]],
+        roof.index,
+    )
+    whole = pd.Series([s["step_parameters"] if s else np.nan for s in roof["shape"]], roof.index)
+    peak = roof["flops_per_s"]
+    return prompts, outputs, 2 * block * prompts / peak, 2 * whole * outputs / peak
 
 
 @check(
@@ -162,18 +183,8 @@ def _devices_named(level, roof, k):
 def compute_beyond_device(audited):
     """More operations per second than the device computes."""
     roof, level = roofs(audited), audited.levels.set_index("level")
-    prompts = level["prompt_tokens_per_s"].fillna(level["total_prompt_tokens"] / level["duration_s"])
-    prompts = prompts.fillna(level["requests_per_s"] * level["prompt_tokens"])
-    prompts = prompts.fillna(level["total_tokens_per_s"] - level["output_tokens_per_s"])
-    outputs = (
-        level["output_tokens_per_s"].fillna(level["total_output_tokens"] / level["duration_s"]).fillna(0)
-    )
-    block = pd.Series(
-        [(s.get("block_parameters") or 0.9 * s["step_parameters"]) if s else np.nan for s in roof["shape"]],
-        roof.index,
-    )
-    whole = pd.Series([s["step_parameters"] if s else np.nan for s in roof["shape"]], roof.index)
-    mfu = 2 * (block * prompts.fillna(0) + whole * outputs) / roof["flops_per_s"]
+    prompts, outputs, of_prompts, of_outputs = operations(audited)
+    mfu = of_prompts.fillna(0) + of_outputs
     if not (mfu > ROUNDING).any():
         return None
     k = mfu.idxmax()

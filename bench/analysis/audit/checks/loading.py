@@ -4,6 +4,7 @@ computed."""
 import numpy as np
 
 from bench.analysis.audit import frame
+from bench.analysis.audit.checks import prefix
 from bench.analysis.audit.checks.contradictions import ABOVE, LITTLE, requests_under_way
 from bench.analysis.audit.checks.finding import CONTRADICTION, Finding, check, count, number
 from bench.analysis.audit.checks.impossible import too_fast_first_tokens
@@ -132,14 +133,23 @@ def _beyond_concurrency(audited):
 @check(
     CONTRADICTION,
     "cached prompt tokens > 0; or TTFT of a repeated prompt < half of its first; or TTFTs of equal "
-    "prompts in two groups 2.5 apart; "
-    "or TTFT < prefill FLOPs / peak",
+    "prompts in two groups 2.5 apart; or TTFT, its growth with the prompt, or 1 / prompt tokens/s < prefill "
+    "FLOPs / peak",
     "vLLM, Automatic Prefix Caching",
     ("ttft_beyond_device", "compute_beyond_device"),
 )
 def prefix_cache(audited):
     """A prefix cache answered part of the prompts, and their TTFT counts as computed."""
-    for evidence in (_cached_tokens, _repeated_prompts, _two_groups, _too_fast):
+    for evidence in (
+        _cached_tokens,
+        _repeated_prompts,
+        _two_groups,
+        _too_fast,
+        prefix.median_too_fast,
+        prefix.flat,
+        prefix.two_groups_of_figures,
+        prefix.more_prompts_than_peak,
+    ):
         found = evidence(audited)
         if found:
             sentence, numbers, undone = found

@@ -7,15 +7,15 @@ import pandas as pd
 from bench.analysis.audit import catalog
 from bench.analysis.audit.checks.finding import CONTRADICTION, Finding, check, count, number
 
-FASTER = (
-    3.0  # the fastest answers lie so many times beyond the next before they count as a group of their own
-)
+FASTER = 3.0  # the fastest answers lie so many times beyond the next before they count as a group
 OUTLYING = 4.0  # and so many times beyond the median
 CACHED_SHARE = 0.25  # of the requests at most
 SKEWED = 1.5  # mean of rates over their median from here on
+NO_RESULT = "duration_s", "late_mean_s", "late_p99_s", "bandwidth_bytes_per_s", "flops_per_s"
 LABELS = ["engine", "option", "weights", "model", "gpu"]
 SAME_TIME = 0.02  # median difference of two options' times, relative, that counts as none
-DIGITS = 3
+DIGITS = 3  # of a figure that counts, and
+ALL_DIGITS = 6  # of all figures together
 
 
 @check(
@@ -36,10 +36,14 @@ DIGITS = 3
 def cached_answer_in_mean(audited):
     """A few answers came at once, as from a cache, and lift the mean."""
     for _, rows in audited.good().groupby("level"):
+        stated = rows["request_tokens_per_s"].dropna()
+        if len(stated) == len(rows) and rows["e2e_s"].isna().all():
+            fast = _fast_group(stated)
+            if fast is not None:
+                return _cached_finding(audited, stated, fast)
         rows = rows[(rows["output_tokens"] > 1) & (rows["e2e_s"] > 0)]
-        decode = (rows["output_tokens"] - 1) / (rows["e2e_s"] - rows["ttft_s"]).where(
-            rows["ttft_s"] < rows["e2e_s"]
-        )
+        after = (rows["e2e_s"] - rows["ttft_s"]).where(rows["ttft_s"] < rows["e2e_s"])
+        decode = (rows["output_tokens"] - 1) / after
         for rates in ((rows["output_tokens"] / rows["e2e_s"]), decode.dropna()):
             fast = _fast_group(rates)
             if fast is not None and _whole_answers(rows, fast):
@@ -196,32 +200,35 @@ def _equal_answers(audited):
 
 def _bits(audited, level):
     row = audited.levels.set_index("level").loc[level]
-    named = [catalog.bits(row[c]) for c in ("weights", "option", "name")]
-    return next((size for size in named if size), 16.0)
+    named = [catalog.bits(row[c]) for c in ("weights", "option", "name", "model")]
+    return min((size for size in named if size), default=16.0)
 
 
 def _equal_figures(audited):
     """Pairs of levels of different formats, engines or devices whose published figures are all equal, three
     digits and more."""
     level = audited.levels
-    columns = [c for c in level if c.endswith("_s") and c not in ("duration_s", "power_w")]
+    columns = [c for c in level if c.endswith("_s") and c not in NO_RESULT]
     conditions = ["concurrency", "batch_size", "request_rate", "prompt_tokens", "tensor_parallel"]
     seen, pairs = {}, []
     for row in level.to_dict("records"):
-        figures = tuple(
-            (c, row[c])
-            for c in columns
-            if row[c] == row[c] and len(f"{row[c]:.9g}".replace(".", "").strip("0")) >= DIGITS
-        )
-        if len(figures) < 2:
+        figures = tuple((c, row[c]) for c in columns if row[c] == row[c] and _digits(row[c]) >= DIGITS)
+        if sum(_digits(value) for _, value in figures) < ALL_DIGITS:
             continue
         key = figures, tuple(None if pd.isna(row[c]) else row[c] for c in conditions)
-        if key in seen and any(row[c] != seen[key][c] for c in LABELS):
-            pairs.append(
-                (seen[key]["level"], row["level"], f"all {len(figures)} published figures are equal")
-            )
+        if key in seen and any(row[c] != seen[key][c] for c in [*LABELS, "file"]):
+            pairs.append((seen[key]["level"], row["level"], f"{_figures(len(figures))} equal to every digit"))
         seen.setdefault(key, row)
     return pairs
+
+
+def _digits(value):
+    """Significant digits of a published figure."""
+    return len(f"{value:.9g}".replace(".", "").strip("0"))
+
+
+def _figures(n):
+    return "the published figure is" if n == 1 else f"all {n} published figures are"
 
 
 def _labels(audited, first, second):
@@ -234,7 +241,7 @@ def _same_finding(audited, first, second, why):
     level = audited.levels.set_index("level")
     names = []
     for one in (first, second):
-        words = [level.at[one, c] for c in ("engine", "option", "weights") if level.at[one, c]]
+        words = [level.at[one, c] for c in ("engine", "option", "weights", "model") if level.at[one, c]]
         names.append(f"{level.at[one, 'file']}: {', '.join(dict.fromkeys(words)) or 'no option named'}")
     formats = [catalog.bits(name) for name in names]
     known = [f for f in formats if f]

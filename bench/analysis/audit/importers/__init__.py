@@ -11,7 +11,9 @@ from pathlib import Path
 
 from bench.analysis.audit.importers.content import Content
 
-MODULES = "vllm guidellm aiperf inference_perf optimum llama_bench own older csv_words".split()
+MODULES = (
+    "vllm guidellm aiperf inference_perf trtllm optimum llama_bench own older csv_words json_words".split()
+)
 
 
 def modules():

@@ -4,13 +4,19 @@ only what importers read."""
 import csv
 import json
 import os
+import re
 from functools import cached_property
 
-WHOLE_BYTES = 32 << 20  # a JSON file up to this size is parsed whole
-TEXT_CHARS = 2_000  # of a text that is kept
+WHOLE_BYTES = 16 << 20  # a JSON file, or a line of one, up to this size is parsed whole
+TEXT_CHARS = 500  # of a text that is kept
 FIELD_CHARS = 1 << 20  # of a field or a line; more is no benchmark's
 ITEMS = 50_000  # of an array of objects, and
+NAMES = 10_000  # of an object, and
+VALUES = 4_000_000  # in all of a large file are kept, and
+LINES_BYTES = 64 << 20  # of JSON lines that are read
 ROWS = 200_000  # rows of a CSV or lines of JSON that are read; the rest is not, and the report says so
+# The header of a Markdown table and the rule below it.
+MARKDOWN = re.compile(r"^[ \t]*(\|[^\n]{1,4000}\|)[ \t]*\r?\n[ \t]*\|[ \t:|-]{3,4000}\|?[ \t]*\r?$", re.M)
 # What importers never read, and what would fill the memory.
 SKIPPED = {
     "request_args",
@@ -36,6 +42,8 @@ def _beginning(path):
         raise ValueError(f"{path.name} cannot be read ({error.strerror}); check its permissions.") from None
     if not head.strip():
         raise ValueError(f"{path.name} is empty; there is nothing to audit.")
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ValueError(f"{path.name} is UTF-16; save it as UTF-8 first.")
     if b"\0" in head:
         raise ValueError(
             f"{path.name} is not text (it has zero bytes); unpack or export it as JSON or CSV first."
@@ -62,17 +70,30 @@ class Content:
             first = self.json[0] if isinstance(self.json, list) and self.json else self.json
             return f"JSON with {_names(first) if isinstance(first, dict) else 'no object'}"
         if self.records is not None:
-            return f"JSON lines with {_names(self.records[0])}"
+            first = self.records[0]
+            return f"JSON lines with {_names(first) if isinstance(first, dict) else 'no object'}"
         return f"text whose first line has {_names(self.header)}"
 
     @cached_property
     def json(self):
-        """The parsed JSON of the file, None where it is none."""
-        if not self.is_json or self._lines_of_json:
-            return None
+        """The parsed JSON of the file, None where it is none or where every line is one of its own."""
+        return None if len(self._documents) != 1 else self._documents[0]
+
+    @cached_property
+    def records(self):
+        """The objects of a file of JSON lines, None where it is none."""
+        return self._documents if len(self._documents) > 1 else None
+
+    @cached_property
+    def _documents(self):
+        """The JSON values that the file holds one after the other; empty where it is no JSON."""
+        if not self.is_json:
+            return []
         try:
+            if self._lines_of_json:
+                return self._records()
             if self.bytes <= WHOLE_BYTES:
-                return json.loads(self.path.read_bytes())
+                return self._whole()
             from bench.analysis.audit.importers.stream import parse  # only large files need its library
 
             return parse(self.path, self.notes)
@@ -86,6 +107,17 @@ class Content:
                 f"{self.path.name} is damaged: it begins as JSON but does not parse ({reason}). Copy it anew."
             ) from None
 
+    def _whole(self):
+        """The values of a small file: one, or several where the lines are too long to be seen at first."""
+        content = self.path.read_bytes()
+        try:
+            return [json.loads(content)]
+        except json.JSONDecodeError as error:
+            lines = [line for line in content.splitlines() if line.strip()]
+            if not error.msg.startswith("Extra data") or not all(line[:1] == b"{" for line in lines):
+                raise
+            return [json.loads(line) for line in lines]
+
     @cached_property
     def _lines_of_json(self):
         """Whether the first line is a JSON object of its own and another line follows it."""
@@ -95,36 +127,39 @@ class Content:
         except (ValueError, RecursionError):
             return False
 
-    @cached_property
-    def records(self):
-        """The objects of a file of JSON lines, None where it is none."""
-        if not self.is_json or not self._lines_of_json:
-            return None
-        found = []
-        for line in self._lines():
+    def _records(self):
+        """The object of each line, long texts cut."""
+        found, size = [], 0
+        for line in self._lines(WHOLE_BYTES):
+            size += len(line)
             if line.strip():
                 try:
-                    found.append({k: v for k, v in json.loads(line).items() if k not in SKIPPED})
-                except (ValueError, AttributeError, RecursionError):
-                    raise ValueError(
-                        f"{self.path.name} is damaged: its line {len(found) + 1} is no JSON object. Copy "
-                        f"it anew."
-                    ) from None
-            if len(found) >= ROWS:
-                self.notes.append(f"Only the first {ROWS:,} lines were read.")
+                    found.append({k: _cut(v) for k, v in json.loads(line).items() if k not in SKIPPED})
+                except (ValueError, AttributeError):
+                    raise ValueError(f"line {len(found) + 1} is no JSON object") from None
+            if len(found) >= ROWS or size > LINES_BYTES:
+                self.notes.append(f"The file is large: only its first {len(found):,} lines were read.")
                 break
         return found
 
-    def _lines(self):
+    def _lines(self, limit=FIELD_CHARS):
         """Lines of the file as text; ValueError for one that is longer than any benchmark's."""
         with open(self.path, "rb") as source:
-            while line := source.readline(FIELD_CHARS):
-                if len(line) == FIELD_CHARS:
+            while line := source.readline(limit):
+                if len(line) == limit:
                     raise ValueError(
-                        f"{self.path.name} has a line of more than {FIELD_CHARS:,} bytes, as no known "
+                        f"{self.path.name} has a line of more than {limit:,} bytes, as no known "
                         f"format has; it was not read."
                     )
                 yield line.decode("utf-8-sig", errors="replace")
+
+    @cached_property
+    def delimiter(self):
+        """What separates the fields of a CSV: the most frequent of comma, semicolon and tab in its header; in
+        a text with a Markdown table the bar."""
+        if MARKDOWN.search(self.text):
+            return "|"
+        return max(",;\t", key=self.text.partition("\n")[0].count)
 
     @cached_property
     def header(self):
@@ -143,11 +178,22 @@ class Content:
             if row:
                 yield row
 
+    def _table_lines(self):
+        """Rows of the first Markdown table of a text, its header first, without the bars around them."""
+        header, begun = MARKDOWN.search(self.text)[1].strip(), False
+        for line in self._lines():
+            plain = line.strip()
+            begun |= plain == header
+            if begun and not plain.startswith("|"):
+                return
+            if begun and not set(plain) <= set("|:- "):
+                yield "|".join(cell.strip(" *`") for cell in plain.strip("|").split("|"))
+
     def _csv(self):
         """Rows of a CSV as lists of texts, its header first."""
         csv.field_size_limit(FIELD_CHARS)
-        delimiter = max(",;\t", key=self.text.partition("\n")[0].count)
-        reader = csv.reader((line.replace("\0", "") for line in self._lines()), delimiter=delimiter)
+        lines = self._table_lines() if self.delimiter == "|" else self._lines()
+        reader = csv.reader((line.replace("\0", "") for line in lines), delimiter=self.delimiter)
         while True:
             try:
                 yield next(reader)
@@ -157,6 +203,11 @@ class Content:
                 raise ValueError(
                     f"{self.path.name} is damaged: its line {reader.line_num} is no CSV ({error})."
                 ) from None
+
+
+def _cut(value):
+    """A text of a record as long as anybody compares it, anything else as it is."""
+    return value[:TEXT_CHARS] if isinstance(value, str) else value
 
 
 def _names(names):

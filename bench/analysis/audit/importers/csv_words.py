@@ -6,11 +6,13 @@ A mapping (column -> word) serves for other names. Rows are requests where they 
 error) or where many rows share all conditions; else each row is a level.
 """
 
+import re
+
 import numpy as np
 import pandas as pd
 
-from bench.analysis.audit import frame
-from bench.analysis.audit.importers.words import meaning
+from bench.analysis.audit import catalog, frame
+from bench.analysis.audit.importers.words import UNITS, meaning
 
 TOOL = "CSV in the study's words"
 LOOKED_FOR = (
@@ -28,6 +30,9 @@ MEASURED = (
     "requests_per_s",
     "total_tokens_per_s",
 )
+# A number, the spread that may follow it, and a unit.
+NUMBER = r"^[~≈]?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?:(?:±|\+/-|\()[^A-Za-z]*)?([A-Za-zµ]+)?"
+FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
 ONLY_REQUESTS = {"sent_s", "question", "answer", "error", "events", "gaps", "request"}
 SHARED = 5  # rows per set of conditions from which rows count as requests
 GUESSED = {
@@ -38,66 +43,137 @@ GUESSED = {
 
 
 def matches(content):
-    if content.is_json:
-        return False
-    found = _meanings(content)
+    return not content.is_json and bool(measured(_meanings(content)) or _wide(content.header))
+
+
+def measured(found):
+    """Whether any of the columns `found` (name -> meaning) is something that a benchmark measures."""
     return any(word.startswith(MEASURED) for word, _ in found.values())
 
 
 def _meanings(content):
-    """Column -> (word, factor); a word that two columns have stays with the first."""
+    """Column -> (word, factor) of a CSV; ValueError where the mapping names what is not there."""
     known = set(content.mapping) - set(content.header)
     if known:
         raise ValueError(
             f"The mapping names {', '.join(sorted(known))}, which {content.path.name} does not have."
         )
+    return meanings(content.header, content.mapping)
+
+
+def meanings(names, mapping):
+    """Name -> (word, factor); a word that two names have stays with the first, but formats are joined."""
     found = {}
-    for name in content.header:
-        word = meaning(content.mapping.get(name, name))
-        if word and word[0] not in [one for one, _ in found.values()]:
+    for name in names:
+        word = meaning(mapping.get(name, name))
+        if word and (word[0] == "weights" or word[0] not in [one for one, _ in found.values()]):
             found[name] = word
     return found
 
 
 def load(content, file):
     found = _meanings(content)
+    if not measured(found) and (formats := _wide(content.header)):
+        return _load_wide(content, file, formats)
     places = {content.header.index(name): name for name in found}
     columns = {name: [] for name in found}
+    chars = {name: [] for name, (word, _) in found.items() if word in ("question", "answer")}
     for row in content.rows():
         for place, name in places.items():
-            columns[name].append(row[place] if place < len(row) else "")
-    table, notes = _converted(pd.DataFrame(columns), found)
+            value = row[place] if place < len(row) else ""
+            if name in chars:
+                chars[name].append(len(value))
+                value = value[: frame.ANSWER_CHARS]
+            columns[name].append(value)
+    table = pd.DataFrame(columns)
+    for name, lengths in chars.items():
+        table[f"{found[name][0]}_chars"] = lengths
+    return audited(table, found, content.header, file, content.delimiter == ";")
+
+
+def _load_wide(content, file, formats):
+    """The audit of a table with a column for each number format."""
+    width = len(content.header)
+    rows = [(row + [""] * width)[:width] for row in content.rows()]
+    table = _long(pd.DataFrame(rows, columns=content.header), formats)
+    made = audited(
+        table, meanings(table.columns, content.mapping), list(table), file, content.delimiter == ";"
+    )
+    made.notes.append(
+        (file, f"The columns {', '.join(formats)} were read as tokens/s in that number format.")
+    )
+    return made
+
+
+def audited(table, found, header, file, decimal_comma=False):
+    """`frame.Audited` of a table of texts whose columns mean `found` (name -> word, factor); `header` names
+    all that were there."""
+    table, notes = _converted(table, found, decimal_comma)
+    if "requests_per_min" in table and "requests_per_s" not in table:
+        table["requests_per_s"] = table["requests_per_min"] / 60
     requests = _are_requests(table)
-    audited = _requests(table, file) if requests else _levels(table, file)
-    unread = [name for name in content.header if name not in found]
+    made = _requests(table, file) if requests else _levels(table, file)
+    unread = [name for name in header if name not in found]
     if unread:
         notes.append(
             "Columns that were not read, because their names mean nothing here: "
-            + ", ".join(unread[:12])
+            + ", ".join(str(name)[:40] for name in unread[:12])
             + "."
         )
     notes.append(f"Each row was read as {'a request' if requests else 'a load level'}.")
-    audited.notes += [(file, note) for note in notes]
-    return audited
+    made.notes += [(file, note) for note in notes]
+    return made
 
 
-def _converted(table, found):
+def _converted(table, found, decimal_comma):
     """The table in words and units of the frame, and notes about units that had to be guessed."""
-    out, notes = {}, []
+    out, notes = {c: table[c] for c in table if c in ("question_chars", "answer_chars")}, []
     for name, (word, factor) in found.items():
         values = table[name]
-        if word not in frame.TEXTS and word not in ("question", "answer", "error"):
-            values = pd.to_numeric(values.str.replace(",", "").str.strip(), errors="coerce")
+        if word in frame.TEXTS and word in out:
+            values = (out[word].fillna("").astype(str) + " " + values.fillna("").astype(str)).str.strip()
+        elif word not in frame.TEXTS and word not in ("question", "answer", "error"):
+            values, units = numbers(values, decimal_comma)
             if factor is None:
                 limit = next((limit for time, limit in GUESSED.items() if word.startswith(time)), np.inf)
                 factor = 1e-3 if values.median() > limit else 1
-                notes.append(
-                    f"{name} has no unit in its name; it was read as "
-                    f"{'milliseconds' if factor < 1 else 'seconds'}."
-                )
-            values = values * factor
+                if units.isna().any():
+                    notes.append(
+                        f"{name} has no unit in its name; it was read as "
+                        f"{'milliseconds' if factor < 1 else 'seconds'}."
+                    )
+            values = values * (
+                units.fillna(factor) if word.endswith("_s") and "per_s" not in word else factor
+            )
         out[word] = values
     return pd.DataFrame(out), notes
+
+
+def numbers(values, decimal_comma=False):
+    """(numbers, factors of the units that stand beside them) of texts such as 12.5, 1,234, 12,5, 191 tok/s,
+    8.1 ms, 45% and 52.1 ± 0.3; NaN where there is no number or no unit."""
+    if pd.api.types.is_numeric_dtype(values):
+        return values.astype(float), pd.Series(np.nan, values.index)
+    plain = values.fillna("").astype(str).str[:60].str.strip()
+    if decimal_comma and not plain.str.contains(r"\d\.\d", regex=True).any():
+        plain = plain.str.replace(",", ".")
+    plain = plain.str.replace(r",(?=\d{3}(?!\d))", "", regex=True)
+    parts = plain.str.extract(NUMBER)
+    thousands = np.where(parts[1].str.lower() == "k", 1e3, 1.0)
+    return pd.to_numeric(parts[0], errors="coerce") * thousands, parts[1].str.lower().map(UNITS)
+
+
+def _wide(names):
+    """The columns of a table that has one for each number format: two names at least that are formats and
+    nothing else."""
+    formats = [name for name in names if FORMAT.fullmatch(catalog.slug(name))]
+    return formats if len(formats) >= 2 else []
+
+
+def _long(table, formats):
+    """A table with a column for each number format as one with a row for each, of tokens/s."""
+    others = [c for c in table if c not in formats]
+    return table.melt(others, formats, "weights", "tokens_per_s")
 
 
 def _are_requests(table):
@@ -133,10 +209,6 @@ def _requests(table, file):
     if "cached_share" in table and "cached_tokens" not in table:
         share = table["cached_share"].where(table["cached_share"] <= 1, table["cached_share"] / 100)
         table = table.assign(cached_tokens=share * table.get("prompt_tokens", 1))
-    for text in {"question", "answer"} & set(table):
-        table = table.assign(
-            **{f"{text}_chars": table[text].str.len(), text: table[text].str[: frame.ANSWER_CHARS]}
-        )
     return frame.make(file, TOOL, levels, table)
 
 

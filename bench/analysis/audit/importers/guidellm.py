@@ -1,9 +1,9 @@
 """GuideLLM's JSON report, as version 0.8.1 wrote it here against this study's reference server; older ones
-have the same metrics.
+have the same metrics and name the load elsewhere (0.2 and 0.3: args and worker, 0.4: scheduler).
 
 What it calls inter_token_latency_ms is (e2e - ttft) / (tokens - 1), this study's TPOT; its
-time_per_output_token_ms is e2e / tokens, with
-the first token in it, by its own definition, and is not read.
+time_per_output_token_ms divides by all tokens, since 0.4 with the first token's time in it, by its own
+definition, and is not read.
 """
 
 from bench.analysis.audit import frame
@@ -16,8 +16,8 @@ TIMES = {
     "request_latency": ("e2e", 1),
 }
 NOTE = (
-    "GuideLLM's time_per_output_token_ms is the whole answer's time over its tokens and contains the TTFT "
-    "by definition; "
+    "GuideLLM's time_per_output_token_ms divides by all tokens, since version 0.4 with the TTFT in it by "
+    "definition; "
     "its inter_token_latency_ms is what others call TPOT, and is what was audited."
 )
 
@@ -45,9 +45,9 @@ def load(content, file):
 
 def _level(benchmark, report, successful):
     metrics = benchmark["metrics"]
-    config = benchmark.get("config") or benchmark.get("args") or {}
+    config = benchmark.get("config") or benchmark.get("args") or benchmark.get("scheduler") or {}
     strategy = config.get("strategy") or {}
-    made = metrics.get("request_totals") or {}
+    made = metrics.get("request_totals") or benchmark.get("request_totals") or {}
     level = {}
     for theirs, (ours, factor) in TIMES.items():
         level |= _spread(_of(metrics, theirs), ours, factor)
@@ -59,7 +59,7 @@ def _level(benchmark, report, successful):
     state = benchmark.get("scheduler_metrics") or {}
     return level | {
         "name": strategy.get("type_"),
-        "model": _model(report, config),
+        "model": _model(report, config, benchmark),
         "concurrency": limit if closed else None,
         "request_rate": strategy.get("rate") if not closed else None,
         "requests": made.get("successful", len(successful)),
@@ -96,21 +96,26 @@ def _spread(found, ours, factor):
     return {f"{ours}_{q}_s": value / factor for q, value in named.items() if isinstance(value, (int, float))}
 
 
-def _model(report, config):
-    spec = (report.get("config") or {}).get("spec") or {}
-    return ((spec.get("backend") or {}).get("model")) or (config.get("backend") or {}).get("model")
+def _model(report, config, benchmark):
+    spec, worker = (report.get("config") or {}).get("spec") or {}, benchmark.get("worker") or {}
+    backends = spec.get("backend"), config.get("backend"), (benchmark.get("benchmarker") or {}).get("backend")
+    named = [one.get("model") for one in backends if isinstance(one, dict)]
+    named += [worker.get("backend_model"), (report.get("args") or {}).get("model")]
+    return next((name for name in named if name), None)
 
 
 def _request(one):
     seconds = lambda name: one[name] / 1e3 if isinstance(one.get(name), (int, float)) else None  # noqa: E731
     return {
-        "sent_s": one.get("request_start_time"),
+        "sent_s": one.get("request_start_time", one.get("start_time")),
         "ttft_s": seconds("time_to_first_token_ms"),
         "tpot_s": seconds("inter_token_latency_ms"),
         "e2e_s": one.get("request_latency"),
         "prompt_tokens": one.get("prompt_tokens"),
         "output_tokens": one.get("output_tokens"),
         "cached_tokens": one.get("cached_tokens"),
+        "question": (one.get("prompt") or "")[: frame.ANSWER_CHARS],
+        "question_chars": len(one.get("prompt") or "") or None,
         "answer": one.get("output"),
         "answer_chars": len(one.get("output") or "") or None,
     }

@@ -53,7 +53,7 @@ def _conditions(config):
         "engine_version": backend.get("version"),
         "weights": f"{scheme} {quantised['bits']}bit"
         if quantised.get("bits")
-        else scheme or backend.get("torch_dtype"),
+        else " ".join(str(x) for x in (scheme, backend.get("torch_dtype") or backend.get("dtype")) if x),
         "gpu": (gpus[0] if isinstance(gpus, list) and gpus else gpus)
         if backend.get("device") == "cuda"
         else machine.get("cpu"),

