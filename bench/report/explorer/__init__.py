@@ -121,7 +121,11 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 </form>
 <p id="explorer-count" role="status"></p>
 <p id="explorer-mixed" class="mixed" hidden></p>
-<div id="explorer-chart" role="group" aria-label="The configurations of the table below as points"></div>
+<div id="explorer-chart" role="application" tabindex="0" aria-describedby="explorer-keys"
+aria-label="The configurations of the table below as points"></div>
+<p id="explorer-marked" class="small" role="status"></p>
+<p id="explorer-keys" class="small">Hover over a point to see what it is, click two of them to compare them. With
+the keyboard: Tab to the chart, arrow keys from point to point, Enter to choose one.</p>
 <p id="explorer-front-note" class="small"></p>
 <h3 id="explorer-two">Two of them compared</h3>
 <div class="axes">
