@@ -159,7 +159,7 @@
     const color = { field: "backend", type: "nominal", title: "engine", scale: { domain: engines, range: engines.map((name) => data.colours[name]) } };
     const from = (name) => ({ data: { name } });
     const whisker = (own) => ({ ...from("whiskers"), mark: { type: "rule", opacity: 0.55, clip: true }, encoding: { ...xy, ...own, color } });
-    const point = { type: "point", filled: true, size: 90, opacity: 0.95, tooltip: { content: "data" } };
+    const point = { type: "point", filled: true, size: 90, opacity: 0.95, tooltip: { content: "data" }, stroke: getComputedStyle(at()).color, strokeWidth: 0.7 };
     return {
       width: "container", height: 420, background: null, autosize: { type: "fit", contains: "padding" }, padding: 4,
       datasets: { points: [], whiskers: [], front: [], curves: [], marked: [] }, ...from("points"),
@@ -183,7 +183,7 @@
     return {
       font, text: { color: ink }, view: { stroke: null },
       axis: { labelColor: ink, titleColor: ink, tickColor: ink, domainColor: ink, gridColor: ink, gridOpacity: 0.12, labelFontSize: 12, titleFontSize: 13 },
-      legend: { symbolBaseFillColor: ink, symbolBaseStrokeColor: ink, labelColor: ink, titleColor: ink, labelFontSize: 12, titleFontSize: 12, orient: narrow ? "bottom" : "right", columns: narrow ? 2 : 1, direction: narrow ? "horizontal" : "vertical" },
+      legend: { symbolBaseFillColor: ink, symbolBaseStrokeColor: ink, symbolOpacity: 1, labelColor: ink, titleColor: ink, labelFontSize: 12, titleFontSize: 12, orient: narrow ? "bottom" : "right", columns: narrow ? 2 : 1, direction: narrow ? "horizontal" : "vertical" },
     };
   }
 

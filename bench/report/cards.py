@@ -10,13 +10,14 @@ import html
 
 import numpy as np
 from IPython.display import Markdown, display
+from matplotlib import ticker
 
 from bench import naming
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import serving as serving_analysis
 from bench.report import html as html_report
-from bench.report import bars, pages, style
+from bench.report import pages, style
 from bench.report.findings import latency, words
 
 SHOWN = 5  # rows of a picture
@@ -165,7 +166,8 @@ def picture(card):
         axes.set_xlim(left=min(0, np.nanmin([*lows, 0])))
         axes.grid(axis="y", visible=False)
         axes.tick_params(labelsize=9)
-        bars.ticks(axes.xaxis, 4)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     return drawn
 
 

@@ -84,7 +84,9 @@ def slim(svg):
     svg = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", svg)
     places = re.compile(r'(?<=\s)(?:d|x|y|width|height|transform)="[^"]*"')
     svg = places.sub(lambda found: re.sub(r"(\.\d)\d+", r"\1", " ".join(found[0].split())), svg)
-    svg = re.sub(r' d="[^"]*"', lambda path: " " + re.sub(r"(?<=[\w\"]) ?([A-Za-z]) ", r"\1", path[0][1:]), svg)
+    svg = re.sub(
+        r' d="[^"]*"', lambda path: " " + re.sub(r"(?<=[\w\"]) ?([A-Za-z]) ", r"\1", path[0][1:]), svg
+    )
     svg = re.sub(r' id="(?:axes|figure|legend|line2d|matplotlib\.axis|patch|text|[xy]tick)_\d+"', "", svg)
     svg = svg.replace(FONT, "").replace("<svg ", f'<svg style="{FONT.strip()}" ', 1)
     svg = _without_bare_groups(_short_ids(re.sub(r">\s+<", "><", svg)).strip())
