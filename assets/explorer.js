@@ -58,7 +58,7 @@
     row.configuration = named.filter((name) => name !== "backend_version").map((name) => row[name]).join("~");
     row.machine = `${row.gpu} (${row.host})`;
     row.setting = [row.machine, row.model, row.weights].join("~");
-    row.curve = named.map((name) => row[name]).join("~") + row.loop;
+    row.curve = [...named, "loop", "prompt_tokens", "max_new_tokens"].map((name) => row[name]).join("~");
     row.condition = data.conditions.filter((name) => row[name] && name !== "loop").map((name) => `${data.titles[name]} ${row[name]}`).join(", ");
     return row;
   }
@@ -129,10 +129,10 @@
       order: Number(row.concurrency || row.request_rate || row.batch_size || 0) * 1e6 + Number(row.prompt_tokens || 0), setting: row.setting, hover: hover(row, x, y) };
   }
 
-  // A whisker that reaches zero or less has no place on a log axis: there it ends at a tenth of its point.
+  // No metric is below zero, so a whisker ends there at the latest; on a log axis, which has no zero, at a tenth of its point.
   function ends({ mean, half }, scale) {
     if (!(half >= 0)) return [mean, mean];
-    return [scale === "log" ? Math.max(mean - half, mean / 10) : mean - half, mean + half];
+    return [Math.max(mean - half, scale === "log" ? mean / 10 : Math.min(mean, 0)), mean + half];
   }
 
   function hover(row, x, y) {
@@ -268,7 +268,7 @@
       const cells = [spelled(a), spelled(b), explorer.number(found.ratio), interval, found.verdict].map((text) => `<td>${escaped(text)}</td>`);
       return `<tr data-metric="${name}" data-ratio="${found.ratio}" data-low="${found.low}" data-high="${found.high}"><th scope="row">${escaped(label)}</th>${cells.join("")}</tr>`;
     });
-    const heads = ["metric", "first", "second", "first / second", "95 % interval", "the first is"].map((text) => `<th scope="col">${text}</th>`);
+    const heads = ["metric", "first", "second", "first / second", "95 % interval", "verdict on the first"].map((text) => `<th scope="col">${text}</th>`);
     const runs = [first, second].map((row) => `<p class="small"><b>${escaped(row.label)}</b>, version ${escaped(row.backend_version)}, ${escaped(row.machine)}; runs <code>${escaped(row.run_ids)}</code><br><code>${escaped(row.command)}</code></p>`);
     return `${warnings(first, second)}<div class="table-scroll" role="region" tabindex="0" aria-label="The two compared"><table><thead><tr>${heads.join("")}</tr></thead><tbody>${rows.join("")}</tbody></table></div>${runs.join("")}<p class="small">Each interval is over runs and holds for itself; one run has none.</p>`;
   }
@@ -328,7 +328,8 @@
     const whiskers = state.bars === "1" ? points.filter((p) => p.xlow < p.xhigh || p.ylow < p.yhigh) : [];
     const sets = { points, whiskers, front, curves: all.some((row) => row.condition) ? points : [], marked: points.filter((p) => p.key === marked) };
     for (const [name, rows] of Object.entries(sets)) view.data(name, rows);
-    await view.runAsync();
+    // Labels of the axes may be wider than before: without a new layout they push the axis' title out of the picture.
+    await view.resize().runAsync();
     if (!at().dataset.ready) performance.mark("explorer-first");
     tabulate(front);
     pick();

@@ -163,7 +163,7 @@ def picture(card):
             )
         axes.set_yticks([])
         axes.set_ylim(-0.4, len(names) - 0.1)
-        axes.set_xlim(left=min(0, np.nanmin([*lows, 0])))
+        axes.set_xlim(min(0, np.nanmin([*lows, 0])), 1.06 * np.nanmax([*values, *highs]))
         axes.grid(axis="y", visible=False)
         axes.tick_params(labelsize=9)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
