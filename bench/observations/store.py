@@ -208,7 +208,8 @@ def _write_apart(identifier, table, gpu, host, machine, parameters, **more):
 
 def load_roofs(folder=None):
     """All measured roofs: roof, threads, value, unit, gpu, host."""
-    tables = [pd.read_csv(file) for file in sorted(Path(folder or RESULTS).glob("hardware/*.csv"))]
+    found = sorted(Path(folder or RESULTS).glob("hardware/*.csv"))
+    tables = [pd.read_csv(file, dtype=schema.WORDS) for file in found]
     nothing = pd.DataFrame(columns=[*schema.ROOFS, "gpu", "host"])
     return pd.concat(tables, ignore_index=True) if tables else nothing
 
@@ -223,10 +224,10 @@ def load_accuracy(folder=None):
 
     `run` is the file's name without its suffix, `measured` when it ended.
     """
-    text, tables = {"host": str, "version": str, "client_cores": str}, []
+    tables = []
     for file in accuracy_files(folder):
         ended = json.loads(file.with_suffix(".json").read_text())["ended"]
-        tables.append(pd.read_csv(file, dtype=text).assign(run=file.stem, measured=ended))
+        tables.append(pd.read_csv(file, dtype=schema.WORDS).assign(run=file.stem, measured=ended))
     nothing = pd.DataFrame(columns=[*schema.ACCURACY, "gpu", "host", "run", "measured"])
     table = pd.concat(tables, ignore_index=True) if tables else nothing
     return table.assign(error=table["error"].fillna(""), version=table["version"].fillna(""))

@@ -124,7 +124,7 @@ def _leaks(candidate, repository):
 def _gates(candidate, repository):
     sidecar, folder = _sidecar(candidate), _is_apart(candidate)
     if folder:
-        table = pd.read_csv(candidate.files[".csv"])
+        table = pd.read_csv(candidate.files[".csv"], dtype=schema.WORDS)
         lacking = set(APART[folder]) - set(table)
         _refuse(f"Its CSV lacks {', '.join(sorted(lacking))}.", lacking)
         identifier = {"hardware": store.roofs_id, "clients": store.accuracy_id}[folder]
