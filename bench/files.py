@@ -7,13 +7,14 @@ from pathlib import Path
 from filelock import FileLock
 
 
-def write_whole(file, text):
-    """Atomically: temporary file in the same folder, fsync, rename. A full disk leaves nothing behind."""
+def write_whole(file, content):
+    """Write text or bytes atomically: temporary file in the same folder, fsync, rename. A full disk leaves
+    nothing behind."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".tmp")
     try:
-        with os.fdopen(handle, "w", newline="", encoding="utf-8") as out:
-            out.write(text)
+        with os.fdopen(handle, "wb") as out:
+            out.write(content if isinstance(content, bytes) else content.encode())
             out.flush()
             os.fsync(out.fileno())
         os.chmod(temporary, 0o644)

@@ -200,7 +200,9 @@ def test_every_engine_has_three_committed_runs_of_each_measured_option():
     roofs = store.load_roofs(ROOT / "_llama-inference")
     files = {file.stem for file in (ROOT / "_llama-inference/hardware").glob("roofs-*.csv")}
     # 096e72 is a host, not 9.6e73.
-    assert {f"roofs-{gpu}-{host}" for gpu, host in zip(roofs["gpu"], roofs["host"])} == {f[:-2] for f in files}
+    assert {f"roofs-{gpu}-{host}" for gpu, host in zip(roofs["gpu"], roofs["host"])} == {
+        f[:-2] for f in files
+    }
 
 
 def test_every_engine_has_committed_sweeps_and_scores():

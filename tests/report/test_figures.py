@@ -16,6 +16,7 @@ from builders import (
     write_serving,
     write_sweep,
 )
+from matplotlib.figure import Figure
 
 from bench.analysis import latency as latency_analysis
 from bench.metrics import METRICS
@@ -158,3 +159,13 @@ def test_drafts_are_compared_with_the_same_option_without(tmp_path):
     assert "25 % of the tokens" in latency_findings.drafts(store.load(folder=tmp_path))[0]
     # A guess is no quantisation: it does not count among the options with fewer bits.
     assert latency_findings.speed_ups(latency_analysis.summary(store.load(folder=tmp_path))) == []
+
+
+def test_the_last_digits_of_a_place_change_no_byte(tmp_path):
+    def drawn(shift, name):
+        figure = Figure()
+        axes = figure.add_axes([0.1 + shift, 0.1, 0.8, 0.8])
+        axes.plot([1, 2], [1, 2], marker="o")
+        return figures.export(figure, "moved", "make figures", tmp_path / name)[0].read_text()
+
+    assert drawn(0, "a") == drawn(1e-12, "b") != drawn(1e-2, "c")

@@ -7,11 +7,12 @@ weights; another setting gets a panel of its own.
 """
 
 import importlib
-import os
+import io
 import pkgutil
-import tempfile
+import re
 from pathlib import Path
 
+from bench import files
 from bench.paths import FIGURES
 from bench.report import sheet, style
 
@@ -48,23 +49,28 @@ def export(figure, name, command, folder=None):
     The command that redraws it is in the files' metadata; the same data give the same bytes.
     """
     folder = Path(folder or FIGURES)
-    folder.mkdir(parents=True, exist_ok=True)
-    _save(figure, folder / f"{name}.svg", {"Title": name, "Description": command, "Date": None})
-    _save(figure, folder / f"{name}.png", {"Title": name, "Description": command}, dpi=160)
+    metadata = {"Title": name, "Description": command}
+    svg = _saved(figure, format="svg", metadata=metadata | {"Date": None})
+    files.write_whole(folder / f"{name}.svg", _numbered(svg.decode()))
+    files.write_whole(folder / f"{name}.png", _saved(figure, format="png", metadata=metadata, dpi=160))
     return folder / f"{name}.svg", folder / f"{name}.png"
 
 
-def _save(figure, file, metadata, **options):
-    """Through a temporary file in the same folder, renamed when complete."""
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".tmp")
-    os.close(handle)
-    try:
-        figure.savefig(temporary, format=file.suffix[1:], metadata=metadata, **options)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+def _saved(figure, **options):
+    """The bytes that `figure.savefig` writes."""
+    out = io.BytesIO()
+    figure.savefig(out, **options)
+    return out.getvalue()
+
+
+def _numbered(svg):
+    """`svg` with the ids of its clips and marks counted instead of hashed.
+
+    Matplotlib hashes places with all their digits, of which the last differ between processors.
+    """
+    ids = dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', svg))
+    numbers = {found: f"{found[0]}{k}" for k, found in enumerate(ids)}
+    return re.sub(r"\b[a-z][0-9a-f]{10}\b", lambda found: numbers.get(found[0], found[0]), svg)
 
 
 # A topic is a file of this folder; its figures join when it is imported.
