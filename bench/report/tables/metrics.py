@@ -8,8 +8,8 @@ from bench.report import tables
 
 @tables.listed
 def metrics():
-    """One row per metric that a function of bench/metrics.py computes: what it is called, what it is, formula,
-    unit, source, and its name in the code."""
+    """One row per metric that a function of bench/metrics.py computes: what it is called, what it is,
+    formula, unit, source, and its name in the code."""
     rows = [
         {
             "metric": metric.symbol or metric.name.replace("_", " "),
