@@ -7,7 +7,8 @@
   const data = await unpacked(at("data").textContent);
   if (!data.experiments.length) return;
   const state = {};
-  let all, shown, view, drawn;
+  let all, shown, view, drawn, tabulated, marked;
+  let points = [];
 
   async function unpacked(text) {
     const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
@@ -57,7 +58,7 @@
     row.configuration = named.filter((name) => name !== "backend_version").map((name) => row[name]).join("~");
     row.machine = `${row.gpu} (${row.host})`;
     row.setting = [row.machine, row.model, row.weights].join("~");
-    row.curve = named.map((name) => row[name]).join("~") + row.loop;
+    row.curve = [...named, "loop", "prompt_tokens", "max_new_tokens"].map((name) => row[name]).join("~");
     row.condition = data.conditions.filter((name) => row[name] && name !== "loop").map((name) => `${data.titles[name]} ${row[name]}`).join(", ");
     return row;
   }
@@ -128,10 +129,10 @@
       order: Number(row.concurrency || row.request_rate || row.batch_size || 0) * 1e6 + Number(row.prompt_tokens || 0), setting: row.setting, hover: hover(row, x, y) };
   }
 
-  // A whisker that reaches zero or less has no place on a log axis: there it ends at a tenth of its point.
+  // No metric is below zero, so a whisker ends there at the latest; on a log axis, which has no zero, at a tenth of its point.
   function ends({ mean, half }, scale) {
     if (!(half >= 0)) return [mean, mean];
-    return [scale === "log" ? Math.max(mean - half, mean / 10) : mean - half, mean + half];
+    return [Math.max(mean - half, scale === "log" ? mean / 10 : Math.min(mean, 0)), mean + half];
   }
 
   function hover(row, x, y) {
@@ -158,16 +159,17 @@
     const color = { field: "backend", type: "nominal", title: "engine", scale: { domain: engines, range: engines.map((name) => data.colours[name]) } };
     const from = (name) => ({ data: { name } });
     const whisker = (own) => ({ ...from("whiskers"), mark: { type: "rule", opacity: 0.55, clip: true }, encoding: { ...xy, ...own, color } });
-    const point = { type: "point", filled: true, size: 90, opacity: 0.95, tooltip: { content: "data" } };
+    const point = { type: "point", filled: true, size: 90, opacity: 0.95, tooltip: { content: "data" }, stroke: getComputedStyle(at()).color, strokeWidth: 0.7 };
     return {
       width: "container", height: 420, background: null, autosize: { type: "fit", contains: "padding" }, padding: 4,
-      datasets: { points: [], whiskers: [], front: [], curves: [] }, ...from("points"),
+      datasets: { points: [], whiskers: [], front: [], curves: [], marked: [] }, ...from("points"),
       layer: [
         { ...from("curves"), mark: { type: "line", opacity: 0.5, strokeWidth: 1.2 }, encoding: { ...xy, color, detail: { field: "curve" }, order: { field: "order" } } },
         { ...from("front"), mark: { type: "line", strokeDash: [5, 4], strokeWidth: 1.5, color: "gray" }, encoding: { ...xy, detail: { field: "setting" }, order: { field: "x" } } },
         whisker({ x: { ...xy.x, field: "xlow" }, x2: { field: "xhigh" } }),
         whisker({ y: { ...xy.y, field: "ylow" }, y2: { field: "yhigh" } }),
         { mark: point, encoding: { ...xy, color, shape: { field: "bits", type: "nominal", title: "bits", sort: ["32", "16", "8", "6", "5", "4", "3", "2", "other"] } } },
+        { ...from("marked"), mark: { type: "point", size: 420, strokeWidth: 2.5, color: getComputedStyle(at()).color }, encoding: xy },
         { mark: { type: "text", dy: -13, fontWeight: "bold", fontSize: 14 }, encoding: { ...xy, text: { field: "chosen" } } },
       ],
       config: theme(),
@@ -181,7 +183,7 @@
     return {
       font, text: { color: ink }, view: { stroke: null },
       axis: { labelColor: ink, titleColor: ink, tickColor: ink, domainColor: ink, gridColor: ink, gridOpacity: 0.12, labelFontSize: 12, titleFontSize: 13 },
-      legend: { symbolBaseFillColor: ink, symbolBaseStrokeColor: ink, labelColor: ink, titleColor: ink, labelFontSize: 12, titleFontSize: 12, orient: narrow ? "bottom" : "right", columns: narrow ? 2 : 1, direction: narrow ? "horizontal" : "vertical" },
+      legend: { symbolBaseFillColor: ink, symbolBaseStrokeColor: ink, symbolOpacity: 1, labelColor: ink, titleColor: ink, labelFontSize: 12, titleFontSize: 12, orient: narrow ? "bottom" : "right", columns: narrow ? 2 : 1, direction: narrow ? "horizontal" : "vertical" },
     };
   }
 
@@ -198,6 +200,38 @@
     view = (await vegaEmbed(at("chart"), specification(), { actions, tooltip, renderer: "canvas", mode: "vega-lite", logLevel: 1 })).view;
     at("chart").querySelector("summary")?.setAttribute("aria-label", "Save the chart as a picture");
     view.addEventListener("click", (_, item) => item?.datum?.key && choose(item.datum.key));
+  }
+
+  // --- one point at a time: with the arrow keys in the chart, or by way of its row in the table -----------
+  // A ring around the point of the row `key`; around none for a row without a point.
+  function mark(key) {
+    if (key === marked) return;
+    marked = key;
+    view.data("marked", points.filter((p) => p.key === key)).runAsync();
+  }
+
+  // From the marked point to the next one (`by` 1 or -1) from left to right; without a marked one, to an end.
+  function walk(by) {
+    const order = [...points].sort((a, b) => a.x - b.x || a.y - b.y);
+    if (!order.length) return;
+    const place = order.findIndex((p) => p.key === marked);
+    const from = place < 0 && by === -1 ? order.length : place;
+    const next = Math.min(Math.max(from + by, 0), order.length - 1);
+    mark(order[next].key);
+    const { title, version, machine, model, runs, command, ...values } = order[next].hover;
+    const words = Object.entries(values).map(([name, text]) => `${name} ${text}`).join("; ");
+    at("marked").textContent = `${next + 1} of ${order.length}: ${title}: ${words}`;
+  }
+
+  const KEYS = { ArrowRight: () => walk(1), ArrowUp: () => walk(1), ArrowLeft: () => walk(-1), ArrowDown: () => walk(-1), Home: () => walk(-Infinity), End: () => walk(Infinity) };
+
+  function pressed(event) {
+    if (event.target !== at("chart") || event.altKey || event.ctrlKey || event.metaKey) return;
+    const chosen = event.key === "Enter" || event.key === " ";
+    if (!chosen && !KEYS[event.key]) return;
+    event.preventDefault(); // an arrow or the space bar would scroll the page
+    if (!chosen) KEYS[event.key]();
+    else if (points.some((p) => p.key === marked)) choose(marked);
   }
 
   const hint = ({ title, ...rows }, safe) => `<h2>${safe(title ?? "")}</h2><table>${Object.entries(rows).map(([name, words]) => `<tr><th scope="row">${safe(name)}</th><td>${safe(words)}</td></tr>`).join("")}</table>`;
@@ -219,7 +253,7 @@
       select.value = state[name];
     }
     const [first, second] = two.map((name) => all.find((row) => row.key === state[name]));
-    at("compared").innerHTML = first && second ? compared(first, second) : "<p>Choose two rows: here, with the buttons of the table, or by a click on their points.</p>";
+    at("compared").innerHTML = first && second ? compared(first, second) : "<p>Choose two rows: in the lists above, by a click on their points, or with the buttons A and B of the table.</p>";
   }
 
   const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -234,7 +268,7 @@
       const cells = [spelled(a), spelled(b), explorer.number(found.ratio), interval, found.verdict].map((text) => `<td>${escaped(text)}</td>`);
       return `<tr data-metric="${name}" data-ratio="${found.ratio}" data-low="${found.low}" data-high="${found.high}"><th scope="row">${escaped(label)}</th>${cells.join("")}</tr>`;
     });
-    const heads = ["metric", "first", "second", "first / second", "95 % interval", "the first is"].map((text) => `<th scope="col">${text}</th>`);
+    const heads = ["metric", "first", "second", "first / second", "95 % interval", "verdict on the first"].map((text) => `<th scope="col">${text}</th>`);
     const runs = [first, second].map((row) => `<p class="small"><b>${escaped(row.label)}</b>, version ${escaped(row.backend_version)}, ${escaped(row.machine)}; runs <code>${escaped(row.run_ids)}</code><br><code>${escaped(row.command)}</code></p>`);
     return `${warnings(first, second)}<div class="table-scroll" role="region" tabindex="0" aria-label="The two compared"><table><thead><tr>${heads.join("")}</tr></thead><tbody>${rows.join("")}</tbody></table></div>${runs.join("")}<p class="small">Each interval is over runs and holds for itself; one run has none.</p>`;
   }
@@ -256,14 +290,21 @@
     const heads = ['<th scope="col">configuration</th><th scope="col" class="no-sort">compare</th>'];
     for (const name of columns) heads.push(`<th scope="col" class="number">${escaped(data.metrics[name].label)}</th><th scope="col" class="number">± 95 %</th>`);
     heads.push('<th scope="col" class="number">runs</th><th scope="col">front</th><th scope="col">version</th><th scope="col">machine</th>');
-    at("table").tHead.innerHTML = `<tr>${heads.join("")}</tr>`;
+    const head = `<tr>${heads.join("")}</tr>`;
     const cell = (number) => `<td class="number" data-sort="${Number.isFinite(number) ? number : ""}">${explorer.number(number)}</td>`;
     const button = (row, name, word) => `<button type="button" data-pick="${name}" aria-label="Compare: ${escaped(row.label)} as the ${word}">${name.toUpperCase()}</button>`;
-    at("table").tBodies[0].innerHTML = shown.map((row) => {
+    const body = shown.map((row) => {
       const numbers = columns.map((name) => value(row, name)).map(({ mean, half }) => cell(mean) + cell(half)).join("");
       const buttons = button(row, "a", "first") + button(row, "b", "second");
       return `<tr data-key="${escaped(row.key)}"><th scope="row">${escaped(row.label)}</th><td class="buttons">${buttons}</td>${numbers}${cell(Number(row.runs))}<td>${best.has(row.key) ? "front" : ""}</td><td>${escaped(row.backend_version)}</td><td>${escaped(row.machine)}</td></tr>`;
     }).join("");
+    // A choice changes no row: the table keeps its order, and the button its focus.
+    if (head + body !== tabulated) [at("table").tHead.innerHTML, at("table").tBodies[0].innerHTML] = [head, body];
+    tabulated = head + body;
+    for (const row of at("table").tBodies[0].rows) {
+      row.classList.toggle("chosen", two.some((name) => state[name] === row.dataset.key));
+      for (const each of row.querySelectorAll("[data-pick]")) each.setAttribute("aria-pressed", state[each.dataset.pick] === row.dataset.key);
+    }
   }
 
   function csv() {
@@ -282,12 +323,13 @@
     shown = all.filter(passes);
     toAddress();
     await build();
-    const points = shown.map(point).filter(usable);
+    points = shown.map(point).filter(usable);
     const front = fronts(points);
     const whiskers = state.bars === "1" ? points.filter((p) => p.xlow < p.xhigh || p.ylow < p.yhigh) : [];
-    const sets = { points, whiskers, front, curves: all.some((row) => row.condition) ? points : [] };
+    const sets = { points, whiskers, front, curves: all.some((row) => row.condition) ? points : [], marked: points.filter((p) => p.key === marked) };
     for (const [name, rows] of Object.entries(sets)) view.data(name, rows);
-    await view.runAsync();
+    // Labels of the axes may be wider than before: without a new layout they push the axis' title out of the picture.
+    await view.resize().runAsync();
     if (!at().dataset.ready) performance.mark("explorer-first");
     tabulate(front);
     pick();
@@ -328,6 +370,10 @@
     state[target.dataset.pick] = target.closest("tr").dataset.key;
     update();
   });
+  at("chart").addEventListener("keydown", pressed);
+  at("chart").addEventListener("focusout", () => { at("marked").textContent = ""; mark(undefined); });
+  for (const event of ["focusin", "mouseover"]) at("table").addEventListener(event, ({ target }) => mark(target.closest("tr")?.dataset.key));
+  for (const event of ["focusout", "mouseleave"]) at("table").addEventListener(event, () => mark(undefined));
   at("csv").addEventListener("click", download);
   at("clear").addEventListener("click", () => { state.filters = {}; fill(); update(); });
   addEventListener("popstate", () => { fromAddress(); fill(); update(); });

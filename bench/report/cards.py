@@ -10,6 +10,7 @@ import html
 
 import numpy as np
 from IPython.display import Markdown, display
+from matplotlib import ticker
 
 from bench import naming
 from bench.analysis import latency as latency_analysis
@@ -27,7 +28,7 @@ def fastest(requests):
     return _ranked(
         requests,
         "output_tokens_per_s",
-        ("Fastest for one user", "Fastest for one user: cannot be told", "One user at a time"),
+        ("Fastest for one user", "Fast for one user", "One user at a time"),
         ("output tokens/s", 1),
         ("latency.html#what-we-measured", "Every engine and option"),
     )
@@ -38,7 +39,7 @@ def first_token(requests):
     return _ranked(
         requests,
         "ttft_s",
-        ("Shortest wait", "Shortest wait: cannot be told", "The wait for the first token"),
+        ("Shortest wait", "Short wait", "The wait for the first token"),
         ("ms to the first token", 1e3),
         ("latency.html#the-wait-and-the-pace", "The wait and the pace"),
     )
@@ -50,7 +51,7 @@ def memory(requests):
     return _ranked(
         requests[wide],
         "mbu",
-        ("Closest to the memory's limit", "Closest to the memory's limit: cannot be told", "Memory's limit"),
+        ("Closest to the memory's limit", "Close to the memory's limit", "Memory's limit"),
         ("of the measured bandwidth (MBU)", 1),
         ("latency.html#how-close-to-the-memorys-limit", "How close each one comes"),
     )
@@ -64,7 +65,8 @@ def _ranked(requests, metric, titles, unit, evidence):
     if len(table) < 2:
         return None
     (name, factor), best = unit, table[table["may_be_best"]]
-    first, count = (table if best.empty else best).iloc[0], len(table)
+    first = (table if best.empty else best).iloc[0]
+    count = len(table) if best.empty else int((table["reason"] == "").sum())
     half = (first["high"] - first["mean"]) * factor
     figure = f"{words.within(first['mean'] * factor, half)} {name}"
     if best.empty:
@@ -76,7 +78,10 @@ def _ranked(requests, metric, titles, unit, evidence):
         title, text = titles[0], f"with {words.name(first)}, of {count} engines and options."
     else:
         title = titles[1]
-        text = f"with {words.name(first)}, of {count}; {len(best)} share the first place."
+        text = (
+            f"with {words.name(first)}, the best mean; {len(best)} of {count} engines and options may be the "
+            "best: their intervals do not tell which."
+        )
     points = [
         (words.name(row).strip("*"), *(row[["mean", "low", "high"]] * factor)) for _, row in table.iterrows()
     ]
@@ -139,7 +144,7 @@ def picture(card):
     """A card's points with their intervals as a small matplotlib figure, best on top."""
     names, values, lows, highs = zip(*card["points"])
     with style.style():
-        drawn = style.Figure(figsize=(3.4, 0.25 + 0.38 * len(names)), layout="constrained")
+        drawn = style.Figure(figsize=(2.6, 0.3 + 0.42 * len(names)), layout="constrained")
         axes = drawn.subplots()
         places = np.arange(len(names))[::-1]
         if card["one"] is not None:
@@ -153,14 +158,16 @@ def picture(card):
                 (0, 5),
                 xycoords=axes.get_yaxis_transform(),
                 textcoords="offset points",
-                fontsize=9,
+                fontsize=10,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             )
         axes.set_yticks([])
         axes.set_ylim(-0.4, len(names) - 0.1)
-        axes.set_xlim(left=min(0, np.nanmin([*lows, 0])))
+        axes.set_xlim(min(0, np.nanmin([*lows, 0])), 1.06 * np.nanmax([*values, *highs]))
         axes.grid(axis="y", visible=False)
         axes.tick_params(labelsize=9)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     return drawn
 
 

@@ -104,10 +104,15 @@ def write(requests, folder=None):
     return {name: (folder / name).stat().st_size for name in (f"{NAME}.parquet", *texts)}
 
 
+def _size_words(size):
+    """A number of bytes as a reader sees it: `0.698 MB`, `5.37 kB`."""
+    return f"{html.number(size / 1e6)} MB" if size >= 1e5 else f"{html.number(size / 1e3)} kB"
+
+
 def block(requests):
     """The files of `write`, written for this page, as a list of links in HTML."""
     links = "\n".join(
-        f'<li><a href="downloads/{name}" download>{name}</a> ({html.number(size / 1e6)} MB)</li>'
+        f'<li><a href="downloads/{name}" download>{name}</a> ({_size_words(size)})</li>'
         for name, size in write(requests).items()
     )
     runs = requests["run_id"].nunique()

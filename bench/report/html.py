@@ -23,7 +23,7 @@ def number(value):
 def _cell(value, numeric):
     """(text, value to sort by or None) of one cell."""
     if numeric:
-        return number(value), "" if pd.isna(value) else f"{float(value):.9g}"
+        return number(value), "" if pd.isna(value) else f"{float(value):.7g}"
     return "" if pd.isna(value) else str(value), None
 
 

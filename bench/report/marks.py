@@ -41,7 +41,8 @@ def _shape(kind, box, words, height):
     title = f"<title>{html.escape(words)}</title>"
     if kind == "circle":
         x, y, r = box
-        return f'<circle cx="{x:.0f}" cy="{height - y:.0f}" r="{r:.0f}">{title}</circle>'
+        radius = "" if r == REACH else f' r="{r:.0f}"'  # the style sheet has the usual one
+        return f'<circle cx="{x:.0f}" cy="{height - y:.0f}"{radius}>{title}</circle>'
     x, y, wide, tall = box
     place = f'x="{x:.1f}" y="{height - y - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
     return f"<rect {place}>{title}</rect>"

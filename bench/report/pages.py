@@ -36,7 +36,9 @@ def show_figure(name, rows):
     """Show figure `name` and its command; the docstring of its function is the alternative text, and each
     mark says on hover what it is (`marks.layer`)."""
     alt = _description(name)
-    _show_plot(name, "".join(_picture(alt, label, figure) for label, figure in figures.parts(name, rows)))
+    parts = figures.parts(name, rows)
+    shown = [_picture(alt, label, figure, place > 0) for place, (label, figure) in enumerate(parts)]
+    _show_plot(name, "".join(shown))
 
 
 def show_file(name):
@@ -58,13 +60,16 @@ def _show_plot(name, picture):
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
 
 
-def _picture(alt, label, figure):
+def _picture(alt, label, figure, folded=False):
     """The image of one machine's part of a figure under the layer of its marks; a label is empty where there
-    is one machine only."""
-    device = f' data-device="{html.escape(label)}"' if label else ""
+    is one machine only. Of several machines each part can be folded, and all but the first are."""
     alt = f"{alt} On {label}." if label else alt
     image = f'<img alt="{html.escape(alt)}" src="{svg_address(figure)}">'
-    return f'<div class="named-marks"{device}>{image}{marks.layer(figure)}</div>'
+    picture = f'<div class="named-marks">{image}{marks.layer(figure)}</div>'
+    if not label:
+        return picture
+    start = f'<details class="device" data-device="{html.escape(label)}"{"" if folded else " open"}>'
+    return f"{start}<summary>{html.escape(label)}</summary>{picture}</details>"
 
 
 def show_html(text):

@@ -78,14 +78,40 @@ FONT = "font-family: 'DejaVu Sans', sans-serif; "  # as Matplotlib writes it int
 
 
 def slim(svg):
-    """`svg` with places to a hundredth of a point, without notes, names of parts and empty space, its font
-    once, and one style for marks of one look in a row: a third of it, or half where there are many marks."""
-    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.S)
+    """`svg` with places to a tenth of a point, without notes, names of parts, groups that say nothing and
+    empty space, its font once, short ids, and one style for marks of one look in a row: a third of it."""
+    svg = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", svg)
     places = re.compile(r'(?<=\s)(?:d|x|y|width|height|transform)="[^"]*"')
-    svg = places.sub(lambda found: re.sub(r"(\.\d\d)\d+", r"\1", " ".join(found[0].split())), svg)
+    svg = places.sub(lambda found: re.sub(r"(\.\d)\d+", r"\1", " ".join(found[0].split())), svg)
+    svg = re.sub(
+        r' d="[^"]*"', lambda path: " " + re.sub(r"(?<=[\w\"]) ?([A-Za-z]) ", r"\1", path[0][1:]), svg
+    )
     svg = re.sub(r' id="(?:axes|figure|legend|line2d|matplotlib\.axis|patch|text|[xy]tick)_\d+"', "", svg)
     svg = svg.replace(FONT, "").replace("<svg ", f'<svg style="{FONT.strip()}" ', 1)
-    return _shared_styles(ALIKE.sub(_styled_once, re.sub(r">\s+<", "><", svg)))
+    svg = _without_bare_groups(_short_ids(re.sub(r">\s+<", "><", svg)).strip())
+    return _shared_styles(ALIKE.sub(_styled_once, svg))
+
+
+def _short_ids(svg):
+    """`svg` with the ids that Matplotlib makes of a hash (clip paths, markers, hatches) as short ones."""
+    for k, name in enumerate(dict.fromkeys(re.findall(r' id="([a-z][0-9a-f]{10})"', svg))):
+        svg = svg.replace(f'id="{name}"', f'id="i{k}"').replace(f"#{name}", f"#i{k}")
+    return svg
+
+
+def _without_bare_groups(svg):
+    """`svg` without `<g>` and its end where it has no attribute."""
+    kept = []
+
+    def tag(found):
+        if found[0] == "</g>":
+            return found[0] if kept.pop() else ""
+        if not found[0].endswith("/>"):
+            kept.append(found[0] != "<g>")
+        return "" if found[0] == "<g>" else found[0]
+
+    return re.sub(r"<g(?: [^>]*)?>|</g>", tag, svg)
 
 
 # Two marks or more that differ in their places only.

@@ -170,8 +170,8 @@ def test_every_state_is_in_the_address_and_comes_back(opened):
     changed(page, lambda: page.get_by_label("Experiment").select_option("batching"))
     changed(page, lambda: page.locator("select[name=x]").select_option("ttft_s"))
     changed(page, lambda: page.locator("select[name=y]").select_option("peak_memory_bytes"))
-    changed(page, lambda: page.get_by_label("Scale across").select_option("log"))
-    changed(page, lambda: page.get_by_label("Scale up").select_option("log"))
+    changed(page, lambda: page.get_by_label("X scale").select_option("log"))
+    changed(page, lambda: page.get_by_label("Y scale").select_option("log"))
     changed(page, lambda: page.get_by_label("Pareto front").uncheck())
     changed(page, lambda: page.get_by_label("95 % intervals").uncheck())
     for column, value in (("backend", "llamacpp"), ("backend", "openvino"), ("batch_size", "8")):
@@ -217,6 +217,60 @@ def test_two_configurations_are_compared_as_python_does_it(opened, requests):
                 )
             assert row.locator("td").last.inner_text() == verdict
         assert page.locator("#explorer-compared .mixed").count() == 0
+
+
+def compared(page):
+    return page.locator("#explorer-compared tbody tr").count()
+
+
+def test_two_configurations_are_compared_with_two_clicks(opened):
+    page = opened()
+    page.locator("#explorer-table thead th").nth(2).click()  # sorted, and it stays so
+    page.wait_for_timeout(200)
+    order = page.locator("#explorer-table tbody th").all_inner_texts()
+    changed(page, lambda: page.locator("[data-pick=a]").nth(1).click())
+    assert not compared(page)
+    changed(page, lambda: page.locator("[data-pick=b]").nth(3).click())
+    assert compared(page) > 1
+    assert page.locator("#explorer-table tbody th").all_inner_texts() == order
+    pressed = page.locator('#explorer-table [aria-pressed="true"]')
+    assert [each.get_attribute("data-pick") for each in pressed.all()] == ["a", "b"]
+    assert page.locator("#explorer-table tr.chosen th").all_inner_texts() == [order[1], order[3]]
+
+
+def test_two_points_are_compared_with_the_keyboard_alone(opened):
+    page = opened()
+    page.get_by_label("Y scale").focus()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "explorer-chart":
+            break
+    chart, words = page.locator("#explorer-chart"), page.locator("#explorer-marked")
+    assert chart.evaluate("each => each.matches(':focus-visible')")
+    assert chart.evaluate("each => getComputedStyle(each).outlineStyle") == "solid"
+    page.keyboard.press("ArrowRight")
+    assert words.inner_text().startswith("1 of 5: ") and "output tokens/s" in words.inner_text()
+    changed(page, lambda: page.keyboard.press("Enter"))
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert words.inner_text().startswith("3 of 5: ")
+    changed(page, lambda: page.keyboard.press("Enter"))
+    assert compared(page) > 1 and "a=" in page.url and "b=" in page.url
+    page.keyboard.press("End")
+    assert words.inner_text().startswith("5 of 5: ")
+    page.keyboard.press("Home")
+    assert words.inner_text().startswith("1 of 5: ")
+
+
+def test_a_button_of_the_table_keeps_its_focus_and_its_row_rings_its_point(opened):
+    page = opened("?backend=openvino&backend=transformers")
+    button = page.locator("[data-pick=a]").first
+    bare = page.locator("#explorer-chart canvas").screenshot()
+    button.focus()
+    page.wait_for_timeout(200)
+    assert page.locator("#explorer-chart canvas").screenshot() != bare
+    changed(page, lambda: page.keyboard.press("Enter"))
+    assert button.evaluate("each => each === document.activeElement && each.ariaPressed") == "true"
 
 
 def test_a_comparison_of_two_machines_says_so(opened):

@@ -227,9 +227,9 @@ def test_a_reader_puts_another_device_in_front(site, browser, tmp_path):
     shown = lambda: [row.inner_text() for row in page.locator("tr").all() if row.is_visible()]
     first = lambda: page.locator("figure img").first.get_attribute("alt")
     assert shown() == ["a", "b", "a"] and first() == "a"
-    page.get_by_label("Device in front").select_option("b")
+    page.get_by_label("Show device").select_option("b")
     assert shown() == ["b"] and first() == "b"
-    page.get_by_label("Device in front").select_option("all of them")
+    page.get_by_label("Show device").select_option("all of them")
     assert shown() == ["a", "b", "a"] and first() == "a"
     page.close()
 

@@ -109,9 +109,9 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 <option>{{ name }}</option>
 {% endfor %}
 </select></label>
-{% for axis, word in (("x", "Across"), ("y", "Up")) %}
+{% for axis, word in (("x", "X axis"), ("y", "Y axis")) %}
 <label>{{ word }} <select name="{{ axis }}"></select></label>
-<label>Scale {{ word | lower }}
+<label>{{ axis | upper }} scale
 <select name="{{ axis }}scale"><option>linear</option><option>log</option></select></label>
 {% endfor %}
 <label class="tick"><input type="checkbox" name="front"> Pareto front</label>
@@ -121,7 +121,11 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 </form>
 <p id="explorer-count" role="status"></p>
 <p id="explorer-mixed" class="mixed" hidden></p>
-<div id="explorer-chart" role="group" aria-label="The configurations of the table below as points"></div>
+<div id="explorer-chart" role="application" tabindex="0" aria-describedby="explorer-keys"
+aria-label="The configurations of the table below as points"></div>
+<p id="explorer-marked" class="small" role="status"></p>
+<p id="explorer-keys" class="small">Hover over a point to see what it is; click two to compare them. With the
+keyboard: Tab to the chart, arrow keys from point to point, Enter to choose one.</p>
 <p id="explorer-front-note" class="small"></p>
 <h3 id="explorer-two">Two of them compared</h3>
 <div class="axes">

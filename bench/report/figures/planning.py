@@ -71,14 +71,14 @@ def plan_own(requests):
     table = own.levels(requests)
     if table.empty:
         return None
-    drawn, axes, last = _stacked(2, 4.2, 0.5)
+    drawn, axes, last = _stacked(2, 4.2, 1.1)
     for panel, (name, label) in zip(axes, (("tpot_s", "TPOT, ms"), ("ttft_s", "TTFT, ms"))):
         groups = {
             f"{backend} {option}, {gpu}": (1e3 * part[name], 1e3 * part[f"predicted_{name}"])
             for (backend, option, gpu), part in table.groupby(["backend", "option", "gpu"])
         }
         _scatter(panel, groups, label)
-    _legend(last, axes[0])
+    _legend(last, axes[0], 1)  # engine, option and machine are too long for two beside each other
     caption = "Medians of every level of every run, closed and open loops. On the line both are equal."
     return captions.titled(drawn, "Own servers, predicted from batches", caption)
 

@@ -8,16 +8,18 @@ from bench.report import tables
 
 @tables.listed
 def metrics():
-    """One row per metric that a function of bench/metrics.py computes: name in the code, what it is, formula,
-    unit, source."""
-    computed = [metric for metric in METRICS.values() if metric.function]
-    columns = {
-        "metric": "name",
-        "what it is": "title",
-        "formula": "formula",
-        "unit": "unit",
-        "source": "source",
-    }
-    return pd.DataFrame(
-        [{head: getattr(metric, field) for head, field in columns.items()} for metric in computed]
-    )
+    """One row per metric that a function of bench/metrics.py computes: what it is called, what it is,
+    formula, unit, source, and its name in the code."""
+    rows = [
+        {
+            "metric": metric.symbol or metric.name.replace("_", " "),
+            "what it is": metric.title,
+            "formula": metric.formula,
+            "unit": metric.unit,
+            "source": metric.source,
+            "in the code": metric.name,
+        }
+        for metric in METRICS.values()
+        if metric.function
+    ]
+    return pd.DataFrame(rows)
