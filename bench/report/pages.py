@@ -12,7 +12,7 @@ import urllib.parse
 
 from IPython.display import Markdown, display
 
-from bench import backends, inputs, naming
+from bench import inputs, naming
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
@@ -172,7 +172,7 @@ def _either(values):
 
 def _silent(answers, texts):
     """Which engines have given no log-probabilities, in one sentence."""
-    names = _codes(sorted(set(answers["backend"]) - set(texts["backend"])))
+    names = ", ".join(f"`{name}`" for name in sorted(set(answers["backend"]) - set(texts["backend"])))
     return (
         f"No log-probabilities were had from {names}: no perplexity there."
         if names
@@ -257,7 +257,7 @@ def _lengths(name):
     """A distribution of lengths with what data/lengths.csv says of it; of a reader's own CSV its name."""
     known = inputs.table("lengths").set_index("lengths")
     if name not in known.index:
-        return _codes([name.rpartition("/")[2]])
+        return f"`{name.rpartition('/')[2]}`"
     row = known.loc[name]
     before, after = html_report.number(row["prompt_tokens"]), html_report.number(row["new_tokens"])
     return f"`{name}` of `data/lengths.csv` (on average {before} tokens in and {after} out)"
@@ -274,50 +274,3 @@ def _scaled(rows, which):
 
 def _listing(values):
     return ", ".join(html_report.number(v) for v in sorted(set(values))) or "none"
-
-
-def show_engines(rows):
-    """Show the notes of every engine: its module's docstring, its options, and what was measured.
-
-    One display for all: in a cell with `output: asis` Quarto puts no empty line between two, and a heading
-    needs one before it.
-    """
-    display(Markdown("\n\n".join(f"## {name}\n\n{engine(name, rows)}" for name in backends.names()) + "\n"))
-
-
-def engine(name, rows):
-    """The notes of one engine as Markdown; an adapter that cannot be imported shows its error instead."""
-    try:
-        module = backends.get(name)
-        options = [f"on `{device}`: {_codes(backends.options(module, device))}" for device in module.DEVICES]
-        notes = without_markup(inspect.getdoc(module) or "This file says nothing about its engine.")
-        return f"{notes}\n\n**Options:** {'; '.join(options)}.\n\n**Measured:** {measured(name, rows)}"
-    except Exception as error:  # whatever a contributed adapter does wrong, the others stay readable
-        return f"This adapter does not load: {_words(error)}"
-
-
-def without_markup(text):
-    """Markdown whose `<` cannot begin an HTML element, but for code and addresses in angle brackets."""
-    return re.sub(r"(`[^`]*`|<https?://[^>\s]*>)|<", lambda found: found[1] or "&lt;", text)
-
-
-def measured(name, rows):
-    """What has been measured of engine `name`, in one sentence."""
-    runs = rows[rows["backend"] == name]
-    if runs.empty:
-        module = backends.get(name)
-        device = "" if "cpu" in module.DEVICES else "DEVICE=cuda "
-        on_request = without_markup(getattr(module, "ON_REQUEST", ""))
-        return "not yet. " + (on_request or f"Measure it with `make study {device}ENGINES={name}`.")
-    versions = ", ".join(sorted(runs["backend_version"].unique()))
-    return (
-        f"version {versions}; {_codes(sorted(runs['option'].unique()))} in {runs['run_id'].nunique()} runs."
-    )
-
-
-def _codes(words):
-    return ", ".join(f"`{word}`" for word in words)
-
-
-def _words(error):
-    return f"`{type(error).__name__}: {' '.join(str(error).split())}`"

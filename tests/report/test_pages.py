@@ -138,7 +138,7 @@ WIDTHS = """[...document.querySelectorAll(".table-scroll:has(tbody th)")].map(bo
 def titles(source):
     """Second-level titles of a page: those in its text, and on the page of the engines one for each."""
     text = re.sub(
-        r"```.*?```", lambda cell: "## ENGINES" if "show_engines" in cell[0] else "", source, flags=re.DOTALL
+        r"```.*?```", lambda cell: "## ENGINES" if "engines.show" in cell[0] else "", source, flags=re.DOTALL
     )
     found = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
     return [title for each in found for title in (backends.names() if each == "ENGINES" else [each])]
