@@ -17,10 +17,29 @@ from bench.workflow.runs import ENDED
 
 PARTIAL = config.pop("partial", False)  # figures and site from what there is
 OVERRIDES = plan.as_words(config)
+LOCK = FileLock(".snakemake/study.lock")
+UNDRAWN = Path(ENDED, "undrawn")  # says that figures or pages could not be made
+
+
+def forget_ended(runs, roofs):
+    """Remove what says that jobs have ended, or that runs are enough, unless a study runs here now: what has
+    no CSV is tried again."""
+    try:
+        with LOCK.acquire(timeout=0):
+            marks = [mark for run in runs if not run.measured for mark in (run.ended, auto.enough(run))]
+            for file in [*marks, f"{ENDED}/{roofs}", UNDRAWN]:
+                Path(file).unlink(missing_ok=True)
+    except Timeout:
+        pass
+
+
 try:
     STUDY = plan.load(config)
-    RUNS = [] if PARTIAL else plan.plan(STUDY, generous=True)
     ROOFS = store.roofs_id(plan.device(STUDY)[1], identity.host(), 1)
+    if workflow.is_main_process and not PARTIAL:
+        # Before the plan is made, for which a job that ended without a CSV is a run that failed.
+        forget_ended(plan.choice(STUDY), ROOFS)
+    RUNS = [] if PARTIAL else plan.plan(STUDY, generous=True)
 except ValueError as failure:  # a mistyped name, a device that is not here: one sentence, no traceback
     sys.exit(str(failure))
 BY_ID = {run.id: run for run in RUNS}
@@ -31,7 +50,6 @@ DRAWN = expand(FIGURES_AT + "/{figure}.{form}", figure=figures.names(), form=("s
 OBSERVATIONS = [os.path.relpath(path, ROOT) for path in sorted(RESULTS.glob("*/*.csv"))]
 # What a figure or a page is drawn by: a change in any file of bench/ redraws.
 SOURCES = [os.path.relpath(path, ROOT) for path in sorted((ROOT / "bench").rglob("*.py"))]
-LOCK = FileLock(".snakemake/study.lock")
 # An observation is no output, so Snakemake never deletes one: a CSV is whole as soon as it exists, whatever
 # happened to its job.
 # The output of a job is an empty file that says that it has ended; a run without a CSV is tried again.
@@ -39,8 +57,6 @@ MISSING = [run.ended for run in RUNS if not run.measured]
 if not STUDY["first_only"] and not store.path(ROOFS).exists():
     MISSING.append(f"{ENDED}/{ROOFS}")
 BEFORE = auto.before(RUNS) if STUDY["auto"] else {}
-ENOUGH = {auto.enough(run) for run in RUNS}  # what says that a configuration needs no more runs
-UNDRAWN = Path(ENDED, "undrawn")  # says that figures or pages could not be made
 
 
 def sources(*patterns):
@@ -69,18 +85,7 @@ def command(wildcards):
     return f"exec {notebook}"
 
 
-def forget_ended():
-    """Remove what says of runs without a CSV that their jobs have ended, unless a study runs here now."""
-    try:
-        with LOCK.acquire(timeout=0):
-            for file in [*MISSING, *ENOUGH, UNDRAWN]:
-                Path(file).unlink(missing_ok=True)
-    except Timeout:
-        pass
-
-
 if workflow.is_main_process and not PARTIAL:
-    forget_ended()
     for run in RUNS:
         run_notebook.keep(run.id)  # of a run that was interrupted after its CSV was written
 

@@ -139,6 +139,13 @@ def plan(study, generous=False):
     return _with_predecessors(list(itertools.chain(*every)))
 
 
+def choice(study):
+    """Every run that the plan of `study` chooses from, whatever has failed or is spent by now."""
+    if not study["auto"]:
+        return plan(study, generous=True)
+    return _with_predecessors(list(itertools.chain(*rounds(study))))
+
+
 def rounds(study):
     """The runs that `REPEATS=auto` chooses from: a list per round, as many as it may take."""
     return [_round(study, n) for n in range(1, int(study["most_runs"]) + 1)]
