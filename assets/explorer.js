@@ -7,7 +7,8 @@
   const data = await unpacked(at("data").textContent);
   if (!data.experiments.length) return;
   const state = {};
-  let all, shown, view, drawn, tabulated, marked;
+  let all, shown, view, drawn, marked;
+  let tabulated = {};
   let points = [];
 
   async function unpacked(text) {
@@ -286,25 +287,42 @@
   // --- the table -----------------------------------------------------------------------------------------
   function tabulate(front) {
     const columns = [...new Set([state.x, state.y])];
+    const anew = all !== tabulated.all || columns.join() !== tabulated.columns;
+    if (anew) make(columns);
+    // A choice changes no row: the table keeps its order, and the button its focus.
+    const same = !anew && shown.length === tabulated.shown.length && shown.every((row, place) => row === tabulated.shown[place]);
+    if (!same) at("table").tBodies[0].replaceChildren(...shown.map((row) => row.tr));
+    tabulated = { all, shown, columns: columns.join() };
     const best = new Set(front.map((p) => p.key));
+    for (const row of shown) choices(row, best.has(row.key) ? "front" : "");
+  }
+
+  // The head, and the line of every row of the experiment: made once, for a filter only takes them out and in.
+  function make(columns) {
     const heads = ['<th scope="col">configuration</th><th scope="col" class="no-sort">compare</th>'];
     for (const name of columns) heads.push(`<th scope="col" class="number">${escaped(data.metrics[name].label)}</th><th scope="col" class="number">± 95 %</th>`);
     heads.push('<th scope="col" class="number">runs</th><th scope="col">front</th><th scope="col">version</th><th scope="col">machine</th>');
-    const head = `<tr>${heads.join("")}</tr>`;
+    at("table").tHead.innerHTML = `<tr>${heads.join("")}</tr>`;
     const cell = (number) => `<td class="number" data-sort="${Number.isFinite(number) ? number : ""}">${explorer.number(number)}</td>`;
-    const button = (row, name, word) => `<button type="button" data-pick="${name}" aria-label="Compare: ${escaped(row.label)} as the ${word}">${name.toUpperCase()}</button>`;
-    const body = shown.map((row) => {
+    const button = (row, name, word) => `<button type="button" data-pick="${name}" aria-pressed="false" aria-label="Compare: ${escaped(row.label)} as the ${word}">${name.toUpperCase()}</button>`;
+    const body = document.createElement("tbody");
+    body.innerHTML = all.map((row) => {
       const numbers = columns.map((name) => value(row, name)).map(({ mean, half }) => cell(mean) + cell(half)).join("");
       const buttons = button(row, "a", "first") + button(row, "b", "second");
-      return `<tr data-key="${escaped(row.key)}"><th scope="row">${escaped(row.label)}</th><td class="buttons">${buttons}</td>${numbers}${cell(Number(row.runs))}<td>${best.has(row.key) ? "front" : ""}</td><td>${escaped(row.backend_version)}</td><td>${escaped(row.machine)}</td></tr>`;
+      return `<tr data-key="${escaped(row.key)}"><th scope="row">${escaped(row.label)}</th><td class="buttons">${buttons}</td>${numbers}${cell(Number(row.runs))}<td class="front"></td><td>${escaped(row.backend_version)}</td><td>${escaped(row.machine)}</td></tr>`;
     }).join("");
-    // A choice changes no row: the table keeps its order, and the button its focus.
-    if (head + body !== tabulated) [at("table").tHead.innerHTML, at("table").tBodies[0].innerHTML] = [head, body];
-    tabulated = head + body;
-    for (const row of at("table").tBodies[0].rows) {
-      row.classList.toggle("chosen", two.some((name) => state[name] === row.dataset.key));
-      for (const each of row.querySelectorAll("[data-pick]")) each.setAttribute("aria-pressed", state[each.dataset.pick] === row.dataset.key);
-    }
+    [...body.rows].forEach((tr, place) => { all[place].tr = tr; all[place].chosen = ""; });
+  }
+
+  // What a choice or a filter changes in the line of a row: the front, and which of the two compared it is.
+  function choices(row, front) {
+    const pressed = two.filter((name) => state[name] === row.key);
+    const now = [front, ...pressed].join();
+    if (now === row.chosen) return;
+    row.chosen = now;
+    row.tr.querySelector(".front").textContent = front;
+    row.tr.classList.toggle("chosen", pressed.length > 0);
+    for (const each of row.tr.querySelectorAll("[data-pick]")) each.setAttribute("aria-pressed", pressed.includes(each.dataset.pick));
   }
 
   function csv() {
