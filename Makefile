@@ -28,6 +28,8 @@
 #     make site                          only the figures and the pages, from the observations that are there
 
 PYTHON ?= python3
+# Tests and studies are hundreds of short processes: each would compile bench/ anew.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CONFIG := $(if $(filter-out 0,$(ALL)),all=True) $(if $(BUDGET),budget=$(BUDGET)) $(if $(REPEATS),repeats=$(REPEATS)) $(if $(MOST_RUNS),most_runs=$(MOST_RUNS)) $(if $(ENGINES),engines="$(ENGINES)") $(if $(EXPERIMENTS),experiments="$(EXPERIMENTS)") $(if $(DEVICE),device=$(DEVICE)) $(if $(GPU),gpu=$(GPU)) $(if $(MODELS),models="[$(MODELS)]")
 SNAKEMAKE = snakemake $(if $(PROFILE),--workflow-profile profiles/$(PROFILE)) $(if $(strip $(CONFIG)),--config $(CONFIG))
@@ -64,12 +66,13 @@ gpu-matrix: .venv/ready
 	@python -m bench.workflow.gpu_matrix $(if $(BUDGET),budget=$(BUDGET)) $(if $(REPEATS),repeats=$(REPEATS)) $(if $(LIST),list=$(LIST)) $(if $(DEVICE),device=$(DEVICE)) $(if $(ARCHIVE),archive=$(ARCHIVE))
 
 # What takes no time measurement runs on both cores, the rest one after the other.
+BESIDE = --numprocesses 2 --dist loadfile --no-loadscope-reorder
 test: .venv/ready .venv/test
-	@pytest -m "not check and not timing" --numprocesses 2 --dist loadfile
+	@pytest -m "not check and not timing" $(BESIDE)
 	@pytest -m "timing and not check"
 
 check: .venv/ready .venv/test
-	@pytest -m "check and not timing" --numprocesses 2 --dist loadfile
+	@pytest -m "check and not timing" $(BESIDE)
 	@pytest -m "check and timing"
 
 plan-check: .venv/ready

@@ -42,6 +42,10 @@ def pytest_sessionstart(session):
         checkpoints.checkpoint("smollm2-135m")
 
 
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
+
+
 def pytest_sessionfinish(session):
     if WORKER:
         import shutil

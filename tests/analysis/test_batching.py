@@ -17,6 +17,8 @@ from bench.report.findings import batching as batching_findings
 from bench.report.tables import batching as batching_tables
 from bench.report.tables import step_time as step_time_tables
 
+pytestmark = pytest.mark.early
+
 
 def test_the_published_kv_cache_is_reproduced_as_printed():
     table = batching_analysis.kv_cache()

@@ -33,6 +33,8 @@ from bench.report.tables import latency as latency_tables
 from bench.report.tables import overhead as overhead_tables
 from bench.report.tables import step_time as step_time_tables
 
+pytestmark = pytest.mark.early
+
 QUANTISED = {"backend": "llamacpp", "option": "Q4_0"}
 OTHER = {"backend": "onnxruntime", "option": "int4"}
 REFERENCE = {"backend": "transformers", "option": "float32"}

@@ -411,6 +411,7 @@ def load(checkpoint, option, device, threads):
 """
 
 
+@pytest.mark.check
 def test_the_notebook_scores_answers_and_text(cells, tmp_path, monkeypatch):
     """The fake engine's answers under the real reference; with log-probabilities of 1/1000 each, the
     text's perplexity is 1000."""

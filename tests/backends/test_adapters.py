@@ -948,8 +948,9 @@ def quotes(folder, done, since):
 
 @pytest.mark.parametrize(
     ("backend", "option"),
-    [("http", "chat"), pytest.param("hf_endpoint", "completions", marks=pytest.mark.check)],
+    [("http", "chat"), ("hf_endpoint", "completions")],
 )
+@pytest.mark.check
 @pytest.mark.timing
 def test_a_whole_run_tells_the_token_to_nobody(quoting, tmp_path, backend, option):
 

@@ -14,6 +14,8 @@ from bench import backends, metrics, processes
 from bench.backends.common import random_weights
 from bench.paths import ROOT
 
+pytestmark = pytest.mark.early
+
 FILES = sorted((ROOT / "bench" / "backends").glob("[!_]*.py"))
 # These must give the reference's tokens, all of them: the weights are those of the reference (float16 is exact enough for what were 4 bits)
 # and the arithmetic is float32. bfloat16 rounds in every step and quantised options round the weights: they part from it after a while.
@@ -199,6 +201,7 @@ def test_an_option_may_need_an_environment_of_its_own(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.check
 def test_the_default_environment_makes_the_checkpoints(tmp_path, monkeypatch):
     """An engine's own environment may lack what that takes: with it alone, `make study ENGINES=vllm` in a fresh clone would fail."""
     default = tmp_path / ".venv" / "bin" / "python"

@@ -139,6 +139,7 @@ def metadata(reader):
 # The same tokens
 
 
+@pytest.mark.check
 def test_llamacpp_gives_the_reference_s_tokens_for_random_weights(tiny, expected):
     seen, returned, own, _, _ = result(STREAM, tiny.path, json.dumps(PROMPTS), TOKENS, "F16", "llamacpp")
     assert returned == seen and own == seen, "streaming showed other tokens than the server returned"

@@ -13,6 +13,8 @@ from jupyter_client.manager import start_new_kernel
 from bench.observations import store
 from bench.paths import ROOT
 
+pytestmark = pytest.mark.early
+
 BACKENDS = Path(__file__).parents[1] / "engines"
 # Cells that somebody may have run before. The last ones spare what a busy machine would refuse or delay.
 SCRATCH = [

@@ -18,6 +18,8 @@ from bench.machine import gpu
 from bench.observations import schema, store
 from bench.paths import ROOT
 
+pytestmark = pytest.mark.early
+
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -150,6 +152,7 @@ def test_figures_come_from_the_notebook_alone(observations, tmp_path):
     assert (tmp_path / "f" / "latency.png").stat().st_size > 10_000
 
 
+@pytest.mark.check
 def test_figures_of_the_committed_runs_need_no_engine(tmp_path):
     committed = str(ROOT / "_llama-inference")
     run_cells("figure", {"figure": "roofline frontier quality", "results": committed, "out": str(tmp_path)})
@@ -187,6 +190,7 @@ def test_parameters_are_checked_against_the_first_cell():
         parameters_experiments.parameters({"In": cells, "a": "2", "b": ""})
 
 
+@pytest.mark.check
 def test_a_killed_run_leaves_nothing_half_written(tmp_path, cells):
     executed = tmp_path / "out.ipynb"
     words = ["-p", "backend", "fake", "-p", "results", tmp_path]

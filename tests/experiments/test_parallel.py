@@ -32,6 +32,8 @@ from bench.report.findings import latency as latency_findings
 from bench.report.tables import serving as serving_tables
 from bench.workflow import plan
 
+pytestmark = pytest.mark.early
+
 GPU = {"gpu": "h100", "backend": "vllm"}
 GIVEN = {
     "backend": "fake",
@@ -573,7 +575,7 @@ SERVED = {"concurrency": "2", "request_rates": "none", "requests": 4, "lengths":
     ("name", "parameters"),
     [
         ("latency", {"max_new_tokens": 8}),
-        ("latency", {"max_new_tokens": 8, "server": True}),
+        pytest.param("latency", {"max_new_tokens": 8, "server": True}, marks=pytest.mark.check),
         ("batching", {"batch_sizes": "1", "prompt_lengths": "8", "input_tokens": 8, "max_new_tokens": 8}),
         ("serving", SERVED),
     ],

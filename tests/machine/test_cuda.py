@@ -15,6 +15,8 @@ from bench.experiments import session
 from bench.machine import bandwidth, gpu, identity, neighbours
 from bench.observations import gates, schema
 
+pytestmark = pytest.mark.early
+
 PARAMETERS = {
     "backend": "fake",
     "option": "",
@@ -165,6 +167,7 @@ def tiny(tmp_path):
     return checkpoints.Checkpoint("shape:tiny", tmp_path / "tiny", "synthetic")
 
 
+@pytest.mark.check
 def test_a_compiled_step_is_compiled_once(tiny, monkeypatch):
     """On a CPU, with a compiler that only counts: requests of other lengths use what the first one had compiled, and no cache leaks into the next."""
     from torch._dynamo.testing import CompileCounter

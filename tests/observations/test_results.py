@@ -246,6 +246,7 @@ def test_every_server_has_been_put_under_load_and_the_clients_were_checked():
 
 
 @pytest.mark.timing
+@pytest.mark.check
 def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
     (tmp_path / "fake").mkdir()
     for k in range(1000):

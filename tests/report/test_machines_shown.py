@@ -12,6 +12,8 @@ from bench.machine import identity
 from bench.observations import gates, store
 from bench.report import figures, findings, html, style, tables
 
+pytestmark = pytest.mark.early
+
 FIRST, SECOND = "test-cpu", "other-cpu"
 
 
@@ -33,8 +35,8 @@ def words(figure):
     return "\n".join(text.get_text() for text in figure.findobj(lambda one: hasattr(one, "get_text")))
 
 
-def svg(figure, folder):
-    return figures.export(figure, "one", "redraw", folder)[0].read_text()
+def svg(figure):
+    return figures.svg(figure, "one", "redraw")
 
 
 def labels(requests):
@@ -94,7 +96,7 @@ def test_one_machine_is_drawn_as_if_there_were_no_others(name, both, tmp_path):
     own, draw = both[both["gpu"] == FIRST], figures.DRAWN[name]
     with style.style():
         alone = draw.__wrapped__(own) or style.nothing()
-    assert svg(draw(own), tmp_path) == svg(alone, tmp_path)
+    assert svg(draw(own)) == svg(alone)
 
 
 def test_another_machine_adds_its_part_and_changes_none(both, tmp_path):
@@ -156,10 +158,10 @@ def test_another_engine_changes_no_other_figure_by_a_byte(tmp_path):
     folder = tmp_path / "runs"
     write_sweep(two_engines(folder), option="float32")
     names = "frontier", "roofline", "step_time"
-    before = {name: svg(figures.DRAWN[name](store.load(folder=folder)), tmp_path) for name in names}
+    before = {name: svg(figures.DRAWN[name](store.load(folder=folder))) for name in names}
     write_run(folder, backend="aaa", option="int8")
     after = store.load(folder=folder)
-    assert before == {name: svg(figures.DRAWN[name](after), tmp_path) for name in names}
+    assert before == {name: svg(figures.DRAWN[name](after)) for name in names}
     assert "aaa int8" in words(figures.DRAWN["latency"](after))
 
 

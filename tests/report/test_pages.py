@@ -18,6 +18,8 @@ from bench import backends
 from bench.paths import ROOT
 from bench.report import preview
 
+pytestmark = pytest.mark.early
+
 SOURCES = yaml.safe_load((ROOT / "_quarto.yml").read_text())["project"]["render"]
 PAGES = [name.replace(".qmd", ".html") for name in SOURCES]
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")

@@ -26,6 +26,8 @@ from bench.report.findings import serving as serving_findings
 from bench.report.tables import machines as machines_tables
 from bench.report.tables import serving as serving_tables
 
+pytestmark = pytest.mark.early
+
 FIGURES = "serving_frontier", "serving_ttft", "serving_loops"
 TABLES = "serving", "serving_goal", "speculation_under_load", "tensor_parallel", "serving_published"
 # TTFT and TPOT in s at each concurrency and each request rate.
@@ -76,9 +78,8 @@ def level(requests, backend="llamacpp", option="Q8_0", loop="closed", load=1, te
     return row
 
 
-def svg(figure, folder):
-    figures.export(figure, "figure", "x", folder)
-    return (folder / "figure.svg").read_text()
+def svg(figure):
+    return figures.svg(figure, "figure", "x")
 
 
 def test_a_level_by_hand(requests):
@@ -365,7 +366,7 @@ def test_sentences_follow_the_data(tmp_path, nothing, sentence):
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_draw(name, requests, nothing, tmp_path):
     figure = figures.DRAWN[name](requests)
-    drawn = svg(figure, tmp_path)
+    drawn = svg(figure)
     assert (
         figure.axes
         and figure.get_size_inches()[0] == style.WIDTH
@@ -377,7 +378,7 @@ def test_figures_draw(name, requests, nothing, tmp_path):
         assert "MLCEngine" in drawn and "SGLang" in drawn and "Published" in drawn
     write_run(tmp_path / "other")
     for frame in (nothing, store.load(folder=tmp_path / "other")):
-        assert "nothing measured yet" in svg(figures.DRAWN[name](frame), tmp_path)
+        assert "nothing measured yet" in svg(figures.DRAWN[name](frame))
 
 
 def test_a_closed_loop_is_filled_and_an_open_one_hollow(requests):
@@ -416,14 +417,14 @@ def test_lines_of_measured_engines_have_their_own_colours(requests):
 def test_an_engine_with_one_loop_has_no_panel_of_two(tmp_path):
     write_serving(tmp_path, CLOSED)
     requests = store.load(folder=tmp_path)
-    assert "nothing measured yet" in svg(serving_figures.serving_loops(requests), tmp_path)
-    assert "requests/s (open loop)" not in svg(serving_figures.serving_ttft(requests), tmp_path)
+    assert "nothing measured yet" in svg(serving_figures.serving_loops(requests))
+    assert "requests/s (open loop)" not in svg(serving_figures.serving_ttft(requests))
 
 
 def test_settings_have_panels_of_their_own(loaded):
     write_serving(loaded, CLOSED, OPENED, model="shape:llama-2-7b", weights="synthetic")
     requests = store.load(folder=loaded)
-    drawn = svg(serving_figures.serving_frontier(requests), loaded)
+    drawn = svg(serving_figures.serving_frontier(requests))
     assert "shape:llama-2-7b (synthetic weights)" in drawn and "smollm2-135m (real weights)" in drawn
 
 
@@ -431,11 +432,11 @@ def test_settings_have_panels_of_their_own(loaded):
 def test_the_figure_of_one_run(tmp_path, opened, nothing):
     requests = store.load([write_serving(tmp_path, CLOSED, opened, failed=1)])
     figure = serving_figures.load_levels(requests)
-    drawn = svg(figure, tmp_path)
+    drawn = svg(figure)
     assert "requests at once" in drawn and ("requests/s (open loop)" in drawn) == bool(opened)
     assert f"{3 + len(opened)} requests failed" in figure.get_supxlabel().replace("\n", " ")
     assert (
-        "nothing measured yet" in svg(serving_figures.load_levels(nothing), tmp_path)
+        "nothing measured yet" in svg(serving_figures.load_levels(nothing))
         and "load_levels" not in figures.names()
     )
 
@@ -499,9 +500,7 @@ def test_other_pages_are_not_confused(tmp_path):
             assert html.text(tables.TABLES[name](before)) == html.text(tables.TABLES[name](after)), name
     for name in figures.names():  # the page Plan's show none of our runs, but for plan_own
         if name not in (*FIGURES, "client_accuracy") and not name.startswith("plan_"):
-            assert svg(figures.DRAWN[name](before), tmp_path / "1") == svg(
-                figures.DRAWN[name](after), tmp_path / "2"
-            ), name
+            assert svg(figures.DRAWN[name](before)) == svg(figures.DRAWN[name](after)), name
     added = [sentence for sentence in findings.findings(after) if sentence not in findings.findings(before)]
     assert added == serving_findings.serving_findings(after)[:2]
     machines = machines_tables.machines(after).iloc[0]

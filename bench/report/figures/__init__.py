@@ -49,11 +49,16 @@ def export(figure, name, command, folder=None):
     The command that redraws it is in the files' metadata; the same data give the same bytes.
     """
     folder = Path(folder or FIGURES)
+    files.write_whole(folder / f"{name}.svg", svg(figure, name, command))
     metadata = {"Title": name, "Description": command}
-    svg = _saved(figure, format="svg", metadata=metadata | {"Date": None})
-    files.write_whole(folder / f"{name}.svg", _numbered(svg.decode()))
     files.write_whole(folder / f"{name}.png", _saved(figure, format="png", metadata=metadata, dpi=160))
     return folder / f"{name}.svg", folder / f"{name}.png"
+
+
+def svg(figure, name, command):
+    """The text of the SVG file of `figure`, with the command that redraws it."""
+    metadata = {"Title": name, "Description": command, "Date": None}
+    return _numbered(_saved(figure, format="svg", metadata=metadata).decode())
 
 
 def _saved(figure, **options):

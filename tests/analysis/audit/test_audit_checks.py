@@ -9,6 +9,8 @@ from bench.analysis import audit
 from bench.analysis.audit import checks, proof, simulate
 from bench.analysis.audit.checks.finding import CONTRADICTION, IMPOSSIBLE
 
+pytestmark = pytest.mark.early
+
 ALARMS = IMPOSSIBLE, CONTRADICTION
 
 
