@@ -87,11 +87,19 @@ def joined(axes, x, y, mark, **more):
     axes.plot(x, y, marker=mark.marker, color=mark.colour, **look)
 
 
+def _log_axes(axes):
+    """Set both axes to log scales, but for one without a value above zero, which cannot be drawn so; returns
+    [(axis, its limits)] of those set."""
+    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        if np.isfinite(axis.get_minpos()):
+            axes.set(**{f"{name}scale": "log"})
+    return [(a, a.get_view_interval()) for a in (axes.xaxis, axes.yaxis) if a.get_scale() == "log"]
+
+
 def plain_logs(axes):
     """Two log axes with plain numbers at 1, 2 and 5 of each power of ten, fewer where there is much to
     span."""
-    axes.set(xscale="log", yscale="log")
-    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+    for axis, (low, high) in _log_axes(axes):
         axis.set_major_locator(
             ticker.LogLocator(subs=(1, 2, 5) if high / low < 100 else (1, 3) if high / low < 1000 else (1,))
         )
@@ -102,7 +110,7 @@ def plain_logs(axes):
 def fine_logs(axes):
     """Two log axes; an axis that spans little has more ticks."""
     plain_logs(axes)
-    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+    for axis, (low, high) in _log_axes(axes):
         if high / low < 6:
             axis.set_major_locator(ticker.LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8)))
 

@@ -441,6 +441,13 @@ def test_the_figure_of_one_run(tmp_path, opened, nothing):
     )
 
 
+def test_the_figure_of_a_run_of_which_nothing_counts(tmp_path):
+    """A tiny load on a busy machine: no request in steady state has a time, and the figure is drawn."""
+    requests = store.load([write_serving(tmp_path, CLOSED, {})])
+    empty = requests.assign(ttft_s=float("nan"), tpot_s=float("nan"))
+    assert "requests at once" in svg(serving_figures.load_levels(empty))
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_are_made(name, requests, nothing):
     function = tables.TABLES[name]

@@ -142,7 +142,7 @@ def _first_names(axes, table, x, y):
 
 def _load_limits(axes, left=1.3, right=1.25):
     """Two log axes with room for words beside the first and the last mark: factors on the limits along x."""
-    axes.set(xscale="log", yscale="log")
+    curves.fine_logs(axes)
     low, high = axes.get_xlim()
     axes.set_xlim(low / left, high * right)
     curves.fine_logs(axes)
@@ -150,7 +150,6 @@ def _load_limits(axes, left=1.3, right=1.25):
 
 def _load_ticks(axes, loads):
     """Two log axes; along x the loads themselves, without those that would touch the one before."""
-    axes.set(xscale="log", yscale="log")
     curves.fine_logs(axes)
     kept = []
     for load in sorted(loads.unique()):
