@@ -132,7 +132,6 @@ def test_what_a_client_does_before_its_first_request_does_not_count(elsewhere):
     )
 
 
-@pytest.mark.timing
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

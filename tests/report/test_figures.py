@@ -76,11 +76,13 @@ def nothing(tmp_path):
     return store.load(folder=tmp_path / "empty")
 
 
-# Those of the page Plan simulate load tests of others first; the pages' tests draw them in every run.
-NAMES = [pytest.param(n, marks=pytest.mark.check) if n.startswith("plan_") else n for n in figures.names()]
+def quick(names):
+    """Names as parameters: those of the page Plan simulate load tests of others first, so they are for `make
+    check`; the pages' tests draw them in every run."""
+    return [pytest.param(n, marks=pytest.mark.check) if n.startswith("plan_") else n for n in names]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick(figures.names()))
 def test_every_figure_draws(name, requests, nothing, tmp_path):
     for frame in (requests, nothing):
         figure = figures.DRAWN[name](frame)
@@ -93,7 +95,7 @@ def test_every_figure_draws(name, requests, nothing, tmp_path):
     assert (tmp_path / f"{name}.svg").read_text() == svg and (tmp_path / f"{name}.png").exists()
 
 
-@pytest.mark.parametrize("name", tables.names())
+@pytest.mark.parametrize("name", quick(tables.names()))
 def test_every_table_is_made(name, requests, nothing):
     import inspect
 

@@ -493,6 +493,7 @@ def test_the_workload_is_what_the_rows_and_sidecars_say(loaded, requests, nothin
     )
 
 
+@pytest.mark.check
 def test_other_pages_are_not_confused(tmp_path):
     for backend, option, rate in (("transformers", "float32", 20.0), ("llamacpp", "Q8_0", 90.0)):
         write_run(tmp_path, backend=backend, option=option, rate=rate)
