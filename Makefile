@@ -65,9 +65,8 @@ bundle: .venv/ready
 gpu-matrix: .venv/ready
 	@python -m bench.workflow.gpu_matrix $(if $(BUDGET),budget=$(BUDGET)) $(if $(REPEATS),repeats=$(REPEATS)) $(if $(LIST),list=$(LIST)) $(if $(DEVICE),device=$(DEVICE)) $(if $(ARCHIVE),archive=$(ARCHIVE))
 
-# What takes no time measurement runs beside each other, one more than two cores, for many wait for a server; the rest
-# one after the other.
-BESIDE = --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# What takes no time measurement runs on both cores, the rest one after the other.
+BESIDE = --numprocesses 2 --dist loadfile --no-loadscope-reorder
 TIMING = $(shell grep -rl "mark.timing" tests --include=*.py)
 test: .venv/ready .venv/test
 	@pytest -m "not check and not timing" $(BESIDE)

@@ -5,6 +5,8 @@ Builders of made-up runs are in builders.py; commands and notebooks are started 
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -34,12 +36,21 @@ from bench.experiments import device
 from bench.machine import bandwidth, gemm, identity, neighbours
 from bench.observations import store
 
+COMPILE = """
+import sys
+sys.path[:0] = ["tests/analysis/planning", "tests"]
+import test_simulator
+test_simulator.simulate(2, concurrency=1)
+"""
+
 
 def pytest_sessionstart(session):
     """What all workers need is made before they begin: the checkout's id and the model."""
     if not WORKER and not session.config.option.collectonly:
         identity.host()
         checkpoints.checkpoint("smollm2-135m")
+        # The planner's simulator is compiled once, beside the first tests, not by every process that needs it.
+        subprocess.Popen([sys.executable, "-c", COMPILE], env=os.environ | {"PYTHONPATH": str(TESTS.parent)})
 
 
 def pytest_collection_modifyitems(items):

@@ -268,10 +268,11 @@ def ask(url, dialect, more=None, token="", prompt=PROMPT):
     return row
 
 
-def check(url, case):
+def check(url, case, tries=3):
     """AssertionError unless the server of `case` is counted as the case says.
 
-    Its times must be those at which the server wrote tokens.
+    Its times must be those at which the server wrote tokens, once at least in `tries`: where tests run beside
+    each other, two clocks cannot always be read at the same moment.
     """
     dialect, _, expected = CASES[case]
     Speaker.wrote.clear()
@@ -288,7 +289,10 @@ def check(url, case):
     )
     (wrote,) = Speaker.wrote
     tokens = [k for k, (_, kind) in enumerate(wrote) if kind == "token"]
-    for k, at in ((tokens[0], row["ttft_s"]), (tokens[-1], row["e2e_s"])):  # after every write comes a pause
-        assert wrote[k][0] - MARGIN_S < row["sent_s"] + at < wrote[k + 1][0] - MARGIN_S, (
-            "a moment at which no token was written"
-        )
+    stamped = (tokens[0], row["ttft_s"]), (tokens[-1], row["e2e_s"])
+    right = [  # after every write comes a pause
+        wrote[k][0] - MARGIN_S < row["sent_s"] + at < wrote[k + 1][0] - MARGIN_S for k, at in stamped
+    ]
+    if not all(right) and tries > 1:
+        return check(url, case, tries - 1)
+    assert all(right), "a moment at which no token was written"

@@ -158,6 +158,7 @@ def test_accepted_drafts_of_random_weights_are_found_by_their_numbers(written):
     )
 
 
+@pytest.mark.check
 def test_openvino_reads_them_too(tiny, expected):
     seen, _, own, _, _ = result(STREAM, tiny.path, json.dumps(PROMPTS), TOKENS, "F16", "openvino")
     assert seen == own == expected

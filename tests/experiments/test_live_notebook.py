@@ -196,6 +196,7 @@ WRONG = {
 }
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("notebook", WRONG)
 def test_each_notebook_can_be_corrected_in_its_kernel(kernel, folder, notebook):
     wrong, correction, sentence = WRONG[notebook]

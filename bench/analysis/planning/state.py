@@ -25,11 +25,15 @@ State = namedtuple("State", ["start", "end", "a", "b", "head", "tail", "log", *C
 
 
 def new_requests(prompt, output):
-    """Arrays of requests with `prompt` and `output` tokens; times in s, NaN until they have happened."""
+    """Arrays of requests with `prompt` and `output` tokens; times in s, NaN until they have happened.
+
+    Copies: for the compiler an array of pandas, which may only be read, is of a type of its own, and all
+    would be compiled once more for it.
+    """
     size = len(prompt)
     return Requests(
-        np.ascontiguousarray(prompt, dtype=np.int64),
-        np.ascontiguousarray(output, dtype=np.int64),
+        np.array(prompt, dtype=np.int64),
+        np.array(output, dtype=np.int64),
         *(np.full(size, np.nan) for _ in range(3)),
         *(np.zeros(size, dtype=np.int64) for _ in range(3)),
         np.full(size, NOTHING),
