@@ -13,6 +13,7 @@
 #     make bundle DEVICE=cuda HAVE=freeze.txt PARTS=58M   for a node that has PyTorch: only what it lacks, in parts
 #     make gpu-matrix BUDGET=600         what most adds to the tables first, for a GPU that is there for half an hour;
 #                                        ARCHIVE=results.tar.gz keeps results and logs in one file after every step
+#     make install                       only what a study installs first: .venv
 #     make test                          the tests that take no real engine more than one option
 #     make check                         every engine and option, Slurm, bundles, the protocol's mutants
 #     make check-backend NAME=mine       what is missing in an adapter, within a minute or two
@@ -86,6 +87,7 @@ contribute: .venv/ready
 	@python -m bench.workflow.contribute $(if $(BASE),--base "$(BASE)") $(if $(FROM),--from "$(FROM)") $(if $(TAKE),--take)
 
 check-backend: .venv/ready
+	@test -n "$(NAME)" || { echo "Name the engine: make check-backend NAME=mine" >&2; exit 2; }
 	@python -m bench.experiments.check_backend $(NAME) $(OPTION) $(if $(DEVICE),--device $(DEVICE))
 
 proof: .venv/ready
@@ -100,10 +102,12 @@ lint: .venv/ready .venv/test
 	@ruff check bench tests
 	@lint-imports
 
+install: .venv/ready
+
 .venv/ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 study")'
 	@echo "Installing requirements.txt in .venv: five engines and what they need, about 2 GB to download (less with PyTorch's"
-	@echo "CPU index, README: Installing). pip says below what it fetches and how large each part is; then the study starts."
+	@echo "CPU index, README: Installing). pip says below what it fetches and how large each part is."
 	@$(PYTHON) -m venv .venv
 	@.venv/bin/pip install --disable-pip-version-check --requirement requirements.txt
 	@.venv/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .

@@ -103,7 +103,7 @@ localrules: report, measure, draw, environment, figures, site
 REPORT = (
     "snakemake --quiet all --config partial=True {overrides} -- draw "
     "|| (echo 'Figures or pages could not be made: make site'; touch {undrawn}); "
-    "python -m bench.report.tables latency; python -m bench.workflow.report {overrides}"
+    "python -m bench.report.tables latency here; python -m bench.workflow.report {overrides}"
 ).format(overrides=OVERRIDES, undrawn=UNDRAWN)
 
 

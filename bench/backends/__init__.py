@@ -12,7 +12,7 @@ documentation is; backends.qmd shows it as it stands. It has
         it needs; these keys mean something to others:
         "devices": ("cpu",)        the option exists on these of DEVICES only
         "environment": "gptq"      it needs another environment than ENVIRONMENT
-        "batches": False           it takes one prompt at a time
+        "batches": False           it takes one prompt at a time, and `generate` raises a ValueError for more
         "on_request": ("cpu",)     a study measures it on these devices only if its name is in ENGINES,
                                    because it is slow there or reads checkpoints of its own kind
     DEVICES = ("cuda", "cpu")
@@ -104,6 +104,8 @@ from bench import naming, processes
 from bench.backends.common import checkpoints, contract
 from bench.paths import ROOT
 
+CONTRACT = "What an adapter must have stands at the top of bench/backends/__init__.py."
+
 # Adapters kept elsewhere (the tests' fake engine, somebody's private engine) join by naming their folder
 # here.
 __path__ += [p for p in os.environ.get("BENCH_BACKENDS", "").split(os.pathsep) if p]
@@ -115,11 +117,37 @@ def names():
 
 
 def get(name):
-    """The module of backend `name`; ValueError naming the known ones if there is none, or if the name is one
-    of this package's own functions, which the import would replace."""
+    """The module of backend `name`.
+
+    ValueError naming the known ones if there is none; saying so if the name is one of this package's own
+    functions, which the import would replace; and naming what is wrong with a file that cannot be imported or
+    lacks a part without which nothing can be asked of it.
+    """
     if name in _OWN_NAMES:
         raise ValueError(f"{name} is a name of bench.backends itself: call the engine's file otherwise.")
-    return importlib.import_module(f"{__name__}.{naming.choose('backend', name, names())}")
+    found = naming.choose("backend", name, names())
+    try:
+        module = importlib.import_module(f"{__name__}.{found}")
+    except Exception as failure:
+        why = f"{type(failure).__name__}: {failure}"
+        raise ValueError(f"The adapter {found} cannot be imported: {why}") from failure
+    if faults := contract.unusable(module):
+        raise ValueError(f"The adapter {found} breaks the contract. {' '.join(faults)} {CONTRACT}")
+    return module
+
+
+def broken(name):
+    """Why `get` gives no module for the backend `name`, or None."""
+    try:
+        get(name)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def usable():
+    """Names of the backends that `get` gives a module for, sorted: a broken file stops none of the others."""
+    return [name for name in names() if not broken(name)]
 
 
 def options(backend, device):
@@ -151,9 +179,7 @@ def check_contract(engine):
     request."""
     faults = contract.engine_faults(engine)
     if faults:
-        raise TypeError(
-            f"{' '.join(faults)} What an engine must have stands at the top of bench/backends/__init__.py."
-        )
+        raise TypeError(f"{' '.join(faults)} {CONTRACT}")
     return engine
 
 
@@ -220,6 +246,8 @@ def parallel(name, part):
 def ready(name, device):
     """Options of backend `name` that a study measures here on `device` as things are installed, the default
     first."""
+    if broken(name):
+        return []
     backend = get(name)
     if hasattr(backend, "ON_REQUEST"):
         return []
@@ -233,6 +261,8 @@ def ready(name, device):
 def absent(name, device):
     """Why a study leaves out backend `name` or some of its options on `device`, one sentence each: none if it
     measures all of it."""
+    if why := broken(name):
+        return [why]
     backend = get(name)
     if hasattr(backend, "ON_REQUEST"):
         return [backend.ON_REQUEST]
@@ -241,8 +271,7 @@ def absent(name, device):
     if by_name and not reasons[0]:
         reasons.append(
             f"{' and '.join(by_name)}: slow on {device} or in need of a checkpoint of their own, measured by "
-            "name only, "
-            f'with: make study ENGINES="{" ".join(by_name)}"'
+            f'name only. Measure them with: make study ENGINES="{" ".join(by_name)}"'
         )
     return [reason for reason in dict.fromkeys(reasons) if reason]
 

@@ -48,7 +48,7 @@ def version():
 
 
 def available():
-    return None if find_spec("ctranslate2") else "ctranslate2 is not installed. Install it with: make .venv"
+    return None if find_spec("ctranslate2") else "ctranslate2 is not installed. Install it with: make install"
 
 
 def prepare(checkpoint, option, device):

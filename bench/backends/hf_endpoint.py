@@ -42,7 +42,7 @@ def available():
     return (
         None
         if find_spec("huggingface_hub")
-        else "huggingface_hub is not installed. Install it with: make .venv"
+        else "huggingface_hub is not installed. Install it with: make install"
     )
 
 

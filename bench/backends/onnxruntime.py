@@ -63,7 +63,7 @@ def _either(*names):
 
 def available():
     absent = [name for name in ("onnxruntime_genai", "onnx", "onnx_ir") if not find_spec(name)]
-    return f"{' and '.join(absent)} cannot be imported. Install it with: make .venv" if absent else None
+    return f"{' and '.join(absent)} cannot be imported. Install it with: make install" if absent else None
 
 
 def prepare(checkpoint, option, device):

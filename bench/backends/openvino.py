@@ -34,7 +34,7 @@ def version():
 
 def available():
     absent = [name for name in ("openvino_genai", "gguf") if not find_spec(name)]
-    return f"{' and '.join(absent)} cannot be imported. Install it with: make .venv" if absent else None
+    return f"{' and '.join(absent)} cannot be imported. Install it with: make install" if absent else None
 
 
 def prepare(checkpoint, option, device):

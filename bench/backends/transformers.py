@@ -59,7 +59,7 @@ def available():
     return (
         None
         if find_spec("transformers") and find_spec("torch")
-        else "transformers is not installed. Install it with: make .venv"
+        else "transformers is not installed. Install it with: make install"
     )
 
 

@@ -212,7 +212,7 @@ def _part(name, needs):
     for part in parts:
         if backends.can(name, part):
             return part
-    able = ", ".join(other for other in backends.names() if backends.can(other, needs))
+    able = ", ".join(other for other in backends.usable() if backends.can(other, needs))
     raise ValueError(f"The backend {name} has no {needs}(), which this experiment needs. These have: {able}.")
 
 
@@ -224,7 +224,7 @@ def _at_once(values, part, kind):
     name, count = values["backend"], values.get(f"{kind}_parallel", 1)
     parameters.at_least(1, **{f"{kind}_parallel": count})
     if count > 1 and kind not in backends.parallel(name, part):
-        able = ", ".join(other for other in backends.names() if kind in backends.parallel(other, part))
+        able = ", ".join(other for other in backends.usable() if kind in backends.parallel(other, part))
         served = "server" in values and part == "load" and kind in backends.parallel(name, "serve")
         raise ValueError(
             f"The backend {name} has no {kind} parallelism {WAYS[part]}, so {kind}_parallel must be 1. "

@@ -42,9 +42,9 @@ def measured(name, rows):
         on_request = without_markup(getattr(module, "ON_REQUEST", ""))
         return "not yet. " + (on_request or f"Measure it with `make study {device}ENGINES={name}`.")
     versions = ", ".join(sorted(runs["backend_version"].unique()))
-    return (
-        f"version {versions}; {_codes(sorted(runs['option'].unique()))} in {runs['run_id'].nunique()} runs."
-    )
+    count = runs["run_id"].nunique()
+    options = _codes(sorted(runs["option"].unique()))
+    return f"version {versions}; {options} in {count} {'run' if count == 1 else 'runs'}."
 
 
 def _codes(words):

@@ -239,11 +239,11 @@ def _number(run):
 def left_out(kind):
     """Why engines, or some of their options, are not measured on a device of this kind.
 
-    One sentence for all that run elsewhere, one line for each of the others.
+    One sentence for all that run elsewhere, one or more for each of the others.
     """
-    elsewhere = [name for name in backends.names() if kind not in backends.get(name).DEVICES]
+    elsewhere = [name for name in backends.usable() if kind not in backends.get(name).DEVICES]
     others = {name: backends.absent(name, kind) for name in backends.names() if name not in elsewhere}
-    lines = [" ".join(reasons) for reasons in others.values() if reasons]
+    lines = [reason for reasons in others.values() for reason in reasons]
     return lines + ([f"Not for a {kind}: {', '.join(elsewhere)}."] if elsewhere else [])
 
 

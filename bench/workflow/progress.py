@@ -71,6 +71,8 @@ def watch(config):
                 shown.add(run.id)
             runs, since = (plan.plan(config), monotonic()) if new else (runs, since)
             bar.total, bar.n = len(runs), sum(run.id in shown for run in runs)
+        bar.bar_format = "{n_fmt} of {total_fmt} runs |{bar}| {elapsed} gone; now what is drawn from them"
+        bar.refresh()
 
 
 def _newly_ended(runs, shown, patience_s):

@@ -10,6 +10,7 @@ import sys
 from bench import inputs, paths
 from bench.analysis import latency as latency_analysis
 from bench.analysis import repeats
+from bench.machine import identity
 from bench.observations import store
 from bench.paths import ROOT, SITE
 from bench.workflow import auto, plan, run_notebook
@@ -28,13 +29,20 @@ def unmeasured(config):
 
 def text(config):
     """The report on the study `config` (`plan.load`), one line per fact, the failures last."""
-    lines = [f"- {sentence}" for sentence in plan.left_out(plan.device(config)[0])]
+    asked = str(config["engines"]).split()  # who asks for some by name has left out the others
+    lines = [f"- {sentence}" for sentence in ([] if asked else plan.left_out(plan.device(config)[0]))]
     page = os.path.relpath(_page(), ROOT) if _page().exists() else "it could not be built"
-    lines += ["", rest(config), *repeated(config), f"The page: {page}"]
+    lines += ["", rest(config), *repeated(config), _where(page)]
     lines += [
         f"NOTE {run.id}: measured, but its notebook failed after that: {why}" for run, why in _after(config)
     ]
     return "\n".join(lines + refusals(config) + failures(config))
+
+
+def _where(page):
+    """Where the page is, and how this machine comes first on it."""
+    first = f"this machine, host {identity.host()}, stands first on it after: BENCH_FRONT=here make site"
+    return f"The page: {page}; {first}"
 
 
 def rest(config):

@@ -13,6 +13,7 @@ from commands import run
 from bench import backends, metrics, processes
 from bench.backends.common import random_weights
 from bench.paths import ROOT
+from bench.workflow import plan
 
 pytestmark = pytest.mark.early
 
@@ -183,6 +184,34 @@ def test_an_option_that_drafts_takes_one_prompt_at_a_time():
         "backends.get('transformers').load(c, 'float32-lookup', 'cpu', 1).generate([[1], [2]], 4, None)"
     )
     assert "one prompt at a time" in run("python", "-c", code, check=False).stderr
+
+
+WHOLE = {
+    "DEVICES": 'DEVICES = ("cpu",)',
+    "OPTIONS": 'OPTIONS = {"float32": {}}',
+    "version": "version = str",
+    "available": "available = lambda: None",
+    "load": "load = lambda checkpoint, option, device, threads: None",
+}
+
+
+@pytest.mark.parametrize("lacking", [*WHOLE, "import"])
+def test_a_broken_adapter_is_named_and_stops_no_other(tmp_path, monkeypatch, lacking):
+    name = f"broken_{lacking.lower()}"
+    lines = ["import no_such_engine"] if lacking == "import" else []
+    (tmp_path / f"{name}.py").write_text(
+        "\n".join([*lines, *(line for part, line in WHOLE.items() if part != lacking)])
+    )
+    monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
+    with pytest.raises(
+        ValueError, match=f"The adapter {name} .*{lacking if lines == [] else 'no_such_engine'}"
+    ):
+        backends.get(name)
+    assert name in backends.names() and name not in backends.usable() and "llamacpp" in backends.usable()
+    assert backends.ready(name, "cpu") == [] and name in backends.absent(name, "cpu")[0]
+    assert any(name in sentence for sentence in plan.left_out("cpu"))
+    with pytest.raises(ValueError, match=name):
+        plan.load({"engines": name}) and plan.engines(plan.load({"engines": name}), "cpu")
 
 
 def test_an_option_may_need_an_environment_of_its_own(tmp_path, monkeypatch):

@@ -172,3 +172,15 @@ def test_a_scratch_run_beside_a_neighbour_is_written_and_marked(tmp_path):
     path = write_run(tmp_path, busy, scratch=True)
     assert "kept 0.90 cores busy" in store.read(path)[1]["shared"]
     assert "shared" not in store.read(write_run(tmp_path, run=2, scratch=True))[1]
+
+
+def test_the_table_at_a_study_s_end_is_of_this_checkout(both, monkeypatch, capsys):
+    monkeypatch.setattr(store, "load", lambda: both)
+    monkeypatch.setattr(identity, "host", lambda: "def456")
+    tables.main(["latency", "here"])
+    shown = capsys.readouterr().out
+    assert SECOND in shown and FIRST not in shown
+    monkeypatch.setattr(identity, "host", lambda: "123abc")  # it has measured nothing
+    tables.main(["latency", "here"])
+    shown = capsys.readouterr().out
+    assert SECOND in shown and FIRST in shown

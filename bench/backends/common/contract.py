@@ -101,7 +101,7 @@ def _options(module):
     return faults
 
 
-def _functions(module):
+def _lacking(module):
     faults = [
         f"The module has no function {n}()." for n in ("version", "available") if not hasattr(module, n)
     ]
@@ -109,6 +109,16 @@ def _functions(module):
         faults.append(
             "The module has neither load(...), for an engine in this process, nor serve(...), for a server."
         )
+    return faults
+
+
+def unusable(module):
+    """One sentence for each part without which nothing can be asked of the adapter `module`."""
+    return [*_options(module), *_lacking(module)]
+
+
+def _functions(module):
+    faults = _lacking(module)
     shared = "tensor" in getattr(module, "PARALLEL", {}).get("load", ())
     for name, expected in PARAMETERS.items():
         if hasattr(module, name):

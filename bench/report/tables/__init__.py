@@ -1,6 +1,7 @@
 """Tables: one function per table, all requests in, a plain DataFrame with reader-ready column names out.
 
-    python -m bench.report.tables latency     the table on the terminal
+    python -m bench.report.tables latency          the table on the terminal
+    python -m bench.report.tables latency here     of what this checkout has measured, where it has
 
 `html` and `text` write any of them out; pages, notebooks and the terminal show the same numbers because
 they call the same functions.
@@ -15,6 +16,7 @@ import pandas as pd
 
 from bench import naming
 from bench.analysis import machines as machines_analysis
+from bench.machine import identity
 from bench.observations import store
 from bench.report import columns, html
 
@@ -71,9 +73,12 @@ def names():
 
 
 def main(arguments):
-    """Print the table named in `arguments`; ValueError listing the tables for any other name."""
-    name = naming.choose("table", arguments[0] if arguments else "", names())
-    print(html.text(TABLES[name](*([store.load()] if inspect.signature(TABLES[name]).parameters else []))))
+    """Print the table named in `arguments`, of this checkout's runs alone if `here` follows; ValueError
+    listing the tables for any other name."""
+    name, where = naming.choose("table", arguments[0] if arguments else "", names()), arguments[1:]
+    of_runs, rows = inspect.signature(TABLES[name]).parameters, store.load()
+    own = rows[rows["host"] == identity.host()] if where == ["here"] else rows[:0]
+    print(html.text(TABLES[name](*([own if len(own) else rows] if of_runs else []))))
 
 
 # A topic is a file of this folder; its tables join when it is imported.
