@@ -117,9 +117,7 @@ def test_papermill_stops_with_the_same_sentence(tmp_path, parameters, words):
 
 
 def test_an_engine_that_is_not_installed_says_how_to_install_it(cells, tmp_path, monkeypatch):
-    (tmp_path / "elsewhere.py").write_text(
-        'OPTIONS = {"float32": {}}\nDEVICES = ("cpu",)\nENVIRONMENT = "elsewhere"\n'
-    )
+    (tmp_path / "elsewhere.py").write_text('from bench.backends.fake import *\nENVIRONMENT = "elsewhere"\n')
     monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
     refused(cells, "make study ENGINES=elsewhere", backend="elsewhere")
 
