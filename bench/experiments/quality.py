@@ -64,12 +64,17 @@ def stored(setup):
     or another checkpoint.
     """
     name, tokens = _latency_name(setup), setup.parameters["max_new_tokens"]
+    refused = []
     for path in _newest_first(Path(setup.folder), name):
         requests = store.load([path])
-        if (requests["max_new_tokens"] == tokens).all() and (requests["tensor_parallel"] == 1).all():
+        if requests.empty:
+            refused.append(path.stem)
+        elif (requests["max_new_tokens"] == tokens).all() and (requests["tensor_parallel"] == 1).all():
             return _answers(setup, requests, store.read(path)[1])
+    gates = f"; gates refuse {', '.join(refused)}" if refused else ""
     raise FileNotFoundError(
-        f"There is no latency run {name}… whose answers could be scored. Measure it with: {_command(setup)}"
+        f"There is no latency run {name}… whose answers could be scored{gates}. Measure it with: "
+        f"{_command(setup)}"
     )
 
 

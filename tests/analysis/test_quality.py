@@ -397,6 +397,20 @@ def test_what_cannot_be_scored_is_said_before_anything_is_loaded(cells, tmp_path
     assert not list(tmp_path.rglob("*.csv"))
 
 
+def test_a_latency_run_that_a_gate_refuses_is_not_scored(tmp_path, monkeypatch):
+    run = write_run(tmp_path, backend="llamacpp", option="Q4_0")
+    backend, model, gpu, host = store.load([run]).iloc[0][["backend", "model", "gpu", "host"]]
+    identity = {"experiment": "quality", "backend": backend, "model": model, "option": "Q4_0"}
+    setup = SimpleNamespace(
+        folder=tmp_path, identity=identity | {"gpu": gpu, "host": host}, option="Q4_0", device="cpu"
+    )
+    setup.parameters = {"max_new_tokens": 50, "results": ""}
+    nothing = store.load([])
+    monkeypatch.setattr(store, "load", lambda paths: nothing)
+    with pytest.raises(FileNotFoundError, match=f"gates refuse {run.stem}. Measure it with: papermill"):
+        quality_experiment.stored(setup)
+
+
 EVEN = """
 import math
 from bench.backends import fake

@@ -967,6 +967,7 @@ def test_a_whole_run_tells_the_token_to_nobody(quoting, tmp_path, backend, optio
     assert quotes(tmp_path, done, since) == []
 
 
+@pytest.mark.check
 def test_a_run_that_is_refused_altogether_tells_the_token_to_nobody(quoting, tmp_path, monkeypatch):
     monkeypatch.setattr(Quoting, "accepts", "another")
     since = time.time()

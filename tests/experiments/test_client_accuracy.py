@@ -107,6 +107,7 @@ def test_our_client_is_right_to_a_millisecond(measured):
     assert set(measured) == set(schema.ACCURACY)
 
 
+@pytest.mark.check
 @pytest.mark.timing
 def test_a_late_client_is_found_out(elsewhere):
     row = accuracy_experiment.measure(elsewhere("liar", LIAR.format(late=LATE_S, more="")), 2, 4)
@@ -118,12 +119,14 @@ def test_a_late_client_is_found_out(elsewhere):
     assert row["delay_mean_ms"] is None
 
 
+@pytest.mark.check
 @pytest.mark.timing
 def test_invented_gaps_are_found_out(elsewhere):
     row = accuracy_experiment.measure(elsewhere("liar", LIAR.format(late=0, more=" + 0.007")), 2, 4)
     assert row["itl_p99_excess_ms"] == pytest.approx(7, abs=1)
 
 
+@pytest.mark.check
 @pytest.mark.timing
 def test_what_a_client_does_before_its_first_request_does_not_count(elsewhere):
     row = accuracy_experiment.measure(elsewhere("busy", BUSY), 2, 4)

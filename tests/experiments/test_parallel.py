@@ -574,7 +574,7 @@ SERVED = {"concurrency": "2", "request_rates": "none", "requests": 4, "lengths":
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("latency", {"max_new_tokens": 8}),
+        pytest.param("latency", {"max_new_tokens": 8}, marks=pytest.mark.check),
         pytest.param("latency", {"max_new_tokens": 8, "server": True}, marks=pytest.mark.check),
         ("batching", {"batch_sizes": "1", "prompt_lengths": "8", "input_tokens": 8, "max_new_tokens": 8}),
         ("serving", SERVED),

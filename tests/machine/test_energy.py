@@ -102,6 +102,7 @@ def test_a_short_request_is_repeated_until_the_window_is_full(nvml, monkeypatch,
     assert found.gpu_energy_j == pytest.approx(400 * found.seconds, rel=0.02)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("about", "reason"),
     [

@@ -76,6 +76,7 @@ def test_a_latency_run_has_the_joules_of_its_requests(run, nvml):
     assert about["gpu_reason"] == "" and rows["cpu_energy_j"].isna().all() and "RAPL" in about["cpu_reason"]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
@@ -102,6 +103,7 @@ def test_without_nvml_the_row_says_so(run, monkeypatch):
     assert sidecar["energy"]["gpu_reason"] == "NVML cannot be read"
 
 
+@pytest.mark.check
 def test_both_gpus_of_a_shared_model_count(run, driver, nvml):
     nvml.answers({"memory_bytes": 1000}, {"power_w": 100, "memory_bytes": 500})
     driver.says({"count": "2", "clocks.sm": "1200", "power.draw": "100.0", "temperature.gpu": "71"}, gpu=1)
@@ -136,6 +138,7 @@ def test_a_servers_requests_are_sent_again_without_a_pause(run, nvml):
     assert rows["gpu_energy_j"].notna().all()
 
 
+@pytest.mark.check
 def test_every_batch_has_its_own_joules(run, nvml):
     rows, sidecar = run("batching", **BATCHING)
     windows = {window["what"]: window for window in sidecar["energy"]["windows"]}
@@ -223,6 +226,7 @@ def packages(tmp_path, monkeypatch):
     thread.join()
 
 
+@pytest.mark.check
 def test_the_cpus_joules_on_a_cpu(run, packages):
     rows, sidecar = run(**LATENCY, device="cpu")
     (window,) = sidecar["energy"]["windows"]
@@ -239,6 +243,7 @@ def test_a_cpu_without_counters_starts_nothing(run, monkeypatch, tmp_path):
     assert math.isnan(rows["cpu_idle_w"].astype(float).iloc[0])
 
 
+@pytest.mark.check
 @pytest.mark.check
 def test_both_the_gpu_and_the_cpu_can_be_read(run, packages):
     rows, _ = run(**LATENCY)
