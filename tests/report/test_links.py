@@ -18,6 +18,8 @@ import yaml
 from bench.paths import ROOT
 from bench.report import figures, links, notebooks
 
+pytestmark = pytest.mark.early
+
 FORK = "https://github.com/ada/measured"
 
 

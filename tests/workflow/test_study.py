@@ -18,6 +18,8 @@ from bench.paths import ROOT
 from bench.workflow import options, progress, run_notebook
 from bench.workflow import plan as plan_workflow
 
+pytestmark = pytest.mark.early
+
 FAKE_STUDY = ["--config", "engines=fake", "repeats=1", "experiments=latency"]
 
 
