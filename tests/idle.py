@@ -8,11 +8,12 @@ class Probe:
     """
 
     def __init__(self, device, threads):
-        self.probes, self.working_set_probes, self.cpu_shares = [], [], []
+        self.probes, self.working_set_probes, self.cpu_shares, self.ways = [], [], [], []
 
     def probe(self):
         self.probes.append(4e12)
         self.cpu_shares.append(1.0)
+        self.ways.append({"fake": 4e12})
 
     def __exit__(self, *_):
         pass

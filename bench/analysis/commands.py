@@ -1,11 +1,11 @@
-"""The command that repeats a run: its notebook with every parameter that is not the notebook's own."""
+"""The shell commands that pages print: of a notebook, and of the notebook that repeats a run."""
 
 import ast
 import functools
 import json
 import shlex
 
-from bench import inputs
+from bench import backends, inputs, naming
 from bench.observations import store
 from bench.paths import ROOT
 
@@ -13,6 +13,23 @@ from bench.paths import ROOT
 APART = {"run", "results"}
 # Experiments that a notebook of another name measures when a parameter asks for it.
 NOTEBOOKS = {"memory": "batching"}
+
+
+def papermill(notebook, parameters=None, out="out.ipynb", home=".venv"):
+    """The shell command that executes notebooks/<notebook>.ipynb with `parameters` (a dict) in the
+    environment `home`, a folder relative to the repository, as one types it there."""
+    words = [f"-p {name} {shlex.quote(str(value))}" for name, value in (parameters or {}).items()]
+    return " ".join([f"{home}/bin/papermill notebooks/{notebook}.ipynb {out}", *words])
+
+
+def in_environment(backend, device, option, notebook, parameters):
+    """`papermill` in the environment in which `backend` (a module of bench/backends/) runs `option`; one that
+    is not the default is installed first."""
+    home = backends.prefix(backend, device, option)
+    if not home.is_relative_to(ROOT / ".venvs"):
+        return papermill(notebook, parameters)
+    home = home.relative_to(ROOT).as_posix()
+    return f".venv/bin/snakemake {home}/ready && {papermill(notebook, parameters, home=home)}"
 
 
 @functools.cache
@@ -41,8 +58,12 @@ def command(experiment, identity, parameters):
     name = notebook(experiment)
     own = defaults(name)
     changed = {k: v for k, v in parameters.items() if k in own and k not in APART and v != own[k]}
-    words = [f"-p {key} {shlex.quote(str(value))}" for key, value in (identity | changed).items()]
-    return " ".join([f"papermill notebooks/{name}.ipynb out.ipynb", *words])
+    try:
+        backend = backends.get(identity["backend"])
+    except ValueError:  # its adapter is no longer here, or cannot be imported
+        return papermill(name, identity | changed)
+    option = naming.plain_option(identity["option"])
+    return in_environment(backend, parameters.get("device", "cpu"), option, name, identity | changed)
 
 
 def commands(run_ids, requests):

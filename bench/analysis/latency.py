@@ -23,7 +23,8 @@ def runs(requests):
     Columns run_id, experiment, the configuration, backend_version, threads, started; medians of ttft_s,
     tpot_s, itl_p90_s, mbu and mbu_datasheet; output_tokens_per_s (the mean, because that is what the
     published table shows) and of ENERGY; itl_max_s (the longest gap of any request), drafted_tokens,
-    accepted_tokens, weight_bytes, bandwidth_bytes_per_s, peak_memory_bytes, load_s, requests, failed.
+    accepted_tokens, weight_bytes, bandwidth_bytes_per_s, probe_ways, peak_memory_bytes, load_s, requests,
+    failed.
     """
     keys = ["run_id", "experiment", *schema.CONFIGURATION, "backend_version", "threads", "started"]
     return (
@@ -34,7 +35,7 @@ def runs(requests):
             **_each("mean", "output_tokens_per_s"),
             **_each("median", "mbu", "mbu_datasheet"),
             **_each("sum", "drafted_tokens", "accepted_tokens"),
-            **_each("first", "weight_bytes", "bandwidth_bytes_per_s"),
+            **_each("first", "weight_bytes", "bandwidth_bytes_per_s", "probe_ways"),
             **_each("mean", *ENERGY),
             **_each("max", "peak_memory_bytes", "itl_max_s"),
             **_each("first", "load_s"),

@@ -7,7 +7,7 @@ option does, the others count as the same system); what has been measured is rea
 import pandas as pd
 
 from bench import backends, inputs, naming
-from bench.paths import ROOT
+from bench.analysis import commands
 
 SYSTEM = ["study", "platform", "options"]
 MOSAIC = "ttft_ms", "throughput_req_per_s"
@@ -75,20 +75,12 @@ def command(row):
     backend, option = backends.get(row["backend"]), row["option"].split()[0]
     parameters = {"backend": row["backend"], "option": option, "model": row["model"]}
     if hasattr(backend, "ON_REQUEST"):
-        return _papermill(row, parameters | {"url": "organisation/name", "gpu": naming.slug(row["gpu"])})
+        there = {"url": "organisation/name", "gpu": naming.slug(row["gpu"])}
+        return commands.papermill(row["experiment"], parameters | there)
     others = dict(pair.split("=") for pair in row["parameters"].split())
     if row["tensor_parallel"] == 1 and not others:
         engine, model, experiment = f"{row['backend']}/{option}", row["model"], row["experiment"]
         return f"make study DEVICE=cuda ENGINES={engine} MODELS={model} EXPERIMENTS={experiment}"
     several = {"tensor_parallel": row["tensor_parallel"]} if row["tensor_parallel"] > 1 else {}
     parameters |= {"device": "cuda"} | several | others
-    home = backends.prefix(backend, "cuda", option)
-    if not home.is_relative_to(ROOT / ".venvs"):
-        return _papermill(row, parameters)
-    home = home.relative_to(ROOT).as_posix()
-    return f".venv/bin/snakemake {home}/ready && {_papermill(row, parameters, f'{home}/bin/papermill')}"
-
-
-def _papermill(row, parameters, papermill="papermill"):
-    words = " ".join(f"-p {name} {value}" for name, value in parameters.items())
-    return f"{papermill} notebooks/{row['experiment']}.ipynb out.ipynb {words}"
+    return commands.in_environment(backend, "cuda", option, row["experiment"], parameters)

@@ -2,8 +2,8 @@
 its HTTPS address.
 
 - Install: part of the default environment (`huggingface_hub`). An endpoint is made, paused and paid for on
-  <https://endpoints.huggingface.co>; this adapter only asks one that runs: `papermill notebooks/serving.ipynb
-  out.ipynb -p backend hf_endpoint -p url organisation/name -p gpu a10g`.
+  <https://endpoints.huggingface.co>; this adapter only asks one that runs: `.venv/bin/papermill
+  notebooks/serving.ipynb out.ipynb -p backend hf_endpoint -p url organisation/name -p gpu a10g`.
 - Documentation: <https://huggingface.co/docs/huggingface_hub/guides/inference_endpoints>
 - Licence: that of the model, and the terms of the service; what is measured is a rented machine.
 - Options: the dialect. `completions` sends token ids to `/v1/completions` (vLLM's and SGLang's containers);
@@ -29,8 +29,8 @@ OPTIONS = {"completions": {}, "chat": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
 PARALLEL = {"serve": ("tensor", "data")}  # what the server does is what its user says of it
 ON_REQUEST = (
-    "hf_endpoint asks an endpoint that runs: papermill notebooks/serving.ipynb out.ipynb -p backend "
-    "hf_endpoint -p url organisation/name -p gpu a10g"
+    "hf_endpoint asks an endpoint that runs: .venv/bin/papermill notebooks/serving.ipynb out.ipynb "
+    "-p backend hf_endpoint -p url organisation/name -p gpu a10g"
 )
 
 

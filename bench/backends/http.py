@@ -4,9 +4,9 @@ speaks.
 This is the generic adapter for whatever speaks the OpenAI protocol and has no file of its own here: hosted
 APIs, Triton, Modal, a SageMaker endpoint behind a gateway.
 
-- Install: nothing. `papermill notebooks/serving.ipynb out.ipynb -p backend http -p url http://localhost:8000
-  -p gpu h100`. Where the server is not on this machine, `gpu` says what it runs on: nobody can see that from
-  here.
+- Install: nothing. `.venv/bin/papermill notebooks/serving.ipynb out.ipynb -p backend http
+  -p url http://localhost:8000 -p gpu h100`. Where the server is not on this machine, `gpu` says what
+  it runs on: nobody can see that from here.
 - Documentation: <https://platform.openai.com/docs/api-reference/completions>,
   <https://huggingface.co/docs/text-generation-inference>,
   <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>
@@ -35,8 +35,8 @@ OPTIONS = {"completions": {}, "text": {}, "chat": {}, "llamacpp": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
 PARALLEL = {"serve": ("tensor", "data")}  # what the server does is what its user says of it
 ON_REQUEST = (
-    "http measures a server that is running already: papermill notebooks/serving.ipynb out.ipynb -p backend "
-    "http -p url http://localhost:8000"
+    "http measures a server that is running already: .venv/bin/papermill notebooks/serving.ipynb out.ipynb "
+    "-p backend http -p url http://localhost:8000"
 )
 TOKEN = "BENCH_API_TOKEN"
 

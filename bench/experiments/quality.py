@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import backends, inputs, naming
+from bench.analysis import commands
 from bench.analysis import quality as quality_analysis
 from bench.experiments import notebook, session
 from bench.instrument import in_process
@@ -100,8 +101,7 @@ def _command(setup):
     }
     if setup.parameters.get("results"):
         values["results"] = setup.parameters["results"]
-    set_to = (f"-p {name} {value}" for name, value in values.items())
-    return " ".join(["papermill notebooks/latency.ipynb out.ipynb", *set_to])
+    return commands.papermill("latency", values)
 
 
 def _answers(setup, requests, sidecar):

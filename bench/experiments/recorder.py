@@ -97,6 +97,7 @@ class Recorder:
             "bandwidth_probes_bytes_per_s": device.bandwidth.probes,
             "working_set_probes_bytes_per_s": device.bandwidth.working_set_probes,
             "probe_cpu_shares": device.bandwidth.cpu_shares,
+            "probe_ways_bytes_per_s": device.bandwidth.ways,
             "datasheet_bandwidth_bytes_per_s": gpu.datasheet_bandwidth(plan.place.gpu),
             "weight_bytes": engine.weight_bytes,
             "kv_value_bytes": engine.kv_value_bytes,

@@ -1,7 +1,7 @@
 """Read bandwidth of a device's memory, probed by a process of its own.
 
     python -m bench.machine.bandwidth cpu 2     one line in (bytes of a working set, or 0), one measurement
-                                                out (JSON: memory, working_set in bytes/s, cpu_share)
+                                                out (JSON: memory, working_set in bytes/s, cpu_share, ways)
 
 So neither the probe's memory nor its threads touch the engine that is measured beside it. Other modules know
 the probe by this module's name in its command line.
@@ -9,6 +9,10 @@ the probe by this module's name in its command line.
 **Each reader has a core of its own.** Threads that are woken for a few milliseconds are often put on the core
 of the thread that wakes them and share it until the scheduler moves one, which it rarely does in that time: a
 probe with two free threads then finds what one core can read, and no engine is any slower in that moment.
+
+**Memory is read in several ways, and the fastest counts.** One stream of loads per core does not fill the
+memory's queue everywhere: on Zen 5 a dot product, which reads two arrays side by side, can find a third more
+than a reduction. So did the matrix-vector products of an engine, whose MBU against the reduction was above 1.
 """
 
 import json
@@ -26,6 +30,30 @@ from bench.paths import ROOT
 
 PASSES = 5
 WORKING_SET_S = 0.1  # a small working set is read for at least so long
+COLUMNS = (
+    4096  # of the matrices that are read: the width of a small model's, whose vector the nearest cache holds
+)
+VECTOR = np.ones(COLUMNS, dtype=np.float32)
+
+
+def _reduction(part):
+    """One stream; equal to a C loop of vector loads within 2 %."""
+    np.bitwise_or.reduce(part.view(np.int64))
+
+
+def _dot_product(part):
+    """Two streams, one half of the array beside the other."""
+    half = len(part) // 2
+    np.dot(part[:half], part[half:])
+
+
+def _matrix_vector(part):
+    """What a decode step does at batch size 1: a few rows side by side."""
+    np.matmul(part.reshape(-1, COLUMNS), VECTOR)
+
+
+# Each reads the whole of a float32 array. NumPy and its BLAS release the interpreter lock meanwhile.
+WAYS = {"reduction": _reduction, "dot_product": _dot_product, "matrix_vector": _matrix_vector}
 
 
 class Readers:
@@ -42,25 +70,23 @@ class Readers:
         return [done.result() for done in [p.submit(function, x) for p, x in zip(self.pools, parts)]]
 
     def buffer(self, size):
-        """One array per thread, `size` bytes in all, first touched by the thread that reads it."""
-        counts = [size // 8 // len(self.pools)] * len(self.pools)
-        return self._each(lambda count: np.ones(count, dtype=np.int64), counts)
+        """One float32 array per thread, `size` bytes in all (rounded to two rows of COLUMNS), first touched
+        by the thread that reads it."""
+        rows = 2 * max(1, round(size / len(self.pools) / (2 * 4 * COLUMNS)))
+        return self._each(lambda count: np.ones(count, dtype=np.float32), [rows * COLUMNS] * len(self.pools))
 
-    def read(self, parts):
-        """Read all `parts` once: (bytes/s, share of the time for which the slowest reader had its core).
-
-        NumPy's reductions release the interpreter lock and run at the memory's speed: equal to a C loop of
-        vector loads within 2 %.
-        """
+    def read(self, parts, way):
+        """Read all `parts` once, in one of WAYS: (bytes/s, share of the time for which the slowest reader had
+        its core)."""
         start = clock()
-        shares = self._each(_read_part, parts)
+        shares = self._each(lambda part: _share(WAYS[way], part), parts)
         return sum(part.nbytes for part in parts) / (clock() - start), min(shares)
 
 
-def _read_part(part):
+def _share(read, part):
     """Read `part` once; returns the share of that time for which this thread had a core."""
     wall, cpu = clock(), thread_time()
-    np.bitwise_or.reduce(part)
+    read(part)
     return (thread_time() - cpu) / (clock() - wall)
 
 
@@ -71,27 +97,32 @@ class CpuProbe:
         self.readers, self.working_set, self.working_set_bytes = Readers(threads), [], 0
         self.memory_bytes = max(2**29, 8 * identity.cache_bytes())
         self.memory = self.readers.buffer(self.memory_bytes)
-        self.readers.read(self.memory)
+        for way in WAYS:
+            self.readers.read(self.memory, way)
 
     def measure(self, working_set_bytes=0):
-        """dict: memory and working_set (bytes/s, best pass), cpu_share (share of the best pass over memory
-        for which the slowest reader had its core; 1 if nobody interrupted it).
+        """dict: memory and working_set (bytes/s, best pass of the best way), cpu_share (share of the best
+        pass over memory for which the slowest reader had its core; 1 if nobody interrupted it), ways (bytes/s
+        of memory in each of WAYS, best pass).
 
         working_set is None without one, and for one beyond the memory that is read anyway.
         """
         if working_set_bytes != self.working_set_bytes:
             self.working_set_bytes, fits = working_set_bytes, 0 < working_set_bytes <= self.memory_bytes
             self.working_set = self.readers.buffer(working_set_bytes) if fits else []
-        memory, share = max(self.readers.read(self.memory) for _ in range(PASSES))
-        return {"memory": memory, "working_set": self._working_set_rate(), "cpu_share": share}
+        found = {way: max(self.readers.read(self.memory, way) for _ in range(PASSES)) for way in WAYS}
+        memory, share = max(found.values())
+        ways = {way: rate for way, (rate, _) in found.items()}
+        return {"memory": memory, "working_set": self._working_set_rate(), "cpu_share": share, "ways": ways}
 
     def _working_set_rate(self):
-        """Best pass over the working set, of PASSES at least and WORKING_SET_S of them; None without one."""
+        """Best pass over the working set in any way, of PASSES in each at least and WORKING_SET_S of them;
+        None without one."""
         if not self.working_set:
             return None
         end, rates = clock() + WORKING_SET_S, []
-        while len(rates) < PASSES or clock() < end:
-            rates.append(self.readers.read(self.working_set)[0])
+        while len(rates) < PASSES * len(WAYS) or clock() < end:
+            rates += [self.readers.read(self.working_set, way)[0] for way in WAYS]
         return max(rates)
 
 
@@ -150,16 +181,19 @@ class Bandwidth:
 
     probes: of memory far beyond the caches. working_set_probes: of a buffer of `working_set_bytes`, which is
     to be set to the bytes of an engine's weights once they are known (CPU only). cpu_shares: of each probe,
-    the share of its time for which the slowest reader had its core.
+    the share of its time for which the slowest reader had its core. ways: of each probe, what each way to
+    read found, {way: bytes/s} (CPU only).
     """
 
     def __init__(self, device="cpu", threads=None):
         command = [sys.executable, "-m", "bench.machine.bandwidth", device, str(threads or identity.cores())]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_"))}
+        # Each reader is a thread already, with a core of its own: BLAS brings no more.
+        environment |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
         )
-        self.probes, self.working_set_probes, self.cpu_shares = [], [], []
+        self.probes, self.working_set_probes, self.cpu_shares, self.ways = [], [], [], []
         self.working_set_bytes = 0
 
     def probe(self):
@@ -174,9 +208,10 @@ class Bandwidth:
             )
         found = json.loads(answer)
         self.probes.append(found["memory"])
-        for kept, name in ((self.working_set_probes, "working_set"), (self.cpu_shares, "cpu_share")):
+        kept = {"working_set": self.working_set_probes, "cpu_share": self.cpu_shares, "ways": self.ways}
+        for name, values in kept.items():
             if found.get(name) is not None:
-                kept.append(found[name])
+                values.append(found[name])
         return self.probes[-1]
 
     def __enter__(self):

@@ -51,6 +51,7 @@ def context(sidecar):
     columns["bandwidth_bytes_per_s"] = roof_bytes_per_s(sidecar)
     columns["best_probe_bytes_per_s"] = max(sidecar["bandwidth_probes_bytes_per_s"], default=None)
     columns["probe_cpu_share"] = max(sidecar.get("probe_cpu_shares") or [], default=None)
+    columns["probe_ways"] = max(map(len, sidecar.get("probe_ways_bytes_per_s") or [()])) or 1
     idle = (sidecar.get("energy") or {}).get("idle") or {}
     columns |= {f"{name}_idle_w": idle.get(f"{name}_w") for name in ("gpu", "cpu")}
     return columns | {

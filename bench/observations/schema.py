@@ -128,7 +128,7 @@ SIDECAR = """
 CONTEXT = """
     bandwidth_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token
     threads started arithmetic peak_flops_per_s block_parameters head_parameters attention_values limit_bytes
-    loaded_bytes probe_cpu_share best_probe_bytes_per_s gpu_idle_w cpu_idle_w
+    loaded_bytes probe_cpu_share probe_ways best_probe_bytes_per_s gpu_idle_w cpu_idle_w
 """.split()
 TEXT = {column.name for column in DECLARED if column.type == "text"} | {"started", "arithmetic"}
 # One row per load client and number of streams: `bench.experiments.client_accuracy` says what they mean.

@@ -38,6 +38,7 @@ CONTEXT = {
     "limit_bytes": "memory that the run was limited to; empty without a limit",
     "loaded_bytes": "memory held once the engine was loaded",
     "probe_cpu_share": "share of a core's time that the bandwidth probe itself had",
+    "probe_ways": "in how many ways the bandwidth probe read memory; 1 in older files (roof maybe too low)",
     "best_probe_bytes_per_s": "fastest bandwidth probe of the run",
     "gpu_idle_w": "power of the GPUs with the engine loaded and idle, W",
     "cpu_idle_w": "power of the CPU's packages with the engine loaded and idle, W",

@@ -1,8 +1,9 @@
 """Energy on the latency page: the figure of the machines that could read it, or that none could."""
 
+from bench.analysis import commands
 from bench.report import pages
 
-COMMAND = "papermill notebooks/latency.ipynb out.ipynb -p device cuda"
+COMMAND = commands.papermill("latency", {"device": "cuda"})
 
 
 def show(rows):

@@ -13,8 +13,8 @@ import urllib.parse
 from IPython.display import Markdown, display
 
 from bench import inputs, naming
+from bench.analysis import commands, machines
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
 from bench.report import figures, findings, kept, links, marks, recounting, style, tables
@@ -53,7 +53,7 @@ def _description(name):
 
 
 def _show_plot(name, picture):
-    command = f"papermill notebooks/figure.ipynb figure.ipynb -p figure {name}"
+    command = commands.papermill("figure", {"figure": name}, out="figure.ipynb")
     caption = (
         f'<figcaption class="command">Redraw: <code>{command}</code>{links.under_figure(name)}</figcaption>'
     )
@@ -139,7 +139,7 @@ def _show_each(rows, sentences):
 
 def show_clients(rows):
     """Show how far load clients were off, computed, as a list."""
-    command = "papermill notebooks/client-accuracy.ipynb out.ipynb"
+    command = commands.papermill("client-accuracy")
     show_sentences(
         client_accuracy_findings.client_findings(rows), f"*Nothing measured here yet: `{command}`.*"
     )
@@ -217,6 +217,7 @@ def probes(rows):
         "slowest": html_report.number(roofs.min()),
         "fastest": html_report.number(roofs.max()),
         "without": int(found["mbu"].isna().sum()),
+        "simple": int((found["probe_ways"] == 1).sum()),
         "runs": len(found),
         "mbu": f"{scatter['mbu'].median():.1%}",
         "rate": f"{scatter['output_tokens_per_s'].median():.1%}",

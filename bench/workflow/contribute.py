@@ -69,8 +69,8 @@ def differences(before, after):
         gone, come = len([r for r in old if r not in new]), len([r for r in new if r not in old])
         if gone or come:
             lines.append(
-                f"- table `{name}`: {come} rows come or change, {gone} go or change; {len(old)} rows before, "
-                f"{len(new)} after"
+                f"- table `{name}`: rows that come or change: {come}; that go or change: {gone}; "
+                f"before: {len(old)}, after: {len(new)}"
             )
     drawn = before["figures"], after["figures"]
     redrawn = [name for name in sorted(drawn[0] | drawn[1]) if drawn[0].get(name) != drawn[1].get(name)]

@@ -120,5 +120,5 @@ def stopped(config, since):
     open_runs = [run for run in plan.plan(config) if not run.measured]
     logs = [ROOT / paths.log(run.id).with_suffix(".txt") for run in open_runs]
     begun = sum(log.exists() and log.stat().st_mtime >= since for log in logs)
-    what = f"Stopped: {len(open_runs) - begun} runs were not started, {begun} interrupted."
+    what = f"Stopped. Runs not started: {len(open_runs) - begun}; interrupted: {begun}."
     return f"{what} The same command goes on with them."

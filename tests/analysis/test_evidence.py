@@ -158,7 +158,17 @@ def test_a_wandering_probe_leaves_the_memory_open(tmp_path, probes, says):
         write_run(tmp_path, sidecar, option=option, rate=rate + n / 10, run=n + 1)
     sentence = latency_findings.bandwidth(load(tmp_path))
     assert says in sentence and "**fake F16** (" in sentence and " ± " in sentence
+    assert "one way only" not in sentence, "the device is not named as a CPU"
     assert ("22 to 70 GB/s" in sentence) == (says == "cannot be told")
+
+
+def test_an_mbu_against_a_roof_of_one_way_is_an_upper_bound(tmp_path):
+    ways = {"reduction": 40e9, "dot_product": 50e9, "matrix_vector": 45e9}
+    for n, found in enumerate(([], [], [ways]), start=1):
+        sidecar = make_sidecar(probe_ways_bytes_per_s=found, started=f"2026-01-01T00:{n:02d}:00+00:00")
+        write_run(tmp_path, sidecar, option="F16", rate=100.0 + n, run=n, gpu="epyc-zen5-2c")
+    sentence = latency_findings.bandwidth(load(tmp_path))
+    assert sentence.endswith("GB/s, 2 of 3 read in one way only, so MBU is at most this.")
 
 
 def write_pairs(folder, costs, **columns):

@@ -83,7 +83,7 @@ def test_a_command_repeats_what_was_changed_and_the_notebook_takes_it(tmp_path):
     rows = store.load(folder=tmp_path)
     found = commands.commands(rows["run_id"].unique(), rows)[0]
     words = shlex.split(found)
-    assert words[:3] == ["papermill", "notebooks/latency.ipynb", "out.ipynb"]
+    assert words[:3] == [".venv/bin/papermill", "notebooks/latency.ipynb", "out.ipynb"]
     assert words[3:] == "-p backend fake -p option float32 -p model smollm2-135m -p max_new_tokens 20".split()
     assert set(words[4::2][: len(words)]) and {"max_new_tokens", "threads"} <= set(
         commands.defaults("latency")

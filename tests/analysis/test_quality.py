@@ -407,7 +407,9 @@ def test_a_latency_run_that_a_gate_refuses_is_not_scored(tmp_path, monkeypatch):
     setup.parameters = {"max_new_tokens": 50, "results": ""}
     nothing = store.load([])
     monkeypatch.setattr(store, "load", lambda paths: nothing)
-    with pytest.raises(FileNotFoundError, match=f"gates refuse {run.stem}. Measure it with: papermill"):
+    with pytest.raises(
+        FileNotFoundError, match=f"gates refuse {run.stem}. Measure it with: .venv/bin/papermill"
+    ):
         quality_experiment.stored(setup)
 
 

@@ -257,6 +257,9 @@ def test_vllm_is_told_what_the_committed_runs_were_told(monkeypatch, tmp_path):
         "openmp_binding",
         "tensor_parallel_size",
         "data_parallel_size",
+        # What the load test adds: both of its servers, and whether they answer from a cache.
+        "servers",
+        "prefix_cache_trial",
     }
     for file in files:
         kept = {

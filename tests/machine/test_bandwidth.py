@@ -5,6 +5,7 @@ import threading
 
 import pandas as pd
 import pytest
+from builders import make_sidecar
 
 from bench.machine import bandwidth, identity
 from bench.observations import derived, schema
@@ -28,6 +29,27 @@ def test_a_probe_says_what_memory_and_working_set_give_and_how_much_of_a_core_it
     assert len(probe.probes) == 2 and len(probe.working_set_probes) == 1
     assert all(rate > 0 for rate in probe.probes + probe.working_set_probes)
     assert len(probe.cpu_shares) == 2 and all(0 < share <= 1.01 for share in probe.cpu_shares)
+    assert [max(ways.values()) for ways in probe.ways] == probe.probes, "the fastest way counts"
+    assert all(set(ways) == set(bandwidth.WAYS) for ways in probe.ways) and len(bandwidth.WAYS) == 3
+
+
+@pytest.mark.parametrize("size", [1, 10**5, 2**20 + 12345, 3 * 10**7])
+def test_every_way_reads_the_whole_buffer(size):
+    readers = bandwidth.Readers(2)
+    parts = readers.buffer(size)
+    rounding = 2 * 4 * bandwidth.COLUMNS  # bytes of two rows
+    assert len(parts) == 2 and sum(part.nbytes for part in parts) == pytest.approx(size, abs=2 * rounding)
+    for part in parts:
+        half = len(part) // 2
+        assert len(part) == 2 * half and len(part) % bandwidth.COLUMNS == 0, "no way leaves a rest"
+    assert all(readers.read(parts, way)[0] > 0 for way in bandwidth.WAYS)
+
+
+def test_a_roof_says_in_how_many_ways_it_was_probed():
+    probes = {"reduction": 60e9, "dot_product": 66e9, "matrix_vector": 64e9}
+    found = derived.context(make_sidecar(probe_ways_bytes_per_s=[probes, probes]))["probe_ways"]
+    assert found == 3 and "probe_ways" in schema.CONTEXT
+    assert derived.context(make_sidecar())["probe_ways"] == 1, "files without the field: one way"
 
 
 def sidecar(**more):

@@ -258,7 +258,7 @@ def test_differences_are_sentences_rows_and_figures():
     assert contribute.differences(before, after) == [
         "- goes: a",
         "- comes: c",
-        "- table `t`: 2 rows come or change, 1 go or change; 2 rows before, 3 after",
+        "- table `t`: rows that come or change: 2; that go or change: 1; before: 2, after: 3",
         "- figures drawn anew: f",
     ]
 

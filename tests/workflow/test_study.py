@@ -88,7 +88,7 @@ def test_the_time_left_is_never_nothing_as_long_as_a_run_is_open(tmp_path, monke
     assert 0 < progress.seconds_left(runs, 0) < 2 * 120
     assert progress.stopped(
         plan_workflow.load({"engines": "fake", "repeats": 1}), time.time() + 60
-    ).startswith("Stopped: 1 runs were not started, 0 interrupted")
+    ).startswith("Stopped. Runs not started: 1; interrupted: 0.")
 
 
 def test_the_cost_of_measuring_is_left_to_those_who_repeat():
@@ -303,8 +303,8 @@ def test_an_interrupted_study_goes_on(tmp_path, stop, whom, second_runs):
     if stop != signal.SIGKILL:
         said = (tmp_path / "words.txt").read_text()
         assert (
-            said.count("Stopped: ") == 1
-            and f"Stopped: {int(not second_runs)} runs were not started" in said
+            said.count("Stopped. ") == 1
+            and f"Stopped. Runs not started: {int(not second_runs)}" in said
             and "Error" not in said
         )
     for deadline in range(30):  # what it had started ends with it

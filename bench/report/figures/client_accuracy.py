@@ -7,6 +7,7 @@ import seaborn as sns
 from matplotlib.lines import Line2D
 
 from bench.analysis import client_accuracy as accuracy_analysis
+from bench.analysis import commands
 from bench.instrument import peers
 from bench.observations import store
 from bench.report import captions, curves, figures, sheet, style
@@ -96,7 +97,7 @@ def _errors(axes, column, lines):
 def _caption(table, clipped):
     """The small print: where and how, what failed, what the marks mean."""
     if table.empty:
-        yield "Nothing measured here yet: papermill notebooks/client-accuracy.ipynb out.ipynb."
+        yield f"Nothing measured here yet: {commands.papermill('client-accuracy')}."
     else:
         yield f"Measured on {table['gpu'].iloc[0]}, client and server on a core each:"
         yield "what the client reports less what the server did."

@@ -9,7 +9,7 @@ Each sentence names its machine and mixes none.
 """
 
 from bench.analysis import machines
-from bench.report.findings import batching, latency, overhead, quality, serving, words
+from bench.report.findings import batching, latency, overhead, quality, serving, sizes, words
 
 LATENCY = latency.fastest, latency.fewer_bits, latency.first_token, latency.bandwidth
 # The experiments that sentences are about, and what a reader calls them.
@@ -47,6 +47,7 @@ def of_one(requests):
     """The sentences about the only machine in `requests`, with None for what it does not support."""
     return [
         *([sentence(requests) for sentence in LATENCY] if _several(requests) else [latency.alone(requests)]),
+        *sizes.larger_models(requests),
         batching.share_of_gain(requests),
         batching.limited(requests),
         *quality.quality_findings(requests)[:2],

@@ -231,8 +231,7 @@ def bandwidth(requests):
     if best.empty:
         return None
     each = [f"{words.name(row)} ({_used(row)})" for _, row in best.iterrows()]
-    probed = latency_analysis.runs(rows)["bandwidth_bytes_per_s"] / 1e9
-    probes = f"the best probe of a run is {words.span(probed)} GB/s"
+    probes = _probes(latency_analysis.runs(rows))
     of = f"{(table['reason'] == '').sum()} options with 16 bits or more"
     on = words.on(table.iloc[0])
     if len(best) == 1:
@@ -242,6 +241,15 @@ def bandwidth(requests):
         "MBU "
         f"it may be {words.listed(each, SHOWN)}; {probes}."
     )
+
+
+def _probes(runs):
+    """What the roof of `runs` is, and how many of them were probed in one way only, whose MBU is at most what
+    is said."""
+    probed = f"the best probe of a run is {words.span(runs['bandwidth_bytes_per_s'] / 1e9)} GB/s"
+    simple = int(((runs["probe_ways"] == 1) & runs["gpu"].map(naming.is_cpu)).sum())
+    which = "all" if simple == len(runs) else f"{simple} of {len(runs)}"
+    return probed + (f", {which} read in one way only, so MBU is at most this" if simple else "")
 
 
 def _used(row):

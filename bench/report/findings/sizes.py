@@ -1,0 +1,56 @@
+"""Sentences on what a larger model changes."""
+
+from bench.analysis import sizes as sizes_analysis
+from bench.report.findings import words
+
+
+def larger_models(requests):
+    """What the same options make of each larger model: one sentence per model, [] where no option has
+    measured two."""
+    table = sizes_analysis.sizes(requests)
+    if table.empty:
+        return []
+    groups = table.groupby(["larger_model", "larger_weights"], sort=False)
+    return [_sentence(rows) for _, rows in groups]
+
+
+def _sentence(rows):
+    first = rows.iloc[0]
+    random = " (random weights)" if first["larger_weights"] == "synthetic" else ""
+    more = words.range(rows["larger_weight_bytes"] / rows["weight_bytes"])
+    longer = [f"{words.ratio(row)} with {words.name(row)}" for _, row in _ends(rows, "ratio")]
+    used = [_used(row) for _, row in rows.iterrows()]
+    options = words.plural(len(rows), "option")
+    read, take = ("read", "take") if len(rows) > 1 else ("reads", "takes")
+    return (
+        f"{words.on(first)}, {options} {read} {more} as many bytes per token with {first['larger_model']}"
+        f"{random} as with {first['model']}, and {take} {' to '.join(longer)} as long for an answer. MBU: "
+        f"{words.listed(used)}.{_order(rows)}"
+    )
+
+
+def _ends(rows, column):
+    """[(index, row)] of the smallest and the largest of `column`; one where they are the same row."""
+    places = dict.fromkeys((rows[column].idxmin(), rows[column].idxmax()))
+    return [(place, rows.loc[place]) for place in places]
+
+
+def _used(row):
+    """`**engine option** 0.71 ± 0.02 instead of 0.45 ± 0.05`: its MBU with either model."""
+    before = words.within(round(row["mbu"], 2), row["mbu_interval"])
+    after = words.within(round(row["larger_mbu"], 2), row["larger_mbu_interval"])
+    return f"{words.name(row)} {after} instead of {before}"
+
+
+def _order(rows):
+    """What becomes of the order of the options, where there are two with repeats."""
+    found = sizes_analysis.order(rows)
+    if not sum(found.values()):
+        return ""
+    said = {
+        "kept": "as with the smaller model",
+        "turned": "the other way round",
+        "open": "not to be told with one of the two",
+    }
+    each = [f"{found[name]} {text}" for name, text in said.items() if found[name]]
+    return f" Which of two options is faster: {words.listed(each)}."
