@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from bench import memo, metrics
+from bench import memo, metrics, naming
 from bench.analysis import machines, ranking, statistics
 from bench.observations import derived, schema
 
@@ -53,6 +53,12 @@ def probe_scatter(requests):
     best = rows.assign(bandwidth_bytes_per_s=rows["best_probe_bytes_per_s"])
     unjudged = runs(derived.derive(best))[["run_id", "mbu"]].rename(columns={"mbu": "mbu_unjudged"})
     return runs(rows).merge(unjudged, on="run_id")
+
+
+def probed_one_way(each):
+    """How many of the runs `each` (`runs`) ran on a CPU whose memory the probe read in one way only: their
+    roof may be too low, so their MBU is an upper bound."""
+    return int(((each["probe_ways"] == 1) & each["gpu"].map(naming.is_cpu)).sum())
 
 
 def bounded(requests):

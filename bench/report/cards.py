@@ -48,11 +48,13 @@ def first_token(requests):
 def memory(requests):
     """Which option of 16 bits or more comes closest to what the memory can deliver."""
     wide = np.array([(naming.bits(option) or 0) >= 16 for option in requests["option"]], dtype=bool)
+    each = latency_analysis.runs(latency_analysis.described(requests[wide], "latency"))
+    bound = " at most" if latency_analysis.probed_one_way(each) else ""
     return _ranked(
         requests[wide],
         "mbu",
         ("Closest to the memory's limit", "Close to the memory's limit", "Memory's limit"),
-        ("of the measured bandwidth (MBU)", 1),
+        (f"of the measured bandwidth (MBU){bound}", 1),
         ("latency.html#how-close-to-the-memorys-limit", "How close each one comes"),
     )
 

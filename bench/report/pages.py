@@ -98,7 +98,7 @@ def show_table(name, rows, caption):
     it."""
     function = tables.TABLES[naming.choose("table", name, tables.names())]
     table = function(rows) if inspect.signature(function).parameters else function()
-    show_html(html_report.html(table, caption, f"python -m bench.report.tables {name}"))
+    show_html(html_report.html(table, caption, f".venv/bin/python -m bench.report.tables {name}"))
 
 
 def say(sentence, numbers):

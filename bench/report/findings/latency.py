@@ -247,7 +247,7 @@ def _probes(runs):
     """What the roof of `runs` is, and how many of them were probed in one way only, whose MBU is at most what
     is said."""
     probed = f"the best probe of a run is {words.span(runs['bandwidth_bytes_per_s'] / 1e9)} GB/s"
-    simple = int(((runs["probe_ways"] == 1) & runs["gpu"].map(naming.is_cpu)).sum())
+    simple = latency_analysis.probed_one_way(runs)
     which = "all" if simple == len(runs) else f"{simple} of {len(runs)}"
     return probed + (f", {which} read in one way only, so MBU is at most this" if simple else "")
 
