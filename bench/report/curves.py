@@ -91,7 +91,8 @@ def _log_axes(axes):
     """Set both axes to log scales, but for one without a value above zero, which cannot be drawn so; returns
     [(axis, its limits)] of those set."""
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-        if np.isfinite(axis.get_minpos()):
+        # Set once: it brings the scale's own ticks back, and their 6 × 10¹ instead of 60.
+        if np.isfinite(axis.get_minpos()) and axis.get_scale() != "log":
             axes.set(**{f"{name}scale": "log"})
     return [(a, a.get_view_interval()) for a in (axes.xaxis, axes.yaxis) if a.get_scale() == "log"]
 

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from bench.analysis import latency as latency_analysis
 from bench.metrics import METRICS
 from bench.observations import store
-from bench.report import columns, figures, html, tables
+from bench.report import columns, curves, figures, html, tables
 from bench.report.figures import latency as latency_figures
 from bench.report.findings import latency as latency_findings
 from bench.report.tables import latency as latency_tables
@@ -176,3 +176,21 @@ def test_the_last_digits_of_a_place_change_no_byte(tmp_path):
         return figures.export(figure, "moved", "make figures", tmp_path / name)[0].read_text()
 
     assert drawn(0, "a") == drawn(1e-12, "b") != drawn(1e-2, "c")
+
+
+def test_log_axes_have_plain_numbers_however_often_they_are_set():
+    axes = Figure().subplots()
+    axes.plot([55, 700], [3, 70])
+    for setting in (curves.plain_logs, curves.fine_logs, curves.fine_logs):
+        setting(axes)
+        words = [
+            axis.get_major_formatter()(value, 0) for axis in (axes.xaxis, axes.yaxis) for value in (60, 200)
+        ]
+        assert words == ["60", "200"] * 2 and axes.get_xscale() == axes.get_yscale() == "log"
+
+
+def test_an_axis_without_a_value_above_zero_stays_linear():
+    axes = Figure().subplots()
+    axes.plot([1, 10], [0, 0])
+    curves.fine_logs(axes)
+    assert axes.get_xscale() == "log" and axes.get_yscale() == "linear"
