@@ -208,4 +208,5 @@ def test_a_run_that_is_not_needed_any_more_is_not_begun(tmp_path, monkeypatch):
     eighth = plan.rounds(config)[7][0].id
     needed = run(*command[:4], eighth, *command[5:], check=False, BENCH_RESULTS=tmp_path)
     assert needed.returncode == 1, "it is begun, and false is what it runs"
-    (ROOT / auto.enough(ninth)).unlink()
+    # A study of another test, which begins beside this one, forgets such marks of the fake engine as well.
+    (ROOT / auto.enough(ninth)).unlink(missing_ok=True)
