@@ -244,8 +244,8 @@ def bandwidth(requests):
 
 
 def _probes(runs):
-    """What the roof of `runs` is, and how many of them were probed in one way only, whose MBU is at most what
-    is said."""
+    """What the roof of `runs` is, and how many of them were probed in one way only, whose MBU is an upper
+    bound."""
     probed = f"the best probe of a run is {words.span(runs['bandwidth_bytes_per_s'] / 1e9)} GB/s"
     simple = latency_analysis.probed_one_way(runs)
     which = "all" if simple == len(runs) else f"{simple} of {len(runs)}"

@@ -47,10 +47,10 @@ def _order(rows):
     found = sizes_analysis.order(rows)
     if not sum(found.values()):
         return ""
-    said = {
+    verdicts = {
         "kept": "as with the smaller model",
         "turned": "the other way round",
         "open": "not to be told with one of the two",
     }
-    each = [f"{found[name]} {text}" for name, text in said.items() if found[name]]
+    each = [f"{found[name]} {text}" for name, text in verdicts.items() if found[name]]
     return f" Which of two options is faster: {words.listed(each)}."
