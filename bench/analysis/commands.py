@@ -15,21 +15,21 @@ APART = {"run", "results"}
 NOTEBOOKS = {"memory": "batching"}
 
 
-def papermill(notebook, parameters=None, out="out.ipynb", home=".venv"):
-    """The shell command that executes notebooks/<notebook>.ipynb with `parameters` (a dict) in the
+def papermill(name, parameters=None, out="out.ipynb", home=".venv"):
+    """The shell command that executes notebooks/<name>.ipynb with `parameters` (a dict) in the
     environment `home`, a folder relative to the repository, as one types it there."""
-    words = [f"-p {name} {shlex.quote(str(value))}" for name, value in (parameters or {}).items()]
-    return " ".join([f"{home}/bin/papermill notebooks/{notebook}.ipynb {out}", *words])
+    words = [f"-p {key} {shlex.quote(str(value))}" for key, value in (parameters or {}).items()]
+    return " ".join([f"{home}/bin/papermill notebooks/{name}.ipynb {out}", *words])
 
 
-def in_environment(backend, device, option, notebook, parameters):
+def in_environment(backend, device, option, name, parameters):
     """`papermill` in the environment in which `backend` (a module of bench/backends/) runs `option`; one that
     is not the default is installed first."""
     home = backends.prefix(backend, device, option)
     if not home.is_relative_to(ROOT / ".venvs"):
-        return papermill(notebook, parameters)
+        return papermill(name, parameters)
     home = home.relative_to(ROOT).as_posix()
-    return f".venv/bin/snakemake {home}/ready && {papermill(notebook, parameters, home=home)}"
+    return f".venv/bin/snakemake {home}/ready && {papermill(name, parameters, home=home)}"
 
 
 @functools.cache

@@ -25,7 +25,7 @@ def sizes(requests):
     front = latency.described(requests, "latency").iloc[0]
     usual = (table["model"] == front["model"]) & (table["weights"] == front["weights"])
     kept = [*OPTION, "gpu", "model", "weights", "weight_bytes", "mbu", "mbu_interval", "rates"]
-    larger = table.loc[~usual, kept].rename(columns=lambda name: _larger(name))
+    larger = table.loc[~usual, kept].rename(columns=_larger)
     both = table.loc[usual, kept].merge(larger, on=[*OPTION, "gpu"])
     both = both[both["larger_weight_bytes"] > both["weight_bytes"]].sort_values(
         ["larger_weight_bytes", *OPTION], ignore_index=True

@@ -217,7 +217,7 @@ def probes(rows):
         "slowest": html_report.number(roofs.min()),
         "fastest": html_report.number(roofs.max()),
         "without": int(found["mbu"].isna().sum()),
-        "simple": int((found["probe_ways"] == 1).sum()),
+        "simple": latency_analysis.probed_one_way(found),
         "runs": len(found),
         "mbu": f"{scatter['mbu'].median():.1%}",
         "rate": f"{scatter['output_tokens_per_s'].median():.1%}",

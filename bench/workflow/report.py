@@ -29,8 +29,8 @@ def unmeasured(config):
 
 def text(config):
     """The report on the study `config` (`plan.load`), one line per fact, the failures last."""
-    asked = str(config["engines"]).split()  # who asks for some by name has left out the others
-    lines = [f"- {sentence}" for sentence in ([] if asked else plan.left_out(plan.device(config)[0]))]
+    named = str(config["engines"]).split()  # who names some has left out the others
+    lines = [f"- {sentence}" for sentence in ([] if named else plan.left_out(plan.device(config)[0]))]
     page = os.path.relpath(_page(), ROOT) if _page().exists() else "it could not be built"
     lines += ["", rest(config), *repeated(config), _where(page)]
     lines += [

@@ -50,7 +50,11 @@ def test_the_order_of_two_options_may_turn(four):
     assert sentence.startswith(
         "On `test-cpu`, 3 options read 8 times as many bytes per token with shape:tiny"
     )
-    assert "(random weights) as with smollm2-135m" in sentence and "with **fake Q8_0** as long" in sentence
+    assert (
+        "(random weights) as with smollm2-135m" in sentence
+        and " MBU: **fake" in sentence
+        and "with **fake Q8_0** as long" in sentence
+    )
     assert sentence.endswith("1 as with the smaller model and 2 the other way round.")
 
 
@@ -66,6 +70,13 @@ def test_one_model_says_nothing(tmp_path):
     write_repeats(tmp_path, [100.0, 101.0, 102.0])
     assert sizes_findings.larger_models(store.load(folder=tmp_path)) == []
     assert sizes_findings.larger_models(store.load([])) == []
+
+
+def test_an_mbu_against_a_roof_of_one_way_is_an_upper_bound(tmp_path):
+    write_repeats(tmp_path, [100.0, 101.0, 102.0], gpu="epyc-zen5-2c")
+    write_larger(tmp_path, [20.0, 20.1, 20.2], gpu="epyc-zen5-2c")
+    (sentence,) = sizes_findings.larger_models(store.load(folder=tmp_path))
+    assert "for an answer. MBU, at most: **fake float32** " in sentence
 
 
 def test_an_option_with_one_run_has_no_order(tmp_path):

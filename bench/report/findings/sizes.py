@@ -1,5 +1,7 @@
 """Sentences on what a larger model changes."""
 
+from bench.analysis import latency as latency_analysis
+from bench.analysis import machines
 from bench.analysis import sizes as sizes_analysis
 from bench.report.findings import words
 
@@ -11,28 +13,29 @@ def larger_models(requests):
     if table.empty:
         return []
     groups = table.groupby(["larger_model", "larger_weights"], sort=False)
-    return [_sentence(rows) for _, rows in groups]
+    each = latency_analysis.runs(machines.here(requests, "latency"))
+    bound = ", at most" if latency_analysis.probed_one_way(each) else ""
+    return [_sentence(rows, bound) for _, rows in groups]
 
 
-def _sentence(rows):
+def _sentence(rows, bound):
     first = rows.iloc[0]
     random = " (random weights)" if first["larger_weights"] == "synthetic" else ""
     more = words.range(rows["larger_weight_bytes"] / rows["weight_bytes"])
-    longer = [f"{words.ratio(row)} with {words.name(row)}" for _, row in _ends(rows, "ratio")]
+    longer = [f"{words.ratio(row)} with {words.name(row)}" for row in _ends(rows, "ratio")]
     used = [_used(row) for _, row in rows.iterrows()]
     options = words.plural(len(rows), "option")
     read, take = ("read", "take") if len(rows) > 1 else ("reads", "takes")
     return (
         f"{words.on(first)}, {options} {read} {more} as many bytes per token with {first['larger_model']}"
-        f"{random} as with {first['model']}, and {take} {' to '.join(longer)} as long for an answer. MBU: "
-        f"{words.listed(used)}.{_order(rows)}"
+        f"{random} as with {first['model']}, and {take} {' to '.join(longer)} as long for an answer. "
+        f"MBU{bound}: {words.listed(used)}.{_order(rows)}"
     )
 
 
 def _ends(rows, column):
-    """[(index, row)] of the smallest and the largest of `column`; one where they are the same row."""
-    places = dict.fromkeys((rows[column].idxmin(), rows[column].idxmax()))
-    return [(place, rows.loc[place]) for place in places]
+    """The rows with the smallest and the largest of `column`; one where they are the same."""
+    return [rows.loc[place] for place in dict.fromkeys((rows[column].idxmin(), rows[column].idxmax()))]
 
 
 def _used(row):
