@@ -47,7 +47,7 @@ def runs(requests):
 
 def probe_scatter(requests):
     """The latency runs of all machines with their roofs: one row per run as in `runs`, and mbu_unjudged, the
-    MBU against the best probe even where its readers shared a core (`derived.without_one_core_roofs`).
+    MBU against the best probe of the run, whatever it was (`derived.without_poor_roofs`).
     """
     rows = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
     best = rows.assign(bandwidth_bytes_per_s=rows["best_probe_bytes_per_s"])
@@ -56,9 +56,10 @@ def probe_scatter(requests):
 
 
 def probed_one_way(each):
-    """How many of the runs `each` (`runs`) ran on a CPU whose memory the probe read in one way only: their
-    roof may be too low, so their MBU is an upper bound."""
-    return int(((each["probe_ways"] == 1) & each["gpu"].map(naming.is_cpu)).sum())
+    """How many of the runs `each` (`runs`) have an MBU against a CPU's memory that the probe read in one way
+    only: that roof may be too low, so the MBU is an upper bound."""
+    simple = (each["probe_ways"] == 1) & each["gpu"].map(naming.is_cpu)
+    return int((simple & each["mbu"].notna()).sum())
 
 
 def bounded(requests):

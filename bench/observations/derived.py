@@ -7,6 +7,7 @@ from bench.observations import schema
 
 ALONE = 0.9
 ONE_CORE = 0.75
+ENOUGH_RUNS = 3
 BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
 
 
@@ -94,6 +95,27 @@ def _probes(sidecar, unknown_share):
     shares = sidecar.get("probe_cpu_shares") or [unknown_share] * len(probes)
     # The first probe may come before the weights are known: the working set's probes are the last ones.
     return zip(probes, shares[-len(probes) :])
+
+
+def without_poor_roofs(table):
+    """`table` with an empty bandwidth_bytes_per_s where the probes of a run surely were no roof."""
+    return without_one_way_roofs(without_one_core_roofs(table))
+
+
+def without_one_way_roofs(table):
+    """`table` with an empty bandwidth_bytes_per_s where the probe read memory in one way only, and at least
+    ENOUGH_RUNS runs of the same configuration, version and experiment were probed in several.
+
+    One way may find less than an engine reads. Where nothing better is known the MBU stands as an upper
+    bound; where it is, the two kinds of roof are not mixed in one interval.
+    """
+    several = (table["probe_ways"] > 1) & table["bandwidth_bytes_per_s"].notna()
+    keys = [table[key] for key in ("experiment", *schema.CONFIGURATION, "backend_version")]
+    better = table["run_id"].where(several).groupby(keys, dropna=False).transform("nunique")
+    one_way = (table["probe_ways"] == 1) & table["gpu"].map(naming.is_cpu).astype(bool)
+    return table.assign(
+        bandwidth_bytes_per_s=table["bandwidth_bytes_per_s"].mask(one_way & (better >= ENOUGH_RUNS))
+    )
 
 
 def without_one_core_roofs(table):

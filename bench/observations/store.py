@@ -133,7 +133,7 @@ def _runs(paths):
     published = (ROOT / "_llama-inference").resolve()
     own = {k for k, file in enumerate(paths) if file.resolve().is_relative_to(published)}
     names = [f"{file.parent.name}/{file.stem}" for file in paths]
-    rows = derived.derive(derived.without_one_core_roofs(table))
+    rows = derived.derive(derived.without_poor_roofs(table))
     return gates.Runs(rows, sidecars, names, frozenset(own))
 
 

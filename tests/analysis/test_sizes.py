@@ -11,10 +11,14 @@ SMALL_BYTES, LARGE_BYTES = 1e8, 8e8
 LARGE = {"model": "shape:tinyllama-1.1b", "weights": "synthetic"}
 
 
-def write_larger(folder, rates, **columns):
+WAYS = [{"reduction": 60e9, "dot_product": 80e9, "matrix_vector": 70e9}]
+
+
+def write_larger(folder, rates, ways=(), **columns):
     """Runs of the larger model, one per rate, after those of the smaller one."""
     for n, rate in enumerate(rates, start=1):
-        sidecar = make_sidecar(weight_bytes=LARGE_BYTES, started=f"2026-01-02T00:{n:02d}:00+00:00")
+        started = f"2026-01-02T00:{n:02d}:00+00:00"
+        sidecar = make_sidecar(weight_bytes=LARGE_BYTES, started=started, probe_ways_bytes_per_s=ways)
         write_run(folder, sidecar, rate=rate, run=n, **LARGE, **columns)
 
 
@@ -77,6 +81,17 @@ def test_an_mbu_against_a_roof_of_one_way_is_an_upper_bound(tmp_path):
     write_larger(tmp_path, [20.0, 20.1, 20.2], gpu="epyc-zen5-2c")
     (sentence,) = sizes_findings.larger_models(store.load(folder=tmp_path))
     assert "for an answer. MBU, at most: **fake float32** " in sentence
+
+
+def test_the_probes_of_an_option_that_is_not_named_bound_nothing(tmp_path):
+    cpu = {"gpu": "epyc-zen5-2c"}
+    write_repeats(tmp_path, [100.0, 101.0, 102.0], option="Q8_0", **cpu)
+    for n, rate in enumerate((100.0, 101.0, 102.0), start=1):
+        sidecar = make_sidecar(started=f"2026-01-01T01:{n:02d}:00+00:00", probe_ways_bytes_per_s=WAYS)
+        write_run(tmp_path, sidecar, option="F16", rate=rate, run=n, **cpu)
+    write_larger(tmp_path, [20.0, 20.1, 20.2], WAYS, option="F16", **cpu)
+    (sentence,) = sizes_findings.larger_models(store.load(folder=tmp_path))
+    assert "for an answer. MBU: **fake F16** " in sentence
 
 
 def test_an_option_with_one_run_has_no_order(tmp_path):

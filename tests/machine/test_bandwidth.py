@@ -87,3 +87,18 @@ def test_an_older_run_whose_readers_shared_a_core_has_no_mbu(found, threads, sha
     roofs = derived.without_one_core_roofs(rows)["bandwidth_bytes_per_s"]
     assert roofs.notna().tolist() == [True, kept]
     assert "probe_cpu_share" in schema.CONTEXT
+
+
+@pytest.mark.parametrize(("newer", "kept"), [(2, True), (3, False)])
+def test_a_roof_of_one_way_counts_until_three_runs_have_better_ones(newer, kept):
+    rows = pd.DataFrame({
+        "run_id": [f"r{n}" for n in range(newer + 3)], "experiment": "latency", "backend": "fake",
+        "option": ["F16"] * (newer + 2) + ["Q4_0"], "model": "m", "weights": "real", "gpu": "epyc-zen5-2c",
+        "host": "aaaaaa", "tensor_parallel": 1, "data_parallel": 1, "backend_version": "1",
+        "probe_ways": [1, 1, *[3] * newer, 1],
+        "bandwidth_bytes_per_s": [60e9, 61e9, *[80e9] * newer, 62e9],
+    })  # fmt: skip
+    roofs = derived.without_one_way_roofs(rows)["bandwidth_bytes_per_s"]
+    assert roofs.notna().tolist() == [kept, kept, *[True] * newer, True], "the other option keeps its roof"
+    on_gpu = derived.without_one_way_roofs(rows.assign(gpu="h100"))["bandwidth_bytes_per_s"]
+    assert on_gpu.notna().all(), "a GPU is probed in one way, and well"

@@ -14,8 +14,15 @@ def larger_models(requests):
         return []
     groups = table.groupby(["larger_model", "larger_weights"], sort=False)
     each = latency_analysis.runs(machines.here(requests, "latency"))
-    bound = ", at most" if latency_analysis.probed_one_way(each) else ""
-    return [_sentence(rows, bound) for _, rows in groups]
+    return [_sentence(rows, _bound(rows, each)) for _, rows in groups]
+
+
+def _bound(rows, each):
+    """`, at most` where a run of the options and models of `rows`, among the runs `each`, was probed in one
+    way only."""
+    own = each[each["model"].isin([*rows["model"], *rows["larger_model"]])]
+    own = own.merge(rows[sizes_analysis.OPTION], on=sizes_analysis.OPTION)
+    return ", at most" if latency_analysis.probed_one_way(own) else ""
 
 
 def _sentence(rows, bound):
