@@ -90,6 +90,10 @@ def test_every_figure_draws(name, requests, nothing, tmp_path):
         svg = figures.svg(figure, name, f"redraw {name}")
         assert "<text" in svg and f"redraw {name}" in svg
         assert figure.get_size_inches()[0] <= 7.5
+        figure.draw_without_rendering()
+        for axes in figure.axes:
+            word = axes.yaxis.label.get_window_extent().height
+            assert word <= axes.get_window_extent().height, f"{axes.get_ylabel()!r} is longer than its axis"
     # Exports are the same for the same data: a redrawn figure is no change.
     figures.export(figures.DRAWN[name](nothing), name, f"redraw {name}", tmp_path)
     assert (tmp_path / f"{name}.svg").read_text() == svg and (tmp_path / f"{name}.png").exists()

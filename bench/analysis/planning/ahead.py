@@ -7,7 +7,6 @@ some machine (whose lengths are taken) and no run of that level. Coefficients co
 the interval spans measured over predicted on the closed levels of the same engine and option.
 """
 
-import datetime
 import sys
 
 import numpy as np
@@ -15,7 +14,7 @@ import pandas as pd
 
 from bench import inputs
 from bench.analysis.planning import own
-from bench.observations import derived, store
+from bench.observations import derived, provenance, store
 
 TABLE = "predictions"
 CONCURRENCY, REQUESTS = 12, 36
@@ -41,7 +40,7 @@ def predicted(requests, concurrency=CONCURRENCY):
         met = own.simulated(level, own.fitted(part), concurrency)
         row = dict(zip(KEYS, [*key, concurrency])) | {"requests": len(level)}
         row |= {"prompt_tokens": met.prompt.mean(), "new_tokens": met.output.mean()}
-        row["date"] = datetime.date.today().isoformat()
+        row["date"] = provenance.now()
         known = levels[(levels[KEYS[:2]] == list(key[:2])).all(axis=1)].dropna(subset=["concurrency"])
         found.append(row | _times(met, known))
     return pd.DataFrame(found)

@@ -230,10 +230,10 @@ def serving_loops(requests):
     if not engines:
         return None
     key = _plain_key(table, LOOPS.values(), "closed loop", "open loop")
-    drawn, axes = curves.panels(len(engines), 2.8, styles, 1.9, key)
+    drawn, axes = curves.panels(len(engines), 3.2, styles, 1.9, key)
     for panel, (title, rows) in zip(axes, engines):
         _loop_curves(panel, rows, x, y, styles)
-        panel.set(xlabel=columns.column(x).axis, ylabel=f"{TTFT.axis}, {words}", title=title)
+        panel.set(xlabel=columns.column(x).axis, ylabel=f"{TTFT.axis},\n{words}", title=title)
         _load_limits(panel, left=1)
         _last_loads(panel, rows, x, y)
     why = (

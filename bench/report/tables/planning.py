@@ -201,4 +201,5 @@ def plan_predictions(requests):
             )
         },
     )
-    return columns.renamed(own.predictions(requests), shown)
+    table = own.predictions(requests)
+    return columns.renamed(table.assign(date=table["date"].str[:10]), shown)

@@ -13,14 +13,11 @@ def requests():
 
 
 def test_committed_predictions_follow_from_the_runs_of_then(requests):
-    served = requests["experiment"] == "serving"
-    of_then = ~served | ~(requests["concurrency"] == ahead.CONCURRENCY)
-    table = ahead.predicted(requests[of_then]).set_index(ahead.KEYS)
-    committed = inputs.table("predictions").set_index(ahead.KEYS)
-    for key in committed.index:
-        # More runs may have come since, from which the intervals would be taken anew; the middle stays.
-        for name in ("predicted_ttft_s", "predicted_tpot_s"):
-            assert table.loc[key, name] == pytest.approx(committed.loc[key, name], rel=1e-3)
+    for made, committed in inputs.table("predictions").groupby("date"):
+        table = ahead.predicted(requests[requests["started"] < made]).set_index(ahead.KEYS)
+        for _, row in committed.iterrows():
+            for name in ("predicted_ttft_s", "predicted_tpot_s"):
+                assert table.loc[tuple(row[ahead.KEYS]), name] == pytest.approx(row[name], rel=1e-3)
 
 
 def test_a_level_that_was_measured_is_not_predicted(requests):
