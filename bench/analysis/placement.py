@@ -1,0 +1,19 @@
+"""Where a virtual machine's two processors lie, and what they read together: data/core_placement.csv."""
+
+from bench import inputs
+
+NEAR_AT_MOST_S = 200e-9
+STATES = "near", "apart"
+
+
+def states(table=None):
+    """The rows of data/core_placement.csv in two states: `near`, where a word goes from one processor to the
+    other and back within NEAR_AT_MOST_S, and `apart`.
+
+    One row per state that was seen, by name; columns samples, and medians of one_core_bytes_per_s,
+    two_cores_bytes_per_s and round_trip_s.
+    """
+    table = inputs.table("core_placement") if table is None else table
+    state = (table["round_trip_s"] <= NEAR_AT_MOST_S).map(dict(zip((True, False), STATES)))
+    medians = table.drop(columns="elapsed_s").groupby(state.rename("state")).median()
+    return medians.assign(samples=state.value_counts())
