@@ -15,5 +15,6 @@ def states(table=None):
     """
     table = inputs.table("core_placement") if table is None else table
     state = (table["round_trip_s"] <= NEAR_AT_MOST_S).map(dict(zip((True, False), STATES)))
-    medians = table.drop(columns="elapsed_s").groupby(state.rename("state")).median()
+    measured = ["one_core_bytes_per_s", "two_cores_bytes_per_s", "round_trip_s"]
+    medians = table[measured].groupby(state.rename("state")).median()
     return medians.assign(samples=state.value_counts())
