@@ -3,7 +3,6 @@
 from bench import inputs
 
 NEAR_AT_MOST_S = 200e-9
-STATES = "near", "apart"
 
 
 def states(table=None):
@@ -14,7 +13,7 @@ def states(table=None):
     two_cores_bytes_per_s and round_trip_s.
     """
     table = inputs.table("core_placement") if table is None else table
-    state = (table["round_trip_s"] <= NEAR_AT_MOST_S).map(dict(zip((True, False), STATES)))
+    state = (table["round_trip_s"] <= NEAR_AT_MOST_S).map({True: "near", False: "apart"})
     measured = ["one_core_bytes_per_s", "two_cores_bytes_per_s", "round_trip_s"]
     medians = table[measured].groupby(state.rename("state")).median()
     return medians.assign(samples=state.value_counts())

@@ -98,7 +98,8 @@ def _probes(sidecar, unknown_share):
 
 
 def without_poor_roofs(table):
-    """`table` with an empty bandwidth_bytes_per_s where the probes of a run surely were no roof."""
+    """`table` with an empty bandwidth_bytes_per_s where a run's probes are no roof to use: those of readers
+    that shared a core, and those of one way where better ones are known."""
     return without_one_way_roofs(without_one_core_roofs(table))
 
 
