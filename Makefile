@@ -66,15 +66,16 @@ bundle: .venv/ready
 gpu-matrix: .venv/ready
 	@python -m bench.workflow.gpu_matrix $(if $(BUDGET),budget=$(BUDGET)) $(if $(REPEATS),repeats=$(REPEATS)) $(if $(LIST),list=$(LIST)) $(if $(DEVICE),device=$(DEVICE)) $(if $(ARCHIVE),archive=$(ARCHIVE))
 
-# What takes no time measurement runs on both cores, the rest one after the other.
-BESIDE = --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# What takes no time measurement runs on both cores, the rest one after the other. Of the quick tests many wait for a
+# server or a deadline, so a third process uses what the others leave; the long ones compute, and hold engines.
+BESIDE = --dist loadfile --no-loadscope-reorder --numprocesses
 TIMING = $(shell grep -rl "mark.timing" tests --include=*.py)
 test: .venv/ready .venv/test
-	@pytest -m "not check and not timing" $(BESIDE)
+	@pytest -m "not check and not timing" $(BESIDE) 3
 	@pytest -m "timing and not check" $(TIMING)
 
 check: .venv/ready .venv/test
-	@pytest -m "check and not timing" $(BESIDE)
+	@pytest -m "check and not timing" $(BESIDE) 2
 	@pytest -m "check and timing" $(TIMING)
 
 plan-check: .venv/ready

@@ -126,9 +126,15 @@ def orphans(title, before):
 
 
 def children():
-    """Processes below this one, but for Python's own that watches shared memory."""
-    found = psutil.Process().children(recursive=True)
-    return [child for child in found if "resource_tracker" not in " ".join(child.cmdline())]
+    """Processes below this one that run, but for Python's own that watches shared memory."""
+    return [child for child in psutil.Process().children(recursive=True) if _counts(child)]
+
+
+def _counts(child):
+    try:
+        return "resource_tracker" not in " ".join(child.cmdline())
+    except psutil.Error:  # it has ended, and whoever started it has not asked
+        return False
 
 
 def _ids(answers):

@@ -1,5 +1,7 @@
 """The conformance report: a good adapter passes every check, each fault of one gets its own sentence."""
 
+import os
+import subprocess
 import sys
 import types
 
@@ -178,8 +180,6 @@ def test_each_fault_gets_its_sentence(attributes, sentence, case):
 
 
 def test_a_process_that_stays_is_found(case, monkeypatch):
-    import subprocess
-
     monkeypatch.setattr(check_backend, "PATIENCE_S", 0.2)
     left = []
 
@@ -194,6 +194,16 @@ def test_a_process_that_stays_is_found(case, monkeypatch):
         for child in left:
             child.kill()
             child.wait()
+
+
+def test_a_process_that_has_ended_unasked_is_no_fault(case):
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended; it stays until somebody asks how
+    try:
+        assert child.pid not in {each.pid for each in check_backend.children()}
+        assert not faults(Engine(), case)
+    finally:
+        child.wait()
 
 
 def test_an_option_for_one_prompt_must_refuse_two(case):
