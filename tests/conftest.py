@@ -31,11 +31,14 @@ from commands import run_cells  # noqa: E402
 from idle import Alone, Probe  # noqa: E402
 
 from bench import backends
-from bench.backends.common import checkpoints
 from bench.experiments import device
 from bench.machine import bandwidth, gemm, identity, neighbours
 from bench.observations import store
 
+MODEL = """
+from bench.backends.common import checkpoints
+checkpoints.checkpoint("smollm2-135m")
+"""
 COMPILE = """
 import sys
 sys.path[:0] = ["tests/analysis/planning", "tests"]
@@ -45,12 +48,13 @@ test_simulator.simulate(2, concurrency=1)
 
 
 def pytest_sessionstart(session):
-    """What all workers need is made before they begin: the checkout's id and the model."""
+    """What several workers need is made once: the checkout's id before they begin, the model and the compiled
+    simulator of the planner beside the first tests. Who needs one of them waits for it."""
     if not WORKER and not session.config.option.collectonly:
         identity.host()
-        checkpoints.checkpoint("smollm2-135m")
-        # The planner's simulator is compiled once, beside the first tests, not by every process that needs it.
-        subprocess.Popen([sys.executable, "-c", COMPILE], env=os.environ | {"PYTHONPATH": str(TESTS.parent)})
+        for program in (MODEL, COMPILE) if session.config.getoption("numprocesses", None) else ():
+            environment = os.environ | {"PYTHONPATH": str(TESTS.parent)}
+            subprocess.Popen([sys.executable, "-c", program], env=environment)
 
 
 def pytest_collection_modifyitems(items):
