@@ -120,6 +120,7 @@ def test_what_fails_at_once_is_not_tried_again_and_one_lost_run_is_made_good(fol
         forget(runs)
 
 
+@pytest.mark.check
 def test_minutes_end_it_as_well(folder):
     config = study(budget=9)  # a run takes two minutes and what its start takes
     assert carry_out(config, folder, rates(float32=STEADY)) == {"float32": 4}
@@ -177,6 +178,7 @@ def test_a_study_adds_runs_and_says_what_ended_it(tmp_path):
     assert "latency fake int8: 2 runs: ± " in ended and "budget of 2 runs is spent" in ended
 
 
+@pytest.mark.check
 def test_a_study_forgets_what_failed_before_it_plans(folder):
     """What failed in the study before is tried again, and those after it are planned as for a first time."""
     first = plan.rounds(study("fake/mute"))[0][0]
