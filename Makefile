@@ -103,7 +103,7 @@ lint: .venv/ready .venv/test
 	@ruff check bench tests
 	@lint-imports
 
-install: .venv/ready
+install: .venv/ready .venv/test
 
 .venv/ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 study")'

@@ -33,6 +33,12 @@ ERRORS = {
     "wrong-usage": "21 output tokens where 20 were asked for",
     "error-event": "within the stream: out of memory",
 }
+# One of each kind is quick to see; `make check` tries its relatives as well.
+RELATIVES = "silent drip http-500 http-503 no-http no-length empty endless".split()
+TRIED = [
+    pytest.param(fault, marks=(pytest.mark.check, pytest.mark.mutants) if fault in RELATIVES else ())
+    for fault in ERRORS
+]
 HARMLESS = "utf8 two-per-chunk two-per-packet keeps-no-connection".split()
 ELSEWHERE = ["prefix-cache"]  # tests/instrument/test_serving.py: the trial before a run finds it
 
@@ -41,6 +47,8 @@ def test_every_fault_of_the_server_has_a_test():
     assert sorted(faults.FAULTS) == sorted([*ERRORS, *HARMLESS, *ELSEWHERE])
 
 
+@pytest.mark.check
+@pytest.mark.mutants
 def test_the_clients_memory_is_its_own(fresh):
     """The peak that getrusage has of a process begins with its parent's: half a gigabyte here."""
     held = bytearray(b"x" * 600_000_000)
@@ -48,7 +56,7 @@ def test_the_clients_memory_is_its_own(fresh):
     assert report["peak_memory_bytes"] < len(held) / 2
 
 
-@pytest.mark.parametrize("fault", ERRORS)
+@pytest.mark.parametrize("fault", TRIED)
 def test_a_fault_is_named_and_the_others_go_on(fresh, fault):
     faulty = 1 if fault == "endless" else 3
     calls = make_calls(fresh.url, faulty, fault) + make_calls(fresh.url, 6, first=faulty + 1)
@@ -196,6 +204,8 @@ def test_single_bytes_count_with_what_they_cost(fresh, monkeypatch):
     assert "no end" in rows[0]["error"], "some dozens of bytes, each with what a read costs"
 
 
+@pytest.mark.check
+@pytest.mark.mutants
 def test_a_long_run_lets_go_of_what_it_has_read(fresh, monkeypatch):
     monkeypatch.setattr(results, "HELD_BYTES", 20000)
     held = []
@@ -220,6 +230,8 @@ def test_a_long_run_lets_go_of_what_it_has_read(fresh, monkeypatch):
     )
 
 
+@pytest.mark.check
+@pytest.mark.mutants
 def test_a_thousand_streams_at_once():
     server = Truth(ttft_s=0.5, itl_s=0.1)
     try:

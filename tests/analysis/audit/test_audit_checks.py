@@ -19,7 +19,7 @@ def alarms(findings):
 
 
 def test_simulated_clean_files_raise_nothing():
-    found = proof.false_alarms(range(12))
+    found = proof.false_alarms(range(6))
     assert found[found["alarms"].map(len) > 0].to_dict("records") == []
 
 
@@ -27,7 +27,7 @@ def test_simulated_clean_files_raise_nothing():
 def test_each_mistake_is_found_first_and_others_are_its_consequences(mistake, monkeypatch):
     monkeypatch.setattr(proof, "MISTAKES", [mistake])
     seeds = (
-        range(30) if mistake is proof.tpot_contains_ttft else range(4)
+        range(16) if mistake is proof.tpot_contains_ttft else range(2)
     )  # of which a TTFT is visible in some only
     found = proof.detections(seeds)
     found = found[(found["layout"] != "vllm") | (mistake is not proof.prompt_counted_as_output)]
