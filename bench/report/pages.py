@@ -13,7 +13,7 @@ import urllib.parse
 from IPython.display import Markdown, display
 
 from bench import inputs, naming
-from bench.analysis import commands, machines, placement
+from bench.analysis import commands, machines
 from bench.analysis import latency as latency_analysis
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema, store
@@ -223,20 +223,6 @@ def probes(rows):
         "rate": f"{scatter['output_tokens_per_s'].median():.1%}",
         "before": f"{scatter['mbu_unjudged'].max():.0%}",
     }
-
-
-def core_placement():
-    """What two virtual processors read near each other and apart, as numbers for method.qmd."""
-    states = placement.states()
-    return {
-        f"{state}{name}": f"{row[column] * factor:.0f}"
-        for state, row in states.iterrows()
-        for name, column, factor in (
-            ("_one", "one_core_bytes_per_s", 1e-9),
-            ("_two", "two_cores_bytes_per_s", 1e-9),
-            ("_ns", "round_trip_s", 1e9),
-        )
-    } | states["samples"].to_dict()
 
 
 def show_serving(rows):
