@@ -1,7 +1,10 @@
 """Accuracy of load clients: rows of `store.load_accuracy` in, numbers out."""
 
+import pandas as pd
+
 from bench import inputs
-from bench.analysis import machines
+from bench.analysis import machines, statistics
+from bench.observations import schema
 
 # The server under test answers with its first token after TTFT_S, and with another one every ITL_S.
 TTFT_S, ITL_S = 0.05, 0.01
@@ -12,6 +15,7 @@ OURS, REFERENCE = "ours", "vllm_bench"
 GOAL_STREAMS, GOAL_TTFT_MS, GOAL_ITL_MS = 1000, 5.0, 1.0
 GOAL_OF_REFERENCE, GOAL_OF_BEST, GOAL_OF_CPU = 1 / 10, 1 / 5, 1 / 5
 RUST = "vllm-bench (Rust)"
+LOAD = ["client", "version", "streams"]
 
 
 def at(streams):
@@ -20,18 +24,40 @@ def at(streams):
 
 
 def here(table):
-    """The comparison that is shown: one row per client and load.
+    """The comparison that is shown: one row per client and load, means over its repeats.
 
     It is on the machine in front (of those in `table`), and of those with the most loads that succeeded, the
-    latest.
+    latest, with every other one of the same versions at the same loads. Columns of `table`, and runs and
+    ttft_error_ms_interval (half width of the 95 % interval over runs; empty for one run).
     """
     table = machines.in_front(table, strict=False)  # the machine of BENCH_FRONT may have compared none
     if table.empty:
-        return table
+        return table.assign(runs=[], ttft_error_ms_interval=[])
     runs = table.assign(good=table["error"] == "").groupby("run")
     runs = runs.agg(good=("good", "sum"), measured=("measured", "first"))
-    chosen = table[table["run"] == runs.sort_values(["good", "measured"]).index[-1]]
-    return chosen.sort_values(["client", "streams"], ignore_index=True)
+    compared = {run: set(zip(*map(rows.get, LOAD))) for run, rows in table.groupby("run")}
+    chosen = compared[runs.sort_values(["good", "measured"]).index[-1]]
+    repeats = table[[compared[run] == chosen for run in table["run"]]].sort_values("measured")
+    return pd.DataFrame([_mean(rows) for _, rows in repeats.groupby(LOAD)])
+
+
+def _mean(rows):
+    """One row of the repeats of one load: means of what was measured, sums of requests and failures."""
+    means = rows[schema.ACCURACY].select_dtypes("number").drop(columns=["requests", "failed"]).mean()
+    half = statistics.half_width(rows["ttft_error_ms"].astype(float))
+    lost = rows[rows["error"] != ""]
+    of = f"{len(lost)} of {len(rows)} runs: " if len(lost) < len(rows) else ""
+    return (
+        rows.iloc[-1].to_dict()
+        | means.to_dict()
+        | {
+            "requests": rows["requests"].sum(),
+            "failed": rows["failed"].sum(),
+            "error": of + lost["error"].iloc[-1] if len(lost) else "",
+            "runs": len(rows),
+            "ttft_error_ms_interval": half,
+        }
+    )
 
 
 def published():

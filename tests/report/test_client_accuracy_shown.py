@@ -140,12 +140,28 @@ def test_the_fullest_comparison_is_shown_and_then_the_latest(tmp_path):
     sidecar = json.loads(path.with_suffix(".json").read_text()) | {"ended": "2099-01-01T00:00:00+00:00"}
     path.with_suffix(".json").write_text(json.dumps(sidecar))
     assert path.stem.endswith("-2") and len(accuracy_analysis.here(store.load_accuracy(tmp_path))) == 6
-    path, _ = compared(tmp_path, usual(own=0.02))
+    path, shown = compared(tmp_path, usual(own=0.02))
+    assert path.stem.endswith("-3") and set(shown["runs"]) == {2}, "the same versions at the same loads"
+    ours = shown[shown["client"] == "ours"].iloc[0]
+    assert ours["ttft_error_ms"] == pytest.approx(0.015) and ours["ttft_error_ms_interval"] > 0.005
+    assert ours["requests"] == 6 and "over 2 runs)" in client_accuracy_findings.own_error(shown)
+    path, _ = compared(tmp_path, [each | {"version": "2.0"} for each in usual(own=0.03)])
     path.with_suffix(".json").write_text(json.dumps(sidecar))
-    assert (
-        path.stem.endswith("-3")
-        and 0.02 in accuracy_analysis.here(store.load_accuracy(tmp_path))["ttft_error_ms"].tolist()
+    newest = accuracy_analysis.here(store.load_accuracy(tmp_path))
+    assert set(newest["runs"]) == {1} and 0.03 in newest["ttft_error_ms"].tolist()
+    assert "over" not in client_accuracy_findings.own_error(newest)
+
+
+def test_a_load_that_failed_once_is_no_load_that_was_sustained(tmp_path):
+    rows = usual()
+    rows[1] |= LOST
+    compared(tmp_path, rows)
+    _, shown = compared(tmp_path, usual())
+    lost = shown[(shown["client"] == "ours") & (shown["streams"] == 1000)].iloc[0]
+    assert lost["error"].startswith("1 of 2 runs: TimeoutError") and lost["ttft_error_ms"] == pytest.approx(
+        0.01
     )
+    assert 1000 not in accuracy_analysis.sustained(shown).query("client == 'ours'")["streams"].tolist()
 
 
 def test_nothing_measured_shows_what_was_published(tmp_path):

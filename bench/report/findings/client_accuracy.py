@@ -25,7 +25,7 @@ def own_error(table):
     top = ours.loc[ours["streams"].idxmax()]
     sentence = (
         f"At {accuracy_analysis.at(top['streams'])} ({words.two(top['events_per_s'])} events/s) "
-        f"{_client(top)} is off by {words.ms(top['ttft_error_ms'])} in the mean TTFT and by "
+        f"{_client(top)} is off by {words.ms(top['ttft_error_ms'])} in the mean TTFT{_spread(top)} and by "
         f"{words.ms(top['itl_p99_excess_ms'])} in the 99th percentile of ITL, for "
         f"{html.number(top['cpu_us_per_token'])} µs of CPU time per token"
     )
@@ -35,6 +35,12 @@ def own_error(table):
             f"{words.ms(top['delay_p99_ms'])} in the 99th percentile"
         )
     return f"{sentence}."
+
+
+def _spread(row):
+    """The interval over runs of the error; empty for one run."""
+    half = row["ttft_error_ms_interval"]
+    return "" if pd.isna(half) else f" (± {words.ms(half)} over {row['runs']} runs)"
 
 
 def _client(row):

@@ -33,13 +33,15 @@ def client_accuracy(requests):
 
 def _shown():
     return columns.of(
-        "client gpu streams events_per_s requests failed ttft_error_ms ttft_error_connected_ms "
+        "client gpu streams events_per_s runs requests failed ttft_error_ms ttft_error_ms_interval "
+        "ttft_error_connected_ms "
         "itl_p99_ms itl_p99_excess_ms delay_mean_ms delay_p99_ms cpu_us_per_token "
         "peak_memory_bytes error source",
         client=Column("client"),
         streams=Column("streams"),
         events_per_s=Column("events/s"),
         ttft_error_ms=Column("TTFT error, mean", "ms"),
+        ttft_error_ms_interval=Column("± TTFT error", "ms"),
         ttft_error_connected_ms=Column("without the first of each stream", "ms"),
         itl_p99_ms=Column("ITL p99 reported", "ms"),
         itl_p99_excess_ms=Column("ITL p99 above the server's", "ms"),
