@@ -77,6 +77,30 @@ def write_repeats(folder, rates, first=1, later="", **columns):
         write_run(folder, make_sidecar(started=started), rate=rate, run=n, **columns)
 
 
+# --- processors that move ---------------------------------------------------------------------------------
+
+NEAR, APART = 48e9, 75e9
+# Two requests near, one between the places, two apart, one whose second probe was disturbed.
+PROBES = [NEAR, NEAR, NEAR, APART, APART, APART, APART]
+SHARES = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5]
+
+
+def write_flipping(
+    folder, run, steps=(0.01, 0.01, 0.02, 0.012, 0.012, 0.5), probes=PROBES, shares=SHARES, **columns
+):
+    """A run whose request k took `steps`[k] per token, between `probes`[k] and `probes`[k + 1]."""
+    rows = make_rows(len(steps), run=run, **columns)
+    for row, step in zip(rows, steps):
+        row |= {"e2e_s": row["ttft_s"] + 9 * step, "itl_p50_s": step, "sent_s": row["request"] * 10.0}
+    started = f"2026-01-01T00:{run:02d}:00+00:00"
+    probed = {
+        "bandwidth_probes_bytes_per_s": list(probes),
+        "probe_cpu_shares": list(shares),
+        "started": started,
+    }
+    return _write(rows, make_sidecar(weight_bytes=1e7, **probed), folder)
+
+
 # --- sweeps of batches -----------------------------------------------------------------------------------
 
 MATRICES = {"block_parameters": 1e8, "head_parameters": 2e7, "attention_values": 2e4, "arithmetic": "float32"}

@@ -7,7 +7,7 @@ run: processors that lie apart read more together.
 import numpy as np
 import pandas as pd
 
-from bench import inputs, naming
+from bench import inputs
 from bench.analysis import latency, statistics
 from bench.observations import derived, store
 
@@ -65,7 +65,6 @@ def within_runs(requests):
     started, near and apart (requests), log_ratio (of the mean TPOT apart to that near) and log_bandwidth (of
     the probes)."""
     rows = requests[requests["experiment"] == "latency"]
-    rows = rows[rows["gpu"].map(naming.is_cpu).astype(bool)]
     folder, found = requests.attrs.get("folder"), []
     for (*configuration, run, started), own in rows.groupby([*latency.VERSIONED, "run_id", "started"]):
         _, sidecar = store.read(store.path(run, folder=folder))
@@ -83,7 +82,7 @@ def _effect(rows, sidecar):
     """
     probes = np.array(sidecar["bandwidth_probes_bytes_per_s"])
     shares = np.array(sidecar.get("probe_cpu_shares") or [])
-    # Without shares readers may have been on one core, which looks like another place.
+    # Without shares (a GPU's, older ones) readers may have been on one core: it looks like another place.
     if len(probes) != len(rows) + 1 or len(shares) != len(probes):
         return None
     alone = shares >= derived.ALONE

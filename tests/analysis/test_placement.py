@@ -7,7 +7,7 @@ import subprocess
 
 import pandas as pd
 import pytest
-from builders import make_rows, make_sidecar
+from builders import APART, NEAR, PROBES, SHARES, write_flipping
 
 from bench.analysis import placement
 from bench.observations import store
@@ -40,28 +40,6 @@ def test_the_page_is_right_that_neighbours_share_and_others_do_not():
     assert together["near"] < 1.3 and together["apart"] > 1.5
     alone = states["one_core_bytes_per_s"]
     assert alone["apart"] == pytest.approx(alone["near"], rel=0.1)
-
-
-NEAR, APART = 48e9, 75e9
-# Two requests near, one between the places, two apart, one whose second probe was disturbed.
-PROBES = [NEAR, NEAR, NEAR, APART, APART, APART, APART]
-SHARES = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5]
-
-
-def write_flipping(
-    folder, run, steps=(0.01, 0.01, 0.02, 0.012, 0.012, 0.5), probes=PROBES, shares=SHARES, **columns
-):
-    """A run whose request k took `steps`[k] per token, between `probes`[k] and `probes`[k + 1]."""
-    rows = make_rows(len(steps), run=run, gpu="test-2c", **columns)
-    for row, step in zip(rows, steps):
-        row |= {"e2e_s": row["ttft_s"] + 9 * step, "itl_p50_s": step, "sent_s": row["request"] * 10.0}
-    started = f"2026-01-01T00:{run:02d}:00+00:00"
-    probed = {
-        "bandwidth_probes_bytes_per_s": list(probes),
-        "probe_cpu_shares": list(shares),
-        "started": started,
-    }
-    return store.write(rows, make_sidecar(weight_bytes=1e7, **probed), rows[0]["run_id"], folder)
 
 
 def effects(folder):
@@ -109,7 +87,7 @@ def test_the_sentence_follows_the_data(tmp_path):
         for backend, far in (("fake", 0.0125), ("openvino", 0.007), ("vllm", 0.01)):
             write_flipping(tmp_path, run, steps=(0.01, 0.01, 0.5, far, far, 0.5), backend=backend)
     said = sentences.effect(store.load(folder=tmp_path))
-    assert "12 runs of 3 configurations on `test-2c` met both places" in said
+    assert "12 runs of 3 configurations on `test-cpu` met both places" in said
     assert (
         "For 1 a token takes less time while they lie apart" in said
         and "openvino float32, 0.7 times as long (0.7 to 0.7)" in said

@@ -10,6 +10,7 @@ from builders import (
     make_rows,
     make_sidecar,
     two_engines,
+    write_flipping,
     write_quality,
     write_repeats,
     write_run,
@@ -63,6 +64,8 @@ def written(tmp_path_factory):
     write_run(observations, experiment="served", option="int8", rate=80.0)
     newer = {"option": "int8", "backend_version": "2.0", "first": 4, "later": "02-01"}
     write_repeats(observations, [150.0, 151.0, 152.0], **newer)
+    for run in (1, 2, 3):
+        write_flipping(observations, run, backend="openvino", option="F16")
     return store.load(folder=observations)
 
 
