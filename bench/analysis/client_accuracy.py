@@ -27,12 +27,13 @@ def here(table):
     """The comparison that is shown: one row per client and load, means over its repeats.
 
     It is on the machine in front (of those in `table`), and of those with the most loads that succeeded, the
-    latest, with every other one of the same versions at the same loads. Columns of `table`, and runs and
-    ttft_error_ms_interval (half width of the 95 % interval over runs; empty for one run).
+    latest, with every other one of the same versions at the same loads. Columns of `table`, and runs,
+    ttft_error_ms_interval (half width of the 95 % interval over runs; empty for one run) and ttft_off_ms (the
+    mean of the absolute errors: those of two runs to either side do not make up for each other).
     """
     table = machines.in_front(table, strict=False)  # the machine of BENCH_FRONT may have compared none
     if table.empty:
-        return table.assign(runs=[], ttft_error_ms_interval=[])
+        return table.assign(runs=[], ttft_error_ms_interval=[], ttft_off_ms=[])
     runs = table.assign(good=table["error"] == "").groupby("run")
     runs = runs.agg(good=("good", "sum"), measured=("measured", "first"))
     compared = {run: set(zip(*map(rows.get, LOAD))) for run, rows in table.groupby("run")}
@@ -56,6 +57,7 @@ def _mean(rows):
             "error": of + lost["error"].iloc[-1] if len(lost) else "",
             "runs": len(rows),
             "ttft_error_ms_interval": half,
+            "ttft_off_ms": rows["ttft_error_ms"].astype(float).abs().mean(),
         }
     )
 
@@ -78,13 +80,13 @@ def sustained(table):
 def against(table):
     """Peers beside ours: one row per peer and load that it sustained.
 
-    Columns streams, client, version, own_ms and peer_ms (absolute errors of the mean TTFT), error_ratio and
+    Columns streams, client, version, own_ms and peer_ms (ttft_off_ms), error_ratio and
     cpu_ratio (the peer's error and CPU time per token / ours).
     """
     good = sustained(table)
-    ours = good[good["client"] == OURS][["streams", "ttft_error_ms", "cpu_us_per_token"]]
+    ours = good[good["client"] == OURS][["streams", "ttft_off_ms", "cpu_us_per_token"]]
     both = good[good["client"] != OURS].merge(ours, on="streams", suffixes=("", "_ours"))
-    own, theirs = both["ttft_error_ms_ours"].abs(), both["ttft_error_ms"].abs()
+    own, theirs = both["ttft_off_ms_ours"], both["ttft_off_ms"]
     cpu_ratio = both["cpu_us_per_token"] / both["cpu_us_per_token_ours"]
     both = both.assign(own_ms=own, peer_ms=theirs, error_ratio=theirs / own, cpu_ratio=cpu_ratio)
     columns = ["streams", "client", "version", "own_ms", "peer_ms", "error_ratio", "cpu_ratio"]

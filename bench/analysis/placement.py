@@ -61,7 +61,7 @@ def effects(requests):
 
 
 def within_runs(requests):
-    """The latency runs on a CPU that met both places: one row per run; columns latency.VERSIONED, run_id,
+    """The latency runs that met both places: one row per run; columns latency.VERSIONED, run_id,
     started, near and apart (requests), log_ratio (of the mean TPOT apart to that near) and log_bandwidth (of
     the probes)."""
     rows = requests[requests["experiment"] == "latency"]

@@ -152,6 +152,15 @@ def test_the_fullest_comparison_is_shown_and_then_the_latest(tmp_path):
     assert "over" not in client_accuracy_findings.own_error(newest)
 
 
+def test_errors_to_either_side_do_not_make_up_for_each_other(tmp_path):
+    for own in (0.02, -0.02):
+        _, shown = compared(tmp_path, usual(own=own))
+    ours = shown[shown["client"] == "ours"].iloc[0]
+    assert ours["ttft_error_ms"] == pytest.approx(0, abs=1e-9) and ours["ttft_off_ms"] == pytest.approx(0.02)
+    beside = accuracy_analysis.against(shown)
+    assert beside["own_ms"].tolist() == pytest.approx([0.02] * len(beside)) and len(beside)
+
+
 def test_a_load_that_failed_once_is_no_load_that_was_sustained(tmp_path):
     rows = usual()
     rows[1] |= LOST
