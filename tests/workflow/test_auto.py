@@ -179,22 +179,6 @@ def test_a_study_adds_runs_and_says_what_ended_it(tmp_path):
 
 
 @pytest.mark.check
-def test_a_study_forgets_what_failed_before_it_plans(folder):
-    """What failed in the study before is tried again, and those after it are planned as for a first time."""
-    first = plan.rounds(study("fake/mute"))[0][0]
-    log = ROOT / paths.log(first.id).with_suffix(".txt")
-    marks = [ROOT / first.ended, ROOT / auto.enough(first)]
-    for mark in (log, *marks):
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-    words = ["engines=fake/mute", "experiments=latency", "repeats=auto", "most_runs=3"]
-    planned = run("snakemake", "-n", "--config", *words, "--", "measure", BENCH_RESULTS=folder).stdout
-    log.unlink()
-    assert [first.id[:-1] + n in planned for n in "1234"] == [True, True, True, False]
-    assert not any(mark.exists() for mark in marks)
-
-
-@pytest.mark.check
 def test_a_run_that_is_not_needed_any_more_is_not_begun(tmp_path, monkeypatch):
     """The generous plan has a job for it; its command looks at what is there, and says so to those after it."""
     monkeypatch.setattr(store, "RESULTS", tmp_path)

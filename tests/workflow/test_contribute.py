@@ -166,6 +166,24 @@ def test_another_run_s_notebook_is_refused(new_run, capsys):
     assert code == 1 and "commit the one that this run wrote" in text
 
 
+def test_a_notebook_may_have_any_name_if_it_ran_while_the_run_did(new_run, capsys):
+    """The README's commands write out.ipynb, and not every notebook prints its run's name."""
+
+    def nameless(notebook, start):
+        notebook["metadata"]["papermill"] |= {"output_path": "out.ipynb", "start_time": start}
+        for output in (output for cell in notebook["cells"] for output in cell.get("outputs", [])):
+            output.update({"text": []} if "text" in output else {})
+        part(new_run, ".ipynb").write_text(json.dumps(notebook))
+
+    notebook = json.loads(part(new_run, ".ipynb").read_text())
+    sidecar = json.loads(part(new_run, ".json").read_text())
+    nameless(notebook, sidecar["started"])
+    assert contributed(new_run, capsys)[0] == 0
+    nameless(notebook, notebook["metadata"]["papermill"]["end_time"])
+    code, text = contributed(new_run, capsys)
+    assert code == 1 and "Its notebook is that of out.ipynb" in text
+
+
 @pytest.mark.parametrize("content", ["", "{", '{"cells": []}', "[]"])
 @pytest.mark.parametrize("suffix", [".json", ".ipynb"])
 def test_a_corrupt_file_is_a_fault_and_no_traceback(new_run, capsys, suffix, content):

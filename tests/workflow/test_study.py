@@ -15,7 +15,7 @@ from bench import backends, paths
 from bench.machine import identity, neighbours
 from bench.observations import store
 from bench.paths import ROOT
-from bench.workflow import options, progress, run_notebook
+from bench.workflow import auto, options, progress, run_notebook
 from bench.workflow import plan as plan_workflow
 
 pytestmark = pytest.mark.early
@@ -245,6 +245,26 @@ def test_a_second_study_measures_nothing_again(studied):
     snakemake(folder, *FAKE_STUDY, check=False)
     assert {p: p.stat().st_mtime_ns for p in store.files(folder)} == before
     assert time.perf_counter() - start < first
+
+
+@pytest.mark.check
+def test_a_study_forgets_what_failed_before_it_plans(tmp_path):
+    """What failed in the study before is tried again, and those after it are planned as for a first time.
+
+    It stands among the studies because nothing is forgotten while another one runs.
+    """
+    asked = {"engines": "fake/mute", "experiments": "latency", "repeats": "auto"}
+    first = plan_workflow.rounds(plan_workflow.load(asked))[0][0]
+    log = ROOT / paths.log(first.id).with_suffix(".txt")
+    marks = [ROOT / first.ended, ROOT / auto.enough(first)]
+    for mark in (log, *marks):
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    words = [f"{key}={value}" for key, value in asked.items()]
+    planned = snakemake(tmp_path, "-n", "--config", *words, "most_runs=3", "--", "measure").stdout
+    log.unlink()
+    assert [first.id[:-1] + n in planned for n in "1234"] == [True, True, True, False]
+    assert not any(mark.exists() for mark in marks)
 
 
 def wait_for(what, process, seconds=240):
