@@ -4,11 +4,12 @@
   files.
 - Documentation: <https://docs.openvino.ai/2026/openvino-workflow-generative.html>
 - Licence: Apache-2.0.
-- Options: the type of every matrix in the GGUF file: `F16`, `Q8_0` (8 bits and a scale per 32 weights).
+- Options: the type of every matrix in the GGUF file: `F16`, `Q8_0` and `Q4_0` (8 or 4 bits and a scale per 32
+  weights).
   Arithmetic is float32 (`INFERENCE_PRECISION_HINT`) and the KV cache float16 (`KV_CACHE_PRECISION`): left
   alone, the engine computes in bfloat16 where the processor has it, and its tokens then depart from the
-  reference early. With `Q8_0` activations are rounded to 8 bits in every product all the same (the engine's
-  default): its prefill is faster than any float32 product could be.
+  reference early. With `Q8_0` and `Q4_0` activations are rounded to 8 bits in every product all the same (the
+  engine's default): prefill is faster than any float32 product could be.
 - Tokens become visible after each `ContinuousBatchingPipeline.step()`, from the handle of each request.
   Without a callback it is `ContinuousBatchingPipeline.generate`.
 - Traps: a repeated prompt is answered from the prefix cache unless `enable_prefix_caching` is false, and
@@ -21,9 +22,13 @@ from importlib.util import find_spec
 
 from bench.backends.common import gguf_files
 
-# Bytes of one weight as the compiled graph holds it: float32; or 8 bits with a float32 scale and an 8-bit
-# zero point per 32 weights.
-OPTIONS = {"F16": {"bytes_per_weight": 4}, "Q8_0": {"bytes_per_weight": 1 + 5 / 32, "arithmetic": "int8"}}
+# Bytes of one weight as the compiled graph holds it: float32; or 8 or 4 bits with a float32 scale and a zero
+# point of 8 bits per 32 weights.
+OPTIONS = {
+    "F16": {"bytes_per_weight": 4},
+    "Q8_0": {"bytes_per_weight": 1 + 5 / 32, "arithmetic": "int8"},
+    "Q4_0": {"bytes_per_weight": 0.5 + 5 / 32, "arithmetic": "int8"},
+}
 DEVICES = ("cpu",)
 HINTS = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
 
