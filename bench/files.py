@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import glob
+import io
 import os
 import shutil
 import tempfile
@@ -24,6 +25,24 @@ def write_whole(file, content):
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+class _Lines(io.StringIO):
+    """Takes whole lines that end with CR LF, one per call, and keeps them with LF."""
+
+    def write(self, line):
+        return super().write(line.removesuffix("\r\n") + "\n")
+
+
+def csv_text(table):
+    """The DataFrame `table` as CSV without its index, lines ended by LF.
+
+    Python's writer quotes a line break only if it is one of its own: with LF alone it leaves a text open that
+    ends with CR, and who reads the file finds the row in two.
+    """
+    lines = _Lines(newline="")
+    table.to_csv(lines, index=False, lineterminator="\r\n")
+    return lines.getvalue()
 
 
 def made(path, make):

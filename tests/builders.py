@@ -35,7 +35,7 @@ def make_sidecar(**changes):
     } | changes  # fmt: skip
 
 
-WRITTEN = {}  # the text of a run and its sidecar by what they were made of
+WRITTEN = {}  # the bytes of a run and its sidecar by what they were made of
 
 
 def _write(rows, sidecar, folder, scratch=False):
@@ -47,11 +47,11 @@ def _write(rows, sidecar, folder, scratch=False):
     made_of = repr((rows, sidecar, scratch))
     if made_of not in WRITTEN or target.exists():
         store.write(rows, sidecar, rows[0]["run_id"], folder, scratch)
-        WRITTEN[made_of] = [path.read_text() for path in (target.with_suffix(".json"), target)]
+        WRITTEN[made_of] = [path.read_bytes() for path in (target.with_suffix(".json"), target)]
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     for path, text in zip((target.with_suffix(".json"), target), WRITTEN[made_of]):
-        path.write_text(text)
+        path.write_bytes(text)
     return target
 
 

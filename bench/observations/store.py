@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from bench import naming
-from bench.files import write_whole
+from bench.files import csv_text, write_whole
 from bench.observations import derived, gates, provenance, schema
 from bench.paths import RESULTS, ROOT
 
@@ -66,7 +66,7 @@ def write(rows, sidecar, identifier, folder=None, scratch=False):
 
 def _write_both(target, table, sidecar):
     """Write the sidecar, with the SHA-256 of the CSV in it, and then the CSV."""
-    text = table.to_csv(index=False, lineterminator="\n")
+    text = csv_text(table)
     sidecar = sidecar | {"csv_sha256": hashlib.sha256(text.encode()).hexdigest()}
     write_whole(target.with_suffix(".json"), json.dumps(sidecar, indent=1) + "\n")
     write_whole(target, text)
@@ -113,7 +113,7 @@ def load(paths=None, experiment=None, folder=None):
 
     A run that a gate refuses by what its files hold is not among them; `judged` names it.
     """
-    runs = _runs([Path(p) for p in paths] if paths is not None else files(folder))
+    runs = read_all([Path(p) for p in paths] if paths is not None else files(folder))
     everything = runs.rows[~runs.rows["file"].isin(gates.refused(runs))].drop(columns="file")
     everything = everything.reset_index(drop=True)
     # What is no request, such as the accuracy of load clients, lies beside them.
@@ -121,8 +121,9 @@ def load(paths=None, experiment=None, folder=None):
     return everything[everything["experiment"] == experiment] if experiment else everything
 
 
-def _runs(paths):
-    """The runs `paths` as the gates judge them, with derived columns."""
+def read_all(paths, alone=False):
+    """The runs `paths` (CSV files) as the gates judge them, a `gates.Runs` with derived columns; `alone`: each
+    against its own roof, whatever the probes of others say of it."""
     rows, sidecars = [], []
     for place, file in enumerate(paths):
         run, sidecar = read(file)
@@ -133,7 +134,7 @@ def _runs(paths):
     published = (ROOT / "_llama-inference").resolve()
     own = {k for k, file in enumerate(paths) if file.resolve().is_relative_to(published)}
     names = [f"{file.parent.name}/{file.stem}" for file in paths]
-    rows = derived.derive(derived.without_poor_roofs(table))
+    rows = derived.derive(table if alone else derived.without_poor_roofs(table))
     return gates.Runs(rows, sidecars, names, frozenset(own))
 
 
@@ -144,7 +145,7 @@ def judged(paths=None, folder=None):
     it needs), refused (a run that several refuse counts with the first). refused: one row per run that
     falls; columns run, gate, reason.
     """
-    runs = _runs([Path(p) for p in paths] if paths is not None else files(folder))
+    runs = read_all([Path(p) for p in paths] if paths is not None else files(folder))
     fallen = gates.refused(runs)
     rows = [(runs.identifiers[file], gate, reason) for file, (gate, reason) in sorted(fallen.items())]
     refused = pd.DataFrame(rows, columns=["run", "gate", "reason"])

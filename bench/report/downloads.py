@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import metrics
-from bench.files import write_whole
+from bench.files import csv_text, write_whole
 from bench.observations import schema, store
 from bench.paths import DOWNLOADS
 from bench.report import html
@@ -97,7 +97,7 @@ def write(requests, folder=None):
     folder.mkdir(parents=True, exist_ok=True)
     texts = {f"{NAME}.csv": table(requests), "data-dictionary.csv": dictionary()}
     for name, rows in texts.items():
-        write_whole(folder / name, rows.to_csv(index=False, lineterminator="\n"))
+        write_whole(folder / name, csv_text(rows))
     with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as scratch:
         whole = Path(scratch) / f"{NAME}.parquet"
         pq.write_table(arrow(requests), whole, compression="zstd")

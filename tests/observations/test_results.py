@@ -44,6 +44,15 @@ def test_a_good_run_is_read_back_as_it_was_written(tmp_path):
     assert requests["mbu"].iloc[0] == pytest.approx((1e8 + 13 * 4000) / 0.01 / 40e9)
 
 
+@pytest.mark.parametrize("answer", ["ends\r", "\r", "a\rb", "a\r\nb\n\r", " \t", '"', "5"])
+def test_an_answer_comes_back_to_the_character(tmp_path, answer):
+    path = write_run(tmp_path, answer=answer)
+    assert list(store.load([path])["answer"]) == [answer] * 3
+    assert store.judged([path])[1].empty
+    assert list(pd.read_csv(path, dtype=str, keep_default_na=False)["answer"]) == [answer] * 3
+    assert path.read_bytes().endswith(b"\n") and not path.read_bytes().endswith(b"\r\n")
+
+
 def test_mbu_above_one_is_refused(tmp_path):
     assert "MBU is 2.50, above 1" in refused(make_rows(), make_sidecar(weight_bytes=1e9), folder=tmp_path)
 
@@ -173,18 +182,8 @@ def test_the_machine_with_the_most_runs_is_in_front(observations):
 
 @pytest.fixture(scope="module")
 def fallen():
-    """{path: (gate, sentence)} of the committed runs that a gate refuses, each judged by its own rows alone.
-
-    Unlike `store.judged`, which holds a run against the roofs of others.
-    """
-    rows, sidecars = [], []
-    for place, path in enumerate(COMMITTED):
-        own, sidecar = store.read(path)
-        rows += [row | derived.context(sidecar) | {"file": place} for row in own]
-        sidecars.append(sidecar)
-    table = schema.numbers(pd.DataFrame(rows, columns=[*schema.COLUMNS, *schema.CONTEXT, "file"]))
-    names = [f"{path.parent.name}/{path.stem}" for path in COMMITTED]
-    found = gates.refused(gates.Runs(derived.derive(table), sidecars, names))
+    """{path: (gate, sentence)} of the committed runs that a gate refuses, each judged by its own rows alone."""
+    found = gates.refused(store.read_all(COMMITTED, alone=True))
     return {COMMITTED[place]: sentence for place, sentence in found.items()}
 
 
