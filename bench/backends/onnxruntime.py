@@ -21,8 +21,8 @@ KV cache that lives in place.
   per cent sign in 0.18; the documentation lists the options. Packages for CPUs and for CUDA install the same
   modules: one environment can hold one of them. Which processor a model runs on stands in its
   `genai_config.json`. CUDA graphs are off there, the builder's default. The builder holds every weight in
-  float32 before it rounds: `shape:llama-2-7b` in int4, 4 GB on disk, took about 40 GB of memory to build (24 GB
-  and a swap file) and 6 minutes.
+  float32 before it rounds: `shape:llama-2-7b` in int4, 4 GB on disk, took about 40 GB of memory to build
+  (24 GB and a swap file) and 6 minutes.
 """
 
 import json

@@ -122,8 +122,10 @@ def load(paths=None, experiment=None, folder=None):
 
 
 def read_all(paths, alone=False):
-    """The runs `paths` (CSV files) as the gates judge them, a `gates.Runs` with derived columns; `alone`: each
-    against its own roof, whatever the probes of others say of it."""
+    """The runs `paths` (CSV files) as the gates judge them, a `gates.Runs` with derived columns.
+
+    `alone`: each against its own roof, whatever the probes of others say of it.
+    """
     rows, sidecars = [], []
     for place, file in enumerate(paths):
         run, sidecar = read(file)

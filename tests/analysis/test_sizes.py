@@ -59,7 +59,9 @@ def test_the_order_of_two_options_may_turn(four):
         and " MBU: **fake" in sentence
         and "with **fake Q8_0** as long" in sentence
     )
-    assert sentence.endswith("1 as with the smaller model and 2 the other way round.")
+    assert sentence.endswith(
+        "1 in the same order with both models and 2 in the other order with the larger one."
+    )
 
 
 def test_what_overlaps_leaves_the_order_open(tmp_path):
@@ -67,7 +69,8 @@ def test_what_overlaps_leaves_the_order_open(tmp_path):
         write_repeats(tmp_path, rates, option=option)
         write_larger(tmp_path, [20.0, 20.1, 20.2] if option == "F16" else [10, 10.1, 10.2], option=option)
     (sentence,) = sizes_findings.larger_models(store.load(folder=tmp_path))
-    assert sentence.endswith("Which of two options is faster: 1 not to be told with one of the two.")
+    end = " Of 1 pair of options: 1 not told apart with one of the models."
+    assert sentence.endswith(end)
 
 
 def test_one_model_says_nothing(tmp_path):
@@ -99,4 +102,4 @@ def test_an_option_with_one_run_has_no_order(tmp_path):
         write_repeats(tmp_path, [100.0, 101.0, 102.0], option=option)
         write_larger(tmp_path, [20.0], option=option)
     (sentence,) = sizes_findings.larger_models(store.load(folder=tmp_path))
-    assert "Which of two" not in sentence and " 2 options read 8 times" in sentence
+    assert "pair" not in sentence and " 2 options read 8 times" in sentence

@@ -53,14 +53,15 @@ def _used(row):
 
 
 def _order(rows):
-    """What becomes of the order of the options, where there are two with repeats."""
+    """What becomes of the order of each pair of options, where there are two with repeats."""
     found = sizes_analysis.order(rows)
-    if not sum(found.values()):
+    pairs = sum(found.values())
+    if not pairs:
         return ""
     verdicts = {
-        "kept": "as with the smaller model",
-        "turned": "the other way round",
-        "open": "not to be told with one of the two",
+        "kept": "in the same order with both models",
+        "turned": "in the other order with the larger one",
+        "open": "not told apart with one of the models",
     }
     each = [f"{found[name]} {text}" for name, text in verdicts.items() if found[name]]
-    return f" Which of two options is faster: {words.listed(each)}."
+    return f" Of {words.plural(pairs, 'pair')} of options: {words.listed(each)}."
