@@ -110,6 +110,7 @@ def free(folder):
         return True
 
 
+@pytest.mark.check
 def test_wrong_corrected_run_again_and_again(kernel, folder):
     _, setup, load, measure, write, plot = cells("latency")
     kernel.run(parameters("latency", folder, **SHORT, option="int9"))

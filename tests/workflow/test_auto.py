@@ -13,6 +13,12 @@ from bench.observations import store
 from bench.paths import ROOT
 from bench.workflow import auto, plan, progress, report
 
+
+def alone(test):
+    """Not beside a whole study of another test: both keep marks of the fake engine's runs in one checkout."""
+    return pytest.mark.check(pytest.mark.timing(test))
+
+
 STEADY = (100.0, 100.4, 99.8, 100.2)
 NOISY = (100.0, 160.0, 80.0, 130.0)
 
@@ -61,6 +67,7 @@ def rates(**each):
     return {option: itertools.cycle(values) for option, values in each.items()}
 
 
+@alone
 def test_a_steady_one_ends_within_and_a_noisy_one_with_its_budget(folder):
     config = study("fake/float32 fake/int8", most_runs=10)
     runs = carry_out(config, folder, rates(float32=STEADY, int8=NOISY))
@@ -120,7 +127,7 @@ def test_what_fails_at_once_is_not_tried_again_and_one_lost_run_is_made_good(fol
         forget(runs)
 
 
-@pytest.mark.check
+@alone
 def test_minutes_end_it_as_well(folder):
     config = study(budget=9)  # a run takes two minutes and what its start takes
     assert carry_out(config, folder, rates(float32=STEADY)) == {"float32": 4}
@@ -129,6 +136,7 @@ def test_minutes_end_it_as_well(folder):
     assert "or 9 min, are spent" in progress.heading(config, plan.plan(config))
 
 
+@alone
 def test_runs_of_an_older_version_do_not_count(folder):
     config = study(most_runs=12)
     for each in plan.plan(config)[:2]:
@@ -166,8 +174,7 @@ def test_plain_studies_keep_to_their_budget():
     assert "min are spent" in progress.heading(config, plan.plan(config))
 
 
-@pytest.mark.check
-@pytest.mark.timing  # whole studies in one checkout refuse each other
+@alone
 def test_a_study_adds_runs_and_says_what_ended_it(tmp_path):
     words = ["engines=fake/int8", "experiments=latency", "repeats=auto", "most_runs=2"]
     own = {"BENCH_RESULTS": tmp_path, "BENCH_SITE": tmp_path / "_site", "FAKE_NEIGHBOURS": "minded by nobody"}

@@ -91,6 +91,7 @@ def test_the_next_call_goes_on_where_this_one_ended(matrix, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+@pytest.mark.check
 def test_a_step_is_stopped_when_the_budget_ends_and_nothing_of_it_stays(matrix):
     matrix.plays["transformers"] = "hang"
     text = LIST.replace("weights", "# weights").replace("expect_s=0.5", "expect_s=1")
