@@ -2,7 +2,7 @@
 
 power_w; factor (of the energy counter against the power); memory_bytes; apps (process -> bytes); lacks (names of
 what the driver does not support); jump ([seconds after t0, joules]); steps (joules that
-the counter gains with every whole second); t0; average_w (what the older reading of power says).
+the counter gains twice a second, in the shortest window too); t0; average_w (what the older reading of power says).
 """
 
 import json
@@ -48,7 +48,7 @@ def nvmlDeviceGetTotalEnergyConsumption(handle):
     gpu = _gpu(handle, "energy")
     passed = time.monotonic() - gpu["t0"]
     moment, joules = gpu.get("jump", [1e9, 0])
-    jumped = (joules if passed > moment else 0) + gpu.get("steps", 0) * int(passed)
+    jumped = (joules if passed > moment else 0) + gpu.get("steps", 0) * int(2 * passed)
     return int(1e3 * (1e6 + gpu.get("factor", 1) * gpu["power_w"] * passed + jumped))
 
 
