@@ -11,6 +11,7 @@ from commands import run
 from bench.backends.common import checkpoints, gguf_files, gguf_tokens
 from bench.paths import MODELS
 
+pytestmark = pytest.mark.check  # `make test` converts the default model for llama.cpp
 SMOL = MODELS / "smollm2-135m" / "checkpoint"
 ROW = {
     "architecture": "llama", "layers": 2, "hidden_size": 128, "attention_heads": 4, "kv_heads": 2, "head_dim": 32, "intermediate_size": 160,
@@ -139,14 +140,12 @@ def metadata(reader):
 # The same tokens
 
 
-@pytest.mark.check
 def test_llamacpp_gives_the_reference_s_tokens_for_random_weights(tiny, expected):
     seen, returned, own, _, _ = result(STREAM, tiny.path, json.dumps(PROMPTS), TOKENS, "F16", "llamacpp")
     assert returned == seen and own == seen, "streaming showed other tokens than the server returned"
     assert seen == expected
 
 
-@pytest.mark.check
 def test_accepted_drafts_of_random_weights_are_found_by_their_numbers(written):
     checkpoint = written["circle"]
     seen, returned, own, speculation, _ = result(
@@ -158,13 +157,11 @@ def test_accepted_drafts_of_random_weights_are_found_by_their_numbers(written):
     )
 
 
-@pytest.mark.check
 def test_openvino_reads_them_too(tiny, expected):
     seen, _, own, _, _ = result(STREAM, tiny.path, json.dumps(PROMPTS), TOKENS, "F16", "openvino")
     assert seen == own == expected
 
 
-@pytest.mark.check
 def test_sentencepiece_tokens_stream_as_well(tiny, tmp_path):
     """A tokenizer like Llama 2's: pieces with a mark for spaces, bytes where there is no piece."""
     checkpoint = checkpoints.Checkpoint(
@@ -213,7 +210,6 @@ def test_sentencepiece_tokens_stream_as_well(tiny, tmp_path):
 # The same numbers
 
 
-@pytest.mark.check
 @pytest.mark.skipif(not (SMOL / "model.safetensors").exists(), reason="smollm2-135m was not made: make study")
 def test_the_converter_gives_back_the_file_that_the_checkpoint_came_from(converted, tmp_path):
     import gguf

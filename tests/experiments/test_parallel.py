@@ -579,7 +579,11 @@ SERVED = {"concurrency": "2", "request_rates": "none", "requests": 4, "lengths":
     [
         pytest.param("latency", {"max_new_tokens": 8}, marks=pytest.mark.check),
         pytest.param("latency", {"max_new_tokens": 8, "server": True}, marks=pytest.mark.check),
-        ("batching", {"batch_sizes": "1", "prompt_lengths": "8", "input_tokens": 8, "max_new_tokens": 8}),
+        pytest.param(
+            "batching",
+            {"batch_sizes": "1", "prompt_lengths": "8", "input_tokens": 8, "max_new_tokens": 8},
+            marks=pytest.mark.check,
+        ),
         ("serving", SERVED),
     ],
 )
@@ -590,6 +594,7 @@ def test_the_parameter_reaches_the_engine_the_rows_and_the_sidecar(cells, name, 
     assert sidecar["settings"]["devices"] == 2 and sidecar["parameters"]["tensor_parallel"] == 2
 
 
+@pytest.mark.check
 @pytest.mark.skipif(identity_machine.cores() < 2, reason="two devices on a CPU are two cores")
 def test_replicas_reach_the_server_and_the_rows(cells):
     requests, sidecar = notebook(cells, "serving", data_parallel=2, **SERVED)
