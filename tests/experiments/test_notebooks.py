@@ -61,6 +61,7 @@ def test_rows_sidecar_and_notebook_say_where_they_came_from(measured):
     )
 
 
+@pytest.mark.check
 @pytest.mark.timing
 def test_a_measured_run_is_kept_and_the_reader_is_told(measured):
     """Through papermill: what a cell raises ends the command, and its sentence is the last thing that a reader sees."""

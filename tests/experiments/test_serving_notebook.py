@@ -77,6 +77,7 @@ def test_four_at_once_write_faster(served):
     )
 
 
+@pytest.mark.check
 @pytest.mark.timing
 def test_a_saturated_server_ends_the_climb(cells, tmp_path, capsys):
     """Two requests cannot fill more than two places: 4 and 8 give no more than 2."""
@@ -102,6 +103,7 @@ def test_a_server_elsewhere_with_a_prefix_cache_is_refused(cells, tmp_path, runn
     assert not list(tmp_path.rglob("*.csv"))
 
 
+@pytest.mark.check
 @pytest.mark.timing
 def test_arrivals_are_replayed(cells, tmp_path):
     trace = tmp_path / "trace.csv"
