@@ -71,7 +71,8 @@ def table(runs, keys, metric, resamplings=RESAMPLINGS, order="started", sizes=(3
     sources = []
     for key, values, _ in statistics.series(runs, keys, metric, order):
         if len(values) >= FEWEST:
-            sources.append((" ".join(map(str, key)), values))
+            words = [str(part) for part in key if part != 1]  # one device, one copy: nothing to say
+            sources.append((" ".join(words), values))
     if not sources:
         sources = [
             ("all configurations, each run over its configuration's mean", pooled(runs, keys, metric, order))

@@ -30,7 +30,7 @@ WIDER = 8
 RATIO = ["", "_low", "_high", "_verdict"]
 UNKNOWN = [np.nan, np.nan, np.nan, ""]
 METRICS = "output_tokens_per_s", "tpot_p50_s"
-FARTHEST = "load output_tokens_per_s ttft_p90_s closed_ttft_p90_s ratio requests".split()
+COMPARED = "load output_tokens_per_s ttft_p90_s closed_ttft_p90_s ratio requests".split()
 GOAL = "largest_concurrency concurrency_fails concurrency_measured largest_rate rate_fails".split()
 GOAL += ["rate_measured"]
 
@@ -259,15 +259,16 @@ def widened(requests):
     return pd.DataFrame(rows, columns=[*CURVE, "narrow", *ratios]).dropna(subset="slower")
 
 
-def disagreement(requests):
-    """The two loops at the same throughput: one row per curve with both in steady state, the level of the
-    open loop whose p90 TTFT differs most from the closed loop's.
+def loops_apart(requests):
+    """The two loops at the same throughput: one row per level of an open loop whose curve has both loops in
+    steady state.
 
     Columns the curve, load, output_tokens_per_s, ttft_p90_s, closed_ttft_p90_s, ratio, requests (that count,
-    of the open level). The closed loop's is interpolated between its levels, up to its highest throughput;
-    levels outside its range, and levels whose requests do not bound the percentile, are not compared.
+    of the open level, all runs together). The closed loop's is interpolated between its levels, up to its
+    highest throughput; levels outside its range, and levels whose requests do not bound the percentile, are
+    not compared.
     """
-    rows = []
+    tables = []
     for key, curve in steady(requests).groupby(CURVE, sort=True):
         curve = curve.dropna(subset=["output_tokens_per_s", "ttft_p90_s"])
         closed, opened = (curve[curve["loop"] == loop] for loop in ("closed", "open"))
@@ -276,14 +277,10 @@ def disagreement(requests):
         low, high = closed["output_tokens_per_s"].min(), closed["output_tokens_per_s"].max()
         opened = opened[opened["output_tokens_per_s"].between(low, high)]
         if len(closed) > 1 and len(opened):
-            rows.append((*key, *_farthest(opened, closed)))
-    return pd.DataFrame(rows, columns=[*CURVE, *FARTHEST])
-
-
-def _farthest(opened, closed):
-    """FARTHEST of the level of `opened` whose p90 TTFT differs most from that of `closed`."""
-    there = np.interp(opened["output_tokens_per_s"], closed["output_tokens_per_s"], closed["ttft_p90_s"])
-    worst = int(np.abs(np.log(opened["ttft_p90_s"] / there)).to_numpy().argmax())
-    row, other = opened.iloc[worst], there[worst]
-    shown = (row[column] for column in FARTHEST[:3])
-    return *shown, other, row["ttft_p90_s"] / other, row["counted"]
+            there = np.interp(
+                opened["output_tokens_per_s"], closed["output_tokens_per_s"], closed["ttft_p90_s"]
+            )
+            ratio = opened["ttft_p90_s"] / there
+            tables.append(opened.assign(closed_ttft_p90_s=there, ratio=ratio, requests=opened["counted"]))
+    columns = [*CURVE, *COMPARED]
+    return pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)

@@ -184,14 +184,15 @@ def rates():
 
 
 def proof_numbers():
-    """Numbers of the proof for a sentence: clean files, the highest false-alarm rate, checks with a mistake
-    put in."""
+    """Parts of a sentence on the proof: clean files, the highest false-alarm rate in words, checks with a
+    mistake put in, the lowest rate at which one was found first."""
     table = inputs.table("audits/proof")
     judged = table[table["kind"] != MISSING]
     tried = table.dropna(subset="found_first_percent")
+    highest = judged["false_alarm_percent"].max()
     return {
         "files": f"{int(table['clean_files'].max()):,}",
-        "alarm": f"{judged['false_alarm_percent'].max():.2g}",
+        "alarm": f"in more than {highest:.2g} % of them" if highest else "in any of them",
         "tried": len(tried),
         "least": f"{tried['found_first_percent'].min():.0f}",
     }

@@ -1,6 +1,5 @@
 """Figures of rows: a bar per configuration, its label above it, its value behind it."""
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib import ticker
@@ -55,22 +54,25 @@ def rows(axes, labels, unit=""):
     axes.grid(False, axis="y")
 
 
-def draw(axes, table, column, look, factor=1.0, spread=None, reach=0.0):
+def draw(axes, table, column, look, factor=1.0, spread=None, reach=0.0, most=np.inf):
     """Draw one bar per row of `table`: its value in `column` times `factor`, and the value written behind it.
 
     Behind means behind the whisker of half width `spread`, and behind `reach`, where marks beside it end.
+    No whisker goes on past `most`, the largest value that there can be.
     """
     values = (table[column] * factor).to_numpy(dtype=float)
     half = np.zeros(len(table)) if spread is None else spread.fillna(0).to_numpy() * factor
-    ends = np.fmax(np.nan_to_num(values + half), reach)
-    for y, (backend, value, margin, end) in enumerate(zip(table["backend"], values, half, ends)):
+    above = np.minimum(half, most - values)
+    ends = np.fmax(np.nan_to_num(values + above), reach)
+    for y, (backend, value, end) in enumerate(zip(table["backend"], values, ends)):
         colour, hatch = look[backend]
         axes.barh(
             y + BAR, np.nan_to_num(value), THICK, color=colour, hatch=hatch, edgecolor="white", linewidth=0
         )
-        if margin:
+        if half[y]:
+            whisker = [[half[y]], [above[y]]]
             axes.errorbar(
-                value, y + BAR, xerr=margin, color=INK, capsize=3, elinewidth=1.2, capthick=1.2, zorder=4
+                value, y + BAR, xerr=whisker, color=INK, capsize=3, elinewidth=1.2, capthick=1.2, zorder=4
             )
         axes.annotate(html.number(value) or "not measured", (end, y + BAR), (5, 0), **BESIDE)
     axes.set_xlim(0, (max(ends) or 1) * 1.2)
@@ -84,9 +86,8 @@ def ticks(axis, most):
 
 
 def fraction(axes):
-    """The axis of a share between 0 and 1; values that end near 1 move into their bars."""
-    axes.set(xlim=(0, 1), xticks=(0, 0.25, 0.5, 0.75, 1), xticklabels=("0", "0.25", "0.5", "0.75", "1"))
-    turn_inwards(axes)
+    """The axis of a share between 0 and 1, with room for a value behind a whisker that ends at 1."""
+    axes.set(xlim=(0, 1.2), xticks=(0, 0.25, 0.5, 0.75, 1), xticklabels=("0", "0.25", "0.5", "0.75", "1"))
 
 
 def small_dots(axes, x, y):
@@ -106,10 +107,3 @@ def legend(drawn, marks):
         borderpad=0,
         handletextpad=0.2,
     )
-
-
-def turn_inwards(axes, beyond=0.86):
-    """Values of bars that end near the right edge move into the bar."""
-    for note in axes.texts:
-        if isinstance(note, matplotlib.text.Annotation) and note.xy[0] > beyond:
-            note.set(ha="right", x=-5)

@@ -3,6 +3,7 @@ the data."""
 
 import dataclasses
 
+import pandas as pd
 import pytest
 from builders import (
     MATRICES,
@@ -22,7 +23,7 @@ from matplotlib.figure import Figure
 from bench.analysis import latency as latency_analysis
 from bench.metrics import METRICS
 from bench.observations import store
-from bench.report import columns, curves, figures, html, tables
+from bench.report import bars, columns, curves, figures, html, style, tables
 from bench.report.figures import latency as latency_figures
 from bench.report.findings import latency as latency_findings
 from bench.report.tables import latency as latency_tables
@@ -176,13 +177,16 @@ def test_drafts_are_compared_with_the_same_option_without(tmp_path):
 
 
 def test_the_last_digits_of_a_place_change_no_byte(tmp_path):
+    @style.style()
     def drawn(shift, name):
         figure = Figure()
         axes = figure.add_axes([0.1 + shift, 0.1, 0.8, 0.8])
         axes.plot([1, 2], [1, 2], marker="o")
+        axes.set_title("1.2345678 seconds")
         return figures.export(figure, "moved", "make figures", tmp_path / name)[0].read_text()
 
-    assert drawn(0, "a") == drawn(1e-12, "b") != drawn(1e-2, "c")
+    assert drawn(0, "a") == drawn(1e-12, "b") == drawn(1e-9, "d") != drawn(1e-2, "c")
+    assert "1.2345678 seconds" in drawn(0, "a"), "what is read keeps its digits"
 
 
 def test_log_axes_have_plain_numbers_however_often_they_are_set():
@@ -201,3 +205,17 @@ def test_an_axis_without_a_value_above_zero_stays_linear():
     axes.plot([1, 10], [0, 0])
     curves.fine_logs(axes)
     assert axes.get_xscale() == "log" and axes.get_yscale() == "linear"
+
+
+def test_a_value_stands_behind_its_whisker_and_no_whisker_goes_on_past_the_largest_share():
+    table = pd.DataFrame({"backend": "fake", "mbu": [0.8, 0.3]})
+    drawn, axes = bars.canvas([len(table)])
+    panel = axes[0, 0]
+    bars.draw(panel, table, "mbu", {"fake": ("gray", "")}, spread=pd.Series([0.4, 0.1]), most=1.0)
+    bars.fraction(panel)
+    drawn.draw_without_rendering()
+    ends = [max(line.get_xdata()) for line in panel.lines if line.get_marker() == "|"]
+    assert sorted(ends) == pytest.approx([0.2, 0.4, 0.4, 1.0])
+    for note, end in zip(panel.texts, (1.0, 0.4)):
+        assert note.get_window_extent().x0 > panel.transData.transform((end, 0))[0]
+        assert note.get_window_extent().x1 < panel.get_window_extent().x1

@@ -268,15 +268,24 @@ def test_the_two_loops_are_compared_at_the_same_throughput(tmp_path):
         level(requests, "fake", "float32", *which) for which in (("closed", 1), ("closed", 2), ("open", 7))
     )
     assert closed["output_tokens_per_s"] < opened["output_tokens_per_s"] < half["output_tokens_per_s"]
-    row = serving_analysis.disagreement(requests).iloc[0]
+    row = serving_analysis.loops_apart(requests).iloc[0]
     assert (
         row["closed_ttft_p90_s"] == pytest.approx(0.1)
         and row["ratio"] == pytest.approx(4.5)
         and row["load"] == 7
     )
-    assert (
-        f"450 ms in an open loop (7 requests/s, {opened['counted']} requests) and 100 ms in a closed one, "
-        "4.5 times as long" in serving_findings.loops_disagree(requests)
+    sentence = serving_findings.loops_disagree(requests)
+    assert "is 4.5 times that of a closed one, at 1 request rate with **fake float32**" in sentence
+    assert f"({opened['counted']} requests of all runs together: no interval)" in sentence
+
+
+def test_every_rate_that_can_be_compared_is_in_the_range(tmp_path):
+    """Two open levels between the same two closed ones: neither is singled out."""
+    closed, opened = {1: (0.1, 0.01), 2: (0.1, 0.01)}, {7: (0.45, 0.02), 6: (0.2, 0.02)}
+    requests = store.load([write_serving(tmp_path, closed, opened, n=100)])
+    assert sorted(serving_analysis.loops_apart(requests)["ratio"].round(3)) == [2, 4.5]
+    assert "is 2 to 4.5 times that of a closed one, at 2 request rates with **fake float32**" in (
+        serving_findings.loops_disagree(requests)
     )
 
 
@@ -293,7 +302,7 @@ def test_between_two_closed_levels_their_waits_are_interpolated(tmp_path, reques
     requests = store.load(
         [write_serving(tmp_path / "r", {1: (0.05, 0.01), 2: (0.1, 0.01)}, {8: (0.45, 0.02)}, n=100)]
     )
-    row = serving_analysis.disagreement(requests).iloc[0]
+    row = serving_analysis.loops_apart(requests).iloc[0]
     low, high = (level(requests, "fake", "float32", load=load) for load in (1, 2))
     share = (row["output_tokens_per_s"] - low["output_tokens_per_s"]) / (
         high["output_tokens_per_s"] - low["output_tokens_per_s"]

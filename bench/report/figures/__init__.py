@@ -58,7 +58,7 @@ def export(figure, name, command, folder=None):
 def svg(figure, name, command):
     """The text of the SVG file of `figure`, with the command that redraws it."""
     metadata = {"Title": name, "Description": command, "Date": None}
-    return _numbered(_saved(figure, format="svg", metadata=metadata).decode())
+    return _rounded(_numbered(_saved(figure, format="svg", metadata=metadata).decode()))
 
 
 def _saved(figure, **options):
@@ -76,6 +76,16 @@ def _numbered(svg):
     ids = dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', svg))
     numbers = {found: f"{found[0]}{k}" for k, found in enumerate(ids)}
     return re.sub(r"\b[a-z][0-9a-f]{10}\b", lambda found: numbers.get(found[0], found[0]), svg)
+
+
+def _rounded(svg):
+    """`svg` with places to a thousandth of a point: the millionths that Matplotlib writes differ where two
+    processors round differently. What a reader reads stands between the tags and stays."""
+    return re.sub("<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{4,}", _thousandths, tag[0]), svg)
+
+
+def _thousandths(found):
+    return f"{float(found[0]):.3f}".rstrip("0").rstrip(".")
 
 
 # A topic is a file of this folder; its figures join when it is imported.

@@ -1,7 +1,6 @@
 """Figures of the topic bandwidth."""
 
 import numpy as np
-from matplotlib.text import Annotation
 
 from bench import naming
 from bench.analysis import latency as latency_analysis
@@ -26,8 +25,7 @@ def mbu(requests):
         ranked = latency_analysis.ranked(rows, "mbu")[[*latency_analysis.VERSIONED, *latency_analysis.PLACES]]
         summary = ranked.merge(summary.drop(columns=latency_analysis.PLACES), on=latency_analysis.VERSIONED)
         bars.rows(panel, bars.configurations(summary), MEASURED)
-        bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"])
-        _values_inside(panel)
+        bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"], most=1.0)
         bars.fraction(panel)
         latency_figures.places(panel, summary)
         y, look = np.arange(len(summary)) + bars.BAR, {"color": "white", "edgecolor": style.INK}
@@ -43,14 +41,6 @@ def mbu(requests):
     return captions.titled(
         drawn, f"Share of the memory's speed in use ({MBU})", captions.caption(chosen, *more)
     )
-
-
-def _values_inside(axes):
-    """Values behind whiskers that reach beyond 1 stand at 1, where the axis ends."""
-    for note in axes.texts:
-        if isinstance(note, Annotation) and note.xy[0] > 1:
-            note.xy = 1, note.xy[1]
-            note.set_bbox({"facecolor": "white", "linewidth": 0, "pad": 1})
 
 
 @figures.of_machines
@@ -69,8 +59,7 @@ def mbu_published(requests):
         _theirs(axes[0, 0], theirs)
     for panel, (title, summary) in zip(axes[len(above) :, 0], ours):
         bars.rows(panel, bars.configurations(summary), MEASURED)
-        bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"])
-        _values_inside(panel)
+        bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"], most=1.0)
         panel.set_title(title or "Here")
     for panel in axes[:, 0]:
         bars.fraction(panel)

@@ -105,8 +105,10 @@ def _under_roofs(axes, rows, phase, styles):
     low, high = rows[x].min() / 1.5, max(rows[x].max(), ridge) * 2
     slope = np.array([low, ridge])
     axes.plot(slope, slope * bandwidth, color=style.INK, linewidth=1.3)
-    small = style.ABOVE | {"fontsize": 9}
-    axes.annotate(f"{html.number(bandwidth)} GB/s", (low, low * bandwidth), (4, 8), **small, rotation=0)
+    small = style.ABOVE | {"fontsize": 9, "bbox": style.OVER_MARKS, "zorder": 6}
+    middle = np.sqrt(low * ridge)  # of the slope, on log axes
+    name, under = f"{html.number(bandwidth)} GB/s", small | {"va": "top"}
+    axes.annotate(name, (middle, middle * bandwidth), (5, -2), **under)
     for arithmetic, peak in peaks.items():
         level = [metrics.ridge_point(peak, bandwidth), high]
         axes.plot(level, [peak, peak], color=style.INK, linewidth=1.3)

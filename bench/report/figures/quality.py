@@ -84,9 +84,6 @@ def _names(axes, edge):
     for _, row in edge.iterrows():
         height = max(row[RATE], height + line)
         inwards = place.transform((row["lost"], height))[0] > 0.5
-        look = style.BESIDE | {
-            "ha": "right" if inwards else "left",
-            "bbox": {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5},
-        }
+        look = style.BESIDE | {"ha": "right" if inwards else "left", "bbox": style.OVER_MARKS}
         offset = (-9 if inwards else 9, 8)
         axes.annotate(naming.label(row), (row["lost"], height), offset, zorder=4, **look)

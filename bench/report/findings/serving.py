@@ -1,6 +1,5 @@
 """Sentences of the topic serving."""
 
-import numpy as np
 import pandas as pd
 
 from bench import naming
@@ -104,18 +103,16 @@ def _rate(row):
 
 
 def loops_disagree(requests):
-    """How far the p90 TTFT of an open loop lies from that of a closed one at the same throughput, where they
-    differ most; only levels in steady state whose requests bound the percentile."""
-    table = serving_analysis.disagreement(requests)
+    """What the p90 TTFT of an open loop is of that of a closed one at the same throughput, over all levels in
+    steady state whose requests bound the percentile. All runs together: no interval, so nothing is ranked."""
+    table = naming.named(serving_analysis.loops_apart(requests))
     if table.empty:
         return None
-    row = naming.named(table.loc[[np.log(table["ratio"]).abs().idxmax()]]).iloc[0]
-    opened, closed = (html.number(row[name] * 1e3) for name in ("ttft_p90_s", "closed_ttft_p90_s"))
+    servers = words.listed(dict.fromkeys(words.name(row) for _, row in table.iterrows()))
     return (
-        f"At the same throughput the two loops are furthest apart with {words.name(row)}: at {_rate(row)} "
-        f"the 90th percentile of TTFT is {opened} ms in an open loop ({html.number(row['load'])} requests/s, "
-        f"{row['requests']} requests) and {closed} ms in a closed one, {words.times(row['ratio'])} as long. "
-        "Both are in steady state."
+        "At the same throughput, both loops in steady state, the 90th percentile of TTFT of an open loop is "
+        f"{words.range(table['ratio'])} that of a closed one, at {words.plural(len(table), 'request rate')} "
+        f"with {servers} ({words.span(table['requests'])} requests of all runs together: no interval)."
     )
 
 
