@@ -18,7 +18,18 @@
 
   // --- state: what the controls hold, and what the address does ------------------------------------------
   const experiment = () => data.experiments.find((each) => each.name === state.experiment);
-  const defaults = () => ({ x: experiment().x, y: experiment().y, xscale: "linear", yscale: "linear", front: "1", bars: "1", a: "", b: "" });
+  const SCALES = ["linear", "log"];
+  const defaults = () => {
+    const { x, y } = experiment();
+    return { x, y, xscale: scaleOf(x), yscale: scaleOf(y), front: "1", bars: "1", a: "", b: "" };
+  };
+
+  // Where the largest value is more than WIDE times the smallest, a linear axis would press most points into one corner.
+  const WIDE = 50;
+  function scaleOf(metric) {
+    const means = all.map((row) => value(row, metric).mean).filter(Number.isFinite);
+    return Math.min(...means) > 0 && Math.max(...means) > WIDE * Math.min(...means) ? "log" : "linear";
+  }
 
   function fromAddress() {
     const query = new URLSearchParams(location.search);
@@ -26,7 +37,7 @@
     open(data.experiments.some((each) => each.name === name) ? name : data.experiments[0].name);
     for (const [key, value] of Object.entries(defaults())) state[key] = query.get(key) ?? value;
     for (const axis of ["x", "y"]) if (!experiment().metrics.includes(state[axis])) state[axis] = defaults()[axis];
-    for (const axis of ["xscale", "yscale"]) if (state[axis] !== "log") state[axis] = "linear";
+    for (const axis of ["xscale", "yscale"]) if (!SCALES.includes(state[axis])) state[axis] = defaults()[axis];
     for (const name of Object.keys(data.filters)) {
       const known = new Set(all.map((row) => row[name]));
       const chosen = query.getAll(name).filter((value) => known.has(value));

@@ -165,6 +165,18 @@ def state(page):
       compared: document.getElementById('explorer-compared').innerText})""")
 
 
+def test_an_axis_begins_logarithmic_where_a_linear_one_would_press_the_points_together(tmp_path, opened):
+    for option, rate in (("Q4_0", 200.0), ("F16", 1.0)):
+        write_repeats(tmp_path / "r", [rate], backend="llamacpp", option=option)
+    wide = rendered(tmp_path)
+    page = opened(file=wide)
+    assert page.get_by_label("Y scale").input_value() == "log" and "yscale" not in page.url
+    changed(page, lambda: page.get_by_label("Y scale").select_option("linear"))
+    again = opened("?" + page.url.partition("?")[2], file=wide)
+    assert again.get_by_label("Y scale").input_value() == "linear"
+    assert opened().get_by_label("Y scale").input_value() == "linear", "a few times are no reason"
+
+
 def test_every_state_is_in_the_address_and_comes_back(opened):
     page = opened()
     changed(page, lambda: page.get_by_label("Experiment").select_option("batching"))
