@@ -1,7 +1,7 @@
 # Shortcuts only. What a study is stands in study.yaml, how it is carried out in the Snakefile.
 #
 #     make study                         the first question: latency of every engine that is installed, then figures and site
-#     make study ALL=1                   every experiment with every option
+#     make study ALL=1                   a round of every experiment that study.yaml has for it; with REPEATS=2 all of it
 #     make study BUDGET=30               rounds of the first question for 30 minutes
 #     make study REPEATS=3               with the repeats that intervals need, whatever they take (with ALL=1: of everything)
 #     make study REPEATS=auto            until each interval is within ± 3 %, or MOST_RUNS=20 runs each or BUDGET minutes are spent

@@ -1,4 +1,4 @@
-"""Published results: their MBU, and the older layout of the latency study's files."""
+"""Published results: their MBU."""
 
 import numpy as np
 import pandas as pd
@@ -6,35 +6,7 @@ import pandas as pd
 from bench import inputs, metrics
 from bench.analysis import batching
 
-OLDER_COLUMNS = {"tok_count", "time", "question", "answer", "note"}
 SIXTEEN_BITS = "weights in 16 bits"
-
-
-def older_layout(path):
-    """A CSV of the older llama-inference layout, with tokens_per_s: one row per request; columns tok_count,
-    time (s), question, answer, note, in any order.
-
-    ValueError for a missing column, and for rows without a positive time, which cannot have a rate.
-    """
-    rows = pd.read_csv(path)
-    lacking = OLDER_COLUMNS - set(rows.columns)
-    if lacking:
-        raise ValueError(
-            f"{path} is not of the older llama-inference layout: it lacks the columns "
-            f"{', '.join(sorted(lacking))}."
-        )
-    bad = rows.index[~(pd.to_numeric(rows["time"], errors="coerce") > 0)]
-    if len(bad):
-        lines = ", ".join(str(i + 2) for i in bad)
-        raise ValueError(
-            f"{path}: the rows {lines} have no positive time; measure them again or remove them."
-        )
-    return rows.assign(tokens_per_s=rows["tok_count"] / rows["time"])
-
-
-def older_mean_tokens_per_s(paths):
-    """Published figure of the older study for the files `paths`: the mean over rows of tok_count / time."""
-    return pd.concat([older_layout(p) for p in paths])["tokens_per_s"].mean()
 
 
 def published_mbu():

@@ -66,12 +66,13 @@ def _letter(number):
 def beats(p, count, confidence=statistics.CONFIDENCE):
     """Whether the better of each pair, of two-sided `p`, keeps the other from being the best of `count`.
 
-    The best is kept out only if one of the count − 1 others beats it by chance, so each comparison may err,
-    on one side, with (1 − confidence) / (count − 1): multiple comparisons with the best (Hsu, *Simultaneous
-    Confidence Intervals for All Distances from the "Best"*, Ann. Statist. 9(5), 1981), with Bonferroni's
-    bound.
+    The best is kept out only if one of the count − 1 others beats it by chance, so each comparison may err
+    with (1 − confidence) / (count − 1): multiple comparisons with the best (Hsu, *Simultaneous Confidence
+    Intervals for All Distances from the "Best"*, Ann. Statist. 9(5), 1981), with Bonferroni's bound. Hsu errs
+    on one side only; both sides are counted here, so that two that are equal are told apart no more often
+    than `pairs` does, and a superlative never stands beside an interval of the ratio that holds 1.
     """
-    return p / 2 * (count - 1) < 1 - confidence
+    return p * (count - 1) < 1 - confidence
 
 
 def _reason(values, rows, failed):
@@ -146,8 +147,8 @@ def leaders(ranked):
     """The rows of `rank` among which the best is, with the confidence of the ranking: a superlative takes one
     row.
 
-    A narrower question than who beats whom, so fewer comparisons bear on it and fewer rows are left than have
-    `rank_from` 1 (`beats`).
+    A narrower question than who beats whom, so fewer comparisons bear on it (`beats`), and a row with
+    `rank_from` 1 may be missing.
     """
     return ranked[ranked["may_be_best"]]
 

@@ -7,7 +7,6 @@ import pandas as pd
 from bench import naming
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines, statistics
-from bench.observations import schema
 
 COST = "ttft_s_inside ttft_s ttft_cost_s tpot_s_inside tpot_s tpot_cost_s tpot_factor minutes pairs".split()
 COST += ["tpot_factor_low", "tpot_factor_high"]
@@ -28,10 +27,10 @@ def server_cost(requests):
     both = both.assign(at=pd.to_datetime(both["started"], utc=True))
     served, inside = (both[both["experiment"] == name].sort_values("at") for name in ("served", "latency"))
     if served.empty or inside.empty:
-        return pd.DataFrame(columns=[*schema.CONFIGURATION, *COST])
+        return pd.DataFrame(columns=[*latency_analysis.VERSIONED, *COST])
     inside = inside.assign(at_inside=inside["at"])
     pairs = pd.merge_asof(
-        served, inside, on="at", by=schema.CONFIGURATION, direction="nearest", suffixes=("", "_inside")
+        served, inside, on="at", by=latency_analysis.VERSIONED, direction="nearest", suffixes=("", "_inside")
     ).dropna(subset="tpot_s_inside")
     pairs = pairs.assign(
         ttft_cost_s=pairs["ttft_s"] - pairs["ttft_s_inside"],
@@ -43,8 +42,8 @@ def server_cost(requests):
     pairs = pairs.assign(tpot_factor_low=pairs["tpot_factor"], tpot_factor_high=pairs["tpot_factor"])
     how = dict.fromkeys(COST, "median") | {"pairs": "sum"}
     how |= {f"tpot_factor_{end}": functools.partial(_end, which) for which, end in ((1, "low"), (2, "high"))}
-    table = pairs.groupby(schema.CONFIGURATION, as_index=False).agg(how)
-    return naming.named(table.sort_values("tpot_factor", ignore_index=True))
+    table = pairs.groupby(latency_analysis.VERSIONED, as_index=False).agg(how)
+    return naming.named(machines.versioned(table).sort_values("tpot_factor", ignore_index=True))
 
 
 def _end(which, values):

@@ -37,12 +37,12 @@ GOAL += ["rate_measured"]
 
 def levels(requests):
     """Levels of load on the machine in front: one row per curve and level; columns of `levels.levels` over
-    all its runs together, loop, load, per_device.
+    all its runs of one version together, loop, load, per_device.
 
     per_device is the output tokens/s of each of the devices that share the model or hold its replicas; the
     cores of a CPU are one device.
     """
-    own = machines.front(requests, "serving")
+    own = machines.versioned(machines.front(requests, "serving"))
     table = _loops(levels_analysis.levels(own, pooled=True)).sort_values([*CURVE, *LOOP], ignore_index=True)
     devices = table["tensor_parallel"] * table["data_parallel"]
     devices = devices.where(~table["gpu"].map(naming.is_cpu).astype(bool), 1)
@@ -52,6 +52,11 @@ def levels(requests):
 def of_runs(requests):
     """Levels of all runs in `requests`: one row per run and level; columns of `levels.levels`, loop, load."""
     return _loops(levels_analysis.levels(requests))
+
+
+def _versioned_runs(requests):
+    """`of_runs`, options as `machines.versioned`: as they are called in `levels`."""
+    return of_runs(machines.versioned(requests[requests["experiment"] == "serving"]))
 
 
 def _loops(table):
@@ -77,7 +82,7 @@ def best_held(requests):
         "output_tokens_per_s", ascending=False
     )
     best = held.drop_duplicates(CURVE)
-    runs = of_runs(requests).merge(best[[*CURVE, *LOOP]], on=[*CURVE, *LOOP])
+    runs = _versioned_runs(requests).merge(best[[*CURVE, *LOOP]], on=[*CURVE, *LOOP])
     ranked = ranking.rank(runs, CURVE, "output_tokens_per_s")
     return ranked.drop(columns="runs").merge(best, on=CURVE)
 
@@ -185,7 +190,7 @@ def speculation(requests):
     drafted = drafted.assign(plain=drafted["option"].astype(str).map(undrafted))
     keys = [column for column in [*CURVE, *LOOP] if column != "option"] + ["plain"]
     both = drafted.merge(others, on=keys, suffixes=("", "_plain"))
-    return _ratios(both, {"option": "plain"}, "plain", of_runs(requests))
+    return _ratios(both, {"option": "plain"}, "plain", _versioned_runs(requests))
 
 
 def _ratios(both, other, beside, runs=None):
@@ -234,7 +239,7 @@ def tensor_parallel(requests):
     keys = [column for column in CURVE if column != "tensor_parallel"] + LOOP
     columns = [*keys, "tensor_parallel", "tpot_p50_s", "ttft_p50_s", "output_tokens_per_s", "per_device"]
     pairs = []
-    for table, runs in ((steady(requests), of_runs(requests)), (published(), None)):
+    for table, runs in ((steady(requests), _versioned_runs(requests)), (published(), None)):
         table = table[columns]
         fewest = table[table["tensor_parallel"] == table.groupby(keys)["tensor_parallel"].transform("min")]
         both = table.merge(fewest, on=keys, suffixes=("", "_fewest"))
@@ -247,7 +252,7 @@ def widened(requests):
     """What WIDER times the concurrency costs: one row per curve with two such levels in steady state, at the
     smallest; columns the curve, narrow (the concurrency), slower (ratio of TPOT) and more (ratio of output
     tokens/s), and their intervals over runs (_low, _high)."""
-    rows, table, series = [], steady(requests), _series(of_runs(requests))
+    rows, table, series = [], steady(requests), _series(_versioned_runs(requests))
     for key, curve in table[table["loop"] == "closed"].groupby(CURVE, sort=True):
         loads = set(curve["load"])
         narrow = next((load for load in sorted(loads) if WIDER * load in loads), None)

@@ -236,11 +236,6 @@ def requests_needed(share, confidence=CONFIDENCE, beyond=0):
     return n
 
 
-def bounded_percentile(requests, confidence=CONFIDENCE):
-    """The percentile, as a share, that the slowest of n requests bounds: (1 − confidence)^(1/n)."""
-    return (1 - confidence) ** (1 / requests)
-
-
 def percentile(values, share, confidence=CONFIDENCE, beyond=0):
     """The percentile `share` of the requests `values`, where they bound it, else their maximum: a dict.
 

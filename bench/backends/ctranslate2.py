@@ -6,8 +6,8 @@
 - Documentation: <https://opennmt.net/CTranslate2/>
 - Licence: MIT.
 - Options: `float32` and `int8` (8-bit weights, float32 activations: `int8_float32`) on a CPU; `float16`,
-  `bfloat16` and `int8` with 16-bit activations on CUDA. On a CPU, `bfloat16`, `float16` and `int16` are
-  accepted but computed in another type, so they are not offered there.
+  `bfloat16`, `int8_float16` (8-bit weights, float16 activations) and `float32` on CUDA. On a CPU,
+  `bfloat16`, `float16` and `int16` are accepted but computed in another type, so they are not offered there.
 - Tokens become visible through the `callback` of `Generator.generate_batch`, one call per token and sequence,
   batched or not.
 - Traps: `max_length` counts new tokens only if the prompt is left out of the result, as here and in the
@@ -33,10 +33,10 @@ def _option(quantization, arithmetic, weight_bytes, value_bytes, *devices):
     return known | sizes | ({"devices": devices} if devices else {})
 
 
-OPTIONS = {
+OPTIONS = {  # the first of a device is its default
+    "float16": _option("float16", "float16", 2, 2, "cuda"),
     "float32": _option("float32", "float32", 4, 4),
     "int8": _option("int8_float32", "int8", 1, 4, "cpu"),
-    "float16": _option("float16", "float16", 2, 2, "cuda"),
     "bfloat16": _option("bfloat16", "bfloat16", 2, 2, "cuda"),
     "int8_float16": _option("int8_float16", "int8", 1, 2, "cuda"),
 }

@@ -31,10 +31,10 @@ from bench import files
 from bench.backends.common import checkpoints, torch_models
 
 NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": "bfloat16"}
-OPTIONS = {
+OPTIONS = {  # the first of a device is its default
+    "float16": {"dtype": "float16", "devices": ("cuda",)},
     "float32": {"dtype": "float32"},
     "bfloat16": {"dtype": "bfloat16"},
-    "float16": {"dtype": "float16", "devices": ("cuda",)},
     "bfloat16-compiled": {"dtype": "bfloat16", "compiled": True, "devices": ("cuda",)},
     "float16-compiled": {"dtype": "float16", "compiled": True, "devices": ("cuda",)},
     "float32-lookup": {"dtype": "float32", "lookup_tokens": 10, "batches": False},

@@ -15,7 +15,7 @@ import sys
 import pandas as pd
 from tqdm import tqdm
 
-from bench import inputs, naming
+from bench import naming
 from bench.experiments import device, energy, notebook, running
 from bench.experiments import plan as plans
 from bench.experiments.recorder import Recorder
@@ -114,10 +114,6 @@ class Setup:
         that runs already behind heads (`_headed`)."""
         ids = plans.encoded(which, self.checkpoint)
         return _headed(self, which, ids) if self.plan.url else ids
-
-    def uniform_prompts(self, requests, tokens):
-        """`requests` different prompts of exactly `tokens` token ids: the same for every engine."""
-        return inputs.windows(self.checkpoint.encode(inputs.text()), requests, tokens)
 
     def progress(self, requests, total):
         """`requests` behind a progress bar that is only ever drawn between two requests."""

@@ -68,7 +68,7 @@ DECLARED = [
         ("output_tokens", "number", "tokens of the answer"),
         ("itl_p50_s", "number", "median gap between tokens"),
         ("itl_p90_s", "number", "90th percentile of the gaps"),
-        ("itl_p99_s", "number", "99th percentile of the gaps"),
+        ("itl_p99_s", "number", "99th percentile of the gaps; fewer than 299 of them do not bound it"),
         ("itl_max_s", "number", "longest gap"),
         ("peak_memory_bytes", "number", "largest memory held"),
         ("load_s", "number", "time to load the engine or start the server"),

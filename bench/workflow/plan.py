@@ -6,6 +6,7 @@ now
 
 import itertools
 import json
+import math
 import os
 import shlex
 import sys
@@ -22,16 +23,18 @@ from bench.workflow.options import measured_options
 from bench.workflow.runs import make
 
 AUTO, BY_BUDGET = "auto", "budget"  # values of `repeats` beside a number of rounds
+# Keys of study.yaml that are numbers: of which type, and which words stand beside them.
+NUMBERS = {"budget": (float, ()), "most_runs": (int, ()), "repeats": (int, (AUTO, BY_BUDGET))}
 
 
 def load(overrides=None):
     """study.yaml as a dict, `overrides` on top, with what they mean worked out; ValueError for a key that
     study.yaml does not have.
 
-    `experiments` keeps those that are asked for: those named in `overrides`, all with `all`, else those of
-    the first question, whose
-    options replace their own. `rounds` is their number, None where `budget` decides, or with `auto` the
-    intervals (`bench.workflow.auto`); `minutes` is then what a budget that is asked for allows, else None.
+    `experiments` keeps those that are asked for: those named in `overrides`, of which none waits for a second
+    round, all with `all`, else those of the first question, whose options replace their own. `rounds` is
+    their number, None where `budget` decides, or with `auto` the intervals (`bench.workflow.auto`); `minutes`
+    is then what a budget that is asked for allows, else None.
     """
     study = inputs.study()
     overrides = dict(overrides or {})
@@ -44,34 +47,53 @@ def load(overrides=None):
     every = study["experiments"]
     if names is not None:
         names = [naming.choose("experiment of study.yaml", name, every) for name in str(names).split()]
-        study["experiments"] = {name: every[name] for name in names}
+        study["experiments"] = {name: _at_once(every[name]) for name in names}
     elif study["first_only"]:
         first = study["first_question"].items()
         study["experiments"] = {
             name: every[name] | {"options": {"first_round": which, "later_rounds": which}}
             for name, which in first
         }
+    for key, (kind, words) in NUMBERS.items():
+        study[key] = _number_of(study[key], key, kind, words)
     study["auto"] = study["repeats"] == AUTO
-    study["minutes"] = float(study["budget"]) if study["auto"] and "budget" in overrides else None
+    study["minutes"] = study["budget"] if study["auto"] and "budget" in overrides else None
     study["rounds"] = _rounds(study)
     return study
 
 
+def _at_once(entry):
+    """`entry`, an experiment of study.yaml that is asked for by name: its first round is never empty."""
+    options = entry["options"]
+    if options["first_round"] != "none":
+        return entry
+    return entry | {"options": options | {"first_round": options["later_rounds"]}}
+
+
+def _number_of(value, key, kind, words=()):
+    """The number above zero that `value` of the key `key` is, or one of `words`; ValueError naming both."""
+    if value in words:
+        return value
+    try:
+        number = kind(value)
+    except (TypeError, ValueError):
+        number = 0
+    if 0 < number < math.inf:
+        return number
+    choice = " or ".join([f"a{' whole' if kind is int else ''} number above 0", *words])
+    raise ValueError(f"{key} must be {choice}, not {value!r} (make study {key.upper()}=…).")
+
+
 def _rounds(study):
     if study["auto"]:
-        if int(study["most_runs"]) < 2:
+        if study["most_runs"] < 2:
             raise ValueError(
                 f"most_runs must be at least 2, as one run has no interval, not {study['most_runs']}."
             )
         return None
     if study["repeats"] == BY_BUDGET:
         return None if study["first_only"] else 1
-    try:
-        return int(study["repeats"])
-    except ValueError:
-        raise ValueError(
-            f"repeats must be a whole number, {AUTO} or {BY_BUDGET}, not {study['repeats']!r}."
-        ) from None
+    return study["repeats"]
 
 
 def device(study):
@@ -148,7 +170,7 @@ def choice(study):
 
 def rounds(study):
     """The runs that `REPEATS=auto` chooses from: a list per round, as many as it may take."""
-    return [_round(study, n) for n in range(1, int(study["most_runs"]) + 1)]
+    return [_round(study, n) for n in range(1, study["most_runs"] + 1)]
 
 
 def first_round(study):
@@ -187,7 +209,7 @@ def _named(study):
 def _in_budget(study, generous):
     """The first round, then the runs of later ones for as long as the budget lasts."""
     first = first_round(study)
-    left = float(study["budget"]) * 60 - sum(durations.expected_s(first, generous).values())
+    left = study["budget"] * 60 - sum(durations.expected_s(first, generous).values())
     yield from first
     for n in itertools.count(2) if first else ():
         # What failed in the first round is not tried again in the next.

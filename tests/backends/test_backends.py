@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from commands import run
 
-from bench import backends, metrics, processes
+from bench import backends, metrics, naming, processes
 from bench.backends.common import random_weights
 from bench.paths import ROOT
 from bench.workflow import plan
@@ -34,6 +34,13 @@ def test_adapters_import_no_clock(path):
         if isinstance(node, ast.ImportFrom):
             imported |= {(node.module or "").split(".")[0], *(alias.name for alias in node.names)}
     assert not imported & {"time", "timeit", "datetime", "perf_counter", "monotonic", "measure"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_no_gpu_s_default_is_in_32_bits(path):
+    """What nobody serves on a GPU is not what a plain study measures there."""
+    on_gpu = backends.options(backends.get(path.stem), "cuda")
+    assert not on_gpu or naming.bits(on_gpu[0]) != 32
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)

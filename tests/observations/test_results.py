@@ -14,7 +14,6 @@ from bench import backends, inputs
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines, ranking, statistics
-from bench.analysis import published as published_analysis
 from bench.observations import derived, gates, schema, store
 from bench.paths import ROOT
 from bench.report import findings, html
@@ -282,18 +281,6 @@ def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
     findings.findings(requests)
     latency_figures.latency(requests)
     assert time.perf_counter() - start < 10
-
-
-def test_the_older_layout_is_read_in_any_order(tmp_path):
-    file = tmp_path / "bench.csv"
-    file.write_text("note,answer,time,tok_count,question\n,x,4.0,200,q\n,y,2.0,200,q\n")
-    assert published_analysis.older_mean_tokens_per_s([file]) == pytest.approx(75)
-    file.write_text("note,answer,time,question\n,x,4.0,q\n")
-    with pytest.raises(ValueError, match="lacks the columns tok_count"):
-        published_analysis.older_layout(file)
-    file.write_text("note,answer,time,tok_count,question\n,x,0,200,q\n")
-    with pytest.raises(ValueError, match="rows 2 have no positive time"):
-        published_analysis.older_layout(file)
 
 
 def test_an_unknown_table_is_named():

@@ -337,9 +337,26 @@ def test_the_best_within_the_objectives(tmp_path, tpot, apart):
             write_serving(tmp_path, {8: (0.1, each * (1 + 0.05 * k))}, **more)
     sentence = serving_findings.within_objectives(store.load(folder=tmp_path))
     assert "2 of 2 levels are known to hold them" in sentence
-    assert ("yields most; next is **vllm bfloat16**" in sentence) == apart
-    assert ("cannot be told apart" in sentence) != apart
+    assert ("closed loops of 2 servers that do, **llamacpp Q8_0** with" in sentence) == apart
+    assert ("yields most cannot be told; it may be" in sentence) != apart
     assert "(100 % of 144 requests, at least 97 %)" in sentence
+
+
+def test_two_versions_of_an_engine_are_two_curves(tmp_path):
+    for n, version in enumerate(("1.0", "1.0", "2.0", "2.0"), 1):
+        started = make_sidecar(started=f"2026-01-0{n}T10:00:00+00:00", parameters={}, weight_bytes=1e7)
+        for option, tpot in (("Q8_0", 0.01), ("Q8_0-ngram", 0.005)):
+            more = {"option": option, "backend_version": version, "run": n, "n": N, "sidecar": started}
+            write_serving(tmp_path, {8: (0.1, tpot * n)}, backend="llamacpp", **more)
+    requests = store.load(folder=tmp_path)
+    table = serving_analysis.levels(requests)
+    names = [f"Q8_0{drafts} ({version})" for drafts in ("", "-ngram") for version in ("1.0", "2.0")]
+    assert sorted(table["option"]) == sorted(names) and set(table["runs"]) == {2}
+    assert sorted(serving_analysis.best_held(requests)["option"]) == sorted(names)
+    guessed = serving_analysis.speculation(requests)
+    assert list(zip(guessed["option"], guessed["plain"])) == [
+        (f"Q8_0-ngram ({version})", f"Q8_0 ({version})") for version in ("1.0", "2.0")
+    ]
 
 
 SENTENCES = [

@@ -12,6 +12,7 @@ from builders import write_run
 from commands import BIN, TESTS, run
 
 from bench import backends, paths
+from bench.analysis import repeats
 from bench.machine import identity, neighbours
 from bench.observations import store
 from bench.paths import ROOT
@@ -95,6 +96,24 @@ def test_the_cost_of_measuring_is_left_to_those_who_repeat():
     assert {r.experiment for r in plan(all=True)} == {"latency", "quality", "batching", "serving"}
     second = {r.experiment for r in plan(all=True, repeats=2) if r.n == 2}
     assert second == {"latency", "batching", "serving", "served", "overhead"}
+
+
+def test_an_experiment_that_is_named_is_measured_in_one_round():
+    """What a page says of an experiment that has not been measured (`make study EXPERIMENTS=overhead`)."""
+    for name in ("overhead", "served", "latency"):
+        assert {r.experiment for r in plan(experiments=name) if r.n == 1} >= {name}
+
+
+@pytest.mark.parametrize(
+    "key, value", [("budget", "abc"), ("budget", "0"), ("repeats", "0"), ("repeats", "-1"), ("repeats", "x")]
+)
+def test_a_number_that_is_none_is_refused_with_what_may_stand_there(key, value):
+    with pytest.raises(ValueError, match=f"{key} must be a.*number above 0.*make study {key.upper()}="):
+        plan_workflow.load({key: value})
+
+
+def test_most_runs_of_a_study_are_those_that_its_proof_supposes():
+    assert repeats.BUDGET == plan_workflow.load()["most_runs"]
 
 
 def test_which_options_each_repeat_measures():

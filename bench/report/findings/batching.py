@@ -41,8 +41,7 @@ def share_of_gain(requests):
     if len(best) > 1:
         return (
             f"{on}, which of {len(table)} engines and options gains most from batching cannot be told: it "
-            "may "
-            f"be {words.listed(each, 4)} the output tokens/s of one request at a time."
+            f"may be {words.listed(each, 4, 'or')} the output tokens/s of one request at a time."
         )
     own = gained.merge(best[schema.CONFIGURATION])
     return (

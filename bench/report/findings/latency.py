@@ -11,6 +11,7 @@ from bench.report import html
 from bench.report.findings import words
 
 SHOWN = 4  # names that stand in one sentence
+REPEATED = 3  # runs from which a standard deviation is told
 
 
 def summarised(requests):
@@ -41,8 +42,8 @@ def fastest(requests):
     if len(best) == 1:
         sentence = f"{on}, {model} is fastest with {names[0]}, in output tokens/s, of {of} ranked"
     else:
-        sentence = f"{on}, no option can be called the fastest for {model}: {words.listed(names, SHOWN)}, in "
-        sentence += f"output tokens/s, cannot be told apart{_others(of - len(best))}"
+        sentence = f"{on}, no option can be called the fastest for {model}: it may be "
+        sentence += f"{words.listed(names, SHOWN, 'or')}, in output tokens/s{_others(of - len(best))}"
     sentence += _against_reference(best.iloc[0], table)
     return sentence + (f"; not ranked: {_reasons(unranked)}." if len(unranked) else ".")
 
@@ -63,9 +64,8 @@ def alone(requests):
 
 
 def _others(count):
-    """`, and the other 18 are slower`: what is told of those among which the fastest is not."""
-    slower = "the other is slower" if count == 1 else f"the other {count} are slower"
-    return f", and {slower}" if count else ""
+    """`, but none of the other 18`: what is told of those among which the fastest is not."""
+    return f", but {'not the other' if count == 1 else f'none of the other {count}'}" if count else ""
 
 
 def _reasons(unranked):
@@ -103,10 +103,7 @@ def speed_ups(table):
         if len(wide) and len(narrow):
             base = wide.sort_values(["bits", "output_tokens_per_s"], ascending=[True, False]).iloc[0]
             rows += [_speed_up(row, base) for row in narrow.to_dict("records")]
-    tested = [row for row in rows if not np.isnan(row["p"])]
-    for row, p in zip(tested, ranking.holm([row["p"] for row in tested])):
-        if p >= 1 - statistics.CONFIDENCE:
-            row["verdict"] = statistics.EQUAL
+    _told_apart_at_once(rows)
     return rows
 
 
@@ -163,27 +160,35 @@ def _explained(compared):
     kept = sum(row["low"] <= row["fewer"] <= row["high"] for row in compared)
     below = sum(row["high"] < row["fewer"] for row in compared)
     if below == len(compared):
-        return ", and all stay below that"
+        return ", and every interval ends below that"
     return f"; {kept} of {len(compared)} keep that within their interval, {below} stay below it"
 
 
 def drafts(requests):
     """How much faster options are that draft tokens without a second model: one sentence per option, against
-    the same option without, with the share of guesses that were right."""
+    the same option without, with the share of guesses that were right; told apart all at once, after Holm."""
     table = summarised(requests)
     plain = table.set_index(["backend", "option"])
-    sentences = []
+    pairs = []
     for _, row in table.dropna(subset="acceptance_rate").iterrows():
-        own, version = naming.plain_option(row["option"]), row["option"].partition(" ")[2]
-        base = row["backend"], f"{undrafted(own)} {version}".strip()
+        base = row["backend"], undrafted(row["option"])
         if base in plain.index:
-            found = statistics.ratio(row["rates"], plain.loc[base, "rates"])
-            sentences.append(
-                f"{words.on(row)}, {words.measured(row)} runs at {words.ratio(found)} the speed of "
-                f"**{' '.join(base)}** ({words.within(*plain.loc[base, list(RATE)])}): {_verdict(found)}. "
-                f"{words.percent(row['acceptance_rate'])} % of the tokens that it guessed were right."
-            )
-    return sentences
+            pairs.append((row, base, statistics.ratio(row["rates"], plain.loc[base, "rates"])))
+    _told_apart_at_once([found for *_, found in pairs])
+    return [
+        f"{words.on(row)}, {words.measured(row)} runs at {words.ratio(found)} the speed of "
+        f"**{' '.join(base)}** ({words.within(*plain.loc[base, list(RATE)])}): {_verdict(found)}. "
+        f"{words.percent(row['acceptance_rate'])} % of the tokens that it guessed were right."
+        for row, base, found in pairs
+    ]
+
+
+def _told_apart_at_once(rows):
+    """Set the verdict of those of `rows` (dicts with p, verdict) to EQUAL that Holm does not tell apart."""
+    tested = [row for row in rows if not np.isnan(row["p"])]
+    for row, p in zip(tested, ranking.holm([row["p"] for row in tested])):
+        if p >= 1 - statistics.CONFIDENCE:
+            row["verdict"] = statistics.EQUAL
 
 
 RATE = "output_tokens_per_s", "output_tokens_per_s_interval"
@@ -210,9 +215,8 @@ def first_token(requests):
     if len(best) == 1:
         return f"{on}, the wait for the first token is shortest with {_wait(best.iloc[0])}, of {len(ranked)}."
     return (
-        f"{on}, {len(best)} of {len(ranked)} engines and options cannot be told apart in the shortest wait "
-        "for "
-        f"the first token: from {_wait(best.iloc[0])} to {_wait(best.iloc[-1])}."
+        f"{on}, which of {len(ranked)} engines and options has the shortest wait for the first token cannot "
+        f"be told: {len(best)} may, from {_wait(best.iloc[0])} to {_wait(best.iloc[-1])}."
     )
 
 
@@ -237,9 +241,8 @@ def bandwidth(requests):
     if len(best) == 1:
         return f"{on}, of {of} {each[0]} comes closest to the memory's limit, in MBU; {probes}."
     return (
-        f"{on}, which of {of} comes closest to the memory's limit cannot be told: in "
-        "MBU "
-        f"it may be {words.listed(each, SHOWN)}; {probes}."
+        f"{on}, which of {of} comes closest to the memory's limit cannot be told: in MBU it may be "
+        f"{words.listed(each, SHOWN, 'or')}; {probes}."
     )
 
 
@@ -259,18 +262,21 @@ def _used(row):
 
 
 def run_to_run(requests):
-    """How much the repeats of one configuration differ: the range over configurations, and which has the
-    upper end."""
+    """How much the repeats of one configuration differ: the range over configurations with REPEATED runs or
+    more, and of which runs its ends are."""
     rows = latency_analysis.described(requests, "latency")
     each = latency_analysis.runs(rows)
     table = statistics.summary(each, latency_analysis.VERSIONED, "output_tokens_per_s").dropna(
         subset="spread"
     )
+    table = table[table["runs"] >= REPEATED].sort_values("spread")
     if table.empty:
         return None
-    last = table.loc[table["spread"].idxmax()]
-    spread = " to ".join(dict.fromkeys(words.percent(table["spread"].agg(end)) for end in ("min", "max")))
+    ends = [
+        f"{words.percent(row['spread'])} % ({row['runs']} runs of {words.name(row)})"
+        for _, row in table.iloc[[0, -1]].iterrows()
+    ]
     return (
-        f"{words.on(last)}, the output tokens/s of one configuration scatter by {spread} % from run to run "
-        f"(standard deviation over mean; the upper end is that of {last['runs']} runs of {words.name(last)})."
+        f"{words.on(table.iloc[0])}, the output tokens/s of one configuration scatter by "
+        f"{' to '.join(dict.fromkeys(ends))} from run to run (standard deviation over mean)."
     )

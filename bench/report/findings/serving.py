@@ -87,8 +87,8 @@ def _yields_most(best):
         return f"Too few runs, or runs with failures, to tell which yields most: {'; '.join(named)}."
     leaders = [name for name, may in zip(named, best["may_be_best"]) if may]
     if len(leaders) == 1:
-        return f"Of the closed loops that do, {named[0]} yields most; next is {words.name(best.iloc[1])}."
-    return f"Which of the closed loops that do yields most cannot be told apart: {'; '.join(leaders)}."
+        return f"Of the closed loops of {len(best)} servers that do, {leaders[0]} yields most."
+    return f"Which of the closed loops that do yields most cannot be told; it may be {'; '.join(leaders)}."
 
 
 def _level(row):

@@ -27,12 +27,13 @@ def about(row, sentence):
     return f"{on(row)}, {sentence[0].lower()}{sentence[1:]}"
 
 
-def listed(words, most=None):
-    """`a`, `a and b`, `a, b and c`; of more than `most` the first ones, and how many others there are."""
+def listed(words, most=None, last="and"):
+    """`a`, `a and b`, `a, b and c`, with `last` before the last; of more than `most` the first ones, and how
+    many others there are."""
     words = list(words)
     if most and len(words) > most:
         words = [*words[:most], f"{len(words) - most} more"]
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def within(value, half):
