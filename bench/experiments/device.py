@@ -6,6 +6,7 @@ with device.Alone("cpu", folder) as alone:     # nobody else measures meanwhile
 """
 
 import contextlib
+import math
 import os
 import time
 from pathlib import Path
@@ -124,6 +125,7 @@ class Device:
         alone = Anyway if plan.experiment == "quality" or plan.url else Alone
         self.alone = alone(plan.device, plan.folder)
         self.count = 1 if plan.url else plan.devices.count  # of GPUs; a server elsewhere has its own
+        self.kind = "cpu" if plan.elsewhere else plan.device  # of what can be read here
 
     def take(self):
         """Hold the device until `release`, and start its probe; returns self.
@@ -136,13 +138,18 @@ class Device:
                 _refuse_gpu_company(self.count)
                 self.held.callback(sampler.end)
                 memory.forget_peak("cuda", self.count)  # before anything is loaded
-            self.machine = identity.describe(self.plan.device, self.count) | self.plan.several_gpus()
-            self.bandwidth = bandwidth.Bandwidth(self.plan.device, self.plan.threads)
+            self.machine = identity.describe(self.kind, self.count) | self.plan.several_gpus()
+            self.bandwidth = self._probe()
             self.held.push(self.bandwidth)
         except BaseException:
             self.release()
             raise
         return self
+
+    def _probe(self):
+        if self.plan.elsewhere:
+            return bandwidth.Unprobed()
+        return bandwidth.Bandwidth(self.plan.device, self.plan.threads)
 
     def release(self):
         """Stop the probe and let the device go; once is enough."""
@@ -158,12 +165,13 @@ class Device:
             self.gemm_flops_per_s.setdefault(dtype, []).append(rate)
 
     def peak_memory_bytes(self):
-        """Largest memory held so far."""
-        return memory.peak_memory_bytes(self.plan.device, self.count)
+        """Largest memory held so far; NaN for a server elsewhere."""
+        return math.nan if self.plan.elsewhere else memory.peak_memory_bytes(self.plan.device, self.count)
 
     def gpu_state(self):
-        """Clocks, temperature, power of the GPUs that are used (`gpu.gpu_state`); empty on a CPU."""
-        return gpu.gpu_state(self.count) if self.plan.device == "cuda" else {}
+        """Clocks, temperature, power of the GPUs that are used (`gpu.gpu_state`); empty on a CPU and for a
+        server elsewhere."""
+        return gpu.gpu_state(self.count) if self.kind == "cuda" else {}
 
 
 def _refuse_gpu_company(count):

@@ -13,6 +13,7 @@ from bench.machine import devices, gpu, identity
 from bench.observations import store
 
 WAYS = {"load": "in process", "serve": "through a server"}  # the parts of the backend contract in words
+HERE = ("auto", "cpu", "cuda")  # values of `gpu` that mean a device of this machine
 LOCAL = ("localhost", "127.0.0.1", "::1")
 LENGTHS = ("max_new_tokens", "warmup_tokens", "input_tokens", "short_tokens", "pairs")
 PROMPT_SETS = {name: ("latency", "warmup") for name in ("latency", "served", "overhead")}
@@ -64,6 +65,12 @@ class Plan:
     def url(self):
         """Address of a server that runs already; empty where there is none."""
         return self.parameters.get("url", "")
+
+    @property
+    def elsewhere(self):
+        """Whether the server that is measured runs on a device that is only named (`gpu`): nothing of it can
+        be read from here."""
+        return bool(self.url) and self.parameters["gpu"] not in HERE
 
     @property
     def identity(self):
@@ -143,7 +150,7 @@ def place_of(values):
     """
     device, slug, url = values["device"], values["gpu"], values.get("url")
     device = "cuda" if device == "gpu" else device
-    if not url or slug in ("auto", "cpu", "cuda"):
+    if not url or slug in HERE:
         if url and urlsplit(url).hostname not in LOCAL:
             raise ValueError(
                 "Say what the server runs on, as a slug: -p gpu h100. Nobody can see that from here."

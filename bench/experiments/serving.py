@@ -129,12 +129,18 @@ class Load:
             edge = f"{len(rows)} requests at {self.now} are ramp and drain alone"
             print(f"Too short: {edge}, so this level is compared with nothing; leave `requests` at 0.")
         self.before.setdefault(kind, []).append(table)
-        if levels.saturated(self.before[kind]):
-            self.done.add(kind)
-            rest = [str(one) for one in self.levels if one.kind == kind and one.value > self.now.value]
-            left_out = f" Left out: {', '.join(rest)}." if rest else ""
-            print(f"Saturated at {self.now}: more load gives hardly more tokens/s.{left_out}")
+        if (table["error"] != "").all():
+            self._end(f"No request was answered at {self.now}: {rows[0]['error']}.")
+        elif levels.saturated(self.before[kind]):
+            self._end(f"Saturated at {self.now}: more load gives hardly more tokens/s.")
         return rows
+
+    def _end(self, why):
+        """Leave out the further levels of this kind, and say why."""
+        kind = self.now.kind
+        self.done.add(kind)
+        rest = [str(one) for one in self.levels if one.kind == kind and one.value > self.now.value]
+        print(why + (f" Left out: {', '.join(rest)}." if rest else ""))
 
 
 def _levels(values, places, offered, run):

@@ -39,6 +39,7 @@ class Setup:
 
     def __init__(self, experiment, values, needs="load"):
         self.plan, self.ended = plans.make(experiment, values, needs), ""
+        self.unwritten = None  # (rows, sidecar) of a run that has ended and is not on disk yet
         self.taken, self.running = device.Device(self.plan).take(), running.Running(self.plan)
         self.meter = energy.Meter(self.plan)
         try:
@@ -130,11 +131,17 @@ class Setup:
         self.recorder.settings.update(settings)
 
     def write(self, rows):
-        """Write the run through all gates, let the engine and the device go, and return the CSV's path."""
-        self.in_use()
-        rows, sidecar = self.recorder.finish(rows, self.engine, self.meter)
-        self.close()
-        return self.recorder.write(rows, sidecar)
+        """Write the run through all gates, let the engine and the device go, and return the CSV's path.
+
+        Where it could not be written (a full disk, a read-only folder), the cell can be run again.
+        """
+        if self.unwritten is None:
+            self.in_use()
+            self.unwritten = self.recorder.finish(rows, self.engine, self.meter)
+            self.close()
+        path = self.recorder.write(*self.unwritten)
+        self.unwritten = None
+        return path
 
     def in_use(self):
         """Note that the running cell uses this run; RuntimeError where the run has ended."""

@@ -16,6 +16,7 @@ than a reduction. So did the matrix-vector products of an engine, whose MBU agai
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -175,7 +176,25 @@ def _serve_probe(device, threads):
         print(json.dumps(found), flush=True)
 
 
-class Bandwidth:
+class Unprobed:
+    """What stands for `Bandwidth` where the device cannot be reached: nothing is read, so nothing is kept."""
+
+    def __init__(self):
+        self.probes, self.working_set_probes, self.cpu_shares, self.ways = [], [], [], []
+        self.working_set_bytes = 0
+
+    def probe(self):
+        """NaN: nobody can read that memory from here."""
+        return math.nan
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+class Bandwidth(Unprobed):
     """Context manager: measured read bandwidth of `device` in bytes/s, now, each time `probe()` is called;
     all are kept.
 
@@ -193,8 +212,7 @@ class Bandwidth:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
         )
-        self.probes, self.working_set_probes, self.cpu_shares, self.ways = [], [], [], []
-        self.working_set_bytes = 0
+        super().__init__()
 
     def probe(self):
         """Best of a few passes over a buffer that no cache holds, in bytes/s."""
@@ -213,9 +231,6 @@ class Bandwidth:
             if found.get(name) is not None:
                 values.append(found[name])
         return self.probes[-1]
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.process.stdin.close()

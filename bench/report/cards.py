@@ -74,7 +74,7 @@ def _ranked(requests, metric, titles, unit, evidence):
     if best.empty:
         title, text = (
             titles[2],
-            f"with {words.name(first)}; {count} options with one run each are not ranked.",
+            f"with {words.name(first)}; not ranked: {latency.reasons(table)}.",
         )
     elif len(best) == 1:
         title, text = titles[0], f"with {words.name(first)}, of {count} engines and options."

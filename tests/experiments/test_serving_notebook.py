@@ -8,10 +8,12 @@ import sys
 
 import nbformat
 import pytest
+from builders import serving_rows
 from commands import execute
 from fake import ITL_S, TTFT_S
 
 from bench.analysis import levels as levels_analysis
+from bench.experiments import serving
 from bench.instrument.load import schedule
 from bench.observations import gates, store
 from bench.paths import ROOT
@@ -103,6 +105,27 @@ def test_a_server_elsewhere_with_a_prefix_cache_is_refused(cells, tmp_path, runn
     assert not list(tmp_path.rglob("*.csv"))
 
 
+def loops(kind, *values):
+    """A Load that has come to the first of the levels `values`, without a server."""
+    load = object.__new__(serving.Load)
+    load.levels = [schedule.Level(kind, value, 8) for value in values]
+    load.before, load.done, load.now = {}, set(), load.levels[0]
+    return load
+
+
+def test_a_level_without_an_answer_ends_the_climb(capsys):
+    """A server that hangs or has died is not asked by every level that is left."""
+    load = loops("closed", 1, 4, 8)
+    load.note(serving_rows({1: (0.05, 0.01)}, failed=8))
+    assert load.done == {"closed"}
+    said = capsys.readouterr().out
+    assert "No request was answered" in said and "ConnectionResetError: reset" in said
+    assert f"Left out: {load.levels[1]}, {load.levels[2]}." in said
+    alive = loops("closed", 1, 4, 8)
+    alive.note(serving_rows({1: (0.05, 0.01)}, failed=7))
+    assert alive.done == set()
+
+
 @pytest.mark.check
 @pytest.mark.timing
 def test_arrivals_are_replayed(cells, tmp_path):
@@ -166,6 +189,18 @@ def running():
     )
     yield process.stdout.readline().strip()
     process.kill()
+
+
+@pytest.mark.check
+def test_a_gpu_s_server_elsewhere_is_measured_from_a_machine_without_one(tmp_path, running):
+    """Nothing of that GPU can be read here: no probe, no clocks, no memory, and none of this machine's instead."""
+    named = {"backend": "http", "url": running, "gpu": "h100", "concurrency": "2", "request_rates": "none"}
+    execute("serving", tmp_path / "out.ipynb", {"results": tmp_path, **SMALL, **named})
+    requests = store.load(folder=tmp_path)
+    assert (requests["gpu"] == "h100").all() and (requests["error"] == "").all()
+    assert requests[["peak_memory_bytes", "mbu", "bandwidth_bytes_per_s"]].isna().all(axis=None)
+    sidecar = json.loads(next(tmp_path.glob("http/*.json")).read_text())
+    assert sidecar["bandwidth_probes_bytes_per_s"] == [] and "gpu_before" not in sidecar["machine"]
 
 
 @pytest.mark.check

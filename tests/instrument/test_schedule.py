@@ -148,10 +148,18 @@ def test_events_with_several_tokens_are_resolved_by_the_tokenizer():
 
 
 def test_arrivals_are_those_of_their_seed():
-    gaps = np.random.default_rng(7).exponential(0.25, 5)
+    gaps = np.random.default_rng([7, 1]).exponential(0.25, 5)
     assert schedule.poisson(4, 5, 7) == pytest.approx(np.cumsum(gaps))
     assert (schedule.poisson(4, 5) == schedule.poisson(4, 5, 0)).all()
     assert schedule.constant(4, 2).tolist() == [0, 0.25]
+
+
+def test_arrivals_tell_nothing_of_the_lengths_of_the_same_seed():
+    gaps = np.diff(schedule.poisson(4, 2001, 7))
+    prompts, answers = np.array(schedule.lengths("sharegpt", 1000, seed=7)).T
+    for drawn in (prompts, answers):
+        for part in (gaps[:1000], gaps[0::2], gaps[1::2]):
+            assert abs(np.corrcoef(part, drawn)[0, 1]) < 0.1
 
 
 def test_exponential_lengths_are_drawn_for_prompt_and_answer_apart():

@@ -8,10 +8,13 @@ import pandas as pd
 from bench import inputs, naming
 from bench.instrument.load import protocols, records
 
+GAPS = 1  # the stream of random numbers of a seed that arrivals take; lengths take the seed's own
+
 
 def poisson(rate, requests, seed=0):
-    """Arrival times, s, of `requests` requests at `rate` per second: exponential gaps, fixed by `seed`."""
-    return np.cumsum(np.random.default_rng(seed).exponential(1 / rate, requests))
+    """Arrival times, s, of `requests` requests at `rate` per second: exponential gaps, fixed by `seed`, and
+    independent of the lengths of the same seed."""
+    return np.cumsum(np.random.default_rng([seed, GAPS]).exponential(1 / rate, requests))
 
 
 def constant(rate, requests):

@@ -35,7 +35,7 @@ def fastest(requests):
         low, high = (html.number(end) for end in (table["output_tokens_per_s"].agg(["min", "max"])))
         return (
             f"{on}, {len(table)} engines and options answer {model} at {low} to {high} output tokens/s; none "
-            f"is called the fastest: {_reasons(unranked)}."
+            f"is called the fastest: {reasons(unranked)}."
         )
     names = [words.measured(row) for _, row in best.iterrows()]
     of = len(table) - len(unranked)
@@ -45,7 +45,7 @@ def fastest(requests):
         sentence = f"{on}, no option can be called the fastest for {model}: it may be "
         sentence += f"{words.listed(names, SHOWN, 'or')}, in output tokens/s{_others(of - len(best))}"
     sentence += _against_reference(best.iloc[0], table)
-    return sentence + (f"; not ranked: {_reasons(unranked)}." if len(unranked) else ".")
+    return sentence + (f"; not ranked: {reasons(unranked)}." if len(unranked) else ".")
 
 
 def alone(requests):
@@ -68,7 +68,7 @@ def _others(count):
     return f", but {'not the other' if count == 1 else f'none of the other {count}'}" if count else ""
 
 
-def _reasons(unranked):
+def reasons(unranked):
     """`3 with one run, 1 with failed requests`."""
     counts = unranked["reason"].value_counts(sort=False)
     return ", ".join(f"{count} with {reason}" for reason, count in counts.items())
@@ -210,7 +210,7 @@ def first_token(requests):
     if best.empty:
         return (
             f"{on}, the wait for the first token is {html.number(low * 1e3)} to {html.number(high * 1e3)} ms "
-            f"with {len(table)} engines and options; none is called the shortest: {_reasons(table)}."
+            f"with {len(table)} engines and options; none is called the shortest: {reasons(table)}."
         )
     if len(best) == 1:
         return f"{on}, the wait for the first token is shortest with {_wait(best.iloc[0])}, of {len(ranked)}."

@@ -1,0 +1,40 @@
+"""What a run does when its end goes wrong."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from bench.experiments import session
+
+
+class Run(SimpleNamespace):
+    """A `session.Setup` without a device: it counts what it is asked for."""
+
+    write = session.Setup.write
+    engine = meter = unwritten = None
+    ended = False
+
+    def in_use(self):
+        assert not self.ended, "a run that has ended is not measured again"
+
+    def close(self):
+        self.ended = True
+
+
+def test_a_run_that_a_full_disk_refused_is_written_when_the_cell_runs_again():
+    tries = []
+
+    def write(rows, sidecar):
+        tries.append((rows, sidecar))
+        if len(tries) == 1:
+            raise OSError("No space left on device")
+        return "path"
+
+    recorder = SimpleNamespace(write=write, finish=lambda rows, engine, meter: (rows, {"made": "once"}))
+    run = Run(recorder=recorder)
+    with pytest.raises(OSError, match="No space left"):
+        run.write(["row"])
+    assert run.ended, "the device is let go meanwhile"
+    assert run.write(["row"]) == "path" and tries == [(["row"], {"made": "once"})] * 2
+    with pytest.raises(AssertionError, match="has ended"):
+        run.write(["row"])
