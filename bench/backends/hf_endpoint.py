@@ -65,7 +65,7 @@ def serve(checkpoint, option, device, request):
             f"The access token is sent over https only, not to {there.scheme}://{there.hostname}."
         )
     name = checkpoint.name if option == "tgi" else http.first_model(url, token, "hf auth login or HF_TOKEN")
-    settings = {"dialect": option, "url_given": True}
+    settings = http.settings_of(option, name)
     yield servers.Served(url, option, name, settings, lambda new_tokens: http.body(option), token)
 
 

@@ -57,8 +57,16 @@ def serve(checkpoint, option, device, request):
         )
     secret = token(os.environ.get(TOKEN, ""), TOKEN)
     name = checkpoint.name if option in ("llamacpp", "tgi") else first_model(request.url, secret, TOKEN)
-    url, settings = request.url.rstrip("/"), {"dialect": option, "url_given": True}
+    url = request.url.rstrip("/")
+    settings = settings_of(option, name)
     yield servers.Served(url, option, name, settings, lambda new_tokens: body(option), secret)
+
+
+def settings_of(option, name):
+    """What the sidecar keeps of a server that runs already. The row's model is what the reader says; this is
+    how the server calls what it answers with, of a path its last part."""
+    shown = name.rstrip("/").rpartition("/")[2] if name.startswith("/") else name
+    return {"dialect": option, "url_given": True, "served_model": shown}
 
 
 def token(text, where):

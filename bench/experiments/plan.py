@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from bench.backends.common import checkpoints
 from bench.experiments import parameters
 from bench.machine import devices, gpu, identity
 from bench.observations import store
+from bench.paths import ROOT
 
 WAYS = {"load": "in process", "serve": "through a server"}  # the parts of the backend contract in words
 HERE = ("auto", "cpu", "cuda")  # values of `gpu` that mean a device of this machine
@@ -127,6 +129,7 @@ def make(experiment, values, needs="load"):
     parameters.at_least(1, **{name: values[name] for name in LENGTHS if name in values})
     parameters.at_least(0, run=values["run"])
     missing = backends.missing(values["backend"], place.device, option)
+    missing = missing or _other_environment(values["backend"], place.device, option)
     if missing:
         raise RuntimeError(missing)
     part = _part(values["backend"], needs)
@@ -140,6 +143,16 @@ def make(experiment, values, needs="load"):
     return Plan(
         experiment, values, module, part, place, option, threads, several, folder, environment, checkpoint
     )
+
+
+def _other_environment(name, device, option):
+    """One sentence where backend `name` is installed, but not for the Python that runs this; else None."""
+    module = backends.get(name)
+    home = backends.prefix(module, device, option)
+    if home == Path(sys.prefix) or not module.available():
+        return None
+    where = home.relative_to(ROOT) if home.is_relative_to(ROOT) else home
+    return f"{name} has an environment of its own: run the notebook with {where}/bin/papermill."
 
 
 def place_of(values):

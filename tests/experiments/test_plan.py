@@ -46,6 +46,24 @@ def test_gpu_is_another_word_for_cuda(monkeypatch):
     assert plan.place_of(elsewhere) == plan.Place("cuda", "h100")
 
 
+def test_an_engine_of_another_environment_names_the_papermill_that_has_it(monkeypatch):
+    values = {"backend": "vllm", "device": "cpu", "gpu": "auto", "option": "", "threads": 0, "run": 0}
+    home = ROOT / ".venvs" / "vllm"
+    engine = SimpleNamespace(
+        available=lambda: "vllm is not installed.", DEVICES=("cpu",), OPTIONS={"F16": {}}
+    )
+    monkeypatch.setattr(plan.backends, "get", lambda name: engine)
+    monkeypatch.setattr(plan.backends, "option", lambda *which: "F16")
+    monkeypatch.setattr(plan.backends, "missing", lambda *which: None)
+    monkeypatch.setattr(plan.backends, "prefix", lambda *which: home)
+    with pytest.raises(RuntimeError, match=r"run the notebook with \.venvs/vllm/bin/papermill"):
+        plan.make("latency", values)
+    engine.available = lambda: None
+    assert plan._other_environment("vllm", "cpu", "F16") is None, (
+        "what is importable here can be measured here"
+    )
+
+
 def sweep(**changes):
     values = {"batch_sizes": "1 2", "prompt_lengths": "10 200", "short_tokens": 5}
     values |= {"input_tokens": 50, "max_new_tokens": 50, "budget_s": 0.0, "limit_s": 0.0} | changes

@@ -200,6 +200,7 @@ def test_a_gpu_s_server_elsewhere_is_measured_from_a_machine_without_one(tmp_pat
     assert (requests["gpu"] == "h100").all() and (requests["error"] == "").all()
     assert requests[["peak_memory_bytes", "mbu", "bandwidth_bytes_per_s"]].isna().all(axis=None)
     sidecar = json.loads(next(tmp_path.glob("http/*.json")).read_text())
+    assert sidecar["settings"]["servers"][0]["served_model"]
     assert sidecar["bandwidth_probes_bytes_per_s"] == [] and "gpu_before" not in sidecar["machine"]
 
 

@@ -22,7 +22,7 @@ def flags(checkpoint, details, device, request, port):
         "--port": port,
         "--dtype": details["dtype"],
         "--load-format": "safetensors",
-        "--max-model-len": str(min(context(checkpoint), 256 * math.ceil(request.tokens / 256))),
+        "--max-model-len": str(min(_own_context(checkpoint), 256 * math.ceil(request.tokens / 256))),
         **({"--max-num-seqs": str(request.requests)} if request.requests else {}),
         "--tensor-parallel-size": str(request.tensor_parallel),
     }
@@ -71,8 +71,14 @@ def drafting(details):
 
 
 def context(checkpoint):
-    """Tokens that one request may have, prompt and answer together."""
-    return min(CONTEXT_TOKENS, checkpoint.config.get("max_position_embeddings", CONTEXT_TOKENS))
+    """Tokens that one request in process may have, prompt and answer together: nobody has said how long they
+    get, and vLLM keeps memory for one of full length."""
+    return min(CONTEXT_TOKENS, _own_context(checkpoint))
+
+
+def _own_context(checkpoint):
+    """Tokens that the model has room for."""
+    return checkpoint.config.get("max_position_embeddings", CONTEXT_TOKENS)
 
 
 def kv_bytes(checkpoint, dtype):
