@@ -1,0 +1,72 @@
+"""What several checks count alike: the times of an answer against its tokens, one row per request or
+level."""
+
+import numpy as np
+import pandas as pd
+
+from llm_audit import frame
+from llm_audit.frame import Audited
+
+
+@frame.once
+def tables(audited: Audited) -> list[pd.DataFrame]:
+    """The requests with times, and the levels: `frame.rows` of each with whole_s, `independent` and
+    gap_whole_s; none that is empty.
+
+    `whole_s` is the time of an answer: e2e, else what a closed loop implies, else TTFT + gaps x mean gap,
+    else
+    what a rate implies; `independent` where it was not computed from the token count.
+    """
+    rows = frame.rows(audited)
+    own = rows[rows["scope"] == "request"].dropna(subset=["output_tokens"])
+    own = own[own[["e2e_s", "ttft_s", "tpot_s", "itl_s", "request_tokens_per_s"]].notna().any(axis=1)]
+    levels = _with_level(rows[rows["scope"] == "level"], audited)
+    if len(own):
+        levels = levels.assign(
+            e2e_s=levels["e2e_s"].fillna(levels["level"].map(own.groupby("level")["e2e_s"].mean()))
+        )
+        levels = levels[levels[["ttft_s", "tpot_s", "itl_s"]].notna().any(axis=1)]
+    counted = [part[part["output_tokens"] > 0] for part in (own, levels)]
+    return [_whole(part) for part in counted if len(part)]
+
+
+def _with_level(rows, audited):
+    """Level rows with what closed loops and batches say of an answer's time."""
+    columns = [
+        "requests_per_s",
+        "output_tokens_per_s",
+        "total_tokens_per_s",
+        "duration_s",
+        "requests",
+        "total_output_tokens",
+        "total_prompt_tokens",
+    ]
+    return rows.join(audited.levels.set_index("level")[columns], on="level")
+
+
+def _whole(rows):
+    tokens = rows["output_tokens"]
+    gap = rows["ttft_s"] + rows["itl_s"] * (tokens - 1)
+    at_once = rows["batch_size"].where(rows["batch_size"] > 0).fillna(rows["concurrency"])
+    per_second = rows["requests_per_s"] if "requests_per_s" in rows else np.nan
+    rate = rows["output_tokens_per_s"] if "output_tokens_per_s" in rows else np.nan
+    loop = (rows["concurrency"] / per_second).where(rows["concurrency"] > 0)
+    implied = (tokens / rows["request_tokens_per_s"]).fillna(at_once * tokens / rate)
+    whole = rows["e2e_s"].fillna(loop).fillna(gap).fillna(implied)
+    return rows.assign(
+        whole_s=whole, independent=rows["e2e_s"].notna() | loop.notna(), gap_whole_s=gap, implied_s=implied
+    )
+
+
+def slope(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Least-squares slope of y on x and its t value; (nan, 0) where x hardly varies or there are fewer than
+    five points."""
+    good = np.isfinite(x) & np.isfinite(y)
+    x, y = x[good], y[good]
+    if len(x) < 5 or np.std(x) < 1e-9:
+        return np.nan, 0.0
+    x = x - x.mean()
+    b = (x * y).sum() / (x * x).sum()
+    rest = y - y.mean() - b * x
+    error = np.sqrt((rest**2).sum() / (len(x) - 2) / (x * x).sum())
+    return b, b / error if error > 0 else np.sign(b) * np.inf

@@ -1,0 +1,150 @@
+"""Contradictions between rates, times and load that no particular mistake explains."""
+
+import numpy as np
+import pandas as pd
+
+from bench import plausibility
+from llm_audit import frame
+from llm_audit.checks import accounts
+from llm_audit.checks.finding import CONTRADICTION, Finding, check, count, levels, number
+from llm_audit.frame import Audited
+
+LITTLE = "Little, A proof for the queuing formula L = lambda W (1961)"
+ABOVE = 1.10  # more requests under way than the client allows, by means
+
+
+@check(
+    CONTRADICTION,
+    "tokens/s = requests at once x tokens / (TTFT + TPOT x (tokens - 1))",
+    "the definitions of the three",
+)
+def rate_against_times(audited: Audited) -> Finding | None:
+    """Tokens per second, TPOT and TTFT of the same answers do not fit each other."""
+    return next((found for rows in accounts.tables(audited) if (found := _misfit(audited, rows))), None)
+
+
+def _misfit(audited, rows):
+    """The finding in one table of `accounts.tables`, None where there is none."""
+    at_once = rows["batch_size"].fillna(rows["concurrency"].where(rows["concurrency"] == 1))
+    idle = rows["batch_size"].isna()  # between requests one at a time there may be pauses and failed ones
+    by_parts = plausibility.whole_s(rows["ttft_s"], rows["tpot_s"], rows["output_tokens"])
+    whole = rows["e2e_s"].fillna(by_parts)
+    rate = rows["request_tokens_per_s"]
+    if "output_tokens_per_s" in rows:
+        rate = rate.fillna(rows["output_tokens_per_s"] / at_once)
+        idle &= rows["request_tokens_per_s"].isna()
+    ratio = rate * whole / rows["output_tokens"]
+    ratio = ratio.where(~idle | (ratio > 1))
+    parts = by_parts / rows["e2e_s"]
+    for quotient, sentence in (
+        (ratio, "tokens/s times an answer's time is {} times its tokens"),
+        (parts, "TTFT and TPOT add up to {} times the e2e"),
+    ):
+        quotient = quotient[np.isfinite(quotient)]
+        limit = 0.05 if (rows["scope"] == "request").all() else 0.25
+        if len(quotient) and abs(np.log(quotient.median())) > limit:
+            return Finding(
+                "rate_against_times",
+                CONTRADICTION,
+                _file(audited),
+                f"Rates and times do not fit: {sentence.format(number(quotient.median()))} (median of "
+                f"{count(len(quotient), 'row')}).",
+                {"quotient": float(quotient.median())},
+                "One of the three was measured on other requests, or counts other tokens.",
+            )
+    return None
+
+
+@check(CONTRADICTION, "requests/s x e2e <= concurrency", LITTLE)
+def littles_law(audited: Audited) -> Finding | None:
+    """More requests are under way, by rate and latency, than the client allows at once."""
+    level = audited.levels
+    under_way = requests_under_way(audited)
+    beyond = (under_way / level["concurrency"]).where(level["concurrency"] > 1)
+    if not (beyond > ABOVE).any():
+        return None
+    row = level.loc[beyond.idxmax()]
+    return Finding(
+        "littles_law",
+        CONTRADICTION,
+        _file(audited),
+        f"Little's law: rate times latency puts {number(under_way[beyond.idxmax()])} requests under way "
+        f"where the client allows {number(row['concurrency'], 5)} at once{levels(beyond > ABOVE)}.",
+        {"under_way": float(under_way[beyond.idxmax()]), "concurrency": float(row["concurrency"])},
+        "The latency, the rate or the concurrency belongs to another run.",
+    )
+
+
+def requests_under_way(audited: Audited) -> pd.Series:
+    """Mean number of requests under way in each level, by Little's law from its rate and latency; NaN where
+    either is absent."""
+    level = audited.levels
+    rate = (
+        level["requests_per_s"]
+        .fillna(level["requests"] / level["duration_s"])
+        .fillna(level["output_tokens_per_s"] / level["output_tokens"])
+    )
+    parts = frame.centre(level, "ttft"), frame.centre(level, "tpot")
+    times = plausibility.whole_s(*parts, level["output_tokens"])
+    means = level["ttft_mean_s"].fillna(level["ttft_s"]), level["tpot_mean_s"].fillna(level["tpot_s"])
+    mean = (
+        level["e2e_mean_s"]
+        .fillna(level["e2e_s"])
+        .fillna(plausibility.whole_s(*means, level["output_tokens"]))
+    )
+    # Medians add up worse than a median of the whole.
+    mean = mean.fillna(level["e2e_p50_s"]).fillna(times)
+    own = audited.good().groupby("level")["e2e_s"].mean()
+    return rate * mean.fillna(level["level"].map(own))
+
+
+@check(CONTRADICTION, "min <= p50 <= p90 <= p95 <= p99 <= max", "the definition of a percentile")
+def percentiles_out_of_order(audited: Audited) -> Finding | None:
+    """A higher percentile is smaller than a lower one."""
+    level = audited.levels
+    order = "_min", "_p50", "_p90", "_p95", "_p99", "_max"
+    for time in frame.TIMES:
+        spread = level[[f"{time}{q}_s" for q in order]].to_numpy(float)
+        wrong = plausibility.out_of_order(spread, 1e-9, relative=1e-6)
+        if wrong.any():
+            row, place = np.argwhere(wrong)[0]
+            highest = np.nanmax(spread[row, :place])
+            return Finding(
+                "percentiles_out_of_order",
+                CONTRADICTION,
+                _file(audited),
+                f"The {order[place][1:]} of {time.upper()}, {number(spread[row, place] * 1e3)} ms, is "
+                f"below a lower percentile, {number(highest * 1e3)} ms.",
+                {"time": time},
+                "Figures of several runs were mixed, or columns were exchanged.",
+            )
+    return None
+
+
+@check(
+    CONTRADICTION,
+    "characters of an answer / its tokens > 12",
+    "BPE vocabularies hold about 4 characters of English per token",
+)
+def count_against_text(audited: Audited) -> Finding | None:
+    """Answers are longer than so many tokens can be."""
+    rows = audited.good()
+    rows = rows[(rows["answer_chars"] >= 100) & (rows["output_tokens"] > 0)]
+    each = rows["answer_chars"] / rows["output_tokens"]
+    if len(rows) < 3 or not each.median() > 12:
+        return None
+    return Finding(
+        "count_against_text",
+        CONTRADICTION,
+        _file(audited),
+        f"Tokens were not counted: answers of {number(rows['answer_chars'].median())} characters are said "
+        f"to be "
+        f"{number(rows['output_tokens'].median())} tokens (medians), {number(each.median())} characters "
+        f"each.",
+        {"characters_per_token": float(each.median())},
+        "Count the tokens of the answer, not its sequences or events.",
+    )
+
+
+def _file(audited):
+    return audited.levels["file"].iloc[0]

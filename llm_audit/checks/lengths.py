@@ -1,0 +1,422 @@
+"""Contradictions of times against lengths: those of other answers, of batches, in other units, of nothing."""
+
+import numpy as np
+import pandas as pd
+
+from bench.plausibility import digits
+from llm_audit import frame
+from llm_audit.checks.finding import CONTRADICTION, Finding, check, count, number
+from llm_audit.frame import Audited
+
+TIMES = ["ttft_s", "tpot_s", "itl_s", "e2e_s"]
+SAME = [
+    "model",
+    "gpu",
+    "engine",
+    "engine_version",
+    "option",
+    "weights",
+    "name",
+    "tensor_parallel",
+    "batch_size",
+    "concurrency",
+    "request_rate",
+]
+FEWEST = 6  # requests from which a pattern among them counts
+OFF = 0.12  # of a logarithm: an answer's time that is so far from its parts is not its own
+UNIT = np.log(1000)
+
+
+@check(
+    CONTRADICTION,
+    "output tokens = 0 and no error, in a mean of times or rates",
+    "an answer without a token has no TTFT and no pace",
+    ("plain_sums", "cached_answer_in_mean", "percentile_from_too_few", "times_backwards", "prefix_cache"),
+)
+def empty_answer_in_mean(audited: Audited) -> Finding | None:
+    """Answers of no tokens are in the means."""
+    rows = audited.good()
+    rows = rows[rows[["ttft_s", "e2e_s", "tpot_s"]].notna().any(axis=1)]
+    empty = rows["output_tokens"] == 0
+    if empty.any() and not empty.all():
+        e2e, full = rows["e2e_s"].fillna(rows["ttft_s"]), rows[~empty]
+        return Finding(
+            "empty_answer_in_mean",
+            CONTRADICTION,
+            _file(audited),
+            f"{int(empty.sum())} of {count(len(rows), 'answer')} have no tokens, did not fail, and "
+            f"are in the means: {number(e2e.mean() * 1e3)} ms with them.",
+            {"answers": int(empty.sum())},
+            f"Leave them out: {number(full['e2e_s'].fillna(full['ttft_s']).mean() * 1e3)} ms.",
+        )
+    level = audited.levels
+    least = level[["ttft_min_s", "e2e_min_s"]].min(axis=1)
+    hit = (least == 0) & (level[["ttft_p50_s", "ttft_mean_s", "e2e_mean_s"]].max(axis=1) > 0)
+    if not hit.any():
+        return None
+    return Finding(
+        "empty_answer_in_mean",
+        CONTRADICTION,
+        _file(audited),
+        "The shortest time of an answer is 0, so answers of no tokens are in the means.",
+        {},
+        "Leave out what has no token, or count it as failed.",
+    )
+
+
+@check(
+    CONTRADICTION,
+    "in some rows a time is 1,000 times what it is in the others, and nothing else changes with it",
+    "a unit is one for a column",
+    (
+        "rate_against_times",
+        "littles_law",
+        "client_queue",
+        "times_backwards",
+        "cached_answer_in_mean",
+        "bandwidth_beyond_device",
+        "compute_beyond_device",
+        "ttft_beyond_device",
+        "prefix_cache",
+        "tokens_per_event",
+        "prompt_counted_as_output",
+        "times_of_other_answers",
+        "same_time_for_other_lengths",
+        "plain_sums",
+        "tpot_contains_ttft",
+        "rate_of_other_scope",
+        "batch_time_as_request_time",
+        "percentiles_out_of_order",
+    ),
+)
+def unit_changed(audited: Audited) -> Finding | None:
+    """The unit of a column changes in the middle of the file."""
+    level = audited.levels
+    times = {c: level[c] for c in level if c.split("_")[0] in frame.TIMES and c.endswith("_s")}
+    tables = [(pd.DataFrame(times).assign(output_tokens=level["output_tokens"]), "level")]
+    if len(audited.requests):
+        tables.insert(0, (audited.good()[[*TIMES, "output_tokens"]], "request"))
+    for table, scope in tables:
+        found = [(c, high) for c in table if c != "output_tokens" and (high := _jump(table, c)) is not None]
+        if found:
+            names = ", ".join(c.removesuffix("_s") for c, _ in found[:4])
+            high = found[0][1]
+            return Finding(
+                "unit_changed",
+                CONTRADICTION,
+                _file(audited),
+                f"The unit changes in the middle of the file: in {int(high.sum())} of "
+                f"{count(len(table), scope)} {names} is about 1,000 times what it is in the others.",
+                {"rows": int(high.sum())},
+                "Bring all rows to one unit.",
+            )
+    level = audited.levels  # within one level: percentiles a thousand times apart from their own mean
+    # The median of gaps is next to nothing where several tokens come at once.
+    for time in ("ttft", "tpot", "e2e"):
+        middle = level[f"{time}_mean_s"].fillna(level[f"{time}_p50_s"])
+        for q in ("_p90", "_p95", "_p99", "_max"):
+            ratio = level[f"{time}{q}_s"] / middle
+            hit = ratio.between(0.3e-3, 5e-3)
+            if hit.any():
+                k = hit.idxmax()
+                return Finding(
+                    "unit_changed",
+                    CONTRADICTION,
+                    _file(audited),
+                    f"One figure has another unit: the {q[1:]} of {time.upper()} is "
+                    f"{number(level.at[k, f'{time}{q}_s'] * 1e3)} ms where the middle is "
+                    f"{number(middle[k] * 1e3)} ms.",
+                    {"ratio": float(ratio[k])},
+                    "It seems to be in seconds where the others are in milliseconds.",
+                )
+    return None
+
+
+def _jump(table, column):
+    """Which rows lie about 1,000 times above the others, None where none do or where the lengths explain
+    it."""
+    values = table[column].where(table[column] > 0)
+    known = np.log(values.dropna())
+    if len(known) < 4:
+        return None
+    ordered = np.sort(known)
+    steps = np.diff(ordered)
+    place = int(np.argmax(steps))
+    limit = (ordered[place] + ordered[place + 1]) / 2
+    high = np.log(values) > limit
+    # A queue lifts a TTFT by any factor; a unit lifts all of a group by one.
+    apart = known[known > limit].median() - known[known <= limit].median()
+    if steps[place] < np.log(30) or abs(apart - UNIT) > 1.0:
+        return None
+    tokens = np.log(table["output_tokens"].where(table["output_tokens"] > 0))
+    if column.startswith("e2e") and abs(tokens[high].median() - tokens[~high].median()) > 1.5:
+        return None
+    if column.startswith("ttft"):  # a queue parts TTFTs as far: then the whole answer's time holds them
+        whole = table.get("e2e" + column.removeprefix("ttft"))
+        if (
+            whole is None
+            or not (whole[high] < values[high]).mean() > 0.5
+            and _jump(table, whole.name) is None
+        ):
+            return None
+    spread = max(known[known > limit].std(ddof=0), known[known <= limit].std(ddof=0))
+    switches = int((high.astype(int).diff().abs() > 0).sum())
+    # A block of rows: single fast answers among the others are another mistake.
+    smaller = min(int(high.sum()), int((~high).sum()))
+    return high if spread < 1.5 and switches <= 2 and (smaller >= 3 or len(known) < 12) else None
+
+
+@check(
+    CONTRADICTION,
+    "e2e / (TTFT + TPOT x (tokens - 1)) = batch size; or groups of answers of other lengths with "
+    "e2e equal to every digit; or e2e = duration of the run",
+    "the time of a request ends with its own last token",
+    (
+        "rate_against_times",
+        "times_of_other_answers",
+        "same_time_for_other_lengths",
+        "littles_law",
+        "client_queue",
+        "tokens_per_event",
+        "plain_sums",
+        "prompt_counted_as_output",
+        "rate_of_other_scope",
+    ),
+)
+def batch_time_as_request_time(audited: Audited) -> Finding | None:
+    """The time of a whole batch, or of the whole run, is called the time of a request."""
+    found = _equal_groups(audited) or _batch_levels(audited) or _whole_run(audited)
+    if not found:
+        return None
+    sentence, numbers = found
+    return Finding(
+        "batch_time_as_request_time",
+        CONTRADICTION,
+        _file(audited),
+        f"The latency of a batch is called that of a request: {sentence}.",
+        numbers,
+        "Measure each request to its own last token, or call the figure the latency of a batch.",
+    )
+
+
+def _equal_groups(audited):
+    for _, rows in audited.good().groupby("level"):
+        rows = rows[(rows["e2e_s"] > 0) & (rows["output_tokens"] > 0)]
+        if len(rows) < FEWEST or rows["e2e_s"].nunique() < 2:
+            continue
+        groups = rows.groupby("e2e_s")["output_tokens"].agg(["size", "min", "max"])
+        many = groups[(groups["size"] >= 2) & groups.index.to_series().map(digits).ge(4)]
+        differ = many[many["max"] > 1.02 * many["min"]]
+        if differ["size"].sum() >= 0.5 * len(rows) and len(differ) >= 2:
+            size = float(differ["size"].median())
+            return (
+                f"{int(differ['size'].sum())} of {count(len(rows), 'answer')} come in groups of about "
+                f"{number(size)} whose times are equal to every digit, though their lengths differ",
+                {"group": size},
+            )
+    return None
+
+
+def _batch_levels(audited):
+    level = audited.levels
+    at_once = level["batch_size"].fillna(level["concurrency"]).where(lambda n: n > 1)
+    tokens, e2e = (
+        level["output_tokens"],
+        level["e2e_mean_s"].fillna(level["e2e_s"]).fillna(level["e2e_p50_s"]),
+    )
+    built = frame.centre(level, "ttft") + frame.centre(level, "tpot") * (tokens - 1)
+    per_s = level["requests_per_s"].fillna(level["output_tokens_per_s"] / tokens)
+    under_way = per_s * e2e / at_once
+    batched = level["batch_size"] > 1
+    cases = [
+        (e2e / built / at_once, 0.06, "{e2e} ms are {n} times what TTFT and TPOT give, and {n} ran at once"),
+        (
+            (under_way / at_once).where(batched | built.isna()),
+            0.08,
+            "the rate and {e2e} ms put {n} times as many under way as the {n} at once",
+        ),
+        (
+            (under_way * at_once).where(batched),
+            0.06,
+            "{e2e} ms, by the rate, are the batch's time divided by its {n} requests",
+        ),
+    ]
+    for quotient, tolerance, sentence in cases:
+        hit = np.log(quotient.where(quotient > 0)).abs() < tolerance
+        if hit.any() and hit.sum() >= 0.5 * np.isfinite(quotient).sum():
+            k = at_once.where(hit).idxmax()
+            return (
+                sentence.format(e2e=number(e2e[k] * 1e3), n=number(at_once[k])),
+                {"times": float(at_once[k])},
+            )
+    return None
+
+
+def _whole_run(audited):
+    level = audited.levels
+    e2e = level["e2e_mean_s"].fillna(level["e2e_s"]).fillna(level["e2e_p50_s"])
+    hit = ((e2e / level["duration_s"] - 1).abs() < 0.01) & (level["requests"] > 2 * level["concurrency"])
+    if not hit.any():
+        return None
+    k = hit.idxmax()
+    return (
+        f"{number(e2e[k])} s is the duration of the whole run of "
+        f"{number(level.at[k, 'requests'], 6)} requests, of "
+        f"which {number(level.at[k, 'concurrency'])} ran at once",
+        {"duration_s": float(e2e[k])},
+    )
+
+
+@check(
+    CONTRADICTION,
+    "e2e / (TTFT + TPOT x (tokens - 1)) outside 0.89 to 1.13 in some requests and 1 in the others; "
+    "or times that fit the lengths of the same answers only in another order",
+    "the definitions of the three",
+    (
+        "rate_against_times",
+        "plain_sums",
+        "cached_answer_in_mean",
+        "prompt_counted_as_output",
+        "tpot_contains_ttft",
+    ),
+)
+def times_of_other_answers(audited: Audited) -> Finding | None:
+    """End-to-end times do not belong to their answers."""
+    for _, rows in audited.good().groupby("level"):
+        rows = rows[(rows["output_tokens"] > 1) & (rows["e2e_s"] > 0)]
+        if len(rows) < FEWEST:
+            continue
+        found = _beside_parts(rows) or _beside_lengths(rows)
+        if found:
+            return Finding(
+                "times_of_other_answers",
+                CONTRADICTION,
+                _file(audited),
+                f"End-to-end times do not belong to their answers: {found}.",
+                {},
+                "Rows or columns were shifted, sorted apart or joined wrongly; join them by the "
+                "request's id.",
+            )
+    levels = audited.levels
+    built = frame.centre(levels, "ttft") + frame.centre(levels, "tpot") * (levels["output_tokens"] - 1)
+    off = np.log(levels["e2e_mean_s"].fillna(levels["e2e_s"]) / built).replace([np.inf, -np.inf], np.nan)
+    off, hit = off.dropna(), off.dropna().abs() > 0.35
+    if len(off) >= 4 and hit.any() and hit.mean() <= 0.5 and off[~hit].abs().median() < 0.1:
+        k = off.abs().idxmax()
+        return Finding(
+            "times_of_other_answers",
+            CONTRADICTION,
+            _file(audited),
+            f"End-to-end times do not belong to their rows: in {int(hit.sum())} of "
+            f"{count(len(off), 'level')} e2e is "
+            f"up to {number(np.exp(abs(off[k])))} times off TTFT + TPOT x (tokens - 1), and in the "
+            f"others it fits.",
+            {},
+            "Rows were mixed; join them again.",
+        )
+    return None
+
+
+def _beside_parts(rows):
+    """Requests whose e2e is not TTFT + TPOT x (tokens - 1), while that of others is."""
+    step = rows["tpot_s"].fillna(rows["itl_s"])
+    off = np.log(rows["e2e_s"] / (rows["ttft_s"] + step * (rows["output_tokens"] - 1)))
+    off = off[np.isfinite(off)]
+    if len(off) < FEWEST:
+        return None
+    apart = off.abs() > OFF
+    built = (rows["ttft_s"] + step * (rows["output_tokens"] - 1))[off.index]
+    order = np.abs(np.log(np.sort(rows.loc[off.index, "e2e_s"]) / np.sort(built)))
+    shuffled = np.median(order) < 0.03 and off.std() > 3 * max(np.std(order), 0.02)
+    fits = off[~apart].abs().median() < 0.02 if (~apart).any() else False
+    # One factor on all rows is another mistake.
+    constant = off.std() < 0.25 * abs(off.median())
+    if apart.sum() < max(2, 0.03 * len(off)) or constant or not (shuffled or fits and apart.mean() < 0.7):
+        return None
+    how = ", though in another order they would" if shuffled else ""
+    return (
+        f"in {int(apart.sum())} of {count(len(off), 'request')} e2e is not TTFT + TPOT x (tokens - 1){how} "
+        f"(up to {number(np.exp(off.abs().max()))} times off)"
+    )
+
+
+def _beside_lengths(rows):
+    """Requests whose times vary as their lengths do, and not with them."""
+    if rows["tpot_s"].notna().any() and rows["ttft_s"].notna().any():
+        return None
+    after = rows["e2e_s"] - rows["ttft_s"].fillna(0)
+    after, tokens = after[after > 0], rows["output_tokens"][after > 0]
+    if len(after) < 12 or np.log(tokens).std() < 0.2:
+        return None
+    slope = np.polyfit(np.log(tokens) - np.log(tokens).mean(), np.log(after), 1)[0]
+    pace = np.log(after / tokens)
+    sorted_pace = np.log(np.sort(after) / np.sort(tokens))
+    far = (pace - pace.median()).abs() > 0.25
+    sorted_far = np.abs(sorted_pace - np.median(sorted_pace)) > 0.25
+    if slope > 0.6 or far.mean() < 0.15 or sorted_far.mean() > 0.3 * far.mean() or np.std(sorted_pace) > 0.12:
+        return None
+    return (
+        f"the time per token of {int(far.sum())} of {count(len(after), 'answer')} is far from the "
+        f"others', and in another order of the same times only of {int(sorted_far.sum())}"
+    )
+
+
+@check(
+    CONTRADICTION,
+    "e2e (after the TTFT) that does not change while output tokens change by 1.5 times and more",
+    "each token takes a step",
+    (
+        "rate_against_times",
+        "times_of_other_answers",
+        "prefix_cache",
+        "same_run_twice",
+        "cached_answer_in_mean",
+        "tokens_per_event",
+        "tpot_contains_ttft",
+        "plain_sums",
+    ),
+)
+def same_time_for_other_lengths(audited: Audited) -> Finding | None:
+    """Answers of other lengths took the same time."""
+    for _, rows in audited.good().groupby("level"):
+        rows = rows[(rows["output_tokens"] > 1) & (rows["e2e_s"] > 0)]
+        tokens = np.log(rows["output_tokens"])
+        if len(rows) < FEWEST or tokens.std() < 0.1 or tokens.max() - tokens.min() < np.log(1.4):
+            continue
+        after = np.log((rows["e2e_s"] - rows["ttft_s"].fillna(0)).where(lambda t: t > 0)).dropna()
+        whole = np.log(rows["e2e_s"])
+        for times in (after, whole):
+            n = tokens[times.index]
+            slope = np.polyfit(n - n.mean(), times, 1)[0] if len(times) >= FEWEST else 1.0
+            if abs(slope) < 0.1 and times.std() < 0.25 * n.std() and n.nunique() >= 4:
+                return _same_time(audited, rows["output_tokens"], rows["e2e_s"], "answer")
+    level = audited.levels
+    e2e = level["e2e_mean_s"].fillna(level["e2e_s"]).fillna(level["e2e_p50_s"])
+    table = level.assign(e2e=e2e)[(e2e > 0) & (level["output_tokens"] > 1)]
+    for _, part in table.groupby(SAME, dropna=False):
+        tokens, times = part["output_tokens"], part["e2e"]
+        if tokens.max() < 1.4 * tokens.min() or len(part) < 2:
+            continue
+        equal = part[part["e2e"].map(digits) >= 4].groupby("e2e")["output_tokens"].agg(["min", "max"])
+        equal = equal[equal["max"] >= 1.4 * equal["min"]]
+        if len(equal) or (len(part) >= 3 and times.max() < 1.04 * times.min()):
+            rows = part[part["e2e"].isin(equal.index)] if len(equal) else part
+            return _same_time(audited, rows["output_tokens"], rows["e2e"], "level")
+    return None
+
+
+def _same_time(audited, tokens, times, noun):
+    return Finding(
+        "same_time_for_other_lengths",
+        CONTRADICTION,
+        _file(audited),
+        f"The times are the same for different lengths: {count(len(times), noun)} of "
+        f"{number(tokens.min(), 6)} to "
+        f"{number(tokens.max(), 6)} tokens took {number(times.min(), 4)} to {number(times.max(), 4)} s.",
+        {"tokens_ratio": float(tokens.max() / tokens.min()), "time_ratio": float(times.max() / times.min())},
+        "The times or the lengths were copied, or are those of a limit and not of the answer.",
+    )
+
+
+def _file(audited):
+    return audited.levels["file"].iloc[0]

@@ -1,0 +1,61 @@
+"""What was found plausible: figures that were compared with the device or with each other, and fit."""
+
+import numpy as np
+
+from llm_audit import frame
+from llm_audit.checks.finding import CONTRADICTION, IMPOSSIBLE, Finding, number
+from llm_audit.checks.impossible import devices_named, named, operations, peaks, steps
+from llm_audit.checks.sums import identities
+
+
+def sentences(audited: frame.Audited, findings: list[Finding]) -> list[tuple[str, str]]:
+    """(file, sentence) for each comparison with the device or among the file's own figures that came out
+    right,
+    in files without an impossible or contradictory finding of that kind."""
+    alarms = {(f.check, name) for f in findings for name in f.file.split(" and ") if f.kind in ALARMS}
+    out = []
+    for file in dict.fromkeys(audited.levels["file"]):
+        levels = audited.levels[audited.levels["file"] == file]
+        one = frame.Audited(levels, audited.requests[audited.requests["level"].isin(levels["level"])])
+        if ("bandwidth_beyond_device", file) not in alarms:
+            out += [(file, text) for text in (_bandwidth(one), _compute(one)) if text]
+        if ("plain_sums", file) not in alarms and (text := _sums(one)):
+            out.append((file, text))
+    return out
+
+
+ALARMS = IMPOSSIBLE, CONTRADICTION
+
+
+def _bandwidth(audited):
+    peak, (step, assumed) = peaks(audited), steps(audited)
+    mbu = peak["step_bytes"] / step / peak["bandwidth_bytes_per_s"]
+    mbu = mbu.where(peak["counted"] & ~assumed & (mbu <= 1.02) & (mbu > 0))
+    if not mbu.notna().any():
+        return None
+    level, k = audited.levels.set_index("level"), mbu.idxmax()
+    more = f", the most of {int(mbu.notna().sum())} levels" if mbu.notna().sum() > 1 else ""
+    return (
+        f"{named(level, k)} reads {number(peak.at[k, 'step_bytes'] / 1e9)} GB every "
+        f"{number(step[k] * 1e3)} ms = "
+        f"{mbu[k]:.0%} of the {number(peak.at[k, 'bandwidth_bytes_per_s'] / 1e9, 4)} GB/s that "
+        f"{devices_named(level, peak, k)}{more}."
+    )
+
+
+def _compute(audited):
+    _, _, of_prompts, of_outputs = operations(audited)
+    share = (of_prompts.fillna(0) + of_outputs).where(peaks(audited)["counted"])
+    share = share.where(share.between(0.01, 1.02))
+    if not share.notna().any():
+        return None
+    return f"Its tokens/s need {share.max():.0%} of the device's peak of operations (most)."
+
+
+def _sums(audited):
+    table = identities(audited)
+    right = table[(table["quotient"] - 1).abs() <= table["tolerance"]]
+    if right.empty:
+        return None
+    worst = np.abs(right["quotient"] - 1).max()
+    return f"Adds up, within {max(worst, 0.0001):.2%}: {'; '.join(dict.fromkeys(right['name']))}."

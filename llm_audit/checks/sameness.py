@@ -1,0 +1,451 @@
+"""Contradictions between answers and between options: an answer that cost nothing, runs that are one run,
+formats that are another."""
+
+import numpy as np
+import pandas as pd
+
+from bench.plausibility import digits
+from llm_audit import catalog
+from llm_audit.checks.finding import CONTRADICTION, MISSING, Finding, check, count, number
+from llm_audit.frame import Audited
+
+FASTER = 3.0  # the fastest answers lie so many times beyond the next before they count as a group
+OUTLYING = 4.0  # and so many times beyond the median
+# the same where others ran beside it: one that ran alone for a while was faster, of a mixture of experts much
+OUTLYING_UNDER_LOAD = 12.0
+CACHED_SHARE = 0.25  # of the requests at most
+SKEWED = 1.5  # mean of rates over their median from here on
+NO_RESULT = "duration_s", "late_mean_s", "late_p99_s", "bandwidth_bytes_per_s", "flops_per_s"
+LABELS = ["engine", "option", "weights", "model", "gpu"]
+SAME_TIME = 0.02  # median difference of two options' times, relative, that counts as none
+EXACT = 5  # digits of a time from which two equal ones are one measurement
+DIGITS = 3  # of a figure that counts, and
+ALL_DIGITS = 6  # of all figures together
+
+
+@check(
+    CONTRADICTION,
+    "fastest tokens/s / next >= 3 and / median >= 4, in at most a quarter of the requests; or mean / "
+    "median of rates >= 1.5",
+    "Husain, Optimizing latency: one answer from a cache lifts a mean from 65 to 124 tokens/s",
+    (
+        "prefix_cache",
+        "ttft_beyond_device",
+        "bandwidth_beyond_device",
+        "rate_against_times",
+        "more_tokens_than_times",
+        "tokens_per_event",
+        "compute_beyond_device",
+    ),
+)
+def cached_answer_in_mean(audited: Audited) -> Finding | None:
+    """A few answers came at once, as from a cache, and lift the mean."""
+    level = audited.levels.set_index("level")
+    at_once = level["concurrency"].fillna(level["batch_size"])
+    loaded = (at_once > 1) | level["request_rate"].notna() | (level["all_at_once"] == 1)
+    for k, rows in audited.good().groupby("level"):
+        far = OUTLYING_UNDER_LOAD if loaded.get(k, False) or _overlap(rows) else OUTLYING
+        stated = rows["request_tokens_per_s"].dropna()
+        if len(stated) == len(rows) and rows["e2e_s"].isna().all():
+            fast = _fast_group(stated, far)
+            if fast is not None:
+                return _cached_finding(audited, stated, fast)
+        rows = rows[(rows["output_tokens"] > 1) & (rows["e2e_s"] > 0)]
+        after = (rows["e2e_s"] - rows["ttft_s"]).where(rows["ttft_s"] < rows["e2e_s"])
+        decode = (rows["output_tokens"] - 1) / after
+        for rates in ((rows["output_tokens"] / rows["e2e_s"]), decode.dropna()):
+            fast = _fast_group(rates, far)
+            if fast is not None and _whole_answers(rows, fast):
+                return _cached_finding(audited, rows["output_tokens"] / rows["e2e_s"], fast)
+    return _cached_by_figures(audited)
+
+
+def _overlap(rows: pd.DataFrame) -> bool:
+    """Whether requests were under way at the same time, by their own times."""
+    rows = rows.dropna(subset=["sent_s", "e2e_s"]).sort_values("sent_s")
+    ends = (rows["sent_s"] + rows["e2e_s"]).cummax().shift()
+    return bool((rows["sent_s"] < ends - 0.5 * rows["e2e_s"]).mean() > 0.2) if len(rows) > 2 else False
+
+
+def _fast_group(rates, far=OUTLYING):
+    """Which of `rates` form a fast group of their own; None where there is none."""
+    if len(rates) < 4:
+        return None
+    ordered = rates.sort_values(ascending=False)
+    most = max(1, int(CACHED_SHARE * len(ordered)))
+    steps = ordered.to_numpy()[:most] / ordered.to_numpy()[1 : most + 1]
+    place = int(np.argmax(steps))
+    if steps[place] < FASTER or ordered.iloc[place] < far * rates.median():
+        return None
+    return ordered.index[: place + 1]
+
+
+def _whole_answers(rows, fast):
+    """Whether the fast answers are as long as others: a very short answer is no cached one."""
+    return rows.loc[fast, "output_tokens"].median() >= 0.25 * rows["output_tokens"].median()
+
+
+def _cached_finding(audited, rates, fast):
+    mean, rest = rates.mean(), rates.drop(fast, errors="ignore")
+    return Finding(
+        "cached_answer_in_mean",
+        CONTRADICTION,
+        _file(audited),
+        f"{count(len(fast), 'answer')} of {len(rates)} came at {number(rates[fast].max())} tokens/s where "
+        f"the median is {number(rates.median())}: an answer from a cache is in the mean of {number(mean)}.",
+        {
+            "mean_tokens_per_s": float(mean),
+            "median_tokens_per_s": float(rates.median()),
+            "answers": len(fast),
+        },
+        f"Leave what was not computed out: the mean becomes {number(rest.mean())} tokens/s.",
+        {"published_tokens_per_s": float(mean), "tokens_per_s": float(rest.mean())},
+    )
+
+
+def _cached_by_figures(audited):
+    """The same from published figures alone: mean and median of the requests' rates, fastest time against
+    the median."""
+    level = audited.levels
+    mean, median = level["request_tokens_per_s_mean"], level["request_tokens_per_s_p50"]
+    skew, top = (mean / median).max(), (level["request_tokens_per_s_max"] / median).max()
+    fastest = (level["e2e_p50_s"] / level["e2e_min_s"]).max()
+    pace = (level["tpot_p50_s"] / level["tpot_min_s"]).max()
+    cases = [
+        (skew >= SKEWED, f"the mean of the requests' rates is {number(skew)} times their median"),
+        (top >= 2 * OUTLYING, f"the fastest request's rate is {number(top)} times the median"),
+        (pace >= 3 * OUTLYING, f"the shortest TPOT is {number(pace)} times below the median"),
+        (
+            fastest >= 5 * OUTLYING and pace != pace,
+            f"the fastest answer took a {number(fastest)}th of the median",
+        ),
+    ]
+    found = next((text for hit, text in cases if hit), None)
+    if not found:
+        return None
+    return Finding(
+        "cached_answer_in_mean",
+        CONTRADICTION,
+        _file(audited),
+        f"Mean and median lie far apart, as when an answer came from a cache: {found}.",
+        {"mean_over_median": float(skew)},
+        f"Publish the median, {number(median.max())} tokens/s, or leave out what was not computed."
+        if median.notna().any()
+        else "Publish the median, or leave out what was not computed.",
+    )
+
+
+@check(
+    CONTRADICTION,
+    "times of >= 3 answers (or >= 2 figures) equal to every digit, or equal answers with times within 2 "
+    "%, under other labels",
+    "Husain, Optimizing latency: the row of unquantised weights comes from the file of nf4",
+    (
+        "other_number_format",
+        "bandwidth_beyond_device",
+        "ttft_beyond_device",
+        "compute_beyond_device",
+        "prefix_cache",
+    ),
+    across=True,
+)
+def same_run_twice(audited: Audited) -> list[Finding]:
+    """Two options have identical answers and times: one run stands under two names."""
+    pairs = _equal_times(audited) or _equal_answers(audited) or _equal_figures(audited)
+    return [_same_finding(audited, *pair) for pair in pairs[:20]]
+
+
+def _equal_times(audited):
+    """Pairs of levels that share at least three times of answers to every digit, and half of those of the
+    shorter."""
+    rows = audited.good().dropna(subset=["e2e_s"])
+    rows = rows[rows["e2e_s"].map(digits) >= EXACT]
+    if rows["level"].nunique() < 2:
+        return []
+    owners = rows.groupby("e2e_s")["level"].agg(lambda level: tuple(sorted(set(level))))
+    sizes = rows.groupby("level")["e2e_s"].nunique()
+    shared = owners[owners.map(len).between(2, 10)].value_counts()
+    pairs = {}
+    for group, n in shared.items():
+        for k, first in enumerate(group):
+            for second in group[k + 1 :]:
+                pairs[first, second] = pairs.get((first, second), 0) + n
+    return [
+        (*pair, f"{count(int(n), 'answer')} took the same time to every digit")
+        for pair, n in pairs.items()
+        if n >= max(3, 0.5 * min(sizes[pair[0]], sizes[pair[1]])) and _labels(audited, *pair)
+    ]
+
+
+def _equal_answers(audited):
+    """Pairs of levels of different number formats whose long answers are all equal, and whose times differ
+    by less than runs do."""
+    rows = audited.good()
+    rows = rows[(rows["answer"].str.len() > 40) & (rows["e2e_s"] > 0)].reset_index(drop=True)
+    if rows.empty:
+        return []
+    keyed = rows.assign(key=rows["question"] + "\0" + rows["answer"]).drop_duplicates(["level", "key"])
+    wide = {level: part.set_index("key")["e2e_s"] for level, part in keyed.groupby("level") if len(part) >= 3}
+    bits = {level: _bits(audited, level) for level in wide}
+    levels, pairs = list(wide)[:100], []
+    for k, first in enumerate(levels):
+        for second in levels[k + 1 :]:
+            common = wide[first].index.intersection(wide[second].index)
+            if bits[first] == bits[second] or len(common) < max(
+                3, 0.9 * min(len(wide[first]), len(wide[second]))
+            ):
+                continue
+            apart = (wide[first][common] / wide[second][common] - 1).abs()
+            if apart.median() < SAME_TIME and apart.max() < 3 * SAME_TIME:
+                pairs.append(
+                    (
+                        first,
+                        second,
+                        f"{count(len(common), 'answer')} are the same text and took the same time within "
+                        f"{SAME_TIME:.0%}",
+                    )
+                )
+    return pairs
+
+
+def _bits(audited, level):
+    row = audited.levels.set_index("level").loc[level]
+    named = [catalog.bits(row[c]) for c in ("weights", "option", "name", "model")]
+    return min((size for size in named if size), default=16.0)
+
+
+def _equal_figures(audited):
+    """Pairs of levels of different formats, engines or devices whose published figures are all equal, three
+    digits and more."""
+    level = audited.levels
+    columns = [c for c in level if c.endswith("_s") and c not in NO_RESULT]
+    conditions = ["concurrency", "batch_size", "request_rate", "prompt_tokens", "tensor_parallel"]
+    seen, pairs = {}, []
+    for row in level.to_dict("records"):
+        figures = tuple((c, row[c]) for c in columns if row[c] == row[c] and digits(row[c]) >= DIGITS)
+        if sum(digits(value) for _, value in figures) < ALL_DIGITS:
+            continue
+        key = figures, tuple(None if pd.isna(row[c]) else row[c] for c in conditions)
+        if key in seen and any(row[c] != seen[key][c] for c in [*LABELS, "file"]):
+            pairs.append((seen[key]["level"], row["level"], f"{_figures(len(figures))} equal to every digit"))
+        seen.setdefault(key, row)
+    return pairs
+
+
+def _figures(n):
+    return "the published figure is" if n == 1 else f"all {n} published figures are"
+
+
+def _labels(audited, first, second):
+    """Whether two levels go by different names, or lie in different files."""
+    level = audited.levels.set_index("level")
+    return any(level.at[first, c] != level.at[second, c] for c in [*LABELS, "file"])
+
+
+@check(
+    CONTRADICTION,
+    ">= 3 published figures, 10 digits and more of them together, equal under other conditions or "
+    "labels, or in another file; equal long answers of two models",
+    "two measurements are never equal to the digit",
+    (
+        "plain_sums",
+        "rate_against_times",
+        "littles_law",
+        "bandwidth_beyond_device",
+        "compute_beyond_device",
+        "ttft_beyond_device",
+        "times_of_other_answers",
+        "same_time_for_other_lengths",
+        "prompt_counted_as_output",
+        "rate_of_other_scope",
+        "tokens_per_event",
+        "client_queue",
+        "prefix_cache",
+        "batch_time_as_request_time",
+    ),
+    across=True,
+)
+def copied_rows(audited: Audited) -> list[Finding]:
+    """Rows were copied: figures are equal to every digit where something else was measured."""
+    already = {frozenset(pair[:2]) for pair in _equal_times(audited) or _equal_answers(audited)}
+    already |= {frozenset(pair[:2]) for pair in _equal_figures(audited)}
+    level = audited.levels.set_index("level")
+    groups = {}
+    for first, second, n in _shared_figures(audited):
+        if frozenset((first, second)) not in already:
+            groups.setdefault((level.at[first, "file"], level.at[second, "file"]), []).append(
+                (first, second, n)
+            )
+    groups = {files: (pairs, _other(level, pairs)) for files, pairs in groups.items()}
+    findings = [_copied(level, files, pairs, other) for files, (pairs, other) in groups.items()]
+    return findings[:20] + _other_models(audited)
+
+
+def _shared_figures(audited):
+    """Triples (level, level, number of equal figures) of levels that share figures to every digit."""
+    columns = [c for c in audited.levels if c.endswith("_s") and c not in NO_RESULT and c != "request_rate"]
+    columns += [c for c in audited.levels if c.startswith("request_tokens_per_s")]
+    columns = [c for c in columns if audited.levels[c].notna().any()]
+    figures, owners = {}, {}
+    for row in audited.levels[["level", *columns]].to_dict("records"):
+        own = {(c, row[c]) for c in columns if row[c] == row[c] and digits(row[c]) >= DIGITS}
+        figures[row["level"]] = own
+        for figure in own:
+            owners.setdefault(figure, []).append(row["level"])
+    pairs = {}
+    for figure, levels in owners.items():
+        if 2 <= len(levels) <= 6:
+            for k, first in enumerate(levels):
+                for second in levels[k + 1 :]:
+                    pairs.setdefault((first, second), []).append(digits(figure[1]))
+    for (first, second), counts in pairs.items():
+        fewer = min(len(figures[first]), len(figures[second]))
+        if len(counts) >= 3 and sum(counts) >= 10 and len(counts) >= 0.6 * fewer:
+            yield first, second, len(counts)
+
+
+CONDITIONS = [
+    "concurrency",
+    "batch_size",
+    "request_rate",
+    "prompt_tokens",
+    "output_tokens",
+    "tensor_parallel",
+]
+
+
+def _other(level, pairs):
+    """What is named differently in the first of `pairs` that differ in anything; empty where none does."""
+    for first, second, _ in pairs:
+        for column in [*LABELS, "name", *CONDITIONS]:
+            one, two = level.at[first, column], level.at[second, column]
+            if one != two and not (one != one and two != two):
+                names = [str(value)[:40] or "unnamed" for value in (one, two)]
+                return f"{column.replace('_', ' ')} {' and '.join(names)}"
+    return ""
+
+
+def _copied(level, files, pairs, other):
+    """The finding of one pair of files. Equal rows under equal labels are one measurement that is listed
+    twice."""
+    unnamed = all(not level.at[pair[0], c] for pair in pairs for c in ("gpu", "engine", "option"))
+    what = f"{count(len(pairs), 'row')}, {max(n for *_, n in pairs)} figures of one, equal to every digit"
+    where = f"{files[0]} has them twice" if files[0] == files[1] else f"{files[0]} and {files[1]} share them"
+    if other or (unnamed and files[0] != files[1]):
+        return Finding(
+            "copied_rows",
+            CONTRADICTION,
+            files[0] if files[0] == files[1] else f"{files[0]} and {files[1]}",
+            f"Rows were copied: {what}; {where}" + (f", under {other}." if other else "."),
+            {"rows": len(pairs)},
+            "Measure again what was copied.",
+        )
+    return Finding(
+        "copied_rows",
+        MISSING,
+        files[0] if files[0] == files[1] else f"{files[0]} and {files[1]}",
+        f"One measurement is listed twice: {what}; {where}, under the same labels.",
+        {"rows": len(pairs)},
+        "Count it once.",
+    )
+
+
+def _other_models(audited):
+    """A finding for each pair of levels of two models whose long answers to the same questions are all
+    equal."""
+    rows = audited.good()
+    rows = rows[rows["answer"].str.len() > 80]
+    if rows["level"].nunique() < 2:
+        return []
+    keys = rows.assign(key=rows["question"] + "\0" + rows["answer"]).groupby("level")["key"].agg(set)
+    level, found = audited.levels.set_index("level"), []
+    levels = list(keys.index)[:100]
+    for k, first in enumerate(levels):
+        for second in levels[k + 1 :]:
+            models = [str(level.at[x, "model"]) for x in (first, second)]
+            common = keys[first] & keys[second]
+            if all(models) and catalog.slug(models[0]) != catalog.slug(models[1]) and len(common) >= 3:
+                if len(common) >= 0.5 * min(len(keys[first]), len(keys[second])):
+                    files = list(dict.fromkeys(level.at[x, "file"] for x in (first, second)))
+                    found.append(
+                        Finding(
+                            "copied_rows",
+                            CONTRADICTION,
+                            " and ".join(files),
+                            f"Identical answers under different labels: "
+                            f"{count(len(common), 'long answer')} of "
+                            f"{models[0][:40]} and {models[1][:40]} are equal to every character.",
+                            {"answers": len(common)},
+                            "One label belongs to another model.",
+                        )
+                    )
+    return found[:20]
+
+
+def _same_finding(audited, first, second, why):
+    level = audited.levels.set_index("level")
+    names = []
+    for one in (first, second):
+        words = [level.at[one, c] for c in ("engine", "option", "weights", "model") if level.at[one, c]]
+        names.append(f"{level.at[one, 'file']}: {', '.join(dict.fromkeys(words)) or 'no option named'}")
+    formats = [catalog.bits(name) for name in names]
+    known = [f for f in formats if f]
+    baseline = (
+        f" The figures may be those of {number(min(known))}-bit weights."
+        if known and len(set(formats)) > 1
+        else ""
+    )
+    return Finding(
+        "same_run_twice",
+        CONTRADICTION,
+        level.at[first, "file"]
+        if level.at[first, "file"] == level.at[second, "file"]
+        else f"{level.at[first, 'file']} and {level.at[second, 'file']}",
+        f"One run stands under two names ({names[0]} | {names[1]}): {why}.{baseline}",
+        {"levels": [float(first), float(second)]},
+        "Measure the option that was copied.",
+    )
+
+
+@check(
+    CONTRADICTION,
+    "bits per weight by one label / by another outside 0.6 to 1.6, or by weight bytes x 8 / parameters "
+    "outside 0.45 to 2.2",
+    "llama.cpp, docs on quantization: bits per weight of each format",
+    ("bandwidth_beyond_device",),
+)
+def other_number_format(audited: Audited) -> Finding | None:
+    """An option's label or bytes belong to another number format."""
+    for row in audited.levels.to_dict("records"):
+        stated = catalog.bits(row["weights"])
+        others = {c: catalog.bits(row[c]) for c in ("option", "name")}
+        shape = catalog.model(row["model"])
+        if row["model_bytes"] > 0 and row["model_parameters"] > 0:
+            others["weight bytes"] = row["model_bytes"] * 8 / row["model_parameters"]
+        elif row["weight_bytes"] > 0 and shape and shape["exact"] and not shape["mixture"]:
+            others["weight bytes"] = row["weight_bytes"] * 8 / shape["step_parameters"]
+        for where, other in others.items():
+            low, high = (
+                (0.45, 2.2) if where == "weight bytes" else (0.6, 1.6)
+            )  # some matrices keep more bits, some engines widen them
+            if stated and other and not low <= other / stated <= high:
+                shown = (
+                    row[where]
+                    if where in row
+                    else f"{number(np.nanmax([row['weight_bytes'], row['model_bytes']]) / 1e9)} GB"
+                )
+                return Finding(
+                    "other_number_format",
+                    CONTRADICTION,
+                    row["file"],
+                    f"The weights are said to be {row['weights'][:40]} ({number(stated)} bits), and "
+                    f'{where} "{str(shown)[:60]}" means '
+                    f"{number(other)} bits.",
+                    {"bits": stated, "other_bits": float(other)},
+                    "One label belongs to another run; find out which.",
+                )
+    return None
+
+
+def _file(audited):
+    return audited.levels["file"].iloc[0]

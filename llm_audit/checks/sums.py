@@ -1,0 +1,282 @@
+"""Contradictions of plain arithmetic: sums of one file that do not add up, and figures under another's
+name."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from bench.plausibility import digits
+from llm_audit import frame
+from llm_audit.checks.finding import CONTRADICTION, Finding, check, count, number
+from llm_audit.frame import Audited
+
+EXACT, ROUNDED = 0.025, 0.06  # how far a tool's own sums may be apart, and those of a table made by hand
+BY_HAND = ("CSV in the study's words", "JSON in the study's words")
+# Tools whose rates are means over windows of time.
+WINDOWS = {"GuideLLM": 0.12, "AIPerf / GenAI-Perf": 0.06, "inference-perf": 0.06, "this study": 0.12}
+SCOPE = 0.04  # how far a rate may be from a whole multiple of another
+
+
+def identities(audited: frame.Audited) -> pd.DataFrame:
+    """One row per level and sum that it has all parts of: level, file, name, quotient (1 where it adds up),
+    tolerance, and the published and the computed figure."""
+    level = audited.levels
+    rate, per_s, duration = level["output_tokens_per_s"], level["requests_per_s"], level["duration_s"]
+    requests, tokens = level["requests"], level["output_tokens"]
+    total = level["total_output_tokens"].fillna(requests * tokens)
+    both = level["total_output_tokens"] + level["total_prompt_tokens"]
+    either = rate.fillna(level["prompt_tokens_per_s"]).fillna(level["total_tokens_per_s"])
+    counted = tokens.where(tokens > 0).fillna(level["prompt_tokens"]).where(level["name"] != "pp+tg")
+    sums = [
+        ("output tokens/s x duration = output tokens", rate, total / duration),
+        ("requests/s x duration = completed requests", per_s, requests / duration),
+        ("output tokens/s = requests/s x tokens of an answer", rate.where(duration.isna()), per_s * tokens),
+        ("all tokens/s x duration = prompt + output tokens", level["total_tokens_per_s"], both / duration),
+        ("completed + failed = asked", requests + level["failed"], level["asked"]),
+        ("tokens/s = mean of its samples", either, level["sample_tokens_per_s"]),
+        ("tokens/s x mean time of its samples = tokens", either, counted / level["sample_s"]),
+        ("output tokens = completed x mean tokens", level["total_output_tokens"], requests * tokens),
+    ]
+    sums += _of_requests(audited)
+    parts = [
+        pd.DataFrame(
+            {
+                "level": level["level"],
+                "file": level["file"],
+                "name": name,
+                "published": published.to_numpy(float),
+                "computed": computed.to_numpy(float),
+                "tolerance": level["tool"].map(_tolerance).to_numpy(float),
+            }
+        )
+        for name, published, computed in sums
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    table = table[(table["computed"] > 0) & np.isfinite(table["computed"]) & (table["published"] >= 0)]
+    counts = table["name"].eq("completed + failed = asked")
+    # A sample's rate is a mean of rates, and its time a mean of times: they differ by the samples' spread.
+    loose = table["name"].str.contains("mean time of its samples")
+    tolerance = table["tolerance"].mask(counts, 1e-6).mask(loose, 0.25)
+    return table.assign(tolerance=tolerance, quotient=table["published"] / table["computed"])
+
+
+def _tolerance(tool):
+    return ROUNDED if tool in BY_HAND else WINDOWS.get(tool, EXACT)
+
+
+def _of_requests(audited):
+    """Published means and medians against those of the requests in the same file, where all of them are
+    there."""
+    level, rows = audited.levels, audited.good()
+    whole = level["level"].map(rows.groupby("level").size()) == level["requests"]
+    out = []
+    for time in ("ttft", "tpot", "e2e"):
+        each = rows.groupby("level")[f"{time}_s"]
+        full = whole & (level["level"].map(each.count()) == level["requests"])
+        for q, computed in (("mean", each.mean()), ("p50", each.median())):
+            own = level["level"].map(computed).where(full)
+            out.append((f"{q} of {time.upper()} = that of the requests", level[f"{time}_{q}_s"], own))
+    total = level["level"].map(rows.groupby("level")["output_tokens"].sum(min_count=1)).where(whole)
+    out.append(("output tokens = sum over the requests", level["total_output_tokens"], total))
+    return out
+
+
+@check(
+    CONTRADICTION,
+    "tokens/s x duration = tokens; requests/s x duration = completed; completed + failed = asked; a mean = "
+    "that of its samples",
+    "arithmetic",
+)
+def plain_sums(audited: Audited) -> Finding | None:
+    """Sums of one file do not add up."""
+    table = identities(audited)
+    wrong = table[(table["quotient"] - 1).abs() > table["tolerance"]]
+    if wrong.empty:
+        return None
+    worst = wrong.loc[np.log(wrong["quotient"].clip(lower=1e-9)).abs().idxmax()]
+    names = list(dict.fromkeys(wrong["name"]))
+    more = f" Nor does: {'; '.join(n for n in names if n != worst['name'])}." if len(names) > 1 else ""
+    return Finding(
+        "plain_sums",
+        CONTRADICTION,
+        worst["file"],
+        f"A sum does not add up: {worst['name']}, but {number(worst['published'], 5)} is published where the "
+        f"file's other figures give {number(worst['computed'], 5)}, {number(worst['quotient'])} times it "
+        f"({count(int(wrong['level'].nunique()), 'level')}).{more}",
+        {"quotient": float(worst["quotient"])},
+        "One of the figures was changed, or counts something else.",
+    )
+
+
+def rates_with_failed(levels: pd.DataFrame, failed: pd.Series) -> dict[str, tuple[pd.Series, pd.Series]]:
+    """Name of a rate -> (how many times what the completed requests give it is, where that is the `failed`
+    ones counted too), each one row per level."""
+    factor = 1 + failed / levels["requests"]
+    tokens = levels["total_output_tokens"].fillna(levels["requests"] * levels["output_tokens"])
+    rates = {
+        "requests/s": levels["requests_per_s"] * levels["duration_s"] / levels["requests"],
+        "output tokens/s": levels["output_tokens_per_s"] * levels["duration_s"] / tokens,
+        "requests/s by their tokens": levels["requests_per_s"]
+        * levels["output_tokens"]
+        / levels["output_tokens_per_s"],
+    }
+    shows = (failed > 0) & (factor > 1.004)
+    return {
+        name: (quotient, shows & ((quotient - 1) / (factor - 1)).between(0.9, 1.1))
+        for name, quotient in rates.items()
+    }
+
+
+@check(
+    CONTRADICTION,
+    "requests/s x duration = completed + failed, or output tokens/s = completed tokens/s x (completed + "
+    "failed) / completed, and failed > 0",
+    "throughput is of requests that were answered",
+    ("plain_sums", "rate_against_times", "littles_law", "client_queue"),
+)
+def failed_counted_as_throughput(audited: Audited) -> Finding | None:
+    """Failed or rejected requests are counted in the throughput."""
+    level = audited.levels
+    own = audited.requests[audited.requests["error"] != ""].groupby("level").size()
+    asked = level["asked"] - level["requests"]
+    failed = level["failed"].fillna(asked).fillna(level["level"].map(own))
+    for name, (quotient, hit) in rates_with_failed(level, failed).items():
+        if hit.any():
+            k = (failed / level["requests"]).where(hit).idxmax()
+            factor = 1 + failed / level["requests"]
+            return Finding(
+                "failed_counted_as_throughput",
+                CONTRADICTION,
+                level.at[k, "file"],
+                f"Failed requests are counted as throughput: {name} is {number(quotient[k], 4)} "
+                f"times what the {number(level.at[k, 'requests'], 6)} completed requests give, and "
+                f"{number(failed[k], 6)} failed.",
+                {"quotient": float(quotient[k]), "failed": float(failed[k])},
+                f"Count what was answered: divide by {number(factor[k], 4)}.",
+            )
+    return None
+
+
+@check(
+    CONTRADICTION,
+    "tokens/s / (requests/s x tokens of an answer) = 1 / devices, devices, or 1 / concurrency; tokens/s of a "
+    "request x its time / its tokens = devices or concurrency",
+    "the definitions: of a request, of a device, of the system",
+    ("plain_sums", "rate_against_times", "littles_law", "client_queue", "tokens_per_event"),
+)
+def rate_of_other_scope(audited: Audited) -> Finding | None:
+    """A rate of one request, of one device and of the whole system are confused."""
+    level = audited.levels
+    for quotient, hit, times, sentence in scopes(audited):
+        known = np.isfinite(quotient)
+        if hit.any() and hit.sum() >= 0.5 * known.sum():
+            k = times.where(hit).idxmax()
+            return Finding(
+                "rate_of_other_scope",
+                CONTRADICTION,
+                level.at[k, "file"],
+                f"Rates of a request, of a device and of the system are confused: the tokens/s "
+                f"{sentence.format(number(times[k]))}, by the file's other figures "
+                f"({count(int(hit.sum()), 'level')}).",
+                {"times": float(times[k])},
+                f"Name whose rate it is: it is off by {number(times[k])}.",
+            )
+    return None
+
+
+def scopes(audited: Audited) -> Iterator[tuple[pd.Series, pd.Series, pd.Series, str]]:
+    """Each way of confusing a request's, a device's and the system's rate: (quotient that is then 1, where
+    it is, what the rate is off by, the sentence), one row per level."""
+    level = audited.levels
+    tokens, devices = level["output_tokens"], level["tensor_parallel"].where(level["tensor_parallel"] > 1)
+    at_once = level["concurrency"].fillna(level["batch_size"])
+    at_once = at_once.where(at_once > 1)
+    total = level["total_output_tokens"].fillna(level["requests"] * tokens) / level["duration_s"]
+    system = total.fillna(level["requests_per_s"] * tokens)
+    own = audited.good()
+    own = own.assign(pace=own["request_tokens_per_s"] * own["e2e_s"] / own["output_tokens"])
+    pace = own[np.isfinite(own["pace"])].groupby("level")["pace"].median()
+    whole = frame.centre(level, "e2e")
+    whole = whole.fillna(frame.centre(level, "ttft") + frame.centre(level, "tpot") * (tokens - 1))
+    single = level["request_tokens_per_s_mean"].fillna(level["request_tokens_per_s"])
+    single = (single * whole / tokens).fillna(level["level"].map(pace))
+    loop = (level["output_tokens_per_s"] * whole / tokens / at_once).where(system.isna())
+    rate = level["output_tokens_per_s"] / system
+    cases = [
+        (rate * devices, SCOPE, devices, "is that of one of {} devices, called the system's"),
+        (rate / devices, SCOPE, devices, "is the system's times its {} devices"),
+        (rate * at_once, 0.15, at_once, "is that of one of {} requests at once, called the system's"),
+        (loop * devices, 0.06, devices, "is that of one of {} devices, called the system's"),
+        (loop / devices, 0.06, devices, "is the system's times its {} devices"),
+        (loop * at_once, 0.1, at_once, "is that of one of {} requests at once, called the system's"),
+        (single / at_once, 0.15, at_once, "of a request is that of all {} at once"),
+        (single / devices, SCOPE, devices, "of a request is counted {} times, once for each device"),
+        (single * devices, SCOPE, devices, "of a request is divided by {} devices"),
+    ]
+    for quotient, tolerance, times, sentence in cases:
+        yield (
+            quotient,
+            (np.log(quotient.where(quotient > 0)).abs() < tolerance) & (times > 1.5),
+            times,
+            sentence,
+        )
+
+
+@check(
+    CONTRADICTION,
+    "median = mean to every digit where the requests differ; or the published median is the mean of the "
+    "requests, and not their median",
+    "the definitions of both",
+    ("plain_sums", "percentiles_out_of_order"),
+)
+def mean_called_median(audited: Audited) -> Finding | None:
+    """A mean is called a median."""
+    level, rows = audited.levels, audited.good()
+    for time in ("ttft", "tpot", "e2e", "itl"):
+        mean, median = level[f"{time}_mean_s"], level[f"{time}_p50_s"]
+        if time != "itl":
+            each = rows.groupby("level")[f"{time}_s"]
+            own_mean, own_median = (level["level"].map(x) for x in (each.mean(), each.median()))
+            hit = ((median / own_mean - 1).abs() < 2e-3) & ((median / own_median - 1).abs() > 8e-3)
+            hit &= level["level"].map(each.count()) >= 5
+            if hit.any():
+                k = hit.idxmax()
+                return _median_finding(level, k, time, median[k], own_median[k])
+        same = mean_and_median_alike(level, time)
+        if same.any():
+            return _median_finding(level, same.idxmax(), time, median[same.idxmax()], None)
+    mean, median = level["request_tokens_per_s_mean"], level["request_tokens_per_s_p50"]
+    same = ((mean / median - 1).abs() < 1e-6) & mean.map(digits).ge(4)
+    same &= level["request_tokens_per_s_max"] / median > 1.03
+    return _median_finding(level, same.idxmax(), "rate", median[same.idxmax()], None) if same.any() else None
+
+
+def mean_and_median_alike(levels: pd.DataFrame, time: str) -> pd.Series:
+    """Which levels give `time` (ttft, tpot, itl, e2e) a mean and a median equal to every digit, though a
+    percentile says that the requests differ."""
+    mean, median = levels[f"{time}_mean_s"], levels[f"{time}_p50_s"]
+    far = levels[f"{time}_p99_s"].fillna(levels[f"{time}_p95_s"]).fillna(levels[f"{time}_p90_s"])
+    far = far.fillna(levels[f"{time}_max_s"])
+    return ((mean / median - 1).abs() < 1e-6) & (far / median > 1.03) & mean.map(digits).ge(4)
+
+
+def _median_finding(level, k, time, published, proper):
+    name = "tokens/s of a request" if time == "rate" else time.upper()
+    shown = number(published, 5) if time == "rate" else f"{number(published * 1e3, 5)} ms"
+    if proper is None:
+        sentence = f"{shown} is both mean and median of {name}, to every digit, though the requests differ"
+    else:
+        sentence = (
+            f"the median of {name} is given as {shown}, which is the mean of the file's requests; their "
+            f"median is {number(proper * 1e3, 5)} ms"
+        )
+    return Finding(
+        "mean_called_median",
+        CONTRADICTION,
+        level.at[k, "file"],
+        f"A mean is called a median: {sentence}.",
+        {"published": float(published)},
+        "Publish the median itself, or call the figure a mean.",
+        {} if proper is None else {f"{time}_ms": float(proper * 1e3)},
+    )

@@ -1,0 +1,103 @@
+"""Which unit a column of times has that names none: the one in which the table's own arithmetic holds."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+
+FACTORS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6}
+# Above so many, a time whose table has no arithmetic is in milliseconds.
+SECONDS_AT_MOST = {"ttft": 5.0, "tpot": 0.5, "itl": 0.5, "e2e": 300.0, "duration": 1e5}
+FAR = 7.0  # of a natural logarithm, as far as a wrong unit is: more counts no more
+STATISTICS = "_mean", "", "_p50"
+
+
+def resolve(table: pd.DataFrame, unknown: dict[str, str]) -> list[str]:
+    """Bring the columns of `unknown` (name in the file -> column of `table`) to seconds, in place; one
+    sentence for each that says what it was read as and why.
+
+    Columns of one quantity share a unit. Of all combinations the one counts in which
+    TTFT + TPOT x (tokens - 1) = e2e, requests/s x e2e <= requests at once, tokens/s x duration = tokens and
+    TTFT <= e2e fit best.
+    """
+    kinds = sorted({_kind(word) for word in unknown.values()} - {""})
+    kinds = [
+        kind for kind in kinds if any(table[w].notna().any() for w in unknown.values() if _kind(w) == kind)
+    ]
+    if not kinds:
+        return []
+    best, worst, chosen = np.inf, -np.inf, (1.0,) * len(kinds)
+    for factors in itertools.product(FACTORS.values(), repeat=len(kinds)):
+        scale = dict(zip(kinds, factors, strict=True))
+        found = _misfit(table, unknown, scale)
+        prior = sum(_unlikely(table, unknown, kind, factor) for kind, factor in scale.items())
+        worst = max(worst, found)
+        if found + 0.01 * prior < best:
+            best, chosen = found + 0.01 * prior, factors
+    scale, plain = dict(zip(kinds, chosen, strict=True)), dict.fromkeys(kinds, 1.0)
+    arithmetic = _misfit(table, unknown, plain) > _misfit(table, unknown, scale) + 0.5
+    notes = []
+    for name, word in unknown.items():
+        factor = scale.get(_kind(word), 1.0)
+        table[word] = table[word] * factor
+        unit = next(unit for unit, size in FACTORS.items() if size == factor)
+        why = ", as the table's own rates and times fit only so" if arithmetic and factor < 1 else ""
+        notes.append(f"{name} has no unit in its name; it was read as {unit}{why}.")
+    return notes
+
+
+def _kind(word):
+    return next((kind for kind in SECONDS_AT_MOST if word.startswith(kind)), "")
+
+
+def _unlikely(table, unknown, kind, factor):
+    """How far a factor is from what the size of the figures alone would say."""
+    columns = [word for word in unknown.values() if _kind(word) == kind]
+    middle = np.nanmedian(table[columns].to_numpy(float))
+    likely = 1e-3 if middle > SECONDS_AT_MOST[kind] else 1.0
+    sure = 3 if kind in ("tpot", "itl") else 1  # no engine takes half a second for a token
+    return sure * abs(np.log10(factor / likely)) + (factor < 1e-5)
+
+
+def _misfit(table, unknown, scale):
+    """Sum over the identities of how far the table is from each: a median of absolute logarithms, at most
+    FAR."""
+    factor = {word: scale.get(_kind(word), 1.0) for word in unknown.values()}
+
+    def time(kind):
+        for q in STATISTICS:
+            word = f"{kind}{q}_s"
+            if word in table:
+                return table[word] * factor.get(word, 1.0)
+        return pd.Series(np.nan, table.index)
+
+    def column(*names):
+        out = pd.Series(np.nan, table.index)
+        for name in names:
+            out = out.fillna(table[name]) if name in table else out
+        return out
+
+    ttft, e2e, duration = time("ttft"), time("e2e"), time("duration")
+    step = time("tpot").fillna(time("itl"))
+    tokens = column("output_tokens", "max_new_tokens")
+    at_once = column("batch_size", "concurrency").clip(lower=1)
+    answers = column("requests_per_s").fillna(column("output_tokens_per_s") / tokens)
+    if "sent_s" in table and len(table) > 4:
+        begun = table["sent_s"].max() - table["sent_s"].min()
+        answers = answers.fillna(len(table) / begun) if begun > 0 else answers
+    built = ttft.fillna(0) + step * (tokens - 1)
+    equal = [
+        e2e / built,
+        answers.where(at_once.notna()) * e2e.fillna(built) / at_once,
+        column("request_tokens_per_s") * e2e.fillna(built) / tokens,
+        column("requests_per_s") * duration / column("requests", "asked"),
+        column("output_tokens_per_s") * duration / column("total_output_tokens"),
+    ]
+    order = [ttft / e2e, e2e / duration, step * 5 / e2e.where(tokens > 10)]
+    total = 0.0
+    for ratio, one_sided in [*((r, False) for r in equal), *((r, True) for r in order)]:
+        ratio = ratio[np.isfinite(ratio) & (ratio > 0)]
+        if len(ratio):
+            far = float(np.log(ratio).median())
+            total += min(max(far, 0.0) if one_sided else abs(far), FAR)
+    return total

@@ -1,0 +1,276 @@
+"""What audit.qmd and notebooks/audit.ipynb show: audits of published figures and of a study's own runs, as
+tables and numbers. The page hands in which runs those are."""
+
+import concurrent.futures
+import functools
+import hashlib
+import multiprocessing
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bench import inputs, memo
+from bench.definitions import Fields
+from bench.paths import DATA
+from llm_audit import catalog, checks, collected, frame, importers
+from llm_audit.checks.finding import CONTRADICTION, IMPOSSIBLE, KINDS, MISSING, Finding
+from llm_audit.checks.impossible import peaks, steps
+
+# Table of data/ -> what it is called here, and the facts that its study states in words.
+PUBLISHED = {
+    "published/husain_llama2_7b_latency": (
+        "Husain, latency",
+        {"model": "llama-2-7b", "batch_size": 1, "tensor_parallel": 1},
+    ),
+    "published/mosaicml_ttft_ms": ("MosaicML, TTFT", {"weights": "float16"}),
+    "published/mosaicml_throughput_req_per_s": ("MosaicML, throughput", {"weights": "float16"}),
+    "published/mlc_h100_tpot": ("MLC, TPOT", {}),
+    "published/mlc_h100_ttft": ("MLC, TTFT", {}),
+    "published/gpu_serving_measured": ("AIConfigurator, serving", {}),
+    "audits/batch_one_published": ("Published at batch size 1", {}),
+}
+SERVING = "published/gpu_serving_measured"
+
+
+def _read(name, facts):
+    """One table of data/ in the audit's frame."""
+    if name != "published/mlc_h100_tpot":
+        return importers.read(DATA / f"{name}.csv").stated(**facts)
+    table = inputs.table(name)  # `level` is a concurrency in some rows and a request rate in the others
+    closed = table["load"] == "concurrency"
+    table = table.assign(
+        concurrency=table["level"].where(closed),
+        request_rate=table["level"].where(~closed),
+        tpot_s=table["tpot_ms"] / 1e3,
+        output_tokens_per_s=table["output_tokens_per_s_per_gpu"] * table["tensor_parallel"],
+    )
+    return frame.make("mlc_h100_tpot.csv", "published", table)
+
+
+@functools.cache
+def published() -> list[tuple[str, frame.Audited, list[checks.Finding]]]:
+    """Audits of all published tables: list of (title, `Audited`, findings)."""
+    out = []
+    for name, (title, facts) in PUBLISHED.items():
+        read = _read(name, facts)
+        out.append((title, read, checks.run(read)))
+    return out
+
+
+def own(files: Sequence[Path], cores: int = 1) -> tuple[int, list[Finding]]:
+    """The audit of a study's own runs (paths of their CSVs), on so many cores: (number of runs, findings).
+
+    Where `memo` keeps results in a folder, a run whose files have not changed is not audited again.
+    """
+    if not files:
+        return 0, []
+    digests = [_digest(file) for file in files]
+    return memo.kept(("audit", *digests), lambda: (len(files), _audit(files, cores)))
+
+
+def _digest(file):
+    """SHA-256 of a run's name and content, its sidecar included."""
+    total = hashlib.sha256(str(file).encode())
+    for part in (file, file.with_suffix(".json")):
+        total.update(part.read_bytes() if part.exists() else b"")
+    return total.hexdigest()
+
+
+ALONE = 40  # files from which on a process more is worth its start
+
+
+def _audit(files, cores):
+    """Findings in the runs `files`: in each by itself, on all cores, then those that show across them."""
+    cores = min(cores, 1 + len(files) // ALONE)
+    named = list(zip(files, frame.distinct(file.name for file in files)))
+    parts = [(named[k::cores], memo.folder()) for k in range(cores)]
+    if cores == 1:
+        done = [_audit_part(parts[0])]
+    else:
+        # No fork: the kernel of a page has threads.
+        start = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(cores, mp_context=start) as pool:
+            done = list(pool.map(_audit_part, parts))
+    each = {name: found for part in done for name, *found in part}
+    each = [each[name] for _, name in named]
+    return checks.run(frame.join([read for read, _ in each]), [found for _, found in each])
+
+
+def _audit_part(part):
+    """[(name, `Audited`, findings in it alone)] of some files and what each is called; results are kept in
+    the folder that comes with them."""
+    named, folder = part
+    memo.keep_in(folder)
+    return [
+        (name, *memo.kept(("audited", name, _digest(file)), lambda file=file, name=name: _alone(file, name)))
+        for file, name in named
+    ]
+
+
+def _alone(file, name):
+    read = importers.read(file)
+    read.levels["file"] = name
+    return read, checks.run_alone(read)
+
+
+def overview(n: int, found: list[Finding]) -> pd.DataFrame:
+    """One row per audited table and one for our runs (`own`): what, rows, and the number of findings of each
+    kind."""
+    rows = [[title, len(read.levels), *_counts(theirs)] for title, read, theirs in published()]
+    rows.append([f"our {n} committed runs", n, *_counts(found)])
+    return pd.DataFrame(rows, columns=["audited", "rows or runs", *KINDS])
+
+
+def _counts(found):
+    return [sum(f.kind == kind for f in found) for kind in KINDS]
+
+
+def alarms() -> pd.DataFrame:
+    """One row per impossible or contradictory finding in published tables: audited, finding, smallest
+    change."""
+    rows = [
+        [title, f.sentence, f.change]
+        for title, _, found in published()
+        for f in found
+        if f.kind in (IMPOSSIBLE, CONTRADICTION)
+    ]
+    return pd.DataFrame(rows, columns=["audited", "finding", "what would explain it"])
+
+
+def undone() -> pd.DataFrame:
+    """One row per published rate beyond its device: what, published tokens/s, MBU in per cent, and the most
+    tokens/s that the datasheet's bandwidth allows for that format, alone and with half the bits."""
+    title, read, _ = published()[-1]
+    peak, (step, _) = peaks(read), steps(read)
+    level = read.levels.set_index("level")
+    most = peak["bandwidth_bytes_per_s"] / peak["step_bytes"]
+    table = pd.DataFrame(
+        {
+            "published by": level["engine"],
+            "model": level["model"],
+            "device": level["gpu"],
+            "weights": level["weights"],
+            "tokens/s": 1 / step,
+            "MBU, %": 100 / step / most,
+            "most tokens/s": most,
+            "bits that fit": np.floor(peak["bits"] * most * step * 10) / 10,
+        }
+    )
+    return table.reset_index(drop=True)
+
+
+def corrections() -> pd.DataFrame:
+    """What published numbers become when their mistake is undone, from
+    data/published/husain_corrections.csv."""
+    table = inputs.table("published/husain_corrections")
+    table = table[table["published"].notna() & table["corrected"].notna()]
+    return table[["platform", "published", "corrected", "unit", "why"]].reset_index(drop=True)
+
+
+def serving() -> Fields:
+    """Numbers on the measured serving points: rows, largest MBU of weights alone (per cent), unstated rows
+    and how
+    many of those no 16-bit weights allow."""
+    read = _read(SERVING, {})
+    peak, (step, _) = peaks(read), steps(read)
+    level = read.levels.set_index("level")
+    mbu = peak["step_bytes"] / step / peak["bandwidth_bytes_per_s"]
+    unstated = level["weights"].map(catalog.bits).isna()
+    parameters = level["model"].map(lambda name: catalog.model(name)["step_parameters"])
+    bits = step * peak["bandwidth_bytes_per_s"] * 8 / parameters
+    return {
+        "rows": len(level),
+        "most": f"{100 * mbu.max():.0f}",
+        "unstated": int(unstated.sum()),
+        "fewer": int((unstated & (bits < 16)).sum()),
+    }
+
+
+def rates() -> pd.DataFrame:
+    """The proof's table, data/audits/proof.csv: one row per layout of clean files with rates of false
+    alarm, and
+    one per mistake and layout with rates at which it was found first, in per cent."""
+    table = inputs.table("audits/proof")
+    table["mistake"] = table["mistake"].fillna("none: clean").str.replace("_", " ")
+    names = {"impossible_percent": "impossible, %", "contradictory_percent": "contradictory, %"}
+    names |= {f"found_first_percent_{s}": f"found first, {s}, %" for s in ("weak", "middle", "strong")}
+    return table.rename(columns=names)
+
+
+def proof_numbers() -> dict[str, str | int]:
+    """Parts of a sentence on the proof: clean files, the share with an impossible and with a contradictory
+    finding,
+    files with a mistake, mistakes, the share found first."""
+    table = inputs.table("audits/proof")
+    clean, planted = table[table["mistake"].isna()], table[table["mistake"].notna()]
+    rates = planted[[f"found_first_percent_{s}" for s in ("weak", "middle", "strong")]]
+    mean = {
+        kind: (clean[f"{kind}_percent"] * clean["files"]).sum() / clean["files"].sum()
+        for kind in ("impossible", "contradictory")
+    }
+    return {
+        "files": f"{int(clean['files'].sum()):,}",
+        "impossible": f"{mean['impossible']:.2g}",
+        "contradictory": f"{mean['contradictory']:.2g}",
+        "tried": planted["mistake"].nunique(),
+        "first": f"{(rates.mean(axis=1) * planted['files']).sum() / planted['files'].sum():.0f}",
+        "least": f"{rates.min(axis=None):.0f}",
+    }
+
+
+def collected_numbers() -> Fields:
+    """Numbers on published files, data/audits/collected.csv: files and sources, how many of each an importer
+    reads, files whose first alarm is impossible or contradictory, and sources with such a file."""
+    table = inputs.table(collected.TABLE)
+    read = table[table["strength"] != collected.UNREAD]
+    alarming = read[read["strength"] != collected.PASSED]
+    kinds = alarming.groupby("strength")["files"].sum()
+    return {
+        "files": int(table["files"].sum()),
+        "sources": table["source"].nunique(),
+        "read": int(read["files"].sum()),
+        "readable": read["source"].nunique(),
+        "impossible": int(kinds.get(IMPOSSIBLE, 0)),
+        "contradictory": int(kinds.get(CONTRADICTION, 0)),
+        "alarming": alarming["source"].nunique(),
+    }
+
+
+def collected_alarms() -> pd.DataFrame:
+    """One row per strength and check that came first in a published file, impossible ones and the most
+    frequent before: strength, check, files, and the sources with how many of them each has."""
+    table = inputs.table(collected.TABLE)
+    table = table[table["strength"].isin([IMPOSSIBLE, CONTRADICTION])]
+    table = table.sort_values(["files", "source"], ascending=[False, True])
+    rows = [
+        [
+            *key,
+            int(part["files"].sum()),
+            ", ".join(f"{s} ({n})" for s, n in zip(part["source"], part["files"])),
+        ]
+        for key, part in table.groupby(["strength", "check"], sort=False)
+    ]
+    rows.sort(key=lambda row: (KINDS.index(row[0]), -row[2]))
+    return pd.DataFrame(rows, columns=["strength", "check", "files", "sources"])
+
+
+def tools() -> Fields:
+    """Names of the tools whose files the audit reads, as a list in words."""
+    names = [module.TOOL for module in importers.modules()]
+    return {"tools": ", ".join(names[:-1]) + " and " + names[-1]}
+
+
+def statements() -> pd.DataFrame:
+    """Every check in words: check, kind, what it says, formula, source."""
+    table = checks.table()
+    return table[["name", "kind", "statement", "formula", "source"]].rename(columns={"name": "check"})
+
+
+def own_sentence(n: int, found: list[Finding]) -> str:
+    """What the audit says of our own runs (`own`), in one sentence."""
+    bad = [f for f in found if f.kind != MISSING]
+    if not bad:
+        return f"In our {n} committed runs the audit finds nothing impossible and no contradiction."
+    return f"In our {n} committed runs the audit finds: " + " ".join(f.sentence for f in bad)

@@ -1,0 +1,98 @@
+"""The report: exit codes, hostile and damaged files, what it imports, our own runs."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bench.observations import store
+from bench.paths import ROOT
+from llm_audit import report
+from llm_audit.checks.finding import MISSING
+
+HOSTILE = (
+    'model,gpu,tp,weights,batch_size,output_tokens_per_s,note\n"<script>alert(1)</script> '
+    'llama-2-7b",A100-80GB,1,float32,1,104.1,"=1+1\x1b[31m"\n'
+)
+
+
+def test_hostile_content_is_shown_and_never_executed(tmp_path, capsys):
+    file = tmp_path / "<img src=x onerror=alert(1)>.csv"
+    file.write_text(HOSTILE)
+    page, machine = tmp_path / "out.html", tmp_path / "out.json"
+    assert report.main([str(file), "--html", str(page), "--json", str(machine)]) == 1
+    shown = page.read_text()
+    assert (
+        "<script" not in shown
+        and "<img" not in shown
+        and "&lt;script&gt;" in shown
+        and "src=" not in shown.replace("src=x", "")
+    )
+    assert "\x1b" not in capsys.readouterr().out
+    assert json.loads(machine.read_text())["findings"][0]["check"] == "bandwidth_beyond_device"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("empty.csv", b"", "is empty"),
+        ("binary.json", b"{\0\0\0", "is not text"),
+        ("cut.json", b'{"mean_ttft_ms": 3, "request', "is damaged"),
+        ("deep.json", b"[" * 200_000, "nested too deep"),
+        ("prose.txt", b"hello\nthere\n", "no known format"),
+        ("wrong.json", b'{"benchmarks": [{"metrics": 5}]}', "not what that tool writes"),
+        ("open.csv", b'model,tpot_ms\n"a,3\n' + b"x,4\n" * 400_000, "is damaged"),
+        ("long.csv", b"tpot_ms\n" + b"9" * (1 << 21), "more than"),
+    ],
+)
+def test_a_file_that_cannot_be_read_gives_one_sentence_that_names_it(
+    tmp_path, capsys, name, content, sentence
+):
+    file = tmp_path / name
+    file.write_bytes(content)
+    assert report.main([str(file)]) == 2
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Not read")]
+    assert len(said) == 1 and name in said[0] and sentence in said[0] and str(tmp_path) not in said[0]
+
+
+def test_a_file_that_is_not_there_does_not_hide_the_others(tmp_path, capsys):
+    file = tmp_path / "good.csv"
+    file.write_text("concurrency,ttft_ms,tpot_ms\n1,20,8\n")
+    assert report.main([str(tmp_path / "absent.json"), str(file)]) == 2
+    shown = capsys.readouterr().out
+    assert "absent.json is not a file" in shown and "good.csv" in shown
+
+
+def test_nothing_heavy_is_imported():
+    code = (
+        "import sys, llm_audit; "
+        "heavy = {'torch', 'transformers', 'scipy', 'matplotlib', 'jinja2', 'ijson'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
+
+
+@pytest.mark.parametrize("every", [60, pytest.param(1, marks=pytest.mark.check)])
+def test_our_own_committed_runs_raise_nothing_impossible_and_no_contradiction(every):
+    findings, _, unread = report.collect(store.files()[::every])
+    assert unread == [] and [f for f in findings if f.kind != MISSING] == []
+    assert len(store.files()) > 100
+
+
+def test_the_text_names_each_kind_and_what_follows_from_what(tmp_path):
+    file = tmp_path / "levels.csv"
+    file.write_text("concurrency,requests_per_s,output_tokens,ttft_ms,tpot_ms,e2e_s\n8,2,100,6000,20,8\n")
+    findings, notes, unread = report.collect([file])
+    shown = report.text(findings, notes, unread)
+    assert (
+        "CONTRADICTS ITSELF" in shown
+        and "[follows from client_queue]" in shown
+        and "becomes 2,000 ms" in shown
+    )
+    assert max(map(len, shown.splitlines())) <= report.WIDTH
