@@ -1,0 +1,172 @@
+"""Folds, scores and fits: what is left out stays out, and coefficients that made a table are found again."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from llm_planner import check, engines, fit, own, published, state, step_time, validation, widths
+
+
+@pytest.fixture(scope="module")
+def table():
+    return published.table()
+
+
+def test_a_curve_is_in_one_fold(table):
+    parts = validation.folds(table)
+    assert len(np.unique(parts)) == 10 and len(np.unique(published.curves(table))) == 147
+    assert pd.Series(parts).groupby(published.curves(table)).nunique().max() == 1
+
+
+def test_coefficients_that_made_a_table_are_found_again(table):
+    rows = table[(table["engine"] == "vllm") & (table["gpu"] == "b200_sxm")].iloc[::4]
+    loads = [published.Load(case) for case in published.cases(rows)]
+    truth = np.exp(fit.PRIOR) * np.array([1.3, 1.0, 1.0, 0.9, 1.1, 0.8, 1.3, 1.0, 1.3])
+    made = published.predict(loads, truth)
+    best, _ = fit.fit(loads, made)
+    assert np.median(np.abs(fit.errors(loads, made, best)), axis=0).max() < 0.03
+    assert best[step_time.NAMES.index("request_s")] == pytest.approx(truth[-1], rel=0.2)
+
+
+def test_at_most_nine_coefficients_per_engine_and_gpu():
+    committed = check.inputs.table(check.COMMITTED)
+    real = committed[~committed["coefficient"].isin(widths.NAMES)]
+    assert real.groupby(published.GROUP).size().max() <= 9
+    shares = real[real["unit"] == "1"]
+    assert shares["value"].between(0, 1).all()
+
+
+def test_every_published_row_is_predicted_from_the_committed_file(table):
+    found = check.predictions(table.drop(columns=published.MEASURED))
+    values = found[[c for c in found if c.startswith("predicted_")]]
+    assert np.isfinite(values).all(axis=None) and (values > 0).all(axis=None)
+    assert (found["predicted_tpot_ms_low"] < found["predicted_tpot_ms_high"]).all()
+    assert not found["estimated"].any()
+
+
+def test_the_committed_fit_is_as_good_as_its_page_says(table):
+    row = validation.scores(check.predictions(table))
+    assert row["tpot_ms_median"] < 0.06 and row["tpot_ms_p90"] < 0.15
+    assert row["ttft_ms_median"] < 0.16
+
+
+def test_an_engine_or_gpu_nobody_measured_is_estimated(table):
+    rows = table.head(3).assign(gpu="h100_sxm", weights="fp8", tensor_parallel=4)
+    estimated = check.predictions(rows.assign(engine="sglang", gpu="b200_sxm"))
+    assert estimated["estimated"].all()
+    measured = check.predictions(rows.assign(engine="vllm"))
+    for name in published.MEASURED:
+        ratio = [t[f"predicted_{name}_high"] / t[f"predicted_{name}_low"] for t in (estimated, measured)]
+        assert (ratio[0] > ratio[1]).all()
+
+
+def test_a_row_that_does_not_fit_says_so(table):
+    rows = table.head(1).assign(weights="bf16", gpu="h100_sxm", tensor_parallel=1, engine="vllm")
+    found = check.predictions(rows)
+    assert found["predicted_tpot_ms"].isna().all() and "does not fit" in found["note"].iloc[0]
+
+
+def test_scores_of_a_table_worked_out_by_hand():
+    rows = pd.DataFrame({"ttft_ms": [100.0, 100, 100], "tpot_ms": [10.0, 10, 10]})
+    for name, values in (("ttft_ms", [100, 150, 80]), ("tpot_ms", [11, 10, 9])):
+        rows = rows.assign(
+            **{f"predicted_{name}": values, f"predicted_{name}_low": 85, f"predicted_{name}_high": 120}
+        )
+    row = validation.scores(rows)
+    assert row["ttft_ms_median"] == pytest.approx(0.2) and row["tpot_ms_median"] == pytest.approx(0.1)
+    assert row["ttft_ms_coverage"] == 1 and row["tpot_ms_coverage"] == 0
+
+
+def test_costs_are_found_from_batches():
+    size = np.array([1, 1, 1, 2, 4, 8], dtype=float)
+    prompt = np.array([64, 512, 2048, 512, 512, 512], dtype=float)
+    batches = pd.DataFrame({"error": "", "batch_size": size, "prompt_tokens": prompt, "max_new_tokens": 64})
+    context = size * (prompt + 32)
+    decode = 0.004 + 0.001 * size + 1e-6 * context
+    prefill = 0.006 + 2e-4 * size * prompt + 1e-8 * size * prompt**2 / 2
+    cost = own.fitted(batches.assign(step_s=decode, last_ttft_s=prefill))
+    assert cost[state.FIXED] == pytest.approx(0.004) and cost[state.KV_TOKEN] == pytest.approx(1e-6)
+    assert cost[state.GEMM_TOKEN] + cost[state.SEQUENCE] == pytest.approx(0.001)
+    assert cost[state.GEMM_TOKEN] == pytest.approx(2e-4) and cost[state.ATTENTION] == pytest.approx(1e-8)
+
+
+def test_inferencemax_draws_lengths_and_others_do_not():
+    case = engines.Case("llama-3.1-70b", "h100_sxm", "vllm", "fp8", 4, 8, 1024, 1024, "inferencemax")
+    prompt, output = engines.lengths(case, 500)
+    assert prompt.min() >= 819 and prompt.max() <= 1024 and output.mean() == pytest.approx(921, rel=0.02)
+    assert set(engines.lengths(case._replace(collection="aic"), 5)[0]) == {1024}
+
+
+def errors(**columns):
+    table = pd.DataFrame({"engine": "e", "gpu": "g", "stratum": "s", "unit": "u"} | columns)
+    return table.assign(tpot=table["ttft"])
+
+
+def test_an_unknown_has_the_normal_interval_of_so_many_units():
+    found = widths.unknown(errors(ttft=[0.1, -0.1, 0.1, -0.1], unit=["a", "a", "b", "b"]))
+    assert found == pytest.approx([1.96 * 0.1 * np.sqrt(1.5)] * 2)
+    assert widths.together([np.array([3.0, 3.0]), np.array([4.0, 4.0])]) == pytest.approx([5, 5])
+
+
+def test_a_known_width_is_a_quantile_of_the_own_errors_first():
+    own_errors, others = np.linspace(0.01, 1.0, 100), np.full(100, 5.0)
+    table = errors(
+        ttft=[*own_errors, *others], engine=["e"] * 100 + ["f"] * 100, stratum=["s"] * 100 + ["t"] * 100
+    )
+    assert 0.93 <= widths.known(table, "e", "g", "s")[0] <= 0.99
+    assert widths.known(table, "f", "g", "t")[0] == 5.0
+
+
+def test_an_interval_never_sees_its_own_row(table):
+    """One row's measured value is changed a thousandfold: no interval of its own fold, GPU or model moves."""
+    made = check.inputs.table("planner_validation")[
+        ["left_out", "row", "predicted_ttft_ms", "predicted_tpot_ms"]
+    ]
+    changed = table.assign(tpot_ms=table["tpot_ms"].where(table.index != 300, 1e3 * table["tpot_ms"]))
+    before, after = (validation.with_intervals(rows, made) for rows in (table, changed))
+    for left_out, same in (
+        ("folds", validation.folds(table) == validation.folds(table)[300]),
+        ("gpu", table["gpu"] == table.loc[300, "gpu"]),
+        ("engine", table["engine"] == table.loc[300, "engine"]),
+    ):
+        rows = table.index[same]
+        ends = [
+            t[(t["left_out"] == left_out) & t["row"].isin(rows)]["predicted_tpot_ms_high"]
+            for t in (before, after)
+        ]
+        assert ends[0].to_numpy() == pytest.approx(ends[1].to_numpy())
+    others = [
+        t[(t["left_out"] == "gpu") & ~t["row"].isin(table.index[table["gpu"] == table.loc[300, "gpu"]])]
+        for t in (before, after)
+    ]
+    assert (others[1]["predicted_tpot_ms_high"] > others[0]["predicted_tpot_ms_high"]).all()
+
+
+def test_rules_are_chosen_by_rows_that_were_fitted(table):
+    made = pd.DataFrame({"row": [0, 0, 1, 1], "rules": list("abab"), "loss": [2.0, 1.0, 5.0, 4.0]})
+    assert set(validation.chosen(made, table)["rules"]) == {"b"}
+
+
+def test_a_servers_own_costs_lengthen_requests_and_tokens():
+    frame = pd.DataFrame(
+        [{"backend": "e", "option": "o", "gpu": "g", "ttft_cost_s": 0.01, "tpot_cost_s": 0.002}]
+    )
+    assert own.server_costs(frame) == ((("e", "o", "g"), 0.01, 0.002),)
+    cost = np.zeros(10)
+    cost[state.FIXED], cost[state.GEMM_TOKEN] = 0.004, 1e-5
+    level = pd.DataFrame({"request": range(20), "prompt_tokens": 100, "output_tokens": 50})
+    level = level.assign(backend="e", concurrency=1.0)
+    plain, added = own.simulated(level, cost, 1), own.simulated(level, own.served(cost, 0.002), 1, 0.01)
+    assert (added.tpot_s - plain.tpot_s).mean() == pytest.approx(0.002)
+    assert (added.ttft_s - plain.ttft_s).mean() == pytest.approx(0.01, abs=0.0025)
+    assert own.served(cost, -1.0)[state.SEQUENCE] == pytest.approx(-0.002)
+
+
+def test_the_scatter_of_runs_is_counted_per_level():
+    level = dict(backend="e", option="o", model="m", gpu="g", host="h", concurrency=4.0, request_rate=np.nan)
+    table = pd.DataFrame(
+        [level | {"tpot_s": t, "ttft_s": 1.0} for t in (1.0, 1.1)] + [level | {"concurrency": 8.0}]
+    )
+    found = own.scatter(table)
+    assert len(found) == 1 and found["ttft"][0] == 0
+    assert found["tpot"][0] == pytest.approx((0.1 + 0.1 / 1.1) / 2)
