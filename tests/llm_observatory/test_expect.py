@@ -1,0 +1,347 @@
+"""What to expect: names, the bound, predictions, what is refused, the proof, and the command."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from llm_observatory import derived, expect, expect_command, expect_proof
+from llm_observatory import expect_names as names
+
+ROWS = [
+    ("RTX 4090 24GB", "llama 7B mostly Q4_0", "", "llama.cpp"),
+    ("A100-SXM4-80GB", "meta-llama/Llama-2-7b-hf", "fp16", "vLLM"),
+    ("Apple M2 Ultra 76c", "LLaMA 7B", "Q4_0", "llama.cpp"),
+]
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return pd.DataFrame(ROWS, columns=expect.ASKED)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return expect.committed()
+
+
+@pytest.mark.parametrize(
+    "raw, name",
+    [
+        ("RTX 4090 24GB", "rtx-4090"),
+        ("8xH100 SXM5", "h100-sxm"),
+        ("2 x RTX 3090", "rtx-3090"),
+        ("A100-SXM4-80GB", "a100-sxm-80gb"),
+        ("NVIDIA GeForce RTX 3060 12GB", "rtx-3060-12gb"),
+        ("Apple M2 Ultra 76c", "m2-ultra-76c"),
+        ("M3 Max (40-core GPU)", "m3-max-40c"),
+        ("AMD Radeon RX 7900 XTX", "rx-7900-xtx"),
+        ("h100_sxm", "h100-sxm"),
+    ],
+)
+def test_an_accelerator_is_known_as_people_write_it(raw, name):
+    assert names.machine(raw).name == name
+
+
+@pytest.mark.parametrize(
+    "raw, count",
+    [
+        ("2x RTX 3090", 2),
+        ("8×H100", 8),
+        ("RTX 4090 24GB * 4", 4),
+        ("A100 x8", 8),
+        ("RTX 4090", 1),
+        ("RX 7900 XTX", 1),
+        ("RTX 3090 24GB", 1),
+    ],
+)
+def test_a_name_may_say_how_many_there_are(raw, count):
+    assert names.count(raw) == count
+
+
+def test_a_name_of_several_variants_spans_their_bandwidths():
+    found = names.machine("Apple M3 Max")
+    assert (found.name, found.low, found.high) == ("Apple M3 Max", 300, 400)
+    assert found.bandwidth_gb_per_s == pytest.approx(346.4, abs=0.1)
+
+
+@pytest.mark.parametrize("raw", ["RTX 4070 Laptop", "Ryzen 9 7950X", "a toaster"])
+def test_an_accelerator_without_a_bandwidth_is_refused_in_a_sentence(raw):
+    assert names.machine(raw).endswith(".")
+
+
+@pytest.mark.parametrize(
+    "raw, known",
+    [
+        ("llama 7B mostly Q4_0", "llama-7b"),
+        ("meta-llama/Llama-2-7b-hf", "llama-2-7b"),
+        ("TheBloke/Llama-2-13B-chat-GPTQ", "llama-2-13b"),
+        ("llama3.1:70b-instruct-q4_K_M", "llama-3.1-70b"),
+        ("mlx-community/Meta-Llama-3-8B-Instruct-4bit", "llama-3-8b"),
+        ("Qwen/Qwen2.5-32B-Instruct-AWQ", "qwen2.5-32b"),
+    ],
+)
+def test_a_model_is_known_as_people_write_it(raw, known):
+    assert names.weights(raw).known == known
+
+
+def test_a_model_that_no_table_has_is_as_large_as_its_name_says():
+    found = names.weights("somebody/Thing-30B-A3B-Q4_K_M")
+    assert (found.known, found.parameters_b, found.active_b, found.estimated) == (None, 30, 3, True)
+    assert isinstance(names.weights("Thing-large"), str)
+
+
+@pytest.mark.parametrize(
+    "raw, bits, scheme",
+    [
+        ("Q4_K - Medium", 4.5, "k-quants"),
+        ("mostly Q4_0", 4.5, "legacy quants"),
+        ("torch.float16", 16, "floating point"),
+        ("GPTQ-4bit-128g", 4, "integers"),
+        ("8 bit", 8, "integers"),
+        ("MXFP4", 4.25, "microscaling"),
+        ("EXL2 4.65bpw", 4.65, "exl"),
+    ],
+)
+def test_a_format_has_its_bits_and_its_kind(raw, bits, scheme):
+    found = names.weights_format(raw, "", "any")
+    assert (found.bits, found.scheme, found.assumed) == (bits, scheme, False)
+
+
+def test_a_format_that_is_not_stated_is_the_name_s_or_the_engine_s_or_refused():
+    assert names.weights_format("", "llama 7B mostly Q4_0", "llama.cpp").bits == 4.5
+    assert names.weights_format("", "Llama-2-7b-hf", "vllm").assumed
+    assert isinstance(names.weights_format("", "Llama-2-7b", "llama.cpp"), str)
+
+
+@pytest.mark.parametrize(
+    "raw, found",
+    [
+        ("llama.cpp (Vulkan)", ("llama.cpp vulkan", "llama.cpp")),
+        ("Ollama 0.5", ("ollama", "llama.cpp")),
+        ("vllm-mlx", ("vllm-mlx", "mlx")),
+        ("trtllm", ("tensorrt-llm", "tensorrt-llm")),
+        ("HF Transformers", ("transformers", "transformers")),
+        ("", ("any", "any")),
+        ("my own", ("my-own", "my-own")),
+    ],
+)
+def test_an_engine_is_known_as_people_write_it(raw, found):
+    assert names.engine(raw) == found
+
+
+def test_the_bound_is_bandwidth_over_the_weights_that_a_token_reads(questions):
+    table = expect.setups(questions)
+    # 32000 × 4096 embeddings are looked up, not read.
+    read = (6.738e9 - 32000 * 4096) * 16 / 8
+    assert table["bound"][1] == pytest.approx(2039e9 / read, rel=1e-3)
+    two = expect.setups(questions.assign(accelerators="2"))
+    assert two["bound"].to_list() == pytest.approx((2 * table["bound"]).to_list())
+
+
+def test_a_prediction_lies_in_its_interval_below_the_bound(questions, fitted):
+    made = expect.predictions(questions, fitted)
+    low, middle, high = (made[expect.PREDICTED + end] for end in ("_low", "", "_high"))
+    assert (made["refused"] == "").all()
+    assert (low < middle).all() and (middle <= high).all()
+    assert (high <= made["bound_output_tokens_per_s"]).all()
+
+
+def test_an_answer_in_the_table_changes_nothing(questions, fitted):
+    told = questions.assign(output_tokens_per_s=[1.0, 2e6, np.nan], rate="x", audit="ok")
+    pd.testing.assert_frame_equal(expect.predictions(told, fitted), expect.predictions(questions, fitted))
+
+
+@pytest.mark.parametrize(
+    "changed, word",
+    [
+        ({"accelerator": "a toaster"}, "accelerator"),
+        ({"accelerator": ""}, "names no accelerator"),
+        ({"model": "Thing-large"}, "states no size"),
+        ({"weights_format": "purple"}, "number format"),
+        ({"accelerators": "half"}, "whole number"),
+        ({"accelerators": "-1"}, "whole number"),
+        ({"accelerators": "nan"}, ""),
+        ({"concurrency": "64"}, "planner"),
+        ({"model": "Llama-2-70b", "weights_format": "fp16"}, "offloaded"),
+    ],
+)
+def test_what_cannot_be_predicted_says_why_and_is_empty(questions, fitted, changed, word):
+    made = expect.predictions(questions.iloc[1:2].assign(**({"accelerators": "1"} | changed)), fitted)
+    if not word:
+        assert made["refused"].iloc[0] == "" and made[expect.PREDICTED].notna().all()
+        return
+    assert word in made["refused"].iloc[0] and made["refused"].iloc[0].endswith(".")
+    assert made[[expect.PREDICTED + end for end in ("", "_low", "_high")]].isna().all(axis=None)
+
+
+def test_what_was_guessed_is_called_estimated(fitted):
+    rows = [("RTX 4090", "llama-2-7b", "Q4_0", "llama.cpp"), ("H100", "llama-2-7b", "fp16", "vllm")]
+    rows += [("RTX 4090", "Thing-9B", "Q4_0", "llama.cpp"), ("RTX 4090", "llama-2-7b", "Q4_0", "my own")]
+    made = expect.predictions(pd.DataFrame(rows, columns=expect.ASKED), fitted)
+    assert made["estimated"].to_list() == [False, True, True, True]
+    width = np.log(made[expect.PREDICTED] / made[f"{expect.PREDICTED}_low"])
+    assert width[3] > width[0]  # of an engine that nobody measured less is known
+
+
+@pytest.fixture(scope="module")
+def made_up():
+    """Cases of twelve sources whose share of the bound is known: 60 % with one engine, 30 % with another, each
+    source off by a tenth, each case by a twentieth."""
+    rng = np.random.default_rng(1)
+    asked = pd.DataFrame(
+        [
+            (card, model, form, engine)
+            for card in ("rtx-4090", "rtx-3090", "a100-sxm-80gb", "m2-ultra-76c", "rx-7900-xtx")
+            for model in ("llama-2-7b", "llama-2-13b")
+            for form in ("Q4_0", "Q8_0")
+            for engine in ("llama.cpp", "transformers")
+        ],
+        columns=expect.ASKED,
+    )
+    one = expect.setups(asked)
+    parts = []
+    for source in range(12):
+        part = one.assign(source=f"s{source}", rows=1)
+        share = part["engine"].map({"llama.cpp": 0.6, "transformers": 0.3})
+        part["share"] = share * np.exp(rng.normal(0, 0.1) + rng.normal(0, 0.05, len(part)))
+        parts.append(part.assign(rate=part["share"] * part["bound"]))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_a_fit_finds_the_share_that_was_put_in(made_up):
+    found = expect.fit(made_up)
+    asked = pd.DataFrame(
+        [("rtx-4090", "llama-2-7b", "Q4_0", e) for e in ("llama.cpp", "transformers")], columns=expect.ASKED
+    )
+    mean, spread = found.share(expect.setups(asked))
+    assert np.exp(mean) == pytest.approx([0.6, 0.3], rel=0.08)
+    assert 0.05 < spread[0] < 0.25  # a new source is off by a tenth, and a case of it by a twentieth
+
+
+def test_a_source_that_scatters_weighs_less(made_up):
+    wild = made_up["source"] == "s0"
+    rng = np.random.default_rng(2)
+    noisy = made_up.copy()
+    noisy.loc[wild, "share"] *= np.exp(rng.normal(-1.5, 1, wild.sum()))
+    asked = expect.setups(
+        pd.DataFrame([("rtx-4090", "llama-2-7b", "Q4_0", "llama.cpp")], columns=expect.ASKED)
+    )
+    assert np.exp(expect.fit(noisy).share(asked)[0]) == pytest.approx(0.6, rel=0.16)
+
+
+def test_eligible_never_looks_at_the_rate():
+    rows = expect.observatory().groupby("source").head(40)
+    other = rows.copy()
+    other["throughput_raw"] = rows["throughput_raw"] * np.random.default_rng(3).uniform(0.01, 100, len(rows))
+    pd.testing.assert_series_equal(expect.eligible(rows), expect.eligible(other))
+
+
+def test_rows_of_mlperf_never_enter():
+    rows = expect.observatory()
+    assert rows["comparable_within"].notna().any()
+    assert not (expect.eligible(rows) & rows["comparable_within"].notna()).any()
+    assert "mlperf" not in set(expect.cases(rows)["source"])
+
+
+def test_families_are_left_out_together():
+    of = expect_proof.families(expect.observatory())
+    assert of["aiconfigurator"] == of["inferencex"]
+    assert of["mlenergy-v2"] == of["mlenergy-v3"]
+    assert len({of[name] for name in of if name.startswith("strix-halo")}) == 1
+    assert expect_proof.family("another", "contributors to llama.cpp's scoreboards") == of["willitrun"]
+
+
+def test_the_committed_proof_has_every_source_that_can_be_predicted():
+    table = expect_proof.by_source()
+    told = table[table["cases"] > 0]
+    assert set(told["source"]) == set(expect.cases(expect.observatory())["source"])
+    assert told["error"].notna().all() and told["coverage"].between(0, 1).all()
+    assert table["refused"].between(0, 1).all()
+
+
+def test_a_stretch_makes_intervals_hold_what_they_promise():
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(
+        {"source": np.repeat([f"s{k}" for k in range(50)], 40), "log_share": 0.0, "spread": 0.1}
+    )
+    table["share"] = np.exp(rng.normal(0, 0.3, len(table)))
+    assert expect_proof.stretch(table) == pytest.approx(3, rel=0.1)
+    table["share"] = np.exp(rng.normal(0, 0.01, len(table)))
+    assert expect_proof.stretch(table) == 1
+
+
+def test_the_log_keeps_what_was_predicted(tmp_path, monkeypatch):
+    monkeypatch.setattr(expect_proof, "LOG", tmp_path / "log.csv")
+    expect_proof.append("2026-11-23")
+    first = pd.read_csv(tmp_path / "log.csv")
+    assert len(first) and first[expect.PREDICTED].notna().all() and set(first["date"]) == {"2026-11-23"}
+    assert expect_proof.append("2027-01-01").startswith("0 predictions added")
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "log.csv"), first)
+
+
+def test_a_prediction_that_was_measured_since_has_its_rate_beside(tmp_path, monkeypatch):
+    monkeypatch.setattr(expect_proof, "LOG", tmp_path / "log.csv")
+    expect_proof.append("2026-11-23")
+    case = expect.cases(expect.observatory()).iloc[0]
+    setup = expect.setups(pd.read_csv(tmp_path / "log.csv")).iloc[0]
+    same = {name: setup[name] for name in expect_proof.LIKE}
+    later = expect.cases(expect.observatory()).iloc[:1].assign(**same, rate=77.0, source="later")
+    assert case["rate"] != 77
+    monkeypatch.setattr(expect, "cases", lambda rows: later)
+    table = expect_proof.awaited()
+    assert table["measured"].iloc[0] == 77 and table["sources"].iloc[0] == "later"
+    assert table["measured"].iloc[1:].isna().all()
+
+
+def test_the_command_keeps_the_rows_and_adds_the_predictions(tmp_path, questions, capsys):
+    data, out = tmp_path / "rows.csv", tmp_path / "out.csv"
+    rows = pd.concat([questions, pd.DataFrame([("a toaster", "x", "y", "z")], columns=expect.ASKED)])
+    rows.insert(0, "id", ["=1+1", "é", "<b>", ""])
+    rows.to_csv(data, index=False)
+    assert expect_command.main(["predict", str(data), str(out)]) == 0
+    assert capsys.readouterr().out.startswith("3 of 4 rows predicted, 1 refused")
+    made = pd.read_csv(out, keep_default_na=False)
+    assert made["id"].to_list() == ["=1+1", "é", "<b>", ""]
+    assert (made[expect.PREDICTED] != "").to_list() == [True, True, True, False]
+    assert made["refused"].iloc[3].endswith(".")
+
+
+@pytest.mark.parametrize(
+    "content, word",
+    [
+        (b"accelerator,model,engine\na,b,c\n", "weights_format"),
+        (b"", "CSV"),
+        (b"\xff\xfe\x00", "UTF-8"),
+        (b'accelerator,model,weights_format,engine\n"a,b', "CSV"),
+        (None, "no file"),
+    ],
+)
+def test_a_file_that_is_no_table_is_one_sentence(tmp_path, capsys, content, word):
+    data = tmp_path / "rows.csv"
+    if content is not None:
+        data.write_bytes(content)
+    assert expect_command.main(["predict", str(data), str(tmp_path / "out.csv")]) == 1
+    said = capsys.readouterr().err
+    assert word in said and len(said.splitlines()) == 1
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_cases_are_medians_of_rows_that_a_question_cannot_tell_apart():
+    rows = expect.observatory()
+    rows = rows[rows["source"] == "strix-halo-lhl"]
+    found = expect.cases(rows)
+    one = found[
+        (found["model"] == "llama-2-7b")
+        & (found["engine"] == "llama.cpp vulkan")
+        & (found["format"] == "legacy quants 4.5")
+    ].iloc[0]
+    part = rows[expect.eligible(rows)]
+    setups = expect.setups(expect.asked(part))
+    same = (
+        (setups["model"] == "llama-2-7b")
+        & (setups["engine"] == "llama.cpp vulkan")
+        & (setups["format"] == "legacy quants 4.5")
+        & (setups["refused"] == "")
+    )
+    rates = derived.derived(part)["output_tokens_per_s_per_request"][same]
+    assert one["rows"] == len(rates) > 10 and one["rate"] == pytest.approx(rates.median())

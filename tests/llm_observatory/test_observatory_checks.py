@@ -1,0 +1,214 @@
+"""Each check finds what was planted, by arithmetic alone, and leaves a sound row."""
+
+import pandas as pd
+import pytest
+
+from llm_audit import checks as audit
+from llm_observatory import build, checks, names, schema
+
+# A sound row: one Llama-2-7B in 16 bits on an H100 SXM, 64 requests in flight.
+SOUND = {
+    "source": "made-up",
+    "source_file": "a.csv",
+    "accelerator_raw": "NVIDIA H100-SXM-80GB",
+    "accelerators": 1,
+    "engine": "x",
+    "checkpoint_raw": "Llama-2-7b",
+    "weights_format": "fp16",
+    "workload": "closed_loop",
+    "concurrency": 64,
+    "input_tokens": 128,
+    "output_tokens": 129,
+    "lengths": "exact",
+    "throughput_raw": 4000.0,
+    "throughput_counts": "output",
+    "throughput_scope": "all",
+    "ttft_mean_ms": 100.0,
+    "tpot_mean_ms": 15.34,
+    "e2e_mean_ms": 2063.5,
+}
+SINGLE = {
+    "workload": "single",
+    "concurrency": 1,
+    "ttft_mean_ms": None,
+    "tpot_mean_ms": None,
+    "e2e_mean_ms": None,
+}
+
+
+def frame(*rows):
+    whole = [{"row_id": f"made-up:{n}", **SOUND, **row} for n, row in enumerate(rows)]
+    return names.looked_up(build.typed(pd.DataFrame(whole)))
+
+
+def found(*rows):
+    """{(row, check): verdict}"""
+    every = checks.findings(frame(*rows))
+    return {(f.row, f.check): f.verdict for f in every.itertuples()}
+
+
+def test_a_sound_row_has_no_finding():
+    assert found({}) == {}
+    assert checks.judged(frame({}))["audit"].to_list() == ["ok"]
+
+
+PLANTED = [
+    ("bandwidth_beyond_device", "excluded", SINGLE | {"throughput_raw": 300.0}),
+    (
+        "bandwidth_beyond_device",
+        "excluded",
+        SINGLE | {"accelerator_raw": "A100-80GB", "throughput_raw": 190.0},
+    ),
+    ("compute_beyond_device", "excluded", SINGLE | {"throughput_raw": 100.0, "prompt_tokens_per_s": 200_000}),
+    ("impossible_time", "excluded", {"tpot_mean_ms": 0.0153}),
+    ("impossible_time", "excluded", SINGLE | {"throughput_raw": 0.0}),
+    ("power_above_tdp", "excluded", {"power_w": 358_000, "power_scope": "accelerators"}),
+    ("power_above_tdp", "flagged", {"power_w": 900, "power_scope": "accelerators"}),
+    ("latency_against_rate", "excluded", {"throughput_raw": 8000.0, "latency_raw_s": 2.0}),
+    ("latency_against_rate", "excluded", {"throughput_raw": 64.5, "latency_raw_s": 2.0, "batch": 64}),
+    ("littles_law", "excluded", {"throughput_raw": 32_000.0}),
+    ("littles_law", "excluded", {"throughput_raw": 100.0}),
+    ("littles_law", "flagged", {"throughput_raw": 4800.0}),
+    ("e2e_against_parts", "flagged", {"e2e_mean_ms": 1860.0}),
+    ("itl_against_tpot", "flagged", {"itl_mean_ms": 153.4}),
+    ("itl_against_tpot", "flagged", {"itl_mean_ms": 0.004}),
+    ("gap_against_rate", "flagged", {"in_flight_mean": 64, "itl_p50_ms": 8.0}),
+    (
+        "energy_against_power",
+        "flagged",
+        {"power_w": 600, "power_scope": "accelerators", "energy_j_per_output_token": 1.5},
+    ),
+    (
+        "energy_against_power",
+        "note",
+        {"power_w": 600, "power_scope": "accelerators", "energy_j_per_output_token": 0.15},
+    ),
+    ("plain_sums", "flagged", {"lengths": "mean", "requests": 1000, "duration_s": 100}),
+    ("percentiles_out_of_order", "excluded", {"ttft_p50_ms": 90.0, "ttft_p99_ms": 9.0}),
+    ("times_backwards", "excluded", {"ttft_mean_ms": 2_200.0}),
+    ("ttft_beyond_device", "flagged", {"ttft_mean_ms": 0.9, "tpot_mean_ms": None, "e2e_mean_ms": None}),
+    ("mean_called_median", "flagged", {"ttft_mean_ms": 100.3, "ttft_p50_ms": 100.3, "ttft_p99_ms": 400.0}),
+    ("tpot_contains_ttft", "flagged", {"tpot_mean_ms": 2063.5 / 129, "ttft_mean_ms": 200.0}),
+    (
+        "failed_counted_as_throughput",
+        "flagged",
+        {
+            "lengths": "mean",
+            "requests": 900,
+            "failed": 100,
+            "duration_s": 900 * 129 / 3600,
+            "throughput_raw": 4000,
+        },
+    ),
+    ("rate_of_other_scope", "excluded", {"accelerators": 8, "tp": 8, "throughput_raw": 500.0}),
+    ("rate_of_other_scope", "excluded", {"accelerators": 8, "tp": 8, "throughput_raw": 32_000.0}),
+    ("rate_of_other_scope", "excluded", {"throughput_raw": 62.5}),
+    ("first_token_without_a_step", "flagged", {"ttft_mean_ms": 0.1, "e2e_mean_ms": None}),
+    ("date_of_no_measurement", "flagged", {"measured_on": "2031-07", "retrieved": "2026-11-23"}),
+    ("date_of_no_measurement", "flagged", {"measured_on": "1970-01-01"}),
+    ("e2e_against_parts", "flagged", {"lengths": None, "e2e_mean_ms": 20.6}),
+    (
+        "compute_beyond_device",
+        "excluded",
+        {"workload": "offline", "concurrency": None, "lengths": "max", "throughput_raw": 400_000.0}
+        | {"ttft_mean_ms": None, "tpot_mean_ms": None, "e2e_mean_ms": None},
+    ),
+    ("prompt_slower_than_answer", "flagged", SINGLE | {"throughput_raw": 100.0, "prompt_tokens_per_s": 20.0}),
+    ("two_names", "flagged", {"as_printed": '{"accelerator_raw": "RTX 4090"}'}),
+    ("two_names", "flagged", {"as_printed": '{"weights_format": "4bit"}'}),
+    ("spread_as_large", "flagged", {"spread": 3000.0, "spread_kind": "sd"}),
+    ("stated_by_importer", "flagged", {"caveat": "typed over by hand"}),
+]
+
+
+@pytest.mark.parametrize(
+    "check, verdict, columns", PLANTED, ids=[f"{p[0]}-{n}" for n, p in enumerate(PLANTED)]
+)
+def test_a_planted_case_is_found(check, verdict, columns):
+    assert found(columns)[0, check] == verdict
+
+
+def test_a_name_of_several_variants_is_held_against_the_fastest_and_has_no_mbu():
+    rows = frame(SINGLE | {"accelerator_raw": "A100-80GB", "throughput_raw": 100.0})
+    assert rows["accelerator"].to_list() == [schema.UNKNOWN_VARIANT]
+    derived = checks.context(rows).derived
+    assert derived["mbu"].isna().all() and 0.5 < derived["mbu_at_least"].iloc[0] < 0.7
+
+
+def test_the_same_numbers_are_found_across_sources_and_statistics():
+    times = {
+        "ttft_mean_ms": 205.55675,
+        "tpot_mean_ms": 17.789099,
+        "e2e_mean_ms": None,
+        "throughput_raw": None,
+    }
+    as_median = {
+        "source": "other",
+        "ttft_mean_ms": None,
+        "tpot_mean_ms": None,
+        "e2e_mean_ms": None,
+        "throughput_raw": None,
+        "ttft_p50_ms": 205.55675,
+        "tpot_p50_ms": 17.789099,
+    }
+    judged = checks.judged(frame(times, as_median, {}))
+    assert judged["duplicate_of"].notna().sum() == 1
+    assert judged["audit_notes"].str.contains("mean there p50|p50 there mean", regex=True).sum() == 1
+
+
+def test_a_first_level_that_was_not_warm_is_found():
+    level = {"ttft_mean_ms": None, "tpot_mean_ms": None, "e2e_mean_ms": None}
+    alone = level | {"workload": "single", "concurrency": 1, "throughput_raw": 32.3}
+    assert (0, "slower_alone") in found(alone, level | {"concurrency": 5, "throughput_raw": 199.0})
+    assert (0, "slower_alone") not in found(alone, level | {"concurrency": 5, "throughput_raw": 150.0})
+
+
+def test_one_rate_for_two_settings_and_a_run_far_from_its_group_are_found():
+    one = SINGLE | {"throughput_raw": 13.48, "weights_format": "4-bit"}
+    both = found(one | {"accelerators": 2}, one | {"accelerators": 4})
+    assert (0, "one_number_for_several") in both and (1, "one_number_for_several") in both
+    group = [
+        SINGLE | {"lengths": "mixed", "input_tokens": None, "throughput_raw": v} for v in (60, 61, 62, 10)
+    ]
+    assert [row for row, check in found(*group) if check == "far_from_group"] == [3]
+
+
+def test_what_the_file_says_is_judged_where_its_labels_are_believed():
+    row = SINGLE | {
+        "input_tokens": 128,
+        "output_tokens": 128,
+        "latency_raw_s": 2.0,
+        "throughput_raw": 128.0,
+        "throughput_counts": "input+output",
+        "as_printed": '{"workload": "static_batch", "batch": 64, "concurrency": 64}',
+    }
+    read = frame(row)
+    assert "latency_against_rate" not in set(checks.findings(read).query("verdict != 'note'")["check"])
+    believed = names.looked_up(build.as_printed(read))
+    assert "excluded" in set(checks.findings(believed).query("check == 'latency_against_rate'")["verdict"])
+
+
+def test_a_rate_that_counts_the_prompt_is_corrected_when_read():
+    rows = frame({"throughput_counts": "input+output", "input_tokens": 387, "throughput_raw": 4000.0})
+    assert checks.context(rows).derived["output_tokens_per_s"].iloc[0] == pytest.approx(1000.0)
+    drawn = frame({"lengths": "max_of_uniform_0.8"})
+    assert checks.context(drawn).made.iloc[0] == pytest.approx(0.9 * 129)
+
+
+def test_a_record_that_stands_twice_in_its_file_is_a_duplicate_however_few_its_digits():
+    rows = frame(
+        SINGLE | {"row_id": "made-up:abc", "throughput_raw": 40}, SINGLE | {"row_id": "made-up:abc-2"}
+    )
+    judged = checks.judged(rows)
+    assert judged["duplicate_of"].to_list() == [None, "made-up:abc"]
+
+
+def test_a_check_of_the_audit_s_name_has_the_audit_s_kind_and_formula():
+    """One vocabulary: what both packages look for has one name, and the name means one thing."""
+    shared = [one for one in checks.CHECKS if one.name in audit.REGISTRY]
+    assert len(shared) >= 10
+    for one in shared:
+        verdicts = {verdict for check, verdict, _ in PLANTED if check == one.name}
+        kind = audit.REGISTRY[one.name].kind
+        assert verdicts, one.name
+        assert kind != "cannot be told"
