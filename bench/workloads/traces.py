@@ -1,0 +1,328 @@
+"""Traces of real servers, read and checked before anything starts: JSON lines with hash ids, and CSVs.
+
+    Mooncake's   {"timestamp": ms, "input_length", "output_length", "hash_ids"}, 512 tokens an id
+    Bailian's    the same with chat_id, parent_chat_id, turn; seconds, 16 tokens an id
+    Azure's      TIMESTAMP, ContextTokens, GeneratedTokens
+    TraceLab's   session_id, arrival_time (ms), round_idx, prefix_len, input_len, output_len,
+                 tool_wait_after_ms
+    our own      prompt_tokens, new_tokens, and where there are any at_s, session, prefix_tokens, gap_s
+
+Files may be compressed (`.xz`).
+
+Every mistake of a file is one sentence that names the line and the fix.
+"""
+
+import hashlib
+import io
+import json
+import lzma
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+MOST_BYTES = 1 << 28
+UNITS = {"s": 1.0, "ms": 1e-3}
+MOONCAKE_BLOCK_TOKENS, BAILIAN_BLOCK_TOKENS = 512, 16
+# Requests per second outside of these belong to moments in another unit than the format's.
+RATES_PER_S = (0.01, 1000)
+FEW = 10  # requests say nothing about a rate
+LEAST_BLOCKS = 2  # that a request has in common with the one that it continues: less is a system prompt
+CSV = {
+    "TIMESTAMP": "at_s",
+    "ContextTokens": "prompt_tokens",
+    "GeneratedTokens": "new_tokens",
+    "session_id": "session",
+    "output_len": "new_tokens",
+    "prefix_len": "prefix_tokens",
+    "arrival_time": "at_s",
+}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One row per request in `requests`, in order of time: at_s (from the first; NaN where only a gap is
+    known), prompt_tokens, new_tokens, session (from 1), turn (from 1), and where the file has them
+    prefix_tokens (of the turn before, that the prompt repeats) and gap_s (after the answer before).
+
+    `blocks`: per request the ids of its blocks of `block_tokens` tokens, the last one for what is left; an id
+    stands for its block and all before it. None, and blocks of 0 tokens, where the file has no ids.
+    `about` goes into the sidecar.
+    """
+
+    requests: pd.DataFrame
+    blocks: list[tuple[int, ...]] | None = field(repr=False)
+    block_tokens: int
+    about: dict
+
+    def whole_blocks(self) -> list[tuple[int, ...]]:
+        """Per request the ids of its whole blocks. ValueError where the trace has no ids."""
+        if self.blocks is None:
+            raise ValueError("This trace has no hash ids: nothing about its prefixes can be computed.")
+        tokens = self.requests["prompt_tokens"]
+        return [ids[: n // self.block_tokens] for ids, n in zip(self.blocks, tokens)]
+
+    def of_sessions(self, kept: set[int]) -> "Trace":
+        """The requests of the sessions `kept`."""
+        rows = self.requests["session"].isin(kept).to_numpy()
+        blocks = None if self.blocks is None else [b for b, keep in zip(self.blocks, rows) if keep]
+        return Trace(self.requests[rows].reset_index(drop=True), blocks, self.block_tokens, self.about)
+
+
+def read(path: str | Path, unit: str = "auto") -> Trace:
+    """The trace in the file `path`; `unit` of its moments is s, ms, or auto: as its format has it.
+
+    ValueError with one sentence for a file that is no trace, or whose columns, moments or lengths cannot be.
+    """
+    path = Path(path)
+    if unit not in ("auto", *UNITS):
+        raise ValueError(f"The unit of a trace's moments is auto, {' or '.join(UNITS)}, not {unit!r}.")
+    try:
+        size = path.stat().st_size
+        packed = path.suffix == ".xz"
+        with lzma.open(path) if packed else path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1) if size <= MOST_BYTES else b""
+        size = max(size, len(content))
+        if size > MOST_BYTES:
+            raise ValueError(
+                f"{path.name} has {size / 1e9:.1f} GB, more than the {MOST_BYTES / 1e9:.1f} GB that are "
+                "read: cut a part of it that has whole sessions, such as its first hour."
+            )
+    except (OSError, lzma.LZMAError) as failure:
+        why = getattr(failure, "strerror", None) or failure
+        raise ValueError(f"{str(path)!r} cannot be read as a trace: {why}.") from None
+    kind = Path(path.stem).suffix if packed else path.suffix
+    reader = _lines if kind in (".jsonl", ".json") else _table
+    trace = reader(path.name, content, unit)
+    about = {"trace": path.name, "trace_sha256": hashlib.sha256(content).hexdigest()}
+    return Trace(trace.requests, trace.blocks, trace.block_tokens, about | trace.about)
+
+
+def _lines(name, content, unit):
+    """A trace of JSON lines."""
+    rows, numbers = [], []
+    for number, line in enumerate(content.splitlines(), start=1):
+        if line.strip():
+            rows.append(_object(name, number, line))
+            numbers.append(number)
+    _enough(name, len(rows))
+    table = pd.DataFrame(
+        {
+            "at_s": [row["timestamp"] for row in rows],
+            "prompt_tokens": [row["input_length"] for row in rows],
+            "new_tokens": [row["output_length"] for row in rows],
+        }
+    )
+    bailian = "chat_id" in rows[0]
+    _lengths(name, table, numbers)
+    _moments(name, table, numbers, unit, "s" if bailian else "ms")
+    size = BAILIAN_BLOCK_TOKENS if bailian else MOONCAKE_BLOCK_TOKENS
+    blocks = [tuple(row["hash_ids"]) for row in rows]
+    _block_ids(name, table, blocks, numbers, size)
+    if bailian:
+        table["session"] = _chats(name, rows, numbers)
+        about = {"format": "bailian", "sessions": "as recorded"}
+    else:
+        table["session"] = inferred_sessions(blocks, table["prompt_tokens"], size)
+        about = {"format": "mooncake", "sessions": "inferred from prefixes"}
+    return Trace(_numbered(table), blocks, size, about)
+
+
+def _object(name, number, line):
+    """A line as a dict that has what a trace needs."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        raise ValueError(
+            f"Line {number} of {name} is no JSON object: a trace has one request per line."
+        ) from None
+    needed = {"timestamp", "input_length", "output_length", "hash_ids"}
+    lacking = needed - row.keys() if isinstance(row, dict) else needed
+    if lacking:
+        raise ValueError(
+            f"Line {number} of {name} has no {' and no '.join(sorted(lacking))}: Mooncake's format needs "
+            f"{', '.join(sorted(needed))}."
+        )
+    if not isinstance(row["hash_ids"], list) or not all(type(block) is int for block in row["hash_ids"]):
+        raise ValueError(f"hash_ids in line {number} of {name} must be a list of whole numbers.")
+    return row
+
+
+def _table(name, content, unit):
+    """A trace that is a CSV."""
+    try:
+        table = pd.read_csv(io.BytesIO(content))
+    except (ValueError, UnicodeDecodeError) as failure:  # pandas' own errors are ValueErrors
+        why = str(failure).strip().splitlines()[0]
+        raise ValueError(f"{name} cannot be read as a CSV with a line of column names: {why}.") from None
+    rounds = {"prefix_len", "input_len"} <= set(table.columns)
+    azure = "TIMESTAMP" in table
+    table = table.rename(columns={old: new for old, new in CSV.items() if new not in table})
+    if rounds:
+        table["prompt_tokens"] = table["prefix_tokens"] + table["input_len"]
+    lacking = {"prompt_tokens", "new_tokens"} - set(table.columns)
+    if lacking:
+        raise ValueError(
+            f"{name} has no column {' and no column '.join(sorted(lacking))}: a trace needs prompt_tokens "
+            "and new_tokens (or ContextTokens and GeneratedTokens), and at_s for moments to replay."
+        )
+    _enough(name, len(table))
+    numbers = list(range(2, len(table) + 2))
+    _lengths(name, table, numbers)
+    recorded = "as recorded" if "session" in table else "none"
+    if "session" not in table:
+        table["session"] = np.arange(1, len(table) + 1)
+    table["session"] = pd.factorize(table["session"])[0] + 1
+    if rounds:
+        return _rounds(name, table, numbers, unit)
+    if azure:
+        stamps = pd.to_datetime(table["at_s"], format="ISO8601", errors="coerce")
+        table["at_s"] = (stamps - stamps.iloc[0]).dt.total_seconds()
+    if "at_s" not in table:
+        table["at_s"] = math.nan
+    else:
+        _moments(name, table, numbers, unit, "s")
+    kept = [column for column in (*COLUMNS, "prefix_tokens", "gap_s") if column in table]
+    about = {"format": "azure" if azure else "csv", "sessions": recorded}
+    return Trace(_numbered(table[kept]), None, 0, about)
+
+
+COLUMNS = ("at_s", "prompt_tokens", "new_tokens", "session")
+
+
+def _rounds(name, table, numbers, unit):
+    """A CSV of rounds: a session arrives at a moment, its later rounds follow after a gap."""
+    factor = UNITS["ms" if unit == "auto" else unit]
+    waits = pd.to_numeric(table["tool_wait_after_ms"], errors="coerce") * 1e-3
+    table["gap_s"] = waits.groupby(table["session"]).shift(1)
+    at_s = pd.to_numeric(table["at_s"], errors="coerce") * factor
+    if at_s.isna().any() or (table["gap_s"] < 0).any():
+        raise ValueError(f"{name} has rounds without a moment, or with a negative tool_wait_after_ms.")
+    later = table["session"].duplicated()
+    table["at_s"] = (at_s - at_s.min()).where(~later)
+    order = at_s.groupby(table["session"]).transform("first").sort_values(kind="stable").index
+    table = table.loc[order, [*COLUMNS, "prefix_tokens", "gap_s"]].reset_index(drop=True)
+    table["session"] = pd.factorize(table["session"])[0] + 1
+    short = table["prefix_tokens"] > table["prompt_tokens"] - 1
+    if short.any():
+        raise ValueError(f"{name} has a round that adds no token: input_len must be above 0.")
+    return Trace(_numbered(table), None, 0, {"format": "rounds", "sessions": "as recorded"})
+
+
+def _enough(name, rows):
+    if rows < 2:
+        raise ValueError(
+            f"{name} has {rows or 'no'} request{'' if rows == 1 else 's'}: a load needs two or more."
+        )
+
+
+def _lengths(name, table, numbers):
+    """Lengths are whole numbers above 0."""
+    for column, word in (("prompt_tokens", "prompt"), ("new_tokens", "answer")):
+        values = pd.to_numeric(table[column], errors="coerce")
+        wrong = np.flatnonzero(~(values >= 1) | (values % 1 != 0))
+        if len(wrong):
+            k = wrong[0]
+            raise ValueError(
+                f"Line {numbers[k]} of {name} has a length of {table[column].iloc[k]} tokens for its "
+                f"{word}, and {len(wrong)} of {len(table)} lines are like that: lengths are whole numbers "
+                "above 0, so leave these requests out, with the later turns of their sessions."
+            )
+        table[column] = values.astype(np.int64)
+
+
+def _moments(name, table, numbers, unit, usual):
+    """`at_s` in seconds from the first, in order."""
+    values = pd.to_numeric(table["at_s"], errors="coerce").astype(float)
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise ValueError(f"Line {numbers[wrong[0]]} of {name} has no moment that is a number.")
+    back = np.flatnonzero(np.diff(values) < 0)
+    if len(back):
+        k = back[0] + 1
+        earlier = values.iloc[k - 1] - values.iloc[k]
+        raise ValueError(
+            f"Line {numbers[k]} of {name} is {earlier:g} before the line before it, and {len(back)} lines "
+            "are like that: sort the file by its moments, if they are all of one clock."
+        )
+    table["at_s"] = (values - values.iloc[0]) * UNITS[usual if unit == "auto" else unit]
+    span = table["at_s"].iloc[-1]
+    if not span > 0:
+        raise ValueError(
+            f"All {len(table)} requests of {name} have the same moment: there is nothing to replay."
+        )
+    rate = (len(table) - 1) / span
+    if unit == "auto" and len(table) > FEW and not RATES_PER_S[0] <= rate <= RATES_PER_S[1]:
+        other = "ms" if usual == "s" else "s"
+        raise ValueError(
+            f"{name} would have {rate:.3g} requests per second with its moments in {usual}, which its format "
+            f"says: state the unit, {other} if that is what they are in, or {usual} to have it so."
+        )
+
+
+def _block_ids(name, table, blocks, numbers, size):
+    """As many ids as blocks, and each with the same blocks before it and of the same size wherever it is."""
+    before, of_size = {}, {}
+    for number, ids, tokens in zip(numbers, blocks, table["prompt_tokens"]):
+        needed = -(-tokens // size)
+        if len(ids) != needed:
+            raise ValueError(
+                f"Line {number} of {name} has {len(ids)} hash_ids for {tokens} tokens, and {needed} of "
+                f"{size} tokens would be needed: the file has another block size or cut ids."
+            )
+        for k, block in enumerate(ids):
+            parent = ids[k - 1] if k else None
+            tokens_of = min(size, tokens - k * size)
+            if (
+                before.setdefault(block, parent) != parent
+                or of_size.setdefault(block, tokens_of) != tokens_of
+            ):
+                raise ValueError(
+                    f"Hash id {block} in line {number} of {name} stood for another prefix before: an id must "
+                    "stand for its block and everything before it."
+                )
+
+
+def _chats(name, rows, numbers):
+    """Session of each request of Bailian's format: that of its parent chat, where that is in the file."""
+    sessions, found = {}, []
+    for row, number in zip(rows, numbers):
+        if "chat_id" not in row or "parent_chat_id" not in row:
+            raise ValueError(f"Line {number} of {name} has no chat_id and parent_chat_id, as line 1 has.")
+        own = sessions.get(row["parent_chat_id"], len(sessions) + 1)
+        sessions[row["chat_id"]] = own
+        found.append(own)
+    return pd.factorize(np.array(found))[0] + 1
+
+
+def inferred_sessions(
+    blocks: Sequence[tuple[int, ...]], prompt_tokens: Sequence[int], block_tokens: int
+) -> np.ndarray:
+    """The session of each request, from 1, inferred from its prefix: a request continues the latest one
+    before it whose whole blocks, at least LEAST_BLOCKS, all begin its own, and that is shorter.
+
+    It cannot see prompts below LEAST_BLOCKS blocks; two requests that continue one are in one session.
+    """
+    latest: dict[int, int] = {}
+    sessions: np.ndarray = np.zeros(len(blocks), dtype=int)
+    tokens, count = np.asarray(prompt_tokens), 0
+    for k, ids in enumerate(blocks):
+        whole = ids[: tokens[k] // block_tokens]
+        before = [latest[block] for block in whole[LEAST_BLOCKS - 1 :] if block in latest]
+        before = [j for j in before if tokens[j] < tokens[k]]
+        if before:
+            sessions[k] = sessions[max(before)]
+        else:
+            count += 1
+            sessions[k] = count
+        if len(whole) >= LEAST_BLOCKS:
+            latest[whole[-1]] = k
+    return sessions
+
+
+def _numbered(table):
+    """`table` with the number of each turn in its session."""
+    return table.assign(turn=table.groupby("session").cumcount() + 1)

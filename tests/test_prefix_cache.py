@@ -1,0 +1,261 @@
+"""The simulators against what real servers answered, the bounds against made loads, the three hit rates."""
+
+import math
+
+import numpy as np
+import pool_requests
+import pytest
+
+from bench import prefix_cache
+from bench.paths import DATA
+from bench.prefix_cache import BlockPool, Blocks, Declared, LruBlocks, Request, Slots
+from bench.workloads import traces
+
+A, B, C = (tuple(range(start, start + 300)) for start in (0, 1000, 2000))
+BLOCKS = Declared("blocks", block_tokens=16)
+SLOTS = Declared("slots")
+
+
+@pytest.fixture(scope="module")
+def mooncake():
+    return traces.read(DATA / "traces" / "mooncake_conversation.jsonl.xz")
+
+
+@pytest.mark.parametrize(
+    "capacity, tokens, by_tokens, by_blocks, mean",
+    [
+        (1000, 6650880, 0.045933, 0.046982, 0.162731),
+        (30000, 48812544, 0.337118, 0.344811, 0.386656),
+        (None, 54063104, 0.373380, 0.381900, 0.407789),
+    ],
+)
+def test_lru_agrees_with_two_other_implementations_to_the_token(
+    mooncake, capacity, tokens, by_tokens, by_blocks, mean
+):
+    prompts, cache = mooncake.requests["prompt_tokens"], LruBlocks(capacity)
+    whole = mooncake.whole_blocks()
+    hits = [512 * cache.request(ids, (n - 1) // 512) for ids, n in zip(whole, prompts)]
+    found = prefix_cache.rates(prompts, hits)
+    assert sum(hits) == tokens and len(hits) == 12031
+    assert sum(hits) / 512 / sum(map(len, whole)) == pytest.approx(by_blocks, abs=5e-7)
+    assert found["by_tokens"] == pytest.approx(by_tokens, abs=5e-7)
+    assert found["mean_over_requests"] == pytest.approx(mean, abs=5e-7)
+    assert found["requests_with_a_hit"] == pytest.approx(0.999917, abs=5e-7)
+
+
+@pytest.mark.parametrize("tokens, hit", [(127, 0), (128, 0), (129, 128), (384, 256), (385, 384)])
+def test_a_repeated_prompt_hits_whole_blocks_but_never_its_last_token(tokens, hit):
+    """Measured on vLLM 0.32.0 with blocks of 128 tokens."""
+    pool, ids = BlockPool(91, 128), tuple(range(tokens))
+    assert (pool.request(ids), pool.request(ids)) == (0, hit)
+    declared = Declared("blocks", block_tokens=128)
+    assert declared.usable(tokens, tokens) == hit
+    assert SLOTS.usable(tokens, tokens) == tokens - 1
+
+
+@pytest.mark.parametrize("answer_tokens, hit", [(84, 256), (85, 384)])
+def test_the_last_token_of_an_answer_is_not_computed(answer_tokens, hit):
+    """Measured on vLLM 0.32.0: three blocks would be full with 84 tokens, if the last one counted."""
+    pool, answer = BlockPool(91, 128), tuple(range(5000, 5000 + answer_tokens))
+    pool.request(A, answer)
+    assert pool.request(A + answer + (7,) * 50) == hit
+
+
+def test_two_at_once_share_what_is_scheduled_in_a_pool_and_nothing_in_slots():
+    """Measured on both servers: 0 and 256 of 316, and 0 and 0 of 128."""
+    pool, shared = BlockPool(91, 128), tuple(range(300))
+    (first, none), (second, hit) = (pool.begin(shared + (tail,) * 16) for tail in (-1, -2))
+    assert (none, hit) == (0, 256)
+    slots = Slots(2)
+    (one, none), (two, hit) = (slots.begin(shared[:96] + (tail,) * 32) for tail in (-1, -2))
+    assert (none, hit) == (0, 0)
+    for slot, tail in ((one, -1), (two, -2)):
+        slots.end(slot, shared[:96] + (tail,) * 32)
+    assert slots.request(shared[:96] + (-3,) * 32) == 96
+
+
+@pytest.mark.parametrize(
+    "slots, host_tokens, order, hits",
+    [
+        (1, 0, (A, B, A, B), [0, 0, 0, 0]),
+        (1, 1e6, (A, B, A, B), [0, 0, 299, 299]),
+        (2, 0, (A, B, A, B, C, A, B), [0, 0, 299, 299, 0, 0, 0]),
+        (1, 0, (A, A[:137] + B[:163], A), [0, 137, 137]),
+    ],
+)
+def test_slots_answer_as_llama_cpp_did(slots, host_tokens, order, hits):
+    """Measured on llama.cpp 2026.10: the table of what it reports."""
+    server = Slots(slots, host_tokens)
+    assert [server.request(ids) for ids in order] == hits
+
+
+def test_host_memory_holds_no_more_than_its_tokens():
+    """Three prompts of 300 take turns in one slot: room for two finds each again, room for one none."""
+    small, large = Slots(1, 300), Slots(1, 600)
+    assert [small.request(ids) for ids in (A, B, C, A)] == [0, 0, 0, 0]
+    assert [large.request(ids) for ids in (A, B, C, A)] == [0, 0, 0, 299]
+
+
+def test_a_slot_keeps_an_answer_but_for_its_last_token():
+    slots, answer = Slots(1), tuple(range(5000, 5016))
+    slots.request(A, answer)
+    assert slots.request(A + answer + (1, 2, 3)) == 315
+
+
+def test_the_tail_of_a_prompt_is_evicted_before_its_head():
+    pool = BlockPool(1 + 20, 16)
+    pool.request(A[:160])
+    pool.request(B[:192])  # 10 never used blocks, and 2 of the tail of A
+    assert pool.request(A[:160]) == 128
+
+
+def test_a_copy_of_a_whole_block_is_found_when_the_first_is_gone():
+    """A prompt of exactly two blocks computes its second again; its copy outlives the first."""
+    pool, two = BlockPool(1 + 3, 16), A[:32]
+    pool.request(two)
+    pool.request(two)
+    assert pool.request(two + (9,)) == 32
+
+
+def test_a_pool_without_a_free_block_says_so_and_frees_what_it_took():
+    pool = BlockPool(1 + 4, 16)
+    held, _ = pool.begin(A[:48])
+    with pytest.raises(RuntimeError, match="none free"):
+        pool.begin(B[:48])
+    pool.end(held, A[:48])
+    assert pool.request(B[:48]) == 0 and pool.request(B[:64]) == 48
+
+
+# What vLLM 0.32.0's own KVCacheManager (vllm/v1/core/kv_cache_manager.py) hit of `pool_requests.requests`, with
+# 14 blocks of 32 tokens one request at a time, and with 24 blocks and two requests under way.
+ALONE = """
+    0 32 64 32 32 32 64 64 32 32 96 32 64 64 64 64 64 96 128 96 128 32 32 160 96 192 128 32 32 128 128 160 64 64
+    160 96 192 224 32 192 32 224 32 224 32
+"""
+OVERLAPPING = """
+    0 32 64 32 32 32 64 64 32 32 96 32 64 64 64 64 64 96 128 128 128 64 96 160 96 160 128 160 96 128 160 192 128
+    160 160 224 192 224 192 192 32 224 160 224 32
+"""
+
+
+@pytest.mark.parametrize("overlap, blocks, recorded", [(False, 14, ALONE), (True, 24, OVERLAPPING)])
+def test_a_pool_under_eviction_hits_as_vllm_s_own_did(overlap, blocks, recorded):
+    pool, hits, under_way = BlockPool(blocks, pool_requests.BLOCK), [], []
+    for ids, answer, first in pool_requests.requests():
+        if not overlap:
+            hits.append(pool.request(ids, answer))
+            continue
+        if len(under_way) == 2:
+            pool.end(*under_way.pop(first))
+        held, hit = pool.begin(ids)
+        hits.append(hit)
+        under_way.append((held, ids, answer))
+    assert hits == [int(word) for word in recorded.split()] and len(hits) == 45
+    assert sum(hits) < sum(low for low, _ in prefix_cache.expected(sent(), POOL, in_order=True))
+
+
+POOL = Declared("blocks", block_tokens=pool_requests.BLOCK)
+
+
+def sent():
+    made = enumerate(pool_requests.requests())
+    return [Request(ids, len(answer), k, 1, answer=answer) for k, (ids, answer, _) in made]
+
+
+def test_blocks_of_equal_tokens_after_other_tokens_differ():
+    keys = Blocks(2)
+    assert keys.keys((1, 2, 3, 4, 5)) == keys.keys((1, 2, 3, 4))
+    assert keys.keys((1, 2, 3, 4))[1] != keys.keys((9, 9, 3, 4))[1]
+
+
+@pytest.mark.parametrize(
+    "prompt, cached, rates",
+    [((10, 90), (10, 0), (0.1, 0.5, 0.5)), ((100, 100), (0, 20), (0.1, 0.1, 0.5))],
+)
+def test_three_rates_are_three_numbers(prompt, cached, rates):
+    assert tuple(prefix_cache.rates(prompt, cached).values()) == pytest.approx(rates)
+
+
+def test_requests_whose_server_reports_nothing_are_in_no_rate():
+    assert prefix_cache.rates((10, 90), (5, np.nan))["by_tokens"] == 0.5
+    assert all(math.isnan(rate) for rate in prefix_cache.rates((10,), (np.nan,)).values())
+
+
+def turns(*prompts, session=1, answer=10, start=0.0):
+    return [
+        Request(ids, answer, session, k, start, start if k == 1 else math.inf)
+        for k, ids in enumerate(prompts, 1)
+    ]
+
+
+def test_a_turn_may_hit_the_prompt_before_it_and_perhaps_its_answer():
+    own = turns(A[:100], A[:100] + B[:60])
+    assert prefix_cache.expected(own, SLOTS) == [(0, 2), (100, 109)]
+    assert prefix_cache.expected(own, BLOCKS) == [(0, 0), (96, 96)]
+    known = [Request(own[0].ids, 10, 1, 1, answer=B[:10]), own[1]]
+    assert prefix_cache.expected(known, SLOTS) == [(0, 2), (109, 109)]
+
+
+def test_a_first_turn_may_hit_what_begins_before_it_and_not_what_begins_after():
+    early, late = turns(A[:64] + B[:9]), turns(A[:64] + C[:9], session=2, start=5.0)
+    assert prefix_cache.expected(early + late, BLOCKS) == [(0, 0), (0, 64)]
+    assert prefix_cache.expected(early + late, BLOCKS, primed=[A[:64]]) == [(64, 64), (64, 64)]
+    assert prefix_cache.expected(early + late, BLOCKS, in_order=True) == [(0, 0), (64, 64)]
+
+
+def test_a_session_s_own_later_turns_were_not_there_before_its_first():
+    assert prefix_cache.expected(turns(A[:64], A[:80]), BLOCKS)[0] == (0, 0)
+
+
+def test_a_round_robin_over_replicas_is_sure_of_nothing():
+    scattered = Declared("blocks", block_tokens=16, replicas=2, router="round robin")
+    own = turns(A[:64], A[:80])
+    assert prefix_cache.expected(own, scattered)[1] == (0, 64)
+    assert prefix_cache.expected(own, Declared("blocks", block_tokens=16, replicas=2))[1] == (64, 64)
+    assert prefix_cache.expected(own, Declared("off")) == [(0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_simulated_cache_hits_more_than_expected_and_a_large_one_no_less(seed):
+    """Random trees of prompts, in order: a pool and slots with room hit within the bounds."""
+    random, made = np.random.default_rng(seed), []
+    for number in range(40):
+        parent = made[random.integers(len(made))].ids if made and random.random() < 0.7 else ()
+        ids = parent[: random.integers(len(parent) + 1)] + tuple(
+            random.integers(3, size=random.integers(1, 60))
+        )
+        made.append(
+            Request(tuple(map(int, ids)), 5, number, 1, answer=tuple(random.integers(3, size=5).tolist()))
+        )
+    bounds = prefix_cache.expected(made, BLOCKS, in_order=True)
+    for pool, roomy in ((BlockPool(4000, 16), True), (BlockPool(60, 16), False)):
+        for request, (low, high) in zip(made, bounds):
+            hit = pool.request(request.ids, request.answer)
+            assert hit <= high and (hit >= low or not roomy)
+    slots = Slots(3, 500)
+    for request, (_, high) in zip(made, prefix_cache.expected(made, SLOTS, in_order=True)):
+        assert slots.request(request.ids, request.answer) <= high
+
+
+def test_a_simulation_deals_requests_to_replicas():
+    own = turns(A[:64], A[:80], A[:96])
+    sized = dict(kind="blocks", block_tokens=16, capacity_tokens=3200, replicas=2)
+    assert prefix_cache.simulated(own, Declared(**sized)) == [0, 64, 80]
+    assert prefix_cache.simulated(own, Declared(**sized, router="round robin")) == [0, 0, 64]
+    with pytest.raises(ValueError, match="capacity_tokens"):
+        prefix_cache.simulated(own, BLOCKS)
+
+
+def test_hits_do_not_depend_on_the_scale_of_time_one_after_the_other():
+    """Only the order counts there: a trace at 1 and at 10 times its speed has equal hits."""
+    load = [Request(A[: 20 * k], 5, k, 1, k * 1.0, k * 1.0) for k in range(1, 9)]
+    fast = [Request(r.ids, 5, r.session, 1, r.earliest_s / 10, r.latest_s / 10) for r in load]
+    assert prefix_cache.simulated(load, SLOTS) == prefix_cache.simulated(fast, SLOTS)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"kind": "radix"}, {"router": "random"}, {"block_tokens": 0}, {"replicas": 0}]
+)
+def test_a_cache_that_cannot_be_is_refused(wrong):
+    with pytest.raises(ValueError):
+        Declared(**({"kind": "blocks"} | wrong))

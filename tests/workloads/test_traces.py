@@ -1,0 +1,150 @@
+"""Traces: what is read of each format, and one sentence for each mistake of a file."""
+
+import json
+import os
+
+import pytest
+
+from bench import prefix_cache
+from bench.paths import DATA
+from bench.workloads import replay, timing, traces
+
+WORDS = range(100, 700)
+
+
+def line(timestamp, tokens=600, answer=5, ids=None, **more):
+    ids = list(range(-(-tokens // 512))) if ids is None else ids
+    return {"timestamp": timestamp, "input_length": tokens, "output_length": answer, "hash_ids": ids} | more
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(content, name="trace.jsonl"):
+        path = tmp_path / name
+        text = content if isinstance(content, str) else "\n".join(json.dumps(row) for row in content)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "content, sentence",
+    [
+        ([line(0)], "has 1 request: a load needs two or more"),
+        ("", "has no requests"),
+        ("hello\n", "Line 1 of trace.jsonl is no JSON object"),
+        ([{"timestamp": 1}], "has no hash_ids and no input_length and no output_length"),
+        ([line(0), line(1, -5, ids=[0])], "Line 2 of trace.jsonl has a length of -5 tokens for its prompt"),
+        ([line(0), line(1, answer=0)], "Line 2 of trace.jsonl has a length of 0 tokens for its answer"),
+        ([line(5000), line(1000)], "Line 2 of trace.jsonl is 4000 before the line before it"),
+        ([line(5), line(5)], "All 2 requests of trace.jsonl have the same moment"),
+        ([line(float("nan")), line(5)], "Line 1 of trace.jsonl has no moment that is a number"),
+        ([line(0), line(1, ids=[0])], "has 1 hash_ids for 600 tokens, and 2 of 512 tokens"),
+        ([line(0), line(1, ids=["a", "b"])], "must be a list of whole numbers"),
+        ([line(0), line(1, 601)], "Hash id 1 in line 2 of trace.jsonl stood for another prefix"),
+        ([line(0), line(1, 1100, ids=[0, 2, 1])], "Hash id 1 in line 2 of trace.jsonl stood for another"),
+        ([line(k * 0.3, ids=[0, k + 1]) for k in range(20)], "state the unit, s if"),
+        ([line(0, chat_id=1, parent_chat_id=-1), line(1)], "has no chat_id|stood for another|of 16 tokens"),
+    ],
+)
+def test_a_mistake_of_json_lines_is_one_sentence(written, content, sentence):
+    with pytest.raises(ValueError, match=sentence) as refused:
+        traces.read(written(content))
+    assert "\n" not in str(refused.value) and str(refused.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    "content, sentence",
+    [
+        ("", "cannot be read as a CSV"),
+        ("a,b\n1,2\n", "no column new_tokens and no column prompt_tokens"),
+        ("prompt_tokens,new_tokens,at_s\n5,5,0\n5,x,1\n", "Line 3 of trace.csv has a length of x tokens"),
+        ("prompt_tokens,new_tokens,at_s\n5,5,0\n5,5,-1\n", "Line 3 of trace.csv is 1 before the line before"),
+        ("prompt_tokens,new_tokens\n5,1.5\n5,5\n", "has a length of 1.5 tokens"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,5,5\nnoon,5,5\n", "no moment that is a number"),
+    ],
+)
+def test_a_mistake_of_a_csv_is_one_sentence(written, content, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        traces.read(written(content, "trace.csv"))
+
+
+def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "big.jsonl"
+    path.touch()
+    os.truncate(path, 10**9)
+    with pytest.raises(ValueError, match="has 1.0 GB, more than the 0.3 GB that are read"):
+        traces.read(path)
+
+
+@pytest.mark.parametrize("name", ["none.jsonl", "."])
+def test_what_is_no_file_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="cannot be read as a trace"):
+        traces.read(tmp_path / name)
+
+
+def test_a_named_unit_is_believed(written):
+    path = written([line(k * 0.3, ids=[0, k + 1]) for k in range(20)])
+    assert traces.read(path, "s").requests["at_s"].iloc[-1] == pytest.approx(5.7)
+    with pytest.raises(ValueError, match="auto, s or ms"):
+        traces.read(path, "minutes")
+
+
+def test_mooncake_s_sessions_are_inferred_as_its_source_page_counts_them():
+    trace = traces.read(DATA / "traces" / "mooncake_conversation.jsonl.xz")
+    sizes = trace.requests.groupby("session").size()
+    assert (len(sizes), (sizes == 1).sum(), (trace.requests["turn"] > 1).sum()) == (8132, 6148, 3899)
+    assert sizes[sizes > 1].quantile([0.5, 0.75, 0.9, 0.99], "higher").tolist() == [2, 3, 5, 13]
+    assert timing.tick_s(trace.requests["at_s"]) == pytest.approx(3, abs=0.01)
+
+
+def test_a_random_tenth_of_sessions_hits_as_the_whole_and_one_of_requests_does_not():
+    trace = traces.read(DATA / "traces" / "mooncake_conversation.jsonl.xz")
+
+    def rate(rows):
+        cache, whole, tokens = prefix_cache.LruBlocks(), trace.whole_blocks(), trace.requests["prompt_tokens"]
+        hits = [512 * cache.request(whole[k], (tokens[k] - 1) // 512) for k in rows]
+        return prefix_cache.rates(tokens[rows], hits)["by_tokens"]
+
+    kept = trace.requests["session"].isin(timing.sample(trace.requests["session"], 0.1, 1))
+    requests = trace.requests.sample(frac=0.1, random_state=1).sort_index().index
+    assert rate(kept[kept].index) > 0.3 > 0.2 > rate(requests)
+
+
+def test_bailian_s_chats_are_sessions_and_its_moments_seconds(written):
+    rows = [
+        line(0.5, 20, ids=[7, 8], chat_id=1, parent_chat_id=-1),
+        line(1.0, 20, ids=[9, 10], chat_id=2, parent_chat_id=-1),
+        line(61.0, 40, ids=[7, 11, 12], chat_id=5, parent_chat_id=1),
+        line(80.0, 60, ids=[7, 11, 13, 14], chat_id=6, parent_chat_id=5),
+        line(81.0, 20, ids=[15, 16], chat_id=7, parent_chat_id=99),
+    ]
+    trace = traces.read(written(rows))
+    assert trace.block_tokens == 16 and trace.requests["at_s"].tolist() == [0, 0.5, 60.5, 79.5, 80.5]
+    assert trace.requests["session"].tolist() == [1, 2, 1, 1, 3]
+    assert trace.requests["turn"].tolist() == [1, 1, 2, 3, 1]
+
+
+def test_azure_s_requests_are_sessions_of_one_turn():
+    trace = traces.read(DATA / "traces" / "azure_code.csv.xz")
+    assert len(trace.requests) == trace.requests["session"].nunique() == 8819
+    assert trace.requests["at_s"].iloc[-1] == pytest.approx(3435.9, abs=0.1)
+    found = [round(timing.dispersion(trace.requests["at_s"], window)) for window in timing.WINDOWS_S]
+    assert found == [13, 72, 164, 138]
+    with pytest.raises(ValueError, match="no hash ids"):
+        trace.whole_blocks()
+
+
+def test_tracelab_s_planned_hits_are_the_ones_that_are_expected():
+    """Its page: 81.66 % of prompt tokens repeat the context before; here less the last token of answers."""
+    trace = traces.read(DATA / "traces" / "tracelab_sessions.csv.xz")
+    load = replay.workload(trace, WORDS, ("test",), 10**5)
+    prompts = [turn.prompt for session in load.sessions for turn in session.turns]
+    high = sum(most for own in load.bounds(prefix_cache.Declared("slots")) for _, most in own)
+    later = sum(len(session.turns) - 1 for session in load.sessions)
+    chance = prefix_cache.CHANCE_TOKENS * len(load.sessions)
+    assert len(load.sessions) == 48 and len(prompts) == 303
+    planned = trace.requests["prefix_tokens"].sum() / trace.requests["prompt_tokens"].sum()
+    assert planned == pytest.approx(0.8166, abs=5e-5)
+    assert high - chance + later == trace.requests["prefix_tokens"].sum()
