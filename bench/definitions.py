@@ -3,9 +3,17 @@
 `METRICS` is filled by `bench/metrics.py`, where each metric is declared once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
 
-METRICS = {}
+# What a cell or a field holds that was read from a file: a schema says of which type it is, Python cannot.
+Value: TypeAlias = Any
+Fields: TypeAlias = dict[str, Value]  # a row, a sidecar, a parsed file
+Function = TypeVar("Function", bound=Callable)  # what a decorator gives back as it was
+Result = TypeVar("Result")
+
+METRICS: dict[str, "Metric"] = {}
 # A name's suffix is its unit; the longer ones are looked for first.
 UNITS = {
     "_tokens_per_s": "tokens/s",
@@ -19,7 +27,7 @@ UNITS = {
 }
 
 
-def unit_of(name):
+def unit_of(name: str) -> str:
     """Unit that the suffix of a column or metric states; empty where it states none."""
     return next((unit for suffix, unit in UNITS.items() if name.endswith(suffix)), "")
 
@@ -36,20 +44,21 @@ class Metric:
     symbol: str = ""  # short, for tables and axes
     display_unit: str = ""
     factor: float = 1
-    function: object = None  # None: a column that is measured, or a statistic of one
+    better: Literal["higher", "lower"] | None = None  # None: neither
+    function: Callable | None = None  # None: a column that is measured, or a statistic of one
 
     @property
-    def unit(self):
+    def unit(self) -> str:
         """Unit of the stored values, by the name's suffix."""
         return unit_of(self.name)
 
     @property
-    def label(self):
+    def label(self) -> str:
         """Symbol with the display unit: `TTFT (ms)`."""
         return f"{self.symbol} ({self.display_unit})" if self.display_unit else self.symbol
 
 
-def declare(name, title, formula="", **known):
+def declare(name: str, title: str, formula: str = "", **known: Any) -> Metric:
     """Add a metric that has no function of its own to METRICS and return it; ValueError for a second
     declaration."""
     if name in METRICS:
@@ -58,10 +67,10 @@ def declare(name, title, formula="", **known):
     return METRICS[name]
 
 
-def metric(title, formula="", **known):
+def metric(title: str, formula: str = "", **known: Any) -> Callable[[Function], Function]:
     """Decorator: the function computes the metric of its name, declared as in `declare`."""
 
-    def declared(function):
+    def declared(function: Function) -> Function:
         declare(function.__name__, title, formula, function=function, **known)
         return function
 
@@ -71,7 +80,12 @@ def metric(title, formula="", **known):
 # Columns that are measured, and statistics of them: no formula of their own.
 for _q in ("p50", "p90", "p99", "max"):
     declare(
-        f"itl_{_q}_s", f"{_q} of the gaps between tokens", symbol=f"ITL {_q}", display_unit="ms", factor=1e3
+        f"itl_{_q}_s",
+        f"{_q} of the gaps between tokens",
+        symbol=f"ITL {_q}",
+        display_unit="ms",
+        factor=1e3,
+        better="lower",
     )
 for _name, _symbol in (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")):
     for _q in ("p50", "p90", "p99"):
@@ -81,8 +95,16 @@ for _name, _symbol in (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")):
             symbol=f"{_symbol} {_q}",
             display_unit="ms",
             factor=1e3,
+            better="lower",
         )
-declare("e2e_s", "Time of a whole answer", "request sent -> last token", symbol="latency", display_unit="s")
+declare(
+    "e2e_s",
+    "Time of a whole answer",
+    "request sent -> last token",
+    symbol="latency",
+    display_unit="s",
+    better="lower",
+)
 declare(
     "step_s",
     "Time of a decode step",
@@ -90,19 +112,35 @@ declare(
     symbol="decode step",
     display_unit="ms",
     factor=1e3,
+    better="lower",
 )
-declare("load_s", "Time to load the engine", symbol="load", display_unit="s")
-declare("peak_memory_bytes", "Largest memory held", symbol="peak memory", display_unit="MB", factor=1e-6)
-declare("weight_bytes", "Weights read per decode step", symbol="weights read", display_unit="MB", factor=1e-6)
-declare("mbu_datasheet", "MBU against the datasheet's bandwidth", symbol="MBU, datasheet")
-declare("mfu_prefill", "MFU of reading the prompts", symbol="MFU, prefill")
-declare("mfu_decode", "MFU of a decode step", symbol="MFU, decode")
-declare("requests_per_s", "Requests answered per second", symbol="requests/s")
+declare("load_s", "Time to load the engine", symbol="load", display_unit="s", better="lower")
+declare(
+    "peak_memory_bytes",
+    "Largest memory held",
+    symbol="peak memory",
+    display_unit="MB",
+    factor=1e-6,
+    better="lower",
+)
+declare(
+    "weight_bytes",
+    "Weights read per decode step",
+    symbol="weights read",
+    display_unit="MB",
+    factor=1e-6,
+    better="lower",
+)
+declare("mbu_datasheet", "MBU against the datasheet's bandwidth", symbol="MBU, datasheet", better="higher")
+declare("mfu_prefill", "MFU of reading the prompts", symbol="MFU, prefill", better="higher")
+declare("mfu_decode", "MFU of a decode step", symbol="MFU, decode", better="higher")
+declare("requests_per_s", "Requests answered per second", symbol="requests/s", better="higher")
 declare(
     "goodput_per_s",
     "Requests per second that meet every objective",
     symbol="goodput",
     display_unit="requests/s",
+    better="higher",
 )
 declare(
     "late_p99_s",
@@ -110,10 +148,29 @@ declare(
     symbol="client late, p99",
     display_unit="ms",
     factor=1e3,
+    better="lower",
 )
-declare("gpu_energy_j", "Energy of the GPUs for a request", symbol="GPU energy", display_unit="J")
-declare("cpu_energy_j", "Energy of the CPU's packages for a request", symbol="CPU energy", display_unit="J")
 declare(
-    "gpu_idle_w", "Power of the GPUs with the engine loaded and idle", symbol="GPU idle", display_unit="W"
+    "gpu_energy_j", "Energy of the GPUs for a request", symbol="GPU energy", display_unit="J", better="lower"
 )
-declare("cpu_idle_w", "Power of the CPU with the engine loaded and idle", symbol="CPU idle", display_unit="W")
+declare(
+    "cpu_energy_j",
+    "Energy of the CPU's packages for a request",
+    symbol="CPU energy",
+    display_unit="J",
+    better="lower",
+)
+declare(
+    "gpu_idle_w",
+    "Power of the GPUs with the engine loaded and idle",
+    symbol="GPU idle",
+    display_unit="W",
+    better="lower",
+)
+declare(
+    "cpu_idle_w",
+    "Power of the CPU with the engine loaded and idle",
+    symbol="CPU idle",
+    display_unit="W",
+    better="lower",
+)

@@ -4,17 +4,42 @@ import math
 import os
 from pathlib import Path
 
+ORDER = "PCI_BUS_ID"
 
-def visible_gpus():
+
+def visible_gpus() -> list[str] | None:
     """GPUs as CUDA_VISIBLE_DEVICES lists them, numbers or identifiers; None where it is not set."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     return None if listed is None else [name for name in listed.split(",") if name]
 
 
+def count_as_the_driver() -> None:
+    """Let CUDA number its GPUs as nvidia-smi does, by PCI bus; CUDA's own order is by speed.
+
+    It holds for this process, before CUDA starts in it, and for its children. ValueError where the user has
+    chosen another order, in which the numbers of CUDA_VISIBLE_DEVICES would name other GPUs than those that
+    nvidia-smi shows.
+    """
+    chosen = os.environ.setdefault("CUDA_DEVICE_ORDER", ORDER)
+    numbers = [name for name in visible_gpus() or [] if name.isdigit()]
+    if chosen != ORDER and (numbers or visible_gpus() is None):
+        raise ValueError(
+            f"CUDA_DEVICE_ORDER is {chosen!r}: GPUs are numbered otherwise than in nvidia-smi. Set it to "
+            f"{ORDER}, or name the GPUs in CUDA_VISIBLE_DEVICES by their UUIDs (nvidia-smi -L)."
+        )
+
+
+def used_gpus(count: int = 1) -> list[str]:
+    """Numbers or UUIDs of the first `count` GPUs that CUDA may use, as nvidia-smi and Docker take them."""
+    count_as_the_driver()
+    listed = visible_gpus()
+    return ([str(number) for number in range(count)] if listed is None else listed)[:count]
+
+
 CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
-def _cgroups():
+def _cgroups() -> list[Path]:
     """Folders of this process's control group and of all around it, nearest first; version 2, then 1.
 
     A container often sees its own group as the root, whatever path it has on the host.
@@ -30,11 +55,11 @@ def _cgroups():
     return list(dict.fromkeys(found))
 
 
-def _lines(file):
+def _lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def cpu_quota_cores():
+def cpu_quota_cores() -> float:
     """Cores that the CPU quota of a container allows, or of one around it: quota / period of `cpu.max`, or of
     `cpu.cfs_quota_us` in version 1; infinite without a quota."""
     allowed = [math.inf]
@@ -46,7 +71,7 @@ def cpu_quota_cores():
     return min(allowed)
 
 
-def throttled_s():
+def throttled_s() -> float | None:
     """Seconds that a quota has held threads back since the container began; None where nobody counts."""
     for folder in _cgroups():
         counts = dict(line.split() for line in _lines(folder / "cpu.stat"))

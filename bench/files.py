@@ -5,12 +5,14 @@ import io
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 from filelock import FileLock
 
 
-def write_whole(file, content):
+def write_whole(file: Path, content: str | bytes) -> None:
     """Write text or bytes atomically: temporary file in the same folder, fsync, rename. A full disk leaves
     nothing behind."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -30,12 +32,12 @@ def write_whole(file, content):
 class _Lines(io.StringIO):
     """Takes whole lines that end with CR LF, one per call, and keeps them with LF."""
 
-    def write(self, line):
+    def write(self, line: str) -> int:
         return super().write(line.removesuffix("\r\n") + "\n")
 
 
-def csv_text(table):
-    """The DataFrame `table` as CSV without its index, lines ended by LF.
+def csv_text(table: pd.DataFrame) -> str:
+    """`table` as CSV without its index, lines ended by LF.
 
     Python's writer quotes a line break only if it is one of its own: with LF alone it leaves a text open that
     ends with CR, and who reads the file finds the row in two.
@@ -45,7 +47,7 @@ def csv_text(table):
     return lines.getvalue()
 
 
-def made(path, make):
+def made(path: str | Path, make: Callable[[Path], object]) -> Path:
     """`path`, calling `make(temporary_path)` first if it does not exist; one maker at a time, renamed when
     complete."""
     path = Path(path)

@@ -8,43 +8,45 @@ import pandas as pd
 import yaml
 
 from bench import metrics, naming
-from bench.paths import ROOT
+from bench.definitions import Fields
+from bench.paths import DATA, ROOT
 
-DATA = ROOT / "data"
 CHUNK_TOKENS = 512  # the fixed text is scored in pieces of so many tokens
 
 
-def table(name):
-    """DataFrame of data/<name>.csv, e.g. `prompts` or `published/husain_llama2_7b_latency`; ValueError naming
+def table(name: str) -> pd.DataFrame:
+    """data/<name>.csv, e.g. `prompts` or `published/husain_llama2_7b_latency`; ValueError naming
     what exists."""
     known = sorted(p.relative_to(DATA).with_suffix("").as_posix() for p in DATA.rglob("*.csv"))
-    return pd.read_csv(DATA / f"{naming.choose('table', name, known)}.csv")
+    whole = pd.read_csv(DATA / f"{naming.choose('table', name, known)}.csv")
+    # data/models.csv is the one table of models (bench.hardware); what can be run here names its checkpoint.
+    return whole[whole["source"].notna()].infer_objects() if name == "models" else whole
 
 
-def digest(name):
+def digest(name: str) -> str:
     """SHA-256 of data/<name>.csv: which inputs a run used."""
     return hashlib.sha256((DATA / f"{name}.csv").read_bytes()).hexdigest()
 
 
-def prompts(which="latency"):
+def prompts(which: str = "latency") -> pd.Series:
     """Texts of the prompt set `which`, indexed by prompt number."""
     every = table("prompts")
     naming.choose("prompt set", which, every["set"].unique())
     return every[every["set"] == which].set_index("prompt")["text"]
 
 
-def study():
-    """study.yaml as a dict of the caller's own."""
+def study() -> Fields:
+    """study.yaml; the caller's own copy."""
     return copy.deepcopy(_parsed((ROOT / "study.yaml").read_text(encoding="utf-8")))
 
 
 @functools.lru_cache(maxsize=4)
-def _parsed(text):
+def _parsed(text: str) -> Fields:
     """`text` as YAML: reading it takes tens of milliseconds, and a plan asks for it hundreds of times."""
     return yaml.safe_load(text)
 
 
-def shape(model):
+def shape(model: str) -> dict[str, int]:
     """Shape of a row of data/models.csv: `metrics.matrices` of it, kv_values_per_token, weight_parameters,
     and those of one step.
 
@@ -64,13 +66,19 @@ def shape(model):
     }
 
 
-def text():
+def text() -> str:
     """The fixed text of this project's own writing: what perplexity is measured on and uniform prompts are
     cut from."""
     return (DATA / "text.txt").read_text(encoding="utf-8")
 
 
-def windows(ids, requests, tokens):
+def judged_text() -> str:
+    """The prompt that every engine answers before a run: the beginning of a story that may go on in many
+    ways, so that an answer has many places at which a wrong computation chooses otherwise."""
+    return (DATA / "judge.txt").read_text(encoding="utf-8").rstrip("\n")
+
+
+def windows(ids: list[int], requests: int, tokens: int) -> list[list[int]]:
     """`requests` prompts of exactly `tokens` token ids, each beginning at another place of `ids`, which is
     repeated as often as needed.
 
@@ -80,8 +88,7 @@ def windows(ids, requests, tokens):
     if requests > len(ids):
         raise ValueError(
             f"There are {len(ids)} places to begin a prompt in data/text.txt, not {requests}; ask for "
-            "smaller "
-            "batches."
+            "smaller batches."
         )
     endless = ids * (tokens // len(ids) + 2)
     starts = [len(ids) * k // requests for k in range(requests)]

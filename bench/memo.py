@@ -1,65 +1,151 @@
-"""Results of long computations, kept for as long as the process lives, and on disk for the next process where
-`keep_in` says so.
+"""Results of long computations, kept for as long as the process lives, and from `begin` on for others.
 
-A page asks for the same table several times: for a figure, for a table, and for each sentence. The key is the
-content of the rows, so that changed rows are computed anew, and so that a selection made twice counts as the
-same.
+A page asks for the same table several times: for a figure, for a table, and for each sentence; and Quarto
+executes each page in a process of its own. The key of a result is the content of the rows, so that changed
+rows are computed anew, and the code behind it (`code`), so that a change in any function that it depends on
+is seen, and one elsewhere costs nothing. All else that results depend on (data/, study.yaml, versions of
+libraries) names the folder. Deleting .cache/ costs nothing but time.
 """
 
 import functools
 import hashlib
 import os
 import pickle
+import re
+import shutil
+import sys
 import tempfile
+import time
+from collections.abc import Callable, Hashable, Iterable
+from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
 
-_FOLDER = None
+from bench import paths
+from bench.definitions import Result
+from bench.paths import CACHE, ROOT
+
+LIBRARIES = "numpy pandas scipy matplotlib seaborn".split()
+# Variables that say where something is written, on which no result depends.
+PLACES = {"BENCH_SITE", "BENCH_FIGURES", "BENCH_DOWNLOADS", "BENCH_CACHE"}
+LEFT = 2  # folders of other inputs or observations that stay, those that were written to last
+UNUSED_S = 14 * 86400.0  # what nobody read for so long, such as the results of older code, goes
+IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]+)|import\s+([^\n]+))", re.M)
+DYNAMIC = re.compile(r"\b(importlib\.import_module|pkgutil\.iter_modules)\(")
+
+_FOLDER: Path | None = None
 
 
-def keep_in(folder):
-    """Keep results in `folder` as well, for other processes; None: no longer.
+def begin(*facts: str) -> None:
+    """From now on this process shares what it computes with others of the same inputs and `facts`."""
+    inputs: Iterable[str | Path] = [
+        sys.version,
+        *facts,
+        *(f"{name} {metadata.version(name)}" for name in LIBRARIES),
+        *sorted(f"{k}={os.environ[k]}" for k in os.environ if k.startswith("BENCH_") and k not in PLACES),
+        *sorted(file for file in (ROOT / "data").rglob("*") if file.is_file()),
+        ROOT / "study.yaml",
+    ]
+    folder = CACHE / digest(inputs)[:16]
+    if CACHE.is_dir() and not folder.exists():
+        # Not all: another site may be in the making, of other observations.
+        for old in sorted(CACHE.iterdir(), key=lambda each: each.stat().st_mtime)[:-LEFT]:
+            shutil.rmtree(old, ignore_errors=True)
+    for file in folder.glob("*") if folder.exists() else ():
+        if file.stat().st_mtime < time.time() - UNUSED_S:
+            file.unlink(missing_ok=True)
+    keep_in(folder)
 
-    Whoever calls this answers for the folder's name: it changes with everything that a result depends on but
-    its arguments (code, tables of inputs).
-    """
+
+def keep_in(folder: Path | None) -> None:
+    """Keep results in `folder` as well, for other processes; None: no longer."""
     global _FOLDER
-    _FOLDER = folder and Path(folder)
+    _FOLDER = Path(folder) if folder else None
 
 
-def by_content(function):
-    """Decorator: `function(table, *hashables, **hashables)`, a DataFrame, is computed once for the same rows;
-    callers get copies."""
+def folder() -> Path | None:
+    """Where results are kept for other processes (`keep_in`), None where they are not."""
+    return _FOLDER
+
+
+def digest(parts: Iterable[str | Path]) -> str:
+    """SHA-256 of texts, and of files with their names."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(f"{part}\0".encode())
+        if isinstance(part, Path):
+            total.update(hashlib.sha256(part.read_bytes()).digest())
+    return total.hexdigest()
+
+
+@functools.cache
+def code(module: str) -> str:
+    """SHA-256 of the source of `module` and of every module of its package and of the repository that it
+    imports, however far; of a package that imports what it finds in its folder, all files there. Empty where
+    there is no source."""
+    own = {*paths.packages(), module.partition(".")[0]}
+    waiting, found = [module], set()
+    while waiting:
+        name = waiting.pop()
+        file = _source(name) if name.partition(".")[0] in own else None
+        if file is None or file in found:
+            continue
+        found.add(file)
+        text = file.read_text(encoding="utf-8")
+        waiting.append(name.rpartition(".")[0])  # a package is imported before what is in it
+        for source, names, plain in IMPORT.findall(text):
+            words = re.findall(r"[\w.]+", re.sub(r"#.*|\bas\s+\w+", "", names or plain))
+            waiting += [source, *(f"{source}.{word}" for word in words)] if source else words
+        if DYNAMIC.search(text):
+            found |= set(file.parent.rglob("*.py"))
+    return digest(sorted(found)) if found else ""
+
+
+def _source(module: str) -> Path | None:
+    """File of a module of the repository, None where there is none."""
+    top, *rest = module.split(".")
+    home = getattr(sys.modules.get(top), "__file__", None)
+    place = Path(home).parent.joinpath(*rest) if home else ROOT.joinpath(top, *rest)
+    return next((f for f in (place.with_suffix(".py"), place / "__init__.py") if f.is_file()), None)
+
+
+def by_content(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Decorator: `function(table, *hashables, **hashables)` is computed once for the same rows; of a
+    DataFrame callers get copies."""
     known, name = {}, f"{function.__module__}.{function.__qualname__}"
 
     @functools.wraps(function)
-    def remembered(table, *others, **named):
+    def remembered(table: pd.DataFrame, *others: Hashable, **named: Hashable) -> Result:
         try:
             key = content(table), others, tuple(sorted(named.items()))
         except TypeError:  # a cell that holds a list has no hash
             return function(table, *others, **named)
         if key not in known:
-            known[key] = kept((name, *key), lambda: function(table, *others, **named))
-        return known[key].copy()
+            known[key] = kept((name, *key), functools.partial(function, table, *others, **named))
+        found = known[key]
+        return found.copy() if isinstance(found, pd.DataFrame) else found
 
     return remembered
 
 
-def content(table):
+def content(table: pd.DataFrame) -> tuple[Hashable, ...]:
     """What tells the columns, index and cells of `table` from those of any other; TypeError where a cell has
     no hash."""
     return tuple(table.columns), pd.util.hash_pandas_object(table).to_numpy().tobytes()
 
 
-def kept(key, compute):
-    """`compute()`, or what it gave before for the same `key` (anything with a repr that says all) in the
-    folder of `keep_in`. A damaged file counts as none, and each is written whole."""
+def kept(key: Hashable, compute: Callable[[], Result]) -> Result:
+    """`compute()`, or what it gave before for the same `key` (anything with a repr that says all) and the
+    same code, in the folder of `keep_in`. A damaged file counts as none, and each is written whole."""
     if _FOLDER is None:
         return compute()
-    file = _FOLDER / hashlib.sha256(repr(key).encode()).hexdigest()
+    module = getattr(compute, "func", compute).__module__
+    file = _FOLDER / hashlib.sha256(repr((key, code(module))).encode()).hexdigest()
     try:
-        return pickle.loads(file.read_bytes())
+        found = pickle.loads(file.read_bytes())
+        os.utime(file)
+        return found
     except Exception:  # not there, cut off, or of another version of a library
         found = compute()
     try:
@@ -69,7 +155,7 @@ def kept(key, compute):
     return found
 
 
-def _write(file, data):
+def _write(file: Path, data: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".", delete=False) as out:
         out.write(data)

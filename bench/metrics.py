@@ -5,11 +5,16 @@ numbers, NumPy arrays or pandas Series alike, in seconds, bytes and rates per se
 input is missing.
 """
 
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
 import numpy as np
 
 from bench import definitions
 from bench.definitions import metric
 
+# Numbers, NumPy arrays or pandas Series alike: what comes out is of the kind that went in.
+Numbers: TypeAlias = Any
 METRICS = definitions.METRICS
 unit_of = definitions.unit_of
 # What `matrices` takes, as columns of data/models.csv.
@@ -24,8 +29,9 @@ SHAPE = """
     symbol="TTFT",
     display_unit="ms",
     factor=1e3,
+    better="lower",
 )
-def ttft_s(sent_s, arrivals_s):
+def ttft_s(sent_s: float, arrivals_s: Sequence[float] | np.ndarray) -> float:
     """Time to first token, s: request sent -> first token available to the caller; NaN without arrivals."""
     return arrivals_s[0] - sent_s if len(arrivals_s) else np.nan
 
@@ -36,14 +42,15 @@ def ttft_s(sent_s, arrivals_s):
     symbol="ITL",
     display_unit="ms",
     factor=1e3,
+    better="lower",
 )
-def itl_s(arrivals_s):
+def itl_s(arrivals_s: Sequence[float] | np.ndarray) -> np.ndarray:
     """Inter-token latencies, s: every gap between consecutive tokens; n tokens have n - 1 gaps."""
     return np.diff(np.asarray(arrivals_s, dtype=float))
 
 
 @metric("The q-th percentile of raw values, linear between neighbours")
-def percentile(values, q):
+def percentile(values: Sequence[float] | np.ndarray, q: float) -> float:
     """The q-th percentile of raw values, linear between neighbours; NaN if there are none."""
     values = np.asarray(values, dtype=float)
     return float(np.percentile(values, q)) if values.size else np.nan
@@ -56,8 +63,9 @@ def percentile(values, q):
     symbol="TPOT",
     display_unit="ms",
     factor=1e3,
+    better="lower",
 )
-def tpot_s(ttft_s, e2e_s, output_tokens):
+def tpot_s(ttft_s: Numbers, e2e_s: Numbers, output_tokens: Numbers) -> Numbers:
     """Time per output token after the first, s: (e2e - ttft) / (output_tokens - 1), as MLPerf and vLLM define
     it; NaN below 2 tokens."""
     gaps = np.asarray(output_tokens, dtype=float) - 1
@@ -68,8 +76,9 @@ def tpot_s(ttft_s, e2e_s, output_tokens):
     "Output tokens per second of a request, prompt tokens not counted",
     "output_tokens / e2e",
     symbol="output tokens/s",
+    better="higher",
 )
-def output_tokens_per_s(output_tokens, e2e_s):
+def output_tokens_per_s(output_tokens: Numbers, e2e_s: Numbers) -> Numbers:
     """Output tokens per second of a request, prompt tokens not counted: output_tokens / e2e."""
     return output_tokens / np.asarray(e2e_s, dtype=float)
 
@@ -80,8 +89,9 @@ def output_tokens_per_s(output_tokens, e2e_s):
     source="MosaicML 2023",
     symbol="latency",
     display_unit="s",
+    better="lower",
 )
-def latency_s(ttft_s, tpot_s, output_tokens):
+def latency_s(ttft_s: Numbers, tpot_s: Numbers, output_tokens: Numbers) -> Numbers:
     """Predicted time of a whole answer, s: TTFT + TPOT x output tokens (MosaicML 2023)."""
     return ttft_s + tpot_s * output_tokens
 
@@ -90,7 +100,7 @@ def latency_s(ttft_s, tpot_s, output_tokens):
     "Numbers that one token adds to the KV cache",
     "2 (K and V) x layers x KV heads x head size (grouped-query aware)",
 )
-def kv_values_per_token(layers, kv_heads, head_dim):
+def kv_values_per_token(layers: int, kv_heads: int, head_dim: int) -> int:
     """Numbers that one token adds to the KV cache: 2 (K and V) x layers x KV heads x head size (grouped-query
     aware)."""
     return 2 * layers * kv_heads * head_dim
@@ -103,15 +113,16 @@ def kv_values_per_token(layers, kv_heads, head_dim):
     symbol="KV cache",
     display_unit="MB",
     factor=1e-6,
+    better="lower",
 )
-def kv_cache_bytes(tokens, kv_values_per_token, value_bytes):
+def kv_cache_bytes(tokens: Numbers, kv_values_per_token: Numbers, value_bytes: Numbers) -> Numbers:
     """Bytes of KV cache for `tokens` tokens: tokens x numbers per token x bytes of a number (MosaicML
     2023)."""
     return tokens * kv_values_per_token * value_bytes
 
 
 @metric("Mean number of tokens in the KV cache over the decode steps of a request")
-def mean_context_tokens(prompt_tokens, output_tokens):
+def mean_context_tokens(prompt_tokens: Numbers, output_tokens: Numbers) -> Numbers:
     """Mean number of tokens in the KV cache over the decode steps of a request.
 
     Step k of 1 .. output_tokens - 1 reads prompt_tokens + k cached tokens: the mean is prompt_tokens +
@@ -125,8 +136,9 @@ def mean_context_tokens(prompt_tokens, output_tokens):
     "(weight bytes + KV bytes read per step) / TPOT / bandwidth. In (0, 1]",
     source="MosaicML 2023",
     symbol="MBU",
+    better="higher",
 )
-def mbu(weight_bytes, kv_bytes, tpot_s, bandwidth_bytes_per_s):
+def mbu(weight_bytes: Numbers, kv_bytes: Numbers, tpot_s: Numbers, bandwidth_bytes_per_s: Numbers) -> Numbers:
     """Model bandwidth utilisation: (weight bytes + KV bytes read per step) / TPOT / bandwidth (MosaicML
     2023). In (0, 1]."""
     return (weight_bytes + kv_bytes) / tpot_s / bandwidth_bytes_per_s
@@ -137,9 +149,16 @@ def mbu(weight_bytes, kv_bytes, tpot_s, bandwidth_bytes_per_s):
     "dict of block_parameters (all layers' matrices), head_parameters, attention_values",
 )
 def matrices(
-    layers, hidden_size, intermediate_size, attention_heads, kv_heads, head_dim, vocab_size, mlp_matrices=3
-):
-    """Sizes of a Transformer: dict of block_parameters (all layers' matrices), head_parameters,
+    layers: int,
+    hidden_size: int,
+    intermediate_size: int,
+    attention_heads: int,
+    kv_heads: int,
+    head_dim: int,
+    vocab_size: int,
+    mlp_matrices: int = 3,
+) -> dict[str, int]:
+    """Sizes of a Transformer: block_parameters (all layers' matrices), head_parameters,
     attention_values.
 
     Block: layers x (query and output projections + key and value projections + those of the MLP, three where
@@ -158,7 +177,9 @@ def matrices(
     "Floating-point operations to read one prompt",
     "2 x block parameters x n + 2 x head parameters + 2 x attention values x n (n + 1)",
 )
-def prefill_flops(block_parameters, head_parameters, attention_values, prompt_tokens):
+def prefill_flops(
+    block_parameters: Numbers, head_parameters: Numbers, attention_values: Numbers, prompt_tokens: Numbers
+) -> Numbers:
     """Floating-point operations to read one prompt: 2 x block parameters x n + 2 x head parameters + 2 x
     attention values x n (n + 1).
 
@@ -174,7 +195,9 @@ def prefill_flops(block_parameters, head_parameters, attention_values, prompt_to
     "Floating-point operations of one token's decode step",
     "2 x (block + head parameters) + 4 x attention values x context tokens",
 )
-def decode_flops(block_parameters, head_parameters, attention_values, context_tokens):
+def decode_flops(
+    block_parameters: Numbers, head_parameters: Numbers, attention_values: Numbers, context_tokens: Numbers
+) -> Numbers:
     """Floating-point operations of one token's decode step: 2 x (block + head parameters) + 4 x attention
     values x context tokens."""
     return 2 * (block_parameters + head_parameters) + 4 * attention_values * context_tokens
@@ -185,8 +208,9 @@ def decode_flops(block_parameters, head_parameters, attention_values, context_to
     "FLOPs / time / matrix-multiply peak. In (0, 1]",
     source="PaLM 2022",
     symbol="MFU",
+    better="higher",
 )
-def mfu(flops, seconds, peak_flops_per_s):
+def mfu(flops: Numbers, seconds: Numbers, peak_flops_per_s: Numbers) -> Numbers:
     """Model FLOPs utilisation: FLOPs / time / matrix-multiply peak (PaLM 2022). In (0, 1]."""
     return flops / seconds / peak_flops_per_s
 
@@ -197,7 +221,7 @@ def mfu(flops, seconds, peak_flops_per_s):
     source="Roofline 2009",
     symbol="FLOPs per byte read",
 )
-def arithmetic_intensity(flops, memory_bytes):
+def arithmetic_intensity(flops: Numbers, memory_bytes: Numbers) -> Numbers:
     """Floating-point operations per byte read from memory: FLOPs / bytes (Roofline 2009)."""
     return flops / memory_bytes
 
@@ -207,7 +231,7 @@ def arithmetic_intensity(flops, memory_bytes):
     "peak / bandwidth",
     source="Roofline 2009",
 )
-def ridge_point(peak_flops_per_s, bandwidth_bytes_per_s):
+def ridge_point(peak_flops_per_s: Numbers, bandwidth_bytes_per_s: Numbers) -> Numbers:
     """Arithmetic intensity above which arithmetic limits and below which memory does: peak / bandwidth
     (Roofline 2009)."""
     return peak_flops_per_s / bandwidth_bytes_per_s
@@ -217,7 +241,7 @@ def ridge_point(peak_flops_per_s, bandwidth_bytes_per_s):
     "Largest batch whose weights and KV cache fit",
     "floor((memory - weights) / KV bytes of a request); 0 where the weights do not fit",
 )
-def largest_batch(memory_bytes, weight_bytes, kv_bytes_per_request):
+def largest_batch(memory_bytes: Numbers, weight_bytes: Numbers, kv_bytes_per_request: Numbers) -> Numbers:
     """Largest batch whose weights and KV cache fit: floor((memory - weights) / KV bytes of a request); 0
     where the weights do not fit.
 
@@ -235,8 +259,9 @@ def largest_batch(memory_bytes, weight_bytes, kv_bytes_per_request):
     symbol="drafts accepted",
     display_unit="%",
     factor=100,
+    better="higher",
 )
-def acceptance_rate(accepted_tokens, drafted_tokens):
+def acceptance_rate(accepted_tokens: Numbers, drafted_tokens: Numbers) -> Numbers:
     """Speculative decoding: drafted tokens that the model accepted / tokens drafted (Leviathan 2023). In [0,
     1]; NaN if none were drafted."""
     drafted = np.asarray(drafted_tokens, dtype=float)
@@ -247,7 +272,7 @@ def acceptance_rate(accepted_tokens, drafted_tokens):
     "Forward passes after the first token",
     "output tokens - 1 - tokens that came with a pass because a draft was accepted",
 )
-def decode_steps(output_tokens, accepted_tokens):
+def decode_steps(output_tokens: Numbers, accepted_tokens: Numbers) -> Numbers:
     """Forward passes after the first token: output tokens - 1 - tokens that came with a pass because a draft
     was accepted."""
     return (
@@ -260,8 +285,9 @@ def decode_steps(output_tokens, accepted_tokens):
     "GPU energy of a request / its output tokens; idle power included",
     symbol="GPU energy per token",
     display_unit="J",
+    better="lower",
 )
-def energy_per_token_j(gpu_energy_j, output_tokens):
+def energy_per_token_j(gpu_energy_j: Numbers, output_tokens: Numbers) -> Numbers:
     """GPU energy per output token, J: GPU energy of a request / its output tokens; idle power included. NaN
     where the energy could not be read or there are no tokens."""
     return _per_token(gpu_energy_j, output_tokens)
@@ -272,19 +298,25 @@ def energy_per_token_j(gpu_energy_j, output_tokens):
     "energy of the CPU's packages for a request / its output tokens; idle power included",
     symbol="CPU energy per token",
     display_unit="J",
+    better="lower",
 )
-def cpu_energy_per_token_j(cpu_energy_j, output_tokens):
+def cpu_energy_per_token_j(cpu_energy_j: Numbers, output_tokens: Numbers) -> Numbers:
     """CPU energy per output token, J: energy of the CPU's packages for a request / its output tokens; idle
     power included. NaN where the energy could not be read or there are no tokens."""
     return _per_token(cpu_energy_j, output_tokens)
 
 
-def _per_token(joules, output_tokens):
+def _per_token(joules: Numbers, output_tokens: Numbers) -> Numbers:
     tokens = np.asarray(output_tokens, dtype=float)
     return np.asarray(joules, dtype=float) / np.where(tokens > 0, tokens, np.nan)
 
 
-@metric("Perplexity of a text", "exp(mean negative log-likelihood per token, in nats)", symbol="perplexity")
-def perplexity(nll_nats_per_token):
+@metric(
+    "Perplexity of a text",
+    "exp(mean negative log-likelihood per token, in nats)",
+    symbol="perplexity",
+    better="lower",
+)
+def perplexity(nll_nats_per_token: Numbers) -> Numbers:
     """Perplexity of a text: exp(mean negative log-likelihood per token, in nats)."""
     return np.exp(nll_nats_per_token)

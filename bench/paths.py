@@ -5,9 +5,12 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# Tables of inputs. A wheel (make wheel) has copies of those that its package needs inside bench/.
+_IN_A_WHEEL = Path(__file__).resolve().parent / "data"
+DATA = _IN_A_WHEEL if _IN_A_WHEEL.is_dir() else ROOT / "data"
 
 
-def _folder(variable, default):
+def _folder(variable: str, default: str) -> Path:
     """A folder of the repository, or the one that an environment variable names instead: tests keep out of
     the checkout with these."""
     return Path(os.environ.get(variable) or ROOT / default)
@@ -18,11 +21,21 @@ FIGURES = _folder("BENCH_FIGURES", "figures")
 SITE = _folder("BENCH_SITE", "_site")
 DOWNLOADS = _folder("BENCH_DOWNLOADS", "downloads")
 MODELS = _folder("BENCH_MODELS", "models")
-# What pages share while a site is made (`bench.report.kept`); deleting it costs nothing but time.
+# What pages share while a site is made (`bench.memo`); deleting it costs nothing but time.
 CACHE = _folder("BENCH_CACHE", ".cache")
 LOGS = Path("logs")
 
 
-def log(identifier):
+def packages() -> list[str]:
+    """Names of the packages of the repository: the study, and those beside it."""
+    return sorted(init.parent.name for init in ROOT.glob("*/__init__.py"))
+
+
+def sources() -> list[Path]:
+    """Every Python file that a figure or a page may depend on: those of all packages."""
+    return [path for package in packages() for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def log(identifier: str) -> Path:
     """Where the notebook of the run `identifier` executes, relative to the repository."""
     return LOGS / f"{identifier}.ipynb"

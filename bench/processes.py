@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench.paths import ROOT
@@ -29,22 +30,29 @@ END_S = 15  # how long a server may take to stop by itself
 CALL = "import pickle, sys; function, arguments = pickle.load(sys.stdin.buffer); function(*arguments)"
 
 
-def die_with(parent):
+def die_with(parent: int) -> None:
     """End this process when `parent` has ended, kill -9 included: no orphan measures beside the next run."""
     while os.getppid() == parent:
         time.sleep(PARENT_LOOK_S)
     os._exit(1)  # the kernel watches this process in the same way
 
 
-def free_port():
+def free_port() -> int:
     """A port of the loopback that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         return sock.getsockname()[1]
 
 
 @contextlib.contextmanager
-def started(command, port, log, patience_s=600, health="/health", environment=None):
-    """Run `command` (list of words) until the block ends; yields http://127.0.0.1:<port> once `health`
+def started(
+    command: Sequence[object],
+    port: int,
+    log: str | Path,
+    patience_s: float = 600,
+    health: str = "/health",
+    environment: dict[str, str] | None = None,
+) -> Iterator[str]:
+    """Run `command` until the block ends; yields http://127.0.0.1:<port> once `health`
     answers 200.
 
     What it prints goes to `log`. RuntimeError with its last words if it ends before, TimeoutError if it does
@@ -67,11 +75,12 @@ def started(command, port, log, patience_s=600, health="/health", environment=No
         _wait(process, url + health, log, patience_s)
         yield url
     finally:
+        assert process.stdin is not None
         process.stdin.close()  # the supervisor ends the server when this end is gone
         process.wait()
 
 
-def _wait(process, address, log, patience_s):
+def _wait(process: subprocess.Popen, address: str, log: Path, patience_s: float) -> None:
     end = time.monotonic() + patience_s
     while not answers(address):
         if process.poll() is not None:
@@ -83,11 +92,11 @@ def _wait(process, address, log, patience_s):
         time.sleep(LOOK_S)
 
 
-def _log(log):
+def _log(log: Path) -> str:
     return f"Its last words: {last_words(log)}. All of them: {log}"
 
 
-def answers(address, token=""):
+def answers(address: str, token: str = "") -> bool:
     """Whether a GET of `address` is answered with success now."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
@@ -98,13 +107,13 @@ def answers(address, token=""):
         return False
 
 
-def last_words(log):
+def last_words(log: str | Path) -> str:
     """The last line of a log that is not empty, at most 300 characters; `none` without one."""
     lines = [line.strip() for line in Path(log).read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][-300:] if lines else "none"
 
 
-def _supervise(command):
+def _supervise(command: Sequence[str]) -> int:
     """Run `command` in a process group of its own until it ends or standard input closes; returns its exit
     code.
 
@@ -112,11 +121,14 @@ def _supervise(command):
     """
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
-    def follow():
+    def follow() -> None:
         # Not through sys.stdin, whose lock this thread would still hold when the interpreter ends.
         while os.read(0, 1):
             pass
-        _end(child)
+        _kill(child, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(END_S)
+        _kill(child, signal.SIGKILL)
 
     threading.Thread(target=follow, daemon=True).start()
     code = child.wait()
@@ -124,19 +136,12 @@ def _supervise(command):
     return code if code >= 0 else 128 - code
 
 
-def _end(child):
-    _kill(child, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(END_S)
-    _kill(child, signal.SIGKILL)
-
-
-def _kill(child, how):
+def _kill(child: subprocess.Popen, how: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, how)
 
 
-def maker():
+def maker() -> str:
     """The interpreter that makes checkpoints: the default environment's, on whose pins they depend.
 
     An engine's own environment may lack what it takes.
@@ -145,7 +150,7 @@ def maker():
     return str(default) if default.exists() else sys.executable
 
 
-def in_child(function, *arguments, python=sys.executable):
+def in_child(function: Callable, *arguments: object, python: str = sys.executable) -> None:
     """Call an importable `function` in a fresh process: its memory and threads are gone before anything is
     measured.
 

@@ -19,9 +19,17 @@ def make_rows(
         "tensor_parallel": 1, "prompt_tokens": 8, "max_new_tokens": tokens, "batch_size": 1, "temperature": 0,
         "ttft_s": 0.05, "e2e_s": e2e, "output_tokens": tokens, "itl_p50_s": 1 / rate, "itl_p90_s": 1 / rate,
         "itl_p99_s": 1 / rate, "itl_max_s": 1 / rate, "peak_memory_bytes": 10**9, "load_s": 1.0,
-        "answer": "a,b \"c\"\n<script>", "output_ids": " ".join(["5"] * tokens), "error": "",
+        "answer": "a,b \"c\"\n<script>", "error": "",
     }  # fmt: skip
-    return [row | {"request": k, "prompt": k, "sent_s": k * 2.0} | changes for k in range(1, n + 1)]
+    return [
+        row | {"request": k, "prompt": k, "sent_s": k * 2.0, "output_ids": answer_ids(k, tokens)} | changes
+        for k in range(1, n + 1)
+    ]
+
+
+def answer_ids(request, tokens):
+    """Token ids of a made-up answer: no token repeated all along, and another answer to each request."""
+    return " ".join(str(5 + (request + place) % 97) for place in range(tokens))
 
 
 def make_sidecar(**changes):
@@ -86,16 +94,24 @@ SHARES = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5]
 
 
 def write_flipping(
-    folder, run, steps=(0.01, 0.01, 0.02, 0.012, 0.012, 0.5), probes=PROBES, shares=SHARES, **columns
+    folder,
+    run,
+    steps=(0.01, 0.01, 0.02, 0.012, 0.012, 0.5),
+    probes=PROBES,
+    shares=SHARES,
+    probe_ways_bytes_per_s=(),
+    **columns,
 ):
     """A run whose request k took `steps`[k] per token, between `probes`[k] and `probes`[k + 1]."""
     rows = make_rows(len(steps), run=run, **columns)
     for row, step in zip(rows, steps):
-        row |= {"e2e_s": row["ttft_s"] + 9 * step, "itl_p50_s": step, "sent_s": row["request"] * 10.0}
+        row |= {"e2e_s": row["ttft_s"] + 9 * step, "sent_s": row["request"] * 10.0}
+        row |= {f"itl_{name}_s": step for name in ("p50", "p90", "p99", "max")}
     started = f"2026-01-01T00:{run:02d}:00+00:00"
     probed = {
         "bandwidth_probes_bytes_per_s": list(probes),
         "probe_cpu_shares": list(shares),
+        "probe_ways_bytes_per_s": list(probe_ways_bytes_per_s),
         "started": started,
     }
     return _write(rows, make_sidecar(weight_bytes=1e7, **probed), folder)
@@ -103,7 +119,8 @@ def write_flipping(
 
 # --- sweeps of batches -----------------------------------------------------------------------------------
 
-MATRICES = {"block_parameters": 1e8, "head_parameters": 2e7, "attention_values": 2e4, "arithmetic": "float32"}
+# As many parameters as the 1e8 bytes of `make_sidecar` hold in float32.
+MATRICES = {"block_parameters": 2e7, "head_parameters": 5e6, "attention_values": 2e4, "arithmetic": "float32"}
 PEAKS = {"gemm_flops_per_s": {"float32": [2e11, 4e11], "bfloat16": [8e11]}}
 # (batch size, prompt tokens, new tokens)
 SHAPES = [(1, n, 16) for n in (32, 128, 512, 1024, 2048)] + [(b, 512, 64) for b in (1, 2, 4, 8, 16, 32, 64)]
@@ -112,7 +129,7 @@ SHAPES = [(1, n, 16) for n in (32, 128, 512, 1024, 2048)] + [(b, 512, 64) for b 
 def step_s(batch, context, overhead=0.002, bandwidth=30e9, peak=2e11):
     """The step-time model itself, for the sizes of `make_sidecar` and MATRICES."""
     memory = (1e8 + batch * context * 1000 * 4) / bandwidth
-    return overhead + max(memory, batch * (2 * 1.2e8 + 4 * 2e4 * context) / peak)
+    return overhead + max(memory, batch * (2 * 2.5e7 + 4 * 2e4 * context) / peak)
 
 
 def sweep_rows(
@@ -134,11 +151,13 @@ def sweep_rows(
         ttft = wait * batch * prompt + 0.01
         for k in range(1, batch + 1):
             row = make_rows(1, tokens=tokens, **columns)[0]
+            row |= {"output_ids": answer_ids(len(rows) + 1, tokens)}
             row |= {"request": len(rows) + 1, "prompt": k, "batch_size": batch, "prompt_tokens": prompt}
             row |= {"ttft_s": ttft, "e2e_s": ttft + step * (tokens - 1), "itl_p50_s": step, "sent_s": sent}
-            row |= {"itl_max_s": step if k > 1 else step * slowest}
+            row |= {"itl_p90_s": step, "itl_p99_s": step, "itl_max_s": step if k > 1 else step * slowest}
+            row["e2e_s"] += row["itl_max_s"] - step
             if batch in lost:
-                row |= dict.fromkeys(("ttft_s", "e2e_s", "itl_p50_s"))
+                row |= dict.fromkeys(("ttft_s", "e2e_s", "itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s"))
                 row |= {"output_tokens": 0, "output_ids": "", "error": error}
             rows.append(row)
         sent += 100.0
@@ -189,7 +208,7 @@ def serving_rows(closed, opened=(), n=8, tokens=11, failed=0, slow=None, **colum
 def write_serving(folder, closed, opened=(), sidecar=None, **columns):
     """Write one made-up load test (see `serving_rows`); returns its path."""
     parameters = {"lengths": "sharegpt", "scale": 0.0, "arrivals": "poisson"}
-    sidecar = sidecar or make_sidecar(parameters=parameters, weight_bytes=1e7)
+    sidecar = sidecar or make_sidecar(parameters=parameters, bandwidth_probes_bytes_per_s=[400e9])
     return _write(serving_rows(closed, opened, **columns), sidecar, folder)
 
 

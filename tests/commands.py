@@ -38,7 +38,7 @@ def run_cells(name, parameters):
     cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
     code = [cell.source for cell in cells if cell.cell_type == "code"]
     code.insert(1, "\n".join(["# Parameters", *(f"{key} = {value!r}" for key, value in parameters.items())]))
-    names = {"__name__": "__main__", "In": [""]}
+    names = {"__name__": "__main__", "In": [""], "display": lambda *shown: None}
     for source in code:
         names["In"].append(source)
         exec(compile(source, f"{name}.ipynb", "exec"), names)

@@ -11,30 +11,35 @@ import inspect
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 
+def numbered(svg):
+    """`svg` with the ids of its clips and marks counted: Matplotlib hashes places with all their digits, of which
+    the last differ between two processes."""
+    ids = {
+        found: f"{found[0]}{k}"
+        for k, found in enumerate(dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', svg)))
+    }
+    return re.sub(r"\b[a-z][0-9a-f]{10}\b", lambda found: ids.get(found[0], found[0]), svg)
+
+
 def contents(observations):
     """{kind/name: text} of every table and figure of the checkout that is on the import path."""
-    try:
-        from bench.observations import store
-        from bench.report import figures, tables
-        from bench.report.html import text
-    except ImportError:  # the layout of one file per kind
-        from bench import plots as figures
-        from bench import results as store
-        from bench import tables
+    from bench.html import text
+    from bench.observations import store
+    from bench.report import figures, tables
 
-        text = tables.text
     requests, found = store.load(folder=observations), {}
     for name, table in tables.TABLES.items():
         found[f"table/{name}"] = text(table(*([requests] if inspect.signature(table).parameters else [])))
     for name, draw in figures.DRAWN.items():
         picture = io.BytesIO()
         draw(requests).savefig(picture, format="svg", metadata={"Date": None})
-        found[f"figure/{name}"] = picture.getvalue().decode()
+        found[f"figure/{name}"] = numbered(picture.getvalue().decode())
     return found
 
 

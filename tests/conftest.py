@@ -41,7 +41,7 @@ checkpoints.checkpoint("smollm2-135m")
 """
 COMPILE = """
 import sys
-sys.path[:0] = ["tests/analysis/planning", "tests"]
+sys.path[:0] = ["tests/llm_planner", "tests"]
 import test_simulator
 test_simulator.simulate(2, concurrency=1)
 """
@@ -113,7 +113,7 @@ def cells(idle_machine, monkeypatch, tmp_path):
 
     Results go to this test's folder; every option that the fake engine knows is there to be chosen.
     """
-    fake = backends.get("fake")
+    fake = backends.get("fake").module
     monkeypatch.setattr(fake, "OPTIONS", fake.EVERY)
 
     def execute(notebook, **parameters):

@@ -30,7 +30,7 @@ USAGE = b'data: {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens
 class Truth:
     """The ground-truth server in a process of its own."""
 
-    def __init__(self, ttft_s=TTFT_S, itl_s=ITL_S):
+    def __init__(self, ttft_s=TTFT_S, itl_s=ITL_S, *flags):
         command = [
             sys.executable,
             "-m",
@@ -39,6 +39,7 @@ class Truth:
             str(ttft_s),
             "--itl-s",
             str(itl_s),
+            *map(str, flags),
         ]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.url = self.process.stdout.readline().strip()

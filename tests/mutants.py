@@ -110,6 +110,9 @@ MUTATIONS = {
             "tgi, a count too high",
         ],
     ),
+    "BOS stays in the count of an answer": Mutation(
+        "protocols", "piece.output_tokens -= 1", "piece.output_tokens -= 0", ["text-bos"]
+    ),
     "BOS is let pass in a prompt of ids": Mutation(
         "decoding",
         "prompt_tokens not in (None, call.prompt_tokens):",

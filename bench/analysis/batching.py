@@ -4,11 +4,14 @@ Sizes in bytes, times in seconds. A sweep is `derived.batches` of the experiment
 focus.
 """
 
+from collections.abc import Sequence
+
 import pandas as pd
 
-from bench import inputs, metrics
+from bench import hardware, inputs, metrics
+from bench.analysis import adjusted, machines, ranking
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, ranking, statistics
+from bench.definitions import Fields
 from bench.observations import derived, schema
 
 # The published rule of thumb: 512 more input tokens cost less than 8 more output tokens.
@@ -17,6 +20,22 @@ PRECISIONS = {"16 bits": 2, "8 bits": 1, "4 bits": 0.5}
 CONTEXTS = 576, 4096
 USABLE = 0.9  # share of a GPU's memory for weights and KV cache, vLLM's default
 PLANNED = "llama-2-7b", "llama-3-8b", "llama-2-70b"
+# What the table calls a GPU, and its row of data/accelerators.csv.
+PLANNED_GPUS = {
+    "A6000": "rtx-a6000",
+    "A10G": "a10g",
+    "A10": "a10",
+    "A100-40GB": "a100-sxm-40gb",
+    "A100-80GB": "a100-sxm-80gb",
+    "H100 SXM": "h100-sxm",
+    "H100 PCIe": "h100-pcie",
+    "H200": "h200-sxm",
+    "L40S": "l40s",
+    "GB200": "gb200",
+    "B200": "b200-sxm",
+    "RTX 4090": "rtx-4090",
+    "RTX 5090": "rtx-5090",
+}
 OUT_OF_MEMORY = r"memory|alloc|SIGKILL|no room"
 MEMORY = [
     *("run_id", *schema.CONFIGURATION, "limit_bytes", "loaded_bytes"),
@@ -27,11 +46,11 @@ MEMORY = [
 INTERVALS = "output_tokens_per_s", "ttft_s", "tpot_s"
 
 
-def of_runs(rows):
+def of_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """The batches of the sweeps `rows` that came whole: one row per run and shape of a batch.
 
     Columns of `derived.batches` (medians over equal batches of the run), itl_max_s (the longest gap of any
-    request) and started. A batch of which a request failed is none.
+    request), experiment and started. A batch of which a request failed is none.
     """
     batches = derived.batches(rows)
     keys = ["run_id", *schema.SHAPE]
@@ -39,34 +58,39 @@ def of_runs(rows):
     each = each.agg(lost=("lost", "any"), itl_max_s=("itl_max_s", "max"), started=("started", "first"))
     batches = batches.merge(each, "left", [*keys, "sent_s"])
     batches = batches[~batches["lost"].astype(bool)]
-    same = ["run_id", "started", *schema.CONFIGURATION, "arithmetic", *schema.SHAPE]
+    same = ["run_id", "experiment", "started", *schema.CONFIGURATION, "arithmetic", *schema.SHAPE]
     apart = {*same, "sent_s", "ended_s", "itl_max_s"}
     how = {name: "median" for name in batches.select_dtypes("number").columns if name not in apart}
     return batches.groupby(same, as_index=False, sort=True).agg(how | {"itl_max_s": "max"})
 
 
-def sweeps(requests):
+def sweeps(requests: pd.DataFrame) -> pd.DataFrame:
     """The batches that came whole in the sweeps on the machine in front.
 
     One row per configuration and shape of a batch; columns of `of_runs`, means over runs (itl_max_s: the
-    longest gap of any run), runs, and for INTERVALS `<name>_interval`, the half width of the 95 % interval
-    over runs, empty for one run.
+    longest gap of any run), runs; of INTERVALS the adjusted means of that shape (`adjusted.means`) and
+    `<name>_interval`, half the width of their 95 % intervals.
     """
-    each = of_runs(machines.here(requests, "batching")).sort_values("started", kind="stable")
+    each = of_runs(machines.here(requests, "batching"))
     keys = [*schema.CONFIGURATION, "arithmetic", *schema.SHAPE]
-    numbers = [name for name in each.select_dtypes("number").columns if name not in keys]
+    numbers = [name for name in each.select_dtypes("number").columns if name not in {*keys, *INTERVALS}]
     how = {name: (name, "max" if name == "itl_max_s" else "mean") for name in numbers}
-    how |= {f"{name}_interval": (name, latency_analysis.half_width) for name in INTERVALS}
-    return each.groupby(keys, as_index=False, sort=True).agg(**how, runs=("run_id", "nunique"))
+    table = each.groupby(keys, as_index=False, sort=True).agg(**how, runs=("run_id", "nunique"))
+    own = [*schema.CONFIGURATION, *schema.SHAPE]
+    for metric in INTERVALS:
+        found = adjusted.means(each, schema.CONFIGURATION, metric, schema.SHAPE)
+        named = found[[*own, "mean", "half"]].set_axis([*own, metric, f"{metric}_interval"], axis=1)
+        table = table.merge(named, "left", own)
+    return table
 
 
-def uniform(requests):
+def uniform(requests: pd.DataFrame) -> pd.DataFrame:
     """The rows of `sweeps` that make the curve over batch sizes: those of the most frequent prompt length, at
     its largest number of new tokens."""
     return _uniform(sweeps(requests))
 
 
-def _uniform(table):
+def _uniform(table: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         return table
     usual = table.loc[table["batch_size"] > 1, "prompt_tokens"]
@@ -74,7 +98,7 @@ def _uniform(table):
     return table[table["max_new_tokens"] == table["max_new_tokens"].max()]
 
 
-def alone(requests):
+def alone(requests: pd.DataFrame) -> pd.DataFrame:
     """The rows of `sweeps` that make the curve over prompt lengths: batch size 1, one per configuration and
     length."""
     table = sweeps(requests)
@@ -84,13 +108,14 @@ def alone(requests):
     )
 
 
-def prompt_cost(requests):
+def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
     """What MORE_INPUT input tokens and MORE_OUTPUT output tokens cost, at the longest pair of prompts so far
     apart.
 
     One row per configuration; columns from_tokens (the shorter prompt), input_s, output_s (of tokens that
-    follow the shorter prompt), means over runs; ratio (input_s / output_s, mean over runs), low, high (its
-    95 % interval, empty for one run) and runs. The rule holds where `ratio` is below 1.
+    follow the shorter prompt), means over runs; ratio (input_s / output_s of a run, its adjusted mean over
+    runs: `adjusted.means`), low, high (its 95 % interval) and runs. The rule holds where `ratio` is below 1.
+    Interval and rule are open where the longer prompt took no longer than the shorter one in some run.
     """
     rows = []
     for _, run in of_runs(machines.here(requests, "batching")).groupby("run_id"):
@@ -101,47 +126,47 @@ def prompt_cost(requests):
             n = max(pairs)
             input_s, output_s = ttft[n + MORE_INPUT] - ttft[n], MORE_OUTPUT * tpot[n]
             one = {"from_tokens": n, "input_s": input_s, "output_s": output_s, "cost": input_s / output_s}
-            rows.append(curve.iloc[0][["started", *schema.CONFIGURATION]].to_dict() | one)
+            rows.append(curve.iloc[0][["started", "experiment", *schema.CONFIGURATION]].to_dict() | one)
     keys = [*schema.CONFIGURATION, "from_tokens"]
-    each = pd.DataFrame(rows, columns=["started", *keys, "input_s", "output_s", "cost"])
+    each = pd.DataFrame(rows, columns=["started", "experiment", *keys, "input_s", "output_s", "cost"])
     table = each.groupby(keys, as_index=False)[["input_s", "output_s"]].mean()
-    ratio = statistics.summary(each, keys, "cost").rename(columns={"mean": "ratio"})
+    ratio = adjusted.means(each, keys, "cost").rename(columns={"mean": "ratio"})
     return table.merge(ratio[[*keys, "ratio", "low", "high", "runs"]], on=keys)
 
 
-def gains(requests):
+def gains(requests: pd.DataFrame) -> pd.DataFrame:
     """What batching gains in each run of the setting that sentences are about (`latency.described`).
 
     One row per run of a configuration with batch size 1 and others; columns the configuration, run_id,
-    started, single and best (output tokens/s at batch 1, and at the size below), batch_size (the one that
-    yielded most in the mean over runs, of those that most runs have), gain (best / single), slower
+    experiment, started, single and best (output tokens/s at batch 1, and at the size below), batch_size (the
+    one that yielded most in the mean over runs, of those that most runs have), gain (best / single), slower
     (TPOT there / TPOT at batch 1), failed (0).
     """
     curves = _uniform(of_runs(latency_analysis.described(requests, "batching")))
     rows = []
     for key, own in curves.groupby(schema.CONFIGURATION):
         size = _best_size(own)
-        for (run, started), curve in own.groupby(["run_id", "started"]):
+        for (*run, started), curve in own.groupby(["run_id", "experiment", "started"]):
             curve = curve.set_index("batch_size")
             if 1 in curve.index and len(curve) > 1 and size in curve.index:
-                rows.append((*key, run, started, size, *_gain(curve.loc[1], curve.loc[size]), 0))
-    names = [*schema.CONFIGURATION, "run_id", "started", "batch_size"]
+                rows.append((*key, *run, started, size, *_gain(curve.loc[1], curve.loc[size]), 0))
+    names = [*schema.CONFIGURATION, "run_id", "experiment", "started", "batch_size"]
     return pd.DataFrame(rows, columns=[*names, "single", "best", "gain", "slower", "failed"])
 
 
-def _best_size(curves):
+def _best_size(curves: pd.DataFrame) -> float:
     """The batch size with the most output tokens/s in the mean over runs, of those that most runs have."""
     sizes = curves.groupby("batch_size").agg(rate=("output_tokens_per_s", "mean"), runs=("run_id", "nunique"))
     return sizes[sizes["runs"] == sizes["runs"].max()]["rate"].idxmax()
 
 
-def _gain(single, best):
+def _gain(single: pd.Series, best: pd.Series) -> tuple:
     """(single, best, gain, slower) of two batches of one run, as `gains` has them."""
     rates = single["output_tokens_per_s"], best["output_tokens_per_s"]
     return *rates, rates[1] / rates[0], best["tpot_s"] / single["tpot_s"]
 
 
-def most_within(requests, longest_gap_s):
+def most_within(requests: pd.DataFrame, longest_gap_s: float) -> pd.DataFrame:
     """How much a batch yields in which nobody waits longer than `longest_gap_s` for a token.
 
     One row per run of the setting that sentences are about; columns of `of_runs`, at the batch size that
@@ -157,12 +182,12 @@ def most_within(requests, longest_gap_s):
     return pd.concat(chosen[1:] or chosen, ignore_index=True)
 
 
-def ranked_gains(gained):
+def ranked_gains(gained: pd.DataFrame) -> pd.DataFrame:
     """The configurations of `gains` by how much they gain (`ranking.rank`)."""
     return ranking.rank(gained, schema.CONFIGURATION, "gain")
 
 
-def kv_cache():
+def kv_cache() -> pd.DataFrame:
     """The published KV-cache table beside the formula's values: one row as printed; columns fp16_gib,
     int8_gib (computed), agree (whether both agree as far as they were printed)."""
     printed = inputs.table("published/mosaicml_kv_cache_gib")
@@ -179,36 +204,39 @@ def kv_cache():
     return table.assign(agree=agree)
 
 
-def _as_printed(printed, computed):
+def _as_printed(printed: float, computed: float) -> bool:
     """Whether `computed` lies within half a unit of the last digit of `printed`."""
     _, _, decimals = f"{printed:.12g}".partition(".")
     return abs(computed - printed) <= 0.5 * 10 ** -len(decimals) + 1e-12
 
 
-def planner(models=PLANNED, contexts=CONTEXTS, usable=USABLE):
-    """Largest batch that fits: one row per model, precision of the weights, GPU of data/gpus.csv and
-    context.
+def planner(
+    models: Sequence[str] = PLANNED, contexts: Sequence[int] = CONTEXTS, usable: float = USABLE
+) -> pd.DataFrame:
+    """Largest batch that fits: one row per model, GPU of PLANNED_GPUS, precision of the weights
+    and context.
 
     Columns model, precision, gpu, context_tokens, weight_bytes, kv_bytes_per_request (16 bits),
     largest_batch.
     """
+    memory_gb = hardware.accelerators().set_index("accelerator")["memory_gb"]
     rows = []
     for model in models:
         shape = inputs.shape(model)
         for precision, value_bytes in PRECISIONS.items():
             weights = shape["weight_parameters"] * value_bytes
-            for _, gpu in inputs.table("gpus").iterrows():
+            for gpu, sheet in PLANNED_GPUS.items():
                 for context in contexts:
                     request = metrics.kv_cache_bytes(context, shape["kv_values_per_token"], 2)
-                    fits = metrics.largest_batch(usable * gpu["memory_gb"] * 1e9, weights, request)
-                    rows.append((model, precision, gpu["gpu"], context, weights, request, int(fits)))
+                    fits = metrics.largest_batch(usable * memory_gb[sheet] * 1e9, weights, request)
+                    rows.append((model, precision, gpu, context, weights, request, int(fits)))
     return pd.DataFrame(
         rows,
         columns="model precision gpu context_tokens weight_bytes kv_bytes_per_request largest_batch".split(),
     )
 
 
-def memory(requests):
+def memory(requests: pd.DataFrame) -> pd.DataFrame:
     """Runs under a limit of memory beside the planner: one row per run of the experiment `memory`.
 
     Columns run_id, the configuration, limit_bytes, loaded_bytes, kv_bytes_per_request, planned (the batch
@@ -221,7 +249,7 @@ def memory(requests):
     return pd.DataFrame(rows, columns=MEMORY)
 
 
-def _limited(first, batches):
+def _limited(first: pd.Series, batches: pd.DataFrame) -> Fields:
     """The row of one run under a limit: `first` of its requests, and its batches.
 
     Batches as long as the largest one count; a request takes the KV cache of its prompt and answer.
@@ -240,7 +268,7 @@ def _limited(first, batches):
     }
 
 
-def published_sweep():
+def published_sweep() -> pd.DataFrame:
     """The published batch sweep (MPT-7B, one GPU): one row as printed; columns output_tokens_per_s, e2e_s.
 
     The latency is derived, not printed: a static batch of b requests at r requests/s takes b / r seconds.
@@ -253,7 +281,7 @@ def published_sweep():
     )
 
 
-def published_memory():
+def published_memory() -> pd.DataFrame:
     """The devices of the published sweep that ran out of memory: one row per single GPU; columns gpu,
     context_tokens, planned (the planner's batch), ran (largest that ran), failed (smallest that did not)."""
     table = inputs.table("published/mosaicml_throughput_req_per_s").query("gpus == 1")

@@ -1,9 +1,12 @@
 """Accuracy of load clients: rows of `store.load_accuracy` in, numbers out."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from bench import inputs
 from bench.analysis import machines, statistics
+from bench.definitions import Fields
 from bench.observations import schema
 
 # The server under test answers with its first token after TTFT_S, and with another one every ITL_S.
@@ -18,12 +21,12 @@ RUST = "vllm-bench (Rust)"
 LOAD = ["client", "version", "streams"]
 
 
-def at(streams):
+def at(streams: float) -> str:
     """`1 stream`, `1,000 streams`."""
     return f"{streams:,.0f} stream" + ("" if streams == 1 else "s")
 
 
-def here(table):
+def here(table: pd.DataFrame) -> pd.DataFrame:
     """The comparison that is shown: one row per client and load, means over its repeats.
 
     It is on the machine in front (of those in `table`), and of those with the most loads that succeeded, the
@@ -42,7 +45,7 @@ def here(table):
     return pd.DataFrame([_mean(rows) for _, rows in repeats.groupby(LOAD)])
 
 
-def _mean(rows):
+def _mean(rows: pd.DataFrame) -> Fields:
     """One row of the repeats of one load: means of what was measured, sums of requests and failures."""
     means = rows[schema.ACCURACY].select_dtypes("number").drop(columns=["requests", "failed"]).mean()
     half = statistics.half_width(rows["ttft_error_ms"].astype(float))
@@ -62,7 +65,7 @@ def _mean(rows):
     )
 
 
-def published():
+def published() -> pd.DataFrame:
     """The published comparison of a Python client with a Rust one, in the columns of `here`.
 
     The excess of ITL is over the gap that the server was set to.
@@ -72,12 +75,12 @@ def published():
     return table.assign(itl_p99_excess_ms=table["itl_p99_ms"] - ITL_S * 1e3, error="")
 
 
-def sustained(table):
+def sustained(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of `here` without an error in which no request failed."""
     return table[(table["error"] == "") & (table["failed"] == 0)]
 
 
-def against(table):
+def against(table: pd.DataFrame) -> pd.DataFrame:
     """Peers beside ours: one row per peer and load that it sustained.
 
     Columns streams, client, version, own_ms and peer_ms (ttft_off_ms), error_ratio and
@@ -93,8 +96,8 @@ def against(table):
     return both[columns].sort_values(["streams", "client"], ignore_index=True)
 
 
-def goal(table):
-    """Where the goal was missed: a list of phrases, empty where it was met everywhere.
+def goal(table: pd.DataFrame) -> list[str] | None:
+    """Where the goal was missed, in phrases; empty where it was met everywhere.
 
     None where it was not put to the test: without a row of ours at GOAL_STREAMS, or without a peer.
     """
@@ -115,7 +118,7 @@ def goal(table):
     return missed
 
 
-def _above_peers(peers):
+def _above_peers(peers: pd.DataFrame) -> Iterator[str]:
     """Which parts of the goal were missed beside the peers of one load."""
     best, reference = peers.loc[peers["peer_ms"].idxmin()], peers[peers["client"] == REFERENCE]
     if len(reference) and (reference["error_ratio"] < 1 / GOAL_OF_REFERENCE).any():
@@ -126,7 +129,7 @@ def _above_peers(peers):
         yield f"CPU time per token above {GOAL_OF_CPU:.2g} of the best peer's ({best['client']})"
 
 
-def _above(row, rust):
+def _above(row: pd.Series, rust: pd.Series) -> Iterator[str]:
     """Which figures of ours are not below the published ones.
 
     Of the ITL, what exceeds the server's counts, because a late server is not the client's error.

@@ -4,8 +4,14 @@ import ast
 import functools
 import json
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
 
 from bench import backends, inputs, naming
+from bench.backends import Backend
+from bench.definitions import Fields
 from bench.observations import store
 from bench.paths import ROOT
 
@@ -15,17 +21,19 @@ APART = {"run", "results"}
 NOTEBOOKS = {"memory": "batching"}
 
 
-def papermill(name, parameters=None, out="out.ipynb", home=".venv"):
-    """The shell command that executes notebooks/<name>.ipynb with `parameters` (a dict) in the
+def papermill(
+    name: str, parameters: Fields | None = None, out: str = "out.ipynb", home: str | Path = ".venv"
+) -> str:
+    """The shell command that executes notebooks/<name>.ipynb with `parameters` in the
     environment `home`, a folder relative to the repository, as one types it there."""
     words = [f"-p {key} {shlex.quote(str(value))}" for key, value in (parameters or {}).items()]
     return " ".join([f"{home}/bin/papermill notebooks/{name}.ipynb {out}", *words])
 
 
-def in_environment(backend, device, option, name, parameters):
-    """`papermill` in the environment in which `backend` (a module of bench/backends/) runs `option`; one that
+def in_environment(backend: Backend, device: str, option: str, name: str, parameters: Fields) -> str:
+    """`papermill` in the environment in which the Backend `backend` runs `option`; one that
     is not the default is installed first."""
-    home = backends.prefix(backend, device, option)
+    home = backend.prefix(device, option)
     if not home.is_relative_to(ROOT / ".venvs"):
         return papermill(name, parameters)
     home = home.relative_to(ROOT).as_posix()
@@ -33,26 +41,39 @@ def in_environment(backend, device, option, name, parameters):
 
 
 @functools.cache
-def notebook(experiment):
+def notebook(experiment: str) -> str:
     """Name of the notebook that measures `experiment`."""
     known = inputs.study()["experiments"].get(experiment, {})
     return known.get("notebook", NOTEBOOKS.get(experiment, experiment))
 
 
 @functools.cache
-def defaults(name):
-    """{parameter: value} as notebooks/<name>.ipynb has them; empty where there is no such notebook."""
+def defaults(name: str) -> Fields:
+    """{parameter: value} as notebooks/<name>.ipynb has them; empty where there is no such notebook.
+
+    Papermill's inspection says the same of a file, but not of cells that ran in a live notebook, and is not
+    there on Colab, where notebooks run without papermill.
+    """
     path = ROOT / "notebooks" / f"{name}.ipynb"
     if not path.exists():
         return {}
-    # As the JSON that it is: to import nbformat takes a process longer than pandas and Matplotlib together.
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     source = next((c["source"] for c in cells if "parameters" in c["metadata"].get("tags", [])), "")
-    found = [node for node in ast.parse("".join(source)).body if isinstance(node, ast.Assign)]
-    return {node.targets[0].id: ast.literal_eval(node.value) for node in found}
+    return declared("".join(source))
 
 
-def command(experiment, identity, parameters):
+def declared(source: str) -> Fields:
+    """Name -> value of a cell that does nothing but set names to literals; empty for every other cell."""
+    try:
+        body = ast.parse(source).body
+        if not all(isinstance(node, ast.Assign) for node in body):
+            return {}
+        return {target.id: ast.literal_eval(node.value) for node in body for target in node.targets}
+    except (SyntaxError, ValueError, AttributeError, TypeError):  # a magic, an expression, `a, b = 1, 2`
+        return {}
+
+
+def command(experiment: str, identity: dict[str, str], parameters: Fields) -> str:
     """The shell command that measures a run again: `identity` is {backend, option, model}, `parameters` those
     of its sidecar. A parameter that the notebook no longer has is left out."""
     name = notebook(experiment)
@@ -66,7 +87,7 @@ def command(experiment, identity, parameters):
     return in_environment(backend, parameters.get("device", "cpu"), option, name, identity | changed)
 
 
-def commands(run_ids, requests):
+def commands(run_ids: Sequence[str], requests: pd.DataFrame) -> list[str]:
     """`command` of each of `run_ids`, which are runs of `requests` (`store.load`), in their order."""
     identity = ["backend", "option", "model"]
     first = requests.drop_duplicates("run_id").set_index("run_id")

@@ -1,5 +1,7 @@
 """Energy: joules per output token beside output tokens per second, for every way of measuring."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from bench import naming
@@ -11,7 +13,7 @@ KINDS = {"latency": "one request at a time", "batching": "batches", "serving": "
 COLUMNS = [*schema.CONFIGURATION, "kind", "loop", "load", "output_tokens_per_s", "joules_per_token", "idle_w"]
 
 
-def points(requests):
+def points(requests: pd.DataFrame) -> pd.DataFrame:
     """What a token took on the machine in focus of each kind of run, at which speed: one row per
     configuration and load of which the energy is known.
 
@@ -28,7 +30,7 @@ def points(requests):
     return pd.concat(found).groupby(keys, as_index=False).agg(**means, runs=("run_id", "nunique"))
 
 
-def _read(requests, experiment):
+def _read(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """The requests of an experiment whose energy is known, with it: joules, idle_w."""
     rows = machines.here(requests, experiment)
     rows = rows[rows["error"] == ""]
@@ -40,7 +42,7 @@ def _read(requests, experiment):
     return rows[rows["joules"].notna()]
 
 
-def _per_token(rows, keys):
+def _per_token(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Joules per token of each group of `rows`: all joules over all tokens."""
     keys = ["run_id", *schema.CONFIGURATION, *keys]
     sums = rows.groupby(keys, as_index=False, dropna=False).agg(
@@ -52,11 +54,11 @@ def _per_token(rows, keys):
     return sums.assign(joules_per_token=sums["joules"] / sums["tokens"], loop="")
 
 
-def _latency(requests):
+def _latency(requests: pd.DataFrame) -> pd.DataFrame:
     return _per_token(_read(requests, "latency"), []).assign(kind="latency", load=1)
 
 
-def _batching(requests):
+def _batching(requests: pd.DataFrame) -> pd.DataFrame:
     """Uniform batches only: those of the most frequent prompt length, at its most new tokens."""
     rows = _read(requests, "batching")
     if rows.empty:
@@ -72,7 +74,7 @@ def _batching(requests):
     return table.assign(kind="batching", load=table["batch_size"]).drop(columns="batch_size")
 
 
-def _serving(requests):
+def _serving(requests: pd.DataFrame) -> pd.DataFrame:
     rows = _read(requests, "serving")
     if rows.empty:
         return rows

@@ -1,34 +1,37 @@
 """Every configuration of every experiment with every metric that it has: what the explorer shows.
 
-All machines and versions, nothing pooled: two versions of an engine, or two machines, are two rows.
+All machines and versions, nothing pooled: two versions of an engine, or two machines, are two rows. Means and
+comparisons are those of the tables: one model (`adjusted`) of each metric for each machine, model and
+condition.
 """
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from bench import memo, metrics, naming
-from bench.analysis import batching, commands, latency, levels, statistics
+from bench.analysis import adjusted, batching, commands, comparison, latency, levels, statistics
+from bench.definitions import Fields
 from bench.observations import derived, schema
 
 IDENTITY = ["experiment", *latency.VERSIONED]
-CONDITION = "loop concurrency request_rate batch_size prompt_tokens max_new_tokens".split()
+CONDITION = ["loop", "concurrency", "request_rate", "batch_size", "prompt_tokens", "max_new_tokens"]
+ROW = [*IDENTITY, *CONDITION]
 COUNTS = ["bits", "concurrency", "batch_size", "prompt_tokens", "max_new_tokens"]
-WORDS = "runs failed state run_ids command".split()
-# Metrics of which more is better; of those in NEITHER neither way is, and of all others less is.
-MORE_IS_BETTER = set(
-    "output_tokens_per_s requests_per_s goodput_per_s mbu mbu_datasheet mfu_prefill mfu_decode "
-    "acceptance_rate".split()
-)
-NEITHER = {"arithmetic_intensity"}
+WORDS = ["runs", "failed", "state", "run_ids", "command"]
 NAMES = [name for name, metric in metrics.METRICS.items() if metric.symbol]
 ENERGY = "gpu_energy_j cpu_energy_j energy_per_token_j cpu_energy_per_token_j gpu_idle_w cpu_idle_w".split()
 DIGITS = 9  # that a figure keeps
+HALF_DIGITS = 4, 6, 9  # that half an interval of a ratio keeps: the fewest that change no verdict
+DIRECTIONS = {"higher": 1, "lower": -1, None: 0}
 
 
-def _of_requests(rows):
+def _of_requests(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per run of an experiment that asks one request at a time: `latency.runs`, and medians over
     requests of what only whole requests have."""
-    rows = rows[rows["ttft_s"].notna() | (rows["experiment"] != "overhead")]  # without the engine's own loop
+    rows = _answers(rows)
     gaps = rows["output_tokens"] - 1
     enough = gaps >= statistics.requests_needed(0.99)
     kv = metrics.kv_cache_bytes(
@@ -49,7 +52,12 @@ def _of_requests(rows):
     return table.merge(_energy(rows, []), "left", "run_id")
 
 
-def _of_sweeps(rows):
+def _answers(rows: pd.DataFrame) -> pd.DataFrame:
+    """`rows` without those of the engine's own loop."""
+    return rows[rows["ttft_s"].notna() | (rows["experiment"] != "overhead")]
+
+
+def _of_sweeps(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per run and shape of a batch that came whole."""
     table = batching.of_runs(rows).assign(arithmetic_intensity=lambda t: t["decode_intensity"])
     table = table.drop(columns=ENERGY, errors="ignore")
@@ -57,7 +65,7 @@ def _of_sweeps(rows):
     return table.merge(_energy(rows, schema.SHAPE), "left", ["run_id", *schema.SHAPE])
 
 
-def _of_levels(rows):
+def _of_levels(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per run and level of load."""
     table = levels.levels(rows)
     loop = np.where(table["concurrency"].notna(), "closed", "open")
@@ -68,7 +76,7 @@ def _of_levels(rows):
     return table.drop(columns="prompt_tokens")  # a mean here, no condition
 
 
-def _of_quality(rows):
+def _of_quality(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per run that scored answers: the perplexity of the fixed text, where the engine gives it."""
     text = rows[(rows["prompt"] == 0) & (rows["weights"] == "real")]
     nats = (text["own_nll_nats"] * text["output_tokens"]).where(text["error"] == "")
@@ -80,12 +88,12 @@ def _of_quality(rows):
     return table.join(perplexity, "run_id").join(failed, "run_id")
 
 
-def _energy(rows, keys):
+def _energy(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """ENERGY of each run and of each of its conditions `keys`: medians over requests."""
     return rows.groupby(["run_id", *keys], as_index=False, dropna=False)[ENERGY].median()
 
 
-def _once(rows, names):
+def _once(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """The columns `names` of each run, which are the same in all of its rows (peaks: the largest)."""
     how = {name: "max" if name == "peak_memory_bytes" else "first" for name in names}
     return rows.groupby("run_id", as_index=False, sort=True).agg(how)
@@ -94,7 +102,8 @@ def _once(rows, names):
 HOW = {"batching": _of_sweeps, "memory": _of_sweeps, "serving": _of_levels, "quality": _of_quality}
 
 
-def of_runs(requests, experiment):
+@memo.by_content
+def of_runs(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """One row per run of `experiment` and condition (level of load, shape of a batch).
 
     Columns run_id, started, IDENTITY, CONDITION, failed, state (of load tests) and every metric of NAMES,
@@ -108,58 +117,51 @@ def of_runs(requests, experiment):
     return table.assign(**missing)[columns]
 
 
-def _point(runs):
-    """Means over `runs` (rows of `of_runs` of one configuration and condition) and what they were."""
-    found = {
-        "runs": len(runs),
-        "failed": int(runs["failed"].sum()),
-        "state": max(runs["state"]),
-        "run_ids": _names(runs["run_id"]),
-    }
-    values = runs[NAMES].to_numpy(dtype=float).T
-    whole = ~np.isnan(values).any(axis=1)
-    counts = (~np.isnan(values)).sum(axis=1)
-    means, halves = np.full((2, len(NAMES)), np.nan)
-    means[whole], halves[whole] = values[whole].mean(axis=1), statistics.half_width(values[whole])
-    for k in np.flatnonzero(~whole & (counts > 0)):
-        mean, low, _ = statistics.mean_interval(values[k])
-        means[k], halves[k] = mean, mean - low
-    return found | _named("", means) | _named("_interval", halves) | _named("_runs", counts)
-
-
-def _named(suffix, values):
-    return {f"{name}{suffix}": value for name, value in zip(NAMES, values)}
-
-
-def _names(run_ids):
+def _names(run_ids: pd.Series) -> str:
     """The ids of the runs of one configuration: the first whole, of the others their numbers."""
     first, *others = sorted(run_ids, key=lambda name: int(naming.split_number(name)[1]))
     return " ".join([first, *(naming.split_number(name)[1] for name in others)])
 
 
-def points(requests, experiment):
+def points(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """One row per configuration, version and condition of `experiment`, on every machine.
 
     Columns IDENTITY, bits (that the option's name states), CONDITION, runs, failed (requests), state (of load
-    tests), run_ids, command (that repeats the first of the runs); for each metric of NAMES its mean over
-    runs, `<name>_interval` (half width of its 95 % interval over runs, empty for one run) and `<name>_runs`.
+    tests), run_ids, command (that repeats the first of the runs); for each metric of NAMES its adjusted mean,
+    `<name>_interval` (half the width of its 95 % interval; both as `adjusted.means`) and `<name>_runs`.
     """
     table = _points(requests[requests["experiment"] == experiment], experiment)
     return _with_rate(table, requests) if experiment == "quality" else table
 
 
 @memo.by_content
-def _points(rows, experiment):
-    requests, each = rows, of_runs(rows, experiment).sort_values("started", kind="stable")
-    keys = [*IDENTITY, *CONDITION]
-    rows = [dict(zip(keys, key)) | _point(runs) for key, runs in each.groupby(keys, sort=True, dropna=False)]
-    values = [f"{name}{suffix}" for name in NAMES for suffix in ("", "_interval", "_runs")]
-    table = pd.DataFrame(rows, columns=[*keys, *WORDS, *values])
-    known = commands.commands([name.split()[0] for name in table["run_ids"]], requests)
-    return table.assign(command=known, bits=[naming.bits(option) for option in table["option"]])
+def _points(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    each = of_runs(rows, experiment)
+    groups = each.groupby(ROW, sort=True, dropna=False)
+    how = {"failed": ("failed", "sum"), "state": ("state", "max"), "run_ids": ("run_id", _names)}
+    table = groups.agg(runs=("run_id", "size"), **how, **{f"{name}_runs": (name, "count") for name in NAMES})
+    table, means = table.reset_index(), {}
+    for name in NAMES:
+        found = adjusted.means(_figures(rows, each, experiment, name), latency.VERSIONED, name, CONDITION)
+        own = table[ROW].merge(found[[*ROW, "mean", "half"]], "left", ROW) if len(found) else None
+        means[name], means[f"{name}_interval"] = (
+            (own["mean"], own["half"]) if len(found) else (np.nan, np.nan)
+        )
+    known = commands.commands([name.split()[0] for name in table["run_ids"]], rows)
+    bits = [naming.bits(option) for option in table["option"]]
+    return pd.concat([table, pd.DataFrame(means, table.index)], axis=1).assign(command=known, bits=bits)
 
 
-def _with_rate(table, requests):
+def _figures(rows: pd.DataFrame, each: pd.DataFrame, experiment: str, metric: str) -> pd.DataFrame:
+    """The runs that the model of `metric` takes: `each` (`of_runs` of `rows`), or one row per run and
+    placement of the processors where that is compared placement by placement, as in the tables of latency."""
+    if metric not in latency.STRATIFIED or experiment in HOW:
+        return each
+    strata = latency.runs(_answers(rows), strata=True)
+    return strata.assign(**dict.fromkeys(CONDITION, np.nan) | {"loop": ""})
+
+
+def _with_rate(table: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     """`points` of quality with the output tokens/s of the same configuration's latency runs: what the loss of
     fewer bits buys."""
     rate = [f"output_tokens_per_s{suffix}" for suffix in ("", "_interval", "_runs")]
@@ -167,7 +169,85 @@ def _with_rate(table, requests):
     return table.drop(columns=rate).merge(speed, "left", latency.VERSIONED)[list(table)]
 
 
-def frame(table):
+def comparisons(requests: pd.DataFrame, experiment: str) -> list[Fields]:
+    """What a page needs to compare any two rows of `points` as `comparison.Fit.compare` does.
+
+    A list of {rows, classes, halves}: `rows` (places in `points`) are those of one machine, model and
+    condition, which alone are compared; rows of one class were measured equally often in each sitting; halves
+    {metric: half the width of the interval of the log of the ratio of a row of one class to one of another,
+    as the lower triangle over classes, row by row with its diagonal; None where no sittings connect the two;
+    empty where no run was repeated}. A row that is missing has a figure that is not above zero.
+    """
+    rows = requests[requests["experiment"] == experiment]
+    table = points(requests, experiment)[ROW].assign(row=lambda t: range(len(t)))
+    found = {}
+    for name, where, runs, model in _models(rows, experiment):
+        _add_halves(found, table, name, where, runs, model)
+    if experiment == "quality":
+        timed = requests[requests["experiment"] == "latency"]
+        for name, where, runs, model in _models(timed, "latency", [latency.RATE]):
+            _add_halves(found, table, name, where | {"experiment": experiment}, runs, model)
+    return [{"rows": key[0], "classes": key[1], "halves": halves} for key, halves in found.items()]
+
+
+def _models(rows: pd.DataFrame, experiment: str, names: Sequence[str] = NAMES) -> Iterator[tuple]:
+    """(metric, condition, runs, model) of every model of `experiment`."""
+    each = of_runs(rows, experiment)
+    for name in names:
+        figures = _figures(rows, each, experiment, name)
+        for where, runs, model in adjusted.fits(figures, latency.VERSIONED, name, CONDITION):
+            yield name, where, runs, model
+
+
+def _add_halves(
+    found: dict, table: pd.DataFrame, name: str, where: dict, runs: pd.DataFrame, model: comparison.Fit
+) -> None:
+    """Add the half widths of one model to {(rows, classes): {metric: halves}}, as `comparisons` has them."""
+    places = model.table[latency.VERSIONED].assign(**where).merge(table, "left", ROW)["row"]
+    shown = np.flatnonzero(places.notna())
+    if not len(shown):
+        return
+    classes = _classes(runs)[shown]
+    classes = np.unique(classes, return_inverse=True)[1]
+    key = tuple(places[shown].astype(int)), tuple(classes.tolist())
+    found.setdefault(key, {})[name] = _halves(model, shown, classes) if model.has_scatter else []
+
+
+def _classes(runs: pd.DataFrame) -> np.ndarray:
+    """The number of the class of each configuration of `runs`, in the order of `comparison.Fit.table`: of one
+    class are those with as many runs in each sitting and placement, whose means are known equally well."""
+    cells = [comparison.sittings(runs).rename("sitting")]
+    cells += [runs["placement"].fillna("")] if "placement" in runs else []
+    keys = [runs[name] for name in latency.VERSIONED]
+    counts = (
+        runs.groupby([*keys, *cells], sort=True).size().unstack([cell.name for cell in cells], fill_value=0)
+    )
+    return np.unique(counts.to_numpy(), axis=0, return_inverse=True)[1].ravel()
+
+
+def _halves(model: comparison.Fit, shown: np.ndarray, classes: np.ndarray) -> list:
+    """The lower triangle over `classes` of the configurations `shown` (places in `model.table`)."""
+    members = [shown[classes == number] for number in range(classes.max(initial=-1) + 1)]
+    pairs = [(own, others) for k, own in enumerate(members) for others in members[: k + 1]]
+    i, j = np.array([(own[0], others[-1]) for own, others in pairs]).T
+    unit, chain = np.eye(len(model.effects)), model.table["chain"].to_numpy()
+    _, error, freedom = model.contrasts(unit[i] - unit[j])
+    halves = stats.t.ppf((1 + comparison.CONFIDENCE) / 2, np.maximum(freedom, 1)) * error
+    known = (i != j) & (chain[i] == chain[j])
+    return [
+        _rounded(half, model.effects[own][:, None] - model.effects[others]) if there else None
+        for half, there, (own, others) in zip(halves, known, pairs)
+    ]
+
+
+def _rounded(half: float, differences: np.ndarray) -> float:
+    """`half` with the fewest of HALF_DIGITS that leave each of `differences` on its side of it."""
+    apart = np.abs(differences)
+    rounded = (float(f"{half:.{digits}g}") for digits in HALF_DIGITS)
+    return next((r for r in rounded if ((apart > r) == (apart > half)).all()), float(half))
+
+
+def frame(table: pd.DataFrame) -> pd.DataFrame:
     """The rows `table` of `points` as readers download them: no column without any value, whole counts,
     DIGITS digits.
 
@@ -185,11 +265,11 @@ def frame(table):
     return table.drop(columns=sorted(lost))
 
 
-def _empty(values):
+def _empty(values: pd.Series) -> bool:
     return bool((values.isna() | (values.astype(object) == "")).all())
 
 
-def uneven(table):
+def uneven(table: pd.DataFrame) -> dict[str, dict[int, int]]:
     """{metric: {place in `table`, of `points`: runs with a value}} where that is not the number of runs."""
     return {
         name: dict(zip(odd.index.tolist(), odd[f"{name}_runs"].tolist()))
@@ -198,25 +278,12 @@ def uneven(table):
     }
 
 
-def experiments(requests):
+def experiments(requests: pd.DataFrame) -> list[str]:
     """Names of the experiments that have runs, latency first, then by their runs."""
     counts = requests.groupby("experiment")["run_id"].nunique().sort_values(ascending=False)
     return sorted(counts.index, key=lambda name: (name != "latency", -counts[name], name))
 
 
-def direction(metric):
+def direction(metric: str) -> int:
     """1 where more of `metric` is better, -1 where less is, 0 where neither is."""
-    return 0 if metric in NEITHER else 1 if metric in MORE_IS_BETTER else -1
-
-
-def student(confidence=statistics.CONFIDENCE, degree=16):
-    """Student's two-sided quantile as a Chebyshev series in 1 / degrees of freedom, on [0, 1].
-
-    A page in a browser has no distributions; the series is within 1e-10 of SciPy's for one degree of freedom
-    and more. Returns its coefficients.
-    """
-    from numpy.polynomial import Chebyshev
-    from scipy import stats
-
-    quantile = lambda x: stats.t.ppf((1 + confidence) / 2, 1 / np.maximum(x, 1e-12))  # noqa: E731
-    return Chebyshev.interpolate(quantile, degree, domain=[0, 1]).coef.tolist()
+    return DIRECTIONS[metrics.METRICS[metric].better]

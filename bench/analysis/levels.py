@@ -12,21 +12,22 @@ import pandas as pd
 from scipy import stats
 
 from bench import inputs, memo, metrics
-from bench.analysis import statistics
+from bench.analysis import shares, statistics
+from bench.definitions import Fields
 from bench.observations import schema
+from bench.observations.derived import meets
+from bench.observations.schema import LEVEL
 
 # Less than this more output tokens/s than at the best level before: more load yields hardly more.
 SATURATED = 0.05
 # Levels in a row that must have yielded hardly more.
 CLIMBS = 3
-# More than this share of an open loop's tokens still to be written when its last request comes: more comes
-# than is answered.
-BACKLOG = 0.25
-# So many times as long must the second half of an open loop's requests wait as the first, beyond chance.
-GROWN, CHANCE = 2.0, 0.01
+# Seconds by which answers of an open loop take longer for each second that passes, beyond chance, from which
+# more comes than is answered: a server that is offered 1.2 times what it can do falls behind by 0.2.
+BEHIND, CHANCE = 0.03, 0.001
 STEADY, OVERLOADED, SHORT = "steady", "overloaded", "too short"
 TIMES = "ttft_s", "tpot_s", "itl_max_s", "e2e_s", "late_s", "connect_s"
-LEVEL = "concurrency request_rate".split()
+SHARES = "met", "quick"
 # Tails, in percent, that are shown where a level's requests bound them. MLPerf's rule, not the plain bound
 # of order statistics (29 requests for p90): requests of one run resemble their neighbours, and its 64 for p90
 # and 662 for p99 leave room for that.
@@ -36,41 +37,64 @@ PER_USER = 100
 # At the end of each open loop so much is allowed for requests that do not count, s, and it lasts so long at
 # least, s.
 EDGE_S, OPEN_S = 5.0, 20.0
+# Answer times that an open loop lasts: one to fill the server, one for the drain, and two to see it between.
+ANSWERS = 4
+# Of fewer answer times nobody can tell. Arrivals come as they like, so a loop may last less than it should.
+FEWEST_ANSWERS = 3
+LONG_S = 900.0  # an open loop that takes longer is announced before it begins
+# Between ramp and drain: requests without which an overload of a fifth does not show (a sixth of them is 3.3
+# times √(2 SEEN)), requests with which it does however long answers take, and answer times that are enough
+# elsewhere.
+SEEN, MANY, BETWEEN = 780, 2000, 8
 
 
 @functools.cache
-def _needed(percentile):
-    """The fewest requests that bound a percentile, in percent: the same few are asked of every level, and
+def _needed(percentile: float) -> int:
+    """The fewest requests that bound a percentile, in percent: the same few hold for every level, and
     each search takes a third of a second."""
     return statistics.requests_needed(percentile / 100, **statistics.MLPERF)
 
 
-def bounds(requests, percentile):
+def bounds(requests: int, percentile: float) -> bool:
     """Whether so many requests bound a percentile, in percent: `statistics.MLPERF`."""
     return requests >= _needed(percentile)
 
 
-def requests_for(kind, load, percentile):
+def requests_for(kind: str, load: float, percentile: int, answer_s: float = 0.0) -> int:
     """Requests of a level (kind `closed` or `open`) of which those that count bound `percentile`, in percent.
 
-    In a closed loop as many as its places more at each end; in an open one what comes in EDGE_S.
+    In a closed loop as many as its places more at each end; in an open one what comes in EDGE_S, or in the
+    time of an answer, `answer_s` (0: not known), and as many as `lasts_s` takes.
     """
     counted = _needed(percentile)
     if kind == "closed":
         return counted + 2 * _edge(load)
-    return max(counted + math.ceil(2 * EDGE_S * load), math.ceil(OPEN_S * load))
+    edges = 2 * max(EDGE_S, answer_s)
+    return max(counted + math.ceil(edges * load), math.ceil(lasts_s(load, answer_s) * load))
 
 
-def _edge(places):
+def lasts_s(rate: float, answer_s: float) -> float:
+    """How long an open loop of `rate` requests/s lasts at least, s, so that `overloaded` can tell a server at
+    1.2 times its capacity from one that answers each request in about `answer_s`.
+
+    ANSWERS times that; longer where answers take longer than EDGE_S: between ramp and drain BETWEEN of them,
+    but no more than MANY requests, and at least SEEN. After n requests the queue is longer by n / 6, with a
+    standard deviation of √(2 n): both arrivals and answers come as they like, and a fifth more has to show.
+    """
+    between_s = max(SEEN / rate, min(BETWEEN * answer_s, MANY / rate)) if answer_s > EDGE_S else 0.0
+    return max(OPEN_S, ANSWERS * answer_s, 2 * answer_s + between_s)
+
+
+def _edge(places: float) -> int:
     """Requests of a closed loop's ramp, and of its drain; with one place there is neither."""
     return int(places) if places > 1 else 0
 
 
-def _opened(rows):
+def _opened(rows: pd.DataFrame) -> bool:
     return rows["request_rate"].notna().any()
 
 
-def window(rows):
+def window(rows: pd.DataFrame) -> tuple[float, float]:
     """(first, last) moment in s between which the load of one level of one run was held.
 
     From the end of the ramp until the last request was taken up: a closed loop's ramp ends when the first
@@ -84,13 +108,18 @@ def window(rows):
     return sent[0] + _settling(rows), sent[-1]
 
 
-def _settling(rows):
+def _settling(rows: pd.DataFrame) -> float:
     """How long an open loop takes to fill the server, s."""
+    return min(median_answer_s(rows), np.ptp(rows["sent_s"]) / 4)
+
+
+def median_answer_s(rows: pd.DataFrame) -> float:
+    """Median E2E of the answers of one level of one run, s; 0 without answers."""
     answer = rows.loc[rows["error"] == "", "e2e_s"].median()
-    return min(0.0 if np.isnan(answer) else answer, np.ptp(rows["sent_s"]) / 4)
+    return 0.0 if np.isnan(answer) else float(answer)
 
 
-def steady(rows):
+def steady(rows: pd.DataFrame) -> pd.Series:
     """Which requests of one level of one run were sent neither in its ramp nor in its drain, failed or not.
 
     Chosen by when they were sent: a choice by when they ended would take the short ones.
@@ -102,7 +131,7 @@ def steady(rows):
     return (place > edge) & (place <= len(rows) - edge)
 
 
-def steady_tokens_per_s(rows):
+def steady_tokens_per_s(rows: pd.DataFrame) -> float:
     """Output tokens/s of one level of one run while its load was held: the tokens of each request spread
     evenly from its first to its last; NaN without answers.
 
@@ -120,19 +149,19 @@ def steady_tokens_per_s(rows):
     return float((good["output_tokens"] * share.clip(0, 1)).sum() / (last - first))
 
 
-def _written(rows):
+def _written(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Moments of the first and the last token of each request, s."""
     sent = rows["sent_s"] - _wait(rows)
     return sent + rows["ttft_s"], sent + rows["e2e_s"]
 
 
-def _wait(rows):
+def _wait(rows: pd.DataFrame) -> pd.Series:
     """By how much a scheduled request's times count from before it was sent, s."""
     opened = rows["request_rate"].notna()
     return (rows["late_s"].fillna(0) + rows["connect_s"].fillna(0)).where(opened, 0)
 
 
-def backlog(rows):
+def backlog(rows: pd.DataFrame) -> float:
     """Share of a level's output tokens that were not yet written when its last request was taken up; NaN
     without answers."""
     good = rows[rows["error"] == ""]
@@ -144,22 +173,36 @@ def backlog(rows):
     return 1 - float((good["output_tokens"] * written).sum() / good["output_tokens"].sum())
 
 
-def overloaded(rows):
-    """Whether more came than was answered in one level of one run: an open loop with a large backlog at its
-    end, or, where it ended too soon for that, with a wait that grew from its first half to its second
-    (one-sided test of Mann and Whitney, 1947)."""
+def overloaded(rows: pd.DataFrame) -> bool:
+    """Whether more came than was answered in one level of one run: an open loop whose later answers took
+    longer, the longer it lasted.
+
+    Where more comes than is answered the queue grows, and each answer takes longer than those before, by
+    BEHIND s per second at least; where as much is answered, long answers take no longer at the end than at
+    the beginning. The two halves of the requests between ramp and drain are compared: medians of E2E, and the
+    one-sided test of Mann and Whitney (1947) at CHANCE.
+    """
     if not _opened(rows):
         return False
-    if backlog(rows) > BACKLOG:
-        return True
-    waits = rows[steady(rows) & (rows["error"] == "")].sort_values("sent_s")["ttft_s"].dropna()
-    early, late = waits[: len(waits) // 2], waits[len(waits) // 2 :]
-    if early.empty or not late.median() > GROWN * early.median():
+    held = rows[steady(rows) & (rows["error"] == "")].dropna(subset="e2e_s").sort_values("sent_s")
+    early, late = held[: len(held) // 2], held[len(held) // 2 :]
+    if early.empty:
         return False
-    return bool(stats.mannwhitneyu(late, early, alternative="greater").pvalue < CHANCE)
+    longer = late["e2e_s"].median() - early["e2e_s"].median()
+    if not longer > BEHIND * (late["sent_s"].median() - early["sent_s"].median()):
+        return False
+    return bool(stats.mannwhitneyu(late["e2e_s"], early["e2e_s"], alternative="greater").pvalue < CHANCE)
 
 
-def saturated(levels):
+def short(rows: pd.DataFrame) -> bool:
+    """Whether one level of one run ended too soon to tell: an open loop of less than FEWEST_ANSWERS median
+    answer times, or nothing but ramp and drain."""
+    if not (rows.loc[steady(rows), "error"] == "").any():
+        return True
+    return bool(_opened(rows) and np.ptp(rows["sent_s"]) < FEWEST_ANSWERS * median_answer_s(rows))
+
+
+def saturated(levels: list[pd.DataFrame]) -> bool:
     """Whether the last of `levels` (rows of one kind of loop, from little load to much) saturated the server.
 
     An open loop is so where it is overloaded. In a closed loop: three levels in a
@@ -173,51 +216,52 @@ def saturated(levels):
     return len(rates) > CLIMBS and all(hardly_more)
 
 
-def meets(rows, slo):
-    """Which requests met every objective of `slo` (ttft_s, tpot_s: upper bounds); a failed one met none."""
-    good = rows["error"] == ""
-    for name, bound in slo.items():
-        good &= rows[name] <= bound
-    return good
-
-
-def levels(requests, slo=None, pooled=False):
+def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None, pooled: bool = False) -> pd.DataFrame:
     """One row per level of load of each run in `requests` (`store.load`), or of all runs of a configuration
     where they are `pooled`.
 
     Columns run_id (unless pooled), the configuration, concurrency or request_rate; state (OVERLOADED where
-    one run was, SHORT where no answer counts, else STEADY), backlog (share of the tokens, open loops; the
-    largest of the runs), runs, requests, failed, counted (requests that `steady` leaves); wall_s,
+    one run was, SHORT where one run was too short to tell, else STEADY), backlog (share of the tokens, open
+    loops; the largest of the runs), runs, requests, failed, counted (requests that `steady` leaves); wall_s,
     requests_per_s, output_tokens_per_s and goodput_per_s (requests that meet every objective of `slo`, by
-    default study.yaml's), means over runs, and output_tokens_per_s_low and _high. Over the requests that
-    count, of all runs together: met, met_low, met_high (share that met the objectives), quick, quick_low,
-    quick_high (that got PER_USER tokens/s); mean prompt_tokens and new_tokens; of each of TIMES the median,
-    the percentiles TAILS where the requests bound them, and the maximum; acceptance_rate. started is the last
-    run's.
+    default study.yaml's), means over runs. Over the requests that count, of all runs together: met (share
+    that met the objectives) and quick (that got PER_USER tokens/s), their bounds over runs met_low, met_high,
+    quick_low, quick_high (`shares`; empty for fewer than shares.FEWEST_RUNS); mean prompt_tokens and
+    new_tokens; of each of TIMES the median, the percentiles TAILS where the requests bound them, and the
+    maximum; acceptance_rate. started is the last run's.
     """
     slo = inputs.study()["slo"] if slo is None else slo
     return _levels(requests[requests["experiment"] == "serving"], tuple(slo.items()), pooled)
 
 
 @memo.by_content
-def _levels(rows, slo, pooled):
+def _levels(rows: pd.DataFrame, slo: tuple[tuple[str, float], ...], pooled: bool) -> pd.DataFrame:
     slo = dict(slo)
     keys = [*([] if pooled else ["run_id"]), *schema.CONFIGURATION, *LEVEL]
     found = [
         dict(zip(keys, key)) | _level(level, slo)
         for key, level in rows.groupby(keys, sort=False, dropna=False)
     ]
-    return pd.DataFrame(found, columns=[*keys, *_level(rows.iloc[:0], slo)])
+    table = pd.DataFrame(found, columns=[*keys, *_level(rows.iloc[:0], slo)])
+    # Bounds of the shares over runs: the correlation of a run's requests is pooled over all levels of a
+    # machine in steady state, for an overloaded one has a share that hangs on how long it lasted.
+    for name in SHARES:
+        pairs, bounds = table[f"{name}_runs"], {}
+        for _, own in table.groupby(["gpu", "host"], dropna=False):
+            alike = shares.correlation(pairs[own.index[own["state"] == STEADY]].tolist())
+            bounds |= {place: shares.interval(pairs[place], alike) for place in own.index}
+        found = np.array([bounds[place] for place in table.index], dtype=float).reshape(-1, 3)
+        table[[name, f"{name}_low", f"{name}_high"]] = found
+    return table.drop(columns=[f"{name}_runs" for name in SHARES])
 
 
-def _level(rows, slo):
-    """The columns of `levels` for one level."""
+def _level(rows: pd.DataFrame, slo: dict[str, float]) -> Fields:
+    """The columns of `levels` for one level, and the hits and requests of each run that SHARES are of."""
     runs = [run for _, run in sorted(rows.groupby("run_id"), key=lambda run: run[1]["started"].max())]
-    counted = pd.concat([run[steady(run)] for run in runs]) if runs else rows
+    held = [run[steady(run)] for run in runs]
+    counted = pd.concat(held) if runs else rows
     each = pd.DataFrame([_of_run(run, slo) for run in runs], columns=list(_RATES))
-    _, low, high = statistics.mean_interval(each["output_tokens_per_s"])
-    answered = (counted["error"] == "").any()
-    state = OVERLOADED if any(map(overloaded, runs)) else STEADY if answered else SHORT
+    state = OVERLOADED if any(map(overloaded, runs)) else SHORT if any(map(short, runs)) else STEADY
     level = {
         "state": state,
         "backlog": max((backlog(run) for run in runs if _opened(run)), default=np.nan),
@@ -226,11 +270,11 @@ def _level(rows, slo):
         "failed": int((rows["error"] != "").sum()),
         "counted": len(counted),
         **each.mean(),
-        "output_tokens_per_s_low": low,
-        "output_tokens_per_s_high": high,
     }
     good = counted[counted["error"] == ""]
-    level |= _shares("met", meets(counted, slo)) | _shares("quick", meets(counted, {"tpot_s": 1 / PER_USER}))
+    for name, goal in (("met", slo), ("quick", {"tpot_s": 1 / PER_USER})):
+        level |= {name: np.nan, f"{name}_low": np.nan, f"{name}_high": np.nan}
+        level[f"{name}_runs"] = tuple((int(meets(run, goal).sum()), len(run)) for run in held)
     level |= {"prompt_tokens": good["prompt_tokens"].mean(), "new_tokens": good["output_tokens"].mean()}
     level |= {"started": rows["started"].max() if len(rows) else ""}
     for column in TIMES:
@@ -242,8 +286,8 @@ def _level(rows, slo):
 _RATES = "wall_s", "requests_per_s", "output_tokens_per_s", "goodput_per_s"
 
 
-def _of_run(rows, slo):
-    """The rates of one level of one run: a dict of _RATES.
+def _of_run(rows: pd.DataFrame, slo: dict[str, float]) -> dict[str, float]:
+    """The rates of one level of one run: _RATES.
 
     As many requests are answered per second as are taken up, while the load is held.
     """
@@ -257,13 +301,7 @@ def _of_run(rows, slo):
     return dict(zip(_RATES, (wall, pace * answered, steady_tokens_per_s(rows), pace * met)))
 
 
-def _shares(name, good):
-    """The share of requests that are `good`, and its Clopper-Pearson interval."""
-    found = statistics.share_interval(int(good.sum()), len(good))
-    return dict(zip((name, f"{name}_low", f"{name}_high"), found))
-
-
-def _times(name, values):
+def _times(name: str, values: pd.Series) -> dict[str, float]:
     """Median, bounded percentiles and maximum of one time."""
     found = {f"{name}_p50_s": values.median()}
     for tail in TAILS:

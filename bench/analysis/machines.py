@@ -7,6 +7,9 @@ puts another one there: its device, its host, or `here` for what this checkout h
 
 import contextlib
 import os
+from collections.abc import Iterator
+
+import pandas as pd
 
 from bench import naming
 from bench.machine import identity
@@ -16,7 +19,7 @@ MACHINE = ["gpu", "host"]
 FRONT = "BENCH_FRONT"
 
 
-def each(table, strict=True):
+def each(table: pd.DataFrame, strict: bool = True) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     """[((gpu, host), its rows)] of every machine in `table`, the one in front first, the others by runs.
 
     `table` has one row per request, or the columns run and measured instead of run_id and started. ValueError
@@ -24,7 +27,7 @@ def each(table, strict=True):
     """
     run, when = ("run_id", "started") if "run_id" in table else ("run", "measured")
 
-    def order(group):
+    def order(group: tuple) -> tuple:
         machine, rows = group
         return machine in chosen, rows[run].nunique(), rows[when].max()
 
@@ -36,7 +39,7 @@ def each(table, strict=True):
     return sorted(groups, key=order, reverse=True)
 
 
-def _chosen(every, strict):
+def _chosen(every: list, strict: bool) -> list:
     """Those of `every` machine that BENCH_FRONT names."""
     wish = os.environ.get(FRONT, "").strip()
     name = identity.host() if wish == "here" else wish
@@ -50,7 +53,7 @@ def _chosen(every, strict):
 
 
 @contextlib.contextmanager
-def put_in_front(name):
+def put_in_front(name: str | None) -> Iterator[None]:
     """Context in which `name` is that of BENCH_FRONT; nothing changes with an empty one."""
     before = os.environ.get(FRONT)
     if name:
@@ -63,24 +66,24 @@ def put_in_front(name):
             os.environ.update({FRONT: before} if before is not None else {})
 
 
-def labelled(table, strict=True):
+def labelled(table: pd.DataFrame, strict: bool = True) -> list[tuple[str, pd.DataFrame]]:
     """[(label, its rows)] as `each`; a label is the device, with the host where two have the same device."""
     every = each(table, strict)
     devices = [gpu for (gpu, _), _ in every]
     return [(gpu if devices.count(gpu) == 1 else f"{gpu} ({host})", rows) for (gpu, host), rows in every]
 
 
-def in_front(table, strict=True):
+def in_front(table: pd.DataFrame, strict: bool = True) -> pd.DataFrame:
     """The rows of the machine in front; `table` as in `each`."""
     every = each(table, strict)
     return every[0][1] if len(every) > 1 else table
 
 
-def versioned(table):
+def versioned(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with the version in the option's name where a configuration has runs of several versions
     (`Q4_0 (0.3.16)`).
 
-    What is told apart by engine and option is then told apart by version as well, so none are pooled.
+    What is distinguished by engine and option is then distinguished by version as well: none are pooled.
     """
     count = table.groupby(schema.CONFIGURATION, dropna=False)["backend_version"].transform("nunique")
     several = count > 1
@@ -90,13 +93,13 @@ def versioned(table):
     return table.assign(option=table["option"] + version.where(several, ""))
 
 
-def front(requests, experiment):
+def front(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """The requests of `experiment` on the machine in front, with the options' own names: none where it has
     not measured that, whoever else has."""
     own = in_front(requests)
     return own[own["experiment"] == experiment]
 
 
-def here(requests, experiment):
+def here(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """`front`, options as `naming.named` and `versioned`."""
     return versioned(naming.named(front(requests, experiment)))

@@ -49,18 +49,18 @@ LIVED = "module function before after reason".split()
 PROMISE = 0.95
 
 
-def digests():
+def digests() -> dict[str, str]:
     """{path: SHA-256} of the modules as they are."""
     return {path: hashlib.sha256((ROOT / path).read_bytes()).hexdigest() for path in TESTS}
 
 
-def changed():
+def changed() -> list[str]:
     """The modules that are not those of the committed result."""
     known = json.loads(DIGESTS.read_text()) if DIGESTS.exists() else {}
     return [path for path, digest in digests().items() if known.get(path) != digest]
 
 
-def survivors():
+def survivors() -> pd.DataFrame:
     """The mutants that no test killed: one row each; columns LIVED, `reason` where it changes nothing that a
     caller can see (an equivalent mutant)."""
     if not SURVIVORS.exists():
@@ -68,7 +68,7 @@ def survivors():
     return pd.read_csv(SURVIVORS, keep_default_na=False)
 
 
-def record(module, found, again=False):
+def record(module: str, found: pd.DataFrame, again: bool = False) -> None:
     """Keep the outcome of every mutant of `module` (rows with the columns MUTANT) in the committed files.
 
     Reasons that were noted for survivors stay with them. `again`: `found` are those that survived before.
@@ -97,10 +97,12 @@ def record(module, found, again=False):
     DIGESTS.write_text(json.dumps(kept, indent=1) + "\n")
 
 
-def scores():
-    """One row per module and one for all; columns module, mutants, survived, equivalent (survivors with a
-    reason), killed_share (of all mutants, equivalent ones among them)."""
+def scores() -> pd.DataFrame:
+    """One row per module that is still the one that was broken, and one for all; columns module, mutants,
+    survived, equivalent (survivors with a reason), killed_share (of all mutants, equivalent ones among
+    them)."""
     table = pd.read_csv(SCORES)
+    table = table[~table["module"].isin(changed())]
     lived = survivors()
     count = lived[lived["reason"] != ""].groupby("module").size()
     table = table.assign(equivalent=table["module"].map(count).fillna(0).astype(int))
@@ -110,12 +112,14 @@ def scores():
     return table.assign(killed_share=1 - table["survived"] / table["mutants"])
 
 
-def sentence():
+def sentence() -> str:
     """The score in a sentence."""
     table = scores()
     whole, lacking = table.iloc[-1], len(TESTS) - (len(table) - 1)
     killed = whole["mutants"] - whole["survived"]
-    without = f" {lacking} modules have not been measured yet." if lacking else ""
+    without = (
+        f" {lacking} modules have changed since, or were never broken: `make mutants`." if lacking else ""
+    )
     return (
         f"{killed:,} of {whole['mutants']:,} mutants of the measuring code are killed "
         f"({whole['killed_share']:.1%}); of the {whole['survived']} survivors {whole['equivalent']} "

@@ -1,13 +1,14 @@
 """How often the intervals of this study hold, counted on simulated studies: `python -m bench.analysis.proof`.
 
-The truth is known where the runs are made up. Each study has runs whose neighbours are correlated (AR(1)),
-the methods of `bench.analysis` say what they make of them, and the share that is right is counted. Writes
-`data/proof/coverage.csv`, and beside it which modules it holds for; exits with 1 where a promise is broken.
+The truth is known where the runs are made up. Of series of runs in one sitting, whose neighbours are
+correlated (AR(1)), the interval of the mean is checked, also where `REPEATS=auto` ended; of whole studies of
+the committed design the comparisons (`bench.analysis.design_proof`). Writes `data/proof/variances.csv`,
+`comparisons.csv` and `coverage.csv`, and beside it which modules they hold for; exits with 1 where a promise
+is broken.
 """
 
 import argparse
 import hashlib
-import itertools
 import json
 import sys
 from pathlib import Path
@@ -16,25 +17,26 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bench.analysis import ranking, repeats, statistics
+from bench.analysis import comparison, design_proof, ranking, repeats, statistics
+from bench.observations import store
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "data" / "proof" / "coverage.csv"
-MODULES = [Path(module.__file__).relative_to(ROOT).as_posix() for module in (statistics, repeats, ranking)]
+MODULES = [
+    Path(module.__file__).relative_to(ROOT).as_posix()
+    for module in (statistics, repeats, comparison, ranking, design_proof)
+]
 MODULES.append(Path(__file__).relative_to(ROOT).as_posix())
 RUNS = 3, 5, 10
 CORRELATIONS = 0.0, 0.3, 0.6
 SPREADS = 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.08, 0.12  # standard deviation of runs over their mean
 SPREAD = 0.05
-REQUESTS = 9
 COLUMNS = (
     "quantity method runs scatter spread correlation studies "  # what was simulated
     "share share_low share_high width runs_used"  # what came of it
 ).split()
-MEAN, MEDIAN, RATIO, TOLD = "mean", "median", "ratio of two", "told apart of ten equal ones"
-BEST = "best of ten among the leaders"
-OURS, STUDENT, BOOTSTRAP = "low cosines", "Student's t", "hierarchical bootstrap"
-HOLM, HSU = "Holm", "Hsu"
+MEAN = "mean"
+OURS, STUDENT = "low cosines", "Student's t"
 PROMISE = 0.93, 0.97
 NORMAL, SKEWED, SPEEDS = "normal", "skewed", "two speeds"
 
@@ -69,23 +71,6 @@ def student(values):
     return values.mean(axis=-1) - half, values.mean(axis=-1) + half
 
 
-def bootstrap(values, random, resamples=400, requests=REQUESTS):
-    """(low, high) of the percentile interval of the mean over the last axis, from a hierarchical bootstrap.
-
-    Runs, and requests within them, are drawn again. The requests of a run scatter around it as much as runs
-    do, and their mean is the run's figure.
-    """
-    studies, runs = values.shape
-    within = SPREAD * random.standard_normal((studies, runs, requests))
-    each = values[:, :, None] + within - within.mean(axis=2, keepdims=True)
-    bounds = []
-    for study in each:
-        chosen = random.integers(0, runs, (resamples, runs, 1))
-        means = study[chosen, random.integers(0, requests, (resamples, runs, requests))].mean(axis=(1, 2))
-        bounds.append(np.quantile(means, [0.025, 0.975]))
-    return np.array(bounds).T
-
-
 def _row(quantity, method, runs, correlation, right, width, scatter=NORMAL, spread=SPREAD, runs_used=None):
     """One row of the results from `right` (a Boolean per study) and `width` (half width over the mean)."""
     share, low, high = statistics.share_interval(right.sum(), len(right))
@@ -100,21 +85,13 @@ def _covers(low, high):
 
 
 def fixed(random, studies, runs, correlation):
-    """Rows for studies of a fixed number of runs: mean, median, ratio, Student's interval, the bootstrap."""
+    """Rows for studies of a fixed number of runs: the interval of the mean, and Student's."""
     rows = []
     for scatter in (NORMAL, SKEWED, SPEEDS):
         values = simulate(random, (studies, runs), correlation, scatter)
         for method, (low, high) in ((OURS, statistics.mean_interval(values)[1:]), (STUDENT, student(values))):
             rows.append(_row(MEAN, method, runs, correlation, _covers(low, high), (high - low) / 2, scatter))
-    values = simulate(random, (studies, runs), correlation)
-    _, low, high = statistics.median_interval(values)
-    rows.append(_row(MEDIAN, OURS, runs, correlation, _covers(low, high), (high - low) / 2))
-    low, high = bootstrap(values[:1000], random)
-    rows.append(_row(MEAN, BOOTSTRAP, runs, correlation, _covers(low, high), (high - low) / 2))
-    middle, half, _ = statistics.log_ratio(
-        values, simulate(random, values.shape, correlation, spread=SPREAD / 2)
-    )
-    return [*rows, _row(RATIO, OURS, runs, correlation, np.abs(middle) <= half, half)]
+    return rows
 
 
 def automatic(random, studies, correlation, spread, budget=repeats.BUDGET):
@@ -130,36 +107,17 @@ def automatic(random, studies, correlation, spread, budget=repeats.BUDGET):
     return _row(MEAN, OURS, "auto", correlation, _covers(low, high), width, spread=spread, runs_used=used)
 
 
-def told_apart(random, studies, runs, correlation, configurations=10):
-    """Two rows for ten equal configurations of 1 to 10 % spread: how often any two of them are told apart,
-    and how often the last, which is as good as the others, is left among those that may be the best."""
-    spreads = np.geomspace(0.01, 0.1, configurations)[:, None]
-    values = 1 + spreads * (simulate(random, (studies, configurations, runs), correlation, spread=1) - 1)
-    first, second = np.array(list(itertools.combinations(range(configurations), 2))).T
-    middle, half, p = statistics.log_ratio(values[:, first], values[:, second])
-    # Two are told apart if the smallest of the p-values is: Holm's first step.
-    wrong = p.min(axis=1) * p.shape[1] < 1 - statistics.CONFIDENCE
-    last = second == configurations - 1
-    beaten = (middle[:, last] > 0) & ranking.beats(p[:, last], configurations)
-    left = ~beaten.any(axis=1)
-    return [
-        _row(TOLD, HOLM, runs, correlation, wrong, half, spread=np.nan),
-        _row(BEST, HSU, runs, correlation, left, half, spread=np.nan),
-    ]
-
-
 def coverage(studies=10_000, seed=1):
     """All results; one row per quantity, method, number of runs, scatter, spread and correlation.
 
-    Columns COLUMNS: share of `studies` whose interval holds the truth (of TOLD: that tell two equal ones
-    apart), its Clopper-Pearson interval, width (mean half width over the mean), runs_used (mean).
+    Columns COLUMNS: share of `studies` whose interval holds the truth, its Clopper-Pearson interval,
+    width (mean half width over the mean), runs_used (mean).
     """
     random = np.random.default_rng(seed)
     rows = []
     for correlation in CORRELATIONS:
         for runs in RUNS:
             rows += fixed(random, studies, runs, correlation)
-            rows += told_apart(random, max(studies // 5, 1), runs, correlation)
         rows += [automatic(random, studies, correlation, spread) for spread in SPREADS]
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -194,6 +152,10 @@ def load(file=FILE):
     return pd.read_csv(file, dtype={"runs": str})
 
 
+def _write(table: pd.DataFrame, name: str) -> None:
+    table.round(5).to_csv(FILE.with_name(f"{name}.csv"), index=False, lineterminator="\n")
+
+
 def main():
     """Simulate, print the table, write it; the exit status is 1 where a promise is broken."""
     parser = argparse.ArgumentParser(
@@ -202,15 +164,24 @@ def main():
     parser.add_argument(
         "--studies", type=int, default=10_000, help="simulated studies per row (default: 10000)"
     )
+    parser.add_argument(
+        "--designs", type=int, default=400, help="simulated studies of each committed design (default: 400)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: 1)")
     chosen = parser.parse_args()
+    requests = store.load(experiment="latency")
+    # First the components of variance: what is simulated is drawn with them, and the prior is made from them.
+    _write(design_proof.variances(requests), "variances")
+    comparison.known_prior.cache_clear()
+    comparisons = design_proof.coverage(requests, chosen.designs, chosen.seed)
+    _write(comparisons, "comparisons")
     results = coverage(chosen.studies, chosen.seed)
     FILE.parent.mkdir(parents=True, exist_ok=True)
     results.round(4).to_csv(FILE, index=False, lineterminator="\n")
-    record = {"modules": digests(), "studies": chosen.studies, "seed": chosen.seed}
+    record = {"modules": digests(), "studies": chosen.studies, "designs": chosen.designs, "seed": chosen.seed}
     FILE.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
     print(table(results).round(3).to_string(index=False))
-    wrong = broken(results)
+    wrong = pd.concat([broken(results), design_proof.broken(comparisons)])
     print(
         f"{len(wrong)} intervals outside 93 to 97 %."
         if len(wrong)

@@ -1,15 +1,17 @@
 """Published results: their MBU."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
-from bench import inputs, metrics
+from bench import hardware, inputs, metrics
 from bench.analysis import batching
 
 SIXTEEN_BITS = "weights in 16 bits"
 
 
-def published_mbu():
+def published_mbu() -> pd.DataFrame:
     """MBU of published 16-bit results at batch size 1: one row per result, the highest first.
 
     Columns label, model, gpu, tpot_s, derivation, source, weight_bytes, mbu (against the datasheet's
@@ -18,7 +20,7 @@ def published_mbu():
     """
     rows = [*_husain(), *_mosaic(), *_mlc()]
     table = pd.DataFrame(rows, columns="label model gpu tpot_s derivation source".split())
-    sheet = inputs.table("gpus").set_index("gpu")["bandwidth_gb_per_s"] * 1e9
+    sheet = {gpu: hardware.bandwidth(gpu) for gpu in set(table["gpu"])}
     weights = table["model"].map(lambda model: 2 * inputs.shape(model)["step_parameters"])
     table = table.assign(
         weight_bytes=weights, mbu=metrics.mbu(weights, 0, table["tpot_s"], table["gpu"].map(sheet))
@@ -26,7 +28,7 @@ def published_mbu():
     return table.dropna(subset="mbu").sort_values("mbu", ascending=False, ignore_index=True)
 
 
-def _husain():
+def _husain() -> Iterator[tuple]:
     """Plain rows of the platforms that ran in 16 bits: 1 / (tokens/s), the wait for the first token
     included."""
     table = inputs.table("published/husain_llama2_7b_latency")
@@ -38,7 +40,7 @@ def _husain():
         yield row["platform"], "llama-2-7b", row["gpu"], 1 / row["tokens_per_s"], why, row["source"]
 
 
-def _mosaic():
+def _mosaic() -> Iterator[tuple]:
     """MPT-7B at batch size 1: (1 / requests/s - TTFT) / (output tokens - 1), where a TTFT was printed, else
     without it."""
     waits = inputs.table("published/mosaicml_ttft_ms").query("gpus == 1 and batch_size == 1")
@@ -55,7 +57,7 @@ def _mosaic():
         yield "MosaicML's batch sweep", "mpt-7b", row["gpu"], tpot, why, row["source"]
 
 
-def _mlc():
+def _mlc() -> Iterator[tuple]:
     """Llama-3-8B in 16 bits on one H100 at concurrency 1: the printed TPOT."""
     table = inputs.table("published/mlc_h100_tpot")
     one = table[(table["model"] == "Llama-3-8B fp16") & (table["tensor_parallel"] == 1)]

@@ -1,33 +1,36 @@
 """Quality: what the answers of an option are worth to the float32 reference, as frames."""
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from bench import memo, metrics
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, ranking, statistics
+from bench.analysis import machines, statistics
 from bench.observations import schema
 
 REFERENCE = ("transformers", "float32")
 # What answers and texts must share to be compared.
 KEYS = "model weights gpu host".split()
-# What `summary` takes from `latency.summary`: speed, its interval, and which options it is told apart from.
-SPEED = "output_tokens_per_s output_tokens_per_s_interval rates groups reason weight_bytes".split()
+# What `summary` takes from `latency.summary`: speed, its interval, and from which options it is
+# distinguished.
+SPEED = ["output_tokens_per_s", "output_tokens_per_s_interval", "groups", "reason", "weight_bytes"]
 
 
-def token_ids(text):
+def token_ids(text: str) -> list[int]:
     """The token ids of a stored answer."""
     return [int(word) for word in text.split()]
 
 
-def departs_at(ids, reference):
+def departs_at(ids: Sequence[int], reference: Sequence[int]) -> float:
     """Index of the first token of `ids` that is not the reference's, from 0; NaN if all are the same."""
     different = np.flatnonzero(np.asarray(ids) != np.asarray(reference))
     return float(different[0]) if len(different) else np.nan
 
 
-def agreement(ids, reference):
+def agreement(ids: Sequence[int], reference: Sequence[int]) -> float:
     """Share of positions at which both have the same token.
 
     After the first other token the texts differ, so later agreement is chance.
@@ -35,28 +38,28 @@ def agreement(ids, reference):
     return float(np.mean(np.asarray(ids) == np.asarray(reference)))
 
 
-def newest(requests):
+def newest(requests: pd.DataFrame) -> pd.DataFrame:
     """Of each configuration the requests of the run that began last."""
     ordered = requests.sort_values(["started", "run_id"], kind="stable")
     last = ordered.groupby(schema.CONFIGURATION)["run_id"].transform("last")
     return requests[requests["run_id"] == last.reindex(requests.index)]
 
 
-def scored(requests):
+def scored(requests: pd.DataFrame) -> pd.DataFrame:
     """Requests of the newest quality run of each configuration on real weights, without those that failed."""
     rows = _newest_quality(requests)
     return rows[rows["error"] == ""]
 
 
-def _newest_quality(requests):
+def _newest_quality(requests: pd.DataFrame) -> pd.DataFrame:
     return newest(requests[(requests["experiment"] == "quality") & (requests["weights"] == "real")])
 
 
-def _references(rows):
+def _references(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["backend"] == REFERENCE[0]) & (rows["option"] == REFERENCE[1])]
 
 
-def answers(requests):
+def answers(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per scored answer: how it compares with the reference's own answer to the same prompt.
 
     Columns: the configuration, started, prompt, output_tokens, reference_nll_nats; departs_at, agreement and
@@ -78,7 +81,7 @@ def answers(requests):
     ).drop(columns=["output_ids", "output_ids_own", "reference_nll_nats_own"])
 
 
-def perplexities(requests):
+def perplexities(requests: pd.DataFrame) -> pd.DataFrame:
     """Perplexity of the fixed text: one row per configuration whose engine returns log-probabilities.
 
     Columns: the configuration, text_tokens, perplexity, perplexity_ratio (to the reference's on the same
@@ -102,7 +105,7 @@ def perplexities(requests):
 
 
 @memo.by_content
-def summary(requests):
+def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per scored configuration on real weights, fastest first.
 
     Columns: the configuration; backend_version (that was scored), answers, same_answers (token for token the
@@ -135,12 +138,12 @@ def summary(requests):
     return table.sort_values("output_tokens_per_s", ascending=False, ignore_index=True)
 
 
-def here(requests):
+def here(requests: pd.DataFrame) -> pd.DataFrame:
     """`summary` on the machine in front."""
     return summary(machines.in_front(requests))
 
 
-def most_faithful(requests, options):
+def most_faithful(requests: pd.DataFrame, options: pd.DataFrame) -> tuple[list, ...]:
     """Which of `options` (rows of `summary`, of one setting) keep most of the reference's tokens, and which
     fewest: two lists of their index.
 
@@ -152,7 +155,7 @@ def most_faithful(requests, options):
     return tuple(_not_beaten(sign * wide) for sign in (1, -1))
 
 
-def _not_beaten(wide):
+def _not_beaten(wide: pd.DataFrame) -> list:
     """The columns of `wide` (one row per prompt) whose mean none of the others exceeds for certain."""
     means, confidence = wide.mean(), 1 - (1 - statistics.CONFIDENCE) / max(wide.shape[1] - 1, 1)
     ahead = wide.rsub(wide[means.idxmax()], axis=0).drop(columns=means.idxmax())
@@ -160,22 +163,23 @@ def _not_beaten(wide):
     return [name for name in means.sort_values(ascending=False, kind="stable").index if name not in beaten]
 
 
-def ranked(table):
-    """The rows of `table` (of `summary`) by their speed among each other; columns of `ranking.rank`."""
-    keys = latency_analysis.VERSIONED
-    known = table[table["rates"].notna()]
-    each = known[[*keys, "rates", "reason"]].explode("rates", ignore_index=True)
-    each = each.assign(rates=each["rates"].astype(float), order=range(len(each)))
-    return ranking.rank(each.assign(failed=each["reason"] == ranking.FAILED), keys, "rates", order="order")
+def ranked(requests: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `table` (of `summary`, of one setting) by their speed among each other, by the model of all
+    latency runs of that setting; columns of `ranking.rank`."""
+    first = table.iloc[0]
+    rows = requests[requests["experiment"] == "latency"]
+    rows = rows[(rows[[*schema.SETTING, "host"]] == first[[*schema.SETTING, "host"]]).all(axis=1)]
+    among = tuple(table[latency_analysis.VERSIONED].itertuples(index=False, name=None))
+    return latency_analysis.ranked(rows, latency_analysis.RATE, among)
 
 
-def told_apart(row, other):
-    """Whether the speeds of two ranked rows of `summary` are told apart: they share no letter."""
+def distinguished(row: pd.Series, other: pd.Series) -> bool:
+    """Whether the speeds of two ranked rows of `summary` are distinguished: they share no letter."""
     letters = [set(re.findall(r"[A-Za-z]|\(\d+\)", each["groups"])) for each in (row, other)]
     return all(letters) and not letters[0] & letters[1]
 
 
-def frontier(table, loss):
+def frontier(table: pd.DataFrame, loss: str) -> np.ndarray:
     """Which rows of `summary` no other row beats, as booleans: none is at least as fast and loses as little,
     and is better in one of the two.
 

@@ -1,22 +1,24 @@
-"""Which configurations are faster than which: all pairs at once, and letters for what cannot be told apart.
+"""Which configurations are faster than which: all pairs at once, and letters for what cannot be
+distinguished.
 
-The chance that any two equal configurations of one table are told apart is held at 1 − confidence by Holm's
-step-down method (*A Simple Sequentially Rejective Multiple Test Procedure*, Scand. J. Statist. 6, 1979). It
-needs nothing but p-values that hold, and `statistics.log_ratio` gives them; Tukey and Kramer's supposes that
-all configurations scatter alike, which these do not, and Games and Howell's knows no correlation between
-runs.
+The chance that any two equal configurations of one table are distinguished is held at 1 − confidence by
+Holm's step-down method (*A Simple Sequentially Rejective Multiple Test Procedure*, Scand. J. Statist. 6,
+1979), which needs nothing but p-values that hold: those of `comparison.Fit.pairs`.
 """
 
 import itertools
 import string
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from bench.analysis import statistics
+from bench.analysis import comparison
 
-RANK = "mean low high runs groups rank_from rank_to may_be_best reason".split()
-ONE_RUN, FAILED, NO_VALUE = "one run", "failed requests", "no value"
+RANK = ["mean", "low", "high", "runs", "sittings", "note"]
+RANK += ["groups", "rank_from", "rank_to", "may_be_best", "rounds_to_settle", "reason"]
+ONE_RUN, FAILED, NO_VALUE = comparison.ONE_RUN, "failed requests", "no value"
+APART = "no sitting in common with the others"
 
 
 def holm(p):
@@ -29,23 +31,10 @@ def holm(p):
     return result
 
 
-def pairs(values):
-    """Every two of the configurations `values` (one array per configuration, of at least two runs).
-
-    One row per pair; columns first, second (places in `values`), ratio, p and p_adjusted (`holm`).
-    """
-    rows = []
-    for i, j in itertools.combinations(range(len(values)), 2):
-        found = statistics.ratio(values[i], values[j])
-        rows.append((i, j, found["ratio"], found["p"]))
-    table = pd.DataFrame(rows, columns=["first", "second", "ratio", "p"])
-    return table.assign(p_adjusted=holm(table["p"]))
-
-
 def letters(count, different):
-    """The letters of `count` configurations, best first, of which the pairs `different` are told apart.
+    """The letters of `count` configurations, best first, of which the pairs `different` are distinguished.
 
-    Two configurations share a letter exactly where they cannot be told apart (compact letter display by
+    Two configurations share a letter exactly where they cannot be distinguished (compact letter display by
     insert and absorb: Piepho, *An Algorithm for a Letter-Based Representation of All-Pairwise Comparisons*,
     J. Comput. Graph. Stat. 13(2), 2004).
     """
@@ -63,83 +52,90 @@ def _letter(number):
     return string.ascii_letters[number] if number < len(string.ascii_letters) else f"({number + 1})"
 
 
-def beats(p, count, confidence=statistics.CONFIDENCE):
+def beats(p, count, confidence=comparison.CONFIDENCE):
     """Whether the better of each pair, of two-sided `p`, keeps the other from being the best of `count`.
 
     The best is kept out only if one of the count − 1 others beats it by chance, so each comparison may err
     with (1 − confidence) / (count − 1): multiple comparisons with the best (Hsu, *Simultaneous Confidence
     Intervals for All Distances from the "Best"*, Ann. Statist. 9(5), 1981), with Bonferroni's bound. Hsu errs
-    on one side only; both sides are counted here, so that two that are equal are told apart no more often
+    on one side only; both sides are counted here, so that two that are equal are distinguished no more often
     than `pairs` does, and a superlative never stands beside an interval of the ratio that holds 1.
     """
     return p * (count - 1) < 1 - confidence
 
 
-def _reason(values, rows, failed):
-    """Why a configuration is not ranked; empty where it is."""
-    if failed in rows and (rows[failed] > 0).any():
-        return FAILED
-    if len(values) < 2:
-        return ONE_RUN if len(values) else NO_VALUE
-    return ""
-
-
 def rank(
-    runs,
-    keys,
-    metric,
-    higher_is_better=True,
-    order="started",
-    failed="failed",
-    confidence=statistics.CONFIDENCE,
-):
-    """The configurations of `runs` (one row per run) by their mean of `metric`, in groups.
+    runs: pd.DataFrame,
+    keys: Sequence[str],
+    metric: str,
+    higher_is_better: bool = True,
+    failed: str = "failed",
+    confidence: float = comparison.CONFIDENCE,
+    model: comparison.Fit | None = None,
+) -> pd.DataFrame:
+    """The configurations of `runs` (one row per run, of one machine) by their adjusted mean of `metric`.
 
-    One row per configuration, best first, those that are not ranked last; columns `keys`, mean, low, high
-    (unit of `metric`; the interval of this one configuration), runs, groups (letters: two configurations that
-    share one cannot be told apart), rank_from and rank_to (the places it may have, all at once with that
-    confidence; Mogstad, Romano, Shaikh and Wilhelm, *Inference for Ranks*, Rev. Econ. Stud. 91(1), 2024),
-    may_be_best (`leaders`), reason (why it is not ranked: one run, failed requests, no value). An engine's
-    version belongs in `keys`: two versions are compared, not pooled.
+    One row per configuration, best first, those that are not ranked last; columns `keys`, those of
+    `comparison.Fit.means`, groups (letters: two configurations that share one cannot be distinguished),
+    rank_from and rank_to (the places it may have, all at once with that confidence; Mogstad, Romano, Shaikh
+    and Wilhelm, *Inference for Ranks*, Rev. Econ. Stud. 91(1), 2024), may_be_best (`leaders`),
+    rounds_to_settle (more rounds that would part it from the first row, where they cannot be distinguished),
+    reason (why it is not ranked: one run, failed requests, no value, no sitting in common with the others).
+    An engine's version belongs in `keys`: two versions are compared, not pooled. `model`: that of more
+    configurations than are ranked, so that their means are the same as among all; else that of `runs`.
     """
-    rows, ranked = [], []
-    for key, values, group in statistics.series(runs, keys, metric, order):
-        reason = _reason(values, group, failed)
-        rows.append(
-            (
-                *key,
-                *statistics.mean_interval(values, confidence),
-                len(values),
-                "",
-                np.nan,
-                np.nan,
-                False,
-                reason,
-            )
+    keys = list(keys)
+    known = runs[runs[metric].notna()]
+    model = model or comparison.fit(known, keys, metric)
+    table = (
+        runs[keys]
+        .drop_duplicates()
+        .merge(
+            model.means(confidence).assign(place=range(len(model.table)), chain=model.table["chain"]),
+            "left",
+            keys,
         )
-        ranked.append(None if reason else values)
-    table = pd.DataFrame(rows, columns=[*keys, *RANK]).assign(values=ranked)
-    table = table.assign(out=table["reason"] != "", score=table["mean"] * (-1 if higher_is_better else 1))
-    table = table.sort_values(["out", "score"], kind="stable", ignore_index=True).drop(
-        columns=["out", "score"]
     )
-    return _place(table, confidence).drop(columns="values")
+    table["runs"] = table["runs"].fillna(0).astype(int)
+    losses = runs.groupby(keys, dropna=False)[failed].sum().reset_index() if failed in runs else None
+    lost = table[keys].merge(losses, "left", keys)[failed].to_numpy() > 0 if losses is not None else False
+    table["reason"] = np.select(
+        [lost, table["runs"] == 0, table["runs"] == 1], [FAILED, NO_VALUE, ONE_RUN], default=""
+    )
+    ranked = table["reason"] == ""
+    if ranked.any():
+        main = table.loc[ranked, "chain"].mode().iloc[0]
+        table.loc[ranked & (table["chain"] != main), "reason"] = APART
+    score = table["mean"] * (-1 if higher_is_better else 1)
+    table = table.assign(out=table["reason"] != "", score=score)
+    table = table.sort_values(["out", "score", *keys], kind="stable", ignore_index=True)
+    table = table.assign(
+        groups="", rank_from=np.nan, rank_to=np.nan, may_be_best=False, rounds_to_settle=np.nan
+    )
+    return _place(table, model, confidence)[[*keys, *RANK]]
 
 
-def _place(table, confidence):
+def _place(table: pd.DataFrame, model: comparison.Fit, confidence: float) -> pd.DataFrame:
     """`table`, sorted, with groups and places of its ranked rows."""
-    chosen = [k for k in table.index if not table["reason"][k]]
-    compared = pairs([table["values"][k] for k in chosen])
-    apart = compared[compared["p_adjusted"] < 1 - confidence]
-    different = list(zip(apart["first"], apart["second"]))
-    names = letters(len(chosen), different)
-    beaten = set(compared["second"][beats(compared["p"], len(chosen), confidence)])
-    for place, k in enumerate(chosen):
-        table.loc[k, "groups"] = names[place]
-        # Sorted best first, so of two that are told apart the one with the smaller place is better.
-        table.loc[k, "rank_from"] = 1 + sum(j == place for _, j in different)
-        table.loc[k, "rank_to"] = len(chosen) - sum(i == place for i, _ in different)
-        table.loc[k, "may_be_best"] = place not in beaten
+    places = table.loc[table["reason"] == "", "place"].astype(int).tolist()
+    order = list(itertools.combinations(range(len(places)), 2))
+    compared = model.pairs([(places[i], places[j]) for i, j in order], confidence=confidence)
+    p = compared["p"].to_numpy()
+    different = [pair for pair, adjusted in zip(order, holm(p)) if adjusted < 1 - confidence]
+    names = letters(len(places), different)
+    beaten = {j for (_, j), wins in zip(order, beats(p, len(places), confidence)) if wins}
+    # What is not beaten by the first row alone may still be open once all are asked at once.
+    unit = np.eye(len(model.effects))
+    middle, error, _ = model.contrasts(unit[places[:1]] - unit[places])
+    for place in range(len(places)):
+        table.loc[place, "groups"] = names[place]
+        # Sorted best first, so of two that are distinguished the one with the smaller place is better.
+        table.loc[place, "rank_from"] = 1 + sum(j == place for _, j in different)
+        table.loc[place, "rank_to"] = len(places) - sum(i == place for i, _ in different)
+        table.loc[place, "may_be_best"] = place not in beaten
+        if place and place not in beaten:
+            rounds = model.rounds_to_settle(middle[place], error[place], len(places) - 1)
+            table.loc[place, "rounds_to_settle"] = rounds
     return table
 
 
@@ -154,33 +150,48 @@ def leaders(ranked):
 
 
 def compare(
-    runs, keys, metric, baseline, higher_is_better=True, order="started", confidence=statistics.CONFIDENCE
-):
+    runs: pd.DataFrame, keys: Sequence[str], metric: str, baseline: Sequence, higher_is_better: bool = True
+) -> pd.DataFrame:
     """Every configuration of `runs` against the configuration `baseline` (a tuple of its `keys`).
 
-    One row per other configuration; columns `keys` and those of `statistics.RATIO`; each interval holds for
-    itself, not all at once. ValueError where there is no such baseline.
+    One row per other configuration; columns `keys` and `comparison.RATIO`; each interval holds for itself,
+    not all at once. KeyError where there is no such baseline.
     """
-    each = {key: values for key, values, _ in statistics.series(runs, keys, metric, order)}
-    if baseline not in each:
-        raise ValueError(f"No run of {baseline}: take one of {', '.join(map(str, each))}.")
-    rows = [
-        dict(zip(keys, key)) | statistics.ratio(values, each[baseline], higher_is_better, confidence)
-        for key, values in each.items() if key != baseline
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=[*keys, *statistics.RATIO])
+    model = comparison.fit(runs, keys, metric)
+    base = model.place(baseline)
+    others = [(place, base) for place in range(len(model.table)) if place != base]
+    found = model.pairs(others, higher_is_better)
+    return pd.concat([model.table.loc[found["first"], list(keys)].reset_index(drop=True), found], axis=1)[
+        [*keys, *comparison.RATIO]
+    ]
 
 
-def upgrades(runs, keys, metric, version="backend_version", higher_is_better=True, order="started"):
+def upgrades(
+    runs: pd.DataFrame,
+    keys: Sequence[str],
+    metric: str,
+    version: str = "backend_version",
+    higher_is_better: bool = True,
+) -> pd.DataFrame:
     """What an upgrade changed: each version of a configuration against the one measured before it.
 
     One row per configuration and version after its first, by when each was first measured; columns `keys`,
-    before, after, and those of `statistics.RATIO` (after over before).
+    before, after, and `comparison.RATIO` (after over before).
     """
-    rows = []
-    for key, group in runs.sort_values(order, kind="stable").groupby(list(keys), sort=True, dropna=False):
-        versions = [(v, part[metric]) for v, part in group.groupby(version, sort=False)]
-        for (before, old), (after, new) in itertools.pairwise(versions):
-            found = statistics.ratio(new, old, higher_is_better)
+    keys, rows = list(keys), []
+    known = runs[runs[metric].notna()]
+    model = comparison.fit(known, [*keys, version], metric) if len(known) else None
+    for key, group in known.sort_values("started", kind="stable").groupby(keys, sort=True, dropna=False):
+        for before, after in itertools.pairwise(group[version].unique()):
+            found = model.compare((*key, after), (*key, before), higher_is_better)
             rows.append(dict(zip(keys, key)) | {"before": before, "after": after} | found)
-    return pd.DataFrame(rows, columns=[*keys, "before", "after", *statistics.RATIO])
+    return pd.DataFrame(rows, columns=[*keys, "before", "after", *comparison.RATIO])
+
+
+def distinguished_at_once(rows: list[dict]) -> None:
+    """Set the verdict of those of `rows` (dicts with p, verdict) to cannot-be-distinguished that Holm's
+    method does not part, all of them at once."""
+    tested = [row for row in rows if not np.isnan(row["p"])]
+    for row, p in zip(tested, holm([row["p"] for row in tested])):
+        if p >= 1 - comparison.CONFIDENCE:
+            row["verdict"] = comparison.EQUAL

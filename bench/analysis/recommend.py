@@ -1,7 +1,6 @@
 """Which engine should I use? Wishes answered from the observations of one machine and the limits in
 study.yaml."""
 
-import numpy as np
 import pandas as pd
 
 from bench import inputs
@@ -9,19 +8,20 @@ from bench.analysis import batching as batching_analysis
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines, ranking
 from bench.analysis import quality as quality_analysis
+from bench.definitions import Fields
 from bench.observations import schema
 
-COLUMNS = "want column gpu model backend option value interval part reason".split()
+COLUMNS = ["want", "column", "gpu", "model", "backend", "option", "value", "interval", "part", "reason"]
 BEST, NEXT, UNRANKED = "best", "next", "not ranked"
 RATE = "output_tokens_per_s"
 
 
-def choices(requests):
+def choices(requests: pd.DataFrame) -> pd.DataFrame:
     """What fulfils each wish that the data of the machine in front can answer, of one model.
 
     One row per wish and configuration that is named; columns want, `column` that decides, gpu, model,
     backend, option, value and interval (half width over runs), both in the column's unit; part: BEST (several
-    rows where they cannot be told apart), NEXT (the first of the other engines), or UNRANKED (the first of
+    rows where they cannot be distinguished), NEXT (the first of the other engines), or UNRANKED (the first of
     those that are not ranked, where none is), and reason (why not).
     """
     own = machines.each(requests)
@@ -46,22 +46,23 @@ def choices(requests):
     return pd.DataFrame([row for rows in named for row in rows], columns=COLUMNS)
 
 
-def _within(requests, limit):
+def _within(requests: pd.DataFrame, limit: float) -> pd.DataFrame:
     """The sweeps in which the slowest gap of the slowest request is within `limit` seconds, ranked."""
     within = batching_analysis.most_within(requests, limit)
     return ranking.rank(within, schema.CONFIGURATION, RATE)
 
 
-def _lossless(timed, requests):
-    """The options of `timed`, ranked among themselves, whose answers are all the reference's."""
+def _lossless(timed: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
+    """The options of `timed` whose answers are all the reference's, ranked among themselves."""
     table = quality_analysis.summary(requests)
     same = table.loc[table["same_answers"] == table["answers"], latency_analysis.VERSIONED]
-    # Scores have the options' own names, `timed` those that tell versions apart: runs are what both know.
-    kept = machines.front(requests, "latency").merge(same, on=latency_analysis.VERSIONED)
-    return latency_analysis.ranked(timed[timed["run_id"].isin(kept["run_id"])], RATE)
+    # Scores have the options' own names, `timed` those with versions: runs are what both know.
+    kept = machines.front(requests, "latency").merge(same, on=latency_analysis.VERSIONED)["run_id"]
+    among = timed.loc[timed["run_id"].isin(kept), latency_analysis.VERSIONED].drop_duplicates()
+    return latency_analysis.ranked(timed, RATE, tuple(among.itertuples(index=False, name=None)))
 
 
-def _named(want, column, table):
+def _named(want: str, column: str, table: pd.DataFrame) -> list:
     """The rows of one wish; none where nothing has a figure."""
     table = table.dropna(subset="mean")
     best = ranking.leaders(table)
@@ -72,7 +73,7 @@ def _named(want, column, table):
     return [_row(want, column, row, part) for part, rows in parts for _, row in rows.iterrows()]
 
 
-def _row(want, column, row, part):
-    half = np.nan if pd.isna(row["high"]) else row["high"] - row["mean"]
+def _row(want: str, column: str, row: pd.Series, part: str) -> Fields:
+    half = (row["high"] - row["low"]) / 2
     kept = {name: row[name] for name in ("gpu", "model", "backend", "option", "reason")}
     return kept | {"want": want, "column": column, "value": row["mean"], "interval": half, "part": part}

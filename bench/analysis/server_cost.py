@@ -1,37 +1,33 @@
 """What an engine's own server costs, one request at a time, beside the engine in process."""
 
-import functools
-
+import numpy as np
 import pandas as pd
+from scipy import optimize
 
 from bench import naming
+from bench.analysis import adjusted, machines
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, statistics
 
-COST = "ttft_s_inside ttft_s ttft_cost_s tpot_s_inside tpot_s tpot_cost_s tpot_factor minutes pairs".split()
-COST += ["tpot_factor_low", "tpot_factor_high"]
+COST = ["ttft_s_inside", "ttft_s", "ttft_cost_s", "tpot_s_inside", "tpot_s", "tpot_cost_s", "tpot_factor"]
+COST += ["minutes", "pairs", "tpot_factor_low", "tpot_factor_high"]
 
 
-def server_cost(requests):
+def server_cost(requests: pd.DataFrame) -> pd.DataFrame:
     """What an engine's own server costs, one request at a time: one row per engine and option on the machine
     in front that was measured in process and through its server.
 
     Columns of medians over pairs of runs: ttft_s, tpot_s, the same in process with `_inside`, ttft_cost_s and
-    tpot_cost_s (server less in process), tpot_factor (server / in process) and the interval of its median
-    (tpot_factor_low and _high, empty for one pair), minutes (between the starts), pairs. Each run through the
-    server (experiment `served`) stands beside the run in process that began nearest in time, because the
-    memory of small machines has more than one speed.
+    tpot_cost_s (server less in process); tpot_factor (server / in process, adjusted mean over pairs:
+    `adjusted.means`) with its 95 % interval (tpot_factor_low and _high), minutes (median between the starts),
+    pairs. Each run through the server (experiment `served`) stands beside a run in process that began near it
+    in time, because machines have good hours and bad ones.
     """
     own = machines.in_front(requests)
     both = latency_analysis.runs(own[own["experiment"].isin(["latency", "served"]) & (own["error"] == "")])
-    both = both.assign(at=pd.to_datetime(both["started"], utc=True))
-    served, inside = (both[both["experiment"] == name].sort_values("at") for name in ("served", "latency"))
-    if served.empty or inside.empty:
+    both = both[both["tpot_s"] > 0].assign(at=pd.to_datetime(both["started"], utc=True))
+    pairs = _pairs(both)
+    if pairs.empty:
         return pd.DataFrame(columns=[*latency_analysis.VERSIONED, *COST])
-    inside = inside.assign(at_inside=inside["at"])
-    pairs = pd.merge_asof(
-        served, inside, on="at", by=latency_analysis.VERSIONED, direction="nearest", suffixes=("", "_inside")
-    ).dropna(subset="tpot_s_inside")
     pairs = pairs.assign(
         ttft_cost_s=pairs["ttft_s"] - pairs["ttft_s_inside"],
         tpot_cost_s=pairs["tpot_s"] - pairs["tpot_s_inside"],
@@ -39,13 +35,26 @@ def server_cost(requests):
         minutes=(pairs["at"] - pairs["at_inside"]).abs().dt.total_seconds() / 60,
         pairs=1,
     )
-    pairs = pairs.assign(tpot_factor_low=pairs["tpot_factor"], tpot_factor_high=pairs["tpot_factor"])
-    how = dict.fromkeys(COST, "median") | {"pairs": "sum"}
-    how |= {f"tpot_factor_{end}": functools.partial(_end, which) for which, end in ((1, "low"), (2, "high"))}
-    table = pairs.groupby(latency_analysis.VERSIONED, as_index=False).agg(how)
+    keys = latency_analysis.VERSIONED
+    adjusted_names = ["tpot_factor", "tpot_factor_low", "tpot_factor_high"]
+    medians = [name for name in COST if name not in adjusted_names]
+    table = pairs.groupby(keys, as_index=False).agg(dict.fromkeys(medians, "median") | {"pairs": "sum"})
+    factors = adjusted.means(pairs, keys, "tpot_factor")[[*keys, "mean", "low", "high"]]
+    table = table.merge(factors.set_axis([*keys, *adjusted_names], axis=1), on=keys)[[*keys, *COST]]
     return naming.named(machines.versioned(table).sort_values("tpot_factor", ignore_index=True))
 
 
-def _end(which, values):
-    """One end of the interval of a median over pairs of runs."""
-    return statistics.median_interval(values)[which]
+def _pairs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs through the server beside runs in process of the same configuration and version, whose columns end
+    in `_inside`: each run in one pair at most, so that all pairs together are the fewest minutes apart (the
+    assignment problem); what is left of the longer side has no partner."""
+    rows = []
+    for _, own in runs.groupby(latency_analysis.VERSIONED):
+        served, inside = (own[own["experiment"] == name] for name in ("served", "latency"))
+        if served.empty or inside.empty:
+            continue
+        when = [(each["at"] - runs["at"].min()).dt.total_seconds().to_numpy() for each in (served, inside)]
+        first, second = optimize.linear_sum_assignment(np.abs(np.subtract.outer(*when)))
+        beside = inside.iloc[second][["ttft_s", "tpot_s", "at"]].add_suffix("_inside")
+        rows.append(served.iloc[first].assign(**{name: beside[name].to_numpy() for name in beside}))
+    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()

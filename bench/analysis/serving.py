@@ -6,18 +6,21 @@ or the other). The published curves come in the same columns, so the same functi
 """
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
 from bench import inputs, naming
+from bench.analysis import adjusted, comparison, machines, ranking
 from bench.analysis import levels as levels_analysis
-from bench.analysis import machines, ranking, statistics
 from bench.analysis.drafting import drafts, undrafted
+from bench.definitions import Fields
 from bench.observations import schema
 
 CURVE = schema.CONFIGURATION
 LOOP = ["loop", "load"]
+MACHINE = [*schema.SETTING, "host"]
 STEADY, OVERLOADED, SHORT = levels_analysis.STEADY, levels_analysis.OVERLOADED, levels_analysis.SHORT
 # Share of a level's requests that must meet the objectives for the level to hold them; a failed request
 # meets none. As many as the percentile that the default number of requests bounds.
@@ -27,55 +30,61 @@ PER_USER = levels_analysis.PER_USER
 # So many times the concurrency: what does it cost?
 WIDER = 8
 # The columns of a ratio: itself, its interval over runs, and what it says.
-RATIO = ["", "_low", "_high", "_verdict"]
-UNKNOWN = [np.nan, np.nan, np.nan, ""]
-METRICS = "output_tokens_per_s", "tpot_p50_s"
+RATIO = {"ratio": "", "low": "_low", "high": "_high", "verdict": "_verdict"}
+UNKNOWN = {"ratio": np.nan, "low": np.nan, "high": np.nan, "verdict": ""}
+METRICS = RATE, TPOT = "output_tokens_per_s", "tpot_p50_s"
 COMPARED = "load output_tokens_per_s ttft_p90_s closed_ttft_p90_s ratio requests".split()
 GOAL = "largest_concurrency concurrency_fails concurrency_measured largest_rate rate_fails".split()
 GOAL += ["rate_measured"]
 
 
-def levels(requests):
+def levels(requests: pd.DataFrame) -> pd.DataFrame:
     """Levels of load on the machine in front: one row per curve and level; columns of `levels.levels` over
     all its runs of one version together, loop, load, per_device.
 
-    per_device is the output tokens/s of each of the devices that share the model or hold its replicas; the
-    cores of a CPU are one device.
+    output_tokens_per_s is the adjusted mean over runs of that level (`adjusted.means`), with the ends of its
+    95 % interval, output_tokens_per_s_low and _high. per_device is the output
+    tokens/s of each of the devices that share the model or hold its replicas; the cores of a CPU are one
+    device.
     """
     own = machines.versioned(machines.front(requests, "serving"))
-    table = _loops(levels_analysis.levels(own, pooled=True)).sort_values([*CURVE, *LOOP], ignore_index=True)
+    table = _loops(levels_analysis.levels(own, pooled=True)).drop(columns=RATE)
+    rates = adjusted.means(of_runs(own), CURVE, RATE, LOOP)[[*CURVE, *LOOP, "mean", "low", "high"]]
+    rates = rates.set_axis([*CURVE, *LOOP, RATE, f"{RATE}_low", f"{RATE}_high"], axis=1)
+    table = table.merge(rates, "left", [*CURVE, *LOOP]).sort_values([*CURVE, *LOOP], ignore_index=True)
     devices = table["tensor_parallel"] * table["data_parallel"]
     devices = devices.where(~table["gpu"].map(naming.is_cpu).astype(bool), 1)
     return table.assign(per_device=table["output_tokens_per_s"] / devices)
 
 
-def of_runs(requests):
-    """Levels of all runs in `requests`: one row per run and level; columns of `levels.levels`, loop, load."""
-    return _loops(levels_analysis.levels(requests))
+def of_runs(requests: pd.DataFrame) -> pd.DataFrame:
+    """Levels of all runs in `requests`: one row per run and level; columns of `levels.levels`, experiment,
+    loop, load."""
+    return _loops(levels_analysis.levels(requests)).assign(experiment="serving")
 
 
-def _versioned_runs(requests):
+def _versioned_runs(requests: pd.DataFrame) -> pd.DataFrame:
     """`of_runs`, options as `machines.versioned`: as they are called in `levels`."""
     return of_runs(machines.versioned(requests[requests["experiment"] == "serving"]))
 
 
-def _loops(table):
+def _loops(table: pd.DataFrame) -> pd.DataFrame:
     closed = table["concurrency"].notna()
     load = table["concurrency"].where(closed, table["request_rate"])
     return table.assign(loop=np.where(closed, "closed", "open"), load=load)
 
 
-def steady(requests):
+def steady(requests: pd.DataFrame) -> pd.DataFrame:
     """The rows of `levels` in steady state, which alone are compared."""
     table = levels(requests)
     return table[table["state"] == STEADY]
 
 
-def best_held(requests):
+def best_held(requests: pd.DataFrame) -> pd.DataFrame:
     """Each curve's closed level with the most output tokens/s among those that hold the objectives, ranked:
     columns of `levels` and of `ranking.rank`, best first, those that are not ranked last.
 
-    An open loop in steady state yields what was asked for, so it says nothing of the engine.
+    An open loop in steady state yields the offered rate, so it says nothing of the engine.
     """
     table, holds = steady(requests), goals()[0][1]
     held = table[(holds(table) == 1) & (table["loop"] == "closed")].sort_values(
@@ -83,11 +92,11 @@ def best_held(requests):
     )
     best = held.drop_duplicates(CURVE)
     runs = _versioned_runs(requests).merge(best[[*CURVE, *LOOP]], on=[*CURVE, *LOOP])
-    ranked = ranking.rank(runs, CURVE, "output_tokens_per_s")
+    ranked = ranking.rank(runs, CURVE, RATE)
     return ranked.drop(columns="runs").merge(best, on=CURVE)
 
 
-def published():
+def published() -> pd.DataFrame:
     """The published curves (read off figures, ± 0.05 ms): one row per curve and level; columns of
     `levels` as far as they are known.
 
@@ -120,13 +129,13 @@ def published():
     return table.assign(met=np.nan, **bounds, quick=quick, quick_low=quick, quick_high=quick)
 
 
-def published_single():
+def published_single() -> pd.DataFrame:
     """The rows of `published` on one GPU: one model, three engines."""
     table = published()
     return table[table["tensor_parallel"] == 1]
 
 
-def goals():
+def goals() -> list[tuple[str, Callable[[pd.DataFrame], pd.Series]]]:
     """The goals of latency: [(words, function)], the objectives of study.yaml and the published example.
 
     The function maps a table of levels to 1 where a level holds the goal, 0 where not, NaN where that is not
@@ -143,13 +152,13 @@ def goals():
     ]
 
 
-def _holds(table, name, share):
+def _holds(table: pd.DataFrame, name: str, share: float) -> pd.Series:
     held = np.where(table[f"{name}_low"] >= share, 1.0, np.nan)
     lost = (table[f"{name}_high"] < share) | (table["state"] == OVERLOADED)
     return pd.Series(np.where(lost, 0.0, held), table.index)
 
 
-def goal(requests):
+def goal(requests: pd.DataFrame) -> pd.DataFrame:
     """The largest load up to which levels hold a goal: one row per goal and curve, ours first, then the
     published ones.
 
@@ -168,7 +177,7 @@ def goal(requests):
     return pd.DataFrame(rows, columns=["goal", *CURVE, *GOAL]).dropna(subset=known, how="all")
 
 
-def _largest(curve):
+def _largest(curve: pd.DataFrame) -> tuple:
     """(the largest load that holds before the first that does not, that one, the largest load measured) of
     one loop of a curve."""
     if curve.empty:
@@ -179,7 +188,7 @@ def _largest(curve):
     return (0 if below.empty else good), fails, curve["load"].max()
 
 
-def speculation(requests):
+def speculation(requests: pd.DataFrame) -> pd.DataFrame:
     """Options that draft beside the same option without: one row per level in steady state of both; columns
     of `levels`, those without drafts with `_plain`; plain (the other option), and with RATIO faster (ratio of
     output tokens/s, closed loops) and pace (of the inverse of TPOT)."""
@@ -193,46 +202,58 @@ def speculation(requests):
     return _ratios(both, {"option": "plain"}, "plain", _versioned_runs(requests))
 
 
-def _ratios(both, other, beside, runs=None):
+def _ratios(
+    both: pd.DataFrame, other: dict[str, str], beside: str, runs: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """`both` with RATIO of faster and pace: output tokens/s and the inverse of TPOT as multiples of those of
-    another level, whose medians have the suffix `beside`.
+    another curve at the same level, whose medians have the suffix `beside`.
 
-    The intervals are over `runs` (`of_runs`), and `other` maps columns of the curve to those of `both` that
-    the other level has there; without runs (published figures) there are none. An open loop yields what was
-    asked for, so there is no `faster`.
+    The ratios are those of adjusted means over `runs` (`of_runs`), and `other` maps columns of the curve to
+    those of `both` that the other curve has there; without runs (published figures) they are those of the
+    figures, without intervals. An open loop yields the offered rate, so there is no `faster`.
     """
-    faster, pace, series = [], [], _series(runs) if runs is not None else {}
+    found = {"faster": [], "pace": []}
+    models = {metric: _models(runs, metric) for metric in METRICS} if runs is not None else None
     for _, row in both.iterrows():
-        if not series:
-            rate, tpot = ([row[metric] / row[f"{metric}_{beside}"], *UNKNOWN[1:]] for metric in METRICS)
-            faster.append(rate)
-            pace.append([1 / tpot[0], *UNKNOWN[1:]])
+        if models is None:
+            rate, tpot = (row[metric] / row[f"{metric}_{beside}"] for metric in METRICS)
+            found["faster"].append(UNKNOWN | {"ratio": rate})
+            found["pace"].append(UNKNOWN | {"ratio": 1 / tpot})
             continue
-        here = tuple(row[column] for column in [*CURVE, *LOOP])
-        there = tuple(row[other.get(column, column)] for column in [*CURVE, *LOOP])
-        rate, tpot = ((series[(*here, metric)], series[(*there, metric)]) for metric in METRICS)
-        faster.append(_ratio(*rate) if row["loop"] == "closed" else UNKNOWN)
-        pace.append(_ratio(*tpot[::-1]))
-    for name, found in (("faster", faster), ("pace", pace)):
-        columns = [f"{name}{suffix}" for suffix in RATIO]
-        both = both.assign(**pd.DataFrame(found, columns=columns, index=both.index))
+        here = tuple(row[column] for column in CURVE)
+        there = tuple(row[other.get(column, column)] for column in CURVE)
+        level = row["loop"], row["load"]
+        closed = row["loop"] == "closed"
+        found["faster"].append(_compared(models[RATE], level, here, there) if closed else UNKNOWN)
+        found["pace"].append(_compared(models[TPOT], level, there, here))
+    for name, ratios in found.items():
+        table = pd.DataFrame(ratios, columns=list(RATIO), index=both.index)
+        both = both.assign(**{f"{name}{suffix}": table[column] for column, suffix in RATIO.items()})
     return both
 
 
-def _series(runs):
-    """{(*curve, loop, load, metric): its figures, one per run, in the order of measuring} of METRICS."""
-    groups = runs.sort_values("started", kind="stable").groupby([*CURVE, *LOOP])
-    return {(*key, metric): rows[metric].to_numpy() for key, rows in groups for metric in METRICS}
+def _models(runs: pd.DataFrame, metric: str) -> dict:
+    """{(gpu, model, weights, host, loop, load): the model of `metric` of the curves of `runs` at that
+    level}."""
+    names = [*MACHINE, *LOOP]
+    return {
+        tuple(where[name] for name in names): model
+        for where, _, model in adjusted.fits(runs, CURVE, metric, LOOP)
+    }
 
 
-def _ratio(values, baseline):
-    """RATIO of two levels: values / baseline."""
-    values, baseline = (np.asarray(series, dtype=float) for series in (values, baseline))
-    found = statistics.ratio(values[values > 0], baseline[baseline > 0])
-    return [found[name] for name in ("ratio", "low", "high", "verdict")]
+def _compared(models: dict, level: tuple, curve: tuple, baseline: tuple) -> Fields:
+    """RATIO of two curves at the same level; UNKNOWN where one of them has no figure above zero there."""
+    own = dict(zip(CURVE, curve))
+    model = models.get((*(own[name] for name in MACHINE), *level))
+    known = set() if model is None else set(model.table[CURVE].itertuples(index=False, name=None))
+    if not {curve, baseline} <= known:
+        return UNKNOWN | {"verdict": comparison.NO_RUNS}
+    found = model.compare(curve, baseline)
+    return {name: found[name] for name in RATIO}
 
 
-def tensor_parallel(requests):
+def tensor_parallel(requests: pd.DataFrame) -> pd.DataFrame:
     """A model shared by more devices beside the fewest measured: one row per level in steady state of both,
     ours first, then the published ones; columns of `levels`, those of the fewest with `_fewest`; faster and
     pace as in `speculation`."""
@@ -248,23 +269,35 @@ def tensor_parallel(requests):
     return pd.concat([p for p in pairs if len(p)] or pairs[:1], ignore_index=True)
 
 
-def widened(requests):
+def widened(requests: pd.DataFrame) -> pd.DataFrame:
     """What WIDER times the concurrency costs: one row per curve with two such levels in steady state, at the
     smallest; columns the curve, narrow (the concurrency), slower (ratio of TPOT) and more (ratio of output
-    tokens/s), and their intervals over runs (_low, _high)."""
-    rows, table, series = [], steady(requests), _series(_versioned_runs(requests))
+    tokens/s) of the two levels of a run, adjusted means over runs, and their intervals (_low, _high)."""
+    table, each = steady(requests), _versioned_runs(requests)
+    each, rows = each[each["loop"] == "closed"].set_index([*CURVE, "load", "run_id"]).sort_index(), []
     for key, curve in table[table["loop"] == "closed"].groupby(CURVE, sort=True):
         loads = set(curve["load"])
         narrow = next((load for load in sorted(loads) if WIDER * load in loads), None)
         if narrow is not None:
-            wide = {m: series[(*key, "closed", WIDER * narrow, m)] for m in METRICS}
-            more, slower = (_ratio(wide[m], series[(*key, "closed", narrow, m)])[:3] for m in METRICS)
-            rows.append((*key, narrow, *slower, *more))
-    ratios = [f"{name}{suffix}" for name in ("slower", "more") for suffix in RATIO[:3]]
-    return pd.DataFrame(rows, columns=[*CURVE, "narrow", *ratios]).dropna(subset="slower")
+            few, many = (each.loc[(*key, load)] for load in (narrow, WIDER * narrow))
+            both = few.join(many[[*METRICS]], how="inner", rsuffix="_wide")
+            ratios = {"more": both[f"{RATE}_wide"] / both[RATE], "slower": both[f"{TPOT}_wide"] / both[TPOT]}
+            rows.append(
+                both[["experiment", "started"]].assign(**dict(zip(CURVE, key)), narrow=narrow, **ratios)
+            )
+    wider = [*CURVE, "narrow"]
+    if not rows:
+        columns = [f"{name}{suffix}" for name in ("slower", "more") for suffix in ("", "_low", "_high")]
+        return pd.DataFrame(columns=[*wider, *columns])
+    ratios, found = pd.concat(rows).reset_index(), None
+    for name in ("slower", "more"):
+        means = adjusted.means(ratios, wider, name)[[*wider, "mean", "low", "high"]]
+        means = means.set_axis([*wider, name, f"{name}_low", f"{name}_high"], axis=1)
+        found = means if found is None else found.merge(means, "left", wider)
+    return found
 
 
-def loops_apart(requests):
+def loops_apart(requests: pd.DataFrame) -> pd.DataFrame:
     """The two loops at the same throughput: one row per level of an open loop whose curve has both loops in
     steady state.
 

@@ -1,21 +1,23 @@
 """What a larger model changes: the same options with two models, on one machine."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 
-from bench.analysis import latency, machines, ranking, statistics
+from bench.analysis import comparison, latency, machines, ranking
 
-OPTION = "backend option backend_version tensor_parallel data_parallel".split()
+OPTION = ["backend", "option", "backend_version", "tensor_parallel", "data_parallel"]
 
 
-def sizes(requests):
+def sizes(requests: pd.DataFrame) -> pd.DataFrame:
     """Options that the machine in front has measured with one request at a time and with several models.
 
     One row per option and larger model, beside the same option with the model of most options; larger models
     by the bytes that they read. Columns OPTION, gpu; of both models, the larger one's with `larger_` before
-    them: model, weights, weight_bytes (per step), mbu, mbu_interval, rates (tuple: output_tokens_per_s of
-    every run); and those of `statistics.ratio` of the two, smaller over larger: how many times as long an
-    answer takes. Options with failed requests are left out.
+    them: model, weights, weight_bytes (per step), mbu, mbu_interval, runs; and `comparison.RATIO` of the two,
+    smaller over larger: how many times as long an answer takes. Options with failed requests are left out,
+    and those whose runs with the two models no chain of sittings connects.
     """
     rows = machines.here(requests, "latency")
     table = latency.summary(rows)
@@ -24,29 +26,44 @@ def sizes(requests):
         return table.iloc[:0]
     front = latency.described(requests, "latency").iloc[0]
     usual = (table["model"] == front["model"]) & (table["weights"] == front["weights"])
-    kept = [*OPTION, "gpu", "model", "weights", "weight_bytes", "mbu", "mbu_interval", "rates"]
-    larger = table.loc[~usual, kept].rename(columns=_larger)
-    both = table.loc[usual, kept].merge(larger, on=[*OPTION, "gpu"])
+    kept = [*OPTION, "gpu", "host", "model", "weights", "weight_bytes", "mbu", "mbu_interval", "runs"]
+    both = table.loc[usual, kept].merge(
+        table.loc[~usual, kept], on=[*OPTION, "gpu", "host"], suffixes=("", "_larger")
+    )
+    both = both.rename(columns={f"{name}_larger": f"larger_{name}" for name in kept})
     both = both[both["larger_weight_bytes"] > both["weight_bytes"]].sort_values(
         ["larger_weight_bytes", *OPTION], ignore_index=True
     )
-    found = [statistics.ratio(*rates) for rates in zip(both["rates"], both["larger_rates"])]
-    return both.join(pd.DataFrame(found, columns=statistics.RATIO))
+    if both.empty:
+        return both.assign(**dict.fromkeys(comparison.RATIO, np.nan))
+    model = latency.compared(rows, latency.RATE)
+    found = [
+        model.compare(latency.configuration(row), latency.configuration(row.rename(_smaller_name)))
+        for _, row in both.iterrows()
+    ]
+    both = both.join(pd.DataFrame(found, columns=comparison.RATIO).drop(columns="runs"))
+    return both[both["verdict"] != comparison.NOT_CONNECTED].reset_index(drop=True)
 
 
-def _larger(name):
-    """The column of the larger model for column `name`; those that say which option it is stay."""
-    return name if name in (*OPTION, "gpu") else f"larger_{name}"
+def _smaller_name(name: str) -> str:
+    """The columns of the larger model under the names that the smaller one has."""
+    return {"model": "smaller_model", "weights": "smaller_weights"}.get(name, name.removeprefix("larger_"))
 
 
-def order(table):
+def order(requests: pd.DataFrame, table: pd.DataFrame) -> dict[str, int]:
     """{"kept", "turned", "open": number of pairs of options} of rows of `sizes` with one larger model.
 
-    A pair keeps its order, or turns it round, where both models tell it apart, all pairs of a model at once
-    (`ranking.pairs`); else it is open. Options with one run of either model are left out.
+    A pair keeps its order, or turns it round, where it is significant with both models, all pairs of a model
+    at once (Holm); else it is open. Options with one run of either model are left out.
     """
-    several = table[(table["rates"].map(len) > 1) & (table["larger_rates"].map(len) > 1)]
-    signs = [_signs(several[column]) for column in ("rates", "larger_rates")]
+    several = table[(table["runs"] > 1) & (table["larger_runs"] > 1)]
+    rows = machines.here(requests, "latency")
+    signs = []
+    for prefix in ("", "larger_"):
+        names = several[[*OPTION, f"{prefix}model", f"{prefix}weights"]].set_axis(
+            [*OPTION, "model", "weights"], axis=1
+        )
+        signs.append(_signs(rows.merge(names, on=list(names)), names))
     product = np.multiply(*signs)
     return {
         "kept": int((product > 0).sum()),
@@ -55,9 +72,15 @@ def order(table):
     }
 
 
-def _signs(rates):
-    """1 where the first of each pair of configurations is faster, -1 where it is slower, 0 where that cannot
-    be told."""
-    found = ranking.pairs([np.asarray(each) for each in rates])
-    apart = found["p_adjusted"] < 1 - statistics.CONFIDENCE
+def _signs(rows: pd.DataFrame, names: pd.DataFrame) -> np.ndarray:
+    """1 where the first of each pair of the options `names` is faster, -1 where it is slower, 0 where the two
+    cannot be distinguished."""
+    pairs = list(itertools.combinations(range(len(names)), 2))
+    if not pairs:
+        return np.empty(0)
+    model = latency.compared(rows, latency.RATE)
+    by_name = {tuple(row): place for place, row in enumerate(model.table[list(names)].to_numpy())}
+    places = [by_name[tuple(row)] for row in names.to_numpy()]
+    found = model.pairs([(places[i], places[j]) for i, j in pairs])
+    apart = ranking.holm(found["p"]) < 1 - comparison.CONFIDENCE
     return np.where(apart, np.sign(np.log(found["ratio"].astype(float))), 0)

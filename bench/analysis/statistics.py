@@ -1,10 +1,11 @@
-"""Intervals over runs, ratios of two configurations, bounds of percentiles, and shares.
+"""Intervals over repeats of one thing, bounds of percentiles, and shares.
 
-Runs of one sitting resemble their neighbours, and few of them are measured, so Student's interval is too
-narrow. Here the variance of the mean comes from the slow movements of the series alone (its lowest cosines:
-Lazarus, Lewis, Stock and Watson, *HAR Inference: Recommendations for Practice*, JBES 36(4), 2018), and the
-critical value is the one whose exact coverage, averaged over a lag-1 correlation of 0 and one of 0.3, is the
-confidence that was asked for. `bench.analysis.proof` counts how often the intervals hold.
+Configurations are compared by `comparison`. Runs of one sitting resemble their neighbours, and few of them
+are measured, so Student's interval is too narrow. Here the variance of the mean comes from the slow movements
+of the series alone (its lowest cosines: Lazarus, Lewis, Stock and Watson, *HAR Inference: Recommendations for
+Practice*, JBES 36(4), 2018), and the critical value is the one whose exact coverage, averaged over a lag-1
+correlation of 0 and one of 0.3, is the confidence that was asked for. `bench.analysis.proof` counts how often
+the intervals hold.
 """
 
 import math
@@ -17,9 +18,6 @@ from scipy import fft, linalg, optimize, stats
 CONFIDENCE = 0.95
 # The lag-1 correlations of neighbouring runs over which coverage is averaged, and up to which it is promised.
 CORRELATIONS = 0.0, 0.3
-FASTER, SLOWER, EQUAL = "faster", "slower", "cannot be told apart"
-ONE_EACH, ONE_OF_ONE, NONE = "one run each", "one run of one of them", "no runs of one of them"
-RATIO = "ratio low high p verdict runs baseline_runs".split()
 # What MLPerf takes for a percentile: 99 % confidence, and one request beyond the value that is shown
 # (mlcommons/inference, loadgen/early_stopping.cc).
 MLPERF = {"confidence": 0.99, "beyond": 1}
@@ -158,35 +156,6 @@ def log_ratio(first, second, confidence=CONFIDENCE):
     middle = np.log(first.mean(axis=-1) / second.mean(axis=-1))
     half = stats.t.ppf((1 + confidence) / 2, freedom) * error
     return middle, half, 2 * stats.t.sf(np.abs(middle) / error, freedom)
-
-
-def verdict(low, high, higher_is_better=True):
-    """FASTER, SLOWER or EQUAL: what the interval of a ratio to a baseline says."""
-    if low > 1 or high < 1:
-        return FASTER if (low > 1) == higher_is_better else SLOWER
-    return EQUAL
-
-
-def ratio(values, baseline, higher_is_better=True, confidence=CONFIDENCE):
-    """The mean of `values` over that of `baseline` with its interval: a dict of the columns RATIO.
-
-    Both are one figure per run, in the order of measuring. `p` and the interval are empty, and `verdict` is
-    ONE_EACH, ONE_OF_ONE or NONE, where one of them has fewer than two runs. ValueError where a figure is not
-    above zero.
-    """
-    values, baseline = _clean(values), _clean(baseline)
-    runs, others = len(values), len(baseline)
-    if (values <= 0).any() or (baseline <= 0).any():
-        raise ValueError("A ratio takes figures above zero: leave out runs without an answer.")
-    found = dict.fromkeys(RATIO, math.nan) | {"runs": runs, "baseline_runs": others}
-    if min(runs, others) == 0:
-        return found | {"verdict": NONE}
-    found["ratio"] = values.mean() / baseline.mean()
-    if min(runs, others) == 1:
-        return found | {"verdict": ONE_EACH if runs == others else ONE_OF_ONE}
-    middle, half, p = log_ratio(values, baseline, confidence)
-    low, high = math.exp(middle - half), math.exp(middle + half)
-    return found | {"low": low, "high": high, "p": float(p), "verdict": verdict(low, high, higher_is_better)}
 
 
 def series(runs, keys, metric, order="started"):

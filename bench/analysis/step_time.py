@@ -7,10 +7,13 @@ bandwidth and effective peak are fitted per configuration to the sweep of batchi
 ones cannot exceed what was measured beside the runs.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
 from bench import memo
+from bench.definitions import Fields
 from bench.observations import derived, schema
 
 COEFFICIENTS = ["overhead_s", "bandwidth_bytes_per_s", "peak_flops_per_s"]
@@ -21,7 +24,7 @@ TERMS = ["overhead", "memory", "arithmetic"]
 DECIDED = 0.95
 
 
-def points(requests):
+def points(requests: pd.DataFrame) -> pd.DataFrame:
     """Batches of the sweeps that decoded, with known roofs: one row per run and shape of a batch; columns of
     `derived.batches`, medians over equal batches, which are no points of their own."""
     table = derived.medians(derived.batches(requests[requests["experiment"] == "batching"]))
@@ -30,7 +33,9 @@ def points(requests):
     )
 
 
-def fit(step_s, step_bytes, step_flops, bandwidth, peak):
+def fit(
+    step_s: np.ndarray, step_bytes: np.ndarray, step_flops: np.ndarray, bandwidth: float, peak: float
+) -> np.ndarray:
     """(overhead s, s per byte, s per FLOP) of the model, by least squares of relative errors; arrays of
     one length, roofs as numbers.
 
@@ -44,15 +49,24 @@ def fit(step_s, step_bytes, step_flops, bandwidth, peak):
         for below in _partings(step_flops / step_bytes)
     ]
     errors = [np.sum((predict(t, step_bytes, step_flops) / step_s - 1) ** 2) for t in tried]
-    return tried[int(np.argmin(errors))]
+    # Partings that differ by rounding alone would be chosen by the processor's last digit: the first is
+    # taken, in which arithmetic was reached by a point and not only bounded.
+    return tried[int(np.argmin(np.round(errors, 12)))]
 
 
-def _partings(intensity):
+def _partings(intensity: np.ndarray) -> list[np.ndarray]:
     """Every way to part points by intensity into a lower and an upper group, one of them possibly empty."""
     return [intensity < limit for limit in [*np.unique(intensity), np.inf]]
 
 
-def _solve(step_s, step_bytes, step_flops, below, bandwidth, peak):
+def _solve(
+    step_s: np.ndarray,
+    step_bytes: np.ndarray,
+    step_flops: np.ndarray,
+    below: np.ndarray,
+    bandwidth: float,
+    peak: float,
+) -> np.ndarray:
     """Least squares for one parting: what the roofs already demand is taken off first, so that the rest
     cannot be negative."""
     from scipy.optimize import nnls  # half a second, which pages without a fit need not wait for
@@ -69,29 +83,33 @@ def _solve(step_s, step_bytes, step_flops, below, bandwidth, peak):
     return more + [0, 1 / bandwidth, 1 / peak]
 
 
-def predict(terms, step_bytes, step_flops):
+def predict(
+    terms: Sequence[float] | np.ndarray, step_bytes: np.ndarray, step_flops: np.ndarray
+) -> np.ndarray:
     """Step time in s of steps with so many bytes and FLOPs, for what `fit` returns."""
     overhead, per_byte, per_flop = terms
     return overhead + np.maximum(step_bytes * per_byte, step_flops * per_flop)
 
 
-def _reached(terms, step_bytes, step_flops):
+def _reached(
+    terms: Sequence[float] | np.ndarray, step_bytes: np.ndarray, step_flops: np.ndarray
+) -> np.ndarray:
     """`terms` with NaN for what limits none of the points: it was not measured, only bounded."""
     memory, arithmetic = step_bytes * terms[1], step_flops * terms[2]
     return np.where([True, (memory >= arithmetic).any(), (arithmetic > memory).any()], terms, np.nan)
 
 
-def _arrays(table):
+def _arrays(table: pd.DataFrame) -> tuple:
     columns = (table[c].to_numpy(dtype=float) for c in POINT[:3])
     return *columns, table["bandwidth_bytes_per_s"].max(), table["peak_flops_per_s"].max()
 
 
-def _named(terms):
+def _named(terms: Sequence[float] | np.ndarray) -> dict[str, float]:
     """s per byte and per FLOP as the rates that readers know."""
     return dict(zip(COEFFICIENTS, (terms[0], 1 / terms[1], 1 / terms[2])))
 
 
-def terms_of(row):
+def terms_of(row: pd.Series) -> tuple[float, ...]:
     """(overhead s, s per byte, s per FLOP) of a row of `models`; what was not reached stands at its roof."""
     rates = zip(COEFFICIENTS[1:], ("roof_bytes_per_s", "roof_flops_per_s"))
     return row["overhead_s"], *(
@@ -99,7 +117,7 @@ def terms_of(row):
     )
 
 
-def left_out(table):
+def left_out(table: pd.DataFrame) -> np.ndarray:
     """Relative errors of predicting each batch size from a fit without it: one number per point of
     `table`."""
     errors = []
@@ -114,7 +132,7 @@ def left_out(table):
     return np.array(errors)
 
 
-def _resampled(points, rng):
+def _resampled(points: pd.DataFrame, rng: np.random.Generator) -> tuple:
     """(terms, coefficients) fitted to one sample, drawn with replacement, of the rows of `points` (columns
     POINT)."""
     drawn = points[rng.integers(len(points), size=len(points))]
@@ -123,15 +141,15 @@ def _resampled(points, rng):
     return terms, list(_named(_reached(terms, *steps[1:])).values())
 
 
-def _interval(draws, coefficient):
+def _interval(draws: Sequence, coefficient: int) -> tuple[float, float]:
     """95 % percentile interval of one coefficient over resamples, empty where most of them do not
     determine it."""
     known = draws[:, coefficient][np.isfinite(draws[:, coefficient])]
     return tuple(np.percentile(known, [2.5, 97.5])) if len(known) > len(draws) / 2 else (np.nan, np.nan)
 
 
-def model(table):
-    """The fit of one configuration, a dict.
+def model(table: pd.DataFrame) -> Fields:
+    """The fit of one configuration.
 
     COEFFICIENTS, each with _low and _high (95 %, bootstrap over points; NaN where not determined);
     points, roof_bytes_per_s, roof_flops_per_s; residual, left_out and left_out_worst (median and largest
@@ -158,7 +176,7 @@ def model(table):
     return fitted | _ends(table, terms, drawn)
 
 
-def shares(terms, step_bytes, step_flops):
+def shares(terms: Sequence[float] | np.ndarray, step_bytes: np.ndarray, step_flops: np.ndarray) -> tuple:
     """(step s, name of the largest term, its share) of one step."""
     overhead, memory, arithmetic = terms[0], step_bytes * terms[1], step_flops * terms[2]
     parts = [overhead, memory, 0.0] if memory >= arithmetic else [overhead, 0.0, arithmetic]
@@ -166,7 +184,7 @@ def shares(terms, step_bytes, step_flops):
     return sum(parts), TERMS[largest], parts[largest] / sum(parts)
 
 
-def _ends(table, terms, drawn):
+def _ends(table: pd.DataFrame, terms: Sequence[float] | np.ndarray, drawn: Sequence) -> Fields:
     """What limits a step at the smallest and at the largest batch, whether the resamples `drawn` (terms)
     agree, and the first batch that arithmetic limits."""
     one = table.groupby("batch_size")[["step_bytes", "step_flops"]].median()
@@ -183,7 +201,7 @@ def _ends(table, terms, drawn):
 
 
 @memo.by_content
-def models(requests):
+def models(requests: pd.DataFrame) -> pd.DataFrame:
     """The fits of all sweeps in `requests`: one row per configuration with enough batches; columns of
     `model`.
 

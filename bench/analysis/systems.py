@@ -18,7 +18,7 @@ STUDIES = {
 }
 
 
-def published():
+def published() -> pd.DataFrame:
     """The systems of the three published studies: one row per system, device and number of devices; columns
     study, platform, options, gpu, tensor_parallel."""
     husain = inputs.table("published/husain_llama2_7b_latency").assign(study="husain", tensor_parallel=1)
@@ -31,7 +31,7 @@ def published():
     return every.drop_duplicates(ignore_index=True)
 
 
-def systems(requests):
+def systems(requests: pd.DataFrame) -> pd.DataFrame:
     """Every published system, what has been measured of it, and how to: one row per row of `published`;
     columns backend, option, model and note of data/systems.csv, `state`, `command`; empty where it has no
     row."""
@@ -44,7 +44,7 @@ def systems(requests):
     )
 
 
-def state(row, requests):
+def state(row: pd.Series, requests: pd.DataFrame) -> str:
     """What has been measured of a system, GPUs first: on which device, how many runs, of which model;
     `not yet` where nothing has."""
     if not row["backend"]:
@@ -64,7 +64,7 @@ def _listed(runs):
     return ", ".join(f"{gpu} ({n} run{'s' if n > 1 else ''} of {model})" for (gpu, model), n in runs.items())
 
 
-def command(row):
+def command(row: pd.Series) -> str:
     """The command that measures a system again, on a machine with its GPUs.
 
     What `make study` does not measure (several devices, the published lengths) is a papermill command of the
@@ -74,7 +74,7 @@ def command(row):
         return ""
     backend, option = backends.get(row["backend"]), row["option"].split()[0]
     parameters = {"backend": row["backend"], "option": option, "model": row["model"]}
-    if hasattr(backend, "ON_REQUEST"):
+    if backend.on_request:
         there = {"url": "organisation/name", "gpu": naming.slug(row["gpu"])}
         return commands.papermill(row["experiment"], parameters | there)
     others = dict(pair.split("=") for pair in row["parameters"].split())

@@ -2,126 +2,210 @@
 registry.
 
 To add an engine, write such a file, then run `make check-backend NAME=<name>`: it says within a minute what
-is missing or wrong. Nothing else has to be changed.
+is missing or wrong. Nothing else has to be changed. What the file must have is stated as types in
+`bench/backends/common/contract.py`.
 
-**The module.** Its docstring says what the engine is, how it is installed, its licence and where its
-documentation is; backends.qmd shows it as it stands. It has
-
-    OPTIONS = {"float32": {...}, "int8": {...}}
-        What can be chosen, the default first. Each option has a dict in which the adapter may keep whatever
-        it needs; these keys mean something to others:
-        "devices": ("cpu",)        the option exists on these of DEVICES only
-        "environment": "gptq"      it needs another environment than ENVIRONMENT
-        "batches": False           it takes one prompt at a time, and `generate` raises a ValueError for more
-        "on_request": ("cpu",)     a study measures it on these devices only if its name is in ENGINES,
-                                   because it is slow there or reads checkpoints of its own kind
-    DEVICES = ("cuda", "cpu")
-    version()                      a string
-    available()                    None if the engine can run here, else one sentence: why not, and how to
-                                   install it
-    load(checkpoint, option, device, threads)
-        for engines that run in this process: returns an Engine (below)
-    serve(checkpoint, option, device, request)
-        for engines that are servers: a context manager that starts one, yields a `Served` and stops it,
-        whatever happens. `request` says how much room is needed and where to log: both classes are in
-        `bench/backends/common/servers.py`
-
-and, where they are needed,
-
-    ENVIRONMENT = "vllm"           the engine has an environment of its own: environments/vllm.txt,
-                                   installed in .venvs/vllm; environments/vllm-cuda.txt beside it, or alone,
-                                   is for that device only
-    prepare(checkpoint, option, device)
-        makes the engine's own format of the model and returns its path. It runs in a process of its own,
-        once for each version of the engine: `checkpoints.conversion` names the path, `bench.files.made`
-        makes it whole or not at all
-    PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}
-        how `load` and `serve` can use several devices at once. "tensor": devices share the model, and
-        `load` takes a fifth argument, tensor_parallel=1; "data": replicas of the model behind one address.
-        Anything else is refused
-    ON_REQUEST = "..."             a study never measures this engine by itself: one sentence that says how
-                                   it is done
-
-**The engine** that `load` returns is any object with
-
-    generate(prompts, max_new_tokens, on_token)
-        Greedy decoding of exactly `max_new_tokens` for each prompt (a list of token ids), with the tokens
-        of `checkpoint.end_token_ids` suppressed; returns one list of token ids per prompt. Calls
-        `on_token(request, token_id)`, `request` being the prompt's index, as each token becomes available
-        to a caller. With `on_token=None` it runs the engine's own loop without callbacks: the difference is
-        what measuring costs.
-    weight_bytes                   bytes of weights that one decode step reads
-    kv_value_bytes                 bytes of one number in the KV cache
-    settings                       dict for the sidecar: what the engine runs with (threads, spinning,
-                                   caches)
-    close()                        frees memory and ends threads and processes
-
-and, where the engine has it,
-
-    streams = False                the engine cannot tell when a token is there: its TTFT stays empty, it is
-                                   never invented
-    arithmetic                     number format in which it multiplies matrices: "float32" (if there is no
-                                   such attribute), "bfloat16", "float16", "int8", "fp8"
-    speculation                    dict of drafted_tokens and accepted_tokens of the last `generate`, if
-                                   tokens are drafted
-    reserve(requests, tokens)      called before a batch is timed: room for `requests` of `tokens` each,
-                                   prompt and answer
-    log_probabilities(ids)         natural logarithms of the probabilities of ids[1:], each after all ids
-                                   before it
-
-`check_contract` refuses an engine that lacks a part, before any request. No adapter imports a clock: the
-times are taken in `bench/instrument/in_process.py`, in the callback.
-
-**The checkpoint** that `load`, `serve` and `prepare` get (`bench/backends/common/checkpoints.py`) offers
-
-    name, path, weights            `path` is a folder in the Hugging Face layout; `weights` is "real" or
-                                   "synthetic"
-    config                         config.json as a dict
-    tokenizer                      its fast tokenizer (`tokenizers.Tokenizer`); encode(text) and decode(ids)
-                                   use it
-    end_token_ids                  sorted ids that end a sequence, all to be suppressed
-    gguf                           the GGUF file that the checkpoint came from, or None
-    kv_values_per_token            numbers that one token adds to the KV cache
-
-**Counting weight_bytes.** Embedding rows that are only looked up are not read; a head that is tied to them
-is, once.
-
-    checkpoints.linear_bytes(checkpoint, 2)    every matrix at so many bytes per number: an estimate without
-                                               block scales, for engines that do not show their tensors
-    gguf_files.step_bytes(path)                what a GGUF file holds; `per_value` if the engine unpacks its
-                                               matrices
-    torch_models.step_bytes(model)             the tensors of a PyTorch model, with bitsandbytes' and GPTQ's
-                                               scales
+    backend = backends.get("vllm")      # one Backend per engine, whatever its adapter has
+    backend.options("cpu")
 """
 
+import contextlib
 import importlib
 import os
 import pkgutil
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench import naming, processes
-from bench.backends.common import checkpoints, contract
+from bench.backends.common import checkpoints, contract, servers
 from bench.paths import ROOT
-
-CONTRACT = "What an adapter must have stands at the top of bench/backends/__init__.py."
 
 # Adapters kept elsewhere (the tests' fake engine, somebody's private engine) join by naming their folder
 # here.
 __path__ += [p for p in os.environ.get("BENCH_BACKENDS", "").split(os.pathsep) if p]
 
 
-def names():
+@dataclass(frozen=True)
+class Backend:
+    """One engine, over its adapter `module`.
+
+    `device` is `cpu` or `cuda`, `option` one of the adapter's OPTIONS, `model` the name of a checkpoint.
+    """
+
+    name: str
+    module: contract.Adapter
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Kinds of devices that it runs on."""
+        return self.module.DEVICES
+
+    @property
+    def on_request(self) -> str:
+        """How it is measured, where a study never does so by itself; empty for all others."""
+        return getattr(self.module, "ON_REQUEST", "")
+
+    @property
+    def not_judged(self) -> str:
+        """Why its tokens are not compared with the model's; empty where they are."""
+        return getattr(self.module, "NOT_JUDGED", "")
+
+    @property
+    def prefix_cache(self) -> bool:
+        """Whether its server can be started with a prefix cache of a stated size."""
+        return getattr(self.module, "PREFIX_CACHE", False)
+
+    def version(self) -> str:
+        """The engine's version as it states it."""
+        return self.module.version()
+
+    def options(self, device: str) -> list[str]:
+        """Names of the options on `device`, the default first."""
+        every = self.module.OPTIONS.items()
+        return [name for name, about in every if device in about.get("devices", self.devices)]
+
+    def option(self, name: str, device: str) -> str:
+        """`name`, if that is an option on `device`; the first one if it is empty. ValueError naming the known
+        ones."""
+        known = self.options(device)
+        if not known:
+            raise ValueError(self._not_on(device))
+        return naming.choose(f"option of {self.name} on {device}", name or known[0], known)
+
+    def _not_on(self, device: str) -> str:
+        return f"{self.name} runs on {' and '.join(self.devices)}, not on {device}."
+
+    def batches(self, option: str) -> bool:
+        """Whether it takes several prompts at a time with `option`."""
+        return self.module.OPTIONS[option].get("batches", True)
+
+    def drafts(self, option: str) -> bool:
+        """Whether `option` drafts tokens that the model then checks."""
+        return "draft_tokens" in self.module.OPTIONS[option]
+
+    def by_name_only(self, option: str, device: str) -> bool:
+        """Whether a study measures `option` on `device` only if ENGINES names it: too slow there to keep
+        everybody waiting."""
+        return device in self.module.OPTIONS[option].get("on_request", ())
+
+    def environment(self, device: str = "cpu", option: str | None = None) -> str | None:
+        """Name of the file in environments/ that installs it (where `option` needs another one, that) for
+        `device`, or None for the default environment."""
+        about = self.module.OPTIONS.get(option, {})
+        name = about.get("environment", getattr(self.module, "ENVIRONMENT", None))
+        special = ROOT / "environments" / f"{name or self.name}-{device}.txt"
+        return special.stem if special.exists() else name
+
+    def prefix(self, device: str = "cpu", option: str | None = None) -> Path:
+        """Path of the virtual environment in which it runs `option`."""
+        name = self.environment(device, option)
+        return ROOT / ".venvs" / name if name else Path(sys.prefix)
+
+    def missing(self, device: str = "cpu", option: str | None = None) -> str | None:
+        """None if it can run `option` (its own environment's options if None) here on `device`, else one
+        sentence: why not, and how to install it."""
+        if device not in self.devices:
+            return self._not_on(device)
+        home = self.prefix(device, option)
+        if home == Path(sys.prefix):
+            return self.module.available()
+        if (home / "ready").exists():
+            return None
+        what = self.name if home == self.prefix(device) else f"{self.name}/{option}"
+        return f"{what} is not installed. Install and measure it with: make study ENGINES={what}"
+
+    def ready(self, device: str) -> list[str]:
+        """Options that a study measures here on `device` as things are installed, the default first."""
+        if self.on_request:
+            return []
+        return [
+            option
+            for option in self.options(device)
+            if not self.by_name_only(option, device) and self.missing(device, option) is None
+        ]
+
+    def absent(self, device: str) -> list[str]:
+        """Why a study leaves it out on `device`, or some of its options, one sentence each: none if it
+        measures all of it."""
+        if self.on_request:
+            return [self.on_request]
+        reasons = [self.missing(device, option) for option in (None, *self.options(device))]
+        by_name = [f"{self.name}/{o}" for o in self.options(device) if self.by_name_only(o, device)]
+        if by_name and not reasons[0]:
+            reasons.append(
+                f"{' and '.join(by_name)}: slow on {device} or in need of a checkpoint of their own, "
+                f'measured by name only. Measure them with: make study ENGINES="{" ".join(by_name)}"'
+            )
+        return [reason for reason in dict.fromkeys(reasons) if reason]
+
+    def can(self, needs: str) -> bool:
+        """Whether it has the part of the contract that an experiment needs: `load`, `serve`, or one of them
+        (`load or serve`)."""
+        return any(hasattr(self.module, part) for part in needs.split(" or "))
+
+    def parallel(self, part: str) -> tuple[str, ...]:
+        """How `part` (`load`, `serve`) can use several devices at once: `tensor`, `data`, both or none."""
+        return getattr(self.module, "PARALLEL", {}).get(part, ())
+
+    def scores(self) -> bool:
+        """Whether its engine may give log-probabilities; nobody knows before it is loaded where the adapter
+        has no class `Engine`."""
+        kind = getattr(self.module, "Engine", None)
+        return kind is None or hasattr(kind, contract.Scores.log_probabilities.__name__)
+
+    def prepare(self, model: str, option: str, device: str) -> checkpoints.Checkpoint:
+        """Make the checkpoint `model` and the engine's own format of it, in a process of its own; returns the
+        Checkpoint."""
+        made = checkpoints.checkpoint(model)
+        if hasattr(self.module, "prepare"):
+            processes.in_child(_prepare, self.name, model, option, device)
+        return made
+
+    def load(
+        self,
+        checkpoint: checkpoints.Checkpoint,
+        option: str,
+        device: str,
+        threads: int,
+        tensor_parallel: int = 1,
+    ) -> contract.Engine:
+        """The engine in this process; the devices that share the model are named only where they are
+        several."""
+        several = [tensor_parallel] if tensor_parallel > 1 else []
+        return self.module.load(checkpoint, option, device, threads, *several)
+
+    @contextlib.contextmanager
+    def serve(
+        self, checkpoint: checkpoints.Checkpoint, option: str, device: str, request: servers.Wanted
+    ) -> Iterator[servers.Served]:
+        """The engine's server for as long as the block lasts."""
+        stated = self.module.serve(checkpoint, option, device, request)
+        with servers.running(stated, checkpoint, request) as served:
+            yield served
+
+
+def _prepare(name: str, model: str, option: str, device: str) -> None:
+    get(name).module.prepare(checkpoints.checkpoint(model), option, device)
+
+
+def arithmetic(engine: contract.Engine) -> str:
+    """Number format in which `engine` multiplies matrices; its MFU refers to it."""
+    return getattr(engine, "arithmetic", contract.Engine.arithmetic)
+
+
+def names() -> list[str]:
     """Names of all backends, sorted: the modules of this folder."""
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not (m.ispkg or m.name.startswith("_")))
 
 
-def get(name):
-    """The module of backend `name`.
+def get(name: str) -> Backend:
+    """The backend `name`.
 
     ValueError naming the known ones if there is none; saying so if the name is one of this package's own
     functions, which the import would replace; and naming what is wrong with a file that cannot be imported or
-    lacks a part without which nothing can be asked of it.
+    lacks a part without which it cannot be used.
     """
     if name in _OWN_NAMES:
         raise ValueError(f"{name} is a name of bench.backends itself: call the engine's file otherwise.")
@@ -132,161 +216,28 @@ def get(name):
         why = f"{type(failure).__name__}: {failure}"
         raise ValueError(f"The adapter {found} cannot be imported: {why}") from failure
     if faults := contract.unusable(module):
-        raise ValueError(f"The adapter {found} breaks the contract. {' '.join(faults)} {CONTRACT}")
-    return module
+        raise ValueError(f"The adapter {found} breaks the contract. {' '.join(faults)} {contract.WHERE}")
+    return Backend(found, module)
 
 
-def broken(name):
-    """Why `get` gives no module for the backend `name`, or None."""
-    try:
-        get(name)
-    except ValueError as error:
-        return str(error)
-    return None
+def usable() -> list[Backend]:
+    """The backends that `get` gives, by name: a broken file stops none of the others."""
+    found = []
+    for name in names():
+        with contextlib.suppress(ValueError):
+            found.append(get(name))
+    return found
 
 
-def usable():
-    """Names of the backends that `get` gives a module for, sorted: a broken file stops none of the others."""
-    return [name for name in names() if not broken(name)]
-
-
-def options(backend, device):
-    """Names of the options that `backend` offers on `device`, the default first."""
-    return [
-        name for name, details in backend.OPTIONS.items() if device in details.get("devices", backend.DEVICES)
-    ]
-
-
-def option(backend, name, device):
-    """`name`, if that is one of `backend`'s options on `device`; the first one if it is empty.
-
-    ValueError naming the known ones.
-    """
-    known = options(backend, device)
-    if not known:
-        raise ValueError(_elsewhere(backend, device))
-    return naming.choose(f"option of {_short(backend)} on {device}", name or known[0], known)
-
-
-def arithmetic(engine):
-    """Number format in which `engine` multiplies matrices, float32 unless it says otherwise; its MFU refers
-    to it."""
-    return getattr(engine, "arithmetic", "float32")
-
-
-def check_contract(engine):
-    """TypeError naming everything that `engine` lacks of the contract above; returns the engine. Costs no
-    request."""
-    faults = contract.engine_faults(engine)
-    if faults:
-        raise TypeError(f"{' '.join(faults)} {CONTRACT}")
-    return engine
-
-
-def batches(backend, option):
-    """Whether `backend` takes several prompts at a time with `option`."""
-    return backend.OPTIONS[option].get("batches", True)
-
-
-def environment(backend, device="cpu", option=None):
-    """Name of the file in environments/ that installs `backend` (where `option` needs another one, that) for
-    `device`, or None for the default environment."""
-    name = backend.OPTIONS.get(option, {}).get("environment", getattr(backend, "ENVIRONMENT", None))
-    special = ROOT / "environments" / f"{name or _short(backend)}-{device}.txt"
-    return special.stem if special.exists() else name
-
-
-def prefix(backend, device="cpu", option=None):
-    """Path of the virtual environment in which `backend` runs `option`."""
-    name = environment(backend, device, option)
-    return ROOT / ".venvs" / name if name else Path(sys.prefix)
-
-
-def _short(backend):
-    return backend.__name__.rsplit(".", 1)[-1]
-
-
-def _elsewhere(backend, device):
-    return f"{_short(backend)} runs on {' and '.join(backend.DEVICES)}, not on {device}."
-
-
-def missing(name, device="cpu", option=None):
-    """None if backend `name` can run `option` (its own environment's options if None) here on `device`, else
-    one sentence: why not, and how to install it."""
-    backend = get(name)
-    if device not in backend.DEVICES:
-        return _elsewhere(backend, device)
-    home = prefix(backend, device, option)
-    if home == Path(sys.prefix):
-        return backend.available()
-    if (home / "ready").exists():
-        return None
-    what = name if home == prefix(backend, device) else f"{name}/{option}"
-    return f"{what} is not installed. Install and measure it with: make study ENGINES={what}"
-
-
-def on_request(backend, device, option):
-    """Whether a study measures `option` on `device` only if ENGINES names it: too slow there to keep
-    everybody waiting."""
-    return device in backend.OPTIONS[option].get("on_request", ())
-
-
-def can(name, needs):
-    """Whether backend `name` has the part of the contract that an experiment needs: `load`, `serve`, or one
-    of them (`load or serve`)."""
-    return any(hasattr(get(name), part) for part in needs.split(" or "))
-
-
-def parallel(name, part):
-    """How `part` of backend `name` (`load`, `serve`) can use several devices at once: `tensor`, `data`, both
-    or none."""
-    return getattr(get(name), "PARALLEL", {}).get(part, ())
-
-
-def ready(name, device):
-    """Options of backend `name` that a study measures here on `device` as things are installed, the default
-    first."""
-    if broken(name):
-        return []
-    backend = get(name)
-    if hasattr(backend, "ON_REQUEST"):
-        return []
-    return [
-        option
-        for option in options(backend, device)
-        if not on_request(backend, device, option) and missing(name, device, option) is None
-    ]
-
-
-def absent(name, device):
-    """Why a study leaves out backend `name` or some of its options on `device`, one sentence each: none if it
-    measures all of it."""
-    if why := broken(name):
-        return [why]
-    backend = get(name)
-    if hasattr(backend, "ON_REQUEST"):
-        return [backend.ON_REQUEST]
-    reasons = [missing(name, device, option) for option in (None, *options(backend, device))]
-    by_name = [f"{name}/{o}" for o in options(backend, device) if on_request(backend, device, o)]
-    if by_name and not reasons[0]:
-        reasons.append(
-            f"{' and '.join(by_name)}: slow on {device} or in need of a checkpoint of their own, measured by "
-            f'name only. Measure them with: make study ENGINES="{" ".join(by_name)}"'
-        )
-    return [reason for reason in dict.fromkeys(reasons) if reason]
-
-
-def _prepare(backend, name, option, device):
-    get(backend).prepare(checkpoints.checkpoint(name), option, device)
-
-
-def prepare(backend, name, option, device):
-    """Make the checkpoint `name` and `backend`'s own format of it, in a process of its own; returns the
-    Checkpoint."""
-    model = checkpoints.checkpoint(name)
-    if hasattr(get(backend), "prepare"):
-        processes.in_child(_prepare, backend, name, option, device)
-    return model
+def broken() -> dict[str, str]:
+    """{name: why `get` does not give it} of all other backends."""
+    found = {}
+    for name in names():
+        try:
+            get(name)
+        except ValueError as error:
+            found[name] = str(error)
+    return found
 
 
 _OWN_NAMES = frozenset(globals())

@@ -17,15 +17,24 @@
   GPUs newer than compute capability 8.6: the driver compiles its kernels at the first start.
 """
 
+from collections.abc import Callable, Sequence
 from importlib.metadata import version as _installed
-from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench import files
-from bench.backends.common import checkpoints, cuda
+from bench.backends import common
+from bench.backends.common import checkpoints, cuda, effective
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
+
+if TYPE_CHECKING:
+    import ctranslate2
 
 
-def _option(quantization, arithmetic, weight_bytes, value_bytes, *devices):
+def _option(
+    quantization: str, arithmetic: str, weight_bytes: float, value_bytes: int, *devices: str
+) -> Fields:
     """What the adapter knows of an option: CTranslate2's name of it, and bytes per weight and per number of
     the KV cache."""
     known = {"quantization": quantization, "arithmetic": arithmetic}
@@ -33,7 +42,7 @@ def _option(quantization, arithmetic, weight_bytes, value_bytes, *devices):
     return known | sizes | ({"devices": devices} if devices else {})
 
 
-OPTIONS = {  # the first of a device is its default
+OPTIONS: dict[str, Fields] = {  # the first of a device is its default
     "float16": _option("float16", "float16", 2, 2, "cuda"),
     "float32": _option("float32", "float32", 4, 4),
     "int8": _option("int8_float32", "int8", 1, 4, "cpu"),
@@ -43,18 +52,18 @@ OPTIONS = {  # the first of a device is its default
 DEVICES = ("cuda", "cpu")
 
 
-def version():
+def version() -> str:
     return _installed("ctranslate2")
 
 
-def available():
-    return None if find_spec("ctranslate2") else "ctranslate2 is not installed. Install it with: make install"
+def available() -> str | None:
+    return common.absent("ctranslate2")
 
 
-def prepare(checkpoint, option, device):
+def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     """The converted model, made by CTranslate2's own converter."""
 
-    def convert(to):
+    def convert(to: Path) -> None:
         from ctranslate2.converters import TransformersConverter
 
         TransformersConverter(str(checkpoint.path)).convert(
@@ -64,12 +73,12 @@ def prepare(checkpoint, option, device):
     return files.made(checkpoints.conversion(checkpoint, "ctranslate2", version(), option), convert)
 
 
-def load(checkpoint, option, device, threads):
+def load(checkpoint: Checkpoint, option: str, device: str, threads: int) -> "Engine":
     return Engine(checkpoint, option, device, threads)
 
 
 class Engine:
-    def __init__(self, checkpoint, option, device, threads):
+    def __init__(self, checkpoint: Checkpoint, option: str, device: str, threads: int) -> None:
         import ctranslate2
 
         # Whoever opens cuBLAS looks in the folder of the wheel's own libraries.
@@ -92,10 +101,21 @@ class Engine:
             "inter_threads": 1,
             "compute_type": self.generator.compute_type,
             **cublas,
+            **effective.checked(
+                "CTranslate2",
+                checkpoint,
+                {"dtype": self.generator.compute_type},
+                details["quantization"],
+            ),
         }
 
-    def generate(self, prompts, max_new_tokens, on_token):
-        def callback(step):
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        on_token: Callable[[int, int], object] | None,
+    ) -> list[list[int]]:
+        def callback(step: "ctranslate2.GenerationStepResult") -> bool:
             on_token(step.batch_id, step.token_id)
             return False  # True would stop
 
@@ -110,9 +130,9 @@ class Engine:
         )
         return [result.sequences_ids[0] for result in results]
 
-    def log_probabilities(self, ids):
+    def log_probabilities(self, ids: Sequence[int]) -> list[float]:
         words = [self.tokenizer.id_to_token(i) for i in ids]
         return self.generator.score_batch([words], max_input_length=0)[0].log_probs
 
-    def close(self):
+    def close(self) -> None:
         self.generator.unload_model()

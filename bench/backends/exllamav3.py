@@ -16,20 +16,26 @@ GPUs, in this process.
   callback it is the same loop: it has no other.
 - Traps: finished prompts stay in its page table and answer the next one that begins alike, so the table is
   emptied after every call. Tokens that end inside a UTF-8 character are held back and come together. The end
-  of sequence is suppressed by `min_new_tokens`. The cache is made with the model: more or longer requests
-  than before load it again. Matrices must be divisible by 128 to be quantised.
+  of sequence is suppressed by a sampler that bans it on the device: `min_new_tokens` would make a mask of the
+  vocabulary's size on the host for every token, and read drafts back one by one. The cache is made with the
+  model: more or longer requests than before load it again. Matrices are padded to multiples of 128, and a
+  step reads the padding as well. Rotary base, vocabulary and ends of its `Config` are read back.
 """
 
 import math
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from importlib.metadata import version as _installed
-from importlib.util import find_spec
+from pathlib import Path
 
 from bench import files
-from bench.backends.common import checkpoints, weights
+from bench.backends import common
+from bench.backends.common import checkpoints, effective, weights
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
 
-OPTIONS = {
+OPTIONS: dict[str, Fields] = {
     "4bpw": {"bits": 4},
     "6bpw": {"bits": 6},
     "float16": {},
@@ -39,37 +45,49 @@ DEVICES = ("cuda",)
 ENVIRONMENT = "exllamav3"
 CONTEXT = 2048  # tokens of the cache at the start
 PAGE = 256  # tokens
+PADDED = 128  # rows and columns of a matrix are multiples of it
+# `python -m` does nothing before 1.6, which has no command line of its own there, and says that all is well.
+CONVERT = """
+import sys
+from exllamav3.conversion import convert_model
+arguments, state, ready, why = convert_model.prepare(convert_model.parser.parse_args())
+if not ready:
+    sys.exit(why)
+convert_model.main(arguments, state)
+"""
 
 
-def version():
+def version() -> str:
     return f"{_installed('exllamav3')}, torch {_installed('torch')}"
 
 
-def available():
-    return (
-        None
-        if find_spec("exllamav3")
-        else "exllamav3 is not installed. Install and measure it with: make study ENGINES=exllamav3"
-    )
+def available() -> str | None:
+    return common.absent("exllamav3", study="exllamav3")
 
 
-def prepare(checkpoint, option, device):
+def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     return converted(checkpoint, OPTIONS[option].get("bits"), sys.executable, _installed("exllamav3"))
 
 
-def converted(checkpoint, bits, python, version):
-    """Folder of `checkpoint` with so many bits per weight, the checkpoint's own if `bits` is None.
+def converted(
+    checkpoint: checkpoints.Checkpoint,
+    bits: int | None,
+    python: str,
+    version: str,
+    source: Path | None = None,
+) -> Path:
+    """Folder of `checkpoint`, read in `source` or its own, with so many bits per weight; that one if None.
 
     Made once for each `version` of the converter, the exllamav3 of the interpreter `python`.
     """
+    source = source or checkpoint.path
     if bits is None:
-        return checkpoint.path
+        return source
 
-    def make(to):
+    def make(to: Path) -> None:
         work = to.with_name("work")
         work.mkdir()
-        command = [python, "-m", "exllamav3.conversion.convert_model"]
-        command += ["-i", checkpoint.path, "-o", to, "-w", work, "-b", bits]
+        command = [python, "-c", CONVERT, "-i", source, "-o", to, "-w", work, "-b", bits]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         if done.returncode or not (to / "config.json").exists():
             raise RuntimeError(
@@ -80,7 +98,7 @@ def converted(checkpoint, bits, python, version):
     return files.made(checkpoints.conversion(checkpoint, "exl3", version, f"{bits}bpw"), make)
 
 
-def load(checkpoint, option, device, threads):
+def load(checkpoint: Checkpoint, option: str, device: str, threads: int) -> "Engine":
     return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option])
 
 
@@ -88,22 +106,25 @@ class Engine:
     kv_value_bytes = 2
     arithmetic = "float16"
 
-    def __init__(self, checkpoint, path, details):
+    def __init__(self, checkpoint: Checkpoint, path: Path, details: Fields) -> None:
         import exllamav3
 
         self.library, self.details, self.end = exllamav3, details, checkpoint.end_token_ids
         self.config = exllamav3.Config.from_directory(str(path))
         self.tokenizer = exllamav3.Tokenizer.from_config(self.config)
         self.weight_bytes = (
-            _step_bytes(path) if "bits" in details else checkpoints.linear_bytes(checkpoint, 2, 2)
+            _step_bytes(path)
+            if "bits" in details
+            else checkpoints.linear_bytes(checkpoint, 2, 2, multiple_of=PADDED)
         )
         self.settings = {"kv_cache": "fp16", "prefix_cache": False} | {
             name: value for name, value in details.items() if name != "batches"
         }
+        self.settings |= effective.checked("ExLlamaV3", checkpoint, _reported(self.config))
         self.model, self.room = None, 0
         self.reserve(1, CONTEXT)
 
-    def reserve(self, requests, tokens):
+    def reserve(self, requests: int, tokens: int) -> None:
         """Load the model with a cache for exactly so many requests of so many tokens, in pages, if it has not
         that much room already."""
         extra = self.details.get("draft_tokens", 0) + 1
@@ -125,18 +146,20 @@ class Engine:
         self.generator = self.library.Generator(self.model, cache, self.tokenizer, **drafting)
         self.room = room
 
-    def generate(self, prompts, max_new_tokens, on_token):
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        on_token: Callable[[int, int], object] | None,
+    ) -> list[list[int]]:
         import torch
 
         if "draft_tokens" in self.details and len(prompts) > 1:
             raise ValueError("This adapter counts the drafts of one prompt at a time; use 4bpw for batches.")
         self.reserve(len(prompts), max_new_tokens + max(map(len, prompts)))
-        settings = {
-            "max_new_tokens": max_new_tokens,
-            "min_new_tokens": max_new_tokens,
-            "stop_conditions": self.end,
-            "sampler": self.library.ArgmaxSampler(),
-        }
+        library = self.library
+        greedy = [library.SS_BanTokens(self.end), library.SS_Argmax()] if self.end else [library.SS_Argmax()]
+        settings = {"max_new_tokens": max_new_tokens, "sampler": library.CustomSampler(greedy)}
         self.generator.enqueue(
             [
                 self.library.Job(input_ids=torch.tensor([list(ids)]), identifier=k, **settings)
@@ -153,8 +176,12 @@ class Engine:
             self.generator.pagetable.reset_page_table()
         return found
 
-    def _take(self, result, found, on_token):
-        """Hand on what one result brought."""
+    def _take(
+        self, result: Fields, found: list[list[int]], on_token: Callable[[int, int], object] | None
+    ) -> None:
+        """Hand on what one result brought; the engine's own exception where it could not go on with a job."""
+        if result.get("stage") == "error":  # such a result has no identifier
+            raise result["error"]
         request = result.get("identifier")
         for token in result["token_ids"].flatten().tolist() if "token_ids" in result else []:
             if on_token:
@@ -167,7 +194,7 @@ class Engine:
                 "accepted_tokens": accepted,
             }
 
-    def close(self):
+    def close(self) -> None:
         if self.model:
             self.generator.close()
             self.model.unload()
@@ -175,7 +202,16 @@ class Engine:
         self.room = 0
 
 
-def _step_bytes(path):
+def _reported(config: object) -> Fields:
+    """What the library's `Config` says of the model."""
+    return {
+        "rope_theta": getattr(getattr(config, "rope_settings", None), "rope_theta", None),
+        "vocab_size": getattr(config, "vocab_size", None),
+        "end_token_ids": getattr(config, "eos_token_id_list", None),
+    }
+
+
+def _step_bytes(path: Path) -> int:
     """Bytes of weights that a decode step reads of a quantised model: all but the embedding rows, which are
     only looked up."""
     return sum(tensor.stored_bytes for tensor in weights.tensors(path) if "embed_tokens" not in tensor.name)

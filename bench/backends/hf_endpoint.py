@@ -17,15 +17,15 @@ its HTTPS address.
   machine, and written nowhere. Prefix caches and early ends are the container's.
 """
 
-import contextlib
 from importlib.metadata import version as _installed
-from importlib.util import find_spec
 from urllib.parse import urlsplit
 
-from bench.backends import http
+from bench.backends import common, http
 from bench.backends.common import servers
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
 
-OPTIONS = {"completions": {}, "chat": {}, "tgi": {}}
+OPTIONS: dict[str, Fields] = {"completions": {}, "chat": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
 PARALLEL = {"serve": ("tensor", "data")}  # what the server does is what its user says of it
 ON_REQUEST = (
@@ -34,20 +34,15 @@ ON_REQUEST = (
 )
 
 
-def version():
+def version() -> str:
     return f"as running, huggingface_hub {_installed('huggingface_hub')}"
 
 
-def available():
-    return (
-        None
-        if find_spec("huggingface_hub")
-        else "huggingface_hub is not installed. Install it with: make install"
-    )
+def available() -> str | None:
+    return common.absent("huggingface_hub")
 
 
-@contextlib.contextmanager
-def serve(checkpoint, option, device, request):
+def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Served:
     from huggingface_hub import get_token
 
     token = http.token(get_token() or "", "HF_TOKEN")
@@ -66,10 +61,10 @@ def serve(checkpoint, option, device, request):
         )
     name = checkpoint.name if option == "tgi" else http.first_model(url, token, "hf auth login or HF_TOKEN")
     settings = http.settings_of(option, name)
-    yield servers.Served(url, option, name, settings, lambda new_tokens: http.body(option), token)
+    return servers.Served(url, option, name, settings, lambda new_tokens: http.body(option), token)
 
 
-def _address(name, token):
+def _address(name: str, token: str) -> str:
     """Address of the endpoint `name` or `organisation/name`; RuntimeError where there is none, or it does not
     run."""
     from huggingface_hub import get_inference_endpoint

@@ -22,16 +22,18 @@ APIs, Triton, Modal, a SageMaker endpoint behind a gateway.
   `error`). The access token is read from `BENCH_API_TOKEN` in the environment, and written nowhere.
 """
 
-import contextlib
 import json
 import os
 import urllib.error
 import urllib.request
 from http.client import HTTPException
+from typing import Any
 
 from bench.backends.common import servers
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
 
-OPTIONS = {"completions": {}, "text": {}, "chat": {}, "llamacpp": {}, "tgi": {}}
+OPTIONS: dict[str, Fields] = {"completions": {}, "text": {}, "chat": {}, "llamacpp": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
 PARALLEL = {"serve": ("tensor", "data")}  # what the server does is what its user says of it
 ON_REQUEST = (
@@ -41,16 +43,15 @@ ON_REQUEST = (
 TOKEN = "BENCH_API_TOKEN"
 
 
-def version():
+def version() -> str:
     return "as running"
 
 
-def available():
+def available() -> str | None:
     return None
 
 
-@contextlib.contextmanager
-def serve(checkpoint, option, device, request):
+def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Served:
     if not request.url:
         raise ValueError(
             "The backend http needs the address of a running server: -p url http://localhost:8000"
@@ -59,17 +60,17 @@ def serve(checkpoint, option, device, request):
     name = checkpoint.name if option in ("llamacpp", "tgi") else first_model(request.url, secret, TOKEN)
     url = request.url.rstrip("/")
     settings = settings_of(option, name)
-    yield servers.Served(url, option, name, settings, lambda new_tokens: body(option), secret)
+    return servers.Served(url, option, name, settings, lambda new_tokens: body(option), secret)
 
 
-def settings_of(option, name):
+def settings_of(option: str, name: str) -> Fields:
     """What the sidecar keeps of a server that runs already. The row's model is what the reader says; this is
     how the server calls what it answers with, of a path its last part."""
     shown = name.rstrip("/").rpartition("/")[2] if name.startswith("/") else name
     return {"dialect": option, "url_given": True, "served_model": shown}
 
 
-def token(text, where):
+def token(text: str, where: str) -> str:
     """The access token in `text`, without the line's end of a file.
 
     ValueError, which does not quote it, where it cannot stand in a header.
@@ -83,12 +84,12 @@ def token(text, where):
     return found
 
 
-def body(option):
+def body(option: str) -> Fields:
     """Fields of every request in a dialect: never end early, where it has a word for that."""
     return {} if option == "tgi" else {"ignore_eos": True}
 
 
-def first_model(url, token, where):
+def first_model(url: str, token: str, where: str) -> str:
     """The first model that the server offers; RuntimeError if it offers none or does not answer. `where` says
     whence the token is read."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -106,11 +107,11 @@ def first_model(url, token, where):
 class _Stay(urllib.request.HTTPRedirectHandler):
     """Follows no redirection: the access token would go along, wherever that leads."""
 
-    def redirect_request(self, *arguments):
+    def redirect_request(self, *arguments: Any) -> None:
         return None
 
 
-def _why(failure):
+def _why(failure: Exception) -> str:
     """A failure in words that quote neither the request nor the answer: either may hold the access token."""
     if isinstance(failure, urllib.error.HTTPError):
         return f"HTTP {failure.code}"

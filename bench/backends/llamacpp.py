@@ -20,6 +20,10 @@ llama.cpp's own server inside this process.
 - Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which
   has no token ids, except as part of `logprobs`; with `post_sampling_probs` these cost nothing to compute.
   Without a callback the ids come from the server's `/completion`, in one piece.
+- Prefix cache (its server, where requested): every slot keeps the tokens that it computed, for
+  whoever has the longest common prefix with them; what a slot loses goes to host memory (`cache_ram_mib`,
+  whole MiB, so the declared size is rounded down) and comes back. It reports hits token by token, and counts
+  them at `/metrics`. `cache_prompt: false` computes everything, and still leaves its tokens in the slot.
 - Traps: plain `logprobs` sort the whole vocabulary for every token, a tenth of the speed here. A token that
   ends inside a UTF-8 character is held back and its id never sent: the ids of such a character are found
   again with the tokenizer, and arrive together. Accepted drafts are sent one by one, without ids: these are
@@ -33,16 +37,26 @@ llama.cpp's own server inside this process.
   (`~/.nv/ComputeCache`), so the first `load_s` is longer.
 """
 
-import contextlib
 import http.client
 import json
+import math
 import sys
 import threading
+from collections.abc import Callable
 from importlib.metadata import version as _installed
-from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from bench import processes
+from bench import prefix_cache
+from bench.backends import common
 from bench.backends.common import cuda, gguf_files, servers
+from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common.servers import Wanted
+from bench.definitions import Fields
+
+if TYPE_CHECKING:
+    import xllamacpp
 
 OPTIONS = {
     "F16": {"file": "F16", "arithmetic": "float32", "arithmetic_cuda": "float16"},
@@ -57,61 +71,102 @@ OPTIONS = {
     "Q4_0": {"file": "Q4_0", "arithmetic": "int8"},
 }
 DEVICES = ("cuda", "cpu")
+PREFIX_CACHE = True
 OWN_SLOTS = 4  # of llama-server where nobody says how many (--parallel); the wheel's own number is 1
 CONTEXT = 2048  # tokens of the one slot at the start; more or longer requests make the server start again
+CONTEXT_STEP = 256  # tokens to which it rounds a slot up
+MIB, KV_VALUE_BYTES = 2**20, 2
+CACHE_REUSE = 0  # chunks that are no prefix are computed: shifted ones count as hits, and give other tokens
 ALL = -2  # llama.cpp's number for all layers; -1 would be as many as it thinks fit
 
 
-def version():
+def version() -> str:
     return f"xllamacpp {_installed('xllamacpp')}"
 
 
-def available():
-    absent = [name for name in ("xllamacpp", "gguf") if not find_spec(name)]
-    return f"{' and '.join(absent)} cannot be imported. Install it with: make install" if absent else None
+def available() -> str | None:
+    return common.absent("xllamacpp", "gguf")
 
 
-def prepare(checkpoint, option, device):
+def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     return gguf_files.prepare(checkpoint, OPTIONS[option]["file"])
 
 
-def load(checkpoint, option, device, threads):
+def load(checkpoint: Checkpoint, option: str, device: str, threads: int) -> "Engine":
     return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option], device, threads)
 
 
-@contextlib.contextmanager
-def serve(checkpoint, option, device, request):
-    """llama.cpp's own server in a process of its own: a slot for each request, no prompt cache."""
-    details, path, port = OPTIONS[option], prepare(checkpoint, option, device), processes.free_port()
+def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+    """llama.cpp's own server in a process of its own: a slot for each request; a prompt cache where one is
+    requested: what slots hold, and what is displaced from them in host memory."""
+    details, path = OPTIONS[option], prepare(checkpoint, option, device)
     requests = request.requests or OWN_SLOTS
     room = request.threads, requests, request.tokens
-    command = [sys.executable, "-m", __name__, path, option, device, port, *room]
-    slots = {"slots": requests, "slot_tokens": request.tokens}
-    settings = _settings(details, device, request.threads) | slots
-    with processes.started(command, port, request.log, request.patience_s) as url:
-        yield servers.Served(
-            url, "completions", checkpoint.name, settings, lambda new_tokens: _body(checkpoint)
+    cache, host_mib = _cache(checkpoint, requests, request)
+    counted = request.cache_tokens is not None
+    settings = _settings(details, device, request.threads)
+    settings |= {"slots": requests, "slot_tokens": request.tokens}
+    if counted:
+        settings |= {"prompt_cache": cache.kind != "off", "cache_ram_mib": host_mib}
+        settings |= {"endpoint_metrics": True, "n_cache_reuse": CACHE_REUSE}
+    body = _body(checkpoint, cache.kind != "off")
+    return servers.Server(
+        [sys.executable, "-m", __name__, path, option, device, request.port, *room, host_mib, int(counted)],
+        body=lambda new_tokens: body,
+        settings=settings,
+        cache=lambda url: cache,
+    )
+
+
+def _cache(checkpoint: Checkpoint, slots: int, request: Wanted) -> tuple[prefix_cache.Declared, int]:
+    """(the requested prefix cache, MiB of host memory that it takes beside the slots).
+
+    ValueError where the slots alone hold more than is requested.
+    """
+    if not request.cache_tokens:
+        return prefix_cache.Declared("off"), 0
+    in_slots = slots * CONTEXT_STEP * math.ceil(request.tokens / CONTEXT_STEP)
+    if request.cache_tokens < in_slots:
+        raise ValueError(
+            f"llama.cpp's {slots} slots alone keep {in_slots} tokens: declare a cache of so many or more, "
+            f"not of {request.cache_tokens}, or give it fewer slots."
         )
+    per_token = checkpoint.kv_values_per_token * KV_VALUE_BYTES
+    host_mib = (request.cache_tokens - in_slots) * per_token // MIB
+    host_tokens = host_mib * MIB // per_token
+    kept = {"slots": slots, "host_tokens": host_tokens, "capacity_tokens": in_slots + host_tokens}
+    return prefix_cache.Declared("slots", **kept), host_mib
 
 
-def _body(checkpoint):
-    """Fields of every request: compute the whole prompt, never end early."""
+def _body(checkpoint: Checkpoint, cached: bool = False) -> Fields:
+    """Fields of every request: compute the whole prompt unless it may be `cached`, never end early."""
     return {
-        "cache_prompt": False,
+        "cache_prompt": cached,
         "ignore_eos": True,
         "logit_bias": [[i, False] for i in checkpoint.end_token_ids],
     }
 
 
-def _params(path, details, device, threads, requests, tokens):
+def _params(
+    path: Path,
+    details: Fields,
+    device: str,
+    threads: int,
+    requests: int,
+    tokens: int,
+    host_mib: int = 0,
+    counted: bool = False,
+) -> "xllamacpp.CommonParams":
     """Parameters of llama.cpp's start: a slot for each of `requests`, each with room for `tokens` (rounded up
-    to 256)."""
+    to 256); `host_mib` of memory for prompts that slots have lost; `counted`: it counts its tokens."""
     xllamacpp = _engine(device)
     params = xllamacpp.CommonParams()
     params.model.path, params.verbosity = str(path), -1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.n_parallel, params.n_ctx = requests, requests * tokens
-    params.cache_ram_mib = 0  # no cache of earlier prompts
+    params.cache_ram_mib = host_mib
+    params.n_cache_reuse = CACHE_REUSE
+    params.endpoint_metrics = counted
     params.n_gpu_layers = ALL if device == "cuda" else 0
     if device == "cuda":
         # Of its own accord it would use every GPU there is.
@@ -124,7 +179,7 @@ def _params(path, details, device, threads, requests, tokens):
     return params
 
 
-def _settings(details, device, threads):
+def _settings(details: Fields, device: str, threads: int) -> Fields:
     settings = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"} | (
         {"n_gpu_layers": "all", "split_mode": "none"} if device == "cuda" else {}
     )
@@ -136,7 +191,7 @@ def _settings(details, device, threads):
     return settings | drafts
 
 
-def _engine(device):
+def _engine(device: str) -> ModuleType:
     """The module `xllamacpp`. RuntimeError unless it can use `device`: the wheel for CPUs would leave a GPU
     alone without a word."""
     if device == "cuda":
@@ -158,7 +213,9 @@ def _engine(device):
 class Engine:
     kv_value_bytes = 2
 
-    def __init__(self, checkpoint, path, details, device, threads):
+    def __init__(
+        self, checkpoint: Checkpoint, path: Path, details: dict[str, Any], device: str, threads: int
+    ) -> None:
         xllamacpp = _engine(device)
         self.xllamacpp, self.checkpoint, self.path, self.details = xllamacpp, checkpoint, path, details
         self.place = device, threads
@@ -169,7 +226,9 @@ class Engine:
         self.server, self.room = None, (0, 0)
         self.reserve(1, CONTEXT)
 
-    def generate(self, prompts, max_new_tokens, on_token):
+    def generate(
+        self, prompts: list[list[int]], max_new_tokens: int, on_token: Callable[[int, int], None] | None
+    ) -> list[list[int]]:
         if "draft_tokens" in self.details and len(prompts) > 1:
             raise ValueError("This adapter counts the drafts of one prompt at a time; use Q8_0 for batches.")
         longest = max_new_tokens + max(map(len, prompts))
@@ -182,11 +241,11 @@ class Engine:
             else self._stream(body, len(prompts), on_token)
         )
 
-    def _stream(self, body, requests, on_token):
+    def _stream(self, body: Fields, requests: int, on_token: Callable[[int, int], object]) -> list[list[int]]:
         """The server's own callback, one event per visible token, in this process."""
         found, failures = [[] for _ in range(requests)], []
 
-        def event(answer):
+        def event(answer: Fields) -> None:
             try:
                 self._note_drafts(answer)
                 for request, token in self._tokens(answer):
@@ -201,7 +260,7 @@ class Engine:
             raise failures[0]
         return found
 
-    def _tokens(self, answer):
+    def _tokens(self, answer: Fields) -> list[tuple[int, int]]:
         """(request, id) of every token that became visible with the event `answer`, those held back for an
         incomplete character first."""
         if not answer:  # a batch begins with an empty event
@@ -219,7 +278,7 @@ class Engine:
             )
         return [(choice["index"], token) for token in ids]
 
-    def _note_drafts(self, answer):
+    def _note_drafts(self, answer: Fields) -> None:
         """The last answer to a request tells how many tokens were drafted and accepted, if any were
         drafted."""
         if "draft_tokens" in self.details and "timings" in answer:
@@ -229,7 +288,7 @@ class Engine:
                 "accepted_tokens": timings.get("draft_n_accepted", 0),
             }
 
-    def _post(self, body):
+    def _post(self, body: Fields) -> list[list[int]]:
         """One plain request to the server's own /completion on the loopback: all ids at the end."""
         connection = http.client.HTTPConnection(self.server.listening_address.removeprefix("http://"))
         connection.request("POST", "/completion", json.dumps(body), {"Content-Type": "application/json"})
@@ -241,7 +300,7 @@ class Engine:
         self._note_drafts(answers[-1])
         return [one["tokens"] for one in answers]
 
-    def reserve(self, requests, tokens):
+    def reserve(self, requests: int, tokens: int) -> None:
         """Start the server with exactly so many slots of so many tokens (llama.cpp rounds up to 256), if it
         does not run so already."""
         if self.room == (requests, tokens):
@@ -259,16 +318,19 @@ class Engine:
         self.server.handle_completions({"prompt": [0], "n_predict": 1})
         self.room = requests, tokens
 
-    def close(self):
+    def close(self) -> None:
         self.server, self.room = None, (0, 0)  # its destructor stops the threads
 
 
-def main(path, option, device, port, threads, requests, tokens):
-    """The server's process: listen on `port` of the loopback until it is ended."""
+def main(path: str, option: str, device: str, port: str, *numbers: str) -> None:
+    """The server's process: listen on `port` of the loopback until it is ended; `numbers`: threads, requests,
+    tokens, MiB of host memory for prompts, and 1 where tokens are counted."""
     xllamacpp = _engine(device)
-    params = _params(path, OPTIONS[option], device, int(threads), int(requests), int(tokens))
+    threads, requests, tokens, host_mib, counted = map(int, numbers)
+    room = threads, requests, tokens
+    params = _params(path, OPTIONS[option], device, *room, host_mib, bool(counted))
     params.hostnames, params.port = ["127.0.0.1"], int(port)
-    params.n_threads_http = int(requests) + 8  # an open connection keeps one busy
+    params.n_threads_http = requests + 8  # an open connection keeps one busy
     listening = xllamacpp.Server(params)
     listening.handle_completions({"prompt": [0], "n_predict": 1})
     print(f"llama.cpp listens on {listening.listening_address}", flush=True)

@@ -13,19 +13,23 @@ OpenAI-compatible server.
   is a list of prompts) and puts no template around the text; how many tokens the prompt has is then the
   server's own count, a beginning-of-sequence token included.
 - Several devices: `tensor_parallel` shares the model among GPUs (`--tp`). Untried on several.
-- Traps: TurboMind falls back to PyTorch for models that it does not know, and only its log says so. Prefix
-  caching is off unless `--enable-prefix-caching` is given. It has speculative decoding with a second model
+- Traps: TurboMind falls back to PyTorch for models that it does not know, and where its CUDA libraries do not
+  load; only its log says so, which is read: such a run is refused. With `ignore_eos` TurboMind *lets* the end
+  of sequence *through*, the PyTorch engine *suppresses* it: after the first one their answers part. Neither
+  tells at an address what it computes with, so nothing is read back. Prefix
+  caching is off unless `--enable-prefix-caching` is set. It has speculative decoding with a second model
   only, no n-grams.
 """
 
-import contextlib
 from importlib.metadata import version as _installed
-from importlib.util import find_spec
+from pathlib import Path
 
-from bench import processes
-from bench.backends.common import launch
+from bench.backends import common
+from bench.backends.common import servers
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
 
-OPTIONS = {
+OPTIONS: dict[str, Fields] = {
     "bfloat16": {"backend": "turbomind", "dtype": "bfloat16"},
     "float16": {"backend": "turbomind", "dtype": "float16"},
     "bfloat16-pytorch": {"backend": "pytorch", "dtype": "bfloat16"},
@@ -34,42 +38,57 @@ OPTIONS = {
 DEVICES = ("cuda",)
 PARALLEL = {"serve": ("tensor",)}
 ENVIRONMENT = "lmdeploy"
+FALLBACK = "fallback to pytorch engine"  # lmdeploy/archs.py
 
 
-def version():
+def version() -> str:
     return _installed("lmdeploy")
 
 
-def available():
-    return (
-        None
-        if find_spec("lmdeploy")
-        else "lmdeploy is not installed. Install and measure it with: make study ENGINES=lmdeploy"
-    )
+def available() -> str | None:
+    return common.absent("lmdeploy", study="lmdeploy")
 
 
-@contextlib.contextmanager
-def serve(checkpoint, option, device, request):
-    details, port = OPTIONS[option], processes.free_port()
-    words = [launch.tool("lmdeploy"), "serve", "api_server", checkpoint.path]
+def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+    details = OPTIONS[option]
     flags = {
         "--model-name": checkpoint.name,
         "--server-name": "127.0.0.1",
-        "--server-port": port,
+        "--server-port": request.port,
         "--backend": details["backend"],
         "--dtype": details["dtype"],
         "--tp": request.tensor_parallel,
-        "--session-len": launch.context(checkpoint, request),
-        **launch.at_once("--max-batch-size", request),
+        "--log-level": "WARNING",  # where a fallback is logged
+        "--session-len": servers.context(checkpoint, request),
+        **servers.at_once("--max-batch-size", request),
     }
     if "format" in details:
         flags["--model-format"] = details["format"]
-    settings = {"prefix_caching": False}
-    with launch.run(words, flags, port, request, "text", checkpoint.name, _body, settings=settings) as served:
-        yield served
+    return servers.Server(
+        [servers.tool("lmdeploy"), "serve", "api_server", checkpoint.path],
+        flags,
+        _body,
+        "text",
+        settings={"prefix_caching": False},
+        reported=lambda url: _reported(request.log, option),
+    )
 
 
-def _body(new_tokens):
+def _reported(log: Path, option: str) -> Fields:
+    """Nothing, where the log of the server does not say that it runs on the other of its two engines.
+
+    RuntimeError with the log's own words where it does.
+    """
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    if fallen := [line.strip() for line in lines if FALLBACK in line.lower()]:
+        raise RuntimeError(
+            f"LMDeploy runs on its PyTorch engine, which {option} does not stand for: {fallen[0][-200:]} "
+            "Measure bfloat16-pytorch, or install the CUDA libraries that TurboMind opens."
+        )
+    return {}
+
+
+def _body(new_tokens: int) -> Fields:
     """Fields of every request: greedy, whatever the model's generation_config.json says, and never end
     early."""
     # There is no fewest number of tokens here.

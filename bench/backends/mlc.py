@@ -7,32 +7,40 @@ server since 2024.
 - Documentation: <https://llm.mlc.ai/docs/deploy/rest.html>, <https://llm.mlc.ai/docs/install/mlc_llm.html>
 - Licence: Apache-2.0.
 - Options: MLC's names. `q4f16_1` has 4-bit weights in groups of 32 and computes in float16; `q0f16` is
-  float16 throughout; `q3f16_1` has 3-bit weights; `e4m3_e4m3_f16` has 8-bit floats as weights and activations
-  (FP8, compute capability 8.9 and above). `mlc_llm convert_weight` and `mlc_llm gen_config` make its own
-  format once, under models/.
+  float16 throughout; `q3f16_1` has 3-bit weights. `mlc_llm convert_weight` and `mlc_llm gen_config` make its
+  own format once, under models/. `e4m3_e4m3_f16` (8-bit floats as weights and activations) is no option here:
+  converting leaves the scales of the activations uninitialised until `mlc_llm calibrate` has run over texts,
+  and without them its answers are noise.
 - Tokens become visible as events of `/v1/completions`, which takes token ids. Several may share one, and only
   usage says how many there are.
 - Several devices: `tensor_parallel` shares the model among GPUs (`tensor_parallel_shards`). Untried on
   several.
-- Traps: with `/v1/chat/completions` and the template that `mlc_llm` picks for Llama-2, a system prompt stands
-  before every prompt: the template is `LM` here, which adds nothing, and completions have none. `ignore_eos`
-  is heeded only by a server started with `--enable-debug`. The prefix cache is on by default
-  (`--prefix-cache-mode disable` here). The public index holds empty packages of the same names: without `-f`
-  pip installs nothing of use. The first start compiles the model for the device, which takes a minute or
-  more. Its speculative decoding needs a second model: no n-grams.
+- Traps: it looks for the rotary base at the top of config.json, where transformers 5 no longer writes it, and
+  takes 10,000 where it finds none; and it writes an index beside weights that have none. So it converts a
+  copy of the checkpoint that has both, and what its `mlc-chat-config.json` says is read back. The first start
+  compiles with TVM, for which it may want the CUDA toolkit (`nvcc`). With `/v1/chat/completions` and the
+  template that `mlc_llm` picks for Llama-2, a system prompt stands before every prompt: the template is `LM`
+  here, which adds nothing, and completions have none. `ignore_eos` is heeded only by a server started with
+  `--enable-debug`. The prefix cache is on by default (`--prefix-cache-mode disable` here). The public index
+  holds empty packages of the same names: without `-f` pip installs nothing of use. That compiling takes a
+  minute or more. Its speculative decoding needs a second model: no n-grams.
 """
 
-import contextlib
 import functools
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import distributions
-from importlib.util import find_spec
+from pathlib import Path
 
-from bench import files, processes
-from bench.backends.common import checkpoints, launch
+from bench import files
+from bench.backends import common
+from bench.backends.common import checkpoints, copies, effective, servers
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
 
-OPTIONS = {"q4f16_1": {}, "q0f16": {}, "q3f16_1": {}, "e4m3_e4m3_f16": {"on_request": ("cuda",)}}
+OPTIONS: dict[str, Fields] = {"q4f16_1": {}, "q0f16": {}, "q3f16_1": {}}
 DEVICES = ("cuda",)
 PARALLEL = {"serve": ("tensor",)}
 ENVIRONMENT = "mlc"
@@ -40,43 +48,49 @@ TOOL = [sys.executable, "-m", "mlc_llm"]
 
 
 @functools.cache
-def version():
+def version() -> str:
     """The wheels are called mlc-llm-nightly-cu130 and the like."""
     installed = (f"{found.name.replace('_', '-')} {found.version}" for found in distributions())
     return next((name for name in installed if name.startswith("mlc-llm")), "of no known version")
 
 
-def available():
-    return (
-        None
-        if find_spec("mlc_llm")
-        else "mlc_llm is not installed. Install and measure it with: make study ENGINES=mlc"
-    )
+def available() -> str | None:
+    return common.absent("mlc_llm", study="mlc")
 
 
-def prepare(checkpoint, option, device):
+def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     """MLC's own format of `checkpoint`, quantised as `option` says; made once."""
 
-    def make(to):
-        for command in (
-            ["convert_weight", checkpoint.path],
-            ["gen_config", checkpoint.path, "--conv-template", "LM"],
-        ):
+    def make(to: Path) -> None:
+        source = copies.for_transformers_4(checkpoint)
+        for command in (["convert_weight", source], ["gen_config", source, "--conv-template", "LM"]):
             _do([*TOOL, *map(str, command), "--quantization", option, "--output", str(to)])
 
     return files.made(checkpoints.conversion(checkpoint, "mlc", version(), option), make)
 
 
-def _do(command):
+def _reported(checkpoint: Checkpoint, path: Path) -> Fields:
+    """What MLC's own format says of the model that it was made of."""
+    file = path / "mlc-chat-config.json"
+    config = json.loads(file.read_text()) if file.exists() else {}
+    model, ends = config.get("model_config", {}), config.get("eos_token_id")
+    reported = {
+        "rope_theta": model.get("position_embedding_base"),
+        "vocab_size": model.get("vocab_size"),
+        "end_token_ids": ends if isinstance(ends, list | None) else [ends],
+    }
+    return effective.checked("MLC", checkpoint, reported)
+
+
+def _do(command: Sequence[object]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"mlc_llm {command[3]} failed:\n{(done.stdout + done.stderr)[-2000:]}")
 
 
-@contextlib.contextmanager
-def serve(checkpoint, option, device, request):
-    path, port = prepare(checkpoint, option, device), processes.free_port()
-    tokens = launch.context(checkpoint, request)
+def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+    path = prepare(checkpoint, option, device)
+    tokens = servers.context(checkpoint, request)
     limits = {"max_num_sequence": request.requests, "max_total_seq_length": request.requests * tokens}
     room = {
         **(limits if request.requests else {}),
@@ -87,22 +101,22 @@ def serve(checkpoint, option, device, request):
         "--device": device,
         "--mode": "server",
         "--host": "127.0.0.1",
-        "--port": port,
+        "--port": request.port,
         "--prefix-cache-mode": "disable",
         "--speculative-mode": "disable",
         "--enable-debug": True,
         "--overrides": ";".join(f"{name}={value}" for name, value in room.items()),
     }
-    words, name = (
+    return servers.Server(
         [*TOOL, "serve", path],
-        str(path),
-    )  # served under the path of its folder, as the command names it
-    with launch.run(
-        words, flags, port, request, "completions", name, lambda new_tokens: _body(), "/v1/models"
-    ) as served:
-        yield served
+        flags,
+        _body,
+        model=str(path),  # served under the path of its folder, as the command names it
+        settings=_reported(checkpoint, path),
+        health="/v1/models",
+    )
 
 
-def _body():
+def _body(new_tokens: int) -> Fields:
     """Fields of every request: never end early."""
     return {"debug_config": {"ignore_eos": True}}

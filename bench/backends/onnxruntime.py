@@ -28,14 +28,25 @@ KV cache that lives in place.
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from importlib.metadata import distributions
 from importlib.metadata import version as _installed
-from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bench import files
-from bench.backends.common import checkpoints
+from bench.backends import common
+from bench.backends.common import checkpoints, effective
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
 
-OPTIONS = {
+if TYPE_CHECKING:
+    import onnx
+    import onnxruntime_genai
+
+OPTIONS: dict[str, Fields] = {
     "float32": {"precision": "fp32", "arithmetic": "float32", "devices": ("cpu",)},
     "int8": {"precision": "int8", "arithmetic": "int8", "devices": ("cpu",)},
     "int4": {"precision": "int4", "arithmetic": "int8", "devices": ("cpu",)},
@@ -50,51 +61,64 @@ KV_VALUE_BYTES = {
 }  # the builder keeps a CPU model's cache in float32, whatever the weights are
 
 
-def version():
+def version() -> str:
     return f"{_genai()}, onnxruntime {_either('onnxruntime', 'onnxruntime-gpu')}"
 
 
-def _genai():
+def _genai() -> str:
     return _either("onnxruntime-genai", "onnxruntime-genai-cuda")
 
 
-def _either(*names):
+def _either(*names: str) -> str:
     """Version of the one of these packages that is installed."""
     return next(_installed(name) for name in names if list(distributions(name=name)))
 
 
-def available():
-    absent = [name for name in ("onnxruntime_genai", "onnx", "onnx_ir") if not find_spec(name)]
-    return f"{' and '.join(absent)} cannot be imported. Install it with: make install" if absent else None
+def available() -> str | None:
+    return common.absent("onnxruntime_genai", "onnx", "onnx_ir")
 
 
-def prepare(checkpoint, option, device):
+def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     target = checkpoints.conversion(checkpoint, "onnxruntime-genai", _genai(), option)
     return files.made(target, lambda to: _build(checkpoint.path, OPTIONS[option]["precision"], device, to))
 
 
-def load(checkpoint, option, device, threads):
+def load(checkpoint: Checkpoint, option: str, device: str, threads: int) -> "Engine":
     return Engine(
         checkpoint, prepare(checkpoint, option, device), OPTIONS[option]["arithmetic"], device, threads
     )
 
 
 class Engine:
-    def __init__(self, checkpoint, path, arithmetic, device, threads):
+    def __init__(
+        self, checkpoint: Checkpoint, path: Path, arithmetic: str, device: str, threads: int
+    ) -> None:
         if device == "cuda":
-            _load_libraries()
+            # CUDA and cuDNN lie beside PyTorch where there is no toolkit: ONNX Runtime does not look there.
+            import onnxruntime
+
+            onnxruntime.preload_dlls()
         import onnxruntime_genai
 
         self.genai, self.arithmetic = onnxruntime_genai, arithmetic
         self.kv_value_bytes = KV_VALUE_BYTES[device]
         self.settings = {"intra_op_num_threads": threads, "inter_op_num_threads": 1}
         config = onnxruntime_genai.Config(str(path))
-        model = {"eos_token_id": checkpoint.end_token_ids, "decoder": {"session_options": self.settings}}
+        options = dict(self.settings)
+        model = {"eos_token_id": checkpoint.end_token_ids, "decoder": {"session_options": options}}
         config.overlay(json.dumps({"model": model}))
         self.model = onnxruntime_genai.Model(config)
+        built = json.loads((path / "genai_config.json").read_text())["model"]
+        reported = effective.of_config(built)  # its rotary base is in the graph only, as cosines
+        self.settings |= effective.checked("ONNX Runtime", checkpoint, reported)
         self.weight_bytes = _step_bytes(path / "model.onnx")
 
-    def generate(self, prompts, max_new_tokens, on_token):
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        on_token: Callable[[int, int], object] | None,
+    ) -> list[list[int]]:
         size = len(prompts[0])
         if any(len(p) != size for p in prompts):
             raise ValueError(
@@ -112,7 +136,7 @@ class Engine:
                     on_token(request, token)
         return [generator.get_sequence(i)[size:].tolist() for i in range(len(prompts))]
 
-    def log_probabilities(self, ids):
+    def log_probabilities(self, ids: Sequence[int]) -> list[float]:
         import numpy as np
 
         generator = self._generator(1, len(ids) + 1)
@@ -121,7 +145,7 @@ class Engine:
         logits -= logits.max(axis=-1, keepdims=True)
         return (logits[np.arange(len(ids) - 1), ids[1:]] - np.log(np.exp(logits).sum(axis=-1))).tolist()
 
-    def _generator(self, batch_size, length):
+    def _generator(self, batch_size: int, length: int) -> "onnxruntime_genai.Generator":
         """A greedy generator for exactly `length` tokens, the prompt included: `min_length` suppresses the
         end-of-sequence ids."""
         params = self.genai.GeneratorParams(self.model)
@@ -130,25 +154,17 @@ class Engine:
         )
         return self.genai.Generator(self.model, params)
 
-    def close(self):
+    def close(self) -> None:
         del self.model
 
 
-def _flat(prompts):
+def _flat(prompts: Sequence[Sequence[int]]) -> np.ndarray:
     import numpy as np
 
     return np.array(prompts, dtype=np.int32)
 
 
-def _load_libraries():
-    """Load CUDA and cuDNN from the packages beside PyTorch, where there is no toolkit: ONNX Runtime does not
-    look there of its own accord."""
-    import onnxruntime
-
-    onnxruntime.preload_dlls()
-
-
-def _build(source, precision, device, to):
+def _build(source: Path, precision: str, device: str, to: Path) -> None:
     """Run the engine's model builder, which writes the graph, its weights and genai_config.json into the
     folder `to`."""
     flags = {"-i": source, "-o": to, "-p": precision, "-e": device, "-c": to.parent / "cache"}
@@ -161,7 +177,7 @@ def _build(source, precision, device, to):
         )
 
 
-def _step_bytes(graph):
+def _step_bytes(graph: Path) -> int:
     """Bytes of the tensors that a decode step reads as a whole: those that some node other than a look-up
     takes as input."""
     import onnx
@@ -175,7 +191,7 @@ def _step_bytes(graph):
     return sum(_bytes(tensor) for tensor in model.initializer if tensor.name in read)
 
 
-def _bytes(tensor):
+def _bytes(tensor: "onnx.TensorProto") -> int:
     import numpy as np
     import onnx
 

@@ -17,14 +17,23 @@
   compiled: a step reads four bytes per weight, not two.
 """
 
+from collections.abc import Callable, Sequence
 from importlib.metadata import version as _installed
-from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bench.backends import common
 from bench.backends.common import gguf_files
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
+
+if TYPE_CHECKING:
+    import openvino
+    import openvino_genai
 
 # Bytes of one weight as the compiled graph holds it: float32; or 8 or 4 bits with a float32 scale and a zero
 # point of 8 bits per 32 weights.
-OPTIONS = {
+OPTIONS: dict[str, Fields] = {
     "F16": {"bytes_per_weight": 4},
     "Q8_0": {"bytes_per_weight": 1 + 5 / 32, "arithmetic": "int8"},
     "Q4_0": {"bytes_per_weight": 0.5 + 5 / 32, "arithmetic": "int8"},
@@ -33,27 +42,26 @@ DEVICES = ("cpu",)
 HINTS = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
 
 
-def version():
+def version() -> str:
     return _installed("openvino-genai")
 
 
-def available():
-    absent = [name for name in ("openvino_genai", "gguf") if not find_spec(name)]
-    return f"{' and '.join(absent)} cannot be imported. Install it with: make install" if absent else None
+def available() -> str | None:
+    return common.absent("openvino_genai", "gguf")
 
 
-def prepare(checkpoint, option, device):
+def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     return gguf_files.prepare(checkpoint, option)
 
 
-def load(checkpoint, option, device, threads):
+def load(checkpoint: Checkpoint, option: str, device: str, threads: int) -> "Engine":
     return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option], threads)
 
 
 class Engine:
     kv_value_bytes = 2
 
-    def __init__(self, checkpoint, path, details, threads):
+    def __init__(self, checkpoint: Checkpoint, path: Path, details: Fields, threads: int) -> None:
         import openvino
         import openvino_genai
 
@@ -67,7 +75,12 @@ class Engine:
         self.arithmetic = details.get("arithmetic", "float32")
         self.end = checkpoint.end_token_ids
 
-    def generate(self, prompts, max_new_tokens, on_token):
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        on_token: Callable[[int, int], object] | None,
+    ) -> list[list[int]]:
         import numpy
 
         config = self.genai.GenerationConfig(
@@ -84,7 +97,12 @@ class Engine:
         answers = self.pipeline.generate(inputs, [config] * len(inputs))
         return [list(answer.m_generation_ids[0]) for answer in answers]
 
-    def _stream(self, inputs, config, on_token):
+    def _stream(
+        self,
+        inputs: "openvino.Tensor",
+        config: "openvino_genai.GenerationConfig",
+        on_token: Callable[[int, int], object] | None,
+    ) -> list[list[int]]:
         """The engine's own steps, handing on what each of them brought."""
         handles = [self.pipeline.add_request(request, ids, config) for request, ids in enumerate(inputs)]
         answers = [[] for _ in inputs]
@@ -97,5 +115,5 @@ class Engine:
                         answers[request].append(token)
         return answers
 
-    def close(self):
+    def close(self) -> None:
         self.pipeline = None  # its destructor stops the threads

@@ -2,9 +2,9 @@
 `trtllm-serve`.
 
 - Install: `make study ENGINES=tensorrt_llm` on a machine with an NVIDIA GPU makes an environment of its own,
-  `.venvs/tensorrt-llm`, from `environments/tensorrt-llm.txt`. It needs the CUDA toolkit (`CUDA_HOME`) and
-  Open MPI (`libopenmpi-dev`) on the machine. By hand: `pip install tensorrt_llm`, then `trtllm-serve … --port
-  …`; or NVIDIA's container `nvcr.io/nvidia/tensorrt-llm/release`.
+  `.venvs/tensorrt-llm`, from `environments/tensorrt-llm.txt`. It needs the CUDA toolkit (`CUDA_HOME`), Open
+  MPI (`libopenmpi-dev`) and `libnuma1` on the machine. By hand: `pip install tensorrt_llm`, then
+  `trtllm-serve … --port …`; or NVIDIA's container `nvcr.io/nvidia/tensorrt-llm/release`.
 - Documentation: <https://nvidia.github.io/TensorRT-LLM/commands/trtllm-serve/trtllm-serve.html>
 - Licence: Apache-2.0; the CUDA and TensorRT libraries below it are NVIDIA's own, under NVIDIA's terms.
 - Options: `bfloat16` and `float16` as they say. `bfloat16-ngram` is speculative decoding without a second
@@ -13,22 +13,28 @@
 - Tokens become visible as events of `/v1/completions`; several tokens may share one, and only usage says how
   many there are.
 - Several devices: `tensor_parallel` shares the model among GPUs (`--tp_size`). Untried on several.
-- Traps: what the command line cannot say stands in a file (`--extra_llm_api_options`), which overrides the
-  command line. The cache of earlier prompts is on by default (`enable_block_reuse`, false here). Fields that
-  the server does not know are refused, not ignored. While drafting the overlap of scheduling and computing is
-  off (`disable_overlap_scheduler`), which costs time at every batch. The first start compiles for minutes.
+- Traps: the end of sequence is *let through* (`ignore_eos`), not suppressed: of `stop_token_ids` its sampler
+  makes stop words, which end an answer whatever `ignore_eos` and `min_tokens` say. Its PyTorch models take
+  the number format from config.json and not from `dtype`, and its transformers (4.57) reads neither the
+  tokenizer nor the rotary base of a checkpoint that transformers 5 wrote: the server gets a copy that has all
+  three where it looks. It tells none of them at an address, so nothing is read back. What the command line
+  cannot say stands in a file (`--extra_llm_api_options`), which overrides the command line. The cache of
+  earlier prompts is on by default (`enable_block_reuse`, false here). Fields that the server does not know
+  are refused, not ignored. While drafting the overlap of scheduling and computing is off
+  (`disable_overlap_scheduler`), which costs time at every batch. The first start compiles for minutes.
 """
 
-import contextlib
-import functools
+import ctypes
 import json
 from importlib.metadata import version as _installed
-from importlib.util import find_spec
+from pathlib import Path
 
-from bench import processes
-from bench.backends.common import launch
+from bench.backends import common
+from bench.backends.common import copies, servers
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
 
-OPTIONS = {
+OPTIONS: dict[str, Fields] = {
     "bfloat16": {"dtype": "bfloat16"},
     "float16": {"dtype": "float16"},
     "bfloat16-ngram": {"dtype": "bfloat16", "ngram_tokens": 2, "draft_tokens": 10, "batches": False},
@@ -36,46 +42,57 @@ OPTIONS = {
 DEVICES = ("cuda",)
 PARALLEL = {"serve": ("tensor",)}
 ENVIRONMENT = "tensorrt-llm"
+# What its wheel opens and no package of pip brings: the Debian package that does, and the library's names.
+LIBRARIES = {"libopenmpi-dev": ("libmpi.so.40", "libmpi.so.12", "libmpi.so"), "libnuma1": ("libnuma.so.1",)}
 
 
-def version():
+def version() -> str:
     return _installed("tensorrt_llm")
 
 
-def available():
-    return (
-        None
-        if find_spec("tensorrt_llm")
-        else "tensorrt_llm is not installed. Install and measure it with: make study ENGINES=tensorrt_llm"
-    )
+def available() -> str | None:
+    if absent := common.absent("tensorrt_llm", study="tensorrt_llm"):
+        return absent
+    if lacking := [package for package, names in LIBRARIES.items() if not any(map(_opens, names))]:
+        return (
+            "tensorrt_llm is installed, but this machine lacks libraries that it opens: apt install "
+            f"{' '.join(lacking)}"
+        )
+    return None
 
 
-@contextlib.contextmanager
-def serve(checkpoint, option, device, request):
-    details, port = OPTIONS[option], processes.free_port()
-    settings = _engine(details)
+def _opens(library: str) -> bool:
+    try:
+        return bool(ctypes.CDLL(library))
+    except OSError:
+        return False
+
+
+def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
+    """A copy of `checkpoint` as its transformers reads it, with the option's number format in config.json."""
+    return copies.for_transformers_4(checkpoint, dtype=OPTIONS[option]["dtype"])
+
+
+def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+    settings = _engine(OPTIONS[option])
     file = request.log.with_suffix(".yaml")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(settings))  # JSON is YAML
-    words = [launch.tool("trtllm-serve"), checkpoint.path]
     flags = {
         "--host": "127.0.0.1",
-        "--port": port,
+        "--port": request.port,
         "--backend": "pytorch",
         "--tp_size": request.tensor_parallel,
-        **launch.at_once("--max_batch_size", request),
-        "--max_seq_len": launch.context(checkpoint, request),
+        **servers.at_once("--max_batch_size", request),
+        "--max_seq_len": servers.context(checkpoint, request),
         "--log_level": "warning",
         "--extra_llm_api_options": file.resolve(),
     }
-    body = functools.partial(_body, checkpoint)
-    with launch.run(
-        words, flags, port, request, "completions", checkpoint.name, body, settings=settings
-    ) as served:
-        yield served
+    command = [servers.tool("trtllm-serve"), prepare(checkpoint, option, device)]
+    return servers.Server(command, flags, _body, settings=settings)
 
 
-def _engine(details):
+def _engine(details: Fields) -> Fields:
     """What only the file of options can say."""
     settings = {"dtype": details["dtype"], "kv_cache_config": {"enable_block_reuse": False}}
     if "draft_tokens" not in details:
@@ -88,6 +105,6 @@ def _engine(details):
     return settings | {"speculative_config": drafting, "disable_overlap_scheduler": True}
 
 
-def _body(checkpoint, new_tokens):
-    """Fields of every request: exactly `new_tokens`, no end before."""
-    return {"min_tokens": new_tokens, "ignore_eos": True, "stop_token_ids": checkpoint.end_token_ids}
+def _body(new_tokens: int) -> Fields:
+    """Fields of every request: never end early. `min_tokens` and `stop_token_ids` would: see the traps."""
+    return {"ignore_eos": True}

@@ -12,27 +12,36 @@ ExLlama loader, today's is ExLlamaV3.
 - Tokens become visible as events of `/v1/completions`, with the prompt as text: no template, no system prompt
   and no character stand around it. (Token ids are taken there as well, only to be made text first.) Several
   tokens may share an event.
-- Traps: it counts an answer by splitting its text again, and with a beginning-of-sequence token where the
-  tokenizer adds one: such rows disagree with the number that was requested and have `error`. Its processes
-  share one lock for some loaders: requests then wait for each other. A prompt's pages stay in ExLlamaV3's
-  cache, which cannot be switched off from outside (no two prompts of a run share a prefix).
+- Traps: (read in version 4.7.3 with its ExLlamaV3 0.0.30, never run) its loop ends before it hands on the
+  last token, so one more is requested than is measured, and as many arrive as are measured. It counts an
+  answer by splitting its text again, and with a beginning-of-sequence token wherever the model has one, which
+  is taken off; where the text does not split as it was generated, the row has `error`. A prompt gets no
+  beginning-of-sequence token but the tokenizer's own (`add_bos_token` false), while its count has one in any
+  case. Its converter has no command line before 1.6. Before 1.0 a model loads only where its sizes are
+  multiples of 128. Its processes share one lock for some loaders: requests then wait for each other. A
+  prompt's pages stay in ExLlamaV3's cache, which cannot be switched off from outside (no two prompts of a run
+  share a prefix). It tells nothing of the model at an address, so nothing is read back.
 """
 
-import contextlib
+import json
 import os
+import subprocess
 from pathlib import Path
 
-from bench import environment, processes
+from bench import environment
 from bench.backends import exllamav3
-from bench.backends.common import launch
+from bench.backends.common import copies, servers
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
 
-OPTIONS = {"4bpw": {"bits": 4}, "6bpw": {"bits": 6}, "float16": {}}
+OPTIONS: dict[str, Fields] = {"4bpw": {"bits": 4}, "6bpw": {"bits": 6}, "float16": {}}
 DEVICES = ("cuda",)
 PARALLEL = {"serve": ("tensor",)}
 FOLDER = "TEXT_GENERATION_WEBUI"
+LOADER = 'from importlib.metadata import version; print(version("exllamav3"))'
 
 
-def version():
+def version() -> str:
     """The commit that is checked out: the project's releases are tags of it. An unpacked archive has none."""
     if not (_home() / ".git" / "HEAD").exists():
         return "of no known commit"
@@ -41,7 +50,7 @@ def version():
     return (ref.read_text().strip() if head.startswith("ref: ") and ref.exists() else head)[:12]
 
 
-def available():
+def available() -> str | None:
     if (_home() / "server.py").exists():
         return None
     return (
@@ -50,27 +59,41 @@ def available():
     )
 
 
-def _home():
+def _home() -> Path:
     return Path(os.environ.get(FOLDER) or "/nonexistent")
 
 
-def _python():
+def _python() -> str:
     """The interpreter that its installer made, or that of a virtual environment in its folder."""
     places = [_home() / "installer_files" / "env" / "bin" / "python", _home() / "venv" / "bin" / "python"]
     return next((str(place) for place in places if place.exists()), "python3")
 
 
-def prepare(checkpoint, option, device):
-    return exllamav3.converted(checkpoint, OPTIONS[option].get("bits"), _python(), version())
+def _loader() -> str:
+    """Version of the ExLlamaV3 that its interpreter has; 0.0.30, that of 4.7.3, where it does not say."""
+    done = subprocess.run([_python(), "-c", LOADER], capture_output=True, text=True)
+    return done.stdout.strip() or "0.0.30"
 
 
-@contextlib.contextmanager
-def serve(checkpoint, option, device, request):
-    path, port = prepare(checkpoint, option, device), processes.free_port()
-    words = ["env", f"--chdir={_home()}", _python(), "server.py", "--api", "--nowebui"]
-    room = -(-request.requests * launch.context(checkpoint, request) // 256) * 256  # pages of 256 tokens
+def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
+    """The checkpoint in ExLlamaV3's format; ValueError where its loader has no room for the model's sizes."""
+    loader, config = _loader(), checkpoint.config
+    sizes = [config[name] for name in ("hidden_size", "intermediate_size") if name in config]
+    if loader.startswith("0.") and any(size % exllamav3.PADDED for size in sizes):
+        raise ValueError(
+            f"{checkpoint.name} has sizes of {' and '.join(map(str, sizes))}, and the ExLlamaV3 {loader} of "
+            f"this text-generation-webui loads multiples of {exllamav3.PADDED} only: measure another model, "
+            "or the backend exllamav3, which pads them."
+        )
+    source = copies.for_transformers_4(checkpoint)
+    return exllamav3.converted(checkpoint, OPTIONS[option].get("bits"), _python(), loader, source)
+
+
+def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+    path = prepare(checkpoint, option, device)
+    room = -(-request.requests * servers.context(checkpoint, request) // 256) * 256  # pages of 256 tokens
     flags = {
-        "--api-port": port,
+        "--api-port": request.port,
         "--model-dir": path.parent,
         "--model": path.name,
         "--loader": "ExLlamav3",
@@ -78,14 +101,32 @@ def serve(checkpoint, option, device, request):
         "--cache-type": "fp16",
     }
     flags |= {"--enable-tp": True, "--tp-backend": "nccl"} if request.tensor_parallel > 1 else {}
-    chosen = environment.visible_gpus() or [str(gpu) for gpu in range(request.tensor_parallel)]
-    visible = {"CUDA_VISIBLE_DEVICES": ",".join(chosen[: request.tensor_parallel])}
-    with launch.run(
-        words, flags, port, request, "text", path.name, _body, "/v1/internal/health", environment=visible
-    ) as served:
-        yield served
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(environment.used_gpus(request.tensor_parallel))}
+    return servers.Server(
+        ["env", f"--chdir={_home()}", _python(), "server.py", "--api", "--nowebui"],
+        flags,
+        _body,
+        "text-bos" if _counts_bos(checkpoint) else "text",
+        path.name,
+        health="/v1/internal/health",
+        environment=visible,
+    )
 
 
-def _body(new_tokens):
-    """Fields of every request: greedy, never end early, and the room that the server has."""
-    return {"ban_eos_token": True, "do_sample": False, "truncation_length": 0}
+def _counts_bos(checkpoint: Checkpoint) -> bool:
+    """Whether its tokenizer knows a beginning-of-sequence token: it then counts one with every text."""
+    file = checkpoint.path / "tokenizer_config.json"
+    tokenizer = json.loads(file.read_text()) if file.exists() else {}
+    return checkpoint.config.get("bos_token_id") is not None or bool(tokenizer.get("bos_token"))
+
+
+def _body(new_tokens: int) -> Fields:
+    """Fields of every request: greedy, never end early, the room that the server has, and one token more than
+    it hands on."""
+    return {
+        "max_tokens": new_tokens + 1,
+        "ban_eos_token": True,
+        "add_bos_token": False,
+        "do_sample": False,
+        "truncation_length": 0,
+    }

@@ -15,26 +15,29 @@ in March 2026, and part of the published table.
   speculative decoding without a second model (`--speculate`): what followed the last token when it first
   stood in the text.
 - Tokens become visible as events of `/generate_stream`, one each, with their ids.
-- Several devices: `tensor_parallel` shares the model among GPUs (`--num-shard`). Untried on several.
+- Several devices: `tensor_parallel` shares the model among GPUs (`--num-shard`). Untried on several. The
+  container sees the GPUs of `CUDA_VISIBLE_DEVICES`, in nvidia-smi's order, and no others.
 - Traps: no request can switch off the end of sequence, so the server gets a copy of the checkpoint whose
-  generation_config.json names none. Prompts are text: what the server makes of them is its own count. The
-  prefix cache is on by default since version 3; `PREFIX_CACHING=0` switches it off, with
-  `USE_PREFIX_CACHING=0` for 2.3. Without `--num-shard` it takes every GPU that it sees. More requests than
-  `--max-concurrent-requests` are refused, not queued. The end of a run stops the container; `docker ps` shows
-  it as `bench-tgi-…`.
+  generation_config.json names none. The image has transformers 4.51: of a checkpoint that transformers 5
+  wrote it reads neither the tokenizer nor the rotary base (10,000 instead of the model's own), so the copy
+  has both where it looks. `/info` tells the number format, which is read back, and no other setting of the
+  model. `eetq-int8` gets its kernel from the hub, unless the image has it. Prompts are text: what the server
+  makes of them is its own count. The prefix cache is on by default since version 3; `PREFIX_CACHING=0`
+  switches it off, with `USE_PREFIX_CACHING=0` for 2.3. Without `--num-shard` it takes every GPU that it sees.
+  More requests than `--max-concurrent-requests` are refused, not queued. The end of a run stops the
+  container; `docker ps` shows it as `bench-tgi-…`.
 """
 
-import contextlib
-import json
-import os
 import shutil
-import subprocess
+from pathlib import Path
 
-from bench import files, processes
-from bench.backends.common import checkpoints, launch
+from bench import environment
+from bench.backends.common import copies, effective, servers
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
 
 IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.7"
-OPTIONS = {
+OPTIONS: dict[str, Fields] = {
     "float16": {"--dtype": "float16"},
     "bfloat16": {"--dtype": "bfloat16"},
     "bnb-int8": {"--quantize": "bitsandbytes"},
@@ -48,11 +51,11 @@ PARALLEL = {"serve": ("tensor",)}
 QUEUE = 1024  # requests that it keeps waiting before it refuses more
 
 
-def version():
+def version() -> str:
     return IMAGE.rpartition(":")[2]
 
 
-def available():
+def available() -> str | None:
     if shutil.which("docker"):
         return None
     return (
@@ -61,40 +64,21 @@ def available():
     )
 
 
-def prepare(checkpoint, option, device):
-    """A copy of `checkpoint` (hard links, so no second set of weights) that names no end of sequence."""
-    path = checkpoints.conversion(checkpoint, "tgi", version(), "endless")
-    return files.made(path, lambda to: _endless(checkpoint.path, to))
+def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
+    """A copy of `checkpoint` as its transformers reads it, that names no end of sequence."""
+    return copies.for_transformers_4(checkpoint, endless=True)
 
 
-def _endless(path, to):
-    shutil.copytree(
-        path, to, copy_function=_link, ignore=shutil.ignore_patterns("*.gguf", "generation_config.json")
-    )
-    file = path / "generation_config.json"
-    # A list of ids is what TGI takes over from this file; no token has the id -1.
-    (to / file.name).write_text(
-        json.dumps((json.loads(file.read_text()) if file.exists() else {}) | {"eos_token_id": [-1]})
-    )
-
-
-def _link(source, to):
-    """The hub's cache has links, which mean nothing inside a container; across file systems there are no hard
-    ones."""
-    source = os.path.realpath(source)
-    try:
-        os.link(source, to)
-    except OSError:
-        shutil.copy2(source, to)
-
-
-@contextlib.contextmanager
-def serve(checkpoint, option, device, request):
-    path, port = prepare(checkpoint, option, device), processes.free_port()
-    tokens, name = launch.context(checkpoint, request), f"bench-tgi-{port}"
-    words = ["docker", "run", "--rm", "--name", name, "--gpus", "all", "--shm-size", "1g"]
-    words += ["--publish", f"127.0.0.1:{port}:80", "--volume", f"{path.resolve()}:/model:ro"]
-    words += ["--env", "PREFIX_CACHING=0", "--env", "USE_PREFIX_CACHING=0", IMAGE]
+def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+    path, tokens = prepare(checkpoint, option, device), servers.context(checkpoint, request)
+    name = f"bench-tgi-{request.port}"
+    # `--gpus all` would hand over GPUs that CUDA_VISIBLE_DEVICES hides: another one would be described here.
+    # Docker reads the value as CSV, so the list is one quoted field of it.
+    gpus = f'"device={",".join(environment.used_gpus(request.tensor_parallel))}"'
+    command = ["docker", "run", "--rm", "--name", name, "--gpus", gpus, "--shm-size", "1g"]
+    command += ["--publish", f"127.0.0.1:{request.port}:80", "--volume", f"{path.resolve()}:/model:ro"]
+    command += ["--env", f"CUDA_DEVICE_ORDER={environment.ORDER}"]
+    command += ["--env", "PREFIX_CACHING=0", "--env", "USE_PREFIX_CACHING=0", IMAGE]
     flags = {
         "--model-id": "/model",
         "--num-shard": request.tensor_parallel,
@@ -103,11 +87,16 @@ def serve(checkpoint, option, device, request):
         "--max-concurrent-requests": QUEUE,
         "--usage-stats": "off",
     } | {flag: value for flag, value in OPTIONS[option].items() if flag.startswith("--")}
-    settings = {"image": IMAGE, "prefix_caching": False}
-    try:
-        with launch.run(
-            words, flags, port, request, "tgi", checkpoint.name, lambda new_tokens: {}, settings=settings
-        ) as served:
-            yield served
-    finally:  # the command is gone; its container belongs to Docker's own process
-        subprocess.run(["docker", "stop", name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def reported(url: str) -> Fields:
+        found = {"dtype": effective.fetched(f"{url}/info").get("model_dtype")}
+        return effective.checked("TGI", checkpoint, found, OPTIONS[option].get("--dtype"))
+
+    return servers.Server(
+        command,
+        flags,
+        events="tgi",
+        settings={"image": IMAGE, "prefix_caching": False},
+        reported=reported,
+        after=["docker", "stop", name],  # the container belongs to Docker's own process
+    )

@@ -24,14 +24,23 @@ server.
   may choose another dtype than you think.
 """
 
+from collections.abc import Callable, Sequence
 from importlib.metadata import version as _installed
-from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench import files
-from bench.backends.common import checkpoints, torch_models
+from bench.backends import common
+from bench.backends.common import checkpoints, effective, torch_models
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
+
+if TYPE_CHECKING:
+    import torch
+    from transformers.generation.streamers import BaseStreamer
 
 NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": "bfloat16"}
-OPTIONS = {  # the first of a device is its default
+OPTIONS: dict[str, Fields] = {  # the first of a device is its default
     "float16": {"dtype": "float16", "devices": ("cuda",)},
     "float32": {"dtype": "float32"},
     "bfloat16": {"dtype": "bfloat16"},
@@ -51,19 +60,15 @@ OPTIONS = {  # the first of a device is its default
 DEVICES = ("cuda", "cpu")
 
 
-def version():
+def version() -> str:
     return f"{_installed('transformers')}, torch {_installed('torch')}"
 
 
-def available():
-    return (
-        None
-        if find_spec("transformers") and find_spec("torch")
-        else "transformers is not installed. Install it with: make install"
-    )
+def available() -> str | None:
+    return common.absent("transformers", "torch")
 
 
-def prepare(checkpoint, option, device):
+def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     """The folder to load: for `gptq-int4` the weights that GPTQModel made of the checkpoint, else the
     checkpoint itself."""
     if "gptq" not in OPTIONS[option]:
@@ -72,12 +77,12 @@ def prepare(checkpoint, option, device):
     return files.made(path, lambda to: torch_models.quantise(checkpoint, OPTIONS[option]["gptq"], device, to))
 
 
-def load(checkpoint, option, device, threads):
+def load(checkpoint: Checkpoint, option: str, device: str, threads: int) -> "Engine":
     return Engine(checkpoint, option, device, threads)
 
 
 class Engine:
-    def __init__(self, checkpoint, option, device, threads):
+    def __init__(self, checkpoint: Checkpoint, option: str, device: str, threads: int) -> None:
         import torch
 
         torch.set_num_threads(threads)
@@ -91,6 +96,9 @@ class Engine:
             "torch_threads": torch.get_num_threads(),
             "attention": self.model.config._attn_implementation,
         }
+        reported = effective.of_config(self.model.config.to_dict()) | {"dtype": self.model.dtype}
+        stored = None if "gptq" in details else details["dtype"]
+        self.settings |= effective.checked("transformers", checkpoint, reported, stored)
         if details.get("dynamic_int8"):  # its packed matrices do not show their bytes
             self.model = torch_models.dynamic_int8(self.model)
             self.weight_bytes = checkpoints.linear_bytes(checkpoint, 1)
@@ -100,7 +108,12 @@ class Engine:
         self.passes = _Passes(self.model) if "lookup_tokens" in details else None
         self.fixed = _FixedCache(self.model) if details.get("compiled") else None
 
-    def generate(self, prompts, max_new_tokens, on_token):
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        on_token: Callable[[int, int], object] | None,
+    ) -> list[list[int]]:
         if self.passes:
             if len(prompts) > 1:
                 raise ValueError(
@@ -126,17 +139,17 @@ class Engine:
             self.speculation = self.passes.speculation(ids.shape[1], out.shape[1])
         return out[:, ids.shape[1] :].tolist()
 
-    def reserve(self, requests, tokens):
+    def reserve(self, requests: int, tokens: int) -> None:
         if self.fixed:
             self.fixed.make(requests, tokens)
 
-    def log_probabilities(self, ids):
+    def log_probabilities(self, ids: Sequence[int]) -> list[float]:
         inputs = self.torch.tensor([ids], device=self.device)
         with self.torch.inference_mode():
             each = self.model(input_ids=inputs, use_cache=False).logits[0, :-1].float().log_softmax(-1)
         return each.gather(1, inputs[0, 1:, None])[:, 0].tolist()
 
-    def close(self):
+    def close(self) -> None:
         del self.model
 
 
@@ -144,18 +157,18 @@ class _Passes:
     """Counts the forward passes of a model and the tokens that entered them: what drafting and checking
     amounted to."""
 
-    def __init__(self, model):
+    def __init__(self, model: "torch.nn.Module") -> None:
         model.register_forward_pre_hook(self, with_kwargs=True)
         self.reset()
 
-    def reset(self):
+    def reset(self) -> None:
         self.count = self.entered = 0
 
-    def __call__(self, model, args, kwargs):
+    def __call__(self, model: "torch.nn.Module", args: tuple, kwargs: Fields) -> None:
         self.count += 1
         self.entered += kwargs["input_ids"].shape[1]
 
-    def speculation(self, prompt_tokens, all_tokens):
+    def speculation(self, prompt_tokens: int, all_tokens: int) -> dict[str, int]:
         """Beside drafts the prompt enters the first pass and the last token every later one.
 
         A pass gives one token and what it accepts.
@@ -170,10 +183,10 @@ class _FixedCache:
     """The cache of a compiled decode step, which is compiled for its size and, as a CUDA graph, for its
     addresses."""
 
-    def __init__(self, model):
+    def __init__(self, model: "torch.nn.Module") -> None:
         self.model, self.room = model, (0, 0)
 
-    def make(self, requests, tokens):
+    def make(self, requests: int, tokens: int) -> None:
         """A cache of exactly this size. What was compiled for another one is dropped: after a few sizes
         PyTorch would give up and not compile."""
         import torch
@@ -184,7 +197,7 @@ class _FixedCache:
             self.cache = StaticCache(config=self.model.config, max_cache_len=tokens)
             self.room = requests, tokens
 
-    def emptied(self, requests, tokens):
+    def emptied(self, requests: int, tokens: int) -> Fields:
         """The arguments with which `generate` decodes in the emptied cache, made larger first where it lacks
         room."""
         from transformers import CompileConfig
@@ -195,7 +208,7 @@ class _FixedCache:
         return {"past_key_values": self.cache, "compile_config": CompileConfig(dynamic=False)}
 
 
-def _streamer(on_token):
+def _streamer(on_token: Callable[[int, int], object] | None) -> "BaseStreamer":
     """transformers' streamer calls `put` with the prompt first, then with the new token of each request as a
     CPU tensor; checking drafts, with all new tokens of the one request as a row."""
     from transformers.generation.streamers import BaseStreamer
@@ -203,7 +216,7 @@ def _streamer(on_token):
     class Streamer(BaseStreamer):
         prompt_seen = False
 
-        def put(self, value):
+        def put(self, value: "torch.Tensor") -> None:
             if not self.prompt_seen:
                 self.prompt_seen = True
                 return
@@ -214,7 +227,7 @@ def _streamer(on_token):
             for request, token in enumerate(value.tolist()):
                 on_token(request, token)
 
-        def end(self):
+        def end(self) -> None:
             pass
 
     return Streamer()

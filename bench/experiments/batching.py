@@ -1,9 +1,11 @@
 """The sweep of batching.ipynb."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from bench import backends, inputs
-from bench.experiments import parameters, plan
+from bench import inputs
+from bench.experiments import parameters, target
+from bench.experiments.session import Setup
 from bench.instrument import in_process
 
 TIMED = 3  # batches of each shape, after one of the same shape that is dropped
@@ -18,11 +20,11 @@ class Shape:
     new_tokens: int
 
     @property
-    def tokens(self):
+    def tokens(self) -> int:
         """Tokens of one request, prompt and answer."""
         return self.prompt_tokens + self.new_tokens
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.requests} x {self.prompt_tokens}+{self.new_tokens}"
 
 
@@ -36,13 +38,13 @@ class Batch:
     rows: list
 
     @property
-    def failed(self):
+    def failed(self) -> bool:
         """Whether one of its requests failed."""
         return any(row["error"] for row in self.rows)
 
 
 class Sweep:
-    """The batches of one run of batching.ipynb, a list per shape, measured as they are asked for: first the
+    """The batches of one run of batching.ipynb, a list per shape, measured as the cells iterate: first the
     prompt lengths, then the batches.
 
     Each shape is warmed up by a batch of its own, which is dropped, and then timed TIMED times, every time
@@ -54,13 +56,13 @@ class Sweep:
     out; ValueError where the batches exceed it, or all of the lengths.
     """
 
-    def __init__(self, setup):
+    def __init__(self, setup: Setup) -> None:
         values = setup.parameters
         sizes, lengths = (
             parameters.numbers(name, values[name]) for name in ("batch_sizes", "prompt_lengths")
         )
         self.setup, self.budget_s, self.limit_s = setup, values["budget_s"], values["limit_s"]
-        self.batches, self.room = backends.batches(setup.module, setup.option), plan.room(setup.checkpoint)
+        self.batches, self.room = setup.backend.batches(setup.option), target.room(setup.checkpoint)
         by_length = [Shape(1, length, values["short_tokens"]) for length in lengths]
         by_size = [
             Shape(size, values["input_tokens"], values["max_new_tokens"])
@@ -71,7 +73,7 @@ class Sweep:
         self.left_out = [shape for shape in by_length if shape.tokens > self.room]
         _fits(setup.checkpoint.name, self.room, by_size, len(self.left_out) == len(by_length))
 
-    def __str__(self):
+    def __str__(self) -> str:
         words = f"requests x prompt tokens + new tokens: {_listed(self.shapes)}"
         if not self.batches:
             words += ". This engine's adapter takes one prompt at a time."
@@ -79,7 +81,7 @@ class Sweep:
             words += f"; beyond the context of {self.room} tokens: {_listed(self.left_out)}"
         return words
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[list[Batch]]:
         watch, before, spent_s = in_process.Stopwatch(), None, 0.0
         for done, shape in enumerate(self.setup.progress(self.shapes, len(self.shapes))):
             started = watch.seconds()

@@ -4,26 +4,26 @@
     make check-backend NAME=mine
 
 One line per check: `ok`, `WRONG` with what was found, or `--` with why it was not tried. The exit status is 1
-where something is wrong. The model is smollm2-135m; the reference is transformers in float32, whose answers
-are kept under models/. It takes less than a minute on an idle machine, where the model has been made already.
+where something is wrong. The model is smollm2-135m; its tokens are judged as before every run (`judge`). It
+takes less than a minute on an idle machine, where the model has been made already.
 """
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import sys
-from importlib.metadata import version
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import psutil
 
-from bench import backends, files, inputs, paths, processes
+from bench import backends, inputs, paths
+from bench.backends import Backend
 from bench.backends.common import checkpoints, contract, servers
-from bench.experiments import conformance
+from bench.experiments import conformance, judge, running
 from bench.experiments.conformance import (
-    AGREE,
     PATIENCE_S,
     PROMPT_TOKENS,
     TOKENS,
@@ -33,7 +33,7 @@ from bench.experiments.conformance import (
     finding,
 )
 from bench.instrument import in_process
-from bench.instrument.load import decoding, parallel, protocols, schedule
+from bench.instrument.load import protocols
 from bench.machine import identity
 
 MODEL = "smollm2-135m"
@@ -49,10 +49,8 @@ def _single(engine, case):
         yield finding("callback: (request, token_id), each token once, in order", calls.faults(answers))
     else:
         yield Finding("callback", untried="the engine says that it does not stream; its TTFT stays empty")
-    exactly = conformance.unquantised(engine, case.checkpoint)
-    compared = "all" if exactly else f"the first {AGREE}"
-    title = f"greedy, {compared} tokens as transformers float32 gives them"
-    yield finding(title, conformance.token_faults(case, answers, exactly))
+    longer = _ids(engine.generate([case.judged], judge.TOKENS, (lambda *_: None) if streams else None))
+    yield conformance.judged(case, engine, [case.judged], longer)
     plain = _ids(engine.generate(prompts, TOKENS, None))
     faults = (
         [] if plain == answers else ["generate gives other tokens with on_token=None than with a callback."]
@@ -84,7 +82,9 @@ def _batch(engine, case):
     streams = getattr(engine, "streams", True)
     answers = _ids(engine.generate(case.prompts, TOKENS, calls if streams else None))
     faults = [*conformance.count_faults(answers, case.prompts), *(calls.faults(answers) if streams else [])]
-    faults = faults or conformance.token_faults(case, answers, exactly=False)
+    faults = faults or [
+        fault for fault in [conformance.judged(case, engine, case.prompts, answers).fault] if fault
+    ]
     if not faults and calls.one_after_the_other():
         faults = [
             "the second prompt was answered after the first: a batch shares its steps. An engine that takes "
@@ -117,7 +117,7 @@ def _closing(engine, before):
     return orphans(title, before)
 
 
-def orphans(title, before):
+def orphans(title: str, before: Collection[int]) -> Finding:
     """The finding on processes that were not there `before` (their numbers) and do not end."""
     left = [child for child in children() if child.pid not in before]
     _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
@@ -125,7 +125,7 @@ def orphans(title, before):
     return Finding(title, fault=f"still running after {PATIENCE_S} s: {names}." if names else "")
 
 
-def children():
+def children() -> list[psutil.Process]:
     """Processes below this one that run, but for Python's own that watches shared memory."""
     return [child for child in psutil.Process().children(recursive=True) if _counts(child)]
 
@@ -133,7 +133,7 @@ def children():
 def _counts(child):
     try:
         return "resource_tracker" not in " ".join(child.cmdline())
-    except psutil.Error:  # it has ended, and whoever started it has not asked
+    except psutil.Error:  # it has ended, and whoever started it has not waited for it
         return False
 
 
@@ -141,12 +141,12 @@ def _ids(answers):
     return [[int(token) for token in ids] for ids in answers]
 
 
-def reason(failure):
+def reason(failure: BaseException) -> str:
     """Kind and text of an exception."""
     return f"{type(failure).__name__}: {failure}"
 
 
-def adapter(module):
+def adapter(module: ModuleType) -> Iterator[Finding]:
     """Findings on an adapter's file, without loading its engine."""
     yield finding("the module keeps the contract", contract.module_faults(module))
     clocks = contract.clocks(module)
@@ -158,11 +158,11 @@ def adapter(module):
     yield finding("the module imports no clock", faults)
 
 
-def loaded(module, option, device, threads, case):
+def loaded(backend: Backend, option: str, device: str, threads: int, case: Case) -> Iterator[Finding]:
     """Findings on an engine that runs in this process; ends early where it cannot go on."""
     before = {child.pid for child in children()}
     try:
-        engine = module.load(case.checkpoint, option, device, threads)
+        engine = backend.load(case.checkpoint, option, device, threads)
     except Exception as failure:
         yield Finding("loads", fault=reason(failure))
         return
@@ -190,85 +190,72 @@ def _guarded(title, findings, skip):
         yield Finding(title, fault=f"the engine raised {reason(failure)}.")
 
 
-def served(module, option, device, threads, case):
-    """Findings on a server: it starts, answers through the load client, counts exactly, and is gone
-    afterwards."""
-    before, rows = {child.pid for child in children()}, []
+def served(backend: Backend, option: str, device: str, threads: int, case: Case) -> Iterator[Finding]:
+    """Findings on a server: it starts, answers through the load client, counts exactly, gives the model's
+    tokens, and is gone afterwards."""
+    before, rows, server = {child.pid for child in children()}, [], None
     log = paths.LOGS / "check_backend.server.txt"
-    room = servers.Wanted(len(case.prompts), PROMPT_TOKENS + TOKENS, threads, log=paths.ROOT / log)
+    longest = max(PROMPT_TOKENS + TOKENS, len(case.judged) + judge.TOKENS)
+    room = servers.Wanted(len(case.prompts), longest, threads, log=paths.ROOT / log)
     try:
-        with module.serve(case.checkpoint, option, device, room) as server:
-            yield finding("starts, and speaks a protocol of the load client", _protocol(server))
-            rows = _requests(server, case)
+        with backend.serve(case.checkpoint, option, device, room) as server:
+            known = ", ".join(protocols.EVERY)
+            fault = (
+                ""
+                if server.dialect in protocols.EVERY
+                else f"dialect is {server.dialect!r}, none of {known}."
+            )
+            yield Finding("starts, and speaks a protocol of the load client", fault)
+            rows = running.through_server(server, case.checkpoint, case.prompts, TOKENS)
+            rows += running.through_server(server, case.checkpoint, [case.judged], judge.TOKENS)
     except Exception as failure:
         yield Finding("starts and answers", fault=f"{reason(failure)} Its log: {log}")
     if rows:
         errors = [row["error"] for row in rows if row["error"]]
         yield finding("exactly as many tokens as requested, as events and as usage", errors[:1])
+        if not errors:
+            yield conformance.judged(case, server, [case.judged], _ids([rows[-1]["output_ids"]]))
     yield orphans("stops, and leaves no process behind", before)
 
 
-def _protocol(server):
-    known = ", ".join(protocols.DIALECTS)
-    return (
-        [] if server.dialect in protocols.DIALECTS else [f"dialect is {server.dialect!r}, none of {known}."]
-    )
-
-
-def _requests(server, case):
-    """Rows of the two prompts, one after the other, as the load client measures them."""
-    prompts = [protocols.Prompt(tuple(ids), case.checkpoint.decode(ids), TOKENS) for ids in case.prompts]
-    calls = schedule.calls(server, schedule.Level("closed", 1, len(prompts)), prompts)
-    rows, _ = parallel.run(server.url, calls, server.dialect, 1, 120.0)
-    return [decoding.with_gaps(row, case.checkpoint.encode) for row in rows]
-
-
-def _case(module, option):
+def _case(backend, option):
     checkpoint = checkpoints.checkpoint(MODEL)
     windows = inputs.windows(checkpoint.encode(inputs.text()), 2, PROMPT_TOKENS)
     prompts = [list(ids) for ids in windows]
-    reference = checkpoints.conversion(checkpoint, "reference", version("transformers"), "check", ".json")
-    files.made(
-        reference,
-        lambda to: processes.in_child(
-            conformance.write_reference, to, MODEL, prompts, python=processes.maker()
-        ),
-    )
-    return Case(checkpoint, prompts, json.loads(reference.read_text()), module.OPTIONS[option])
+    return Case(checkpoint, prompts, judge.prompt(checkpoint), option, backend.batches(option))
 
 
-def findings(name, option, device, threads):
-    """All findings on the backend `name`, as they are made; ends early where nothing more can be tried."""
-    module = backends.get(name)
+def findings(backend: Backend, option: str, device: str, threads: int) -> Iterator[Finding]:
+    """All findings on a Backend, as they are made; ends early where nothing more can be tried."""
     wrong = False
-    for found in adapter(module):
+    for found in adapter(backend.module):
         wrong |= bool(found.fault) and "contract" in found.check
         yield found
     if wrong:
         return
-    case = _case(module, option)
-    if hasattr(module, "prepare"):
+    case = _case(backend, option)
+    if backend.can("prepare"):
         try:
-            backends.prepare(name, MODEL, option, device)
+            backend.prepare(MODEL, option, device)
         except Exception as failure:
             yield Finding("makes its own format of the model", fault=reason(failure))
             return
         yield Finding("makes its own format of the model")
-    check = loaded if hasattr(module, "load") else served
-    yield from check(module, option, device, threads, case)
+    check = loaded if backend.can("load") else served
+    yield from check(backend, option, device, threads, case)
 
 
-def _in_its_environment(module, name, option, device):
+def _in_its_environment(backend, option, device):
     """Go on in the environment that the option runs in; SystemExit with the sentence where it is not
     installed."""
-    if absent := backends.missing(name, device, option):
+    if absent := backend.missing(device, option):
         raise SystemExit(absent)
-    python = backends.prefix(module, device, option) / "bin" / "python"
+    python = backend.prefix(device, option) / "bin" / "python"
     if python.parent.parent != Path(sys.prefix):
         os.execv(python, [str(python), "-m", "bench.experiments.check_backend", *sys.argv[1:]])
 
 
-def main():
+def main() -> None:
     """Read the command line, print the report."""
     parser = argparse.ArgumentParser(
         description="What an adapter lacks of the contract, and what it does wrong."
@@ -278,14 +265,14 @@ def main():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     chosen, watch = parser.parse_args(), in_process.Stopwatch()
     try:
-        module = backends.get(chosen.name)
-        option = backends.option(module, chosen.option, chosen.device)
+        backend = backends.get(chosen.name)
+        option = backend.option(chosen.option, chosen.device)
     except ValueError as error:
         raise SystemExit(f"WRONG  {error}") from None
-    _in_its_environment(module, chosen.name, option, chosen.device)
+    _in_its_environment(backend, option, chosen.device)
     wrong = 0
     with contextlib.redirect_stdout(sys.stderr):  # what an engine prints stays out of the report
-        for found in findings(chosen.name, option, chosen.device, identity.cores()):
+        for found in findings(backend, option, chosen.device, identity.cores()):
             print(found, file=sys.__stdout__, flush=True)
             wrong += bool(found.fault)
     print(f"{chosen.name} {option}: {wrong or 'nothing'} wrong, after {watch.seconds():.0f} s.")

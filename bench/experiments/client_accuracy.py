@@ -20,6 +20,7 @@ import os
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ import numpy as np
 from bench import processes
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.backends.common import checkpoints
+from bench.definitions import Fields
 from bench.experiments import client_process
 from bench.experiments.client_process import pinned
 from bench.instrument import peers, reference_server
@@ -80,8 +82,8 @@ class Outcome:
     watch: client_process.Watch
 
 
-def loads(chosen, streams, per_stream, width=1):
-    """A Load for every client in `chosen` (text, see `peers.chosen`) at every number of `streams` (list).
+def loads(chosen: str, streams: Sequence[int], per_stream: int, width: int = 1) -> list[Load]:
+    """A Load for every client in `chosen` (see `peers.chosen`) at every number of `streams`.
 
     ValueError and RuntimeError with a sentence for what cannot be: a client that does not exist or is not
     installed, too few requests or cores.
@@ -98,12 +100,12 @@ def loads(chosen, streams, per_stream, width=1):
     ]
 
 
-def requests(streams, per_stream):
+def requests(streams: int, per_stream: int) -> int:
     """How many requests a load has."""
     return max(streams * per_stream, ALONE_REQUESTS if streams == 1 else 1)
 
 
-def sentence(row):
+def sentence(row: Fields) -> str:
     """One row of `measure` in a line."""
     who = f"{row['client']}, {accuracy_analysis.at(row['streams'])}"
     if row["error"]:
@@ -113,7 +115,7 @@ def sentence(row):
     return f"{who}: off by {errors}, {cost}, {row['failed']} requests failed"
 
 
-def cores(width=1):
+def cores(width: int = 1) -> Cores:
     """The Cores of a comparison: the first that this process may use, and the `width` after it.
 
     RuntimeError if there are fewer.
@@ -127,7 +129,7 @@ def cores(width=1):
     return Cores(allowed[0], allowed[1 : 1 + width])
 
 
-def measure(name, streams, count, width=1, limit_s=LIMIT_S):
+def measure(name: str, streams: int, count: int, width: int = 1, limit_s: float = LIMIT_S) -> Fields:
     """One row (`schema.ACCURACY`) of client `name` with `streams` streams and `count` requests.
 
     `error` says why where there are no numbers.
@@ -168,7 +170,7 @@ def _drive(client, streams, count, place, folder, limit_s):
             return Outcome(client.reported(work), json.load(answer), watch)
 
 
-def compared(outcome, streams, count):
+def compared(outcome: Outcome, streams: int, count: int) -> Fields:
     """Columns of a row: what a client reports of `count` requests against the truth.
 
     RuntimeError where it reports none, or more than the server has served.

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic as clock
 
@@ -22,13 +23,13 @@ class Watch:
     """CPU time and memory of all processes below `root`, sampled by a thread on the core `core` until
     `end`."""
 
-    def __init__(self, root, core):
+    def __init__(self, root: psutil.Process | subprocess.Popen, core: int) -> None:
         self.root, self.core, self.peak_memory_bytes = root, core, 0
         self.family, self.spent, self.samples = {}, {}, []
         self.ended, self.thread = threading.Event(), threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
-    def _run(self):
+    def _run(self) -> None:
         os.sched_setaffinity(0, {self.core})  # this thread alone: the client's core is the client's
         looks = 0
         while not self.ended.wait(SAMPLE_S):
@@ -37,7 +38,7 @@ class Watch:
             looks += 1
             self._sample()
 
-    def _look(self):
+    def _look(self) -> None:
         """Which processes there are now, and what memory all of them have; pages that they share count in
         each."""
         memory = 0
@@ -49,7 +50,7 @@ class Watch:
                 pass  # it has just ended
         self.peak_memory_bytes = max(self.peak_memory_bytes, memory)
 
-    def _sample(self):
+    def _sample(self) -> None:
         for process in self.family.values():
             try:
                 self.spent[process.pid] = cpu_s(process)
@@ -57,7 +58,7 @@ class Watch:
                 pass  # it has ended; what it had spent at the last look stays
         self.samples.append((clock(), sum(self.spent.values())))
 
-    def end(self):
+    def end(self) -> None:
         """Stop looking; whatever is still there of the client is ended."""
         self.ended.set()
         self.thread.join()
@@ -68,7 +69,7 @@ class Watch:
             except psutil.Error:
                 pass
 
-    def cpu_s(self, begin, end):
+    def cpu_s(self, begin: float, end: float) -> float:
         """CPU seconds that all of them spent between two moments (s, monotonic clock); NaN without
         samples."""
         if not self.samples:
@@ -77,7 +78,7 @@ class Watch:
         return float(np.interp(end, at, spent) - np.interp(begin, at, spent))
 
 
-def cpu_s(process):
+def cpu_s(process: psutil.Process) -> float:
     """CPU seconds that `process` has spent: on Linux its CPU clock, which counts nanoseconds where /proc
     counts hundredths of a second."""
     if sys.platform == "linux":
@@ -87,7 +88,7 @@ def cpu_s(process):
     return spent.user + spent.system
 
 
-def descendants(pid):
+def descendants(pid: int) -> list[int]:
     """Ids of all processes below `pid`.
 
     Where the kernel lists children it is read directly, which costs a hundredth of looking at all processes.
@@ -107,12 +108,12 @@ def descendants(pid):
     return found
 
 
-def pinned(cores, command):
+def pinned(cores: Sequence[int], command: Sequence[object]) -> list[str]:
     """`command` as words, on `cores` and no others."""
     return ["taskset", "-c", ",".join(map(str, cores)), *map(str, command)]
 
 
-def run(command, variables, core, log, limit_s):
+def run(command: Sequence[object], variables: dict[str, str], core: int, log: Path, limit_s: float) -> Watch:
     """Run a client to its end under a `Watch` on `core`; returns the Watch.
 
     RuntimeError with its last words if it fails, TimeoutError after `limit_s` seconds.

@@ -1,16 +1,18 @@
 """What a report on an adapter judges: tokens, calls of the callback, counts, bytes; one Finding per check."""
 
-import json
 import numbers
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from bench import backends
 from bench.backends.common import checkpoints
-from bench.machine import identity
+from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common.contract import Engine
+from bench.definitions import Fields
+from bench.experiments import judge
 
 PROMPT_TOKENS, TOKENS = 16, 24
-AGREE = 2  # rounding parts an engine from the reference after a while, but not from the first tokens on
 LEAST_BITS, MOST_BYTES = 1.5, 4.5  # per weight; with its scales
 LUMP = 0.1  # share of a request's time in which all of its tokens arrive, if they come at once
 PATIENCE_S = 5  # for the children of an engine that was closed
@@ -24,42 +26,39 @@ class Finding:
     fault: str = ""
     untried: str = ""
 
-    def __str__(self):
+    def __str__(self) -> str:
         mark = "WRONG" if self.fault else "--" if self.untried else "ok"
         return f"{mark:5}  {self.check}" + (
             f": {self.fault or self.untried}" if self.fault or self.untried else ""
         )
 
 
-def finding(check, faults):
+def finding(check: str, faults: Iterable[str]) -> Finding:
     """The Finding of a check with these sentences on what is wrong."""
     return Finding(check, fault=" ".join(faults))
 
 
 @dataclass
 class Case:
-    """What an engine is checked with: two prompts of token ids, and the reference's answers to them."""
+    """What an option of an engine is checked with: two prompts of token ids, and that of the judge."""
 
     checkpoint: object
     prompts: list
-    expected: list
-    details: dict
-
-    @property
-    def batches(self):
-        return self.details.get("batches", True)
+    judged: list
+    option: str
+    batches: bool
 
 
 class Calls:
     """The callback of the checks: keeps every call as it came."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.all = []
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> None:
         self.all.append(arguments)
 
-    def faults(self, answers):
+    def faults(self, answers: list[list[int]]) -> list[str]:
         """Sentences on calls that do not match `answers`, the ids that `generate` returned for each
         request."""
         if not self.all:
@@ -88,13 +87,13 @@ class Calls:
             return ["on_token was called in another order than that of the tokens in the answer."]
         return ["on_token was called with other tokens than those that generate returned."]
 
-    def one_after_the_other(self):
+    def one_after_the_other(self) -> bool:
         """Whether the second request's first token came after the first one's last."""
         order = [request for request, _ in self.all]
         return order == sorted(order) and len(set(order)) > 1
 
 
-def count_faults(answers, prompts):
+def count_faults(answers: list[list[int]], prompts: list[list[int]]) -> list[str]:
     """Sentences on answers that are too few, too short or too long."""
     if len(answers) != len(prompts):
         return [f"generate returned {len(answers)} answers for {len(prompts)} prompts."]
@@ -105,33 +104,28 @@ def count_faults(answers, prompts):
     ][:1]
 
 
-def token_faults(case, answers, exactly):
-    """Sentences on answers that are not the reference's: from the first tokens on, or anywhere if
-    `exactly`."""
+def judged(case: Case, engine: Engine, prompts: list[list[int]], answers: list[list[int]]) -> Finding:
+    """The Finding on greedy `answers` to `prompts`: no token that ends a sequence, and for the judge the
+    model's own."""
+    check = "greedy tokens beside those of transformers float32"
     if ends := {token for ids in answers for token in ids} & set(case.checkpoint.end_token_ids):
-        return [
+        return Finding(
+            check,
             f"the end-of-sequence tokens {sorted(ends)} were generated; checkpoint.end_token_ids must be "
-            "suppressed."
-        ]
-    faults = []
-    for k, (ids, expected) in enumerate(zip(answers, case.expected)):
-        same = next((i for i, (a, b) in enumerate(zip(ids, expected)) if a != b), len(ids))
-        if same < (TOKENS if exactly else AGREE):
-            faults.append(
-                f"prompt {k} is answered with other tokens than transformers float32 from token {same + 1} "
-                "on."
-            )
-    return faults
+            "suppressed.",
+        )
+    rounded_as = judge.number_format(case.option, backends.arithmetic(engine))
+    entries = [judge.of_answer(case.checkpoint, *pair, rounded_as) for pair in zip(prompts, answers)]
+    for entry in entries:
+        if entry["verdict"] == "refused":
+            return Finding(check, entry["why"])
+    if why := next((entry["why"] for entry in entries if entry["verdict"] == "not judged"), ""):
+        return Finding(check, untried=why)
+    verdicts = dict.fromkeys(f"{entry['verdict']} {entry['why']}".strip() for entry in entries)
+    return Finding(f"{check}: {'; '.join(verdicts)}")
 
 
-def unquantised(engine, checkpoint):
-    """Whether an engine says of itself that it multiplies float32 weights in float32: then its tokens are the
-    reference's."""
-    full = checkpoints.linear_bytes(checkpoint, 4)
-    return backends.arithmetic(engine) == "float32" and engine.weight_bytes > 0.95 * full
-
-
-def byte_faults(engine, checkpoint):
+def byte_faults(engine: Engine, checkpoint: Checkpoint) -> list[str]:
     """Sentences on bytes per step that no format of this model's weights has."""
     least = checkpoints.linear_bytes(checkpoint, LEAST_BITS / 8, 0)
     most = checkpoints.linear_bytes(checkpoint, MOST_BYTES, MOST_BYTES)
@@ -139,7 +133,7 @@ def byte_faults(engine, checkpoint):
     if not least <= engine.weight_bytes <= most:
         faults.append(
             f"weight_bytes is {engine.weight_bytes:.3g}, but one step of this model reads between "
-            f"{least:.3g} and {most:.3g}: bench/backends/__init__.py lists what counts them."
+            f"{least:.3g} and {most:.3g}: bench/backends/common/contract.py lists what counts them."
         )
     if not 0.25 <= engine.kv_value_bytes <= 8:
         faults.append(
@@ -148,7 +142,7 @@ def byte_faults(engine, checkpoint):
     return faults
 
 
-def lump_faults(row):
+def lump_faults(row: Fields) -> list[str]:
     """Sentences on a measured request whose tokens all came at its end."""
     if row["error"]:
         return [f"the instrument could not measure a request: {row['error']}."]
@@ -156,12 +150,3 @@ def lump_faults(row):
     if share >= LUMP:
         return []
     return [f"all {TOKENS} tokens came in the last {share:.0%} of the request, not as they were made."]
-
-
-def write_reference(file, model, prompts):
-    """Write the reference's answers to `file`: in a process of the default environment, gone before the
-    engine loads."""
-    checkpoint = checkpoints.checkpoint(model)
-    engine = backends.get("transformers").load(checkpoint, "float32", "cpu", identity.cores())
-    answers = [engine.generate([ids], TOKENS, None)[0] for ids in prompts]
-    Path(file).write_text(json.dumps(answers))

@@ -10,9 +10,12 @@ import math
 import os
 import time
 from pathlib import Path
+from typing import Self
 
 from tqdm import tqdm
 
+from bench.definitions import Fields
+from bench.experiments.target import Target
 from bench.machine import bandwidth, company, gemm, gpu, identity, memory, neighbours, sampler
 from bench.observations import gates
 from bench.paths import ROOT
@@ -30,11 +33,11 @@ class Alone:
     of one's own are measured with a warning. With BENCH_WAIT in the environment it waits for idleness.
     """
 
-    def __init__(self, kind, folder):
+    def __init__(self, kind: str, folder: Path) -> None:
         self.kind, self.scratch = kind, Path(folder).resolve() != PUBLISHED.resolve()
         self.lock, self.warned, self.busy_looks = None, False, 0
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.lock = neighbours.take(self.kind)
         try:
             self._idle()
@@ -44,20 +47,20 @@ class Alone:
         self.neighbours, self.watch = neighbours.Neighbours(), company.Watch()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.release()
 
-    def release(self):
+    def release(self) -> None:
         """Let the device go; once is enough."""
         if self.lock is not None:
             self.lock.release()
             self.lock = None
 
-    def cores(self):
+    def cores(self) -> dict[str, float]:
         """{'others': …, 'steal': …}: mean cores that others kept busy since the device was taken."""
         return self.neighbours.cores()
 
-    def look(self):
+    def look(self) -> None:
         """After a request: warn of neighbours, or refuse where they stay and the run would be refused.
 
         gates.Refused for a run to be published, if they were there in two looks and on average.
@@ -71,7 +74,7 @@ class Alone:
         if self.busy_looks > 1 and not self.scratch and self.cores()["others"] > gates.BUSY_CORES:
             raise gates.Refused(_sentence(seen))
 
-    def refuse_if_busy(self):
+    def refuse_if_busy(self) -> None:
         """gates.Refused where others kept the machine busy since it was taken; a warning for one's own."""
         others = self.cores()["others"]
         if others > gates.BUSY_CORES and not self.scratch:
@@ -110,75 +113,67 @@ def _sentence(seen):
 class Anyway(Alone):
     """The lock alone: for what no neighbour can spoil, such as scores, or a server that runs elsewhere."""
 
-    def look(self):
+    def look(self) -> None:
         """Nothing is looked at."""
 
-    def _idle(self):
+    def _idle(self) -> None:
         """Nothing is looked at."""
 
 
 class Device:
-    """The device of one Plan: taken by `take`, described, probed, and let go by `release`."""
+    """The device of one Target: taken by `take`, described, probed, and let go by `release`."""
 
-    def __init__(self, plan):
-        self.plan, self.gemm_flops_per_s, self.held = plan, {}, contextlib.ExitStack()
-        alone = Anyway if plan.experiment == "quality" or plan.url else Alone
-        self.alone = alone(plan.device, plan.folder)
-        self.count = 1 if plan.url else plan.devices.count  # of GPUs; a server elsewhere has its own
-        self.kind = "cpu" if plan.elsewhere else plan.device  # of what can be read here
+    def __init__(self, target: Target) -> None:
+        self.target, self.gemm_flops_per_s, self.held = target, {}, contextlib.ExitStack()
+        alone = Anyway if target.experiment == "quality" or target.url else Alone
+        self.alone = alone(target.device, target.folder)
+        self.count = 1 if target.url else target.devices.count  # of GPUs; a server elsewhere has its own
+        self.kind = "cpu" if target.elsewhere else target.device  # of what can be read here
 
-    def take(self):
+    def take(self) -> Self:
         """Hold the device until `release`, and start its probe; returns self.
 
         RuntimeError where others compute on the GPU, gates.Refused where they keep the machine busy.
         """
         self.held.enter_context(self.alone)
         try:
-            if self.plan.device == "cuda" and not self.plan.url:
-                _refuse_gpu_company(self.count)
+            if self.target.device == "cuda" and not self.target.url:
+                others = neighbours.gpu_company(self.count)
+                if others:
+                    raise RuntimeError(
+                        f"Other processes compute on this GPU ({', '.join(map(str, others))}): a benchmark "
+                        "that shares its device is void. Stop them, or set CUDA_VISIBLE_DEVICES to another "
+                        "one."
+                    )
                 self.held.callback(sampler.end)
                 memory.forget_peak("cuda", self.count)  # before anything is loaded
-            self.machine = identity.describe(self.kind, self.count) | self.plan.several_gpus()
-            self.bandwidth = self._probe()
+            self.machine = identity.describe(self.kind, self.count) | self.target.several_gpus()
+            unprobed, place = self.target.elsewhere, (self.target.device, self.target.threads)
+            self.bandwidth = bandwidth.Unprobed() if unprobed else bandwidth.Bandwidth(*place)
             self.held.push(self.bandwidth)
         except BaseException:
             self.release()
             raise
         return self
 
-    def _probe(self):
-        if self.plan.elsewhere:
-            return bandwidth.Unprobed()
-        return bandwidth.Bandwidth(self.plan.device, self.plan.threads)
-
-    def release(self):
+    def release(self) -> None:
         """Stop the probe and let the device go; once is enough."""
         self.held.close()
 
-    def busy_cores(self):
+    def busy_cores(self) -> dict[str, float]:
         """Mean cores that others kept busy since the device was taken."""
         return self.alone.cores()
 
-    def probe_gemm(self):
+    def probe_gemm(self) -> None:
         """Measure the matrix-multiply peak in every number format, now; all measurements are kept."""
-        for dtype, rate in gemm.gemm_peaks(self.plan.device, self.plan.threads).items():
+        for dtype, rate in gemm.gemm_peaks(self.target.device, self.target.threads).items():
             self.gemm_flops_per_s.setdefault(dtype, []).append(rate)
 
-    def peak_memory_bytes(self):
+    def peak_memory_bytes(self) -> float:
         """Largest memory held so far; NaN for a server elsewhere."""
-        return math.nan if self.plan.elsewhere else memory.peak_memory_bytes(self.plan.device, self.count)
+        return math.nan if self.target.elsewhere else memory.peak_memory_bytes(self.target.device, self.count)
 
-    def gpu_state(self):
+    def gpu_state(self) -> Fields:
         """Clocks, temperature, power of the GPUs that are used (`gpu.gpu_state`); empty on a CPU and for a
         server elsewhere."""
         return gpu.gpu_state(self.count) if self.kind == "cuda" else {}
-
-
-def _refuse_gpu_company(count):
-    """RuntimeError where somebody else computes on one of the GPUs that are used."""
-    others = neighbours.gpu_company(count)
-    if others:
-        raise RuntimeError(
-            f"Other processes compute on this GPU ({', '.join(map(str, others))}): a benchmark that shares "
-            "its device is void. Stop them, or set CUDA_VISIBLE_DEVICES to another one."
-        )

@@ -1,6 +1,6 @@
 """Joules of a run, the same way for every engine: beside its times, never during them.
 
-    meter = energy.Meter(plan)
+    meter = energy.Meter(target)
     rows = meter.repeated("4 x 512+64", rows, work)    # the same work again until the window is long enough
     rows = meter.during("closed 8", rows)              # a level of load is long enough by itself
     meter.ready()                                      # idle power, the engine loaded
@@ -13,7 +13,11 @@ and the sidecar says why.
 import dataclasses
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
+from bench.definitions import Fields
+from bench.experiments.target import Target
 from bench.machine import energy, gpu, sampler
 
 METHOD = (
@@ -27,14 +31,14 @@ ELSEWHERE = "the server was not started by this run, so nobody knows what else i
 
 
 class Meter:
-    """Counts the joules of one run that follows `plan`."""
+    """Counts the joules of one run that measures `target`."""
 
-    def __init__(self, plan):
-        self.cuda, self.elsewhere = plan.device == "cuda", bool(plan.url)
-        self.gpus = plan.devices.count if self.cuda else 0
+    def __init__(self, target: Target) -> None:
+        self.cuda, self.elsewhere = target.device == "cuda", bool(target.url)
+        self.gpus = target.devices.count if self.cuda else 0
         self.windows, self.idle, self.first, self.why = [], None, None, None
 
-    def start(self):
+    def start(self) -> Any:
         """Read the counters from now on; returns the sampler, None where none can be read."""
         if self.why is None:
             self.why = self._reasons()
@@ -53,12 +57,12 @@ class Meter:
         on_gpu, on_cpu = energy.reasons(self.first)
         return on_gpu if self.cuda else NO_GPU, on_cpu
 
-    def pause(self):
+    def pause(self) -> None:
         """On a CPU, whose times reading counters would be part of, stop reading them until `start`."""
         if not self.cuda:
             sampler.end()
 
-    def repeated(self, what, rows, work):
+    def repeated(self, what: str, rows: list[Fields], work: Callable) -> list[Fields]:
         """`rows` with the joules of their requests: `work()` carries some of them out once more and returns
         its rows, again and again for `energy.WINDOW_S` seconds."""
         failed = [row["error"] for row in rows if row["error"]]
@@ -70,7 +74,7 @@ class Meter:
         failed = [row["error"] for row in done if row["error"]]
         return self._keep(what, self._without(failed[0]) if failed else found, done, rows, repeats=count)
 
-    def sent(self, what, rows, send):
+    def sent(self, what: str, rows: list[Fields], send: Callable) -> list[Fields]:
         """Likewise for requests to a server: `send(seconds)` sends them once more, for about so long, and
         returns the measured columns."""
         failed = [row["error"] for row in rows if row["error"]]
@@ -78,7 +82,7 @@ class Meter:
             return self._keep(what, self._without(failed[0] if failed else ""), rows, rows)
         return self._between(what, send(LONGER * energy.WINDOW_S), rows)
 
-    def during(self, what, rows):
+    def during(self, what: str, rows: list[Fields]) -> list[Fields]:
         """`rows` of a level of load that has just ended with the joules of their requests."""
         return self._between(what, rows, rows)
 
@@ -112,14 +116,14 @@ class Meter:
             for row in rows
         ]
 
-    def ready(self):
+    def ready(self) -> None:
         """Take the power of the idle machine, the engine loaded: once, and where any window has a figure."""
         known = [window for window in self.windows if (window["gpu_w"] or window["cpu_w"])]
         if known and self.idle is None:
             self.idle = energy.idle(self.start(), time.sleep, energy.WINDOW_S).about()
             self.pause()
 
-    def about(self):
+    def about(self) -> Fields | None:
         """What the sidecar keeps: how it was measured, which power beside it, idle power, every window; None
         where nothing was to be measured."""
         if not self.windows:

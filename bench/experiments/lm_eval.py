@@ -18,9 +18,14 @@ ones, which is what every engine here has room for.
 import argparse
 import math
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from bench import backends
-from bench.experiments import plan
+from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common.contract import Engine
+from bench.definitions import Fields
+from bench.experiments import target
 from bench.machine import neighbours
 
 CONTEXT_TOKENS = 2048  # prompt and answer together
@@ -40,7 +45,7 @@ class EngineLM(TemplateLM):
     """An `Engine` of bench/backends/ and the checkpoint that it has loaded, as a model of the harness; it
     turns text into ids and back."""
 
-    def __init__(self, engine, checkpoint):
+    def __init__(self, engine: Engine, checkpoint: Checkpoint) -> None:
         super().__init__()
         self.engine, self.checkpoint = engine, checkpoint
         self.max_length = min(
@@ -48,18 +53,18 @@ class EngineLM(TemplateLM):
         )
 
     @property
-    def eot_token_id(self):
+    def eot_token_id(self) -> int:
         """The token that ends a text."""
         return self.checkpoint.end_token_ids[0]
 
     @property
-    def prefix_token_id(self):
+    def prefix_token_id(self) -> int:
         """The token before a text that has nothing before it: the one that begins texts, where there is
         one."""
         begin = self.checkpoint.config.get("bos_token_id")
         return self.eot_token_id if begin is None else begin
 
-    def tok_encode(self, string, add_special_tokens=None, **_):
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
         """Token ids of `string`; with special tokens as the tokenizer adds them, if they are not switched
         off."""
         return self.checkpoint.tokenizer.encode(
@@ -94,7 +99,7 @@ class EngineLM(TemplateLM):
         likely = all(one > math.log(0.5) for one in each)
         return likely or self.engine.generate([context], len(continuation), None)[0] == continuation
 
-    def loglikelihood_rolling(self, requests, disable_tqdm=False):
+    def loglikelihood_rolling(self, requests: Sequence, disable_tqdm: bool = False) -> list[float]:
         """[sum of log-probabilities] of whole texts, each token after as many as there is room for."""
         return [
             self._whole(self.tok_encode(request.args[0])) for request in self._bar(requests, disable_tqdm)
@@ -108,7 +113,7 @@ class EngineLM(TemplateLM):
             sum(self._log_probabilities([*before, scored[-1]])[-len(scored) :]) for before, scored in windows
         )
 
-    def generate_until(self, requests, disable_tqdm=False):
+    def generate_until(self, requests: Sequence, disable_tqdm: bool = False) -> list[str]:
         """The greedy answers, each up to the first of its stop strings or to its limit of tokens.
 
         ValueError for a task that samples, or whose answers have no room.
@@ -138,29 +143,36 @@ class EngineLM(TemplateLM):
         return tqdm(requests, desc="requests", disable=hidden)
 
 
-def evaluate(backend, option, model, tasks, device="auto", threads=0, **harness):
+def evaluate(
+    backend: str,
+    option: str,
+    model: str,
+    tasks: Sequence[str],
+    device: str = "auto",
+    threads: int = 0,
+    **harness: Any,
+) -> Fields:
     """Results of `lm_eval.simple_evaluate` on `tasks` with an engine of this study; `harness` goes to it.
 
-    Errors are those of `plan.make`.
+    Errors are those of `target.make`.
     """
     import lm_eval
 
-    module, kind = backends.get(backend), plan.place_of({"device": device, "gpu": "auto"}).device
-    option, threads = backends.option(module, option, kind), plan.threads_for(threads)
-    absent = backends.missing(backend, kind, option)
-    if absent:
+    engine, kind = backends.get(backend), target.place_of({"device": device, "gpu": "auto"}).device
+    option, threads = engine.option(option, kind), target.threads_for(threads)
+    if absent := engine.missing(kind, option):
         raise RuntimeError(absent)
-    plan.set_threads(threads)
-    checkpoint = backends.prepare(backend, model, option, kind)
+    target.set_threads(threads)
+    checkpoint = engine.prepare(model, option, kind)
     with neighbours.take(kind):  # a study that measures beside it would be spoilt
-        engine = module.load(checkpoint, option, kind, threads)
+        loaded = engine.load(checkpoint, option, kind, threads)
         try:
-            return lm_eval.simple_evaluate(model=EngineLM(engine, checkpoint), tasks=tasks, **harness)
+            return lm_eval.simple_evaluate(model=EngineLM(loaded, checkpoint), tasks=tasks, **harness)
         finally:
-            engine.close()
+            loaded.close()
 
 
-def main(arguments):
+def main(arguments: Sequence[str] | None) -> None:
     """Print the harness's own table of results for the engine and the tasks named in `arguments`."""
     from lm_eval.tasks import TaskManager
     from lm_eval.utils import make_table

@@ -4,9 +4,11 @@ sentence."""
 import sys
 import traceback
 from pathlib import Path
+from types import TracebackType
 
 from IPython import get_ipython
 
+from bench.definitions import Fields, Result
 from bench.experiments import parameters
 from bench.paths import ROOT
 
@@ -17,7 +19,7 @@ class _Kernel:
     run, used, watched = None, False, False
 
 
-def begin(namespace, name):
+def begin(namespace: Fields, name: str) -> Fields:
     """The parameters of notebooks/<name>.ipynb as `parameters.parameters` reads them from its `globals()`.
 
     What an earlier run of this kernel holds is let go first; errors end with their sentence from now on.
@@ -34,13 +36,13 @@ def begin(namespace, name):
     return parameters.parameters(namespace, name)
 
 
-def attend(run):
+def attend(run: Result) -> Result:
     """`run`, which is closed when a cell that uses it fails."""
     _Kernel.run, _Kernel.used = run, True
     return run
 
 
-def used(run):
+def used(run: object) -> None:
     """The running cell uses `run`."""
     _Kernel.used = _Kernel.used or run is _Kernel.run
 
@@ -66,7 +68,7 @@ def _show(shell, kind, error, trace, tb_offset=None):
     return None
 
 
-def deliberate(trace):
+def deliberate(trace: TracebackType) -> bool:
     """Whether a `raise` of this repository raised the error: its sentence is enough then."""
     last = traceback.extract_tb(trace)[-1]
     ours = Path(last.filename).is_relative_to(ROOT / "bench") and "site-packages" not in last.filename

@@ -1,28 +1,20 @@
 """Parameters of a notebook: which there are, what they are set to, and whether that can be."""
 
-import ast
 import difflib
-import json
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from bench import naming
+from bench.analysis.commands import declared, defaults
+from bench.definitions import Fields
 from bench.paths import RESULTS, ROOT
 
 INJECTED = "# Parameters"  # how papermill begins the cell that it puts in
 
 
-def declared(source):
-    """Name -> value of a cell that does nothing but set names to literals; empty for every other cell."""
-    try:
-        body = ast.parse(source).body
-        if not all(isinstance(node, ast.Assign) for node in body):
-            return {}
-        return {target.id: ast.literal_eval(node.value) for node in body for target in node.targets}
-    except (SyntaxError, ValueError, AttributeError, TypeError):  # a magic, an expression, `a, b = 1, 2`
-        return {}
-
-
-def parameters(namespace, notebook=None):
+def parameters(namespace: Fields, notebook: str | None = None) -> Fields:
     """The parameters of the running notebook, name -> value.
 
     Their names and types are those of the parameters cell of notebooks/<notebook>.ipynb, their values those
@@ -42,7 +34,7 @@ def _defaults(executed, notebook):
     """Name -> default of every parameter; NameError if the last cells that set them set one that does not
     exist."""
     cells = [declared(source) for source in executed]
-    known = _committed(notebook) or max(cells, key=len, default={})
+    known = defaults(notebook) or max(cells, key=len, default={})
     if not known:
         raise NameError("No parameter is set: run the cell with the parameters first.")
     by_hand = [k for k, found in enumerate(cells) if len(found.keys() & known.keys()) > len(known) / 2]
@@ -56,16 +48,6 @@ def _defaults(executed, notebook):
     for name in declared(injected[-1]) if injected else ():
         _exists(name, known | more)
     return known | more
-
-
-def _committed(notebook):
-    """Name -> default in the parameters cell of notebooks/<notebook>.ipynb; empty if there is none."""
-    file = ROOT / "notebooks" / f"{notebook}.ipynb"
-    if not file.exists():
-        return {}
-    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
-    tagged = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
-    return declared("".join(next(tagged, {"source": ""})["source"]))
 
 
 def _exists(name, known):
@@ -88,7 +70,7 @@ def _checked(name, value, default):
     return value
 
 
-def folder(text, usual=RESULTS):
+def folder(text: str, usual: Path = RESULTS) -> Path:
     """Absolute path of a folder that a parameter names, `usual` where it names none.
 
     A relative one is relative to the repository, wherever the notebook runs: Jupyter runs it in notebooks/.
@@ -96,14 +78,14 @@ def folder(text, usual=RESULTS):
     return ROOT / text if text else usual
 
 
-def at_least(least, **values):
+def at_least(least: float, **values: float) -> None:
     """ValueError naming the parameter if one of `values` is less than `least`."""
     for name, value in values.items():
         if not isinstance(value, (int, float)) or value < least:
             raise ValueError(f"{name} must be {least} or more, not {value!r}.")
 
 
-def numbers(name, text):
+def numbers(name: str, text: Any) -> list[int]:
     """Positive whole numbers in `text`, separated by spaces; ValueError naming the parameter otherwise."""
     words = _words(text)
     if not words or not all(word.isdigit() and int(word) for word in words):
@@ -114,7 +96,7 @@ def numbers(name, text):
     return [int(word) for word in words]
 
 
-def rates(name, text):
+def rates(name: str, text: Any) -> list[float]:
     """Positive numbers in `text`, separated by spaces, or none; ValueError naming the parameter otherwise."""
     try:
         found = [float(word) for word in _words(text)]
@@ -131,6 +113,6 @@ def _words(text):
     return "".join(" " if letter in "[](),;" else letter for letter in text).split()
 
 
-def or_auto(text, read, name, usual):
+def or_auto(text: str, read: Callable[[str, Any], list], name: str, usual: str) -> list:
     """What `read` makes of a parameter, of `usual` where it is `auto`, nothing where it is `none`."""
     return [] if text == "none" else read(name, usual if text == "auto" else text)

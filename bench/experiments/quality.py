@@ -5,15 +5,20 @@ Log-likelihoods are natural logarithms: nats per token.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bench import backends, inputs, naming
 from bench.analysis import commands
 from bench.analysis import quality as quality_analysis
+from bench.backends.common.contract import Engine
+from bench.definitions import Fields
 from bench.experiments import notebook, session
+from bench.experiments.session import Setup
 from bench.instrument import in_process
 from bench.observations import store
 
@@ -41,13 +46,13 @@ class Answers:
     requests: list
 
 
-def start(namespace):
+def start(namespace: Fields) -> Setup:
     """`session.start` of quality.ipynb; ValueError for a model of which quality cannot be measured."""
     demand_real(notebook.begin(namespace, "quality")["model"])
     return session.start("quality", namespace)
 
 
-def demand_real(model):
+def demand_real(model: str) -> None:
     """ValueError if `model` has random weights, before anything is made of it."""
     known = inputs.table("models").set_index("model")["weights"]
     if model.startswith("shape:") or known.get(model) == "synthetic":
@@ -57,16 +62,17 @@ def demand_real(model):
         )
 
 
-def stored(setup):
+def stored(setup: Setup) -> Answers:
     """Answers of the newest latency run on one device of the engine, option and model of `setup`, with
     `max_new_tokens` tokens each; it may have been any repeat.
 
     FileNotFoundError with the command that measures it if there is none; ValueError if it had other prompts
     or another checkpoint.
     """
-    name, tokens = _latency_name(setup), setup.parameters["max_new_tokens"]
-    refused = []
-    for path in _newest_first(Path(setup.folder), name):
+    name = naming.run_id(**setup.identity | {"experiment": "latency"}, n="")
+    tokens, refused = setup.parameters["max_new_tokens"], []
+    numbers = {path: naming.split_number(path.stem)[1] for path in Path(setup.folder).glob(f"{name}*.csv")}
+    for path in sorted((p for p, n in numbers.items() if n.isdigit()), key=lambda p: -int(numbers[p])):
         requests = store.load([path])
         if requests.empty:
             refused.append(path.stem)
@@ -77,17 +83,6 @@ def stored(setup):
         f"There is no latency run {name}… whose answers could be scored{gates}. Measure it with: "
         f"{_command(setup)}"
     )
-
-
-def _latency_name(setup):
-    """Id of the latency runs of what `setup` measures, without the number."""
-    return naming.run_id(**setup.identity | {"experiment": "latency"}, n="")
-
-
-def _newest_first(folder, name):
-    """CSVs of the runs `name` followed by a number, the highest first."""
-    numbers = {path: naming.split_number(path.stem)[1] for path in folder.glob(f"{name}*.csv")}
-    return sorted((p for p, n in numbers.items() if n.isdigit()), key=lambda p: -int(numbers[p]))
 
 
 def _command(setup):
@@ -126,32 +121,32 @@ def _answers(setup, requests, sidecar):
     return Answers(run_id, sidecar, found)
 
 
-def reference(setup):
+def reference(setup: Setup) -> Engine:
     """The reference engine, loaded; it is the engine of `setup` where that is the reference itself."""
     name, option = quality_analysis.REFERENCE
     if (setup.identity["backend"], setup.option) == quality_analysis.REFERENCE:
         return setup.load()
-    absent = backends.get(name).available()
-    if absent:
+    backend = backends.get(name)
+    if absent := backend.module.available():
         raise RuntimeError(f"The answers are scored by {name} {option}. {absent}")
-    return backends.get(name).load(setup.checkpoint, option, setup.device, setup.threads)
+    return backend.load(setup.checkpoint, option, setup.device, setup.threads)
 
 
 class Unloaded:
     """Stands for an engine that gives no log-probabilities and is not loaded: its latency run describes
     it."""
 
-    def __init__(self, sidecar):
+    def __init__(self, sidecar: Fields) -> None:
         self.weight_bytes, self.kv_value_bytes, self.settings = (
             sidecar[name] for name in ("weight_bytes", "kv_value_bytes", "settings")
         )
         self.arithmetic = sidecar.get("arithmetic", "float32")
 
-    def close(self):
+    def close(self) -> None:
         """Nothing was opened."""
 
 
-def engine(setup, scorer, answers):
+def engine(setup: Setup, scorer: Engine, answers: Answers) -> Engine:
     """The engine of `setup`, loaded where it may give log-probabilities.
 
     The reference `scorer` has gone before, if it is another one.
@@ -161,20 +156,19 @@ def engine(setup, scorer, answers):
     scorer.close()
     if setup.device == "cuda" and (torch := sys.modules.get("torch")):
         torch.cuda.empty_cache()  # some engines take what is free
-    kind = getattr(setup.module, "Engine", None)
-    if kind is None or hasattr(kind, "log_probabilities"):
+    if setup.backend.scores():
         return setup.load()
     return setup.use(Unloaded(answers.sidecar))
 
 
-def chunks(engine, ids, tokens=CHUNK_TOKENS):
+def chunks(engine: Engine, ids: list[int], tokens: int = CHUNK_TOKENS) -> list[list[int]]:
     """`ids` in consecutive pieces of 2 to `tokens` that can be scored; none if `engine` gives no
     log-probabilities."""
     pieces = [ids[start : start + tokens] for start in range(0, len(ids), tokens)]
     return [piece for piece in pieces if len(piece) > 1] if hasattr(engine, "log_probabilities") else []
 
 
-def nll_nats(engine, context, ids):
+def nll_nats(engine: Engine, context: Sequence[int], ids: list[int]) -> float:
     """Mean negative log-likelihood per token of `ids` after `context` under `engine`, in nats.
 
     ValueError where the engine gives what cannot be one.
@@ -190,7 +184,9 @@ def nll_nats(engine, context, ids):
     return -logarithms[-len(ids) :].mean()
 
 
-def score(watch, column, engine, context, ids, error=""):
+def score(
+    watch: Any, column: str, engine: Engine, context: Sequence[int], ids: list[int], error: str = ""
+) -> Fields:
     """Measured columns of one row: `nll_nats` in `column`, when (on `watch`) and how long it was computed;
     `error` where it was not."""
     sent = watch.seconds()

@@ -2,109 +2,119 @@
 
 import contextlib
 import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from bench import backends, paths
-from bench.backends.common import servers
+from bench import paths
+from bench.backends.common import contract, servers
+from bench.backends.common.checkpoints import Checkpoint
+from bench.experiments.target import Target
 from bench.instrument import in_process, isolated
-from bench.instrument.load import decoding, parallel, protocols, schedule
+from bench.instrument.load import decoding, parallel, protocols, schedule, sessions
 from bench.paths import ROOT
 
 REQUEST_S = 600.0  # what a single request may take
+Prompts = list[list[int]]  # token ids
+Rows = list[dict[str, Any]]  # measured columns, one dict per request
+Measured = contract.Engine | isolated.Worker | servers.Served
 
 
 class Running:
-    """The engine of a Plan: started by `load`, `worker` or `serve`, or set by `use`; ended by `close`."""
+    """The engine of a Target: started by `load`, `worker` or `serve`, or set by `use`; ended by `close`."""
 
-    def __init__(self, plan):
-        self.plan, self.engine, self.load_s = plan, None, math.nan
-        self.server, self.spent_s = contextlib.ExitStack(), 0.0  # of batches themselves, nothing around them
+    def __init__(self, target: Target) -> None:
+        self.target, self.engine, self.load_s = target, None, math.nan
+        self.server = contextlib.ExitStack()
 
-    def use(self, engine, load_s=math.nan):
+    def use(self, engine: Measured, load_s: float = math.nan) -> Measured:
         """Measure `engine`, which took `load_s` seconds to load; returns it."""
         self.engine, self.load_s = engine, load_s
         return engine
 
-    def load(self):
+    def load(self) -> contract.Engine:
         """The engine in this process, with room for the longest request."""
-        engine, load_s = in_process.timed(self.plan.module.load, *self.plan.load_arguments())
-        backends.check_contract(engine)
+        engine, load_s = in_process.timed(self.target.backend.load, *self.target.load_arguments())
+        contract.check_engine(engine)
         self.use(engine, load_s)
         if hasattr(engine, "reserve"):
-            engine.reserve(1, self.plan.longest())
+            engine.reserve(1, self.target.longest())
         return engine
 
-    def worker(self, limit_bytes, patience_s):
+    def worker(self, limit_bytes: float, patience_s: float) -> isolated.Worker:
         """The engine in a process of its own that a failure cannot take the run with."""
         worker = isolated.Worker(
-            self.plan.parameters["backend"],
-            *self.plan.load_arguments(),
+            self.target.backend.name,
+            *self.target.load_arguments(),
             limit_bytes=int(limit_bytes),
             patience_s=patience_s,
         )
         return self.use(worker, worker.load_s)
 
     @contextlib.contextmanager
-    def serve(self, requests, tokens, run_id, *at_end):
+    def serve(
+        self,
+        requests: int,
+        tokens: int,
+        run_id: str,
+        *at_end: Callable[[], None],
+        cache_tokens: int | None = None,
+    ) -> Iterator[servers.Served]:
         """The backend's server, stopped when the block ends; `at_end` are called while it still lives, in
-        order: clocks fall when a server idles."""
-        plan = self.plan
+        order: clocks fall when a server idles. `cache_tokens` as `servers.Wanted` has it."""
+        target = self.target
         room = servers.Wanted(
             requests,
             tokens,
-            plan.threads,
-            plan.devices.tensor_parallel,
+            target.threads,
+            target.devices.tensor_parallel,
             ROOT / paths.log(run_id).with_suffix(".server.txt"),
-            plan.parameters.get("patience_s", 600.0),
-            plan.url,
-            plan.devices.data_parallel,
+            target.parameters.get("patience_s", 600.0),
+            target.url,
+            target.devices.data_parallel,
+            cache_tokens,
         )
         watch = in_process.Stopwatch()
-        with plan.module.serve(plan.checkpoint, plan.option, plan.device, room) as served:
+        with target.backend.serve(target.checkpoint, target.option, target.device, room) as served:
             yield self.use(served, watch.seconds())
             for each in at_end:
                 each()
 
-    def generate(self, prompts, max_new_tokens, streaming=True):
+    def generate(self, prompts: Prompts, max_new_tokens: int, streaming: bool = True) -> Rows:
         """One dict of measured columns per prompt of one batch, whatever the engine is."""
-        watch = in_process.Stopwatch()
-        rows = self._generate(prompts, max_new_tokens, streaming)
-        failed = any(row["error"] for row in rows)
-        self.spent_s += watch.seconds() if failed else max(row["e2e_s"] for row in rows)
-        return rows
-
-    def _generate(self, prompts, max_new_tokens, streaming):
         if isinstance(self.engine, isolated.Worker):
             return self.engine.generate(prompts, max_new_tokens)
-        if isinstance(self.engine, servers.Served):
-            return through_server(self.engine, self.plan.checkpoint, prompts, max_new_tokens)
+        if self.served:
+            return through_server(self.engine, self.target.checkpoint, prompts, max_new_tokens)
         return in_process.generate(self.engine, prompts, max_new_tokens, streaming)
 
-    def again(self, prompts, max_new_tokens):
+    def again(self, prompts: Prompts, max_new_tokens: int) -> Rows:
         """One batch as `generate`, without a pause before it, by an engine that has just done the same."""
         if isinstance(self.engine, isolated.Worker):
             return self.engine.again(prompts, max_new_tokens)
         return in_process.generate(self.engine, prompts, max_new_tokens, collect=False)
 
-    def sent_again(self, prompts, max_new_tokens, seconds, once_s):
+    def sent_again(self, prompts: Prompts, max_new_tokens: int, seconds: float, once_s: float) -> Rows:
         """Measured columns of `prompts`, sent to the server one after the other, all of them again and again
         for about `seconds`, by one load client: starting one would let the server wait. Once takes
         `once_s`."""
         many = list(prompts) * math.ceil(seconds / once_s)
-        return through_server(self.engine, self.plan.checkpoint, many, max_new_tokens)
+        return through_server(self.engine, self.target.checkpoint, many, max_new_tokens)
 
     @property
-    def served(self):
+    def served(self) -> bool:
         """Whether the engine is a server."""
         return isinstance(self.engine, servers.Served)
 
-    def close(self):
+    def close(self) -> None:
         """End the server and the engine."""
         self.server.close()
         if self.engine is not None:
             self.engine.close()
 
 
-def through_server(served, checkpoint, prompts, max_new_tokens):
+def through_server(
+    served: servers.Served, checkpoint: Checkpoint, prompts: Prompts, max_new_tokens: int
+) -> Rows:
     """Measured columns of `prompts` (token ids), sent one after the other by the load client."""
     texts = [protocols.Prompt(tuple(ids), checkpoint.decode(ids), max_new_tokens) for ids in prompts]
     calls = schedule.calls(served, schedule.Level("closed", 1, len(texts)), texts)
@@ -113,9 +123,21 @@ def through_server(served, checkpoint, prompts, max_new_tokens):
     return [decoding.with_ids(decoding.with_gaps(row, encode), encode) for row in rows]
 
 
-def drive(served, checkpoint, level, prompts, first, timeout_s):
+def drive(
+    served: servers.Served,
+    checkpoint: Checkpoint,
+    level: schedule.Level,
+    prompts: list[protocols.Prompt],
+    first: int,
+    timeout_s: float,
+) -> tuple[Rows, dict[str, Any]]:
     """(measured columns of each of `prompts`, how the load client fared) at one level of load."""
-    calls = schedule.calls(served, level, prompts, first)
-    places = level.value if level.kind == "closed" else 1
-    rows, fared = parallel.run(served.url, calls, served.dialect, places, timeout_s)
+    places, more = level.value if level.kind == "closed" else 1, {}
+    if level.kind == "sessions":
+        calls, _ = sessions.calls(served, level, checkpoint.decode, first)
+        own = level.workload.history == "own"
+        more = {"until_s": level.until_s or math.inf, "encode": checkpoint.encode if own else None}
+    else:
+        calls = schedule.calls(served, level, prompts, first)
+    rows, fared = parallel.run(served.url, calls, served.dialect, places, timeout_s, **more)
     return [decoding.with_gaps(row, checkpoint.encode) for row in rows], fared

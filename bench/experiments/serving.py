@@ -19,10 +19,11 @@ class Load:
     """The levels of load of one run of serving.ipynb: (level, its prompts), the closed loops first, each kind
     until the server is saturated."""
 
+    arrivals = "poisson"  # where nobody says
+
     def __init__(self, setup):
-        self.setup, values = setup, setup.parameters
-        self.run = int(naming.split_number(setup.run_id)[1])
-        self.source = setup.identity["host"], self.run
+        self._begin(setup)
+        values = setup.parameters
         places, offered, scale = SMALL if setup.device == "cpu" and not values["url"] else LARGE
         self.levels = _levels(values, places, offered, self.run)
         self.scale = values["scale"] = values["scale"] or scale  # the sidecar keeps what was chosen
@@ -32,8 +33,16 @@ class Load:
             for level in self.levels
         ]
         self.room = max(prompt + new for sizes in self.sizes for prompt, new in sizes)
-        self.before, self.done, self.started = {}, set(), []
+        self.before, self.done = {}, set()
         self.sent = 0  # prompts of earlier levels
+
+    def _begin(self, setup):
+        """What the loads of every workload have."""
+        self.setup, self.started = setup, []
+        self.run = int(naming.split_number(setup.run_id)[1])
+        self.source = setup.identity["host"], self.run
+        values = setup.parameters
+        values["arrivals"] = self.arrivals if values["arrivals"] == "auto" else values["arrivals"]
 
     def __str__(self):
         words = ", ".join(str(level) for level in self.levels)
@@ -45,8 +54,8 @@ class Load:
         )
 
     def servers(self):
-        """(requests at once, levels and their sizes) for each server that is to be started, one after the
-        other.
+        """(requests at once, declared prefix cache: none here, levels and their sizes) for each server
+        that is to be started, one after the other.
 
         Closed loops have a place for each of their requests. Arrivals have no such number: they meet the
         engine's own limits. A server that runs already has its own for both.
@@ -56,9 +65,9 @@ class Load:
             for kind in (True, False)
         )
         if self.setup.parameters["url"]:
-            return [(OWN, closed + opened)]
+            return [(OWN, None, closed + opened)]
         places = max((level.value for level, _ in closed), default=OWN)
-        return [(at_once, pairs) for at_once, pairs in ((places, closed), (OWN, opened)) if pairs]
+        return [(at_once, None, pairs) for at_once, pairs in ((places, closed), (OWN, opened)) if pairs]
 
     def warm_up(self, served, places):
         """Requests that are dropped, enough to have every place used once, on a GPU again and again until
@@ -71,7 +80,7 @@ class Load:
         on_gpu = self.setup.device == "cuda"
         new_tokens = min(WARM_TOKENS, max(16, self.room - 64)) if on_gpu else 16
         sizes = [(64, new_tokens)] * min(places or WARM_PLACES, WARM_PLACES)
-        warmup = self.setup.recorder.warmup = self.started[-1]["warmup"] = []
+        warmup = self.setup.warmup = self.started[-1]["warmup"] = []
         for turn in range(gates.WARMUPS if on_gpu else 1):
             warmup.append(self._round(served, sizes, first=10**6 + turn * WARM_PLACES))
             if gates.settled(warmup):
@@ -94,17 +103,23 @@ class Load:
     def _try_cache(self, served):
         """Send prompts twice to a server that does not report what its cache answered; the sidecar keeps what
         came of it."""
-        room = max(self.room, min(self.most, TRIAL_TOKENS)) if self.setup.parameters["url"] else self.room
-        sizes = [(max(schedule.HEAD_TOKENS, room * 9 // 10 - 2), 2)] * prefix_cache.PAIRS
-        rows = self._send(served, 1, sizes, first=2 * 10**6, prepare=prefix_cache.twice)
-        trial = prefix_cache.result(rows)
+        trial = self._trial(served)
         self.setup.note(prefix_cache_trial=trial)
         if prefix_cache.why_not(trial):
             raise gates.Refused(prefix_cache.why_not(trial))
 
+    def _trial(self, served):
+        room = max(self.room, min(self.most, TRIAL_TOKENS)) if self.setup.parameters["url"] else self.room
+        sizes = [(max(schedule.HEAD_TOKENS, room * 9 // 10 - 2), 2)] * prefix_cache.PAIRS
+        rows = self._send(served, 1, sizes, first=2 * 10**6, prepare=prefix_cache.twice)
+        return prefix_cache.result(rows)
+
     def _send(self, served, places, sizes, first, prepare=list):
         """Rows of requests that do not count."""
         prompts = prepare(schedule.prompts(self.setup.checkpoint, sizes, self.source, first))
+        return self._send_prompts(served, places, prompts)
+
+    def _send_prompts(self, served, places, prompts):
         level = schedule.Level("closed", places, len(prompts))
         return self.setup.drive(served, level, prompts, counts=False)
 
@@ -113,9 +128,28 @@ class Load:
         for level, sizes in self.setup.progress(pairs, len(pairs)):
             if level.kind in self.done:
                 continue
+            if level.kind == "open" and not self.setup.parameters["requests"]:
+                level = self._long_enough(level)
+                sizes = [sizes[k % len(sizes)] for k in range(level.requests)]
             self.now = level
             yield level, schedule.prompts(self.setup.checkpoint, sizes, self.source, self.sent)
             self.sent += level.requests
+
+    def _long_enough(self, level):
+        """The open loop `level`, of more requests where the answers of the levels before it took long."""
+        before = [rows for tables in self.before.values() for rows in tables]
+        answer_s = max(map(levels.median_answer_s, before), default=0.0)
+        values = self.setup.parameters
+        count = levels.requests_for("open", level.value, values["percentile"], answer_s)
+        if count > level.requests:
+            (level,) = schedule.plan([], [level.value], lambda *_: count, values["arrivals"], self.run)
+        if level.requests / level.value > levels.LONG_S:
+            print(
+                f"{level} take {level.requests / level.value / 60:.0f} minutes: answers have taken "
+                f"{answer_s:.0f} s, and an open loop lasts at least {levels.ANSWERS} times as long. A "
+                "smaller `scale` or fewer `requests` shorten it."
+            )
+        return level
 
     def note(self, rows):
         """Look whether the level that gave `rows` saturated the server; returns them, as failed where the
@@ -125,8 +159,8 @@ class Load:
         if why:
             print(why)
             return [row | {"error": why, "output_tokens": 0} for row in rows]
-        if not levels.steady(table).any():
-            edge = f"{len(rows)} requests at {self.now} are ramp and drain alone"
+        if levels.short(table):
+            edge = f"{len(rows)} requests at {self.now} are too few beside ramp and drain"
             print(f"Too short: {edge}, so this level is compared with nothing; leave `requests` at 0.")
         self.before.setdefault(kind, []).append(table)
         if (table["error"] != "").all():
@@ -134,6 +168,14 @@ class Load:
         elif levels.saturated(self.before[kind]):
             self._end(f"Saturated at {self.now}: more load gives hardly more tokens/s.")
         return rows
+
+    def table(self, requests):
+        """What the notebook shows of the run `requests` (`store.load`): one row per level."""
+        shown = "concurrency request_rate state backlog requests counted failed output_tokens_per_s"
+        shown += (
+            " goodput_per_s met ttft_p50_s ttft_p90_s ttft_max_s tpot_p50_s tpot_p90_s tpot_max_s late_max_s"
+        )
+        return levels.levels(requests)[shown.split()]
 
     def _end(self, why):
         """Leave out the further levels of this kind, and say why."""

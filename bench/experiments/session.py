@@ -1,9 +1,12 @@
-"""What every experiment notebook does around its own measurement: check the parameters, take the device,
-write the run.
+"""One run, from top to bottom: check the parameters, take the device, measure, write.
+
+What a notebook does, in its order:
 
     setup = session.start("latency", globals())     # after the parameters cell
     engine = setup.load()
-    rows = …                                        # setup.row(…, setup.generate(prompts, max_new_tokens)[0])
+    rows = []                                       # of each request, with the tokens that the cell requests
+    (measured,) = setup.generate([ids], max_new_tokens)
+    rows.append(setup.row(1, prompt, ids, measured, max_new_tokens=max_new_tokens))
     setup.write(rows)
 """
 
@@ -11,19 +14,26 @@ import contextlib
 import itertools
 import math
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from tqdm import tqdm
 
-from bench import naming
-from bench.experiments import device, energy, notebook, running
-from bench.experiments import plan as plans
-from bench.experiments.recorder import Recorder
-from bench.instrument.load import schedule
-from bench.observations import gates
+from bench import backends, inputs, naming
+from bench.backends.common import servers
+from bench.experiments import device, energy, judge, notebook, running
+from bench.experiments import target as targets
+from bench.instrument import isolated
+from bench.instrument.load import protocols, schedule
+from bench.machine import gpu
+from bench.observations import gates, provenance, schema, store
 
 
-def start(experiment, namespace, needs="load", notebook_name=None):
+def start(
+    experiment: str, namespace: dict[str, Any], needs: str = "load", notebook_name: str | None = None
+) -> "Setup":
     """Check all parameters of the running notebook, prepare the model's format, take the device.
 
     Returns the Setup. `needs` is the part of the backend contract that the experiment calls: `load`, `serve`,
@@ -35,53 +45,107 @@ def start(experiment, namespace, needs="load", notebook_name=None):
 
 
 class Setup:
-    """One run: a Plan, a Device that is held until the run ends, the Running engine, a Recorder."""
+    """One run: what it measures (a Target), the Device that it holds until it ends, the Running engine, and
+    what it will write."""
 
-    def __init__(self, experiment, values, needs="load"):
-        self.plan, self.ended = plans.make(experiment, values, needs), ""
-        self.unwritten = None  # (rows, sidecar) of a run that has ended and is not on disk yet
-        self.taken, self.running = device.Device(self.plan).take(), running.Running(self.plan)
-        self.meter = energy.Meter(self.plan)
+    def __init__(self, experiment: str, values: dict[str, Any], needs: str = "load") -> None:
+        self.target, self.parameters = targets.make(experiment, values, needs), values
+        self.backend, self.option, self.checkpoint = (
+            self.target.backend,
+            self.target.option,
+            self.target.checkpoint,
+        )
+        self.device, self.threads, self.folder = self.target.device, self.target.threads, self.target.folder
+        self.identity = self.target.identity
+        self.taken, self.running = device.Device(self.target).take(), running.Running(self.target)
+        self.bandwidth, self.meter = self.taken.bandwidth, energy.Meter(self.target)
         try:
-            self.recorder = Recorder(self.plan, self.taken, self.plan.run_id())
+            self.run_id = self.target.run_id()
+            self.started, self.order = provenance.now(), provenance.order()
         except BaseException:
             self.taken.release()
             raise
-        self.run_id, self.parameters, self.folder = self.recorder.run_id, values, self.plan.folder
-        self.module, self.option, self.checkpoint = self.plan.module, self.plan.option, self.plan.checkpoint
-        self.device, self.threads, self.identity = self.plan.device, self.plan.threads, self.plan.identity
-        self.bandwidth = self.taken.bandwidth
+        self.warmup, self.client = [], []  # one dict per warm-up request, and per level of load
+        self.counters = []  # one dict per level of sessions: what the server counted, and its rows
+        self.settings = dict(self.target.environment)  # the sidecar's settings beside the engine's own
+        self.verdict = None  # the judge's on the engine's tokens, once there is one
+        self.peak_memory_bytes = self.busy_cores = None  # where a server's end took them before the run's
+        self.unwritten = None  # (rows, sidecar) of a run that has ended and is not on disk yet
+        self.ended = ""
 
     engine = property(lambda self: self.running.engine, doc="The engine that is measured.")
     load_s = property(lambda self: self.running.load_s, doc="Seconds that loading it took.")
 
-    def load(self):
+    # The engine
+
+    def load(self) -> running.Measured:
         """The engine, loaded; one that is only a server, or is to be measured as one, is started as one."""
         self.in_use()
-        if self.plan.part == "load":
-            return self._probe_beside(self.running.load())
-        return self.running.server.enter_context(self.serve(1, self.plan.longest()))
+        if self.target.part == "load":
+            return self._judged(self._probed_beside(self.running.load()))
+        return self.running.server.enter_context(self.serve(1, self.target.longest()))
 
-    def use(self, engine, load_s=math.nan):
+    def use(self, engine: running.Measured, load_s: float = math.nan) -> running.Measured:
         """Measure `engine`, which took `load_s` seconds to load; returns it."""
-        return self._probe_beside(self.running.use(engine, load_s))
+        return self._probed_beside(self.running.use(engine, load_s))
 
-    def _probe_beside(self, engine):
-        """Let the bandwidth probe read as many bytes as the weights of `engine` have, too; returns it."""
+    def worker(self, limit_bytes: float = 0, patience_s: float = 1800) -> isolated.Worker:
+        """The engine in a process of its own that a failure cannot take the run with: `isolated.Worker`."""
+        self.in_use()
+        return self._judged(self.running.worker(limit_bytes, patience_s))
+
+    @contextlib.contextmanager
+    def serve(self, requests: int, tokens: int, cache_tokens: int | None = None) -> Iterator[servers.Served]:
+        """Context of the backend's server with room for `requests` of `tokens` tokens, prompt and answer,
+        and the prefix cache that is declared (`servers.Wanted`)."""
+        self.in_use()
+        room = max(tokens, judge.room(self.checkpoint))
+        at_end = self._keep_usage, self.meter.ready  # while it still lives: clocks fall when a server idles
+        with self.running.serve(requests, room, self.run_id, *at_end, cache_tokens=cache_tokens) as served:
+            yield self._judged(served)
+
+    def _probed_beside(self, engine):
+        """`engine`, once the bandwidth probe reads as many bytes as its weights have, too."""
         self.bandwidth.working_set_bytes = engine.weight_bytes
         return engine
 
-    def worker(self, limit_bytes=0, patience_s=1800):
-        """The engine in a process of its own that a failure cannot take the run with: `isolated.Worker`."""
-        self.in_use()
-        return self.running.worker(limit_bytes, patience_s)
+    def _judged(self, engine):
+        """`engine`, once its tokens have been judged: gates.Refused where they are not the model's."""
+        self.verdict = self.verdict or judge.of_run(self.target, self.running)
+        return engine
 
-    def serve(self, requests, tokens):
-        """Context of the backend's server with room for `requests` of `tokens` tokens, prompt and answer."""
-        self.in_use()
-        return self.running.serve(requests, tokens, self.run_id, self.recorder.keep_usage, self.meter.ready)
+    def _keep_usage(self) -> None:
+        """Note memory, neighbours and clocks now: what a server's own children have used is lost with it.
 
-    def generate(self, prompts, max_new_tokens, streaming=True):
+        Of several servers of one run the largest peak counts.
+        """
+        peak = max(self.peak_memory_bytes or 0, self.taken.peak_memory_bytes() or 0)
+        self.peak_memory_bytes, self.busy_cores = peak or None, self.taken.busy_cores()
+        if self.device == "cuda":
+            self.taken.machine["gpu_after"] = self.taken.gpu_state()
+
+    # Measuring
+
+    def prompts(self, which: str = "latency") -> pd.Series:
+        """Token ids of a prompt set, indexed by prompt number: the same for every engine.
+
+        A server that runs already may have answered them before: there a head stands before each prompt,
+        which the column head_tokens counts.
+        """
+        ids = targets.encoded(which, self.checkpoint)
+        if not self.target.url:
+            return ids
+        source = self.identity["host"], naming.split_number(self.run_id)[1], which
+        heads = schedule.Heads(self.checkpoint, source)
+        return pd.Series({prompt: heads[prompt] + list(tokens) for prompt, tokens in ids.items()})
+
+    def progress(self, requests: Iterable, total: int) -> tqdm:
+        """`requests` behind a progress bar that is only ever drawn between two requests."""
+        self.in_use()
+        tqdm.monitor_interval = 0  # no thread of its own that wakes in the middle of a request
+        return tqdm(requests, total=total, desc=self.run_id, mininterval=0, miniters=1, file=sys.stdout)
+
+    def generate(self, prompts: running.Prompts, max_new_tokens: int, streaming: bool = True) -> running.Rows:
         """One batch of `prompts` (token ids) through the engine: one dict of measured columns per prompt.
 
         As `in_process.generate`; a server gets one request after the other, through the load client.
@@ -91,65 +155,192 @@ class Setup:
         self.taken.alone.look()
         return rows
 
-    def with_energy(self, rows, batches, max_new_tokens):
+    def warm_up(self, prompts: running.Prompts, max_new_tokens: int) -> None:
+        """Requests that are dropped: one on a CPU; on a GPU until time and clocks have settled."""
+        for _ in range(gates.WARMUPS if self.device == "cuda" else 1):
+            rows = self.generate(prompts, max_new_tokens)
+            took = None if any(row["error"] for row in rows) else max(row["e2e_s"] for row in rows)
+            self.warmup.append({"e2e_s": took} | self.taken.gpu_state())
+            if took is None or gates.settled(self.warmup):
+                return
+
+    def with_energy(
+        self, rows: running.Rows, batches: list[running.Prompts], max_new_tokens: int
+    ) -> running.Rows:
         """`rows`, which these `batches` gave, with the joules of each request: ten untimed seconds more."""
         self.in_use()
-        return _with_energy(self, rows, batches, max_new_tokens)
+        if self.target.experiment == "memory":  # it measures no pace
+            return rows
+        what = f"{len(batches[0])} x {len(batches[0][0])}+{max_new_tokens}"
+        if self.running.served:
+            once_s = sum(row["e2e_s"] for row in rows if not row["error"])
+            prompts = [ids for batch in batches for ids in batch]
+            return self.meter.sent(
+                what, rows, lambda s: self.running.sent_again(prompts, max_new_tokens, s, once_s)
+            )
+        turn = itertools.cycle(batches)
+        return self.meter.repeated(what, rows, lambda: self.running.again(next(turn), max_new_tokens))
 
-    def warm_up(self, prompts, max_new_tokens):
-        """Requests that are dropped: one on a CPU; on a GPU until time and clocks have settled."""
-        _warm_up(self, prompts, max_new_tokens)
+    def drive(
+        self,
+        served: servers.Served,
+        level: schedule.Level,
+        prompts: list[protocols.Prompt],
+        first: int = 1,
+        counts: bool = True,
+    ) -> running.Rows:
+        """Rows of one level of load on the server, failures included; the sidecar keeps those that count.
 
-    def drive(self, served, level, prompts, first=1, counts=True):
-        """Rows of one level of load on the server, failures included; the sidecar keeps those that count."""
+        A load test keeps no answers.
+        """
         self.in_use()
-        return _drive(self, served, level, prompts, first, counts)
+        self.meter.start()
+        timeout_s = self.parameters["timeout_s"]
+        measured, fared = running.drive(served, self.checkpoint, level, prompts, first, timeout_s)
+        if counts:
+            self.client.append({"level": str(level)} | fared)
+            measured = self.meter.during(str(level), measured)
+        self.taken.alone.look()
+        each = getattr(level, "each", [{}] * len(prompts))
+        return [
+            self.row(
+                columns["request"],
+                columns["request"],
+                columns.get("prompt_ids") or prompt.ids,
+                columns | {"output_ids": []},
+                max_new_tokens=prompt.new_tokens,
+                head_tokens=schedule.HEAD_TOKENS,
+                **level.condition,
+                **own,
+            )
+            for columns, prompt, own in zip(measured, prompts, each)
+        ]
 
-    def probe_gemm(self):
+    def probe_gemm(self) -> None:
         """Measure the matrix-multiply peak in every number format, now; all measurements are kept."""
         self.in_use()
         self.taken.probe_gemm()
 
-    def prompts(self, which="latency"):
-        """Token ids of a prompt set, indexed by prompt number: the same for every engine; against a server
-        that runs already behind heads (`_headed`)."""
-        ids = plans.encoded(which, self.checkpoint)
-        return _headed(self, which, ids) if self.plan.url else ids
+    # What the run leaves behind
 
-    def progress(self, requests, total):
-        """`requests` behind a progress bar that is only ever drawn between two requests."""
-        self.in_use()
-        tqdm.monitor_interval = 0  # no thread of its own that wakes in the middle of a request
-        return tqdm(requests, total=total, desc=self.run_id, mininterval=0, miniters=1, file=sys.stdout)
+    def row(
+        self,
+        request: int,
+        prompt: int,
+        prompt_ids: Sequence[int],
+        measured: dict[str, Any],
+        *,
+        max_new_tokens: int,
+        **condition: float,
+    ) -> dict[str, Any]:
+        """One row of the schema: identity and condition around the columns that were `measured`.
 
-    def row(self, request, prompt, prompt_ids, measured, **condition):
-        """One row of the schema: identity and condition around the columns that were measured."""
-        return self.recorder.row(request, prompt, prompt_ids, measured, self.load_s, **condition)
+        `max_new_tokens` is what the cell requests of the engine; the tokens of the prompt are those of
+        `prompt_ids`, where the server has not counted them itself.
+        """
+        return (
+            self.identity
+            | {
+                "batch_size": 1,
+                "max_new_tokens": max_new_tokens,
+                "temperature": 0,
+                "prompt_tokens": len(prompt_ids),
+                "head_tokens": schedule.HEAD_TOKENS if self.target.url else 0,
+            }
+            | measured
+            | condition
+            | {
+                "run_id": self.run_id,
+                "backend_version": self.backend.version(),
+                "weights": self.checkpoint.weights,
+                "tensor_parallel": self.target.devices.tensor_parallel,
+                "data_parallel": self.target.devices.data_parallel,
+                "request": request,
+                "prompt": prompt,
+                "load_s": self.load_s,
+                "answer": self.checkpoint.decode(measured["output_ids"]),
+                "output_ids": " ".join(map(str, measured["output_ids"])),
+            }
+        )
 
-    def note(self, **settings):
+    def note(self, **settings: Any) -> None:
         """Add `settings` to those that the sidecar keeps."""
-        self.recorder.settings.update(settings)
+        self.settings.update(settings)
 
-    def write(self, rows):
+    def write(self, rows: running.Rows) -> Path:
         """Write the run through all gates, let the engine and the device go, and return the CSV's path.
 
         Where it could not be written (a full disk, a read-only folder), the cell can be run again.
         """
         if self.unwritten is None:
             self.in_use()
-            self.unwritten = self.recorder.finish(rows, self.engine, self.meter)
+            self.unwritten = self._finished(rows)
             self.close()
-        path = self.recorder.write(*self.unwritten)
+        path = store.write(*self.unwritten, self.run_id, self.folder, self.taken.alone.scratch)
         self.unwritten = None
         return path
 
-    def in_use(self):
+    def _finished(self, rows):
+        """(rows as they are written, sidecar), while the engine and the device are still held.
+
+        Moments of sending count from the first request. The meter's idle window comes after the last look at
+        the clocks, which fall when nothing is to be done.
+        """
+        peak = self.peak_memory_bytes or self.taken.peak_memory_bytes()
+        sent = [row["sent_s"] for row in rows if not math.isnan(row["sent_s"])]  # a cut turn never is
+        first = min(sent)
+        rows = [{"peak_memory_bytes": peak} | row | {"sent_s": row["sent_s"] - first} for row in rows]
+        if self.device == "cuda" and "gpu_after" not in self.taken.machine:
+            self.taken.machine["gpu_after"] = self.taken.gpu_state()
+        sidecar = self.sidecar()
+        self.meter.ready()
+        return rows, sidecar | {"energy": self.meter.about()}
+
+    def sidecar(self) -> dict[str, Any]:
+        """Where the run came from, field by field as `schema.SIDECAR` lists them."""
+        target, taken, engine = self.target, self.taken, self.engine
+        return {
+            "layout": schema.LAYOUT,
+            "order": self.order,
+            "judge": self.verdict or judge.unjudged("The run lets the engine generate nothing."),
+            "packages": provenance.packages(),
+            "git": provenance.git_state(),
+            "machine": taken.machine,
+            "warmup": self.warmup,
+            "busy_cores": self.busy_cores or taken.busy_cores(),
+            "bandwidth_probes_bytes_per_s": taken.bandwidth.probes,
+            "working_set_probes_bytes_per_s": taken.bandwidth.working_set_probes,
+            "probe_cpu_shares": taken.bandwidth.cpu_shares,
+            "probe_ways_bytes_per_s": taken.bandwidth.ways,
+            "datasheet_bandwidth_bytes_per_s": gpu.datasheet_bandwidth(target.place.gpu),
+            "weight_bytes": engine.weight_bytes,
+            "kv_value_bytes": engine.kv_value_bytes,
+            "kv_values_per_token": target.checkpoint.kv_values_per_token,
+            "arithmetic": backends.arithmetic(engine),
+            "gemm_flops_per_s": taken.gemm_flops_per_s,
+            **target.checkpoint.matrices,
+            "limit_bytes": getattr(engine, "limit_bytes", None),
+            "loaded_bytes": getattr(engine, "loaded_bytes", None),
+            "client": self.client,
+            "counters": self.counters,
+            "parameters": target.parameters,
+            "settings": engine.settings | self.settings,
+            "threads": target.threads,
+            "model_sha256": target.checkpoint.digest(),
+            "prompts_sha256": inputs.digest("prompts"),
+            "started": self.started,
+            "ended": provenance.now(),
+        }
+
+    # The end
+
+    def in_use(self) -> None:
         """Note that the running cell uses this run; RuntimeError where the run has ended."""
         notebook.used(self)
         if self.ended:
             raise RuntimeError(f"{self.run_id} {self.ended}: run the notebook again from its parameters on.")
 
-    def close(self, why="has ended"):
+    def close(self, why: str = "has ended") -> None:
         """Stop the server and the engine, let the device go; once is enough."""
         if self.ended:
             return
@@ -157,48 +348,3 @@ class Setup:
         with contextlib.ExitStack() as last:
             last.callback(self.taken.release)
             self.running.close()
-
-
-def _headed(setup, which, ids):
-    """`ids` with a head before each prompt, for a server that may have answered them before; the column
-    head_tokens counts it."""
-    source = setup.identity["host"], naming.split_number(setup.run_id)[1], which
-    heads = schedule.Heads(setup.checkpoint, source)
-    return pd.Series({prompt: heads[prompt] + list(tokens) for prompt, tokens in ids.items()})
-
-
-def _warm_up(setup, prompts, max_new_tokens):
-    """The body of `Setup.warm_up`."""
-    warmup = setup.recorder.warmup
-    for _ in range(gates.WARMUPS if setup.device == "cuda" else 1):
-        rows = setup.generate(prompts, max_new_tokens)
-        took = None if any(row["error"] for row in rows) else max(row["e2e_s"] for row in rows)
-        warmup.append({"e2e_s": took} | setup.taken.gpu_state())
-        if took is None or gates.settled(warmup):
-            return
-
-
-def _drive(setup, served, level, prompts, first, counts):
-    """The body of `Setup.drive`."""
-    setup.meter.start()
-    timeout_s = setup.parameters["timeout_s"]
-    measured, fared = running.drive(served, setup.checkpoint, level, prompts, first, timeout_s)
-    if counts:
-        setup.recorder.client.append({"level": str(level)} | fared)
-        measured = setup.meter.during(str(level), measured)
-    setup.taken.alone.look()
-    return setup.recorder.served_rows(measured, prompts, level, setup.load_s)
-
-
-def _with_energy(setup, rows, batches, max_new_tokens):
-    """The body of `Setup.with_energy`."""
-    running, meter = setup.running, setup.meter
-    if setup.plan.experiment == "memory":  # it measures no pace
-        return rows
-    what = f"{len(batches[0])} x {len(batches[0][0])}+{max_new_tokens}"
-    if running.served:
-        once_s = sum(row["e2e_s"] for row in rows if not row["error"])
-        prompts = [ids for batch in batches for ids in batch]
-        return meter.sent(what, rows, lambda s: running.sent_again(prompts, max_new_tokens, s, once_s))
-    turn = itertools.cycle(batches)
-    return meter.repeated(what, rows, lambda: running.again(next(turn), max_new_tokens))

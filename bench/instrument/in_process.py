@@ -5,28 +5,40 @@ ended.
 """
 
 import gc
+from collections.abc import Callable, Sequence
 from time import perf_counter as clock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bench import metrics
+from bench.definitions import Fields, Result
+
+if TYPE_CHECKING:
+    from bench.backends.common.contract import Engine
 
 
 class Arrivals:
     """The callback of an engine: records when each token of each request arrived, and which token it was."""
 
-    def __init__(self, requests):
-        self.times_s = [[] for _ in range(requests)]
-        self.ids = [[] for _ in range(requests)]
+    def __init__(self, requests: int) -> None:
+        self.times_s: list[list[float]] = [[] for _ in range(requests)]
+        self.ids: list[list[int]] = [[] for _ in range(requests)]
 
-    def __call__(self, request, token_id):
+    def __call__(self, request: int, token_id: int) -> None:
         now = clock()
         self.times_s[request].append(now)
         self.ids[request].append(token_id)
 
 
-def generate(engine, prompts, max_new_tokens, streaming=True, collect=True):
-    """Run one batch of `prompts` (token ids) through `engine`; returns one dict of measured columns per
+def generate(
+    engine: "Engine",
+    prompts: list[list[int]],
+    max_new_tokens: int,
+    streaming: bool = True,
+    collect: bool = True,
+) -> list[Fields]:
+    """Run one batch of `prompts` (token ids) through `engine`; returns the measured columns of each
     prompt.
 
     `streaming=False`, or an engine whose `streams` is false, runs the engine's own loop without a callback:
@@ -57,7 +69,7 @@ def generate(engine, prompts, max_new_tokens, streaming=True, collect=True):
     return [row | getattr(engine, "speculation", {}) for row in rows]
 
 
-def _row(sent, times, returned, ids, max_new_tokens):
+def _row(sent: float, times: list[float], returned: float, ids: Sequence[int], max_new_tokens: int) -> Fields:
     """Measured columns of one request.
 
     The end-to-end time ends with the last token that arrived, or with the call where nothing streams.
@@ -80,17 +92,17 @@ def _row(sent, times, returned, ids, max_new_tokens):
     }
 
 
-def failed(prompts, why, sent=None):
+def failed(prompts: Sequence, why: str, sent: float | None = None) -> list[Fields]:
     """Rows of a batch that failed, one per prompt: when it was sent (s; default: now) and why."""
     sent = clock() if sent is None else sent
     return [_failed(sent, why) for _ in prompts]
 
 
-def _failed(sent, why):
+def _failed(sent: float | None, why: str) -> Fields:
     return {"sent_s": sent, "output_ids": [], "output_tokens": 0, "error": why.strip() or "no reason given"}
 
 
-def timed(function, *arguments):
+def timed(function: Callable[..., Result], *arguments: Any) -> tuple[Result, float]:
     """(result, seconds) of one call: load times."""
     start = clock()
     result = function(*arguments)
@@ -100,8 +112,8 @@ def timed(function, *arguments):
 class Stopwatch:
     """Seconds since it was made: for budgets, not for results."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.start = clock()
 
-    def seconds(self):
+    def seconds(self) -> float:
         return clock() - self.start

@@ -17,12 +17,20 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from time import sleep
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bench import backends
+from bench.backends.common import contract
+from bench.definitions import Fields
 from bench.instrument import in_process
 from bench.machine import memory
 from bench.paths import ROOT
+
+if TYPE_CHECKING:
+    from bench.backends.common.checkpoints import Checkpoint
+    from bench.backends.common.contract import Engine
 
 CLOSE_S = 10  # for an engine to close by itself
 
@@ -37,8 +45,16 @@ class Worker:
     """
 
     def __init__(
-        self, backend, checkpoint, option, device, threads, *parallel, limit_bytes=0, patience_s=1800
-    ):
+        self,
+        backend: str,
+        checkpoint: "Checkpoint",
+        option: str,
+        device: str,
+        threads: int,
+        *parallel: int,
+        limit_bytes: float = 0,
+        patience_s: float = 1800,
+    ) -> None:
         self.order = {
             "backend": backend,
             "load": (checkpoint, option, device, threads, *parallel),
@@ -54,7 +70,7 @@ class Worker:
             facts
         )  # weight_bytes, kv_value_bytes, arithmetic, settings, load_s, loaded_bytes
 
-    def generate(self, prompts, max_new_tokens):
+    def generate(self, prompts: list[list[int]], max_new_tokens: int) -> list[Fields]:
         """One batch; one row per prompt: measured columns and peak_memory_bytes, `error` where it failed."""
         if self.process is None:
             _, lost = self._start()
@@ -62,23 +78,23 @@ class Worker:
                 return in_process.failed(prompts, lost)
         return self._batch(prompts, max_new_tokens, True)
 
-    def again(self, prompts, max_new_tokens):
+    def again(self, prompts: list[list[int]], max_new_tokens: int) -> list[Fields]:
         """A batch of the shape that `generate` has just carried out, without its memory."""
         if self.process is None:
             return in_process.failed(prompts, "The engine's process had ended.")
         return self._batch(prompts, max_new_tokens, False)
 
-    def _batch(self, prompts, max_new_tokens, prepare):
+    def _batch(self, prompts: list[list[int]], max_new_tokens: int, prepare: bool) -> list[Fields]:
         rows, lost = self._exchange((prompts, max_new_tokens, prepare))
         if lost or any(row["error"] for row in rows):
             self._stop()
         return in_process.failed(prompts, lost) if lost else rows
 
-    def close(self):
+    def close(self) -> None:
         """End the process."""
         self._stop()
 
-    def _start(self):
+    def _start(self) -> tuple[Any, str | None]:
         self.log = tempfile.TemporaryFile()
         command = [sys.executable, "-m", "bench.instrument.isolated"]
         self.process = subprocess.Popen(
@@ -86,7 +102,7 @@ class Worker:
         )
         return self._exchange(self.order)
 
-    def _stop(self):
+    def _stop(self) -> None:
         if self.process:
             with contextlib.suppress(OSError):
                 # An engine that still listens closes, and ends what it has started.
@@ -97,7 +113,7 @@ class Worker:
             self.process.stdout.close()
             self.process = None
 
-    def _exchange(self, message):
+    def _exchange(self, message: object) -> tuple[Any, str | None]:
         """(answer, None), or (None, why there is none); in the second case the process is gone."""
         try:
             pickle.dump(message, self.process.stdin)
@@ -111,7 +127,7 @@ class Worker:
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             return None, self._ended()
 
-    def _ended(self):
+    def _ended(self) -> str:
         """What the death of the process says: its signal or exit code, and its last words."""
         code = self.process.wait()
         self.log.seek(0)
@@ -123,13 +139,12 @@ class Worker:
         return f"The engine's process ended with {how}{hint}. Its last words: {last}"
 
 
-def _load(order):
+def _load(order: Fields) -> tuple[Any, Fields]:
     """Load the engine that `order` describes; returns it and what the parent needs to know of it."""
     if order["limit_bytes"]:
         resource.setrlimit(resource.RLIMIT_AS, (order["limit_bytes"],) * 2)
-    module = backends.get(order["backend"])
-    engine, load_s = in_process.timed(module.load, *order["load"])
-    backends.check_contract(engine)
+    engine, load_s = in_process.timed(backends.get(order["backend"]).load, *order["load"])
+    contract.check_engine(engine)
     facts = {name: getattr(engine, name) for name in ("weight_bytes", "kv_value_bytes", "settings")}
     return engine, facts | {
         "arithmetic": backends.arithmetic(engine),
@@ -138,7 +153,9 @@ def _load(order):
     }
 
 
-def _batch(engine, order, prompts, max_new_tokens, prepare):
+def _batch(
+    engine: "Engine", order: Fields, prompts: list[list[int]], max_new_tokens: int, prepare: bool
+) -> list[Fields]:
     """Make room and measure; the peak is that of this batch alone. Without `prepare` it is measured at
     once."""
     if not prepare:
@@ -152,7 +169,7 @@ def _batch(engine, order, prompts, max_new_tokens, prepare):
     return [row | {"peak_memory_bytes": peak} for row in rows]
 
 
-def _kill_group(process):
+def _kill_group(process: subprocess.Popen) -> None:
     """End `process` and all that it has started: vLLM's EngineCore would keep the GPU's memory."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -160,21 +177,21 @@ def _kill_group(process):
     process.wait()
 
 
-def _end_with(parent):
+def _end_with(parent: int) -> None:
     """End the group of this process when `parent` has ended, kill -9 included."""
     while os.getppid() == parent:
         sleep(0.5)
     os.killpg(0, signal.SIGKILL)
 
 
-def _answered(call, *arguments):
+def _answered(call: Callable, *arguments: Any) -> tuple[Any, str | None]:
     try:
         return call(*arguments), None
     except Exception as failure:
         return None, f"{type(failure).__name__}: {failure}"
 
 
-def serve():
+def serve() -> None:
     """Answer messages until standard input closes; whatever an engine prints goes to standard error."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -192,7 +209,7 @@ def serve():
             engine.close()
 
 
-def _reply(out, answer, lost):
+def _reply(out: BinaryIO, answer: object, lost: str | None) -> None:
     pickle.dump((answer, lost), out)
     out.flush()
 

@@ -8,6 +8,7 @@ import math
 import selectors
 import socket
 import struct
+from collections.abc import Sequence
 
 # Python names the constant on few systems; only Linux (the one with epoll) stamps in nanoseconds.
 SO_TIMESTAMPNS = getattr(socket, "SO_TIMESTAMPNS", 35) if hasattr(selectors, "EpollSelector") else None
@@ -15,7 +16,7 @@ STAMP = struct.Struct("@ll")  # seconds and nanoseconds of the wall clock
 ANCILLARY_BYTES = 64  # room for one stamp beside the data of `recvmsg`
 
 
-def request(sock):
+def request(sock: socket.socket) -> bool:
     """Have the kernel stamp what arrives at `sock`; a listening socket hands this on to its connections.
 
     Returns False where the system has no such stamps.
@@ -25,7 +26,7 @@ def request(sock):
     return bool(SO_TIMESTAMPNS)
 
 
-def wall_s(ancillary):
+def wall_s(ancillary: Sequence[tuple[int, int, bytes]]) -> float:
     """The stamp in the ancillary data of one `recvmsg`, s on the wall clock; NaN where there is none."""
     if not ancillary:
         return math.nan

@@ -20,12 +20,15 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter as clock
 from time import thread_time
+from typing import Self
 
 import numpy as np
 
+from bench.definitions import Fields
 from bench.machine import identity
 from bench.paths import ROOT
 
@@ -37,18 +40,18 @@ COLUMNS = (
 VECTOR = np.ones(COLUMNS, dtype=np.float32)
 
 
-def _reduction(part):
+def _reduction(part: np.ndarray) -> None:
     """One stream; equal to a C loop of vector loads within 2 %."""
     np.bitwise_or.reduce(part.view(np.int64))
 
 
-def _dot_product(part):
+def _dot_product(part: np.ndarray) -> None:
     """Two streams, one half of the array beside the other."""
     half = len(part) // 2
     np.dot(part[:half], part[half:])
 
 
-def _matrix_vector(part):
+def _matrix_vector(part: np.ndarray) -> None:
     """What a decode step does at batch size 1: a few rows side by side."""
     np.matmul(part.reshape(-1, COLUMNS), VECTOR)
 
@@ -60,23 +63,23 @@ WAYS = {"reduction": _reduction, "dot_product": _dot_product, "matrix_vector": _
 class Readers:
     """Threads that read an array together, each its part, each on a core of its own."""
 
-    def __init__(self, threads):
-        cores = identity.allowed_cores() or [None]
+    def __init__(self, threads: int) -> None:
+        cores: Sequence[int | None] = identity.allowed_cores() or [None]
         self.pools = [
             ThreadPoolExecutor(1, initializer=identity.pin, initargs=(cores[k % len(cores)],))
             for k in range(threads)
         ]
 
-    def _each(self, function, parts):
+    def _each(self, function: Callable, parts: Iterable) -> list:
         return [done.result() for done in [p.submit(function, x) for p, x in zip(self.pools, parts)]]
 
-    def buffer(self, size):
+    def buffer(self, size: int) -> list[np.ndarray]:
         """One float32 array per thread, `size` bytes in all (rounded to two rows of COLUMNS), first touched
         by the thread that reads it."""
         rows = 2 * max(1, round(size / len(self.pools) / (2 * 4 * COLUMNS)))
         return self._each(lambda count: np.ones(count, dtype=np.float32), [rows * COLUMNS] * len(self.pools))
 
-    def read(self, parts, way):
+    def read(self, parts: list[np.ndarray], way: str) -> tuple[float, float]:
         """Read all `parts` once, in one of WAYS: (bytes/s, share of the time for which the slowest reader had
         its core)."""
         start = clock()
@@ -84,7 +87,7 @@ class Readers:
         return sum(part.nbytes for part in parts) / (clock() - start), min(shares)
 
 
-def _share(read, part):
+def _share(read: Callable[[np.ndarray], object], part: np.ndarray) -> float:
     """Read `part` once; returns the share of that time for which this thread had a core."""
     wall, cpu = clock(), thread_time()
     read(part)
@@ -94,15 +97,15 @@ def _share(read, part):
 class CpuProbe:
     """Read bandwidth of a CPU's memory, and of a working set as large as a model's weights."""
 
-    def __init__(self, threads):
+    def __init__(self, threads: int) -> None:
         self.readers, self.working_set, self.working_set_bytes = Readers(threads), [], 0
         self.memory_bytes = max(2**29, 8 * identity.cache_bytes())
         self.memory = self.readers.buffer(self.memory_bytes)
         for way in WAYS:
             self.readers.read(self.memory, way)
 
-    def measure(self, working_set_bytes=0):
-        """dict: memory and working_set (bytes/s, best pass of the best way), cpu_share (share of the best
+    def measure(self, working_set_bytes: int = 0) -> Fields:
+        """memory and working_set (bytes/s, best pass of the best way), cpu_share (share of the best
         pass over memory for which the slowest reader had its core; 1 if nobody interrupted it), ways (bytes/s
         of memory in each of WAYS, best pass).
 
@@ -116,7 +119,7 @@ class CpuProbe:
         ways = {way: rate for way, (rate, _) in found.items()}
         return {"memory": memory, "working_set": self._working_set_rate(), "cpu_share": share, "ways": ways}
 
-    def _working_set_rate(self):
+    def _working_set_rate(self) -> float | None:
         """Best pass over the working set in any way, of PASSES in each at least and WORKING_SET_S of them;
         None without one."""
         if not self.working_set:
@@ -127,12 +130,12 @@ class CpuProbe:
         return max(rates)
 
 
-def _cuda_rate(device="cuda", size=2**30, times=16):
+def _cuda_rate(device: str = "cuda", size: int = 2**30, times: int = 16) -> float:
     """Best read rate in bytes/s of the two ways to read memory that come nearest to decoding: summing up, and
     a matrix times a vector.
 
     The buffer (1 GiB: beyond any cache, and small enough to find room beside an engine that took nine tenths
-    of the device) is given back after each probe. Each way is started `times` times before it is waited for,
+    of the device) is freed after each probe. Each way is started `times` times before it is waited for,
     so that neither start nor wait counts.
     """
     import torch
@@ -142,7 +145,7 @@ def _cuda_rate(device="cuda", size=2**30, times=16):
     matrix = torch.randn(size // 2 // 8192, 8192, dtype=torch.bfloat16, device=device)
     vector, whole = torch.randn(8192, dtype=torch.bfloat16, device=device), matrix.view(torch.float32)
 
-    def often(read):
+    def often(read: Callable[[], object]) -> None:
         for _ in range(times):
             read()
         wait()
@@ -152,16 +155,16 @@ def _cuda_rate(device="cuda", size=2**30, times=16):
         for way in ways:
             way()
         best = max(best_rate(way, times * size) for way in ways)
-    matrix = vector = whole = ways = None  # given back before the cache is emptied
+    matrix, vector, whole, ways = None, None, None, []  # freed before the cache is emptied
     if device == "cuda":
         torch.cuda.empty_cache()
     return best
 
 
-def best_rate(work, size):
+def best_rate(work: Callable[[], object], size: int) -> float:
     """Best of PASSES rates of `work()`, which handles `size` bytes or operations: size / s."""
 
-    def once():
+    def once() -> float:
         start = clock()
         work()
         return size / (clock() - start)
@@ -169,7 +172,7 @@ def best_rate(work, size):
     return max(once() for _ in range(PASSES))
 
 
-def _serve_probe(device, threads):
+def _serve_probe(device: str, threads: int) -> None:
     cpu = CpuProbe(threads) if device == "cpu" else None
     for line in sys.stdin:
         found = cpu.measure(int(line)) if cpu else {"memory": _cuda_rate()}
@@ -179,18 +182,18 @@ def _serve_probe(device, threads):
 class Unprobed:
     """What stands for `Bandwidth` where the device cannot be reached: nothing is read, so nothing is kept."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.probes, self.working_set_probes, self.cpu_shares, self.ways = [], [], [], []
         self.working_set_bytes = 0
 
-    def probe(self):
+    def probe(self) -> float:
         """NaN: nobody can read that memory from here."""
         return math.nan
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         pass
 
 
@@ -204,7 +207,7 @@ class Bandwidth(Unprobed):
     read found, {way: bytes/s} (CPU only).
     """
 
-    def __init__(self, device="cpu", threads=None):
+    def __init__(self, device: str = "cpu", threads: int | None = None) -> None:
         command = [sys.executable, "-m", "bench.machine.bandwidth", device, str(threads or identity.cores())]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_"))}
         # Each reader is a thread already, with a core of its own: BLAS brings no more.
@@ -214,7 +217,7 @@ class Bandwidth(Unprobed):
         )
         super().__init__()
 
-    def probe(self):
+    def probe(self) -> float:
         """Best of a few passes over a buffer that no cache holds, in bytes/s."""
         self.process.stdin.write(f"{self.working_set_bytes:.0f}\n")
         self.process.stdin.flush()
@@ -232,7 +235,7 @@ class Bandwidth(Unprobed):
                 values.append(found[name])
         return self.probes[-1]
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.process.stdin.close()
         self.process.wait(timeout=30)
         self.process.stdout.close()

@@ -31,7 +31,7 @@ class Look:
     cores: float
     processes: tuple
 
-    def __str__(self):
+    def __str__(self) -> str:
         named = ", ".join(f"{one.name} [{one.pid}] {one.cores:.1f}" for one in self.processes[:NAMED])
         more = len(self.processes) - NAMED
         also = f", and {more} more" if more > 0 else ""
@@ -41,17 +41,17 @@ class Look:
 class Watch:
     """Looks at the other processes of the machine, each time since the look before."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._begin()
 
-    def _begin(self):
+    def _begin(self) -> None:
         self.started, self.spent, self.all = time.monotonic(), _cpu_s(), neighbours.Neighbours()
 
-    def seconds(self):
+    def seconds(self) -> float:
         """Seconds since the last look."""
         return time.monotonic() - self.started
 
-    def look(self):
+    def look(self) -> Look:
         """The Look since the last one."""
         passed, before, cores = self.seconds(), self.spent, self.all.cores()["others"]
         self._begin()
@@ -63,7 +63,7 @@ class Watch:
         return Look(cores, tuple(sorted(noticed, key=lambda one: -one.cores)))
 
 
-def _cpu_s():
+def _cpu_s() -> dict[tuple[int, float], tuple[str, float]]:
     """(process number, when it began) -> (name, CPU seconds) of every process but this one and its
     children."""
     own, found = memory.family(), {}

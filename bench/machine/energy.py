@@ -6,8 +6,15 @@ unreadable is empty, never zero. Of the CPU there are the RAPL counters of its p
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic as clock
+from typing import TYPE_CHECKING
+
+from bench.definitions import Fields
+
+if TYPE_CHECKING:
+    from bench.machine.sampler import Sampler
 
 WINDOW_S = 10.0  # counters move in steps of up to a tenth of a second: one in a hundred of this
 AGREE = 0.05  # how far the counter and the sampled power may be apart
@@ -25,12 +32,12 @@ class Energy:
     gpu_reason: str = ""
     cpu_reason: str = ""
 
-    def per(self, count):
+    def per(self, count: float) -> dict[str, float]:
         """What one of `count` equal parts took, tokens for example: columns of the observations."""
         count = count or math.nan
         return {"gpu_energy_j": self.gpu_energy_j / count, "cpu_energy_j": self.cpu_energy_j / count}
 
-    def about(self):
+    def about(self) -> Fields:
         """What a sidecar keeps: seconds, mean watts and the reasons; None for what was not read."""
         watts = {
             f"{name}_w": None if math.isnan(joules) else joules / self.seconds
@@ -48,7 +55,7 @@ NO_NVML = "NVML cannot be read"
 NO_RAPL = "the CPU's RAPL counters are not there or not readable for this user"
 
 
-def reasons(sample):
+def reasons(sample: Fields) -> tuple[str, str]:
     """(why there is no GPU energy, why there is no CPU energy) as one sample shows it; empty where there may
     be."""
     lacking = [k for k, one in enumerate(sample["gpus"]) if one["energy_j"] is None]
@@ -56,16 +63,16 @@ def reasons(sample):
     return gpu, "" if sample["cpu"] else NO_RAPL
 
 
-def _no_counter(number):
+def _no_counter(number: int) -> str:
     return f"GPU {number} has no energy counter that can be read"
 
 
 class Unreadable(ValueError):
-    """No figure can be given; the message says why."""
+    """There is no figure; the message says why."""
 
 
-def of(samples, seconds):
-    """Energy of a window of `seconds` from the samples of `sampler.Sampler.window`.
+def of(samples: list[Fields], seconds: float) -> Energy:
+    """Energy of a window of `seconds` from the samples of `"Sampler".window`.
 
     Counters are read at the first and the last sample; what they counted is stretched to the whole window,
     which reaches at most a sample further at either end.
@@ -75,7 +82,9 @@ def of(samples, seconds):
     return Energy(seconds, gpu, cpu, gpu_reason, cpu_reason)
 
 
-def _or_reason(joules, samples, seconds):
+def _or_reason(
+    joules: Callable[[list[Fields]], float], samples: list[Fields], seconds: float
+) -> tuple[float, str]:
     try:
         if seconds < WINDOW_S:
             raise Unreadable(f"the window of {seconds:.1f} s is shorter than {WINDOW_S:g} s")
@@ -87,14 +96,14 @@ def _or_reason(joules, samples, seconds):
         return math.nan, str(failure)
 
 
-def _gpu_joules(samples):
+def _gpu_joules(samples: list[Fields]) -> float:
     count = len(samples[0]["gpus"])
     if not count:
         raise Unreadable(NO_NVML)
     return sum(_one_gpu([(one["t"], one["gpus"][k]) for one in samples], k) for k in range(count))
 
 
-def _one_gpu(readings, number):
+def _one_gpu(readings: list, number: int) -> float:
     """Joules of one GPU by its counter, if the power that was sampled agrees."""
     counter = [(t, gpu["energy_j"]) for t, gpu in readings]
     power = [(t, gpu["power_w"]) for t, gpu in readings if gpu["power_w"] is not None]
@@ -118,13 +127,13 @@ def _one_gpu(readings, number):
     return counted
 
 
-def _integral(readings):
+def _integral(readings: list) -> float:
     """Area below (seconds, watts), linear between neighbours, in joules."""
     pairs = zip(readings, readings[1:])
     return sum((after[0] - before[0]) * (after[1] + before[1]) / 2 for before, after in pairs)
 
 
-def _cpu_joules(samples):
+def _cpu_joules(samples: list[Fields]) -> float:
     zones = samples[0]["cpu"]
     if not zones or not all(one["cpu"] and one["cpu"].keys() == zones.keys() for one in samples):
         raise Unreadable(NO_RAPL)
@@ -134,7 +143,7 @@ def _cpu_joules(samples):
     return total
 
 
-def _zone(readings):
+def _zone(readings: list) -> float:
     """Joules of one package; its counter begins anew at its range."""
     total = 0.0
     for (before, _), (after, largest) in zip(readings, readings[1:]):
@@ -142,7 +151,7 @@ def _zone(readings):
     return total
 
 
-def repeated(work, source, seconds=WINDOW_S):
+def repeated(work: Callable[[], object], source: "Sampler", seconds: float = WINDOW_S) -> tuple[Energy, int]:
     """Energy of calling `work` again and again for at least `seconds`, and how often it was called.
 
     `source`: a running `sampler.Sampler`. A short request is repeated; a level of load that lasts longer is
@@ -156,7 +165,7 @@ def repeated(work, source, seconds=WINDOW_S):
     return of(source.window(start, end), end - start), count
 
 
-def idle(source, wait, seconds=WINDOW_S):
+def idle(source: "Sampler", wait: Callable[[float], object], seconds: float = WINDOW_S) -> Energy:
     """Energy of doing nothing for `seconds` (`wait` is time.sleep), engine loaded: what it costs to be
     ready."""
     return repeated(lambda: wait(seconds), source, seconds)[0]

@@ -7,13 +7,22 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from time import perf_counter as clock
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from bench.machine import identity
 from bench.paths import ROOT
 
+if TYPE_CHECKING:
+    import torch
+
 SECONDS = 1.0  # how long each way is watched: a GPU's clocks and power limit need that to show
 WINDOWS = 2  # of that length on a GPU
+# A CPU without instructions for a format multiplies one number at a time, a hundredth as fast: minutes for a
+# product, and no peak of anything that an engine does.
+EMULATED, SMALL = 0.1, 128  # at most this share of float32's rate, in products of so small matrices
 # Number format of a GPU's tensor cores -> compute capability that has it first.
 SINCE = {
     "float32": (0, 0),
@@ -25,7 +34,13 @@ SINCE = {
 }
 
 
-def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None, seconds=SECONDS):
+def gemm_flops_per_s(
+    dtype: str,
+    device: str = "cpu",
+    threads: int | None = None,
+    size: int | None = None,
+    seconds: float = SECONDS,
+) -> float:
     """Matrix-multiply peak of torch in `dtype` ('float32', 'tf32', 'int8', 'float8_e4m3fn' …), operations/s.
 
     2 n^3 / time of random normal matrices, watched for `seconds`: on a GPU the mean over the better of two
@@ -46,7 +61,7 @@ def gemm_flops_per_s(dtype, device="cpu", threads=None, size=None, seconds=SECON
         return max(rate(multiply, wait, seconds) for multiply in ways) * 2 * size**3
 
 
-def _best(multiply, wait, seconds):
+def _best(multiply: Callable[[], object], wait: Callable, seconds: float) -> float:
     """Products per second of the fastest one within `seconds`; two at least."""
     multiply()
     end, times = clock() + seconds, []
@@ -58,10 +73,10 @@ def _best(multiply, wait, seconds):
     return 1 / min(times)
 
 
-def _sustained(multiply, wait, seconds):
+def _sustained(multiply: Callable[[], object], wait: Callable, seconds: float) -> float:
     """Products per second over `seconds` without a pause, the better of WINDOWS times."""
 
-    def timed(count):
+    def timed(count: int) -> float:
         start = clock()
         for _ in range(count):
             multiply()
@@ -73,7 +88,7 @@ def _sustained(multiply, wait, seconds):
     return max(count / timed(count) for _ in range(WINDOWS))
 
 
-def _products(torch, dtype, device, size):
+def _products(torch: ModuleType, dtype: str, device: str, size: int) -> list[Callable[[], object]]:
     """Functions that multiply two random square matrices once: the usual product and, for float32 on a CPU,
     oneDNN's as well."""
     torch.manual_seed(0)
@@ -94,16 +109,16 @@ def _products(torch, dtype, device, size):
     return [lambda: torch.matmul(a, b)]
 
 
-def _matrix(torch, dtype, device, size):
+def _matrix(torch: ModuleType, dtype: str, device: str, size: int) -> "torch.Tensor":
     normal = torch.randn(size, size, device=device)
     if dtype == "int8":
         return (normal * 32).round().clamp(-127, 127).to(torch.int8)
     return normal.to(torch.float32 if dtype == "tf32" else getattr(torch, dtype))
 
 
-def gemm_peaks(device="cpu", threads=None):
-    """Number format -> matrix-multiply peak in operations/s, each format the device multiplies natively,
-    measured in a process of its own."""
+def gemm_peaks(device: str = "cpu", threads: int | None = None) -> dict[str, float]:
+    """Number format -> matrix-multiply peak in operations/s, each format the device multiplies natively (not
+    `is_emulated`), measured in a process of its own."""
     command = [
         sys.executable,
         "-m",
@@ -119,7 +134,7 @@ def gemm_peaks(device="cpu", threads=None):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def gemm_dtypes(device, capability=None):
+def gemm_dtypes(device: str, capability: Sequence[int] | None = None) -> list[str]:
     """Names of the number formats that are measured on `device`: on a GPU all that its tensor cores have, by
     its compute capability (this machine's if None)."""
     if device == "cpu":
@@ -131,12 +146,21 @@ def gemm_dtypes(device, capability=None):
     return [dtype for dtype, first in SINCE.items() if tuple(capability) >= first]
 
 
-def main(device, threads):
-    """Print the peak of every format as JSON; a format that this build of torch cannot multiply is left out,
-    and why goes to standard error."""
+def is_emulated(dtype: str, threads: int) -> bool:
+    """Whether the CPU multiplies `dtype` without instructions for it: at most EMULATED of float32's rate."""
+    float32, rate = (gemm_flops_per_s(d, "cpu", threads, SMALL, 0.02) for d in ("float32", dtype))
+    return rate < EMULATED * float32
+
+
+def main(device: str, threads: int) -> None:
+    """Print the peak of every format as JSON; a format that this build of torch cannot multiply, or that a
+    CPU only emulates, is left out, and why goes to standard error."""
     peaks = {}
     for dtype in gemm_dtypes(device):
         try:
+            if device == "cpu" and is_emulated(dtype, threads):
+                print(f"{dtype}: this processor has no instructions for it", file=sys.stderr)
+                continue
             peaks[dtype] = gemm_flops_per_s(dtype, device, threads)
         except Exception as failure:  # another torch may lack a function, or take other arguments
             print(f"{dtype}: {type(failure).__name__}: {failure}", file=sys.stderr)

@@ -1,48 +1,26 @@
 """GPUs as the NVIDIA driver describes them."""
 
 import itertools
-import os
 import re
 import subprocess
+from collections.abc import Callable
 
-from bench import inputs, naming
+from bench import hardware
+from bench.definitions import Fields
+from bench.environment import used_gpus as used
 from bench.environment import visible_gpus
 
 STATE = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "memory.used")
 # What stands for several GPUs at once: the slowest clock, the hottest chip, all watts, all bytes.
-OF_ALL = dict(zip(STATE, (min, min, max, sum, sum)))
-ORDER = "PCI_BUS_ID"
+OF_ALL: dict[str, Callable] = dict(zip(STATE, (min, min, max, sum, sum)))
 
 
-def has_cuda():
+def has_cuda() -> bool:
     """Whether an NVIDIA driver answers."""
     return bool(nvidia("name"))
 
 
-def count_as_the_driver():
-    """Let CUDA number its GPUs as nvidia-smi does, by PCI bus; CUDA's own order is by speed.
-
-    It holds for this process, before CUDA starts in it, and for its children. ValueError where the user has
-    chosen another order, in which the numbers of CUDA_VISIBLE_DEVICES would name other GPUs than those that
-    nvidia-smi shows.
-    """
-    chosen = os.environ.setdefault("CUDA_DEVICE_ORDER", ORDER)
-    numbers = [name for name in visible_gpus() or [] if name.isdigit()]
-    if chosen != ORDER and (numbers or visible_gpus() is None):
-        raise ValueError(
-            f"CUDA_DEVICE_ORDER is {chosen!r}: GPUs are numbered otherwise than in nvidia-smi. Set it to "
-            f"{ORDER}, or name the GPUs in CUDA_VISIBLE_DEVICES by their UUIDs (nvidia-smi -L)."
-        )
-
-
-def used(count=1):
-    """Numbers or UUIDs of the first `count` GPUs that CUDA may use, as nvidia-smi takes them."""
-    count_as_the_driver()
-    listed = visible_gpus()
-    return ([str(number) for number in range(count)] if listed is None else listed)[:count]
-
-
-def nvidia(*fields, gpu=None):
+def nvidia(*fields: str, gpu: str | int | None = None) -> dict[str, str]:
     """Fields of `nvidia-smi --query-gpu` for one GPU (the first visible one if None) as a dict; empty without
     an NVIDIA driver or such a GPU."""
     gpu = next(iter(used()), None) if gpu is None else gpu
@@ -52,7 +30,7 @@ def nvidia(*fields, gpu=None):
     return dict(zip(fields, answer.strip().split(", "))) if answer else {}
 
 
-def _smi(*words):
+def _smi(*words: str) -> str:
     """What nvidia-smi answers; empty where there is none or it fails."""
     try:
         done = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, timeout=30)
@@ -61,7 +39,7 @@ def _smi(*words):
     return done.stdout if done.returncode == 0 else ""
 
 
-def gpus():
+def gpus() -> list[str]:
     """Names of the GPUs that CUDA may use here. In CUDA_VISIBLE_DEVICES one that does not exist hides those
     behind it. Empty without an NVIDIA driver."""
     listed = visible_gpus()
@@ -69,7 +47,7 @@ def gpus():
     return [found["name"] for found in itertools.takewhile(bool, (nvidia("name", gpu=one) for one in chosen))]
 
 
-def gpu_state(count=1):
+def gpu_state(count: int = 1) -> Fields:
     """What changes on the first `count` GPUs: clocks in MHz, degrees Celsius, watts, MiB in use.
 
     Of several: the slowest clocks, the highest temperature, the sum of watts and MiB. Empty without an NVIDIA
@@ -82,26 +60,21 @@ def gpu_state(count=1):
     return {name: None if None in values else OF_ALL[name](values) for name, values in columns.items()}
 
 
-def _number(text):
+def _number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:  # [N/A], [Not Supported]
         return None
 
 
-def datasheet_bandwidth(gpu):
-    """The vendor's figure for the device called `gpu` in bytes/s, None where data/gpus.csv has no such row
-    (CPUs).
-
-    A row is found by its own name or by one of its aliases: slugs of what drivers call the same device.
-    """
-    table = inputs.table("gpus")
-    names = table["gpu"].map(naming.slug) + " " + table["aliases"].fillna("")
-    match = table[names.str.split().map(lambda known: gpu in known)]
-    return float(match["bandwidth_gb_per_s"].iloc[0]) * 1e9 if len(match) else None
+def datasheet_bandwidth(gpu: str) -> float | None:
+    """The vendor's figure for the device called `gpu` (its slug) in bytes/s, None where data/accelerators.csv
+    has no such row (CPUs), or where the name may be of two variants that differ."""
+    found = hardware.bandwidth(gpu)
+    return found if found > 0 else None
 
 
-def gpu_processes(count=1):
+def gpu_processes(count: int = 1) -> list[tuple[int, int]]:
     """(process number, bytes) of whatever computes on the first `count` GPUs; bytes are 0 and processes are
     missing where the driver does not report them. A process on several GPUs is listed once for each."""
     found = []

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from bench import environment, naming
+from bench.definitions import Fields
 from bench.machine import gpu
 from bench.paths import ROOT
 
@@ -27,7 +28,7 @@ ZEN = {
 }
 
 
-def host():
+def host() -> str:
     """This checkout's short random id, drawn once and kept in .host, which git ignores."""
     file = ROOT / ".host"
     if not file.exists():
@@ -35,14 +36,14 @@ def host():
     return file.read_text().strip()
 
 
-def cores():
+def cores() -> int:
     """Number of physical cores this process may use: those of its affinity, and of its container's quota."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = environment.cpu_quota_cores()
     return max(1, math.floor(min(psutil.cpu_count(logical=False) or allowed, allowed, quota)))
 
 
-def allowed_cores():
+def allowed_cores() -> list[int]:
     """Numbers of the processors this process may use, one of each physical core first; empty where the system
     does not tell (macOS), where nothing can be pinned either."""
     if not hasattr(os, "sched_getaffinity"):
@@ -57,32 +58,32 @@ def allowed_cores():
     return [*first.values(), *later]
 
 
-def pin(number):
+def pin(number: int | None) -> None:
     """Keep the calling thread on processor `number`, or where it is if that is None."""
     if number is not None:
         os.sched_setaffinity(0, {number})
 
 
-def cache_bytes():
+def cache_bytes() -> int:
     """Size of the last-level cache in bytes, 32 MiB where the system does not say."""
     file = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
     text = file.read_text().strip() if file.exists() else "32768K"
     return int(text.rstrip("KM")) * (2**20 if text.endswith("M") else 2**10)
 
 
-def memory_bytes():
+def memory_bytes() -> int:
     """Bytes of main memory."""
     return psutil.virtual_memory().total
 
 
-def _cpuinfo():
-    """First processor of /proc/cpuinfo as a dict; empty where there is none."""
+def _cpuinfo() -> dict[str, str]:
+    """First processor of /proc/cpuinfo; empty where there is none."""
     file = Path("/proc/cpuinfo")
     text = file.read_text().split("\n\n")[0] if file.exists() else ""
     return {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
 
 
-def cpu_name():
+def cpu_name() -> str:
     """Marketing name of the processor as the system gives it."""
     name = _cpuinfo().get("model name")
     if not name and sys.platform == "darwin":
@@ -92,7 +93,7 @@ def cpu_name():
     return name or platform.processor() or platform.machine()
 
 
-def slug(device="cpu"):
+def slug(device: str = "cpu") -> str:
     """Short name of the device as it stands in paths and rows: `h200`, `epyc-zen5-2c`."""
     if device == "cuda":
         return naming.gpu_slug(gpu.nvidia("name").get("name", "cuda"))
@@ -100,14 +101,14 @@ def slug(device="cpu"):
     return naming.cpu_slug("-".join(word for word in (naming.slug(plain), _zen()) if word), cores())
 
 
-def _zen():
+def _zen() -> str | None:
     """Generation of an AMD core, which its marketing name may leave out; None elsewhere."""
     info = _cpuinfo()
     family_and_model = int(info.get("cpu family", 0)), int(info.get("model", 0))
     return ZEN.get(family_and_model) if "AMD" in info.get("vendor_id", "") else None
 
 
-def describe(device="cpu", gpus=1):
+def describe(device: str = "cpu", gpus: int = 1) -> Fields:
     """What the sidecar keeps of this machine: names, sizes; of the first of `gpus` GPUs driver, power limit
     and highest clocks, of all of them clocks and temperature (`gpu.gpu_state`)."""
     machine = {

@@ -10,12 +10,12 @@ import psutil
 from bench.machine import gpu, sampler
 
 
-def address_space_bytes():
+def address_space_bytes() -> int:
     """Bytes of address space that this process has mapped: what a limit on it bounds."""
     return psutil.Process().memory_info().vms
 
 
-def forget_peak(device="cpu", gpus=1):
+def forget_peak(device: str = "cpu", gpus: int = 1) -> None:
     """Let `peak_memory_bytes` begin anew, where the system can (Linux; the driver's counters on a GPU).
 
     On the first `gpus` GPUs the driver is sampled from the first call on: call it before an engine is loaded.
@@ -28,7 +28,7 @@ def forget_peak(device="cpu", gpus=1):
         pass  # then a peak is that of the process so far
 
 
-def peak_memory_bytes(device="cpu", gpus=1):
+def peak_memory_bytes(device: str = "cpu", gpus: int = 1) -> float:
     """Largest resident set of this process and, added up, what its children hold now; on a GPU the most that
     the engine's processes held there since `forget_peak`. In bytes.
 
@@ -41,16 +41,18 @@ def peak_memory_bytes(device="cpu", gpus=1):
     return _own_peak_bytes() + _children_bytes()
 
 
-def _own_peak_bytes():
+def _own_peak_bytes() -> int:
     status = Path("/proc/self/status")
     if status.exists():
-        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024
+        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+        assert found is not None, "Linux states VmHWM of every process."
+        return int(found[1]) * 1024
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if platform.system() == "Darwin" else 1024)
 
 
-def _children_bytes():
+def _children_bytes() -> int:
     held = 0
     for child in psutil.Process().children(recursive=True):
         try:
@@ -61,11 +63,11 @@ def _children_bytes():
     return held
 
 
-def _is_probe(process):
+def _is_probe(process: psutil.Process) -> bool:
     return any(module in process.cmdline() for module in sampler.PROBES)
 
 
-def family(probes=True):
+def family(probes: bool = True) -> set[int]:
     """Process numbers of this process and its children, the bandwidth probe among them or not."""
     found = {os.getpid()}
     for child in psutil.Process().children(recursive=True):

@@ -10,13 +10,13 @@ import psutil
 from filelock import FileLock, Timeout
 
 from bench import environment
+from bench.definitions import Fields
 from bench.machine import gpu, memory
 
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
-END_S = 10  # what a process is given to end by itself
 
 
-def adopt_orphans():
+def adopt_orphans() -> None:
     """Become the parent of whatever this process's descendants leave behind, where the system can (Linux).
 
     An engine's worker that is killed leaves processes of its own, whose time would otherwise count as
@@ -26,52 +26,35 @@ def adopt_orphans():
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
 
 
-def descendants():
-    """Processes that this one has started, or its children have left behind."""
-    return psutil.Process().children(recursive=True)
-
-
-def end_descendants(spare=()):
-    """End every process of `descendants` but those in `spare`, and wait until it is gone."""
-    found = [child for child in descendants() if child not in spare]
-    for how in ("terminate", "kill"):
-        for child in found:
-            try:
-                getattr(child, how)()
-            except psutil.Error:
-                pass
-        psutil.wait_procs(found, END_S)
-        found = [child for child in descendants() if child not in spare]
-
-
 class Neighbours:
     """How many cores everybody else kept busy since this was made: other processes, and other virtual
     machines (steal)."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         adopt_orphans()
         self.start, self.system, self.own = clock(), psutil.cpu_times(), _own_cpu_s()
         self.throttled_s = environment.throttled_s()
 
-    def cores(self):
+    def cores(self) -> Fields:
         """Means over the time since: `others`, cores busy with other processes; `steal`, with other machines.
 
         Where a container's quota is counted, also `throttled`: the share of the time that it held threads.
         """
         passed, system = clock() - self.start, psutil.cpu_times()
 
-        def spent(name):
+        def spent(name: str) -> float:
             return getattr(system, name, 0) - getattr(self.system, name, 0)
 
         busy = sum(spent(name) for name in ("user", "system", "nice", "irq", "softirq"))
         others = max(0.0, busy - (_own_cpu_s() - self.own))
         found = {"others": round(others / passed, 4), "steal": round(spent("steal") / passed, 4)}
-        if self.throttled_s is not None:
-            found["throttled"] = round((environment.throttled_s() - self.throttled_s) / passed, 4)
+        throttled_s = environment.throttled_s()
+        if self.throttled_s is not None and throttled_s is not None:
+            found["throttled"] = round((throttled_s - self.throttled_s) / passed, 4)
         return found
 
 
-def _own_cpu_s():
+def _own_cpu_s() -> float:
     """CPU seconds of this process and its descendants, the living and those that have ended.
 
     What a child's own children had used when they ended stands in that child's `children_*` until it ends
@@ -87,12 +70,12 @@ def _own_cpu_s():
     return total
 
 
-def alone(device="cpu"):
+def alone(device: str = "cpu") -> FileLock:
     """A machine-wide lock: whoever measures on `device` holds it, whatever checkout it runs from."""
     return FileLock(Path(tempfile.gettempdir()) / f"llm-inference-{device}.lock", mode=0o666)
 
 
-def take(device="cpu", wait_s=3600):
+def take(device: str = "cpu", wait_s: float = 3600) -> FileLock:
     """Hold `device` until this process ends; TimeoutError if another measurement keeps it for `wait_s`
     seconds."""
     lock = alone(device)
@@ -101,13 +84,12 @@ def take(device="cpu", wait_s=3600):
     except Timeout:
         raise TimeoutError(
             f"Another measurement has held the {device} for {wait_s} s; runs never overlap on one device. "
-            "Wait for "
-            "it or stop it."
+            "Wait for it or stop it."
         ) from None
     return lock
 
 
-def gpu_company(gpus=1):
+def gpu_company(gpus: int = 1) -> list[int]:
     """Sorted process numbers that compute on the first `gpus` GPUs and are not this process or its children.
 
     Empty where the driver names none.

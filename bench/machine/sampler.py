@@ -15,11 +15,15 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic as clock
+from types import ModuleType
+from typing import Self
 
 import psutil
 
+from bench.definitions import Fields, Value
 from bench.paths import ROOT
 
 INTERVAL_S = 0.1
@@ -32,18 +36,18 @@ PROBES = (MODULE, "bench.machine.bandwidth")  # their memory is not the engine's
 class Gpu:
     """One GPU as NVML shows it."""
 
-    def __init__(self, nvml, name):
+    def __init__(self, nvml: ModuleType, name: str) -> None:
         self.nvml = nvml
         by_uuid, by_number = nvml.nvmlDeviceGetHandleByUUID, nvml.nvmlDeviceGetHandleByIndex
         self.handle = by_number(int(name)) if name.isdigit() else by_uuid(name)
 
-    def _read(self, function, *arguments):
+    def _read(self, function: Callable, *arguments: object) -> Value:
         try:
             return function(self.handle, *arguments)
         except self.nvml.NVMLError:
             return None
 
-    def power(self):
+    def power(self) -> Fields:
         """{power_w: watts now, instant: whether NVML's instantaneous reading or the one it averages}."""
         fields = self._read(self.nvml.nvmlDeviceGetFieldValues, [self.nvml.NVML_FI_DEV_POWER_INSTANT])
         if fields and fields[0].nvmlReturn == 0:
@@ -51,7 +55,7 @@ class Gpu:
         milliwatts = self._read(self.nvml.nvmlDeviceGetPowerUsage)
         return {"power_w": None if milliwatts is None else milliwatts / 1e3, "instant": False}
 
-    def sample(self):
+    def sample(self) -> Fields:
         """{energy_j since the driver was loaded, power_w, instant, memory_bytes in use, apps: process ->
         bytes}."""
         millijoules = self._read(self.nvml.nvmlDeviceGetTotalEnergyConsumption)
@@ -65,7 +69,7 @@ class Gpu:
         }
 
 
-def gpus(names):
+def gpus(names: Sequence[str]) -> list[Gpu]:
     """A Gpu for each name; none where NVML is not there."""
     if not names:
         return []
@@ -79,7 +83,7 @@ def gpus(names):
         return []
 
 
-def rapl(folder=None):
+def rapl(folder: str | Path | None = None) -> dict[str, list[float]] | None:
     """Zone -> [joules of its counter, joules at which it begins anew] of the CPU packages; None if one cannot
     be read, which systems allow only to root."""
     folder, zones = Path(folder or os.environ.get("BENCH_POWERCAP", POWERCAP)), {}
@@ -94,20 +98,22 @@ def rapl(folder=None):
     return zones or None
 
 
-def _text(file):
+def _text(file: Path) -> str:
     return file.read_text().strip() if file.exists() else ""
 
 
 class Watch:
     """The child's side: samples, and the most memory that the family of a process has held."""
 
-    def __init__(self, family_of, names):
+    def __init__(self, family_of: int, names: Sequence[str]) -> None:
         self.family_of, self.gpus = family_of, gpus(names)
-        self.samples, self.peak_bytes, self.kin = collections.deque(), None, {}
+        self.samples: collections.deque[Fields] = collections.deque()
+        self.peak_bytes: float | None = None
+        self.kin: dict[int, bool] = {}
 
-    def sample(self):
+    def sample(self) -> None:
         """Take one sample; older ones than HISTORY_S are dropped."""
-        one = {"t": clock(), "gpus": [gpu.sample() for gpu in self.gpus], "cpu": rapl()}
+        one: Fields = {"t": clock(), "gpus": [gpu.sample() for gpu in self.gpus], "cpu": rapl()}
         held = self.held_bytes(one["gpus"])
         if held is not None:
             self.peak_bytes = max(self.peak_bytes or 0, held)
@@ -117,7 +123,7 @@ class Watch:
         while self.samples[0]["t"] < one["t"] - HISTORY_S:
             self.samples.popleft()
 
-    def held_bytes(self, samples):
+    def held_bytes(self, samples: list[Fields]) -> float | None:
         """What the family's processes hold on all GPUs; where the driver names none of them or not their
         bytes (in a container), all that is in use."""
         apps = [(pid, held) for gpu in samples for pid, held in gpu["apps"].items() if self._own(pid)]
@@ -126,7 +132,7 @@ class Watch:
         used = [gpu["memory_bytes"] for gpu in samples]
         return sum(used) if used and None not in used else None
 
-    def _own(self, pid):
+    def _own(self, pid: int) -> bool:
         """Whether a process belongs to the family, the probes among it left out."""
         if pid not in self.kin:
             with contextlib.suppress(psutil.Error):
@@ -136,7 +142,7 @@ class Watch:
                 self.kin[pid] = self.family_of in line and not probe
         return self.kin.get(pid, False)
 
-    def answer(self, words):
+    def answer(self, words: Sequence[str]) -> Value:
         """What the parent asks for: `peak`, `forget`, `now`, or `window START END`."""
         if words[0] == "forget":
             self.peak_bytes = None
@@ -149,7 +155,7 @@ class Watch:
         return [one for one in self.samples if start <= one["t"] <= end]
 
 
-def serve(family_of, names):
+def serve(family_of: int, names: Sequence[str]) -> None:
     """Sample until standard input ends; one line in, one JSON line out."""
     watch = Watch(family_of, names)
     while True:
@@ -164,14 +170,14 @@ def serve(family_of, names):
 class Sampler:
     """The parent's side; context manager. `names`: GPUs as `gpu.used` lists them, none for the CPU alone."""
 
-    def __init__(self, names=(), family_of=None):
+    def __init__(self, names: Sequence[str] = (), family_of: int | None = None) -> None:
         self.names = tuple(names)
         command = [sys.executable, "-m", MODULE, str(family_of or os.getpid()), *names]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
         )
 
-    def _ask(self, *words):
+    def _ask(self, *words: object) -> Value:
         try:
             self.process.stdin.write(" ".join(map(str, words)) + "\n")
             self.process.stdin.flush()
@@ -182,41 +188,41 @@ class Sampler:
             raise RuntimeError(f"The sampler of counters ended with exit code {self.process.wait()}.")
         return json.loads(answer)
 
-    def forget_peak(self):
+    def forget_peak(self) -> None:
         """Let the peak begin anew with what is held now."""
         self._ask("forget")
 
-    def peak_bytes(self):
+    def peak_bytes(self) -> float:
         """Most bytes that the family held on all GPUs at once since `forget_peak`; NaN if nothing tells."""
         peak = self._ask("peak")
         return math.nan if peak is None else peak
 
-    def now(self):
+    def now(self) -> Fields:
         """One sample, taken now."""
         return self._ask("now")
 
-    def window(self, start, end):
+    def window(self, start: float, end: float) -> list[Fields]:
         """The samples between two moments of `time.monotonic`."""
         return self._ask("window", start, end)
 
-    def close(self):
+    def close(self) -> None:
         """End the process."""
         if self.process.poll() is None:
             self.process.stdin.close()
             self.process.wait(timeout=30)
             self.process.stdout.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-_shared = {}  # process number -> its sampler; a fork has none
+_shared: dict[int, Sampler] = {}  # process number -> its sampler; a fork has none
 
 
-def shared(names=()):
+def shared(names: Sequence[str] = ()) -> Sampler:
     """This process's sampler of the GPUs `names`, started at the first call and ended by `end` or at exit."""
     found = _shared.get(os.getpid())
     if found is not None and found.names != tuple(names):
@@ -228,7 +234,7 @@ def shared(names=()):
     return found
 
 
-def end():
+def end() -> None:
     """End this process's shared sampler, if there is one."""
     found = _shared.pop(os.getpid(), None)
     if found is not None:

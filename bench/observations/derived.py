@@ -1,8 +1,12 @@
 """What is computed when observations are read: rates, utilisation, whole batches."""
 
+from collections.abc import Iterable
+
 import numpy as np
+import pandas as pd
 
 from bench import metrics, naming
+from bench.definitions import Fields
 from bench.observations import schema
 
 ALONE = 0.9
@@ -11,7 +15,7 @@ ENOUGH_RUNS = 3
 BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
 
 
-def derive(table):
+def derive(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with what is computed when read: tpot_s, output_tokens_per_s, acceptance_rate, mbu (measured
     roof), mbu_datasheet, energy_per_token_j, cpu_energy_per_token_j.
 
@@ -40,13 +44,13 @@ def derive(table):
     )
 
 
-def sharing(table):
+def sharing(table: pd.DataFrame) -> pd.Series:
     """How many memories and processors work on each row's tokens: `tensor_parallel` GPUs; one where cores of
     a CPU share the model, for their memory is one."""
     return table["tensor_parallel"].where(~table["gpu"].map(naming.is_cpu).astype(bool), 1)
 
 
-def context(sidecar):
+def context(sidecar: Fields) -> Fields:
     """The columns that a run's sidecar adds to its rows: what derived figures need, and when it ran."""
     columns = {column: sidecar.get(column) for column in schema.CONTEXT}
     columns["bandwidth_bytes_per_s"] = roof_bytes_per_s(sidecar)
@@ -55,19 +59,20 @@ def context(sidecar):
     columns["probe_ways"] = max(map(len, sidecar.get("probe_ways_bytes_per_s") or [()])) or 1
     idle = (sidecar.get("energy") or {}).get("idle") or {}
     columns |= {f"{name}_idle_w": idle.get(f"{name}_w") for name in ("gpu", "cpu")}
+    columns |= {"placements": 1, "placement": ""}  # until a machine's runs are read together: `placement`
     return columns | {
         "peak_flops_per_s": peak_flops_per_s(sidecar.get("gemm_flops_per_s", {}), sidecar.get("arithmetic"))
     }
 
 
-def in_cache(sidecar):
+def in_cache(sidecar: Fields) -> bool:
     """Whether the weights that a step reads fit into the last-level cache and the run has probed the
     bandwidth of a working set of their size."""
     cache, weights = sidecar["machine"].get("cache_bytes"), sidecar.get("weight_bytes")
     return bool(cache and weights and weights <= cache and sidecar.get("working_set_probes_bytes_per_s"))
 
 
-def roof_bytes_per_s(sidecar):
+def roof_bytes_per_s(sidecar: Fields) -> float | None:
     """Best read bandwidth that the run's probes found, in bytes/s: of memory, or of a working set of the
     weights' size where the last-level cache holds them (`in_cache`); None without probes.
 
@@ -77,7 +82,7 @@ def roof_bytes_per_s(sidecar):
     return max((probe for probe, share in _probes(sidecar, 1) if share >= ALONE), default=None)
 
 
-def most_bytes_per_s(sidecar):
+def most_bytes_per_s(sidecar: Fields) -> float | None:
     """Bytes/s that the memory surely does not exceed, also where no probe had its cores to itself; None
     without probes.
 
@@ -88,7 +93,7 @@ def most_bytes_per_s(sidecar):
     return max((probe / share for probe, share in shares if share), default=None)
 
 
-def _probes(sidecar, unknown_share):
+def _probes(sidecar: Fields, unknown_share: float) -> Iterable[tuple[float, float]]:
     """Pairs of a probe in bytes/s and the share of its time for which its readers had their cores."""
     name = "working_set_probes_bytes_per_s" if in_cache(sidecar) else "bandwidth_probes_bytes_per_s"
     probes = sidecar[name]
@@ -97,13 +102,13 @@ def _probes(sidecar, unknown_share):
     return zip(probes, shares[-len(probes) :])
 
 
-def without_poor_roofs(table):
+def without_poor_roofs(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with an empty bandwidth_bytes_per_s where a run's probes are no roof to use: those of readers
     that shared a core, and those of one way where better ones are known."""
     return without_one_way_roofs(without_one_core_roofs(table))
 
 
-def without_one_way_roofs(table):
+def without_one_way_roofs(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with an empty bandwidth_bytes_per_s where the probe read memory in one way only, and at least
     ENOUGH_RUNS runs of the same configuration, version and experiment were probed in several.
 
@@ -119,7 +124,7 @@ def without_one_way_roofs(table):
     )
 
 
-def without_one_core_roofs(table):
+def without_one_core_roofs(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with an empty bandwidth_bytes_per_s where the two readers of a run's probes shared one core.
 
     Files since `probe_cpu_share` hold probes of pinned readers. In older ones the readers often shared a
@@ -132,7 +137,7 @@ def without_one_core_roofs(table):
     return table.assign(bandwidth_bytes_per_s=table["bandwidth_bytes_per_s"].mask(shared))
 
 
-def peak_flops_per_s(gemms, arithmetic):
+def peak_flops_per_s(gemms: dict[str, list[float]], arithmetic: str | None) -> float | None:
     """Best matrix-multiply rate among `gemms` (format -> rates) in the format `arithmetic` or a wider one;
     None where none was measured.
 
@@ -143,7 +148,7 @@ def peak_flops_per_s(gemms, arithmetic):
         rate
         for dtype, rates in gemms.items()
         for rate in rates
-        if BITS.get(dtype, 0) >= BITS.get(arithmetic, 64)
+        if BITS.get(dtype, 0) >= BITS.get(arithmetic or "", 64)
     ]
     return max(wide_enough, default=None)
 
@@ -155,7 +160,7 @@ _OF_A_BATCH = """
 """.split()
 
 
-def batches(requests):
+def batches(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per batch that was sent as a whole: medians over its requests, and the use of the hardware in
     each phase.
 
@@ -185,7 +190,15 @@ def batches(requests):
     return _utilisation(table.assign(wall_s=wall, **rates))
 
 
-def medians(batches):
+def meets(rows: pd.DataFrame, slo: dict[str, float]) -> pd.Series:
+    """Which requests met every objective of `slo` (ttft_s, tpot_s: upper bounds); a failed one met none."""
+    good = rows["error"] == ""
+    for name, bound in slo.items():
+        good &= rows[name] <= bound
+    return good
+
+
+def medians(batches: pd.DataFrame) -> pd.DataFrame:
     """`batches` with one row per run and shape: medians of what was measured over its equal batches that came
     whole; where none did, the first one."""
     keys = ["run_id", *schema.CONFIGURATION, *schema.SHAPE]
@@ -197,21 +210,21 @@ def medians(batches):
     return kept.groupby(keys, as_index=False, sort=False, dropna=False).agg(how)[list(batches.columns)]
 
 
-def _utilisation(table):
+def _utilisation(table: pd.DataFrame) -> pd.DataFrame:
     """`table` of batches with the operations and bytes of each phase, their intensity and rate, and MFU;
     roofs are those of all devices together."""
     table = table.assign(
         **{roof: table[roof] * sharing(table) for roof in ("bandwidth_bytes_per_s", "peak_flops_per_s")}
     )
     # An engine that reads no weights computes no model: nothing is counted for it.
-    matrices = [
-        table[name].where(table["weight_bytes"] > 0)
+    matrices = {
+        name: table[name].where(table["weight_bytes"] > 0)
         for name in ("block_parameters", "head_parameters", "attention_values")
-    ]
+    }
     context = metrics.mean_context_tokens(table["prompt_tokens"], table["max_new_tokens"])
     kv = table["kv_values_per_token"], table["kv_value_bytes"]
-    prefill = table["batch_size"] * metrics.prefill_flops(*matrices, table["prompt_tokens"])
-    decode = table["batch_size"] * metrics.decode_flops(*matrices, context)
+    prefill = table["batch_size"] * metrics.prefill_flops(**matrices, prompt_tokens=table["prompt_tokens"])
+    decode = table["batch_size"] * metrics.decode_flops(**matrices, context_tokens=context)
     # Reading a prompt reads the weights at least once and writes its keys and values once.
     prefill_bytes = table["weight_bytes"] + table["batch_size"] * metrics.kv_cache_bytes(
         table["prompt_tokens"], *kv

@@ -1,13 +1,20 @@
 """Where a run comes from: revision, time, installed packages."""
 
+import os
+import re
 import shutil
 import subprocess
 from datetime import datetime, timezone
+from pathlib import Path
 
+from bench.definitions import Fields
 from bench.paths import ROOT
 
+# Environment variable in which a study says to each of its runs where it stands in its order.
+ORDER = "BENCH_ORDER"
 
-def git_state():
+
+def git_state() -> Fields:
     """Revision, whether the instrument or its inputs differ from it, and the files of the instrument that do.
 
     On a machine without git the revision alone, and `dirty` None: nobody has looked.
@@ -15,7 +22,7 @@ def git_state():
     if not shutil.which("git"):
         return {"revision": _head(), "dirty": None}
 
-    def git(*arguments):
+    def git(*arguments: str) -> str:
         return subprocess.run(
             ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True
         ).stdout.strip()
@@ -27,7 +34,7 @@ def git_state():
     }
 
 
-def _head(folder=ROOT / ".git"):
+def _head(folder: Path = ROOT / ".git") -> str:
     """Revision that a clone stands at, read without git; empty where that cannot be read."""
     head = folder / "HEAD"
     name = head.read_text().strip() if head.exists() else ""
@@ -37,7 +44,7 @@ def _head(folder=ROOT / ".git"):
     return reference.read_text().strip() if reference.exists() else ""
 
 
-def _changes(*folders):
+def _changes(*folders: str) -> list[str]:
     """Lines of `git status` for files under `folders` that differ from the revision, untracked ones
     included."""
     command = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=all", "--", *folders]
@@ -45,12 +52,12 @@ def _changes(*folders):
     return [line for line in listed if line.endswith((".py", ".ipynb"))]
 
 
-def now():
+def now() -> str:
     """The time in UTC, to the second, as sidecars give it."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def packages():
+def packages() -> dict[str, str]:
     """Name -> version of every installed distribution."""
     from importlib.metadata import distributions
 
@@ -60,3 +67,21 @@ def packages():
             key=lambda kv: kv[0].lower(),
         )
     )
+
+
+def order() -> dict:
+    """Where the run stands in the order of the study that began it: by ("study", or "hand" where a person
+    did), seed of the order, round, place in the round (both from 1; all three None by hand).
+
+    ValueError where BENCH_ORDER is set and does not say so.
+    """
+    words = os.environ.get(ORDER)
+    if words is None:
+        return {"by": "hand", "seed": None, "round": None, "place": None}
+    found = re.fullmatch(r"seed=(\d+),round=(\d+),place=(\d+)", words)
+    if not found:
+        raise ValueError(
+            f"{ORDER} must be seed=…,round=…,place=…, as a study sets it, not {words!r}: unset it to measure "
+            "by hand."
+        )
+    return {"by": "study"} | dict(zip(("seed", "round", "place"), map(int, found.groups())))

@@ -5,30 +5,32 @@ older layouts follow from `since`, and what a file lacks is read as empty (as 1 
 unit is the suffix of the name.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
 
 from bench import metrics
+from bench.definitions import Fields
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the CSV of a run."""
+    """One column of the requests: of the CSV of a run, or read from its sidecar."""
 
     name: str
-    group: str  # identity, condition, measured, speculation, scores, served, energy
+    group: str  # identity, condition, measured, speculation, scores, served, energy; sidecar
     type: str  # text, number, or devices: a count of devices, 1 where a file does not say
-    since: int  # the layout that first had it
+    since: int  # the layout that first had it; 0: none has it
     meaning: str
 
     @property
-    def unit(self):
+    def unit(self) -> str:
         """Unit that the name's suffix states; empty where it states none."""
         return metrics.unit_of(self.name)
 
 
-def _columns(group, since, *declarations):
+def _columns(group: str, since: int, *declarations: tuple[str, str, str]) -> list[Column]:
     return [Column(name, group, kind, since, meaning) for name, kind, meaning in declarations]
 
 
@@ -110,6 +112,32 @@ DECLARED = [
         ("gpu_energy_j", "number", "what the run's GPUs took for the request; empty where nobody can tell"),
         ("cpu_energy_j", "number", "what the CPU's packages took for it; empty where nobody can tell"),
     ),
+    *_columns(
+        "condition",
+        9,
+        ("workload", "text", "conversations, or the trace's file; empty where every prompt is new"),
+        ("arrivals", "text", "how sessions arrive: poisson, constant, or trace"),
+        ("history", "text", "earlier answers in a prompt: given (the workload's), or own (the server's)"),
+        ("session_rate", "number", "sessions that arrive per second"),
+        ("cache_capacity_tokens", "number", "declared size of the prefix cache, 0: off; empty: not known"),
+        ("session", "number", "number of the session within its run, the same with every declared cache"),
+        ("turn", "number", "number of the request within its session, from 1"),
+    ),
+    *_columns(
+        "served",
+        9,
+        ("waited_s", "number", "by how much a turn was due before the answer before it had come"),
+        (
+            "expected_cached_tokens_low",
+            "number",
+            "prompt tokens that a cache has surely seen before, without eviction; fixed before the run",
+        ),
+        (
+            "expected_cached_tokens_high",
+            "number",
+            "prompt tokens that a cache may have seen before: more is not this load's; fixed before the run",
+        ),
+    ),
 ]
 COLUMNS = [column.name for column in DECLARED]
 # What files of every layout have, the newest first.
@@ -124,13 +152,56 @@ SIDECAR = """
     packages git machine busy_cores bandwidth_probes_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes
     kv_value_bytes kv_values_per_token parameters settings threads model_sha256 prompts_sha256 started ended
 """.split()
-# What a sidecar adds to every row of its run when it is read.
-CONTEXT = """
-    bandwidth_bytes_per_s datasheet_bandwidth_bytes_per_s weight_bytes kv_value_bytes kv_values_per_token
-    threads started arithmetic peak_flops_per_s block_parameters head_parameters attention_values limit_bytes
-    loaded_bytes probe_cpu_share probe_ways best_probe_bytes_per_s gpu_idle_w cpu_idle_w
-""".split()
-TEXT = {column.name for column in DECLARED if column.type == "text"} | {"started", "arithmetic"}
+# Fields that a sidecar has since a layout that it claims itself (`layout`); one that claims none is older.
+SIDECAR_SINCE = {"layout": 7, "order": 7, "judge": 8, "counters": 9}
+LAYOUT = max(SIDECAR_SINCE.values())
+# What a sidecar adds to every row of its run when it is read; in no CSV.
+FROM_SIDECAR = _columns(
+    "sidecar",
+    0,
+    (
+        "bandwidth_bytes_per_s",
+        "number",
+        "bandwidth that MBU is against: the best probe of the run, or, where placements is 2, the best one "
+        "of the request's placement on that machine",
+    ),
+    ("datasheet_bandwidth_bytes_per_s", "number", "bandwidth of the device's datasheet"),
+    ("weight_bytes", "number", "weights that a decode step reads"),
+    ("kv_value_bytes", "number", "bytes of one number in the KV cache"),
+    ("kv_values_per_token", "number", "numbers that one token adds to the KV cache"),
+    ("threads", "number", "threads of the engine"),
+    ("started", "text", "when the run began"),
+    ("arithmetic", "text", "number format of the matrix multiplications"),
+    ("peak_flops_per_s", "number", "fastest matrix multiplication measured in that format or a wider one"),
+    ("block_parameters", "number", "parameters of all layers' matrices"),
+    ("head_parameters", "number", "parameters of the output matrix"),
+    ("attention_values", "number", "layers x query heads x head size"),
+    ("limit_bytes", "number", "memory that the run was limited to; empty without a limit"),
+    ("loaded_bytes", "number", "memory held once the engine was loaded"),
+    ("probe_cpu_share", "number", "share of a core's time that the bandwidth probe itself had"),
+    (
+        "probe_ways",
+        "number",
+        "in how many ways the bandwidth probe read memory; 1 in older files (roof maybe too low)",
+    ),
+    ("best_probe_bytes_per_s", "number", "fastest bandwidth probe of the run"),
+    ("gpu_idle_w", "number", "power of the GPUs with the engine loaded and idle, W"),
+    ("cpu_idle_w", "number", "power of the CPU's packages with the engine loaded and idle, W"),
+    (
+        "placements",
+        "number",
+        "2 where the processors of the machine lie near each other or apart and the request is between two "
+        "bandwidth probes, else 1",
+    ),
+    (
+        "placement",
+        "text",
+        "near or apart, where the probes before and after the request agree; else empty, and it counts in "
+        "neither stratum where placements is 2",
+    ),
+)
+CONTEXT = [column.name for column in FROM_SIDECAR]
+TEXT = {column.name for column in (*DECLARED, *FROM_SIDECAR) if column.type == "text"}
 # One row per load client and number of streams: `bench.experiments.client_accuracy` says what they mean.
 ACCURACY = """
     client version streams requests failed events_per_s ttft_true_ms ttft_error_ms ttft_error_connected_ms
@@ -152,14 +223,16 @@ CONFIGURATION = "backend option model weights gpu host tensor_parallel data_para
 SHAPE = "batch_size prompt_tokens max_new_tokens".split()
 # What is compared with each other stands in one panel of a figure and one block of a table.
 SETTING = ["gpu", "model", "weights"]
+# The load of a level: of a closed loop, or of an open one.
+LEVEL = ["concurrency", "request_rate"]
 
 
-def frame(rows):
+def frame(rows: Iterable[Fields]) -> pd.DataFrame:
     """Rows (dicts) as a DataFrame of the schema's columns and types; columns that a row lacks are empty."""
     return numbers(pd.DataFrame(rows).reindex(columns=COLUMNS))
 
 
-def numbers(table):
+def numbers(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with its types: text as str, empty where missing; all others as numbers, NaN where missing.
 
     Numbers of devices are 1 where they are missing.

@@ -10,43 +10,51 @@ import hashlib
 import itertools
 import json
 import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from bench import naming
+from bench.definitions import Fields
 from bench.files import csv_text, write_whole
-from bench.observations import derived, gates, provenance, schema
+from bench.observations import derived, gates, placement, provenance, schema
 from bench.paths import RESULTS, ROOT
 
 
-def path(identifier, suffix=".csv", folder=None):
-    """File of the run `identifier` with the given suffix."""
+def path(identifier: str, suffix: str = ".csv", folder: str | Path | None = None) -> Path:
+    """File of the run `identifier` with that suffix."""
     return Path(folder or RESULTS) / f"{identifier}{suffix}"
 
 
-def next_number(identity, folder=None):
+def next_number(identity: dict[str, str], folder: str | Path | None = None) -> int:
     """The first repeat of `identity` (arguments of run_id but n) that has not been measured: 1, 2, …"""
     return _first_free(lambda n: naming.run_id(**identity, n=n), folder)
 
 
-def _first_free(identifier, folder):
+def _first_free(identifier: Callable[[int], str], folder: str | Path | None) -> int:
     return next(n for n in itertools.count(1) if not path(identifier(n), folder=folder).exists())
 
 
-def _unwritten(identifier, folder):
+def _unwritten(identifier: str, folder: str | Path | None) -> Path:
     """Path of the CSV of `identifier`; FileExistsError if it exists: observations are never overwritten."""
     target = path(identifier, folder=folder)
     if target.exists():
         raise FileExistsError(
             f"{target} has been measured already; observations are never overwritten. Leave `run` at 0 for "
-            "the "
-            "next number."
+            "the next number."
         )
     return target
 
 
-def write(rows, sidecar, identifier, folder=None, scratch=False):
+def write(
+    rows: Iterable[Fields],
+    sidecar: Fields,
+    identifier: str,
+    folder: str | Path | None = None,
+    scratch: bool = False,
+) -> Path:
     """Write one run through all gates and return the CSV's path; the CSV comes last: a run without it does
     not exist.
 
@@ -64,7 +72,7 @@ def write(rows, sidecar, identifier, folder=None, scratch=False):
     return target
 
 
-def _write_both(target, table, sidecar):
+def _write_both(target: Path, table: pd.DataFrame, sidecar: Fields) -> None:
     """Write the sidecar, with the SHA-256 of the CSV in it, and then the CSV."""
     text = csv_text(table)
     sidecar = sidecar | {"csv_sha256": hashlib.sha256(text.encode()).hexdigest()}
@@ -72,14 +80,14 @@ def _write_both(target, table, sidecar):
     write_whole(target, text)
 
 
-def files(folder=None):
+def files(folder: str | Path | None = None) -> list[Path]:
     """Paths of the CSVs of all runs, sorted; `hardware/` and `clients/` hold what was measured of machines
     and load clients, not runs."""
     folder = Path(folder or RESULTS)
     return sorted(p for p in folder.glob("*/*.csv") if p.parent.name not in ("hardware", "clients"))
 
 
-def read(file):
+def read(file: Path) -> tuple[pd.DataFrame, Fields]:
     """(rows as the CSV has them, sidecar) of one run; ValueError naming the file if either is not what the
     schema says."""
     file = Path(file)
@@ -96,7 +104,7 @@ def read(file):
         ) from error
 
 
-def devices(identifier, folder=None):
+def devices(identifier: str, folder: str | Path | None = None) -> int:
     """How many devices the run `identifier` used at once: those that share the model, times its replicas. 0
     if there is no such run."""
     file = path(identifier, folder=folder)
@@ -107,7 +115,9 @@ def devices(identifier, folder=None):
     return math.prod(int(float(first.get(column) or 1)) for column in schema.DEVICES)
 
 
-def load(paths=None, experiment=None, folder=None):
+def load(
+    paths: Iterable[Path] | None = None, experiment: str | None = None, folder: str | Path | None = None
+) -> pd.DataFrame:
     """All requests of the runs `paths` (default: every run) with derived columns; an empty frame with all
     columns if there are none.
 
@@ -121,10 +131,10 @@ def load(paths=None, experiment=None, folder=None):
     return everything[everything["experiment"] == experiment] if experiment else everything
 
 
-def read_all(paths, alone=False):
+def read_all(paths: Iterable[Path], alone: bool = False) -> gates.Runs:
     """The runs `paths` (CSV files) as the gates judge them, a `gates.Runs` with derived columns.
 
-    `alone`: each against its own roof, whatever the probes of others say of it.
+    `alone`: each against its own peak, whatever the probes of others say of it and of the machine.
     """
     rows, sidecars = [], []
     for place, file in enumerate(paths):
@@ -136,11 +146,15 @@ def read_all(paths, alone=False):
     published = (ROOT / "_llama-inference").resolve()
     own = {k for k, file in enumerate(paths) if file.resolve().is_relative_to(published)}
     names = [f"{file.parent.name}/{file.stem}" for file in paths]
-    rows = derived.derive(table if alone else derived.without_poor_roofs(table))
+    if not alone:
+        table = placement.stratified(derived.without_poor_roofs(table), sidecars)
+    rows = derived.derive(table)
     return gates.Runs(rows, sidecars, names, frozenset(own))
 
 
-def judged(paths=None, folder=None):
+def judged(
+    paths: Iterable[Path] | None = None, folder: str | Path | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(counts, refused) of the runs `paths` (default: every run): what the gates say of them when read.
 
     counts: one row per gate; columns gate, checked, not_checked (runs that it concerns whose files lack what
@@ -158,17 +172,17 @@ def judged(paths=None, folder=None):
     return counts[["gate", "checked", "not_checked", "refused"]], refused
 
 
-def roofs_id(gpu, host, n):
+def roofs_id(gpu: str, host: str, n: int) -> str:
     """The path of one measurement of a device's roofs without its suffix."""
     return f"hardware/roofs-{gpu}-{host}-{n}"
 
 
-def accuracy_id(gpu, host, n):
+def accuracy_id(gpu: str, host: str, n: int) -> str:
     """The path of one comparison of load clients without its suffix."""
     return f"clients/accuracy-{gpu}-{host}-{n}"
 
 
-def write_roofs(roofs, gpu, host, machine, parameters):
+def write_roofs(roofs: pd.DataFrame, gpu: str, host: str, machine: Fields, parameters: Fields) -> Path:
     """Write the roofs of one device (columns schema.ROOFS) with their provenance; returns the CSV's path.
 
     `machine` goes into the sidecar (`identity.describe`), `parameters` are the notebook's. FileExistsError as
@@ -177,7 +191,9 @@ def write_roofs(roofs, gpu, host, machine, parameters):
     return _write_apart(roofs_id, roofs, gpu, host, machine, parameters)
 
 
-def write_accuracy(rows, gpu, host, machine, parameters, **more):
+def write_accuracy(
+    rows: Iterable[Fields], gpu: str, host: str, machine: Fields, parameters: Fields, **more: Any
+) -> Path:
     """Write one comparison of load clients (columns schema.ACCURACY) with its provenance; returns the CSV's
     path.
 
@@ -192,7 +208,15 @@ def write_accuracy(rows, gpu, host, machine, parameters, **more):
     return _write_apart(accuracy_id, table, gpu, host, machine, parameters, **more)
 
 
-def _write_apart(identifier, table, gpu, host, machine, parameters, **more):
+def _write_apart(
+    identifier: Callable[[str, str, int], str],
+    table: pd.DataFrame,
+    gpu: str,
+    host: str,
+    machine: Fields,
+    parameters: Fields,
+    **more: Any,
+) -> Path:
     """Write a table that is no run, with its provenance; `identifier` is a function of gpu, host and
     number."""
     folder = ROOT / parameters["results"] if parameters["results"] else None
@@ -209,20 +233,12 @@ def _write_apart(identifier, table, gpu, host, machine, parameters, **more):
     return target
 
 
-def load_roofs(folder=None):
-    """All measured roofs: roof, threads, value, unit, gpu, host."""
-    found = sorted(Path(folder or RESULTS).glob("hardware/*.csv"))
-    tables = [pd.read_csv(file, dtype=schema.WORDS) for file in found]
-    nothing = pd.DataFrame(columns=[*schema.ROOFS, "gpu", "host"])
-    return pd.concat(tables, ignore_index=True) if tables else nothing
-
-
-def accuracy_files(folder=None):
+def accuracy_files(folder: str | Path | None = None) -> list[Path]:
     """Paths of the CSVs of all comparisons of load clients, sorted."""
     return sorted(Path(folder or RESULTS).glob("clients/accuracy-*.csv"))
 
 
-def load_accuracy(folder=None):
+def load_accuracy(folder: str | Path | None = None) -> pd.DataFrame:
     """All comparisons of load clients: the columns schema.ACCURACY, gpu, host, run and measured.
 
     `run` is the file's name without its suffix, `measured` when it ended.

@@ -1,34 +1,55 @@
-"""Figures of rows: a bar per configuration, its label above it, its value behind it."""
+"""Figures of rows: a bar per configuration, its label before it, its value behind it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bench import naming
+from bench import html, naming, style
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
-from bench.report import captions, html, sheet
-from bench.report.style import BESIDE, GREY, INK, WIDTH
+from bench.metrics import METRICS
+from bench.style import BESIDE, GREY, INK, TALLEST, WIDTH
 
-ROW = 0.46  # inches per row: its label and its bar
-LABEL, BAR, THICK = -0.22, 0.17, 0.36  # where in a row its label and its bar stand, and how thick the bar is
+ROW, PANEL, REST = 0.235, 0.6, 1.75  # inches: a row, what a panel has around its rows, title and small print
+LABEL, THICK = -0.3, 0.66  # where in a row its label begins, and how thick its bar is
 
 
-def blocks(requests, experiment="latency"):
-    """What a figure of bars compares: (requests of the machine in front, [(title, requests, summary)]).
+def block(
+    requests: pd.DataFrame, metric: str = "output_tokens_per_s", above: int = 0
+) -> tuple[str, pd.DataFrame, pd.DataFrame] | None:
+    """What a figure of bars compares: (title, requests, summary) of one model on the machine in front, the
+    first of `latency_analysis.settings`; None where nothing was measured.
 
-    One block per setting; the title is empty if there is one setting only.
+    A summary (`latency_analysis.summary`) has the best rows by `metric`, as many as fit on a screen below
+    `above` other rows; the title says so where it leaves any out.
     """
-    chosen = machines.here(requests, experiment)
-    settings = latency_analysis.settings(chosen)
-    return chosen, [
-        (captions.setting(key) if len(settings) > 1 else "", rows, latency_analysis.summary(rows))
-        for key, rows in settings
-    ]
+    each = [rows for _, rows in latency_analysis.settings(machines.here(requests, "latency"))]
+    found = [(rows, latency_analysis.summary(rows)) for rows in each]
+    found = [(rows, summary) for rows, summary in found if len(summary) and summary[metric].notna().any()]
+    if not found:
+        return None
+    rows, summary = found[0]
+    best_first = METRICS[metric].better == "lower"
+    shown = summary.sort_values(metric, ascending=best_first, kind="stable")
+    shown = shown.head(max(1, most_rows(1 + bool(above)) - above)).reset_index(drop=True)
+    left, models = len(summary) - len(shown), len(found) - 1
+    more = [f"{left} more options"] * bool(left) + [f"{models} more model{'s' * (models > 1)}"] * bool(models)
+    return f"{' and '.join(more)} in the table" if more else "", rows, shown
 
 
-def configurations(summary):
+def most_rows(panels: int = 1) -> int:
+    """How many rows fit on a screen in so many panels."""
+    return int((TALLEST - REST - PANEL * panels) / ROW)
+
+
+def configurations(summary: pd.DataFrame) -> list[str]:
     """Labels of the rows of `summary`: engine, option, and how many requests failed."""
     failures = summary.get("failed", pd.Series(0, summary.index))
     return [
@@ -37,24 +58,40 @@ def configurations(summary):
     ]
 
 
-def canvas(rows, columns=1, extra=1.3, **shared):
-    """Figure and 2-D array of axes: one row of panels per entry of `rows`, as tall as so many bars need."""
-    drawn = sheet.new(WIDTH, ROW * sum(rows) + 0.75 * len(rows) + extra)
+def canvas(
+    rows: Sequence[float], columns: int = 1, squeeze: bool = True, **shared: Any
+) -> tuple[Figure, Any]:
+    """Figure and its axes (`Figure.subplots`): one row of panels per entry of `rows`, as tall as so many bars
+    need."""
+    height = min(ROW * sum(rows) + PANEL * len(rows) + REST, TALLEST)
+    drawn = style.Figure(figsize=(WIDTH, height), layout="constrained")
     drawn.get_layout_engine().set(h_pad=0.06, w_pad=0.08)
     return drawn, drawn.subplots(
-        len(rows), columns, squeeze=False, gridspec_kw={"height_ratios": [n + 0.4 for n in rows]}, **shared
+        len(rows), columns, squeeze=squeeze, gridspec_kw={"height_ratios": [n + 0.4 for n in rows]}, **shared
     )
 
 
-def rows(axes, labels, unit=""):
-    """Prepare `axes` for one row per label, the first on top; a label stands above its bar, at the left."""
+def rows(axes: Axes, labels: list[str], unit: str = "") -> None:
+    """Prepare `axes` for one row per label, the first on top; a label stands before its bar."""
+    look: dict[str, Any] = {"va": "top", "ha": "right", "fontsize": 10}
     for y, name in enumerate(labels):
-        axes.text(0, y + LABEL, name, transform=axes.get_yaxis_transform(), va="center", ha="left", zorder=5)
-    axes.set(ylim=(len(labels) - 0.45, -0.55), yticks=[], xlabel=unit)
+        # Set off by an offset: a browser drops the spaces at a label's end.
+        at, offset = axes.get_yaxis_transform(), {"xytext": (-6, 0), "textcoords": "offset points"}
+        axes.annotate(name, (0, y + LABEL), xycoords=at, **offset, **look)
+    axes.set(ylim=(len(labels) - 0.4, -0.6), yticks=[], xlabel=unit)
     axes.grid(False, axis="y")
 
 
-def draw(axes, table, column, look, factor=1.0, spread=None, reach=0.0, most=np.inf):
+def draw(
+    axes: Axes,
+    table: pd.DataFrame,
+    column: str,
+    look: dict[str, tuple],
+    factor: float = 1.0,
+    spread: Callable | None = None,
+    reach: float = 0.0,
+    most: float = np.inf,
+) -> None:
     """Draw one bar per row of `table`: its value in `column` times `factor`, and the value written behind it.
 
     Behind means behind the whisker of half width `spread`, and behind `reach`, where marks beside it end.
@@ -66,38 +103,34 @@ def draw(axes, table, column, look, factor=1.0, spread=None, reach=0.0, most=np.
     ends = np.fmax(np.nan_to_num(values + above), reach)
     for y, (backend, value, end) in enumerate(zip(table["backend"], values, ends)):
         colour, hatch = look[backend]
-        axes.barh(
-            y + BAR, np.nan_to_num(value), THICK, color=colour, hatch=hatch, edgecolor="white", linewidth=0
-        )
+        axes.barh(y, np.nan_to_num(value), THICK, color=colour, hatch=hatch, edgecolor="white", linewidth=0)
         if half[y]:
             whisker = [[half[y]], [above[y]]]
-            axes.errorbar(
-                value, y + BAR, xerr=whisker, color=INK, capsize=3, elinewidth=1.2, capthick=1.2, zorder=4
-            )
-        axes.annotate(html.number(value) or "not measured", (end, y + BAR), (5, 0), **BESIDE)
+            axes.errorbar(value, y, xerr=whisker, color=INK, capsize=2, elinewidth=1, capthick=1, zorder=4)
+        axes.annotate(html.number(value) or "not measured", (end, y), (4, 0), fontsize=9, **BESIDE)
     axes.set_xlim(0, (max(ends) or 1) * 1.2)
     ticks(axes.xaxis, 4)
 
 
-def ticks(axis, most):
+def ticks(axis: Axis, most: int) -> None:
     """At most `most` intervals between round numbers, written as in the tables."""
     axis.set_major_locator(ticker.MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
 
 
-def fraction(axes):
-    """The axis of a share between 0 and 1, with room for a value behind a whisker that ends at 1."""
-    axes.set(xlim=(0, 1.2), xticks=(0, 0.25, 0.5, 0.75, 1), xticklabels=("0", "0.25", "0.5", "0.75", "1"))
+def fraction(axes: Axes) -> None:
+    """The axis of a share between 0 and 1, with space for a value behind a whisker that ends at 1."""
+    axes.set(xlim=(0, 1.2), xticks=(0, 0.5, 1), xticklabels=("0", "0.5", "1"))
 
 
-def small_dots(axes, x, y):
+def small_dots(axes: Axes, x: pd.Series, y: pd.Series) -> None:
     """Draw one dot per measurement at (x, y), over the bars."""
-    axes.scatter(x, y, s=16, color="white", edgecolor=INK, linewidth=0.9, zorder=6)
+    axes.scatter(x, y, s=12, color="white", edgecolor=INK, linewidth=0.9, zorder=6)
 
 
-def legend(drawn, marks):
+def legend(drawn: Figure, marks: list[tuple[str, str]]) -> None:
     """Grey marks with their names, beside the title."""
-    shape = {"color": GREY, "markersize": 7, "markeredgewidth": 2, "linestyle": ""}
+    shape: dict[str, Any] = {"color": GREY, "markersize": 7, "markeredgewidth": 2, "linestyle": ""}
     handles = [Line2D([], [], marker=marker, label=name, **shape) for name, marker in marks]
     drawn.legend(
         handles=handles,

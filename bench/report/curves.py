@@ -1,17 +1,24 @@
 """Lines, markers and axes that several figures share."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
+import pandas as pd
 from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bench import naming
+from bench import naming, style
+from bench.definitions import Fields
 from bench.observations import schema
-from bench.report import captions, html, sheet, style
-from bench.report.style import FAINT, GREY, MARKERS, WIDTH
+from bench.report import captions
+from bench.style import FAINT, GREY, MARKERS, TALLEST, WIDTH, log_axes, plain_logs
 
 GREYS = FAINT, "0.58", GREY  # of published curves
+SMALL_FROM = 6  # lines of a legend from which on it is written smaller
+LOWEST = 1.5  # inches: panels that would be lower stand in two columns
+MOST_SETTINGS = 3  # models in one figure; the table has all
 DASHES = "-", (0, (5, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (2, 1))
 
 
@@ -24,7 +31,7 @@ class Mark(NamedTuple):
     dash: object = "-"
 
 
-def styles(table, requests):
+def styles(table: pd.DataFrame, requests: pd.DataFrame) -> dict:
     """{(backend, option): Mark} of `table`: colour and first marker are the engine's own (`style.look`), each
     further option of it has the next marker and another dash."""
     styles = {}
@@ -37,85 +44,70 @@ def styles(table, requests):
     return styles
 
 
-def _key(axes, styles, also=()):
-    """One legend for all panels in axes of its own: the marks of `styles`, then the Line2D of `also`."""
+def each(table: pd.DataFrame) -> Iterable[tuple[tuple[str, str], pd.DataFrame]]:
+    """((backend, option), its rows) of a table of sweeps, one per curve."""
+    return table.groupby(["backend", "option"], sort=True)
+
+
+def sweep_blocks(chosen: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """[(title, rows)] of a table of sweeps, one per setting, those with most rows; the title is empty if
+    there is one only."""
+    groups = list(chosen.groupby(schema.SETTING, sort=True))
+    groups = sorted(groups, key=lambda group: -len(group[1]))[:MOST_SETTINGS]
+    return [(captions.setting(key) if len(groups) > 1 else "", rows) for key, rows in groups]
+
+
+def panels(
+    count: int, height: float, styles: dict, extra: float = 1.2, also: Sequence = ()
+) -> tuple[Figure, list[Axes]]:
+    """Figure and list of axes: `count` panels and below them the legend, on one screen at most.
+
+    The legend has the marks of `styles` and the Line2D of `also`; heights are in inches. Panels stand one
+    above the other where that fits, else in two columns.
+    """
     handles = [
         Line2D(
             [], [], color=mark.colour, marker=mark.marker, linestyle=mark.dash, markersize=6, label=mark.label
         )
         for mark in styles.values()
     ] + list(also)
+    ncols = 2 if len(handles) <= 2 * SMALL_FROM else 3
+    lines = -(-len(handles) // ncols)
+    key = min((0.24 if lines <= SMALL_FROM else 0.165) * lines, TALLEST / 3)
+    columns = 1 if count * LOWEST + key + extra <= TALLEST or count == 1 else 2
+    rows = -(-count // columns)
+    each = min(height, (TALLEST - key - extra) / rows)
+    drawn = style.Figure(figsize=(WIDTH, rows * each + key + extra), layout="constrained")
+    drawn.get_layout_engine().set(h_pad=0.05, w_pad=0.06)
+    grid = drawn.add_gridspec(rows + 1, columns, height_ratios=[each] * rows + [key])
+    shown = [drawn.add_subplot(grid[k // columns, k % columns]) for k in range(count)]
+    axes = drawn.add_subplot(grid[rows, :])
+    # One legend for all panels in axes of its own.
+    size = 10 if lines <= SMALL_FROM else 8
     axes.legend(
-        handles=handles,
-        loc="upper left",
-        ncols=2,
-        frameon=False,
-        borderpad=0,
-        borderaxespad=0,
-        columnspacing=1.2,
-    )
+        handles=handles, loc="upper left", ncols=ncols, frameon=False, borderpad=0, borderaxespad=0,
+        columnspacing=1.2, fontsize=size, labelspacing=0.3 if size < 10 else 0.5,
+    )  # fmt: skip
     axes.axis("off")
+    return drawn, shown
 
 
-def each(table):
-    """((backend, option), its rows) of a table of sweeps, one per curve."""
-    return table.groupby(["backend", "option"], sort=True)
-
-
-def sweep_blocks(chosen):
-    """[(title, rows)] of a table of sweeps, one per setting; the title is empty if there is one only."""
-    groups = list(chosen.groupby(schema.SETTING, sort=True))
-    return [(captions.setting(key) if len(groups) > 1 else "", rows) for key, rows in groups]
-
-
-def panels(count, height, styles, extra=1.2, also=()):
-    """Figure and list of axes: `count` panels, one above the other, and below them the legend.
-
-    The legend has the marks of `styles` and the Line2D of `also`; heights are in inches.
-    """
-    key = 0.24 * np.ceil((len(styles) + len(also)) / 2)
-    drawn = sheet.new(WIDTH, count * height + key + extra)
-    drawn.get_layout_engine().set(h_pad=0.08, w_pad=0.08)
-    *panels, last = drawn.subplots(count + 1, 1, gridspec_kw={"height_ratios": [height] * count + [key]})
-    _key(last, styles, also)
-    return drawn, panels
-
-
-def joined(axes, x, y, mark, **more):
+def joined(axes: Axes, x: pd.Series, y: pd.Series, mark: Fields, **more: Any) -> None:
     """Draw the curve through (x, y) with the Mark of its engine and option."""
     look = {"markersize": 6, "linewidth": 1.4, "linestyle": mark.dash, "label": mark.label} | more
     axes.plot(x, y, marker=mark.marker, color=mark.colour, **look)
 
 
-def _log_axes(axes):
-    """Set both axes to log scales, but for one without a value above zero, which cannot be drawn so; returns
-    [(axis, its limits)] of those set."""
-    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-        # Set once: it brings the scale's own ticks back, and their 6 × 10¹ instead of 60.
-        if np.isfinite(axis.get_minpos()) and axis.get_scale() != "log":
-            axes.set(**{f"{name}scale": "log"})
-    return [(a, a.get_view_interval()) for a in (axes.xaxis, axes.yaxis) if a.get_scale() == "log"]
-
-
-def plain_logs(axes):
-    """Two log axes with plain numbers at 1, 2 and 5 of each power of ten, fewer where there is much to
-    span."""
-    for axis, (low, high) in _log_axes(axes):
-        axis.set_major_locator(
-            ticker.LogLocator(subs=(1, 2, 5) if high / low < 100 else (1, 3) if high / low < 1000 else (1,))
-        )
-        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
-        axis.set_minor_locator(ticker.NullLocator())
-
-
-def fine_logs(axes):
+def fine_logs(axes: Axes) -> None:
     """Two log axes; an axis that spans little has more ticks."""
     plain_logs(axes)
-    for axis, (low, high) in _log_axes(axes):
+    for axis, (low, high) in log_axes(axes):
         if high / low < 6:
             axis.set_major_locator(ticker.LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8)))
 
 
-def note(axes, text, place, offset=(6, 0), **more):
+def note(
+    axes: Axes, text: str, place: tuple[float, float], offset: tuple[float, float] = (6, 0), **more: Any
+) -> None:
     """Write a small grey `text` beside `place` (x, y), `offset` points away."""
     axes.annotate(text, place, offset, **style.BESIDE | {"fontsize": 9, "color": style.GREY} | more)

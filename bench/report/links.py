@@ -8,6 +8,7 @@ Quarto makes its own links to source and issues from the same setting.
 import html
 import sys
 from functools import cache
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import yaml
@@ -23,27 +24,27 @@ def _website(root):
     return yaml.safe_load((root / "_quarto.yml").read_text(encoding="utf-8")).get("website", {})
 
 
-def repository(root=ROOT):
+def repository(root: Path = ROOT) -> str:
     """Address of the repository without a slash at its end; empty where none is set."""
     return str(_website(root).get("repo-url") or "").rstrip("/")
 
 
-def branch(root=ROOT):
+def branch(root: Path = ROOT) -> str:
     """The branch that links lead to (`repo-branch`, which is main unless it is set)."""
     return _website(root).get("repo-branch", "main")
 
 
-def source(file, root=ROOT):
+def source(file: str, root: Path = ROOT) -> str:
     """Address of a file of the repository; the file's own name where there is no address."""
     return f"{repository(root)}/blob/{branch(root)}/{quote(file)}" if repository(root) else file
 
 
-def issue(root=ROOT):
+def issue(root: Path = ROOT) -> str:
     """Address at which an issue is opened; empty where there is no repository."""
     return f"{repository(root)}/issues/new" if repository(root) else ""
 
 
-def colab(figure, root=ROOT):
+def colab(figure: str, root: Path = ROOT) -> str:
     """Address that opens the notebook of `figure` in Colab; empty for a repository that is not on GitHub."""
     place = urlsplit(repository(root))
     if place.netloc != "github.com":
@@ -51,7 +52,7 @@ def colab(figure, root=ROOT):
     return f"https://colab.research.google.com/github{place.path}/blob/{NOTEBOOKS}/{quote(figure)}.ipynb"
 
 
-def under_figure(figure, root=ROOT):
+def under_figure(figure: str, root: Path = ROOT) -> str:
     """HTML of the links under `figure`; empty where there is no repository."""
     if not colab(figure, root):
         return ""
@@ -59,7 +60,7 @@ def under_figure(figure, root=ROOT):
     return f' <a class="colab" href="{address}">Open in Colab</a>'
 
 
-def main(address):
+def main(address: str) -> None:
     """Warn, in the form that GitHub shows beside a workflow, where `repo-url` is not `address`."""
     if repository() != address.rstrip("/"):
         print(

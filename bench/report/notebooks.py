@@ -7,14 +7,18 @@ The workflow `publish` pushes that folder to the branch from which "Open in Cola
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nbformat
 
 from bench.paths import ROOT
 from bench.report import figures, links
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
-def of_figure(name, root=ROOT):
+
+def of_figure(name: str, root: Path = ROOT) -> "NotebookNode":
     """notebooks/figure.ipynb with the figure `name` and the repository's address as parameters."""
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
@@ -30,7 +34,7 @@ def of_figure(name, root=ROOT):
     return made
 
 
-def write(folder, root=ROOT):
+def write(folder: Path, root: Path = ROOT) -> list[Path]:
     """Write the notebooks of all figures into `folder`; returns their paths.
 
     ValueError where _quarto.yml names no repository.

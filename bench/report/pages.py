@@ -1,24 +1,32 @@
 """What the pages of the site show: figures, tables and computed sentences, each with its command.
 
-The pages are prose; they call these functions, and these call `plots`, `tables` and `findings`, so pages and
-notebooks cannot disagree.
+The pages are prose; they call these functions, and these call `figures`, `tables` and `findings`, so pages
+and notebooks cannot disagree. A cell of a page that shows a figure or a table runs in a notebook as it is:
+there it gives the same matplotlib figure, or the same rows as a DataFrame.
 """
 
+import functools
 import html
 import inspect
 import io
+import os
 import re
 import urllib.parse
+from collections.abc import Iterable
 
+import pandas as pd
 from IPython.display import Markdown, display
+from matplotlib.figure import Figure
 
-from bench import inputs, naming
+from bench import columns, files, inputs, memo, naming, style
+from bench import html as html_report
 from bench.analysis import commands, machines
 from bench.analysis import latency as latency_analysis
 from bench.analysis import quality as quality_analysis
+from bench.machine import identity
 from bench.observations import schema, store
-from bench.report import figures, findings, kept, links, marks, recounting, style, tables
-from bench.report import html as html_report
+from bench.paths import DOWNLOADS, RESULTS
+from bench.report import figures, findings, hover, links, recounting, tables
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
 from bench.report.findings import serving as serving_findings
@@ -26,22 +34,56 @@ from bench.report.findings import serving as serving_findings
 UNMEASURED = f"*{html_report.EMPTY.capitalize()}*"
 
 
-def requests():
-    """All requests of all runs, as every page reads them; from then on pages share what they compute."""
-    kept.begin()
-    return kept.requests()
+def requests() -> pd.DataFrame:
+    """All requests of all runs (`bench.observations.store.load`), read once; from then on pages share what
+    they compute."""
+    share()
+    return _requests()
 
 
-def show_figure(name, rows):
-    """Show figure `name` and its command; the docstring of its function is the alternative text, and each
-    mark says on hover what it is (`marks.layer`)."""
-    alt = _description(name)
+@functools.cache
+def _requests() -> pd.DataFrame:
+    observed = memo.digest(sorted(f for kind in ("*.csv", "*.json") for f in RESULTS.glob(f"*/{kind}")))
+    return memo.kept(("requests", str(RESULTS), observed), store.load)
+
+
+@functools.cache
+def share() -> None:
+    """From now on this process shares what it computes with others (`memo`), in the order in which this
+    checkout sees machines."""
+    memo.begin(identity.host())
+
+
+def _is_page() -> bool:
+    """Whether a page of the site is being made; the file _environment, which Quarto reads, says so."""
+    return bool(os.environ.get("SHOWN_ON_A_PAGE"))
+
+
+def show_figure(name: str, rows: pd.DataFrame, data: pd.DataFrame | None = None) -> None:
+    """Show figure `name`, its command, and the first rows of the `data` that it is drawn from.
+
+    The docstring of the figure's function is the alternative text, and each mark says on hover what it is
+    (`hover.layer`). In a notebook the same figure stands there as Matplotlib draws it.
+    """
     parts = figures.parts(name, rows)
+    if not _is_page():
+        if data is not None:
+            display(data)
+        display(*(figure for _, figure in parts))
+        return
+    alt = _description(name)
     shown = [_picture(alt, label, figure, place > 0) for place, (label, figure) in enumerate(parts)]
-    _show_plot(name, "".join(shown))
+    _show_plot(name, "".join(shown) + (_first_rows(data) if data is not None else ""))
 
 
-def show_file(name):
+def _first_rows(data: pd.DataFrame) -> str:
+    """The head of a figure's data, folded."""
+    text = html.escape(data.to_string(max_cols=8, max_colwidth=24, index=False, float_format="{:.4g}".format))
+    summary = "<summary>First rows of its data</summary>"
+    return f'<details class="data">{summary}<pre tabindex="0">{text}</pre></details>'
+
+
+def show_file(name: str) -> None:
     """Show figure `name` as its committed file, without marks: for a page whose own picture is another."""
     _show_plot(name, f'<img alt="{html.escape(_description(name))}" src="figures/{name}.svg">')
 
@@ -65,14 +107,14 @@ def _picture(alt, label, figure, folded=False):
     is one machine only. Of several machines each part can be folded, and all but the first are."""
     alt = f"{alt} On {label}." if label else alt
     image = f'<img alt="{html.escape(alt)}" src="{svg_address(figure)}">'
-    picture = f'<div class="named-marks">{image}{marks.layer(figure)}</div>'
+    picture = f'<div class="named-marks">{image}{hover.layer(figure)}</div>'
     if not label:
         return picture
     start = f'<details class="device" data-device="{html.escape(label)}"{"" if folded else " open"}>'
     return f"{start}<summary>{html.escape(label)}</summary>{picture}</details>"
 
 
-def show_html(text):
+def show_html(text: str) -> None:
     """Show HTML as a raw block of Markdown.
 
     For an output of type text/html Quarto would load jQuery and RequireJS from a CDN.
@@ -82,7 +124,7 @@ def show_html(text):
     display(Markdown(f"{fence}{{=html}}\n{text.rstrip()}\n{fence}\n"))
 
 
-def svg_address(figure):
+def svg_address(figure: Figure) -> str:
     """A figure as a data: address of its SVG; as an image its ids cannot meet those of the page.
 
     Percent-encoded, with quotes that need no encoding: a sixth smaller than in base64.
@@ -93,26 +135,108 @@ def svg_address(figure):
     return "data:image/svg+xml," + urllib.parse.quote(text, safe=" !$'()*+,-./:;=?@_~")
 
 
-def show_table(name, rows, caption):
-    """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints
-    it."""
+# What a page shows of a table: numbers that decide stand first, and the CSV has the rest.
+MOST_COLUMNS, MOST_ROWS, MOST_PARTS = 12, 40, 8
+# Columns of which each value has a table of its own: one model per ranking, one machine at a time.
+APART = [tables.DEVICE, columns.column("model").head, columns.column("weights").head]
+
+
+def show_table(name: str, rows: pd.DataFrame, caption: str) -> None:
+    """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints it.
+
+    A page has its first MOST_COLUMNS columns and MOST_ROWS rows, of a table of machines for each machine and
+    model, all but the first folded; a file has the rest. In a notebook the same rows stand there as
+    DataFrames.
+    """
     function = tables.TABLES[naming.choose("table", name, tables.names())]
     table = function(rows) if inspect.signature(function).parameters else function()
-    show_html(html_report.html(table, caption, f".venv/bin/python -m bench.report.tables {name}"))
+    parts = table_parts(table)
+    if not _is_page():
+        for label, part in parts:
+            display(part.rename_axis(label or None, axis="columns"))
+        return
+    cut = len(parts) > MOST_PARTS or sum(part.size for _, part in parts) < table.size
+    caption = f"{caption} {table.attrs.get('whole', '')}".strip()
+    several = len(parts) > 1
+    shown = [
+        _part_of_table(part, f"{caption} {label}." if label else caption, label, several, place > 0)
+        for place, (label, part) in enumerate(parts[:MOST_PARTS])
+    ]
+    text = "\n".join(shown)
+    if several:
+        text = f'<div class="devices">\n{text}\n</div>'
+    notes = _missing(table) + (_whole_table(name, table, len(parts) - MOST_PARTS) if cut else "")
+    command = f".venv/bin/python -m bench.report.tables {name}"
+    show_html(f'{text}\n{notes}<p class="command">Redraw: <code>{command}</code></p>')
 
 
-def say(sentence, numbers):
+def table_parts(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """[(label, part)] of a table as a page shows it; where `attrs["whole"]` says why, with all rows.
+
+    A table of machines (`tables.of_machines`) is parted by device, model and weights, whose columns then
+    stand in the label; any other one is one part without a label.
+    """
+    most = None if table.attrs.get("whole") else MOST_ROWS
+    apart = [name for name in APART if name in table] if table.attrs.get("of_machines") else []
+    if not apart:
+        return [("", _first(table, most))]
+    groups = table.groupby(apart, sort=False, dropna=False)
+    return [
+        (_setting(dict(zip(apart, key))), _first(part.drop(columns=apart), most)) for key, part in groups
+    ] or [("", _first(table, most))]
+
+
+def _first(table: pd.DataFrame, most: int | None) -> pd.DataFrame:
+    """The first columns and rows of a part, without columns that are empty in all of it."""
+    filled = [name for name in table if table[name].notna().any() and (table[name].astype(str) != "").any()]
+    part = (table[filled] if len(table) else table).iloc[:most, :MOST_COLUMNS].reset_index(drop=True)
+    part.attrs = {}
+    return part
+
+
+def _setting(key: dict[str, str]) -> str:
+    """`smollm2-135m (real weights) on epyc-zen5-2c`, with as much of it as a table has."""
+    device, model, weights = (key.get(name, "") for name in APART)
+    words = f"{model} ({weights} weights)" if weights else model
+    return " on ".join(str(word) for word in (words, device) if word)
+
+
+def _part_of_table(part: pd.DataFrame, caption: str, label: str, several: bool, folded: bool) -> str:
+    made = html_report.html(part, caption)
+    if not several:
+        return made
+    start = f'<details class="device" data-device="{html.escape(label.rpartition(" on ")[2])}"'
+    return f"{start}{'' if folded else ' open'}><summary>{html.escape(label)}</summary>{made}</details>"
+
+
+def _missing(table: pd.DataFrame) -> str:
+    missing = table.attrs.get("missing")
+    return f'<p class="missing">No row of {", ".join(missing)}: not measured there.</p>\n' if missing else ""
+
+
+def _whole_table(name: str, table: pd.DataFrame, left: int) -> str:
+    """The link to all rows and columns, which it writes beside the page as a file."""
+    DOWNLOADS.mkdir(parents=True, exist_ok=True)
+    files.write_whole(DOWNLOADS / f"table-{name}.csv", files.csv_text(table))
+    size = f"{html_report.number(len(table))} rows, {len(table.columns)} columns"
+    more = f" ({left} more machines or models there)" if left > 0 else ""
+    address = f'<a href="downloads/table-{name}.csv" download>table-{name}.csv</a>'
+    words = f'All of it: {address}, {size}{more}. Or <a href="explore.html">explore</a> the runs.'
+    return f'<p class="whole-table">{words}</p>\n'
+
+
+def say(sentence: str, numbers: dict) -> None:
     """Show a sentence of Markdown with `numbers` in its braces; nothing where there are no numbers yet."""
     if numbers:
         display(Markdown(sentence.format(**numbers)))
 
 
-def show_sentences(sentences, otherwise=""):
+def show_sentences(sentences: Iterable[str | None], otherwise: str = "") -> None:
     """Show computed sentences as a list, or the Markdown `otherwise` where there are none."""
     display(Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence) or otherwise))
 
 
-def show_findings(rows):
+def show_findings(rows: pd.DataFrame) -> None:
     """Show the findings, computed from the requests, as a list per machine."""
     _show_each(rows, findings.of_one)
 
@@ -137,7 +261,7 @@ def _show_each(rows, sentences):
     display(Markdown("<div class=devices>\n\n" + "\n\n".join(parts) + "\n\n</div>\n"))
 
 
-def show_clients(rows):
+def show_clients(rows: pd.DataFrame) -> None:
     """Show how far load clients were off, computed, as a list."""
     command = commands.papermill("client-accuracy")
     show_sentences(
@@ -145,12 +269,12 @@ def show_clients(rows):
     )
 
 
-def show_quality(rows):
+def show_quality(rows: pd.DataFrame) -> None:
     """Show what the scored answers have shown, computed, as a list."""
     _show_each(rows, quality_findings.quality_findings)
 
 
-def scoring(rows):
+def scoring(rows: pd.DataFrame) -> dict:
     """What the quality runs scored, as numbers for quality.qmd; empty without data."""
     rows = quality_analysis.scored(rows)
     answers, texts = rows[rows["prompt"] > 0], rows[rows["prompt"] == 0]
@@ -171,22 +295,22 @@ def _either(values):
 
 
 def _silent(answers, texts):
-    """Which engines have given no log-probabilities, in one sentence."""
+    """Which engines returned no log-probabilities, in one sentence."""
     names = ", ".join(f"`{name}`" for name in sorted(set(answers["backend"]) - set(texts["backend"])))
     return (
-        f"No log-probabilities were had from {names}: no perplexity there."
+        f"No log-probabilities came from {names}: no perplexity there."
         if names
-        else "Every engine that was scored gave log-probabilities."
+        else "Every engine that was scored returned log-probabilities."
     )
 
 
-def show_recounted(rows):
+def show_recounted(rows: pd.DataFrame) -> None:
     """Show `recounted`."""
     show_html(html_report.html(recounting.recounted(rows), "Our tokens per second, counted in four ways."))
 
 
-def protocol(rows):
-    """What the latency runs were asked for, as numbers for method.qmd; empty without data."""
+def protocol(rows: pd.DataFrame) -> dict:
+    """Parameters of the latency runs, as numbers for method.qmd; empty without data."""
     rows = machines.here(rows, "latency")
     if rows.empty:
         return {}
@@ -202,20 +326,20 @@ def protocol(rows):
     }
 
 
-def probes(rows):
+def probes(rows: pd.DataFrame) -> dict:
     """The bandwidth probes of the latency runs as numbers for method.qmd; empty without data."""
     found = latency_analysis.probe_scatter(rows)
     if found.empty:
         return {}
-    roofs = found["bandwidth_bytes_per_s"] / 1e9
+    peaks = found.loc[found["mbu"].notna(), "best_probe_bytes_per_s"] / 1e9
     several = found.groupby(latency_analysis.VERSIONED).filter(lambda runs: len(runs) > 2)
     scatter = {
         column: several.groupby(latency_analysis.VERSIONED)[column].agg(lambda v: v.std() / v.mean())
         for column in ("mbu", "output_tokens_per_s", "mbu_unjudged")
     }
     return {
-        "slowest": html_report.number(roofs.min()),
-        "fastest": html_report.number(roofs.max()),
+        "slowest": html_report.number(peaks.min()),
+        "fastest": html_report.number(peaks.max()),
         "without": int(found["mbu"].isna().sum()),
         "simple": latency_analysis.probed_one_way(found),
         "runs": len(found),
@@ -225,13 +349,13 @@ def probes(rows):
     }
 
 
-def show_serving(rows):
+def show_serving(rows: pd.DataFrame) -> None:
     """Show what servers under load have shown, computed, as a list."""
     _show_each(rows, serving_findings.serving_findings)
 
 
-def workload(rows):
-    """What the servers of the machine in front were asked for, in words; empty without data."""
+def workload(rows: pd.DataFrame) -> dict:
+    """The workload of the servers on the machine in front, in words; empty without data."""
     rows = machines.here(rows, "serving")
     if rows.empty:
         return {}

@@ -3,23 +3,33 @@
     python -m bench.report.preview                 the pages that _quarto.yml lists, in _site/
     python -m bench.report.preview --out mysite    somewhere else
 
-Reads the same _quarto.yml, pages and assets as Quarto. jupytext reads the pages, nbclient runs their cells,
-`outputs` writes what they show as Markdown just as Quarto does, and pandoc, Quarto's own parser, makes HTML
-of the whole. So what breaks a page there breaks it here: two displays of an `output: asis` cell without an
-empty line between them are one paragraph. Search and themes are Quarto's alone.
+Reads the same _quarto.yml, _environment, pages and assets as Quarto. jupytext reads the pages, IPython runs
+their cells, `outputs` writes what they show as Markdown just as Quarto does, and pandoc, Quarto's own parser,
+makes HTML of the whole. So what breaks a page there breaks it here: two displays of an `output: asis` cell
+without an empty line between them are one paragraph. Search and themes are Quarto's alone.
+
+Under Quarto each page is a kernel of its own. Here the processes that make pages are forked from one that has
+imported what the pages import, which takes longer than most pages themselves.
 """
 
 import argparse
+import importlib.util
+import multiprocessing
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import traceback
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+import nbformat
 import yaml
 
+from bench.definitions import Value
 from bench.machine import identity
 from bench.paths import ROOT, SITE
 from bench.report import links as repository
@@ -54,7 +64,15 @@ $endfor$
 <header><nav aria-label="Pages">
 <a class="brand" href="index.html">$site$</a>
 $for(links)$
+$if(links.menu)$
+<details name="menu"><summary>$links.text$</summary><div>
+$for(links.menu)$
+<a href="$links.menu.href$"$if(links.menu.current)$ aria-current="page"$endif$>$links.menu.text$</a>
+$endfor$
+</div></details>
+$else$
 <a href="$links.href$"$if(links.current)$ aria-current="page"$endif$>$links.text$</a>
+$endif$
 $endfor$
 </nav></header>
 <main id="content">
@@ -83,17 +101,24 @@ $endfor$
 """
 
 
-def settings(root=ROOT):
+def settings(root: Path = ROOT) -> dict:
     """_quarto.yml as a dict."""
     return yaml.safe_load((root / "_quarto.yml").read_text(encoding="utf-8"))
 
 
-def many(value):
+def variables(root: Path = ROOT) -> dict[str, str]:
+    """What the file _environment sets for every page, as Quarto reads it."""
+    file = root / "_environment"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
+def many(value: Value) -> list:
     """A YAML value that may be absent, one thing or a list of things, as a list."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def read(page):
+def read(page: Path) -> tuple[dict, nbformat.NotebookNode]:
     """(front matter as a dict, notebook) of a .qmd file; cells in Python, all else as it stands."""
     import jupytext
 
@@ -104,34 +129,94 @@ def read(page):
     return front, notebook
 
 
-def execute(notebook, name, root=ROOT):
-    """Run every cell of `notebook` in place, in a kernel of its own that starts in `root`.
+def imported(notebooks: Iterable[nbformat.NotebookNode]) -> list[str]:
+    """Names of the modules that cells of `notebooks` import: what is worth loading once for all of them."""
+    lines = [line for notebook in notebooks for cell in notebook.cells for line in cell.source.splitlines()]
+    found = {}
+    for line in lines:
+        words = re.match(r"(?:from ([\w.]+) )?import ([\w., ]+)$", line)
+        if words:
+            names = [each.split(" as ")[0].strip() for each in words[2].split(",")]
+            found |= dict.fromkeys(f"{words[1]}.{name}" if words[1] else name for name in names)
+            found |= {words[1]: None} if words[1] else {}
+    return [name for name in found if _is_module(name)]
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:  # its parent is no package
+        return False
+
+
+def execute(notebook: nbformat.NotebookNode, name: str, root: Path = ROOT) -> None:
+    """Run every cell of `notebook` in place, in a namespace of its own, as IPython does in a kernel that
+    starts in `root`.
 
     SystemExit with page and traceback if a cell fails.
     """
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-    from nbconvert.filters import strip_ansi
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
 
-    where, quiet = {"metadata": {"path": str(root)}}, ["--IPKernelApp.log_level=ERROR"]
-    client = NotebookClient(
-        notebook, timeout=CELL_S, kernel_name="python3", resources=where, extra_arguments=quiet
-    )
+    os.chdir(root)
+    os.environ.update(variables(root))
+    main_module = sys.modules["__main__"]  # IPython puts the page's own there
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     try:
-        client.execute()
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        raise SystemExit(
-            f"{name}: a cell failed, so no site was written.\n{strip_ansi(str(error))}"
-        ) from None
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                _run(shell, cell, name)
+    finally:
+        sys.modules["__main__"] = main_module
 
 
-def markdown(notebook, name):
-    """Markdown of an executed notebook without its code, as Quarto hands it to pandoc."""
-    cells = [cell.source if cell.cell_type == "markdown" else outputs(cell, name) for cell in notebook.cells]
+def _run(shell, cell, name):
+    """Run one cell and give it its outputs."""
+    from IPython.utils.capture import capture_output
+
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(CELL_S)
+    with capture_output() as captured:
+        done = shell.run_cell(cell.source)
+    signal.alarm(0)
+    error = done.error_before_exec or done.error_in_exec
+    if error:
+        trace = "".join(traceback.format_exception(error))
+        raise SystemExit(f"{name}: a cell failed, so no site was written.\n{cell.source}\n{trace}")
+    stream = [nbformat.v4.new_output("stream", text=captured.stdout)] if captured.stdout else []
+    shown = [nbformat.v4.new_output("display_data", each.data) for each in captured.outputs]
+    cell.outputs = stream + shown
+
+
+def _too_long(*_):
+    raise TimeoutError(f"The cell took longer than {CELL_S} s.")
+
+
+def markdown(notebook: nbformat.NotebookNode, name: str) -> str:
+    """Markdown of an executed notebook as Quarto hands it to pandoc; code of cells with `echo: true` only."""
+    cells = [
+        cell.source if cell.cell_type == "markdown" else code(cell) + outputs(cell, name)
+        for cell in notebook.cells
+    ]
     return "\n\n".join(cells) + "\n"
 
 
-def outputs(cell, name):
+def code(cell: nbformat.NotebookNode) -> str:
+    """Markdown of a cell's code where it says `echo: true`, folded with `code-fold: true`; else nothing."""
+    lines = cell.source.splitlines()
+    options = yaml.safe_load("\n".join(line[2:] for line in lines if line.startswith("#|"))) or {}
+    if not options.get("echo"):
+        return ""
+    text = "\n".join(line for line in lines if not line.startswith("#|")).strip()
+    block = f"```python\n{text}\n```\n\n"
+    if not options.get("code-fold"):
+        return block
+    summary = options.get("code-summary", "Code")
+    return f'<details class="code-fold">\n<summary>{summary}</summary>\n\n{block}</details>\n\n'
+
+
+def outputs(cell: nbformat.NotebookNode, name: str) -> str:
     """Markdown of what one cell shows.
 
     Quarto puts each output into a fenced div, but writes those of a cell with `output: asis` one after the
@@ -157,24 +242,33 @@ def _output(output, name):
     return f"```\n{output.data['text/plain'].rstrip()}\n```\n"
 
 
-def links(website, current):
-    """The navbar as dicts of text, href and whether it is that of the page `current`."""
+def links(website: dict, current: str) -> list[dict]:
+    """The navbar as dicts of text, href and whether it is that of the page `current`; of a menu, `menu`: such
+    dicts, instead of href."""
     navbar = website.get("navbar", {})
-    entries = [
-        e for e in many(navbar.get("left")) + many(navbar.get("right")) if isinstance(e, dict) and "href" in e
-    ]
+    return _entries(many(navbar.get("left")) + many(navbar.get("right")), current)
+
+
+def _entries(entries: list, current: str) -> list[dict]:
     return [
-        {"text": e.get("text", e["href"]), "href": page(e["href"]), "current": page(e["href"]) == current}
+        {"text": e["text"], "menu": _entries(e["menu"], current)}
+        if "menu" in e
+        else {
+            "text": e.get("text", e["href"]),
+            "href": page(e["href"]),
+            "current": page(e["href"]) == current,
+        }
         for e in entries
+        if isinstance(e, dict) and ("href" in e or "menu" in e)
     ]
 
 
-def page(source):
+def page(source: str) -> str:
     """Address of the page that `source` becomes: latency.qmd -> latency.html."""
     return re.sub(r"\.qmd$", ".html", source)
 
 
-def convert(text, variables, options, root=ROOT):
+def convert(text: str, variables: dict, options: dict, root: Path = ROOT) -> str:
     """A whole page of HTML from Markdown, through pandoc; `options` are those of the format html in
     _quarto.yml."""
     import pypandoc
@@ -200,7 +294,7 @@ def convert(text, variables, options, root=ROOT):
     return re.sub(r'(href="[\w./-]+)\.qmd(?=["#])', r"\1.html", html)
 
 
-def write(source, site, to, root=ROOT):
+def write(source: Path, site: dict, to: Path, root: Path = ROOT) -> None:
     """Execute the page `source` and write its HTML into the folder `to`, its source beside it."""
     front, notebook = read(source)
     execute(notebook, source.name, root)
@@ -219,7 +313,7 @@ def write(source, site, to, root=ROOT):
     shutil.copy(source, to)
 
 
-def llms_txt(site, root=ROOT):
+def llms_txt(site: dict, root: Path = ROOT) -> str:
     """The pages with their descriptions as https://llmstxt.org has it; Quarto's own has the pages as Markdown
     beside it."""
     website = site["website"]
@@ -230,14 +324,14 @@ def llms_txt(site, root=ROOT):
     return "\n".join(lines) + "\n"
 
 
-def replace(out, new):
+def replace(out: Path, new: Path) -> None:
     """Put the folder `new` in the place of `out`; what was there goes only after `new` is complete."""
     if out.exists():
         out.rename(new.with_name("old"))
     new.rename(out)
 
 
-def build(out, root=ROOT):
+def build(out: Path, root: Path = ROOT) -> Path:
     """Write the site into the folder `out`, in the place of an earlier one; return the path of its first
     page."""
     from tqdm import tqdm
@@ -256,12 +350,15 @@ def build(out, root=ROOT):
         new.mkdir()
         # What a page's cells write for readers to take along goes straight into the site.
         os.environ["BENCH_DOWNLOADS"] = str(new / "downloads")
+        # Teams of threads on the same cores wait for each other, busily: pages are made beside each other.
+        os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         for folder in ("assets", "figures"):
             if (root / folder).is_dir():
                 shutil.copytree(root / folder, new / folder)
         pages = site["project"]["render"]
-        # A page is a process of its own, so threads are enough to use all cores.
-        with ThreadPoolExecutor(identity.cores()) as pool:
+        beginning = multiprocessing.get_context("forkserver")
+        beginning.set_forkserver_preload(imported(read(root / name)[1] for name in pages))
+        with ProcessPoolExecutor(identity.cores(), mp_context=beginning) as pool:
             done = [pool.submit(write, root / name, site, new, root) for name in pages]
             try:
                 for page_done in tqdm(as_completed(done), total=len(done), unit="page", leave=False):
@@ -275,7 +372,7 @@ def build(out, root=ROOT):
     return out / page(pages[0])
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.report.preview", description=__doc__.split("\n")[0]
@@ -287,4 +384,6 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from bench.report import preview  # its own processes know it by this name
+
+    sys.exit(preview.main())

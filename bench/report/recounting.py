@@ -1,5 +1,7 @@
 """Our tokens per second, counted in the ways of the published studies."""
 
+import pandas as pd
+
 from bench.analysis import machines
 
 # What the published counting would make of our rows: column of `recounted` -> name in the sentences of
@@ -11,7 +13,7 @@ COUNTINGS = {
 }
 
 
-def recounted(rows):
+def recounted(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per engine and option on the machine in front: tokens/s as counted here and elsewhere.
 
     The wait left out is 1 / TPOT. Means over requests, as in the published table.
@@ -37,14 +39,14 @@ def recounted(rows):
     )
 
 
-def changes(rows):
+def changes(rows: pd.DataFrame) -> dict[str, str]:
     """How each way of counting changes our figures: name -> median and extremes; empty without data."""
     table = recounted(rows)
     change = table[list(COUNTINGS)].div(table["output tokens/s"], axis=0) - 1
     return {name: spread(change[column].dropna()) for column, name in COUNTINGS.items()} if len(table) else {}
 
 
-def spread(fractions):
+def spread(fractions: pd.Series) -> str:
     """`+3.1 % (+0.2 % to +9.8 %)`: median, lowest and highest of some fractions."""
     if fractions.empty:
         return "an unknown amount"

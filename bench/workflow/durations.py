@@ -1,12 +1,14 @@
 """How long runs take, from the sidecars of those that were measured."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from statistics import mean, median
 
 from bench import naming
 from bench.machine import identity
 from bench.paths import RESULTS
+from bench.workflow.runs import Run
 
 # What a run takes beside the seconds in its sidecar: the start of two interpreters, the kernel's, and their
 # end.
@@ -15,7 +17,7 @@ GENEROUS = 1 / 3  # of the time that a run is expected to take, where this machi
 UNKNOWN_S = 60.0  # where no run has ever been measured
 
 
-def expected_s(runs, generous=False):
+def expected_s(runs: Sequence[Run], generous: bool = False) -> dict[Run, float]:
     """Run -> seconds that it took or, as long as it is not measured, will take.
 
     Estimated from this checkout's own runs of the same configuration; else from those of other machines, by
@@ -31,7 +33,7 @@ def expected_s(runs, generous=False):
     return {run: START_S + (own[run] or ratio * part * (others[run] or usual)) for run in runs}
 
 
-def own_s(run):
+def own_s(run: Run) -> float | None:
     """Seconds of the run itself, else the mean of the same configuration in this checkout; None if there is
     none."""
     return _mean_s(
@@ -39,7 +41,7 @@ def own_s(run):
     )
 
 
-def elsewhere_s(run):
+def elsewhere_s(run: Run) -> float | None:
     """Mean seconds of the same configuration on all machines that measured it; None if none did."""
     return _mean_s(_sidecars(run, "*"))
 

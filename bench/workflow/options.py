@@ -1,6 +1,9 @@
 """Which of an engine's options a round measures: the words of study.yaml."""
 
+from collections.abc import Sequence
+
 from bench import naming
+from bench.definitions import Fields
 
 
 def _bits(option):
@@ -19,7 +22,7 @@ CHOICES = {
 }
 
 
-def measured_options(rounds, n, offered):
+def measured_options(rounds: Fields, n: int, offered: Sequence[str]) -> Sequence[str]:
     """Those of the options `offered` that the n-th round measures; `rounds`: a word of CHOICES for
     first_round and for later_rounds."""
     word = rounds["first_round" if n == 1 else "later_rounds"]

@@ -1,40 +1,52 @@
 """The plan that the Snakefile carries out: which runs study.yaml asks for on this machine, in which order.
 
+python -m bench.workflow.plan show [key=value …]    the runs in their order, with round and place of each
 python -m bench.workflow.plan in-budget RUN COMMAND … -- [key=value …]    COMMAND, if RUN is in the plan as of
 now
+python -m bench.workflow.plan in-turn RUN COMMAND … -- [key=value …]    likewise, and before it the run whose
+turn it is, where RUN's configuration was measured last
 """
 
+import collections
 import itertools
 import json
 import math
 import os
 import shlex
+import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import yaml
 
 from bench import backends, inputs, naming, paths
+from bench.definitions import Fields
 from bench.machine import devices
 from bench.observations import store
 from bench.paths import ROOT
-from bench.workflow import auto, durations
+from bench.workflow import auto, durations, order
 from bench.workflow.options import measured_options
-from bench.workflow.runs import make
+from bench.workflow.runs import Run, make
 
 AUTO, BY_BUDGET = "auto", "budget"  # values of `repeats` beside a number of rounds
 # Keys of study.yaml that are numbers: of which type, and which words stand beside them.
-NUMBERS = {"budget": (float, ()), "most_runs": (int, ()), "repeats": (int, (AUTO, BY_BUDGET))}
+NUMBERS = {
+    "budget": (float, ()),
+    "most_runs": (int, ()),
+    "repeats": (int, (AUTO, BY_BUDGET)),
+    "seed": (int, (AUTO,)),
+}
 
 
-def load(overrides=None):
-    """study.yaml as a dict, `overrides` on top, with what they mean worked out; ValueError for a key that
+def load(overrides: Fields | None = None) -> Fields:
+    """study.yaml, `overrides` on top, with what they mean worked out; ValueError for a key that
     study.yaml does not have.
 
-    `experiments` keeps those that are asked for: those named in `overrides`, of which none waits for a second
+    `experiments` keeps the requested ones: those named in `overrides`, of which none waits for a second
     round, all with `all`, else those of the first question, whose options replace their own. `rounds` is
     their number, None where `budget` decides, or with `auto` the intervals (`bench.workflow.auto`); `minutes`
-    is then what a budget that is asked for allows, else None.
+    is then what the requested budget allows, else None.
     """
     study = inputs.study()
     overrides = dict(overrides or {})
@@ -63,7 +75,7 @@ def load(overrides=None):
 
 
 def _at_once(entry):
-    """`entry`, an experiment of study.yaml that is asked for by name: its first round is never empty."""
+    """`entry`, an experiment of study.yaml that is requested by name: its first round is never empty."""
     options = entry["options"]
     if options["first_round"] != "none":
         return entry
@@ -96,7 +108,7 @@ def _rounds(study):
     return study["repeats"]
 
 
-def device(study):
+def device(study: Fields) -> tuple[str, str]:
     """('cpu' or 'cuda', slug) of the device that `study` asks for: this machine's, or the one named as `gpu`.
 
     A run on a device that is only named makes sure of it where it runs.
@@ -106,13 +118,13 @@ def device(study):
     return devices.device_of(study["device"], "auto")
 
 
-def engines(study, kind):
+def engines(study: Fields, kind: str) -> dict[str, list[str]]:
     """Engine -> options to measure on a device of this kind: those named (`_chosen`), else all that are
     installed here."""
     named = str(study["engines"]).split()
     if named:
         return _chosen(named, kind)
-    installed = {name: backends.ready(name, kind) for name in backends.names()}
+    installed = {engine.name: engine.ready(kind) for engine in backends.usable()}
     return {name: options for name, options in installed.items() if options}
 
 
@@ -128,65 +140,84 @@ def _chosen(words, kind):
         name, _, option = word.partition("/")
         engine, options = backends.get(name), chosen.setdefault(name, set())
         if option:
-            options.add(backends.option(engine, option, kind))
+            options.add(engine.option(option, kind))
             continue
-        own, home = backends.options(engine, kind), backends.environment(engine, kind)
+        own, home = engine.options(kind), engine.environment(kind)
         if not own:
-            raise ValueError(backends.missing(name, kind))
-        usual = [o for o in own if not backends.on_request(engine, kind, o)]
+            raise ValueError(engine.missing(kind))
+        usual = [o for o in own if not engine.by_name_only(o, kind)]
         options |= {
             o for o in usual
-            if backends.environment(engine, kind, o) == home or backends.missing(name, kind, o) is None
+            if engine.environment(kind, o) == home or engine.missing(kind, o) is None
         }  # fmt: skip
     return {
-        name: [o for o in backends.options(backends.get(name), kind) if o in options]
+        name: [o for o in backends.get(name).options(kind) if o in options]
         for name, options in chosen.items()
     }
 
 
-def plan(study, generous=False):
-    """Every Run that `study` asks for on this machine, each on one device, a whole round of all engines
-    before the next one.
+def plan(study: Fields, generous: bool = False) -> list[Run]:
+    """Every Run that `study` asks for on this machine, each on one device, in the order in which they are to
+    be measured (`bench.workflow.order`).
 
-    Where the budget decides, later rounds end before the first run that would exceed it. A `generous` plan
-    takes a machine whose speed
-    is not known yet for faster than those that are (`durations.GENEROUS`): what then proves too much is not
-    started.
+    Rounds of all configurations, each round shuffled by the study's seed; no configuration twice in a row
+    while another still wants a run, whatever of the plan is measured already. Where the budget decides, later
+    rounds end before the first run that would exceed it. A `generous` plan takes a machine whose speed is not
+    known yet for faster than those that are (`durations.GENEROUS`): what then proves too much is not started.
     """
     if study["auto"]:
-        return _with_predecessors(auto.plan(rounds(study), study, generous))
-    if study["rounds"] is None:
-        return list(_in_budget(study, generous))
-    every = [_round(study, n) for n in range(1, study["rounds"] + 1)]
-    return _with_predecessors(list(itertools.chain(*every)))
+        runs = auto.plan(rounds(study), study, generous)
+    elif study["rounds"] is None:
+        runs = list(_in_budget(study, generous))
+    else:
+        runs = itertools.chain(*itertools.islice(_rounds_of(study), study["rounds"]))
+    gpu = device(study)[1]
+    return _placed(
+        order.interleaved(_with_predecessors(runs), order.last_measured(gpu)), order.seed_of(study)
+    )
 
 
-def choice(study):
+def _placed(runs, seed):
+    """`runs`, each with the seed and its place in its round."""
+    places = collections.defaultdict(lambda: itertools.count(1))
+    return [replace(run, seed=seed, place=next(places[run.round])) for run in runs]
+
+
+def choice(study: Fields) -> list[Run]:
     """Every run that the plan of `study` chooses from, whatever has failed or is spent by now."""
     if not study["auto"]:
         return plan(study, generous=True)
     return _with_predecessors(list(itertools.chain(*rounds(study))))
 
 
-def rounds(study):
+def rounds(study: Fields) -> list[list[Run]]:
     """The runs that `REPEATS=auto` chooses from: a list per round, as many as it may take."""
-    return [_round(study, n) for n in range(1, study["most_runs"] + 1)]
+    return list(itertools.islice(_rounds_of(study), study["most_runs"]))
 
 
-def first_round(study):
+def _rounds_of(study):
+    """The runs of one round after the other, without end, each shuffled by the study's seed."""
+    seed, last = order.seed_of(study), None
+    for n in itertools.count(1):
+        runs = order.shuffled(_round(study, n), seed, n, last)
+        yield runs
+        last = runs[-1].configuration if runs else last
+
+
+def first_round(study: Fields) -> list[Run]:
     """The runs that `study` measures whatever its budget is."""
     return _round(study, 1)
 
 
 def _round(study, n):
-    """The runs of the n-th round; of the first question those that are done soonest come first."""
+    """The runs of the n-th round."""
     kind, gpu = device(study)
     offers, named, runs = engines(study, kind), _named(study), []
     for name, entry in study["experiments"].items():
         able = {
             engine: offered
             for engine, offered in offers.items()
-            if backends.can(engine, entry.get("needs", "load"))
+            if backends.get(engine).can(entry.get("needs", "load"))
         }
         for engine, offered in able.items():
             chosen = offered if engine in named else measured_options(entry["options"], n, offered)
@@ -195,25 +226,25 @@ def _round(study, n):
                 for option in chosen
                 for model in study["models"]
             ]
-    runs = [replace(run, n=_number(run)) for run in runs]
-    expected = durations.expected_s(runs) if study["first_only"] else {}
-    return sorted(runs, key=lambda run: expected.get(run, 0))
+    return [replace(run, n=_number(run), round=n) for run in runs]
 
 
 def _named(study):
-    """Engines of which the first question is asked for options by name: all of these are measured."""
+    """Engines whose options the first question lists by name: all of these are measured."""
     words = str(study["engines"]).split() if study["first_only"] else []
     return {word.partition("/")[0] for word in words if "/" in word}
 
 
 def _in_budget(study, generous):
     """The first round, then the runs of later ones for as long as the budget lasts."""
-    first = first_round(study)
+    each = _rounds_of(study)
+    first = next(each)
     left = study["budget"] * 60 - sum(durations.expected_s(first, generous).values())
     yield from first
-    for n in itertools.count(2) if first else ():
+    failed = {run.configuration for run in first if not (generous or run.measured)}
+    for later in each if first else ():
         # What failed in the first round is not tried again in the next.
-        runs = [run for run, before in zip(_ordered(study, n, first), first) if generous or before.measured]
+        runs = [run for run in later if run.configuration not in failed]
         if not runs:
             return
         expected = durations.expected_s(runs, generous)
@@ -224,20 +255,15 @@ def _in_budget(study, generous):
             yield run
 
 
-def _ordered(study, n, first):
-    """The n-th round in the order of the first, whatever the times have become since."""
-    place = {(run.experiment, run.backend, run.option, run.model): k for k, run in enumerate(first)}
-    return sorted(_round(study, n), key=lambda run: place[run.experiment, run.backend, run.option, run.model])
-
-
 def _with_predecessors(runs):
     """`runs`, each after the run that it reads, which is measured first where it neither exists nor is
     planned."""
+    runs = list(runs)
     planned, found = set(runs), []
     for run in runs:
         before = run.predecessor
         if before and before not in planned and not before.measured:
-            found.append(before)
+            found.append(replace(before, round=run.round))
         found.append(run)
     return list(dict.fromkeys(found))
 
@@ -258,37 +284,62 @@ def _number(run):
     return next(itertools.islice(own, run.n - 1, None))
 
 
-def left_out(kind):
+def turn(run: Run, planned: Sequence[Run], last: str | None) -> Run | None:
+    """The run whose turn it is when that of `run` has come: `run`, or the next of the plan where `run` would
+    be of the configuration that was measured `last`.
+
+    The order was drawn when the study began. What has come to its end or failed since leaves gaps in it, so
+    that two runs of one configuration may come together while another still wants one. A run that has been
+    begun is not tried again.
+    """
+    if run.configuration != last:
+        return run
+    return next((each for each in planned if each.configuration != last and each.can_begin), run)
+
+
+def left_out(kind: str) -> list[str]:
     """Why engines, or some of their options, are not measured on a device of this kind.
 
     One sentence for all that run elsewhere, one or more for each of the others.
     """
-    elsewhere = [name for name in backends.usable() if kind not in backends.get(name).DEVICES]
-    others = {name: backends.absent(name, kind) for name in backends.names() if name not in elsewhere}
-    lines = [reason for reasons in others.values() for reason in reasons]
+    usable = backends.usable()
+    elsewhere = [engine.name for engine in usable if kind not in engine.devices]
+    why = {name: [fault] for name, fault in backends.broken().items()}
+    why |= {engine.name: engine.absent(kind) for engine in usable if engine.name not in elsewhere}
+    lines = [reason for name in sorted(why) for reason in why[name]]
     return lines + ([f"Not for a {kind}: {', '.join(elsewhere)}."] if elsewhere else [])
 
 
-def overrides(words):
+def overrides(words: Iterable[str]) -> Fields:
     """`key=value` words as the overrides of `load`; what `as_words` has written is read as it was."""
     return {key: yaml.safe_load(value) for key, value in (word.split("=", 1) for word in words)}
 
 
-def as_words(config):
+def as_words(config: Fields) -> str:
     """Overrides of `load` as `key=value` words for a shell."""
     values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
     return " ".join(shlex.quote(f"{key}={value}") for key, value in values.items())
 
 
-def run_in_budget(identifier, *words):
+def run_in_budget(identifier: str, *words: str, alone: bool = False) -> None:
     """Become the command among `words` if the plan, as of now, has the run; return if the budget has been
-    spent, or the runs that are there are enough.
+    spent, the runs that are there are enough, or it was measured in another's turn.
 
-    What an earlier study has logged of the run goes then, for nobody misses it any more.
+    With `alone` (one run at a time) another configuration's run is measured first where it is its `turn`.
+    What an earlier study has logged of a run that is not needed goes, for nobody misses it any more.
     """
     where = words.index("--")
     command, study = words[:where], load(overrides(words[where + 1 :]))
-    if identifier in {run.id for run in plan(study)}:
+    planned = plan(study)
+    own = next((run for run in planned if run.id == identifier), None)
+    if own and own.measured:
+        return
+    if own:
+        if alone and (first := turn(own, planned, order.last_measured(own.gpu))) != own:
+            (ROOT / first.tried).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / first.tried).touch()
+            name, _, value = first.order.partition("=")
+            subprocess.run(shlex.split(first.command), env=os.environ | {name: value})
         os.execv(command[0], command)
     for suffix in (".txt", ".ipynb"):
         (ROOT / paths.log(identifier).with_suffix(suffix)).unlink(missing_ok=True)
@@ -296,7 +347,25 @@ def run_in_budget(identifier, *words):
         auto.no_more(identifier, rounds(study))
 
 
+def show(*words: str) -> None:
+    """Print the plan of the study `words` (key=value) in its order, one run per line."""
+    study = load(overrides(words))
+    runs = plan(study, generous=True)
+    print(
+        f"seed {order.seed_of(study)}; runs: {len(runs)}, of them measured: {sum(r.measured for r in runs)}"
+    )
+    for run in runs:
+        state = "measured" if run.measured else ""
+        print(f"round {run.round:>2}, place {run.place:>2}: {run.id} {state}".rstrip())
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] != ["in-budget"]:
-        sys.exit(__doc__)
-    run_in_budget(*sys.argv[2:])
+    match sys.argv[1:]:
+        case ["show", *words]:
+            show(*words)
+        case ["in-budget", *words]:
+            run_in_budget(*words)
+        case ["in-turn", *words]:
+            run_in_budget(*words, alone=True)
+        case _:
+            sys.exit(__doc__)

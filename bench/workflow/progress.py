@@ -4,14 +4,17 @@ stopped."""
 import logging
 import signal
 import threading
+from collections.abc import Sequence
 from time import monotonic, sleep
 
 import psutil
 from tqdm import tqdm
 
 from bench import paths
+from bench.definitions import Fields
 from bench.paths import ROOT
 from bench.workflow import durations, plan, report
+from bench.workflow.runs import Run
 
 LOOK_S = 2  # between two looks at the files: a loop that keeps a core busy would be in the measurement
 REDRAW_S = 10  # on a terminal; in a log a bar would be one more line, so there it comes with results only
@@ -19,12 +22,12 @@ NEVER_S = float("inf")
 LEAST_LEFT = 0.1  # a run that takes longer than expected still needs this share of what was expected
 
 
-def has_ended(run):
+def has_ended(run: Run) -> bool:
     """Whether the run is measured, or its job has ended without a CSV."""
     return run.measured or (ROOT / run.ended).exists()
 
 
-def seconds_left(runs, running_s):
+def seconds_left(runs: Sequence[Run], running_s: float) -> float:
     """Seconds until all of `runs` have ended, the first open one having run for `running_s`; 0 only if none
     is open."""
     expected = durations.expected_s(runs)
@@ -32,12 +35,12 @@ def seconds_left(runs, running_s):
     return max(left[0] - running_s, LEAST_LEFT * left[0]) + sum(left[1:]) if left else 0.0
 
 
-def words(seconds):
+def words(seconds: float) -> str:
     """`seconds` as a reader waits for them: `50 s`, `7 min`; never nothing."""
     return f"{max(10, round(seconds, -1)):.0f} s" if seconds < 90 else f"{round(seconds / 60):.0f} min"
 
 
-def heading(config, runs):
+def heading(config: Fields, runs: Sequence[Run]) -> str:
     """What is going to be measured, in one line."""
     engines, options = {run.backend for run in runs}, {(run.backend, run.option) for run in runs}
     names = " ".join(config["experiments"])
@@ -47,7 +50,7 @@ def heading(config, runs):
     return f"{what}; {rounds}.{rest}"
 
 
-def _until(config):
+def _until(config: Fields) -> str:
     """What ends the rounds of a study whose number is not fixed."""
     if not config["auto"]:
         return f"in rounds until {config['budget']} min are spent"
@@ -55,7 +58,7 @@ def _until(config):
     return f"until {report.AIM}, or {config['most_runs']} runs of each{minutes} are spent"
 
 
-def watch(config):
+def watch(config: Fields) -> None:
     """Print the result of each run of the study `config` as it ends, below them a bar with the time left;
     until all have ended."""
     runs, since = plan.plan(config), monotonic()
@@ -89,17 +92,17 @@ def _newly_ended(runs, shown, patience_s):
 STOPPING = threading.Event()
 
 
-def is_stopped():
-    """Whether somebody has asked this study to stop."""
+def is_stopped() -> bool:
+    """Whether this study is to stop."""
     return STOPPING.is_set()
 
 
-def started(config):
+def started(config: Fields) -> None:
     """Begin to watch the study in the background, and let SIGTERM and Ctrl-C end it and everything that it
     runs at once."""
     threading.Thread(target=watch, args=(config,), daemon=True).start()
 
-    def stop(number, _):
+    def stop(number: int, _: object) -> None:
         STOPPING.set()
         # Snakemake would say about every job that it was killed.
         logging.disable(logging.CRITICAL)
@@ -114,7 +117,7 @@ def started(config):
         signal.signal(number, stop)
 
 
-def stopped(config, since):
+def stopped(config: Fields, since: float) -> str:
     """One line on a study that was stopped: how many runs were not started, how many interrupted; `since`:
     when it began."""
     open_runs = [run for run in plan.plan(config) if not run.measured]

@@ -10,15 +10,17 @@ import sys
 from bench import inputs, paths
 from bench.analysis import latency as latency_analysis
 from bench.analysis import repeats
+from bench.definitions import Fields
 from bench.machine import identity
 from bench.observations import store
 from bench.paths import ROOT, SITE
 from bench.workflow import auto, plan, run_notebook
+from bench.workflow.runs import Run
 
 AIM = f"the 95 % interval of output tokens/s within ± {repeats.WITHIN * 100:g} % of the mean"
 
 
-def unmeasured(config):
+def unmeasured(config: Fields) -> list[Run]:
     """The runs of the plan that have no CSV, but not those for which the budget did not last."""
     runs = [run for run in plan.plan(config) if not run.measured]
     if config["rounds"] is not None:
@@ -27,7 +29,7 @@ def unmeasured(config):
     return [run for run in runs if run in first or (ROOT / paths.log(run.id)).exists()]
 
 
-def text(config):
+def text(config: Fields) -> str:
     """The report on the study `config` (`plan.load`), one line per fact, the failures last."""
     named = str(config["engines"]).split()  # who names some has left out the others
     lines = [f"- {sentence}" for sentence in ([] if named else plan.left_out(plan.device(config)[0]))]
@@ -45,7 +47,7 @@ def _where(page):
     return f"The page: {page}; {first}"
 
 
-def rest(config):
+def rest(config: Fields) -> str:
     """What this study was about, how often, and the command for everything else."""
     runs = plan.plan(config)
     rounds = max((sum(run.measured for run in group) for group in _configurations(runs)), default=0)
@@ -58,7 +60,7 @@ def rest(config):
     return what + (f" Not asked for: {', '.join(others)}." if others else "")
 
 
-def repeated(config):
+def repeated(config: Fields) -> list[str]:
     """What `REPEATS=auto` has come to, one line per configuration; nothing without it."""
     if not config["auto"]:
         return []
@@ -66,13 +68,13 @@ def repeated(config):
     return [heading, *(f"- {sentence}" for sentence in auto.sentences(plan.rounds(config), config))]
 
 
-def failures(config):
+def failures(config: Fields) -> list[str]:
     """One line for each run without CSV: its name, why, and the file with the whole traceback."""
     log = "(whole traceback: {})".format
     return [f"FAILED {run.id}: {_why(run)} {log(paths.log(run.id))}" for run in unmeasured(config)]
 
 
-def refusals(config):
+def refusals(config: Fields) -> list[str]:
     """One line for each measured run of the plan that a gate refuses when it is read, with its reason."""
     measured = [run.csv for run in plan.plan(config) if run.measured]
     _, refused = store.judged(measured)
@@ -87,7 +89,7 @@ def _why(run):
     return run_notebook.reason(run.id)
 
 
-def row(run):
+def row(run: Run) -> str:
     """What a run has found, in a few words for the terminal: rate and TTFT, or only that it was measured."""
     name = f"{run.experiment} {run.backend} {run.option}, run {run.n}"
     if not run.measured:

@@ -26,12 +26,12 @@ ALONE = {"PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_NO_INDEX": "0"}
 LIMIT_S = 1500.0
 
 
-def is_lock(file):
+def is_lock(file: Path) -> bool:
     """Whether a file of requirements lists everything: it is then installed without the resolver."""
     return "lock" in file.read_text(encoding="utf-8").split("\n")[0]
 
 
-def dry_run(file, python=sys.executable):
+def dry_run(file: Path, python: str = sys.executable) -> tuple[int, str]:
     """(number of packages, "") that pip would install for `file`, or (0, why it cannot)."""
     more = ["--no-deps"] if is_lock(file) else []
     with tempfile.TemporaryDirectory() as folder:
@@ -49,14 +49,14 @@ def dry_run(file, python=sys.executable):
         return len(json.loads(report.read_text(encoding="utf-8"))["install"]), ""
 
 
-def reason(words):
+def reason(words: str) -> str:
     """Why pip failed, in its own words without the lists of all versions that there are."""
     lines = [line.strip() for line in words.splitlines() if line.lower().startswith(("error", "  error"))]
     lines = [re.sub(r" \(from versions: .*\)", "", line) for line in lines if "Ignored the" not in line]
     return textwrap.shorten(" ".join(lines) or words.strip(), 300)
 
 
-def main(*names):
+def main(*names: str) -> int:
     files = sorted(FOLDER.glob("*.txt"))
     known = {file.stem: file for file in files}
     chosen = [known[naming.choose("environment", name, known)] for name in names] or files

@@ -19,18 +19,19 @@ import papermill
 import yaml
 
 from bench import files, paths, processes
+from bench.definitions import Fields
 from bench.observations import store
 from bench.paths import ROOT
 
 
-def execute(notebook, identifier, parameters):
+def execute(notebook: str, identifier: str, parameters: Fields) -> None:
     """Execute `notebook` with `parameters` in logs/; papermill's error if a cell fails."""
     papermill.execute_notebook(
         notebook, str(paths.log(identifier)), parameters=parameters, progress_bar=False
     )
 
 
-def keep(identifier):
+def keep(identifier: str) -> None:
     """Move the notebook of a run that has its CSV beside it, executed to the end or not; nothing if it lies
     there or nowhere."""
     source, target = ROOT / paths.log(identifier), store.path(identifier, ".ipynb")
@@ -44,7 +45,7 @@ def keep(identifier):
     source.unlink()
 
 
-def error(notebook):
+def error(notebook: Path) -> str | None:
     """The error in an executed notebook in one line, None if there is none or no such file."""
     if not notebook.exists():
         return None
@@ -55,7 +56,7 @@ def error(notebook):
     return None
 
 
-def reason(identifier):
+def reason(identifier: str) -> str:
     """Why the run `identifier` failed, in one line: the error in its notebook, else the last words of its
     process."""
     notebook, words = ROOT / paths.log(identifier), ROOT / paths.log(identifier).with_suffix(".txt")
@@ -65,7 +66,7 @@ def reason(identifier):
     return error(notebook) or next((line for line in reversed(lines) if line.strip()), "it was interrupted")
 
 
-def quiet(identifier):
+def quiet(identifier: str) -> None:
     """Send standard error, that of the kernel and of native code included, to a file beside the log."""
     paths.log(identifier).parent.mkdir(parents=True, exist_ok=True)
     paths.log(identifier).unlink(missing_ok=True)  # that of an earlier attempt
@@ -73,7 +74,7 @@ def quiet(identifier):
         os.dup2(file.fileno(), 2)
 
 
-def main(notebook, identifier, *assignments):
+def main(notebook: str, identifier: str, *assignments: str) -> None:
     os.chdir(ROOT)
     threading.Thread(target=processes.die_with, args=(os.getppid(),), daemon=True).start()
     parameters = {name: yaml.safe_load(value) for name, _, value in (a.partition("=") for a in assignments)}

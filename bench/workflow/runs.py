@@ -3,15 +3,16 @@
 import os
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench import backends, inputs, naming
 from bench.machine import identity as identity_machine
-from bench.observations import store
+from bench.observations import provenance, store
 from bench.paths import ROOT
 
-ENDED = "logs/ended"
+ENDED, TRIED = "logs/ended", "logs/tried"
 
 
 @dataclass(frozen=True)
@@ -28,38 +29,52 @@ class Run:
     parameters: tuple
     after: str = ""
     notebook: str = ""
+    # Where it stands in the order of its study (`bench.workflow.order`): no part of what it is.
+    seed: int = field(default=0, compare=False)
+    round: int = field(default=0, compare=False)
+    place: int = field(default=0, compare=False)
 
     @property
-    def id(self):
+    def id(self) -> str:
         """The run's path without its suffix."""
         identity = (self.experiment, self.backend, self.model, self.option, self.gpu, identity_machine.host())
         return naming.run_id(*identity, self.n)
 
     @property
-    def csv(self):
+    def configuration(self) -> str:
+        """What is repeated: the run's path without its number."""
+        return naming.split_number(self.id)[0]
+
+    @property
+    def order(self) -> str:
+        """Where it stands in the order of its study, as `provenance.order` reads it, shell-safe."""
+        return f"{provenance.ORDER}=seed={self.seed},round={self.round},place={self.place}"
+
+    @property
+    def csv(self) -> Path:
         """Path of the CSV that proves that it was measured."""
         return store.path(self.id)
 
     @property
-    def measured(self):
-        """Whether its CSV exists. It was written whole, so nothing else is asked."""
+    def measured(self) -> bool:
+        """Whether its CSV exists. It was written whole, so nothing else is checked."""
         return self.csv.exists()
 
     @property
-    def ended(self):
+    def ended(self) -> str:
         """The empty file, relative to the repository, that says that its job has ended. It is all that
         Snakemake may delete."""
         return f"{ENDED}/{self.id}"
 
     @property
-    def arguments(self):
+    def arguments(self) -> str:
         """The parameters of its notebook for `bench.workflow.run_notebook`, as one shell-safe string."""
         own = {name: getattr(self, name) for name in ("backend", "option", "model", "device", "gpu")}
         every = own | {"run": self.n} | dict(self.parameters)
         return " ".join(shlex.quote(f"{name}={value}") for name, value in every.items())
 
     @property
-    def predecessor(self):
+    def predecessor(self) -> "Run | None":
         """The run whose CSV this one reads, None if it reads none."""
         return (
             make(self.after, self.backend, self.option, self.model, self.device, self.gpu, self.n)
@@ -68,22 +83,39 @@ class Run:
         )
 
     @property
-    def needs(self):
+    def needs(self) -> list[str]:
         """Files that must exist before it can run: its engine's own environment, the end of the run that it
         comes after."""
-        home = backends.prefix(backends.get(self.backend), self.device, self.option)
+        home = backends.get(self.backend).prefix(self.device, self.option)
         environment = [] if home == Path(sys.prefix) else [os.path.relpath(home / "ready", ROOT)]
         before = self.predecessor
         return environment + ([before.ended] if before and not before.measured else [])
 
     @property
-    def python(self):
+    def tried(self) -> str:
+        """The empty file, relative to the repository, that says that it was begun in the turn of another."""
+        return f"{TRIED}/{self.id}"
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether it has not been begun in this study, and what it needs is there."""
+        begun = self.measured or (ROOT / self.ended).exists() or (ROOT / self.tried).exists()
+        return not begun and all((ROOT / file).exists() for file in self.needs)
+
+    @property
+    def command(self) -> str:
+        """What measures it, as one shell-safe string: its notebook."""
+        words = f"{self.python} -m bench.workflow.run_notebook notebooks/{self.notebook}.ipynb"
+        return f"{words} {self.id} {self.arguments}"
+
+    @property
+    def python(self) -> str:
         """The interpreter of the environment that the engine's option needs."""
-        home = backends.prefix(backends.get(self.backend), self.device, self.option)
+        home = backends.get(self.backend).prefix(self.device, self.option)
         return os.path.relpath(home / "bin" / "python", ROOT)
 
 
-def make(name, *identity):
+def make(name: str, *identity: Any) -> Run:
     """The Run of the experiment `name` of study.yaml; `identity`: backend, option, model, device, gpu, n."""
     entry = inputs.study()["experiments"][name]
     return Run(

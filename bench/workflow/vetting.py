@@ -4,15 +4,22 @@ import hashlib
 import io
 import json
 import re
+from collections.abc import Iterable
 from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nbformat
 import pandas as pd
 
 from bench.observations import gates, schema, store
 from bench.workflow import leaks
-from bench.workflow.candidates import OBSERVATIONS, git
+from bench.workflow.candidates import OBSERVATIONS, Candidate, git
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+SQUASHED = "data/squashed_revisions.csv"
 FILE_BYTES = 2_000_000  # of one file; the largest of a hundred runs has a fifth of that
 ALL_BYTES = 50_000_000  # of everything in one contribution
 ROUNDING = 0.51e-4  # notebooks show four decimals
@@ -26,11 +33,11 @@ class Fault(ValueError):
 class Repository:
     """What runs are held against: the history of `root`, the commit `base`, and the runs that are there."""
 
-    def __init__(self, root, base, new):
+    def __init__(self, root: Path, base: str, new: Iterable[Candidate]) -> None:
         self.root, self.base, self._new = root, base, {candidate.run for candidate in new}
 
     @cached_property
-    def models(self):
+    def models(self) -> dict[str, set[str]]:
         """Model -> the digests of its weights in the runs that are there.
 
         One checkpoint has two: sidecars hashed sizes before November 2026, contents since then.
@@ -46,26 +53,31 @@ class Repository:
     def _history(self):
         return set(git(self.root, "rev-list", "HEAD").split())
 
-    def file(self, revision, path):
+    def file(self, revision: str, path: str) -> str:
         """Text of a file at a revision; empty where it is not there."""
         return git(self.root, "show", f"{revision}:{path}", check=False)
 
-    def knows(self, revision):
+    def knows(self, revision: str) -> bool:
         """Whether `revision` is part of the history of HEAD."""
         return revision in self._history
 
-    def instrument(self, revision):
+    @cached_property
+    def squashed(self) -> set[str]:
+        """Revisions that the history lost when their branch went in as one commit; the file says which."""
+        return set(pd.read_csv(self.root / SQUASHED)["revision"])
+
+    def instrument(self, revision: str) -> list[str]:
         """Files of the instrument that `revision` has otherwise than the history of the base."""
         before = git(self.root, "merge-base", self.base, revision).strip()
         changed = git(self.root, "diff", "--name-only", before, revision, "--", "bench", "notebooks")
         return [file for file in changed.split("\n") if file]
 
     @cached_property
-    def shallow(self):
+    def shallow(self) -> bool:
         return git(self.root, "rev-parse", "--is-shallow-repository").strip() == "true"
 
 
-def faults(candidate, repository):
+def faults(candidate: Candidate, repository: Repository) -> list[str]:
     """All sentences that say why the run `candidate` may not be committed; none where it may."""
     if candidate.missing:
         return [f"It lacks {', '.join(candidate.missing)}: a run is its .csv, .json and .ipynb together."]
@@ -103,7 +115,7 @@ def _is_apart(candidate):
     return folder if folder in APART else ""
 
 
-def _size(candidate, repository):
+def _size(candidate: Candidate, repository: "Repository") -> None:
     for suffix, file in candidate.files.items():
         size = file.stat().st_size
         if size > FILE_BYTES:
@@ -113,7 +125,7 @@ def _size(candidate, repository):
             )
 
 
-def _leaks(candidate, repository):
+def _leaks(candidate: Candidate, repository: "Repository") -> None:
     sentences = [
         f"{suffix}: {sentence}" for suffix, file in candidate.files.items() for sentence in leaks.found(file)
     ]
@@ -121,7 +133,7 @@ def _leaks(candidate, repository):
         raise Fault(sentences)
 
 
-def _gates(candidate, repository):
+def _gates(candidate: Candidate, repository: "Repository") -> None:
     sidecar, folder = _sidecar(candidate), _is_apart(candidate)
     if folder:
         table = pd.read_csv(candidate.files[".csv"], dtype=schema.WORDS)
@@ -139,7 +151,7 @@ def _gates(candidate, repository):
     gates.committed(sidecar)
 
 
-def _hashes(candidate, repository):
+def _hashes(candidate: Candidate, repository: "Repository") -> None:
     sidecar = _sidecar(candidate)
     stated = sidecar.get("csv_sha256")
     digest = hashlib.sha256(candidate.files[".csv"].read_bytes()).hexdigest()
@@ -165,9 +177,11 @@ def _hashes(candidate, repository):
     )
 
 
-def _revision(candidate, repository):
+def _revision(candidate: Candidate, repository: "Repository") -> None:
     state = _sidecar(candidate)["git"]
     revision = state.get("revision")
+    if revision in repository.squashed:
+        return
     if not repository.knows(revision):
         _refuse(
             f"Its revision {str(revision)[:12]} may be missing from a shallow clone: git fetch --unshallow.",
@@ -175,7 +189,7 @@ def _revision(candidate, repository):
         )
         _refuse(
             f"Its revision {str(revision)[:12]} is not in the history of this branch: push the commit that "
-            "it was measured at, or measure again at one that is here."
+            f"it was measured at, or measure again at one that is here ({SQUASHED}: what a squash lost)."
         )
     _refuse(
         "The instrument had changes that were not committed, and the sidecar does not say in which files: "
@@ -190,7 +204,7 @@ def _revision(candidate, repository):
     )
 
 
-def _notebook(candidate, repository):
+def _notebook(candidate: Candidate, repository: "Repository") -> None:
     notebook = nbformat.read(candidate.files[".ipynb"], as_version=4)
     nbformat.validate(notebook)
     made = notebook.metadata.get("papermill", {})
@@ -232,7 +246,7 @@ def _outputs(notebook):
     return [output for cell in notebook.cells for output in cell.get("outputs", [])]
 
 
-def _printed(notebook):
+def _printed(notebook: "NotebookNode") -> str:
     """Everything that the notebook has printed."""
     return "".join(output.get("text", "") for output in _outputs(notebook))
 

@@ -1,14 +1,23 @@
 """The rows of the explorer: every configuration of every machine and version apart, means over runs, commands."""
 
+import itertools
 import shlex
 
 import numpy as np
 import pytest
-from builders import make_sidecar, write_quality, write_repeats, write_run, write_serving, write_sweep
-from scipy import stats
+from builders import (
+    MATRICES,
+    PEAKS,
+    make_sidecar,
+    write_quality,
+    write_repeats,
+    write_run,
+    write_serving,
+    write_sweep,
+)
 
-from bench.analysis import commands, explorer, latency, statistics
-from bench.observations import store
+from bench.analysis import batching, commands, comparison, explorer, latency
+from bench.observations import schema, store
 
 
 @pytest.fixture
@@ -91,8 +100,81 @@ def test_a_command_repeats_what_was_changed_and_the_notebook_takes_it(tmp_path):
     assert commands.notebook("served") == "latency" and commands.notebook("memory") == "batching"
 
 
-def test_the_page_s_quantile_is_student_s():
-    series = np.polynomial.Chebyshev(explorer.student(), domain=[0, 1])
-    for freedom in (1, 1.37, 2, 5.5, 30, 1e6):
-        assert series(1 / freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-10)
-    assert statistics.CONFIDENCE == 0.95
+def test_the_mean_of_a_condition_leaves_out_which_sittings_it_was_measured_in(tmp_path):
+    """Everything is 1.5 times as slow in the second sitting; one engine has two of its three runs there."""
+    for backend, sittings in (("llamacpp", [1, 1, 2]), ("vllm", [1, 2, 2])):
+        for n, sitting in enumerate(sittings, start=1):
+            sidecar = make_sidecar(**MATRICES, **PEAKS, started=f"2026-01-0{sitting}T00:{n:02d}:00+00:00")
+            slower = {1: 1.0, 2: 1.5}[sitting] * (1 + n / 1e4)
+            coefficients = {"overhead": 0.01 * slower, "bandwidth": 30e9 / slower, "peak": 2e11 / slower}
+            write_sweep(tmp_path, backend=backend, run=n, sidecar=sidecar, wait=1e-3 * slower, **coefficients)
+    table = explorer.points(store.load(folder=tmp_path), "batching").set_index(["backend", "batch_size"])
+    alike = table[table["prompt_tokens"] == 512]
+    for size in (2, 64):
+        first, second = alike.loc[("llamacpp", size)], alike.loc[("vllm", size)]
+        assert first["tpot_s"] == pytest.approx(second["tpot_s"], rel=1e-3)
+    sweeps = batching.sweeps(store.load(folder=tmp_path)).set_index(["backend", *schema.SHAPE])
+    shown = table.reset_index().set_index(["backend", *schema.SHAPE])
+    for name in batching.INTERVALS:
+        for column in (name, f"{name}_interval"):
+            np.testing.assert_allclose(shown[column].loc[sweeps.index], sweeps[column], rtol=1e-6)
+
+
+def test_what_the_page_compares_by_is_the_model_s_comparison_of_every_pair(tmp_path):
+    """Options that share sittings unequally, one of one run, one alone in another sitting."""
+    draw = np.random.default_rng(3)
+    days = {
+        "Q4_0": [1, 1, 1, 2],
+        "Q8_0": [1, 1, 2, 2],
+        "F16": [1, 2, 2],
+        "int8": [1, 2, 2],
+        "int4": [2],
+        "nf4": [3, 3],
+    }
+    for (option, own), rate in zip(days.items(), (90.0, 92.0, 40.0, 41.0, 60.0, 60.0)):
+        for n, day in enumerate(own, start=1):
+            sidecar = make_sidecar(started=f"2026-01-0{day}T00:{n:02d}:00+00:00")
+            write_run(tmp_path, sidecar, option=option, run=n, rate=rate * float(draw.lognormal(0, 0.03)))
+    requests = store.load(folder=tmp_path)
+    table = explorer.points(requests, "latency")
+    (entry,) = [each for each in explorer.comparisons(requests, "latency") if "tpot_s" in each["halves"]]
+    assert entry["rows"] == tuple(range(6)) and len(set(entry["classes"])) == 5, "F16 and int8 are alike"
+    model, seen = latency.compared(requests, "tpot_s"), set()
+    for i, j in itertools.permutations(range(6), 2):
+        row, column = sorted((entry["classes"][i], entry["classes"][j]), reverse=True)
+        half = entry["halves"]["tpot_s"][row * (row + 1) // 2 + column]
+        first, second = table.iloc[i], table.iloc[j]
+        expected = model.compare(*(latency.configuration(each) for each in (first, second)), False)
+        seen.add(expected["verdict"])
+        if half is None:
+            assert expected["verdict"] == comparison.NOT_CONNECTED
+            continue
+        ratio = first["tpot_s"] / second["tpot_s"]
+        found = ratio, ratio * np.exp(-half), ratio * np.exp(half)
+        assert found == pytest.approx([expected[name] for name in ("ratio", "low", "high")], rel=2e-4)
+        assert (found[1] > 1) == (expected["verdict"] == comparison.SLOWER)
+        assert (found[2] < 1) == (expected["verdict"] == comparison.FASTER)
+    assert seen == {comparison.FASTER, comparison.SLOWER, comparison.EQUAL, comparison.NOT_CONNECTED}
+
+
+def test_a_figure_of_zero_is_shown_and_in_no_model(tmp_path):
+    write_repeats(tmp_path, [40.0, 44.0], option="Q4_0")
+    for n in (1, 2):
+        started = f"2026-01-01T01:{n:02d}:00+00:00"
+        write_run(
+            tmp_path, make_sidecar(weight_bytes=0, kv_value_bytes=0, started=started), option="Q8_0", run=n
+        )
+    requests = store.load(folder=tmp_path)
+    table = explorer.points(requests, "latency").set_index("option")
+    assert table.loc["Q8_0", "weight_bytes"] == 0 and np.isnan(table.loc["Q8_0", "weight_bytes_interval"])
+    entries = [
+        each["rows"] for each in explorer.comparisons(requests, "latency") if "weight_bytes" in each["halves"]
+    ]
+    assert entries == [(0,)]
+
+
+def test_each_metric_says_which_way_is_better():
+    ways = {name: explorer.direction(name) for name in explorer.NAMES}
+    assert ways["output_tokens_per_s"] == ways["mbu"] == ways["goodput_per_s"] == 1
+    assert ways["ttft_s"] == ways["perplexity"] == ways["energy_per_token_j"] == ways["tpot_p90_s"] == -1
+    assert [name for name, way in ways.items() if way == 0] == ["arithmetic_intensity"]

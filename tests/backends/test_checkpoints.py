@@ -1,12 +1,15 @@
 """Digests of contents that are read once, folders as models, and formats that an upgrade makes anew."""
 
+import copy
 import hashlib
 import json
+import pickle
+import re
 
 import pytest
 
 from bench import files
-from bench.backends.common import checkpoints, weights
+from bench.backends.common import checkpoints, contract, weights
 
 
 @pytest.fixture
@@ -29,6 +32,33 @@ def save(folder, data):
     }
     text = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+@pytest.mark.parametrize("guess", ["folder", "model_path", "eos_token_id"])
+def test_a_guessed_attribute_ends_with_what_a_checkpoint_offers(model, guess):
+    checkpoint = checkpoints.Checkpoint("path:mine", model, "real")
+    with pytest.raises(AttributeError, match=f"no attribute '{guess}'.*its folder is `path`") as refused:
+        getattr(checkpoint, guess)
+    text = contract.__doc__.split("**The checkpoint**")[1].split("**The model")[0]
+    stated = re.findall(r"^    (\w+(?:, \w+)*)  ", text, re.M)
+    names = {name for line in stated for name in line.split(", ")} | {"encode", "decode"}
+    said = re.search(r"It offers (.*?) \(", str(refused.value)).group(1).split(", ")
+    assert {"name", "path", "tokenizer", "kv_values_per_token"} <= names <= set(said)
+    assert all(hasattr(checkpoints.Checkpoint, n) for n in set(said) - {"name", "path", "weights"})
+
+
+def test_an_attribute_that_fails_inside_says_its_own_reason(model):
+    (model / "config.json").write_text("[]")
+    checkpoint = checkpoints.Checkpoint("path:mine", model, "real")
+    with pytest.raises(AttributeError, match="'list' object has no attribute 'get'"):
+        checkpoint.end_token_ids
+
+
+def test_a_checkpoint_travels_to_another_process_and_is_asked_for_what_it_lacks(model):
+    checkpoint = checkpoints.Checkpoint("path:mine", model, "real")
+    for other in (pickle.loads(pickle.dumps(checkpoint)), copy.copy(checkpoint)):
+        assert other == checkpoint and other.end_token_ids == [2]
+    assert not hasattr(checkpoint, "folder") and getattr(checkpoint, "folder", None) is None
 
 
 def test_a_digest_is_of_contents_not_of_sizes(model):
@@ -103,6 +133,19 @@ def test_bytes_of_a_step_leave_out_what_is_only_looked_up(model):
     assert checkpoints.linear_bytes(found, 2) == 8 * 4
     (model / "config.json").write_text('{"tie_word_embeddings": true}')
     assert checkpoints.linear_bytes(checkpoints.checkpoint(f"path:{model}"), 2, 2) == 32 * 2 + 8 * 2
+
+
+def test_padded_matrices_are_read_with_their_padding(model):
+    """ExLlamaV3 stores 576 rows as 640: rows and columns are multiples of 128 there."""
+    (model / "config.json").write_text('{"tie_word_embeddings": true}')
+    found = checkpoints.checkpoint(f"path:{model}")
+    assert checkpoints.linear_bytes(found, 2, 2, multiple_of=6) == (6 * 12) * 2 + 8 * 2
+
+
+def test_a_file_that_is_no_safetensors_is_said_to_be_none(model):
+    (model / "model.safetensors").write_bytes(b"weights of another kind")
+    with pytest.raises(ValueError, match="is no safetensors file"):
+        weights.tensors(model)
 
 
 def test_the_index_says_which_files_are_the_model_s(model):

@@ -47,16 +47,16 @@ def test_all_locks_pin_the_same_libraries():
 
 def test_gptq_has_an_environment_for_gpus():
     engine = backends.get("transformers")
-    assert backends.environment(engine, "cuda", "gptq-int4") == "gptq-cuda"
-    assert backends.environment(engine, "cpu", "gptq-int4") == "gptq"
-    assert backends.environment(engine, "cuda", "bfloat16") is None
+    assert engine.environment("cuda", "gptq-int4") == "gptq-cuda"
+    assert engine.environment("cpu", "gptq-int4") == "gptq"
+    assert engine.environment("cuda", "bfloat16") is None
     cpu, cuda = (listed(ROOT / "environments" / f"{name}.txt") for name in ("gptq", "gptq-cuda"))
     same = {"torch", "transformers", "papermill"}
     assert {name: cpu[name] for name in same} == {name: cuda[name] for name in same}
 
 
 # Of these, pip finds no more than the file says: an address, a list or an index of its own is needed.
-UNRESOLVED = {"llamacpp-cuda", "mlc", "tensorrt-llm", "vllm-cuda"}
+UNRESOLVED = {"llamacpp-cuda", "mlc", "tensorrt-llm"}
 
 
 def test_what_the_public_index_cannot_resolve_says_why():
@@ -67,6 +67,15 @@ def test_what_the_public_index_cannot_resolve_says_why():
             if line.startswith("#")
         )
         assert "index" in comment and ("could not resolve" in comment or "dry-run" in comment), name
+
+
+def test_tensorrt_llm_s_environment_has_a_numpy_that_it_takes():
+    """It wants numpy below 2, and pandas 3 one above."""
+    file = ROOT / "environments" / "tensorrt-llm.txt"
+    found = listed(file)
+    assert found["numpy"].startswith("1.") and found["pandas"].startswith("2.")
+    assert {"ninja", "nvidia-cublas"} <= set(found) and found["nvidia-cublas"].startswith("13.")
+    assert "libnuma1" in file.read_text() and "libopenmpi-dev" in file.read_text()
 
 
 def test_whatever_runs_on_a_gpu_can_read_its_counters():

@@ -66,7 +66,7 @@ def compiled(file, source, *more):
 
 def test_vllm_leaves_flashinfer_alone_on_a_gpu(monkeypatch):
     """Without it vLLM imports FlashInfer when it starts, which a bundle leaves out; on a CPU nothing is set."""
-    name, adapter = "VLLM_USE_FLASHINFER_SAMPLER", backends.get("vllm")
+    name, adapter = "VLLM_USE_FLASHINFER_SAMPLER", backends.get("vllm").module
     for variable in (name, "VLLM_LOGGING_LEVEL", "VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"):
         monkeypatch.setenv(variable, "before")
     request = servers.Wanted(requests=8, tokens=512, threads=2)

@@ -3,13 +3,12 @@
 A model answer that tries to be markup: <script>document.title = "broken"</script>
 """
 
-import contextlib
 import math
 import os
 import sys
 from time import perf_counter, sleep
 
-from bench import processes
+from bench import prefix_cache
 from bench.backends.common import servers
 from bench.machine import neighbours
 
@@ -29,6 +28,9 @@ EVERY = {
 OFFERED = os.environ.get("FAKE_OPTIONS", "float32 int8 short broken impossible mute")
 OPTIONS = {name: EVERY[name] for name in OFFERED.split()}
 DEVICES = ("cpu",)
+NOT_JUDGED = "Its answers are made up."
+PREFIX_CACHE = True
+BLOCK_TOKENS = 16
 PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}  # so many devices are as fast as one
 TTFT_S, ITL_S = 0.030, 0.004
 # Tests beside each other: the runs that they start measure nothing that a busy machine could spoil.
@@ -50,18 +52,23 @@ def load(checkpoint, option, device, threads, tensor_parallel=1):
     return Engine(checkpoint, EVERY[option], tensor_parallel)
 
 
-@contextlib.contextmanager
 def serve(checkpoint, option, device, request):
     """The reference server on this schedule; `broken` never answers, `int8` counts a token too many."""
-    port = processes.free_port()
-    command = [sys.executable, "-m", "bench.instrument.reference_server", "--port", port]
+    command = [sys.executable, "-m", "bench.instrument.reference_server", "--port", request.port]
     command += ["--ttft-s", TTFT_S, "--itl-s", ITL_S]
     command += ["--no-such-option"] if option == "broken" else []
-    fault = "/fault/wrong-usage" if option == "int8" else ""
-    with processes.started(command, port, request.log, request.patience_s) as url:
-        devices = request.tensor_parallel * request.data_parallel
-        settings = {"schedule": [TTFT_S, ITL_S], "devices": devices}
-        yield servers.Served(url + fault, "completions", "ground-truth", settings)
+    cache = prefix_cache.Declared("off")
+    if request.cache_tokens:
+        blocks = request.cache_tokens // BLOCK_TOKENS
+        command += ["--cache-blocks", blocks, "--block-tokens", BLOCK_TOKENS, "--prefill-s-per-token", 1e-4]
+        cache = prefix_cache.Declared("blocks", BLOCK_TOKENS, capacity_tokens=blocks * BLOCK_TOKENS)
+    return servers.Server(
+        command,
+        model="ground-truth",
+        settings={"schedule": [TTFT_S, ITL_S], "devices": request.tensor_parallel * request.data_parallel},
+        below="/fault/wrong-usage" if option == "int8" else "",
+        cache=lambda url: cache,
+    )
 
 
 class Engine:

@@ -18,9 +18,9 @@ from bench.analysis import systems as systems_analysis
 from bench.backends import vllm
 from bench.backends.common import servers
 from bench.experiments import parameters as parameters_experiments
-from bench.experiments import plan as plans
 from bench.experiments import quality as quality_experiment
 from bench.experiments import session
+from bench.experiments import target as targets
 from bench.instrument.load import schedule
 from bench.machine import gpu as gpu_machine
 from bench.machine import identity as identity_machine
@@ -94,7 +94,7 @@ def test_who_cannot_is_refused_with_the_names_of_those_who_can(tmp_path, needs, 
 
 
 def test_an_engine_whose_server_can_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(backends.get("fake"), "PARALLEL", {"serve": ("tensor",)})
+    monkeypatch.setattr(backends.get("fake").module, "PARALLEL", {"serve": ("tensor",)})
     with pytest.raises(ValueError, match="Its own server has it: -p server True"):
         setup(tmp_path, "load or serve", tensor_parallel=2, server=False)
     with pytest.raises(ValueError) as refused:  # batching.ipynb has no such parameter
@@ -118,13 +118,13 @@ def test_what_a_server_elsewhere_does_is_taken_as_given(tmp_path):
         tensor_parallel=4,
         data_parallel=2,
     )
-    assert made.plan.devices == plans.Devices(4, 2) and "gpus" not in made.taken.machine
+    assert made.target.devices == targets.Devices(4, 2) and "gpus" not in made.taken.machine
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "bench" / "backends").glob("[!_]*.py")))
 def test_an_adapter_says_truly_how_it_uses_several_devices(name):
-    module = backends.get(name)
-    shared = {part: backends.parallel(name, part) for part in ("load", "serve")}
+    module = backends.get(name).module
+    shared = {part: backends.get(name).parallel(part) for part in ("load", "serve")}
     assert all(hasattr(module, part) for part, kinds in shared.items() if kinds) and set().union(
         *shared.values()
     ) <= {"tensor", "data"}
@@ -181,19 +181,13 @@ def test_without_a_driver_there_are_none(monkeypatch, tmp_path):
     assert gpu_machine.gpus() == []
 
 
-def test_more_devices_than_there_are_is_refused(three_gpus):
-    place = plans.Place("cuda", "h100")
-    sentence = "tensor_parallel 2 x data_parallel 2 takes 4 GPUs, and CUDA may use 3 here"
-    with pytest.raises(ValueError, match=sentence):
-        plans._enough(plans.Devices(2, 2), place, 2, "")
-    plans._enough(plans.Devices(2, 1), place, 2, "")
-    two, one = (planned(place, plans.Devices(n)) for n in (2, 1))
+def test_several_gpus_are_named_in_the_sidecar(three_gpus):
+    place = targets.Place("cuda", "h100")
+    two, one = (
+        targets.Target("latency", {}, None, "load", place, "", 2, targets.Devices(n), None, {}, None)
+        for n in (2, 1)
+    )
     assert two.several_gpus() == {"gpus": ["NVIDIA H100 0", "NVIDIA H100 1"]} and one.several_gpus() == {}
-
-
-def planned(place, devices):
-    """A Plan of which nothing but its devices is known."""
-    return plans.Plan("latency", {}, None, "load", place, "", 2, devices, None, {}, None)
 
 
 # The commands
@@ -425,7 +419,7 @@ def words(figure):
     from matplotlib.text import Text
 
     figure.draw_without_rendering()
-    return {text.get_text() for text in figure.findobj(Text)}
+    return {text.get_text().strip() for text in figure.findobj(Text)}
 
 
 def test_one_device_is_not_mentioned(tmp_path):
@@ -456,7 +450,7 @@ def test_the_number_of_devices_is_no_number_of_bits():
 
 
 def test_fewer_bits_are_compared_on_the_same_devices(both):
-    rows = latency_findings.speed_ups(latency_analysis.summary(machines.here(both, "latency")))
+    rows = latency_findings.speed_ups(both)
     assert [round(row["faster"], 1) for row in rows] == [1.3], (
         "against the 16 bits of one GPU, not of two, which are faster than 4 bits of one"
     )
@@ -487,19 +481,19 @@ def test_answers_of_several_devices_are_not_scored_as_those_of_one(both, tmp_pat
 def test_a_study_passes_over_numbers_that_runs_on_several_devices_took(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "RESULTS", tmp_path)
     kind, gpu = plan.device(plan.load())
-    planned = lambda: [
+    planned = lambda: sorted(
         (r.experiment, r.n)
         for r in plan.plan(plan.load({"engines": "fake", "repeats": 2, "all": True}))
         if r.option == "float32" and r.experiment in ("latency", "serving")
-    ]
+    )
     about = {"host": identity_machine.host(), "gpu": gpu, "experiment": "serving", "option": "float32"}
-    assert planned() == [("latency", 1), ("serving", 1), ("latency", 2), ("serving", 2)]
+    assert planned() == [("latency", 1), ("latency", 2), ("serving", 1), ("serving", 2)]
     write_run(tmp_path, run=1, **about)
-    assert planned() == [("latency", 1), ("serving", 1), ("latency", 2), ("serving", 2)], (
+    assert planned() == [("latency", 1), ("latency", 2), ("serving", 1), ("serving", 2)], (
         "the study's own run stays its own"
     )
     write_run(tmp_path, run=2, data_parallel=2, **about)
-    assert planned() == [("latency", 1), ("serving", 1), ("latency", 3), ("serving", 3)]
+    assert planned() == [("latency", 1), ("latency", 3), ("serving", 1), ("serving", 3)]
     identity = {
         "experiment": "serving",
         "backend": "fake",
@@ -535,7 +529,7 @@ def test_every_published_row_on_several_gpus_has_one_command_that_the_notebook_t
             and told["tensor_parallel"] == str(row["tensor_parallel"])
             and told["device"] == "cuda"
         )
-        assert "tensor" in backends.parallel(row["backend"], "serve")
+        assert "tensor" in backends.get(row["backend"]).parallel("serve")
 
 
 def test_the_published_batches_are_asked_for_where_the_study_s_lengths_are_not_theirs():
@@ -556,8 +550,8 @@ def test_the_published_batches_are_asked_for_where_the_study_s_lengths_are_not_t
         )
 
 
-def test_the_readme_has_the_commands_that_the_table_prints():
-    text = (ROOT / "README.md").read_text()
+def test_the_guide_has_the_commands_that_the_table_prints():
+    text = (ROOT / "guide.qmd").read_text()
     commands = set(systems_analysis.systems(schema.frame(make_rows()))["command"])
     shown = re.findall(r"^\.venv/bin/snakemake .*$", text, re.M)
     assert len(shown) == 2 and set(shown) <= commands

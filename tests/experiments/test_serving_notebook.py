@@ -1,17 +1,22 @@
-"""serving.ipynb as a reader runs it: a server of known speed, one that is running already, and everything that can go wrong or be mistyped."""
+"""serving.ipynb as a reader runs it: a server of known speed, one that is running already, and everything
+that can go wrong or be mistyped."""
 
+import dataclasses
 import json
 import os
 import re
 import subprocess
 import sys
 
+import loads
 import nbformat
+import numpy as np
 import pytest
 from builders import serving_rows
 from commands import execute
 from fake import ITL_S, TTFT_S
 
+from bench import backends
 from bench.analysis import levels as levels_analysis
 from bench.experiments import serving
 from bench.instrument.load import schedule
@@ -98,8 +103,9 @@ def test_a_saturated_server_ends_the_climb(cells, tmp_path, capsys):
 
 
 @pytest.mark.timing
-def test_a_server_elsewhere_with_a_prefix_cache_is_refused(cells, tmp_path, running):
-    parameters = {"backend": "http", "url": f"{running}/fault/prefix-cache", "request_rates": "none"}
+def test_a_server_elsewhere_with_a_prefix_cache_is_refused(cells, tmp_path, caching):
+    parameters = {"backend": "http", "url": f"{caching}/fault/cache-silent", "request_rates": "none"}
+    parameters |= {"option": "chat"}  # whose answers are text behind a template, which no judge reads
     with pytest.raises(gates.Refused, match="answers from a prefix cache and does not report it"):
         cells("serving", **SMALL | parameters)
     assert not list(tmp_path.rglob("*.csv"))
@@ -191,10 +197,147 @@ def running():
     process.kill()
 
 
+@pytest.fixture(scope="module")
+def caching():
+    """A server that runs already and keeps a prefix cache, and its address."""
+    flags = ["--cache-blocks", 4000, "--block-tokens", 16, "--prefill-s-per-token", 0.0005]
+    server = loads.Truth(0.005, 0.002, *flags)
+    yield server.url
+    server.end()
+
+
+TALKS = {"workload": "conversations", "sessions": 4, "session_rates": "8", "think_s": "constant 0.05"}
+TALKS |= {"turns": "constant 3", "answer_tokens": "constant 8"}
+
+
+@pytest.mark.timing
+def test_conversations_hit_what_was_expected_and_each_cache_gets_the_same_sessions(cells):
+    requests = cells("serving", backend="fake", cache="off 16000", **TALKS)["observed"]
+    assert len(requests) == 2 * 4 * 3 and (requests["error"] == "").all()
+    assert set(requests["experiment"]) == {"conversations"} and set(requests["workload"]) == {"conversations"}
+    off, on = (requests[requests["cache_capacity_tokens"] == size] for size in (0, 16000))
+    known = ["session", "turn", "prompt_tokens", "max_new_tokens"]
+    assert off[known].reset_index(drop=True).equals(on[known].reset_index(drop=True)), "the same sessions"
+    assert off["cached_tokens"].isna().all() and (off["expected_cached_tokens_high"] == 0).all()
+    assert (on["cached_tokens"] <= on["expected_cached_tokens_high"]).all()
+    assert (on["cached_tokens"] >= on["expected_cached_tokens_low"]).all()
+    assert (on.loc[on["turn"] > 1, "cached_tokens"] >= 64).all(), "the shared system prompt at least"
+
+
+@pytest.mark.timing
+def test_the_sidecar_says_what_the_server_counted(cells, tmp_path):
+    cells("serving", backend="fake", cache="16000", history="own", **TALKS)
+    (path,) = store.files(tmp_path)
+    rows, sidecar = store.read(path)
+    (level,) = sidecar["counters"]
+    assert level["prompt_tokens"] == level["rows_prompt_tokens"]
+    assert level["rows_prompt_tokens"] == sum(int(row["prompt_tokens"]) for row in rows)
+    assert level["cached_tokens"] == level["rows_cached_tokens"] > 0 and level["cut_tokens"] == 0
+    assert {row["history"] for row in rows} == {"own"}
+
+
+@pytest.mark.timing
+def test_a_users_own_trace_is_replayed_on_a_server_elsewhere(cells, tmp_path, caching):
+    trace = tmp_path / "my.csv"
+    lines = [f"{k / 10},{24 + 8 * (k // 3)},6,{k % 3}" for k in range(9)]
+    trace.write_text("at_s,prompt_tokens,new_tokens,session\n" + "\n".join(lines) + "\n")
+    named = {"backend": "http", "url": caching, "workload": "trace", "trace": str(trace), "cache": "64000"}
+    names = cells("serving", option="chat", cache_block_tokens=16, arrivals="trace poisson", **named)
+    requests = names["observed"]
+    assert len(requests) == 18 and (requests["workload"] == "my.csv").all()
+    assert set(requests["arrivals"]) == {"trace", "poisson"} and requests["cached_tokens"].notna().all()
+    recorded = requests[requests["arrivals"] == "trace"].sort_values("sent_s")
+    due = recorded["sent_s"] - recorded["late_s"] - recorded["waited_s"]
+    assert list((due - due.min()).round(2)) == pytest.approx([k / 10 for k in range(9)], abs=0.03)
+    assert requests["expected_cached_tokens_high"].isna().all(), "the server makes tokens of text as it likes"
+
+
+@pytest.mark.timing
+def test_arrivals_of_a_trace_and_poisson_s_at_a_share_of_the_capacity(cells, tmp_path, capsys):
+    trace = tmp_path / "bursts.csv"
+    moments = [k // 3 + 0.01 * (k % 3) for k in range(12)]
+    trace.write_text("at_s,prompt_tokens,new_tokens\n" + "".join(f"{moment},24,6\n" for moment in moments))
+    shares = {"session_rates": "50% 75%", "arrivals": "trace poisson", "slots": 2}
+    names = cells("serving", backend="fake", trace=str(trace), **shares)
+    requests, capacity = names["observed"], names["setup"].settings["capacity_requests_per_s"]
+    assert f"The server answers {capacity:.3g} requests/s of a closed loop of 2." in capsys.readouterr().out
+    assert set(requests["experiment"]) == {"replay"} and len(requests) == 4 * 12
+    recorded = requests[requests["arrivals"] == "trace"]
+    rates = sorted(recorded["session_rate"].unique())
+    assert rates == pytest.approx([0.5 * capacity, 0.75 * capacity], rel=1e-3)
+    for rate, own in recorded.groupby("session_rate"):
+        due = np.sort(own["sent_s"] - own["late_s"])
+        assert np.diff(due)[:2] == pytest.approx([0.01 * 11 / moments[-1] / rate] * 2, abs=0.02)
+
+
+@pytest.mark.timing
+def test_a_server_that_says_nothing_of_its_cache_keeps_its_rows_and_has_no_hit_rate(cells, caching, capsys):
+    named = {"backend": "http", "url": f"{caching}/fault/cache-silent", "cache": "on", "option": "chat"}
+    names = cells("serving", **named, **TALKS)
+    assert names["observed"]["cached_tokens"].isna().all() and len(names["observed"]) == 12
+    assert "The server reports no cached tokens: its hit rate stays empty." in capsys.readouterr().out
+    assert names["load"].table(names["observed"])["by_tokens"].isna().all()
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("cache-misreports", "more cached tokens than this load can have left there"),
+        ("counts-twice", "another client was there, or one of the two counts wrong"),
+    ],
+)
+def test_what_a_cache_cannot_have_done_is_refused(cells, tmp_path, monkeypatch, fault, words):
+    fake = backends.get("fake").module
+    serve = fake.serve
+
+    def faulty(*arguments):
+        return dataclasses.replace(serve(*arguments), below=f"/fault/{fault}")
+
+    monkeypatch.setattr(fake, "serve", faulty)
+    with pytest.raises(gates.Refused, match=words):
+        cells("serving", backend="fake", cache="64000", **TALKS)
+    assert not list(tmp_path.rglob("*.csv"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"workload": "conversation"}, "Did you mean 'conversations'"),
+        ({"workload": "conversations", "cache": "big"}, "Parameter cache must be off, or the size"),
+        ({"workload": "conversations", "cache": "on"}, "is for a server elsewhere"),
+        ({"workload": "conversations", "turns": "some"}, "Unknown distribution of turns"),
+        ({"workload": "conversations", "history": "mine"}, "history is given or own"),
+        ({"workload": "conversations", "session_rates": "none"}, "There is nothing to do"),
+        ({"workload": "trace"}, "needs a file"),
+        ({"workload": "trace", "trace": "nowhere.jsonl"}, "cannot be read as a trace"),
+        ({"workload": "trace", "trace": "one.csv"}, "has 1 request: a load needs two or more"),
+        ({"workload": "trace", "trace": "negative.csv"}, "has a length of -5 tokens for its prompt"),
+        ({"workload": "trace", "trace": "empty.csv"}, "has a length of 0 tokens for its answer"),
+        ({"workload": "trace", "trace": "backwards.csv"}, "before the line before it"),
+        ({"workload": "trace", "trace": "long.csv"}, "need more than the context of 8192 tokens"),
+        ({"workload": "trace", "trace": "huge.csv"}, "more than the"),
+    ],
+)
+def test_a_load_of_sessions_that_cannot_be_stops_with_a_sentence(cells, tmp_path, parameters, words):
+    bad = {"one": "0,5,5", "negative": "0,-5,5\n1,5,5", "empty": "0,5,5\n1,5,0", "backwards": "3,5,5\n1,5,5"}
+    for name, lines in (bad | {"long": "0,9000,5\n1,5,5"}).items():
+        (tmp_path / f"{name}.csv").write_text(f"at_s,prompt_tokens,new_tokens\n{lines}\n")
+    with open(tmp_path / "huge.csv", "wb") as huge:
+        huge.truncate(10**9)  # a hole: it takes no disk
+    if (tmp_path / parameters.get("trace", "")).is_file():
+        parameters = parameters | {"trace": str(tmp_path / parameters["trace"])}
+    with pytest.raises(ValueError, match=re.escape(words)):
+        cells("serving", **{"backend": "fake"} | parameters)
+
+
 @pytest.mark.check
 def test_a_gpu_s_server_elsewhere_is_measured_from_a_machine_without_one(tmp_path, running):
-    """Nothing of that GPU can be read here: no probe, no clocks, no memory, and none of this machine's instead."""
-    named = {"backend": "http", "url": running, "gpu": "h100", "concurrency": "2", "request_rates": "none"}
+    """Nothing of that GPU can be read here: no probe, no clocks, no memory, and none of this machine's
+    instead."""
+    # Answers behind a chat template are text that no judge reads; others would be held against the model's.
+    named = {"backend": "http", "option": "chat", "url": running, "gpu": "h100"}
+    named |= {"concurrency": "2", "request_rates": "none"}
     execute("serving", tmp_path / "out.ipynb", {"results": tmp_path, **SMALL, **named})
     requests = store.load(folder=tmp_path)
     assert (requests["gpu"] == "h100").all() and (requests["error"] == "").all()
@@ -205,8 +348,7 @@ def test_a_gpu_s_server_elsewhere_is_measured_from_a_machine_without_one(tmp_pat
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("option", ["completions", pytest.param("chat", marks=pytest.mark.check)])
-def test_a_running_server_is_measured_and_its_token_is_written_nowhere(tmp_path, running, option):
+def test_a_running_server_is_measured_and_its_token_is_written_nowhere(tmp_path, running, option="chat"):
     secret = "hf_notforthelog"
     parameters = {
         "backend": "http",

@@ -11,8 +11,8 @@ class Run(SimpleNamespace):
     """A `session.Setup` without a device: it counts what it is asked for."""
 
     write = session.Setup.write
-    engine = meter = unwritten = None
-    ended = False
+    engine = meter = unwritten = run_id = folder = None
+    ended, taken = False, SimpleNamespace(alone=SimpleNamespace(scratch=True))
 
     def in_use(self):
         assert not self.ended, "a run that has ended is not measured again"
@@ -20,18 +20,21 @@ class Run(SimpleNamespace):
     def close(self):
         self.ended = True
 
+    def _finished(self, rows):
+        return rows, {"made": "once"}
 
-def test_a_run_that_a_full_disk_refused_is_written_when_the_cell_runs_again():
+
+def test_a_run_that_a_full_disk_refused_is_written_when_the_cell_runs_again(monkeypatch):
     tries = []
 
-    def write(rows, sidecar):
+    def write(rows, sidecar, *where):
         tries.append((rows, sidecar))
         if len(tries) == 1:
             raise OSError("No space left on device")
         return "path"
 
-    recorder = SimpleNamespace(write=write, finish=lambda rows, engine, meter: (rows, {"made": "once"}))
-    run = Run(recorder=recorder)
+    monkeypatch.setattr(session.store, "write", write)
+    run = Run()
     with pytest.raises(OSError, match="No space left"):
         run.write(["row"])
     assert run.ended, "the device is let go meanwhile"

@@ -94,10 +94,12 @@ def test_more_goes_into_the_body_and_the_token_into_the_header():
         protocols.request("completion", "http://here", PROMPT, "m")
 
 
-@pytest.mark.parametrize("dialect", protocols.DIALECTS)
+@pytest.mark.parametrize("dialect", protocols.EVERY)
 def test_a_prompt_that_comes_back_is_known_where_it_was_sent_as_text(dialect):
     payload = protocols.request(dialect, "http://here", PROMPT, "m")
-    assert protocols.echoed(payload, "one two three and more") == (dialect in ("text", "chat", "tgi"))
+    assert protocols.echoed(payload, "one two three and more") == (
+        dialect in ("text", "text-bos", "chat", "tgi")
+    )
     assert not protocols.echoed(payload, "one two") and not protocols.echoed(b"", "one two three")
 
 

@@ -2,20 +2,15 @@
 
 import errno
 import gc
-import io
 import math
 import os
-import pickle
 import selectors
 import socket
 import ssl
-import subprocess
-import sys
-import types
 
 import numpy as np
 import pytest
-from answers import answered, chunked, event, text, usage
+from answers import chunked, event, text, usage
 
 from bench.instrument.load import client, connection, http1, parallel, records
 
@@ -97,14 +92,6 @@ def carrying(reads=(), room=100, reused=False, **about):
 # --- one connection ---------------------------------------------------------------------------------------
 
 
-def test_a_fresh_stream_knows_nothing(clock):
-    stream = carrying(reused=True)
-    assert (stream.connecting, stream.secure, stream.reused, stream.unsent) == (True, False, True, b"POST")
-    assert (stream.head, stream.chunks, stream.walked, stream.received) == (None, None, 0, 0)
-    assert stream.answer.stream is stream and stream.reads is stream.answer.reads
-    assert connection.Stream(None).answer is None
-
-
 def test_a_request_counts_as_sent_with_its_first_byte(clock):
     stream = carrying(room=3)
     stream.send()
@@ -156,22 +143,6 @@ def test_a_connection_that_closes_before_the_end_is_lost():
     assert stream.receive() is True
     sized = carrying([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", b"cde"])
     assert not sized.receive() and not sized.ends_with_connection and sized.receive() is True
-
-
-def test_an_answer_without_end_is_given_up(monkeypatch):
-    body = chunked(*[b": " + b"x" * 40 + b"\n\n"] * 3)[:-5]
-    held = len(body) + connection.READ_COST_BYTES * 2
-    for most, given_up in ((held, False), (held - 1, True)):
-        monkeypatch.setattr(connection, "ANSWER_BYTES", most)
-        stream = carrying([body[:200], body[200:]])
-        if given_up:
-            with pytest.raises(http1.Broken, match=f"more than {most} bytes and no end"):
-                stream.receive() or stream._completed_by(
-                    body[200:]
-                ) or stream.receive() or stream._completed_by(b"x")
-        else:
-            assert not stream.receive() and not stream.receive()
-            assert not stream._completed_by(body[-9:])
 
 
 def test_many_bytes_without_a_look_are_looked_at(monkeypatch):
@@ -340,199 +311,7 @@ def test_an_unknown_host_is_named(monkeypatch):
     assert refused.value.__suppress_context__
 
 
-def test_an_address_is_tried(connections):
-    family, where = connections.address
-    assert family == socket.AF_INET and connection._accepts(family, where) is True
-    connections.server.close()
-    assert connection._accepts(family, where) is False
-
-
 # --- the loop ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def loop(clock):
-    """A client whose connections are made by hand; nothing of it runs by itself."""
-    made = client.Client("http://127.0.0.1:9", [records.Call(9, b"", None, 3, 1)], "completions", 2, 10.0)
-    made.connections.selector.close()
-    made.connections.selector = Selector()
-    made.results.clocks = [(50.0, 1000.0)]
-    return made
-
-
-def begun(loop, stream, at=50.0):
-    """Let `stream` carry a request that the loop has under way."""
-    stream.answer.begun = at
-    loop.active += 1
-    loop.underway.append(stream.answer)
-    loop.connections.selector.register(stream.sock, connection.READ, stream)
-    return stream
-
-
-def test_the_alarm_is_the_next_thing_that_is_due(loop, clock, monkeypatch):
-    monkeypatch.setattr(loop.results, "look", lambda: 99.0)
-    loop.backlog.start = 70.0
-    loop._look_round()
-    assert loop.alarm == 70.0, "the start"
-    stream = begun(loop, carrying(), at=55.0)
-    loop._look_round()
-    assert loop.alarm == 65.0, "the end of its patience"
-    loop.timeout_s = 100.0
-    loop._look_round()
-    assert loop.alarm == 99.0, "the next look at the clocks"
-    clock.now, loop.timeout_s = 66.0, 10.0
-    loop.backlog.waiting.clear()
-    loop._look_round()
-    assert loop.alarm == 0.0 and loop.active == 0 and stream.sock.closed, "the last one has just failed"
-
-
-@pytest.mark.parametrize("left, sleeps", [(1.0, 0.998), (0.0031, 0.0011), (0.0029, 0), (0.0, 0), (-5.0, 0)])
-def test_a_sleep_ends_before_what_is_due(loop, left, sleeps):
-    loop.alarm = 50.0 + left
-    assert loop._patience() == pytest.approx(sleeps)
-
-
-def test_a_call_goes_over_an_idle_connection_or_a_new_one(loop, clock, monkeypatch):
-    opened = []
-    monkeypatch.setattr(loop.connections, "open", opened.append)
-    first, second, kept = answer(1), answer(2), connection.Stream(Socket())
-    loop.connections.selector.register(kept.sock, connection.READ, kept)
-    loop.connections.idle.append(kept)
-    loop._take_up(first)
-    assert first.stream is kept and kept.reused and kept.sock.sent == b"POST" and loop.connections.idle == []
-    assert loop.connections.selector.watched[kept.sock] == (connection.READ, kept)
-    loop._take_up(second)
-    assert opened == [second] and loop.active == 2 and list(loop.underway) == [first, second]
-    assert first.begun == second.begun == 50.0
-
-
-def test_a_call_that_finds_no_way_has_failed(loop, monkeypatch):
-    def nowhere(answer):
-        raise OSError(errno.ENETUNREACH, "Network is unreachable")
-
-    monkeypatch.setattr(loop.connections, "open", nowhere)
-    lost = answer()
-    loop.alarm = 77.0
-    loop._take_up(lost)
-    assert (
-        lost.error == "OSError: Network is unreachable" and loop.active == 0 and loop.results.done == [lost]
-    )
-    assert lost.ended == 50.0 and loop.alarm == 0.0
-
-
-def test_a_ready_connection_is_served(loop, clock, monkeypatch):
-    stream = begun(loop, carrying([WHOLE[:80], WHOLE[80:]]))
-    loop._serve(stream, connection.WRITE)
-    assert stream.connecting is False and stream.answer.connected == 50.0 and stream.sock.sent == b"POST"
-    assert loop.connections.selector.watched[stream.sock][0] == connection.READ
-    stream.unsent, clock.now = b"rest", 52.0
-    loop._serve(stream, connection.WRITE)
-    assert stream.sock.sent == b"POSTrest" and stream.answer.connected == 50.0
-    served = stream.answer
-    loop._serve(stream, connection.READ)
-    assert loop.results.done == []
-    loop._serve(stream, connection.READ | connection.WRITE)
-    assert loop.results.done == [served] and served.error == "" and served.ended == 52.0 and loop.active == 0
-    assert loop.connections.idle == [stream] and served.stream is None
-    loop._serve(stream, connection.READ)
-    assert loop.connections.idle == [] and stream.sock.closed, "the server closes an idle connection"
-
-
-def test_a_server_that_keeps_no_connection_is_left(loop):
-    closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab"
-    stream = begun(loop, carrying([closing]))
-    stream.connecting = False
-    loop._serve(stream, connection.READ)
-    assert loop.connections.idle == [] and stream.sock.closed and len(loop.results.done) == 1
-
-
-def test_being_woken_for_nothing_changes_nothing(loop):
-    stream = begun(loop, carrying([BlockingIOError()]))
-    stream.connecting = False
-    loop._serve(stream, connection.READ)
-    assert loop.active == 1 and loop.results.done == [] and stream.answer is not None
-
-
-@pytest.mark.parametrize(
-    "reused, begins, again", [(True, False, True), (True, True, False), (False, False, False)]
-)
-def test_only_a_request_that_found_its_connection_closed_is_sent_again(
-    loop, monkeypatch, reused, begins, again
-):
-    reads = [WHOLE[:60]] if begins else []
-    stream = begun(
-        loop, carrying([*reads, ConnectionResetError(104, "Connection reset by peer")], reused=reused)
-    )
-    stream.connecting, stream.answer.sent, lost = False, 50.0, stream.answer
-    opened = []
-    monkeypatch.setattr(loop.connections, "open", opened.append)
-    for _ in range(1 + begins):
-        loop._serve(stream, connection.READ)
-    assert (opened == [lost]) == again and (loop.results.done == [lost]) == (not again) and stream.sock.closed
-    if again:
-        assert lost.reads == [] and math.isnan(lost.sent) and loop.active == 1 and lost.error == ""
-    else:
-        assert lost.error == "ConnectionResetError: Connection reset by peer" and lost.sent == 50.0
-
-
-def test_a_request_that_cannot_be_sent_has_failed(loop):
-    stream = begun(loop, carrying(room=BrokenPipeError(32, "Broken pipe")))
-    lost = stream.answer
-    loop._send(stream)
-    assert lost.error == "BrokenPipeError: Broken pipe" and loop.results.done == [lost] and stream.sock.closed
-
-
-@pytest.mark.parametrize(
-    "connecting, secured, words",
-    [
-        (True, False, "no connection within 10 s; 0 pieces of an answer had come."),
-        (True, True, "no TLS connection within 10 s; 0 pieces"),
-        (False, True, "no complete answer within 10 s; 0 pieces"),
-    ],
-)
-def test_what_takes_too_long_has_failed(loop, clock, connecting, secured, words):
-    loop.connections.tls = secured
-    stream, later = begun(loop, carrying(reused=True)), begun(loop, carrying(), at=50.5)
-    stream.connecting, lost = connecting, stream.answer
-    clock.now = 59.99
-    loop._expire()
-    assert loop.active == 2
-    clock.now = 60.0
-    loop._expire()
-    assert lost.error.startswith("TimeoutError: ") and words in lost.error, "and it is not sent again"
-    assert loop.active == 1 and list(loop.underway) == [later.answer] and stream.sock.closed
-    done = later.answer
-    loop._finish(loop.connections.release(later))
-    loop._expire()
-    assert list(loop.underway) == [] and done.error == "" and loop.active == 0
-
-
-def test_pieces_that_had_come_are_counted(loop, clock):
-    stream = begun(loop, carrying([WHOLE[:60], WHOLE[60:70]]))
-    stream.receive(), stream.receive()
-    stream.connecting, lost, clock.now = False, stream.answer, 70.0
-    loop._expire()
-    assert "2 pieces of an answer had come." in lost.error
-
-
-def test_a_run_gives_rows_in_order_and_takes_no_longer_than_its_calls(monkeypatch):
-    kept = []
-    monkeypatch.setattr(client.gc, "disable", lambda: kept.append("off"))
-    monkeypatch.setattr(client.gc, "enable", lambda: kept.append("on"))
-    monkeypatch.setattr(client, "_first_in_line", lambda first: kept.append(first) or "yes")
-    cpu = iter([2.0, 2.75, 3.0, 3.5])
-    monkeypatch.setattr(client.time, "process_time", lambda: next(cpu))
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        url = "http://127.0.0.1:%d" % closed.getsockname()[1]
-    calls = [records.Call(number, b"x", None, 3, 1) for number in (3, 1, 2)]
-    made = client.Client(url, calls, "completions", 1, 5.0)
-    rows = made.run(client.clock())
-    assert [row["request"] for row in rows] == [1, 2, 3] and all("refused" in row["error"] for row in rows)
-    assert kept == [True, "off", "on", False] and made.first_in_line == "yes" and made.cpu_s == 0.75
-    assert len(made.results.clocks) >= 2, "clocks are compared before and after"
-    found = client.report(made)
-    assert found.pop("read_lag_s").size == 0 and found.pop("peak_memory_bytes") > 1e6
-    assert found == {"cpu_s": 0.75, "reading_cpu_s": 0.5, "kernel_stamps": True, "first_in_line": "yes"}
 
 
 def test_a_process_is_first_in_line_while_it_measures(monkeypatch):
@@ -606,7 +385,8 @@ def test_a_load_is_dealt_to_processes(processes):
     shares = [made.share for made in processes.made]
     assert [[call.number for call in share[1]] for share in shares] == [[1, 3, 5], [2, 4]]
     assert [share[3] for share in shares] == [3, 2], "the places of each"
-    assert all((share[0], share[2], *share[4:]) == ("url", "chat", 7.0, {1}) for share in shares)
+    assert all((share[0], share[2], *share[4:6]) == ("url", "chat", 7.0, {1}) for share in shares)
+    assert all(share[6:] == (math.inf, None) for share in shares), "no end, and no answers to be encoded"
     assert [made.sent for made in processes.made] == [[50.1]] * 2, "one start for all"
     assert processes.events == ["receive"] * 2 + ["send"] * 2 + ["receive"] * 2 + ["end"] * 2
     assert report == {
@@ -655,99 +435,3 @@ def test_processes_end_where_one_is_lost(processes):
     with pytest.raises(RuntimeError, match="lost"):
         parallel.run("url", calls_of(4), "chat", 2, processes=2)
     assert processes.events[-2:] == ["end", "end"]
-
-
-def test_a_report_without_reads_has_no_lag():
-    late = [{"late_s": math.nan}, {"late_s": 0.5}]
-    empty = {
-        "cpu_s": 1,
-        "reading_cpu_s": 1,
-        "peak_memory_bytes": 1,
-        "kernel_stamps": False,
-        "first_in_line": True,
-    }
-    found = parallel._report(late, [empty | {"read_lag_s": np.empty(0)}])
-    assert found["read_lag_p50_s"] is None and found["late_p99_s"] == 0.5 == found["late_p50_s"]
-    assert found["kernel_stamps"] is False and found["first_in_line"] is True
-    assert type(found["late_p50_s"]) is float and answered([b"x"]).sent == 10.0
-
-
-def test_a_client_may_open_as_many_files_as_the_system_gives(monkeypatch):
-    asked = []
-    monkeypatch.setattr(parallel.resource, "getrlimit", {parallel.resource.RLIMIT_NOFILE: (1024, 4096)}.get)
-    monkeypatch.setattr(parallel.resource, "setrlimit", lambda *what: asked.append(what))
-    parallel._many_files()
-    assert asked == [(parallel.resource.RLIMIT_NOFILE, (4096, 4096))]
-
-
-def test_a_process_gets_its_share_and_says_why_it_was_lost(monkeypatch):
-    class Popen:
-        def __init__(self, command, **options):
-            self.command, self.options, self.ended = command, options, []
-            self.stdin, self.stdout = io.BytesIO(), io.BytesIO(pickle.dumps("ready"))
-
-        def kill(self):
-            self.ended.append("kill")
-
-        def wait(self):
-            self.ended.append("wait")
-            return -9
-
-    monkeypatch.setattr(parallel.subprocess, "Popen", Popen)
-    made = parallel._Process(("share", 1))
-    began = made.process
-    assert began.command == [sys.executable, "-m", "bench.instrument.load.parallel"]
-    assert began.options == {
-        "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": made.log, "cwd": parallel.ROOT
-    }  # fmt: skip
-    assert pickle.loads(began.stdin.getvalue()) == ("share", 1) and made.receive() == "ready"
-    with pytest.raises(RuntimeError, match="A process of the load client was lost: -9") as lost:
-        made.receive()
-    assert lost.value.__suppress_context__
-    made.log.seek(0)
-    made.log.write(b"\xff is no file")
-    with pytest.raises(RuntimeError, match="client was lost: \ufffd is no file"):
-        made.receive()
-    made.log.write(b"\nlast\n")
-    with pytest.raises(RuntimeError, match="client was lost: last"):
-        made.receive()
-    began.ended.clear()
-    made.end()
-    assert began.ended == ["kill", "wait"] and began.stdin.closed and began.stdout.closed
-
-
-@pytest.mark.parametrize("cores", [{1}, set(), None])
-def test_the_other_end_runs_its_share_when_it_may_begin(monkeypatch, cores):
-    events, out = [], io.BytesIO()
-
-    class Loop:
-        def __init__(self, *share):
-            events.append(share)
-
-        def run(self, start):
-            events.append(start)
-            return ["row"]
-
-    class Thread:
-        def __init__(self, target, args, daemon):
-            self.what = target, args, daemon
-
-        def start(self):
-            events.append(self.what)
-
-    incoming = pickle.dumps(("url", ["call"], "chat", 3, 7.0, cores)) + pickle.dumps(55.5)
-    monkeypatch.setattr(parallel.sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(incoming)))
-    monkeypatch.setattr(parallel.os, "dup", lambda number: 100 + number)
-    monkeypatch.setattr(parallel.os, "fdopen", lambda *what: events.append(what) or out)
-    monkeypatch.setattr(parallel.os, "dup2", lambda *what: events.append(what))
-    monkeypatch.setattr(parallel.os, "sched_setaffinity", lambda *what: events.append(what))
-    monkeypatch.setattr(parallel.threading, "Thread", Thread)
-    monkeypatch.setattr(parallel, "_many_files", lambda: events.append("files"))
-    monkeypatch.setattr(parallel.client, "Client", Loop)
-    monkeypatch.setattr(parallel.client, "report", lambda loop: {"of": type(loop).__name__})
-    parallel._serve_parent()
-    watched = parallel.parents.die_with, (os.getppid(),), True
-    bound = [] if cores is None else [(0, cores)]
-    share = "url", ["call"], "chat", 3, 7.0
-    assert events == [(101, "wb"), (2, 1), watched, *bound, "files", share, 55.5]
-    assert out.getvalue() == pickle.dumps("ready") + pickle.dumps((["row"], {"of": "Loop"}))

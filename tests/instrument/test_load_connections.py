@@ -124,17 +124,18 @@ def test_a_long_prompt_is_sent_whole():
 
 
 def test_being_woken_for_nothing_is_no_failure(fresh, monkeypatch):
-    receive, looks = connection.Stream.receive, []
+    receive, looks, woken = connection.Stream.receive, [], []
 
     def nervous(stream):
         looks.append(stream)
-        if len(looks) % 5 == 0:
+        if len(looks) % 5 == 0:  # how many looks there are follows from the machine's speed
+            woken.append(stream)
             raise BlockingIOError(11, "Resource temporarily unavailable")
         return receive(stream)
 
     monkeypatch.setattr(connection.Stream, "receive", nervous)
     rows, _ = here(fresh.url, make_calls(fresh.url, 4), concurrency=2)
-    assert all(map(whole, rows)) and len(looks) > 4 * TOKENS, rows[0]["error"]
+    assert all(map(whole, rows)) and woken, rows[0]["error"]
 
 
 @pytest.fixture(scope="module")

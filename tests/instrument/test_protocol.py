@@ -11,6 +11,7 @@ import pytest
 from protocol_cases import CASES, PROMPT
 from speakers import Speaker, ask, check
 
+from bench import backends
 from bench.backends import hf_endpoint
 from bench.backends import http as running
 from bench.backends.common import servers
@@ -31,7 +32,7 @@ def test_what_a_server_says_is_counted_right(speaker, case):
 def test_every_dialect_has_every_quirk_that_it_can_have():
     quirks = {
         dialect: {quirk for d, words, _ in CASES.values() if d == dialect for quirk in words.split()}
-        for dialect in protocols.DIALECTS
+        for dialect in protocols.EVERY
     }
     for dialect, found in quirks.items():
         ends = {"empty-last", "bare-last", "bos"}  # a chat always ends with an empty event
@@ -87,7 +88,9 @@ def test_huggingface_hubs_client_reads_the_same_counts(speaker, token):
 
 @pytest.mark.parametrize("option", hf_endpoint.OPTIONS)
 def test_an_endpoint_is_asked_with_the_token_in_each_of_its_dialects(speaker, token, option):
-    with hf_endpoint.serve(Named, option, "cuda", servers.Wanted(1, 64, 1, url=speaker)) as served:
+    with backends.get("hf_endpoint").serve(
+        Named, option, "cuda", servers.Wanted(1, 64, 1, url=speaker)
+    ) as served:
         row = ask(served.url, served.dialect, served.body(4), served.token)
     assert row["error"] == "" and row["output_tokens"] == 4 and token not in repr(row) + repr(served)
     assert "Wrong credentials: nothing" in ask(speaker, option)["error"], "without the token it refuses"
@@ -95,7 +98,7 @@ def test_an_endpoint_is_asked_with_the_token_in_each_of_its_dialects(speaker, to
 
 @pytest.mark.parametrize("option", running.OPTIONS)
 def test_a_running_server_is_asked_in_each_dialect(speaker, token, option):
-    with running.serve(Named, option, "cpu", servers.Wanted(1, 64, 1, url=speaker)) as served:
+    with backends.get("http").serve(Named, option, "cpu", servers.Wanted(1, 64, 1, url=speaker)) as served:
         row = ask(served.url, served.dialect, served.body(4), served.token)
     assert (
         row["error"] == ""
@@ -130,18 +133,18 @@ def test_huggingface_hub_finds_an_endpoint_with_the_token(token, speaker, monkey
             "huggingface_hub.constants.INFERENCE_ENDPOINTS_ENDPOINT", f"http://127.0.0.1:{api.server_port}"
         )
         request = servers.Wanted(1, 64, 1, url="me/llama")
-        with hf_endpoint.serve(Named, "tgi", "cuda", request) as served:
+        with backends.get("hf_endpoint").serve(Named, "tgi", "cuda", request) as served:
             assert served.url == speaker and ask(served.url, "tgi", token=served.token)["output_tokens"] == 4
         monkeypatch.setattr(Api, "state", "scaledToZero")
         with (
             pytest.raises(RuntimeError, match="is scaledToZero, not running"),
-            hf_endpoint.serve(Named, "tgi", "cuda", request),
+            backends.get("hf_endpoint").serve(Named, "tgi", "cuda", request),
         ):
             pass
         monkeypatch.setattr(Api, "token", "another")
         with (
             pytest.raises(RuntimeError, match="knows no endpoint") as refused,
-            hf_endpoint.serve(Named, "tgi", "cuda", request),
+            backends.get("hf_endpoint").serve(Named, "tgi", "cuda", request),
         ):
             pass
         assert token not in repr(refused.value) and refused.value.__suppress_context__

@@ -5,6 +5,7 @@ from protocol_cases import SECRET
 from speakers import Speaker, ask
 from token_quotes import CREDENTIALS, QUOTES, keeps_quiet, refusal
 
+from bench import backends
 from bench.backends import http as running
 from bench.backends.common import servers
 
@@ -59,7 +60,9 @@ def test_the_token_follows_no_redirection(quoting, token, speaker):
 @pytest.mark.parametrize("value", [f"{SECRET}\n", f" {SECRET} "])
 def test_a_tokens_line_end_is_left_out(speaker, token, monkeypatch, value):
     monkeypatch.setenv("BENCH_API_TOKEN", value)
-    with running.serve(Named, "completions", "cpu", servers.Wanted(1, 64, 1, url=speaker)) as served:
+    with backends.get("http").serve(
+        Named, "completions", "cpu", servers.Wanted(1, 64, 1, url=speaker)
+    ) as served:
         assert served.token == SECRET and ask(served.url, "completions", token=served.token)["error"] == ""
 
 
@@ -68,7 +71,7 @@ def test_what_is_no_token_is_refused_and_not_quoted(monkeypatch, value):
     monkeypatch.setenv("BENCH_API_TOKEN", value)
     with (
         pytest.raises(ValueError, match="The access token in BENCH_API_TOKEN has a blank") as refused,
-        running.serve(Named, "chat", "cpu", servers.Wanted(1, 64, 1, url="http://localhost:1")),
+        backends.get("http").serve(Named, "chat", "cpu", servers.Wanted(1, 64, 1, url="http://localhost:1")),
     ):
         pass
     assert "hf_" not in repr(refused.value)

@@ -137,7 +137,8 @@ def test_a_repetition_that_cannot_have_been_computed_is_a_cache(repeated, cached
     fresh = [2.0, 2.4, 6.0]
     found = prefix_cache.result(rows(fresh, repeated))
     assert found == {
-        "prompt_tokens": 300, "reported": False, "fresh_ttft_s": fresh, "repeated_ttft_s": repeated, "cached": cached,
+        "prompt_tokens": 300, "reported": False, "cached_tokens": None, "fresh_ttft_s": fresh,
+        "repeated_ttft_s": repeated, "cached": cached,
     }  # fmt: skip
     assert bool(prefix_cache.why_not(found)) == cached
 

@@ -33,7 +33,7 @@ PARAMETERS = {
 
 @pytest.fixture
 def setup(driver, tmp_path, monkeypatch):
-    monkeypatch.setattr(backends.get("fake"), "DEVICES", ("cuda", "cpu"))
+    monkeypatch.setattr(backends.get("fake").module, "DEVICES", ("cuda", "cpu"))
     monkeypatch.setattr(bandwidth, "Bandwidth", Probe)
     monkeypatch.setattr(neighbours, "Neighbours", Alone)
     return lambda **changes: session.Setup("latency", PARAMETERS | {"results": str(tmp_path)} | changes)
@@ -80,11 +80,11 @@ def test_a_run_keeps_the_gpu_s_state_and_its_warm_up(driver, setup, monkeypatch)
     with monkeypatch.context() as patched:  # a busy machine would not settle
         patched.setattr(run, "generate", lambda prompts, max_new_tokens: [{"e2e_s": 0.05, "error": ""}])
         run.warm_up([[1, 2, 3]], 8)
-    assert [about["clocks.sm"] for about in run.recorder.warmup] == [1200, 1500, 1900, 1950]
+    assert [about["clocks.sm"] for about in run.warmup] == [1200, 1500, 1900, 1950]
     run.bandwidth.probe()
     (measured,) = run.generate([[1, 2, 3]], 8)
     driver.says({"clocks.sm": "1755", "temperature.gpu": "61"})
-    path = run.write([run.row(1, 1, [1, 2, 3], measured | {"peak_memory_bytes": 1})])
+    path = run.write([run.row(1, 1, [1, 2, 3], measured | {"peak_memory_bytes": 1}, max_new_tokens=8)])
     machine = json.loads(path.with_suffix(".json").read_text())["machine"]
     assert (
         machine["gpu_before"]["clocks.sm"] == 345
@@ -98,7 +98,7 @@ def test_a_cpu_is_warmed_up_once(driver, setup):
     run = setup(device="cpu")
     run.load()
     run.warm_up([[1, 2, 3]], 8)
-    assert len(run.recorder.warmup) == 1 and "clocks.sm" not in run.recorder.warmup[0]
+    assert len(run.warmup) == 1 and "clocks.sm" not in run.warmup[0]
     run.close()
 
 
@@ -125,7 +125,7 @@ def test_out_of_memory_is_a_row(setup, monkeypatch):
 
     monkeypatch.setattr(run.engine, "generate", full)
     run.warm_up([[1]], 8)
-    assert run.recorder.warmup == [{"e2e_s": None} | gpu.gpu_state()]
+    assert run.warmup == [{"e2e_s": None} | gpu.gpu_state()]
     (row,) = run.generate([[1]], 8)
     assert row["error"].startswith("OutOfMemoryError: CUDA out of memory") and row["output_tokens"] == 0
     run.close()
@@ -176,7 +176,7 @@ def test_a_compiled_step_is_compiled_once(tiny, monkeypatch):
     counted = CompileCounter()
     monkeypatch.setattr(CompileConfig, "_compile_all_devices", True)
     monkeypatch.setattr(CompileConfig, "to_dict", lambda self: {"backend": counted, "dynamic": self.dynamic})
-    adapter = backends.get("transformers")
+    adapter = backends.get("transformers").module
     plain, compiled = (adapter.load(tiny, option, "cpu", 1) for option in ("bfloat16", "bfloat16-compiled"))
     compiled.reserve(1, 40)
     prompts = [[5, 6, 7], [9, 8, 7, 6, 5, 4, 3], [5, 6, 7]]
@@ -225,7 +225,7 @@ def test_random_weights_are_made_where_they_are_asked_for(tmp_path, monkeypatch)
 
 
 def test_a_checkpoint_is_made_once(monkeypatch, tmp_path):
-    """What `weights` of gpu-matrix does: the next call finds it."""
+    """The next call finds it."""
     made = []
 
     def write(row, to):

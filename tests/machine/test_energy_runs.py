@@ -39,7 +39,7 @@ class NoLock:
 @pytest.fixture
 def run(driver, nvml, tmp_path, monkeypatch):
     """A function that executes a notebook's cells on the fake GPU (or CPU): (rows, sidecar). Windows last a second."""
-    fake = backends.get("fake")
+    fake = backends.get("fake").module
     monkeypatch.setattr(fake, "DEVICES", ("cuda", "cpu"))
     monkeypatch.setattr(bandwidth, "Bandwidth", Probe)
     monkeypatch.setattr(neighbours, "Neighbours", Alone)

@@ -5,6 +5,7 @@ import dataclasses
 
 import pandas as pd
 import pytest
+import session_rows
 from builders import (
     MATRICES,
     PEAKS,
@@ -20,10 +21,10 @@ from builders import (
 )
 from matplotlib.figure import Figure
 
-from bench.analysis import latency as latency_analysis
+from bench import columns, html, style
 from bench.metrics import METRICS
 from bench.observations import store
-from bench.report import bars, columns, curves, figures, html, style, tables
+from bench.report import bars, curves, figures, tables
 from bench.report.figures import latency as latency_figures
 from bench.report.findings import latency as latency_findings
 from bench.report.tables import latency as latency_tables
@@ -67,7 +68,18 @@ def written(tmp_path_factory):
     write_repeats(observations, [150.0, 151.0, 152.0], **newer)
     for run in (1, 2, 3):
         write_flipping(observations, run, backend="openvino", option="F16")
-    return store.load(folder=observations)
+    # Two more machines, on which two options come in opposite orders.
+    for host, rates in (("bbbbbb", (100.0, 300.0)), ("cccccc", (300.0, 100.0))):
+        for option, rate in zip(("F16", "Q4_0"), rates):
+            several = [rate, rate + 1, rate - 1]
+            write_repeats(observations, several, option=option, gpu="other-2c", host=host)
+    return pd.concat([store.load(folder=observations), conversations()], ignore_index=True)
+
+
+def conversations():
+    """Three runs of conversations, each with the cache off and on."""
+    loads = [session_rows.load(cache, run) for run in (1, 2, 3) for cache in (0.0, 1000.0, 4000.0)]
+    return session_rows.frame([row | {"backend": "llamacpp"} for rows in loads for row in rows])
 
 
 @pytest.fixture
@@ -130,8 +142,13 @@ def test_a_column_is_declared_or_refused():
     assert columns.column("ttft_p90_s") == columns.Column("TTFT p90", "ms", 1e3)
     assert columns.column("ttft_s_inside") == columns.column("ttft_s")
     assert columns.of("option mbu", mbu="share")["mbu"].head == "share"
+    assert columns.of("not_checked")["not_checked"].head == "not checked", (
+        "its own words, where nobody has others"
+    )
     with pytest.raises(KeyError, match="No column 'tttf_s' is declared: add it to METRICS"):
-        columns.of("option tttf_s")
+        columns.column("tttf_s")
+    with pytest.raises(KeyError, match="tttf_s"):
+        columns.shown(pd.DataFrame({"option": ["int8"]}), "option tttf_s")
     with pytest.raises(KeyError, match="The table has no column ttft_s: name it"):
         columns.of("option", ttft_s="TTFT in process")
 
@@ -154,12 +171,6 @@ def test_mbu_in_the_table_is_that_of_the_best_probe(tmp_path):
     assert requests["mbu"].iloc[0] == pytest.approx((1e8 + 13 * 4000) / 0.01 / 50e9)
 
 
-def test_colours_need_no_list_and_do_not_run_out(tmp_path):
-    for k in range(14):
-        write_run(tmp_path, backend=f"engine{k:02d}", rate=50.0 + k)
-    latency_figures.latency(store.load(folder=tmp_path))
-
-
 def test_drafts_are_compared_with_the_same_option_without(tmp_path):
     write_run(tmp_path, option="float32", rate=50.0)
     write_run(tmp_path, option="float32-lookup", rate=100.0, drafted_tokens=8, accepted_tokens=4)
@@ -172,8 +183,13 @@ def test_drafts_are_compared_with_the_same_option_without(tmp_path):
     assert row["mbu"] == pytest.approx((1e8 + 13 * 4000) / (9 * 0.01 / 5) / 40e9)
     write_run(tmp_path, option="float32-lookup", rate=100.0, drafted_tokens=8, accepted_tokens=0, run=2)
     assert "25 % of the tokens" in latency_findings.drafts(store.load(folder=tmp_path))[0]
+    # An engine that pads its drafts does not tell how many it guessed: no share, and still a sentence.
+    write_run(tmp_path / "padded", backend="vllm", option="bfloat16", rate=50.0)
+    write_run(tmp_path / "padded", backend="vllm", option="bfloat16-ngram", rate=100.0, accepted_tokens=4)
+    (sentence,) = latency_findings.drafts(store.load(folder=tmp_path / "padded"))
+    assert "vllm bfloat16-ngram" in sentence and "guessed" not in sentence and "nan" not in sentence
     # A guess is no quantisation: it does not count among the options with fewer bits.
-    assert latency_findings.speed_ups(latency_analysis.summary(store.load(folder=tmp_path))) == []
+    assert latency_findings.speed_ups(store.load(folder=tmp_path)) == []
 
 
 def test_the_last_digits_of_a_place_change_no_byte(tmp_path):
@@ -209,8 +225,7 @@ def test_an_axis_without_a_value_above_zero_stays_linear():
 
 def test_a_value_stands_behind_its_whisker_and_no_whisker_goes_on_past_the_largest_share():
     table = pd.DataFrame({"backend": "fake", "mbu": [0.8, 0.3]})
-    drawn, axes = bars.canvas([len(table)])
-    panel = axes[0, 0]
+    drawn, panel = bars.canvas([len(table)])
     bars.draw(panel, table, "mbu", {"fake": ("gray", "")}, spread=pd.Series([0.4, 0.1]), most=1.0)
     bars.fraction(panel)
     drawn.draw_without_rendering()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from builders import make_sidecar, two_engines, write_run, write_sweep
 
-from bench import backends
+from bench import backends, html, style
 from bench.analysis import machines
 from bench.machine import identity
 from bench.observations import gates, store
-from bench.report import figures, findings, html, style, tables
+from bench.report import figures, findings, tables
 
 pytestmark = pytest.mark.early
 
@@ -71,7 +71,8 @@ def test_two_checkouts_on_the_same_kind_of_machine_are_named_apart(tmp_path):
     names = [f"{FIRST} (aaa111)", f"{FIRST} (bbb222)"]
     assert sorted(labels(requests)) == names
     assert sorted(tables.TABLES["latency"](requests)["device"]) == names
-    assert all(name in words(figures.DRAWN["latency"](requests)) for name in names)
+    assert sorted(label for label, _ in figures.parts("latency", requests)) == names
+    assert all(label in words(figure) for label, figure in figures.parts("latency", requests))
     assert all(
         f"On `{FIRST}` ({host})" in " ".join(findings.findings(requests)) for host in ("aaa111", "bbb222")
     )
@@ -80,8 +81,9 @@ def test_two_checkouts_on_the_same_kind_of_machine_are_named_apart(tmp_path):
 def test_an_experiment_that_a_machine_lacks_is_missing_not_borrowed(both, monkeypatch):
     monkeypatch.setenv(machines.FRONT, SECOND)
     assert machines.here(both, "batching").empty
-    drawn = words(figures.DRAWN["frontier"](both))
-    assert f"Not measured on {SECOND}." in drawn and f"on {FIRST}" in drawn
+    ((label, part),) = figures.parts("frontier", both)
+    assert label == FIRST and f"Not measured on\n{SECOND}." in words(part).replace(" on ", " on\n")
+    assert f"on {FIRST}" in words(figures.DRAWN["frontier"](both))
     table = tables.TABLES["batching"](both)
     assert set(table["device"]) == {FIRST} and table.attrs["missing"] == [SECOND]
     assert f"No row of {SECOND}: not measured there." in html.html(table)
@@ -99,22 +101,21 @@ def test_one_machine_is_drawn_as_if_there_were_no_others(name, both, tmp_path):
     assert svg(draw(own)) == svg(alone)
 
 
-def test_another_machine_adds_its_part_and_changes_none(both, tmp_path):
-    own = both[both["gpu"] == FIRST]
-    draw = figures.DRAWN["latency"]
-    before, after = draw(own), draw(both)
-    for one in (before, after):
+def test_another_machine_adds_its_part_and_changes_none(both):
+    own, draw = both[both["gpu"] == FIRST], figures.DRAWN["latency"]
+    alone, whole, parts = draw(own), draw(both), figures.parts("latency", both)
+    for one in (alone, whole, *(figure for _, figure in parts)):
         one.canvas.draw()
-    bars = [[bar.get_width() for axes in one.axes for bar in axes.patches] for one in (before, after)]
-    assert bars[1][: len(bars[0])] == bars[0] and len(bars[1]) == len(bars[0]) + 2
-    assert after.get_figheight() > before.get_figheight()
-    titles = [part.get_suptitle() for part in after.subfigs]
-    assert titles == [f"{before.get_suptitle()}\n{FIRST}", SECOND]
-    assert [label for label, _ in draw.parts(both)] == [FIRST, SECOND]
+    widths = lambda figure: [bar.get_width() for axes in figure.axes for bar in axes.patches]
+    assert [label for label, _ in parts] == [FIRST, SECOND]
+    assert widths(alone) == widths(whole) == widths(parts[0][1]) and len(widths(parts[1][1])) == 2
+    assert alone.get_figheight() == whole.get_figheight()
+    assert whole.get_suptitle() == f"{alone.get_suptitle()}\n{FIRST}"
+    assert "1 other machine" in words(whole) and "other machine" not in words(alone)
 
 
 def test_published_rows_stand_once(both):
-    first, second = figures.DRAWN["published"](both).subfigs
+    (_, first), (_, second) = figures.parts("published", both)
     assert "Published" in words(first) and "Published" not in words(second)
     goal = tables.TABLES["serving_goal"](both)
     assert not goal.duplicated().any() and len(goal)

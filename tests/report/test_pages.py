@@ -142,7 +142,7 @@ def titles(source):
     text = re.sub(
         r"```.*?```", lambda cell: "## ENGINES" if "engines.show" in cell[0] else "", source, flags=re.DOTALL
     )
-    found = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
+    found = re.findall(r"^## (.+?)(?: \{#[\w-]+\})?$", text, flags=re.MULTILINE)
     return [title for each in found for title in (backends.names() if each == "ENGINES" else [each])]
 
 
@@ -202,11 +202,11 @@ def test_rendering_with_quarto_leaves_git_clean():
 
 def test_tables_sort_by_click(site, browser):
     page = opened(browser, f"{site}/latency.html")
-    table = page.locator("table.sortable", has_text="means over runs, fastest first").first
+    table = page.locator("table.sortable", has_text="Output tokens per second and its parts").first
     rates = lambda: [
-        float(cell.get_attribute("data-sort")) for cell in table.locator("tbody tr td:nth-child(4)").all()
+        float(cell.get_attribute("data-sort")) for cell in table.locator("tbody tr td:nth-child(3)").all()
     ]
-    header = table.locator("th:nth-child(4)")
+    header = table.locator("th:nth-child(3)")
     header.click()
     page.wait_for_timeout(200)  # the sorter waits a moment before it moves the rows
     once = rates()
@@ -242,7 +242,7 @@ def shown_rows(table):
 
 def test_a_table_is_searched_narrowed_and_saved_with_the_keyboard_alone(site, browser):
     page = opened(browser, f"{site}/latency.html")
-    box = page.locator(".table-scroll", has_text="means over runs, fastest first").first
+    box = page.locator(".table-scroll", has_text="Output tokens per second and its parts").first
     table, tools = box.locator("table"), box.locator("xpath=preceding-sibling::div[1]")
     every, heads = len(shown_rows(table)), table.locator("thead th").all_inner_texts()
     tools.locator("input[type=search]").focus()
@@ -293,9 +293,15 @@ def test_a_page_has_no_serious_barrier(site, browser, name, scheme, width):
     page.close()
 
 
+# What others have published is thousands of points, and a page is read without a server.
+HEAVY = {"published.html": 1_400_000, "expect.html": 1_000_000, "plan.html": 600_000}
+
+
 def test_pages_are_light_and_listed_for_language_models(rendered):
     for file in rendered.glob("*.html"):
-        assert file.stat().st_size <= 500_000, f"{file.name} weighs {file.stat().st_size / 1e3:.0f} kB"
+        assert file.stat().st_size <= HEAVY.get(file.name, 500_000), (
+            f"{file.name} weighs {file.stat().st_size / 1e3:.0f} kB"
+        )
     index = (rendered / "llms.txt").read_text()
     assert all(f"]({name}): " in index for name in PAGES)
 
@@ -318,9 +324,10 @@ def test_an_answer_that_is_markup_shows_as_text(desk):
 def test_every_figure_and_table_carries_its_command(desk):
     for name in PAGES:
         page = desk(name)
-        commands = page.locator(".command").all_inner_texts()
+        commands = page.locator(".command").all_text_contents()  # of folded parts too
         assert len(commands) >= page.locator("figure.plot").count()
-        assert all("papermill notebooks/" in c or "python -m bench.report.tables" in c for c in commands)
+        known = ("papermill notebooks/", "python -m bench.report.tables", "make expect-")
+        assert all(any(word in c for word in known) for c in commands)
 
 
 @pytest.mark.check

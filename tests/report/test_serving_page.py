@@ -16,11 +16,11 @@ from builders import (
 )
 from commands import run
 
-from bench import inputs
+from bench import html, inputs, style
 from bench.analysis import drafting
 from bench.analysis import serving as serving_analysis
 from bench.observations import schema, store
-from bench.report import figures, findings, html, pages, style, tables
+from bench.report import figures, findings, pages, tables
 from bench.report.figures import serving as serving_figures
 from bench.report.findings import serving as serving_findings
 from bench.report.tables import machines as machines_tables
@@ -93,14 +93,15 @@ def test_a_level_by_hand(requests):
     row = level(requests, load=8)
     assert (row["counted"], row["state"]) == (N - 16, "steady")
     assert row["output_tokens_per_s"] == pytest.approx(8 * 11 / 0.35)
+    # Eight a second for 8 s, each answered after 2.7 s: no three answer times, so nobody can tell.
     row = level(requests, loop="open", load=8)
-    assert row["state"] == "overloaded" and row["backlog"] > 0.25
+    assert row["state"] == "too short" and row["backlog"] > 0.25
 
 
 def test_failed_requests_met_nothing(requests):
     row = level(requests, "vllm", "bfloat16")
     assert (row["requests"], row["failed"]) == (N, 16) and row["met"] == pytest.approx(48 / 64)
-    assert row["met_low"] < 48 / 64 < row["met_high"] < 0.9
+    assert row["met_low"] != row["met_low"], "one run says nothing of how much runs differ"
     shown = serving_tables.serving(requests)
     assert shown.loc[shown["engine"] == "vllm", "failed"].tolist() == [16, 16, 16, 0, 0]
 
@@ -140,7 +141,7 @@ def test_the_table_has_its_units(requests):
     # Four requests every 180 ms.
     assert row["goodput (requests/s)"] == pytest.approx(4 / 0.18)
     assert (row["within objectives (%)"], row["requests that count"]) == (100, N - 8)
-    assert row["at least (%)"] == pytest.approx(100 * 0.025 ** (1 / (N - 8)))
+    assert row["at least (%)"] != row["at least (%)"], "of one run nobody knows"
     # Fewer than 64 requests of this level count, more of that with one place.
     assert row["TTFT p90 (ms)"] != row["TTFT p90 (ms)"]
     assert "TTFT p99 (ms)" not in serving_tables.serving(requests)
@@ -154,31 +155,52 @@ def largest(requests, goal, **which):
     return tuple(row[name] for name in serving_analysis.GOAL)
 
 
-def test_the_largest_load_that_holds_a_goal(requests):
-    # 15 ms a token at 8 at once are too slow for 100 tokens/s; at 8 requests/s the first token takes 2.5
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory):
+    """The servers of `written` without drafts, six runs each: enough to know whether a level holds."""
+    folder = tmp_path_factory.mktemp("repeated")
+    one, two = {1: (0.04, 0.01), 8: (0.1, 0.012)}, {1: (0.04, 0.006), 8: (0.1, 0.008)}
+    opened = {1: (0.05, 0.005), 8: (1.2, 0.016)}
+    for repeat in range(1, 7):
+        write_serving(folder, CLOSED, opened, backend="llamacpp", option="Q8_0", n=N, run=repeat)
+        write_serving(
+            folder, one, {2: (0.04, 0.01)}, backend="vllm", option="bfloat16", failed=32, n=N, run=repeat
+        )
+        more = {"backend": "vllm", "option": "bfloat16", "tensor_parallel": 2, "run": repeat + 6}
+        write_serving(folder, two, n=N, **more)
+    return store.load(folder=folder)
+
+
+def test_the_largest_load_that_holds_a_goal(repeated):
+    requests = repeated
+    # 15 ms a token at 8 at once are too slow for 100 tokens/s; at 8 requests/s the first token takes 1.2
     # s, and the limit is 1 s.
     assert inputs.study()["slo"] == {"ttft_s": 1.0, "tpot_s": 0.1}
     assert largest(requests, "100 output", backend="llamacpp", option="Q8_0") == (4, 8, 8, 1, 8, 8)
     held = largest(requests, "TTFT", backend="llamacpp", option="Q8_0")
     assert held[0] == 8 == held[2] and held[1] != held[1] and held[3:] == (1, 8, 8), "none fails"
-    # A quarter of the requests failed: the objectives are not held, whatever the pace of the others.
+    # Half of the requests failed: the objectives are not held, whatever the pace of the others.
     assert largest(requests, "TTFT", backend="vllm", tensor_parallel=1)[:2] == (0, 1)
     one_loop = largest(requests, "TTFT", backend="vllm", tensor_parallel=2)
     assert one_loop[0] == 8 and one_loop[3] != one_loop[3], "no open loop was run, so nothing is known of it"
 
 
-def test_too_few_requests_hold_and_fail_nothing(tmp_path):
-    write_serving(tmp_path, {1: (0.05, 0.005)}, n=35)
-    requests = store.load(folder=tmp_path)
+def test_too_few_runs_hold_and_fail_nothing(tmp_path):
     holds = serving_analysis.goals()[0][1]
-    assert holds(serving_analysis.levels(requests)).isna().all(), "35 of 35 bound the share at 89.9 %"
-    assert "1 have too few requests to tell" in serving_findings.within_objectives(requests)
-    write_serving(tmp_path, {1: (0.05, 0.005)}, n=1, run=2)
-    assert holds(serving_analysis.levels(store.load(folder=tmp_path))).tolist() == [1]
+    for repeat in range(1, 7):
+        write_serving(tmp_path, {1: (0.05, 0.005)}, n=N, run=repeat)
+        requests = store.load(folder=tmp_path)
+        known = holds(serving_analysis.levels(requests)).tolist()
+        if repeat < 3:
+            assert known != [1] and "1 have too few runs or requests to tell" in (
+                serving_findings.within_objectives(requests)
+            )
+    assert known == [1]
 
 
 def test_a_level_beyond_one_that_does_not_hold_does_not_count(tmp_path):
-    write_serving(tmp_path, {1: (0.05, 0.005), 2: (0.05, 0.011), 4: (0.05, 0.009)}, n=N)
+    for repeat in range(1, 7):
+        write_serving(tmp_path, {1: (0.05, 0.005), 2: (0.05, 0.011), 4: (0.05, 0.009)}, n=N, run=repeat)
     assert largest(store.load(folder=tmp_path), "100 output", backend="fake")[:3] == (1, 2, 4)
 
 
@@ -290,9 +312,13 @@ def test_every_rate_that_can_be_compared_is_in_the_range(tmp_path):
 
 
 def test_an_overloaded_loop_is_compared_with_nothing(tmp_path):
-    """The level of the test above with answers that take 12 s: a backlog, and the sentence is gone."""
-    path = write_serving(tmp_path, {1: (0.1, 0.01), 2: (0.1, 0.01)}, {7: (12.0, 0.02)}, n=100)
-    requests = store.load([path])
+    """The level of the test above with a wait that grows by a fifth of a second each second: the sentence is
+    gone."""
+    rows = serving_rows({1: (0.1, 0.01), 2: (0.1, 0.01)}, {7: (0.45, 0.02)}, n=100)
+    for k, row in enumerate(row for row in rows if row.get("request_rate")):
+        row |= {"ttft_s": row["ttft_s"] + 0.2 * k / 7, "e2e_s": row["e2e_s"] + 0.2 * k / 7}
+    sidecar = make_sidecar(parameters={}, weight_bytes=1e7)
+    requests = store.load([store.write(rows, sidecar, rows[0]["run_id"], tmp_path)])
     assert level(requests, "fake", "float32", "open", 7)["state"] == "overloaded"
     assert serving_findings.loops_disagree(requests) is None
     assert "open" not in set(serving_analysis.steady(requests)["loop"])
@@ -324,34 +350,35 @@ def test_what_more_at_once_costs(requests):
 
 def test_one_run_ranks_nothing(requests):
     sentence = serving_findings.within_objectives(requests)
-    assert "yields most" in sentence and "Too few runs" in sentence
+    assert "0 of 12 levels are known to hold them, and 12 have too few runs" in sentence
+    assert "yields most" not in sentence
 
 
 @pytest.mark.parametrize("tpot, apart", [(0.02, True), (0.0101, False)])
 def test_the_best_within_the_objectives(tmp_path, tpot, apart):
-    """Three runs of two engines, each 5 % slower than the one before."""
-    for k in range(3):
+    """Six runs of two engines, in turns 5 % slower and quicker."""
+    for k in range(6):
         for backend, option, each in (("llamacpp", "Q8_0", 0.01), ("vllm", "bfloat16", tpot)):
             started = make_sidecar(started=f"2026-01-01T10:0{k}:00+00:00", parameters={}, weight_bytes=1e7)
             more = {"backend": backend, "option": option, "run": k + 1, "n": N, "sidecar": started}
-            write_serving(tmp_path, {8: (0.1, each * (1 + 0.05 * k))}, **more)
+            write_serving(tmp_path, {8: (0.1, each * (1 + 0.05 * (k % 3)))}, **more)
     sentence = serving_findings.within_objectives(store.load(folder=tmp_path))
     assert "2 of 2 levels are known to hold them" in sentence
     assert ("closed loops of 2 servers that do, **llamacpp Q8_0** with" in sentence) == apart
-    assert ("yields most cannot be told; it may be" in sentence) != apart
-    assert "(100 % of 144 requests, at least 97 %)" in sentence
+    assert ("2 of the closed loops that do may yield most and cannot be distinguished" in sentence) != apart
+    assert "(100 % of 288 requests in 6 runs, at least 9" in sentence
 
 
 def test_two_versions_of_an_engine_are_two_curves(tmp_path):
-    for n, version in enumerate(("1.0", "1.0", "2.0", "2.0"), 1):
-        started = make_sidecar(started=f"2026-01-0{n}T10:00:00+00:00", parameters={}, weight_bytes=1e7)
+    for n, version in enumerate(("1.0",) * 6 + ("2.0",) * 6, 1):
+        started = make_sidecar(started=f"2026-01-{n:02d}T10:00:00+00:00", parameters={}, weight_bytes=1e7)
         for option, tpot in (("Q8_0", 0.01), ("Q8_0-ngram", 0.005)):
             more = {"option": option, "backend_version": version, "run": n, "n": N, "sidecar": started}
-            write_serving(tmp_path, {8: (0.1, tpot * n)}, backend="llamacpp", **more)
+            write_serving(tmp_path, {8: (0.1, tpot * (1 + n / 10))}, backend="llamacpp", **more)
     requests = store.load(folder=tmp_path)
     table = serving_analysis.levels(requests)
     names = [f"Q8_0{drafts} ({version})" for drafts in ("", "-ngram") for version in ("1.0", "2.0")]
-    assert sorted(table["option"]) == sorted(names) and set(table["runs"]) == {2}
+    assert sorted(table["option"]) == sorted(names) and set(table["runs"]) == {6}
     assert sorted(serving_analysis.best_held(requests)["option"]) == sorted(names)
     guessed = serving_analysis.speculation(requests)
     assert list(zip(guessed["option"], guessed["plain"])) == [
@@ -374,14 +401,9 @@ def test_sentences_follow_the_data(tmp_path, nothing, sentence):
             closed = {
                 c: (t * factor, p * speed * (1 + (c - 1) * 0.2 * factor)) for c, (t, p) in CLOSED.items()
             }
-            write_serving(
-                tmp_path / name,
-                closed,
-                {12: (0.3 * factor**2, 0.01)},
-                backend="llamacpp",
-                option=option,
-                n=90,
-            )
+            for repeat in range(1, 7):
+                more = {"backend": "llamacpp", "option": option, "run": repeat, "n": 90}
+                write_serving(tmp_path / name, closed, {12: (0.3 * factor**2, 0.01)}, **more)
     first, second = (sentence(store.load(folder=tmp_path / name)) for name in "ab")
     assert first and second and first != second
     write_run(tmp_path / "other")
@@ -459,7 +481,7 @@ def test_the_figure_of_one_run(tmp_path, opened, nothing):
     requests = store.load([write_serving(tmp_path, CLOSED, opened, failed=1)])
     figure = serving_figures.load_levels(requests)
     drawn = svg(figure)
-    assert "requests at once" in drawn and ("requests/s (open loop)" in drawn) == bool(opened)
+    assert "concurrency (closed loop)" in drawn and ("requests/s (open loop)" in drawn) == bool(opened)
     assert f"{3 + len(opened)} requests failed" in figure.get_supxlabel().replace("\n", " ")
     assert (
         "nothing measured yet" in svg(serving_figures.load_levels(nothing))
@@ -471,7 +493,7 @@ def test_the_figure_of_a_run_of_which_nothing_counts(tmp_path):
     """A tiny load on a busy machine: no request in steady state has a time, and the figure is drawn."""
     requests = store.load([write_serving(tmp_path, CLOSED, {})])
     empty = requests.assign(ttft_s=float("nan"), tpot_s=float("nan"))
-    assert "requests at once" in svg(serving_figures.load_levels(empty))
+    assert "concurrency (closed loop)" in svg(serving_figures.load_levels(empty))
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -548,10 +570,10 @@ def test_a_number_in_the_middle_of_the_page_is_computed(loaded, tmp_path):
     run("python", "-m", "bench.report.preview", "--out", tmp_path / "_site", BENCH_RESULTS=loaded)
     page = (tmp_path / "_site" / "serving.html").read_text()
     assert (
-        "yields most" in page
+        "levels are known to hold them" in page
         and "MLCEngine 30" in page
         and page.count('class="plot"') == len(FIGURES)
-        and page.count("<table") == len(TABLES) + 1
+        and page.count("<table") >= len(TABLES) + 1
     ), "and what a server costs"
     assert "A level of load had 64 requests" in page
 

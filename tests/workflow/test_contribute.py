@@ -167,7 +167,7 @@ def test_another_run_s_notebook_is_refused(new_run, capsys):
 
 
 def test_a_notebook_may_have_any_name_if_it_ran_while_the_run_did(new_run, capsys):
-    """The README's commands write out.ipynb, and not every notebook prints its run's name."""
+    """The commands of README and guide write out.ipynb, and not every notebook prints its run's name."""
 
     def nameless(notebook, start):
         notebook["metadata"]["papermill"] |= {"output_path": "out.ipynb", "start_time": start}

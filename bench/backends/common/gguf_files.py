@@ -8,21 +8,34 @@ pieces (Llama 2, TinyLlama).
 
 import math
 import re
+from collections.abc import Callable, Sequence
 from importlib.metadata import version as _installed
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bench import files
 from bench.backends.common import checkpoints, gguf_tokens
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
+
+if TYPE_CHECKING:
+    import gguf
+    import torch
+
+    from bench.backends.common.weights import Tensor
 
 # Option -> the number that `general.file_type` has in such a file.
 TYPES = {"F16": 1, "Q8_0": 7, "Q4_0": 2}
 FLOATS = "F32", "F16", "BF16"  # called the same in safetensors and GGUF
 
 
-def prepare(checkpoint, option):
+def prepare(checkpoint: Checkpoint, option: str) -> Path:
     """Path of `checkpoint` as GGUF in `option`, written first if it is not there; ValueError for one that
     cannot be written as GGUF here."""
 
-    def make(to):
+    def make(to: Path) -> None:
         return (
             _requantise(checkpoint.gguf, option, to) if checkpoint.gguf else _convert(checkpoint, option, to)
         )
@@ -30,7 +43,7 @@ def prepare(checkpoint, option):
     return files.made(checkpoints.conversion(checkpoint, "gguf", _installed("gguf"), option, ".gguf"), make)
 
 
-def step_bytes(path, per_value=None):
+def step_bytes(path: str | Path, per_value: float | None = None) -> int:
     """Bytes of the tensors that one decode step reads: all of them, but embedding rows only where they are
     the head as well.
 
@@ -45,13 +58,13 @@ def step_bytes(path, per_value=None):
     return int(sum(t.n_elements * per_value if per_value and len(t.shape) > 1 else t.n_bytes for t in read))
 
 
-def text_reader(checkpoint):
+def text_reader(checkpoint: Checkpoint) -> Callable[[str], list[int]]:
     """A function from text that llama.cpp shows to the ids of its tokens, for a text that begins and ends
     with a token."""
     if gguf_tokens.numbered(checkpoint):
         return lambda text: [int(number) for number in re.findall(r"<(\d+)>", text)]
 
-    def encode(text):
+    def encode(text: str) -> list[int]:
         return checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
 
     if checkpoint.gguf or gguf_tokens.over_bytes(gguf_tokens.tokenizer(checkpoint)):
@@ -60,7 +73,7 @@ def text_reader(checkpoint):
     return lambda text: encode("\n" + text)[ahead:]
 
 
-def _requantise(source, option, to):
+def _requantise(source: Path, option: str, to: Path) -> None:
     """Write `source` again with every matrix in `option`; vectors (norms) become float32, all metadata
     stay."""
     import gguf
@@ -83,7 +96,7 @@ def _requantise(source, option, to):
     writer.close()
 
 
-def _kind(shape, option):
+def _kind(shape: Sequence[int], option: str) -> "gguf.GGMLQuantizationType":
     """GGUF's type for a tensor: float32 for a vector, `option` for a matrix; where its rows are no multiple
     of the block, float16, which is what llama.cpp's own tool does."""
     import gguf
@@ -92,7 +105,7 @@ def _kind(shape, option):
     return gguf.GGMLQuantizationType.F16 if shape[-1] % gguf.GGML_QUANT_SIZES[kind][0] else kind
 
 
-def _convert(checkpoint, option, to):
+def _convert(checkpoint: Checkpoint, option: str, to: Path) -> None:
     """Write a Llama in the Hugging Face layout as GGUF with every matrix in `option`: one tensor at a time, a
     7B model need not fit twice."""
     import gguf
@@ -118,13 +131,17 @@ def _convert(checkpoint, option, to):
     writer.close()
 
 
-def _tensors(checkpoint):
+def _tensors(checkpoint: Checkpoint) -> "dict[str, Tensor]":
     """GGUF's name -> tensor on disk, for all tensors of the safetensors files; ValueError for one that GGUF
     has no name for."""
     import gguf
     from gguf.utility import SafetensorsLocal
 
-    _refuse_others(checkpoint)
+    kind, rotary = checkpoint.config.get("model_type"), _rotary(checkpoint.config)
+    if kind != "llama":
+        raise gguf_tokens.refusal(checkpoint, f"is of the type {kind}, not llama")
+    if rotary["kind"] != "default":
+        raise gguf_tokens.refusal(checkpoint, f"stretches its rotary embeddings ({rotary['kind']})")
     names, found = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, checkpoint.config["num_hidden_layers"]), {}
     for file in sorted(checkpoint.path.glob("*.safetensors")):
         for name, tensor in SafetensorsLocal(file).tensors.items():
@@ -138,22 +155,14 @@ def _tensors(checkpoint):
     return found
 
 
-def _refuse_others(checkpoint):
-    kind, rotary = checkpoint.config.get("model_type"), _rotary(checkpoint.config)
-    if kind != "llama":
-        raise gguf_tokens.refusal(checkpoint, f"is of the type {kind}, not llama")
-    if rotary["kind"] != "default":
-        raise gguf_tokens.refusal(checkpoint, f"stretches its rotary embeddings ({rotary['kind']})")
-
-
-def _rotary(config):
+def _rotary(config: Fields) -> Fields:
     """Kind and base of the rotary embeddings, where Transformers 5 keeps them, or 4."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     base = rope.get("rope_theta") or config.get("rope_theta") or 10000
     return {"kind": rope.get("rope_type") or rope.get("type") or "default", "base": float(base)}
 
 
-def _heads(config):
+def _heads(config: Fields) -> tuple[int, int, int]:
     """Query heads, KV heads, head size."""
     heads = config["num_attention_heads"]
     return (
@@ -163,7 +172,7 @@ def _heads(config):
     )
 
 
-def _values(name, tensor, config):
+def _values(name: str, tensor: "torch.Tensor", config: Fields) -> np.ndarray:
     """The numbers of a tensor on disk in float32, in the order that llama.cpp wants.
 
     Rotary embeddings turn pairs of rows of a query or key head: the Hugging Face layout keeps the two in
@@ -182,7 +191,7 @@ def _values(name, tensor, config):
     )
 
 
-def _add_shape(writer, checkpoint):
+def _add_shape(writer: "gguf.GGUFWriter", checkpoint: Checkpoint) -> None:
     """Write the shape of config.json into the GGUF file."""
     config, (heads, kv_heads, size) = checkpoint.config, _heads(checkpoint.config)
     writer.add_name(checkpoint.name)

@@ -2,13 +2,20 @@
 
 import json
 import re
+from typing import TYPE_CHECKING
+
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
+
+if TYPE_CHECKING:
+    import gguf
 
 # What the pattern of a tokenizer for splitting text contains -> llama.cpp's name for it; only texts are split
 # by it, and prompts come as token ids.
 SPLITS = {r"\\p{N}{1,3}": "llama-bpe", '"Digits"': "smollm", r"\\p{N}": "qwen2"}
 
 
-def refusal(checkpoint, why):
+def refusal(checkpoint: Checkpoint, why: str) -> ValueError:
     """The ValueError for a checkpoint that cannot be written as GGUF here."""
     return ValueError(
         f"{checkpoint.name} {why}: it has no GGUF file, and one cannot be written of it here. Choose a model "
@@ -16,8 +23,8 @@ def refusal(checkpoint, why):
     )
 
 
-def tokenizer(checkpoint):
-    """tokenizer.json as a dict; ValueError where it is of no kind that GGUF knows."""
+def tokenizer(checkpoint: Checkpoint) -> Fields:
+    """tokenizer.json; ValueError where it is of no kind that GGUF knows."""
     description = json.loads((checkpoint.path / "tokenizer.json").read_text())
     if description["model"]["type"] != "BPE" or not (
         over_bytes(description) or description["model"].get("byte_fallback")
@@ -27,18 +34,18 @@ def tokenizer(checkpoint):
     return description
 
 
-def over_bytes(description):
+def over_bytes(description: Fields) -> bool:
     """Whether the tokens of this tokenizer.json are made of bytes, not of SentencePiece's pieces."""
     return '"ByteLevel"' in json.dumps(description["pre_tokenizer"])
 
 
-def numbered(checkpoint):
+def numbered(checkpoint: Checkpoint) -> bool:
     """Whether the tokens stand for nothing but their numbers: those of synthetic weights, of which no text is
     made."""
     return not checkpoint.gguf and not tokenizer(checkpoint)["model"]["merges"]
 
 
-def add_tokens(writer, checkpoint):
+def add_tokens(writer: "gguf.GGUFWriter", checkpoint: Checkpoint) -> None:
     """Write the vocabulary of tokenizer.json into the GGUF file."""
     description, size = tokenizer(checkpoint), checkpoint.config["vocab_size"]
     if numbered(checkpoint):
@@ -65,13 +72,13 @@ def add_tokens(writer, checkpoint):
     _add_special(writer, checkpoint)
 
 
-def _type(name):
+def _type(name: str) -> int:
     import gguf
 
     return int(gguf.TokenType[name])
 
 
-def words(description, size):
+def words(description: Fields, size: int) -> tuple[list[str], list[int]]:
     """Texts and types of `size` tokens; numbers that no token has become unused ones."""
     model = description["model"]
     tokens = {i: (word, "NORMAL") for word, i in model["vocab"].items()}
@@ -89,18 +96,18 @@ def words(description, size):
     return [word for word, _ in all_of_them], [_type(kind) for _, kind in all_of_them]
 
 
-def _pair(merge):
+def _pair(merge: str | list[str]) -> str:
     """One merge as GGUF spells it; tokenizer.json has pairs, or in older files the same spelling."""
     return merge if isinstance(merge, str) else " ".join(merge)
 
 
-def split_name(description):
+def split_name(description: Fields) -> str:
     """llama.cpp's name for the way in which this tokenizer.json splits a text."""
     splits = json.dumps(description["pre_tokenizer"])
     return next((name for pattern, name in SPLITS.items() if pattern in splits), "gpt-2")
 
 
-def _add_special(writer, checkpoint):
+def _add_special(writer: "gguf.GGUFWriter", checkpoint: Checkpoint) -> None:
     """Which tokens begin and end a sequence. llama.cpp has guesses of its own where it has none, and
     bans what it takes for an end."""
     begins, ends = checkpoint.config.get("bos_token_id"), checkpoint.config.get("eos_token_id")

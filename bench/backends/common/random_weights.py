@@ -1,11 +1,21 @@
 """Checkpoints with random weights in the shape of a published model."""
 
 import json
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from bench import processes
+from bench.definitions import Fields
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import LlamaConfig
 
 
-def random(row, to):
+def random(row: pd.Series, to: Path) -> None:
     """A Llama checkpoint of `row`'s shape with random weights in bfloat16 (float32 would need twice the
     disk), drawn on the GPU where there is one: a CPU takes a minute for what a GPU draws in a second."""
     if row["architecture"] != "llama":
@@ -16,7 +26,7 @@ def random(row, to):
     processes.in_child(_write_random, to, row.to_dict(), python=processes.maker())
 
 
-def _write_random(to, row, device=None):
+def _write_random(to: Path, row: Fields, device: str | None = None) -> None:
     """`device`: cpu, cuda, or None for the GPU where its memory has room."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -50,7 +60,7 @@ def _write_random(to, row, device=None):
     (to / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
 
 
-def _roomy(torch, config):
+def _roomy(torch: ModuleType, config: "LlamaConfig") -> str:
     """The GPU if the weights in bfloat16 take at most four fifths of what is free there, else the CPU."""
     if not torch.cuda.is_available():
         return "cpu"
@@ -62,7 +72,7 @@ def _roomy(torch, config):
     return "cuda" if size < 0.8 * free else "cpu"
 
 
-def _numbered_tokenizer(size):
+def _numbered_tokenizer(size: int) -> "Tokenizer":
     """A byte-level tokenizer without merges for synthetic weights: prompts get a length and differ, nothing
     more is needed."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers

@@ -3,9 +3,17 @@
 import logging
 import os
 import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.backends.common.checkpoints import Checkpoint
+from bench.definitions import Fields
+
+if TYPE_CHECKING:
+    import torch
 
 
-def load(path, details, device):
+def load(path: Path, details: Fields, device: str) -> "torch.nn.Module":
     """The model in `path` as the option says, on `device`, ready for inference."""
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
@@ -24,7 +32,7 @@ def load(path, details, device):
     return _arranged(model, device)
 
 
-def _arranged(model, device):
+def _arranged(model: "torch.nn.Module", device: str) -> "torch.nn.Module":
     """`model` after a first call, which arranges the weights for the processor."""
     import torch
 
@@ -33,14 +41,14 @@ def _arranged(model, device):
     return model
 
 
-def step_bytes(model):
+def step_bytes(model: "torch.nn.Module") -> int:
     """Bytes of the tensors that one decode step reads: every weight once, with what quantisation keeps beside
     it. The rows of an embedding are only looked up; a tied head is a layer of its own and counts."""
     tensors = {tensor.data_ptr(): tensor.nbytes for module in model.modules() for tensor in _weights(module)}
     return sum(tensors.values())
 
 
-def _weights(module):
+def _weights(module: "torch.nn.Module") -> "list[torch.Tensor]":
     """Tensors that `module` itself holds as weights, and the scales of their blocks or rows: bitsandbytes
     keeps those beside the parameter, GPTQModel in buffers, on a CPU scales and zeros in one."""
     import torch
@@ -58,7 +66,7 @@ def _weights(module):
     return [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
 
 
-def dynamic_int8(model):
+def dynamic_int8(model: "torch.nn.Module") -> "torch.nn.Module":
     """`model` with every linear layer in PyTorch's dynamic 8-bit quantisation; its matrices no longer show
     their bytes."""
     import torch
@@ -68,7 +76,7 @@ def dynamic_int8(model):
         return torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
 
 
-def _load_gptq(path, details, device):
+def _load_gptq(path: Path, details: Fields, device: str) -> "torch.nn.Module":
     """The model that `quantise` wrote, with the kernel that GPTQModel prefers on `device`."""
     import torch
 
@@ -79,7 +87,7 @@ def _load_gptq(path, details, device):
     return _arranged(model, device)
 
 
-def quantise(checkpoint, settings, device, to):
+def quantise(checkpoint: Checkpoint, settings: Fields, device: str, to: Path) -> None:
     """Write the weights of `checkpoint` as GPTQ into the folder `to`."""
     _calm_gptqmodel()
     from gptqmodel import GPTQModel, QuantizeConfig
@@ -90,7 +98,9 @@ def quantise(checkpoint, settings, device, to):
     model.save(str(to))
 
 
-def _own_words(checkpoint, device, rows=32, tokens=256):
+def _own_words(
+    checkpoint: Checkpoint, device: str, rows: int = 32, tokens: int = 256
+) -> list[dict[str, list[int]]]:
     """What the unquantised model itself writes after one random token: `rows` times `tokens` ids, always the
     same ones.
 
@@ -113,6 +123,6 @@ def _own_words(checkpoint, device, rows=32, tokens=256):
     return [{"input_ids": row, "attention_mask": [1] * tokens} for row in ids.tolist()]
 
 
-def _calm_gptqmodel():
+def _calm_gptqmodel() -> None:
     """GPTQModel reads this at its import: with more workers than cores it crashes on two cores."""
     os.environ.setdefault("GPTQMODEL_CPU_WORKERS", str(os.cpu_count()))

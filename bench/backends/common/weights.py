@@ -5,30 +5,40 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench import files
+from bench.definitions import Fields
 
 CACHE = ".digests.json"  # beside the weights: what was hashed, with the size and time that it was hashed at
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of a safetensors file: its name, how many numbers it has in how many dimensions, and its
-    bytes."""
+    """One tensor of a safetensors file: its name, its shape, and its bytes."""
 
     name: str
-    values: int
-    dimensions: int
+    shape: tuple[int, ...]
     stored_bytes: int
 
+    @property
+    def values(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
 
-def tensors(path):
+    @property
+    def dimensions(self) -> int:
+        """1 for a vector, 2 for a matrix."""
+        return len(self.shape)
+
+
+def tensors(path: Path) -> list[Tensor]:
     """Every Tensor in the safetensors files of the folder `path`, read from their headers; those of the
     index, if any."""
     return [tensor for file in safetensors_files(path) for tensor in header(file)]
 
 
-def safetensors_files(path):
+def safetensors_files(path: Path) -> list[Path]:
     """Paths of the folder's safetensors files, sorted: those that the index names, where there is an
     index."""
     index = path / "model.safetensors.index.json"
@@ -37,39 +47,52 @@ def safetensors_files(path):
     return sorted(path.glob("*.safetensors"))
 
 
-def header(file):
-    """The Tensors of one safetensors file."""
+def header(file: Path) -> list[Tensor]:
+    """The Tensors of one safetensors file; ValueError where it is none."""
     with open(file, "rb") as source:
-        entries = json.loads(source.read(int.from_bytes(source.read(8), "little")))
+        size = int.from_bytes(source.read(8), "little")
+        if size > file.stat().st_size - 8:
+            raise ValueError(f"{file} is no safetensors file, or the end of it is missing: make it again.")
+        entries = json.loads(source.read(size))
     entries.pop("__metadata__", None)
     return [
         Tensor(
             name,
-            math.prod(entry["shape"]),
-            len(entry["shape"]),
+            tuple(entry["shape"]),
             entry["data_offsets"][1] - entry["data_offsets"][0],
         )
         for name, entry in entries.items()
     ]
 
 
-def digest(path):
+def digest(path: Path) -> str:
     """SHA-256 over config.json and the names and contents of the weight files (safetensors, GGUF) in `path`.
 
-    A file is read once: its hash is kept beside it, for as long as its size and its time of change stay the
-    same.
+    A file is read once: its hash is kept beside it.
     """
-    kept, sha = _kept(path), hashlib.sha256((path / "config.json").read_bytes())
-    now = {file.name: _hashed(file, kept.get(file.name, {})) for file in _weight_files(path)}
-    if now != kept:
-        with contextlib.suppress(OSError):  # a folder that cannot be written to is read again the next time
-            files.write_whole(path / CACHE, json.dumps(now, indent=1))
-    for name, entry in now.items():
-        sha.update(f"{name} {entry['sha256']}".encode())
+    sha = hashlib.sha256((path / "config.json").read_bytes())
+    files = sorted([*path.glob("*.safetensors"), *path.glob("*.gguf")])
+    for name, found in hashes(files, path / CACHE).items():
+        sha.update(f"{name} {found}".encode())
     return sha.hexdigest()
 
 
-def size_digest(path):
+def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
+    """SHA-256 of the contents of each of `paths`, by its name.
+
+    A file is read once: its hash is kept in the file `cache`, or in the one that `digest` has beside it, for
+    as long as its size and its time of change stay the same.
+    """
+    kept = _kept(cache)
+    beside = _kept(paths[0].parent / CACHE) if paths else {}
+    now = {path.name: _hashed(path, kept.get(path.name) or beside.get(path.name, {})) for path in paths}
+    if now != kept:
+        with contextlib.suppress(OSError):  # a folder that cannot be written to is read again the next time
+            files.write_whole(cache, json.dumps(now, indent=1))
+    return {name: entry["sha256"] for name, entry in now.items()}
+
+
+def size_digest(path: Path) -> str:
     """What `digest` was in sidecars written before November 2026: it hashed sizes instead of contents."""
     sha = hashlib.sha256((path / "config.json").read_bytes())
     for file in sorted(path.glob("*.safetensors")):
@@ -77,19 +100,15 @@ def size_digest(path):
     return sha.hexdigest()
 
 
-def _weight_files(path):
-    return sorted([*path.glob("*.safetensors"), *path.glob("*.gguf")])
-
-
-def _kept(path):
+def _kept(cache: Path) -> Fields:
     """What was hashed before: file name -> path, size, time of change and hash; empty where that cannot be
     read."""
     with contextlib.suppress(OSError, ValueError):
-        return json.loads((path / CACHE).read_text())
+        return json.loads(cache.read_text())
     return {}
 
 
-def _hashed(file, kept):
+def _hashed(file: Path, kept: Fields) -> Fields:
     """`kept`, where it is of this very file, unchanged; else the file's entry, its contents read and
     hashed."""
     status = file.stat()

@@ -14,10 +14,14 @@ import math
 import os
 import time
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic as clock
 
+from bench.definitions import Fields
 from bench.instrument.load import connection, http1
 from bench.instrument.load.backlog import Backlog
+from bench.instrument.load.connection import Stream
+from bench.instrument.load.records import Answer, Call
 from bench.instrument.load.results import Results
 from bench.machine import memory
 
@@ -31,16 +35,27 @@ class Client:
 
     `concurrency` bounds how many requests without a schedule are under way at once; scheduled ones never
     wait. `dialect` is a name in `protocols.DIALECTS`; a request that takes longer than `timeout_s` has
-    failed.
+    failed. `until_s` after the start the level ends: what is under way is cancelled. `encode` makes token ids
+    of the text of an answer, for sessions whose history is the server's own answers.
     """
 
-    def __init__(self, url, calls, dialect, concurrency, timeout_s):
+    def __init__(
+        self,
+        url: str,
+        calls: Sequence[Call],
+        dialect: str,
+        concurrency: int,
+        timeout_s: float,
+        until_s: float = math.inf,
+        encode: Callable[[str], list[int]] | None = None,
+    ) -> None:
         self.connections, self.results = connection.Connections(url), Results(dialect)
         self.backlog, self.timeout_s = Backlog(calls, concurrency), timeout_s
+        self.until_s, self.encode = until_s, encode
         self.underway, self.active, self.alarm = deque(), 0, 0.0
         self.first_in_line, self.cpu_s = False, 0.0
 
-    def run(self, start):
+    def run(self, start: float) -> list[Fields]:
         """One row of measured columns per call, in order; begins at `start` (s, monotonic clock)."""
         self.backlog.start, spent = start, time.process_time()
         with _undisturbed() as self.first_in_line:
@@ -58,25 +73,28 @@ class Client:
         self.results.digest()
         return sorted(self.results.rows, key=lambda row: row["request"])
 
-    def _look_round(self):
+    def _look_round(self) -> None:
         """Do what is due, and set the alarm to the next moment at which something is."""
         self._expire()  # first: it may free a place
+        if clock() >= self.backlog.start + self.until_s:
+            self._end_level()
         self._begin()
         moments = [self.results.look(), *self.backlog.moments(self.active)]
         moments += [self.underway[0].begun + self.timeout_s] if self.underway else []
+        moments += [self.backlog.start + self.until_s]
         self.alarm = min(moments) if self.backlog or self.active else 0.0  # the last one may just have failed
 
-    def _patience(self):
+    def _patience(self) -> float:
         """Seconds to sleep: until something is due, less what a sleeper is late by."""
         left = self.alarm - clock()
         return left - AWAKE_S if left > 1.5 * AWAKE_S else 0
 
-    def _begin(self):
+    def _begin(self) -> None:
         now = clock()
         while answer := self.backlog.take(now, self.active):
             self._take_up(answer)
 
-    def _take_up(self, answer):
+    def _take_up(self, answer: Answer) -> None:
         answer.begun = clock()
         self.active += 1
         self.underway.append(answer)
@@ -87,13 +105,13 @@ class Client:
         else:
             self._connect(answer)
 
-    def _connect(self, answer):
+    def _connect(self, answer: Answer) -> None:
         try:
             self.connections.open(answer)
         except OSError as failure:
             self._finish(answer, connection.reason(failure))
 
-    def _serve(self, stream, ready):
+    def _serve(self, stream: Stream, ready: int) -> None:
         """Do what a connection is ready for."""
         if stream.answer is None:  # the server closes an idle connection
             return self.connections.drop(stream)
@@ -111,14 +129,14 @@ class Client:
         except (OSError, http1.Broken) as failure:
             self._fail(stream, connection.reason(failure))
 
-    def _send(self, stream):
+    def _send(self, stream: Stream) -> None:
         try:
             stream.send()
         except OSError as failure:
             return self._fail(stream, connection.reason(failure))
         self.connections.watch(stream)
 
-    def _fail(self, stream, error, again=True):
+    def _fail(self, stream: Stream, error: str, again: bool = True) -> None:
         """The request has failed; one that found its connection closed is sent again over a new one."""
         unserved = stream.reused and not stream.received
         answer = self.connections.release(stream)
@@ -128,12 +146,44 @@ class Client:
             return self._connect(answer)
         self._finish(answer, error)
 
-    def _finish(self, answer, error=""):
+    def _finish(self, answer: Answer, error: str = "") -> None:
         answer.ended, answer.error, self.alarm = clock(), error, 0.0  # a place is free
         self.active -= 1
         self.results.add(answer)
+        call = self.backlog.next_turn(answer)
+        if call is not None:
+            self._follow(answer, call)
 
-    def _expire(self):
+    def _follow(self, answer: Answer, call: Call) -> None:
+        """The turn `call` is scheduled after `answer`, or its session is cut there."""
+        before = f"turn {answer.call.turn} of its session failed"
+        why = f"{before} ({answer.error})" if answer.error else ""
+        if call.own is not None and not why:
+            row = self.results.now(answer)
+            why = (
+                f"{before} ({row['error']})"
+                if row["error"]
+                else call.own.follow(call, answer, row, self.encode)
+            )
+        if not why:
+            return self.backlog.schedule(call, answer.ended)
+        for turn in self.backlog.rest_of(call):
+            self._cut(turn, why)
+
+    def _cut(self, call: Call, why: str) -> None:
+        """A row for `call`, which is never sent."""
+        due = math.nan if call.at_s is None else self.backlog.start + call.at_s
+        self.results.add(Answer(call, due, error=f"Not sent: {why}."))
+
+    def _end_level(self) -> None:
+        """Cancel what is under way, and leave out what has not begun."""
+        for call in self.backlog.clear():
+            self._cut(call, "the level had ended")
+        for answer in [answer for answer in self.underway if answer.stream is not None]:
+            self._fail(answer.stream, "Cancelled: the level had ended.", again=False)
+        self.until_s = math.inf
+
+    def _expire(self) -> None:
         """End what took too long; all have the same patience, so the first taken up is the first to end."""
         now = clock()
         while self.underway and (
@@ -148,7 +198,7 @@ class Client:
                 self._fail(answer.stream, error, again=False)
 
 
-def report(client):
+def report(client: Client) -> Fields:
     """How a Client fared that has run: a dict.
 
     `cpu_s` is CPU time while requests were under way, `reading_cpu_s` that of reading the answers afterwards;
@@ -166,7 +216,7 @@ def report(client):
 
 
 @contextlib.contextmanager
-def _undisturbed():
+def _undisturbed() -> Iterator[bool]:
     """No garbage collection, and this process first in line; yields whether the system allows the latter."""
     first = _first_in_line(True)
     gc.collect()
@@ -178,7 +228,7 @@ def _undisturbed():
         _first_in_line(False)
 
 
-def _first_in_line(first):
+def _first_in_line(first: bool) -> bool:
     """Let this process run as soon as it has something to do, before any that computes.
 
     A server may keep all cores busy, and a client that has to wait for one is late with what it sends.

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from bench.instrument import kernel_stamps
 from bench.instrument.kernel_stamps import ANCILLARY_BYTES
 from bench.instrument.load import http1
-from bench.instrument.load.records import READ_COST_BYTES
+from bench.instrument.load.records import READ_COST_BYTES, Answer
 
 READ_BYTES = 1 << 13
 ANSWER_BYTES = 1 << 26  # an answer longer than this has no end
@@ -27,23 +27,23 @@ class Stream:
 
     __slots__ = "sock answer reads unsent head chunks walked received reused connecting secure".split()
 
-    def __init__(self, sock):
+    def __init__(self, sock: socket.socket) -> None:
         self.sock, self.answer, self.connecting, self.secure = sock, None, True, False
 
-    def carry(self, answer, reused):
+    def carry(self, answer: Answer, reused: bool) -> None:
         """Take up the request of `answer`; `reused`: over a connection that has served before."""
         self.answer, self.reads, self.unsent, self.reused = answer, answer.reads, answer.call.payload, reused
         self.head, self.chunks, self.walked, self.received = None, None, 0, 0
         answer.stream = self
 
-    def send(self):
+    def send(self) -> None:
         """Send what the socket takes; a request counts as sent with its first byte."""
         if math.isnan(self.answer.sent):
             self.answer.sent = clock()
         with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             self.unsent = self.unsent[self.sock.send(self.unsent) :]
 
-    def receive(self):
+    def receive(self) -> bool:
         """Read once, with the moment; returns whether the answer is complete.
 
         The hot path: most reads are an event in the middle of an answer, and nothing else is done with it
@@ -62,7 +62,7 @@ class Stream:
             or self.received > ANSWER_BYTES
         ) and self._completed_by(data)
 
-    def _receive_secure(self):
+    def _receive_secure(self) -> bool:
         while True:  # decrypted bytes may wait where no selector sees them
             try:
                 data = self.sock.recv(READ_BYTES)
@@ -73,7 +73,7 @@ class Stream:
             if self._completed_by(data):
                 return True
 
-    def _completed_by(self, data):
+    def _completed_by(self, data: bytes) -> bool:
         """Whether `data`, the latest bytes, end the answer; raises where it cannot end properly any more."""
         if not data and not self.ends_with_connection:
             raise ConnectionError("the server closed the connection before the answer was complete.")
@@ -83,7 +83,7 @@ class Stream:
             raise http1.Broken(f"The answer has more than {ANSWER_BYTES} bytes and no end.")
         return False
 
-    def _has_end(self, data):
+    def _has_end(self, data: bytes) -> bool:
         """Whether the response is complete with `data`, its latest bytes.
 
         Thousands of answers may end within milliseconds, so the end that every server writes is known by its
@@ -100,13 +100,13 @@ class Stream:
         fresh, self.walked = self.reads[self.walked :], len(self.reads)
         return self.chunks.feed(b"".join(read[2] for read in fresh))
 
-    def _has_head(self):
+    def _has_head(self) -> bool:
         self.head = http1.head(b"".join(read[2] for read in self.reads))
         self.chunks = http1.Chunks(self.head.start) if self.head and self.head.chunked else None
         return self.head is not None
 
     @property
-    def ends_with_connection(self):
+    def ends_with_connection(self) -> bool:
         """Whether this answer, with neither chunks nor a length, ends with the connection."""
         return self.head is not None and self.chunks is None and self.head.length is None
 
@@ -118,17 +118,17 @@ class Connections:
     be.
     """
 
-    def __init__(self, url):
+    def __init__(self, url: str) -> None:
         self.address, self.host = address(url), urlsplit(url).hostname
         self.tls = ssl.create_default_context() if urlsplit(url).scheme == "https" else None
         self.selector, self.idle = selectors.DefaultSelector(), []
 
     @property
-    def kernel_stamps(self):
+    def kernel_stamps(self) -> bool:
         """Whether the kernel stamps what these connections read."""
         return bool(kernel_stamps.SO_TIMESTAMPNS) and not self.tls
 
-    def open(self, answer):
+    def open(self, answer: Answer) -> None:
         """Begin a connection for the request of `answer`; OSError where no route, port or file is left."""
         family, where = self.address
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -144,7 +144,7 @@ class Connections:
         stream.carry(answer, reused=False)
         self.selector.register(sock, WRITE, stream)
 
-    def established(self, stream):
+    def established(self, stream: Stream) -> bool:
         """Whether the new connection is ready for a request, TLS agreed on; OSError where it failed."""
         failure = stream.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if failure:
@@ -152,7 +152,7 @@ class Connections:
         stream.connecting = bool(self.tls) and not self._shaken(stream)
         return not stream.connecting
 
-    def _shaken(self, stream):
+    def _shaken(self, stream: Stream) -> bool:
         if not stream.secure:
             self.selector.unregister(stream.sock)
             stream.sock = self.tls.wrap_socket(
@@ -169,11 +169,11 @@ class Connections:
             self.selector.modify(stream.sock, WRITE, stream)
         return False
 
-    def watch(self, stream):
+    def watch(self, stream: Stream) -> None:
         """Wait for what comes, and for room as long as a part of the request is unsent."""
         self.selector.modify(stream.sock, READ | WRITE if stream.unsent else READ, stream)
 
-    def release(self, stream, keep=False):
+    def release(self, stream: Stream, keep: bool = False) -> Answer:
         """The answer that `stream` carried; the connection is kept for another one, or closed."""
         answer, stream.answer = stream.answer, None
         answer.stream = None
@@ -183,7 +183,7 @@ class Connections:
             self.drop(stream)
         return answer
 
-    def drop(self, stream):
+    def drop(self, stream: Stream) -> None:
         """Close a connection."""
         if stream in self.idle:
             self.idle.remove(stream)
@@ -193,13 +193,13 @@ class Connections:
             self.selector.unregister(stream.sock)
         stream.sock.close()
 
-    def close(self):
+    def close(self) -> None:
         """Close all of them."""
         for key in list((self.selector.get_map() or {}).values()):
             self.drop(key.data)
 
 
-def address(url):
+def address(url: str) -> tuple[int, tuple]:
     """(family, address) of the server at `url`, the first that accepts a connection.
 
     ValueError for an address that cannot be.
@@ -216,13 +216,13 @@ def address(url):
     return next((each for each in candidates if _accepts(*each)), candidates[0])
 
 
-def _accepts(family, where):
+def _accepts(family: int, where: tuple) -> bool:
     with socket.socket(family, socket.SOCK_STREAM) as sock:
         sock.settimeout(REACHABLE_S)
         return sock.connect_ex(where) == 0
 
 
-def reason(failure):
+def reason(failure: Exception) -> str:
     """The error of a row for an OSError or http1.Broken."""
     if isinstance(failure, OSError):
         return f"{type(failure).__name__}: {failure.strerror or failure}"

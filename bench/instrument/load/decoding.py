@@ -6,12 +6,16 @@ Errors of this module end up in the column `error` of a row, so their words stay
 
 import math
 import re
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from bench import metrics
+from bench.definitions import Fields, Value
 from bench.instrument import kernel_stamps
 from bench.instrument.load import http1, protocols
+from bench.instrument.load.protocols import Piece
+from bench.instrument.load.records import Answer, Call
 
 AUTHORIZATION = re.compile(rb"\r\nAuthorization: Bearer (\S+)")
 
@@ -20,7 +24,9 @@ class Wrong(ValueError):
     """The answer is complete and cannot be counted; the message says why."""
 
 
-def measured(answer, dialect, clocks):
+def measured(
+    answer: Answer, dialect: str, clocks: Sequence[tuple[float, float]]
+) -> tuple[Fields, np.ndarray]:
     """(row, lags) of one `records.Answer`: its measured columns, and s from each kernel's stamp to the read.
 
     Times count from the moment that the request was sent; for scheduled requests from the moment it was due,
@@ -31,12 +37,17 @@ def measured(answer, dialect, clocks):
     row = {
         "request": answer.call.number,
         "sent_s": answer.begun if unsent else answer.sent,
-        "late_s": answer.begun - answer.due,
+        "late_s": answer.begun - answer.free,
         "connect_s": answer.connected - answer.begun,
         "output_tokens": 0,
         "output_ids": [],
         "error": _failure(answer),
     }
+    call = answer.call
+    if call.session is not None:
+        row |= {"session": call.session, "turn": call.turn, "waited_s": answer.free - answer.due}
+    if call.own is not None:
+        row["prompt_ids"] = call.own.ids
     if answer.reads:
         stamps, lags = moments(answer.reads, clocks, -math.inf if unsent else answer.sent)
         row["first_byte_s"] = stamps[0] - answer.sent
@@ -49,7 +60,9 @@ def measured(answer, dialect, clocks):
     return row | texts, lags
 
 
-def moments(reads, clocks, since=-math.inf):
+def moments(
+    reads: Sequence[tuple], clocks: Sequence[tuple[float, float]], since: float = -math.inf
+) -> tuple[np.ndarray, np.ndarray]:
     """(moment of each read in s, s by which it was read later), both on the monotonic clock.
 
     `reads` are (moment after the read, ancillary data, bytes), `clocks` [(monotonic moment, wall clock -
@@ -66,7 +79,7 @@ def moments(reads, clocks, since=-math.inf):
     return np.where(good, kernel, after), np.where(good, after - kernel, np.nan)
 
 
-def _times(answer, dialect, stamps):
+def _times(answer: Answer, dialect: str, stamps: np.ndarray) -> Fields:
     """The measured columns of a complete answer; Wrong where it is not what the call needs."""
     pieces, arrivals = _pieces(answer, dialect, stamps)
     call = answer.call
@@ -83,7 +96,7 @@ def _times(answer, dialect, stamps):
             "The server sent the prompt back: its first event is no answer, "
             "and its moment is not the first token's."
         )
-    from_s = answer.due if call.at_s is not None else answer.sent
+    from_s = answer.due if call.scheduled else answer.sent
     at = np.array([at for at, _ in spoken])
     row = {
         "ttft_s": at[0] - from_s,
@@ -100,7 +113,7 @@ def _times(answer, dialect, stamps):
     return row | _truth(pieces, arrivals)
 
 
-def _pieces(answer, dialect, stamps):
+def _pieces(answer: Answer, dialect: str, stamps: np.ndarray) -> tuple[list[Piece], np.ndarray]:
     """[Piece of each event], [moment at which its last byte was there]."""
     payload = answer.call.payload
     raw = _without_token(b"".join(read[2] for read in answer.reads), payload)
@@ -124,7 +137,7 @@ def _pieces(answer, dialect, stamps):
     return [piece for piece, _ in pieces], stamps[np.searchsorted(ends, positions, side="right")]
 
 
-def _without_token(content, payload):
+def _without_token(content: Value, payload: bytes) -> Value:
     """`content` (bytes or text) with as many stars where a server quotes the access token of the request
     `payload`.
 
@@ -139,7 +152,7 @@ def _without_token(content, payload):
     return content.replace(secret.decode(), stars.decode())
 
 
-def _failure(answer):
+def _failure(answer: Answer) -> str:
     """Why the connection failed, without the token.
 
     An error that quotes the beginning of bytes that were no HTTP may have cut the token in two: it is made
@@ -157,13 +170,13 @@ def _failure(answer):
     return answer.error
 
 
-def _last(pieces, name):
+def _last(pieces: list[Piece], name: str) -> Value:
     """The last value of `name` that an event had; None if none had one."""
     values = (getattr(piece, name) for piece in reversed(pieces))
     return next((value for value in values if value not in (None, "")), None)
 
 
-def _counts(spoken, total):
+def _counts(spoken: list[Piece], total: int) -> list[int] | None:
     """Tokens in each event with text or ids: as its ids say, or one each where that is the total, or None."""
     counts = [piece.tokens for piece in spoken]
     if all(counts) and total in (None, sum(counts)):
@@ -171,7 +184,7 @@ def _counts(spoken, total):
     return [1] * len(spoken) if total == len(spoken) else None
 
 
-def _agree(call, prompt_tokens, output_tokens, events):
+def _agree(call: Call, prompt_tokens: Value, output_tokens: Value, events: int) -> None:
     """Wrong unless the answer has as many tokens as the call needs, of the prompt that was sent."""
     disagree = "Server and client disagree on token counts:"
     if not events:
@@ -193,7 +206,7 @@ def _agree(call, prompt_tokens, output_tokens, events):
         )
 
 
-def gaps(at, counts):
+def gaps(at: np.ndarray, counts: Sequence[int]) -> Fields:
     """The inter-token columns, s, for events at the moments `at` with `counts` tokens each.
 
     Tokens that came together have no gap between them.
@@ -203,13 +216,13 @@ def gaps(at, counts):
     return columns | {"itl_max_s": float(found.max()) if found.size else math.nan}
 
 
-def _truth(pieces, arrivals):
+def _truth(pieces: list[Piece], arrivals: np.ndarray) -> Fields:
     """The client's moment minus the server's, s, of each event into which a server wrote its own."""
     sent = np.array([piece.sent_ns or 0 for piece in pieces]) * 1e-9
     return {"delays_s": (arrivals - sent)[sent > 0], "arrivals_s": arrivals[sent > 0]} if sent.any() else {}
 
 
-def with_gaps(row, encode):
+def with_gaps(row: Fields, encode: Callable[[str], Sequence[int]]) -> Fields:
     """`row` with its inter-token columns, where events had several tokens and only their text tells how many.
 
     The tokenizer counts them; where its count is not the server's, the columns stay empty.
@@ -221,7 +234,7 @@ def with_gaps(row, encode):
     return row | (gaps(at, counts) if sum(counts) == row["output_tokens"] and min(counts) > 0 else {})
 
 
-def with_ids(row, encode):
+def with_ids(row: Fields, encode: Callable[[str], Sequence[int]]) -> Fields:
     """`row` with the token ids of its text, where the server sent fewer ids than tokens.
 
     It has none where the tokenizer counts otherwise.

@@ -27,22 +27,22 @@ class Head:
     start: int
 
     @property
-    def length(self):
+    def length(self) -> int | None:
         """Bytes of the body where the server says so beforehand, else None."""
         length = self.fields.get("content-length")
         return int(length) if length and length.isdigit() and not self.chunked else None
 
     @property
-    def chunked(self):
+    def chunked(self) -> bool:
         return "chunked" in self.fields.get("transfer-encoding", "").lower()
 
     @property
-    def stays_open(self):
+    def stays_open(self) -> bool:
         closes = self.fields.get("connection", "").lower() == "close"
         return not closes and (self.chunked or self.length is not None)
 
 
-def head(data):
+def head(data: bytes | bytearray) -> Head | None:
     """The Head of a response that begins with `data`; None while it is incomplete. Broken if it is none."""
     end = data.find(HEAD_END)
     if end < 0:
@@ -65,10 +65,11 @@ class Chunks:
     `pieces` are (position in the body, position in the raw bytes, length) of every chunk so far.
     """
 
-    def __init__(self, start):
-        self.raw, self.at, self.size, self.pieces, self.complete = bytearray(), start, 0, [], False
+    def __init__(self, start: int) -> None:
+        self.raw, self.at, self.size, self.complete = bytearray(), start, 0, False
+        self.pieces: list[tuple[int, int, int]] = []
 
-    def feed(self, data):
+    def feed(self, data: bytes | bytearray) -> bool:
         """Add raw bytes, head included; whether the body is complete. Broken for a chunk without a length."""
         self.raw += data
         while not self.complete:
@@ -85,14 +86,14 @@ class Chunks:
             self.size, self.at = self.size + length, line + 2 + length + 2
         return self.complete
 
-    def _length(self, line):
+    def _length(self, line: int) -> int:
         digits = bytes(self.raw[self.at : line]).partition(b";")[0].strip()
         if not LENGTH.fullmatch(digits):  # int() alone would take a sign, and go backwards
             raise Broken(f"a chunk has no length: {bytes(self.raw[self.at : self.at + 30])!r}")
         return int(digits, 16)
 
 
-def body(raw, head):
+def body(raw: bytes | bytearray, head: Head) -> tuple[bytes | bytearray, list[tuple[int, int, int]], bool]:
     """The body of the response `raw`, whose Head is `head`.
 
     Returns (body bytes, [(position in the body, position in the raw bytes, length)], whether it is complete).
@@ -105,14 +106,15 @@ def body(raw, head):
     return b"".join(bytes(raw[at : at + n]) for _, at, n in walk.pieces), walk.pieces, complete
 
 
-def events(data):
+def events(data: bytes | bytearray) -> tuple[list[tuple[bytes, int]], bool]:
     """Server-sent events in the body `data`: [(data, position after its last byte)], and whether an
     unfinished one is left.
 
     An event is lines up to an empty line; its data are what follows `data:`, with or without a space.
     Comments and other fields are left out.
     """
-    found, start = [], 0
+    found: list[tuple[bytes, int]] = []
+    start = 0
     for end in EVENT_END.finditer(data):
         content = _data(data[start : end.start()])
         start = end.end()
@@ -121,6 +123,6 @@ def events(data):
     return found, bool(data[start:].strip())
 
 
-def _data(lines):
+def _data(lines: bytes | bytearray) -> bytes | None:
     found = [line[5:].removeprefix(b" ") for line in lines.splitlines() if line.startswith(b"data:")]
     return b"\n".join(found) if found else None

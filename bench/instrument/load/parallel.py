@@ -21,33 +21,51 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Sequence
 from time import monotonic as clock
+from typing import BinaryIO
 
 import numpy as np
 
 from bench import processes as parents
+from bench.definitions import Fields, Value
 from bench.instrument.load import client, connection
+from bench.instrument.load.records import Call
 from bench.paths import ROOT
 
 STREAMS_PER_PROCESS = 1000
 START_S = 0.1  # from the moment that all processes are ready to the first request
 
 
-def run(url, calls, dialect, concurrency=1, timeout_s=600.0, processes=0, cores=None):
+def run(
+    url: str,
+    calls: Sequence[Call],
+    dialect: str,
+    concurrency: int = 1,
+    timeout_s: float = 600.0,
+    processes: int = 0,
+    cores: int | None = None,
+    until_s: float = math.inf,
+    encode: Callable[[str], list[int]] | None = None,
+) -> tuple[list[Fields], Fields]:
     """Send `calls` (`records.Call`) to the server at `url`; returns (rows, report).
 
     One row of measured columns per call (`decoding.measured`), in their order, errors included. `concurrency`
     is how many of the calls without a schedule are under way at once. `processes` 0: as many as the load
-    needs and the machine has cores to spare. `cores`: those that the processes may use, all if None. The
-    report is that of `_report`. ValueError for an address that cannot be; RuntimeError if a process of the
+    needs and the machine has cores to spare; the turns of a session stay in one. `cores`: those that the
+    processes may use, all if None. `until_s` and `encode` as `client.Client` has them. The report is that of
+    `_report`. ValueError for an address that cannot be; RuntimeError if a process of the
     client is lost.
     """
     connection.address(url)
-    wide = max(concurrency, 1) if any(call.at_s is None for call in calls) else len(calls)
+    sessions = _sessions(calls)
+    wide = len(sessions) if all(call.scheduled for call in calls) else max(concurrency, 1)
     count = processes or max(1, min(math.ceil(wide / STREAMS_PER_PROCESS), (os.cpu_count() or 1) // 2))
-    count = min(count, len(calls), wide)
+    count = min(count, len(sessions), wide)
     places = [len(range(k, wide, count)) for k in range(count)]
-    shares = [(url, calls[k::count], dialect, places[k], timeout_s, cores) for k in range(count)]
+    more = cores, until_s, encode
+    dealt = ([call for one in sessions[k::count] for call in one] for k in range(count))
+    shares = [(url, own, dialect, places[k], timeout_s, *more) for k, own in enumerate(dealt)]
     started = [_Process(share) for share in shares]
     try:
         for process in started:
@@ -63,7 +81,16 @@ def run(url, calls, dialect, concurrency=1, timeout_s=600.0, processes=0, cores=
     return rows, _report(rows, [report for _, report in parts])
 
 
-def _report(rows, reports):
+def _sessions(calls: Sequence[Call]) -> list[list[Call]]:
+    """`calls` as a list of lists: the turns of each session, every other call by itself."""
+    found = {}
+    for call in calls:
+        key = ("call", call.number) if call.session is None else ("session", call.session)
+        found.setdefault(key, []).append(call)
+    return list(found.values())
+
+
+def _report(rows: list[Fields], reports: list[Fields]) -> Fields:
     """How the client fared, from the `client.report` of each process.
 
     Processes, CPU time and peak memory of all of them, whether kernel's stamps count, whether all were first
@@ -87,7 +114,7 @@ def _report(rows, reports):
 class _Process:
     """One process of the client behind a pipe."""
 
-    def __init__(self, share):
+    def __init__(self, share: object) -> None:
         self.log = tempfile.TemporaryFile()
         command = [sys.executable, "-m", "bench.instrument.load.parallel"]
         self.process = subprocess.Popen(
@@ -95,11 +122,11 @@ class _Process:
         )
         self.send(share)
 
-    def send(self, message):
+    def send(self, message: object) -> None:
         pickle.dump(message, self.process.stdin)
         self.process.stdin.flush()
 
-    def receive(self):
+    def receive(self) -> Value:
         try:
             return pickle.load(self.process.stdout)
         except EOFError:
@@ -108,34 +135,34 @@ class _Process:
             reason = lines[-1] if lines else self.process.wait()
             raise RuntimeError(f"A process of the load client was lost: {reason}") from None
 
-    def end(self):
+    def end(self) -> None:
         self.process.kill()
         self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()
 
 
-def _serve_parent():
+def _serve_parent() -> None:
     """The other end of _Process: take a share, say that it is ready, run it, answer (rows, report)."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     threading.Thread(target=parents.die_with, args=(os.getppid(),), daemon=True).start()
-    url, calls, dialect, concurrency, timeout_s, cores = pickle.load(sys.stdin.buffer)
+    url, calls, dialect, concurrency, timeout_s, cores, *more = pickle.load(sys.stdin.buffer)
     if cores is not None:
         os.sched_setaffinity(0, cores)
     _many_files()
-    loop = client.Client(url, calls, dialect, concurrency, timeout_s)
+    loop = client.Client(url, calls, dialect, concurrency, timeout_s, *more)
     _answer(out, "ready")
     rows = loop.run(pickle.load(sys.stdin.buffer))
     _answer(out, (rows, client.report(loop)))
 
 
-def _answer(out, message):
+def _answer(out: BinaryIO, message: object) -> None:
     pickle.dump(message, out)
     out.flush()
 
 
-def _many_files():
+def _many_files() -> None:
     """A connection is a file: take as many as the system gives without a request."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

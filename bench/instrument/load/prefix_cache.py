@@ -5,9 +5,17 @@ Servers that report cached tokens are believed, request by request; of the other
 few times over, with another prompt each time.
 """
 
+import json
+import urllib.request
+from collections.abc import Sequence
+from http.client import HTTPException
+
 import numpy as np
 
+from bench.definitions import Fields
+
 PAIRS = 3
+RESET, PATIENCE_S = "/reset_prefix_cache", 30
 # The slowest repetition that takes less than this share of the fastest new prompt's time was not computed:
 # times of one prompt scatter by less, and a machine whose speed flips would have to do so every other time.
 SHARE = 0.7
@@ -19,17 +27,18 @@ SWITCHES = (
 REPORTS = "vLLM --enable-prompt-tokens-details, SGLang --enable-cache-report"
 
 
-def twice(prompts):
+def twice(prompts: Sequence) -> list:
     """`prompts`, each followed by itself: what a trial sends, one after the other."""
     return [prompt for prompt in prompts for _ in range(2)]
 
 
-def result(rows):
+def result(rows: list[Fields]) -> Fields:
     """What the measured columns of the requests `twice` show: a dict for the sidecar.
 
-    `reported`: whether the server reports cached tokens; `fresh_ttft_s` and `repeated_ttft_s`: TTFT of each
-    prompt and of its repetition, s; `cached`: whether repetitions came faster than they can be computed
-    (None where the server reports, and is believed). RuntimeError where a request failed.
+    `reported`: whether the server reports cached tokens, `cached_tokens` how many of all repetitions;
+    `fresh_ttft_s` and `repeated_ttft_s`: TTFT of each prompt and of its repetition, s; `cached`: whether
+    repetitions came faster than they can be computed (None where the server reports, and is believed).
+    RuntimeError where a request failed.
     """
     failed = [row["error"] for row in rows if row["error"]]
     if failed:
@@ -39,13 +48,14 @@ def result(rows):
     return {
         "prompt_tokens": int(rows[0]["prompt_tokens"]),
         "reported": reported,
+        "cached_tokens": sum(row["cached_tokens"] for row in rows[1::2]) if reported else None,
         "fresh_ttft_s": fresh,
         "repeated_ttft_s": repeated,
         "cached": None if reported else max(repeated) < SHARE * min(fresh),
     }
 
 
-def why_not(trial):
+def why_not(trial: Fields) -> str:
     """Why a server with this `result` may not be measured, in a sentence that names the fix; else empty."""
     if not trial["cached"]:
         return ""
@@ -56,3 +66,41 @@ def why_not(trial):
         f"{repeated:.3g} ms, faster than it can compute it. Switch the cache off ({SWITCHES}), or have it "
         f"report cached tokens ({REPORTS})."
     )
+
+
+def broken_history(rows: list[dict], block_tokens: int = 1) -> str:
+    """Where the prefix of a second turn broke, in a sentence; empty where it did not, or nobody can tell.
+
+    `rows`: the measured columns of the two turns of a trial, the second with the first and its answer for
+    history. The first one computed its prompt and its answer but for the last token, and whole blocks of that
+    are expected.
+    """
+    first, second = rows
+    computed, cached = first["prompt_tokens"] + first["output_tokens"] - 1, second.get("cached_tokens")
+    if cached is None or cached >= computed // block_tokens * block_tokens - block_tokens:
+        return ""
+    where = "answer" if cached >= first["prompt_tokens"] - block_tokens else "prompt"
+    return (
+        f"The prefix of a second turn broke after {cached} of {computed} tokens, in the first turn's "
+        f"{where}: the server's template rewrites earlier turns, or the text of an answer encodes to other "
+        "tokens than it had. What this load hits ends there."
+    )
+
+
+def reset(url: str, token: str = "") -> str:
+    """Have a server that runs already forget its prefix cache; why it has not, in a sentence, else empty.
+
+    vLLM answers 200 with {"success": false} while a request runs, and keeps its cache: the body decides.
+    Nothing is proved by the answer alone; a repeated prompt is (`result`).
+    """
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        query = urllib.request.Request(url.rstrip("/") + RESET, method="POST", headers=headers)
+        with urllib.request.urlopen(query, timeout=PATIENCE_S) as answer:
+            body = answer.read()
+        reported = json.loads(body) if body.strip() else {}
+    except (OSError, ValueError, HTTPException) as failure:
+        return f"The server's prefix cache cannot be reset (POST {RESET}: {failure}): start it afresh."
+    if isinstance(reported, dict) and reported.get("success") is False:
+        return f"The server has kept its prefix cache (POST {RESET} says success: false): let it become idle."
+    return ""

@@ -1,21 +1,25 @@
 """What servers speak: the bytes of a request, and what the events of an answer mean.
 
-A dialect is a name in DIALECTS: the path of its requests, their body, and how one decoded event is read.
+A dialect is a name in EVERY (those that a reader may choose are in DIALECTS): the path of its requests, their
+body, and how one decoded event is read.
 Nothing here takes the time: `client` stamps bytes as they arrive and has them read here when the run is over.
 
     completions   OpenAI's /v1/completions with token ids as the prompt (vLLM, llama.cpp, SGLang)
-    text          the same with the prompt as text, for servers that take no token ids there
-                  (LMDeploy, text-generation-webui)
+    text          the same with the prompt as text, for servers that take no token ids there (LMDeploy)
+    text-bos      the same of a server that splits the answer again to count it, and counts a
+                  beginning-of-sequence token with it (text-generation-webui)
     chat          OpenAI's /v1/chat/completions: the server's own template stands around the prompt
     llamacpp      llama.cpp's own /completion
     tgi           Text Generation Inference's /generate_stream
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from bench import naming
+from bench.definitions import Fields, Value
 
 
 class Malformed(ValueError):
@@ -38,14 +42,18 @@ class Piece:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt as token ids, the same as text, and how many tokens the answer shall have."""
+    """A prompt as token ids, the same as text, and how many tokens the answer shall have.
+
+    `messages`: the turns of a chat up to this one, (role, text) each; empty: one of the user's.
+    """
 
     ids: tuple
     text: str
     new_tokens: int
+    messages: tuple = ()
 
 
-def _completions(prompt, model, more):
+def _completions(prompt: Prompt, model: str, more: Fields) -> Fields:
     body = {
         "model": model,
         "prompt": list(prompt.ids),
@@ -56,21 +64,23 @@ def _completions(prompt, model, more):
     return body | {"stream": True, "stream_options": {"include_usage": True}} | more
 
 
-def _text(prompt, model, more):
+def _text(prompt: Prompt, model: str, more: Fields) -> Fields:
     return _completions(prompt, model, more) | {"prompt": prompt.text}
 
 
-def _chat(prompt, model, more):
+def _chat(prompt: Prompt, model: str, more: Fields) -> Fields:
     body = {
         "model": model,
-        "messages": [{"role": "user", "content": prompt.text}],
+        "messages": [
+            {"role": role, "content": text} for role, text in prompt.messages or (("user", prompt.text),)
+        ],
         "max_tokens": prompt.new_tokens,
         "temperature": 0,
     }
     return body | {"stream": True, "stream_options": {"include_usage": True}} | more
 
 
-def _llamacpp(prompt, model, more):
+def _llamacpp(prompt: Prompt, model: str, more: Fields) -> Fields:
     return {
         "prompt": list(prompt.ids),
         "n_predict": prompt.new_tokens,
@@ -80,7 +90,7 @@ def _llamacpp(prompt, model, more):
     } | more
 
 
-def _tgi(prompt, model, more):
+def _tgi(prompt: Prompt, model: str, more: Fields) -> Fields:
     parameters = {
         "max_new_tokens": prompt.new_tokens,
         "do_sample": False,
@@ -90,7 +100,7 @@ def _tgi(prompt, model, more):
     return {"inputs": prompt.text, "parameters": parameters | more}
 
 
-def _read_openai(event):
+def _read_openai(event: Fields) -> Piece:
     """An event of either OpenAI dialect.
 
     Usage may come with the last choice, in an event of its own without choices, or with every event.
@@ -112,7 +122,15 @@ def _read_openai(event):
     )
 
 
-def _read_llamacpp(event):
+def _read_openai_bos(event: Fields) -> Piece:
+    """An event of a server whose usage has a beginning-of-sequence token with every answer."""
+    piece = _read_openai(event)
+    if piece.output_tokens is not None:
+        piece.output_tokens -= 1
+    return piece
+
+
+def _read_llamacpp(event: Fields) -> Piece:
     text, ids = event.get("content", ""), event.get("tokens") or []
     if not event.get("stop"):
         return Piece(text, list(ids))  # a held-back token's id never comes, so ids are no count
@@ -125,7 +143,7 @@ def _read_llamacpp(event):
     )
 
 
-def _read_tgi(event):
+def _read_tgi(event: Fields) -> Piece:
     token, details = event.get("token"), event.get("details") or {}
     ids = [token["id"]] if token else []
     # Streams of TGI 2 and 3 have the prompt's length, older ones its tokens.
@@ -147,18 +165,31 @@ DIALECTS = {
     "llamacpp": ("/completion", _llamacpp, _read_llamacpp),
     "tgi": ("/generate_stream", _tgi, _read_tgi),
 }
+# What one engine makes of a dialect: its adapter names it, no reader does.
+EVERY = DIALECTS | {"text-bos": ("/v1/completions", _text, _read_openai_bos)}
 
 
-def request(dialect, url, prompt, model, more=None, token=""):
+def request(
+    dialect: str,
+    url: str,
+    prompt: Prompt,
+    model: str,
+    more: Fields | None = None,
+    token: str = "",
+    fields: Mapping[str, str] | None = None,
+) -> bytes:
     """The bytes of one HTTP request for `prompt` (Prompt) to the server at `url`.
 
-    `more` goes into the body, `token` into the header. ValueError for a dialect that does not exist.
+    `more` goes into the body, `token` and further `fields` into the header. ValueError for a dialect that
+    does not exist.
     """
-    path, body, _ = DIALECTS[naming.choose("dialect", dialect, DIALECTS)]
-    return post(url, path, body(prompt, model, more or {}), token)
+    path, body, _ = EVERY[naming.choose("dialect", dialect, EVERY)]
+    return post(url, path, body(prompt, model, more or {}), token, fields)
 
 
-def post(url, path, body, token=""):
+def post(
+    url: str, path: str, body: Fields, token: str = "", fields: Mapping[str, str] | None = None
+) -> bytes:
     """The bytes of one HTTP POST of a JSON body to `path` below `url`."""
     parts, payload = urlsplit(url), json.dumps(body).encode()
     head = [
@@ -171,10 +202,11 @@ def post(url, path, body, token=""):
         "Connection: keep-alive",
     ]
     head += [f"Authorization: Bearer {token}"] if token else []
+    head += [f"{name}: {value}" for name, value in (fields or {}).items()]
     return "\r\n".join([*head, "", ""]).encode() + payload
 
 
-def echoed(payload, text):
+def echoed(payload: bytes, text: str) -> bool:
     """Whether `text` begins with the prompt that the request `payload` carries as text.
 
     Dialects chat, text and tgi; token ids are never echoed as such.
@@ -185,7 +217,7 @@ def echoed(payload, text):
     return isinstance(prompt, str) and bool(prompt) and text.startswith(prompt)
 
 
-def read(dialect, data):
+def read(dialect: str, data: bytes) -> Piece | None:
     """The Piece of one event's data (bytes after `data:`), None for the marker [DONE].
 
     Malformed for what cannot be read, and for an error that the server reports within the stream.
@@ -199,7 +231,7 @@ def read(dialect, data):
             raise TypeError(f"{type(event).__name__} instead of an object")
         if event.get("error"):
             raise Malformed(f"the server reported within the stream: {_message(event['error'])}")
-        piece = DIALECTS[dialect][2](event)
+        piece = EVERY[dialect][2](event)
         piece.sent_ns = event.get("sent_ns")
         return _sound(piece)
     except Malformed:
@@ -210,7 +242,7 @@ def read(dialect, data):
         ) from None
 
 
-def _sound(piece):
+def _sound(piece: Piece) -> Piece:
     """`piece`, if its texts are texts and its numbers numbers; TypeError if not."""
     numbers = piece.prompt_tokens, piece.output_tokens, piece.cached_tokens, piece.sent_ns
     if type(piece.text) is not str or type(piece.finish) is not str:
@@ -222,11 +254,11 @@ def _sound(piece):
     return piece
 
 
-def _message(error):
+def _message(error: Value) -> str:
     return str(error.get("message", error) if isinstance(error, dict) else error)[:200]
 
 
-def reason(body):
+def reason(body: bytes) -> str:
     """What the body of a refusal says, in at most 200 characters."""
     try:
         refusal = json.loads(body)

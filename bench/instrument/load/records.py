@@ -12,6 +12,10 @@ class Call:
 
     `at_s` is when it is due, s after the start; None: as soon as a place is free. `prompt_tokens` is None
     where the prompt goes as text, of which the server makes tokens.
+
+    The turn `turn` (from 1) of the session `session` begins when call number `after` has been answered:
+    at `at_s`, where that is later, or without it `gap_s` after the answer. `own` (None: the payload is whole)
+    makes the request of the answer before it.
     """
 
     number: int
@@ -19,6 +23,16 @@ class Call:
     at_s: float | None
     prompt_tokens: int | None
     new_tokens: int
+    session: int | None = None
+    turn: int | None = None
+    after: int | None = None
+    gap_s: float = 0.0
+    own: object = field(default=None, repr=False)
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether its times count from the moment at which it was due."""
+        return self.at_s is not None or self.after is not None
 
 
 @dataclass
@@ -37,8 +51,13 @@ class Answer:
     error: str = ""
     ended: float = math.nan
     stream: object = None
+    free: float = math.nan  # from then on it may begin: when due, or when the answer before it has come
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.free):
+            self.free = self.due
 
     @property
-    def bytes_held(self):
+    def bytes_held(self) -> int:
         """Bytes of memory that the reads take."""
         return sum(len(read[2]) + READ_COST_BYTES for read in self.reads)

@@ -1,6 +1,9 @@
 """The schedule of a load test: lengths, arrivals, prompts, levels, calls."""
 
 import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -8,16 +11,20 @@ import pandas as pd
 from bench import inputs, naming
 from bench.instrument.load import protocols, records
 
+if TYPE_CHECKING:
+    from bench.backends.common.checkpoints import Checkpoint
+    from bench.backends.common.servers import Served
+
 GAPS = 1  # the stream of random numbers of a seed that arrivals take; lengths take the seed's own
 
 
-def poisson(rate, requests, seed=0):
+def poisson(rate: float, requests: int, seed: int = 0) -> np.ndarray:
     """Arrival times, s, of `requests` requests at `rate` per second: exponential gaps, fixed by `seed`, and
     independent of the lengths of the same seed."""
     return np.cumsum(np.random.default_rng([seed, GAPS]).exponential(1 / rate, requests))
 
 
-def constant(rate, requests):
+def constant(rate: float, requests: int) -> np.ndarray:
     """Arrival times, s, of `requests` requests, one every 1 / `rate` seconds."""
     return np.arange(requests) / rate
 
@@ -25,7 +32,9 @@ def constant(rate, requests):
 HEAD_TOKENS = 8  # random tokens that begin a prompt: no two prompts share a prefix that a cache could answer
 
 
-def lengths(which, requests, scale=1.0, most=None, seed=0):
+def lengths(
+    which: str, requests: int, scale: float = 1.0, most: int | None = None, seed: int = 0
+) -> list[tuple[int, int]]:
     """[(prompt tokens, new tokens)] of `requests` requests.
 
     `which` is a row of data/lengths.csv, or any CSV with the columns prompt_tokens and new_tokens. A CSV is
@@ -49,7 +58,7 @@ def lengths(which, requests, scale=1.0, most=None, seed=0):
     return [tuple(map(int, pair)) for pair in pairs]
 
 
-def trace(path):
+def trace(path: str | Path) -> pd.DataFrame:
     """A CSV of requests as a table, one row per request.
 
     Columns prompt_tokens, new_tokens and, where arrivals are to be replayed, at_s. ValueError naming what it
@@ -80,18 +89,20 @@ class Heads:
     tokens of the study's text, so that their text has about as many.
     """
 
-    def __init__(self, checkpoint, source):
+    def __init__(self, checkpoint: "Checkpoint", source: Sequence[object]) -> None:
         self.ordinary = np.array(sorted(set(checkpoint.encode(inputs.text()))))
         digest = hashlib.sha256(" ".join(map(str, source)).encode()).digest()
         self.seed = int.from_bytes(digest[:8], "big")
 
-    def __getitem__(self, number):
+    def __getitem__(self, number: int) -> list[int]:
         """The token ids before prompt `number`."""
         drawn = np.random.default_rng([self.seed, number]).choice(self.ordinary, HEAD_TOKENS)
         return drawn.tolist()
 
 
-def prompts(checkpoint, sizes, source, first=0):
+def prompts(
+    checkpoint: "Checkpoint", sizes: Sequence[tuple[int, int]], source: Sequence[object], first: int = 0
+) -> list[protocols.Prompt]:
     """One `protocols.Prompt` per (prompt tokens, new tokens): a head of `Heads`, then the study's text.
 
     `source` is (the checkout's id, the number of the run); `first` is the number of the first of them:
@@ -110,19 +121,27 @@ def prompts(checkpoint, sizes, source, first=0):
 class Level:
     """One load: its kind (`closed`, `open`, `replay`), its value, its requests, and when they are due, s."""
 
-    def __init__(self, kind, value, requests, at_s=None):
+    def __init__(
+        self, kind: str, value: float, requests: int, at_s: Sequence[float] | np.ndarray | None = None
+    ) -> None:
         self.kind, self.value, self.requests, self.at_s = kind, value, requests, at_s
 
     @property
-    def condition(self):
+    def condition(self) -> dict[str, float]:
         """The columns that say what the load was."""
         return {"concurrency": self.value} if self.kind == "closed" else {"request_rate": self.value}
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.value:g} at once" if self.kind == "closed" else f"{self.value:g} requests/s"
 
 
-def plan(concurrency, rates, requests, arrivals, seed):
+def plan(
+    concurrency: Sequence[int],
+    rates: Sequence[float],
+    requests: Callable[[str, float], int],
+    arrivals: str,
+    seed: int,
+) -> list[Level]:
     """The levels of a run: the closed loop, then the open one, each from little load to much.
 
     `requests` is a function of the kind of a level and its value: how many it has. `seed` fixes the arrivals:
@@ -138,7 +157,7 @@ def plan(concurrency, rates, requests, arrivals, seed):
     return closed + opened
 
 
-def replay(path):
+def replay(path: str | Path) -> list[Level]:
     """The one level that replays the arrivals of a trace; ValueError where it has none."""
     table = trace(path)
     if "at_s" not in table or len(table) < 2:
@@ -153,7 +172,9 @@ def replay(path):
     return [Level("replay", round((len(at_s) - 1) / at_s.max(), 3), len(at_s), at_s)]
 
 
-def calls(served, level, prompts, first=1):
+def calls(
+    served: "Served", level: Level, prompts: Sequence[protocols.Prompt], first: int = 1
+) -> list[records.Call]:
     """The requests of a level as `records.Call`s, numbered from `first`: one per `protocols.Prompt`."""
     made = []
     for k, prompt in enumerate(prompts):

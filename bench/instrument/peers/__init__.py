@@ -18,9 +18,11 @@ import importlib
 import os
 import pkgutil
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import Distribution
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
@@ -65,17 +67,17 @@ class Reported:
     kernel_stamps: bool | None = None
 
 
-def names():
+def names() -> list[str]:
     """Names of all clients, sorted: the modules of this folder."""
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
-def get(name):
+def get(name: str) -> ModuleType:
     """The module of client `name`; ValueError naming the known ones if there is none."""
     return importlib.import_module(f"{__name__}.{naming.choose('client', name, names())}")
 
 
-def title(name):
+def title(name: str) -> str:
     """The client's own title, in bold at the beginning of its file; `name` where there is no such file."""
     try:
         return re.match(r"\*\*(.+?)\*\*", get(name).__doc__)[1]
@@ -83,7 +85,7 @@ def title(name):
         return name
 
 
-def chosen(text):
+def chosen(text: str) -> list[str]:
     """Names of the clients in `text`, separated by spaces; `auto`: all that are installed.
 
     ValueError for a name that does not exist, RuntimeError with the install command for a client that is not
@@ -103,17 +105,17 @@ def chosen(text):
     return found
 
 
-def program(environment, name):
+def program(environment: str, name: str) -> Path:
     """Path of the program `name` of `environment`."""
     return ROOT / ".venvs" / environment / "bin" / name
 
 
-def words(options):
+def words(options: Mapping[str, object]) -> list[object]:
     """The words of a command line's options: {name: value} as name, value, name, value, …"""
     return [word for pair in options.items() for word in pair]
 
 
-def missing(environment, install=None):
+def missing(environment: str, install: str | None = None) -> str | None:
     """None if `environment` is installed, else one sentence: that it is not, and how to install it."""
     if (ROOT / ".venvs" / environment / "ready").exists():
         return None
@@ -121,7 +123,7 @@ def missing(environment, install=None):
     return f"{environment} is not installed. Install it with: {install}"
 
 
-def installed(environment, *distributions):
+def installed(environment: str, *distributions: str) -> str:
     """Version of the first of `distributions` that `environment` has; '' where it has none of them."""
     where = [str(path) for path in (ROOT / ".venvs" / environment / "lib").glob("python*/site-packages")]
     found = (next(iter(Distribution.discover(name=name, path=where)), None) for name in distributions)

@@ -21,15 +21,15 @@ ENVIRONMENT = "aiperf"
 VARIABLES = {"HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": ""}
 
 
-def available():
+def available() -> str | None:
     return peers.missing(ENVIRONMENT)
 
 
-def version():
+def version() -> str:
     return peers.installed(ENVIRONMENT, "aiperf")
 
 
-def command(work):
+def command(work: peers.Work) -> list:
     options = {
         "--model": work.model,
         "--url": work.url,
@@ -49,7 +49,7 @@ def command(work):
     return [peers.program(ENVIRONMENT, "aiperf"), "profile", *peers.words(options), *flags]
 
 
-def reported(work):
+def reported(work: peers.Work) -> peers.Reported:
     lines = (work.folder / "profile_export.jsonl").read_text().splitlines()
     good = [record for record in map(json.loads, lines) if not record.get("error")]
     pick = lambda name: [record["metrics"][name]["value"] for record in good]  # noqa: E731

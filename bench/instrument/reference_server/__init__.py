@@ -9,6 +9,11 @@ after that; none waits for the one before. `sent_ns` in an event is the machine'
 the bytes were handed to the kernel. `GET /truth` has what was really done, request by request, and forgets
 it.
 
+`--cache-blocks 90 --block-tokens 16 --prefill-s-per-token 0.0001`: it keeps prompts and answers in so
+many blocks and computes the rest; it reports cached tokens, counts them at `/metrics`, and /truth says
+what was cached of which prompt (`digest`: SHA-256 of the JSON of its tokens), computed and evicted. A
+prompt may come as ids or as text, whose tokens are its words.
+
 Faults on demand: the path begins with /fault/<name>, one of `faults.FAULTS`:
 http://localhost:8000/fault/silent.
 

@@ -1,44 +1,57 @@
 """What the reference server writes: HTTP heads, chunks, and OpenAI's completions and chat events."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bench.definitions import Fields
 
 MODEL = "ground-truth"
+TEXT, ANSWER = " token", 1  # every token of every answer: its text and its id
 HEAD = "HTTP/1.1 {} \r\nContent-Type: {}\r\n{}\r\n\r\n"
 STREAMED = HEAD.format(200, "text/event-stream", "Transfer-Encoding: chunked").encode()
 LAST = b"0\r\n\r\n"
 NOW = "%20d"  # where a stamp goes; JSON allows blanks before a number, so every event has the same length
 
+# Seconds after the request arrived, and what is then sent; None: the connection is reset.
+Part = tuple[float, bytes | None]
+
 
 @dataclass(frozen=True)
 class Schedule:
-    """When tokens are sent: the first `ttft_s` after the request arrived, a further one every `itl_s`."""
+    """When tokens are sent: the first `ttft_s` and `prefill_s` per prompt token computed after the
+    request arrived, a further one every `itl_s`."""
 
     ttft_s: float
     itl_s: float
+    prefill_s: float = 0.0
 
-    def at_s(self, token):
+    def computing(self, tokens: int) -> "Schedule":
+        """The schedule of a request of which `tokens` prompt tokens are computed."""
+        return replace(self, ttft_s=self.ttft_s + tokens * self.prefill_s, prefill_s=0.0)
+
+    def at_s(self, token: float) -> float:
         """Seconds after the request's arrival at which token number `token`, from 0, is due."""
         return self.ttft_s + token * self.itl_s
 
 
-def chunk(data):
+def chunk(data: bytes) -> bytes:
     """`data` as one chunk of a chunked body."""
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-def stamped(event):
+def stamped(event: Fields) -> bytes:
     """One event as a chunk, with a place for the stamp; braces and percent signs of the JSON stay."""
     text = "data: " + json.dumps(event).replace("%", "%%").replace('"NOW"', NOW) + "\n\n"
     return f"{len(text % 0):x}\r\n{text}\r\n".encode()
 
 
-def with_stamp(event, moment_ns):
+def with_stamp(event: bytes, moment_ns: int) -> bytes:
     """The bytes of a `stamped` event with `moment_ns` in the place of the stamp, and nothing else changed."""
     return event.replace(NOW.encode(), NOW.encode() % moment_ns)
 
 
-def plain(status, text, more=""):
+def plain(status: int, text: str, more: str = "") -> bytes:
     """A response that is no stream."""
     head = HEAD.format(status, "application/json", f"Content-Length: {len(text.encode())}{more}")
     return head.encode() + text.encode()
@@ -47,55 +60,76 @@ def plain(status, text, more=""):
 class Completion:
     """What a request is for, and the events that answer it."""
 
-    def __init__(self, path, body):
+    def __init__(self, path: str, body: Fields) -> None:
         self.chat = path.endswith("/chat/completions")
         self.tokens = int(body.get("max_tokens") or body.get("max_completion_tokens") or 16)
         prompt = body.get("prompt", body.get("messages", ""))
         self.prompt, ids = prompt, isinstance(prompt, list) and not self.chat
-        self.prompt_tokens = len(prompt if ids else json.dumps(prompt).split())
         self.stream = body.get("stream", False)
         self.usage = (body.get("stream_options") or {}).get("include_usage")
+        self.shows_ids, self.ids, self.text = body.get("return_token_ids", False), ids, TEXT
+        self.prompt_tokens = len(self.tokens_in)
+        self.reported = None  # prompt tokens that it says were cached; None: it does not say
 
-    def token(self, text=" token", finish=None):
+    @property
+    def tokens_in(self) -> list:
+        """The prompt as the server's tokens: its ids, or the words of its text."""
+        if self.ids:
+            return self.prompt
+        texts = self.prompt if self.chat else [{"content": self.prompt}]
+        lines = (f"{each.get('role', '')} {each.get('content', '')}" for each in texts)
+        words = [word for line in lines for word in line.split()]
+        return [*words, "assistant"] if self.chat else words  # where the template lets the answer begin
+
+    @property
+    def answer(self) -> list[str]:
+        """The server's tokens of the whole answer."""
+        return [ANSWER if self.ids else TEXT.strip()] * self.tokens
+
+    def token(self, text: str | None = None, finish: str | None = None) -> bytes:
         """The event of one token, with a place for its stamp."""
+        text = self.text if text is None else text
         choice = {"index": 0, "finish_reason": finish}
         choice |= {"delta": {"content": text}} if self.chat else {"text": text, "logprobs": None}
+        choice |= {"token_ids": [ANSWER]} if self.shows_ids else {}
         return stamped(self._event([choice], sent_ns="NOW"))
 
-    def role(self):
+    def role(self) -> bytes:
         """The event with which a chat begins: it has no token."""
         delta = {"role": "assistant", "content": ""}
         event = self._event([{"index": 0, "delta": delta, "finish_reason": None}])
         return _unstamped(event) if self.chat else b""
 
-    def counts(self, output_tokens=None):
+    def counts(self, output_tokens: int | None = None) -> bytes:
         """The event with the token counts, `output_tokens` of them if not all."""
         return _unstamped(self._event([], usage=self._usage(output_tokens)))
 
-    def whole(self):
+    def whole(self) -> bytes:
         """The answer in one piece, for those that do not stream."""
-        text = " token" * self.tokens
+        text = self.text * self.tokens
         choice = {"index": 0, "finish_reason": "length"}
         choice |= {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
         return plain(200, json.dumps(self._event([choice], usage=self._usage())))
 
     @property
-    def done(self):
+    def done(self) -> bytes:
         """The marker and the last chunk."""
         return chunk(b"data: [DONE]\n\n") + LAST
 
-    def _usage(self, output_tokens=None):
+    def _usage(self, output_tokens: int | None = None) -> Fields:
         n = self.tokens if output_tokens is None else output_tokens
-        return {
+        counts = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": n,
             "total_tokens": self.prompt_tokens + n,
         }
+        known = self.reported is not None
+        return counts | ({"prompt_tokens_details": {"cached_tokens": self.reported}} if known else {})
 
-    def _event(self, choices, **more):
+    def _event(self, choices: list, **more: Any) -> Fields:
         known = {"id": "x", "object": "text_completion", "created": 0, "model": MODEL}
         return known | {"choices": choices, **more}
 
 
-def _unstamped(event):
+def _unstamped(event: Fields) -> bytes:
     return chunk(b"data: " + json.dumps(event).encode() + b"\n\n")

@@ -6,17 +6,29 @@ resets it.
 """
 
 import json
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from itertools import count
 from time import monotonic_ns
 
-from bench.instrument.reference_server.events import HEAD, STREAMED, chunk, plain, with_stamp
+from bench.instrument.reference_server.events import (
+    HEAD,
+    STREAMED,
+    Completion,
+    Part,
+    Schedule,
+    chunk,
+    plain,
+    with_stamp,
+)
 
 NEVER_S = 10**9
-KEPT = set()  # prompts that came to /fault/prefix-cache
+RETOKENISED = " to ken"
+# Faults of the cache and of the counters, not of the answer: the server looks after them.
+LATE, LOSES, TWICE = "cache-shared-late", "loses-cache", "counts-twice"
+FORGETS_EVERY = 8  # of the requests that come to /fault/loses-cache, the first of so many finds nothing
 
 
-def usual(completion, schedule):
+def usual(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """The answer without a fault."""
     last_s = schedule.at_s(completion.tokens - 1)
     if not completion.stream:
@@ -29,7 +41,7 @@ def usual(completion, schedule):
     yield last_s, (completion.counts() if completion.usage else b"") + completion.done
 
 
-def _until_half(completion, schedule):
+def _until_half(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """The first half of the usual answer."""
     for k, part in enumerate(usual(completion, schedule)):
         if k > completion.tokens // 2:
@@ -37,36 +49,36 @@ def _until_half(completion, schedule):
         yield part
 
 
-def _end_s(completion, schedule):
+def _end_s(completion: Completion, schedule: Schedule) -> float:
     """One gap after the last token."""
     return schedule.at_s(completion.tokens)
 
 
-def reset(completion, schedule):
+def reset(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """The connection is reset after half of the tokens."""
     yield from _until_half(completion, schedule)
     yield _end_s(completion, schedule), None
 
 
-def silent(completion, schedule):
+def silent(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """Nothing, for ever."""
     yield NEVER_S, b""
 
 
-def stalls(completion, schedule):
+def stalls(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """Half of the tokens, then nothing, for ever."""
     yield from _until_half(completion, schedule)
     yield NEVER_S, b""
 
 
-def drip(completion, schedule):
+def drip(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """Every byte apart, one per gap: an answer that never seems to end."""
     for k, byte in enumerate(STREAMED + b"".join(chunk(b"data: {}\n\n") for _ in range(10**4))):
         yield k * schedule.itl_s, bytes([byte])
 
 
-def _refusal(status, more=""):
-    def refused(completion, schedule):
+def _refusal(status: int, more: str = "") -> Callable[[Completion, Schedule], Iterator[Part]]:
+    def refused(completion: Completion, schedule: Schedule) -> Iterator[Part]:
         error = {"error": {"message": f"refused with {status}", "code": status}}
         yield 0, plain(status, json.dumps(error), more)
 
@@ -74,31 +86,31 @@ def _refusal(status, more=""):
     return refused
 
 
-def malformed(completion, schedule):
+def malformed(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """An event that is no JSON, in the middle."""
     yield from _until_half(completion, schedule)
     broken = chunk(b'data: {"choices": [{"text": \n\n')
     yield _end_s(completion, schedule), broken + completion.counts() + completion.done
 
 
-def truncated(completion, schedule):
+def truncated(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """The connection closes within an event."""
     yield from _until_half(completion, schedule)
     yield _end_s(completion, schedule), with_stamp(completion.token(), 0)[:40]
     yield _end_s(completion, schedule), b""
 
 
-def no_http(completion, schedule):
+def no_http(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """Bytes that are no HTTP."""
     yield 0, b"SSH-2.0-OpenSSH_9.2\r\n"
 
 
-def no_length(completion, schedule):
+def no_length(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """A chunk whose length is no number."""
     yield 0, STREAMED + b"zz\r\ndata: {}\n\n\r\n"
 
 
-def utf8(completion, schedule):
+def utf8(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """A character's bytes in two packets, and the first byte of one that never ends."""
     yield 0, STREAMED
     for k in range(completion.tokens):
@@ -110,12 +122,12 @@ def utf8(completion, schedule):
     yield _end_s(completion, schedule), completion.counts() + completion.done
 
 
-def empty(completion, schedule):
+def empty(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """A stream without a single token."""
     yield schedule.ttft_s, STREAMED + completion.counts(0) + completion.done
 
 
-def two_per_chunk(completion, schedule):
+def two_per_chunk(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """Two tokens in every event."""
     yield 0, STREAMED
     for k in range(0, completion.tokens, 2):
@@ -123,7 +135,7 @@ def two_per_chunk(completion, schedule):
     yield _end_s(completion, schedule), completion.counts() + completion.done
 
 
-def two_per_packet(completion, schedule):
+def two_per_packet(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """Two events in every packet."""
     yield 0, STREAMED
     for k in range(0, completion.tokens, 2):
@@ -131,10 +143,10 @@ def two_per_packet(completion, schedule):
     yield _end_s(completion, schedule), completion.counts() + completion.done
 
 
-def _ending(end):
+def _ending(end: Callable[[Completion], bytes]) -> Callable[[Completion, Schedule], Iterator[Part]]:
     """The usual tokens with another end: a function of the Completion."""
 
-    def answer(completion, schedule):
+    def answer(completion: Completion, schedule: Schedule) -> Iterator[Part]:
         completion.usage = False
         *parts, (at_s, _) = usual(completion, schedule)
         yield from parts
@@ -143,7 +155,7 @@ def _ending(end):
     return answer
 
 
-def keeps_no_connection(completion, schedule):
+def keeps_no_connection(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """No chunks, no length: the connection ends the answer; no blank after `data:`, lines end with CR LF."""
     yield 0, HEAD.format(200, "text/event-stream", "Connection: close").encode()
     for k in range(completion.tokens):
@@ -153,7 +165,7 @@ def keeps_no_connection(completion, schedule):
     yield _end_s(completion, schedule), b""
 
 
-def endless(completion, schedule):
+def endless(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     """Tokens without end, as fast as they go."""
     yield 0, STREAMED
     flood = with_stamp(completion.token(" token" * 2000), 0) * 8
@@ -161,24 +173,33 @@ def endless(completion, schedule):
         yield 0, flood
 
 
-def prefix_cache(completion, schedule):
-    """A prompt that came before is answered after one gap: it is kept, and no count says so."""
-    prompt = json.dumps(completion.prompt)
-    if prompt in KEPT:
-        schedule = replace(schedule, ttft_s=schedule.itl_s)
-    KEPT.add(prompt)
-    yield from usual(completion, schedule)
+def cache_misreports(completion: Completion, schedule: Schedule) -> Iterator[Part]:
+    """It says that the whole prompt was cached, whatever was."""
+    completion.reported = completion.prompt_tokens
+    return usual(completion, schedule)
 
 
-def _no_usage(completion):
+def cache_silent(completion: Completion, schedule: Schedule) -> Iterator[Part]:
+    """It answers from its cache, and no count says so."""
+    completion.reported = None
+    return usual(completion, schedule)
+
+
+def retokenises(completion: Completion, schedule: Schedule) -> Iterator[Part]:
+    """The text of its answers encodes to other tokens than it computed."""
+    completion.text = RETOKENISED
+    return usual(completion, schedule)
+
+
+def _no_usage(completion: Completion) -> bytes:
     return completion.done
 
 
-def _wrong_usage(completion):
+def _wrong_usage(completion: Completion) -> bytes:
     return completion.counts(completion.tokens + 1) + completion.done
 
 
-def _error_event(completion):
+def _error_event(completion: Completion) -> bytes:
     return chunk(b'data: {"error": {"message": "out of memory", "code": 500}}\n\n') + completion.done
 
 
@@ -200,7 +221,12 @@ FAULTS = {
     "two-per-packet": two_per_packet,
     "keeps-no-connection": keeps_no_connection,
     "endless": endless,
-    "prefix-cache": prefix_cache,
+    "cache-misreports": cache_misreports,
+    "cache-silent": cache_silent,
+    LATE: usual,  # a request's blocks are found once it has ended: llama.cpp's way
+    LOSES: usual,  # every now and then the cache forgets everything
+    TWICE: usual,  # /metrics counts every token twice
+    "retokenises": retokenises,
     "no-usage": _ending(_no_usage),
     "wrong-usage": _ending(_wrong_usage),
     "error-event": _ending(_error_event),

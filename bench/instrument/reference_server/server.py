@@ -1,18 +1,22 @@
 """The loop of the reference server: one thread around one selector and a heap of what is due when."""
 
 import gc
+import hashlib
 import heapq
 import json
 import selectors
 import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 from time import monotonic as clock
 from time import monotonic_ns
 
 from bench.instrument import kernel_stamps
 from bench.instrument.reference_server import faults
+from bench.instrument.reference_server.cache import Held
 from bench.instrument.reference_server.connection import Connection
-from bench.instrument.reference_server.events import MODEL, NOW, Completion, Schedule, plain
+from bench.instrument.reference_server.events import MODEL, NOW, Completion, plain
 
 LOOK_EVERY = 8  # after so many events that are due, new requests are looked for again
 PATIENCE_S = 60  # the longest sleep: what a silent answer waits is more than epoll takes
@@ -22,16 +26,39 @@ MODEL_FIELDS = {"id": MODEL, "object": "model", "created": 0, "owned_by": "bench
 MODELS = {"object": "list", "data": [MODEL_FIELDS]}
 
 
-class Server:
-    """Answers on `port` of the loopback (0: any that is free, see `port`) by the schedule of `ttft_s` and
-    `itl_s`.
+@dataclass
+class Deed:
+    """What was done for one streamed request."""
 
-    `truth` has (moment of arrival in s, [moments of sending in ns]) of each streamed request since it was
-    last read.
+    arrived_s: float
+    sent_ns: list
+    completion: Completion
+    fields: dict  # of the request's head, names in lower case
+    held: Held | None
+
+    def record(self):
+        """It as /truth says it; `cached`, `computed` and `evicted` (blocks) are empty without a cache."""
+        row = {"arrived_s": self.arrived_s, "sent_ns": self.sent_ns}
+        row |= {"session": self.fields.get("x-session-id"), "turn": self.fields.get("x-turn")}
+        digest = hashlib.sha256(json.dumps(self.completion.tokens_in).encode()).hexdigest()
+        row |= {"digest": digest, "prompt_tokens": self.completion.prompt_tokens}
+        cached = evicted = computed = None
+        if self.held is not None:
+            cached, evicted = self.held.cached, self.held.evicted
+            computed = self.held.prompt_tokens - cached
+        return row | {"cached": cached, "computed": computed, "evicted": evicted}
+
+
+class Server:
+    """Answers on `port` of the loopback (0: any that is free, see `port`) by the Schedule `schedule`,
+    from the Cache `cache` (None: it keeps nothing).
+
+    `truth` has a Deed of each streamed request since it was last read.
     """
 
-    def __init__(self, port, ttft_s, itl_s):
-        self.schedule, self.heap, self.order, self.truth = Schedule(ttft_s, itl_s), [], count(), []
+    def __init__(self, port, schedule, cache=None):
+        self.schedule, self.heap, self.order, self.truth = schedule, [], count(), []
+        self.cache, self.losing = cache, count()
         self.selector = selectors.DefaultSelector()
         self.listening = socket.create_server(("127.0.0.1", port), backlog=4096)
         self.port = self.listening.getsockname()[1]
@@ -41,7 +68,7 @@ class Server:
         )  # here, so that the first packet of a connection is stamped as well
         self.selector.register(self.listening, READ, None)
 
-    def run(self):
+    def run(self) -> None:
         gc.freeze()
         gc.disable()
         while True:
@@ -57,18 +84,18 @@ class Server:
                     break
                 self._continue(heapq.heappop(self.heap)[2])
 
-    def _patience(self):
+    def _patience(self) -> float:
         """Seconds to sleep: until something is due, less what a sleeper is late by."""
         left = min(self.heap[0][0] - clock(), PATIENCE_S) if self.heap else PATIENCE_S
         return left - 0.001 if left > 0.002 else 0
 
-    def _accept(self):
+    def _accept(self) -> None:
         for sock in _accepted(self.listening):
             connection = Connection(sock)
             self.selector.register(sock, READ, connection)
             self._receive(connection)
 
-    def _receive(self, connection):
+    def _receive(self, connection: Connection) -> None:
         try:
             request = connection.receive()
         except OSError:
@@ -76,33 +103,66 @@ class Server:
         if request:
             self._answer(connection, *request)
 
-    def _answer(self, connection, method, path, body):
+    def _answer(self, connection: Connection, method: str, path: str, body: bytes) -> None:
         """Begin the answer: a page for GET, a completion for anything else."""
         record = None
         if method == "GET":
             answer = iter([(0, self._page(path))])
         else:
             completion = Completion(path, json.loads(body or b"{}"))
-            answer, known = _answer(completion, path, self.schedule)
+            fault = path.split("/")[2] if path.startswith("/fault/") else ""
+            schedule, held = self._looked_up(completion, fault)
+            answer, known = _answer(completion, fault, schedule)
+            record = []
+            connection.deed = Deed(connection.arrived, record, completion, connection.fields, held)
             if completion.stream and known:
-                record = []
-                self.truth.append((connection.arrived, record))
+                self.truth.append(connection.deed)
         connection.begin(answer, record)
         self._continue_if_due(connection)
 
-    def _page(self, path):
+    def _looked_up(self, completion, fault):
+        """(the schedule of the request, what it holds of the cache; None without one)."""
+        if self.cache is None:
+            return self.schedule.computing(completion.prompt_tokens), None
+        if fault == faults.LOSES and next(self.losing) % faults.FORGETS_EVERY == 0:
+            self.cache.forget()
+        held = self.cache.begin(completion.tokens_in, late=fault == faults.LATE)
+        completion.reported = held.cached
+        return self.schedule.computing(held.prompt_tokens - held.cached), held
+
+    def _let_go(self, connection: Connection) -> None:
+        """The connection's request is over, to its end or not: what it computed is kept by the cache."""
+        deed, connection.deed = connection.deed, None
+        if deed is not None and deed.held is not None:
+            computed = max(0, len(deed.sent_ns) - 1)
+            self.cache.end(deed.held, deed.completion.answer[:computed])
+
+    def _page(self, path: str) -> bytes:
         if path.startswith("/truth"):
             truth, self.truth = self.truth, []
-            return plain(200, json.dumps([{"arrived_s": at, "sent_ns": sent} for at, sent in truth]))
+            return plain(200, json.dumps([deed.record() for deed in truth]))
+        if path.endswith("/metrics"):
+            return plain(200, self._metrics(2 if f"/{faults.TWICE}/" in path else 1))
         return plain(200, json.dumps(MODELS if path.endswith("/models") else {"status": "ok"}))
 
-    def _continue_if_due(self, connection):
+    def _metrics(self, times):
+        """The counters of prompt tokens as Prometheus reads them; none without a cache."""
+        if self.cache is None:
+            return ""
+        counts = {"computed": self.cache.computed, "cached": self.cache.cached}
+        return "".join(
+            f"# TYPE reference:prompt_tokens_{name}_total counter\n"
+            f"reference:prompt_tokens_{name}_total {value * times}\n"
+            for name, value in counts.items()
+        )
+
+    def _continue_if_due(self, connection: Connection) -> None:
         if connection.due <= clock():
             self._continue(connection)
         else:
             heapq.heappush(self.heap, (connection.due, next(self.order), connection))
 
-    def _continue(self, connection):
+    def _continue(self, connection: Connection) -> None:
         """Send the part that is due, and those after it that are due by then."""
         while connection.open:
             part = connection.next
@@ -112,12 +172,14 @@ class Server:
                 now = monotonic_ns()
                 connection.record.append(now)
                 part = part % now
-            if not self._send(connection, part) or not connection.advance():
+            if not self._send(connection, part):
                 return
+            if not connection.advance():
+                return self._let_go(connection)
             if connection.due > clock():
                 return heapq.heappush(self.heap, (connection.due, next(self.order), connection))
 
-    def _send(self, connection, data):
+    def _send(self, connection: Connection, data: bytes) -> bool:
         """Whether the kernel took all of `data`; else the answer goes on when it has."""
         try:
             sent = connection.send(data)
@@ -128,7 +190,7 @@ class Server:
             self.selector.modify(connection.sock, READ | WRITE, connection)
         return sent
 
-    def _flush(self, connection):
+    def _flush(self, connection: Connection) -> None:
         try:
             flushed = connection.flush()
         except OSError:
@@ -137,14 +199,17 @@ class Server:
             self.selector.modify(connection.sock, READ, connection)
             if connection.answer and connection.advance():
                 self._continue_if_due(connection)
+            elif connection.answer is None:
+                self._let_go(connection)
 
-    def _close(self, connection, reset=False):
+    def _close(self, connection: Connection, reset: bool = False) -> None:
+        self._let_go(connection)
         if connection.open:
             self.selector.unregister(connection.sock)
             connection.close(reset)
 
 
-def _accepted(listening):
+def _accepted(listening: socket.socket) -> Iterator[socket.socket]:
     """The sockets of all that wait for a connection."""
     while True:
         try:
@@ -156,10 +221,9 @@ def _accepted(listening):
         yield sock
 
 
-def _answer(completion, path, schedule):
-    """(answer of the fault that `path` names, if any; whether there is such a fault)."""
-    fault = path.split("/")[2] if path.startswith("/fault/") else None
-    if fault is None:
+def _answer(completion, fault, schedule):
+    """(answer of `fault`, the usual one where there is none; whether there is such a fault)."""
+    if not fault:
         return faults.usual(completion, schedule), True
     if fault in faults.FAULTS:
         return faults.FAULTS[fault](completion, schedule), True

@@ -4,36 +4,55 @@ A gate is a function of `Runs`, of one that is about to be written or of all tha
 sentence for each that falls, by its place in the lists. A run does not fall by what it does not hold.
 """
 
-from bench.observations import derived, schema
+from collections.abc import Callable
+
+import pandas as pd
+
+from bench import paths
+from bench.definitions import Fields
+from bench.observations import derived, peaks, schema
 from bench.observations.gates import holding, of_machine, of_rows
 from bench.observations.gates.limits import (
+    ABOVE_PEAK,
     BUSY_CORES,
+    BUSY_SHARE,
     LATE_SHARE,
     STEAL_CORES,
+    TELLING_PROMPTS,
+    TELLING_TOKENS,
     THROTTLED_SHARE,
     WARM_FACTOR,
     WARMUPS,
     Refused,
+    disagreement,
     late,
+    late_sessions,
     settled,
 )
 from bench.observations.gates.of_machine import committed, is_adapter
 from bench.observations.gates.of_rows import Runs
 
+Gate = Callable[[Runs], dict[int, str]]  # the place of a run that falls -> the sentence that says why
+
 __all__ = [
+    "ABOVE_PEAK",
     "BUSY_CORES",
+    "BUSY_SHARE",
     "GATES",
     "LATE_SHARE",
     "Refused",
     "Runs",
     "STEAL_CORES",
+    "TELLING_PROMPTS",
+    "TELLING_TOKENS",
     "THROTTLED_SHARE",
     "WARMUPS",
 ]
-__all__ += ["WARM_FACTOR", "check", "committed", "held", "is_adapter", "late", "refused", "settled"]
+__all__ += ["WARM_FACTOR", "check", "committed", "disagreement", "held", "is_adapter", "late"]
+__all__ += ["late_sessions", "refused", "settled"]
 
 # What it is that a run must pass, as the method page has it -> the gate; in the order of judging.
-GATES = {
+GATES: dict[str, Gate] = {
     "a request succeeded": of_rows.succeeded,
     "rows and path agree": of_rows.agrees_with_path,
     "token counts agree": of_rows.counts,
@@ -46,48 +65,58 @@ GATES = {
     "no threads held back by a quota": of_machine.of_company(of_machine.unthrottled),
     "the GPU's clock was steady": of_machine.steady_clock,
     "the instrument was its revision": of_machine.of_revision,
+    "the engine's tokens are the model's": of_machine.right_tokens,
+    "the place in the study's order is stated": of_machine.in_order,
     "the load client was punctual": of_rows.punctual,
-    "no prompt answered from a cache": of_rows.uncached,
+    "no prompt answered from a cache that is off": of_rows.uncached,
+    "no more cached tokens than expected": of_rows.uncontaminated,
+    "the server's counters are the sum of the rows": of_machine.counted_alike,
     "MBU at most 1": of_rows.possible_bandwidth,
     "MFU at most 1": of_rows.possible_arithmetic,
+    "gaps between tokens fit into the answer's time": of_rows.ordered_gaps,
+    "the first token came no sooner than its prompt can be computed": of_rows.possible_prefill,
+    "answers are answers": of_rows.answered,
+    "weight bytes agree with checkpoint and option": of_rows.weights_counted,
+    "the memory was probed beside it": of_machine.probed,
+    "others on the machine were counted": of_machine.counted,
 }
 
 
-def check(table, sidecar, identifier, scratch=False):
+def check(table: pd.DataFrame, sidecar: Fields, identifier: str, scratch: bool = False) -> None:
     """Every gate of a run; raises Refused with one sentence that says why it may not be published.
 
     A `scratch` run goes to a folder of one's own: neighbours do not refuse it, but its sidecar says so
     (field `shared`, the sentence).
     """
-    _complete(table, sidecar)
-    rows = derived.derive(schema.numbers(table.assign(**derived.context(sidecar))))
-    busy = sidecar["busy_cores"]
-    shared = of_machine.alone(busy) or of_machine.not_stolen(busy)
-    if scratch and shared and of_machine.minds_company(sidecar, table["experiment"].iloc[0]):
-        sidecar["shared"] = shared
-    for _, sentence in refused(Runs(rows.assign(file=0), [sidecar], [identifier])).values():
-        raise Refused(sentence)
-
-
-def refused(runs):
-    """{place of a run: (gate, sentence)} of those that fall, each by its first gate."""
-    found = {}
-    for name, gate in GATES.items():
-        for file, sentence in gate(runs).items():
-            found.setdefault(int(file), (name, sentence))
-    return found
-
-
-def _complete(table, sidecar):
     lacking = [c for c in schema.COLUMNS if c not in table] + [k for k in schema.SIDECAR if k not in sidecar]
     if lacking or table.empty:
         raise Refused(
             f"The run lacks {', '.join(lacking) or 'rows'}: every row has every column and the sidecar every "
             "field of bench/observations/schema.py."
         )
+    rows = derived.derive(schema.numbers(table.assign(**derived.context(sidecar))))
+    busy = sidecar["busy_cores"]
+    experiment, gpu, host = (table[name].iloc[0] for name in ("experiment", "gpu", "host"))
+    shared = of_machine.alone(busy, sidecar["threads"] or 1) or of_machine.not_stolen(busy)
+    if scratch and shared and of_machine.minds_company(sidecar, experiment):
+        sidecar["shared"] = shared
+    run = Runs(rows.assign(file=0), [sidecar], [identifier], known=peaks.of_device(gpu, host, paths.RESULTS))
+    for _, sentence in refused(run).values():
+        raise Refused(sentence)
+    if not scratch and (sentence := of_machine.uncounted(sidecar, experiment)):
+        raise Refused(sentence)
 
 
-def held(runs):
+def refused(runs: Runs) -> dict[int, tuple[str, str]]:
+    """{place of a run: (gate, sentence)} of those that fall, each by its first gate."""
+    found: dict[int, tuple[str, str]] = {}
+    for name, gate in GATES.items():
+        for file, sentence in gate(runs).items():
+            found.setdefault(int(file), (name, sentence))
+    return found
+
+
+def held(runs: Runs) -> pd.DataFrame:
     """Which gates concern each of `runs`, and which could be checked by what its files hold.
 
     One row per gate and run that it concerns; columns gate, file (the place of the run), checked.

@@ -1,9 +1,17 @@
 """Gates of what happened around a run, as its sidecar has it: a function of `Runs` each."""
 
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+from bench import naming
+from bench.definitions import Fields
+from bench.observations import schema
 from bench.observations.gates import limits
+from bench.observations.gates.of_rows import Runs
 
 
-def warm(runs):
+def warm(runs: Runs) -> dict[int, str]:
     """Refuse a run whose GPU went on changing its clocks, or its times, up to the last warm-up request."""
     found = {}
     for file, sidecar in enumerate(runs.sidecars):
@@ -16,62 +24,115 @@ def warm(runs):
     return found
 
 
-def minds_company(sidecar, experiment):
+def minds_company(sidecar: Fields, experiment: str) -> bool:
     """Whether other processes would be in the run's times: scores are no times, and a server that ran already
     is one of the others."""
     return experiment != "quality" and not sidecar.get("parameters", {}).get("url")
 
 
-def of_company(judge, scratch=False):
-    """The gate that asks `judge(busy_cores)` for a sentence of every run that `minds_company`.
+def of_company(
+    judge: Callable[..., str | Literal[False]], scratch: bool = False
+) -> Callable[[Runs], dict[int, str]]:
+    """The gate that asks `judge(busy_cores, threads)` for a sentence of every run that `minds_company`.
 
     With `scratch` it lets pass what says itself that it was `shared`, but among the published runs.
     """
 
-    def gate(runs):
+    def gate(runs: Runs) -> dict[int, str]:
         return {
             file: sentence
             for file, sidecar in enumerate(runs.sidecars)
             if minds_company(sidecar, runs.experiments[file])
             and not (scratch and "shared" in sidecar and file not in runs.published)
-            and (sentence := judge(sidecar.get("busy_cores", {})))
+            and (sentence := judge(sidecar.get("busy_cores", {}), sidecar.get("threads") or 1))
         }
 
     return gate
 
 
-def alone(busy):
+def _cores(busy: Fields, name: str) -> float:
+    """The counter `name`, 0 where it has no value: what was not counted is `uncounted`."""
+    value: Any = busy.get(name)
+    return value if type(value) in (int, float) else 0
+
+
+def alone(busy: Fields, threads: int = 1) -> str | Literal[False]:
     """A benchmark that shares its machine is void."""
-    others = busy.get("others") or 0
-    return others > limits.BUSY_CORES and (
-        f"Other processes kept {others:.2f} cores busy during this run (allowed: {limits.BUSY_CORES}). "
-        "Leave the machine idle and measure again."
+    others = _cores(busy, "others")
+    return others > limits.BUSY_SHARE * threads and (
+        f"Other processes kept {others:.2f} cores busy during this run (allowed: {limits.BUSY_SHARE:.0%} of "
+        f"its {threads}). Leave the machine idle and measure again."
     )
 
 
-def not_stolen(busy):
-    steal = busy.get("steal") or 0
+def not_stolen(busy: Fields, threads: int | None = None) -> str | Literal[False]:
+    steal = _cores(busy, "steal")
     return steal > limits.STEAL_CORES and (
         f"The hypervisor gave {steal:.2f} of this machine's cores to other virtual machines during this run "
         f"(allowed: {limits.STEAL_CORES}). Measure again at another time, or on a machine that is not shared."
     )
 
 
-def unthrottled(busy):
-    throttled = busy.get("throttled") or 0
+def unthrottled(busy: Fields, threads: int | None = None) -> str | Literal[False]:
+    throttled = _cores(busy, "throttled")
     return throttled > limits.THROTTLED_SHARE and (
         f"The container's CPU quota held this run's threads back for {throttled:.0%} of its time. Give the "
         "container whole cores, or as many threads as its quota has: -p threads."
     )
 
 
-def clocks(sidecar):
+COUNTERS = ("others", "steal")
+
+
+def uncounted(sidecar: Fields, experiment: str) -> str:
+    """Why nobody knows who else used the machine, in a sentence; empty where it was counted, or does not
+    matter."""
+    busy = sidecar.get("busy_cores") or {}
+    values: Fields = {name: busy.get(name) for name in COUNTERS}
+    lacking = [
+        name for name, value in values.items() if type(value) not in (int, float) or not 0 <= value < math.inf
+    ]
+    if not lacking or not minds_company(sidecar, experiment):
+        return ""
+    return (
+        f"busy_cores has no value of {' and '.join(lacking)}: nobody knows who else used the machine during "
+        "this run. Measure it with the notebook, which counts them."
+    )
+
+
+def counted(runs: Runs) -> dict[int, str]:
+    """Refuse a run of a layout of today that does not say who else used the machine."""
+    return {
+        file: sentence
+        for file, sidecar in enumerate(runs.sidecars)
+        if has_order(sidecar) and (sentence := uncounted(sidecar, runs.experiments[file]))
+    }
+
+
+def needs_probes(sidecar: Fields, experiment: str, gpu: str) -> bool:
+    """Whether a run publishes rates of a processor of this machine, whose memory bounds them."""
+    return naming.is_cpu(gpu) and minds_company(sidecar, experiment)
+
+
+def probed(runs: Runs) -> dict[int, str]:
+    """Refuse a run on a processor that publishes rates without one probe of its memory."""
+    gpus = runs.rows.drop_duplicates("file").set_index("file")["gpu"]
+    return {
+        file: "No probe of the memory's bandwidth lies beside this run, so nothing bounds what it says: on a "
+        "processor the probes before, between and after its requests are part of it."
+        for file, sidecar in enumerate(runs.sidecars)
+        if needs_probes(sidecar, runs.experiments[file], gpus[file])
+        and not any(probe > 0 for probe in sidecar.get("bandwidth_probes_bytes_per_s") or [])
+    }
+
+
+def clocks(sidecar: Fields) -> tuple[float | None, float | None]:
     """(clock of the GPU in the last warm-up request, after the run) in MHz; None where none was reported."""
     warm = next((r["clocks.sm"] for r in reversed(sidecar.get("warmup", [])) if r.get("clocks.sm")), None)
     return warm, sidecar.get("machine", {}).get("gpu_after", {}).get("clocks.sm")
 
 
-def steady_clock(runs):
+def steady_clock(runs: Runs) -> dict[int, str]:
     """Refuse a run during which a GPU's clock drifted or was throttled; nothing where none was reported."""
     found = {}
     for file, (warm, after) in enumerate(map(clocks, runs.sidecars)):
@@ -84,14 +145,14 @@ def steady_clock(runs):
     return found
 
 
-def difference(git):
+def difference(git: Fields) -> list[str] | None:
     """Files of the instrument that differ from the revision, adapters apart; None where nobody looked."""
     if "uncommitted" in git:
         return [file for file in git["uncommitted"] if not is_adapter(file)]
     return [] if git.get("dirty") is False else None
 
 
-def committed(sidecar):
+def committed(sidecar: Fields) -> None:
     """Refuse a run of an instrument that differs from its revision; an adapter may, and is marked so.
 
     Called where a run goes into the repository's own observations.
@@ -100,7 +161,7 @@ def committed(sidecar):
         raise limits.Refused(sentence)
 
 
-def _differs(sidecar):
+def _differs(sidecar: Fields) -> str:
     changed = difference(sidecar.get("git", {}))
     if not changed:
         return ""
@@ -111,7 +172,7 @@ def _differs(sidecar):
     )
 
 
-def of_revision(runs):
+def of_revision(runs: Runs) -> dict[int, str]:
     """Refuse, of the repository's own observations, a run whose instrument differs from its revision."""
     return {
         file: sentence
@@ -120,6 +181,97 @@ def of_revision(runs):
     }
 
 
-def is_adapter(file):
+VERDICTS = "same tokens", "near ties", "likely", "not judged"  # with which a run may be measured
+
+
+def right_tokens(runs: Runs) -> dict[int, str]:
+    """Refuse a run whose engine gave other tokens than the model's, and one of a layout that has the verdict
+    on them (`bench.experiments.judge`) without it."""
+    return {
+        file: sentence for file, sidecar in enumerate(runs.sidecars) if (sentence := _wrong_tokens(sidecar))
+    }
+
+
+def has_verdict(sidecar: Fields) -> bool:
+    """Whether the layout that a sidecar claims has the verdict on the engine's tokens."""
+    return "judge" in sidecar or sidecar.get("layout") in range(
+        schema.SIDECAR_SINCE["judge"], schema.LAYOUT + 1
+    )
+
+
+def judged(sidecar: Fields) -> bool:
+    """Whether somebody has compared the engine's tokens with the reference's."""
+    return _verdict(sidecar).get("verdict") not in (None, "not judged")
+
+
+def _verdict(sidecar: Fields) -> Fields:
+    entry = sidecar.get("judge")
+    return entry if isinstance(entry, dict) else {}
+
+
+def _wrong_tokens(sidecar: Fields) -> str:
+    if not has_verdict(sidecar):
+        return ""
+    entry = _verdict(sidecar)
+    verdict, why = entry.get("verdict"), entry.get("why")
+    if verdict == "refused":
+        return f"The engine's tokens are not the model's. {why}"
+    if verdict not in VERDICTS or (verdict == "not judged" and not why):
+        return (
+            "The sidecar's layout states what the judge found in the engine's tokens, and this one says "
+            f"{entry or None!r}: measure with the notebooks, which judge the engine first."
+        )
+    return ""
+
+
+def is_adapter(file: str) -> bool:
     """Whether `file`, relative to the repository, is one engine's adapter."""
     return file.startswith("bench/backends/") and file.count("/") == 2 and not file.endswith("__init__.py")
+
+
+def in_order(runs: Runs) -> dict[int, str]:
+    """Refuse a run of a layout that states its place in the order of its study and does not state it: with
+    the seed that another could draw the order from again, or that a person began it."""
+    return {
+        file: sentence
+        for file, sidecar in enumerate(runs.sidecars)
+        if (sentence := _layout_unknown(sidecar) or _no_order(sidecar))
+    }
+
+
+def counted_alike(runs: Runs) -> dict[int, str]:
+    """Refuse a run of whose prompt tokens, or cached ones, the server counted others than the rows have."""
+    return {
+        file: sentence
+        for file, sidecar in enumerate(runs.sidecars)
+        for level in reversed(sidecar.get("counters", []))
+        if (sentence := limits.disagreement(level))
+    }
+
+
+def has_order(sidecar: Fields) -> bool:
+    """Whether the layout that a sidecar claims has its place in the order of a study."""
+    return "order" in sidecar or sidecar.get("layout", 0) >= schema.SIDECAR_SINCE["order"]
+
+
+def _layout_unknown(sidecar: Fields) -> str:
+    layout = sidecar.get("layout", schema.LAYOUT)
+    known = type(layout) is int and 1 <= layout <= schema.LAYOUT
+    return "" if known else f"The sidecar claims layout {layout!r}, and the newest here is {schema.LAYOUT}."
+
+
+def _no_order(sidecar: Fields) -> str:
+    if not has_order(sidecar):
+        return ""
+    order = sidecar.get("order")
+    order = order if isinstance(order, dict) else {}
+    numbers: list[Any] = [order.get(name) for name in ("seed", "round", "place")]
+    by_hand = order.get("by") == "hand" and numbers == [None] * 3
+    of_study = order.get("by") == "study" and all(type(number) is int and number >= 0 for number in numbers)
+    if by_hand or (of_study and min(numbers[1:]) > 0):
+        return ""
+    return (
+        "The sidecar's layout states the seed of the order in which a study measured, the round and the "
+        f"place in it, and this one says {sidecar.get('order')!r}: measure with make study, or by hand with "
+        "papermill, which both note it."
+    )

@@ -1,13 +1,17 @@
 """Gates of a run's rows: a function of `Runs` each, that gives a sentence for every run that falls."""
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+import numpy as np
 import pandas as pd
 
-from bench import naming
-from bench.observations import derived, schema
+from bench import naming, plausibility
+from bench.definitions import Fields
+from bench.observations import derived, peaks, schema
 from bench.observations.gates import limits
+from bench.paths import ROOT
 
 
 @dataclass(frozen=True)
@@ -19,19 +23,31 @@ class Runs:
     sidecars: list
     identifiers: list
     published: frozenset = frozenset()  # places of those among the repository's own observations
+    # Peaks of the devices that other runs have found (`peaks.of_device`), by gpu and host.
+    known: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=peaks.COLUMNS))
 
     @functools.cached_property
-    def good(self):
+    def good(self) -> pd.DataFrame:
         """The rows without `error`."""
         return self.rows[self.rows["error"] == ""]
 
     @functools.cached_property
-    def experiments(self):
+    def best(self) -> pd.DataFrame:
+        """The best peaks known of each run's device, those of the runs themselves included: index file,
+        columns memory and cache (bytes/s), flops_per_s."""
+        first = self.rows.drop_duplicates("file").set_index("file")
+        own = pd.DataFrame([peaks.of_sidecar(sidecar) for sidecar in self.sidecars], columns=peaks.PEAKS)
+        own = own.astype(float).loc[first.index].join(first[["gpu", "host"]])
+        found = pd.concat([own, self.known]).groupby(["gpu", "host"])[peaks.PEAKS].max()
+        return own[["gpu", "host"]].join(found, on=["gpu", "host"])
+
+    @functools.cached_property
+    def experiments(self) -> pd.Series:
         """The experiment of each run."""
         return self.rows.drop_duplicates("file").set_index("file")["experiment"]
 
 
-def succeeded(runs):
+def succeeded(runs: Runs) -> dict[int, str]:
     rows = runs.rows
     if len(runs.good) == len(rows):
         return {}
@@ -40,7 +56,7 @@ def succeeded(runs):
     return dict(zip(lost["file"], map(sentence, lost["error"])))
 
 
-def agrees_with_path(runs):
+def agrees_with_path(runs: Runs) -> dict[int, str]:
     found, parts = {}, ("experiment", "backend", "model", "option", "gpu", "host")
     of_a_run = [column for column in schema.IDENTITY if column != "request"]
     for row in runs.rows[["file", *of_a_run]].drop_duplicates().to_dict("records"):
@@ -54,8 +70,9 @@ def agrees_with_path(runs):
     return found
 
 
-def counts(runs):
-    good, found = runs.good, {}
+def counts(runs: Runs) -> dict[int, str]:
+    found: dict[int, str] = {}
+    good = runs.good
     for column in ("prompt_tokens", "max_new_tokens", "batch_size"):
         sentence = f"{column} must be a positive number in every row."
         found |= dict.fromkeys(good.loc[~(good[column] > 0), "file"], sentence)
@@ -70,14 +87,16 @@ def counts(runs):
     return dict.fromkeys(good.loc[~same, "file"], sentence) | found
 
 
-def ordered_times(runs):
+def ordered_times(runs: Runs) -> dict[int, str]:
     good = runs.good
-    wrong = ~(good["e2e_s"] > 0) | (good["ttft_s"] > good["e2e_s"]) | (good["ttft_s"] <= 0)
+    wrong = (
+        plausibility.backwards(good["ttft_s"], good["e2e_s"]) | ~(good["e2e_s"] > 0) | (good["ttft_s"] == 0)
+    )
     sentence = "Times contradict each other: 0 < ttft_s <= e2e_s must hold in every row."
     return dict.fromkeys(good.loc[wrong, "file"], sentence)
 
 
-def streamed(runs):
+def streamed(runs: Runs) -> dict[int, str]:
     """Refuse a run whose answers came in one lump: something between server and client had kept the events.
 
     Then TTFT is the whole answer's time and TPOT nothing.
@@ -97,7 +116,7 @@ def streamed(runs):
     }
 
 
-def quick_start(runs):
+def quick_start(runs: Runs) -> dict[int, str]:
     """Refuse a run whose first counted request was much slower than every later one of its kind."""
     good = runs.good
     timed = good.loc[good["ttft_s"].notna(), ["file", "e2e_s"]]
@@ -111,8 +130,15 @@ def quick_start(runs):
     }
 
 
-def punctual(runs):
+def punctual(runs: Runs) -> dict[int, str]:
     """Refuse a run whose load client was late: what it then measures is itself."""
+    held = runs.good.dropna(subset="session_rate")
+    levels = ["file", "session_rate", "arrivals", "cache_capacity_tokens"]
+    found = {key[0]: limits.late_sessions(own) for key, own in held.groupby(levels, dropna=False)}
+    return {file: sentence for file, sentence in found.items() if sentence} | _punctual_requests(runs)
+
+
+def _punctual_requests(runs: Runs) -> dict[int, str]:
     good = runs.good.dropna(subset="request_rate")
     if good.empty:
         return {}
@@ -120,9 +146,11 @@ def punctual(runs):
     return {file: sentence for (file, rate), s in behind.items() if (sentence := limits.too_late(rate, s))}
 
 
-def uncached(runs):
-    """Refuse a run in which a prefix cache answered: a prompt that is not computed costs nothing."""
-    hits = runs.rows[runs.rows["cached_tokens"] > 0].sort_values("cached_tokens")
+def uncached(runs: Runs) -> dict[int, str]:
+    """Refuse a run in which a prefix cache answered that is declared off, or that nobody has declared: a
+    prompt that is not computed costs nothing."""
+    on = (runs.rows["workload"] != "") & (runs.rows["cache_capacity_tokens"] != 0)
+    hits = runs.rows[(runs.rows["cached_tokens"] > 0) & ~on].sort_values("cached_tokens")
     return {
         file: f"The server answered {len(own)} requests from its prefix cache "
         f"({own['cached_tokens'].iloc[-1]:.0f} of {own['prompt_tokens'].iloc[-1]:.0f} prompt tokens). Start "
@@ -131,34 +159,88 @@ def uncached(runs):
     }
 
 
-def possible_bandwidth(runs):
-    """Refuse more bytes per second than the memory was seen to read.
+def uncontaminated(runs: Runs) -> dict[int, str]:
+    """Refuse a run in which a server reports more cached tokens than anything before can have left there.
 
+    What may have been there was fixed before the run (`bench.prefix_cache.expected`): more comes from a
+    warm-up, another level, another client, or is no count of hits.
+    """
+    rows = runs.rows
+    more = rows[rows["cached_tokens"] > rows["expected_cached_tokens_high"]].sort_values("cached_tokens")
+    found = {}
+    for file, own in more.groupby("file") if len(more) else ():
+        worst = own.iloc[-1]
+        found[file] = (
+            f"The server reports {len(own)} requests with more cached tokens than this load can have left "
+            f"there (turn {worst['turn']:.0f} of session {worst['session']:.0f}: "
+            f"{worst['cached_tokens']:.0f} of {worst['prompt_tokens']:.0f}, and "
+            f"{worst['expected_cached_tokens_high']:.0f} at most expected). A warm-up or another client was "
+            "in its cache, or it miscounts: start it afresh, for this run alone."
+        )
+    return found
+
+
+def possible_bandwidth(runs: Runs) -> dict[int, str]:
+    """Refuse a run that reads more bytes per second than the memory was seen to read: in the median over
+    equal requests (of one placement of the processors, where that is known), or in any request by ABOVE_PEAK
+    more than the best that is known of its device.
+
+    The median, because one request may have run while the processors lay better than beside every probe.
     Where no probe had its cores to itself: more than the memory can read.
     """
+    return _single_request(runs) | _in_the_median(runs)
+
+
+def _in_the_median(runs: Runs) -> dict[int, str]:
     unseen = runs.rows["bandwidth_bytes_per_s"].isna()
     rows = pd.concat([runs.rows[~unseen], _against_the_most(runs.rows[unseen], runs.sidecars)])
-    above = rows[rows["mbu"] > 1]
+    if "placements" in rows:  # what lies between probes of two placements is of neither
+        rows = rows[(rows["placements"] < 2) | (rows["placement"] != "")]
+    # A sweep's shapes are few requests each; all other requests of a level are one load.
+    sweeps = rows["experiment"].isin(["batching", "memory"])
+    keys = [rows["file"], *(rows[name].fillna(0) for name in ("batch_size", "concurrency", "request_rate"))]
+    keys += [rows[name].where(sweeps, 0) for name in ("prompt_tokens", "max_new_tokens")]
+    keys += [rows["placement"]] if "placement" in rows else []
+    rows = rows.assign(middle=rows["mbu"].groupby(keys).transform("median"))
+    above = rows[rows["middle"] > 1]
     if above.empty:
         return {}
-    roofs = above["bandwidth_bytes_per_s"] * derived.sharing(above)
+    peak = above["bandwidth_bytes_per_s"] * derived.sharing(above)
+    step_s = above["tpot_s"] * above["mbu"] / above["middle"]
     return {
-        row["file"]: f"MBU is {row['mbu']:.2f}, above 1: {row['weight_bytes'] / 1e9:.3f} GB of weights in "
-        f"{row['tpot_s'] * 1e3:.2f} ms is more than the {roofs[place] / 1e9:.1f} GB/s that the probes found. "
+        row["file"]: f"MBU is {row['middle']:.2f}, above 1: {row['weight_bytes'] / 1e9:.3f} GB of weights in "
+        f"{step_s[place] * 1e3:.2f} ms is more than the {peak[place] / 1e9:.1f} GB/s that the probes found. "
         "Either the bytes, the time or the probe is wrong."
+        for place, row in above.sort_values("middle").iterrows()
+    }
+
+
+def _single_request(runs: Runs) -> dict[int, str]:
+    rows = runs.rows.join(runs.best[["memory", "cache"]], on="file")
+    cached = rows["file"].map({file: derived.in_cache(each) for file, each in enumerate(runs.sidecars)})
+    peak = rows["cache"].where(cached.astype(bool), rows["memory"])
+    rows = derived.derive(rows.assign(bandwidth_bytes_per_s=peak))
+    above = rows[rows["mbu"] > 1 + limits.ABOVE_PEAK]
+    peak = above["bandwidth_bytes_per_s"] * derived.sharing(above)
+    return {
+        row["file"]: f"MBU of a request is {row['mbu']:.2f}: {row['weight_bytes'] / 1e9:.3f} GB of weights "
+        f"in {row['tpot_s'] * 1e3:.2f} ms is more than {limits.ABOVE_PEAK:.0%} above the "
+        f"{peak[place] / 1e9:.1f} GB/s that were ever found on this device. Either the bytes, the time or "
+        "the probe is wrong."
         for place, row in above.sort_values("mbu").iterrows()
     }
 
 
-def _against_the_most(rows, sidecars):
+def _against_the_most(rows: pd.DataFrame, sidecars: Sequence[Fields]) -> pd.DataFrame:
     """`rows` that have no roof, with MBU against `derived.most_bytes_per_s`."""
     most = {file: derived.most_bytes_per_s(sidecars[file]) for file in rows["file"].unique()}
     return derived.derive(rows.assign(bandwidth_bytes_per_s=rows["file"].map(most).astype(float)))
 
 
-def possible_arithmetic(runs):
+def possible_arithmetic(runs: Runs) -> dict[int, str]:
     """Refuse more operations per second than the matrix-multiply peak measured beside the run."""
-    known, found = runs.rows[runs.rows["peak_flops_per_s"].notna()], {}
+    found: dict[int, str] = {}
+    known = runs.rows[runs.rows["peak_flops_per_s"].notna()]
     if known.empty:
         return found
     files = known.drop_duplicates("run_id").set_index("run_id")["file"]
@@ -172,3 +254,114 @@ def possible_arithmetic(runs):
                 "measured beside it. Either the operations, the time or the peak is wrong."
             )
     return found
+
+
+def ordered_gaps(runs: Runs) -> dict[int, str]:
+    """Refuse gaps between tokens that are not in order, or longer than the time that they have.
+
+    p50 <= p90 <= p99 <= longest <= e2e - TTFT. And the gaps at or above a percentile cannot take longer
+    together than all of them: half of them at the median, one in ten at p90.
+    """
+    good = runs.good
+    span = good["e2e_s"] - good["ttft_s"]
+    each = good[["itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s"]].assign(span=span).to_numpy(float)
+    wrong = plausibility.out_of_order(each, limits.ROUNDING_S).any(axis=1)
+    gaps = good["output_tokens"] - 1
+    for name, quantile in (("itl_p50_s", 0.5), ("itl_p90_s", 0.9)):
+        # Those from the next whole rank on are at least as long as a percentile that is linear between ranks.
+        longer = gaps - np.ceil(quantile * (gaps - 1))
+        wrong |= good[name] * longer > span + limits.ROUNDING_S * gaps
+    sentence = (
+        "Gaps between tokens contradict the times: itl_p50_s <= itl_p90_s <= itl_p99_s <= itl_max_s <= "
+        "e2e_s - ttft_s must hold in every row, and half of an answer's gaps cannot take longer than "
+        "the answer."
+    )
+    return dict.fromkeys(good.loc[wrong, "file"], sentence)
+
+
+def possible_prefill(runs: Runs) -> dict[int, str]:
+    """Refuse a first token that came before its prompt could be computed.
+
+    Computing it takes `plausibility.least_prefill_s` at the best matrix-multiply rate known of the device, in
+    any format, and reading the weights once at its best bandwidth; ABOVE_PEAK is allowed for.
+    """
+    rows = of_models(runs)
+    rows = rows[rows["ttft_s"].notna()].join(runs.best, on="file", rsuffix="_best")
+    cached = rows["file"].map({file: derived.in_cache(each) for file, each in enumerate(runs.sidecars)})
+    bandwidth = rows["cache"].where(cached.astype(bool), rows["memory"])
+    new_tokens = rows["prompt_tokens"] - rows["cached_tokens"].fillna(0)
+    sizes = {name: rows[name] for name in ("block_parameters", "head_parameters", "attention_values")}
+    devices = derived.sharing(rows) * (1 + limits.ABOVE_PEAK)
+    computing = plausibility.least_prefill_s(*sizes.values(), new_tokens, rows["flops_per_s"] * devices)
+    reading = rows["weight_bytes"] / (bandwidth * devices)
+    least = pd.concat([computing, reading], axis=1).astype(float).max(axis=1)
+    wrong = rows.assign(least_s=least)[rows["ttft_s"] < least - limits.ROUNDING_S]
+    return {
+        row["file"]: f"A first token came after {row['ttft_s'] * 1e3:.3g} ms, and computing the prompt of "
+        f"{row['prompt_tokens']:.0f} tokens takes {row['least_s'] * 1e3:.3g} ms at the best peaks that were "
+        "ever measured on this device. Either the time is wrong, or a cache answered."
+        for _, row in wrong.sort_values("ttft_s", ascending=False).iterrows()
+    }
+
+
+def answered(runs: Runs) -> dict[int, str]:
+    """Refuse answers that are none: one token repeated, or the same answer to different prompts.
+
+    Of a checkpoint's real weights only. The committed answers of random ones (198, of two shapes) have at
+    least 76 different tokens of 200, but their heads are matrices of their own: where a shape ties head and
+    embedding, a random token's likeliest successor is itself, and an engine that says so is right.
+    """
+    rows = of_models(runs)
+    timed = (rows["weights"] == "real") & (rows["experiment"] != "quality")
+    rows = rows[timed & (rows["output_tokens"] >= limits.TELLING_TOKENS) & (rows["output_ids"] != "")]
+    found = {}
+    for file, own in rows.groupby("file"):
+        repeated = [row for row in own.itertuples() if len(set(row.output_ids.split())) == 1]
+        for _, alike in own.groupby("output_tokens"):
+            prompts = alike["prompt"].nunique()
+            if prompts >= limits.TELLING_PROMPTS and alike["output_ids"].nunique() == 1:
+                found[file] = (
+                    f"The answers to {prompts} different prompts are one and the same, token by token: the "
+                    "engine has not read them, or its answers have been mixed up."
+                )
+        if repeated:
+            found[file] = (
+                f"The answer to prompt {repeated[0].prompt:.0f} is one token, "
+                f"{repeated[0].output_tokens:.0f} times: that is no answer of this checkpoint. "
+                "Look at what the engine computes."
+            )
+    return found
+
+
+def weights_counted(runs: Runs) -> dict[int, str]:
+    """Refuse a run whose bytes of weights per step contradict its checkpoint and option.
+
+    A step reads the blocks' and the head's matrices, in at least the bits that the option is named by and at
+    most 32; and as many in every run of one version of an engine, where three or more are known.
+    """
+    rows, found = of_models(runs).drop_duplicates("file"), {}
+    rows = rows[(rows["experiment"] != "quality") & rows["weight_bytes"].notna()]
+    same = rows.groupby(["backend", "backend_version", "option", "model", "gpu"])["weight_bytes"]
+    usual = same.transform("median").where(same.transform("size") >= 3)
+    parameters = rows["block_parameters"] + rows["head_parameters"]
+    bits = rows["option"].map(lambda option: naming.bits(option) or 2).astype(float)
+    least = np.fmax(parameters * bits / 8, usual) * (1 - limits.WEIGHTS_SHORT)
+    most = np.fmin((parameters + rows["head_parameters"]) * 4, usual) * (1 + limits.WEIGHTS_SHORT)
+    wrong = (rows["weight_bytes"] < least) | (rows["weight_bytes"] > most)
+    for place, row in rows[wrong].iterrows():
+        found[row["file"]] = (
+            f"A step is said to read {row['weight_bytes'] / 1e9:.3f} GB of weights, and of this checkpoint "
+            f"with option {row['option']} it reads {least[place] / 1e9:.3f} to {most[place] / 1e9:.3f} GB: "
+            "look at what the adapter counts as weight_bytes."
+        )
+    return found
+
+
+def of_models(runs: Runs) -> pd.DataFrame:
+    """The good rows of engines that compute a model: those of the study's own adapters.
+
+    An adapter in a folder of its own (BENCH_BACKENDS) is one of the tests', which answers by a schedule.
+    """
+    good = runs.good
+    own = {name for name in good["backend"].unique() if (ROOT / "bench" / "backends" / f"{name}.py").exists()}
+    return good[good["backend"].isin(own)]

@@ -9,15 +9,17 @@ import gzip
 import json
 
 import jinja2
+import pandas as pd
 from matplotlib.colors import to_hex
 
-from bench.analysis import explorer, statistics
+from bench import memo, style
+from bench.analysis import comparison, explorer
+from bench.columns import COLUMNS
+from bench.definitions import Fields
 from bench.metrics import METRICS
-from bench.report import style
-from bench.report.columns import COLUMNS
 
 # What the axes show first; the first two of them that an experiment measures.
-START = "output_tokens_per_s ttft_s tpot_s perplexity tpot_p50_s peak_memory_bytes".split()
+START = ["output_tokens_per_s", "ttft_s", "tpot_s", "perplexity", "tpot_p50_s", "peak_memory_bytes"]
 AXES = {
     "latency": ("ttft_s", "output_tokens_per_s"),
     "batching": ("output_tokens_per_s", "tpot_s"),
@@ -42,31 +44,46 @@ FILTERS = {
     "prompt_tokens": "prompt tokens",
 }
 # These are offered even where they hold one value only.
-ALWAYS = "backend option bits gpu model host tensor_parallel".split()
+ALWAYS = ["backend", "option", "bits", "gpu", "model", "host", "tensor_parallel"]
 VERDICTS = {
-    "equal": statistics.EQUAL,
-    "one_each": statistics.ONE_EACH,
-    "one_of_one": statistics.ONE_OF_ONE,
-    "none": statistics.NONE,
+    "better": "better",
+    "worse": "worse",
+    "more": "more",
+    "less": "less",
+    "equal": comparison.EQUAL,
+    "one_each": comparison.ONE_EACH,
+    "no_scatter": comparison.NO_SCATTER,
+    "not_connected": comparison.NOT_CONNECTED,
+    "none": comparison.NO_RUNS,
+    "elsewhere": "not compared: another machine, model or condition",
     "zero": "no ratio: a value is not above zero",
 }
 
 
-def experiment(requests, name):
-    """One experiment of the payload: name, csv (`explorer.frame`), uneven, and the metrics on its axes."""
+@memo.by_content
+def experiment(requests: pd.DataFrame, name: str) -> Fields:
+    """One experiment of the payload: name, csv (`explorer.frame`), uneven, comparisons, and the metrics on
+    its axes."""
     table = explorer.points(requests, name)
     frame, odd = explorer.frame(table), explorer.uneven(table)
     known = [metric for metric in explorer.NAMES if metric in frame]
     x, y = AXES.get(name) or ([m for m in START if m in known] + known)[:2]
     axes = {"x": x if x in known else known[0], "y": y if y in known else known[-1]}
     csv = frame.replace(r"[\r\n]+", " ", regex=True).to_csv(index=False, lineterminator="\n")
-    return {"name": name, "csv": csv, "uneven": odd, "metrics": known, **axes}
+    compared = explorer.comparisons(requests, name)
+    return {"name": name, "csv": csv, "uneven": odd, "comparisons": compared, "metrics": known, **axes}
 
 
-def payload(requests):
+def _read(requests: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The requests that an experiment is made of: its own, and for quality the rates of latency as well. A
+    run of another experiment then leaves what was made of these as it was."""
+    names = {name, "latency"} if name == "quality" else {name}
+    return requests[requests["experiment"].isin(names)]
+
+
+def payload(requests: pd.DataFrame) -> Fields:
     """What the page's scripts need, as a dict that JSON can hold."""
-    found = [experiment(requests, name) for name in explorer.experiments(requests)]
-    most = int(requests.groupby(explorer.IDENTITY)["run_id"].nunique().max()) if len(requests) else 2
+    found = [experiment(_read(requests, name), name) for name in explorer.experiments(requests)]
     return {
         "experiments": found,
         "metrics": {name: _metric(METRICS[name]) for each in found for name in each["metrics"]},
@@ -75,8 +92,6 @@ def payload(requests):
         "conditions": explorer.CONDITION,
         "titles": {name: COLUMNS[name].title for name in explorer.CONDITION},
         "colours": {name: to_hex(look[0]) for name, look in style.looks(requests).items()},
-        "student": explorer.student(),
-        "freedom": {n: statistics.contrasts(n) for n in range(2, max(most, 2) + 1)},
         "verdicts": VERDICTS,
     }
 
@@ -87,13 +102,13 @@ def _metric(metric):
     return words | {"factor": metric.factor, "direction": explorer.direction(metric.name)}
 
 
-def packed(data):
+def packed(data: Fields) -> str:
     """`data` as JSON, compressed, in base64: a page of many runs stays light, and nothing in it is markup."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def block(requests):
+def block(requests: pd.DataFrame) -> str:
     """The explorer as a block of HTML: its controls, its data, and the shared scripts that it loads."""
     data = payload(requests)
     return TEMPLATE.render(data=packed(data), names=[each["name"] for each in data["experiments"]])

@@ -1,48 +1,52 @@
 """Figures: one function per figure, all requests in, a matplotlib Figure out; pages and `figure.ipynb` call
 the same functions.
 
-A figure is drawn for a page as narrow as a phone's: a row's label stands above its bar, inside the axes, so
-that the bar has the whole width. What a figure compares shares one panel: a device, a model and its kind of
-weights; another setting gets a panel of its own.
+What a figure compares shares one panel: a device, a model and its kind of weights; another setting gets a
+panel of its own. No figure is taller than a screen (`style.TALLEST`), however many engines and machines there
+are: the machine in front is drawn, of many rows the best, and the tables have the rest.
 """
 
 import importlib
 import io
 import pkgutil
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-from bench import files
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bench import files, registry, style
 from bench.paths import FIGURES
-from bench.report import sheet, style
+from bench.report import per_machine
 
-DRAWN = {}
+DRAWN = registry.FIGURES
 
 
-def listed(draw):
+def listed(draw: Callable) -> Callable:
     """Decorator: a styled figure that `names` lists and figure.ipynb can draw, from all requests at once."""
     DRAWN[draw.__name__] = style.styled(draw)
     return DRAWN[draw.__name__]
 
 
-def of_machines(draw):
+def of_machines(draw: Callable) -> Callable:
     """Decorator: a listed figure whose function draws one machine; every machine has a part of it."""
-    DRAWN[draw.__name__] = sheet.of_machines(draw)
+    DRAWN[draw.__name__] = per_machine.of_machines(draw)
     return DRAWN[draw.__name__]
 
 
-def parts(name, requests):
+def parts(name: str, requests: pd.DataFrame) -> list[tuple[str, Figure]]:
     """[(label, Figure)] of figure `name`: one per machine that it shows, or one without a label."""
     draw = DRAWN[name]
     return draw.parts(requests) if hasattr(draw, "parts") else [("", draw(requests))]
 
 
-def names():
+def names() -> list[str]:
     """Names of the figures that are drawn from all requests."""
     return list(DRAWN)
 
 
-def export(figure, name, command, folder=None):
+def export(figure: Figure, name: str, command: str, folder: Path | None = None) -> tuple[Path, Path]:
     """Write `figure` to <folder>/<name>.svg and .png (default folder: figures/), each whole or not at all;
     returns both paths.
 
@@ -55,10 +59,18 @@ def export(figure, name, command, folder=None):
     return folder / f"{name}.svg", folder / f"{name}.png"
 
 
-def svg(figure, name, command):
+def svg(figure: Figure, name: str, command: str) -> str:
     """The text of the SVG file of `figure`, with the command that redraws it."""
     metadata = {"Title": name, "Description": command, "Date": None}
-    return _rounded(_numbered(_saved(figure, format="svg", metadata=metadata).decode()))
+    drawn = _saved(figure, format="svg", metadata=metadata).decode()
+    # Ids of clips and marks are counted instead of hashed: Matplotlib hashes places with all their digits, of
+    # which the last differ between processors.
+    ids = dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', drawn))
+    numbers = {found: f"{found[0]}{k}" for k, found in enumerate(ids)}
+    drawn = re.sub(r"\b[a-z][0-9a-f]{10}\b", lambda found: numbers.get(found[0], found[0]), drawn)
+    # Places to a thousandth of a point: the millionths that Matplotlib writes differ where two processors
+    # round differently. What a reader reads stands between the tags and stays.
+    return re.sub("<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{4,}", _thousandths, tag[0]), drawn)
 
 
 def _saved(figure, **options):
@@ -68,26 +80,11 @@ def _saved(figure, **options):
     return out.getvalue()
 
 
-def _numbered(svg):
-    """`svg` with the ids of its clips and marks counted instead of hashed.
-
-    Matplotlib hashes places with all their digits, of which the last differ between processors.
-    """
-    ids = dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', svg))
-    numbers = {found: f"{found[0]}{k}" for k, found in enumerate(ids)}
-    return re.sub(r"\b[a-z][0-9a-f]{10}\b", lambda found: numbers.get(found[0], found[0]), svg)
-
-
-def _rounded(svg):
-    """`svg` with places to a thousandth of a point: the millionths that Matplotlib writes differ where two
-    processors round differently. What a reader reads stands between the tags and stays."""
-    return re.sub("<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{4,}", _thousandths, tag[0]), svg)
-
-
 def _thousandths(found):
     return f"{float(found[0]):.3f}".rstrip("0").rstrip(".")
 
 
-# A topic is a file of this folder; its figures join when it is imported.
+# A topic is a file of this folder, or of a package beside the study; its figures join when it is imported.
 for _topic in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_topic.name}")
+registry.join("figures")

@@ -1,67 +1,71 @@
 """Figures of the topic bandwidth."""
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
-from bench import naming
+from bench import columns, naming, style
 from bench.analysis import latency as latency_analysis
 from bench.analysis import published as published_analysis
-from bench.report import bars, captions, columns, figures, sheet, style
+from bench.report import bars, captions, figures, per_machine
 from bench.report.figures import latency as latency_figures
 
 MBU = columns.column("mbu").axis
-MEASURED = f"{MBU}, fraction of the measured bandwidth"
+MEASURED = f"{MBU}, of the measured bandwidth"
 
 
 @figures.of_machines
-def mbu(requests):
+def mbu(requests: pd.DataFrame) -> Figure | None:
     """Model bandwidth utilisation against the best bandwidth probed in the run: a bar per engine and option,
-    the highest on top, the interval over runs, and the places that it may have."""
-    chosen, blocks = bars.blocks(requests)
-    if not blocks:
+    the highest on top, the interval over runs, and the ranks that it may have."""
+    found = bars.block(requests, metric="mbu")
+    if not found:
         return None
-    drawn, axes = bars.canvas([len(summary) for *_, summary in blocks])
-    for panel, (title, rows, summary) in zip(axes[:, 0], blocks):
-        # The ranking of this figure's own quantity, in whose intervals the probe's spread is.
-        ranked = latency_analysis.ranked(rows, "mbu")[[*latency_analysis.VERSIONED, *latency_analysis.PLACES]]
-        summary = ranked.merge(summary.drop(columns=latency_analysis.PLACES), on=latency_analysis.VERSIONED)
-        bars.rows(panel, bars.configurations(summary), MEASURED)
-        bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"], most=1.0)
-        bars.fraction(panel)
-        latency_figures.places(panel, summary)
-        y, look = np.arange(len(summary)) + bars.BAR, {"color": "white", "edgecolor": style.INK}
-        panel.scatter(summary["mbu_datasheet"], y, marker="D", s=30, zorder=5, **look)
-        panel.set_title(title)
+    title, rows, summary = found
+    drawn, panel = bars.canvas([len(summary)])
+    # The ranking of this figure's own quantity, in whose intervals the probe's spread is.
+    ranked = latency_analysis.ranked(rows, "mbu")[[*latency_analysis.VERSIONED, *latency_analysis.PLACES]]
+    summary = ranked.merge(summary.drop(columns=latency_analysis.PLACES), on=latency_analysis.VERSIONED)
+    bars.rows(panel, bars.configurations(summary), MEASURED)
+    bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"], most=1.0)
+    bars.fraction(panel)
+    latency_figures.places(panel, summary)
+    y, look = np.arange(len(summary)), {"color": "white", "edgecolor": style.INK}
+    panel.scatter(summary["mbu_datasheet"], y, marker="D", s=16, zorder=5, **look)
+    panel.set_title(title)
     more = [
-        "1 is every byte per second that the best probe of the run could read.",
-        f"Bar: mean over runs; {latency_figures.WHISKER}",
+        "1 is every byte per second that the best probe could read, of the request's placement where there "
+        "are two.",
+        f"Bar: adjusted mean; {latency_figures.WHISKER}",
         latency_figures.PLACES,
     ]
-    if chosen["mbu_datasheet"].notna().any():
+    if rows["mbu_datasheet"].notna().any():
         more.append("Diamond: against the datasheet's bandwidth instead.")
     return captions.titled(
-        drawn, f"Share of the memory's speed in use ({MBU})", captions.caption(chosen, *more)
+        drawn, f"Share of the memory's speed in use ({MBU})", captions.caption(rows, *more)
     )
 
 
 @figures.of_machines
-def mbu_published(requests):
+def mbu_published(requests: pd.DataFrame) -> Figure | None:
     """MBU of published 16-bit results (grey, against the datasheet) above ours of 16 bits or more (against
     what was measured): a bar per result."""
-    _, blocks = bars.blocks(requests)
-    ours = [(title, _widest(summary)) for title, _, summary in blocks]
-    ours, part = [(title, summary) for title, summary in ours if len(summary)], sheet.part()
+    theirs, part = published_analysis.published_mbu(), per_machine.part()
+    above = [len(theirs)] * part.first
+    wide = requests[[(naming.bits(option) or 0) >= 16 for option in requests["option"]]]
+    ours = bars.block(wide, metric="mbu", above=sum(above))
     if part.label and not ours:  # the published rows stand above those of another machine
         return None
-    theirs = published_analysis.published_mbu()
-    above = [len(theirs)] * part.first
-    drawn, axes = bars.canvas([*above, *(len(summary) for _, summary in ours)], extra=1.5)
+    drawn, panels = bars.canvas([*above, *([len(ours[2])] if ours else [])], squeeze=False)
     if above:
-        _theirs(axes[0, 0], theirs)
-    for panel, (title, summary) in zip(axes[len(above) :, 0], ours):
-        bars.rows(panel, bars.configurations(summary), MEASURED)
-        bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"], most=1.0)
-        panel.set_title(title or "Here")
-    for panel in axes[:, 0]:
+        _theirs(panels[0, 0], theirs)
+    if ours:
+        _, rows, summary = ours
+        bars.rows(panels[-1, 0], bars.configurations(summary), f"{MBU} (measured)")
+        look = style.looks(requests)
+        bars.draw(panels[-1, 0], summary, "mbu", look, spread=summary["mbu_interval"], most=1.0)
+        panels[-1, 0].set_title(f"Here: {captions.setting(latency_analysis.settings(rows)[0][0])}", x=-1.4)
+    for panel in panels[:, 0]:
         bars.fraction(panel)
     caption = (
         "The table published_mbu gives the derivation of each published value. Ours count weights and KV "
@@ -73,12 +77,6 @@ def mbu_published(requests):
 def _theirs(axes, theirs):
     """The panel of the published rows."""
     labels = [f"{row['label']} · {row['model']} · {row['gpu']}" for _, row in theirs.iterrows()]
-    bars.rows(axes, labels, f"{MBU}, fraction of the datasheet's bandwidth")
+    bars.rows(axes, labels, f"{MBU} (datasheet)")
     bars.draw(axes, theirs.assign(backend=""), "mbu", {"": (style.FAINT, "")})
-    axes.set_title("Published, derived: weights alone")
-
-
-def _widest(summary):
-    """Configurations whose weights have 16 bits or more, by MBU."""
-    wide = summary[[(naming.bits(option) or 0) >= 16 for option in summary["option"]]]
-    return wide.dropna(subset="mbu").sort_values("mbu", ascending=False, ignore_index=True)
+    axes.set_title("Published, derived: weights alone", x=-1.4)

@@ -3,12 +3,15 @@
 import textwrap
 
 import numpy as np
+import pandas as pd
 from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from bench import metrics, naming
+from bench import columns, html, metrics, naming, style
 from bench.analysis import batching as batching_analysis
 from bench.observations import derived, schema
-from bench.report import captions, columns, curves, figures, html, style
+from bench.report import captions, curves, figures
 
 GIGA = 1e9
 INTENSITY = columns.column("arithmetic_intensity")
@@ -16,7 +19,7 @@ RATE, TTFT = columns.column("output_tokens_per_s"), columns.column("ttft_s")
 
 
 @figures.of_machines
-def frontier(requests):
+def frontier(requests: pd.DataFrame) -> Figure | None:
     """Output tokens/s of a batch over the time of a whole request: one line per engine and option, a mark per
     batch size."""
     table = batching_analysis.uniform(requests)
@@ -62,7 +65,7 @@ def _intervals(table):
     return "Whisker: 95\N{NO-BREAK SPACE}% interval over runs, none for one run."
 
 
-def _published_sweep(axes):
+def _published_sweep(axes: Axes) -> None:
     """The published sweep in grey, a line per GPU, named above its last mark."""
     for gpu, points in batching_analysis.published_sweep().groupby("gpu"):
         x, y = points["e2e_s"], points["output_tokens_per_s"]
@@ -73,8 +76,8 @@ def _published_sweep(axes):
 
 
 @figures.of_machines
-def roofline(requests):
-    """Every measured batch under the measured roofs of its machine: FLOP/s over FLOPs per byte, prefill above
+def roofline(requests: pd.DataFrame) -> Figure | None:
+    """Every measured batch under the measured peaks of its machine: FLOP/s over FLOPs per byte, prefill above
     and decode below."""
     table = batching_analysis.sweeps(requests).dropna(subset=["peak_flops_per_s", "step_flops"])
     if table.empty:
@@ -83,18 +86,18 @@ def roofline(requests):
     drawn, axes = curves.panels(2 * len(blocks), 3.4, styles)
     for k, (title, rows) in enumerate(blocks):
         for panel, phase in zip(axes[2 * k : 2 * k + 2], ("prefill", "decode")):
-            _under_roofs(panel, rows, phase, styles)
+            _under_peaks(panel, rows, phase, styles)
             panel.set_title(f"{phase.capitalize()}{', ' + title if title else ''}")
     caption = (
         f"{captions.setting(table.iloc[0][schema.SETTING])}. "
         "Slope: best bandwidth read in any run; level lines: best matrix multiply in the format that an "
         "engine computes in. Nothing measured can lie above."
     )
-    return captions.titled(drawn, "Under the roofs", caption)
+    return captions.titled(drawn, "Roofline: under the measured peaks", caption)
 
 
-def _under_roofs(axes, rows, phase, styles):
-    """The points of one phase, joined per engine and option, and the roofs over them; rates in 10^9 per s."""
+def _under_peaks(axes, rows, phase, styles):
+    """The points of one phase, joined per engine and option, and the peaks over them; rates in 10^9 per s."""
     x, y = f"{phase}_intensity", f"{phase}_flops_per_s"
     for key, curve in curves.each(rows):
         curve = curve.sort_values(x)
@@ -119,7 +122,7 @@ def _under_roofs(axes, rows, phase, styles):
 
 
 @figures.of_machines
-def ttft_prompt(requests):
+def ttft_prompt(requests: pd.DataFrame) -> Figure | None:
     """Time to first token over the length of the prompt at batch size 1: one line per engine and option."""
     table = batching_analysis.alone(requests)
     if table.empty:
@@ -138,7 +141,7 @@ def ttft_prompt(requests):
 
 
 @style.styled
-def sweep(requests):
+def sweep(requests: pd.DataFrame) -> Figure | None:
     """One executed sweep, for the notebook that measured it: output tokens/s over batch size, and TTFT over
     prompt length at batch size 1."""
     batches = derived.medians(derived.batches(requests))

@@ -4,13 +4,15 @@ import re
 
 import pandas as pd
 import seaborn as sns
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from bench import style
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.analysis import commands
 from bench.instrument import peers
 from bench.observations import store
-from bench.report import captions, curves, figures, sheet, style
+from bench.report import captions, curves, figures, per_machine
 
 CLIENT_ERRORS = {
     "ttft_error_ms": "Mean TTFT: error, ms",
@@ -19,7 +21,7 @@ CLIENT_ERRORS = {
 }
 
 
-def client_accuracy(requests):
+def client_accuracy(requests: pd.DataFrame) -> Figure:
     """Errors of the mean TTFT and of the 99th percentile of ITL over the number of streams: a panel per
     error, a line per load client, and a published comparison in grey.
 
@@ -39,7 +41,7 @@ client_accuracy.parts = lambda requests: _client_accuracy.parts(_observations(re
 figures.DRAWN["client_accuracy"] = client_accuracy
 
 
-@sheet.of_machines
+@per_machine.of_machines
 def _client_accuracy(table):
     table = accuracy_analysis.here(table)
     lines, styles, key = _lines(table)
@@ -70,7 +72,7 @@ def _lines(table):
     return lines + [(rows, styles[name]) for name, rows in measured], styles, key
 
 
-def _label(rows):
+def _label(rows: pd.DataFrame) -> str:
     return " ".join(word for word in (peers.title(rows["client"].iloc[0]), rows["version"].iloc[0]) if word)
 
 

@@ -1,16 +1,19 @@
 """Figures of the topic energy."""
 
-from bench import naming
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bench import columns, html, naming
 from bench.analysis import energy as energy_analysis
 from bench.observations import schema
-from bench.report import captions, columns, curves, figures, html
+from bench.report import captions, curves, figures
 
 RATE = columns.column("output_tokens_per_s")
 LOOPS = {"": {}, "closed": {"linestyle": "-"}, "open": {"linestyle": "--", "markerfacecolor": "white"}}
 
 
-@figures.listed
-def energy(requests):
+@figures.of_machines
+def energy(requests: pd.DataFrame) -> Figure | None:
     """Joules per output token over output tokens/s: a line per engine and option, a mark per batch size or
     level of load; a panel per kind of run; only where energy could be read."""
     table = energy_analysis.points(requests)

@@ -3,94 +3,100 @@
 import numpy as np
 import pandas as pd
 from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from bench import naming
+from bench import columns, html, naming, style
 from bench.analysis import latency as latency_analysis
 from bench.observations import schema
-from bench.report import bars, captions, columns, figures, html, style
+from bench.report import bars, captions, figures
 
 ITL = columns.column("itl_s")
-WHISKER = "whisker: 95\N{NO-BREAK SPACE}% interval over runs, none for one run."
-PLACES = "Place: those that an option may have, all at once with 95\N{NO-BREAK SPACE}% confidence."
+WHISKER = "whisker: its 95\N{NO-BREAK SPACE}% interval, of one run with the others' scatter."
+PLACES = (
+    "Place: those that an option may have, all at once with 95\N{NO-BREAK SPACE}% confidence; +6 rounds: so "
+    "many more would settle whether it is the first."
+)
 
 
 @figures.of_machines
-def latency(requests):
+def latency(requests: pd.DataFrame) -> Figure | None:
     """Output tokens/s on the machine in front: a bar per engine and option, the fastest on top, a dot per
-    run, the interval over runs, and the places that it may have."""
-    chosen, blocks = bars.blocks(requests)
-    if not blocks:
+    run, the interval over runs, and the ranks that it may have."""
+    found = bars.block(requests)
+    if not found:
         return None
-    drawn, axes = bars.canvas([len(summary) for *_, summary in blocks])
-    rate = "output_tokens_per_s"
-    for panel, (title, rows, summary) in zip(axes[:, 0], blocks):
-        bars.rows(panel, bars.configurations(summary), columns.column(rate).axis)
-        runs = latency_analysis.runs(rows)
-        fastest = runs.groupby(["backend", "option"])[rate].max()
-        reach = fastest.reindex(pd.MultiIndex.from_frame(summary[["backend", "option"]])).to_numpy()
-        look = style.looks(requests)
-        bars.draw(panel, summary, rate, look, spread=summary[f"{rate}_interval"], reach=reach)
-        _dots(panel, runs, summary)
-        places(panel, summary)
-        panel.set_title(title)
-    marks = f"Bar: mean over runs; dot: one run; {WHISKER} {PLACES}"
-    return captions.titled(drawn, "Output speed, one request at a time", captions.caption(chosen, marks))
+    (title, rows, summary), rate = found, "output_tokens_per_s"
+    drawn, panel = bars.canvas([len(summary)])
+    bars.rows(panel, bars.configurations(summary), columns.column(rate).axis)
+    runs = latency_analysis.runs(rows)
+    fastest = runs.groupby(["backend", "option"])[rate].max()
+    reach = fastest.reindex(pd.MultiIndex.from_frame(summary[["backend", "option"]])).to_numpy()
+    look = style.looks(requests)
+    bars.draw(panel, summary, rate, look, spread=summary[f"{rate}_interval"], reach=reach)
+    # One dot per run on the row of its configuration.
+    place = {(row["backend"], row["option"]): y for y, row in summary.iterrows()}
+    at = pd.Series([place.get(key) for key in zip(runs["backend"], runs["option"])], runs.index, dtype=float)
+    bars.small_dots(panel, runs.loc[at.notna(), "output_tokens_per_s"], at.dropna())
+    places(panel, summary)
+    panel.set_title(title)
+    marks = f"Bar: adjusted mean, sittings and placements weighing equally; dot: one run; {WHISKER} {PLACES}"
+    return captions.titled(drawn, "Output speed, one request at a time", captions.caption(rows, marks))
 
 
-def places(axes, ranked):
-    """The group of each row of a ranking at the right, above its bar: `place 1–4`, or why it has none."""
+def places(axes: Axes, ranked: pd.DataFrame) -> None:
+    """The group of each row of a ranking at the right of its bar: `place 1–4`, or why it has none."""
+    axes.set_xlim(0, axes.get_xlim()[1] * 1.15)
     for y, (_, row) in enumerate(ranked.iterrows()):
-        text = captions.group(row) if row["reason"] else f"place {captions.group(row)}"
-        look = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center", "fontsize": 9}
-        axes.text(1, y + bars.LABEL, text, color=style.GREY, **look)
-
-
-def _dots(axes, runs, summary):
-    """One dot per run on the row of its configuration."""
-    place = {(row["backend"], row["option"]): y + bars.BAR for y, row in summary.iterrows()}
-    at = [place[key] for key in zip(runs["backend"], runs["option"])]
-    bars.small_dots(axes, runs["output_tokens_per_s"], at)
+        text = "not ranked" if row["reason"] else f"place {captions.group(row)}"
+        look = {
+            "transform": axes.get_yaxis_transform(),
+            "ha": "right",
+            "va": "center_baseline",
+            "fontsize": 8,
+        }
+        axes.text(1, y, text, color=style.GREY, **look)
 
 
 @figures.of_machines
-def ttft_tpot(requests):
+def ttft_tpot(requests: pd.DataFrame) -> Figure | None:
     """Time to first token and time per output token side by side: a bar per engine and option, in the order
     of `latency`."""
-    chosen, blocks = bars.blocks(requests)
-    if not blocks:
+    found = bars.block(requests)
+    if not found:
         return None
-    drawn, axes = bars.canvas([len(summary) for *_, summary in blocks], columns=2, sharey="row")
-    for (left, right), (title, _, summary) in zip(axes, blocks):
-        for panel, name in ((left, "ttft_s"), (right, "tpot_s")):
-            column = columns.column(name)
-            labels = bars.configurations(summary) if panel is left else [""] * len(summary)
-            bars.rows(panel, labels, column.axis)
-            spread = summary[f"{name}_interval"]
-            bars.draw(panel, summary, name, style.looks(requests), factor=column.factor, spread=spread)
-            panel.set_xlim(0, panel.get_xlim()[1] * 1.12)
-        left.set_title(title)
+    title, rows, summary = found
+    drawn, panels = bars.canvas([len(summary)], columns=2, sharey=True)
+    for panel, name in zip(panels, ("ttft_s", "tpot_s")):
+        column = columns.column(name)
+        labels = bars.configurations(summary) if panel is panels[0] else [""] * len(summary)
+        bars.rows(panel, labels, column.axis)
+        spread = summary[f"{name}_interval"]
+        bars.draw(panel, summary, name, style.looks(requests), factor=column.factor, spread=spread)
+        panel.set_xlim(0, panel.get_xlim()[1] * 1.12)
+    panels[0].set_title(title)
     order = "in the order of their output tokens/s"
-    marks = f"Bar: mean over runs of the median over requests, {order}; {WHISKER}"
-    caption = captions.caption(chosen, marks)
+    marks = f"Bar: adjusted mean of the median over requests, {order}; {WHISKER}"
+    caption = captions.caption(rows, marks)
     return captions.titled(drawn, "First token (TTFT) and each later one (TPOT)", caption)
 
 
 @figures.of_machines
-def itl(requests):
+def itl(requests: pd.DataFrame) -> Figure | None:
     """Spread of inter-token latency on a log axis: median, 90th percentile and longest gap per engine and
     option."""
-    chosen, blocks = bars.blocks(requests[requests["itl_p50_s"].notna()])
-    if not blocks:
+    found = bars.block(requests[requests["itl_p50_s"].notna()])
+    if not found:
         return None
-    drawn, axes = bars.canvas([len(summary) for *_, summary in blocks])
-    for panel, (title, rows, summary) in zip(axes[:, 0], blocks):
-        bars.rows(panel, bars.configurations(summary), f"inter-token latency, {ITL.unit} (log)")
-        _gaps(panel, rows, summary, style.looks(requests))
-        panel.set_title(title)
+    title, rows, summary = found
+    drawn, panel = bars.canvas([len(summary)])
+    bars.rows(panel, bars.configurations(summary), f"inter-token latency, {ITL.unit} (log)")
+    _gaps(panel, rows, summary, style.looks(requests))
+    panel.set_title(title)
     bars.legend(drawn, [("p50", "o"), ("p90", "D"), ("longest", "|")])
     # The gaps of one answer bound its 90th percentile; for the 99th it would take 299 of them.
     marks = "p50 and p90 of an answer's gaps: medians over requests; longest: the longest gap of any request."
-    return captions.titled(drawn, f"Gaps between tokens ({ITL.title})", captions.caption(chosen, marks))
+    return captions.titled(drawn, f"Gaps between tokens ({ITL.title})", captions.caption(rows, marks))
 
 
 def _gaps(axes, rows, summary, looks):
@@ -100,13 +106,13 @@ def _gaps(axes, rows, summary, looks):
         .groupby(["backend", "option"])
         .agg(p50=("itl_p50_s", "median"), p90=("itl_p90_s", "median"), longest=("itl_max_s", "max"))
     )
-    gaps = gaps * ITL.factor
+    gaps = gaps.loc[pd.MultiIndex.from_frame(summary[["backend", "option"]])] * ITL.factor
     for y, row in summary.iterrows():
         colour, values = looks[row["backend"]][0], gaps.loc[(row["backend"], row["option"])]
-        axes.hlines(y + bars.BAR, values.min(), values.max(), color=colour, linewidth=2, alpha=0.5)
-        for value, marker, size, width in zip(values, "oD|", (52, 30, 110), (0, 0, 2.4)):
+        axes.hlines(y, values.min(), values.max(), color=colour, linewidth=2, alpha=0.5)
+        for value, marker, size, width in zip(values, "oD|", (30, 18, 60), (0, 0, 2)):
             look = {"s": size, "marker": marker, "color": [colour], "linewidth": width}
-            axes.scatter(value, y + bars.BAR, zorder=4, **look)
+            axes.scatter(value, y, zorder=4, **look)
     axes.set_xscale("log")
     low, high = gaps.min().min() / 1.3, gaps.max().max() * 1.3
     axes.set_xlim(low, high)
@@ -116,7 +122,7 @@ def _gaps(axes, rows, summary, looks):
 
 
 @style.styled
-def run(requests):
+def run(requests: pd.DataFrame) -> Figure | None:
     """One executed run, for the notebook that measured it: output tokens/s and TTFT per request."""
     drawn = style.Figure(figsize=(style.WIDTH, 3.6), layout="constrained")
     panels = drawn.subplots(2, 1, sharex=True)
@@ -132,7 +138,7 @@ def run(requests):
     return captions.titled(drawn, naming.label(row), caption)
 
 
-def _requests(axes, requests, name):
+def _requests(axes: Axes, requests: pd.DataFrame, name: str) -> None:
     """One dot per request of one run, and the line of their median."""
     values = columns.values(requests, name)
     axes.plot(requests["request"], values, "o", color=style.colour(requests), markersize=7)

@@ -1,12 +1,14 @@
 """Figures of the topic quality."""
 
 import numpy as np
+import pandas as pd
 from matplotlib import ticker
+from matplotlib.figure import Figure
 
-from bench import naming
+from bench import columns, html, naming, style
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema
-from bench.report import captions, columns, curves, figures, html, style
+from bench.report import captions, curves, figures
 
 RATE = "output_tokens_per_s"
 # What is lost: a column of quality.summary, its axis, and the function from the column to percent.
@@ -21,7 +23,7 @@ LOSSES = (
 
 
 @figures.of_machines
-def quality(requests):
+def quality(requests: pd.DataFrame) -> Figure | None:
     """Output tokens/s over what is lost on real weights: a panel for the share of tokens that are not the
     reference's, one for the fixed text's perplexity above the reference's.
 
@@ -80,10 +82,10 @@ def _loss(axes, rows, loss, styles):
 
 def _names(axes, edge):
     """The names of the frontier, from below, each at least a line above the one before."""
-    place, height, line = axes.transScale + axes.transLimits, -np.inf, axes.get_ylim()[1] / 15
+    place, height, line = axes.transScale + axes.transLimits, -np.inf, axes.get_ylim()[1] / 9
     for _, row in edge.iterrows():
         height = max(row[RATE], height + line)
         inwards = place.transform((row["lost"], height))[0] > 0.5
-        look = style.BESIDE | {"ha": "right" if inwards else "left", "bbox": style.OVER_MARKS}
+        look = style.BESIDE | {"fontsize": 9, "ha": "right" if inwards else "left", "bbox": style.OVER_MARKS}
         offset = (-9 if inwards else 9, 8)
         axes.annotate(naming.label(row), (row["lost"], height), offset, zorder=4, **look)

@@ -1,12 +1,14 @@
 """Figures of the topic serving."""
 
+import pandas as pd
 from matplotlib import ticker
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bench import naming
+from bench import columns, html, naming, style
 from bench.analysis import serving as serving_analysis
 from bench.observations import schema
-from bench.report import captions, columns, curves, figures, html, sheet, style
+from bench.report import captions, curves, figures, per_machine
 
 # How levels are drawn: a closed loop and a median filled, an open loop and a tail hollow and thin. The dash
 # is the option's.
@@ -15,8 +17,9 @@ LOOPS = {"closed": {}, "open": HOLLOW}
 MEDIAN, TAIL = {}, HOLLOW
 # A level that is compared with nothing, for it is overloaded or too short: beside the curve, whatever loop.
 UNSTEADY = {"linestyle": "none", "marker": "x"}
-LOADS = {"closed": "requests at once (closed loop)", "open": "requests/s (open loop)"}
+LOADS = {"closed": "concurrency (closed loop)", "open": "requests/s (open loop)"}
 PUBLISHED_LOADS = "Last panel: another model on other hardware, read off figures (± 0.05 ms)."
+MOST_ENGINES = 6  # of the figure of both loops
 TTFT, TPOT = columns.column("ttft_s"), columns.column("tpot_s")
 
 
@@ -129,19 +132,8 @@ def _published_waits(axes):
     axes.set_xlim(loads.min() / 6, loads.max() * 1.25)
 
 
-def _first_names(axes, table, x, y):
-    """The name of each curve of closed loops below its first level, where no line has begun yet."""
-    first = table[(table["loop"] == "closed") & (table["state"] == serving_analysis.STEADY)]
-    first = first.dropna(subset=[x, y]).sort_values("load").drop_duplicates(["backend", "option"])
-    low, high = axes.get_ylim()
-    axes.set_ylim(low / (high / low) ** 0.08, high)
-    for (_, row), value in zip(first.iterrows(), _values(first, y)):
-        look = {"ha": "center", "va": "top", "color": style.INK, "zorder": 6}
-        curves.note(axes, naming.label(row), (row[x], value), (0, -6), **look)
-
-
 def _load_limits(axes, left=1.3, right=1.25):
-    """Two log axes with room for words beside the first and the last mark: factors on the limits along x."""
+    """Two log axes with space for words beside the first and the last mark: factors on the limits along x."""
     curves.fine_logs(axes)
     low, high = axes.get_xlim()
     axes.set_xlim(low / left, high * right)
@@ -158,7 +150,7 @@ def _load_ticks(axes, loads):
 
 
 @figures.of_machines
-def serving_frontier(requests):
+def serving_frontier(requests: pd.DataFrame) -> Figure | None:
     """TPOT over output tokens/s per device: a mark per level of load, a line per engine and option; below,
     three published engines on H100."""
     x, y = "per_device", "tpot_p50_s"
@@ -167,14 +159,21 @@ def serving_frontier(requests):
         return None
     styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
     key = _plain_key(table, LOOPS.values(), "closed loop", "open loop")
-    above = sheet.part().first  # of several machines the published curves stand with the first
+    above = per_machine.part().first  # of several machines the published curves stand with the first
     drawn, axes = curves.panels(len(blocks) + above, 3.5, styles, 1.5, key)
     for panel, (title, rows) in zip(axes, blocks):
         _loop_curves(panel, rows, x, y, styles)
         panel.set_title(title)
         _load_limits(panel, left=1)
         _last_loads(panel, rows, x, y)
-        _first_names(panel, rows, x, y)
+        # The name of each curve of closed loops below its first level, where no line has begun yet.
+        first = rows[(rows["loop"] == "closed") & (rows["state"] == serving_analysis.STEADY)]
+        first = first.dropna(subset=[x, y]).sort_values("load").drop_duplicates(["backend", "option"])
+        low, high = panel.get_ylim()
+        panel.set_ylim(low / (high / low) ** 0.08, high)
+        for (_, row), value in zip(first.iterrows(), _values(first, y)):
+            look = {"ha": "center", "va": "top", "color": style.INK, "zorder": 6}
+            curves.note(panel, naming.label(row), (row[x], value), (0, -6), **look)
     if above:
         _published_loads(axes[-1], x, y)
         _load_limits(axes[-1], left=4)
@@ -186,7 +185,7 @@ def serving_frontier(requests):
 
 
 @figures.of_machines
-def serving_ttft(requests):
+def serving_ttft(requests: pd.DataFrame) -> Figure | None:
     """Median and tail of TTFT over the load: a panel per kind of load, a line per engine and
     option; below, the published TTFT of three engines on H100."""
     table = _levels(requests, "load", "ttft_p50_s")
@@ -197,7 +196,7 @@ def serving_ttft(requests):
     loops = [(title, rows, loop) for title, rows, loop in loops if len(rows)]
     tail, words = _tail(table)
     key = _plain_key(table, (MEDIAN, TAIL), "median", words)
-    above = sheet.part().first
+    above = per_machine.part().first
     drawn, axes = curves.panels(len(loops) + above, 3.0, styles, 1.5, key)
     for panel, (title, rows, loop) in zip(axes, loops):
         for option, curve in curves.each(rows):
@@ -213,7 +212,7 @@ def serving_ttft(requests):
 
 
 @figures.of_machines
-def serving_loops(requests):
+def serving_loops(requests: pd.DataFrame) -> Figure | None:
     """The tail of TTFT over the output tokens/s that were reached: closed and open loop in one panel per
     engine."""
     x, table = "output_tokens_per_s", _levels(requests, "output_tokens_per_s", "ttft_p50_s")
@@ -227,13 +226,14 @@ def serving_loops(requests):
         for backend, curve in rows.groupby("backend", sort=True)
     ]
     engines = [(title, rows) for title, rows in engines if rows["loop"].nunique() == len(LOOPS)]
+    engines = sorted(engines, key=lambda engine: -len(engine[1]))[:MOST_ENGINES]
     if not engines:
         return None
     key = _plain_key(table, LOOPS.values(), "closed loop", "open loop")
     drawn, axes = curves.panels(len(engines), 3.2, styles, 1.9, key)
     for panel, (title, rows) in zip(axes, engines):
         _loop_curves(panel, rows, x, y, styles)
-        panel.set(xlabel=columns.column(x).axis, ylabel=f"{TTFT.axis},\n{words}", title=title)
+        panel.set(xlabel=columns.column(x).axis, ylabel=TTFT.axis, title=f"{title}: {words}")
         _load_limits(panel, left=1)
         _last_loads(panel, rows, x, y)
     why = (
@@ -244,7 +244,7 @@ def serving_loops(requests):
 
 
 @style.styled
-def load_levels(requests):
+def load_levels(requests: pd.DataFrame) -> Figure | None:
     """One executed run of serving.ipynb, for the notebook that measured it: TPOT over output tokens/s, and
     TTFT over the load."""
     table = serving_analysis.of_runs(requests)

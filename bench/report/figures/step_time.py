@@ -1,18 +1,21 @@
 """Figures of the topic step time."""
 
+import pandas as pd
 from matplotlib import ticker
+from matplotlib.figure import Figure
 
+from bench import columns
 from bench.analysis import batching as batching_analysis
 from bench.analysis import machines
 from bench.analysis import step_time as step_time_analysis
 from bench.observations import schema
-from bench.report import captions, columns, curves, figures
+from bench.report import captions, curves, figures
 
 STEP = columns.column("step_s")
 
 
 @figures.of_machines
-def step_time(requests):
+def step_time(requests: pd.DataFrame) -> Figure | None:
     """Time of a decode step over batch size: measured (marks) and by the fitted step-time model (lines), per
     engine and option."""
     fitted = step_time_analysis.models(machines.here(requests, "batching"))

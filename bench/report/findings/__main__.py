@@ -3,15 +3,16 @@ file."""
 
 import sys
 
+from bench import html
 from bench.observations import store
 from bench.paths import ROOT
-from bench.report import findings, html
+from bench.report import findings
 from bench.report.findings import readme
 
 try:
     if sys.argv[1:]:
         page = ROOT / sys.argv[1]
-        sentences = findings.findings(readme.committed())
+        sentences = findings.headlines(readme.committed())
         page.write_text(readme.fill(page.read_text(encoding="utf-8"), sentences), encoding="utf-8")
     else:
         print("\n".join(findings.findings(store.load())) or html.EMPTY)

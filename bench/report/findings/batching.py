@@ -2,25 +2,25 @@
 
 import pandas as pd
 
+from bench import html
 from bench.analysis import batching as batching_analysis
+from bench.analysis import comparison, ranking
 from bench.analysis import latency as latency_analysis
-from bench.analysis import ranking, statistics
 from bench.analysis import step_time as step_time_analysis
 from bench.observations import schema
-from bench.report import html
 from bench.report.findings import words
 
-# A coefficient of the step-time model, the roof that bounds it, and their unit for readers, 10^9 of the
+# A coefficient of the step-time model, the peak that bounds it, and their unit for readers, 10^9 of the
 # stored one.
-ROOFS = (
+PEAKS = (
     ("bandwidth_bytes_per_s", "roof_bytes_per_s", "GB/s"),
     ("peak_flops_per_s", "roof_flops_per_s", "GFLOP/s"),
 )
 
 
-def share_of_gain(requests):
+def share_of_gain(requests: pd.DataFrame) -> str | None:
     """How much more a batch yields than one request at a time, and what each of its requests pays for it:
-    for the configuration that gains most, or over all of them where none is told apart."""
+    for the configuration that gains most, or over all of them where none is distinguished."""
     gained = batching_analysis.gains(requests)
     if gained.empty:
         return None
@@ -30,18 +30,18 @@ def share_of_gain(requests):
         lost = " or some of which failed" if (table["reason"] != ranking.ONE_RUN).any() else ""
         return (
             f"{on}, the best batch yields {words.range(table['mean'])} the output tokens/s of one request at "
-            "a "
-            f"time, with {len(table)} engines and options, and each of its requests' tokens "
+            f"a time, with {len(table)} engines and options, and each of its requests' tokens "
             f"come {words.range(gained['slower'])} as slowly; one run each{lost}, so no ranking."
         )
     each = [
-        f"{words.name(row)} ({words.within(row['mean'], row['high'] - row['mean'])} times)"
+        f"{words.name(row)} ({words.within(row['mean'], (row['high'] - row['low']) / 2)} times)"
         for _, row in best.iterrows()
     ]
     if len(best) > 1:
         return (
-            f"{on}, which of {len(table)} engines and options gains most from batching cannot be told: it "
-            f"may be {words.listed(each, 4, 'or')} the output tokens/s of one request at a time."
+            f"{on}, {len(best)} of {len(table)} engines and options may gain most from batching and "
+            f"cannot be distinguished: {words.listed(each, 4)}, in output tokens/s over those of one "
+            "request at a time."
         )
     own = gained.merge(best[schema.CONFIGURATION])
     return (
@@ -51,7 +51,7 @@ def share_of_gain(requests):
     )
 
 
-def input_against_output(requests):
+def input_against_output(requests: pd.DataFrame) -> str | None:
     """Whether 512 more input tokens cost less than 8 more output tokens, counted over engines and options."""
     costs = batching_analysis.prompt_cost(requests)
     settings = latency_analysis.settings(costs)
@@ -79,18 +79,18 @@ def input_against_output(requests):
     )
 
 
-def holds(costs):
+def holds(costs: pd.DataFrame) -> list:
     """Whether each row of `batching_analysis.prompt_cost` costs less: yes, no, or that it is open."""
     verdicts = []
     for _, row in costs.iterrows():
         if pd.isna(row["low"]):
-            verdicts.append(ranking.ONE_RUN)
+            verdicts.append(ranking.ONE_RUN if row["runs"] == 1 else comparison.EQUAL)
         else:
-            verdicts.append("yes" if row["high"] < 1 else "no" if row["low"] > 1 else statistics.EQUAL)
+            verdicts.append("yes" if row["high"] < 1 else "no" if row["low"] > 1 else comparison.EQUAL)
     return verdicts
 
 
-def limits(requests):
+def limits(requests: pd.DataFrame) -> list[str]:
     """What limits each engine and option at batch 1 and at its largest batch, where the fit decides that: one
     sentence each."""
     return [_limit(row) for _, row in _models(requests).iterrows()]
@@ -113,9 +113,9 @@ def _limit(row):
         sentence += f"; at batch {row['last_batch']:.0f} it is limited by {row['last_limit']}"
     overhead = html.number(row["overhead_s"] * 1e3)
     terms = [f"overhead {overhead} ms{words.between(row, 'overhead_s', 1e3)}"]
-    for name, roof, unit in ROOFS:
+    for name, peak, unit in PEAKS:
         if pd.notna(row[name]):
-            reached = f"{html.number(row[name] / 1e9)} of {html.number(row[roof] / 1e9)} {unit}"
+            reached = f"{html.number(row[name] / 1e9)} of {html.number(row[peak] / 1e9)} {unit}"
             terms.append(f"{reached}{words.between(row, name, 1e-9)}")
     sentence += f". Fitted: {', '.join(terms)}."
     if pd.notna(row["left_out"]):
@@ -123,7 +123,7 @@ def _limit(row):
     return sentence
 
 
-def limited(requests):
+def limited(requests: pd.DataFrame) -> str | None:
     """How many engines and options each of overhead, memory and arithmetic limits at batch 1: those where the
     fit decides it, and how many it leaves open."""
     fitted = _models(requests)
@@ -146,13 +146,13 @@ def _decided(fitted, end):
     )
 
 
-def _right(table):
+def _right(table: pd.DataFrame) -> int:
     """How many rows of a table of `batching_analysis.memory` the planner was right for: its batch lies
     between the largest that ran and the smallest that ran out of memory."""
     return int(((table["ran"] <= table["planned"]) & (table["planned"] < table["failed"])).sum())
 
 
-def memory_planned(requests):
+def memory_planned(requests: pd.DataFrame) -> str | None:
     """For how many of our sweeps that ran out of memory the planner was right."""
     table = batching_analysis.memory(requests).dropna(subset=["ran", "failed"])
     if table.empty:
@@ -166,7 +166,7 @@ def memory_planned(requests):
     )
 
 
-def published_memory():
+def published_memory() -> str:
     """For how many devices of the published sweep that ran out of memory the planner is right."""
     table = batching_analysis.published_memory()
     row = table.iloc[0]

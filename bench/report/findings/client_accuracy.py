@@ -1,15 +1,17 @@
 """Sentences of the topic client accuracy."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
+from bench import html
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.instrument import peers
 from bench.observations import store
-from bench.report import html
 from bench.report.findings import words
 
 
-def client_findings(requests):
+def client_findings(requests: pd.DataFrame) -> list[str]:
     """What the comparison of load clients on the machine in front has shown: a list of Markdown sentences,
     empty where there was none."""
     table = accuracy_analysis.here(store.load_accuracy(requests.attrs.get("folder")))
@@ -17,7 +19,7 @@ def client_findings(requests):
     return [words.about(table.iloc[0], sentence) for sentence in sentences if sentence]
 
 
-def own_error(table):
+def own_error(table: pd.DataFrame) -> str | None:
     """How far our own client was off at the most streams that it sustained."""
     ours = accuracy_analysis.sustained(table[table["client"] == accuracy_analysis.OURS])
     if ours.empty:
@@ -37,17 +39,17 @@ def own_error(table):
     return f"{sentence}."
 
 
-def _spread(row):
+def _spread(row: pd.Series) -> str:
     """The interval over runs of the error; empty for one run."""
     half = row["ttft_error_ms_interval"]
     return "" if pd.isna(half) else f" (± {words.ms(half)} over {row['runs']} runs)"
 
 
-def _client(row):
+def _client(row: pd.Series) -> str:
     return f"**{peers.title(row['client'])}**"
 
 
-def peers_errors(table):
+def peers_errors(table: pd.DataFrame) -> Iterator[str]:
     """One sentence per peer: how far it was off at every load that it sustained, as a multiple of ours, and
     what it takes of the CPU."""
     for _, rows in accuracy_analysis.against(table).groupby("client"):
@@ -60,7 +62,7 @@ def peers_errors(table):
         )
 
 
-def goal_met(table):
+def goal_met(table: pd.DataFrame) -> str | None:
     """Whether the goal that was set for our client was met, and where it was missed."""
     missed = accuracy_analysis.goal(table)
     if missed is None:

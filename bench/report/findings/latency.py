@@ -2,30 +2,34 @@
 (`bench.analysis.latency.described`)."""
 
 import numpy as np
+import pandas as pd
 
-from bench import naming
+from bench import html, naming
+from bench.analysis import comparison, drafting, ranking, statistics
 from bench.analysis import latency as latency_analysis
-from bench.analysis import ranking, statistics
 from bench.analysis.drafting import undrafted
-from bench.report import html
+from bench.definitions import Fields
+from bench.observations.placement import APART, NEAR
 from bench.report.findings import words
 
+RATES = latency_analysis.RATE
 SHOWN = 4  # names that stand in one sentence
-REPEATED = 3  # runs from which a standard deviation is told
+REPEATED = 3  # runs from which a standard deviation is computed
 
 
-def summarised(requests):
+def summarised(requests: pd.DataFrame) -> pd.DataFrame:
     """The rows of the summary that a sentence is about, those without an answer left out."""
     table = latency_analysis.summary(latency_analysis.described(requests, "latency"))
     return table.dropna(subset="output_tokens_per_s")
 
 
-def fastest(requests):
-    """Which option is fastest, or which cannot be told apart, against the reference; that one run each ranks
-    nothing."""
+def fastest(requests: pd.DataFrame) -> str | None:
+    """Which option is fastest, or which cannot be distinguished, against the reference; that one run each
+    ranks nothing."""
     rows = requests[requests["experiment"] == "latency"]
     if len(rows.drop_duplicates(["backend", "option", "backend_version"])) < 2:
         return None  # many machines may have measured one option, and a summary takes its time
+    described = latency_analysis.described(rows, "latency")
     table = summarised(rows)
     if len(table) < 2:
         return None
@@ -38,17 +42,24 @@ def fastest(requests):
             f"is called the fastest: {reasons(unranked)}."
         )
     names = [words.measured(row) for _, row in best.iterrows()]
-    of = len(table) - len(unranked)
+    of = f"{on}, the fastest of {len(table) - len(unranked)} options with {model} is"
+    sentence = f"{of} {words.listed(names, SHOWN, 'or')}, in output tokens/s{_to_settle(best)}"
     if len(best) == 1:
-        sentence = f"{on}, {model} is fastest with {names[0]}, in output tokens/s, of {of} ranked"
-    else:
-        sentence = f"{on}, no option can be called the fastest for {model}: it may be "
-        sentence += f"{words.listed(names, SHOWN, 'or')}, in output tokens/s{_others(of - len(best))}"
-    sentence += _against_reference(best.iloc[0], table)
-    return sentence + (f"; not ranked: {reasons(unranked)}." if len(unranked) else ".")
+        sentence += _against_reference(best.iloc[0], table, latency_analysis.compared(described, RATES))
+    return f"{sentence}; not ranked: {reasons(unranked)}." if len(unranked) else f"{sentence}."
 
 
-def alone(requests):
+def _to_settle(best):
+    """`: 6 more rounds of them would settle it`, where several may be the best."""
+    rounds = best["rounds_to_settle"].dropna()
+    if not len(rounds):
+        return ""
+    if not np.isfinite(rounds.max()):
+        return f": more than {comparison.MOST_ROUNDS} more rounds of them would be needed to settle it"
+    return f": {rounds.max():.0f} more rounds of them would settle it"
+
+
+def alone(requests: pd.DataFrame) -> str | None:
     """How fast the only engine and option is whose latency was measured; None for none or several."""
     rows = requests[requests["experiment"] == "latency"]
     if len(rows[["backend", "option"]].drop_duplicates()) != 1:
@@ -63,37 +74,42 @@ def alone(requests):
     )
 
 
-def _others(count):
-    """`, but none of the other 18`: what is told of those among which the fastest is not."""
-    return f", but {'not the other' if count == 1 else f'none of the other {count}'}" if count else ""
-
-
-def reasons(unranked):
+def reasons(unranked: pd.DataFrame) -> str:
     """`3 with one run, 1 with failed requests`."""
     counts = unranked["reason"].value_counts(sort=False)
     return ", ".join(f"{count} with {reason}" for reason, count in counts.items())
 
 
-def _against_reference(row, table):
-    """`; **a b** is 12 times (9.9 to 15) as fast as the reference …`, where that can be told."""
+def _against_reference(row, table, model):
+    """`; **a b** is 12 times (9.9 to 15) as fast as the reference …`, where the interval allows it."""
     reference = table[words.is_reference(table)]
     if reference.empty or reference.index[0] == row.name:
         return ""
-    found = statistics.ratio(row["rates"], reference.iloc[0]["rates"])
-    if found["verdict"] != statistics.FASTER:
+    found = _ratio(model, row, reference.iloc[0])
+    if found["verdict"] != comparison.FASTER:
         return ""
     slower = words.measured(reference.iloc[0])
-    return f"; {words.name(row)} is {words.ratio(found)} as fast as the reference {slower}"
+    return f", {words.ratio(found)} as fast as the reference {slower}"
 
 
-def speed_ups(table):
+def _ratio(model, row, base):
+    """`comparison.Fit.compare` of two rows of a summary."""
+    return model.compare(latency_analysis.configuration(row), latency_analysis.configuration(base))
+
+
+def speed_ups(requests: pd.DataFrame) -> list[Fields]:
     """Options below 16 bits against the same engine's 16-bit option, or its 32-bit one where it has none.
 
-    A list of dicts, one per option and number of devices: its row of `table` (`latency.summary`) with faster,
-    low, high and verdict (ratio of the rates with its 95 % interval; told apart all at once, after Holm),
+    A list of dicts, one per option and number of devices: its row of `summarised` with faster,
+    low, high and verdict (ratio of the rates with its 95 % interval; all compared at once, after Holm),
     fewer (ratio of the bytes) and base (bits of the other option). Drafting options are left out, because
-    drafts are another way to be faster than fewer bits, and so are those with failed requests.
+    drafts are another way to be faster than fewer bits, and so are those with failed requests, and those that
+    never shared a sitting with the other option.
     """
+    table = summarised(requests)
+    if table.empty:
+        return []
+    model = latency_analysis.compared(latency_analysis.described(requests, "latency"), latency_analysis.RATE)
     table = table[table["acceptance_rate"].isna() & (table["failed"] == 0)]
     table = table.assign(bits=[naming.bits(option) for option in table["option"]])
     table = table.dropna(subset=["bits", "output_tokens_per_s"])
@@ -102,23 +118,24 @@ def speed_ups(table):
         wide, narrow = engine[engine["bits"] >= 16], engine[engine["bits"] < 16]
         if len(wide) and len(narrow):
             base = wide.sort_values(["bits", "output_tokens_per_s"], ascending=[True, False]).iloc[0]
-            rows += [_speed_up(row, base) for row in narrow.to_dict("records")]
-    _told_apart_at_once(rows)
+            found = [_speed_up(row, base, model) for _, row in narrow.iterrows()]
+            rows += [row for row in found if row["verdict"] != comparison.NOT_CONNECTED]
+    ranking.distinguished_at_once(rows)
     return rows
 
 
-def _speed_up(row, base):
+def _speed_up(row, base, model):
     """`row` with its ratio to `base`, as `speed_ups` has it."""
-    found = statistics.ratio(row["rates"], base["rates"])
+    found = _ratio(model, row, base)
     shown = {"faster": found["ratio"]} | {
         name: found[name] for name in ("ratio", "low", "high", "p", "verdict")
     }
-    return row | shown | {"fewer": base["weight_bytes"] / row["weight_bytes"], "base": base["bits"]}
+    return row.to_dict() | shown | {"fewer": base["weight_bytes"] / row["weight_bytes"], "base": base["bits"]}
 
 
-def fewer_bits(requests):
+def fewer_bits(requests: pd.DataFrame) -> str | None:
     """How many options below 16 bits are faster than 16-bit ones, and whether the bytes explain it."""
-    rows = sorted(speed_ups(summarised(requests)), key=lambda row: row["faster"])
+    rows = sorted(speed_ups(requests), key=lambda row: row["faster"])
     if not rows:
         return None
     base = "16-bit option" + ("" if all(row["base"] == 16 for row in rows) else " (32-bit where it has none)")
@@ -131,14 +148,14 @@ def fewer_bits(requests):
     )
 
 
-def _verdicts(rows):
-    """`of 11, 9 faster, 1 slower, 1 cannot be told apart`; that one run each says nothing of it."""
+def _verdicts(rows: pd.DataFrame) -> str:
+    """`of 11, 9 faster, 1 slower, 1 cannot be distinguished`; that one run each says nothing of it."""
     compared = [row for row in rows if not np.isnan(row["low"])]
     if not compared:
         return "one run each, so no verdict"
     counts = {
         verdict: sum(row["verdict"] == verdict for row in compared)
-        for verdict in (statistics.FASTER, statistics.SLOWER, statistics.EQUAL)
+        for verdict in (comparison.FASTER, comparison.SLOWER, comparison.EQUAL)
     }
     be = [f"{count} {verdict}" for verdict, count in counts.items() if count]
     once = f" ({len(rows) - len(compared)} more have one run)" if len(compared) < len(rows) else ""
@@ -164,31 +181,35 @@ def _explained(compared):
     return f"; {kept} of {len(compared)} keep that within their interval, {below} stay below it"
 
 
-def drafts(requests):
+def drafts(requests: pd.DataFrame) -> list[str]:
     """How much faster options are that draft tokens without a second model: one sentence per option, against
-    the same option without, with the share of guesses that were right; told apart all at once, after Holm."""
+    the same option without, with the share of guesses that were right where the engine tells how many it
+    guessed; all compared at once, after Holm."""
     table = summarised(requests)
-    plain = table.set_index(["backend", "option"])
+    if table.empty:
+        return []
+    model = latency_analysis.compared(latency_analysis.described(requests, "latency"), latency_analysis.RATE)
+    plain = table.set_index(["backend", "option"], drop=False)
     pairs = []
-    for _, row in table.dropna(subset="acceptance_rate").iterrows():
+    for _, row in table.iterrows():
         base = row["backend"], undrafted(row["option"])
-        if base in plain.index:
-            pairs.append((row, base, statistics.ratio(row["rates"], plain.loc[base, "rates"])))
-    _told_apart_at_once([found for *_, found in pairs])
+        guesses = not np.isnan(row["acceptance_rate"]) or drafting.drafts(row["backend"], row["option"])
+        if guesses and base in plain.index:
+            pairs.append((row, base, _ratio(model, row, plain.loc[base])))
+    ranking.distinguished_at_once([found for *_, found in pairs])
     return [
         f"{words.on(row)}, {words.measured(row)} runs at {words.ratio(found)} the speed of "
-        f"**{' '.join(base)}** ({words.within(*plain.loc[base, list(RATE)])}): {_verdict(found)}. "
-        f"{words.percent(row['acceptance_rate'])} % of the tokens that it guessed were right."
+        f"**{' '.join(base)}** ({words.within(*plain.loc[base, list(RATE)])}): {_verdict(found)}."
+        f"{_right(row)}"
         for row, base, found in pairs
     ]
 
 
-def _told_apart_at_once(rows):
-    """Set the verdict of those of `rows` (dicts with p, verdict) to EQUAL that Holm does not tell apart."""
-    tested = [row for row in rows if not np.isnan(row["p"])]
-    for row, p in zip(tested, ranking.holm([row["p"] for row in tested])):
-        if p >= 1 - statistics.CONFIDENCE:
-            row["verdict"] = statistics.EQUAL
+def _right(row: pd.Series) -> str:
+    """The share of its guesses that were right, as a sentence; empty where it does not tell how many."""
+    if np.isnan(row["acceptance_rate"]):
+        return ""
+    return f" {words.percent(row['acceptance_rate'])} % of the tokens that it guessed were right."
 
 
 RATE = "output_tokens_per_s", "output_tokens_per_s_interval"
@@ -199,8 +220,8 @@ def _verdict(found):
     return f"{found['verdict']}, so no verdict" if np.isnan(found["low"]) else found["verdict"]
 
 
-def first_token(requests):
-    """Which options have the shortest wait for the first token, or how many cannot be told apart."""
+def first_token(requests: pd.DataFrame) -> str | None:
+    """Which options have the shortest wait for the first token, or how many cannot be distinguished."""
     rows = latency_analysis.described(requests, "latency")
     table = latency_analysis.ranked(rows, "ttft_s").dropna(subset="mean")
     if len(table) < 2:
@@ -212,20 +233,19 @@ def first_token(requests):
             f"{on}, the wait for the first token is {html.number(low * 1e3)} to {html.number(high * 1e3)} ms "
             f"with {len(table)} engines and options; none is called the shortest: {reasons(table)}."
         )
-    if len(best) == 1:
-        return f"{on}, the wait for the first token is shortest with {_wait(best.iloc[0])}, of {len(ranked)}."
+    names = [_wait(row) for _, row in best.iterrows()]
     return (
-        f"{on}, which of {len(ranked)} engines and options has the shortest wait for the first token cannot "
-        f"be told: {len(best)} may, from {_wait(best.iloc[0])} to {_wait(best.iloc[-1])}."
+        f"{on}, the shortest wait for the first token, of {len(ranked)} options, is with "
+        f"{words.listed(names, SHOWN, 'or')}{_to_settle(best)}."
     )
 
 
-def _wait(row):
+def _wait(row: pd.Series) -> str:
     half = (row["high"] - row["mean"]) * 1e3
     return f"{words.name(row)} ({words.within(row['mean'] * 1e3, half)} ms)"
 
 
-def bandwidth(requests):
+def bandwidth(requests: pd.DataFrame) -> str | None:
     """Which options of 16 bits or more come closest to the measured bandwidth, as far as repeats of it
     agree."""
     rows = latency_analysis.described(requests, "latency")
@@ -235,33 +255,39 @@ def bandwidth(requests):
     if best.empty:
         return None
     each = [f"{words.name(row)} ({_used(row)})" for _, row in best.iterrows()]
-    probes = _probes(latency_analysis.runs(rows))
+    probes = _probes(rows)
     of = f"{(table['reason'] == '').sum()} options with 16 bits or more"
     on = words.on(table.iloc[0])
-    if len(best) == 1:
-        return f"{on}, of {of} {each[0]} comes closest to the memory's limit, in MBU; {probes}."
     return (
-        f"{on}, which of {of} comes closest to the memory's limit cannot be told: in MBU it may be "
-        f"{words.listed(each, SHOWN, 'or')}; {probes}."
+        f"{on}, of {of} {words.listed(each, SHOWN, 'or')} comes closest to the memory's limit, in "
+        f"MBU{_to_settle(best)}; {probes}."
     )
 
 
-def _probes(runs):
-    """What the roof of `runs` is, and how many of them were probed in one way only, whose MBU is an upper
-    bound."""
-    probed = f"the best probe of a run is {words.span(runs['bandwidth_bytes_per_s'] / 1e9)} GB/s"
+def _probes(rows: pd.DataFrame) -> str:
+    """What the peak is that the MBU of the requests `rows` is against, and how many of their runs were probed
+    in one way only, whose MBU is an upper bound."""
+    runs = latency_analysis.runs(rows)
+    placed = rows[rows["placement"] != ""].groupby("placement")["bandwidth_bytes_per_s"].max() / 1e9
+    if placed.notna().sum() > 1:
+        probed = (
+            f"the best probe is {html.number(round(placed[NEAR]))} GB/s with the processors near each other "
+        )
+        probed += f"and {html.number(round(placed[APART]))} GB/s with them apart"
+    else:
+        probed = f"the best probe of a run is {words.span(runs['bandwidth_bytes_per_s'] / 1e9)} GB/s"
     simple = latency_analysis.probed_one_way(runs)
     which = "all" if simple == len(runs) else f"{simple} of {len(runs)}"
     return probed + (f", {which} read in one way only, so MBU is at most this" if simple else "")
 
 
 def _used(row):
-    """`0.54 ± 0.052`: an MBU with its interval, in which the roof's spread from run to run is."""
+    """`0.54 ± 0.052`: an MBU with its interval, in which the peak's spread from run to run is."""
     half = row["high"] - row["mean"]
     return words.within(round(row["mean"], 2), half)
 
 
-def run_to_run(requests):
+def run_to_run(requests: pd.DataFrame) -> str | None:
     """How much the repeats of one configuration differ: the range over configurations with REPEATED runs or
     more, and of which runs its ends are."""
     rows = latency_analysis.described(requests, "latency")

@@ -2,11 +2,12 @@
 
 import pandas as pd
 
-from bench import inputs, metrics
+from bench import hardware, inputs, metrics
+from bench.definitions import Fields
 from bench.report.findings import words
 
 
-def published_corrections(requests=None):
+def published_corrections(requests: pd.DataFrame | None = None) -> Fields:
     """What latency.qmd states of the published table: {name: number or words}.
 
     Every item of husain_corrections.csv gives <item>_published, <item>_corrected and <item>_why; the rest is
@@ -61,8 +62,8 @@ def _published_mbu(table, sixteen_bit):
     """Percent of the datasheet's bandwidth that reading 16-bit weights alone takes, for the plain rows of the
     `sixteen_bit` platforms."""
     weight_bytes = 2 * inputs.shape("llama-2-7b")["step_parameters"]
-    sheet = inputs.table("gpus").set_index("gpu")["bandwidth_gb_per_s"] * 1e9
+    sheet = {gpu: hardware.bandwidth(gpu) for gpu in set(table["gpu"])}
     plain = table["platform"].isin(sixteen_bit) & table["options"].isin(["-", "float16 quantization"])
-    known = table[plain & table["gpu"].isin(sheet.index)]
+    known = table[plain & table["gpu"].map(sheet).notna()]
     used = metrics.mbu(weight_bytes, 0, 1 / known["tokens_per_s"], known["gpu"].map(sheet))
     return {f"mbu_{p}": round(float(u) * 100) for p, u in zip(known["platform"], used)}

@@ -2,15 +2,14 @@
 
 import pandas as pd
 
-from bench import naming
-from bench.analysis import machines, statistics
+from bench import html, naming
+from bench.analysis import comparison, levels, machines, serving_proof, shares
 from bench.analysis import server_cost as server_cost_analysis
 from bench.analysis import serving as serving_analysis
-from bench.report import html
 from bench.report.findings import words
 
 
-def serving_findings(requests):
+def serving_findings(requests: pd.DataFrame) -> list[str]:
     """What the servers of the machine in front have shown under load: a list of Markdown sentences."""
     sentences = [
         within_objectives(requests),
@@ -24,13 +23,13 @@ def serving_findings(requests):
     return [words.about(rows.iloc[0], sentence) for sentence in sentences if sentence]
 
 
-def _load(row):
+def _load(row: pd.Series) -> str:
     """`concurrency 16`, `4 requests/s`: the load of a level."""
     load = html.number(row["load"])
     return f"concurrency {load}" if row["loop"] == "closed" else f"{load} requests/s"
 
 
-def server_costs(requests):
+def server_costs(requests: pd.DataFrame) -> str | None:
     """What a token and the first one cost more through an engine's own server than in process, one request
     at a time: for every server, and over how many pairs of runs."""
     table = server_cost_analysis.server_cost(requests)
@@ -51,8 +50,8 @@ def _more(factor):
     return f"{words.more(100 * (factor - 1))} %"
 
 
-def _pairs(row):
-    return "one pair of runs, so no interval" if row["pairs"] == 1 else f"{row['pairs']} pairs of runs"
+def _pairs(row: pd.Series) -> str:
+    return words.plural(row["pairs"], "pair") + " of runs"
 
 
 def _interval(row, name, shown):
@@ -61,7 +60,7 @@ def _interval(row, name, shown):
     return "" if pd.isna(low) else f" ({shown(low)} to {shown(high)})"
 
 
-def within_objectives(requests):
+def within_objectives(requests: pd.DataFrame) -> str | None:
     """Which closed level yields most among those that hold the objectives of study.yaml, where runs tell;
     how many levels are known to hold them, to miss them, or too small to tell."""
     table = serving_analysis.levels(requests)
@@ -71,11 +70,40 @@ def within_objectives(requests):
     held, best = holds(table), naming.named(serving_analysis.best_held(requests))
     counts = f"{int((held == 1).sum())} of {len(table)} levels are known to hold them"
     unknown = int(held.isna().sum())
-    counts += f", and {unknown} have too few requests to tell" if unknown else ""
+    counts += f", and {unknown} have too few runs or requests to tell" if unknown else ""
     sentence = f"The objectives ({goal}): {counts}."
     if best.empty:
         return sentence
     return f"{sentence} {_yields_most(best)}"
+
+
+def proven_shares() -> dict:
+    """Numbers of data/proof/shares.csv for serving.qmd."""
+    table = serving_proof.load("shares")
+    return {
+        "fewest": shares.FEWEST_RUNS,
+        "correlations": words.listed([f"{value:g}" for value in table["correlation"]], None, "and"),
+        "covered": table["covered"].min(),
+        "binomial": table.loc[table["correlation"].idxmax(), "binomial"],
+    }
+
+
+def proven_overload() -> dict:
+    """Numbers of data/proof/overload.csv for serving.qmd."""
+    table = serving_proof.load("overload")
+    free = table["server"] == serving_proof.FREE
+    return {
+        "least": table["answer_s"].min(),
+        "most": table["answer_s"].max(),
+        "slowest": table["request_rate"].min(),
+        "fastest": table["request_rate"].max(),
+        "false": table.loc[free, "overloaded"].max(),
+        "seeds": table["seeds"].min(),
+        "load": table["load"].max(),
+        "seen": table.loc[~free, "overloaded"].min(),
+        "longest": table["lasts_s"].max() / 60,
+        "announced": levels.LONG_S / 60,
+    }
 
 
 def _yields_most(best):
@@ -84,25 +112,31 @@ def _yields_most(best):
     if len(best) == 1:
         return f"{named[0]} is the only server with a closed loop that is."
     if (best["reason"] != "").any():
-        return f"Too few runs, or runs with failures, to tell which yields most: {'; '.join(named)}."
+        why = "Too few runs, or runs with failures, so which yields most cannot be distinguished"
+        return f"{why}: {'; '.join(named)}."
     leaders = [name for name, may in zip(named, best["may_be_best"]) if may]
     if len(leaders) == 1:
         return f"Of the closed loops of {len(best)} servers that do, {leaders[0]} yields most."
-    return f"Which of the closed loops that do yields most cannot be told; it may be {'; '.join(leaders)}."
+    return (
+        f"{len(leaders)} of the closed loops that do may yield most and cannot be distinguished: "
+        f"{'; '.join(leaders)}."
+    )
 
 
-def _level(row):
-    """A level with its throughput, and the share of its requests that met the objectives."""
-    share = f"{words.share(row['met'])} of {row['counted']} requests, at least {words.share(row['met_low'])}"
+def _level(row: pd.Series) -> str:
+    """A level with its throughput, the share of its requests that met the objectives, and its bound over
+    runs."""
+    share = f"{words.share(row['met'])} of {row['counted']} requests in {words.plural(row['runs'], 'run')}"
+    share += f", at least {words.share(row['met_low'])}"
     interval = _interval(row, "output_tokens_per_s", html.number)
     return f"{words.name(row)} with {_rate(row)}{interval} at {_load(row)} ({share})"
 
 
-def _rate(row):
+def _rate(row: pd.Series) -> str:
     return f"{html.number(row['output_tokens_per_s'])} output tokens/s"
 
 
-def loops_disagree(requests):
+def loops_disagree(requests: pd.DataFrame) -> str | None:
     """What the p90 TTFT of an open loop is of that of a closed one at the same throughput, over all levels in
     steady state whose requests bound the percentile. All runs together: no interval, so nothing is ranked."""
     table = naming.named(serving_analysis.loops_apart(requests))
@@ -116,7 +150,7 @@ def loops_disagree(requests):
     )
 
 
-def more_at_once(requests):
+def more_at_once(requests: pd.DataFrame) -> str | None:
     """What several times the concurrency costs each user and yields in all: for the curve that pays least for
     it, and for the one that pays most, with intervals over runs."""
     table = naming.named(serving_analysis.widened(requests))
@@ -133,12 +167,12 @@ def more_at_once(requests):
     return f"{sentence}{_one_run(table, 'slower')}."
 
 
-def _one_run(table, name):
+def _one_run(table: pd.DataFrame, name: str) -> str:
     """What a sentence adds where none of its ratios has an interval."""
     return " (one run each, so no interval)" if table[f"{name}_low"].isna().all() else ""
 
 
-def drafts_under_load(requests):
+def drafts_under_load(requests: pd.DataFrame) -> list[str]:
     """How much faster tokens come from options that draft: one sentence per option, with one request at a
     time and at the widest closed loop."""
     table = naming.named(serving_analysis.speculation(requests).query("loop == 'closed'"))
@@ -155,15 +189,15 @@ def drafts_under_load(requests):
     return sentences
 
 
-def _pace(row):
-    """`2 times (1.8 to 2.2) as fast`, or that it cannot be told apart."""
+def _pace(row: pd.Series) -> str:
+    """`2 times (1.8 to 2.2) as fast`, or that it cannot be distinguished."""
     interval = _interval(row, "pace", words.two)
-    if row["pace_verdict"] == statistics.EQUAL:
-        return f"at a pace that cannot be told from that without{interval}"
+    if row["pace_verdict"] == comparison.EQUAL:
+        return f"at a pace that cannot be distinguished from that without{interval}"
     return f"{words.times(row['pace'])}{interval} as fast"
 
 
-def published_users(requests=None):
+def published_users(requests: pd.DataFrame | None = None) -> str:
     """The largest concurrency of each published engine on one GPU at which every user has the published
     example of a pace."""
     _, holds = serving_analysis.goals()[1]

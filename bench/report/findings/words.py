@@ -1,127 +1,120 @@
 """Numbers and names as words of a sentence."""
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
-from bench import naming
+from bench import html, naming
 from bench.analysis import quality as quality_analysis
-from bench.report import html
+from bench.definitions import Fields, Value
+from bench.naming import listed  # noqa: F401 (one of these words, and the packages' beside the study)
 
 REFERENCE = quality_analysis.REFERENCE
 
 
-def is_reference(table):
+def is_reference(table: pd.DataFrame) -> pd.Series:
     """Which rows of a summary are the reference's."""
     own = table["option"].str.replace(r" \(.*\)$", "", regex=True)  # of several versions, each
     return (table["backend"] == REFERENCE[0]) & (own == REFERENCE[1])
 
 
-def on(row):
+def on(row: pd.Series) -> str:
     """``On `epyc-zen4-2c` ``: the machine that a sentence is about."""
     return f"On `{row['gpu']}`"
 
 
-def about(row, sentence):
+def about(row: pd.Series, sentence: str) -> str:
     """`sentence` with `on` before it."""
     return f"{on(row)}, {sentence[0].lower()}{sentence[1:]}"
 
 
-def listed(words, most=None, last="and"):
-    """`a`, `a and b`, `a, b and c`, with `last` before the last; of more than `most` the first ones, and how
-    many others there are."""
-    words = list(words)
-    if most and len(words) > most:
-        words = [*words[:most], f"{len(words) - most} more"]
-    return f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-
-
-def within(value, half):
+def within(value: float, half: float) -> str:
     """`209 ± 33`: a mean with the half width of its interval, which one run does not have."""
     return html.number(value) + ("" if math.isnan(half) else f" ± {two(half)}")
 
 
-def measured(row, column="output_tokens_per_s", factor=1.0, unit=""):
+def measured(row: pd.Series, column: str = "output_tokens_per_s", factor: float = 1.0, unit: str = "") -> str:
     """`**engine option** (209 ± 33)`: a configuration of a summary, and a column with its interval."""
     unit = f" {unit}" if unit else ""
     return f"{name(row)} ({within(row[column] * factor, row[f'{column}_interval'] * factor)}{unit})"
 
 
-def ratio(found):
-    """`2.9 times (2.1 to 4)`: a `statistics.ratio` with its interval."""
+def ratio(found: Fields) -> str:
+    """`2.9 times (2.1 to 4)`: a ratio (`comparison.Fit.compare`) with its interval."""
     interval = "" if math.isnan(found["low"]) else f" ({two(found['low'])} to {two(found['high'])})"
     return f"{times(found['ratio'])}{interval}"
 
 
-def plural(count, word):
+def plural(count: float, word: str) -> str:
     """`1 run`, `3 runs`."""
     return f"{html.number(count)} {word}{'' if count == 1 else 's'}"
 
 
-def name(row):
+def name(row: pd.Series) -> str:
     """`**engine option**` of a row of a summary."""
     return f"**{naming.label(row)}**"
 
 
-def times(ratio):
+def times(ratio: float) -> str:
     """`3.6 times`: a ratio with two digits."""
     return f"{html.number(float(f'{ratio:.2g}'))} times"
 
 
-def span(values):
+def span(values: Sequence[float] | pd.Series) -> str:
     """`37.2 to 65.1`: the smallest and the largest of some values."""
     low, high = html.number(values.min()), html.number(values.max())
     return low if low == high else f"{low} to {high}"
 
 
-def percent(fraction):
+def percent(fraction: float) -> str:
     """`31`, `−0.13`: a fraction in percent, two digits, without the sign of percent."""
     return html.number(float(f"{fraction * 100:.2g}")).replace("-", "−")
 
 
-def between(row, name, factor):
+def between(row: pd.Series, name: str, factor: float) -> str:
     """` (1.2 to 1.4)` where the interval is known."""
     low, high = row[f"{name}_low"] * factor, row[f"{name}_high"] * factor
     return f" ({html.number(low)} to {html.number(high)})" if pd.notna(low) else ""
 
 
-def share(fraction):
+def share(fraction: float) -> str:
     """`31 %`, `0.13 %`: a fraction in percent, two digits."""
     return f"{html.number(float(f'{100 * fraction:.2g}'))} %".replace("-", "−")
 
 
-def above(row):
+def above(row: pd.Series) -> str:
     """How far a perplexity lies from the reference's, in words."""
     apart = row["perplexity_ratio"] - 1
     return f"{share(abs(apart))} {'more' if apart > 0 else 'less'}" if abs(apart) >= 5e-5 else "the same"
 
 
-def nats(row):
+def nats(row: pd.Series) -> str:
     """`+0.05`, `−0.2`: the excess NLL of a row of a summary of quality, nats per token."""
     return f"{row['excess_nll_nats']:+.2g}".replace("-", "−")
 
 
-def more(value):
+def more(value: float) -> str:
     """A difference with its sign, as a reader writes it: +3.1, −0.4."""
     return f"{'−' if value < 0 else '+'}{html.number(abs(value))}"
 
 
-def two(value):
+def two(value: float) -> str:
     """A number with two digits."""
     return html.number(float(f"{value:.2g}")).replace("-", "−")
 
 
-def ms(value):
+def ms(value: float) -> str:
     """`1.3 ms`: milliseconds with two digits."""
     return f"{two(value)} ms"
 
 
-def range(values):
+def range(values: Sequence[float] | pd.Series) -> str:
     """`3 times`, `3 to 40 times`: the smallest and the largest of some ratios."""
     low, high = two(values.min()), two(values.max())
     return f"{low} times" if low == high else f"{low} to {high} times"
 
 
-def plain(value):
+def plain(value: Value) -> str | int | float:
     """Integers without a decimal point, words as they are."""
     return value if isinstance(value, str) else int(value) if float(value).is_integer() else float(value)

@@ -11,26 +11,23 @@ import functools
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from bench import naming
+from bench import columns, html, naming, registry
 from bench.analysis import machines as machines_analysis
 from bench.machine import identity
 from bench.observations import store
-from bench.report import columns, html
 
-TABLES = {}
+TABLES = registry.TABLES
 DEVICE = columns.column("gpu").head
 
 
-def listed(function):
-    """Decorator: the function is a table that `names` lists."""
-    TABLES[function.__name__] = function
-    return function
+listed = registry.table
 
 
-def of_machines(function):
+def of_machines(function: Callable) -> Callable:
     """Decorator: a listed table whose function knows one machine, for requests of any number of machines.
 
     The rows of each stand one after the other, those of the machine in front first, and the column device
@@ -38,12 +35,24 @@ def of_machines(function):
     """
 
     @functools.wraps(function)
-    def table(requests):
+    def table(requests: pd.DataFrame) -> pd.DataFrame:
         every = machines_analysis.labelled(requests)
         if len(every) < 2:
-            return _named(function(requests), requests["gpu"].iloc[0] if len(requests) else "")
+            table = _named(function(requests), requests["gpu"].iloc[0] if len(requests) else "")
+            table.attrs["of_machines"] = True
+            return table
         parts = {label: _named(function(own), own["gpu"].iloc[0], label) for label, own in every}
-        return _joined(parts)
+        published = [table[table[DEVICE] != label] for label, table in parts.items()]
+        own = [table[table[DEVICE] == label] for label, table in parts.items()]
+        filled = [table for table in [*own, *published[:1]] if len(table)] or own[:1]
+        table = pd.concat(filled, ignore_index=True)
+        missing = [label for label, rows in zip(parts, own) if rows.empty]
+        table.attrs = next(iter(parts.values())).attrs | {
+            "of_machines": True,
+            "machines": list(parts),
+            "missing": missing,
+        }
+        return table
 
     return listed(table)
 
@@ -56,23 +65,12 @@ def _named(table, gpu, label=None):
     return table.assign(**{DEVICE: table[DEVICE].replace(gpu, label)}) if label else table
 
 
-def _joined(parts):
-    """The tables {label: table} of several machines in one."""
-    published = [table[table[DEVICE] != label] for label, table in parts.items()]
-    own = [table[table[DEVICE] == label] for label, table in parts.items()]
-    filled = [table for table in [*own, *published[:1]] if len(table)] or own[:1]
-    table = pd.concat(filled, ignore_index=True)
-    missing = [label for label, rows in zip(parts, own) if rows.empty]
-    table.attrs = {"machines": list(parts), "missing": missing}
-    return table
-
-
-def names():
+def names() -> list[str]:
     """Names of all tables."""
     return list(TABLES)
 
 
-def main(arguments):
+def main(arguments: Sequence[str]) -> None:
     """Print the table named in `arguments`, of this checkout's runs alone if `here` follows; ValueError
     listing the tables for any other name."""
     name, where = naming.choose("table", arguments[0] if arguments else "", names()), arguments[1:]
@@ -81,7 +79,8 @@ def main(arguments):
     print(html.text(TABLES[name](*([own if len(own) else rows] if of_runs else []))))
 
 
-# A topic is a file of this folder; its tables join when it is imported.
+# A topic is a file of this folder, or of a package beside the study; its tables join when it is imported.
 for _topic in pkgutil.iter_modules(__path__):
     if _topic.name != "__main__":
         importlib.import_module(f"{__name__}.{_topic.name}")
+registry.join("tables")

@@ -5,15 +5,16 @@ import re
 import pandas as pd
 
 from bench import backends as engines
+from bench import columns, inputs
 from bench.analysis import systems as systems_analysis
+from bench.columns import Column
 from bench.machine import gpu
 from bench.observations import store
-from bench.report import columns, tables
-from bench.report.columns import Column
+from bench.report import tables
 
 
 @tables.listed
-def backends(requests=None):
+def backends(requests: pd.DataFrame | None = None) -> pd.DataFrame:
     """Every engine of bench/backends/: one row per engine; what it is, whether it has been measured, its
     options, devices and environment."""
     measured = {p.parent.name for p in store.files()} if requests is None else set(requests["backend"])
@@ -22,47 +23,61 @@ def backends(requests=None):
 
 
 @tables.listed
-def systems(requests):
+def systems(requests: pd.DataFrame) -> pd.DataFrame:
     """Every system of the published tables: one row per system; what has been measured of it, and the command
     that measures it again on the published device."""
-    shown = columns.of(
+    return columns.shown(
+        systems_analysis.systems(requests),
         "platform options state command gpu tensor_parallel study note",
         options=Column("as published"),
-        state=Column("state"),
         command=Column("measures it again"),
         gpu="published on",
         tensor_parallel="devices",
-        study=Column("study"),
-        note=Column("note"),
     )
-    return columns.renamed(systems_analysis.systems(requests), shown)
+
+
+@tables.listed
+def contracts(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+    """What `make check-engines` found of the pinned engines: one row per engine; its package, by which means
+    it was checked, how many contracts hold, and what remains unknown without a GPU."""
+    found = inputs.table("engine_contracts").fillna("")
+    return pd.DataFrame(
+        {
+            "engine": found["engine"],
+            "package": found["package"],
+            "checked by": found["means"],
+            "contracts that hold": found["contracts"] - found["broken"],
+            "broken": found["broken"],
+            "not checked": found["not_checked"],
+        }
+    )
 
 
 def _backend(name, device, measured):
     """The row of one engine; of an adapter that does not load, its error."""
     try:
-        module = engines.get(name)
+        engine = engines.get(name)
     except Exception as error:  # whatever a contributed adapter does wrong, the other engines stay listed
         return {"engine": name, "state": f"does not load: {type(error).__name__}: {error}"}
-    device = device if device in module.DEVICES else module.DEVICES[0]
+    device = device if device in engine.devices else engine.devices[0]
     return {
         "engine": name,
-        "what it is": _sentence(module.__doc__),
-        "state": _state(name, device, measured),
-        "options": ", ".join(module.OPTIONS),
-        "devices": ", ".join(module.DEVICES),
-        "environment": engines.environment(module, device) or "default",
+        "what it is": _sentence(engine.module.__doc__),
+        "state": _state(engine, device, measured),
+        "options": ", ".join(engine.module.OPTIONS),
+        "devices": ", ".join(engine.devices),
+        "environment": engine.environment(device) or "default",
     }
 
 
-def _state(name, device, measured):
+def _state(engine, device, measured):
     """Whether an engine has been measured or can be, and what stands in its way on this machine."""
-    absent = engines.missing(name, device)
-    if name in measured:
+    absent = engine.missing(device)
+    if engine.name in measured:
         state = "measured" + (", not installed here" if absent else "")
     else:
         state = absent or "installed"
-    return "; ".join([state, *(reason for reason in engines.absent(name, device) if reason != absent)])
+    return "; ".join([state, *(reason for reason in engine.absent(device) if reason != absent)])
 
 
 def _sentence(docstring):

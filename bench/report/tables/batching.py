@@ -1,51 +1,54 @@
 """Tables of the topic batching."""
 
 import numpy as np
+import pandas as pd
 
+from bench import columns, html
 from bench.analysis import batching as batching_analysis
-from bench.report import columns, html, tables
-from bench.report.columns import Column
+from bench.columns import Column
+from bench.report import tables
 from bench.report.findings import batching as batching_findings
 
 
 @tables.of_machines
-def batching(requests):
-    """The sweeps: one row per engine, option and batch on the machine in front; what the batch yielded and
-    how much of the hardware it used."""
-    shown = columns.of(
-        f"{columns.ENGINE} batch_size prompt_tokens max_new_tokens requests_per_s output_tokens_per_s "
-        "output_tokens_per_s_interval ttft_s tpot_s itl_max_s e2e_s mbu mfu_prefill mfu_decode "
-        f"peak_memory_bytes runs {columns.WHERE}",
+def batching(requests: pd.DataFrame) -> pd.DataFrame:
+    """The sweeps: one row per engine, option and batch on the machine in front, the fastest first; what the
+    batch yielded and how much of the hardware it used."""
+    table = batching_analysis.sweeps(requests)
+    return columns.shown(
+        table.sort_values("output_tokens_per_s", ascending=False, kind="stable"),
+        f"{columns.ENGINE} batch_size prompt_tokens max_new_tokens output_tokens_per_s "
+        "output_tokens_per_s_interval ttft_s tpot_s e2e_s mbu runs requests_per_s itl_max_s mfu_prefill "
+        f"mfu_decode peak_memory_bytes {columns.WHERE}",
         output_tokens_per_s_interval=Column("± 95 % over runs", "tokens/s"),
         itl_max_s="longest gap",
     )
-    return columns.renamed(batching_analysis.sweeps(requests), shown)
 
 
 @tables.of_machines
-def prompt_cost(requests):
+def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
     """Whether 512 more input tokens cost less than 8 more output tokens: one row per engine and option, at
     batch size 1."""
     costs = batching_analysis.prompt_cost(requests)
     costs = costs.assign(holds=batching_findings.holds(costs))
-    shown = columns.of(
+    return columns.shown(
+        costs.sort_values("ratio"),
         f"{columns.ENGINE} input_s output_s ratio low high holds from_tokens runs gpu model",
         low=Column("95 % interval from"),
         high=Column("to"),
         input_s=Column(f"{batching_analysis.MORE_INPUT} more input tokens", "ms", 1e3),
         output_s=Column(f"{batching_analysis.MORE_OUTPUT} more output tokens", "ms", 1e3),
-        ratio=Column("ratio"),
         holds=Column("cost less?"),
         from_tokens=Column("from a prompt of", "tokens"),
     )
-    return columns.renamed(costs.sort_values("ratio"), shown)
 
 
 @tables.of_machines
-def memory(requests):
+def memory(requests: pd.DataFrame) -> pd.DataFrame:
     """Runs under a limit of memory: one row per run; the largest batch that the planner expects, that ran,
     and the smallest that did not."""
-    shown = columns.of(
+    return columns.shown(
+        batching_analysis.memory(requests),
         f"{columns.ENGINE} limit_bytes loaded_bytes kv_bytes_per_request planned ran failed error gpu model",
         limit_bytes=Column("limit", "MB", 1e-6),
         loaded_bytes=Column("mapped when loaded", "MB", 1e-6),
@@ -55,15 +58,15 @@ def memory(requests):
         failed="smallest that did not",
         error="its error",
     )
-    return columns.renamed(batching_analysis.memory(requests), shown)
 
 
 @tables.listed
-def kv_cache(requests=None):
+def kv_cache(requests: pd.DataFrame | None = None) -> pd.DataFrame:
     """The published table of KV-cache sizes beside the formula's values: one row per model, length and
     batch."""
     table = batching_analysis.kv_cache()
-    shown = columns.of(
+    return columns.shown(
+        table.assign(agree=np.where(table["agree"], "yes", "no")),
         "model sequence_tokens batch_size kv_fp16_gib fp16_gib kv_int8_gib int8_gib agree source",
         sequence_tokens=Column("tokens per sequence"),
         kv_fp16_gib=Column("printed, 16 bits", "GiB"),
@@ -72,11 +75,10 @@ def kv_cache(requests=None):
         int8_gib=Column("computed, 8 bits"),
         agree=Column("equal as printed?"),
     )
-    return columns.renamed(table.assign(agree=np.where(table["agree"], "yes", "no")), shown)
 
 
 @tables.listed
-def planner(requests=None):
+def planner(requests: pd.DataFrame | None = None) -> pd.DataFrame:
     """The largest batch that fits: one row per model, precision and GPU, one column per context length;
     weights and a 16-bit KV cache in 90 % of the memory."""
     rows = "model precision gpu weight_bytes"
@@ -85,7 +87,7 @@ def planner(requests=None):
     )
     wide = wide.reset_index()
     wide["weight_bytes"] /= 1e9
-    shown = columns.of(rows, precision=Column("precision"), gpu="GPU", weight_bytes=Column("weights", "GB"))
+    shown = columns.of(rows, gpu="GPU", weight_bytes=Column("weights", "GB"))
     contexts = [name for name in wide.columns if not isinstance(name, str)]
     shown |= {n: Column(f"largest batch at {html.number(n)} tokens") for n in contexts}
     return columns.renamed(wide, shown)

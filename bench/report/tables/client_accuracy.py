@@ -2,18 +2,19 @@
 
 import pandas as pd
 
+from bench import columns
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.analysis import machines
+from bench.columns import Column
 from bench.instrument import peers
 from bench.observations import store
-from bench.report import columns, tables
-from bench.report.columns import Column
+from bench.report import tables
 
 TEXT = "client", "gpu", "error", "source"
 
 
 @tables.listed
-def client_accuracy(requests):
+def client_accuracy(requests: pd.DataFrame) -> pd.DataFrame:
     """How far load clients are off: one row per client and number of streams, what it reports less what the
     server did, here and in the published comparison."""
     own = store.load_accuracy(requests.attrs.get("folder"))
@@ -26,19 +27,10 @@ def client_accuracy(requests):
         source="measured on " + own["gpu"],
     )
     parts = [part for part in (own, accuracy_analysis.published()) if len(part)]
-    shown = _shown()
-    every = pd.concat(parts, ignore_index=True).reindex(columns=list(shown))
-    return columns.renamed(every.astype({name: float for name in shown if name not in TEXT}), shown)
-
-
-def _shown():
-    return columns.of(
-        "client gpu streams events_per_s runs requests failed ttft_error_ms ttft_error_ms_interval "
-        "ttft_error_connected_ms "
-        "itl_p99_ms itl_p99_excess_ms delay_mean_ms delay_p99_ms cpu_us_per_token "
-        "peak_memory_bytes error source",
-        client=Column("client"),
-        streams=Column("streams"),
+    shown = columns.of(
+        "client gpu streams ttft_error_ms ttft_error_ms_interval ttft_error_connected_ms itl_p99_excess_ms "
+        "delay_p99_ms cpu_us_per_token runs failed error events_per_s requests itl_p99_ms delay_mean_ms "
+        "peak_memory_bytes source",
         events_per_s=Column("events/s"),
         ttft_error_ms=Column("TTFT error, mean", "ms"),
         ttft_error_ms_interval=Column("± TTFT error", "ms"),
@@ -49,3 +41,5 @@ def _shown():
         delay_p99_ms=Column("p99", "ms"),
         cpu_us_per_token=Column("CPU per token", "µs"),
     )
+    every = pd.concat(parts, ignore_index=True).reindex(columns=list(shown))
+    return columns.renamed(every.astype({name: float for name in shown if name not in TEXT}), shown)

@@ -2,10 +2,11 @@
 
 import pandas as pd
 
+from bench import columns
 from bench.analysis import ranking, recommend
+from bench.columns import Column
 from bench.metrics import METRICS
-from bench.report import columns, tables
-from bench.report.columns import Column
+from bench.report import tables
 from bench.report.findings import words
 
 AT_MOST = {"peak_memory_bytes": " at most"}  # a maximum that was seen, not a need
@@ -13,15 +14,14 @@ SHOWN = 3  # names in one cell
 
 
 @tables.of_machines
-def decision(requests):
+def decision(requests: pd.DataFrame) -> pd.DataFrame:
     """Which engine should I use? One row per wish: the engines and options that fulfil it best on each
-    machine, together where they cannot be told apart, and the next engine."""
+    machine, together where they cannot be distinguished, and the next engine."""
     table = recommend.choices(requests)
     wishes = [_wish(rows) for _, rows in table.groupby(["want"], sort=False)]
     shown = columns.of(
         "want gpu use gives next model",
         want=Column("if you want"),
-        use=Column("use"),
         gives=Column("it gives"),
         next=Column("the next engine"),
     )

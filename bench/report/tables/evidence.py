@@ -1,20 +1,24 @@
-"""Tables of the topic evidence: how often the study's intervals hold, and how often equals are told apart."""
+"""Tables of the topic evidence: how often the study's intervals hold, and how often equals are
+distinguished."""
 
+import pandas as pd
+
+from bench import columns, inputs, memo
+from bench.analysis import equal_runs as equal_runs_analysis
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, mutation, proof, same
+from bench.analysis import machines, mutation, proof
+from bench.columns import Column
 from bench.observations import store
-from bench.report import columns, tables
-from bench.report.columns import Column
-
-RATE = "output_tokens_per_s"
+from bench.report import tables
 
 
 @tables.listed
-def coverage(requests=None):
+def coverage(requests: pd.DataFrame | None = None) -> pd.DataFrame:
     """Simulated studies: one row per quantity, method, number of runs and scatter; the share of intervals
     that hold the truth, by the correlation of neighbouring runs."""
     table = proof.table(proof.load())
-    shown = columns.of(
+    return columns.shown(
+        table.rename(columns=str),
         "quantity method runs scatter spread 0.0 0.3 0.6 width runs_used studies",
         **{
             "quantity": Column("interval of the"),
@@ -29,76 +33,99 @@ def coverage(requests=None):
             "studies": Column("studies"),
         },
     )
-    return columns.renamed(table.rename(columns=str), shown)
+
+
+@tables.listed
+def comparisons(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Simulated studies of the committed design: one row per machine, scenario and quantity over all
+    configurations, and of adjusted means also the configuration whose interval holds least often."""
+    table = inputs.table("proof/comparisons")
+    every = table["configuration"] == "all"
+    keys = ["host", "model", "scenario"]
+    worst = table[~every].sort_values("share").drop_duplicates(keys)
+    worst = worst.assign(configuration="worst: " + worst["configuration"])
+    table = pd.concat([table[every], worst]).sort_values([*keys, "quantity", "configuration"], kind="stable")
+    return columns.shown(
+        table,
+        "gpu host model scenario quantity configuration share share_low share_high half_width studies",
+        scenario=Column("scatter"),
+        quantity=Column("what"),
+        configuration=Column("of"),
+        share=Column("share", "%", 100),
+        share_low=Column("95 % interval from", "%", 100),
+        share_high=Column("to", "%", 100),
+        half_width=Column("half width, median", "%", 100),
+    )
+
+
+@tables.listed
+def variances(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+    """How much runs scatter, how much more a configuration does from sitting to sitting and from placement to
+    placement: one row per machine, model and metric."""
+    return columns.shown(
+        inputs.table("proof/variances"),
+        "gpu host model metric runs configurations sittings freedom residual sitting placement",
+        freedom=Column("differences between sittings"),
+        residual=Column("run to run", "%", 100),
+        sitting=Column("configuration in a sitting", "%", 100),
+        placement=Column("configuration in a placement", "%", 100),
+    )
+
+
+@tables.listed
+def sittings(requests: pd.DataFrame) -> pd.DataFrame:
+    """What the choice of a sitting's end changes: one row per machine and gap that parts two sittings; the
+    ratio of the two fastest configurations of the model with most of them."""
+    return columns.shown(
+        latency_analysis.other_sittings(requests),
+        "gpu host gap_minutes sittings first second ratio low high verdict",
+        gap_minutes=Column("gap that parts sittings", "min"),
+        first=Column("fastest"),
+        second=Column("next"),
+        low=Column("from"),
+        high=Column("to"),
+    )
 
 
 @tables.of_machines
-def told_apart(requests):
-    """A/A: the runs of one configuration dealt into two; one row per source, way and number of runs; how
-    often the two are told apart, either way."""
-    table = same.table(_runs(requests), latency_analysis.VERSIONED, RATE)
-    shown = columns.of(
-        "source runs_measured way runs_each resamplings told_apart low high",
-        source=Column("runs of"),
-        runs_measured=Column("runs"),
+def equal_runs(requests: pd.DataFrame) -> pd.DataFrame:
+    """A/A: the runs of one configuration dealt into two; one row per way of dealing; how often the two are
+    significantly different, either way."""
+    rows = machines.here(requests, "latency")
+    rows = rows[(rows["error"] == "") & (rows["weights"] == "real")]
+    table = _dealt(latency_analysis.runs(rows, strata=True))
+    return columns.shown(
+        table,
+        "way configurations comparisons distinguished share low high",
         way=Column("dealt"),
-        runs_each=Column("runs on each side"),
-        resamplings=Column("resamplings"),
-        told_apart=Column("told apart", "%", 100),
+        share=Column("share", "%", 100),
         low=Column("95 % interval from", "%", 100),
         high=Column("to", "%", 100),
     )
-    return columns.renamed(table, shown)
 
 
-@tables.of_machines
-def neighbours(requests):
-    """How correlated neighbouring runs are, beside what simulated runs show: one row per true correlation of
-    the simulated ones."""
-    table = same.neighbours(_runs(requests), latency_analysis.VERSIONED, RATE)
-    shown = columns.of(
-        "correlation expected low high observed runs_measured configurations",
-        correlation=Column("true correlation"),
-        expected=Column("simulated runs show"),
-        low=Column("95 % of them from"),
-        high=Column("to"),
-        observed=Column("ours show"),
-        runs_measured=Column("runs"),
-        configurations=Column("configurations"),
-    )
-    return columns.renamed(table, shown)
+# The dearest number of the site; a run that is added changes that of its own machine alone.
+_dealt = memo.by_content(equal_runs_analysis.dealt)
 
 
 @tables.listed
-def gates(requests):
+def gates(requests: pd.DataFrame) -> pd.DataFrame:
     """What the gates say of the runs that lie there: one row per gate; runs that it could check, runs that it
     concerns whose files do not hold what it needs, and runs that it refuses."""
     counts, _ = store.judged(folder=requests.attrs.get("folder"))
-    shown = columns.of(
+    return columns.shown(
+        counts,
         "gate checked not_checked refused",
-        gate=Column("gate"),
         checked=Column("runs checked"),
-        not_checked=Column("not checked"),
-        refused=Column("refused"),
     )
-    return columns.renamed(counts, shown)
-
-
-def _runs(requests):
-    """The latency runs of the machine in front, without failed requests."""
-    rows = machines.here(requests, "latency")
-    return latency_analysis.runs(rows[rows["error"] == ""])
 
 
 @tables.listed
-def mutants(requests=None):
+def mutants(requests: pd.DataFrame | None = None) -> pd.DataFrame:
     """Mutants of the measuring code: one row per module and one for all; how many the tests let live."""
-    shown = columns.of(
+    return columns.shown(
+        mutation.scores(),
         "module mutants survived equivalent killed_share",
-        module=Column("module"),
-        mutants=Column("mutants"),
-        survived=Column("survived"),
         equivalent=Column("of them without effect"),
         killed_share=Column("killed", "%", 100),
     )
-    return columns.renamed(mutation.scores(), shown)

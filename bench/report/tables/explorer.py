@@ -2,21 +2,21 @@
 
 import pandas as pd
 
+from bench import columns
 from bench.analysis import explorer
-from bench.report import columns, downloads, tables
-from bench.report.columns import Column
+from bench.columns import Column
+from bench.report import downloads, tables
 
 
 @tables.listed
-def explored(requests):
-    """One row per engine, option and version of the latency experiment on every machine, means over runs, the
+def explored(requests: pd.DataFrame) -> pd.DataFrame:
+    """One row per engine, option and version of the latency experiment on every machine, adjusted means, the
     machines apart and the fastest first."""
     shown = columns.of(
         f"{columns.ENGINE} output_tokens_per_s output_tokens_per_s_interval ttft_s ttft_s_interval runs "
         f"backend_version {columns.WHERE} host",
         output_tokens_per_s_interval=Column("± 95 %", "tokens/s"),
         ttft_s_interval=Column("± TTFT", "ms", 1e3),
-        host=Column("host"),
     )
     if not (requests["experiment"] == "latency").any():
         return columns.renamed(pd.DataFrame(columns=list(shown)), shown)
@@ -26,7 +26,9 @@ def explored(requests):
 
 
 @tables.listed
-def data_dictionary():
+def data_dictionary() -> pd.DataFrame:
     """One row per column of the whole data (downloads/observations.csv): its group, type, unit, the layout of
     files that first had it, and what it means."""
-    return downloads.dictionary().astype({"since": str})
+    table = downloads.dictionary().astype({"since": str})
+    table.attrs["whole"] = "All of them, to look one up."
+    return table

@@ -1,11 +1,14 @@
 """Tables of the topic history: what was measured when."""
 
-from bench.report import columns, tables
-from bench.report.columns import Column
+import pandas as pd
+
+from bench import columns
+from bench.columns import Column
+from bench.report import tables
 
 
 @tables.listed
-def measured_when(requests):
+def measured_when(requests: pd.DataFrame) -> pd.DataFrame:
     """What was measured when: one row per day, device, experiment and engine with its version; runs, options,
     and whether the version was new on that device."""
     runs = requests.drop_duplicates("run_id")
@@ -19,13 +22,8 @@ def measured_when(requests):
     begun = table.groupby(device)["day"].transform("min")
     table["new"] = ["new version" if n else "" for n in (first == table["day"]) & (first > begun)]
     table = table.sort_values(["day", "gpu", "experiment", "backend"], ascending=[False, True, True, True])
-    shown = columns.of(
+    return columns.shown(
+        table,
         "day experiment backend version options gpu runs new",
-        day=Column("day"),
-        experiment=Column("experiment"),
-        version=Column("version"),
-        options=Column("options"),
-        runs=Column("runs"),
         new=Column("change"),
     )
-    return columns.renamed(table, shown)

@@ -3,22 +3,24 @@
 import numpy as np
 import pandas as pd
 
-from bench import inputs
+from bench import columns, inputs
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
+from bench.columns import Column
 from bench.metrics import METRICS
-from bench.report import captions, columns, tables
-from bench.report.columns import Column
+from bench.report import captions, tables
 
 ANSWER_CHARACTERS = 200
 
 
 @tables.of_machines
-def latency(requests):
+def latency(requests: pd.DataFrame) -> pd.DataFrame:
     """The latency study: one row per engine, option and version on the machine in front, the fastest first
-    within each device and model, means over runs.
+    within each device and model, adjusted means (`bench.analysis.comparison`).
 
-    `group` is the places that an option may have, all at once with 95 % confidence, or why it is not ranked.
+    `group` is the ranks that an option may have, all at once with 95 % confidence, and how many more rounds
+    would settle whether it is the first where that is open; or why it is not ranked. `known from` says where
+    an option has one run, whose interval is made of the others' scatter, or one sitting.
     """
     blocks = [
         latency_analysis.summary(block)
@@ -26,14 +28,14 @@ def latency(requests):
     ]
     every = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame()
     shown = columns.of(
-        f"{columns.ENGINE} group output_tokens_per_s output_tokens_per_s_interval ttft_s ttft_s_interval "
-        "tpot_s itl_p90_s itl_max_s mbu mbu_interval acceptance_rate peak_memory_bytes "
-        f"{columns.known(every, ' '.join(latency_analysis.ENERGY))} load_s runs requests failed "
-        f"backend_version {columns.WHERE}",
-        group=Column("group"),
+        f"{columns.ENGINE} output_tokens_per_s output_tokens_per_s_interval ttft_s ttft_s_interval tpot_s "
+        "itl_p90_s mbu peak_memory_bytes group runs itl_max_s mbu_interval acceptance_rate "
+        f"{columns.known(every, ' '.join(latency_analysis.ENERGY))} load_s sittings note "
+        f"requests failed backend_version {columns.WHERE}",
         output_tokens_per_s_interval=Column("± 95 % over runs", "tokens/s"),
         ttft_s_interval=Column("± TTFT", "ms", 1e3),
         itl_max_s="longest gap",
+        note=Column("known from"),
         mbu_interval=Column("± MBU"),
         failed="failed requests",
     )
@@ -42,27 +44,25 @@ def latency(requests):
 
 
 @tables.of_machines
-def upgrades(requests):
+def upgrades(requests: pd.DataFrame) -> pd.DataFrame:
     """What an upgrade of an engine changed: one row per option, version after its first, and metric; the new
     version over the old one, with its 95 % interval over runs."""
-    shown = columns.of(
+    table = latency_analysis.upgrades(requests)
+    return columns.shown(
+        table.assign(metric=table["metric"].map(lambda name: METRICS[name].symbol)),
         f"{columns.ENGINE} before after metric ratio low high verdict runs baseline_runs {columns.WHERE}",
         before=Column("from version"),
         after=Column("to version"),
-        metric=Column("metric"),
         ratio=Column("times"),
         low=Column("95 % interval from"),
         high=Column("to"),
-        verdict=Column("verdict"),
         runs="runs after",
         baseline_runs=Column("runs before"),
     )
-    table = latency_analysis.upgrades(requests)
-    return columns.renamed(table.assign(metric=table["metric"].map(lambda name: METRICS[name].symbol)), shown)
 
 
 @tables.of_machines
-def answers(requests):
+def answers(requests: pd.DataFrame) -> pd.DataFrame:
     """The beginning of answers: one row per engine, option and prompt, from the first run that succeeded.
 
     Synthetic weights are left out, because what they answer is noise.
@@ -76,7 +76,9 @@ def answers(requests):
         rows["answer"].str.len() > ANSWER_CHARACTERS, "…", ""
     )
     table = rows.assign(prompt=rows["prompt"].map(inputs.prompts("latency")).fillna(""), answer=cut)
-    shown = columns.of(
-        f"prompt {columns.ENGINE} answer model", prompt=Column("prompt"), answer=Column("answer")
+    made = columns.shown(
+        table,
+        f"prompt {columns.ENGINE} answer model",
     )
-    return columns.renamed(table, shown)
+    made.attrs["whole"] = "All of them, for they are evidence."
+    return made

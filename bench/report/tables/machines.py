@@ -1,11 +1,14 @@
 """Tables of the machines that have measured."""
 
-from bench.report import columns, tables
-from bench.report.columns import Column
+import pandas as pd
+
+from bench import columns
+from bench.columns import Column
+from bench.report import tables
 
 
 @tables.listed
-def machines(requests):
+def machines(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per machine that has measured anything: when, how much, and the best bandwidth that any run
     probed."""
     table = requests.groupby(["gpu", "host"], as_index=False).agg(
@@ -16,11 +19,10 @@ def machines(requests):
         best=("bandwidth_bytes_per_s", "max"),
     )
     table = table.assign(first=table["first"].str[:10], last=table["last"].str[:10], best=table["best"] / 1e9)
-    shown = columns.of(
+    return columns.shown(
+        table,
         "gpu host runs requests first last best",
-        host=Column("host"),
         first=Column("first measured"),
         last=Column("last measured"),
         best=Column("best probed bandwidth", "GB/s"),
     )
-    return columns.renamed(table, shown)

@@ -7,7 +7,7 @@ from bench.report import tables
 
 
 @tables.listed
-def metrics():
+def metrics() -> pd.DataFrame:
     """One row per metric that a function of bench/metrics.py computes: what it is called, what it is,
     formula, unit, source, and its name in the code."""
     rows = [
@@ -22,4 +22,6 @@ def metrics():
         for metric in METRICS.values()
         if metric.function
     ]
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    table.attrs["whole"] = "All of them, to look one up."
+    return table

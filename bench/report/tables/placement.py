@@ -1,21 +1,23 @@
 """Tables of the topic placement: what the place of a machine's processors does to a decode step."""
 
+import pandas as pd
+
+from bench import columns
 from bench.analysis import placement as placement_analysis
-from bench.report import columns, tables
-from bench.report.columns import Column
+from bench.columns import Column
+from bench.report import tables
 
 
 @tables.of_machines
-def placement(requests):
+def placement(requests: pd.DataFrame) -> pd.DataFrame:
     """TPOT with the processors apart over TPOT with them near each other: one row per configuration of which
-    three runs met both places."""
-    shown = columns.of(
-        "backend option model bandwidth ratio low high runs near apart",
-        bandwidth=Column("bandwidth, apart over near"),
+    three runs met both placements."""
+    return columns.shown(
+        placement_analysis.effects(requests),
+        "backend option model ratio low high runs near apart",
         ratio=Column("TPOT, apart over near"),
         low=Column("from"),
         high=Column("to"),
         near=Column("requests near"),
         apart=Column("requests apart"),
     )
-    return columns.renamed(placement_analysis.effects(requests), shown)

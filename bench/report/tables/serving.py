@@ -1,9 +1,12 @@
 """Tables of the topic serving."""
 
+import pandas as pd
+
+from bench import columns
 from bench.analysis import server_cost as server_cost_analysis
 from bench.analysis import serving as serving_analysis
-from bench.report import columns, tables
-from bench.report.columns import Column
+from bench.columns import Column
+from bench.report import tables
 
 # Of each time: what is shown over requests. A tail stands where a level's requests bound it.
 TIMES = {"ttft": "p50 p90 p99 max", "tpot": "p50 p90 p99 max", "itl_max": "p50", "e2e": "p90 p99 max"}
@@ -13,6 +16,7 @@ VERDICTS = {
     for name, title in (("faster", "throughput"), ("pace", "pace"))
     for part, words in (("low", "from"), ("high", "to"), ("verdict", "verdict"))
 }
+FIRST = "ttft_p50_s", "tpot_p50_s"  # the times that a page shows
 SLOWEST = {
     f"{name}_max_s": Column(f"{title}, slowest", "ms", 1e3)
     for name, title in (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E"))
@@ -20,15 +24,17 @@ SLOWEST = {
 
 
 def _times(table):
-    """Names of the columns of times, without the percentiles that no level bounds."""
+    """Names of the columns of times beside FIRST, without the percentiles that no level bounds."""
     names = [f"{name}_{which}_s" for name, each in TIMES.items() for which in each.split()]
     return " ".join(
-        name for name in names if not name.endswith(("p90_s", "p99_s")) or table[name].notna().any()
+        name
+        for name in names
+        if name not in FIRST and (not name.endswith(("p90_s", "p99_s")) or table[name].notna().any())
     )
 
 
 @tables.of_machines
-def serving(requests):
+def serving(requests: pd.DataFrame) -> pd.DataFrame:
     """What came out under load: one row per engine, option and level on the machine in front; its state and
     backlog, rates, times over the requests that count, goodput, and how late the client was.
 
@@ -37,11 +43,11 @@ def serving(requests):
     """
     table = columns.apart(serving_analysis.levels(requests))
     half = (table["output_tokens_per_s_high"] - table["output_tokens_per_s_low"]) / 2
-    shown = columns.of(
-        f"{columns.ENGINE} {columns.LOAD} state backlog requests counted failed output_tokens_per_s half "
-        f"user {_times(table)} goodput_per_s met met_low met_high late_max_s runs {columns.WHERE} "
-        f"tensor_parallel {columns.replicas(table)}",
-        state=Column("state"),
+    return columns.shown(
+        table.assign(user=1 / table["tpot_p50_s"], half=half),
+        f"{columns.ENGINE} {columns.LOAD} output_tokens_per_s half {' '.join(FIRST)} goodput_per_s met state "
+        f"user {_times(table)} met_low met_high backlog requests counted failed late_max_s runs "
+        f"{columns.WHERE} tensor_parallel {columns.replicas(table)}",
         backlog=Column("backlog", "%", 100),
         counted=Column("requests that count"),
         half=Column("±"),
@@ -53,21 +59,20 @@ def serving(requests):
         late_max_s=Column("client late, latest", "ms", 1e3),
         **SLOWEST,
     )
-    return columns.renamed(table.assign(user=1 / table["tpot_p50_s"], half=half), shown)
 
 
 @tables.of_machines
-def serving_goal(requests):
+def serving_goal(requests: pd.DataFrame) -> pd.DataFrame:
     """The largest load that holds a goal: one row per goal and curve, ours first, then the published ones.
 
     A level holds a goal where the 95 % interval of the share of its requests that meet it lies above the
     share that the goal takes, and fails where it lies below; between the two it has too few requests to tell.
     """
     table = serving_analysis.goal(requests)
-    shown = columns.of(
+    return columns.shown(
+        table,
         f"goal {columns.ENGINE} largest_concurrency concurrency_fails concurrency_measured largest_rate "
         f"rate_fails rate_measured {columns.WHERE} tensor_parallel {columns.replicas(table)}",
-        goal=Column("goal"),
         largest_concurrency=Column("largest concurrency that holds"),
         concurrency_fails=Column("concurrency that fails"),
         concurrency_measured=Column("measured up to"),
@@ -75,35 +80,35 @@ def serving_goal(requests):
         rate_fails=Column("request rate that fails", "1/s"),
         rate_measured=Column("rate measured up to", "1/s"),
     )
-    return columns.renamed(table, shown)
 
 
 @tables.listed
-def serving_published(requests=None):
+def serving_published(requests: pd.DataFrame | None = None) -> pd.DataFrame:
     """The published curves of three engines on H100: one row per curve and level of load; TPOT, TTFT where it
     was printed, output tokens/s."""
-    shown = columns.of(
+    return columns.shown(
+        columns.apart(serving_analysis.published()),
         f"backend {columns.LOAD} tpot_p50_s ttft_p50_s per_device gpu model tensor_parallel source",
         tpot_p50_s=columns.column("tpot_s"),
         ttft_p50_s=columns.column("ttft_s"),
         per_device="output tokens/s per GPU",
     )
-    return columns.renamed(columns.apart(serving_analysis.published()), shown)
 
 
 @tables.of_machines
-def speculation_under_load(requests):
+def speculation_under_load(requests: pd.DataFrame) -> pd.DataFrame:
     """Drafting under load: one row per level in steady state of an option that drafts tokens, beside the same
     option without; ratios of means over runs, with their interval.
 
-    An open loop yields what was asked for, so there the pace alone tells. A server does not report how many
-    drafts were right, so the share of accepted ones is empty there.
+    An open loop yields the rate that it sends, so there only the pace can differ. A server does not report
+    how many drafts were right, so the share of accepted ones is empty there.
     """
     table = columns.apart(serving_analysis.speculation(requests))
-    shown = columns.of(
-        f"{columns.ENGINE} plain {columns.LOAD} output_tokens_per_s_plain output_tokens_per_s "
-        "faster faster_low faster_high faster_verdict tpot_p50_s_plain tpot_p50_s pace pace_low pace_high "
-        f"pace_verdict acceptance_rate {columns.WHERE} tensor_parallel {columns.replicas(table)}",
+    return columns.shown(
+        table,
+        f"{columns.ENGINE} {columns.LOAD} output_tokens_per_s_plain output_tokens_per_s faster "
+        "faster_verdict tpot_p50_s pace pace_verdict plain faster_low faster_high tpot_p50_s_plain pace_low "
+        f"pace_high acceptance_rate {columns.WHERE} tensor_parallel {columns.replicas(table)}",
         **VERDICTS,
         plain=Column("beside"),
         output_tokens_per_s_plain="output tokens/s without drafts",
@@ -111,14 +116,14 @@ def speculation_under_load(requests):
         tpot_p50_s_plain="TPOT p50 without drafts",
         tpot_p50_s="TPOT p50 with",
     )
-    return columns.renamed(table, shown)
 
 
 @tables.of_machines
-def server_cost(requests):
+def server_cost(requests: pd.DataFrame) -> pd.DataFrame:
     """What an engine's own server costs: one row per engine and option, one request at a time in process and
-    through the server, medians over pairs of runs that began close to each other."""
-    shown = columns.of(
+    through the server, over pairs of runs that began close to each other."""
+    return columns.shown(
+        server_cost_analysis.server_cost(requests),
         f"{columns.ENGINE} ttft_s_inside ttft_s ttft_cost_s tpot_s_inside tpot_s tpot_factor "
         f"tpot_factor_low tpot_factor_high minutes pairs {columns.WHERE}",
         ttft_s_inside="TTFT in process",
@@ -131,18 +136,19 @@ def server_cost(requests):
         tpot_factor_high=Column("times, to"),
         minutes=Column("minutes between the runs"),
     )
-    return columns.renamed(server_cost_analysis.server_cost(requests), shown)
 
 
 @tables.of_machines
-def tensor_parallel(requests):
+def tensor_parallel(requests: pd.DataFrame) -> pd.DataFrame:
     """A model on more devices beside the fewest measured: one row per level, ours first, then the published
     curves."""
     table = columns.apart(serving_analysis.tensor_parallel(requests))
-    shown = columns.of(
-        f"{columns.ENGINE} {columns.LOAD} tensor_parallel_fewest tensor_parallel tpot_p50_s_fewest "
-        "tpot_p50_s pace pace_low pace_high pace_verdict output_tokens_per_s_fewest output_tokens_per_s "
-        f"faster faster_low faster_high faster_verdict per_device_fewest per_device {columns.WHERE} "
+    return columns.shown(
+        table,
+        f"{columns.ENGINE} {columns.LOAD} tensor_parallel_fewest tensor_parallel output_tokens_per_s "
+        "tpot_p50_s pace pace_verdict faster faster_verdict tpot_p50_s_fewest output_tokens_per_s_fewest "
+        "pace_low pace_high faster_low faster_high per_device_fewest per_device "
+        f"{columns.WHERE} "
         f"{columns.replicas(table)}",
         **VERDICTS,
         tensor_parallel_fewest="tensor parallel, fewest",
@@ -154,4 +160,3 @@ def tensor_parallel(requests):
         per_device_fewest="per device, fewest",
         per_device="per device, more",
     )
-    return columns.renamed(table, shown)

@@ -2,10 +2,11 @@
 
 import pandas as pd
 
+from bench import columns
 from bench.analysis import machines
 from bench.analysis import step_time as step_time_analysis
-from bench.report import columns, tables
-from bench.report.columns import Column
+from bench.columns import Column
+from bench.report import tables
 
 COEFFICIENTS = {
     "overhead_s": Column("overhead", "ms", 1e3),
@@ -15,15 +16,10 @@ COEFFICIENTS = {
 
 
 @tables.of_machines
-def step_time(requests):
+def step_time(requests: pd.DataFrame) -> pd.DataFrame:
     """The fitted step-time model: one row per engine and option; coefficients with 95 % intervals over
     resampled batches, what limits a step at batch size 1 (open where they do not agree), and errors."""
-    shown = {}
-    for name, fitted in COEFFICIENTS.items():
-        shown[name] = fitted
-        for end, word in (("low", "from"), ("high", "to")):
-            shown[f"{name}_{end}"] = Column(f"{fitted.title} {word}", factor=fitted.factor)
-    shown |= {
+    shown = COEFFICIENTS | {
         "first_limit": Column("batch 1 limited by"),
         "first_share": Column("share of the step", "%", 100),
         "arithmetic_from": Column("arithmetic limits from batch"),
@@ -32,6 +28,9 @@ def step_time(requests):
         "left_out_worst": Column("worst", "%", 100),
         "points": Column("batches"),
     }
+    for name, fitted in COEFFICIENTS.items():
+        for end, word in (("low", "from"), ("high", "to")):
+            shown[f"{name}_{end}"] = Column(f"{fitted.title} {word}", factor=fitted.factor)
     shown = columns.of(columns.ENGINE) | shown | columns.of("gpu model")
     fitted = step_time_analysis.models(machines.here(requests, "batching"))
     if fitted.empty:

@@ -1,0 +1,390 @@
+"""Which configuration is faster, and by how much: one model of log(metric) over all runs of a machine.
+
+A machine has good hours and bad ones, so runs of different sittings differ for reasons that are none of the
+engines'. The model has a fixed effect of each configuration and of each sitting, and a random one of each
+configuration in each sitting (what a sitting does to one engine and not to the others); where a machine's
+processors have two placements (`placement`), also a fixed effect of the placement and a random one of each
+configuration in it. What it says of two configurations is then what it would have been had both been measured
+in every sitting and in each placement equally often.
+
+The variances are the restricted maximum likelihood's, of statsmodels' MixedLM. Few sittings say little of how
+much sittings matter, and often look as if they did not; so the variance of each random effect, over that of
+the residual, is drawn towards what the machines with many sittings have shown (`known_prior`), as penalised
+likelihoods do (Chung, Rabe-Hesketh, Dorie, Gelman and Liu, *A Nondegenerate Penalized Likelihood Estimator
+for Variance Parameters in Multilevel Models*, Psychometrika 78, 2013). A machine of one sitting borrows
+theirs altogether. Intervals are Student's t with Satterthwaite's degrees of freedom (Giesbrecht and Burns,
+*Two-Stage Analysis Based on a Mixed Model*, Biometrics 41, 1985), which count what the likelihood and the
+prior know. `bench.analysis.proof` counts how often the intervals hold in the design of the committed runs,
+also where the prior is wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import linalg, optimize, stats
+from scipy.sparse.csgraph import connected_components
+from statsmodels.regression.mixed_linear_model import MixedLM, MixedLMParams, VCSpec
+
+from bench import inputs
+
+# {random effect: (mean, standard deviation) of the log of its variance over the residual's}.
+Prior = dict[str, tuple[float, float]]
+
+CONFIDENCE = 0.95
+SITTING_GAP_S = 3600.0
+FASTER, SLOWER, EQUAL = "faster", "slower", "cannot be distinguished"
+ONE_EACH, NO_SCATTER, NOT_CONNECTED, NO_RUNS = (
+    "one run each",
+    "no repeated run",
+    "never in connected sittings",
+    "no runs of one of them",
+)
+ONE_RUN, ONE_SITTING = "one run", "one sitting"
+RATIO = [
+    "ratio",
+    "low",
+    "high",
+    "p",
+    "degrees_of_freedom",
+    "verdict",
+    "runs",
+    "baseline_runs",
+    "rounds_to_settle",
+]
+MEANS = ["mean", "low", "high", "runs", "sittings", "note"]
+# Rounds come in sittings of so many, and nobody plans for more than so many in all.
+ROUNDS_A_SITTING, MOST_ROUNDS = 3, 60
+# How many differences between a configuration's sittings a machine's components of variance must rest on to
+# count in the prior, and how far it is never narrower than (standard deviation of the log of a variance).
+PRIOR_FREEDOM, PRIOR_WIDTH = 6, 1.0
+# Where nothing is known: a tenth of the residual's variance, or anything else.
+VAGUE = {"sitting": (math.log(0.1), 3.0), "placement": (math.log(0.1), 3.0)}
+# Between which ratios of a random effect's variance to the residual's the likelihood is climbed, as
+# logarithms.
+LOG_RATIOS = math.log(1e-5), math.log(1e3)
+# Runs that scatter by less, in logarithms, are equal: figures are stored with about so many digits.
+EXACT = 1e-9
+
+
+def sittings(runs: pd.DataFrame, gap_s: float = SITTING_GAP_S) -> pd.Series:
+    """The number of the sitting of each run, from 0 in the order of time, with the index of `runs`.
+
+    A sitting has the runs of one experiment on one host between which no hour passes without one of them;
+    columns started, host and experiment (without them all runs are of one), and ended where it is known (else
+    a run ends as it starts).
+    """
+    started = pd.to_datetime(runs["started"], utc=True)
+    ended = pd.to_datetime(runs["ended"], utc=True).fillna(started) if "ended" in runs else started
+    numbers = pd.Series(0, index=runs.index)
+    place = pd.Series(range(len(runs)), index=runs.index)
+    for _, members in place.groupby(_where(runs), dropna=False):
+        order = started.iloc[members].sort_values(kind="stable").index
+        latest = ended[order].cummax().shift()
+        numbers[order] = ((started[order] - latest).dt.total_seconds() > gap_s).cumsum()
+    return numbers
+
+
+def _where(runs: pd.DataFrame) -> list[pd.Series]:
+    """What runs of one sitting have in common besides the time: host and experiment, as far as `runs`
+    says."""
+    return [runs[name] for name in ("host", "experiment") if name in runs] or [
+        pd.Series("", index=runs.index)
+    ]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What the model says of the configurations of one machine.
+
+    `keys` (columns that name a configuration), `table` (one row per configuration: keys, runs, sittings,
+    chain: configurations of one chain are connected by sittings), `effects` and `covariance` (of the log of
+    each configuration's adjusted mean), `variances` {residual, sitting, placement: of log(metric)}, and what
+    Satterthwaite's degrees of freedom take: `gradients` (of `covariance` by each variance), `information`.
+    """
+
+    keys: list[str]
+    table: pd.DataFrame
+    effects: np.ndarray
+    covariance: np.ndarray
+    variances: dict[str, float]
+    gradients: np.ndarray
+    information: np.ndarray
+
+    @property
+    def has_scatter(self) -> bool:
+        """Whether any two runs can be compared with each other, so that there are intervals at all."""
+        return "residual" in self.variances
+
+    def place(self, key: Sequence) -> int:
+        """Where the configuration `key` (a tuple of `keys`) stands in `table`; KeyError where it is not."""
+        found = np.flatnonzero((self.table[self.keys] == list(key)).all(axis=1))
+        if not len(found):
+            known = ", ".join(" ".join(map(str, row)) for row in self.table[self.keys].to_numpy())
+            raise KeyError(f"No run of {tuple(key)}: take one of {known}.")
+        return int(found[0])
+
+    def contrasts(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(estimates, standard errors, degrees of freedom) of weighted sums of the logs of adjusted means,
+        one for each row of `weights`; errors are NaN where no run was repeated."""
+        middle = weights @ self.effects
+        if not self.has_scatter:
+            return middle, np.full(len(weights), math.nan), np.zeros(len(weights))
+        variance = np.einsum("mi,ij,mj->m", weights, self.covariance, weights)
+        slopes = np.einsum("mi,kij,mj->mk", weights, self.gradients, weights)
+        uncertain = np.einsum("mk,kl,ml->m", slopes, linalg.pinvh(self.information), slopes)
+        with np.errstate(invalid="ignore"):  # a configuration against itself
+            return middle, np.sqrt(variance), np.maximum(2 * variance**2 / uncertain, 1.0)
+
+    def means(self, confidence: float = CONFIDENCE) -> pd.DataFrame:
+        """One row per configuration; columns keys and MEANS: the adjusted mean (geometric, sittings and
+        placements weighing equally) with its interval in the metric's unit, and what is to be said of it."""
+        middle, error, freedom = self.contrasts(np.eye(len(self.effects)))
+        half = stats.t.ppf((1 + confidence) / 2, np.maximum(freedom, 1)) * error
+        once, together = self.table["runs"] == 1, self.table["sittings"] == 1
+        return self.table[self.keys].assign(
+            mean=np.exp(middle),
+            low=np.exp(middle - half),
+            high=np.exp(middle + half),
+            runs=self.table["runs"],
+            sittings=self.table["sittings"],
+            note=np.select([once, together], [ONE_RUN, ONE_SITTING], default=""),
+        )
+
+    def pairs(
+        self,
+        pairs: Sequence[tuple[int, int]],
+        higher_is_better: bool = True,
+        confidence: float = CONFIDENCE,
+        comparisons: int = 1,
+    ) -> pd.DataFrame:
+        """The adjusted mean at the first place of each of `pairs` (places in `table`) over that at the
+        second.
+
+        One row per pair; columns first, second and RATIO. Interval and p are empty, and the verdict says why,
+        where no chain of sittings connects the two, or where no run was ever repeated. `rounds_to_settle`:
+        how many more rounds, ROUNDS_A_SITTING in each further sitting, would part the two if their ratio is
+        what it seems; infinite beyond MOST_ROUNDS. `comparisons`: at how many at once that is asked
+        (`rounds_to_settle`).
+        """
+        table = pd.DataFrame(list(pairs), columns=["first", "second"], dtype=int)
+        i, j = table["first"].to_numpy(), table["second"].to_numpy()
+        weights = np.eye(len(self.effects))[i] - np.eye(len(self.effects))[j]
+        middle, error, freedom = self.contrasts(weights)
+        chain, runs = self.table["chain"].to_numpy(), self.table["runs"].to_numpy()
+        connected = chain[i] == chain[j]
+        middle, error = np.where(connected, middle, math.nan), np.where(connected, error, math.nan)
+        half = stats.t.ppf((1 + confidence) / 2, np.maximum(freedom, 1)) * error
+        low, high = np.exp(middle - half), np.exp(middle + half)
+        above, below = (low > 1, high < 1) if higher_is_better else (high < 1, low > 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            p = 2 * stats.t.sf(np.abs(middle) / error, np.maximum(freedom, 1))
+        verdict = np.select(
+            [~connected, np.isnan(error) & (runs[i] == 1) & (runs[j] == 1), np.isnan(error), above, below],
+            [NOT_CONNECTED, ONE_EACH, NO_SCATTER, FASTER, SLOWER],
+            default=EQUAL,
+        )
+        rounds = [
+            self.rounds_to_settle(m, e, comparisons) if v == EQUAL else math.nan
+            for m, e, v in zip(middle, error, verdict)
+        ]
+        return table.assign(
+            ratio=np.exp(middle), low=low, high=high, p=p,
+            degrees_of_freedom=np.where(np.isnan(error), math.nan, freedom),
+            verdict=verdict, runs=runs[i], baseline_runs=runs[j], rounds_to_settle=rounds,
+        )  # fmt: skip
+
+    def compare(self, first: Sequence, second: Sequence, higher_is_better: bool = True) -> dict:
+        """One row of `pairs` as a dict of the columns RATIO, of two configurations named by their `keys`;
+        KeyError where one of them has no run."""
+        places = [(self.place(first), self.place(second))]
+        return self.pairs(places, higher_is_better)[RATIO].iloc[0].to_dict()
+
+    def rounds_to_settle(self, difference: float, error: float, comparisons: int = 1) -> float:
+        """How many more rounds would part two configurations whose logs really differ by `difference` and are
+        known to `error`, at the level that holds for so many comparisons at once (Bonferroni); infinite
+        beyond MOST_ROUNDS."""
+        critical = stats.norm.isf((1 - CONFIDENCE) / 2 / comparisons)
+        needed = (critical / difference) ** 2 if difference else math.inf
+        residual, sitting = self.variances["residual"], self.variances.get("sitting", 0.0)
+        known, rounds = 1 / error**2, 0
+        while rounds == 0 or (known < needed and rounds < MOST_ROUNDS):
+            rounds += ROUNDS_A_SITTING
+            known += 1 / (2 * sitting + 2 * residual / ROUNDS_A_SITTING)
+        return rounds if known >= needed else math.inf
+
+
+@functools.cache
+def known_prior() -> Prior:
+    """What the committed machines with enough sittings have shown of each random effect: mean and standard
+    deviation, over machines and metrics, of the log of its variance over the residual's.
+
+    From data/proof/variances.csv (`bench.analysis.design_proof`); VAGUE where no machine has enough.
+    """
+    table = inputs.table("proof/variances")
+    found = dict(VAGUE)
+    for name in VAGUE:
+        logs = 2 * np.log((table[name] / table["residual"])[table["freedom"] >= PRIOR_FREEDOM].dropna())
+        if len(logs):
+            found[name] = (
+                float(logs.mean()),
+                max(PRIOR_WIDTH, float(logs.std(ddof=1)) if len(logs) > 1 else 0),
+            )
+    return found
+
+
+def fit(
+    runs: pd.DataFrame,
+    keys: Sequence[str],
+    metric: str,
+    gap_s: float = SITTING_GAP_S,
+    prior: Prior | None = None,
+) -> Fit:
+    """The model of log(`metric`) of `runs`, which are of one machine.
+
+    One row per run, or per run and placement; columns `keys`, `metric` (above zero; rows without a value are
+    left out), host, experiment, started, and optionally ended, run_id and placement (near, apart; empty: not
+    known). Sittings are separated by `gap_s` seconds; `prior` is `known_prior()` where none is given.
+    ValueError where a figure is not above zero.
+    """
+    keys = list(keys)
+    runs = runs[runs[metric].notna()]
+    if (runs[metric] <= 0).any():
+        raise ValueError(f"{metric} is not above zero in some runs: leave out runs without an answer.")
+    codes, names = pd.factorize(pd.MultiIndex.from_frame(runs[keys].astype(object)), sort=True)
+    sitting = pd.factorize(pd.MultiIndex.from_arrays([*_where(runs), sittings(runs, gap_s)]))[0]
+    count, places = len(names), sitting.max(initial=-1) + 1
+    edges = np.zeros((count + places, count + places))
+    edges[codes, count + sitting] = 1
+    chain = connected_components(edges, directed=False)[1]
+    ids = runs["run_id"] if "run_id" in runs else pd.Series(range(len(runs)), index=runs.index)
+    by = pd.DataFrame({"code": codes, "run": ids.to_numpy(), "sitting": sitting})
+    table = pd.DataFrame(list(names), columns=keys).assign(
+        runs=by.groupby("code")["run"].nunique().to_numpy(),
+        sittings=by.groupby("code")["sitting"].nunique().to_numpy(),
+        chain=chain[:count],
+    )
+    # One column per configuration; per sitting one, coded so that the sittings of a chain add up to zero: a
+    # configuration's coefficient is then its mean over the chain's sittings.
+    columns = [np.eye(count)[codes]]
+    for number in np.unique(chain):
+        own = np.flatnonzero(chain[count:] == number)
+        coded = np.zeros((places, max(len(own) - 1, 0)))
+        coded[own[:-1]] = np.eye(len(own) - 1)
+        coded[own[-1:]] = -1
+        columns.append(coded[sitting])
+    side = sides(runs)
+    two_placements = len(np.unique(side[side != 0])) == 2
+    if two_placements:
+        columns.append(side[:, None])
+    design = np.hstack(columns)
+    logs = np.log(runs[metric].to_numpy(dtype=float))
+    groups = {"sitting": np.eye(count * places)[codes * places + sitting]}
+    if two_placements:
+        groups["placement"] = np.eye(count)[codes] * side[:, None]
+    return _estimate(keys, table, logs, design, codes, groups, prior or known_prior())
+
+
+def sides(runs: pd.DataFrame) -> np.ndarray:
+    """+½ where the processors were apart, −½ where near, 0 where that is not known."""
+    if "placement" not in runs:
+        return np.zeros(len(runs))
+    return runs["placement"].map({"apart": 0.5, "near": -0.5}).fillna(0.0).to_numpy(dtype=float)
+
+
+def _estimate(
+    keys: list[str],
+    table: pd.DataFrame,
+    logs: np.ndarray,
+    design: np.ndarray,
+    codes: np.ndarray,
+    groups: dict[str, np.ndarray],
+    prior: Prior,
+) -> Fit:
+    """`Fit` of the logs of a metric with the fixed effects `design`, of which the first columns are the
+    configurations, and a random effect for each matrix of `groups`."""
+    count, runs = len(table), len(logs)
+    # A column that the others can express says nothing: the placement of a machine whose every configuration
+    # has seen one only.
+    rank = np.linalg.matrix_rank(design)
+    if rank < design.shape[1]:
+        design = design[:, :-1]
+        groups = {name: group for name, group in groups.items() if name != "placement"}
+        rank = np.linalg.matrix_rank(design)
+    if runs <= rank:
+        effects = np.linalg.lstsq(design, logs, rcond=None)[0][:count]
+        none = np.full((count, count), math.nan)
+        return Fit(keys, table, effects, none, {}, np.zeros((0, count, count)), np.zeros((0, 0)))
+    residual, ratios = _variances(logs, design, codes, groups, prior)
+    variances = np.r_[residual, residual * ratios]
+    parts = [np.eye(runs), *(z @ z.T for z in groups.values())]
+    inverse = linalg.inv(sum(v * part for v, part in zip(variances, parts)))
+    covariance = linalg.inv(design.T @ inverse @ design)
+    effects = covariance @ design.T @ inverse @ logs
+    projection = inverse - inverse @ design @ covariance @ design.T @ inverse
+    projected = [projection @ part for part in parts]
+    # In the logs of the residual's variance and of the others over it, in which the prior is stated.
+    slopes = np.diag(variances)
+    slopes[:, 0] = variances
+    information = np.array([[0.5 * np.sum(a * b.T) for b in projected] for a in projected])
+    information = slopes.T @ information @ slopes
+    information += np.diag([0.0, *(1 / spread**2 for _, spread in map(prior.get, groups))])
+    lever = inverse @ design @ covariance[:, :count]
+    by_variance = np.array([lever.T @ part @ lever for part in parts])
+    gradients = np.einsum("vk,vij->kij", slopes, by_variance)
+    return Fit(
+        keys,
+        table,
+        effects[:count],
+        covariance[:count, :count],
+        dict(zip(["residual", *groups], variances.tolist())),
+        gradients,
+        information,
+    )
+
+
+def _variances(
+    logs: np.ndarray,
+    design: np.ndarray,
+    codes: np.ndarray,
+    groups: dict[str, np.ndarray],
+    prior: Prior,
+) -> tuple[float, np.ndarray]:
+    """(residual variance, the other variances over it) of the penalised restricted likelihood.
+
+    statsmodels' own optimisers stop at, or fall over, variances of zero, so SciPy's bounded one climbs
+    statsmodels' likelihood.
+    """
+    centre, width = np.array([prior[name] for name in groups]).T
+    if np.abs(logs - design @ np.linalg.lstsq(design, logs, rcond=None)[0]).max() < EXACT:
+        return EXACT**2, np.exp(centre)
+    members = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+    blocks = [[_own_columns(group[rows]) for rows in members] for group in groups.values()]
+    names = [[[str(k) for k in range(block.shape[1])] for block in own] for own in blocks]
+    model = MixedLM(logs, design, codes, exog_vc=VCSpec(list(groups), names, blocks))
+    model.cov_pen = None  # which `fit` would set, and `loglike` reads
+
+    def loss(logarithms: np.ndarray) -> float:
+        at = MixedLMParams.from_components(
+            fe_params=np.zeros(design.shape[1]), cov_re=np.zeros((0, 0)), vcomp=np.exp(logarithms)
+        )
+        return 0.5 * np.sum(((logarithms - centre) / width) ** 2) - model.loglike(at, profile_fe=True)
+
+    found = optimize.minimize(loss, centre, method="L-BFGS-B", bounds=[LOG_RATIOS] * len(groups))
+    ratios = np.exp(found.x)
+    spread = np.eye(len(logs)) + sum(r * z @ z.T for r, z in zip(ratios, groups.values()))
+    weighted = linalg.solve(spread, np.column_stack([design, logs]), assume_a="pos")
+    effects = linalg.solve(design.T @ weighted[:, :-1], design.T @ weighted[:, -1], assume_a="pos")
+    rest = logs - design @ effects
+    freedom = len(logs) - design.shape[1]
+    return float(rest @ linalg.solve(spread, rest, assume_a="pos")) / freedom, ratios
+
+
+def _own_columns(block: np.ndarray) -> np.ndarray:
+    """The columns of one configuration's random effects in which it has any run."""
+    return block[:, (block != 0).any(axis=0)]

@@ -1,0 +1,259 @@
+"""Loads of sessions: hit rates, what a cache saved, waits by turn, sessions that were cut.
+
+A level is one load of one run: its sessions, how they arrive, and the cache that was declared. Rates come
+three at a time (`bench.prefix_cache.rates`), and waits by turn or by uncached tokens: a mean over first
+turns, which nothing can answer from a cache, and later ones says nothing of either.
+"""
+
+import json
+
+import numpy as np
+import pandas as pd
+
+from bench import inputs, prefix_cache
+from bench.analysis import statistics
+from bench.observations import schema, store
+from bench.observations.derived import meets
+from bench.paths import DATA
+from bench.workloads import timing, traces
+from bench.workloads.traces import MOONCAKE_BLOCK_TOKENS
+
+LEVEL = ["experiment", "workload", "arrivals", "history", "session_rate", "cache_capacity_tokens"]
+CURVE = [*schema.CONFIGURATION, "backend_version"]
+OFF = 0.0
+SAME_RATE = 0.01  # two rates of sessions that differ by less are one
+BOUNDS = ["expected_cached_tokens_low", "expected_cached_tokens_high"]
+ABOVE, WITHIN, BELOW = "above", "within", "below"
+# Uncached tokens in classes, each twice as wide as the one before.
+CLASSES = (0, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, np.inf)
+
+
+def of_sessions(requests: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `requests` (`store.load`) that belong to sessions, with uncached_tokens (NaN where the
+    server reports nothing)."""
+    rows = requests[requests["session"].notna()]
+    return rows.assign(uncached_tokens=rows["prompt_tokens"] - rows["cached_tokens"])
+
+
+def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None) -> pd.DataFrame:
+    """One row per run and level.
+
+    Columns run_id, CURVE, LEVEL, started; sessions, cut (sessions with a turn that failed or was never sent),
+    requests, failed; the three hit rates over the requests that were answered; expected_low and
+    expected_high, the bounds by tokens; prompt_tokens (mean); request_rate (achieved, 1/s);
+    ttft_p50_s, ttft_p90_s; sessions_met, the share of sessions all of whose turns met every objective of
+    `slo` (default: study.yaml's), and session_goodput_per_s, that share of the sessions per second.
+    """
+    slo = inputs.study()["slo"] if slo is None else slo
+    keys = ["run_id", *CURVE, *LEVEL, "started"]
+    grouped = of_sessions(requests).groupby(keys, dropna=False, sort=True)
+    found = [dict(zip(keys, key)) | _level(rows, slo) for key, rows in grouped]
+    return pd.DataFrame(found, columns=[*keys, *_level(of_sessions(requests.iloc[:0]), slo)])
+
+
+def _level(rows, slo):
+    good = rows[rows["error"] == ""]
+    failed = rows["error"] != ""
+    met = meets(rows, slo).groupby(rows["session"]).all()
+    sent = rows["sent_s"].dropna()
+    span = np.ptp(sent) if len(sent) > 1 else np.nan
+    bounds = good[BOUNDS].sum(min_count=1) / good["prompt_tokens"].sum() if len(good) else [np.nan] * 2
+    share = met.mean() if len(met) else np.nan
+    return {
+        "sessions": rows["session"].nunique(),
+        "cut": rows.loc[failed, "session"].nunique(),
+        "requests": len(rows),
+        "failed": int(failed.sum()),
+        **prefix_cache.rates(good["prompt_tokens"], good["cached_tokens"]),
+        **dict(zip(("expected_low", "expected_high"), bounds)),
+        "prompt_tokens": good["prompt_tokens"].mean(),
+        "request_rate": (len(sent) - 1) / span if span and span > 0 else np.nan,
+        "ttft_p50_s": good["ttft_s"].quantile(0.5),
+        "ttft_p90_s": good["ttft_s"].quantile(0.9),
+        "sessions_met": share,
+        "session_goodput_per_s": share * rows["session_rate"].mean() if len(rows) else np.nan,
+    }
+
+
+def simulated(requests: pd.DataFrame) -> pd.DataFrame:
+    """What a simulated cache of the declared size answers of each level, as the sidecars keep it: one row per
+    run and level; columns run_id, LEVEL without experiment, by_tokens. Empty for runs that are in memory."""
+    folder, found = requests.attrs.get("folder"), []
+    for run_id in of_sessions(requests)["run_id"].unique() if folder else ():
+        sidecar = json.loads(store.path(run_id, ".json", folder).read_text(encoding="utf-8"))
+        found += [{"run_id": run_id} | level for level in sidecar["settings"].get("simulated", ())]
+    return pd.DataFrame(found, columns=["run_id", *LEVEL[1:], "by_tokens"])
+
+
+def turns(requests: pd.DataFrame) -> pd.DataFrame:
+    """One row per run, level and turn: columns run_id, CURVE, LEVEL, started, turn, requests (answered),
+    ttft_p50_s and by_tokens, the hit rate of that turn."""
+    keys = ["run_id", *CURVE, *LEVEL, "started", "turn"]
+    rows = of_sessions(requests)
+    found = []
+    for key, own in rows[rows["error"] == ""].groupby(keys, dropna=False, sort=True):
+        rate = prefix_cache.rates(own["prompt_tokens"], own["cached_tokens"])["by_tokens"]
+        medians = {"ttft_p50_s": own["ttft_s"].median(), "by_tokens": rate}
+        found.append(dict(zip(keys, key)) | {"requests": len(own)} | medians)
+    return pd.DataFrame(found, columns=[*keys, "requests", "ttft_p50_s", "by_tokens"])
+
+
+def by_turn(requests: pd.DataFrame) -> pd.DataFrame:
+    """`turns` over runs: one row per configuration, level and turn; columns CURVE, LEVEL, turn, runs,
+    requests, ttft_p50_s (mean over runs of medians) with ttft_low and ttft_high (interval, NaN for one run),
+    by_tokens."""
+    each, keys = turns(requests), [*CURVE, *LEVEL, "turn"]
+    found = []
+    for key, own in each.sort_values("started").groupby(keys, dropna=False, sort=True):
+        middle, low, high = statistics.mean_interval(own["ttft_p50_s"])
+        row = dict(zip(keys, key)) | {"runs": len(own), "requests": int(own["requests"].sum())}
+        row |= {"ttft_p50_s": middle, "ttft_low": low, "ttft_high": high}
+        found.append(row | {"by_tokens": own["by_tokens"].mean()})
+    names = ["runs", "requests", "ttft_p50_s", "ttft_low", "ttft_high", "by_tokens"]
+    return pd.DataFrame(found, columns=[*keys, *names])
+
+
+def by_uncached(requests: pd.DataFrame) -> pd.DataFrame:
+    """TTFT by how many tokens were computed: one row per configuration, level and class of CLASSES; columns
+    CURVE, LEVEL, uncached_tokens (median of the class), requests, ttft_p50_s. Without requests of servers
+    that do not report."""
+    rows = of_sessions(requests)
+    rows = rows[(rows["error"] == "") & rows["uncached_tokens"].notna()]
+    classes = pd.cut(rows["uncached_tokens"], CLASSES, labels=False, include_lowest=True).rename("class")
+    keys = [*CURVE, *LEVEL]
+    grouped = rows.groupby([*(rows[key] for key in keys), classes], dropna=False, sort=True)
+    found = grouped.agg(
+        uncached_tokens=("uncached_tokens", "median"),
+        requests=("ttft_s", "size"),
+        ttft_p50_s=("ttft_s", "median"),
+    ).reset_index()
+    return found[[*keys, "uncached_tokens", "requests", "ttft_p50_s"]]
+
+
+def pairs(requests: pd.DataFrame) -> pd.DataFrame:
+    """The same turn of the same session of one run with the cache off and on: one row per such pair, both
+    answered. Columns run_id, CURVE, LEVEL (of the one with the cache), started, session, turn, prompt_tokens,
+    cached_tokens, uncached_tokens, ttft_s, ttft_off_s and times (ttft_off_s / ttft_s)."""
+    rows = of_sessions(requests)
+    rows = rows[rows["error"] == ""]
+    off = rows[rows["cache_capacity_tokens"] == OFF]
+    same = ["run_id", *[key for key in LEVEL if key != "cache_capacity_tokens"], "session", "turn"]
+    both = rows[rows["cache_capacity_tokens"] != OFF].merge(
+        off[[*same, "ttft_s"]].rename(columns={"ttft_s": "ttft_off_s"}), "inner", same
+    )
+    columns = [*CURVE, "cache_capacity_tokens", "started", "prompt_tokens", "cached_tokens"]
+    kept = [*same, *columns, "uncached_tokens", "ttft_s", "ttft_off_s"]
+    return both[kept].assign(times=both["ttft_off_s"] / both["ttft_s"])
+
+
+def saved(requests: pd.DataFrame) -> pd.DataFrame:
+    """What a cache saved, over `pairs`: one row per configuration, level and kind of turn (`first`, `later`).
+
+    Columns CURVE, LEVEL, turns, pairs, runs; times, the geometric mean over runs of each run's median
+    ttft_off_s / ttft_s, with times_low and times_high (interval over runs, NaN for one run); saved_s, the
+    mean over runs of the median difference; computed, the share of prompt tokens that was computed.
+    """
+    both = pairs(requests)
+    both = both.assign(turns=np.where(both["turn"] == 1, "first", "later"))
+    keys, found = [*CURVE, *LEVEL, "turns"], []
+    for key, own in both.groupby(keys, dropna=False, sort=True):
+        runs = own.sort_values("started").groupby("run_id", sort=False)
+        logs = np.log(runs["times"].median())
+        middle, low, high = np.exp(statistics.mean_interval(logs))
+        difference = (own["ttft_off_s"] - own["ttft_s"]).groupby(own["run_id"]).median().mean()
+        row = {"pairs": len(own), "runs": len(logs), "times": middle, "times_low": low, "times_high": high}
+        share = own["uncached_tokens"].sum(min_count=1) / own["prompt_tokens"].sum()
+        found.append(dict(zip(keys, key)) | row | {"saved_s": difference, "computed": share})
+    names = ["pairs", "runs", "times", "times_low", "times_high", "saved_s", "computed"]
+    return pd.DataFrame(found, columns=[*keys, *names])
+
+
+def cut(requests: pd.DataFrame) -> pd.DataFrame:
+    """Sessions that did not come to their end: one row per run, level and session; columns run_id, LEVEL,
+    session, answered (turns), turns (planned), turn (the first that failed) and cause."""
+    rows, keys, found = of_sessions(requests), ["run_id", *LEVEL, "session"], []
+    for key, own in rows.sort_values("turn").groupby(keys, dropna=False, sort=True):
+        wrong = own[own["error"] != ""]
+        if len(wrong):
+            first = wrong.iloc[0]
+            row = {"answered": len(own) - len(wrong), "turns": len(own), "turn": int(first["turn"])}
+            found.append(dict(zip(keys, key)) | row | {"cause": first["error"]})
+    return pd.DataFrame(found, columns=[*keys, "answered", "turns", "turn", "cause"])
+
+
+def checked(requests: pd.DataFrame) -> pd.DataFrame:
+    """Every answered request of a session whose server reports, and that has bounds: its rows with verdict,
+    ABOVE (more than this load can have left there), BELOW (less than it surely left: evicted, or held by
+    another request) or WITHIN."""
+    rows = of_sessions(requests)
+    rows = rows[(rows["error"] == "") & rows[["cached_tokens", *BOUNDS]].notna().all(axis=1)]
+    low, high = (rows["cached_tokens"] - rows[name] for name in BOUNDS)
+    return rows.assign(verdict=np.select([high > 0, low < 0], [ABOVE, BELOW], WITHIN))
+
+
+def bursts(requests: pd.DataFrame) -> pd.DataFrame:
+    """What the arrivals of a trace cost beside Poisson ones at the same rate: one row per configuration, load
+    and cache of which runs have both.
+
+    Columns CURVE, experiment, workload, cache_capacity_tokens, load (1 is a run's lowest rate: rates that are
+    shares of a measured capacity differ between runs), session_rate (mean), runs (with both); times, the
+    geometric mean over runs of TTFT p90 under the trace's arrivals over that under Poisson's, with times_low
+    and times_high (interval over runs), and met and met_poisson, shares of sessions that met the objectives.
+    """
+    each = levels(requests)
+    place = ["run_id", *CURVE, "experiment", "workload", "cache_capacity_tokens", "started"]
+    each["load"] = each.groupby([*place, "arrivals"], dropna=False)["session_rate"].rank("dense")
+    columns = [*place, "load", "session_rate", "ttft_p90_s", "sessions_met"]
+    trace, poisson = (each.loc[each["arrivals"] == kind, columns] for kind in ("trace", "poisson"))
+    both = trace.merge(poisson, "inner", [*place, "load"], suffixes=("", "_poisson")).sort_values("started")
+    apart = both["session_rate"] / both["session_rate_poisson"] - 1
+    both = both[apart.astype(float).abs() < SAME_RATE]
+    keys, found = [*CURVE, "experiment", "workload", "cache_capacity_tokens", "load"], []
+    for key, own in both.groupby(keys, dropna=False, sort=True):
+        logs = np.log(own["ttft_p90_s"] / own["ttft_p90_s_poisson"])
+        middle, low, high = np.exp(statistics.mean_interval(logs))
+        row = {"session_rate": own["session_rate"].mean(), "runs": len(own)}
+        row |= {"times": middle, "times_low": low, "times_high": high}
+        shares = {"met": own["sessions_met"].mean(), "met_poisson": own["sessions_met_poisson"].mean()}
+        found.append(dict(zip(keys, key)) | row | shares)
+    names = ["session_rate", "runs", "times", "times_low", "times_high", "met", "met_poisson"]
+    return pd.DataFrame(found, columns=[*keys, *names])
+
+
+def of_traces() -> pd.DataFrame:
+    """What spreading the ticks of its clock does to a trace's burstiness, for every trace in data/traces that
+    has moments: one row per trace and window; columns trace, window_s, recorded and spread (dispersion of
+    counts: variance / mean)."""
+    parts = []
+    for path in sorted((DATA / "traces").glob("*.xz")):
+        at_s = traces.read(path).requests["at_s"]
+        if at_s.notna().all():
+            spread, span = timing.spread(at_s, 0), float(np.max(at_s))
+            parts += [
+                {
+                    "trace": path.name.partition(".")[0],
+                    "window_s": window_s,
+                    "recorded": timing.dispersion(at_s, window_s, span),
+                    "spread": timing.dispersion(spread, window_s, span),
+                }
+                for window_s in timing.WINDOWS_S
+            ]
+    return pd.DataFrame(parts)
+
+
+# Blocks of 512 tokens: below the first all that is hit is the block that everybody shares.
+SIZES = (1000, 3000, 10_000, 30_000, 100_000, None)
+
+
+def mooncake_hits() -> pd.DataFrame:
+    """What the least recently used blocks of a cache answer of Mooncake's conversations, requests in their
+    order: one row per size of SIZES; columns cache_tokens (NaN: all that comes) and the three hit rates."""
+    trace = traces.read(DATA / "traces" / "mooncake_conversation.jsonl.xz")
+    size, whole, tokens = MOONCAKE_BLOCK_TOKENS, trace.whole_blocks(), trace.requests["prompt_tokens"]
+    found = []
+    for blocks in SIZES:
+        cache = prefix_cache.LruBlocks(blocks)
+        hits = [size * cache.request(ids, (n - 1) // size) for ids, n in zip(whole, tokens)]
+        kept = np.nan if blocks is None else float(blocks * size)
+        found.append({"cache_tokens": kept} | prefix_cache.rates(tokens, hits))
+    return pd.DataFrame(found)

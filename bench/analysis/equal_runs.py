@@ -1,0 +1,95 @@
+"""A/A: how often one configuration, its runs dealt into two, is distinguished from itself.
+
+No model of the scatter is supposed: the runs are those that were measured, and only their names are changed.
+`python -m bench.analysis.equal_runs` prints it for the runs of this checkout.
+"""
+
+import argparse
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from bench.analysis import comparison, latency
+from bench.observations import store
+
+AT_RANDOM, BY_SITTING = "at random within each sitting", "one sitting against another"
+FEWEST = 3  # runs on each side
+DEALS = 100
+COLUMNS = ["way", "configurations", "comparisons", "distinguished", "share", "low", "high"]
+
+
+def dealt(each: pd.DataFrame, metric: str = latency.RATE, deals: int = DEALS, seed: int = 1) -> pd.DataFrame:
+    """How often equal runs are significantly different, for each way of dealing those of one machine.
+
+    `each` has one row per run and placement (`latency.runs` with strata). One row per way; columns COLUMNS:
+    comparisons (deals times configurations at random; pairs of sittings), distinguished of them at 95 %, the
+    share and its Clopper-Pearson interval.
+    """
+    each = each[each[metric] > 0].assign(half="")
+    each = each.assign(sitting=comparison.sittings(each))
+    ways = (AT_RANDOM, _at_random(each, metric, deals, seed)), (BY_SITTING, _by_sitting(each, metric))
+    rows = []
+    for way, (configurations, verdicts) in ways:
+        count = sum(verdict != comparison.EQUAL for verdict in verdicts)
+        share = low = high = np.nan
+        if verdicts:
+            interval = stats.binomtest(count, len(verdicts)).proportion_ci(comparison.CONFIDENCE)
+            share, low, high = count / len(verdicts), interval.low, interval.high
+        rows.append((way, configurations, len(verdicts), count, share, low, high))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _at_random(each: pd.DataFrame, metric: str, deals: int, seed: int) -> tuple[int, list[str]]:
+    """(configurations, verdicts) of `deals` random halves of every configuration with enough runs."""
+    random, keys = np.random.default_rng(seed), [*latency.VERSIONED, "half"]
+    runs = each.drop_duplicates("run_id")
+    counts = runs.groupby(latency.VERSIONED)["run_id"].transform("size")
+    chosen, verdicts = runs[counts >= 2 * FEWEST], []
+    names = list(chosen[latency.VERSIONED].drop_duplicates().itertuples(index=False, name=None))
+    for _ in range(deals if names else 0):
+        sides = {}
+        for _, own in chosen.groupby([*latency.VERSIONED, "sitting"]):
+            ids = random.permutation(own["run_id"].to_numpy())
+            first = random.integers(0, 2)
+            sides |= {run: "ab"[(place + first) % 2] for place, run in enumerate(ids)}
+        model = comparison.fit(each.assign(half=each["run_id"].map(sides).fillna("")), keys, metric)
+        verdicts += [model.compare((*name, "a"), (*name, "b"))["verdict"] for name in names]
+    return len(names), verdicts
+
+
+def _by_sitting(each: pd.DataFrame, metric: str) -> tuple[int, list[str]]:
+    """(configurations, verdicts) of every two sittings in which a configuration has enough runs, all other
+    configurations left as they are: they say what the two sittings do to everybody."""
+    keys, verdicts, configurations = [*latency.VERSIONED, "half"], [], 0
+    for name, own in each.groupby(latency.VERSIONED):
+        counts = own.groupby("sitting")["run_id"].nunique()
+        sittings = counts.index[counts >= FEWEST]
+        configurations += len(sittings) > 1
+        for first, second in zip(sittings[:-1], sittings[1:]):
+            side = each["sitting"].map({first: "a", second: "b"})
+            half = side.where(each.index.isin(own.index), "").fillna("left out")
+            kept = each.assign(half=half)[half != "left out"]
+            found = comparison.fit(kept, keys, metric).compare((*name, "a"), (*name, "b"))
+            if not np.isnan(found["p"]):
+                verdicts.append(found["verdict"])
+    return configurations, verdicts
+
+
+def main() -> None:
+    """Print the table for the machine in front."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.analysis.equal_runs", description=__doc__.split("\n\n")[0]
+    )
+    parser.add_argument(
+        "--results", default=None, help="folder of observations (default: that of this repository)"
+    )
+    requests = store.load(experiment="latency", folder=parser.parse_args().results)
+    requests = requests[(requests["error"] == "") & (requests["weights"] == "real")]
+    for (gpu, host), rows in requests.groupby(["gpu", "host"]):
+        print(gpu, host)
+        print(dealt(latency.runs(rows, strata=True)).round(3).to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()

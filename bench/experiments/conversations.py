@@ -1,0 +1,434 @@
+"""The loads of sessions of serving.ipynb: conversations, and traces, with the prefix cache that is
+declared."""
+
+import functools
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from bench import inputs, naming, prefix_cache
+from bench.backends.common.servers import Served
+from bench.experiments import parameters
+from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
+from bench.experiments.session import Setup
+from bench.instrument.load import counters, protocols, schedule, sessions
+from bench.instrument.load import prefix_cache as trials
+from bench.observations import gates, schema
+from bench.workloads import Workload, conversations, replay, traces
+
+RATES = "0.25"  # sessions/s where nobody says
+SESSIONS = 24  # of a level where nobody says
+ON = "on"  # a cache of a server elsewhere whose size nobody knows
+TRIAL_SESSION = 10**6  # number of the session of a trial, which no level has
+CAPACITY_REQUESTS, CAPACITY_PLACES = 32, 4  # of the closed loop that measures what a server can do
+COUNTED_S = 0.5  # a server may count its last request a little later than it answers
+LOOKS = 6
+
+
+class Conversations(Load):
+    """The levels of sessions of one run of serving.ipynb: for each declared cache a server of its own,
+    which gets the same sessions, level by level."""
+
+    due = "gap"  # where nobody says
+
+    def __init__(self, setup: Setup) -> None:
+        values = setup.parameters
+        self._begin(setup)
+        values["due"] = self.due if values["due"] == "auto" else values["due"]
+        self.most = setup.checkpoint.config.get("max_position_embeddings", USUAL_CONTEXT)
+        self.most = min(self.most, values["context"] or self.most)
+        self.caches = _caches(values["cache"], values["url"], setup.backend)
+        self.of_capacity = False
+        self.plan = self._planned()
+        longest = max(workload.most_tokens for workload, _ in self.plan)
+        self.room = self.most if values["context"] else longest
+        self.held = 0  # sessions of earlier levels
+        self.simulated = []
+
+    def __str__(self) -> str:
+        requests = sum(workload.requests for workload, _ in self.plan)
+        rates = ", ".join(f"{workload.session_rate:.3g}" for workload, _ in self.plan)
+        caches = ", ".join("off" if size == 0 else f"{size or 'unknown'} tokens" for size in self.caches)
+        return (
+            f"{sum(len(workload.sessions) for workload, _ in self.plan)} sessions with {requests} requests "
+            f"of up to {self.room} tokens, at {rates} sessions/s; cache: {caches}"
+        )
+
+    def _rates(self, usual):
+        """The sessions per second of the levels, from few to many; where they are shares of the capacity
+        (`50%`), the shares, until `each` has measured it."""
+        values = self.setup.parameters
+        shares = values["session_rates"].split()
+        if shares and all(share.endswith("%") for share in shares):
+            text = " ".join(share.rstrip("%") for share in shares)
+            self.of_capacity = True
+            return [share / 100 for share in sorted(parameters.rates("session_rates", text))]
+        rates = parameters.or_auto(values["session_rates"], parameters.rates, "session_rates", usual)
+        if not rates and usual:
+            raise ValueError("There is nothing to do: give session_rates, such as '0.25 0.5'.")
+        return sorted(rates)
+
+    def _planned(self):
+        """[(workload, how its sessions arrive)] of the levels that each cache gets."""
+        values, rates = self.setup.parameters, self._rates(RATES)
+        text = self.setup.checkpoint.encode(inputs.text())
+        shape = (
+            "turns",
+            "groups",
+            "system_tokens",
+            "first_tokens",
+            "added_tokens",
+            "answer_tokens",
+            "think_s",
+        )
+        shape = {name: values[name] for name in (*shape, "due", "history")}
+        return [
+            (
+                conversations.make(
+                    text,
+                    (*self.source, number),
+                    values["sessions"] or SESSIONS,
+                    rate,
+                    self.most,
+                    seed=self.run,
+                    **shape,
+                ),
+                "poisson",
+            )
+            for number, rate in enumerate(rates)
+        ]
+
+    def servers(self) -> Iterator[tuple]:
+        """(requests at once, declared cache in tokens, the planned levels) for each server."""
+        for size in self.caches:
+            self.now_cache, self.held = size, 0  # a session has the same number with every cache
+            yield self.setup.parameters["slots"] or OWN, size, self.plan
+
+    def warm_up(self, served: Served, places: int) -> None:
+        """As `Load.warm_up`, the trial by what is declared; then the prompts that a workload primes a cache
+        with."""
+        super().warm_up(served, places)
+        primed = [ids for workload, _ in self.plan for ids in workload.primed]
+        if primed:
+            self._send_prompts(served, 1, [protocols.Prompt(ids, "", 1) for ids in primed])
+
+    def _try_cache(self, served):
+        """Send prompts twice: a cache that is declared off must not answer them, one that is declared on
+        must."""
+        self.served = served
+        self.declared = served.cache or self._declared()
+        if self.declared.kind == "off":
+            return super()._try_cache(served)
+        trial = self._trial(served)
+        self.setup.note(prefix_cache_trial=trial)
+        if not trial["reported"]:
+            print("The server reports no cached tokens: its hit rate stays empty.")
+        elif not trial["cached_tokens"]:
+            raise gates.Refused(
+                f"The cache is declared on, and prompts of {trial['prompt_tokens']} tokens sent twice had no "
+                "hit: it is off, or its blocks are longer than these. Declare what the server has."
+            )
+
+        if self.setup.parameters["history"] == "own" or served.dialect not in sessions.IDS:
+            self._try_history(served)
+
+    def _try_history(self, served):
+        """Send the two turns of a conversation that does not count, and say where the second one's prefix
+        broke: in the server's template, or in an answer whose text encodes to other tokens."""
+        text = self.setup.checkpoint.encode(inputs.text())
+        shape = {
+            "turns": "constant 2",
+            "groups": 0,
+            "first_tokens": "constant 64",
+            "added_tokens": "constant 16",
+        }
+        shape |= {"answer_tokens": "constant 16", "think_s": "constant 0", "history": "own"}
+        workload = conversations.make(text, (*self.source, "trial"), 1, 1, self.most, **shape)
+        level = sessions.SessionLevel(workload, None, "trial", "constant", before=TRIAL_SESSION)
+        prompts = [protocols.Prompt(turn.prompt, "", turn.new_tokens) for _, _, turn in level.turns]
+        rows = self.setup.drive(served, level, prompts, counts=False)
+        failed = [row["error"] for row in rows if row["error"]]
+        broken = failed[0] if failed else trials.broken_history(rows, self.declared.granularity_tokens)
+        self.setup.note(history_trial=broken)
+        if broken:
+            print(broken)
+
+    def _declared(self):
+        """The cache of a server elsewhere, as its user declares it."""
+        size, values = self.now_cache, self.setup.parameters
+        if size == 0:
+            return prefix_cache.Declared("off")
+        return prefix_cache.Declared(
+            "blocks",
+            block_tokens=values["cache_block_tokens"],
+            capacity_tokens=None if size == ON else size,
+            replicas=values["data_parallel"],
+            router="round robin",
+        )
+
+    def each(self, plan: list) -> Iterator[tuple]:
+        """(level, its prompts) of each of `plan`."""
+        capacity = self._capacity() if self.of_capacity else None
+        for workload, arrivals in self.setup.progress(plan, len(plan)):
+            if capacity:
+                workload = at_rate(workload, workload.session_rate * capacity)
+            until_s = self.setup.parameters["until_s"] or None
+            level = sessions.SessionLevel(workload, self.declared, self.name, arrivals, self.held, until_s)
+            level.each = self._expected(level)
+            self._simulate(level)
+            self.now = level
+            self.before_level = counters.read(self.served.url, self.served.token)
+            yield level, [protocols.Prompt(turn.prompt, "", turn.new_tokens) for _, _, turn in level.turns]
+            self.held += len(workload.sessions)
+
+    def _simulate(self, level):
+        """The sidecar keeps what a simulated cache of the declared size answers of a level, by tokens: what
+        hits below the expected ones are shown beside."""
+        sized = self.declared.kind == "slots" or self.declared.capacity_tokens is not None
+        if not any(level.each) or not sized or level.workload.history == "own":
+            return
+        hits = [hit for own in level.workload.simulated(self.declared) for hit in own]
+        prompts = [len(turn.prompt) for _, _, turn in level.turns]
+        by_tokens = prefix_cache.rates(prompts, hits)["by_tokens"]
+        self.simulated.append(level.condition | {"by_tokens": by_tokens})
+        self.setup.note(simulated=self.simulated)
+
+    def _capacity(self):
+        """Sessions per second that this server can answer: the requests of a closed loop of so many places as
+        it has, over its turns per session; the sidecar keeps it."""
+        workload, _ = self.plan[0]
+        turns = [turn for session in workload.sessions for turn in session.turns][:CAPACITY_REQUESTS]
+        places = self.setup.parameters["slots"] or CAPACITY_PLACES
+        sizes = [(len(turn.prompt), turn.new_tokens) for turn in turns]
+        rows = self._send(self.served, places, sizes, first=3 * 10**6)
+        failed = [row["error"] for row in rows if row["error"]]
+        if failed:
+            raise RuntimeError(f"The capacity could not be measured: {failed[0]}")
+        span_s = max(row["sent_s"] + row["e2e_s"] for row in rows) - min(row["sent_s"] for row in rows)
+        per_s = len(rows) / span_s
+        self.setup.note(capacity_requests_per_s=per_s)
+        print(f"The server answers {per_s:.3g} requests/s of a closed loop of {places}.")
+        return per_s * len(workload.sessions) / workload.requests
+
+    @property
+    def name(self) -> str:
+        """The workload as rows have it."""
+        return "conversations"
+
+    def _expected(self, level):
+        """The bounds of each request's hits, fixed before the run; none where the server makes tokens of
+        text."""
+        if self.served.dialect not in sessions.IDS or not full_attention(self.setup.checkpoint.config):
+            return [{} for _ in level.turns]
+        bounds = [pair for own in level.workload.bounds(self.declared) for pair in own]
+        return [_bounds(*pair) for pair in bounds]
+
+    def note(self, rows: list[dict]) -> list[dict]:
+        """Compare what the server counted with `rows`, and return them; as failed where the client was
+        late."""
+        level = self.now
+        if level.workload.history == "own" and any(level.each):
+            rows = [row | _bounds(*pair) for row, pair in zip(rows, bounds_of_own(rows, self.declared))]
+        self.setup.counters.append({"level": str(level)} | self._counted(rows))
+        sentence = gates.late_sessions(schema.frame(rows))
+        if sentence:
+            print(sentence)
+            return [row | {"error": row["error"] or sentence, "output_tokens": 0} for row in rows]
+        for cut in sorted({row["session"] for row in rows if row["error"]}):
+            first = next(row for row in rows if row["session"] == cut and row["error"])
+            print(f"Session {cut} was cut at turn {first['turn']}: {first['error']}")
+        return rows
+
+    def _counted(self, rows):
+        """`counters.level` of the level that has ended; a server may count its last request a little
+        later."""
+        for _ in range(LOOKS):
+            after = counters.read(self.served.url, self.served.token)
+            found = counters.level(self.before_level, after, rows)
+            if "why" in found or not gates.disagreement(found):
+                break
+            time.sleep(COUNTED_S)
+        if "why" in found:
+            print(found["why"])
+        return found
+
+    def table(self, requests: pd.DataFrame) -> pd.DataFrame:
+        """What the notebook shows of the run `requests` (`store.load`): one row per level and turn."""
+        return summary(requests)
+
+
+class Replays(Conversations):
+    """The levels of a trace: its sessions with its own moments, or with arrivals of another kind at its
+    rate."""
+
+    arrivals, due = "trace", "timestamp"  # where nobody says
+
+    @property
+    def name(self) -> str:
+        """The trace's file."""
+        return Path(self.setup.parameters["trace"]).name
+
+    def _planned(self):
+        values = self.setup.parameters
+        if not values["trace"]:
+            raise ValueError("The workload trace needs a file: -p trace my.jsonl, or a CSV.")
+        if values["history"] == "own" and values["due"] == "timestamp":
+            print("A turn waits for the answer before it, and its latency counts from its moment.")
+        trace = traces.read(parameters.folder(values["trace"]), values["trace_unit"])
+        text = self.setup.checkpoint.encode(inputs.text())
+        kinds = [naming.choose("kind of arrivals", kind, ARRIVALS) for kind in values["arrivals"].split()]
+        shape = {
+            name: values[name]
+            for name in ("length_scale", "sample", "first_s", "due", "history", "drop_long")
+        }
+        shape |= {name: values[name] or None for name in ("block_tokens", "gap_cap_s", "last_s")}
+        made, pairs = functools.partial(replay.workload, trace, text, seed=self.run, **shape), []
+        as_recorded = self._kept(made((*self.source, "rate"), self.most)).session_rate
+        for rate in self._rates("") or [as_recorded / values["time_scale"]]:
+            for kind in kinds:
+                source = (*self.source, len(pairs))
+                workload = self._kept(made(source, self.most, time_scale=as_recorded / rate))
+                if kind != "trace":
+                    workload = arriving(workload, kind, rate, self.run)
+                pairs.append((workload, kind))
+        return pairs
+
+    def _kept(self, workload):
+        """The first `sessions` sessions of `workload`, all where it says nothing."""
+        count = self.setup.parameters["sessions"]
+        return replace(workload, sessions=workload.sessions[:count]) if count else workload
+
+
+ARRIVALS = "trace", "poisson", "constant"
+
+
+def at_rate(workload: Workload, rate: float) -> Workload:
+    """`workload` with all of its time stretched or pressed, so that `rate` sessions begin per second."""
+    factor, moved = workload.session_rate / rate, []
+    for session in workload.sessions:
+        turns = (
+            replace(
+                turn,
+                at_s=None if turn.at_s is None else turn.at_s * factor,
+                gap_s=None if turn.gap_s is None else turn.gap_s * factor,
+            )
+            for turn in session.turns
+        )
+        moved.append(replace(session, turns=tuple(turns)))
+    return replace(workload, sessions=tuple(moved), about=workload.about | {"session_rate": rate})
+
+
+def arriving(workload: Workload, kind: str, rate: float, seed: int) -> Workload:
+    """`workload` with its sessions in their order, beginning at `rate` per second: `poisson` or `constant`;
+    what lies between the turns of a session stays."""
+    count = len(workload.sessions)
+    starts = schedule.poisson(rate, count, seed) if kind == "poisson" else schedule.constant(rate, count)
+    moved = []
+    for session, start in zip(workload.sessions, starts):
+        later = float(start) - session.turns[0].at_s
+        turns = (t if t.at_s is None else replace(t, at_s=t.at_s + later) for t in session.turns)
+        moved.append(replace(session, turns=tuple(turns)))
+    return replace(workload, sessions=tuple(moved), about=workload.about | {"session_rate": rate})
+
+
+def _caches(text, url, backend):
+    """The sizes, tokens, that the parameter `cache` names, 0 for `off`; ValueError for what cannot be
+    declared."""
+    found = []
+    for word in str(text).split():
+        if word == "off":
+            found.append(0)
+        elif word == ON and url:
+            found.append(ON)
+        elif word.isdigit() and int(word):
+            found.append(int(word))
+        else:
+            raise ValueError(
+                "Parameter cache must be off, or the size of the prefix cache in tokens, such as 8192; "
+                f"several are measured one after the other; `{ON}` is for a server elsewhere whose size "
+                f"nobody knows. It is {text!r}."
+            )
+    if not found:
+        raise ValueError("Parameter cache is empty: say off, or the size of the prefix cache in tokens.")
+    if url and len(found) > 1:
+        raise ValueError("A server that runs already has one cache: declare it once, off or with its size.")
+    if any(found) and not url and not backend.prefix_cache:
+        raise ValueError(
+            f"The adapter of {backend.name} cannot start its server with a prefix "
+            "cache of a stated size: use -p cache off, or start the server yourself and measure it with -p "
+            "backend http."
+        )
+    return found
+
+
+def full_attention(config: dict) -> bool:
+    """Whether every layer of a model with this configuration attends to the whole prompt: elsewhere a cache
+    drops or rounds what is not in a window, and what it reports has no bound to be held against."""
+    layers = set(config.get("layer_types") or ["full_attention"])
+    windowed = config.get("sliding_window") and config.get("use_sliding_window", True)
+    return layers == {"full_attention"} and not windowed and not {"ssm_cfg", "mamba_d_state"} & config.keys()
+
+
+def _bounds(low, high):
+    return {"expected_cached_tokens_low": low, "expected_cached_tokens_high": high}
+
+
+def bounds_of_own(rows: list[dict], declared: prefix_cache.Declared) -> list[tuple[int, int]]:
+    """The bounds of each of `rows`, whose prompts had the server's own answers: of the ids that were sent."""
+    made, following = [], {}
+    for row in rows:
+        following[row["session"], row["turn"] - 1] = row.get("prompt_ids") or ()
+    for row in rows:
+        ids = tuple(row.get("prompt_ids") or ())
+        after = following.get((row["session"], row["turn"]), ())
+        answer = tuple(after[len(ids) : len(ids) + row["max_new_tokens"]]) or None
+        made.append(
+            prefix_cache.Request(
+                ids, row["max_new_tokens"], row["session"], row["turn"], 0.0, math.inf, answer
+            )
+        )
+    return prefix_cache.expected(made, declared)
+
+
+def summary(requests: pd.DataFrame) -> pd.DataFrame:
+    """One row per level and turn of `requests` (`store.load`): the rates of sessions and of requests that
+    were achieved in the level, requests, cut, the three hit rates, TTFT p50.
+
+    Rates are empty where the server reports nothing.
+    """
+    level = ["cache_capacity_tokens", "session_rate", "arrivals"]
+    keys, rows = [*level, "request_rate", "turn"], []
+    sent = requests.groupby(level, dropna=False)["sent_s"]
+    span = sent.transform("max") - sent.transform("min")
+    achieved = (sent.transform("count") - 1) / span.where(span > 0)
+    for key, own in requests.assign(request_rate=achieved).groupby(keys, dropna=False):
+        good = own[own["error"] == ""]
+        rates = prefix_cache.rates(good["prompt_tokens"], good["cached_tokens"])
+        rows.append(
+            dict(zip(keys, key))
+            | {"requests": len(own), "cut": int((own["error"] != "").sum())}
+            | rates
+            | {"ttft_p50_s": good["ttft_s"].median(), "prompt_tokens": good["prompt_tokens"].mean()}
+        )
+    return pd.DataFrame(rows)
+
+
+KINDS = {
+    "requests": ("serving", Load),
+    "conversations": ("conversations", Conversations),
+    "trace": ("replay", Replays),
+}
+
+
+def kind(workload: str, experiment: str = "", trace: str = "") -> tuple[str, type[Load]]:
+    """(the experiment as which a run of `workload` is kept, its class of loads); ValueError for another
+    one. A `trace` that is named is the workload."""
+    workload = "trace" if trace and workload == "requests" else workload
+    usual, loads = KINDS[naming.choose("workload", workload, KINDS)]
+    every = inputs.study()["experiments"]
+    known = [name for name, entry in every.items() if entry.get("notebook", name) == "serving"]
+    return naming.choose("experiment", experiment or usual, known), loads

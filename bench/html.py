@@ -1,0 +1,94 @@
+"""Tables written out: HTML for pages, fixed width for the terminal."""
+
+import jinja2
+import numpy as np
+import pandas as pd
+
+from bench.definitions import Value
+
+EMPTY = "nothing measured yet: make study"
+
+
+def number(value: Value) -> str:
+    """A number as a reader wants it: three significant digits, no exponent, counts in full, nothing where
+    it is missing."""
+    if pd.isna(value):
+        return ""
+    if value == 0 or not np.isfinite(value) or float(value).is_integer() and abs(value) < 1e6:
+        return f"{value:,.0f}"
+    decimals = 2 - int(np.floor(np.log10(abs(value))))
+    rounded = round(float(value), decimals)
+    # A value that came with fewer digits, such as a published 1.9, does not gain any.
+    return f"{rounded:,.{max(decimals, 0)}f}" if rounded != value else f"{rounded:,.15g}"
+
+
+def _cell(value: Value, numeric: bool) -> tuple[str, str | None]:
+    """(text, value to sort by or None) of one cell."""
+    if numeric:
+        return number(value), "" if pd.isna(value) else f"{float(value):.7g}"
+    return "" if pd.isna(value) else str(value), None
+
+
+# An empty line would end the block of HTML where a page is Markdown; Quarto must not rebuild the table, or
+# data-sort is lost.
+TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
+<div class="table-scroll" role="region" tabindex="0" aria-label="{{ caption or 'Table' }}">
+<table class="sortable" data-quarto-disable-processing="true">
+{% if caption %}
+<caption>{{ caption }}</caption>
+{% endif %}
+<thead><tr>
+{% for name, numeric in columns %}
+<th scope="col"{{ ' class="number"' | safe if numeric }}>{{ name }}</th>
+{% endfor %}
+</tr></thead>
+<tbody>
+{% for place, row in rows %}
+<tr{% if place in devices %} data-device="{{ place }}"{% endif %}>{% for text, sort in row %}
+{%- if sort is not none %}<td data-sort="{{ sort }}">{{ text }}</td>
+{%- elif loop.first %}<th scope="row">{{ text }}</th>{% else %}<td>{{ text }}</td>{% endif %}{% endfor %}</tr>
+{% else %}
+<tr><td colspan="{{ columns | length }}">{{ empty }}</td></tr>
+{% endfor %}
+</tbody>
+</table>
+</div>
+{% if missing %}
+<p class="missing">No row of {{ missing | join(", ") }}: not measured there.</p>
+{% endif %}
+{% if command %}
+<p class="command">Redraw: <code>{{ command }}</code></p>
+{% endif %}
+""")
+
+
+def html(table: pd.DataFrame, caption: str = "", command: str = "") -> str:
+    """`table` as an accessible HTML table that scrolls sideways, everything escaped; numbers carry their
+    raw value in data-sort."""
+    numeric = [pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]
+    rows = [[_cell(v, n) for v, n in zip(row, numeric)] for row in table.itertuples(index=False)]
+    # One line per row of the table, whatever line breaks an answer has.
+    rows = [[(" ".join(t.split()), s) for t, s in row] for row in rows]
+    devices = table.attrs.get("machines", [])  # a table of several machines can be seen of one alone
+    places = table["device"] if devices else [""] * len(rows)
+    return TEMPLATE.render(
+        columns=list(zip(table.columns, numeric)),
+        rows=list(zip(places, rows)),
+        devices=devices,
+        missing=table.attrs.get("missing"),
+        caption=caption,
+        command=command,
+        empty=EMPTY,
+    )
+
+
+def text(table: pd.DataFrame) -> str:
+    """`table` in fixed width for the terminal, with the same numbers as `html`."""
+    if table.empty:
+        return EMPTY
+    shown = {
+        c: [_cell(v, pd.api.types.is_numeric_dtype(table[c]))[0] for v in table[c]] for c in table.columns
+    }
+    missing = table.attrs.get("missing")
+    note = f"\nNo row of {', '.join(missing)}: not measured there." if missing else ""
+    return pd.DataFrame(shown).to_string(index=False) + note

@@ -1,0 +1,167 @@
+"""Sessions as a load: their calls, turn after turn, with the history that each prompt has.
+
+With `history` given, every payload is there before the clock runs. With `history` own, a prompt is made
+when the answer before it has come: of the prompt that was sent, the answer, and what the user adds. What
+that takes counts: the turn may begin when the answer before is there, and is late by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from bench.definitions import Fields
+from bench.instrument.load import protocols, records
+
+if TYPE_CHECKING:
+    from bench import prefix_cache
+    from bench.backends.common.servers import Served
+    from bench.workloads import Workload
+
+IDS = ("completions", "llamacpp")  # dialects in which a prompt goes as token ids
+
+
+class SessionLevel:
+    """A load of sessions: `workload` (`bench.workloads.Workload`) at `value` sessions per second.
+
+    `declared` is the cache (`bench.prefix_cache.Declared`), None where nothing is declared; `before` how
+    many sessions earlier levels of the run had; `arrivals` says how they arrive; `until_s` after its
+    start it ends.
+    """
+
+    kind, at_s = "sessions", None
+
+    def __init__(
+        self,
+        workload: Workload,
+        declared: prefix_cache.Declared,
+        name: str,
+        arrivals: str,
+        before: int = 0,
+        until_s: float | None = None,
+    ) -> None:
+        self.workload, self.declared, self.name, self.arrivals = workload, declared, name, arrivals
+        self.before, self.until_s = before, until_s
+        self.value, self.requests = workload.session_rate, workload.requests
+
+    @property
+    def turns(self) -> list[tuple]:
+        """[(number of the session within the run, number of the turn from 1, `workloads.Turn`)]."""
+        return [
+            (self.before + session.number, number, turn)
+            for session in self.workload.sessions
+            for number, turn in enumerate(session.turns, start=1)
+        ]
+
+    @property
+    def condition(self) -> dict:
+        """The columns that say what the load was."""
+        capacity = None if self.declared is None else self.declared.capacity_tokens
+        off = self.declared is not None and self.declared.kind == "off"
+        return {
+            "workload": self.name,
+            "arrivals": self.arrivals,
+            "history": self.workload.history,
+            "session_rate": self.value,
+            "cache_capacity_tokens": 0 if off else capacity,
+        }
+
+    def __str__(self) -> str:
+        size = self.condition["cache_capacity_tokens"]
+        cache = "cache off" if size == 0 else "a cache" if size is None else f"a cache of {size} tokens"
+        return f"{self.value:.3g} sessions/s ({self.arrivals}), {cache}"
+
+
+class Own:
+    """A turn whose prompt has the server's own answers for history: `prompt` (None until it can be
+    known), and `added`, what the user adds to the answer before."""
+
+    def __init__(self, recipe: Callable[..., bytes], prompt: Sequence[int], added: Sequence[int]) -> None:
+        self.recipe, self.prompt, self.added = recipe, prompt, added
+
+    @property
+    def ids(self) -> tuple[int, ...] | None:
+        """The prompt's token ids, None while it is not known."""
+        return None if self.prompt is None else self.prompt.ids
+
+    def follow(self, call: records.Call, answer: records.Answer, row: Fields, encode: Callable | None) -> str:
+        """Make the request of `call` after `answer`, whose measured columns are `row`; says why it cannot be,
+        else empty."""
+        before, text = answer.call.own.prompt, row["text"]
+        ids = row["output_ids"]
+        if call.prompt_tokens and len(ids) != row["output_tokens"]:
+            ids = encode(text)
+        history = (*before.messages, ("assistant", text), ("user", self.added.text))
+        self.prompt = protocols.Prompt(
+            (*before.ids, *ids, *self.added.ids),
+            before.text + text + self.added.text,
+            self.added.new_tokens,
+            history if before.messages else (),
+        )
+        call.payload = self.recipe(self.prompt)
+        call.prompt_tokens = len(self.prompt.ids) if call.prompt_tokens else None
+        return ""
+
+
+class Recipe:
+    """What makes the bytes of a request to `served` (`backends.common.servers.Served`): all but the
+    prompt."""
+
+    def __init__(self, served: Served, new_tokens: int, session: str, turn: int) -> None:
+        self.where = served.dialect, served.url
+        self.model, self.more, self.token = served.model, served.body(new_tokens), served.token
+        self.fields = {"X-Session-ID": session, "X-Turn": turn}
+
+    def __call__(self, prompt: Sequence[int]) -> bytes:
+        return protocols.request(*self.where, prompt, self.model, self.more, self.token, self.fields)
+
+
+def calls(
+    served: Served, level: SessionLevel, decode: Callable[[Sequence[int]], str], first: int = 1
+) -> tuple[list[records.Call], list[protocols.Prompt]]:
+    """([`records.Call`], [`protocols.Prompt`]) of a SessionLevel, numbered from `first`, session by session.
+
+    `decode` makes text of token ids, for servers that take text.
+    """
+    made, prompts, last = [], [], None
+    by_ids, chat = served.dialect in IDS, served.dialect == "chat"
+    own = level.workload.history == "own"
+    for number, (session, turn, planned) in enumerate(level.turns, start=first):
+        text = "" if by_ids else decode(planned.prompt)
+        new_text = "" if by_ids else decode(planned.added)
+        if turn == 1:
+            messages = ()
+        messages = (*messages, ("user", new_text)) if chat else ()
+        prompt = protocols.Prompt(planned.prompt, text, planned.new_tokens, messages)
+        recipe = Recipe(served, planned.new_tokens, session, turn)
+        call = records.Call(
+            number,
+            b"" if own and turn > 1 else recipe(prompt),
+            planned.at_s,
+            len(planned.prompt) if by_ids else None,
+            planned.new_tokens,
+            session,
+            turn,
+            last if turn > 1 else None,
+            planned.gap_s or 0.0,
+        )
+        if own:
+            added = protocols.Prompt(planned.added, new_text, planned.new_tokens)
+            call.own = Own(recipe, prompt if turn == 1 else None, added)
+        elif chat:
+            text = decode(_answer(level, session, turn))
+            messages = (*messages, ("assistant", text)) if text else messages
+        made.append(call)
+        prompts.append(prompt)
+        last = number
+    return made, prompts
+
+
+def _answer(level, session, turn):
+    """The token ids of the workload's answer to a turn: what stands between its prompt and what is
+    added next."""
+    turns = level.workload.sessions[session - level.before - 1].turns
+    if turn == len(turns):
+        return ()
+    before, after = turns[turn - 1], turns[turn]
+    return after.prompt[len(before.prompt) : len(after.prompt) - len(after.added)]

@@ -1,0 +1,24 @@
+"""Figures and tables by name. Each joins where it is defined, in the study or in a package beside it; pages,
+notebooks and commands look them up here."""
+
+import importlib
+from collections.abc import Callable
+
+from bench import paths
+
+FIGURES: dict[str, Callable] = {}  # all requests in, a matplotlib Figure out
+TABLES: dict[str, Callable] = {}  # all requests or nothing in, a DataFrame for readers out
+
+
+def table(function: Callable) -> Callable:
+    """Decorator: the function is a table that `TABLES` lists."""
+    TABLES[function.__name__] = function
+    return function
+
+
+def join(kind: str) -> None:
+    """Import the module `kind` (figures, tables) of every package of the repository that has one at its top,
+    so that what it defines joins. The study itself names none of them."""
+    for package in paths.packages():
+        if (paths.ROOT / package / f"{kind}.py").is_file():
+            importlib.import_module(f"{package}.{kind}")

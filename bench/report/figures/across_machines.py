@@ -1,0 +1,141 @@
+"""Figures of the topic across machines."""
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.transforms import blended_transform_factory
+
+from bench import columns, html, style
+from bench.analysis import across_machines as across_analysis
+from bench.report import captions, figures
+from bench.style import GREY, INK, WIDTH
+
+# Inches: a row, all else, and of that the legend up to three lines. 20 rows fit a screen.
+ROW, REST, KEY, MOST_ROWS = 0.235, 2.1, 0.66, 20
+LABEL = -0.42  # where in a row its label begins; marks stand below that
+COLUMNS = 3  # of the legend
+MACHINES = "o", "s", "^", "v", "P", "X", "<", ">"
+AGREED = across_analysis.EVERYWHERE, across_analysis.SO_FAR
+
+
+@figures.listed
+def across_machines(requests: pd.DataFrame) -> Figure | None:
+    """Output tokens/s of engines and options over those of the one in front of all machines: a row per engine
+    and option, a mark per machine that has both, and a diamond for the ratio pooled over machines.
+
+    Its height is that of its rows, however many machines there are; of more than MOST_ROWS those are drawn
+    that most machines have.
+    """
+    table = across_analysis.against_leader(requests)
+    if table.empty:
+        return None
+    shown = table.sort_values("machines", ascending=False, kind="stable").head(MOST_ROWS)
+    shown = shown.sort_values("ratio", ascending=False, ignore_index=True)
+    each = across_analysis.each_against_leader(requests)
+    each = each.merge(shown[across_analysis.KEYS].assign(row=shown.index), on=across_analysis.KEYS)
+    styles = _styles(each)
+    lines = -(-(len(styles) + len(_MEANINGS)) // COLUMNS)
+    key = KEY * lines / max(lines, 3)
+    drawn = style.Figure(figsize=(WIDTH, ROW * len(shown) + REST), layout="constrained")
+    drawn.get_layout_engine().set(h_pad=0.05, w_pad=0.06)
+    heights = [ROW * len(shown) + 0.3, key]
+    panel, legend = drawn.subplots(2, 1, gridspec_kw={"height_ratios": heights})
+    _rows(panel, shown, each, styles)
+    handles = [Line2D([], [], label=name, **look) for name, look in (styles | _MEANINGS).items()]
+    size = 10 * min(1, 3 / lines)
+    # From the figure's left edge, and left out of the layout: the panel would make way for it.
+    place = blended_transform_factory(drawn.transFigure, legend.transAxes)
+    legend.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0.01, 1), bbox_transform=place, ncols=COLUMNS,
+        frameon=False, borderpad=0, borderaxespad=0, columnspacing=1.0, handletextpad=0.2, fontsize=size,
+        labelspacing=0.25,
+    ).set_in_layout(False)  # fmt: skip
+    legend.axis("off")
+    return captions.titled(drawn, "What holds on every machine", _caption(requests, table, shown))
+
+
+# The legend's entries that are no machine, in the order of the caption.
+_MEANINGS = {
+    "pooled": {"marker": "D", "color": INK, "markersize": 7, "linestyle": ""},
+    "pooled, at odds": {
+        "marker": "D", "color": INK, "markerfacecolor": "white", "markersize": 7, "linestyle": "",
+    },
+}  # fmt: skip
+
+
+def _styles(each: pd.DataFrame) -> dict[str, dict]:
+    """{label of a machine: what its marks look like}."""
+    names = sorted(set(each["machine"]))
+    colours = sns.color_palette("colorblind", len(names))
+    return {
+        name: {
+            "marker": MACHINES[k % len(MACHINES)], "color": colours[k], "markersize": 5, "linestyle": "",
+            "markeredgewidth": 1,
+        }
+        for k, name in enumerate(names)
+    }  # fmt: skip
+
+
+def _rows(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame, styles: dict[str, dict]) -> None:
+    """The rows `shown`, with the marks of `each` machine beside one another and the pooled ratio on top."""
+    edge = axes.get_yaxis_transform()
+    for y, row in shown.iterrows():
+        name = f"{row['backend']} {row['option']}  "
+        axes.text(0, y + LABEL, name, transform=edge, va="top", ha="right", fontsize=10)
+    _limits(axes, shown, each)
+    axes.axvline(1, color=GREY, linewidth=1, zorder=1)
+    step = min(0.14, 0.5 / len(styles))
+    for k, (machine, look) in enumerate(styles.items()):
+        own = each[each["machine"] == machine]
+        offset = (k - (len(styles) - 1) / 2) * step
+        axes.hlines(
+            own["row"] + offset, own["low"], own["high"], color=look["color"], linewidth=0.8, alpha=0.6
+        )
+        for borrowed, rows in own.groupby("borrowed"):
+            face = {"markerfacecolor": "white"} if borrowed else {}
+            label = f"{machine}, one run" if borrowed else machine
+            axes.plot(rows["ratio"], rows["row"] + offset, label=label, zorder=3, **look | face)
+    axes.hlines(
+        shown.index, shown["predicted_low"], shown["predicted_high"], color=GREY, linewidth=1, zorder=2
+    )
+    axes.hlines(shown.index, shown["low"], shown["high"], color=INK, linewidth=2.4, zorder=4)
+    agreed = shown["verdict"].str.contains("|".join(AGREED))
+    for look, rows in zip(_MEANINGS.values(), (shown[agreed], shown[~agreed])):
+        axes.plot(rows["ratio"], rows.index, label="pooled", zorder=5, **look)
+
+
+def _limits(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame) -> None:
+    """A log axis as wide as the machines' ratios and the pooled intervals of three machines or more; of two
+    machines, whose interval may be a thousand times as wide, it is cut off."""
+    several = shown[shown["machines"] >= across_analysis.FEWEST_MACHINES]
+    known = np.concatenate([each["ratio"], shown["ratio"], several["low"], several["high"], [1.0]])
+    known = known[np.isfinite(known)]
+    axes.set(xscale="log", xlim=(known.min() / 1.15, known.max() * 1.15), yticks=[])
+    axes.set_ylim(len(shown) - 0.45, -0.6)
+    leader = " ".join(shown.iloc[0][across_analysis.THAN[:2]])
+    rate = columns.column(across_analysis.RATE)
+    axes.set_xlabel(f"{rate.title}, times {leader} (log)", fontsize=10)
+    wide = known.max() / known.min() > 8
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if wide else (1, 1.5, 2, 3, 5, 7)))
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
+    axes.grid(False, axis="y")
+
+
+def _caption(requests: pd.DataFrame, table: pd.DataFrame, shown: pd.DataFrame) -> str:
+    """What ran, and what the marks are."""
+    run = across_analysis.compared(requests).iloc[0]
+    left = len(table) - len(shown)
+    rest = f" {left} more in the table." if left else ""
+    interval = "95\N{NO-BREAK SPACE}% interval"
+    return (
+        f"{run['model']} ({run['weights']} weights), one request at a time, engines of the same version. "
+        f"Small mark with line: one machine and its own {interval}; white: one run, with the scatter of "
+        f"others' runs. Diamond: pooled over machines, thick line: its {interval}; white diamond: machines "
+        f"contradict each other; thin line: where a "
+        f"further machine's ratio lies (95\N{NO-BREAK SPACE}%).{rest}"
+    )

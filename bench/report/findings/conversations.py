@@ -1,0 +1,117 @@
+"""Sentences of the topic conversations."""
+
+import pandas as pd
+
+from bench import html, naming
+from bench.analysis import conversations as conversations_analysis
+from bench.report.findings import words
+
+RATES = {
+    "by_tokens": "by tokens",
+    "mean_over_requests": "as a mean over requests",
+    "requests_with_a_hit": "as the share of requests with a hit",
+}
+
+
+def hits(requests: pd.DataFrame) -> str | None:
+    """How the reported hits stand to those that were expected before the runs, counted over requests."""
+    table = conversations_analysis.checked(requests)
+    table = table[table["cache_capacity_tokens"] != conversations_analysis.OFF]
+    if table.empty:
+        return None
+    counts = table["verdict"].value_counts()
+    within = counts.get(conversations_analysis.WITHIN, 0)
+    below = counts.get(conversations_analysis.BELOW, 0)
+    above = counts.get(conversations_analysis.ABOVE, 0)
+    return (
+        f"Of {words.plural(len(table), 'request')} to servers with a cache, {html.number(within)} hit as "
+        f"many tokens as were expected before the run, {html.number(below)} fewer (evicted, or held by "
+        f"another request) and {html.number(above)} more."
+    )
+
+
+def rates(requests: pd.DataFrame) -> list[str]:
+    """The three hit rates of each load with a cache: sentences, one per configuration, load and size, means
+    over runs."""
+    table = naming.named(conversations_analysis.levels(requests)).dropna(subset="by_tokens")
+    table = table[table["cache_capacity_tokens"] != conversations_analysis.OFF]
+    keys = ["backend", "option", "weights", "gpu", "workload", "arrivals", "history", "session_rate"]
+    found = []
+    for key, own in table.groupby([*keys, "cache_capacity_tokens"], dropna=False, sort=True):
+        row = dict(zip([*keys, "cache_capacity_tokens"], key))
+        three = (f"{words.percent(own[name].mean())} % {word}" for name, word in RATES.items())
+        most = own["expected_high"].mean()
+        more = "" if pd.isna(most) else f"; at most {words.percent(most)} % by tokens if nothing were evicted"
+        found.append(
+            f"{words.on(row)}, {words.name(row)} with {_size(row['cache_capacity_tokens'])} answered of "
+            f"{row['workload']} ({row['arrivals']}, {html.number(row['session_rate'])} sessions/s, history "
+            f"{row['history']}) {words.listed(three)}{more} ({words.plural(own['run_id'].nunique(), 'run')})."
+        )
+    return found
+
+
+def _size(tokens):
+    return "a cache" if pd.isna(tokens) else f"a cache of {html.number(tokens)} tokens"
+
+
+def saved(requests: pd.DataFrame) -> list[str]:
+    """What a cache saved against the same workload without it: sentences, one per configuration and load, for
+    later turns; only where the interval over runs parts from 1 is it called a gain."""
+    table = naming.named(conversations_analysis.saved(requests))
+    found = []
+    for _, row in table[table["turns"] == "later"].iterrows():
+        interval = ""
+        if pd.notna(row["times_low"]):
+            interval = f" ({words.two(row['times_low'])} to {words.two(row['times_high'])})"
+        runs = words.plural(row["runs"], "run")
+        what = (
+            f"{words.on(row)}, the first token of a later turn of {row['workload']} comes "
+            f"{words.times(row['times'])}{interval} as fast from {words.name(row)} with "
+            f"{_size(row['cache_capacity_tokens'])} as without: {_seconds(row['saved_s'])}, with "
+            f"{words.percent(row['computed'])} % of the prompt tokens computed "
+            f"({words.plural(row['pairs'], 'pair')} of turns in {runs})"
+        )
+        if not interval:
+            found.append(f"{what}; one run, so without an interval.")
+        elif row["times_low"] > 1 or row["times_high"] < 1:
+            found.append(f"{what}.")
+        else:
+            found.append(f"{what}; the interval holds 1, so the two cannot be distinguished.")
+    return found
+
+
+def _seconds(value):
+    return f"{html.number(abs(value) * 1e3)} ms {'sooner' if value >= 0 else 'later'} at the median"
+
+
+def bursts(requests: pd.DataFrame) -> list[str]:
+    """What the arrivals of a trace cost beside Poisson ones of the same rate: sentences, one per
+    configuration and rate."""
+    found = []
+    for _, row in naming.named(conversations_analysis.bursts(requests)).iterrows():
+        interval = ""
+        if pd.notna(row["times_low"]):
+            interval = f" ({words.two(row['times_low'])} to {words.two(row['times_high'])})"
+        found.append(
+            f"{words.on(row)}, under the arrivals of {row['workload']} at {html.number(row['session_rate'])} "
+            f"sessions/s the 90th percentile of TTFT of {words.name(row)} is {words.times(row['times'])}"
+            f"{interval} that under Poisson arrivals, and {words.percent(row['met'])} % of sessions meet the "
+            f"objectives where {words.percent(row['met_poisson'])} % do ({words.plural(row['runs'], 'run')})."
+        )
+    return found
+
+
+def cut(requests: pd.DataFrame) -> str | None:
+    """How many sessions were cut, with their causes."""
+    table, of = conversations_analysis.cut(requests), conversations_analysis.levels(requests)
+    if of.empty:
+        return None
+    total = words.plural(int(of["sessions"].sum()), "session")
+    if table.empty:
+        return f"None of {total} was cut: every turn was sent and answered."
+    causes = table["cause"].str.partition(":")[0].value_counts()
+    named = words.listed([f"{count} by {cause}" for cause, count in causes.items()], 5)
+    return (
+        f"{len(table)} of {total} were cut ({named}); their turns that were answered count, and no "
+        "figure leaves them out."
+    )

@@ -1,0 +1,65 @@
+"""Tables of the topic conversations."""
+
+import pandas as pd
+
+from bench import columns, naming
+from bench.analysis import conversations as conversations_analysis
+from bench.columns import Column
+from bench.report import tables
+
+SHARE = {"unit": "%", "factor": 100}
+
+
+@tables.of_machines
+def conversations(requests: pd.DataFrame) -> pd.DataFrame:
+    """Every level of sessions: one row per configuration, load and cache, means over runs; three hit rates,
+    what was expected by tokens, the wait, and sessions per second that met every objective."""
+    shown = columns.of("backend option") | {
+        "workload": Column("workload"),
+        "session_rate": Column("sessions", "1/s"),
+        "cache_capacity_tokens": Column("cache (0: off)", "tokens"),
+        "by_tokens": Column("hit rate by tokens", **SHARE),
+        "mean_over_requests": Column("mean over requests", **SHARE),
+        "requests_with_a_hit": Column("requests with a hit", **SHARE),
+        "expected_high": Column("at most, by tokens", **SHARE),
+        "ttft_p50_s": columns.column("ttft_p50_s"),
+        "session_goodput_per_s": Column("goodput", "sessions/s"),
+        "cut": Column("sessions cut"),
+    }
+    table = naming.named(conversations_analysis.levels(requests))
+    if table.empty:
+        return columns.renamed(pd.DataFrame(columns=list(shown)), shown)
+    table = table.assign(
+        workload=table["workload"] + ", " + table["arrivals"] + ", history " + table["history"]
+    )
+    keys = ["backend", "option", "workload", "session_rate", "cache_capacity_tokens"]
+    means = {name: (name, "mean") for name in shown if name not in (*keys, "cut")}
+    grouped = table.groupby(keys, dropna=False, sort=True)
+    return columns.renamed(grouped.agg(**means, cut=("cut", "sum")).reset_index(), shown)
+
+
+@tables.listed
+def trace_dispersion() -> pd.DataFrame:
+    """How bursty the traces in data/ are, as recorded and with their ticks spread: variance over mean of the
+    number of requests in windows of so many seconds; 1 is a Poisson process."""
+    return conversations_analysis.of_traces().rename(
+        columns={
+            "trace": "trace",
+            "window_s": "window (s)",
+            "recorded": "as recorded",
+            "spread": "ticks spread",
+        }
+    )
+
+
+@tables.listed
+def trace_hits() -> pd.DataFrame:
+    """What a cache could answer of Mooncake's conversations: one row per size of the cache, least recently
+    used blocks, requests in their order; three hit rates in %."""
+    shown = {
+        "cache_tokens": Column("cache", "tokens"),
+        "by_tokens": Column("hit rate by tokens", **SHARE),
+        "mean_over_requests": Column("mean over requests", **SHARE),
+        "requests_with_a_hit": Column("requests with a hit", **SHARE),
+    }
+    return columns.renamed(conversations_analysis.mooncake_hits(), shown)

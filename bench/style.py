@@ -1,0 +1,230 @@
+"""The look of every figure."""
+
+import contextlib
+import functools
+import hashlib
+import io
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib import figure as _figure
+from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+
+from bench import html
+
+WIDTH = 5.8  # inches; what is 11 points here is still 9 on a phone
+TALLEST = 6.8  # inches: less than 1,100 pixels where the width has 928
+INK, GREY, FAINT = "0.15", "0.45", "0.72"
+BESIDE = {"textcoords": "offset points", "va": "center_baseline"}
+ABOVE = {"textcoords": "offset points", "va": "bottom"}
+# What keeps a label readable over marks. (A stroke around its letters would make them paths in an SVG.)
+OVER_MARKS = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5}
+HATCHES = "", "///", "||", "xxx", "\\\\\\"
+MARKERS = "o", "s", "^", "D", "v", "P", "*"
+HUES, LIGHTNESSES = 12, (0.42, 0.56, 0.68)
+# Of the first 60,000 salts the one with which the engines that were there lie farthest apart, also for eyes
+# that see no green. Another salt recolours every figure.
+SALT = 36660
+# Text stays text in an SVG, and the same data give the same file.
+STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.labelsize": 11,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "legend.fontsize": 10,
+    "figure.titlesize": 13,
+    "figure.titleweight": "bold",
+    "axes.titlelocation": "left",
+    **dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top"), False),
+    "axes.edgecolor": FAINT,
+    "grid.color": "0.92",
+    **dict.fromkeys(("text.color", "axes.labelcolor"), INK),
+    **dict.fromkeys(("xtick.color", "ytick.color"), GREY),
+    **dict.fromkeys(("figure.facecolor", "savefig.facecolor"), "white"),
+    "hatch.linewidth": 0.6,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "llm-inference-measured",
+}
+
+
+def style() -> contextlib.AbstractContextManager:
+    """Context manager with the study's look: seaborn's white grid, and sizes that a phone can show."""
+    return matplotlib.rc_context(sns.axes_style("whitegrid") | STYLE)
+
+
+class Figure(_figure.Figure):
+    """A figure that keeps its style wherever it is saved.
+
+    A notebook shows it as SVG for pages and as PNG for viewers without it.
+    """
+
+    def savefig(self, *arguments: Any, **keywords: Any) -> None:
+        with style():
+            return super().savefig(*arguments, **keywords)
+
+    def _repr_svg_(self) -> str:
+        out = io.StringIO()
+        self.savefig(out, format="svg", metadata={"Date": None})
+        return out.getvalue()
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        out, width, height = io.BytesIO(), *(int(side * 96) for side in self.get_size_inches())
+        self.savefig(out, format="png", dpi=192)
+        return out.getvalue(), {"width": width, "height": height}
+
+
+FONT = "font-family: 'DejaVu Sans', sans-serif; "  # as Matplotlib writes it into every text
+
+
+def slim(svg: str) -> str:
+    """`svg` with places to a tenth of a point, without notes, names of parts, groups that say nothing and
+    empty space, its font once, short ids, and one style for marks of one look in a row: a third of it."""
+    svg = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", svg)
+    places = re.compile(r'(?<=\s)(?:d|x|y|width|height|transform)="[^"]*"')
+    svg = places.sub(lambda found: re.sub(r"(\.\d)\d+", r"\1", " ".join(found[0].split())), svg)
+    svg = re.sub(
+        r' d="[^"]*"', lambda path: " " + re.sub(r"(?<=[\w\"]) ?([A-Za-z]) ", r"\1", path[0][1:]), svg
+    )
+    svg = re.sub(r' id="(?:axes|figure|legend|line2d|matplotlib\.axis|patch|text|[xy]tick)_\d+"', "", svg)
+    svg = svg.replace(FONT, "").replace("<svg ", f'<svg style="{FONT.strip()}" ', 1)
+    svg = _without_bare_groups(_short_ids(re.sub(r">\s+<", "><", svg)).strip())
+    return _shared_styles(ALIKE.sub(_styled_once, svg))
+
+
+def _short_ids(svg: str) -> str:
+    """`svg` with the ids that Matplotlib makes of a hash (clip paths, markers, hatches) as short ones."""
+    for k, name in enumerate(dict.fromkeys(re.findall(r' id="([a-z][0-9a-f]{10})"', svg))):
+        svg = svg.replace(f'id="{name}"', f'id="i{k}"').replace(f"#{name}", f"#i{k}")
+    return svg
+
+
+def _without_bare_groups(svg: str) -> str:
+    """`svg` without `<g>` and its end where it has no attribute."""
+    kept: list[bool] = []
+
+    def tag(found: re.Match) -> str:
+        if found[0] == "</g>":
+            return found[0] if kept.pop() else ""
+        if not found[0].endswith("/>"):
+            kept.append(found[0] != "<g>")
+        return "" if found[0] == "<g>" else found[0]
+
+    return re.sub(r"<g(?: [^>]*)?>|</g>", tag, svg)
+
+
+# Two marks or more that differ in their places only.
+ALIKE = re.compile(r'<use (?P<place>[^>]*?) style="(?P<style>[^"]*)"/>(?:<use [^>]*? style="(?P=style)"/>)+')
+
+
+def _styled_once(marks: re.Match) -> str:
+    """`marks`, a match of ALIKE, in a group that has their style."""
+    style = f' style="{marks["style"]}"'
+    return f"<g{style}>{marks[0].replace(style, '')}</g>"
+
+
+def _shared_styles(svg: str) -> str:
+    """`svg` with each style that stands there more than twice as a class of a style sheet of its own."""
+    styles = [style for style, times in Counter(STYLED.findall(svg)).items() if times > 2 and len(style) > 20]
+    rules = "".join(f".s{k} {{{style}}}" for k, style in enumerate(styles))
+    for k, style in enumerate(styles):
+        svg = svg.replace(f' style="{style}"', f' class="s{k}"')
+    return re.sub(r"(<svg [^>]*>)", rf"\1<style>{rules}</style>", svg, count=1)
+
+
+STYLED = re.compile(r' style="([^"]*)"')
+
+
+def styled(draw: Callable[[pd.DataFrame], _figure.Figure | None]) -> Callable[[pd.DataFrame], _figure.Figure]:
+    """Decorator: `draw` within the style; a figure without content where there are no rows, or where `draw`
+    returns None because it needs others."""
+
+    @functools.wraps(draw)
+    def drawn(rows: pd.DataFrame) -> _figure.Figure:
+        with style():
+            return (None if rows.empty else draw(rows)) or nothing()
+
+    return drawn
+
+
+def nothing() -> Figure:
+    """The figure where there is nothing to draw."""
+    drawn = Figure(figsize=(WIDTH, 1.2))
+    drawn.text(0.5, 0.5, html.EMPTY, ha="center", va="center", color=GREY)
+    return drawn
+
+
+Drawn = TypeVar("Drawn", bound=_figure.FigureBase)
+
+
+def titled(drawn: Drawn, title: str, caption: str) -> Drawn:
+    """`drawn` with its title on top and the small print below, both from the left edge."""
+    drawn.suptitle(title, x=0.01, ha="left")
+    drawn.supxlabel(
+        "\n".join(textwrap.wrap(caption, 74)), x=0.01, ha="left", fontsize=10, color=GREY, linespacing=1.35
+    )
+    return drawn
+
+
+def log_axes(axes: Axes) -> list[tuple[Axis, tuple[float, float]]]:
+    """Set both axes to log scales, but for one without a value above zero, which cannot be drawn so; returns
+    [(axis, its limits)] of those set."""
+    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        # Set once: it brings the scale's own ticks back, and their 6 × 10¹ instead of 60.
+        if np.isfinite(axis.get_minpos()) and axis.get_scale() != "log":
+            axes.set(**{f"{name}scale": "log"})
+    return [(a, a.get_view_interval()) for a in (axes.xaxis, axes.yaxis) if a.get_scale() == "log"]
+
+
+def plain_logs(axes: Axes) -> None:
+    """Two log axes with plain numbers at 1, 2 and 5 of each power of ten, fewer where there is much to
+    span."""
+    for axis, (low, high) in log_axes(axes):
+        axis.set_major_locator(
+            ticker.LogLocator(subs=(1, 2, 5) if high / low < 100 else (1, 3) if high / low < 1000 else (1,))
+        )
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
+        axis.set_minor_locator(ticker.NullLocator())
+
+
+class Look(NamedTuple):
+    """What an engine is drawn with: colour, hatch of its bars, marker of its first option's line."""
+
+    colour: tuple
+    hatch: str
+    marker: str
+
+
+@functools.cache
+def look(name: str) -> Look:
+    """The Look of the engine `name`, which follows from its name alone: no other engine changes it.
+
+    The hash of the name picks one of 36 colours (HUSL: 12 hues evenly apart, three lightnesses), one of five
+    hatches and one of seven markers. Two names may share a colour; all three they share once in 1,260.
+    """
+    digest = hashlib.sha256(f"{SALT}:{name}".encode()).digest()
+    lightness, hue = divmod(int.from_bytes(digest[:4], "big") % (len(LIGHTNESSES) * HUES), HUES)
+    colour = sns.husl_palette(HUES, h=0.03, s=0.85, l=LIGHTNESSES[lightness])[hue]
+    return Look(colour, HATCHES[digest[4] % len(HATCHES)], MARKERS[digest[5] % len(MARKERS)])
+
+
+def looks(requests: pd.DataFrame) -> dict[str, tuple]:
+    """{backend: (colour, hatch)} of every engine in `requests`."""
+    return {name: look(name)[:2] for name in sorted(set(requests["backend"]))}
+
+
+def colour(requests: pd.DataFrame) -> tuple:
+    """Colour of the engine of one run."""
+    return look(requests["backend"].iloc[0]).colour

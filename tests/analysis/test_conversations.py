@@ -1,0 +1,139 @@
+"""Loads of sessions: rates, pairs, cut sessions, verdicts and dispersion of made rows whose truth is known."""
+
+import json
+
+import numpy as np
+import pytest
+from session_rows import frame, load, row
+
+from bench.analysis import conversations
+
+SLO = {"ttft_s": 1.0, "tpot_s": 0.1}
+
+
+def test_three_rates_of_a_level_and_its_bounds():
+    (level,) = conversations.levels(frame(load()), SLO).to_dict("records")
+    assert level["by_tokens"] == pytest.approx(400 / 600)
+    assert level["mean_over_requests"] == pytest.approx((0 + 0.75 + 250 / 300) / 3)
+    assert level["requests_with_a_hit"] == pytest.approx(2 / 3)
+    assert level["expected_low"] == level["expected_high"] == level["by_tokens"]
+    assert (level["sessions"], level["requests"], level["cut"], level["sessions_met"]) == (4, 12, 0, 1)
+    assert level["session_goodput_per_s"] == 0.5
+
+
+def test_a_session_meets_the_objectives_only_with_all_of_its_turns():
+    rows = load()
+    rows[1]["ttft_s"] = 2.0
+    (level,) = conversations.levels(frame(rows), SLO).to_dict("records")
+    assert level["sessions_met"] == 0.75 and level["session_goodput_per_s"] == 0.375
+
+
+def test_a_server_that_reports_nothing_has_no_rate_and_no_verdict():
+    rows = frame(load(cached_tokens=None))
+    (level,) = conversations.levels(rows, SLO).to_dict("records")
+    assert np.isnan(level["by_tokens"]) and conversations.checked(rows).empty
+    assert conversations.by_uncached(rows).empty and len(conversations.by_turn(rows)) == 3
+
+
+def test_a_cut_session_keeps_its_rows_and_its_cause():
+    rows = load()
+    rows[4] |= {"error": "ConnectionError: gone", "ttft_s": None}
+    rows[5] |= {"error": "failed before", "ttft_s": None, "sent_s": None}
+    (found,) = conversations.cut(frame(rows)).to_dict("records")
+    assert (found["session"], found["answered"], found["turns"], found["turn"]) == (2, 1, 3, 2)
+    assert found["cause"] == "ConnectionError: gone"
+    (level,) = conversations.levels(frame(rows), SLO).to_dict("records")
+    assert (level["cut"], level["failed"], level["requests"]) == (1, 2, 12)
+
+
+def test_a_turn_is_paired_with_itself_without_the_cache():
+    rows = load() + load(cache=0.0)
+    both = conversations.pairs(frame(rows))
+    assert len(both) == 12 and (both["times"] == (both["ttft_off_s"] / both["ttft_s"])).all()
+    assert both.set_index(["session", "turn"]).loc[(1, 3), "times"] == pytest.approx(6)
+    without = [one for one in rows if not (one["session"] == 1 and one["cache_capacity_tokens"])]
+    assert len(conversations.pairs(frame(without))) == 9
+
+
+def test_what_a_cache_saved_is_over_runs_and_first_turns_stand_apart():
+    rows = [one for run in (1, 2, 3) for cache in (1000.0, 0.0) for one in load(cache, run)]
+    table = conversations.saved(frame(rows)).set_index("turns")
+    assert table.loc["first", "times"] == pytest.approx(1) and table.loc["first", "computed"] == 1
+    later = table.loc["later"]
+    assert later["times"] == pytest.approx(5) and later["runs"] == 3 and later["pairs"] == 24
+    assert later["times_low"] == pytest.approx(5) and later["computed"] == pytest.approx(100 / 500)
+    one_run = conversations.saved(frame(load() + load(cache=0.0))).set_index("turns")
+    assert np.isnan(one_run.loc["later", "times_low"])
+
+
+def test_waits_by_turn_are_means_over_runs_of_medians():
+    rows = load(run=1) + load(run=2, ttft_s=0.3)
+    table = conversations.by_turn(frame(rows)).set_index("turn")
+    assert table.loc[1, "ttft_p50_s"] == pytest.approx((0.1 + 0.3) / 2) and table.loc[1, "runs"] == 2
+    assert table.loc[2, "ttft_low"] < table.loc[2, "ttft_p50_s"] < table.loc[2, "ttft_high"]
+    assert table["by_tokens"].tolist() == pytest.approx([0, 0.75, 250 / 300])
+
+
+def test_waits_by_what_was_computed_are_in_classes():
+    table = conversations.by_uncached(frame(load()))
+    assert table["uncached_tokens"].tolist() == [50, 100] and table["requests"].tolist() == [8, 4]
+
+
+@pytest.mark.parametrize("hit, verdict", [(200, "within"), (150, "within"), (149, "below"), (201, "above")])
+def test_a_hit_is_judged_against_its_bounds(hit, verdict):
+    bounds = dict(expected_cached_tokens_low=150, expected_cached_tokens_high=200)
+    table = conversations.checked(frame([row(1, 3, cached_tokens=hit, **bounds)]))
+    assert table["verdict"].tolist() == [verdict]
+
+
+def test_bursts_are_compared_with_poisson_of_the_same_rate_and_run():
+    rows = [one for run in (1, 2) for one in load(run=run, arrivals="poisson", ttft_s=0.2)]
+    rows += [one for run in (1, 2) for one in load(run=run, arrivals="trace", ttft_s=0.6)]
+    (found,) = conversations.bursts(frame(rows)).to_dict("records")
+    assert found["times"] == pytest.approx(3) and found["runs"] == 2
+    assert conversations.bursts(frame(load(arrivals="trace"))).empty
+
+
+def test_spreading_takes_the_ticks_of_a_clock_away_and_leaves_its_minutes():
+    table = conversations.of_traces().set_index(["trace", "window_s"])
+    ticks = table.loc["mooncake_conversation"]
+    assert ticks.loc[1, "recorded"] == pytest.approx(7.9, abs=0.1)
+    assert ticks.loc[1, "spread"] == pytest.approx(1, abs=0.1)
+    assert ticks.loc[60, "spread"] == pytest.approx(ticks.loc[60, "recorded"], rel=0.05)
+    assert (table.loc["azure_conv", "spread"] == table.loc["azure_conv", "recorded"]).all()
+
+
+def test_mooncake_s_table_has_the_rates_of_its_page():
+    table = conversations.mooncake_hits().set_index("cache_tokens")
+    assert table.loc[512_000, "by_tokens"] == pytest.approx(0.045933, abs=5e-7)
+    assert table["by_tokens"].is_monotonic_increasing
+    assert table["by_tokens"].iloc[-1] == pytest.approx(0.373380, abs=5e-7)
+
+
+def test_simulated_caches_are_read_from_the_sidecars(tmp_path):
+    rows = frame(load())
+    level = dict(arrivals="poisson", cache_capacity_tokens=1000, by_tokens=0.5)
+    file = tmp_path / f"{rows['run_id'].iloc[0]}.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"settings": {"simulated": [level]}}))
+    rows.attrs["folder"] = str(tmp_path)
+    (found,) = conversations.simulated(rows).to_dict("records")
+    assert found["by_tokens"] == 0.5 and found["run_id"] == rows["run_id"].iloc[0]
+    file.write_text(json.dumps({"settings": {}}))
+    assert conversations.simulated(rows).empty and conversations.simulated(frame(load())).empty
+
+
+def test_without_sessions_there_is_nothing_and_no_error():
+    empty = frame(load()).iloc[:0]
+    of = conversations
+    for analysis in (
+        of.levels,
+        of.by_turn,
+        of.by_uncached,
+        of.pairs,
+        of.saved,
+        of.cut,
+        of.checked,
+        of.bursts,
+    ):
+        assert analysis(empty).empty

@@ -1,0 +1,1 @@
+"""What the adapters expect of the engines, checked against the engines' own packages without a GPU."""

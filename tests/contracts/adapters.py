@@ -1,0 +1,108 @@
+"""What an adapter would send: its command, its body, and the row that is made of a stream."""
+
+import contextlib
+import http.server
+import json
+import os
+import tempfile
+import threading
+import time
+from pathlib import Path
+from unittest import mock
+
+from bench import backends, files, processes
+from bench.backends.common import checkpoints, servers
+from bench.instrument.load import client, protocols, schedule
+
+PROMPT = protocols.Prompt((11, 12, 13, 14, 15), "one two three four five", 4)
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "vocab_size": 512,
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "tie_word_embeddings": True,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "dtype": "float32",
+    "rope_parameters": {"rope_theta": 100000.0, "rope_type": "default"},
+}
+
+
+def checkpoint(folder: Path) -> checkpoints.Checkpoint:
+    """A checkpoint of two layers as transformers 5 writes one, with a tokenizer; its weights are a byte."""
+    from bench.backends.common.random_weights import _numbered_tokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 2, "bos_token_id": 1}))
+    _numbered_tokenizer(CONFIG["vocab_size"]).save(str(folder / "tokenizer.json"))
+    words = {"tokenizer_class": "TokenizersBackend", "bos_token": "<s>", "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(words))
+    (folder / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    return checkpoints.Checkpoint("shape:tiny", folder, "synthetic")
+
+
+@contextlib.contextmanager
+def launched(name: str, option: str, folder: Path):
+    """(its command as words, its environment, the `Served`) of a server that is not started."""
+    seen = {}
+
+    @contextlib.contextmanager
+    def started(command, port, log, patience_s=600, health="/health", environment=None):
+        seen.update(command=list(map(str, command)), environment=environment or {})
+        yield f"http://127.0.0.1:{port}"
+
+    request = servers.Wanted(8, 512, 2, 2, folder / "server.txt")
+    with (
+        mock.patch.object(processes, "started", started),
+        mock.patch.object(files, "made", lambda path, make: path),
+        mock.patch.object(checkpoints, "MODELS", folder / "models"),
+        mock.patch.dict(os.environ, {"TEXT_GENERATION_WEBUI": str(folder)}),
+        backends.get(name).serve(checkpoint(folder / "checkpoint"), option, "cuda", request) as served,
+    ):
+        yield seen["command"], seen["environment"], served
+
+
+def body(served: servers.Served) -> dict:
+    """The body of one request to `served`."""
+    return protocols.EVERY[served.dialect][1](PROMPT, served.model, served.body(PROMPT.new_tokens))
+
+
+def counted(dialect: str, events: list[str]) -> dict:
+    """The row that the load client makes of a stream of `events` (JSON) over a socket."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *words):
+            pass
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            data = b"".join(b"data: " + event.encode() + b"\n\n" for event in [*events, "[DONE]"])
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        served = servers.Served(url, dialect, "a-model", {})
+        calls = schedule.calls(served, schedule.Level("closed", 1, 1), [PROMPT])
+        (row,) = client.Client(url, calls, dialect, 1, 20.0).run(time.monotonic() + 0.001)
+        server.shutdown()
+    return row
+
+
+def scratch() -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory(prefix="contracts-")

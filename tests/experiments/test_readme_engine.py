@@ -1,0 +1,64 @@
+"""The README promises that one file is an engine: take the file out of the README, run the README's commands for
+it as they are printed, and see its rows, its bar, its row of the table and its section."""
+
+import re
+import shlex
+
+import pytest
+from commands import run
+
+from bench import backends
+from bench.observations import store
+from bench.paths import ROOT
+from bench.report import engines
+
+README = (ROOT / "README.md").read_text()
+SECTION = README.split("## Add an engine\n")[1].split("\n## ")[0]
+SOURCE = re.search(r"```python\n(.*?)```", SECTION, re.S).group(1)
+COMMANDS = re.search(r"```\n(make check-backend .*?)```", SECTION, re.S).group(1).splitlines()
+
+
+def words(beginning, folder, **replaced):
+    """The words of the README's one command that begins so, its folder `scratch` being `folder`; of a parameter
+    in `replaced` with another value."""
+    (command,) = [line for line in COMMANDS if beginning in line]
+    command = command.replace(".venv/bin/", "").replace("scratch", str(folder))
+    for name, value in replaced.items():
+        command, found = re.subn(rf"(-p {name}) \S+", rf"\1 {value}", command)
+        assert found == 1, f"the README's command has no -p {name}"
+    return shlex.split(command, comments=True)
+
+
+@pytest.mark.check
+@pytest.mark.timing
+def test_the_engine_shown_in_the_readme_works(tmp_path, monkeypatch):
+    scratch = tmp_path / "scratch"
+    (tmp_path / "adapters").mkdir()
+    (tmp_path / "adapters" / "mine.py").write_text(SOURCE)
+    own = {"BENCH_BACKENDS": tmp_path / "adapters", "BENCH_RESULTS": scratch}
+
+    check = dict(word.split("=") for word in words("make check-backend", scratch)[2:])
+    done = run("python", "-m", "bench.experiments.check_backend", check["NAME"], check["OPTION"], **own)
+    assert "mine bfloat16: nothing wrong" in done.stdout and done.stdout.count("ok") > 8
+
+    latency = words("notebooks/latency.ipynb", scratch, max_new_tokens=8)
+    latency[latency.index("out.ipynb")] = str(tmp_path / "out.ipynb")
+    shown = run(*latency, **own)
+    rows = store.load(folder=scratch, experiment="latency")
+    assert len(rows) == 9 and set(rows["backend"]) == {"mine"} and rows["error"].eq("").all()
+    assert rows["run_id"].iloc[0] in shown.stdout + shown.stderr  # --log-output
+
+    figure = words("notebooks/figure.ipynb", scratch)
+    figure[figure.index("figure.ipynb")] = str(tmp_path / "figure.ipynb")
+    run(*figure, **own)
+    assert "mine" in (scratch / "latency.svg").read_text()
+
+    (command,) = [line for line in COMMANDS if line.startswith("BENCH_RESULTS=scratch ")]
+    assert "mine" in run(*shlex.split(command.replace(".venv/bin/", ""))[1:], **own).stdout
+
+    study = dict(word.split("=", 1) for word in words("make study", scratch)[2:])
+    asked = [f"{key.lower()}={value}" for key, value in study.items()]
+    assert " mine/latency-" in " " + run("python", "-m", "bench.workflow.plan", "show", *asked, **own).stdout
+
+    monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path / "adapters")])
+    assert "plain decode loop over transformers" in engines.notes("mine", rows)

@@ -1,0 +1,72 @@
+"""How many files one opens to follow a number: from the cell that asks for it to the CSV, and from the CSV to the
+picture.
+
+A file counts if it runs on the way and handles the number: it names it, or one of its functions takes it (or its
+name) as an argument. Each of them is one subject (CONTRIBUTING, "The rooms").
+"""
+
+import re
+import sys
+import threading
+from pathlib import Path
+
+from bench.observations import store
+from bench.paths import ROOT
+from bench.report.figures import latency as figures
+
+TOKENS = 37  # a number that nothing else has by chance
+FEWEST, TO_CSV, TO_PICTURE = 4, 15, 10
+
+
+def opened(walk, name, value=None):
+    """(files of the repository that handle `name` while `walk()` runs, what it returns)."""
+    ran, took = set(), set()
+
+    def seen(frame, event, _):
+        file = frame.f_code.co_filename
+        if event == "call" and "bench" in file:
+            ran.add(file)
+            if value is not None and file not in took:
+                arguments = list(frame.f_locals.values())
+                took.update({file} if any(type(a) is type(value) and a == value for a in arguments) else ())
+
+    sys.setprofile(seen)
+    threading.setprofile(seen)
+    try:
+        found = walk()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    paths = {Path(file) for file in ran if Path(file).is_relative_to(ROOT / "bench")}
+    named = {path for path in paths if re.search(rf"\b{name}\b", path.read_text())}
+    return {path.relative_to(ROOT).as_posix() for path in named | {p for p in paths if str(p) in took}}, found
+
+
+def test_following_max_new_tokens_from_the_notebook_to_the_csv_and_on_to_the_picture(cells, tmp_path):
+    walk, names = opened(
+        lambda: cells("latency", backend="fake", max_new_tokens=TOKENS), "max_new_tokens", TOKENS
+    )
+    assert set(names["observed"]["max_new_tokens"]) == {TOKENS}
+    here = {
+        "notebooks/latency.ipynb",
+        "bench/backends/<engine>.py",
+        "bench/observations/store.py",  # which writes the rows
+        *(file for file in walk if "report" not in file),
+    }
+    assert {"bench/experiments/session.py", "bench/instrument/in_process.py"} < here
+    assert FEWEST <= len(here) <= TO_CSV, sorted(here)
+
+    def draw():
+        return figures.latency(store.load(folder=tmp_path))
+
+    walk, _ = opened(draw, "output_tokens_per_s", "output_tokens_per_s")
+    assert {"bench/metrics.py", "bench/report/figures/latency.py"} < walk | {"notebooks/figure.ipynb"}
+    assert FEWEST <= len(walk) <= TO_PICTURE, sorted(walk)
+
+
+def test_a_row_says_what_its_cell_asked_for(cells):
+    """Whoever edits the number in the cell gets rows that say so, whatever the parameter was."""
+    names = cells("latency", backend="fake", max_new_tokens=TOKENS)
+    run = names["setup"]
+    row = run.row(1, 1, [5, 6], {"output_ids": [7, 8, 9]}, max_new_tokens=3)
+    assert row["max_new_tokens"] == 3 and run.parameters["max_new_tokens"] == TOKENS

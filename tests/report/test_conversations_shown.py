@@ -1,0 +1,83 @@
+"""Figures, tables and sentences of loads of sessions: what they say of made runs, and of none."""
+
+import pytest
+from session_rows import frame, load
+
+from bench.report import figures
+from bench.report.findings import conversations as findings
+from bench.report.tables import conversations as tables
+
+NAMES = ("conversation_hits", "conversation_turns", "conversation_uncached", "conversation_sizes")
+
+
+@pytest.fixture
+def requests():
+    """Three runs of llama.cpp with the cache off and on in two sizes, and of a trace's arrivals."""
+    rows = [one for run in (1, 2, 3) for cache in (0.0, 1000.0, 4000.0) for one in load(cache, run)]
+    rows += [one for run in (1, 2, 3) for one in load(run=run, arrivals="trace", ttft_s=0.9)]
+    return frame([one | {"backend": "llamacpp"} for one in rows])
+
+
+def words(figure):
+    return " ".join(text.get_text() for text in figure.findobj(match=lambda a: hasattr(a, "get_text")))
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("conversation_hits", "108 requests, 108 within, 0 below and 0 above"),
+        ("conversation_turns", "turn of the conversation"),
+        ("conversation_uncached", "prompt tokens that were computed"),
+        ("conversation_sizes", "size of the cache, tokens"),
+    ],
+)
+def test_a_figure_says_what_it_shows(requests, name, said):
+    assert said in " ".join(words(figures.DRAWN[name](requests)).split())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_of_nothing_says_so(requests, name):
+    assert "turn" not in words(figures.DRAWN[name](requests.iloc[:0]))
+
+
+def test_hits_and_cuts_are_counted(requests):
+    assert findings.hits(requests) == (
+        "Of 108 requests to servers with a cache, 108 hit as many tokens as were expected before the run, 0 fewer "
+        "(evicted, or held by another request) and 0 more."
+    )
+    assert findings.cut(requests) == "None of 48 sessions was cut: every turn was sent and answered."
+    broken = requests.assign(error=requests["error"].where(requests.index != 5, "ConnectionError: gone"))
+    assert findings.cut(broken).startswith("1 of 48 sessions were cut (1 by ConnectionError)")
+
+
+def test_rates_have_their_names(requests):
+    first = findings.rates(requests)[0]
+    assert (
+        "67 % by tokens, 53 % as a mean over requests and 67 % as the share of requests with a hit" in first
+    )
+
+
+def test_what_a_cache_saved_has_an_interval_or_says_that_it_has_none(requests):
+    sentences = findings.saved(requests)
+    assert len(sentences) == 2 and all("comes 5 times (5 to 5) as fast" in one for one in sentences)
+    one = requests[requests["run_id"] == requests["run_id"].iloc[0]]
+    assert all(sentence.endswith("one run, so without an interval.") for sentence in findings.saved(one))
+    slower = requests.assign(ttft_s=0.1 + requests["run_id"].str[-1].astype(int) * requests["ttft_s"] * 0)
+    assert all("cannot be distinguished" in sentence for sentence in findings.saved(slower))
+
+
+def test_bursts_are_told_beside_poisson(requests):
+    (sentence,) = findings.bursts(requests)
+    assert "under the arrivals of conversations at 0.5 sessions/s the 90th percentile of TTFT" in sentence
+
+
+def test_nothing_is_said_of_nothing(requests):
+    none = requests.iloc[:0]
+    assert findings.hits(none) is findings.cut(none) is None
+    assert findings.rates(none) == findings.saved(none) == findings.bursts(none) == []
+
+
+def test_the_table_has_a_row_per_load_and_cache(requests):
+    table = tables.conversations(requests)
+    assert len(table) == 4 and table["hit rate by tokens (%)"].round().tolist() == [0, 67, 67, 67]
+    assert list(tables.conversations(requests.iloc[:0]).columns) == list(table.columns)

@@ -1,0 +1,84 @@
+"""What stands folded beside a figure or a table makes it: in a fresh namespace, in a notebook, with one run or
+none."""
+
+import re
+
+import markupsafe
+import pytest
+from builders import write_quality, write_run, write_serving, write_sweep
+
+from bench.observations import store
+from bench.paths import ROOT
+from bench.report import pages, preview
+
+SHOWN = re.compile(r"pages\.show_(?:figure|table)\(")
+PAGES = "latency", "batching", "serving", "quality", "backends", "method", "answers"
+
+
+def cells(page):
+    """The cells of a page that a reader can unfold."""
+    _, notebook = preview.read(ROOT / f"{page}.qmd")
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code" and preview.code(cell)]
+
+
+EVERY = [(page, k) for page in PAGES for k in range(len(cells(page)))]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Two machines with all experiments."""
+    folder = tmp_path_factory.mktemp("runs")
+    for gpu, host in (("test-cpu", "abc123"), ("other-cpu", "def456")):
+        for backend, option in (("transformers", "float32"), ("llamacpp", "Q4_0")):
+            one = {"backend": backend, "option": option, "gpu": gpu, "host": host}
+            write_run(folder, **one)
+            write_run(folder, experiment="overhead", n=4, **one)
+            write_sweep(folder, **one)
+            write_quality(folder, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], **one)
+            write_serving(folder, {1: (0.05, 0.02), 8: (0.1, 0.04)}, {2: (0.05, 0.03)}, **one)
+    return store.load(folder=folder)
+
+
+@pytest.fixture
+def execute(monkeypatch, tmp_path):
+    """A function that executes a cell alone and returns what it displays."""
+    monkeypatch.setattr(pages, "share", lambda: None)
+    monkeypatch.setattr(pages, "DOWNLOADS", tmp_path)
+
+    def executed(source, requests, on_a_page):
+        displayed = []
+        monkeypatch.setattr(pages, "_requests", lambda: requests)
+        monkeypatch.setattr(pages, "display", lambda *shown: displayed.extend(shown))
+        monkeypatch.setenv("SHOWN_ON_A_PAGE", "1" if on_a_page else "")
+        exec(source, {"__name__": "__main__"})
+        return displayed
+
+    return executed
+
+
+@pytest.mark.parametrize(("page", "number"), EVERY)
+def test_a_cell_gives_in_a_notebook_what_the_page_shows(page, number, measured, execute):
+    source = cells(page)[number]
+    (on_page,) = execute(source, measured, on_a_page=True)
+    beside = execute(source, measured, on_a_page=False)
+    pictures = [one for one in beside if hasattr(one, "savefig")]
+    frames = [one for one in beside if hasattr(one, "columns")]
+    assert pictures or frames
+    for picture in pictures:
+        assert pages.svg_address(picture) in on_page.data
+    if "show_figure" in source:
+        assert len(pictures) == on_page.data.count("<img") and len(frames) == 1
+    else:
+        heads = [head for frame in frames for head in frame.columns]
+        assert all(f">{markupsafe.escape(head)}</th>" in on_page.data for head in heads)
+
+
+@pytest.mark.parametrize(("page", "number"), EVERY)
+def test_a_cell_works_before_anything_was_measured(page, number, measured, execute):
+    assert execute(cells(page)[number], measured.iloc[:0], on_a_page=True)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_figure_and_table_of_a_page_has_its_cell(page):
+    whole = (ROOT / f"{page}.qmd").read_text()
+    assert len(SHOWN.findall(whole)) == sum(len(SHOWN.findall(source)) for source in cells(page)) > 0

@@ -1,0 +1,82 @@
+"""No figure is taller than a screen and no table larger than a page, however many machines have measured."""
+
+import inspect
+
+import pytest
+from builders import write_quality, write_run, write_serving, write_sweep
+
+from bench import style
+from bench.observations import store
+from bench.report import figures, pages, tables
+
+MACHINES, OPTIONS = 7, 30
+MOST_PIXELS, PAGE_PIXELS = 1100, 928
+OWN = [name for name, draw in figures.DRAWN.items() if draw.__module__.startswith("bench.")]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Seven machines, of which each measured many options of one model, some of two more, and all loads."""
+    folder = tmp_path_factory.mktemp("many")
+    for k in range(MACHINES):
+        where = {"gpu": f"cpu-{k}", "host": f"abc12{k}"}
+        for option in range(OPTIONS if k == 0 else 4):
+            write_run(folder, backend="fake", option=f"Q{option}_0", rate=20.0 + option, **where)
+        for model in ("shape:tinyllama-1.1b", "shape:llama-2-7b"):
+            write_run(folder, backend="fake", option="F16", model=model, weights="synthetic", **where)
+        for backend, option in (("transformers", "float32"), ("llamacpp", "Q4_0"), ("vllm", "bfloat16")):
+            one = {"backend": backend, "option": option, **where}
+            write_run(folder, experiment="overhead", n=4, **one)
+            write_sweep(folder, **one)
+            write_quality(folder, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], **one)
+            write_serving(folder, {1: (0.05, 0.02), 8: (0.1, 0.04)}, {2: (0.05, 0.03)}, **one)
+    return store.load(folder=folder)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_figure_fits_a_screen(name, many):
+    whole = figures.DRAWN[name](many)
+    for label, figure in [("", whole), *figures.parts(name, many)]:
+        width, height = figure.get_size_inches()
+        assert width == style.WIDTH and height / width * PAGE_PIXELS <= MOST_PIXELS, f"{name} {label}"
+
+
+def made(name, requests):
+    function = tables.TABLES[name]
+    return function(requests) if inspect.signature(function).parameters else function()
+
+
+@pytest.mark.parametrize("name", [name for name, each in tables.TABLES.items()])
+def test_a_table_fits_a_page_or_says_why_not(name, many):
+    table = made(name, many)
+    for label, part in pages.table_parts(table):
+        assert part.shape[1] <= 12, f"{name} {label}"
+        assert len(part) <= 40 or table.attrs["whole"], f"{name} {label}"
+
+
+def test_the_numbers_that_decide_stand_before_what_is_always_the_same(many):
+    (label, part), *others = pages.table_parts(made("latency", many))
+    assert label == "smollm2-135m (real weights) on cpu-0" and len(others) > MACHINES
+    assert list(part)[:3] == ["engine", "option", "output tokens/s"]
+    assert {"TTFT (ms)", "TPOT (ms)"} <= set(list(part)[:7])
+    assert not {"device", "model", "weights"} & set(part)
+
+
+def test_what_a_page_leaves_out_is_in_the_file_beside_it(many, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setenv("SHOWN_ON_A_PAGE", "1")
+    monkeypatch.setattr(pages, "DOWNLOADS", tmp_path)
+    monkeypatch.setattr(pages, "display", lambda one: shown.append(one.data))
+    pages.show_table("batching", many, "Every batch.")
+    (file,) = tmp_path.glob("*.csv")
+    assert f'href="downloads/{file.name}"' in shown[0] and "device" in file.read_text().splitlines()[0]
+    assert len(file.read_text().splitlines()) == 1 + len(made("batching", many))
+    assert shown[0].count("<table") <= 8 and shown[0].count(" open>") == 1
+
+
+def test_a_table_that_is_whole_needs_no_file(many, tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOWN_ON_A_PAGE", "1")
+    monkeypatch.setattr(pages, "DOWNLOADS", tmp_path)
+    monkeypatch.setattr(pages, "display", lambda one: None)
+    pages.show_table("kv_cache", many, "KV cache.")
+    assert not list(tmp_path.iterdir())
