@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from bench.machine import identity
 from bench.observations import store
-from bench.paths import FIGURES, RESULTS, ROOT, SITE
+from bench.paths import FIGURES, RESULTS, ROOT, SITE, sources
 from bench.report import figures
 from bench.workflow import auto, plan, progress, report, run_notebook
 from bench.workflow.runs import ENDED
@@ -26,7 +26,7 @@ def forget_ended(runs, roofs):
     no CSV is tried again."""
     try:
         with LOCK.acquire(timeout=0):
-            marks = [mark for run in runs if not run.measured for mark in (run.ended, auto.enough(run))]
+            marks = [mark for run in runs if not run.measured for mark in (run.ended, run.tried, auto.enough(run))]
             for file in [*marks, f"{ENDED}/{roofs}", UNDRAWN]:
                 Path(file).unlink(missing_ok=True)
     except Timeout:
@@ -48,18 +48,19 @@ STARTED = time.time()
 FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (FIGURES, SITE / "index.html"))
 DRAWN = expand(FIGURES_AT + "/{figure}.{form}", figure=figures.names(), form=("svg", "png"))
 OBSERVATIONS = [os.path.relpath(path, ROOT) for path in sorted(RESULTS.glob("*/*.csv"))]
-# What a figure or a page is drawn by: a change in any file of bench/ redraws.
-SOURCES = [os.path.relpath(path, ROOT) for path in sorted((ROOT / "bench").rglob("*.py"))]
+# What a figure or a page is drawn by: a change in any file of a package redraws.
+SOURCES = [os.path.relpath(path, ROOT) for path in sources()]
 # An observation is no output, so Snakemake never deletes one: a CSV is whole as soon as it exists, whatever
 # happened to its job.
 # The output of a job is an empty file that says that it has ended; a run without a CSV is tried again.
 MISSING = [run.ended for run in RUNS if not run.measured]
 if not STUDY["first_only"] and not store.path(ROOFS).exists():
     MISSING.append(f"{ENDED}/{ROOFS}")
+ALONE = workflow.local_exec and not workflow.remote_exec
 BEFORE = auto.before(RUNS) if STUDY["auto"] else {}
 
 
-def sources(*patterns):
+def matching(*patterns):
     """Files of the repository that match, relative to it."""
     return sorted({os.path.relpath(path, ROOT) for pattern in patterns for path in ROOT.glob(pattern)})
 
@@ -78,11 +79,12 @@ def command(wildcards):
     run = BY_ID.get("{backend}/{name}-{n}".format(**wildcards))
     if run is None:  # a node of a cluster looks later than the study's start, and the budget is spent by then
         return "true"
-    notebook = f"{run.python} -m bench.workflow.run_notebook notebooks/{run.notebook}.ipynb {run.id} {run.arguments}"
     if STUDY["rounds"] is None and run not in plan.first_round(STUDY):
-        asked = f"exec python -m bench.workflow.plan in-budget {run.id} {notebook} -- {OVERRIDES}"
+        # Where nothing else runs beside it, it lets the run go first whose turn it is by now.
+        how = "in-turn" if ALONE else "in-budget"
+        asked = f"exec env {run.order} python -m bench.workflow.plan {how} {run.id} {run.command} -- {OVERRIDES}"
         return f"test -e {auto.enough(run)} || {asked}" if STUDY["auto"] else asked
-    return f"exec {notebook}"
+    return f"exec env {run.order} {run.command}"
 
 
 if workflow.is_main_process and not PARTIAL:
@@ -158,7 +160,7 @@ rule run:
         command=command,
     message:
         "{wildcards.backend}/{wildcards.name}-{wildcards.n}"
-    # The plan's order: a round of all engines before the next one.
+    # The plan's order (bench/workflow/order.py): a shuffled round of all configurations before the next one.
     priority: lambda w: ORDER.get(f"{w.backend}/{w.name}-{w.n}", 0)
     resources:
         device=1,
@@ -188,14 +190,15 @@ rule figures:
     message:
         "figures"
     shell:
-        "papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figures.ipynb -p figure all "
+        "OMP_NUM_THREADS=1 papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figures.ipynb -p figure all "
         "2> logs/figures.txt || {{ cat logs/figures.txt; exit 1; }}"
 
 
 rule site:
     input:
         OBSERVATIONS,
-        sources("_quarto.yml", "*.qmd", "assets/*", "bench/**/*.py"),
+        matching("_quarto.yml", "*.qmd", "assets/*"),
+        SOURCES,
     output:
         PAGE,
     message:

@@ -12,33 +12,34 @@ explorer.rows = (text) => {
   });
 };
 
-// Student's two-sided quantile: `series` are Chebyshev coefficients in 1 / freedom on [0, 1] (Clenshaw's recurrence).
-explorer.quantile = (series, freedom) => {
-  const x = 2 / freedom - 1;
-  let [one, two] = [0, 0];
-  for (const c of series.slice(1).reverse()) [one, two] = [2 * x * one - two + c, one];
-  return x * one - two + series[0];
+// Half the width of the interval of the log of the ratio of `metric` of two rows (their places), from `comparisons` as bench/analysis/explorer.py
+// ships them. null: no sittings connect the two; undefined: no run was repeated; false: one of them is in no model.
+explorer.half = (comparisons, metric, first, second) => {
+  if (first === second) return 0;
+  for (const { rows, classes, halves } of comparisons) {
+    const [i, j] = [rows.indexOf(first), rows.indexOf(second)];
+    if (!halves[metric] || i < 0 || j < 0) continue;
+    const [low, high] = [classes[i], classes[j]].sort((a, b) => a - b);
+    return halves[metric][(high * (high + 1)) / 2 + low];
+  }
+  return false;
 };
 
-// The ratio of two means with its interval, as bench/analysis/statistics.py has it. `first` and `second` are {mean, half, runs}.
-explorer.ratio = (first, second, { student, freedom, verdicts }, direction) => {
+// The ratio of two adjusted means {mean, runs} with its interval and verdict, as Fit.compare of bench/analysis/comparison.py has it. `half` is
+// explorer.half; `alike` says whether both are of one machine, model and condition, which alone are compared.
+explorer.ratio = (first, second, half, alike, verdicts, direction) => {
   const found = { ratio: NaN, low: NaN, high: NaN };
   if (!(first.runs && second.runs)) return { ...found, verdict: verdicts.none };
-  if (!(first.mean > 0 && second.mean > 0)) return { ...found, verdict: verdicts.zero };
+  if (!alike) return { ...found, verdict: verdicts.elsewhere };
+  if (half === false || !(first.mean > 0 && second.mean > 0)) return { ...found, verdict: verdicts.zero };
+  if (half === null) return { ...found, verdict: verdicts.not_connected };
   found.ratio = first.mean / second.mean;
-  if (first.runs < 2 || second.runs < 2) return { ...found, verdict: first.runs === second.runs ? verdicts.one_each : verdicts.one_of_one };
-  const [a, b] = [first, second].map((each) => {
-    const free = freedom[each.runs];
-    return { free, square: (each.half / explorer.quantile(student, free) / each.mean) ** 2 };
-  });
-  const sum = a.square + b.square;
-  const free = sum > 0 ? sum ** 2 / (a.square ** 2 / a.free + b.square ** 2 / b.free) : a.free + b.free;
-  const half = explorer.quantile(student, free) * Math.sqrt(sum);
-  found.low = Math.exp(Math.log(found.ratio) - half);
-  found.high = Math.exp(Math.log(found.ratio) + half);
-  const apart = found.low > 1 || found.high < 1;
+  if (half === undefined) return { ...found, verdict: first.runs === 1 && second.runs === 1 ? verdicts.one_each : verdicts.no_scatter };
+  found.low = found.ratio * Math.exp(-half);
+  found.high = found.ratio * Math.exp(half);
   const more = found.low > 1;
-  return { ...found, verdict: !apart ? verdicts.equal : direction === 0 ? (more ? "more" : "less") : more === direction > 0 ? "better" : "worse" };
+  if (!more && !(found.high < 1)) return { ...found, verdict: verdicts.equal };
+  return { ...found, verdict: direction === 0 ? (more ? verdicts.more : verdicts.less) : more === direction > 0 ? verdicts.better : verdicts.worse };
 };
 
 // Which of `points` ({x, y}) no other beats: none is at least as good in both and better in one. Directions: 1 more is better, -1 less.

@@ -49,6 +49,8 @@
     const query = new URLSearchParams({ experiment: state.experiment });
     for (const [key, value] of Object.entries(defaults())) if (state[key] !== value) query.set(key, state[key]);
     for (const [name, values] of Object.entries(state.filters)) for (const value of values) query.append(name, value);
+    // What the view of published rows keeps there stays (observatory.js).
+    for (const [name, value] of new URLSearchParams(location.search)) if (name.startsWith("o-")) query.append(name, value);
     history.replaceState(null, "", `?${query}${location.hash}`);
   }
 
@@ -149,7 +151,7 @@
 
   function hover(row, x, y) {
     const first = { title: row.label, version: row.backend_version, machine: row.machine, model: `${row.model} (${row.weights} weights)` };
-    for (const [name, each] of [[state.x, x], [state.y, y]]) first[data.metrics[name].label] = spelled(each) + (each.half >= 0 ? " (95 %)" : ", one run: no interval");
+    for (const [name, each] of [[state.x, x], [state.y, y]]) first[data.metrics[name].label] = spelled(each) + (each.half >= 0 ? ` (95 %${each.runs === 1 ? ", one run" : ""})` : ", no interval");
     if (row.state && row.state !== "steady") first.state = row.state;
     return { ...first, runs: `${row.runs}: ${row.run_ids}`, command: row.command };
   }
@@ -272,17 +274,19 @@
 
   function compared(first, second) {
     const both = experiment().metrics.filter((name) => first[name] && second[name]);
+    const alike = ["setting", "loop", "condition"].every((name) => first[name] === second[name]);
     const rows = [...new Set([state.y, state.x, ...both])].filter((name) => both.includes(name)).map((name) => {
       const { label, direction } = data.metrics[name];
       const [a, b] = [value(first, name), value(second, name)];
-      const found = explorer.ratio(a, b, data, direction);
+      const half = explorer.half(experiment().comparisons, name, first.place, second.place);
+      const found = explorer.ratio(a, b, half, alike, data.verdicts, direction);
       const interval = Number.isFinite(found.low) ? `${explorer.number(found.low)} to ${explorer.number(found.high)}` : "";
       const cells = [spelled(a), spelled(b), explorer.number(found.ratio), interval, found.verdict].map((text) => `<td>${escaped(text)}</td>`);
       return `<tr data-metric="${name}" data-ratio="${found.ratio}" data-low="${found.low}" data-high="${found.high}"><th scope="row">${escaped(label)}</th>${cells.join("")}</tr>`;
     });
     const heads = ["metric", "first", "second", "first / second", "95 % interval", "verdict on the first"].map((text) => `<th scope="col">${text}</th>`);
     const runs = [first, second].map((row) => `<p class="small"><b>${escaped(row.label)}</b>, version ${escaped(row.backend_version)}, ${escaped(row.machine)}; runs <code>${escaped(row.run_ids)}</code><br><code>${escaped(row.command)}</code></p>`);
-    return `${warnings(first, second)}<div class="table-scroll" role="region" tabindex="0" aria-label="The two compared"><table><thead><tr>${heads.join("")}</tr></thead><tbody>${rows.join("")}</tbody></table></div>${runs.join("")}<p class="small">Each interval is over runs and holds for itself; one run has none.</p>`;
+    return `${warnings(first, second)}<div class="table-scroll" role="region" tabindex="0" aria-label="The two compared"><table><thead><tr>${heads.join("")}</tr></thead><tbody>${rows.join("")}</tbody></table></div>${runs.join("")}<p class="small">Means are adjusted for the sittings in which the runs were measured. Each interval holds for itself.</p>`;
   }
 
   function warnings(first, second) {

@@ -1,4 +1,4 @@
-// The step-time model of bench/analysis/planning (step_time.py, steady.py) in the browser: the same arithmetic, line by line.
+// The step-time model of llm_planner (step_time.py, steady.py) in the browser: the same arithmetic, line by line.
 // Coefficients, shapes and devices come from the build, as JSON in the element #planner-data. A test compares the results with Python's.
 "use strict";
 
@@ -6,7 +6,7 @@ const planner = (() => {
   // Seconds of each part of a step, as step_time.cost.
   function cost(setting, coefficients, constants) {
     const { shape, machine, weights, tp } = setting;
-    const [layer, eightBit, sequence, bandwidth, kv, compute, link] = coefficients;
+    const [layer, eightBit, sequence, bandwidth, kv, compute, link, token] = coefficients;
     const rate = machine.bandwidth_bytes_per_s;
     const reductions = tp > 1 ? 2 * shape.layers : 0;
     const stepBytes = shape.block * constants.weight_bytes[weights] + shape.head * 2;
@@ -25,6 +25,7 @@ const planner = (() => {
       link: (hidden * 2 * (tp - 1)) / tp + passes,
       attention: (4 * shape.heads_values) / tp / (machine.peaks.bf16 * compute * constants.attention_share),
       shot: hidden * (setting.one_shot ? tp - 1 : (2 * (tp - 1)) / tp) + passes,
+      sent: token,
     };
   }
 
@@ -67,7 +68,7 @@ const planner = (() => {
       mixed: engine.mixed,
       chunk: engine.chunked ? data.constants.step_tokens : Infinity,
       kvTokens: tokens,
-      request: coefficients[7],
+      request: coefficients[8],
     };
   }
 
@@ -83,16 +84,17 @@ const planner = (() => {
     const prefill = steps * step(one.cost, rest, held, chunk, attention);
     let added = batch > 1 ? prefill : 0;
     if (one.mixed && rest) added = prefill - steps * step(one.cost, rest, held);
-    return [one.request + (batch > 1 ? decode / 2 : 0) + prefill, decode + ((batch - 1) * added) / output];
+    const tpot = Math.max(decode + ((batch - 1) * added) / output, batch * one.cost.sent);
+    return [one.request + (batch > 1 ? decode / 2 : 0) + prefill, tpot];
   }
 
   // As steady.largest_batch.
   function largestBatch(one, q, slots) {
     let low = 0;
-    let high = Math.min(slots, Math.floor(one.kvTokens / (q.prompt_tokens + q.new_tokens)));
+    let high = Math.min(slots, Math.floor(one.kvTokens / (q.prompt_tokens + q.answer_tokens)));
     while (low < high) {
       const middle = Math.floor((low + high + 1) / 2);
-      const [ttft, tpot] = times(one, middle, q.prompt_tokens, q.new_tokens);
+      const [ttft, tpot] = times(one, middle, q.prompt_tokens, q.answer_tokens);
       if (ttft <= q.ttft_s && tpot <= q.tpot_s) low = middle;
       else high = middle - 1;
     }
@@ -105,13 +107,13 @@ const planner = (() => {
     if (one === null) return { tensor_parallel: tp, note: "does not fit" };
     const batch = largestBatch(one, q, data.constants.slots);
     if (batch === 0) return { tensor_parallel: tp, note: "does not hold the goal" };
-    const [ttft, tpot] = times(one, batch, q.prompt_tokens, q.new_tokens);
-    const rate = batch / (ttft + tpot * (q.new_tokens - 1));
+    const [ttft, tpot] = times(one, batch, q.prompt_tokens, q.answer_tokens);
+    const rate = batch / (ttft + tpot * (q.answer_tokens - 1));
     const replicas = Math.ceil(q.rate / rate);
     const usd = replicas * tp * q.usd_per_gpu_hour;
     return {
       tensor_parallel: tp, replicas, gpus: replicas * tp, batch, ttft_s: ttft, tpot_s: tpot, requests_per_s: rate,
-      usd_per_hour: usd, usd_per_million_output: usd / ((q.rate * 3600 * q.new_tokens) / 1e6),
+      usd_per_hour: usd, usd_per_million_output: usd / ((q.rate * 3600 * q.answer_tokens) / 1e6),
     };
   }
 
@@ -137,7 +139,7 @@ const planner = (() => {
     if (wrong.length) throw new Error(`“${wrong[0].labels[0].textContent}” must be a number above zero.`);
     return {
       model: value("model"), weights: value("weights"), engine: value("engine"), gpu: value("gpu"),
-      prompt_tokens: Math.round(value("prompt_tokens")), new_tokens: Math.round(value("new_tokens")), rate: Number(value("rate")),
+      prompt_tokens: Math.round(value("prompt_tokens")), answer_tokens: Math.round(value("answer_tokens")), rate: Number(value("rate")),
       ttft_s: value("ttft_ms") / 1e3, tpot_s: value("tpot_ms") / 1e3, usd_per_gpu_hour: Number(value("usd_per_gpu_hour")),
     };
   }
@@ -160,11 +162,11 @@ const planner = (() => {
 
   function sentence(q, answers) {
     const holding = answers.filter((answer) => !answer.note).sort((a, b) => a.usd_per_hour - b.usd_per_hour);
-    const fit = data.fits[`${q.engine}|${q.gpu}`];
-    const known = fit.estimated
-      ? `Nobody's measurements of ${q.engine} on this GPU were fitted: these numbers are estimated from other engines and devices`
-      : "On measured points the model was off";
-    const error = `${known}, by up to ${Math.round(100 * (Math.exp(fit.tpot_width) - 1))} % in TPOT and ${Math.round(100 * (Math.exp(fit.ttft_width) - 1))} % in TTFT (95 of 100).`;
+    const fit = data.fits[`${q.engine}|${q.gpu}`].errors[q.model];
+    const known = fit.unknown
+      ? `No measurement of this ${fit.unknown} with ${q.engine} was fitted: these numbers are estimated, and where such a ${fit.unknown} was left out the model was off`
+      : "On measured points that no fit saw the model was off";
+    const error = `${known} by up to ${Math.round(100 * (Math.exp(fit.tpot_width) - 1))} % in TPOT and ${Math.round(100 * (Math.exp(fit.ttft_width) - 1))} % in TTFT (95 of 100).`;
     if (!holding.length) {
       const fits = answers.some((answer) => answer.note !== "does not fit");
       return fits
