@@ -19,21 +19,21 @@ def everywhere(requests: pd.DataFrame) -> str | None:
     leader = " ".join(table.iloc[0][across_analysis.THAN[:2]])
     slower = table["verdict"].str.startswith(across_analysis.SLOWER)
     everywhere = slower & table["verdict"].str.contains(across_analysis.EVERYWHERE)
-    so_far = slower & table["verdict"].str.contains(across_analysis.SO_FAR)
-    counts = [
-        f"{everywhere.sum()} slower on every machine" if everywhere.any() else "",
-        f"{so_far.sum()} slower so far on all machines that have both" if so_far.any() else "",
-    ]
-    found = words.listed(filter(None, counts)) or "none slower on all machines that have both"
-    others = [
-        f"; {words.listed(_named(rows), SHOWN)} {verdict}"
-        for verdict, rows in _by_verdict(table[~everywhere & ~so_far])
-    ]
-    best = "has the best mean" if others else "is fastest"
-    return (
-        f"Over {count} machines, **{leader}** {best} for {run['model']} in output tokens/s: of "
-        f"{words.plural(len(table), 'other option')}, {found}{''.join(others)}."
+    behind = everywhere | slower & table["verdict"].str.contains(across_analysis.SO_FAR)
+    proven = (
+        f" ({everywhere.sum()} of them in three runs or more on three machines or more)"
+        if everywhere.any()
+        else ""
     )
+    found = (
+        f"{behind.sum()} of the {words.plural(len(table), 'other option')} "
+        f"{'is' if behind.sum() == 1 else 'are'} slower on every machine that has both{proven}"
+        if behind.any()
+        else f"none of the {words.plural(len(table), 'other option')} is slower on every machine that has both"
+    )
+    others = [f"; {verdict.format(_named(rows))}" for verdict, rows in _by_verdict(table[~behind])]
+    leads = "has the highest mean output tokens/s" if others else "is fastest in output tokens/s"
+    return f"Over {count} machines, **{leader}** {leads} with {run['model']}: {found}{''.join(others)}."
 
 
 def leads(requests: pd.DataFrame) -> bool:
@@ -65,20 +65,21 @@ def pairs(requests: pd.DataFrame) -> str | None:
 
 
 def _by_verdict(rest: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """[(verdict as a sentence ends with it, rows)] of configurations that are not slower everywhere."""
-    words_of = {
-        across_analysis.OPEN: "cannot be distinguished from it",
-        across_analysis.DEPENDS: "may be slower or not, which depends on the machine",
-        across_analysis.ONE_RUN_EACH: "cannot be compared with one run each",
+    """[(a clause about the configurations named at its braces, rows)] of those that are not slower
+    everywhere."""
+    clauses = {
+        across_analysis.OPEN: "{} cannot be distinguished from it",
+        across_analysis.DEPENDS: "whether {} is slower depends on the machine",
+        across_analysis.ONE_RUN_EACH: "{} has one run on each, too few to compare",
     }
     groups = rest.groupby("verdict", sort=False)
-    return [(words_of.get(verdict, f"run {verdict}"), rows) for verdict, rows in groups]
+    return [(clauses.get(verdict, f"{{}} runs {verdict}"), rows) for verdict, rows in groups]
 
 
-def _named(rows: pd.DataFrame) -> list[str]:
-    """`**a b** (0.9 times as fast, 0.8 to 1.1)` of each row."""
-    return [
-        f"**{row['backend']} {row['option']}** ({words.ratio(row)})"
-        for _, row in rows.iterrows()
-        if np.isfinite(row["ratio"])
-    ]
+def _named(rows: pd.DataFrame) -> str:
+    """`**a b** (at 0.9 times its rate, 0.8 to 1.1)` of each row, as a list."""
+    names = []
+    for _, row in rows[np.isfinite(rows["ratio"])].iterrows():
+        interval = "" if np.isnan(row["low"]) else f", {words.two(row['low'])} to {words.two(row['high'])}"
+        names.append(f"**{row['backend']} {row['option']}** ({words.times(row['ratio'])} its rate{interval})")
+    return words.listed(names, SHOWN)
