@@ -82,10 +82,10 @@ def _styles(each: pd.DataFrame) -> dict[str, dict]:
 
 def _rows(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame, styles: dict[str, dict]) -> None:
     """The rows `shown`, with the marks of `each` machine beside one another and the pooled ratio on top."""
-    edge = axes.get_yaxis_transform()
+    at, offset = axes.get_yaxis_transform(), {"xytext": (-6, 0), "textcoords": "offset points"}
     for y, row in shown.iterrows():
-        name = f"{row['backend']} {row['option']}  "
-        axes.text(0, y + LABEL, name, transform=edge, va="top", ha="right", fontsize=10)
+        name, look = f"{row['backend']} {row['option']}", {"va": "top", "ha": "right", "fontsize": 10}
+        axes.annotate(name, (0, y + LABEL), xycoords=at, **offset, **look)
     _limits(axes, shown, each)
     axes.axvline(1, color=GREY, linewidth=1, zorder=1)
     step = min(0.14, 0.5 / len(styles))
