@@ -187,8 +187,10 @@ def prediction(
     def below(at: np.ndarray, probability: float) -> np.ndarray:
         return special.ndtr((at[..., None] - mean) / deviation).mean(axis=-1) < probability
 
-    low, high = ((1 - confidence) / 2, (1 + confidence) / 2)
-    return tuple(_bisect(lambda at: below(at, p), *ends) for p in (low, high))
+    low, high = (
+        _bisect(lambda at: below(at, p), *ends) for p in ((1 - confidence) / 2, (1 + confidence) / 2)
+    )
+    return low, high
 
 
 def _bisect(rises: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -288,8 +290,7 @@ def pooled(each: pd.DataFrame) -> pd.DataFrame:
     groups = [rows for _, rows in each.groupby([*KEYS, *THAN], sort=False) if len(rows) > 1]
     for _, same in itertools.groupby(sorted(groups, key=len), key=len):  # pooled together: many pairs
         same = list(same)
-        stacked = [np.array([rows[name] for rows in same]) for name in ("log_ratio", "standard_error")]
-        found = pool(*stacked)
+        found = pool(*(np.array([rows[name] for rows in same]) for name in ("log_ratio", "standard_error")))
         for k, own in enumerate(same):
             repeated = int((own[["runs", "than_runs"]].min(axis=1) >= FEWEST_RUNS).sum())
             bounds = np.log(own["low"].to_numpy()), np.log(own["high"].to_numpy())
@@ -373,7 +374,7 @@ def _configurations(runs: pd.DataFrame) -> list[Key]:
 
 def _to_leader(runs: pd.DataFrame, metric: str) -> list[tuple[Key, Key]]:
     front = leader(runs, metric)
-    return [(key, front) for key in _configurations(runs) if key != front]
+    return [(key, front) for key in _configurations(runs) if front and key != front]
 
 
 def _pair(row: pd.Series) -> tuple[Key, Key]:

@@ -4,13 +4,13 @@ A mutant is the code with one operator, number, comparison, argument or value ch
 sees could be a mistake that no test sees. `tests/mutation_run.py` makes the result; here it is kept and read.
 """
 
-import hashlib
 import json
-from pathlib import Path
 
 import pandas as pd
 
-ROOT = Path(__file__).parents[2]
+from bench import memo
+from bench.paths import ROOT
+
 FOLDER = ROOT / "data" / "proof"
 SCORES, SURVIVORS, DIGESTS = FOLDER / "mutation.csv", FOLDER / "survivors.csv", FOLDER / "mutation.json"
 LOAD = "bench/instrument/load"
@@ -50,8 +50,8 @@ PROMISE = 0.95
 
 
 def digests() -> dict[str, str]:
-    """{path: SHA-256} of the modules as they are."""
-    return {path: hashlib.sha256((ROOT / path).read_bytes()).hexdigest() for path in TESTS}
+    """{path: `memo.computes`} of the modules as they are."""
+    return {path: memo.computes(ROOT / path) for path in TESTS}
 
 
 def changed() -> list[str]:

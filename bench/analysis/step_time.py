@@ -96,7 +96,8 @@ def _reached(
 ) -> np.ndarray:
     """`terms` with NaN for what limits none of the points: it was not measured, only bounded."""
     memory, arithmetic = step_bytes * terms[1], step_flops * terms[2]
-    return np.where([True, (memory >= arithmetic).any(), (arithmetic > memory).any()], terms, np.nan)
+    limits = np.array([True, (memory >= arithmetic).any(), (arithmetic > memory).any()])
+    return np.where(limits, terms, np.nan)
 
 
 def _arrays(table: pd.DataFrame) -> tuple:
@@ -141,11 +142,14 @@ def _resampled(points: pd.DataFrame, rng: np.random.Generator) -> tuple:
     return terms, list(_named(_reached(terms, *steps[1:])).values())
 
 
-def _interval(draws: Sequence, coefficient: int) -> tuple[float, float]:
+def _interval(draws: np.ndarray, coefficient: int) -> tuple[float, float]:
     """95 % percentile interval of one coefficient over resamples, empty where most of them do not
     determine it."""
     known = draws[:, coefficient][np.isfinite(draws[:, coefficient])]
-    return tuple(np.percentile(known, [2.5, 97.5])) if len(known) > len(draws) / 2 else (np.nan, np.nan)
+    if len(known) <= len(draws) / 2:
+        return np.nan, np.nan
+    low, high = np.percentile(known, [2.5, 97.5])
+    return low, high
 
 
 def model(table: pd.DataFrame) -> Fields:
@@ -179,9 +183,9 @@ def model(table: pd.DataFrame) -> Fields:
 def shares(terms: Sequence[float] | np.ndarray, step_bytes: np.ndarray, step_flops: np.ndarray) -> tuple:
     """(step s, name of the largest term, its share) of one step."""
     overhead, memory, arithmetic = terms[0], step_bytes * terms[1], step_flops * terms[2]
-    parts = [overhead, memory, 0.0] if memory >= arithmetic else [overhead, 0.0, arithmetic]
-    largest = int(np.argmax(parts))
-    return sum(parts), TERMS[largest], parts[largest] / sum(parts)
+    parts = np.array([overhead, memory, 0.0] if memory >= arithmetic else [overhead, 0.0, arithmetic])
+    largest = int(parts.argmax())
+    return parts.sum(), TERMS[largest], parts[largest] / parts.sum()
 
 
 def _ends(table: pd.DataFrame, terms: Sequence[float] | np.ndarray, drawn: Sequence) -> Fields:

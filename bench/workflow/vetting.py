@@ -141,7 +141,7 @@ def _gates(candidate: Candidate, repository: "Repository") -> None:
         _refuse(f"Its CSV lacks {', '.join(sorted(lacking))}.", lacking)
         identifier = {"hardware": store.roofs_id, "clients": store.accuracy_id}[folder]
         number = candidate.run.rpartition("-")[2]
-        ids = {identifier(*pair, number) for pair in table[["gpu", "host"]].itertuples(index=False)}
+        ids = {identifier(gpu, host, number) for gpu, host in table[["gpu", "host"]].itertuples(index=False)}
         _refuse(
             f"The rows say they are {', '.join(sorted(ids))}, the path says {candidate.run}.",
             ids != {candidate.run},

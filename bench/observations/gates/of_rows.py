@@ -292,7 +292,8 @@ def possible_prefill(runs: Runs) -> dict[int, str]:
     new_tokens = rows["prompt_tokens"] - rows["cached_tokens"].fillna(0)
     sizes = {name: rows[name] for name in ("block_parameters", "head_parameters", "attention_values")}
     devices = derived.sharing(rows) * (1 + limits.ABOVE_PEAK)
-    computing = plausibility.least_prefill_s(*sizes.values(), new_tokens, rows["flops_per_s"] * devices)
+    flops_per_s = rows["flops_per_s"] * devices
+    computing = plausibility.least_prefill_s(**sizes, prompt_tokens=new_tokens, flops_per_s=flops_per_s)
     reading = rows["weight_bytes"] / (bandwidth * devices)
     least = pd.concat([computing, reading], axis=1).astype(float).max(axis=1)
     wrong = rows.assign(least_s=least)[rows["ttft_s"] < least - limits.ROUNDING_S]

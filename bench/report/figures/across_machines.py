@@ -6,6 +6,7 @@ import seaborn as sns
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.transforms import blended_transform_factory
 
@@ -40,8 +41,8 @@ def across_machines(requests: pd.DataFrame) -> Figure | None:
     styles = _styles(each)
     lines = -(-(len(styles) + len(_MEANINGS)) // COLUMNS)
     key = KEY * lines / max(lines, 3)
-    drawn = style.Figure(figsize=(WIDTH, ROW * len(shown) + REST), layout="constrained")
-    drawn.get_layout_engine().set(h_pad=0.05, w_pad=0.06)
+    layout = ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.06)
+    drawn = style.Figure(figsize=(WIDTH, ROW * len(shown) + REST), layout=layout)
     heights = [ROW * len(shown) + 0.3, key]
     panel, legend = drawn.subplots(2, 1, gridspec_kw={"height_ratios": heights})
     _rows(panel, shown, each, styles)
