@@ -14,7 +14,7 @@ from bench.paths import ROOT
 FOLDER = ROOT / "data" / "proof"
 SCORES, SURVIVORS, DIGESTS = FOLDER / "mutation.csv", FOLDER / "survivors.csv", FOLDER / "mutation.json"
 LOAD = "bench/instrument/load"
-PARTS = "holding", "limits", "of_machine", "of_rows"
+PARTS = "coverage", "limits", "conditions", "measurements"
 GATES = ["tests/observations/test_gates_by_hand.py", "tests/observations/test_gates.py"]
 CLIENT = "tests/instrument"
 BYTES = [

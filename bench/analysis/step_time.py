@@ -25,7 +25,7 @@ DECIDED = 0.95
 
 
 def points(requests: pd.DataFrame) -> pd.DataFrame:
-    """Batches of the sweeps that decoded, with known roofs: one row per run and shape of a batch; columns of
+    """Batches of the sweeps that decoded, with known peaks: one row per run and shape of a batch; columns of
     `derived.batches`, medians over equal batches, which are no points of their own."""
     table = derived.medians(derived.batches(requests[requests["experiment"] == "batching"]))
     return table[(table["error"] == "") & (table["step_s"] > 0)].dropna(
@@ -37,11 +37,11 @@ def fit(
     step_s: np.ndarray, step_bytes: np.ndarray, step_flops: np.ndarray, bandwidth: float, peak: float
 ) -> np.ndarray:
     """(overhead s, s per byte, s per FLOP) of the model, by least squares of relative errors; arrays of
-    one length, roofs as numbers.
+    one length, peaks as numbers.
 
     Which steps memory limits and which arithmetic is not known beforehand: the points are ordered by
     intensity, every place to part them is tried, and the parting whose model fits best is kept. A term
-    that limits no point stands at its roof: no step is faster than that, so what memory takes at least
+    that limits no point stands at its peak: no step is faster than that, so what memory takes at least
     cannot pass for overhead.
     """
     tried = [
@@ -67,7 +67,7 @@ def _solve(
     bandwidth: float,
     peak: float,
 ) -> np.ndarray:
-    """Least squares for one parting: what the roofs already demand is taken off first, so that the rest
+    """Least squares for one parting: what the peaks already demand is taken off first, so that the rest
     cannot be negative."""
     from scipy.optimize import nnls  # half a second, which pages without a fit need not wait for
 
@@ -111,10 +111,10 @@ def _named(terms: Sequence[float] | np.ndarray) -> dict[str, float]:
 
 
 def terms_of(row: pd.Series) -> tuple[float, ...]:
-    """(overhead s, s per byte, s per FLOP) of a row of `models`; what was not reached stands at its roof."""
+    """(overhead s, s per byte, s per FLOP) of a row of `models`; what was not reached stands at its peak."""
     rates = zip(COEFFICIENTS[1:], ("roof_bytes_per_s", "roof_flops_per_s"))
     return row["overhead_s"], *(
-        1 / (row[name] if np.isfinite(row[name]) else row[roof]) for name, roof in rates
+        1 / (row[name] if np.isfinite(row[name]) else row[peak]) for name, peak in rates
     )
 
 
@@ -137,8 +137,8 @@ def _resampled(points: pd.DataFrame, rng: np.random.Generator) -> tuple:
     """(terms, coefficients) fitted to one sample, drawn with replacement, of the rows of `points` (columns
     POINT)."""
     drawn = points[rng.integers(len(points), size=len(points))]
-    steps, roofs = drawn[:, :3].T, drawn[:, 3:].max(axis=0)
-    terms = fit(*steps, *roofs)
+    steps, peaks = drawn[:, :3].T, drawn[:, 3:].max(axis=0)
+    terms = fit(*steps, *peaks)
     return terms, list(_named(_reached(terms, *steps[1:])).values())
 
 
@@ -161,16 +161,16 @@ def model(table: pd.DataFrame) -> Fields:
     (smallest) and last batch size first_batch, first_step_s, first_limit, first_share, first_decided
     (whether DECIDED of the resamples name the same limit), last_batch …
     """
-    step_s, step_bytes, step_flops, *roofs = _arrays(table)
-    terms = fit(step_s, step_bytes, step_flops, *roofs)
+    step_s, step_bytes, step_flops, *peaks = _arrays(table)
+    terms = fit(step_s, step_bytes, step_flops, *peaks)
     rng = np.random.default_rng(0)
     measured = table[POINT].to_numpy(dtype=float)
     drawn, draws = zip(*(_resampled(measured, rng) for _ in range(RESAMPLES)))
     draws = np.array(draws)
     fitted = _named(_reached(terms, step_bytes, step_flops)) | {
         "points": len(table),
-        "roof_bytes_per_s": roofs[0],
-        "roof_flops_per_s": roofs[1],
+        "roof_bytes_per_s": peaks[0],
+        "roof_flops_per_s": peaks[1],
     }
     for k, name in enumerate(COEFFICIENTS):
         fitted[f"{name}_low"], fitted[f"{name}_high"] = _interval(draws, k)

@@ -232,7 +232,7 @@ def _single_request(runs: Runs) -> dict[int, str]:
 
 
 def _against_the_most(rows: pd.DataFrame, sidecars: Sequence[Fields]) -> pd.DataFrame:
-    """`rows` that have no roof, with MBU against `derived.most_bytes_per_s`."""
+    """`rows` that have no peak, with MBU against `derived.most_bytes_per_s`."""
     most = {file: derived.most_bytes_per_s(sidecars[file]) for file in rows["file"].unique()}
     return derived.derive(rows.assign(bandwidth_bytes_per_s=rows["file"].map(most).astype(float)))
 
