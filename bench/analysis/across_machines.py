@@ -327,7 +327,11 @@ def every_pair(requests: pd.DataFrame, metric: str = RATE) -> pd.DataFrame:
     runs = compared(requests, metric)
     table = pooled(ratios(runs, metric, list(itertools.combinations(_configurations(runs), 2))))
     turned = pooled(
-        ratios(runs, metric, [_pair(row)[::-1] for _, row in table[table["ratio"] < 1].iterrows()])
+        ratios(
+            runs,
+            metric,
+            [(tuple(row[THAN]), tuple(row[KEYS])) for _, row in table[table["ratio"] < 1].iterrows()],
+        )
     )
     parts = [part for part in (table[table["ratio"] >= 1], turned) if len(part)] or [table]
     return pd.concat(parts).sort_values(["machines", "ratio"], ascending=False, ignore_index=True)
@@ -375,7 +379,3 @@ def _configurations(runs: pd.DataFrame) -> list[Key]:
 def _to_leader(runs: pd.DataFrame, metric: str) -> list[tuple[Key, Key]]:
     front = leader(runs, metric)
     return [(key, front) for key in _configurations(runs) if front and key != front]
-
-
-def _pair(row: pd.Series) -> tuple[Key, Key]:
-    return tuple(row[KEYS]), tuple(row[THAN])

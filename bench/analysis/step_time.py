@@ -46,17 +46,12 @@ def fit(
     """
     tried = [
         _solve(step_s, step_bytes, step_flops, below, bandwidth, peak)
-        for below in _partings(step_flops / step_bytes)
+        for below in (intensity < limit for limit in [*np.unique(intensity), np.inf])
     ]
     errors = [np.sum((predict(t, step_bytes, step_flops) / step_s - 1) ** 2) for t in tried]
     # Partings that differ by rounding alone would be chosen by the processor's last digit: the first is
     # taken, in which arithmetic was reached by a point and not only bounded.
     return tried[int(np.argmin(np.round(errors, 12)))]
-
-
-def _partings(intensity: np.ndarray) -> list[np.ndarray]:
-    """Every way to part points by intensity into a lower and an upper group, one of them possibly empty."""
-    return [intensity < limit for limit in [*np.unique(intensity), np.inf]]
 
 
 def _solve(
