@@ -44,6 +44,7 @@ def fit(
     that limits no point stands at its peak: no step is faster than that, so what memory takes at least
     cannot pass for overhead.
     """
+    intensity = step_flops / step_bytes
     tried = [
         _solve(step_s, step_bytes, step_flops, below, bandwidth, peak)
         for below in (intensity < limit for limit in [*np.unique(intensity), np.inf])

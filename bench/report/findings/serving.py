@@ -37,7 +37,8 @@ def server_costs(requests: pd.DataFrame) -> str | None:
         return None
     costs = [
         f"{words.more(100 * (row['tpot_factor'] - 1))} %{_interval(row, 'tpot_factor', _more)} per token and "
-        f"{words.more(1e3 * row['ttft_cost_s'])} ms to the first with {words.name(row)} ({words.plural(row['pairs'], 'pair')} of runs)"
+        f"{words.more(1e3 * row['ttft_cost_s'])} ms to the first with {words.name(row)} "
+        f"({words.plural(row['pairs'], 'pair')} of runs)"
         for _, row in table.iterrows()
     ]
     return (
