@@ -272,9 +272,8 @@ def ordered_gaps(runs: Runs) -> dict[int, str]:
         longer = gaps - np.ceil(quantile * (gaps - 1))
         wrong |= good[name] * longer > span + limits.ROUNDING_S * gaps
     sentence = (
-        "Gaps between tokens contradict the times: itl_p50_s <= itl_p90_s <= itl_p99_s <= itl_max_s <= "
-        "e2e_s - ttft_s must hold in every row, and half of an answer's gaps cannot take longer than "
-        "the answer."
+        "Gaps between tokens contradict the times: itl_p50_s <= itl_p90_s <= itl_p99_s <= itl_max_s <= e2e_s "
+        "- ttft_s must hold in every row, and half of an answer's gaps cannot take longer than the answer."
     )
     return dict.fromkeys(good.loc[wrong, "file"], sentence)
 
