@@ -149,27 +149,6 @@ def median_interval(
     return middle, middle - half, middle + half
 
 
-def log_ratio(
-    first: np.ndarray, second: np.ndarray, confidence: float = CONFIDENCE
-) -> tuple[Figure, Figure, Figure]:
-    """(log of the ratio of the means, its half width, two-sided p) over the last axes of two configurations.
-
-    Relative standard errors add in squares (delta method); degrees of freedom are Welch and Satterthwaite's.
-    """
-    terms = []
-    for values in (first, second):
-        error, freedom = standard_error(values, confidence)
-        terms.append(((error / values.mean(axis=-1)) ** 2, freedom))
-    (a, free_a), (b, free_b) = terms
-    error = np.maximum(np.sqrt(a + b), np.finfo(float).tiny)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = (a + b) ** 2 / (a**2 / free_a + b**2 / free_b)
-    freedom = np.nan_to_num(freedom, nan=float(free_a + free_b))
-    middle = np.log(first.mean(axis=-1) / second.mean(axis=-1))
-    half = stats.t.ppf((1 + confidence) / 2, freedom) * error
-    return middle, half, 2 * stats.t.sf(np.abs(middle) / error, freedom)
-
-
 def series(
     runs: pd.DataFrame, keys: Sequence[str], metric: str, order: str = "started"
 ) -> list[tuple[tuple, np.ndarray, pd.DataFrame]]:

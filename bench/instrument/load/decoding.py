@@ -127,8 +127,8 @@ def _pieces(answer: Answer, dialect: str, stamps: np.ndarray) -> tuple[list[Piec
     found, rest = http1.events(body)
     if not complete or rest:
         raise Wrong("The answer ended in the middle of an event.")
-    read = [(protocols.read(dialect, data), end) for data, end in found]
-    pieces = [(piece, end) for piece, end in read if piece is not None]
+    parsed = [(protocols.read(dialect, data), end) for data, end in found]
+    pieces = [(piece, end) for piece, end in parsed if piece is not None]
     begins, begins_raw, _ = np.array(places, dtype=int).reshape(-1, 3).T
     last = np.array([end - 1 for _, end in pieces], dtype=int)
     chunk = np.searchsorted(begins, last, side="right") - 1
