@@ -158,8 +158,7 @@ def engine(setup: Setup, scorer: Engine, answers: Answers) -> Engine | Unloaded:
         torch.cuda.empty_cache()  # some engines take what is free
     if setup.backend.scores():
         return setup.load()
-    setup.engine = Unloaded(answers.sidecar)
-    return setup.engine
+    return setup.use(Unloaded(answers.sidecar))
 
 
 def chunks(engine: Engine | Unloaded, ids: list[int], tokens: int = CHUNK_TOKENS) -> list[list[int]]:

@@ -16,7 +16,7 @@ from bench.paths import ROOT
 REQUEST_S = 600.0  # what a single request may take
 Prompts = list[list[int]]  # token ids
 Rows = list[dict[str, Any]]  # measured columns, one dict per request
-Measured = TypeVar("Measured", contract.Engine, isolated.Worker, servers.Served)
+Measured = TypeVar("Measured")  # an Engine, a Worker, a Served, or what stands for one
 
 
 class Running:
