@@ -290,8 +290,8 @@ def pooled(each: pd.DataFrame) -> pd.DataFrame:
     groups = [rows for _, rows in each.groupby([*KEYS, *THAN], sort=False) if len(rows) > 1]
     for _, same in itertools.groupby(sorted(groups, key=len), key=len):  # pooled together: many pairs
         same = list(same)
-        ratios_, errors = (np.array([rows[name] for rows in same]) for name in ("log_ratio", "standard_error"))
-        found = pool(ratios_, errors)
+        logs, errors = (np.array([rows[name] for rows in same]) for name in ("log_ratio", "standard_error"))
+        found = pool(logs, errors)
         for k, own in enumerate(same):
             repeated = int((own[["runs", "than_runs"]].min(axis=1) >= FEWEST_RUNS).sum())
             bounds = np.log(own["low"].to_numpy()), np.log(own["high"].to_numpy())
