@@ -113,7 +113,6 @@ def scores() -> pd.DataFrame:
 
 
 def sentence() -> str:
-    """The score in a sentence."""
     table = scores()
     whole, lacking = table.iloc[-1], len(TESTS) - (len(table) - 1)
     killed = whole["mutants"] - whole["survived"]

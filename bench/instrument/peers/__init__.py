@@ -107,7 +107,6 @@ def chosen(text: str) -> list[str]:
 
 
 def program(environment: str, name: str) -> Path:
-    """Path of the program `name` of `environment`."""
     return ROOT / ".venvs" / environment / "bin" / name
 
 
