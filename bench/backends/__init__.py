@@ -191,7 +191,7 @@ def _prepare(name: str, model: str, option: str, device: str) -> None:
     get(name).module.prepare(checkpoints.checkpoint(model), option, device)
 
 
-def arithmetic(engine: contract.Engine) -> str:
+def arithmetic(engine: object) -> str:
     """Number format in which `engine` multiplies matrices; its MFU refers to it."""
     return getattr(engine, "arithmetic", contract.Engine.arithmetic)
 

@@ -104,7 +104,7 @@ def unpacked(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
     elif name.endswith(".tar"):
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             for entry in archive:
-                if (packed := archive.extractfile(entry)) is not None:
+                if entry.isfile() and (packed := archive.extractfile(entry)) is not None:
                     yield from unpacked(f"{name}/{entry.name}", packed.read())
     else:
         yield name, content

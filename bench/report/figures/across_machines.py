@@ -1,5 +1,7 @@
 """Figures of the topic across machines."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -60,7 +62,7 @@ def across_machines(requests: pd.DataFrame) -> Figure | None:
 
 
 # The legend's entries that are no machine, in the order of the caption.
-_MEANINGS = {
+_MEANINGS: dict[str, dict[str, Any]] = {
     "pooled": {"marker": "D", "color": INK, "markersize": 7, "linestyle": ""},
     "pooled, at odds": {
         "marker": "D", "color": INK, "markerfacecolor": "white", "markersize": 7, "linestyle": "",
