@@ -14,8 +14,6 @@ from bench.paths import ROOT
 FOLDER = ROOT / "data" / "proof"
 SCORES, SURVIVORS, DIGESTS = FOLDER / "mutation.csv", FOLDER / "survivors.csv", FOLDER / "mutation.json"
 LOAD = "bench/instrument/load"
-PARTS = "coverage", "limits", "conditions", "measurements"
-GATES = ["tests/observations/test_gates_by_hand.py", "tests/observations/test_gates.py"]
 CLIENT = "tests/instrument"
 BYTES = [
     f"{CLIENT}/test_{name}.py" for name in ("decoding_by_hand", "decoding", "dialects", "http1", "protocol")
@@ -26,9 +24,8 @@ ANALYSIS = ["tests/analysis/test_statistics.py", "tests/analysis/test_statistics
 TESTS = {
     "bench/metrics.py": ["tests/test_metrics.py"],
     "bench/definitions.py": ["tests/test_metrics.py"],
-    **{f"bench/observations/gates/{name}.py": GATES for name in ("__init__", *PARTS)},
     "bench/analysis/statistics.py": ANALYSIS,
-    "bench/analysis/ranking.py": ANALYSIS,
+    "bench/analysis/ranking.py": ["tests/analysis/test_ranking.py"],
     "bench/analysis/repeats.py": ANALYSIS,
     "bench/instrument/in_process.py": ["tests/test_metrics.py"],
     f"{LOAD}/backlog.py": [f"{CLIENT}/test_records.py"],
