@@ -21,13 +21,13 @@ LOCK = FileLock(".snakemake/study.lock")
 UNDRAWN = Path(ENDED, "undrawn")  # says that figures or pages could not be made
 
 
-def forget_ended(runs, roofs):
+def forget_ended(runs, peaks):
     """Remove what says that jobs have ended, or that runs are enough, unless a study runs here now: what has
     no CSV is tried again."""
     try:
         with LOCK.acquire(timeout=0):
             marks = [mark for run in runs if not run.measured for mark in (run.ended, run.tried, auto.enough(run))]
-            for file in [*marks, f"{ENDED}/{roofs}", UNDRAWN]:
+            for file in [*marks, f"{ENDED}/{peaks}", UNDRAWN]:
                 Path(file).unlink(missing_ok=True)
     except Timeout:
         pass
@@ -35,10 +35,10 @@ def forget_ended(runs, roofs):
 
 try:
     STUDY = plan.load(config)
-    ROOFS = store.roofs_id(plan.device(STUDY)[1], identity.host(), 1)
+    PEAKS = store.peaks_id(plan.device(STUDY)[1], identity.host(), 1)
     if workflow.is_main_process and not PARTIAL:
         # Before the plan is made, for which a job that ended without a CSV is a run that failed.
-        forget_ended(plan.choice(STUDY), ROOFS)
+        forget_ended(plan.choice(STUDY), PEAKS)
     RUNS = [] if PARTIAL else plan.plan(STUDY, generous=True)
 except ValueError as failure:  # a mistyped name, a device that is not here: one sentence, no traceback
     sys.exit(str(failure))
@@ -54,8 +54,8 @@ SOURCES = [os.path.relpath(path, ROOT) for path in sources()]
 # happened to its job.
 # The output of a job is an empty file that says that it has ended; a run without a CSV is tried again.
 MISSING = [run.ended for run in RUNS if not run.measured]
-if not STUDY["first_only"] and not store.path(ROOFS).exists():
-    MISSING.append(f"{ENDED}/{ROOFS}")
+if not STUDY["first_only"] and not store.path(PEAKS).exists():
+    MISSING.append(f"{ENDED}/{PEAKS}")
 ALONE = workflow.local_exec and not workflow.remote_exec
 BEFORE = auto.before(RUNS) if STUDY["auto"] else {}
 
@@ -168,16 +168,16 @@ rule run:
         "{params.command}"
 
 
-rule roofs:
+rule peaks:
     output:
-        touch(f"{ENDED}/{ROOFS}"),
+        touch(f"{ENDED}/{PEAKS}"),
     message:
-        "{ROOFS}"
+        "{PEAKS}"
     priority: 1
     resources:
         device=1,
     shell:
-        "exec python -m bench.workflow.run_notebook notebooks/hardware.ipynb {ROOFS} device={STUDY[device]} gpu={STUDY[gpu]} run=1"
+        "exec python -m bench.workflow.run_notebook notebooks/hardware.ipynb {PEAKS} device={STUDY[device]} gpu={STUDY[gpu]} run=1"
 
 
 # All in one process: what costs time is its start.

@@ -7,6 +7,7 @@ is seen, and one elsewhere costs nothing. All else that results depend on (data/
 libraries) names the folder. Deleting .cache/ costs nothing but time.
 """
 
+import ast
 import functools
 import hashlib
 import os
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -100,6 +102,42 @@ def code(module: str) -> str:
         if DYNAMIC.search(text):
             found |= set(file.parent.rglob("*.py"))
     return digest(sorted(found)) if found else ""
+
+
+class _Computing(ast.NodeTransformer):
+    """What a module computes: without what only readers and mypy see."""
+
+    def _body(self, node: Any) -> Any:  # noqa: ANN401  # whatever has a body
+        self.generic_visit(node)
+        first = node.body[0] if node.body else None
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            node.body.pop(0)  # the docstring
+        return node
+
+    visit_Module = visit_ClassDef = _body
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self._body(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        if isinstance(node.annotation, ast.Name) and node.annotation.id == "TypeAlias":
+            return None
+        return ast.Assign([node.target], node.value or ast.Constant(None))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        return None if node.module in ("__future__", "typing", "collections.abc") else node
+
+
+def computes(file: Path) -> str:
+    """SHA-256 of what a module computes, its syntax without comments, docstrings and types: what holds for a
+    module still does where only these have changed."""
+    tree = _Computing().visit(ast.parse(file.read_text(encoding="utf-8")))
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
 def _source(module: str) -> Path | None:

@@ -24,8 +24,8 @@ from bench import html
 WIDTH = 5.8  # inches; what is 11 points here is still 9 on a phone
 TALLEST = 6.8  # inches: less than 1,100 pixels where the width has 928
 INK, GREY, FAINT = "0.15", "0.45", "0.72"
-BESIDE = {"textcoords": "offset points", "va": "center_baseline"}
-ABOVE = {"textcoords": "offset points", "va": "bottom"}
+BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline"}
+ABOVE: dict[str, Any] = {"textcoords": "offset points", "va": "bottom"}
 # What keeps a label readable over marks. (A stroke around its letters would make them paths in an SVG.)
 OVER_MARKS = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5}
 HATCHES = "", "///", "||", "xxx", "\\\\\\"

@@ -106,7 +106,6 @@ REQUEST_TEXTS = {
     "answer": "text of the answer, cut",
     "error": "why it failed; empty: it did not",
 }
-REQUESTS = REQUEST_NUMBERS | REQUEST_TEXTS
 ANSWER_CHARS = 500  # of a question or an answer kept for comparison
 
 Rows: TypeAlias = Sequence[Fields] | pd.DataFrame  # as an importer has them

@@ -82,7 +82,7 @@ def text(
     notes: Sequence[tuple[str, str]] = (),
     unread: Sequence[tuple[str, str]] = (),
     files: int = 1,
-    plausible: Sequence[str] = (),
+    plausible: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The report as text: per class the findings, each with its smallest change; what is missing in one
     line per file."""
@@ -119,7 +119,7 @@ def as_json(
     findings: Sequence[Finding],
     notes: Sequence[tuple[str, str]] = (),
     unread: Sequence[tuple[str, str]] = (),
-    plausible: Sequence[str] = (),
+    plausible: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The report as JSON text: findings (every field of `Finding`), what is plausible, notes, unread
     files."""
@@ -137,7 +137,7 @@ def as_html(
     notes: Sequence[tuple[str, str]] = (),
     unread: Sequence[tuple[str, str]] = (),
     files: int = 1,
-    plausible: Sequence[str] = (),
+    plausible: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The report as a page of its own: everything that a file holds is escaped, nothing is loaded from
     elsewhere."""

@@ -25,7 +25,7 @@ COLOURS = sns.color_palette("colorblind")
 def _listed(name: str) -> Callable:
     """Decorator: a figure called `published-<name>` of no machine's runs."""
 
-    def declared(draw: Callable[[], matplotlib.figure.Figure]) -> Callable:
+    def declared(draw: Callable[[], matplotlib.figure.Figure | None]) -> Callable:
         @functools.wraps(draw)
         def drawn(requests: pd.DataFrame | None = None) -> matplotlib.figure.Figure:
             with style.style():
@@ -177,7 +177,7 @@ def published_disagreement() -> matplotlib.figure.Figure:
 
 
 @_listed("software")
-def published_software() -> matplotlib.figure.Figure:
+def published_software() -> matplotlib.figure.Figure | None:
     """What the same setting of the same source gained between its first and its last date, by engine and
     accelerator."""
     table = answers.software_summary()

@@ -32,10 +32,9 @@ def overview() -> Sentences:
     certain = every.loc[~every["accelerator"].isin([schema.UNKNOWN_VARIANT, "cpu"]), "accelerator"]
     placed = 1 - every.loc[every["checkpoint_raw"].notna(), "model"].isna().mean()
     return [
-        f"**{len(every):,} measured points** of {every['source'].nunique()} sources, on "
-        f"{certain.nunique()} accelerators whose "
-        f"variant is certain and {every['model'].nunique()} models; {100 * placed:.0f} % of the rows name "
-        "a model of the table.",
+        f"**{len(every):,} measured points** of {every['source'].nunique()} sources, on {certain.nunique()} "
+        f"accelerators whose variant is certain and {every['model'].nunique()} models; {100 * placed:.0f} % "
+        "of the rows name a model of the table.",
         f"{verdicts.get('ok', 0):,} rows stand, {verdicts.get('flagged', 0):,} are flagged and "
         f"{verdicts.get('excluded', 0):,} "
         f"excluded by checks; {every['duplicate_of'].notna().sum():,} repeat another row to the digit.",
@@ -67,21 +66,18 @@ def mbu() -> Sentences:
     best, worst = groups.loc[groups["mbu"].idxmax()], groups.loc[groups["mbu"].idxmin()]
     sentences.append(
         f"By vendor and year the medians go from {_number(worst['mbu'])} "
-        f"{_interval(worst['low'], worst['high'])} for "
-        f"{worst['group']} (n = {worst['accelerators']}) to {_number(best['mbu'])} "
-        f"{_interval(best['low'], best['high'])} for "
-        f"{best['group']} (n = {best['accelerators']})."
+        f"{_interval(worst['low'], worst['high'])} for {worst['group']} (n = {worst['accelerators']}) to "
+        f"{_number(best['mbu'])} {_interval(best['low'], best['high'])} for {best['group']} (n = "
+        f"{best['accelerators']})."
     )
     size = _row(effects, "effect", "weights that take twice as long to read")
     year = _row(effects, "effect", "measured a year later")
     source, card = (_row(effects, "effect", f"one {n} against another") for n in ("source", "accelerator"))
     sentences.append(
         f"Weights that take twice as long to read give {_number(size['factor'])} "
-        f"{_interval(size['low'], size['high'])} times the "
-        f"MBU, and a year between measurements {_number(year['factor'])} "
-        f"{_interval(year['low'], year['high'])} times. One "
-        f"source differs from the next by a factor of {_number(source['factor'])}, one accelerator by "
-        f"{_number(card['factor'])} "
+        f"{_interval(size['low'], size['high'])} times the MBU, and a year between measurements "
+        f"{_number(year['factor'])} {_interval(year['low'], year['high'])} times. One source differs from "
+        f"the next by a factor of {_number(source['factor'])}, one accelerator by {_number(card['factor'])} "
         f"(a standard deviation each; n = {effects['cells'].iloc[0]} cells of {effects['sources'].iloc[0]} "
         "sources)."
     )
@@ -90,8 +86,7 @@ def mbu() -> Sentences:
         verdict = "cannot be distinguished" if row.low < 1 < row.high else "differ"
         sentences.append(
             f"{row.effect}: {_number(row.factor)} {_interval(row.low, row.high)} times the MBU on the same "
-            "accelerator; the two "
-            f"{verdict}."
+            f"accelerator; the two {verdict}."
         )
     return sentences
 
@@ -108,11 +103,10 @@ def disagreement() -> Sentences:
     for row in table[table["settings"] >= answers.MANY].itertuples():
         origin = "of one origin" if row.one_origin else "of different origin"
         sentences.append(
-            f"{said[row.level][0].upper()}{said[row.level][1:]}: two sources {origin} differ by a factor "
-            f"of **{_number(row.median)}** "
-            f"{_interval(row.low, row.high)} in the median (n = {row.settings} settings, {row.pairs} "
-            f"pairs, {row.sources} "
-            f"sources), at most {_number(row.worst)} ({row.worst_setting})."
+            f"{said[row.level][0].upper()}{said[row.level][1:]}: two sources {origin} differ by a factor of "
+            f"**{_number(row.median)}** {_interval(row.low, row.high)} in the median (n = {row.settings} "
+            f"settings, {row.pairs} pairs, {row.sources} sources), at most {_number(row.worst)} "
+            f"({row.worst_setting})."
         )
     pairs = answers.disagreement()
     part = pairs[(pairs["level"] == "same accelerator") & ~pairs["one_origin"]]
@@ -131,9 +125,8 @@ def disagreement_first() -> str:
     row = table[(table["level"] == "same accelerator") & ~table["one_origin"]].iloc[0]
     return (
         f"Two sources differ by a factor of **{_number(row['median'])}** "
-        f"{_interval(row['low'], row['high'])} about the share of "
-        f"the bandwidth that one accelerator reaches (median of {row['settings']} accelerators, "
-        f"{row['sources']} sources)."
+        f"{_interval(row['low'], row['high'])} about the share of the bandwidth that one accelerator reaches "
+        f"(median of {row['settings']} accelerators, {row['sources']} sources)."
     )
 
 
@@ -161,17 +154,14 @@ def software() -> Sentences:
     if len(again) >= answers.MANY:
         apart = np.expm1(np.abs(np.log(again["gain"])))
         sentences.append(
-            f"Reruns of one version on another day differ by {100 * apart.median():.1f} % in the median "
-            "and by "
-            f"{100 * apart.quantile(0.9):.0f} % in a tenth of the settings (n = {len(again)}): what a gain "
-            "has to "
-            "exceed."
+            f"Reruns of one version on another day differ by {100 * apart.median():.1f} % in the median and "
+            f"by {100 * apart.quantile(0.9):.0f} % in a tenth of the settings (n = {len(again)}): what a "
+            "gain has to exceed."
         )
     whole = answers.pooled(np.log(changed["gain"]), changed["source"])
     sentences.append(
-        f"Over all sources, each a random effect: {_number(whole.factor)} "
-        f"{_interval(whole.low, whole.high)} times (n = {whole.rows} "
-        f"settings, {whole.sources} sources whose spans differ)."
+        f"Over all sources, each a random effect: {_number(whole.factor)} {_interval(whole.low, whole.high)} "
+        f"times (n = {whole.rows} settings, {whole.sources} sources whose spans differ)."
     )
     return sentences
 
@@ -184,27 +174,23 @@ def exchange() -> Sentences:
     low, high = answers.resampled(both["kept"].to_numpy())
     sentences = [
         f"Raising the speed of one user from {answers.SLOW:g} to {answers.FAST:g} output tokens/s leaves "
-        f"**{_number(both['kept'].median())} "
-        f"{_interval(low, high)} of the throughput** of an accelerator, in the median of {len(both)} "
-        "accelerators and formats "
-        f"({points['model'].iloc[0]}, prompts up to {load['input_tokens']:g} and answers up to "
-        f"{load['output_tokens']:g} tokens, "
-        f"n = {len(points)} points of {points['source'].iloc[0]}, one source: the interval is over "
-        "accelerators).",
+        f"**{_number(both['kept'].median())} {_interval(low, high)} of the throughput** of an accelerator, "
+        f"in the median of {len(both)} accelerators and formats ({points['model'].iloc[0]}, prompts up to "
+        f"{load['input_tokens']:g} and answers up to {load['output_tokens']:g} tokens, n = {len(points)} "
+        f"points of {points['source'].iloc[0]}, one source: the interval is over accelerators).",
     ]
     if len(both):
         most, least = both.loc[both["kept"].idxmax()], both.loc[both["kept"].idxmin()]
         sentences.append(
             f"It leaves most on {most['accelerator']} in {most['weights_format']} ({_number(most['kept'])} "
             f"{_interval(most['low'], most['high'])}) and least on {least['accelerator']} in "
-            f"{least['weights_format']} "
-            f"({_number(least['kept'])} {_interval(least['low'], least['high'])})."
+            f"{least['weights_format']} ({_number(least['kept'])} {_interval(least['low'], least['high'])})."
         )
     if len(pairs):
         sentences.append(
             f"Of {len(pairs)} pairs of fronts with a common range of speeds, {int(pairs['crosses'].sum())} "
-            "cross by more than a "
-            "twentieth on either side: which is ahead depends on the speed that a user is to have."
+            "cross by more than a twentieth on either side: which is ahead depends on the speed that a user "
+            "is to have."
         )
     return sentences
 
@@ -215,9 +201,8 @@ def quantization() -> Sentences:
     effect = answers.pooled(np.log(every["gained"]), every["source"])
     sentences = [
         f"Weights with fewer bits than 16 are **{_number(effect.factor)} "
-        f"{_interval(effect.low, effect.high)} times as fast** at batch "
-        f"1 (n = {effect.rows} settings of {effect.sources} sources, each a random effect); their bytes "
-        "promise "
+        f"{_interval(effect.low, effect.high)} times as fast** at batch 1 (n = {effect.rows} settings of "
+        f"{effect.sources} sources, each a random effect); their bytes promise "
         f"{_number(every['promised'].median())} times in the median."
     ]
     for bits, part in every.assign(bits=every["bits"].round()).groupby("bits"):
@@ -225,8 +210,7 @@ def quantization() -> Sentences:
             found = answers.pooled(np.log(part["gained"]), part["source"])
             sentences.append(
                 f"About {bits:g} bits: {_number(found.factor)} {_interval(found.low, found.high)} times, "
-                "promised "
-                f"{_number(part['promised'].median())} (n = {found.rows}, {found.sources} sources)."
+                f"promised {_number(part['promised'].median())} (n = {found.rows}, {found.sources} sources)."
             )
     slower = (every["gained"] < 1).mean()
     sentences.append(f"In {100 * slower:.0f} % of these settings fewer bits are slower than 16.")
@@ -239,12 +223,10 @@ def energy() -> Sentences:
     flight, size = effects.iloc[0], effects.iloc[1]
     sentences = [
         f"Twice the requests in flight cost **{_number(flight['factor'])} "
-        f"{_interval(flight['low'], flight['high'])} times** the energy "
-        f"of an output token, twice the active parameters {_number(size['factor'])} "
-        f"{_interval(size['low'], size['high'])} times "
-        f"(n = {effects['rows'].iloc[0]:,} rows, {effects['sources'].iloc[0]} sources, "
-        f"{effects['groups'].iloc[0]} of source and "
-        "accelerator, a slope in each)."
+        f"{_interval(flight['low'], flight['high'])} times** the energy of an output token, twice the active "
+        f"parameters {_number(size['factor'])} {_interval(size['low'], size['high'])} times (n = "
+        f"{effects['rows'].iloc[0]:,} rows, {effects['sources'].iloc[0]} sources, "
+        f"{effects['groups'].iloc[0]} of source and accelerator, a slope in each)."
     ]
     for scope, part in every.groupby("scope"):
         by = part.groupby("source")["joules"].median()
@@ -257,9 +239,7 @@ def energy() -> Sentences:
             continue
         sentences.append(
             f"Power of {scope}: medians of {_number(by.min())} to {_number(by.max())} J per output token "
-            "over "
-            f"{naming.listed(list(by.index))} (n = {len(part):,} rows), "
-            "of different models and loads."
+            f"over {naming.listed(list(by.index))} (n = {len(part):,} rows), of different models and loads."
         )
     return sentences
 
@@ -273,14 +253,11 @@ def prompt() -> Sentences:
     low, high = shown.iloc[0], shown.iloc[-1]
     return [
         f"One sequence's prompt is read {_number(low['ratio'])} {_interval(low['low'], low['high'])} times "
-        "as fast as its answer is "
-        f"written on {low['group']} (n = {low['accelerators']} accelerators), and {_number(high['ratio'])} "
-        f"{_interval(high['low'], high['high'])} times on {high['group']} (n = {high['accelerators']}): "
-        "the lower, the shorter of "
-        "arithmetic.",
-        "The ratio grows with the prompt's length as far as a chunk of it fills the accelerator, and "
-        "sources choose other lengths: "
-        "compare groups by orders of magnitude.",
+        f"as fast as its answer is written on {low['group']} (n = {low['accelerators']} accelerators), and "
+        f"{_number(high['ratio'])} {_interval(high['low'], high['high'])} times on {high['group']} (n = "
+        f"{high['accelerators']}): the lower, the shorter of arithmetic.",
+        "The ratio grows with the prompt's length as far as a chunk of it fills the accelerator, and sources "
+        "choose other lengths: compare groups by orders of magnitude.",
     ]
 
 
@@ -289,22 +266,19 @@ def mlperf() -> Sentences:
     table, every = answers.mlperf_groups(), answers.mlperf()
     low, high = answers.resampled(table["ratio"].to_numpy())
     sentences = [
-        "Where at least four submitters ran one benchmark and scenario of one round and division on the "
-        "same accelerators and "
-        f"count, the fastest is **{_number(table['ratio'].median())} {_interval(low, high)} times** the "
-        "slowest in the median "
-        f"(n = {len(table)} groups), at most {_number(table['ratio'].max())}.",
+        "Where at least four submitters ran one benchmark and scenario of one round and division on the same "
+        f"accelerators and count, the fastest is **{_number(table['ratio'].median())} {_interval(low, high)} "
+        f"times** the slowest in the median (n = {len(table)} groups), at most "
+        f"{_number(table['ratio'].max())}.",
         f"{len(every)} results of {every['round'].nunique()} rounds, {every['submitter'].nunique()} "
-        "submitters; those that appear "
-        "under two names of a benchmark are counted once.",
+        "submitters; those that appear under two names of a benchmark are counted once.",
     ]
     own = table["maker_ratio"].dropna()
     if len(own) >= answers.MANY:
         low, high = answers.resampled(own.to_numpy())
         sentences.append(
             f"The accelerator's maker, where it submitted as well, has {_number(own.median())} "
-            f"{_interval(low, high)} times the "
-            f"median of the others (n = {len(own)} groups)."
+            f"{_interval(low, high)} times the median of the others (n = {len(own)} groups)."
         )
     return sentences
 
@@ -345,12 +319,10 @@ def wrong() -> Sentences:
     )
     return [
         f"{labelled.sum():,} rows of {every.loc[labelled, 'source'].nunique()} sources carry a label that "
-        "the file itself, or "
-        "another file of the same source, contradicts; they are read as the arithmetic says, and the label "
-        "is kept beside.",
+        "the file itself, or another file of the same source, contradicts; they are read as the arithmetic "
+        "says, and the label is kept beside.",
         f"{heavy['rows'].sum():,} findings of {heavy['check'].nunique()} checks exclude a row, in "
-        f"{heavy['source'].nunique()} "
-        "sources: "
+        f"{heavy['source'].nunique()} sources: "
         + ", ".join(f"{r.source} {r.rows} ({r.check.replace('_', ' ')})" for r in heavy.itertuples())
         + ".",
         "Most rows are found by: "

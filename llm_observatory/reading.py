@@ -378,7 +378,7 @@ class Raw:
         for name in path:
             items = items.get(name) if isinstance(items, dict) else None
         for index, item in enumerate(items if isinstance(items, list) else []):
-            if isinstance(item, dict):
+            if isinstance(item, Record):
                 yield Place(self, file, "/" + "/".join([*path, str(index)]), item), item
 
     def jsonl(self, file: str) -> Iterator[tuple[Place, Record]]:
@@ -386,7 +386,7 @@ class Raw:
         for line, text in enumerate(self.text(file).splitlines(), start=1):
             if text.strip():
                 record = self._parsed(text, f"{file} line {line}")
-                if isinstance(record, dict):
+                if isinstance(record, Record):
                     yield Place(self, file, f"L{line}", record), record
 
     def csv(self, file: str, delimiter: str = ",") -> Iterator[tuple[Place, Record]]:

@@ -32,8 +32,7 @@ HEADS = [
 BLIND = (
     "The calculator is blind for queues, for arrivals that bunch, for the error of the coefficients and for "
     "percentiles: its TTFT and TPOT are means of a replica that always has the same number of requests, so "
-    "that "
-    "the simulator often asks for more GPUs."
+    "that the simulator often asks for more GPUs."
 )
 START = {"model": "llama-3.1-8b", "weights": "bf16", "engine": "vllm", "gpu": "h100_sxm"}
 

@@ -17,6 +17,7 @@ from llm_planner import engines, rows, scheduler, shapes, state, steady, step_ti
 
 if TYPE_CHECKING:
     from llm_planner.check import Fits
+    from llm_planner.worlds import Drawn
 
 TENSOR_PARALLEL = (1, 2, 4, 8)
 SHARE = 0.99  # of requests that must meet every objective
@@ -168,7 +169,7 @@ def price(gpu: str, usd_per_gpu_hour: float | None = None) -> tuple[float, str]:
 class Candidate:
     """One configuration of a question: its scheduler and step costs, simulated at a rate per replica."""
 
-    def __init__(self, question: Question, tensor_parallel: int, fits: "Fits") -> None:
+    def __init__(self, question: Question, tensor_parallel: int, fits: "Fits | Drawn") -> None:
         self.question, self.tensor_parallel = question, tensor_parallel
         self.case = question.case(tensor_parallel)
         self.setting = engines.setting(self.case)

@@ -157,7 +157,7 @@ def validate() -> None:
     data/planner_rules.csv (one row per rules: errors of the ten folds).
     """
     rows = published.table()
-    workers = int(os.environ.get("BENCH_WORKERS", os.cpu_count()))
+    workers = int(os.environ.get("BENCH_WORKERS", os.cpu_count() or 1))
     with ProcessPoolExecutor(workers) as pool:
         folds = list(pool.map(validation.ten_folds, [rows] * validation.FOLDS, range(validation.FOLDS)))
     loads = published.loads(rows)

@@ -87,7 +87,6 @@ def kv_bytes(case: Case, rules: Rules = RULES) -> int:
 
 
 def setting(case: Case, rules: Rules = RULES) -> step_time.Setting:
-    """`step_time.Setting` of a case."""
     machine = shapes.device(case.gpu)
     latencies = rules.prefill_latencies[naming.choose("engine", case.engine, ENGINES)]
     return step_time.Setting(

@@ -30,21 +30,23 @@ HIGHEST = np.where(
     [c.unit == "1" for c in step_time.COEFFICIENTS], 0.0, np.inf
 )  # no share of a datasheet's rate passes 1
 SPREAD = np.array([c.spread for c in step_time.COEFFICIENTS])
+# (engine, gpu) -> (coefficients, covariance of their logarithms, rows that they were fitted to)
+Fits = dict[tuple[str, str], tuple[np.ndarray, np.ndarray, int]]
 
 
-def errors(loads, measured, coefficients):
+def errors(loads: Sequence, measured: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """Logarithms of predicted over measured (TTFT, TPOT), one row per load."""
     return np.log(published.predict(loads, coefficients)) - np.log(measured)
 
 
-def _residuals(loads, measured, logs, prior):
+def _residuals(loads: Sequence, measured: np.ndarray, logs: np.ndarray, prior: np.ndarray) -> np.ndarray:
     scaled = (errors(loads, measured, np.exp(logs)) / SCALE).ravel()
     bent = np.sign(scaled) * LINEAR_FROM * np.sqrt(2 * (np.sqrt(1 + (scaled / LINEAR_FROM) ** 2) - 1))
     return np.concatenate([bent, (logs - prior) / SPREAD])
 
 
 def fit(
-    loads: Sequence, measured: np.ndarray, prior: np.ndarray = PRIOR, starts: list | None = None
+    loads: Sequence, measured: np.ndarray, prior: np.ndarray = PRIOR, starts: list[np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(coefficients, the covariance of their logarithms) for loads of one engine and device; `measured`: TTFT
     and TPOT in ms; `starts`: coefficients from which to descend, else the usual ones.
@@ -64,7 +66,7 @@ def loss(loads: Sequence, measured: np.ndarray, coefficients: np.ndarray, prior:
     return float(residuals @ residuals)
 
 
-def _starts(prior):
+def _starts(prior: np.ndarray) -> list[np.ndarray]:
     """The prior, and the prior with a front that is busy: below saturation the front's time changes no row,
     so a descent that begins there would never move it.
     """
@@ -73,7 +75,9 @@ def _starts(prior):
     return [prior, busy]
 
 
-def _descended(loads, measured, start, prior):
+def _descended(
+    loads: Sequence, measured: np.ndarray, start: np.ndarray, prior: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(logs of the coefficients, residuals, slopes) where Gauss-Newton from `start` ends."""
     logs, damping = start.copy(), 0.3
     now = _residuals(loads, measured, logs, prior)
@@ -93,7 +97,15 @@ def _descended(loads, measured, start, prior):
     return logs, now, slopes
 
 
-def _step(loads, measured, logs, prior, now, slopes, damping):
+def _step(
+    loads: Sequence,
+    measured: np.ndarray,
+    logs: np.ndarray,
+    prior: np.ndarray,
+    now: np.ndarray,
+    slopes: np.ndarray,
+    damping: float,
+) -> tuple[np.ndarray, np.ndarray, float]:
     """(logs, residuals, damping) after the first damped step that gains; unchanged where none does."""
     square = slopes.T @ slopes
     for _ in range(5):
@@ -106,17 +118,15 @@ def _step(loads, measured, logs, prior, now, slopes, damping):
     return logs, now, damping
 
 
-def groups(rows: pd.DataFrame, loads: Sequence) -> dict:
-    """Fits of every engine and device in `rows`: {(engine, gpu): (coefficients, covariance of their
-    logarithms, rows)}.
-    """
+def groups(rows: pd.DataFrame, loads: Sequence | np.ndarray) -> Fits:
+    """Fits of every engine and device in `rows`."""
     found, loads = {}, np.array(loads, dtype=object)
     for key, at in rows.reset_index(drop=True).groupby(published.GROUP).groups.items():
         found[key] = *fit(loads[at], rows[published.MEASURED].to_numpy()[at]), len(at)
     return found
 
 
-def estimate(fits, engine, gpu):
+def estimate(fits: Fits, engine: str, gpu: str) -> np.ndarray:
     """Coefficients for an engine and device of which nothing was fitted: geometric means over the nearest
     that were.
 
@@ -126,14 +136,14 @@ def estimate(fits, engine, gpu):
     return np.exp(np.mean(np.log(near or [v[0] for v in fits.values()]), axis=0))
 
 
-def lookup(fits, engine, gpu):
+def lookup(fits: Fits, engine: str, gpu: str) -> tuple[np.ndarray, bool]:
     """(coefficients, whether they are an estimate)."""
     if (engine, gpu) in fits:
         return fits[engine, gpu][0], False
     return estimate(fits, engine, gpu), True
 
 
-def tabulated(fits: dict) -> pd.DataFrame:
+def tabulated(fits: Fits) -> pd.DataFrame:
     """One row per engine, device and coefficient: value, its 95 % interval, unit, rows it was fitted to."""
     rows = []
     for (engine, gpu), (best, covariance, number) in fits.items():
@@ -143,7 +153,7 @@ def tabulated(fits: dict) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def covariances(fits: dict) -> pd.DataFrame:
+def covariances(fits: Fits) -> pd.DataFrame:
     """One row per engine, device and coefficient: the covariances of the logarithms of the coefficients."""
     rows = [
         (engine, gpu, name, *line)

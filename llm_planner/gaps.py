@@ -3,9 +3,11 @@
 import numpy as np
 from numba import njit
 
+from llm_planner.state import Requests, State
+
 
 @njit(cache=True)
-def log(state, r, steps):
+def log(state: State, r: int, steps: int) -> None:
     """Keep the segment that has ended, for inter-token latencies: tokens of each decoding sequence, first and
     last step time.
     """
@@ -19,7 +21,7 @@ def log(state, r, steps):
 
 
 @njit(cache=True)
-def keep_gaps(state, requests, r, request):
+def keep_gaps(state: State, requests: Requests, r: int, request: int) -> None:
     """50th, 90th, 99th percentile and maximum of the gaps between tokens of an answer, from the segments that
     it lived through.
 
@@ -44,7 +46,7 @@ def keep_gaps(state, requests, r, request):
 
 
 @njit(cache=True)
-def lived(state, r, first, size):
+def lived(state: State, r: int, first: int, size: int) -> tuple[np.ndarray, np.ndarray, int]:
     """(gaps, tokens with that gap, how many of both) of the segments since number `first`."""
     number = 2 * (state.logged[r] - first)
     gaps, tokens, still, kept = np.empty(number), np.empty(number), 0.0, 0

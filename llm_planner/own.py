@@ -9,6 +9,7 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from bench import inputs, memo
+from bench.definitions import Fields
 from bench.observations import derived, schema
 from llm_planner import engines, rows, state
 
@@ -19,7 +20,7 @@ POLICIES = {"vllm": dict(step_tokens=4096), "llamacpp": dict(step_tokens=2048), 
 CONFIGURATION = "backend option model gpu host".split()
 
 
-def fitted(batches):
+def fitted(batches: pd.DataFrame) -> np.ndarray:
     """The array of step costs (`state`'s order) from batches of one configuration (`derived.batches`), by
     relative least squares.
 
@@ -40,14 +41,14 @@ def fitted(batches):
     return cost
 
 
-def _relative(seconds, *terms):
-    seconds = np.asarray(seconds, dtype=float)
+def _relative(measured_s: pd.Series, *terms: np.ndarray) -> np.ndarray:
+    seconds = measured_s.to_numpy(float)
     matrix = np.column_stack(terms)
     size = matrix.max(axis=0)
     return nnls(matrix / size / seconds[:, None], np.ones(len(seconds)))[0] / size
 
 
-def _policy(backend, slots):
+def _policy(backend: str, slots: int) -> np.ndarray:
     plain = dict(step_tokens=2048, chunked=1, mixed=1, slots=slots, kv_tokens=1e9, reserve=0, lag_steps=0)
     more = dict(wait_steps=0, wait_tokens=0, computed=1)
     return np.array(engines.Policy(**(plain | more | POLICIES.get(backend, {}))), dtype=float)
@@ -64,8 +65,8 @@ def server_costs(costs: pd.DataFrame) -> tuple:
 
 
 def served(cost: np.ndarray, per_token_s: float) -> np.ndarray:
-    """Step costs with what a server adds for each token of each sequence; no step becomes shorter than "
-    "half."""
+    """Step costs with what a server adds for each token of each sequence; no step becomes shorter than
+    half."""
     more = cost.copy()
     more[state.SEQUENCE] += max(per_token_s, -0.5 * (cost[state.FIXED] + cost[state.SEQUENCE]))
     return more
@@ -84,7 +85,7 @@ def scatter(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["tpot", "ttft"])
 
 
-def _apart(values):
+def _apart(values: np.ndarray) -> float:
     others = [np.median(np.delete(values, k)) for k in range(len(values))]
     return np.median(np.abs(values / others - 1))
 
@@ -149,7 +150,7 @@ def levels(requests: pd.DataFrame, costs: tuple = ()) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def largest_levels(table):
+def largest_levels(table: pd.DataFrame) -> pd.DataFrame:
     """One row per run and kind of loop: the number of the largest level that held the objectives, measured
     and predicted.
     """
@@ -163,7 +164,7 @@ def largest_levels(table):
     return pd.DataFrame(found)
 
 
-def summary(requests):
+def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and loop: levels, medians of |predicted / measured - 1| of TPOT and TTFT and
     of the signed ones (_bias), the largest level that held the objectives (means over runs, measured and
     predicted), the share of runs in which both are within one level.
@@ -189,7 +190,7 @@ def summary(requests):
     return pd.DataFrame(found)
 
 
-def predictions(requests):
+def predictions(requests: pd.DataFrame) -> pd.DataFrame:
     """data/predictions.csv with measured_tpot_s and measured_ttft_s: medians of the closed level that was
     predicted, NaN where no run has had it.
     """
@@ -200,7 +201,7 @@ def predictions(requests):
     return table
 
 
-def _measured(served, row, name):
+def _measured(served: pd.DataFrame, row: Fields, name: str) -> float:
     keys = ["backend", "option", "model", "gpu", "concurrency"]
     same = (served[keys] == [row[key] for key in keys]).all(axis=1) if len(served) else []
     return served.loc[same, name].median() if np.any(same) else np.nan

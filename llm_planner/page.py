@@ -6,12 +6,13 @@ from functools import cache
 
 import pandas as pd
 
+from bench.definitions import Fields
 from llm_planner import planner, studies, tradeoffs
 
 PRICED = "h100_sxm", "h200_sxm", "b200_sxm"
 LENGTHS = (1000, 1000)
 # The parameters of notebooks/plan.ipynb as the page asks.
-QUESTION = {
+QUESTION: Fields = {
     "model": "llama-3.1-8b",
     "weights": "bf16 fp8",
     "engine": "vllm",

@@ -64,10 +64,9 @@ def _planned(question, fits, api_usd_per_million):
     if not found:
         best = max(fitting, key=lambda c: c.capacity * (question.most_gpus // c.tensor_parallel))
         raise ValueError(
-            f"{question.rate:g} requests/s are beyond every configuration of at most "
-            f"{question.most_gpus} {question.gpu}: {_shortfall(best, _most(best))}; allow more GPUs "
-            "(most_gpus), or relax "
-            f"the objectives."
+            f"{question.rate:g} requests/s are beyond every configuration of at most {question.most_gpus} "
+            f"{question.gpu}: {_shortfall(best, _most(best))}; allow more GPUs (most_gpus), or relax the "
+            "objectives."
         )
     table = pd.DataFrame(found).sort_values("usd_per_hour", ignore_index=True)
     first, replicas = table.loc[0, "tensor_parallel"], table.loc[0, "replicas"]
@@ -399,7 +398,6 @@ def nearest(question: Question, tensor_parallel: int) -> str:
     distance = np.abs(np.log(same[["input_tokens", "output_tokens", "tensor_parallel"]]) - target).sum(axis=1)
     row = same.loc[distance.idxmin()]
     return (
-        f"TP {row['tensor_parallel']}, {row['input_tokens']}/{row['output_tokens']}, "
-        f"{row['concurrency']:g} at once: "
-        f"TTFT {row['ttft_ms']:.0f} ms, TPOT {row['tpot_ms']:.1f} ms"
+        f"TP {row['tensor_parallel']}, {row['input_tokens']}/{row['output_tokens']}, {row['concurrency']:g} "
+        f"at once: TTFT {row['ttft_ms']:.0f} ms, TPOT {row['tpot_ms']:.1f} ms"
     )

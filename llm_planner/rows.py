@@ -57,7 +57,7 @@ class Simulation:
             replicas, slots, state.LOGGED if gaps and replicas < 64 else 256 if gaps else 0
         )
         due = np.full(size, request_s) if at_s is None else np.asarray(at_s, dtype=float) + request_s
-        known = min(concurrency, size) if at_s is None else size
+        known = size if concurrency is None else min(concurrency, size)
         turnaround = request_s if at_s is None else np.nan
         self.running, self.kv_tokens = simulator.run(
             servers, requests, due, known, turnaround, cost, policy, simulator.ROUTERS[router]

@@ -35,11 +35,13 @@ from llm_planner.state import (
     WAIT_STEPS,
     WAIT_TOKENS,
     WEIGHTS,
+    Requests,
+    State,
 )
 
 
 @njit(cache=True)
-def step_s(cost, decoders, context, tokens, attention):
+def step_s(cost: np.ndarray, decoders: int, context: int, tokens: float, attention: float) -> float:
     """Seconds of one step with `decoders` sequences of `context` tokens together, and a prefill of `tokens`
     tokens.
     """
@@ -58,7 +60,7 @@ def step_s(cost, decoders, context, tokens, attention):
 
 
 @njit(cache=True)
-def enqueue(state, requests, policy, r, request, at_s):
+def enqueue(state: State, requests: Requests, policy: np.ndarray, r: int, request: int, at_s: float) -> None:
     """Put a request that reached replica `r` at `at_s` behind those that wait; a segment of decode steps ends
     early for it.
     """
@@ -83,13 +85,13 @@ def enqueue(state, requests, policy, r, request, at_s):
 
 
 @njit(cache=True)
-def segment_s(state, r, steps):
+def segment_s(state: State, r: int, steps: int) -> float:
     """Seconds of the first `steps` steps of replica `r`'s current segment."""
     return steps * state.a[r] + state.b[r] * steps * (steps - 1) / 2
 
 
 @njit(cache=True)
-def steps_until(state, r, at_s):
+def steps_until(state: State, r: int, at_s: float) -> int:
     """How many steps of the current segment have begun by `at_s`, at least one."""
     a, b, past = state.a[r], state.b[r], at_s - state.start[r]
     if past <= 0:
@@ -100,7 +102,7 @@ def steps_until(state, r, at_s):
 
 
 @njit(cache=True)
-def shorten(state, r, steps):
+def shorten(state: State, r: int, steps: int) -> None:
     """End the current segment after `steps` steps."""
     if steps != state.steps[r]:
         state.steps[r] = steps
@@ -108,7 +110,7 @@ def shorten(state, r, steps):
 
 
 @njit(cache=True)
-def plan_prefill(state, requests, policy, r):
+def plan_prefill(state: State, requests: Requests, policy: np.ndarray, r: int) -> tuple[int, float]:
     """(tokens, attention) of the prompts that join the next step; they stand in `batch`, a prompt that is cut
     into chunks stays the head.
     """
@@ -142,7 +144,7 @@ def plan_prefill(state, requests, policy, r):
 
 
 @njit(cache=True)
-def admit(state, requests, policy, r, request, whole):
+def admit(state: State, requests: Requests, policy: np.ndarray, r: int, request: int, whole: int) -> bool:
     """Take a request up if a slot and memory are free; an empty server takes any.
 
     Beside the prompt, the share `RESERVE` of all tokens that are still to be written must fit, and one block
@@ -164,7 +166,7 @@ def admit(state, requests, policy, r, request, whole):
 
 
 @njit(cache=True)
-def unwritten(state, requests, r):
+def unwritten(state: State, requests: Requests, r: int) -> int:
     """Tokens that the requests on replica `r` have still to write."""
     tokens = 0
     for place in range(state.decoders[r]):
@@ -175,7 +177,7 @@ def unwritten(state, requests, r):
 
 
 @njit(cache=True)
-def must_wait(state, requests, policy, r):
+def must_wait(state: State, requests: Requests, policy: np.ndarray, r: int) -> bool:
     """Whether the engine lets prompts gather before it reads them (TensorRT-LLM's
     batch_wait_timeout_iters).
     """
@@ -191,7 +193,9 @@ def must_wait(state, requests, policy, r):
 
 
 @njit(cache=True)
-def begin(state, requests, cost, policy, r, at_s):
+def begin(
+    state: State, requests: Requests, cost: np.ndarray, policy: np.ndarray, r: int, at_s: float
+) -> None:
     """Start replica `r`'s next segment at `at_s`: a step with prefill, a run of decode steps, or idleness."""
     state.start[r] = at_s
     room(state, requests, policy, r)
@@ -223,14 +227,14 @@ def begin(state, requests, cost, policy, r, at_s):
 
 
 @njit(cache=True)
-def room(state, requests, policy, r):
+def room(state: State, requests: Requests, policy: np.ndarray, r: int) -> None:
     """Preempt until one more token of every sequence fits."""
     while state.decoders[r] > 1 and state.reserved[r] + state.decoders[r] > policy[KV_TOKENS]:
         preempt(state, requests, r)
 
 
 @njit(cache=True)
-def decode_steps(state, requests, policy, r, waits):
+def decode_steps(state: State, requests: Requests, policy: np.ndarray, r: int, waits: bool) -> int:
     """How many decode steps may pass before something else can happen, at least one."""
     steps = state.finish[r, 0] - state.count[r]
     steps = min(steps, int((policy[KV_TOKENS] - state.reserved[r]) // state.decoders[r]))
@@ -242,7 +246,9 @@ def decode_steps(state, requests, policy, r, waits):
 
 
 @njit(cache=True)
-def complete(state, requests, cost, policy, r, finished):
+def complete(
+    state: State, requests: Requests, cost: np.ndarray, policy: np.ndarray, r: int, finished: np.ndarray
+) -> tuple[int, float]:
     """Apply the segment that has ended; ids of the requests that ended with it go to `finished`; returns
     their number and the moment at which their last tokens reach the client.
     """
@@ -277,7 +283,7 @@ def complete(state, requests, cost, policy, r, finished):
 
 
 @njit(cache=True)
-def send(state, cost, r, tokens):
+def send(state: State, cost: np.ndarray, r: int, tokens: float) -> float:
     """Put the `tokens` of the segment that has ended on the server's front (detokenizer, HTTP), which sends
     one after the other while later steps run; returns the moment at which the last of them is sent.
     """
@@ -286,7 +292,7 @@ def send(state, cost, r, tokens):
 
 
 @njit(cache=True)
-def join(state, requests, policy, r, request, at_s):
+def join(state: State, requests: Requests, policy: np.ndarray, r: int, request: int, at_s: float) -> bool:
     """The prompt of `request` has been read: its first token is there. Whether it was the only one."""
     if np.isnan(requests.first[request]):
         requests.first[request] = at_s
@@ -303,7 +309,7 @@ def join(state, requests, policy, r, request, at_s):
 
 
 @njit(cache=True)
-def leave(state, requests, policy, r, request, at_s):
+def leave(state: State, requests: Requests, policy: np.ndarray, r: int, request: int, at_s: float) -> None:
     """The last token of `request` has been written: its memory is free."""
     held = requests.prompt[request] + requests.output[request]
     requests.end[request] = at_s

@@ -95,7 +95,7 @@ def shape(model: str) -> Shape:
             f"{model} has layers that see a sliding window only, and its sizes are not in the tables; give "
             "its config.json, and it is planned as if every layer saw the whole context."
         )
-    naming.choose("model (or path of a config.json)", model, names())
+    return _shape(model, _models()[naming.choose("model (or path of a config.json)", model, names())])
 
 
 def _shape(model, row):
@@ -226,4 +226,5 @@ def peak(machine: Fields, weights: str) -> float:
     """
     for name in list(RATES)[list(RATES).index(weights) :: -1]:
         if machine[RATES[name]] > 0:
-            return machine[RATES[name]]
+            break
+    return machine[RATES[name]]

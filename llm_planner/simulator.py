@@ -10,13 +10,14 @@ import numpy as np
 from numba import njit
 
 from llm_planner import scheduler
+from llm_planner.state import Requests, State
 
 ROUND_ROBIN, LEAST_LOADED = 0, 1
 ROUTERS = {"round robin": ROUND_ROBIN, "least loaded": LEAST_LOADED}
 
 
 @njit(cache=True)
-def _sift(heap, place_of, key, replica):
+def _sift(heap: np.ndarray, place_of: np.ndarray, key: np.ndarray, replica: int) -> None:
     """Move `replica` to its place in the heap of replicas by the end of their segments."""
     place = place_of[replica]
     while place > 0 and key[heap[(place - 1) // 2]] > key[replica]:
@@ -36,7 +37,7 @@ def _sift(heap, place_of, key, replica):
 
 
 @njit(cache=True)
-def _route(state, router, number):
+def _route(state: State, router: int, number: int) -> int:
     """The replica that takes the request with that number: in turn, or where the fewest are, from the one
     whose turn it is.
     """
@@ -55,7 +56,16 @@ def _route(state, router, number):
 
 
 @njit(cache=True)
-def run(state, requests, due, known, turnaround, cost, policy, router):
+def run(
+    state: State,
+    requests: Requests,
+    due: np.ndarray,
+    known: int,
+    turnaround: float,
+    cost: np.ndarray,
+    policy: np.ndarray,
+    router: int,
+) -> tuple[float, float]:
     """Work off all requests. `due`: moments at which they reach the scheduler, the first `known` of them; in
     a closed loop (`turnaround` not NaN) each answer that ends makes the next one due `turnaround` s later.
 

@@ -4,11 +4,11 @@ memory is full.
 
 from numba import njit
 
-from llm_planner.state import NOTHING
+from llm_planner.state import NOTHING, Requests, State
 
 
 @njit(cache=True)
-def push(state, r, finish, request):
+def push(state: State, r: int, finish: int, request: int) -> None:
     """Put a decoding request into replica `r`'s heap of answers, the one that ends first on top."""
     place = state.decoders[r]
     keys, who = state.finish[r], state.who[r]
@@ -20,7 +20,7 @@ def push(state, r, finish, request):
 
 
 @njit(cache=True)
-def pop(state, r):
+def pop(state: State, r: int) -> int:
     """Take the request that ends first out of the heap."""
     keys, who = state.finish[r], state.who[r]
     taken, size = who[0], state.decoders[r] - 1
@@ -39,7 +39,7 @@ def pop(state, r):
 
 
 @njit(cache=True)
-def preempt(state, requests, r):
+def preempt(state: State, requests: Requests, r: int) -> None:
     """Send the request that was admitted last back to the front of the queue: its KV cache is dropped and
     read again later.
     """

@@ -64,6 +64,7 @@ def main(arguments: Sequence[str]) -> str | None:
     table = pd.DataFrame([one | where for one in found])
     table.to_csv(inputs.DATA / f"{TABLE}.csv", index=False, float_format="%.4g", lineterminator="\n")
     print(table.to_string())
+    return None
 
 
 if __name__ == "__main__":

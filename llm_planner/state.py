@@ -3,6 +3,8 @@ policy.
 """
 
 from collections import namedtuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,12 +28,39 @@ PER_SLOT = "finish who batch".split()
 # Integrals over time of requests that were taken up and of tokens that hold KV memory.
 INTEGRALS = ["request_s", "token_s"]
 SENT = ["sent_s"]  # until when the server's front, which sends one token after the other, is busy
-State = namedtuple(
-    "State", ["start", "end", "a", "b", "head", "tail", "log", *COUNTS, *PER_SLOT, *INTEGRALS, *SENT]
-)
 
 
-def new_requests(prompt, output):
+class State(NamedTuple):
+    """Replicas: an entry each in every array."""
+
+    start: np.ndarray
+    end: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    head: np.ndarray
+    tail: np.ndarray
+    log: np.ndarray
+    steps: np.ndarray
+    count: np.ndarray
+    prefill: np.ndarray
+    decoders: np.ndarray
+    context: np.ndarray
+    reserved: np.ndarray
+    waiting: np.ndarray
+    filled: np.ndarray
+    idle_steps: np.ndarray
+    load: np.ndarray
+    logged: np.ndarray
+    order: np.ndarray
+    finish: np.ndarray
+    who: np.ndarray
+    batch: np.ndarray
+    request_s: np.ndarray
+    token_s: np.ndarray
+    sent_s: np.ndarray
+
+
+def new_requests(prompt: Sequence[int] | np.ndarray, output: Sequence[int] | np.ndarray) -> Requests:
     """Arrays of requests with `prompt` and `output` tokens; times in s, NaN until they have happened.
 
     Copies: for the compiler an array of pandas, which may only be read, is of a type of its own, and all
@@ -49,7 +78,7 @@ def new_requests(prompt, output):
     )
 
 
-def new_state(replicas, slots, logged=LOGGED):
+def new_state(replicas: int, slots: int, logged: int = LOGGED) -> State:
     """Arrays of `replicas` idle replicas with at most `slots` sequences each."""
     counts = {name: np.zeros(replicas, dtype=np.int64) for name in COUNTS}
     slotted = {name: np.zeros((replicas, slots + 1), dtype=np.int64) for name in PER_SLOT}

@@ -20,9 +20,8 @@ from llm_planner import engines, scheduler, state, step_time
 
 Replica = namedtuple("Replica", "cost mixed chunk kv_tokens request_s")
 Replica.__doc__ = (
-    "Step costs (`step_time.cost`), whether prompts join decode steps, prompt tokens of a step at "
-    "most, tokens "
-    "that the KV cache holds, and s from a client to the scheduler."
+    "Step costs (`step_time.cost`), whether prompts join decode steps, prompt tokens of a step at most, "
+    "tokens that the KV cache holds, and s from a client to the scheduler."
 )
 TENSOR_PARALLEL = (1, 2, 4, 8)
 

@@ -10,6 +10,7 @@ follow each other is `scheduler`.
 """
 
 from collections import namedtuple
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -57,8 +58,7 @@ COEFFICIENTS = [
         30e-6,
         1.0,
         "of the server's front (detokenizer, HTTP) for one token; tokens of all requests pass it one after "
-        "the "
-        "other",
+        "the other",
     ),
     Coefficient(
         "request_s",
@@ -82,7 +82,7 @@ Setting.__doc__ = (
 )
 
 
-def cost(setting, coefficients):
+def cost(setting: Setting, coefficients: Sequence[float] | np.ndarray) -> np.ndarray:
     """The array of seconds that `scheduler.step_s` adds up, for `coefficients` in the order of
     COEFFICIENTS.
     """
@@ -115,7 +115,7 @@ def cost(setting, coefficients):
     )
 
 
-def kv_tokens(setting, memory_share, of_free, buffers_bytes):
+def kv_tokens(setting: Setting, memory_share: float, of_free: bool, buffers_bytes: float) -> float:
     """Tokens of KV cache that fit beside the weights: a share of what is free, or of all memory, less
     buffers; ValueError where none do.
     """

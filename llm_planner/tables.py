@@ -113,8 +113,7 @@ def plan_worst() -> pd.DataFrame:
     return columns.shown(
         accuracy.worst(),
         "quantity model gpu engine weights tensor_parallel concurrency input_tokens output_tokens "
-        "measured_ms "
-        "predicted_ms times why",
+        "measured_ms predicted_ms times why",
         quantity=Column("what"),
         input_tokens=Column("tokens in"),
         output_tokens=Column("tokens out"),
@@ -220,8 +219,8 @@ def plan_predictions(requests: pd.DataFrame) -> pd.DataFrame:
     return columns.shown(
         table.assign(date=table["date"].str[:10]),
         "backend option model gpu concurrency date predicted_tpot_s predicted_tpot_s_low "
-        "predicted_tpot_s_high "
-        "measured_tpot_s predicted_ttft_s predicted_ttft_s_low predicted_ttft_s_high measured_ttft_s",
+        "predicted_tpot_s_high measured_tpot_s predicted_ttft_s predicted_ttft_s_low predicted_ttft_s_high "
+        "measured_ttft_s",
         date=Column("predicted on"),
         **{
             f"{kind}{name}_s{end}": Column(f"{name.upper()} {word}", "ms", 1e3)

@@ -178,8 +178,8 @@ MUTATIONS = {
     ),
     "the last event is dropped": Mutation(
         "decoding",
-        "for piece, end in pieces if piece is not None]",
-        "for piece, end in pieces if piece is not None][:-1]",
+        "for piece, end in parsed if piece is not None]",
+        "for piece, end in parsed if piece is not None][:-1]",
         [*ALL],
     ),
     "an event needs data": Mutation(

@@ -109,3 +109,33 @@ def test_what_a_number_depends_on_is_what_its_module_imports():
     """A page imports figures by their folder, an analysis no page; what has no source has none here."""
     analysis, page = memo.code("bench.analysis.latency"), memo.code("bench.report.pages")
     assert len({"", analysis, page, memo.code("bench.metrics")}) == 4 and memo.code("math") == ""
+
+
+PLAIN = "import math\n\n\ndef half(x, share=0.5):\n    return math.floor(x * share)\n"
+TYPED = '''"""A module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+Number: TypeAlias = float
+
+
+def half(x: Sequence[Number] | Number, share: float = 0.5) -> Number:
+    """Half of it."""
+    return math.floor(x * share)  # downwards
+'''
+
+
+def test_what_a_module_computes_hangs_neither_on_types_nor_on_words(tmp_path):
+    def computes(text):
+        (tmp_path / "module.py").write_text(text)
+        return memo.computes(tmp_path / "module.py")
+
+    assert computes(PLAIN) == computes(TYPED)
+    assert computes(PLAIN) != computes(PLAIN.replace("0.5", "0.25")), "a default"
+    assert computes(PLAIN) != computes(PLAIN.replace("math.floor", "math.ceil"))
+    assert computes(PLAIN) != computes(PLAIN.replace("import math", "import cmath as math"))
+    assert computes("x = 1\n") == computes("x: int = 1\n") != computes("x: int = 2\n")

@@ -187,8 +187,10 @@ def prediction(
     def below(at: np.ndarray, probability: float) -> np.ndarray:
         return special.ndtr((at[..., None] - mean) / deviation).mean(axis=-1) < probability
 
-    low, high = ((1 - confidence) / 2, (1 + confidence) / 2)
-    return tuple(_bisect(lambda at: below(at, p), *ends) for p in (low, high))
+    low, high = (
+        _bisect(lambda at: below(at, p), *ends) for p in ((1 - confidence) / 2, (1 + confidence) / 2)
+    )
+    return low, high
 
 
 def _bisect(rises: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -288,8 +290,8 @@ def pooled(each: pd.DataFrame) -> pd.DataFrame:
     groups = [rows for _, rows in each.groupby([*KEYS, *THAN], sort=False) if len(rows) > 1]
     for _, same in itertools.groupby(sorted(groups, key=len), key=len):  # pooled together: many pairs
         same = list(same)
-        stacked = [np.array([rows[name] for rows in same]) for name in ("log_ratio", "standard_error")]
-        found = pool(*stacked)
+        logs, errors = (np.array([rows[name] for rows in same]) for name in ("log_ratio", "standard_error"))
+        found = pool(logs, errors)
         for k, own in enumerate(same):
             repeated = int((own[["runs", "than_runs"]].min(axis=1) >= FEWEST_RUNS).sum())
             bounds = np.log(own["low"].to_numpy()), np.log(own["high"].to_numpy())
@@ -326,7 +328,11 @@ def every_pair(requests: pd.DataFrame, metric: str = RATE) -> pd.DataFrame:
     runs = compared(requests, metric)
     table = pooled(ratios(runs, metric, list(itertools.combinations(_configurations(runs), 2))))
     turned = pooled(
-        ratios(runs, metric, [_pair(row)[::-1] for _, row in table[table["ratio"] < 1].iterrows()])
+        ratios(
+            runs,
+            metric,
+            [(tuple(row[THAN]), tuple(row[KEYS])) for _, row in table[table["ratio"] < 1].iterrows()],
+        )
     )
     parts = [part for part in (table[table["ratio"] >= 1], turned) if len(part)] or [table]
     return pd.concat(parts).sort_values(["machines", "ratio"], ascending=False, ignore_index=True)
@@ -373,8 +379,4 @@ def _configurations(runs: pd.DataFrame) -> list[Key]:
 
 def _to_leader(runs: pd.DataFrame, metric: str) -> list[tuple[Key, Key]]:
     front = leader(runs, metric)
-    return [(key, front) for key in _configurations(runs) if key != front]
-
-
-def _pair(row: pd.Series) -> tuple[Key, Key]:
-    return tuple(row[KEYS]), tuple(row[THAN])
+    return [(key, front) for key in _configurations(runs) if front and key != front]

@@ -329,11 +329,11 @@ def _estimate(
     projection = inverse - inverse @ design @ covariance @ design.T @ inverse
     projected = [projection @ part for part in parts]
     # In the logs of the residual's variance and of the others over it, in which the prior is stated.
-    slopes = np.diag(variances)
+    slopes: np.ndarray = np.diag(variances)
     slopes[:, 0] = variances
     information = np.array([[0.5 * np.sum(a * b.T) for b in projected] for a in projected])
     information = slopes.T @ information @ slopes
-    information += np.diag([0.0, *(1 / spread**2 for _, spread in map(prior.get, groups))])
+    information += np.diag([0.0, *(1 / prior[name][1] ** 2 for name in groups)])
     lever = inverse @ design @ covariance[:, :count]
     by_variance = np.array([lever.T @ part @ lever for part in parts])
     gradients = np.einsum("vk,vij->kij", slopes, by_variance)

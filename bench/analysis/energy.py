@@ -22,7 +22,8 @@ def points(requests: pd.DataFrame) -> pd.DataFrame:
     included; the GPUs' on GPUs, the packages' on a CPU), idle_w (the same device's, engine loaded; NaN where
     it is unknown), runs. An empty frame where no energy was read.
     """
-    found = [rows for rows in (_latency(requests), _batching(requests), _serving(requests)) if len(rows)]
+    alone = _per_token(_read(requests, "latency"), []).assign(kind="latency", load=1)
+    found = [rows for rows in (alone, _batching(requests), _serving(requests)) if len(rows)]
     if not found:
         return pd.DataFrame(columns=[*COLUMNS, "runs"])
     keys = [*schema.CONFIGURATION, "kind", "loop", "load"]
@@ -52,10 +53,6 @@ def _per_token(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
         idle_w=("idle_w", "first"),
     )
     return sums.assign(joules_per_token=sums["joules"] / sums["tokens"], loop="")
-
-
-def _latency(requests: pd.DataFrame) -> pd.DataFrame:
-    return _per_token(_read(requests, "latency"), []).assign(kind="latency", load=1)
 
 
 def _batching(requests: pd.DataFrame) -> pd.DataFrame:

@@ -65,8 +65,8 @@ def _counted(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def probe_scatter(requests: pd.DataFrame) -> pd.DataFrame:
-    """The latency runs of all machines with their roofs: one row per run as in `runs`, mbu_unjudged, the
-    MBU against the best probe of the run, whatever it was (`derived.without_poor_roofs`), and that probe,
+    """The latency runs of all machines with their peaks: one row per run as in `runs`, mbu_unjudged, the
+    MBU against the best probe of the run, whatever it was (`derived.without_poor_peaks`), and that probe,
     best_probe_bytes_per_s.
     """
     rows = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
@@ -80,7 +80,7 @@ def probe_scatter(requests: pd.DataFrame) -> pd.DataFrame:
 
 def probed_one_way(each: pd.DataFrame) -> int:
     """How many of the runs `each` (`runs`) have an MBU against a CPU's memory that the probe read in one way
-    only: that roof may be too low, so the MBU is an upper bound."""
+    only: that peak may be too low, so the MBU is an upper bound."""
     simple = (each["probe_ways"] == 1) & each["gpu"].map(naming.is_cpu)
     return int((simple & each["mbu"].notna()).sum())
 

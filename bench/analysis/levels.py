@@ -235,8 +235,8 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None, pooled: 
 
 
 @memo.by_content
-def _levels(rows: pd.DataFrame, slo: tuple[tuple[str, float], ...], pooled: bool) -> pd.DataFrame:
-    slo = dict(slo)
+def _levels(rows: pd.DataFrame, objectives: tuple[tuple[str, float], ...], pooled: bool) -> pd.DataFrame:
+    slo = dict(objectives)
     keys = [*([] if pooled else ["run_id"]), *schema.CONFIGURATION, *LEVEL]
     found = [
         dict(zip(keys, key)) | _level(level, slo)
@@ -250,8 +250,8 @@ def _levels(rows: pd.DataFrame, slo: tuple[tuple[str, float], ...], pooled: bool
         for _, own in table.groupby(["gpu", "host"], dropna=False):
             alike = shares.correlation(pairs[own.index[own["state"] == STEADY]].tolist())
             bounds |= {place: shares.interval(pairs[place], alike) for place in own.index}
-        found = np.array([bounds[place] for place in table.index], dtype=float).reshape(-1, 3)
-        table[[name, f"{name}_low", f"{name}_high"]] = found
+        rows_of_bounds: list[tuple[float, ...]] = [bounds[place] for place in table.index]
+        table[[name, f"{name}_low", f"{name}_high"]] = np.array(rows_of_bounds, dtype=float).reshape(-1, 3)
     return table.drop(columns=[f"{name}_runs" for name in SHARES])
 
 

@@ -4,18 +4,16 @@ A mutant is the code with one operator, number, comparison, argument or value ch
 sees could be a mistake that no test sees. `tests/mutation_run.py` makes the result; here it is kept and read.
 """
 
-import hashlib
 import json
-from pathlib import Path
 
 import pandas as pd
 
-ROOT = Path(__file__).parents[2]
+from bench import memo
+from bench.paths import ROOT
+
 FOLDER = ROOT / "data" / "proof"
 SCORES, SURVIVORS, DIGESTS = FOLDER / "mutation.csv", FOLDER / "survivors.csv", FOLDER / "mutation.json"
 LOAD = "bench/instrument/load"
-PARTS = "holding", "limits", "of_machine", "of_rows"
-GATES = ["tests/observations/test_gates_by_hand.py", "tests/observations/test_gates.py"]
 CLIENT = "tests/instrument"
 BYTES = [
     f"{CLIENT}/test_{name}.py" for name in ("decoding_by_hand", "decoding", "dialects", "http1", "protocol")
@@ -26,9 +24,8 @@ ANALYSIS = ["tests/analysis/test_statistics.py", "tests/analysis/test_statistics
 TESTS = {
     "bench/metrics.py": ["tests/test_metrics.py"],
     "bench/definitions.py": ["tests/test_metrics.py"],
-    **{f"bench/observations/gates/{name}.py": GATES for name in ("__init__", *PARTS)},
     "bench/analysis/statistics.py": ANALYSIS,
-    "bench/analysis/ranking.py": ANALYSIS,
+    "bench/analysis/ranking.py": ["tests/analysis/test_ranking.py"],
     "bench/analysis/repeats.py": ANALYSIS,
     "bench/instrument/in_process.py": ["tests/test_metrics.py"],
     f"{LOAD}/backlog.py": [f"{CLIENT}/test_records.py"],
@@ -50,8 +47,8 @@ PROMISE = 0.95
 
 
 def digests() -> dict[str, str]:
-    """{path: SHA-256} of the modules as they are."""
-    return {path: hashlib.sha256((ROOT / path).read_bytes()).hexdigest() for path in TESTS}
+    """{path: `memo.computes`} of the modules as they are."""
+    return {path: memo.computes(ROOT / path) for path in TESTS}
 
 
 def changed() -> list[str]:
@@ -113,7 +110,6 @@ def scores() -> pd.DataFrame:
 
 
 def sentence() -> str:
-    """The score in a sentence."""
     table = scores()
     whole, lacking = table.iloc[-1], len(TESTS) - (len(table) - 1)
     killed = whole["mutants"] - whole["survived"]

@@ -8,7 +8,6 @@ is broken.
 """
 
 import argparse
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -17,16 +16,17 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bench.analysis import comparison, design_proof, ranking, repeats, statistics
+from bench import memo
+from bench.analysis import comparison, design_proof, repeats, statistics
+from bench.definitions import Fields
 from bench.observations import store
+from bench.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 FILE = ROOT / "data" / "proof" / "coverage.csv"
 MODULES = [
-    Path(module.__file__).relative_to(ROOT).as_posix()
-    for module in (statistics, repeats, comparison, ranking, design_proof)
+    f"bench/analysis/{name}.py"
+    for name in ("statistics", "repeats", "comparison", "ranking", "design_proof", "proof")
 ]
-MODULES.append(Path(__file__).relative_to(ROOT).as_posix())
 RUNS = 3, 5, 10
 CORRELATIONS = 0.0, 0.3, 0.6
 SPREADS = 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.08, 0.12  # standard deviation of runs over their mean
@@ -41,7 +41,13 @@ PROMISE = 0.93, 0.97
 NORMAL, SKEWED, SPEEDS = "normal", "skewed", "two speeds"
 
 
-def simulate(random, shape, correlation, scatter=NORMAL, spread=SPREAD):
+def simulate(
+    random: np.random.Generator,
+    shape: tuple[int, int],
+    correlation: float,
+    scatter: str = NORMAL,
+    spread: float = SPREAD,
+) -> np.ndarray:
     """Runs along the last axis, of mean 1 and standard deviation `spread`; normal ones are an AR(1) process.
 
     SKEWED runs are log-normal (shape 0.6) over such a process. Those of two SPEEDS have two equally likely
@@ -64,27 +70,37 @@ def simulate(random, shape, correlation, scatter=NORMAL, spread=SPREAD):
     return 1 + spread * draws
 
 
-def student(values):
+def student(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(low, high) of Student's interval of the mean over the last axis."""
     runs = values.shape[-1]
     half = stats.t.ppf(0.975, runs - 1) * values.std(axis=-1, ddof=1) / np.sqrt(runs)
     return values.mean(axis=-1) - half, values.mean(axis=-1) + half
 
 
-def _row(quantity, method, runs, correlation, right, width, scatter=NORMAL, spread=SPREAD, runs_used=None):
+def _row(
+    quantity: str,
+    method: str,
+    runs: int | str,
+    correlation: float,
+    right: np.ndarray,
+    width: np.ndarray,
+    scatter: str = NORMAL,
+    spread: float = SPREAD,
+    runs_used: np.ndarray | None = None,
+) -> Fields:
     """One row of the results from `right` (a Boolean per study) and `width` (half width over the mean)."""
     share, low, high = statistics.share_interval(right.sum(), len(right))
-    used = runs if runs_used is None else runs_used
+    used = np.asarray(runs if runs_used is None else runs_used)
     values = quantity, method, str(runs), scatter, spread, correlation, len(right), share, low, high
-    return dict(zip(COLUMNS, (*values, float(np.mean(width)), float(np.mean(used)))))
+    return dict(zip(COLUMNS, (*values, float(np.mean(width)), float(used.mean()))))
 
 
-def _covers(low, high):
+def _covers(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Whether each interval holds 1."""
     return (low <= 1) & (high >= 1)
 
 
-def fixed(random, studies, runs, correlation):
+def fixed(random: np.random.Generator, studies: int, runs: int, correlation: float) -> list[Fields]:
     """Rows for studies of a fixed number of runs: the interval of the mean, and Student's."""
     rows = []
     for scatter in (NORMAL, SKEWED, SPEEDS):
@@ -94,7 +110,13 @@ def fixed(random, studies, runs, correlation):
     return rows
 
 
-def automatic(random, studies, correlation, spread, budget=repeats.BUDGET):
+def automatic(
+    random: np.random.Generator,
+    studies: int,
+    correlation: float,
+    spread: float,
+    budget: int = repeats.BUDGET,
+) -> Fields:
     """One row: how often the interval holds that is left where `REPEATS=auto` ends."""
     values = simulate(random, (studies, budget), correlation, spread=spread)
     low, high = np.full((2, studies), np.nan)
@@ -107,7 +129,7 @@ def automatic(random, studies, correlation, spread, budget=repeats.BUDGET):
     return _row(MEAN, OURS, "auto", correlation, _covers(low, high), width, spread=spread, runs_used=used)
 
 
-def coverage(studies=10_000, seed=1):
+def coverage(studies: int = 10_000, seed: int = 1) -> pd.DataFrame:
     """All results; one row per quantity, method, number of runs, scatter, spread and correlation.
 
     Columns COLUMNS: share of `studies` whose interval holds the truth, its Clopper-Pearson interval,
@@ -122,7 +144,7 @@ def coverage(studies=10_000, seed=1):
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def broken(results):
+def broken(results: pd.DataFrame) -> pd.DataFrame:
     """The rows of `coverage` outside PROMISE: intervals of the mean of normal runs, correlations up to
     0.3."""
     promised = (results["quantity"] == MEAN) & (results["method"] == OURS) & (results["scatter"] == NORMAL)
@@ -130,7 +152,7 @@ def broken(results):
     return results[promised & ~results["share"].between(*PROMISE)]
 
 
-def table(results):
+def table(results: pd.DataFrame) -> pd.DataFrame:
     """`coverage` for a page.
 
     One row per quantity, method, number of runs, scatter and spread; columns 0.0, 0.3 and 0.6 (the share at
@@ -142,12 +164,12 @@ def table(results):
     return shares.join(plain).reset_index()
 
 
-def digests():
-    """{path: SHA-256} of the modules that the results hold for."""
-    return {path: hashlib.sha256((ROOT / path).read_bytes()).hexdigest() for path in MODULES}
+def digests() -> dict[str, str]:
+    """{path: `memo.computes`} of the modules that the results hold for."""
+    return {path: memo.computes(ROOT / path) for path in MODULES}
 
 
-def load(file=FILE):
+def load(file: Path = FILE) -> pd.DataFrame:
     """The committed results, as `coverage` gives them."""
     return pd.read_csv(file, dtype={"runs": str})
 
@@ -156,7 +178,7 @@ def _write(table: pd.DataFrame, name: str) -> None:
     table.round(5).to_csv(FILE.with_name(f"{name}.csv"), index=False, lineterminator="\n")
 
 
-def main():
+def main() -> int:
     """Simulate, print the table, write it; the exit status is 1 where a promise is broken."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.analysis.proof", description=__doc__.split("\n\n")[0]

@@ -8,7 +8,7 @@ Holm's step-down method (*A Simple Sequentially Rejective Multiple Test Procedur
 
 import itertools
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ ONE_RUN, FAILED, NO_VALUE = comparison.ONE_RUN, "failed requests", "no value"
 APART = "no sitting in common with the others"
 
 
-def holm(p):
+def holm(p: Sequence[float]) -> np.ndarray:
     """The p-values `p` adjusted after Holm (1979), in their order."""
     p = np.asarray(p, dtype=float)
     order = np.argsort(p, kind="stable")
@@ -31,7 +31,7 @@ def holm(p):
     return result
 
 
-def letters(count, different):
+def letters(count: int, different: Iterable[tuple[int, int]]) -> list[str]:
     """The letters of `count` configurations, best first, of which the pairs `different` are distinguished.
 
     Two configurations share a letter exactly where they cannot be distinguished (compact letter display by
@@ -47,12 +47,12 @@ def letters(count, different):
     return ["".join(_letter(n) for n, group in enumerate(groups) if k in group) for k in range(count)]
 
 
-def _letter(number):
+def _letter(number: int) -> str:
     """a to z, A to Z, then the number in brackets."""
     return string.ascii_letters[number] if number < len(string.ascii_letters) else f"({number + 1})"
 
 
-def beats(p, count, confidence=comparison.CONFIDENCE):
+def beats(p: np.ndarray, count: int, confidence: float = comparison.CONFIDENCE) -> np.ndarray:
     """Whether the better of each pair, of two-sided `p`, keeps the other from being the best of `count`.
 
     The best is kept out only if one of the count − 1 others beats it by chance, so each comparison may err
@@ -139,7 +139,7 @@ def _place(table: pd.DataFrame, model: comparison.Fit, confidence: float) -> pd.
     return table
 
 
-def leaders(ranked):
+def leaders(ranked: pd.DataFrame) -> pd.DataFrame:
     """The rows of `rank` among which the best is, with the confidence of the ranking: a superlative takes one
     row.
 

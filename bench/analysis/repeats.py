@@ -8,6 +8,7 @@ the interval holds that is left at the end.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ DONE, SPENT, AGAIN, LOST = "within", "budget spent", "more runs", "failed reques
 COLUMNS = "runs mean half_width_share state more sentence".split()
 
 
-def inflation(runs, correlation=SUPPOSED):
+def inflation(runs: int, correlation: float = SUPPOSED) -> float:
     """How much larger the standard error of the mean is than standard deviation / √runs in an AR(1) process.
 
     The mean has the variance v / runs with v the sum of the correlation matrix over runs, and the squared
@@ -38,7 +39,9 @@ def inflation(runs, correlation=SUPPOSED):
     return math.sqrt(variance * (runs - 1) / (runs - variance))
 
 
-def narrow(values, within=WITHIN, confidence=statistics.CONFIDENCE):
+def narrow(
+    values: np.ndarray, within: float = WITHIN, confidence: float = statistics.CONFIDENCE
+) -> np.ndarray:
     """Whether two intervals of the mean over the last axis lie within ± `within` of it.
 
     The one that is reported, and Student's with its standard error inflated to the correlation SUPPOSED.
@@ -49,7 +52,9 @@ def narrow(values, within=WITHIN, confidence=statistics.CONFIDENCE):
     return half <= within * np.abs(values.mean(axis=-1))
 
 
-def enough(values, within=WITHIN, confidence=statistics.CONFIDENCE):
+def enough(
+    values: Sequence[float] | np.ndarray, within: float = WITHIN, confidence: float = statistics.CONFIDENCE
+) -> np.ndarray:
     """Whether the runs along the last axis are enough: `narrow` has held for IN_A_ROW runs up to now."""
     values = np.asarray(values, dtype=float)
     runs = values.shape[-1]
@@ -59,7 +64,12 @@ def enough(values, within=WITHIN, confidence=statistics.CONFIDENCE):
     return np.logical_and.reduce(looks)
 
 
-def decide(values, within=WITHIN, budget=BUDGET, measured=None):
+def decide(
+    values: Sequence[float] | np.ndarray,
+    within: float = WITHIN,
+    budget: int = BUDGET,
+    measured: int | None = None,
+) -> tuple[str, int]:
     """(state, more) for the runs `values` of one configuration: how many to add before this is called again.
 
     `measured` counts the runs where some have no value.
@@ -72,8 +82,7 @@ def decide(values, within=WITHIN, budget=BUDGET, measured=None):
     return AGAIN, min(max(FEWEST - len(values), 1), budget - measured)
 
 
-def _sentence(state, runs, share, more, within, budget):
-    """The sentence for one configuration."""
+def _sentence(state: str, runs: int, share: float, more: int, within: float, budget: int) -> str:
     width = f"± {share * 100:.2g} %" if not math.isnan(share) else "no interval"
     aim = f"± {within * 100:g} %"
     count = "1 run" if runs == 1 else f"{runs} runs"
@@ -85,7 +94,15 @@ def _sentence(state, runs, share, more, within, budget):
     }[state]
 
 
-def plan(runs, keys, metric, within=WITHIN, budget=BUDGET, order="started", failed="failed"):
+def plan(
+    runs: pd.DataFrame,
+    keys: Sequence[str],
+    metric: str,
+    within: float = WITHIN,
+    budget: int = BUDGET,
+    order: str = "started",
+    failed: str = "failed",
+) -> pd.DataFrame:
     """What `REPEATS=auto` does next with each configuration of `runs` (one row per run).
 
     One row per configuration; columns `keys`, runs, mean (unit of `metric`), half_width_share (half width of

@@ -21,7 +21,7 @@ from bench.observations import schema
 CURVE = schema.CONFIGURATION
 LOOP = ["loop", "load"]
 MACHINE = [*schema.SETTING, "host"]
-STEADY, OVERLOADED, SHORT = levels_analysis.STEADY, levels_analysis.OVERLOADED, levels_analysis.SHORT
+STEADY, OVERLOADED = levels_analysis.STEADY, levels_analysis.OVERLOADED
 # Share of a level's requests that must meet the objectives for the level to hold them; a failed request
 # meets none. As many as the percentile that the default number of requests bounds.
 HELD = 0.9

@@ -71,7 +71,7 @@ def loop(server: str, spread: str, answer_s: float, rate: float, requests: int, 
         e2e = alone
     else:
         at_once = rate * alone.mean() / LOAD  # requests whose answers the server can write side by side
-        e2e = (_slots if server == SLOTS else _shared)(sent, alone, max(at_once, 1.0))
+        e2e = (_slots if server == SLOTS else _shared)(sent, alone, max(float(at_once), 1.0))
     return pd.DataFrame({
         "request_rate": rate, "concurrency": np.nan, "sent_s": sent, "late_s": 0.0, "connect_s": 0.0,
         "ttft_s": e2e / 10, "e2e_s": e2e, "output_tokens": 100, "error": "",

@@ -9,11 +9,15 @@ the intervals hold.
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from scipy import fft, linalg, optimize, stats
+
+from bench.definitions import Fields
 
 CONFIDENCE = 0.95
 # The lag-1 correlations of neighbouring runs over which coverage is averaged, and up to which it is promised.
@@ -22,9 +26,11 @@ CORRELATIONS = 0.0, 0.3
 # (mlcommons/inference, loadgen/early_stopping.cc).
 MLPERF = {"confidence": 0.99, "beyond": 1}
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(200)
+# One figure of one series, or an array of them where `values` holds several series.
+Figure: TypeAlias = Any
 
 
-def contrasts(runs):
+def contrasts(runs: int) -> int:
     """How many cosines the variance of the mean is taken from: all for four runs, three for five to eight.
 
     With fewer the interval depends less on the correlation, and is wider; this many keep the exact coverage
@@ -33,17 +39,17 @@ def contrasts(runs):
     return min(runs - 1, max(3, 1 + math.ceil(runs / 4)))
 
 
-def _contrast_squares(values, count):
+def _contrast_squares(values: np.ndarray, count: int) -> Figure:
     """Mean square of the `count` lowest Type-II cosines along the last axis; of all: the sample variance."""
     return np.mean(fft.dct(values, norm="ortho", axis=-1)[..., 1 : count + 1] ** 2, axis=-1)
 
 
-def correlations(runs, correlation):
+def correlations(runs: int, correlation: float) -> np.ndarray:
     """Correlation matrix of `runs` neighbouring runs whose memory fades as that of an AR(1) process does."""
     return linalg.toeplitz(float(correlation) ** np.arange(runs))
 
 
-def coverage(runs, count, critical, correlation):
+def coverage(runs: int, count: int, critical: float, correlation: float) -> float:
     """Exact coverage of mean ± critical · √(mean square of `count` cosines / runs), for normal AR(1) runs.
 
     One quadratic form of the runs is smaller than another, and the probability of that is one integral
@@ -63,7 +69,7 @@ def coverage(runs, count, critical, correlation):
 
 
 @lru_cache(maxsize=None)
-def critical_value(runs, confidence=CONFIDENCE):
+def critical_value(runs: int, confidence: float = CONFIDENCE) -> float:
     """The factor whose coverage, averaged over CORRELATIONS, is `confidence`; NaN for fewer than two runs.
 
     From the sixth run on a tenth of the misses less is aimed at, from the eleventh on a fifth: that is what
@@ -74,13 +80,13 @@ def critical_value(runs, confidence=CONFIDENCE):
     aim = confidence + (1 - confidence) * (0.2 if runs > 10 else 0.1 if runs > 5 else 0.0)
     count = contrasts(runs)
 
-    def excess(critical):
+    def excess(critical: float) -> float:
         return np.mean([coverage(runs, count, critical, r) for r in CORRELATIONS]) - aim
 
     return optimize.brentq(excess, 0.1, 1e4)
 
 
-def standard_error(values, confidence=CONFIDENCE):
+def standard_error(values: np.ndarray, confidence: float = CONFIDENCE) -> tuple[Figure, int]:
     """(standard error of the mean, degrees of freedom) over the last axis: runs in the order of measuring.
 
     The error is scaled so that Student's quantile of these degrees of freedom, times it, is `half_width`.
@@ -93,20 +99,22 @@ def standard_error(values, confidence=CONFIDENCE):
     return scale * np.sqrt(_contrast_squares(values, count) / runs), count
 
 
-def _clean(values):
+def _clean(values: Sequence[float] | pd.Series | np.ndarray) -> np.ndarray:
     """`values` as an array of floats; where it is one series, without the runs that have no value."""
     values = np.asarray(values, dtype=float)
     return values[~np.isnan(values)] if values.ndim == 1 else values
 
 
-def half_width(values, confidence=CONFIDENCE):
+def half_width(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Figure:
     """Half width of the interval of the mean over the last axis, in the unit of `values`; NaN for one run."""
     values = _clean(values)
     error, freedom = standard_error(values, confidence)
     return error * stats.t.ppf((1 + confidence) / 2, freedom) if freedom else error
 
 
-def mean_interval(values, confidence=CONFIDENCE):
+def mean_interval(
+    values: Sequence[float] | pd.Series | np.ndarray, confidence: float = CONFIDENCE
+) -> tuple[Figure, Figure, Figure]:
     """(mean, low, high) over the last axis: one figure per run, in the order of measuring.
 
     The interval is NaN for one run.
@@ -119,14 +127,16 @@ def mean_interval(values, confidence=CONFIDENCE):
 
 
 @lru_cache(maxsize=None)
-def median_factor(runs):
+def median_factor(runs: int) -> float:
     """Standard error of the median over that of the mean for independent normal runs, from 100,000 draws:
     1.16 for three, 1.25 for many."""
     draws = np.random.default_rng(runs).standard_normal((100_000, runs))
     return float(np.median(draws, axis=1).std() * math.sqrt(runs))
 
 
-def median_interval(values, confidence=CONFIDENCE):
+def median_interval(
+    values: Sequence[float] | pd.Series | np.ndarray, confidence: float = CONFIDENCE
+) -> tuple[Figure, Figure, Figure]:
     """(median, low, high) over the last axis, as `mean_interval`, wider by `median_factor`.
 
     It supposes runs that scatter to both sides alike; without that, 95 % takes at least six runs.
@@ -139,26 +149,9 @@ def median_interval(values, confidence=CONFIDENCE):
     return middle, middle - half, middle + half
 
 
-def log_ratio(first, second, confidence=CONFIDENCE):
-    """(log of the ratio of the means, its half width, two-sided p) over the last axes of two configurations.
-
-    Relative standard errors add in squares (delta method); degrees of freedom are Welch and Satterthwaite's.
-    """
-    terms = []
-    for values in (first, second):
-        error, freedom = standard_error(values, confidence)
-        terms.append(((error / values.mean(axis=-1)) ** 2, freedom))
-    (a, free_a), (b, free_b) = terms
-    error = np.maximum(np.sqrt(a + b), np.finfo(float).tiny)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = (a + b) ** 2 / (a**2 / free_a + b**2 / free_b)
-    freedom = np.nan_to_num(freedom, nan=float(free_a + free_b))
-    middle = np.log(first.mean(axis=-1) / second.mean(axis=-1))
-    half = stats.t.ppf((1 + confidence) / 2, freedom) * error
-    return middle, half, 2 * stats.t.sf(np.abs(middle) / error, freedom)
-
-
-def series(runs, keys, metric, order="started"):
+def series(
+    runs: pd.DataFrame, keys: Sequence[str], metric: str, order: str = "started"
+) -> list[tuple[tuple, np.ndarray, pd.DataFrame]]:
     """[(key, values of `metric`, rows)] per configuration of `runs` (one row per run), sorted by `order`."""
     columns = [*keys, metric, order]
     missing = [column for column in columns if column not in runs]
@@ -170,7 +163,13 @@ def series(runs, keys, metric, order="started"):
     return [(key, _clean(rows[metric]), rows) for key, rows in grouped]
 
 
-def summary(runs, keys, metric, order="started", confidence=CONFIDENCE):
+def summary(
+    runs: pd.DataFrame,
+    keys: Sequence[str],
+    metric: str,
+    order: str = "started",
+    confidence: float = CONFIDENCE,
+) -> pd.DataFrame:
     """Mean and median of `metric` over the runs of each configuration.
 
     One row per configuration; columns `keys`, mean, low, high, median, median_low, median_high (in the unit
@@ -186,13 +185,13 @@ def summary(runs, keys, metric, order="started", confidence=CONFIDENCE):
     return pd.DataFrame(rows, columns=[*keys, *names])
 
 
-def _bounds(requests, share, confidence, beyond):
+def _bounds(requests: int, share: float, confidence: float, beyond: int) -> bool:
     """Whether the slowest but `beyond` of so many requests bounds the percentile with that confidence."""
     return stats.binom.cdf(beyond, requests, 1 - share) <= 1 - confidence
 
 
 @lru_cache(maxsize=None)
-def requests_needed(share, confidence=CONFIDENCE, beyond=0):
+def requests_needed(share: float, confidence: float = CONFIDENCE, beyond: int = 0) -> int:
     """The fewest requests of which the slowest (the slowest but `beyond`) is at least the percentile `share`.
 
     The smallest n with P(Binomial(n, 1 − share) ≤ beyond) ≤ 1 − confidence, the order-statistic bound (David
@@ -205,8 +204,13 @@ def requests_needed(share, confidence=CONFIDENCE, beyond=0):
     return n
 
 
-def percentile(values, share, confidence=CONFIDENCE, beyond=0):
-    """The percentile `share` of the requests `values`, where they bound it, else their maximum: a dict.
+def percentile(
+    values: Sequence[float] | pd.Series | np.ndarray,
+    share: float,
+    confidence: float = CONFIDENCE,
+    beyond: int = 0,
+) -> Fields:
+    """The percentile `share` of the requests `values`, where they bound it, else their maximum.
 
     `name` (p90, or slowest of n), `value`, `at_most` (the order statistic that bounds the percentile from
     above with that confidence; empty for the maximum) and `requests`. It takes requests for independent,
@@ -223,7 +227,7 @@ def percentile(values, share, confidence=CONFIDENCE, beyond=0):
     return {"name": f"p{share * 100:g}", "value": value, "at_most": values[place], "requests": n}
 
 
-def share_interval(count, total, confidence=CONFIDENCE):
+def share_interval(count: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
     """(share, low, high) of `count` of `total`, after Clopper and Pearson (1934); NaN for none."""
     if total == 0:
         return math.nan, math.nan, math.nan

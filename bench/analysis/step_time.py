@@ -25,7 +25,7 @@ DECIDED = 0.95
 
 
 def points(requests: pd.DataFrame) -> pd.DataFrame:
-    """Batches of the sweeps that decoded, with known roofs: one row per run and shape of a batch; columns of
+    """Batches of the sweeps that decoded, with known peaks: one row per run and shape of a batch; columns of
     `derived.batches`, medians over equal batches, which are no points of their own."""
     table = derived.medians(derived.batches(requests[requests["experiment"] == "batching"]))
     return table[(table["error"] == "") & (table["step_s"] > 0)].dropna(
@@ -37,26 +37,22 @@ def fit(
     step_s: np.ndarray, step_bytes: np.ndarray, step_flops: np.ndarray, bandwidth: float, peak: float
 ) -> np.ndarray:
     """(overhead s, s per byte, s per FLOP) of the model, by least squares of relative errors; arrays of
-    one length, roofs as numbers.
+    one length, peaks as numbers.
 
     Which steps memory limits and which arithmetic is not known beforehand: the points are ordered by
     intensity, every place to part them is tried, and the parting whose model fits best is kept. A term
-    that limits no point stands at its roof: no step is faster than that, so what memory takes at least
+    that limits no point stands at its peak: no step is faster than that, so what memory takes at least
     cannot pass for overhead.
     """
+    intensity = step_flops / step_bytes
     tried = [
         _solve(step_s, step_bytes, step_flops, below, bandwidth, peak)
-        for below in _partings(step_flops / step_bytes)
+        for below in (intensity < limit for limit in [*np.unique(intensity), np.inf])
     ]
     errors = [np.sum((predict(t, step_bytes, step_flops) / step_s - 1) ** 2) for t in tried]
     # Partings that differ by rounding alone would be chosen by the processor's last digit: the first is
     # taken, in which arithmetic was reached by a point and not only bounded.
     return tried[int(np.argmin(np.round(errors, 12)))]
-
-
-def _partings(intensity: np.ndarray) -> list[np.ndarray]:
-    """Every way to part points by intensity into a lower and an upper group, one of them possibly empty."""
-    return [intensity < limit for limit in [*np.unique(intensity), np.inf]]
 
 
 def _solve(
@@ -67,7 +63,7 @@ def _solve(
     bandwidth: float,
     peak: float,
 ) -> np.ndarray:
-    """Least squares for one parting: what the roofs already demand is taken off first, so that the rest
+    """Least squares for one parting: what the peaks already demand is taken off first, so that the rest
     cannot be negative."""
     from scipy.optimize import nnls  # half a second, which pages without a fit need not wait for
 
@@ -96,7 +92,8 @@ def _reached(
 ) -> np.ndarray:
     """`terms` with NaN for what limits none of the points: it was not measured, only bounded."""
     memory, arithmetic = step_bytes * terms[1], step_flops * terms[2]
-    return np.where([True, (memory >= arithmetic).any(), (arithmetic > memory).any()], terms, np.nan)
+    limits = np.array([True, (memory >= arithmetic).any(), (arithmetic > memory).any()])
+    return np.where(limits, terms, np.nan)
 
 
 def _arrays(table: pd.DataFrame) -> tuple:
@@ -110,10 +107,10 @@ def _named(terms: Sequence[float] | np.ndarray) -> dict[str, float]:
 
 
 def terms_of(row: pd.Series) -> tuple[float, ...]:
-    """(overhead s, s per byte, s per FLOP) of a row of `models`; what was not reached stands at its roof."""
+    """(overhead s, s per byte, s per FLOP) of a row of `models`; what was not reached stands at its peak."""
     rates = zip(COEFFICIENTS[1:], ("roof_bytes_per_s", "roof_flops_per_s"))
     return row["overhead_s"], *(
-        1 / (row[name] if np.isfinite(row[name]) else row[roof]) for name, roof in rates
+        1 / (row[name] if np.isfinite(row[name]) else row[peak]) for name, peak in rates
     )
 
 
@@ -136,16 +133,19 @@ def _resampled(points: pd.DataFrame, rng: np.random.Generator) -> tuple:
     """(terms, coefficients) fitted to one sample, drawn with replacement, of the rows of `points` (columns
     POINT)."""
     drawn = points[rng.integers(len(points), size=len(points))]
-    steps, roofs = drawn[:, :3].T, drawn[:, 3:].max(axis=0)
-    terms = fit(*steps, *roofs)
+    steps, peaks = drawn[:, :3].T, drawn[:, 3:].max(axis=0)
+    terms = fit(*steps, *peaks)
     return terms, list(_named(_reached(terms, *steps[1:])).values())
 
 
-def _interval(draws: Sequence, coefficient: int) -> tuple[float, float]:
+def _interval(draws: np.ndarray, coefficient: int) -> tuple[float, float]:
     """95 % percentile interval of one coefficient over resamples, empty where most of them do not
     determine it."""
     known = draws[:, coefficient][np.isfinite(draws[:, coefficient])]
-    return tuple(np.percentile(known, [2.5, 97.5])) if len(known) > len(draws) / 2 else (np.nan, np.nan)
+    if len(known) <= len(draws) / 2:
+        return np.nan, np.nan
+    low, high = np.percentile(known, [2.5, 97.5])
+    return low, high
 
 
 def model(table: pd.DataFrame) -> Fields:
@@ -157,16 +157,16 @@ def model(table: pd.DataFrame) -> Fields:
     (smallest) and last batch size first_batch, first_step_s, first_limit, first_share, first_decided
     (whether DECIDED of the resamples name the same limit), last_batch …
     """
-    step_s, step_bytes, step_flops, *roofs = _arrays(table)
-    terms = fit(step_s, step_bytes, step_flops, *roofs)
+    step_s, step_bytes, step_flops, *peaks = _arrays(table)
+    terms = fit(step_s, step_bytes, step_flops, *peaks)
     rng = np.random.default_rng(0)
     measured = table[POINT].to_numpy(dtype=float)
     drawn, draws = zip(*(_resampled(measured, rng) for _ in range(RESAMPLES)))
     draws = np.array(draws)
     fitted = _named(_reached(terms, step_bytes, step_flops)) | {
         "points": len(table),
-        "roof_bytes_per_s": roofs[0],
-        "roof_flops_per_s": roofs[1],
+        "roof_bytes_per_s": peaks[0],
+        "roof_flops_per_s": peaks[1],
     }
     for k, name in enumerate(COEFFICIENTS):
         fitted[f"{name}_low"], fitted[f"{name}_high"] = _interval(draws, k)
@@ -179,9 +179,9 @@ def model(table: pd.DataFrame) -> Fields:
 def shares(terms: Sequence[float] | np.ndarray, step_bytes: np.ndarray, step_flops: np.ndarray) -> tuple:
     """(step s, name of the largest term, its share) of one step."""
     overhead, memory, arithmetic = terms[0], step_bytes * terms[1], step_flops * terms[2]
-    parts = [overhead, memory, 0.0] if memory >= arithmetic else [overhead, 0.0, arithmetic]
-    largest = int(np.argmax(parts))
-    return sum(parts), TERMS[largest], parts[largest] / sum(parts)
+    parts = np.array([overhead, memory, 0.0] if memory >= arithmetic else [overhead, 0.0, arithmetic])
+    largest = int(parts.argmax())
+    return parts.sum(), TERMS[largest], parts[largest] / parts.sum()
 
 
 def _ends(table: pd.DataFrame, terms: Sequence[float] | np.ndarray, drawn: Sequence) -> Fields:

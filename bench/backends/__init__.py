@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench import naming, processes
 from bench.backends.common import checkpoints, contract, servers
@@ -35,7 +36,7 @@ class Backend:
     """
 
     name: str
-    module: contract.Adapter
+    module: Any  # a module that is a `contract.Adapter`, and an `InProcess`, an `IsServer` or both
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -93,7 +94,7 @@ class Backend:
     def environment(self, device: str = "cpu", option: str | None = None) -> str | None:
         """Name of the file in environments/ that installs it (where `option` needs another one, that) for
         `device`, or None for the default environment."""
-        about = self.module.OPTIONS.get(option, {})
+        about = self.module.OPTIONS.get(option or "", {})
         name = about.get("environment", getattr(self.module, "ENVIRONMENT", None))
         special = ROOT / "environments" / f"{name or self.name}-{device}.txt"
         return special.stem if special.exists() else name
@@ -190,7 +191,7 @@ def _prepare(name: str, model: str, option: str, device: str) -> None:
     get(name).module.prepare(checkpoints.checkpoint(model), option, device)
 
 
-def arithmetic(engine: contract.Engine) -> str:
+def arithmetic(engine: object) -> str:
     """Number format in which `engine` multiplies matrices; its MFU refers to it."""
     return getattr(engine, "arithmetic", contract.Engine.arithmetic)
 

@@ -115,10 +115,6 @@ class Engine:
         max_new_tokens: int,
         on_token: Callable[[int, int], object] | None,
     ) -> list[list[int]]:
-        def callback(step: "ctranslate2.GenerationStepResult") -> bool:
-            on_token(step.batch_id, step.token_id)
-            return False  # True would stop
-
         results = self.generator.generate_batch(
             [[self.tokenizer.id_to_token(i) for i in ids] for ids in prompts],
             sampling_topk=1,
@@ -126,7 +122,7 @@ class Engine:
             min_length=max_new_tokens,
             max_length=max_new_tokens,
             include_prompt_in_result=False,
-            callback=callback if on_token else None,
+            callback=on_token and _callback(on_token),
         )
         return [result.sequences_ids[0] for result in results]
 
@@ -136,3 +132,11 @@ class Engine:
 
     def close(self) -> None:
         self.generator.unload_model()
+
+
+def _callback(on_token: Callable[[int, int], object]) -> "Callable[[ctranslate2.GenerationStepResult], bool]":
+    def callback(step: "ctranslate2.GenerationStepResult") -> bool:
+        on_token(step.batch_id, step.token_id)
+        return False  # True would stop
+
+    return callback

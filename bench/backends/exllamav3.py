@@ -28,6 +28,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version as _installed
 from pathlib import Path
+from typing import Any
 
 from bench import files
 from bench.backends import common
@@ -121,7 +122,8 @@ class Engine:
             name: value for name, value in details.items() if name != "batches"
         }
         self.settings |= effective.checked("ExLlamaV3", checkpoint, _reported(self.config))
-        self.model, self.room = None, 0
+        self.model: Any = None  # the library's, while one is loaded
+        self.room = 0
         self.reserve(1, CONTEXT)
 
     def reserve(self, requests: int, tokens: int) -> None:
@@ -166,7 +168,7 @@ class Engine:
                 for k, ids in enumerate(prompts)
             ]
         )
-        found = [[] for _ in prompts]
+        found: list[list[int]] = [[] for _ in prompts]
         try:
             while self.generator.num_remaining_jobs():
                 for result in self.generator.iterate():
@@ -182,11 +184,10 @@ class Engine:
         """Hand on what one result brought; the engine's own exception where it could not go on with a job."""
         if result.get("stage") == "error":  # such a result has no identifier
             raise result["error"]
-        request = result.get("identifier")
         for token in result["token_ids"].flatten().tolist() if "token_ids" in result else []:
             if on_token:
-                on_token(request, token)
-            found[request].append(token)
+                on_token(result["identifier"], token)
+            found[result["identifier"]].append(token)
         if "accepted_draft_tokens" in result:
             accepted = result["accepted_draft_tokens"]
             self.speculation = {

@@ -58,7 +58,7 @@ from bench.definitions import Fields
 if TYPE_CHECKING:
     import xllamacpp
 
-OPTIONS = {
+OPTIONS: dict[str, Fields] = {
     "F16": {"file": "F16", "arithmetic": "float32", "arithmetic_cuda": "float16"},
     "Q8_0": {"file": "Q8_0", "arithmetic": "int8"},
     "Q8_0-ngram": {
@@ -134,8 +134,10 @@ def _cache(checkpoint: Checkpoint, slots: int, request: Wanted) -> tuple[prefix_
     per_token = checkpoint.kv_values_per_token * KV_VALUE_BYTES
     host_mib = (request.cache_tokens - in_slots) * per_token // MIB
     host_tokens = host_mib * MIB // per_token
-    kept = {"slots": slots, "host_tokens": host_tokens, "capacity_tokens": in_slots + host_tokens}
-    return prefix_cache.Declared("slots", **kept), host_mib
+    declared = prefix_cache.Declared(
+        "slots", slots=slots, host_tokens=host_tokens, capacity_tokens=in_slots + host_tokens
+    )
+    return declared, host_mib
 
 
 def _body(checkpoint: Checkpoint, cached: bool = False) -> Fields:
@@ -223,7 +225,8 @@ class Engine:
         self.arithmetic = details.get(f"arithmetic_{device}", details["arithmetic"])
         self.ids = gguf_files.text_reader(checkpoint)
         self.settings = _settings(details, device, threads) | {"system": xllamacpp.get_system_info().strip()}
-        self.server, self.room = None, (0, 0)
+        self.server: Any = None  # xllamacpp's, while one is started
+        self.room = 0, 0
         self.reserve(1, CONTEXT)
 
     def generate(
@@ -243,7 +246,8 @@ class Engine:
 
     def _stream(self, body: Fields, requests: int, on_token: Callable[[int, int], object]) -> list[list[int]]:
         """The server's own callback, one event per visible token, in this process."""
-        found, failures = [[] for _ in range(requests)], []
+        found: list[list[int]] = [[] for _ in range(requests)]
+        failures: list[Exception] = []
 
         def event(answer: Fields) -> None:
             try:
@@ -328,7 +332,7 @@ def main(path: str, option: str, device: str, port: str, *numbers: str) -> None:
     xllamacpp = _engine(device)
     threads, requests, tokens, host_mib, counted = map(int, numbers)
     room = threads, requests, tokens
-    params = _params(path, OPTIONS[option], device, *room, host_mib, bool(counted))
+    params = _params(Path(path), OPTIONS[option], device, *room, host_mib, bool(counted))
     params.hostnames, params.port = ["127.0.0.1"], int(port)
     params.n_threads_http = requests + 8  # an open connection keeps one busy
     listening = xllamacpp.Server(params)

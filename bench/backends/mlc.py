@@ -82,7 +82,7 @@ def _reported(checkpoint: Checkpoint, path: Path) -> Fields:
     return effective.checked("MLC", checkpoint, reported)
 
 
-def _do(command: Sequence[object]) -> None:
+def _do(command: Sequence[str | Path]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"mlc_llm {command[3]} failed:\n{(done.stdout + done.stderr)[-2000:]}")

@@ -99,13 +99,13 @@ class Engine:
 
     def _stream(
         self,
-        inputs: "openvino.Tensor",
+        inputs: list["openvino.Tensor"],
         config: "openvino_genai.GenerationConfig",
-        on_token: Callable[[int, int], object] | None,
+        on_token: Callable[[int, int], object],
     ) -> list[list[int]]:
         """The engine's own steps, handing on what each of them brought."""
         handles = [self.pipeline.add_request(request, ids, config) for request, ids in enumerate(inputs)]
-        answers = [[] for _ in inputs]
+        answers: list[list[int]] = [[] for _ in inputs]
         while self.pipeline.has_non_finished_requests():
             self.pipeline.step()
             for request, handle in enumerate(handles):

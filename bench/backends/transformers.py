@@ -90,7 +90,7 @@ class Engine:
         self.torch, self.device, self.end = torch, device, checkpoint.end_token_ids
         self.model = torch_models.load(prepare(checkpoint, option, device), details, device)
         self.kv_value_bytes = getattr(torch, details["dtype"]).itemsize
-        self.weight_bytes = torch_models.step_bytes(self.model)
+        self.weight_bytes: float = torch_models.step_bytes(self.model)
         self.arithmetic = details.get("arithmetic", details["dtype"])
         self.settings = {
             "torch_threads": torch.get_num_threads(),
@@ -208,7 +208,7 @@ class _FixedCache:
         return {"past_key_values": self.cache, "compile_config": CompileConfig(dynamic=False)}
 
 
-def _streamer(on_token: Callable[[int, int], object] | None) -> "BaseStreamer":
+def _streamer(on_token: Callable[[int, int], object]) -> "BaseStreamer":
     """transformers' streamer calls `put` with the prompt first, then with the new token of each request as a
     CPU tensor; checking drafts, with all new tokens of the one request as a row."""
     from transformers.generation.streamers import BaseStreamer

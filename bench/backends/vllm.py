@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.sampling_params import RequestOutputKind
 
-OPTIONS = {
+OPTIONS: dict[str, Fields] = {
     "bfloat16": {"dtype": "bfloat16"},
     "float32": {"dtype": "float32", "devices": ("cpu",)},
     "float16": {"dtype": "float16", "devices": ("cuda",)},
@@ -214,7 +214,8 @@ class Engine:
     ) -> list[list[int]]:
         """vLLM's own synchronous loop (`LLM.generate` runs the same), handing on what each step brought."""
         engine, names = self.llm.llm_engine, [str(request) for request in range(len(inputs))]
-        answers, self.passes = [[] for _ in inputs], 0
+        answers: list[list[int]] = [[] for _ in inputs]
+        self.passes = 0
         try:
             for name, prompt in zip(names, engine.renderer.render_cmpl(inputs)):
                 engine.add_request(name, prompt, self._params(max_new_tokens, "DELTA"))

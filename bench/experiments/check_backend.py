@@ -210,7 +210,7 @@ def served(backend: Backend, option: str, device: str, threads: int, case: Case)
             rows += running.through_server(server, case.checkpoint, [case.judged], judge.TOKENS)
     except Exception as failure:
         yield Finding("starts and answers", fault=f"{reason(failure)} Its log: {log}")
-    if rows:
+    if rows and server is not None:
         errors = [row["error"] for row in rows if row["error"]]
         yield finding("exactly as many tokens as requested, as events and as usage", errors[:1])
         if not errors:

@@ -113,7 +113,7 @@ def pinned(cores: Sequence[int], command: Sequence[object]) -> list[str]:
     return ["taskset", "-c", ",".join(map(str, cores)), *map(str, command)]
 
 
-def run(command: Sequence[object], variables: dict[str, str], core: int, log: Path, limit_s: float) -> Watch:
+def run(command: Sequence[str], variables: dict[str, str], core: int, log: Path, limit_s: float) -> Watch:
     """Run a client to its end under a `Watch` on `core`; returns the Watch.
 
     RuntimeError with its last words if it fails, TimeoutError after `limit_s` seconds.

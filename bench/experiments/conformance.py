@@ -9,6 +9,7 @@ from bench import backends
 from bench.backends.common import checkpoints
 from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.contract import Engine
+from bench.backends.common.servers import Served
 from bench.definitions import Fields
 from bench.experiments import judge
 
@@ -42,9 +43,9 @@ def finding(check: str, faults: Iterable[str]) -> Finding:
 class Case:
     """What an option of an engine is checked with: two prompts of token ids, and that of the judge."""
 
-    checkpoint: object
-    prompts: list
-    judged: list
+    checkpoint: Checkpoint
+    prompts: list[list[int]]
+    judged: list[int]
     option: str
     batches: bool
 
@@ -104,7 +105,9 @@ def count_faults(answers: list[list[int]], prompts: list[list[int]]) -> list[str
     ][:1]
 
 
-def judged(case: Case, engine: Engine, prompts: list[list[int]], answers: list[list[int]]) -> Finding:
+def judged(
+    case: Case, engine: Engine | Served, prompts: list[list[int]], answers: list[list[int]]
+) -> Finding:
     """The Finding on greedy `answers` to `prompts`: no token that ends a sequence, and for the judge the
     model's own."""
     check = "greedy tokens beside those of transformers float32"

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from bench.definitions import Fields
 from bench.experiments.target import Target
-from bench.machine import bandwidth, company, gemm, gpu, identity, memory, neighbours, sampler
+from bench.machine import bandwidth, contention, gemm, gpu, identity, memory, neighbours, sampler
 from bench.observations import gates
 from bench.paths import ROOT
 
@@ -44,7 +44,7 @@ class Alone:
         except BaseException:
             self.release()
             raise
-        self.neighbours, self.watch = neighbours.Neighbours(), company.Watch()
+        self.neighbours, self.watch = neighbours.Neighbours(), contention.Watch()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -78,12 +78,12 @@ class Alone:
         """gates.Refused where others kept the machine busy since it was taken; a warning for one's own."""
         others = self.cores()["others"]
         if others > gates.BUSY_CORES and not self.scratch:
-            raise gates.Refused(_sentence(company.Look(others, self.watch.look().processes)))
+            raise gates.Refused(_sentence(contention.Look(others, self.watch.look().processes)))
 
     def _idle(self):
         """Look a few times; refuse, warn or wait where somebody is busy in every look."""
         while True:
-            watch, calmest = company.Watch(), None
+            watch, calmest = contention.Watch(), None
             for _ in range(LOOKS):
                 time.sleep(LOOK_S)
                 seen = watch.look()
@@ -138,7 +138,7 @@ class Device:
         self.held.enter_context(self.alone)
         try:
             if self.target.device == "cuda" and not self.target.url:
-                others = neighbours.gpu_company(self.count)
+                others = neighbours.gpu_contention(self.count)
                 if others:
                     raise RuntimeError(
                         f"Other processes compute on this GPU ({', '.join(map(str, others))}): a benchmark "

@@ -14,7 +14,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import Any
 
 from bench.definitions import Fields
 from bench.experiments.target import Target
@@ -36,18 +35,21 @@ class Meter:
     def __init__(self, target: Target) -> None:
         self.cuda, self.elsewhere = target.device == "cuda", bool(target.url)
         self.gpus = target.devices.count if self.cuda else 0
-        self.windows, self.idle, self.first, self.why = [], None, None, None
+        self.windows: list[Fields] = []
+        self.idle: Fields | None = None  # power of the machine, the engine loaded
+        self.first: Fields | None = None  # what the counters said at first
+        self.why: tuple[str, str] | None = None  # why there is no GPU's and no CPU's energy
 
-    def start(self) -> Any:
-        """Read the counters from now on; returns the sampler, None where none can be read."""
+    def start(self) -> sampler.Sampler | None:
+        """Read the counters from now on; None where none can be read."""
         if self.why is None:
             self.why = self._reasons()
         return None if all(self.why) else self._sampler()
 
-    def _sampler(self):
+    def _sampler(self) -> sampler.Sampler:
         return sampler.shared(gpu.used(self.gpus) if self.cuda else ())
 
-    def _reasons(self):
+    def _reasons(self) -> tuple[str, str]:
         """Why there is no GPU energy, and why there is no CPU energy; empty where there may be."""
         if self.elsewhere:
             return ELSEWHERE, ELSEWHERE
@@ -62,7 +64,7 @@ class Meter:
         if not self.cuda:
             sampler.end()
 
-    def repeated(self, what: str, rows: list[Fields], work: Callable) -> list[Fields]:
+    def repeated(self, what: str, rows: list[Fields], work: Callable[[], list[Fields]]) -> list[Fields]:
         """`rows` with the joules of their requests: `work()` carries some of them out once more and returns
         its rows, again and again for `energy.WINDOW_S` seconds."""
         failed = [row["error"] for row in rows if row["error"]]
@@ -74,7 +76,7 @@ class Meter:
         failed = [row["error"] for row in done if row["error"]]
         return self._keep(what, self._without(failed[0]) if failed else found, done, rows, repeats=count)
 
-    def sent(self, what: str, rows: list[Fields], send: Callable) -> list[Fields]:
+    def sent(self, what: str, rows: list[Fields], send: Callable[[float], list[Fields]]) -> list[Fields]:
         """Likewise for requests to a server: `send(seconds)` sends them once more, for about so long, and
         returns the measured columns."""
         failed = [row["error"] for row in rows if row["error"]]
@@ -86,7 +88,7 @@ class Meter:
         """`rows` of a level of load that has just ended with the joules of their requests."""
         return self._between(what, rows, rows)
 
-    def _between(self, what, done, rows):
+    def _between(self, what: str, done: list[Fields], rows: list[Fields]) -> list[Fields]:
         """`rows` with their share of what was counted between the first and the last moment of the requests
         `done`.
 
@@ -98,12 +100,14 @@ class Meter:
         start, end = min(row["sent_s"] for row in done), max(row["sent_s"] + row["e2e_s"] for row in good)
         return self._keep(what, energy.of(source.window(start, end), end - start), good, rows)
 
-    def _without(self, why=""):
+    def _without(self, why: str = "") -> energy.Energy:
         """No figure: because of `why`, or because no counter can be read."""
         on_gpu, on_cpu = (reason or why for reason in self.why or self._reasons())
         return energy.Energy(math.nan, math.nan, math.nan, on_gpu, on_cpu)
 
-    def _keep(self, what, found, done, rows, **more):
+    def _keep(
+        self, what: str, found: energy.Energy, done: list[Fields], rows: list[Fields], **more: int
+    ) -> list[Fields]:
         """Note a window in which the requests `done` were answered; returns `rows` with their share."""
         if not self.cuda:
             found = dataclasses.replace(found, gpu_energy_j=math.nan, gpu_reason=NO_GPU)

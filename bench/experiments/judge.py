@@ -18,13 +18,19 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
 from bench import backends, files, inputs, naming, processes
 from bench.backends.common import checkpoints, weights
+from bench.definitions import Fields
 from bench.observations import gates, store
 from bench.paths import ROOT
+
+if TYPE_CHECKING:
+    from bench.experiments.running import Running
+    from bench.experiments.target import Target
 
 TOKENS = 64  # of the answer
 CANDIDATES = 8  # tokens at each place, the reference's likeliest, between which rounding could choose
@@ -107,7 +113,7 @@ def _reason_for_none(target, engine):
     return ""
 
 
-def of_run(target, running) -> dict:
+def of_run(target: "Target", running: "Running") -> Fields:
     """The sidecar's entry on the engine of `target`, which the `running.Running` has started.
 
     gates.Refused with the place and both tokens where its answer is not the model's, and with the engine's

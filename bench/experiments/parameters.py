@@ -4,11 +4,10 @@ import difflib
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from bench import naming
 from bench.analysis.commands import declared, defaults
-from bench.definitions import Fields
+from bench.definitions import Fields, Value
 from bench.paths import RESULTS, ROOT
 
 INJECTED = "# Parameters"  # how papermill begins the cell that it puts in
@@ -30,7 +29,7 @@ def parameters(namespace: Fields, notebook: str | None = None) -> Fields:
     return {name: namespace[name] for name in defaults}
 
 
-def _defaults(executed, notebook):
+def _defaults(executed: list[str], notebook: str | None) -> Fields:
     """Name -> default of every parameter; NameError if the last cells that set them set one that does not
     exist."""
     cells = [declared(source) for source in executed]
@@ -50,14 +49,14 @@ def _defaults(executed, notebook):
     return known | more
 
 
-def _exists(name, known):
+def _exists(name: str, known: Fields) -> None:
     try:
         naming.choose("parameter", name, known)
     except ValueError as error:
         raise NameError(str(error)) from None
 
 
-def _checked(name, value, default):
+def _checked(name: str, value: Value, default: Value) -> Value:
     """`value` of parameter `name` if it has the type of `default`; TypeError otherwise."""
     if isinstance(default, str) and type(value) in (int, float):
         return str(value)  # papermill makes a number of what looks like one
@@ -85,7 +84,7 @@ def at_least(least: float, **values: float) -> None:
             raise ValueError(f"{name} must be {least} or more, not {value!r}.")
 
 
-def numbers(name: str, text: Any) -> list[int]:
+def numbers(name: str, text: str) -> list[int]:
     """Positive whole numbers in `text`, separated by spaces; ValueError naming the parameter otherwise."""
     words = _words(text)
     if not words or not all(word.isdigit() and int(word) for word in words):
@@ -96,7 +95,7 @@ def numbers(name: str, text: Any) -> list[int]:
     return [int(word) for word in words]
 
 
-def rates(name: str, text: Any) -> list[float]:
+def rates(name: str, text: str) -> list[float]:
     """Positive numbers in `text`, separated by spaces, or none; ValueError naming the parameter otherwise."""
     try:
         found = [float(word) for word in _words(text)]
@@ -109,10 +108,10 @@ def rates(name: str, text: Any) -> list[float]:
     return found
 
 
-def _words(text):
+def _words(text: str) -> list[str]:
     return "".join(" " if letter in "[](),;" else letter for letter in text).split()
 
 
-def or_auto(text: str, read: Callable[[str, Any], list], name: str, usual: str) -> list:
+def or_auto(text: str, read: Callable[[str, str], list], name: str, usual: str) -> list:
     """What `read` makes of a parameter, of `usual` where it is `auto`, nothing where it is `none`."""
     return [] if text == "none" else read(name, usual if text == "auto" else text)

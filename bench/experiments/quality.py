@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bench import backends, inputs, naming
 from bench.analysis import commands
@@ -32,8 +32,8 @@ class Request:
     """One stored request: the prompt's number and token ids, the answer's, and why there is none."""
 
     prompt: int
-    prompt_ids: list
-    answer_ids: list
+    prompt_ids: list[int]
+    answer_ids: list[int]
     error: str
 
 
@@ -42,8 +42,8 @@ class Answers:
     """The stored answers of one latency run: its id, its sidecar, its Requests."""
 
     run_id: str
-    sidecar: dict
-    requests: list
+    sidecar: Fields
+    requests: list[Request]
 
 
 def start(namespace: Fields) -> Setup:
@@ -85,7 +85,7 @@ def stored(setup: Setup) -> Answers:
     )
 
 
-def _command(setup):
+def _command(setup: Setup) -> str:
     """The command that measures the latency run which `setup` would score."""
     values = {
         "backend": setup.identity["backend"],
@@ -99,7 +99,7 @@ def _command(setup):
     return commands.papermill("latency", values)
 
 
-def _answers(setup, requests, sidecar):
+def _answers(setup: Setup, requests: pd.DataFrame, sidecar: Fields) -> Answers:
     """The Answers of one run; ValueError if it had other prompts or another checkpoint."""
     run_id = requests["run_id"].iloc[0]
     same = {
@@ -146,7 +146,7 @@ class Unloaded:
         """Nothing was opened."""
 
 
-def engine(setup: Setup, scorer: Engine, answers: Answers) -> Engine:
+def engine(setup: Setup, scorer: Engine, answers: Answers) -> Engine | Unloaded:
     """The engine of `setup`, loaded where it may give log-probabilities.
 
     The reference `scorer` has gone before, if it is another one.
@@ -161,7 +161,7 @@ def engine(setup: Setup, scorer: Engine, answers: Answers) -> Engine:
     return setup.use(Unloaded(answers.sidecar))
 
 
-def chunks(engine: Engine, ids: list[int], tokens: int = CHUNK_TOKENS) -> list[list[int]]:
+def chunks(engine: Engine | Unloaded, ids: list[int], tokens: int = CHUNK_TOKENS) -> list[list[int]]:
     """`ids` in consecutive pieces of 2 to `tokens` that can be scored; none if `engine` gives no
     log-probabilities."""
     pieces = [ids[start : start + tokens] for start in range(0, len(ids), tokens)]
@@ -173,7 +173,7 @@ def nll_nats(engine: Engine, context: Sequence[int], ids: list[int]) -> float:
 
     ValueError where the engine gives what cannot be one.
     """
-    logarithms = np.asarray(engine.log_probabilities([*context, *ids]), dtype=float)
+    logarithms = np.array(engine.log_probabilities([*context, *ids]), dtype=np.float64)
     if len(logarithms) != len(context) + len(ids) - 1:
         raise ValueError(
             f"the engine gave {len(logarithms)} log-probabilities for {len(context) + len(ids)} tokens, "
@@ -185,7 +185,12 @@ def nll_nats(engine: Engine, context: Sequence[int], ids: list[int]) -> float:
 
 
 def score(
-    watch: Any, column: str, engine: Engine, context: Sequence[int], ids: list[int], error: str = ""
+    watch: in_process.Stopwatch,
+    column: str,
+    engine: Engine,
+    context: Sequence[int],
+    ids: list[int],
+    error: str = "",
 ) -> Fields:
     """Measured columns of one row: `nll_nats` in `column`, when (on `watch`) and how long it was computed;
     `error` where it was not."""

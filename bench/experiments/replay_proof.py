@@ -28,7 +28,6 @@ RATE, MINUTES, BURST_EVERY_S, BURST = 100.0, 10.0, 15.0, 50
 REAL = "mooncake_conversation.jsonl.xz", "azure_conv.csv.xz", "azure_code.csv.xz"
 SCALES, GAP_CAP_S = (0.5, 1.0, 4.0), 5.0
 WINDOWS_S = 1, 10  # of trace time
-SMALL = {"block_tokens": 2, "length_scale": 1e-9}  # lengths say nothing about moments
 
 
 def made(rate: float, seconds: float, seed: int = 30) -> workloads.Workload:
@@ -48,9 +47,19 @@ def real(file: str, scale: float, first_s: float, seconds: float) -> workloads.W
     """The requests of the trace `file` that begin within `seconds` of it from `first_s` on, at time scale
     `scale`, with the shortest prompts that there can be; no two turns of a session farther apart than
     GAP_CAP_S of it."""
-    part = {"first_s": first_s, "last_s": first_s + seconds, "time_scale": scale, "seed": 30}
-    part |= {"gap_cap_s": GAP_CAP_S}
-    return replay.workload(traces.read(file), range(100), ("proof",), 10**9, **SMALL, **part)
+    return replay.workload(
+        traces.read(file),
+        range(100),
+        ("proof",),
+        10**9,
+        block_tokens=2,
+        length_scale=1e-9,  # lengths say nothing about moments
+        first_s=first_s,
+        last_s=first_s + seconds,
+        time_scale=scale,
+        seed=30,
+        gap_cap_s=GAP_CAP_S,
+    )
 
 
 def sent(workload: workloads.Workload) -> tuple[np.ndarray, np.ndarray, dict]:

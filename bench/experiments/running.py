@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from bench import paths
 from bench.backends.common import contract, servers
@@ -16,14 +16,15 @@ from bench.paths import ROOT
 REQUEST_S = 600.0  # what a single request may take
 Prompts = list[list[int]]  # token ids
 Rows = list[dict[str, Any]]  # measured columns, one dict per request
-Measured = contract.Engine | isolated.Worker | servers.Served
+Measured = TypeVar("Measured")  # an Engine, a Worker, a Served, or what stands for one
 
 
 class Running:
     """The engine of a Target: started by `load`, `worker` or `serve`, or set by `use`; ended by `close`."""
 
     def __init__(self, target: Target) -> None:
-        self.target, self.engine, self.load_s = target, None, math.nan
+        self.target, self.load_s = target, math.nan
+        self.engine: Any = None  # an Engine, a Worker or Served, once there is one
         self.server = contextlib.ExitStack()
 
     def use(self, engine: Measured, load_s: float = math.nan) -> Measured:
@@ -33,7 +34,8 @@ class Running:
 
     def load(self) -> contract.Engine:
         """The engine in this process, with room for the longest request."""
-        engine, load_s = in_process.timed(self.target.backend.load, *self.target.load_arguments())
+        load: Callable[..., contract.Engine] = self.target.backend.load
+        engine, load_s = in_process.timed(load, *self.target.load_arguments())
         contract.check_engine(engine)
         self.use(engine, load_s)
         if hasattr(engine, "reserve"):
@@ -126,14 +128,14 @@ def through_server(
 def drive(
     served: servers.Served,
     checkpoint: Checkpoint,
-    level: schedule.Level,
+    level: schedule.Level | sessions.SessionLevel,
     prompts: list[protocols.Prompt],
     first: int,
     timeout_s: float,
 ) -> tuple[Rows, dict[str, Any]]:
     """(measured columns of each of `prompts`, how the load client fared) at one level of load."""
-    places, more = level.value if level.kind == "closed" else 1, {}
-    if level.kind == "sessions":
+    places, more = int(level.value) if level.kind == "closed" else 1, dict[str, Any]()
+    if isinstance(level, sessions.SessionLevel):
         calls, _ = sessions.calls(served, level, checkpoint.decode, first)
         own = level.workload.history == "own"
         more = {"until_s": level.until_s or math.inf, "encode": checkpoint.encode if own else None}

@@ -1,8 +1,15 @@
 """The levels of load of serving.ipynb."""
 
+from collections.abc import Iterator
+
+import pandas as pd
+
 from bench import naming
 from bench.analysis import levels
+from bench.backends.common.servers import Served
+from bench.definitions import Fields
 from bench.experiments import parameters
+from bench.experiments.session import Setup
 from bench.instrument.load import prefix_cache, schedule
 from bench.observations import gates, schema
 
@@ -21,7 +28,7 @@ class Load:
 
     arrivals = "poisson"  # where nobody says
 
-    def __init__(self, setup):
+    def __init__(self, setup: Setup) -> None:
         self._begin(setup)
         values = setup.parameters
         places, offered, scale = SMALL if setup.device == "cpu" and not values["url"] else LARGE
@@ -36,7 +43,7 @@ class Load:
         self.before, self.done = {}, set()
         self.sent = 0  # prompts of earlier levels
 
-    def _begin(self, setup):
+    def _begin(self, setup: Setup) -> None:
         """What the loads of every workload have."""
         self.setup, self.started = setup, []
         self.run = int(naming.split_number(setup.run_id)[1])
@@ -44,7 +51,7 @@ class Load:
         values = setup.parameters
         values["arrivals"] = self.arrivals if values["arrivals"] == "auto" else values["arrivals"]
 
-    def __str__(self):
+    def __str__(self) -> str:
         words = ", ".join(str(level) for level in self.levels)
         lengths = self.setup.parameters["lengths"]
         count = sum(level.requests for level in self.levels)
@@ -53,7 +60,7 @@ class Load:
             f"levels: {words}"
         )
 
-    def servers(self):
+    def servers(self) -> Iterator[tuple]:
         """(requests at once, declared prefix cache: none here, levels and their sizes) for each server
         that is to be started, one after the other.
 
@@ -69,7 +76,7 @@ class Load:
         places = max((level.value for level, _ in closed), default=OWN)
         return [(at_once, None, pairs) for at_once, pairs in ((places, closed), (OWN, opened)) if pairs]
 
-    def warm_up(self, served, places):
+    def warm_up(self, served: Served, places: int) -> None:
         """Requests that are dropped, enough to have every place used once, on a GPU again and again until
         two rounds took the same time at the same clocks; then the trial for a prefix cache.
         RuntimeError with the first failure where one failed, gates.Refused where a GPU's server never
@@ -123,7 +130,7 @@ class Load:
         level = schedule.Level("closed", places, len(prompts))
         return self.setup.drive(served, level, prompts, counts=False)
 
-    def each(self, pairs):
+    def each(self, pairs: list) -> Iterator[tuple]:
         """(level, its prompts) of the `pairs` of one server, until their kind is saturated."""
         for level, sizes in self.setup.progress(pairs, len(pairs)):
             if level.kind in self.done:
@@ -151,7 +158,7 @@ class Load:
             )
         return level
 
-    def note(self, rows):
+    def note(self, rows: list[Fields]) -> list[Fields]:
         """Look whether the level that gave `rows` saturated the server; returns them, as failed where the
         client was late with them."""
         table, kind = schema.frame(rows), self.now.kind
@@ -169,7 +176,7 @@ class Load:
             self._end(f"Saturated at {self.now}: more load gives hardly more tokens/s.")
         return rows
 
-    def table(self, requests):
+    def table(self, requests: pd.DataFrame) -> pd.DataFrame:
         """What the notebook shows of the run `requests` (`store.load`): one row per level."""
         shown = "concurrency request_rate state backlog requests counted failed output_tokens_per_s"
         shown += (

@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from bench import backends, inputs, naming
 from bench.backends.common import servers
+from bench.definitions import Fields
 from bench.experiments import device, energy, judge, notebook, running
 from bench.experiments import target as targets
 from bench.instrument import isolated
@@ -70,7 +71,8 @@ class Setup:
         self.settings = dict(self.target.environment)  # the sidecar's settings beside the engine's own
         self.verdict = None  # the judge's on the engine's tokens, once there is one
         self.peak_memory_bytes = self.busy_cores = None  # where a server's end took them before the run's
-        self.unwritten = None  # (rows, sidecar) of a run that has ended and is not on disk yet
+        # Of a run that has ended and is not on disk yet.
+        self.unwritten: tuple[running.Rows, Fields] | None = None
         self.ended = ""
 
     engine = property(lambda self: self.running.engine, doc="The engine that is measured.")
@@ -276,11 +278,12 @@ class Setup:
             self.in_use()
             self.unwritten = self._finished(rows)
             self.close()
-        path = store.write(*self.unwritten, self.run_id, self.folder, self.taken.alone.scratch)
+        finished, sidecar = self.unwritten
+        path = store.write(finished, sidecar, self.run_id, self.folder, self.taken.alone.scratch)
         self.unwritten = None
         return path
 
-    def _finished(self, rows):
+    def _finished(self, rows: running.Rows) -> tuple[running.Rows, Fields]:
         """(rows as they are written, sidecar), while the engine and the device are still held.
 
         Moments of sending count from the first request. The meter's idle window comes after the last look at

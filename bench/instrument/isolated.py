@@ -62,7 +62,8 @@ class Worker:
             "gpus": parallel[0] if parallel else 1,
             "limit_bytes": limit_bytes,
         }
-        self.limit_bytes, self.patience_s, self.process = limit_bytes or None, patience_s, None
+        self.limit_bytes, self.patience_s = limit_bytes or None, patience_s
+        self.process: Any = None  # a Popen with pipes, while there is one
         facts, lost = self._start()
         if lost:
             raise RuntimeError(f"{backend} {option} could not be loaded: {lost}")

@@ -1,1 +1,1 @@
-"""Who this machine is, its GPU, its roofs, its neighbours, and how much memory an engine holds."""
+"""Who this machine is, its GPU, its peaks, its neighbours, and how much memory an engine holds."""

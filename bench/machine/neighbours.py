@@ -89,7 +89,7 @@ def take(device: str = "cpu", wait_s: float = 3600) -> FileLock:
     return lock
 
 
-def gpu_company(gpus: int = 1) -> list[int]:
+def gpu_contention(gpus: int = 1) -> list[int]:
     """Sorted process numbers that compute on the first `gpus` GPUs and are not this process or its children.
 
     Empty where the driver names none.

@@ -17,7 +17,7 @@ BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
 
 def derive(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with what is computed when read: tpot_s, output_tokens_per_s, acceptance_rate, mbu (measured
-    roof), mbu_datasheet, energy_per_token_j, cpu_energy_per_token_j.
+    peak), mbu_datasheet, energy_per_token_j, cpu_energy_per_token_j.
 
     A step that accepts drafted tokens reads the weights once for all of them, so MBU counts steps, not
     tokens. Devices that share the model read side by side, so that it counts all of their bandwidths.
@@ -53,7 +53,7 @@ def sharing(table: pd.DataFrame) -> pd.Series:
 def context(sidecar: Fields) -> Fields:
     """The columns that a run's sidecar adds to its rows: what derived figures need, and when it ran."""
     columns = {column: sidecar.get(column) for column in schema.CONTEXT}
-    columns["bandwidth_bytes_per_s"] = roof_bytes_per_s(sidecar)
+    columns["bandwidth_bytes_per_s"] = peak_bytes_per_s(sidecar)
     columns["best_probe_bytes_per_s"] = max(sidecar["bandwidth_probes_bytes_per_s"], default=None)
     columns["probe_cpu_share"] = max(sidecar.get("probe_cpu_shares") or [], default=None)
     columns["probe_ways"] = max(map(len, sidecar.get("probe_ways_bytes_per_s") or [()])) or 1
@@ -72,7 +72,7 @@ def in_cache(sidecar: Fields) -> bool:
     return bool(cache and weights and weights <= cache and sidecar.get("working_set_probes_bytes_per_s"))
 
 
-def roof_bytes_per_s(sidecar: Fields) -> float | None:
+def peak_bytes_per_s(sidecar: Fields) -> float | None:
     """Best read bandwidth that the run's probes found, in bytes/s: of memory, or of a working set of the
     weights' size where the last-level cache holds them (`in_cache`); None without probes.
 
@@ -86,7 +86,7 @@ def most_bytes_per_s(sidecar: Fields) -> float | None:
     """Bytes/s that the memory surely does not exceed, also where no probe had its cores to itself; None
     without probes.
 
-    Readers that have their cores for a share of the time read at least that share of the roof. Sidecars
+    Readers that have their cores for a share of the time read at least that share of the peak. Sidecars
     without `probe_cpu_shares` may hold readers that were on one core together.
     """
     shares = _probes(sidecar, 1 / (sidecar.get("threads") or 1))
@@ -102,18 +102,18 @@ def _probes(sidecar: Fields, unknown_share: float) -> Iterable[tuple[float, floa
     return zip(probes, shares[-len(probes) :])
 
 
-def without_poor_roofs(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` with an empty bandwidth_bytes_per_s where a run's probes are no roof to use: those of readers
+def without_poor_peaks(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` with an empty bandwidth_bytes_per_s where a run's probes are no peak to use: those of readers
     that shared a core, and those of one way where better ones are known."""
-    return without_one_way_roofs(without_one_core_roofs(table))
+    return without_one_way_peaks(without_one_core_peaks(table))
 
 
-def without_one_way_roofs(table: pd.DataFrame) -> pd.DataFrame:
+def without_one_way_peaks(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with an empty bandwidth_bytes_per_s where the probe read memory in one way only, and at least
     ENOUGH_RUNS runs of the same configuration, version and experiment were probed in several.
 
     One way may find less than an engine reads. Where nothing better is known the MBU stands as an upper
-    bound; where it is, the two kinds of roof are not mixed in one interval.
+    bound; where it is, the two kinds of peak are not mixed in one interval.
     """
     several = (table["probe_ways"] > 1) & table["bandwidth_bytes_per_s"].notna()
     keys = [table[key] for key in ("experiment", *schema.CONFIGURATION, "backend_version")]
@@ -124,11 +124,11 @@ def without_one_way_roofs(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def without_one_core_roofs(table: pd.DataFrame) -> pd.DataFrame:
+def without_one_core_peaks(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with an empty bandwidth_bytes_per_s where the two readers of a run's probes shared one core.
 
     Files since `probe_cpu_share` hold probes of pinned readers. In older ones the readers often shared a
-    core, and a run whose every probe did so has a roof that its engine may well exceed: below ONE_CORE of the
+    core, and a run whose every probe did so has a peak that its engine may well exceed: below ONE_CORE of the
     best that runs of the same host, device and number of threads have found.
     """
     best = table.groupby(["host", "gpu", "threads"])["bandwidth_bytes_per_s"].transform("max")
@@ -212,9 +212,9 @@ def medians(batches: pd.DataFrame) -> pd.DataFrame:
 
 def _utilisation(table: pd.DataFrame) -> pd.DataFrame:
     """`table` of batches with the operations and bytes of each phase, their intensity and rate, and MFU;
-    roofs are those of all devices together."""
+    peaks are those of all devices together."""
     table = table.assign(
-        **{roof: table[roof] * sharing(table) for roof in ("bandwidth_bytes_per_s", "peak_flops_per_s")}
+        **{peak: table[peak] * sharing(table) for peak in ("bandwidth_bytes_per_s", "peak_flops_per_s")}
     )
     # An engine that reads no weights computes no model: nothing is counted for it.
     matrices = {

@@ -19,7 +19,7 @@ def of_sidecar(sidecar: dict) -> dict:
     is the best of all number formats, as an engine may use any of them.
     """
     kind = "cache" if derived.in_cache(sidecar) else "memory"
-    found = {kind: derived.roof_bytes_per_s(sidecar) or derived.most_bytes_per_s(sidecar)}
+    found = {kind: derived.peak_bytes_per_s(sidecar) or derived.most_bytes_per_s(sidecar)}
     rates = [rate for each in (sidecar.get("gemm_flops_per_s") or {}).values() for rate in each]
     return dict.fromkeys(PEAKS) | found | {"flops_per_s": max(rates, default=None)}
 

@@ -182,7 +182,7 @@ FROM_SIDECAR = _columns(
     (
         "probe_ways",
         "number",
-        "in how many ways the bandwidth probe read memory; 1 in older files (roof maybe too low)",
+        "in how many ways the bandwidth probe read memory; 1 in older files (peak maybe too low)",
     ),
     ("best_probe_bytes_per_s", "number", "fastest bandwidth probe of the run"),
     ("gpu_idle_w", "number", "power of the GPUs with the engine loaded and idle, W"),
@@ -208,7 +208,7 @@ ACCURACY = """
     itl_p99_ms itl_p99_excess_ms cpu_us_per_token cpu_share peak_memory_bytes delay_mean_ms delay_p99_ms
     kernel_stamps server_core client_cores error
 """.split()
-ROOFS = ["roof", "threads", "value", "unit"]
+PEAKS = ["roof", "threads", "value", "unit"]
 # Read as text: a host such as 096e72 would be a number.
 WORDS = {
     "gpu": str,

@@ -147,7 +147,7 @@ def read_all(paths: Iterable[Path], alone: bool = False) -> gates.Runs:
     own = {k for k, file in enumerate(paths) if file.resolve().is_relative_to(published)}
     names = [f"{file.parent.name}/{file.stem}" for file in paths]
     if not alone:
-        table = placement.stratified(derived.without_poor_roofs(table), sidecars)
+        table = placement.stratified(derived.without_poor_peaks(table), sidecars)
     rows = derived.derive(table)
     return gates.Runs(rows, sidecars, names, frozenset(own))
 
@@ -172,8 +172,8 @@ def judged(
     return counts[["gate", "checked", "not_checked", "refused"]], refused
 
 
-def roofs_id(gpu: str, host: str, n: int) -> str:
-    """The path of one measurement of a device's roofs without its suffix."""
+def peaks_id(gpu: str, host: str, n: int) -> str:
+    """The path of one measurement of a device's peaks without its suffix."""
     return f"hardware/roofs-{gpu}-{host}-{n}"
 
 
@@ -182,13 +182,13 @@ def accuracy_id(gpu: str, host: str, n: int) -> str:
     return f"clients/accuracy-{gpu}-{host}-{n}"
 
 
-def write_roofs(roofs: pd.DataFrame, gpu: str, host: str, machine: Fields, parameters: Fields) -> Path:
-    """Write the roofs of one device (columns schema.ROOFS) with their provenance; returns the CSV's path.
+def write_peaks(peaks: pd.DataFrame, gpu: str, host: str, machine: Fields, parameters: Fields) -> Path:
+    """Write the peaks of one device (columns schema.PEAKS) with their provenance; returns the CSV's path.
 
     `machine` goes into the sidecar (`identity.describe`), `parameters` are the notebook's. FileExistsError as
     in `write`.
     """
-    return _write_apart(roofs_id, roofs, gpu, host, machine, parameters)
+    return _write_apart(peaks_id, peaks, gpu, host, machine, parameters)
 
 
 def write_accuracy(

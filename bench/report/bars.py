@@ -9,6 +9,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from bench import html, naming, style
@@ -64,8 +65,8 @@ def canvas(
     """Figure and its axes (`Figure.subplots`): one row of panels per entry of `rows`, as tall as so many bars
     need."""
     height = min(ROW * sum(rows) + PANEL * len(rows) + REST, TALLEST)
-    drawn = style.Figure(figsize=(WIDTH, height), layout="constrained")
-    drawn.get_layout_engine().set(h_pad=0.06, w_pad=0.08)
+    layout = ConstrainedLayoutEngine(h_pad=0.06, w_pad=0.08)
+    drawn = style.Figure(figsize=(WIDTH, height), layout=layout)
     return drawn, drawn.subplots(
         len(rows), columns, squeeze=squeeze, gridspec_kw={"height_ratios": [n + 0.4 for n in rows]}, **shared
     )
@@ -76,8 +77,8 @@ def rows(axes: Axes, labels: list[str], unit: str = "") -> None:
     look: dict[str, Any] = {"va": "top", "ha": "right", "fontsize": 10}
     for y, name in enumerate(labels):
         # Set off by an offset: a browser drops the spaces at a label's end.
-        at, offset = axes.get_yaxis_transform(), {"xytext": (-6, 0), "textcoords": "offset points"}
-        axes.annotate(name, (0, y + LABEL), xycoords=at, **offset, **look)
+        at, offset = axes.get_yaxis_transform(), (-6, 0)
+        axes.annotate(name, (0, y + LABEL), offset, xycoords=at, textcoords="offset points", **look)
     axes.set(ylim=(len(labels) - 0.4, -0.6), yticks=[], xlabel=unit)
     axes.grid(False, axis="y")
 

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from bench import naming, style
@@ -77,8 +78,8 @@ def panels(
     columns = 1 if count * LOWEST + key + extra <= TALLEST or count == 1 else 2
     rows = -(-count // columns)
     each = min(height, (TALLEST - key - extra) / rows)
-    drawn = style.Figure(figsize=(WIDTH, rows * each + key + extra), layout="constrained")
-    drawn.get_layout_engine().set(h_pad=0.05, w_pad=0.06)
+    layout = ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.06)
+    drawn = style.Figure(figsize=(WIDTH, rows * each + key + extra), layout=layout)
     grid = drawn.add_gridspec(rows + 1, columns, height_ratios=[each] * rows + [key])
     shown = [drawn.add_subplot(grid[k // columns, k % columns]) for k in range(count)]
     axes = drawn.add_subplot(grid[rows, :])

@@ -24,7 +24,8 @@ REACH = 6.0  # smallest radius that a pointer finds, points
 def layer(figure: Figure) -> str:
     """The marks of `figure`, which has been drawn, as an SVG without a picture: a <title> for each."""
     width, height = figure.get_size_inches() * POINTS
-    found = [_shape(*mark, height) for axes in figure.axes if axes.axison for mark in _marks(axes)]
+    marks = (mark for axes in figure.axes if axes.axison for mark in _marks(axes))
+    found = [_shape(kind, box, words, height) for kind, box, words in marks]
     if not found:
         return ""
     return (
@@ -38,7 +39,7 @@ def titles(figure: Figure) -> list[str]:
     return [words for axes in figure.axes if axes.axison for _, _, words in _marks(axes)]
 
 
-def _shape(kind, box, words, height):
+def _shape(kind: str, box: tuple[float, ...], words: str, height: float) -> str:
     """One mark as an element of SVG, whose y runs downwards."""
     title = f"<title>{html.escape(words)}</title>"
     if kind == "circle":

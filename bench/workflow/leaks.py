@@ -103,9 +103,9 @@ def unpacked(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
         yield from unpacked(name[:-3], inner)
     elif name.endswith(".tar"):
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            for member in archive:
-                if member.isfile():
-                    yield from unpacked(f"{name}/{member.name}", archive.extractfile(member).read())
+            for entry in archive:
+                if entry.isfile() and (packed := archive.extractfile(entry)) is not None:
+                    yield from unpacked(f"{name}/{entry.name}", packed.read())
     else:
         yield name, content
 

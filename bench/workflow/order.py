@@ -7,7 +7,6 @@ was interrupted goes on in it, and what is installed later or fails leaves the o
 """
 
 import hashlib
-import itertools
 import json
 
 from bench import naming
@@ -29,13 +28,16 @@ def shuffled(runs: list[Run], seed: int, number: int, last: str | None) -> list[
     `last`: the configuration that ended the round before. A shuffle that begins with it is drawn again.
     """
     openers = {run.configuration for run in runs if run.predecessor not in runs}
-    for draw in itertools.count():
+    draw = 0
+    while True:
         names = {run: f"{seed} {number} {draw} {run.configuration}" for run in runs}
         place = {run: hashlib.sha256(name.encode()).hexdigest() for run, name in names.items()}
+        before: dict[Run | None, str] = {**place}
         # What reads the answers of another run of its round comes at that run's place at the earliest.
-        found = sorted(runs, key=lambda run: (max(place[run], place.get(run.predecessor, "")), run.after))
+        found = sorted(runs, key=lambda run: (max(place[run], before.get(run.predecessor, "")), run.after))
         if not found or openers <= {last} or found[0].configuration != last:
             return found
+        draw += 1
 
 
 def interleaved(runs: list[Run], last: str | None) -> list[Run]:
@@ -67,5 +69,5 @@ def last_measured(gpu: str) -> str | None:
         for file in files
         if file.parent.name not in ("hardware", "clients") and file.with_suffix(".csv").exists()
     }
-    last = max(ended, key=ended.get, default=None)
+    last = max(ended, key=lambda file: ended[file], default=None)
     return naming.split_number(f"{last.parent.name}/{last.stem}")[0] if last else None

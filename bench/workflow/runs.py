@@ -5,7 +5,6 @@ import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from bench import backends, inputs, naming
 from bench.machine import identity as identity_machine
@@ -115,12 +114,17 @@ class Run:
         return os.path.relpath(home / "bin" / "python", ROOT)
 
 
-def make(name: str, *identity: Any) -> Run:
-    """The Run of the experiment `name` of study.yaml; `identity`: backend, option, model, device, gpu, n."""
+def make(name: str, backend: str, option: str, model: str, device: str, gpu: str, n: int) -> Run:
+    """The Run of the experiment `name` of study.yaml."""
     entry = inputs.study()["experiments"][name]
     return Run(
         name,
-        *identity,
+        backend,
+        option,
+        model,
+        device,
+        gpu,
+        n,
         tuple(entry["parameters"].items()),
         entry.get("after", ""),
         entry.get("notebook", name),

@@ -23,7 +23,7 @@ SQUASHED = "data/squashed_revisions.csv"
 FILE_BYTES = 2_000_000  # of one file; the largest of a hundred runs has a fifth of that
 ALL_BYTES = 50_000_000  # of everything in one contribution
 ROUNDING = 0.51e-4  # notebooks show four decimals
-APART = {"hardware": [*schema.ROOFS, "gpu", "host"], "clients": [*schema.ACCURACY, "gpu", "host"]}
+APART = {"hardware": [*schema.PEAKS, "gpu", "host"], "clients": [*schema.ACCURACY, "gpu", "host"]}
 
 
 class Fault(ValueError):
@@ -139,9 +139,9 @@ def _gates(candidate: Candidate, repository: "Repository") -> None:
         table = pd.read_csv(candidate.files[".csv"], dtype=schema.WORDS)
         lacking = set(APART[folder]) - set(table)
         _refuse(f"Its CSV lacks {', '.join(sorted(lacking))}.", lacking)
-        identifier = {"hardware": store.roofs_id, "clients": store.accuracy_id}[folder]
+        identifier = {"hardware": store.peaks_id, "clients": store.accuracy_id}[folder]
         number = candidate.run.rpartition("-")[2]
-        ids = {identifier(*pair, number) for pair in table[["gpu", "host"]].itertuples(index=False)}
+        ids = {identifier(gpu, host, number) for gpu, host in table[["gpu", "host"]].itertuples(index=False)}
         _refuse(
             f"The rows say they are {', '.join(sorted(ids))}, the path says {candidate.run}.",
             ids != {candidate.run},

@@ -53,7 +53,7 @@ def table() -> pd.DataFrame:
     return pd.DataFrame([[getattr(one, c) for c in columns] for one in REGISTRY.values()], columns=columns)
 
 
-def run(audited: Audited, alone: list[Finding] | None = None) -> list[Finding]:
+def run(audited: Audited, alone: list[list[Finding]] | None = None) -> list[Finding]:
     """List of findings, causes first: impossible before contradictory before missing, consequences of a
     finding right at their class's end.
 

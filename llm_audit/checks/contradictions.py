@@ -137,10 +137,9 @@ def count_against_text(audited: Audited) -> Finding | None:
         "count_against_text",
         CONTRADICTION,
         _file(audited),
-        f"Tokens were not counted: answers of {number(rows['answer_chars'].median())} characters are said "
-        f"to be "
-        f"{number(rows['output_tokens'].median())} tokens (medians), {number(each.median())} characters "
-        f"each.",
+        f"Tokens were not counted: answers of {number(rows['answer_chars'].median())} characters are said to "
+        f"be {number(rows['output_tokens'].median())} tokens (medians), {number(each.median())} characters "
+        "each.",
         {"characters_per_token": float(each.median())},
         "Count the tokens of the answer, not its sequences or events.",
     )

@@ -113,9 +113,8 @@ def _beyond_events(rows):
     if not _matches_prompt(rows, excess, CLOSE):
         return None
     return (
-        f"{number(rows['output_tokens'].median(), 6)} tokens are counted and "
-        f"{number(arrived.median(), 6)} arrived (medians); "
-        f"the difference is the prompt's {number(rows['prompt_tokens'].median(), 6)}",
+        f"{number(rows['output_tokens'].median(), 6)} tokens are counted and {number(arrived.median(), 6)} "
+        f"arrived (medians); the difference is the prompt's {number(rows['prompt_tokens'].median(), 6)}",
         _share(rows),
     )
 
@@ -233,8 +232,7 @@ def _answers_repeat_questions(audited):
         return None
     return (
         f"{sum(starts)} of {count(len(rows), 'answer')} begin with their own question, and the time per "
-        f"counted token falls where the question "
-        f"is a larger part of the text (slope {number(b)}, t {number(t)}), as if the question's tokens "
-        f"had cost nothing",
+        f"counted token falls where the question is a larger part of the text (slope {number(b)}, t "
+        f"{number(t)}), as if the question's tokens had cost nothing",
         float(np.mean(share)),
     )

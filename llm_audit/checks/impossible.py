@@ -275,9 +275,9 @@ def too_fast_first_tokens(audited: Audited) -> tuple[int, int, float, float, flo
     rows = rows[rows["level"].isin(list(exact))]
     if rows.empty:
         return None
-    sizes = np.array([exact[level] for level in rows["level"]]).T
+    blocks, head, attention = np.array([exact[level] for level in rows["level"]]).T
     flops_per_s = rows["level"].map(peak["flops_per_s"])
-    least = plausibility.least_prefill_s(*sizes, rows["prompt_tokens"], flops_per_s)
+    least = plausibility.least_prefill_s(blocks, head, attention, rows["prompt_tokens"], flops_per_s)
     certain = rows["level"].map(peak["counted"]) | (
         rows["ttft_s"] * MOST_DEVICES * ROUNDING < least * rows["level"].map(peak["devices"])
     )

@@ -240,10 +240,9 @@ def _two_groups(audited):
         tight = all(group.max() < 2 * group.min() for group in (low, high))
         if steps.max() >= LOWER and min(len(low), len(high)) >= max(2, 0.1 * len(rows)) and tight:
             return (
-                f"Prefix-cache hits: {len(low)} of {count(len(rows), 'request')} with prompts of one "
-                f"length had their first token after "
-                f"{number(np.median(low) * 1e3)} ms, the others after {number(np.median(high) * 1e3)} ms "
-                f"(medians), and nothing lies between.",
+                f"Prefix-cache hits: {len(low)} of {count(len(rows), 'request')} with prompts of one length "
+                f"had their first token after {number(np.median(low) * 1e3)} ms, the others after "
+                f"{number(np.median(high) * 1e3)} ms (medians), and nothing lies between.",
                 {"low_ms": float(np.median(low) * 1e3), "high_ms": float(np.median(high) * 1e3)},
                 {"ttft_ms": float(np.median(high) * 1e3)},
             )
@@ -256,10 +255,9 @@ def _too_fast(audited):
         return None
     n, of, ttft, least, prompt = found
     return (
-        f"Prefix-cache hits: {n} of {count(of, 'TTFT')} are shorter than the device needs for so many "
-        f"prompt tokens ({number(ttft * 1e3)} ms where "
-        f"{number(prompt, 6)} tokens take {number(least * 1e3)} ms at its peak), so at least "
-        f"{1 - ttft / least:.0%} of the prompt was not computed.",
+        f"Prefix-cache hits: {n} of {count(of, 'TTFT')} are shorter than the device needs for so many prompt "
+        f"tokens ({number(ttft * 1e3)} ms where {number(prompt, 6)} tokens take {number(least * 1e3)} ms at "
+        f"its peak), so at least {1 - ttft / least:.0%} of the prompt was not computed.",
         {"ttft_ms": float(ttft * 1e3), "least_ms": float(least * 1e3)},
         {},
     )

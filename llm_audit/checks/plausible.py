@@ -36,9 +36,8 @@ def _bandwidth(audited):
     level, k = audited.levels.set_index("level"), mbu.idxmax()
     more = f", the most of {int(mbu.notna().sum())} levels" if mbu.notna().sum() > 1 else ""
     return (
-        f"{named(level, k)} reads {number(peak.at[k, 'step_bytes'] / 1e9)} GB every "
-        f"{number(step[k] * 1e3)} ms = "
-        f"{mbu[k]:.0%} of the {number(peak.at[k, 'bandwidth_bytes_per_s'] / 1e9, 4)} GB/s that "
+        f"{named(level, k)} reads {number(peak.at[k, 'step_bytes'] / 1e9)} GB every {number(step[k] * 1e3)} "
+        f"ms = {mbu[k]:.0%} of the {number(peak.at[k, 'bandwidth_bytes_per_s'] / 1e9, 4)} GB/s that "
         f"{devices_named(level, peak, k)}{more}."
     )
 

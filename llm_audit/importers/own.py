@@ -1,5 +1,5 @@
 """A run of this study: `<backend>/<run>.csv`, with the sidecar beside it where it is there (weights' bytes,
-measured roofs)."""
+measured peaks)."""
 
 import json
 

@@ -28,7 +28,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
             records = list(raw.jsonl(file))
         else:
             whole = raw.json(file)
-            records = [(Place(raw, file, "/", whole), whole)] if isinstance(whole, dict) else []
+            records = [(Place(raw, file, "/", whole), whole)] if isinstance(whole, Record) else []
         for at, r in records:
             if isinstance(r["metrics"], dict):
                 yield _run(at, r)

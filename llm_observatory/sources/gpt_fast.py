@@ -4,7 +4,7 @@ MI250X."""
 import re
 from collections.abc import Iterator
 
-from llm_observatory.reading import LeftOut, Raw, Row, leading
+from llm_observatory.reading import LeftOut, Place, Raw, Row, leading
 from llm_observatory.sources import Source
 from llm_observatory.sources._tables import single
 
@@ -40,7 +40,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
             )
 
 
-def _row(at, model: str, cell: str, technique: str, count: float, card: str) -> Row | LeftOut:
+def _row(at: Place, model: str | None, cell: str, technique: str, count: float, card: str) -> Row | LeftOut:
     if cell.strip().upper() == "OOM":
         return at.left_out("out of memory")
     technique = technique.strip()

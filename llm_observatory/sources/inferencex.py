@@ -56,7 +56,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
 
 
 def _row(at: Place, r: Record) -> Row | LeftOut:
-    metrics = r["metrics"] if isinstance(r["metrics"], dict) else Record()
+    metrics = r["metrics"] if isinstance(r["metrics"], Record) else Record()
     columns, gaps = itl_of_tokens(times(metrics, 1000, ""))
     apart = bool(r["disagg"])
     prefill, decode = number(r["num_prefill_gpu"]), number(r["num_decode_gpu"])

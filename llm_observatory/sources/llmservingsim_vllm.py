@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bench.definitions import Fields
 from llm_observatory.reading import LeftOut, Place, Raw, Row, joined
 from llm_observatory.sources import Source
 
@@ -36,9 +37,9 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
             continue
         queued, first, last, given, made = table.T
         times = {"ttft": first - queued, "tpot": (last - first) / (made - 1), "e2e": last - queued}
-        statistics = {"mean": np.mean} | {
-            f"p{p}": lambda x, p=p: np.percentile(x, p) for p in (50, 90, 95, 99)
-        }
+        summaries: Fields = {f"{name}_mean_ms": float(values.mean() * 1000) for name, values in times.items()}
+        for p in (50, 90, 95, 99):
+            summaries |= {f"{n}_p{p}_ms": float(np.percentile(v, p) * 1000) for n, v in times.items()}
         kwargs = told["engine_kwargs"] or {}
         rate = re.search(r"sps([\d.]+?)(?:\.jsonl|$)", str(told["dataset_path"] or ""))
         yield at.row(
@@ -62,9 +63,5 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
             throughput_scope="all",
             requests=len(table),
             duration_s=float(last.max() - queued.min()),
-            **{
-                f"{name}_{statistic}_ms": float(of(values) * 1000)
-                for name, values in times.items()
-                for statistic, of in statistics.items()
-            },
+            **summaries,
         )

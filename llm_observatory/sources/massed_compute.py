@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from llm_observatory.reading import LeftOut, Place, Raw, Row
+from llm_observatory.reading import LeftOut, Place, Raw, Record, Row
 from llm_observatory.sources import FACTS, Source
 from llm_observatory.sources._vllm_bench import itl_of_tokens, result
 
@@ -23,7 +23,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
     for file in raw.files(*ABOUT.files):
         r = raw.json(file)
         at = Place(raw, file, "/", r)
-        if "vllm-c" not in file or not isinstance(r, dict) or "output_throughput" not in r:
+        if "vllm-c" not in file or not isinstance(r, Record) or "output_throughput" not in r:
             yield at.left_out("no result of a server (images, or one request of transformers)")
             continue
         machine = re.search(r"/gpu_(\d+)x_([\w-]+)/", file)

@@ -6,6 +6,7 @@ status `external-reference` is somebody else's number."""
 import re
 from collections.abc import Iterator
 
+from bench.definitions import Fields
 from llm_observatory.reading import LeftOut, Raw, Record, Row, joined, scaled
 from llm_observatory.sources import Source
 
@@ -54,10 +55,11 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 generated = test.startswith("tg")
                 speed = (r["tps"], None) if generated else (None, r["tps"])
                 length = re.match(r"[a-z]+(\d+)", test)
+                tokens: Fields = {"output_tokens" if generated else "input_tokens": length and length[1]}
                 yield at.row(
                     **_common(r),
                     **_one(*speed),
-                    **{"output_tokens" if generated else "input_tokens": length[1] if length else None},
+                    **tokens,
                     lengths="exact",
                     context_depth=r["context_tokens"],
                     spread=r["stddev_tps"],

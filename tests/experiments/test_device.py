@@ -7,15 +7,15 @@ import pytest
 from filelock import FileLock
 
 from bench.experiments import device
-from bench.machine import company, neighbours
+from bench.machine import contention, neighbours
 from bench.observations import gates
 
-BUSY = company.Look(1.3, (company.Process("indexer", 4711, 1.1), company.Process("editor", 12, 0.2)))
-IDLE = company.Look(0.1, ())
+BUSY = contention.Look(1.3, (contention.Process("indexer", 4711, 1.1), contention.Process("editor", 12, 0.2)))
+IDLE = contention.Look(0.1, ())
 
 
 class Looks:
-    """In place of `company.Watch`: what is seen, one look after the other, the last one again and again."""
+    """In place of `contention.Watch`: what is seen, one look after the other, the last one again and again."""
 
     def __init__(self, *seen):
         self.seen = list(seen)
@@ -38,7 +38,7 @@ def around(monkeypatch, tmp_path):
     monkeypatch.setattr(neighbours, "alone", lambda kind="cpu": FileLock(tmp_path / "lock"))
 
     def show(*seen, mean=0.0):
-        monkeypatch.setattr(company, "Watch", Looks(*seen))
+        monkeypatch.setattr(contention, "Watch", Looks(*seen))
         monkeypatch.setattr(neighbours.Neighbours, "cores", lambda self: {"others": mean, "steal": 0.0})
 
     return show
@@ -116,7 +116,7 @@ def test_own_children_are_no_neighbours():
     child = context.Process(target=_burn, args=(stop,))
     child.start()
     try:
-        watch = company.Watch()
+        watch = contention.Watch()
         time.sleep(1)
         assert child.pid not in {one.pid for one in watch.look().processes}
     finally:
@@ -126,7 +126,7 @@ def test_own_children_are_no_neighbours():
 
 def test_a_look_counts_since_the_look_before(monkeypatch):
     spent = iter([{(7, 1.0): ("job", 10.0)}, {(7, 1.0): ("job", 12.0), (8, 2.0): ("new", 0.5)}, {}])
-    monkeypatch.setattr(company, "_cpu_s", lambda: next(spent))
-    monkeypatch.setattr(company.time, "monotonic", iter([0.0, 4.0, 4.0]).__next__)
-    look = company.Watch().look()
+    monkeypatch.setattr(contention, "_cpu_s", lambda: next(spent))
+    monkeypatch.setattr(contention.time, "monotonic", iter([0.0, 4.0, 4.0]).__next__)
+    look = contention.Watch().look()
     assert [(one.name, one.cores) for one in look.processes] == [("job", 0.5), ("new", 0.125)]

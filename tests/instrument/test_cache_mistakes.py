@@ -24,7 +24,7 @@ from bench.experiments import conversations as experiment
 from bench.instrument.load import client, counters, decoding, protocols, sessions
 from bench.instrument.load import prefix_cache as trials
 from bench.observations import gates, schema
-from bench.observations.gates import of_rows
+from bench.observations.gates import measurements
 from bench.workloads import conversations, timing, words
 
 pytest_plugins = ["loads"]
@@ -110,7 +110,7 @@ def within(rows):
 def refusal(gate, rows):
     """What a gate says of a run with these rows; empty where it passes."""
     table = schema.frame([row | {"workload": "made", "cache_capacity_tokens": 64000} for row in rows])
-    return gate(of_rows.Runs(table.assign(file=0), [{}], ["made"])).get(0, "")
+    return gate(measurements.Runs(table.assign(file=0), [{}], ["made"])).get(0, "")
 
 
 def load_of(*of_sessions, **more):
@@ -126,7 +126,7 @@ def warm_up_leaves_a_cache(judge):
     first = level.sessions[0].turns[0].prompt
     run(judge, load_of(workloads.Session(1, (workloads.Turn(first[:80], first[:80], 2, 0.0),))))
     rows = answered(run(judge, level))
-    sentence = refusal(of_rows.uncontaminated, rows)
+    sentence = refusal(measurements.uncontaminated, rows)
     assert "turn 1 of session 1: 80 of 96" in sentence, (
         f"a warm-up left {cached(rows)}, and the gate says {sentence!r}"
     )
@@ -355,7 +355,7 @@ def cancelled_requests_forgotten(judge):
     second = workloads.Session(2, (workloads.Turn(prompt, prompt, 2, 0.8),))
     rows = run(judge, load_of(first, second), timeout_s=0.4)
     assert "TimeoutError" in rows[0]["error"] and rows[1]["cached_tokens"] == 192
-    sentence = refusal(of_rows.uncontaminated, rows)
+    sentence = refusal(measurements.uncontaminated, rows)
     assert sentence == "", f"a cancelled request leaves its cache, and the gate says: {sentence}"
 
 
@@ -463,7 +463,7 @@ class Case:
 
 
 CASES = [
-    Case("3.1", "warm-up leaves a cache", warm_up_leaves_a_cache, of_rows, "uncontaminated", '> rows["expected_cached_tokens_high"]', '> rows["prompt_tokens"]'),
+    Case("3.1", "warm-up leaves a cache", warm_up_leaves_a_cache, measurements, "uncontaminated", '> rows["expected_cached_tokens_high"]', '> rows["prompt_tokens"]'),
     Case("3.2", "a level hits what the one before left", a_level_hits_what_the_one_before_left, words.Words, "__init__", '" ".join(map(str, source))', '" ".join(map(str, source[:-1]))'),
     Case("3.3", "own and given answers confused", own_and_given_answers_are_confused, sessions.Own, "follow", "*ids,", "*(9,) * len(ids),"),
     Case("3.4", "one hit rate for three", one_hit_rate_for_three, prefix_cache, "rates", "cached.sum() / prompt.sum()", "(cached / prompt).mean()"),
@@ -516,13 +516,13 @@ def test_without_its_protection_the_test_fails(case, judge, monkeypatch):
 
 def test_a_server_that_says_the_prompt_s_length_is_refused(judge):
     rows = answered(run(judge, load_of(talk(1, [64, 32])), "cache-misreports"))
-    assert "more cached tokens than this load" in refusal(of_rows.uncontaminated, rows)
+    assert "more cached tokens than this load" in refusal(measurements.uncontaminated, rows)
 
 
 def test_a_server_that_says_nothing_keeps_its_rows_and_has_no_hit_rate(judge):
     before = counters.read(judge.url)
     rows = answered(run(judge, load_of(talk(1, [64, 32])), "cache-silent"))
-    assert cached(rows) == [None, None] and refusal(of_rows.uncontaminated, rows) == ""
+    assert cached(rows) == [None, None] and refusal(measurements.uncontaminated, rows) == ""
     found = prefix_cache.rates([row["prompt_tokens"] for row in rows], [math.nan] * 2)
     assert all(math.isnan(rate) for rate in found.values())
     assert "does not report cached tokens" in counters.level(before, counters.read(judge.url), rows)["why"]

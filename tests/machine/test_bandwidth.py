@@ -63,16 +63,16 @@ def sidecar(**more):
 
 
 def test_a_disturbed_probe_is_no_roof():
-    assert derived.roof_bytes_per_s(sidecar()) == 66e9
-    assert derived.roof_bytes_per_s(sidecar(probe_cpu_shares=[1.0, 0.5, 0.95])) == 64e9
-    assert derived.roof_bytes_per_s(sidecar(probe_cpu_shares=[0.2, 0.5, 0.6])) is None
+    assert derived.peak_bytes_per_s(sidecar()) == 66e9
+    assert derived.peak_bytes_per_s(sidecar(probe_cpu_shares=[1.0, 0.5, 0.95])) == 64e9
+    assert derived.peak_bytes_per_s(sidecar(probe_cpu_shares=[0.2, 0.5, 0.6])) is None
 
 
 def test_weights_that_fit_into_the_cache_are_held_against_its_bandwidth():
-    assert derived.roof_bytes_per_s(sidecar(weight_bytes=20e6)) == 95e9
-    assert derived.roof_bytes_per_s(sidecar(weight_bytes=33e6)) == 66e9
+    assert derived.peak_bytes_per_s(sidecar(weight_bytes=20e6)) == 95e9
+    assert derived.peak_bytes_per_s(sidecar(weight_bytes=33e6)) == 66e9
     older = sidecar(weight_bytes=20e6, working_set_probes_bytes_per_s=[], probe_cpu_shares=[])
-    assert derived.roof_bytes_per_s(older) == 66e9
+    assert derived.peak_bytes_per_s(older) == 66e9
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_an_older_run_whose_readers_shared_a_core_has_no_mbu(found, threads, sha
         "host": "aaaaaa", "gpu": "epyc-zen5-2c", "threads": [2, threads],
         "bandwidth_bytes_per_s": [66e9, found], "probe_cpu_share": [1.0, share],
     })  # fmt: skip
-    roofs = derived.without_one_core_roofs(rows)["bandwidth_bytes_per_s"]
+    roofs = derived.without_one_core_peaks(rows)["bandwidth_bytes_per_s"]
     assert roofs.notna().tolist() == [True, kept]
     assert "probe_cpu_share" in schema.CONTEXT
 
@@ -98,7 +98,7 @@ def test_a_roof_of_one_way_counts_until_three_runs_have_better_ones(newer, kept)
         "probe_ways": [1, 1, *[3] * newer, 1],
         "bandwidth_bytes_per_s": [60e9, 61e9, *[80e9] * newer, 62e9],
     })  # fmt: skip
-    roofs = derived.without_one_way_roofs(rows)["bandwidth_bytes_per_s"]
+    roofs = derived.without_one_way_peaks(rows)["bandwidth_bytes_per_s"]
     assert roofs.notna().tolist() == [kept, kept, *[True] * newer, True], "the other option keeps its roof"
-    on_gpu = derived.without_one_way_roofs(rows.assign(gpu="h100"))["bandwidth_bytes_per_s"]
+    on_gpu = derived.without_one_way_peaks(rows.assign(gpu="h100"))["bandwidth_bytes_per_s"]
     assert on_gpu.notna().all(), "a GPU is probed in one way, and well"

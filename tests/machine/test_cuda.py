@@ -58,12 +58,12 @@ def test_a_gpu_that_is_hidden_is_not_there(driver, monkeypatch):
     assert not gpu.has_cuda() and gpu.gpus() == [] and gpu.gpu_state() == {}
 
 
-def test_the_probe_is_no_company(driver):
+def test_the_probe_is_no_contention(driver):
     with subprocess.Popen(
         [sys.executable, "-c", "input()", "bench.machine.bandwidth"], stdin=subprocess.PIPE
     ) as probe:
         driver.says({"apps": f"{os.getpid()}, 1000\n{probe.pid}, 4096\n1, 77"})
-        assert neighbours.gpu_company() == [1]
+        assert neighbours.gpu_contention() == [1]
         probe.communicate(b"\n")
 
 

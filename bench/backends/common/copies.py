@@ -81,7 +81,7 @@ def _written(path: Path, dtype: str | None, endless: bool) -> dict[str, str]:
     found = {"config.json": config_4(_json(path / "config.json"), dtype)}
     if (path / "tokenizer_config.json").exists():
         tokenizer = _json(path / "tokenizer_config.json")
-        kind = tokenizer.get("tokenizer_class")
+        kind = tokenizer.get("tokenizer_class", "")
         tokenizer["tokenizer_class"] = TOKENIZERS.get(kind, kind)
         # Version 5 writes a list, of which version 4 takes the names of a dict.
         if isinstance(tokenizer.get("extra_special_tokens"), list):
@@ -112,8 +112,8 @@ def _json(file: Path) -> Fields:
 def _link(source: Path, to: Path) -> None:
     """The hub's cache has links, which mean nothing inside a container; across file systems there are no hard
     ones."""
-    source = os.path.realpath(source)
+    file = os.path.realpath(source)
     try:
-        os.link(source, to)
+        os.link(file, to)
     except OSError:
-        shutil.copy2(source, to)
+        shutil.copy2(file, to)

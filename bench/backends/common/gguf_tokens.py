@@ -55,11 +55,9 @@ def add_tokens(writer: "gguf.GGUFWriter", checkpoint: Checkpoint) -> None:
         types = [_type("CONTROL" if i in checkpoint.end_token_ids else "NORMAL") for i in range(size)]
     else:
         tokens, types = words(description, size)
-        kind, more = (
-            ("gpt2", [_pair(merge) for merge in description["model"]["merges"]])
-            if over_bytes(description)
-            else ("llama", None)
-        )
+        kind, more = "llama", []
+        if over_bytes(description):
+            kind, more = "gpt2", [_pair(merge) for merge in description["model"]["merges"]]
     writer.add_tokenizer_model(kind)
     writer.add_token_list(tokens)
     writer.add_token_types(types)

@@ -64,12 +64,13 @@ def blocks(request: Wanted, size: int) -> int:
     ValueError where a request does not fit into it.
     """
     context = 256 * math.ceil(request.tokens / 256)
-    if request.cache_tokens < context:
+    tokens = request.cache_tokens or 0
+    if tokens < context:
         raise ValueError(
             f"vLLM needs a cache of {context} tokens or more for one request of {request.tokens}, not of "
-            f"{request.cache_tokens}."
+            f"{tokens}."
         )
-    return request.cache_tokens // size + 1
+    return tokens // size + 1
 
 
 def cache(device: str, request: Wanted, url: str) -> prefix_cache.Declared:

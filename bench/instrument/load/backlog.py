@@ -56,9 +56,10 @@ class Backlog:
 
     def rest_of(self, call: Call) -> Iterator[Call]:
         """`call` and all turns after it, which will not begin."""
-        while call is not None:
-            yield call
-            call = self.following.pop(call.number, None)
+        turn: Call | None = call
+        while turn is not None:
+            yield turn
+            turn = self.following.pop(turn.number, None)
 
     def clear(self) -> list:
         """All calls that have not begun; none of them will."""

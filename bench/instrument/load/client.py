@@ -52,7 +52,8 @@ class Client:
         self.connections, self.results = connection.Connections(url), Results(dialect)
         self.backlog, self.timeout_s = Backlog(calls, concurrency), timeout_s
         self.until_s, self.encode = until_s, encode
-        self.underway, self.active, self.alarm = deque(), 0, 0.0
+        self.underway: deque[Answer] = deque()
+        self.active, self.alarm = 0, 0.0
         self.first_in_line, self.cpu_s = False, 0.0
 
     def run(self, start: float) -> list[Fields]:

@@ -8,6 +8,7 @@ import selectors
 import socket
 import ssl
 from time import monotonic as clock
+from typing import Any
 from urllib.parse import urlsplit
 
 from bench.instrument import kernel_stamps
@@ -26,6 +27,10 @@ class Stream:
     """One connection and the request that it carries."""
 
     __slots__ = "sock answer reads unsent head chunks walked received reused connecting secure".split()
+    sock: Any  # a socket, or one of TLS
+    answer: Any  # an Answer while it carries one, else None
+    head: Any  # an http1.Head once that is there, else None
+    chunks: http1.Chunks | None
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.answer, self.connecting, self.secure = sock, None, True, False
@@ -121,7 +126,8 @@ class Connections:
     def __init__(self, url: str) -> None:
         self.address, self.host = address(url), urlsplit(url).hostname
         self.tls = ssl.create_default_context() if urlsplit(url).scheme == "https" else None
-        self.selector, self.idle = selectors.DefaultSelector(), []
+        self.selector = selectors.DefaultSelector()
+        self.idle: list[Stream] = []
 
     @property
     def kernel_stamps(self) -> bool:
@@ -155,6 +161,7 @@ class Connections:
     def _shaken(self, stream: Stream) -> bool:
         if not stream.secure:
             self.selector.unregister(stream.sock)
+            assert self.tls is not None
             stream.sock = self.tls.wrap_socket(
                 stream.sock, server_hostname=self.host, do_handshake_on_connect=False
             )
@@ -175,8 +182,8 @@ class Connections:
 
     def release(self, stream: Stream, keep: bool = False) -> Answer:
         """The answer that `stream` carried; the connection is kept for another one, or closed."""
-        answer, stream.answer = stream.answer, None
-        answer.stream = None
+        answer: Answer = stream.answer
+        stream.answer = answer.stream = None
         if keep:
             self.idle.append(stream)
         else:

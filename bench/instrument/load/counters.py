@@ -4,7 +4,10 @@ import math
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from http.client import HTTPException
+
+from bench.definitions import Fields, Value
 
 # Family of counters -> (the counter of prompt tokens, whether it has the cached ones too, that of cached
 # ones). llama.cpp counts what it computed, vLLM and SGLang whole prompts.
@@ -22,7 +25,7 @@ LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{[^}]*\})?\s+([-+.\deE]+|NaN)", re.MU
 PATIENCE_S = 30
 
 
-def read(url, token="") -> dict:
+def read(url: str, token: str = "") -> Fields:
     """{family, prompt_tokens, cached_tokens} since the server began; {why} in one sentence where it has
     no such counters or does not answer."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -36,9 +39,9 @@ def read(url, token="") -> dict:
         return {"why": f"The server does not answer when asked for its counters ({type(failure).__name__})."}
 
 
-def parsed(text) -> dict:
+def parsed(text: str) -> Fields:
     """`read` of a page of counters; those of several engines behind one address are added."""
-    sums = {}
+    sums: dict[str, float] = {}
     for name, value in LINE.findall(text):
         sums[name] = sums.get(name, 0.0) + float(value)
     for family, (prompt, whole, cached) in FAMILIES.items():
@@ -48,10 +51,10 @@ def parsed(text) -> dict:
     return {"why": "The server's counters have no prompt tokens and cached tokens that are known here."}
 
 
-def level(before, after, rows) -> dict:
-    """What the counters say of one level, and what its rows do: a dict for the sidecar.
+def level(before: Fields, after: Fields, rows: Sequence[Fields]) -> Fields:
+    """What the counters say of one level, and what its rows do: for the sidecar.
 
-    `before` and `after` as `read` gives them; `rows`: dicts with prompt_tokens, cached_tokens, error, and
+    `before` and `after` as `read` gives them; `rows` have prompt_tokens, cached_tokens, error, and
     sent_s (NaN or None where nothing was sent). Keys prompt_tokens and cached_tokens of the counters
     (differences), of the rows (`rows_…`), `cut_tokens` (prompts of turns that were sent and failed:
     counted by the server or not); or `why` they say nothing.
@@ -70,5 +73,5 @@ def level(before, after, rows) -> dict:
     }
 
 
-def _empty(value):
+def _empty(value: Value) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))

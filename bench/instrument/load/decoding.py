@@ -127,8 +127,8 @@ def _pieces(answer: Answer, dialect: str, stamps: np.ndarray) -> tuple[list[Piec
     found, rest = http1.events(body)
     if not complete or rest:
         raise Wrong("The answer ended in the middle of an event.")
-    pieces = [(protocols.read(dialect, data), end) for data, end in found]
-    pieces = [(piece, end) for piece, end in pieces if piece is not None]
+    parsed = [(protocols.read(dialect, data), end) for data, end in found]
+    pieces = [(piece, end) for piece, end in parsed if piece is not None]
     begins, begins_raw, _ = np.array(places, dtype=int).reshape(-1, 3).T
     last = np.array([end - 1 for _, end in pieces], dtype=int)
     chunk = np.searchsorted(begins, last, side="right") - 1
@@ -178,7 +178,7 @@ def _last(pieces: list[Piece], name: str) -> Value:
 
 def _counts(spoken: list[Piece], total: int) -> list[int] | None:
     """Tokens in each event with text or ids: as its ids say, or one each where that is the total, or None."""
-    counts = [piece.tokens for piece in spoken]
+    counts = [piece.tokens or 0 for piece in spoken]
     if all(counts) and total in (None, sum(counts)):
         return counts
     return [1] * len(spoken) if total == len(spoken) else None

@@ -83,7 +83,7 @@ def run(
 
 def _sessions(calls: Sequence[Call]) -> list[list[Call]]:
     """`calls` as a list of lists: the turns of each session, every other call by itself."""
-    found = {}
+    found: dict[tuple[str, int], list[Call]] = {}
     for call in calls:
         key = ("call", call.number) if call.session is None else ("session", call.session)
         found.setdefault(key, []).append(call)
@@ -99,7 +99,7 @@ def _report(rows: list[Fields], reports: list[Fields]) -> Fields:
     """
     lag = np.concatenate([np.empty(0), *(report["read_lag_s"] for report in reports)])
     late = [row["late_s"] for row in rows if not math.isnan(row["late_s"])]
-    found = {"processes": len(reports)}
+    found: Fields = {"processes": len(reports)}
     found |= {
         name: sum(report[name] for report in reports)
         for name in ("cpu_s", "reading_cpu_s", "peak_memory_bytes")
@@ -120,15 +120,17 @@ class _Process:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, cwd=ROOT
         )
+        assert self.process.stdin and self.process.stdout
+        self.to, self.back = self.process.stdin, self.process.stdout
         self.send(share)
 
     def send(self, message: object) -> None:
-        pickle.dump(message, self.process.stdin)
-        self.process.stdin.flush()
+        pickle.dump(message, self.to)
+        self.to.flush()
 
     def receive(self) -> Value:
         try:
-            return pickle.load(self.process.stdout)
+            return pickle.load(self.back)
         except EOFError:
             self.log.seek(0)
             lines = self.log.read().decode(errors="replace").strip().splitlines()
@@ -138,8 +140,8 @@ class _Process:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
+        self.to.close()
+        self.back.close()
 
 
 def _serve_parent() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 READ_COST_BYTES = 400  # what Python keeps beside the bytes of one read
 
@@ -27,7 +28,7 @@ class Call:
     turn: int | None = None
     after: int | None = None
     gap_s: float = 0.0
-    own: object = field(default=None, repr=False)
+    own: Any = field(default=None, repr=False)  # a `sessions.Own`, which imports this module
 
     @property
     def scheduled(self) -> bool:
@@ -50,7 +51,7 @@ class Answer:
     reads: list = field(default_factory=list)
     error: str = ""
     ended: float = math.nan
-    stream: object = None
+    stream: Any = None  # the `connection.Stream` that carries it, which imports this module
     free: float = math.nan  # from then on it may begin: when due, or when the answer before it has come
 
     def __post_init__(self) -> None:

@@ -23,8 +23,11 @@ class Results:
     """
 
     def __init__(self, dialect: str) -> None:
-        self.dialect, self.clocks, self.done, self.held = dialect, [], [], 0
-        self.rows, self.lags, self.reading_cpu_s = [], [], 0.0
+        self.dialect, self.held, self.reading_cpu_s = dialect, 0, 0.0
+        self.clocks: list[tuple[float, float]] = []
+        self.done: list[Answer] = []
+        self.rows: list[Fields] = []
+        self.lags: list[np.ndarray] = []
 
     def add(self, answer: Answer) -> None:
         """Keep an answer that has ended."""

@@ -55,7 +55,7 @@ def lengths(
     pairs = np.maximum(np.rint(drawn * scale), (HEAD_TOKENS, 2)).astype(int)
     if most:
         pairs = np.minimum(pairs, most // 2)
-    return [tuple(map(int, pair)) for pair in pairs]
+    return [(int(prompt), int(new)) for prompt, new in pairs]
 
 
 def trace(path: str | Path) -> pd.DataFrame:

@@ -8,7 +8,7 @@ that takes counts: the turn may begin when the answer before is there, and is la
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.definitions import Fields
 from bench.instrument.load import protocols, records
@@ -16,15 +16,15 @@ from bench.instrument.load import protocols, records
 if TYPE_CHECKING:
     from bench import prefix_cache
     from bench.backends.common.servers import Served
-    from bench.workloads import Workload
+    from bench.workloads import Turn, Workload
 
 IDS = ("completions", "llamacpp")  # dialects in which a prompt goes as token ids
 
 
 class SessionLevel:
-    """A load of sessions: `workload` (`bench.workloads.Workload`) at `value` sessions per second.
+    """A load of sessions: `workload` at `value` sessions per second.
 
-    `declared` is the cache (`bench.prefix_cache.Declared`), None where nothing is declared; `before` how
+    `declared` is the cache, None where nothing is declared; `before` how
     many sessions earlier levels of the run had; `arrivals` says how they arrive; `until_s` after its
     start it ends.
     """
@@ -34,7 +34,7 @@ class SessionLevel:
     def __init__(
         self,
         workload: Workload,
-        declared: prefix_cache.Declared,
+        declared: prefix_cache.Declared | None,
         name: str,
         arrivals: str,
         before: int = 0,
@@ -45,7 +45,7 @@ class SessionLevel:
         self.value, self.requests = workload.session_rate, workload.requests
 
     @property
-    def turns(self) -> list[tuple]:
+    def turns(self) -> list[tuple[int, int, Turn]]:
         """[(number of the session within the run, number of the turn from 1, `workloads.Turn`)]."""
         return [
             (self.before + session.number, number, turn)
@@ -54,7 +54,7 @@ class SessionLevel:
         ]
 
     @property
-    def condition(self) -> dict:
+    def condition(self) -> Fields:
         """The columns that say what the load was."""
         capacity = None if self.declared is None else self.declared.capacity_tokens
         off = self.declared is not None and self.declared.kind == "off"
@@ -76,15 +76,23 @@ class Own:
     """A turn whose prompt has the server's own answers for history: `prompt` (None until it can be
     known), and `added`, what the user adds to the answer before."""
 
-    def __init__(self, recipe: Callable[..., bytes], prompt: Sequence[int], added: Sequence[int]) -> None:
-        self.recipe, self.prompt, self.added = recipe, prompt, added
+    def __init__(
+        self,
+        recipe: Callable[[protocols.Prompt], bytes],
+        prompt: protocols.Prompt | None,
+        added: protocols.Prompt,
+    ) -> None:
+        self.recipe, self.added = recipe, added
+        self.prompt: Any = prompt  # a Prompt once it is known, and then for good
 
     @property
     def ids(self) -> tuple[int, ...] | None:
         """The prompt's token ids, None while it is not known."""
         return None if self.prompt is None else self.prompt.ids
 
-    def follow(self, call: records.Call, answer: records.Answer, row: Fields, encode: Callable | None) -> str:
+    def follow(
+        self, call: records.Call, answer: records.Answer, row: Fields, encode: Callable[[str], Sequence[int]]
+    ) -> str:
         """Make the request of `call` after `answer`, whose measured columns are `row`; says why it cannot be,
         else empty."""
         before, text = answer.call.own.prompt, row["text"]
@@ -104,26 +112,27 @@ class Own:
 
 
 class Recipe:
-    """What makes the bytes of a request to `served` (`backends.common.servers.Served`): all but the
-    prompt."""
+    """What makes the bytes of a request to `served`: all but the prompt."""
 
-    def __init__(self, served: Served, new_tokens: int, session: str, turn: int) -> None:
+    def __init__(self, served: Served, new_tokens: int, session: int, turn: int) -> None:
         self.where = served.dialect, served.url
         self.model, self.more, self.token = served.model, served.body(new_tokens), served.token
-        self.fields = {"X-Session-ID": session, "X-Turn": turn}
+        self.fields = {"X-Session-ID": str(session), "X-Turn": str(turn)}
 
-    def __call__(self, prompt: Sequence[int]) -> bytes:
+    def __call__(self, prompt: protocols.Prompt) -> bytes:
         return protocols.request(*self.where, prompt, self.model, self.more, self.token, self.fields)
 
 
 def calls(
     served: Served, level: SessionLevel, decode: Callable[[Sequence[int]], str], first: int = 1
 ) -> tuple[list[records.Call], list[protocols.Prompt]]:
-    """([`records.Call`], [`protocols.Prompt`]) of a SessionLevel, numbered from `first`, session by session.
+    """The requests of a level and their prompts, numbered from `first`, session by session.
 
     `decode` makes text of token ids, for servers that take text.
     """
-    made, prompts, last = [], [], None
+    made: list[records.Call] = []
+    prompts: list[protocols.Prompt] = []
+    last, messages = None, tuple[tuple[str, str], ...]()
     by_ids, chat = served.dialect in IDS, served.dialect == "chat"
     own = level.workload.history == "own"
     for number, (session, turn, planned) in enumerate(level.turns, start=first):
@@ -157,7 +166,7 @@ def calls(
     return made, prompts
 
 
-def _answer(level, session, turn):
+def _answer(level: SessionLevel, session: int, turn: int) -> tuple[int, ...]:
     """The token ids of the workload's answer to a turn: what stands between its prompt and what is
     added next."""
     turns = level.workload.sessions[session - level.before - 1].turns

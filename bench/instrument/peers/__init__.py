@@ -80,9 +80,10 @@ def get(name: str) -> ModuleType:
 def title(name: str) -> str:
     """The client's own title, in bold at the beginning of its file; `name` where there is no such file."""
     try:
-        return re.match(r"\*\*(.+?)\*\*", get(name).__doc__)[1]
-    except (ValueError, TypeError):
+        found = re.match(r"\*\*(.+?)\*\*", get(name).__doc__ or "")
+    except ValueError:
         return name
+    return found[1] if found else name
 
 
 def chosen(text: str) -> list[str]:
@@ -106,7 +107,6 @@ def chosen(text: str) -> list[str]:
 
 
 def program(environment: str, name: str) -> Path:
-    """Path of the program `name` of `environment`."""
     return ROOT / ".venvs" / environment / "bin" / name
 
 

@@ -52,7 +52,10 @@ def command(work: peers.Work) -> list:
 def reported(work: peers.Work) -> peers.Reported:
     lines = (work.folder / "profile_export.jsonl").read_text().splitlines()
     good = [record for record in map(json.loads, lines) if not record.get("error")]
-    pick = lambda name: [record["metrics"][name]["value"] for record in good]  # noqa: E731
     begun = [record["metadata"]["request_start_ns"] for record in good]
-    gaps = np.concatenate([np.empty(0), *pick("inter_chunk_latency")])
-    return peers.Reported(np.array(pick("time_to_first_token")) / 1e3, np.array(begun) * 1e-9, gaps / 1e3)
+    ttft_ms, gaps_ms = (
+        [record["metrics"][name]["value"] for record in good]
+        for name in ("time_to_first_token", "inter_chunk_latency")
+    )
+    gaps = np.concatenate([np.empty(0), *gaps_ms])
+    return peers.Reported(np.array(ttft_ms) / 1e3, np.array(begun) * 1e-9, gaps / 1e3)

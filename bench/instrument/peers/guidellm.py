@@ -43,7 +43,8 @@ def command(work: peers.Work) -> list:
 
 def reported(work: peers.Work) -> peers.Reported:
     done = json.loads((work.folder / "report.json").read_text())["benchmarks"][0]["requests"]["successful"]
-    pick = lambda name: np.array([one[name] for one in done], dtype=float)  # noqa: E731
-    return peers.Reported(
-        pick("time_to_first_token_ms") / 1e3, pick("request_start_time"), pick("inter_token_latency_ms") / 1e3
+    ttft_ms, begun_s, itl_ms = (
+        np.array([one[name] for one in done], dtype=float)
+        for name in ("time_to_first_token_ms", "request_start_time", "inter_token_latency_ms")
     )
+    return peers.Reported(ttft_ms / 1e3, begun_s, itl_ms / 1e3)

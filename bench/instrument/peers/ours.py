@@ -40,12 +40,11 @@ def command(work: peers.Work) -> list:
 def reported(work: peers.Work) -> peers.Reported:
     rows, report = pickle.loads((work.folder / "rows.pickle").read_bytes())
     good = [row for row in rows if not row["error"]]
-    join = lambda parts: np.concatenate([np.empty(0), *parts])  # noqa: E731
     return peers.Reported(
         ttft_s=np.array([row["ttft_s"] for row in good]),
         begun_s=np.array([row["sent_s"] for row in good]),
-        itl_s=join(np.diff(row["arrivals_s"]) for row in good),
-        delays_s=join(row["delays_s"] for row in good),
+        itl_s=np.concatenate([np.empty(0), *(np.diff(row["arrivals_s"]) for row in good)]),
+        delays_s=np.concatenate([np.empty(0), *(row["delays_s"] for row in good)]),
         kernel_stamps=report["kernel_stamps"],
     )
 

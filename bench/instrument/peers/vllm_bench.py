@@ -52,10 +52,10 @@ def command(work: peers.Work) -> list:
 def reported(work: peers.Work) -> peers.Reported:
     found = json.loads((work.folder / "result.json").read_text())
     good = [k for k, error in enumerate(found["errors"]) if not error]
-    pick = lambda name: np.array([found[name][k] for k in good], dtype=float)  # noqa: E731
-    return peers.Reported(
-        pick("ttfts"), pick("start_times"), np.concatenate([np.empty(0), *(found["itls"][k] for k in good)])
+    ttft_s, begun_s = (
+        np.array([found[name][k] for k in good], dtype=float) for name in ("ttfts", "start_times")
     )
+    return peers.Reported(ttft_s, begun_s, np.concatenate([np.empty(0), *(found["itls"][k] for k in good)]))
 
 
 def main() -> None:
@@ -64,7 +64,9 @@ def main() -> None:
 
     known = metadata.version
     called = next(name for name in DISTRIBUTIONS if any(metadata.Distribution.discover(name=name)))
-    metadata.version = lambda package: known(called if package == "vllm" else package)
+    metadata.version = lambda distribution_name: known(
+        called if distribution_name == "vllm" else distribution_name
+    )
     from vllm.entrypoints.cli.main import main as command_line
 
     sys.exit(command_line())

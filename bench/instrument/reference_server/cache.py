@@ -7,19 +7,22 @@ works; it is written here once more, because a judge takes nothing from what it 
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from bench.instrument.reference_server.events import Token
 
 
 @dataclass
 class Held:
     """What one request holds: its tokens, its blocks, and how many tokens of its prompt were cached."""
 
-    tokens: list
+    tokens: list[Token]
     prompt_tokens: int
     cached: int
     late: bool
-    blocks: list = field(default_factory=list)
-    keys: list = field(default_factory=list)  # of its whole blocks, in order
+    blocks: list[object] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)  # of its whole blocks, in order
     evicted: int = 0
 
 
@@ -29,17 +32,19 @@ class Cache:
     `computed` and `cached` count prompt tokens since the server began, as engines report them.
     """
 
-    def __init__(self, blocks, block_tokens) -> None:
+    def __init__(self, blocks: int, block_tokens: int) -> None:
         self.block_tokens, self.blocks = block_tokens, blocks
         self.computed = self.cached = 0
         self.forget()
 
     def forget(self) -> None:
         """Forget every block; requests under way keep what they hold, and leave nothing behind."""
-        self.known, self.holds, self.users = {}, {}, {}
-        self.free = OrderedDict.fromkeys(object() for _ in range(self.blocks))
+        self.known: dict[int, dict[object, None]] = {}  # key -> the blocks that hold it
+        self.holds: dict[object, int] = {}  # block -> its key
+        self.users: dict[object, int] = {}  # block -> how many requests use it
+        self.free: OrderedDict[object, None] = OrderedDict.fromkeys(object() for _ in range(self.blocks))
 
-    def begin(self, tokens, late=False) -> Held:
+    def begin(self, tokens: Sequence[Token], late: bool = False) -> Held:
         """The Held of a request with the prompt `tokens`, counted; its blocks are found by others from
         now on, or where `late` once it has ended."""
         reusable = (len(tokens) - 1) // self.block_tokens
@@ -56,7 +61,7 @@ class Cache:
         self.cached, self.computed = self.cached + cached, self.computed + len(tokens) - cached
         return held
 
-    def end(self, held: Held, answer: int) -> None:
+    def end(self, held: Held, answer: Sequence[Token]) -> None:
         """The request is over, answered or cancelled; `answer`: the tokens of its answer that were
         computed, all but the last one sampled."""
         held.tokens += answer
@@ -72,14 +77,14 @@ class Cache:
                 self.free[block] = None
                 self.free.move_to_end(block, last=block in self.holds)
 
-    def _keys(self, tokens):
+    def _keys(self, tokens: Sequence[Token]) -> list[int]:
         """A key for each whole block of `tokens`: that block and all before it."""
         size, keys = self.block_tokens, [hash(())]
         for at in range(0, len(tokens) // size * size, size):
             keys.append(hash((keys[-1], *tokens[at : at + size])))
         return keys[1:]
 
-    def _grow(self, held):
+    def _grow(self, held: Held) -> None:
         """Take a block for each that `held` lacks, and let the whole ones be found."""
         while len(held.blocks) * self.block_tokens < len(held.tokens) and self.free:
             block = next(iter(self.free))
@@ -97,7 +102,7 @@ class Cache:
                 self.holds[block] = key
                 self.known.setdefault(key, {})[block] = None
 
-    def _use(self, held, block):
+    def _use(self, held: Held, block: object) -> None:
         self.free.pop(block, None)
         self.users[block] = self.users.get(block, 0) + 1
         held.blocks.append(block)

@@ -5,6 +5,7 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from time import monotonic as clock
+from typing import Any
 
 from bench.instrument import kernel_stamps
 from bench.instrument.reference_server.events import Part
@@ -23,6 +24,11 @@ class Connection:
     """
 
     __slots__ = "sock buffer arrived answer due next unsent record fields deed".split()
+    answer: Any  # the rest of it, an iterator of Parts, while there is one
+    record: Any  # a list of moments while an answer has stamped events
+    deed: Any  # a `server.Deed`, which imports this module
+    fields: dict[str, str]
+    next: bytes | None
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.buffer, self.unsent = sock, b"", b""

@@ -13,6 +13,7 @@ STREAMED = HEAD.format(200, "text/event-stream", "Transfer-Encoding: chunked").e
 LAST = b"0\r\n\r\n"
 NOW = "%20d"  # where a stamp goes; JSON allows blanks before a number, so every event has the same length
 
+Token = int | str  # an id, or a word where the prompt came as text
 # Seconds after the request arrived, and what is then sent; None: the connection is reset.
 Part = tuple[float, bytes | None]
 
@@ -63,16 +64,16 @@ class Completion:
     def __init__(self, path: str, body: Fields) -> None:
         self.chat = path.endswith("/chat/completions")
         self.tokens = int(body.get("max_tokens") or body.get("max_completion_tokens") or 16)
-        prompt = body.get("prompt", body.get("messages", ""))
-        self.prompt, ids = prompt, isinstance(prompt, list) and not self.chat
+        self.prompt: Any = body.get("prompt", body.get("messages", ""))  # ids, a text, or a chat's messages
+        ids = isinstance(self.prompt, list) and not self.chat
         self.stream = body.get("stream", False)
         self.usage = (body.get("stream_options") or {}).get("include_usage")
         self.shows_ids, self.ids, self.text = body.get("return_token_ids", False), ids, TEXT
         self.prompt_tokens = len(self.tokens_in)
-        self.reported = None  # prompt tokens that it says were cached; None: it does not say
+        self.reported: int | None = None  # prompt tokens that it says were cached; None: it does not say
 
     @property
-    def tokens_in(self) -> list:
+    def tokens_in(self) -> list[Token]:
         """The prompt as the server's tokens: its ids, or the words of its text."""
         if self.ids:
             return self.prompt
@@ -82,14 +83,14 @@ class Completion:
         return [*words, "assistant"] if self.chat else words  # where the template lets the answer begin
 
     @property
-    def answer(self) -> list[str]:
+    def answer(self) -> list[Token]:
         """The server's tokens of the whole answer."""
         return [ANSWER if self.ids else TEXT.strip()] * self.tokens
 
     def token(self, text: str | None = None, finish: str | None = None) -> bytes:
         """The event of one token, with a place for its stamp."""
         text = self.text if text is None else text
-        choice = {"index": 0, "finish_reason": finish}
+        choice: Fields = {"index": 0, "finish_reason": finish}
         choice |= {"delta": {"content": text}} if self.chat else {"text": text, "logprobs": None}
         choice |= {"token_ids": [ANSWER]} if self.shows_ids else {}
         return stamped(self._event([choice], sent_ns="NOW"))

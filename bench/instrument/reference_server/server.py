@@ -12,11 +12,12 @@ from itertools import count
 from time import monotonic as clock
 from time import monotonic_ns
 
+from bench.definitions import Fields
 from bench.instrument import kernel_stamps
 from bench.instrument.reference_server import faults
-from bench.instrument.reference_server.cache import Held
+from bench.instrument.reference_server.cache import Cache, Held
 from bench.instrument.reference_server.connection import Connection
-from bench.instrument.reference_server.events import MODEL, NOW, Completion, plain
+from bench.instrument.reference_server.events import MODEL, NOW, Completion, Part, Schedule, plain
 
 LOOK_EVERY = 8  # after so many events that are due, new requests are looked for again
 PATIENCE_S = 60  # the longest sleep: what a silent answer waits is more than epoll takes
@@ -31,14 +32,14 @@ class Deed:
     """What was done for one streamed request."""
 
     arrived_s: float
-    sent_ns: list
+    sent_ns: list[int]
     completion: Completion
-    fields: dict  # of the request's head, names in lower case
+    fields: dict[str, str]  # of the request's head, names in lower case
     held: Held | None
 
-    def record(self):
+    def record(self) -> Fields:
         """It as /truth says it; `cached`, `computed` and `evicted` (blocks) are empty without a cache."""
-        row = {"arrived_s": self.arrived_s, "sent_ns": self.sent_ns}
+        row: Fields = {"arrived_s": self.arrived_s, "sent_ns": self.sent_ns}
         row |= {"session": self.fields.get("x-session-id"), "turn": self.fields.get("x-turn")}
         digest = hashlib.sha256(json.dumps(self.completion.tokens_in).encode()).hexdigest()
         row |= {"digest": digest, "prompt_tokens": self.completion.prompt_tokens}
@@ -56,8 +57,10 @@ class Server:
     `truth` has a Deed of each streamed request since it was last read.
     """
 
-    def __init__(self, port, schedule, cache=None):
-        self.schedule, self.heap, self.order, self.truth = schedule, [], count(), []
+    def __init__(self, port: int, schedule: Schedule, cache: Cache | None = None) -> None:
+        self.schedule, self.order = schedule, count()
+        self.heap: list[tuple[float, int, Connection]] = []
+        self.truth: list[Deed] = []
         self.cache, self.losing = cache, count()
         self.selector = selectors.DefaultSelector()
         self.listening = socket.create_server(("127.0.0.1", port), backlog=4096)
@@ -105,9 +108,9 @@ class Server:
 
     def _answer(self, connection: Connection, method: str, path: str, body: bytes) -> None:
         """Begin the answer: a page for GET, a completion for anything else."""
-        record = None
+        record: list[int] | None = None
         if method == "GET":
-            answer = iter([(0, self._page(path))])
+            answer: Iterator[Part] = iter([(0.0, self._page(path))])
         else:
             completion = Completion(path, json.loads(body or b"{}"))
             fault = path.split("/")[2] if path.startswith("/fault/") else ""
@@ -120,7 +123,7 @@ class Server:
         connection.begin(answer, record)
         self._continue_if_due(connection)
 
-    def _looked_up(self, completion, fault):
+    def _looked_up(self, completion: Completion, fault: str) -> tuple[Schedule, Held | None]:
         """(the schedule of the request, what it holds of the cache; None without one)."""
         if self.cache is None:
             return self.schedule.computing(completion.prompt_tokens), None
@@ -145,7 +148,7 @@ class Server:
             return plain(200, self._metrics(2 if f"/{faults.TWICE}/" in path else 1))
         return plain(200, json.dumps(MODELS if path.endswith("/models") else {"status": "ok"}))
 
-    def _metrics(self, times):
+    def _metrics(self, times: int) -> str:
         """The counters of prompt tokens as Prometheus reads them; none without a cache."""
         if self.cache is None:
             return ""
@@ -221,10 +224,10 @@ def _accepted(listening: socket.socket) -> Iterator[socket.socket]:
         yield sock
 
 
-def _answer(completion, fault, schedule):
+def _answer(completion: Completion, fault: str, schedule: Schedule) -> tuple[Iterator[Part], bool]:
     """(answer of `fault`, the usual one where there is none; whether there is such a fault)."""
     if not fault:
         return faults.usual(completion, schedule), True
     if fault in faults.FAULTS:
         return faults.FAULTS[fault](completion, schedule), True
-    return iter([(0, plain(404, f"no such fault: {', '.join(faults.FAULTS)}"))]), False
+    return iter([(0.0, plain(404, f"no such fault: {', '.join(faults.FAULTS)}"))]), False

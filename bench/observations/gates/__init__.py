@@ -11,7 +11,8 @@ import pandas as pd
 from bench import paths
 from bench.definitions import Fields
 from bench.observations import derived, peaks, schema
-from bench.observations.gates import holding, of_machine, of_rows
+from bench.observations.gates import conditions, coverage, measurements
+from bench.observations.gates.conditions import committed, is_adapter
 from bench.observations.gates.limits import (
     ABOVE_PEAK,
     BUSY_CORES,
@@ -29,8 +30,7 @@ from bench.observations.gates.limits import (
     late_sessions,
     settled,
 )
-from bench.observations.gates.of_machine import committed, is_adapter
-from bench.observations.gates.of_rows import Runs
+from bench.observations.gates.measurements import Runs
 
 Gate = Callable[[Runs], dict[int, str]]  # the place of a run that falls -> the sentence that says why
 
@@ -53,32 +53,34 @@ __all__ += ["late_sessions", "refused", "settled"]
 
 # What it is that a run must pass, as the method page has it -> the gate; in the order of judging.
 GATES: dict[str, Gate] = {
-    "a request succeeded": of_rows.succeeded,
-    "rows and path agree": of_rows.agrees_with_path,
-    "token counts agree": of_rows.counts,
-    "times do not contradict each other": of_rows.ordered_times,
-    "answers came token by token, not in one lump": of_rows.streamed,
-    "the first counted request was no slower than the others": of_rows.quick_start,
-    "the GPU's warm-up had settled": of_machine.warm,
-    "no neighbours on the processor": of_machine.of_company(of_machine.alone, scratch=True),
-    "no cores stolen by other virtual machines": of_machine.of_company(of_machine.not_stolen, scratch=True),
-    "no threads held back by a quota": of_machine.of_company(of_machine.unthrottled),
-    "the GPU's clock was steady": of_machine.steady_clock,
-    "the instrument was its revision": of_machine.of_revision,
-    "the engine's tokens are the model's": of_machine.right_tokens,
-    "the place in the study's order is stated": of_machine.in_order,
-    "the load client was punctual": of_rows.punctual,
-    "no prompt answered from a cache that is off": of_rows.uncached,
-    "no more cached tokens than expected": of_rows.uncontaminated,
-    "the server's counters are the sum of the rows": of_machine.counted_alike,
-    "MBU at most 1": of_rows.possible_bandwidth,
-    "MFU at most 1": of_rows.possible_arithmetic,
-    "gaps between tokens fit into the answer's time": of_rows.ordered_gaps,
-    "the first token came no sooner than its prompt can be computed": of_rows.possible_prefill,
-    "answers are answers": of_rows.answered,
-    "weight bytes agree with checkpoint and option": of_rows.weights_counted,
-    "the memory was probed beside it": of_machine.probed,
-    "others on the machine were counted": of_machine.counted,
+    "a request succeeded": measurements.succeeded,
+    "rows and path agree": measurements.agrees_with_path,
+    "token counts agree": measurements.counts,
+    "times do not contradict each other": measurements.ordered_times,
+    "answers came token by token, not in one lump": measurements.streamed,
+    "the first counted request was no slower than the others": measurements.quick_start,
+    "the GPU's warm-up had settled": conditions.warm,
+    "no neighbours on the processor": conditions.of_contention(conditions.alone, scratch=True),
+    "no cores stolen by other virtual machines": conditions.of_contention(
+        conditions.not_stolen, scratch=True
+    ),
+    "no threads held back by a quota": conditions.of_contention(conditions.unthrottled),
+    "the GPU's clock was steady": conditions.steady_clock,
+    "the instrument was its revision": conditions.of_revision,
+    "the engine's tokens are the model's": conditions.right_tokens,
+    "the place in the study's order is stated": conditions.in_order,
+    "the load client was punctual": measurements.punctual,
+    "no prompt answered from a cache that is off": measurements.uncached,
+    "no more cached tokens than expected": measurements.uncontaminated,
+    "the server's counters are the sum of the rows": conditions.counted_alike,
+    "MBU at most 1": measurements.possible_bandwidth,
+    "MFU at most 1": measurements.possible_arithmetic,
+    "gaps between tokens fit into the answer's time": measurements.ordered_gaps,
+    "the first token came no sooner than its prompt can be computed": measurements.possible_prefill,
+    "answers are answers": measurements.answered,
+    "weight bytes agree with checkpoint and option": measurements.weights_counted,
+    "the memory was probed beside it": conditions.probed,
+    "others on the machine were counted": conditions.counted,
 }
 
 
@@ -97,13 +99,13 @@ def check(table: pd.DataFrame, sidecar: Fields, identifier: str, scratch: bool =
     rows = derived.derive(schema.numbers(table.assign(**derived.context(sidecar))))
     busy = sidecar["busy_cores"]
     experiment, gpu, host = (table[name].iloc[0] for name in ("experiment", "gpu", "host"))
-    shared = of_machine.alone(busy, sidecar["threads"] or 1) or of_machine.not_stolen(busy)
-    if scratch and shared and of_machine.minds_company(sidecar, experiment):
+    shared = conditions.alone(busy, sidecar["threads"] or 1) or conditions.not_stolen(busy)
+    if scratch and shared and conditions.minds_contention(sidecar, experiment):
         sidecar["shared"] = shared
     run = Runs(rows.assign(file=0), [sidecar], [identifier], known=peaks.of_device(gpu, host, paths.RESULTS))
     for _, sentence in refused(run).values():
         raise Refused(sentence)
-    if not scratch and (sentence := of_machine.uncounted(sidecar, experiment)):
+    if not scratch and (sentence := conditions.uncounted(sidecar, experiment)):
         raise Refused(sentence)
 
 
@@ -121,4 +123,4 @@ def held(runs: Runs) -> pd.DataFrame:
 
     One row per gate and run that it concerns; columns gate, file (the place of the run), checked.
     """
-    return holding.held(runs, GATES)
+    return coverage.held(runs, GATES)

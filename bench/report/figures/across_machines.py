@@ -1,11 +1,14 @@
 """Figures of the topic across machines."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.transforms import blended_transform_factory
 
@@ -40,8 +43,8 @@ def across_machines(requests: pd.DataFrame) -> Figure | None:
     styles = _styles(each)
     lines = -(-(len(styles) + len(_MEANINGS)) // COLUMNS)
     key = KEY * lines / max(lines, 3)
-    drawn = style.Figure(figsize=(WIDTH, ROW * len(shown) + REST), layout="constrained")
-    drawn.get_layout_engine().set(h_pad=0.05, w_pad=0.06)
+    layout = ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.06)
+    drawn = style.Figure(figsize=(WIDTH, ROW * len(shown) + REST), layout=layout)
     heights = [ROW * len(shown) + 0.3, key]
     panel, legend = drawn.subplots(2, 1, gridspec_kw={"height_ratios": heights})
     _rows(panel, shown, each, styles)
@@ -59,7 +62,7 @@ def across_machines(requests: pd.DataFrame) -> Figure | None:
 
 
 # The legend's entries that are no machine, in the order of the caption.
-_MEANINGS = {
+_MEANINGS: dict[str, dict[str, Any]] = {
     "pooled": {"marker": "D", "color": INK, "markersize": 7, "linestyle": ""},
     "pooled, at odds": {
         "marker": "D", "color": INK, "markerfacecolor": "white", "markersize": 7, "linestyle": "",

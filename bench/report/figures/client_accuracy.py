@@ -21,7 +21,7 @@ CLIENT_ERRORS = {
 }
 
 
-def client_accuracy(requests: pd.DataFrame) -> Figure:
+def client_accuracy(requests: pd.DataFrame) -> Figure | None:
     """Errors of the mean TTFT and of the 99th percentile of ITL over the number of streams: a panel per
     error, a line per load client, and a published comparison in grey.
 

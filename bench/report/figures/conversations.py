@@ -2,6 +2,7 @@
 
 import pandas as pd
 from matplotlib import ticker
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from bench import columns, html, naming, style
@@ -35,7 +36,7 @@ def _runs(table):
 
 
 @figures.of_machines
-def conversation_hits(requests: pd.DataFrame) -> style.Figure | None:
+def conversation_hits(requests: pd.DataFrame) -> Figure | None:
     """Tokens that each request hit in the cache over those that were expected before the run; one panel per
     engine and option."""
     table = naming.named(conversations_analysis.checked(requests))
@@ -68,7 +69,7 @@ _VERDICTS = (conversations_analysis.WITHIN, conversations_analysis.BELOW, conver
 
 
 @figures.of_machines
-def conversation_turns(requests: pd.DataFrame) -> style.Figure | None:
+def conversation_turns(requests: pd.DataFrame) -> Figure | None:
     """TTFT by turn of a conversation, with the cache on and off; one panel per rate of sessions."""
     table = naming.named(conversations_analysis.by_turn(requests))
     table = table[table["experiment"] == "conversations"]
@@ -85,7 +86,7 @@ def conversation_turns(requests: pd.DataFrame) -> style.Figure | None:
 
 
 @figures.of_machines
-def conversation_uncached(requests: pd.DataFrame) -> style.Figure | None:
+def conversation_uncached(requests: pd.DataFrame) -> Figure | None:
     """TTFT over the tokens of the prompt that no cache answered; one panel per rate of sessions."""
     table = naming.named(conversations_analysis.by_uncached(requests))
     if table.empty:
@@ -129,7 +130,7 @@ def _over(table, requests, x, label, title, caption):
 
 
 @figures.of_machines
-def conversation_sizes(requests: pd.DataFrame) -> style.Figure | None:
+def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
     """Hit rate by tokens over the size of the cache, of loads that were sent to several sizes, beside a
     simulated cache of that size and what one without an end would answer; one panel per load."""
     table = naming.named(conversations_analysis.levels(requests)).dropna(subset="by_tokens")

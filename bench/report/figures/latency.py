@@ -49,13 +49,8 @@ def places(axes: Axes, ranked: pd.DataFrame) -> None:
     axes.set_xlim(0, axes.get_xlim()[1] * 1.15)
     for y, (_, row) in enumerate(ranked.iterrows()):
         text = "not ranked" if row["reason"] else f"place {captions.group(row)}"
-        look = {
-            "transform": axes.get_yaxis_transform(),
-            "ha": "right",
-            "va": "center_baseline",
-            "fontsize": 8,
-        }
-        axes.text(1, y, text, color=style.GREY, **look)
+        at = axes.get_yaxis_transform()
+        axes.text(1, y, text, color=style.GREY, transform=at, ha="right", va="center_baseline", fontsize=8)
 
 
 @figures.of_machines

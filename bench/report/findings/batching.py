@@ -160,9 +160,8 @@ def memory_planned(requests: pd.DataFrame) -> str | None:
     row = table.iloc[0]
     return (
         f"{words.on(row)}, the planner was right in {_right(table)} of {len(table)} sweeps that were run out "
-        "of memory on "
-        f"purpose; with {words.name(row)} it expected {row['planned']:.0f} requests to fit, {row['ran']:.0f} "
-        f"ran and {row['failed']:.0f} did not."
+        f"of memory on purpose; with {words.name(row)} it expected {row['planned']:.0f} requests to fit, "
+        f"{row['ran']:.0f} ran and {row['failed']:.0f} did not."
     )
 
 

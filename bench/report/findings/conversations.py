@@ -64,10 +64,11 @@ def saved(requests: pd.DataFrame) -> list[str]:
         if pd.notna(row["times_low"]):
             interval = f" ({words.two(row['times_low'])} to {words.two(row['times_high'])})"
         runs = words.plural(row["runs"], "run")
+        saved = f"{html.number(abs(row['saved_s']) * 1e3)} ms {'sooner' if row['saved_s'] >= 0 else 'later'}"
         what = (
             f"{words.on(row)}, the first token of a later turn of {row['workload']} comes "
             f"{words.times(row['times'])}{interval} as fast from {words.name(row)} with "
-            f"{_size(row['cache_capacity_tokens'])} as without: {_seconds(row['saved_s'])}, with "
+            f"{_size(row['cache_capacity_tokens'])} as without: {saved} at the median, with "
             f"{words.percent(row['computed'])} % of the prompt tokens computed "
             f"({words.plural(row['pairs'], 'pair')} of turns in {runs})"
         )
@@ -78,10 +79,6 @@ def saved(requests: pd.DataFrame) -> list[str]:
         else:
             found.append(f"{what}; the interval holds 1, so the two cannot be distinguished.")
     return found
-
-
-def _seconds(value):
-    return f"{html.number(abs(value) * 1e3)} ms {'sooner' if value >= 0 else 'later'} at the median"
 
 
 def bursts(requests: pd.DataFrame) -> list[str]:

@@ -37,7 +37,8 @@ def server_costs(requests: pd.DataFrame) -> str | None:
         return None
     costs = [
         f"{words.more(100 * (row['tpot_factor'] - 1))} %{_interval(row, 'tpot_factor', _more)} per token and "
-        f"{words.more(1e3 * row['ttft_cost_s'])} ms to the first with {words.name(row)} ({_pairs(row)})"
+        f"{words.more(1e3 * row['ttft_cost_s'])} ms to the first with {words.name(row)} "
+        f"({words.plural(row['pairs'], 'pair')} of runs)"
         for _, row in table.iterrows()
     ]
     return (
@@ -48,10 +49,6 @@ def server_costs(requests: pd.DataFrame) -> str | None:
 
 def _more(factor):
     return f"{words.more(100 * (factor - 1))} %"
-
-
-def _pairs(row: pd.Series) -> str:
-    return words.plural(row["pairs"], "pair") + " of runs"
 
 
 def _interval(row, name, shown):
@@ -129,11 +126,8 @@ def _level(row: pd.Series) -> str:
     share = f"{words.share(row['met'])} of {row['counted']} requests in {words.plural(row['runs'], 'run')}"
     share += f", at least {words.share(row['met_low'])}"
     interval = _interval(row, "output_tokens_per_s", html.number)
-    return f"{words.name(row)} with {_rate(row)}{interval} at {_load(row)} ({share})"
-
-
-def _rate(row: pd.Series) -> str:
-    return f"{html.number(row['output_tokens_per_s'])} output tokens/s"
+    rate = f"{html.number(row['output_tokens_per_s'])} output tokens/s"
+    return f"{words.name(row)} with {rate}{interval} at {_load(row)} ({share})"
 
 
 def loops_disagree(requests: pd.DataFrame) -> str | None:

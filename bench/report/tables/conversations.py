@@ -7,7 +7,9 @@ from bench.analysis import conversations as conversations_analysis
 from bench.columns import Column
 from bench.report import tables
 
-SHARE = {"unit": "%", "factor": 100}
+
+def _share(title: str) -> Column:
+    return Column(title, unit="%", factor=100)
 
 
 @tables.of_machines
@@ -18,10 +20,10 @@ def conversations(requests: pd.DataFrame) -> pd.DataFrame:
         "workload": Column("workload"),
         "session_rate": Column("sessions", "1/s"),
         "cache_capacity_tokens": Column("cache (0: off)", "tokens"),
-        "by_tokens": Column("hit rate by tokens", **SHARE),
-        "mean_over_requests": Column("mean over requests", **SHARE),
-        "requests_with_a_hit": Column("requests with a hit", **SHARE),
-        "expected_high": Column("at most, by tokens", **SHARE),
+        "by_tokens": _share("hit rate by tokens"),
+        "mean_over_requests": _share("mean over requests"),
+        "requests_with_a_hit": _share("requests with a hit"),
+        "expected_high": _share("at most, by tokens"),
         "ttft_p50_s": columns.column("ttft_p50_s"),
         "session_goodput_per_s": Column("goodput", "sessions/s"),
         "cut": Column("sessions cut"),
@@ -58,8 +60,8 @@ def trace_hits() -> pd.DataFrame:
     used blocks, requests in their order; three hit rates in %."""
     shown = {
         "cache_tokens": Column("cache", "tokens"),
-        "by_tokens": Column("hit rate by tokens", **SHARE),
-        "mean_over_requests": Column("mean over requests", **SHARE),
-        "requests_with_a_hit": Column("requests with a hit", **SHARE),
+        "by_tokens": _share("hit rate by tokens"),
+        "mean_over_requests": _share("mean over requests"),
+        "requests_with_a_hit": _share("requests with a hit"),
     }
     return columns.renamed(conversations_analysis.mooncake_hits(), shown)

@@ -147,8 +147,7 @@ def tensor_parallel(requests: pd.DataFrame) -> pd.DataFrame:
         table,
         f"{columns.ENGINE} {columns.LOAD} tensor_parallel_fewest tensor_parallel output_tokens_per_s "
         "tpot_p50_s pace pace_verdict faster faster_verdict tpot_p50_s_fewest output_tokens_per_s_fewest "
-        "pace_low pace_high faster_low faster_high per_device_fewest per_device "
-        f"{columns.WHERE} "
+        f"pace_low pace_high faster_low faster_high per_device_fewest per_device {columns.WHERE} "
         f"{columns.replicas(table)}",
         **VERDICTS,
         tensor_parallel_fewest="tensor parallel, fewest",

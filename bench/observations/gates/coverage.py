@@ -4,8 +4,8 @@ import pandas as pd
 
 from bench import naming
 from bench.definitions import Fields
-from bench.observations.gates import of_machine, of_rows
-from bench.observations.gates.of_rows import Runs
+from bench.observations.gates import conditions, measurements
+from bench.observations.gates.measurements import Runs
 
 
 def held(runs: Runs, gates: dict) -> pd.DataFrame:
@@ -69,7 +69,7 @@ def _facts(runs: Runs) -> pd.DataFrame:
     good = runs.good
     best = runs.best.loc[facts.index]
     facts["peaks"] = best[["memory", "cache", "flops_per_s"]].notna().any(axis=1)
-    facts["model"] = facts.index.isin(of_rows.of_models(runs)["file"])
+    facts["model"] = facts.index.isin(measurements.of_models(runs)["file"])
     facts["real"] = (by_file["weights"].first() == "real").to_numpy()
     facts["answers"] = facts.index.isin(good.loc[good["output_ids"] != "", "file"])
     facts["timed"] = good["ttft_s"].notna().groupby(good["file"]).sum().reindex(facts.index, fill_value=0)
@@ -85,7 +85,7 @@ def _facts(runs: Runs) -> pd.DataFrame:
     )
     facts = facts.join(sidecars)
     facts["probes"] = [
-        of_machine.needs_probes(runs.sidecars[file], first["experiment"][file], first["gpu"][file])
+        conditions.needs_probes(runs.sidecars[file], first["experiment"][file], first["gpu"][file])
         for file in facts.index
     ]
     facts["served"] = (
@@ -99,15 +99,15 @@ def _of_sidecar(sidecar: Fields, experiment: str) -> Fields:
     """What one sidecar holds, as `_facts` has it."""
     busy, git = sidecar.get("busy_cores", {}), sidecar.get("git", {})
     return {
-        "minds": of_machine.minds_company(sidecar, experiment),
+        "minds": conditions.minds_contention(sidecar, experiment),
         "url": bool(sidecar.get("parameters", {}).get("url")),
         **{name: busy.get(name) is not None for name in ("others", "steal", "throttled")},
         "warmup": len(sidecar.get("warmup", [])) > 1,
-        "clocks": None not in of_machine.clocks(sidecar),
-        "revision": of_machine.difference(git) is not None,
+        "clocks": None not in conditions.clocks(sidecar),
+        "revision": conditions.difference(git) is not None,
         "parameters": bool(sidecar.get("block_parameters")) and sidecar.get("weight_bytes") is not None,
-        "order": of_machine.has_order(sidecar),
-        "judged": of_machine.judged(sidecar),
+        "order": conditions.has_order(sidecar),
+        "judged": conditions.judged(sidecar),
         "trial": "prefix_cache_trial" in sidecar.get("settings", {}),
         "counters": any("why" not in level for level in sidecar.get("counters", [])),
     }

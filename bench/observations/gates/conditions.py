@@ -8,7 +8,7 @@ from bench import naming
 from bench.definitions import Fields
 from bench.observations import schema
 from bench.observations.gates import limits
-from bench.observations.gates.of_rows import Runs
+from bench.observations.gates.measurements import Runs
 
 
 def warm(runs: Runs) -> dict[int, str]:
@@ -24,16 +24,16 @@ def warm(runs: Runs) -> dict[int, str]:
     return found
 
 
-def minds_company(sidecar: Fields, experiment: str) -> bool:
+def minds_contention(sidecar: Fields, experiment: str) -> bool:
     """Whether other processes would be in the run's times: scores are no times, and a server that ran already
     is one of the others."""
     return experiment != "quality" and not sidecar.get("parameters", {}).get("url")
 
 
-def of_company(
+def of_contention(
     judge: Callable[..., str | Literal[False]], scratch: bool = False
 ) -> Callable[[Runs], dict[int, str]]:
-    """The gate that asks `judge(busy_cores, threads)` for a sentence of every run that `minds_company`.
+    """The gate that asks `judge(busy_cores, threads)` for a sentence of every run that `minds_contention`.
 
     With `scratch` it lets pass what says itself that it was `shared`, but among the published runs.
     """
@@ -42,7 +42,7 @@ def of_company(
         return {
             file: sentence
             for file, sidecar in enumerate(runs.sidecars)
-            if minds_company(sidecar, runs.experiments[file])
+            if minds_contention(sidecar, runs.experiments[file])
             and not (scratch and "shared" in sidecar and file not in runs.published)
             and (sentence := judge(sidecar.get("busy_cores", {}), sidecar.get("threads") or 1))
         }
@@ -92,7 +92,7 @@ def uncounted(sidecar: Fields, experiment: str) -> str:
     lacking = [
         name for name, value in values.items() if type(value) not in (int, float) or not 0 <= value < math.inf
     ]
-    if not lacking or not minds_company(sidecar, experiment):
+    if not lacking or not minds_contention(sidecar, experiment):
         return ""
     return (
         f"busy_cores has no value of {' and '.join(lacking)}: nobody knows who else used the machine during "
@@ -111,7 +111,7 @@ def counted(runs: Runs) -> dict[int, str]:
 
 def needs_probes(sidecar: Fields, experiment: str, gpu: str) -> bool:
     """Whether a run publishes rates of a processor of this machine, whose memory bounds them."""
-    return naming.is_cpu(gpu) and minds_company(sidecar, experiment)
+    return naming.is_cpu(gpu) and minds_contention(sidecar, experiment)
 
 
 def probed(runs: Runs) -> dict[int, str]:

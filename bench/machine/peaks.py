@@ -1,4 +1,4 @@
-"""The measured roofs of a device: read bandwidth and matrix-multiply peaks."""
+"""The measured peaks of a device: read bandwidth and matrix-multiply peaks."""
 
 from collections.abc import Iterator
 from time import perf_counter as clock
@@ -11,7 +11,7 @@ from bench.machine.bandwidth import Bandwidth
 COLUMNS = ["roof", "threads", "value", "unit"]  # observations/schema.py has the same for the files
 
 
-def _bandwidth_roofs(device: str, seconds: float) -> Iterator[tuple[str, int, float, str]]:
+def _bandwidth(device: str, seconds: float) -> Iterator[tuple[str, int, float, str]]:
     """Read bandwidth with 1, 2, 4 … all threads on a CPU, each watched for an equal share of `seconds`."""
     cores = identity.cores()
     powers = {2**k for k in range(cores.bit_length()) if 2**k <= cores}
@@ -23,8 +23,8 @@ def _bandwidth_roofs(device: str, seconds: float) -> Iterator[tuple[str, int, fl
                 yield ("read_bandwidth", threads, bandwidth.probe(), "bytes/s")
 
 
-def roofs(device: str = "cpu", seconds: float = 10) -> pd.DataFrame:
-    """The measured roofs: roof, threads, value, unit; several rows per roof where it was
+def measured(device: str = "cpu", seconds: float = 10) -> pd.DataFrame:
+    """The measured peaks, columns roof, threads, value, unit; several rows per peak where it was
     watched for a while. Matrices are multiplied with all threads, in each format that the device has."""
     gemms = [(f"gemm_{d}", identity.cores(), rate, "FLOP/s") for d, rate in gemm.gemm_peaks(device).items()]
-    return pd.DataFrame([*_bandwidth_roofs(device, seconds), *gemms], columns=COLUMNS)
+    return pd.DataFrame([*_bandwidth(device, seconds), *gemms], columns=COLUMNS)

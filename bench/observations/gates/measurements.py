@@ -232,7 +232,7 @@ def _single_request(runs: Runs) -> dict[int, str]:
 
 
 def _against_the_most(rows: pd.DataFrame, sidecars: Sequence[Fields]) -> pd.DataFrame:
-    """`rows` that have no roof, with MBU against `derived.most_bytes_per_s`."""
+    """`rows` that have no peak, with MBU against `derived.most_bytes_per_s`."""
     most = {file: derived.most_bytes_per_s(sidecars[file]) for file in rows["file"].unique()}
     return derived.derive(rows.assign(bandwidth_bytes_per_s=rows["file"].map(most).astype(float)))
 
@@ -272,9 +272,8 @@ def ordered_gaps(runs: Runs) -> dict[int, str]:
         longer = gaps - np.ceil(quantile * (gaps - 1))
         wrong |= good[name] * longer > span + limits.ROUNDING_S * gaps
     sentence = (
-        "Gaps between tokens contradict the times: itl_p50_s <= itl_p90_s <= itl_p99_s <= itl_max_s <= "
-        "e2e_s - ttft_s must hold in every row, and half of an answer's gaps cannot take longer than "
-        "the answer."
+        "Gaps between tokens contradict the times: itl_p50_s <= itl_p90_s <= itl_p99_s <= itl_max_s <= e2e_s "
+        "- ttft_s must hold in every row, and half of an answer's gaps cannot take longer than the answer."
     )
     return dict.fromkeys(good.loc[wrong, "file"], sentence)
 
@@ -292,7 +291,8 @@ def possible_prefill(runs: Runs) -> dict[int, str]:
     new_tokens = rows["prompt_tokens"] - rows["cached_tokens"].fillna(0)
     sizes = {name: rows[name] for name in ("block_parameters", "head_parameters", "attention_values")}
     devices = derived.sharing(rows) * (1 + limits.ABOVE_PEAK)
-    computing = plausibility.least_prefill_s(*sizes.values(), new_tokens, rows["flops_per_s"] * devices)
+    flops_per_s = rows["flops_per_s"] * devices
+    computing = plausibility.least_prefill_s(**sizes, prompt_tokens=new_tokens, flops_per_s=flops_per_s)
     reading = rows["weight_bytes"] / (bandwidth * devices)
     least = pd.concat([computing, reading], axis=1).astype(float).max(axis=1)
     wrong = rows.assign(least_s=least)[rows["ttft_s"] < least - limits.ROUNDING_S]
