@@ -249,11 +249,6 @@ def mooncake_hits() -> pd.DataFrame:
     """What the least recently used blocks of a cache answer of Mooncake's conversations, requests in their
     order: one row per size of SIZES; columns cache_tokens (NaN: all that comes) and the three hit rates."""
     trace = traces.read(DATA / "traces" / "mooncake_conversation.jsonl.xz")
-    size, whole, tokens = MOONCAKE_BLOCK_TOKENS, trace.whole_blocks(), trace.requests["prompt_tokens"]
-    found = []
-    for blocks in SIZES:
-        cache = prefix_cache.LruBlocks(blocks)
-        hits = [size * cache.request(ids, (n - 1) // size) for ids, n in zip(whole, tokens)]
-        kept = np.nan if blocks is None else float(blocks * size)
-        found.append({"cache_tokens": kept} | prefix_cache.rates(tokens, hits))
-    return pd.DataFrame(found)
+    kept = [None if blocks is None else float(blocks * MOONCAKE_BLOCK_TOKENS) for blocks in SIZES]
+    found = [{"cache_tokens": tokens} | trace.hit_rates(tokens) for tokens in kept]
+    return pd.DataFrame(found).astype({"cache_tokens": float})

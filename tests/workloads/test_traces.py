@@ -8,6 +8,7 @@ import pytest
 
 from bench import prefix_cache
 from bench.paths import DATA
+from bench.workloads import __main__ as command
 from bench.workloads import replay, timing, traces
 
 WORDS = range(100, 700)
@@ -147,6 +148,19 @@ def test_mooncake_s_sessions_are_inferred_as_its_source_page_counts_them():
     assert (len(sizes), (sizes == 1).sum(), (trace.requests["turn"] > 1).sum()) == (8132, 6148, 3899)
     assert sizes[sizes > 1].quantile([0.5, 0.75, 0.9, 0.99], "higher").tolist() == [2, 3, 5, 13]
     assert timing.tick_s(trace.requests["at_s"]) == pytest.approx(3, abs=0.01)
+
+
+def test_the_command_says_what_is_in_a_trace_and_what_a_cache_answers_of_it(written, capsys):
+    rows = [line(k, ids=[0, k // 2 + 1], tokens=1024) for k in range(4)]
+    command.main([str(written(rows)), "--unit", "s", "--cache", "1024", "all"])
+    said = capsys.readouterr().out
+    assert "trace.jsonl: 4 requests in 4 sessions (inferred from prefixes), format mooncake" in said
+    assert "prompt tokens: 1024 / 1024 / 1024" in said and "3 s, 1.33 requests/s" in said
+    rates = ["0.375000", "0.375000", "0.750000"]
+    assert [row.split() for row in said.splitlines()[-2:]] == [["1024", *rates], ["all", *rates]]
+    for wrong, words in (([line(0)], "two or more"), (rows, "1 block or more")):
+        with pytest.raises(SystemExit, match=words):
+            command.main([str(written(wrong)), "--cache", "511"])
 
 
 def test_a_random_tenth_of_sessions_hits_as_the_whole_and_one_of_requests_does_not():
