@@ -279,8 +279,13 @@ class Replays(Conversations):
         if values["history"] == "own" and values["due"] == "timestamp":
             print("A turn waits for the answer before it, and its latency counts from its moment.")
         trace = traces.read(parameters.folder(values["trace"]), values["trace_unit"])
+        rates = self._rates("")
         text = self.setup.checkpoint.encode(inputs.text())
         kinds = [naming.choose("kind of arrivals", kind, ARRIVALS) for kind in values["arrivals"].split()]
+        if rates and "trace" not in kinds and trace.requests["at_s"].isna().all():
+            first = trace.requests["turn"] == 1
+            drawn = first.cumsum().where(first)  # any moments: arrivals take their place
+            trace = replace(trace, requests=trace.requests.assign(at_s=drawn.astype(float)))
         shape = {
             name: values[name]
             for name in ("length_scale", "sample", "first_s", "due", "history", "drop_long")
@@ -288,7 +293,7 @@ class Replays(Conversations):
         shape |= {name: values[name] or None for name in ("block_tokens", "gap_cap_s", "last_s")}
         made, pairs = functools.partial(replay.workload, trace, text, seed=self.run, **shape), []
         as_recorded = self._kept(made((*self.source, "rate"), self.most)).session_rate
-        for rate in self._rates("") or [as_recorded / values["time_scale"]]:
+        for rate in rates or [as_recorded / values["time_scale"]]:
             for kind in kinds:
                 source = (*self.source, len(pairs))
                 workload = self._kept(made(source, self.most, time_scale=as_recorded / rate))

@@ -124,7 +124,10 @@ def read(path: str | Path, unit: str = "auto") -> Trace:
         raise ValueError(f"{str(path)!r} cannot be read as a trace: {why}.") from None
     kind = Path(path.stem).suffix if path.suffix in OPENED else path.suffix
     reader = _lines if kind in (".jsonl", ".json") else _table
-    trace = reader(path.name, content, unit)
+    try:
+        trace = reader(path.name, content, unit)
+    except (OverflowError, RecursionError):
+        raise ValueError(f"{path.name} has a number or a nesting that is too large for a trace.") from None
     about = {"trace": path.name, "trace_sha256": hashlib.sha256(content).hexdigest()}
     return Trace(trace.requests, trace.blocks, trace.block_tokens, about | trace.about)
 
@@ -221,6 +224,14 @@ def _of_table(name, table, numbers, unit):
     table["session"] = pd.factorize(table["session"])[0] + 1
     if rounds:
         return _rounds(name, table, numbers, unit)
+    for column in {"prefix_tokens", "gap_s"} & set(table.columns):
+        values = table[column] = pd.to_numeric(table[column], errors="coerce")
+        most = table["prompt_tokens"] if column == "prefix_tokens" else math.inf
+        if wrong := np.flatnonzero((values < 0) | (values > most)).tolist():
+            raise ValueError(
+                f"Line {numbers[wrong[0]]} of {name} has {values.iloc[wrong[0]]:g} for {column}: it is 0 or "
+                "more, and a prefix no longer than its prompt."
+            )
     if "at_s" not in table:
         table["at_s"] = math.nan
     else:
@@ -303,8 +314,8 @@ def _moments(name, table, numbers, unit, usual):
         k = back[0] + 1
         earlier = values.iloc[k - 1] - values.iloc[k]
         raise ValueError(
-            f"Line {numbers[k]} of {name} is {earlier:g} before the line before it, and {len(back)} lines "
-            "are like that: sort the file by its moments, if they are all of one clock."
+            f"Line {numbers[k]} of {name} is {earlier:g} before the line before it, and {len(back)} of "
+            f"{len(table)} lines are like that: sort the file by its moments, if they are all of one clock."
         )
     table["at_s"] = (values - values.iloc[0]) * UNITS[usual if unit == "auto" else unit]
     span = table["at_s"].iloc[-1]

@@ -270,6 +270,16 @@ def test_arrivals_of_a_trace_and_poisson_s_at_a_share_of_the_capacity(cells, tmp
         assert np.diff(due)[:2] == pytest.approx([0.01 * 11 / moments[-1] / rate] * 2, abs=0.02)
 
 
+def test_arrivals_are_drawn_for_a_trace_without_moments(cells, tmp_path):
+    trace = tmp_path / "lengths.csv"
+    trace.write_text("input,output\n" + "24,6\n" * 6)
+    with pytest.raises(ValueError, match="has no moments: give it a column at_s, or have arrivals drawn"):
+        cells("serving", backend="fake", trace=str(trace))
+    names = cells("serving", backend="fake", trace=str(trace), arrivals="constant", session_rates="20")
+    rows = names["observed"]
+    assert np.diff(np.sort(rows["sent_s"] - rows["late_s"])) == pytest.approx([0.05] * 5, abs=1e-3)
+
+
 @pytest.mark.timing
 def test_a_server_that_says_nothing_of_its_cache_keeps_its_rows_and_has_no_hit_rate(cells, caching, capsys):
     named = {"backend": "http", "url": f"{caching}/fault/cache-silent", "cache": "on", "option": "chat"}

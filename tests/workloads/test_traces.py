@@ -45,6 +45,8 @@ def written(tmp_path):
         ([line(float("nan")), line(5)], "Line 1 of trace.jsonl has no moment that is a number"),
         ([line(0), line(1, ids=[0])], "has 1 hash_ids for 600 tokens, and 2 of 512 tokens"),
         ([line(0), line(1, ids=["a", "b"])], "must be a list of whole numbers"),
+        ("[" * 10**5, "too large for a trace"),
+        ([line(0), line(1, 10**400, ids=[0])], "too large for a trace"),
         ([line(0), line(1, 601)], "Hash id 1 in line 2 of trace.jsonl stood for another prefix"),
         ([line(0), line(1, 1100, ids=[0, 2, 1])], "Hash id 1 in line 2 of trace.jsonl stood for another"),
         ([line(k * 0.3, ids=[0, k + 1]) for k in range(20)], "state the unit, s if"),
