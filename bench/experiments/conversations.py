@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from bench import inputs, naming, prefix_cache
@@ -51,11 +52,13 @@ class Conversations(Load):
 
     def __str__(self) -> str:
         requests = sum(workload.requests for workload, _ in self.plan)
-        rates = ", ".join(f"{workload.session_rate:.3g}" for workload, _ in self.plan)
+        rates = [workload.session_rate for workload, _ in self.plan]
+        rates = ", ".join(f"{100 * rate:.3g} %" if self.of_capacity else f"{rate:.3g}" for rate in rates)
         caches = ", ".join("off" if size == 0 else f"{size or 'unknown'} tokens" for size in self.caches)
         return (
             f"{sum(len(workload.sessions) for workload, _ in self.plan)} sessions with {requests} requests "
-            f"of up to {self.room} tokens, at {rates} sessions/s; cache: {caches}"
+            f"of up to {self.room} tokens, at {rates} "
+            f"{'of its capacity' if self.of_capacity else 'sessions/s'}; cache: {caches}"
         )
 
     def _rates(self, usual):
@@ -292,12 +295,15 @@ class Replays(Conversations):
         }
         shape |= {name: values[name] or None for name in ("block_tokens", "gap_cap_s", "last_s")}
         made, pairs = functools.partial(replay.workload, trace, text, seed=self.run, **shape), []
-        as_recorded = self._kept(made((*self.source, "rate"), self.most)).session_rate
+        # Of one seed, so that runs whose sessions and ticks were drawn anew are runs of one load.
+        as_recorded = self._kept(made((*self.source, "rate"), self.most, seed=0)).session_rate
         for rate in rates or [as_recorded / values["time_scale"]]:
             for kind in kinds:
                 source = (*self.source, len(pairs))
                 workload = self._kept(made(source, self.most, time_scale=as_recorded / rate))
-                if kind != "trace":
+                if kind == "trace":
+                    workload = replace(workload, about=workload.about | {"session_rate": rate})
+                else:
                     workload = arriving(workload, kind, rate, self.run)
                 pairs.append((workload, kind))
         return pairs
@@ -328,10 +334,13 @@ def at_rate(workload: Workload, rate: float) -> Workload:
 
 
 def arriving(workload: Workload, kind: str, rate: float, seed: int) -> Workload:
-    """`workload` with its sessions in their order, beginning at `rate` per second: `poisson` or `constant`;
-    what lies between the turns of a session stays."""
+    """`workload` with its sessions in their order, beginning at `rate` per second: `constant`, or `poisson`,
+    as many in the same time, so that only how they are spread over it differs; what lies between the turns of
+    a session stays."""
     count = len(workload.sessions)
     starts = schedule.poisson(rate, count, seed) if kind == "poisson" else schedule.constant(rate, count)
+    starts = np.asarray(starts) - starts[0]
+    starts *= (count - 1) / rate / (starts[-1] or 1.0)
     moved = []
     for session, start in zip(workload.sessions, starts):
         later = float(start) - session.turns[0].at_s
