@@ -23,6 +23,7 @@ CURVE = [*schema.CONFIGURATION, "backend_version"]
 OFF = 0.0
 SAME_RATE = 0.01  # two rates of sessions that differ by less are one
 BOUNDS = ["expected_cached_tokens_low", "expected_cached_tokens_high"]
+OF_ONE_RATE = ("conversations", "replay")  # experiments whose rates are not shares of a measured capacity
 ABOVE, WITHIN, BELOW = "above", "within", "below"
 # Uncached tokens in classes, each twice as wide as the one before.
 CLASSES = (0, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, np.inf)

@@ -50,11 +50,16 @@ def test_hits_and_cuts_are_counted(requests):
     assert findings.cut(broken).startswith("1 of 48 sessions were cut (1 by ConnectionError)")
 
 
-def test_rates_have_their_names(requests):
-    first = findings.rates(requests)[0]
+def test_rates_have_their_names_and_intervals(requests):
+    sentences = findings.rates(requests)
+    assert len(sentences) == 2
     assert (
-        "67 % by tokens, 53 % as a mean over requests and 67 % as the share of requests with a hit" in first
-    )
+        "67 % (67 to 67) and 67 % (67 to 67) by tokens with a cache of 1,000 tokens and a cache of 4,000 "
+        "tokens, and with the largest 53 % as a mean over requests and 67 % as the share of requests with a "
+        "hit; at most 67 % by tokens if nothing were evicted (3\N{NO-BREAK SPACE}runs each)."
+    ) in sentences[0]
+    one = requests[requests["run_id"] == requests["run_id"].iloc[0]]
+    assert "(1\N{NO-BREAK SPACE}run each, so without an interval)." in findings.rates(one)[0]
 
 
 def test_what_a_cache_saved_has_an_interval_or_says_that_it_has_none(requests):
@@ -81,3 +86,5 @@ def test_the_table_has_a_row_per_load_and_cache(requests):
     table = tables.conversations(requests)
     assert len(table) == 4 and table["hit rate by tokens (%)"].round().tolist() == [0, 67, 67, 67]
     assert list(tables.conversations(requests.iloc[:0]).columns) == list(table.columns)
+    assert table["runs"].tolist() == [3] * 4
+    assert tables.conversations(requests.assign(experiment="bursts_conv")).empty

@@ -4,6 +4,8 @@ import pandas as pd
 
 from bench import html, naming
 from bench.analysis import conversations as conversations_analysis
+from bench.analysis import statistics
+from bench.report import captions
 from bench.report.findings import words
 
 RATES = {
@@ -31,23 +33,41 @@ def hits(requests: pd.DataFrame) -> str | None:
 
 
 def rates(requests: pd.DataFrame) -> list[str]:
-    """The three hit rates of each load with a cache: sentences, one per configuration, load and size, means
-    over runs."""
+    """The three hit rates of each load with a cache: sentences, one per configuration and load, means over
+    runs; the intervals are over runs."""
     table = naming.named(conversations_analysis.levels(requests)).dropna(subset="by_tokens")
-    table = table[table["cache_capacity_tokens"] != conversations_analysis.OFF]
+    table = table[table["cache_capacity_tokens"] != conversations_analysis.OFF].sort_values("started")
     keys = ["backend", "option", "weights", "gpu", "workload", "arrivals", "history", "session_rate"]
     found = []
-    for key, own in table.groupby([*keys, "cache_capacity_tokens"], dropna=False, sort=True):
-        row = dict(zip([*keys, "cache_capacity_tokens"], key))
-        three = (f"{words.percent(own[name].mean())} % {word}" for name, word in RATES.items())
+    for key, own in table.groupby(keys, dropna=False, sort=True):
+        row, sizes = dict(zip(keys, key)), own.groupby("cache_capacity_tokens", dropna=False)
+        of_sizes = words.listed([_with_interval(each["by_tokens"]) for _, each in sizes], 9)
+        of_tokens = words.listed([_size(size) for size, _ in sizes], 9)
+        largest = own[own["cache_capacity_tokens"].fillna(0) == own["cache_capacity_tokens"].fillna(0).max()]
+        others = (f"{words.percent(largest[name].mean())} % {RATES[name]}" for name in list(RATES)[1:])
         most = own["expected_high"].mean()
-        more = "" if pd.isna(most) else f"; at most {words.percent(most)} % by tokens if nothing were evicted"
+        runs = own.groupby("cache_capacity_tokens", dropna=False)["run_id"].nunique()
         found.append(
-            f"{words.on(row)}, {words.name(row)} with {_size(row['cache_capacity_tokens'])} answered of "
-            f"{row['workload']} ({row['arrivals']}, {html.number(row['session_rate'])} sessions/s, history "
-            f"{row['history']}) {words.listed(three)}{more} ({words.plural(own['run_id'].nunique(), 'run')})."
+            f"{words.on(row)}, {words.name(row)} answered of {row['workload']} ({row['arrivals']}, "
+            f"{html.number(row['session_rate'])} sessions/s, history {row['history']}) {of_sizes} by tokens "
+            f"with {of_tokens}, and with the largest {words.listed(list(others))}"
+            + (
+                ""
+                if pd.isna(most)
+                else f"; at most {words.percent(most)} % by tokens if nothing were evicted"
+            )
+            + f" ({captions.plural(runs, 'run')} each"
+            + (", so without an interval)." if (runs == 1).all() else ").")
         )
     return found
+
+
+def _with_interval(shares):
+    """The mean of the runs' `shares` with its interval, where there is one."""
+    middle, low, high = statistics.mean_interval(shares)
+    if pd.isna(low):
+        return f"{words.percent(middle)} %"
+    return f"{words.percent(middle)} % ({words.percent(low)} to {words.percent(high)})"
 
 
 def _size(tokens):

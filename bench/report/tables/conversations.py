@@ -12,8 +12,9 @@ SHARE = {"unit": "%", "factor": 100}
 
 @tables.of_machines
 def conversations(requests: pd.DataFrame) -> pd.DataFrame:
-    """Every level of sessions: one row per configuration, load and cache, means over runs; three hit rates,
-    what was expected by tokens, the wait, and sessions per second that met every objective."""
+    """Loads of sessions: one row per configuration, load and cache, means over runs; three hit rates, what
+    was expected by tokens, the wait, and sessions per second that met every objective. Without loads whose
+    rate is a share of a capacity that every run measures anew (`findings.bursts`)."""
     shown = columns.of("backend option") | {
         "workload": Column("workload"),
         "session_rate": Column("sessions", "1/s"),
@@ -24,18 +25,19 @@ def conversations(requests: pd.DataFrame) -> pd.DataFrame:
         "expected_high": Column("at most, by tokens", **SHARE),
         "ttft_p50_s": columns.column("ttft_p50_s"),
         "session_goodput_per_s": Column("goodput", "sessions/s"),
-        "cut": Column("sessions cut"),
+        "runs": Column("runs"),
     }
     table = naming.named(conversations_analysis.levels(requests))
+    table = table[table["experiment"].isin(conversations_analysis.OF_ONE_RATE)]
     if table.empty:
         return columns.renamed(pd.DataFrame(columns=list(shown)), shown)
     table = table.assign(
         workload=table["workload"] + ", " + table["arrivals"] + ", history " + table["history"]
     )
     keys = ["backend", "option", "workload", "session_rate", "cache_capacity_tokens"]
-    means = {name: (name, "mean") for name in shown if name not in (*keys, "cut")}
+    means = {name: (name, "mean") for name in shown if name not in (*keys, "runs")}
     grouped = table.groupby(keys, dropna=False, sort=True)
-    return columns.renamed(grouped.agg(**means, cut=("cut", "sum")).reset_index(), shown)
+    return columns.renamed(grouped.agg(**means, runs=("run_id", "nunique")).reset_index(), shown)
 
 
 @tables.listed
