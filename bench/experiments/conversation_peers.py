@@ -20,14 +20,14 @@ import numpy as np
 import pandas as pd
 
 from bench import prefix_cache, processes, workloads
+from bench.analysis import conversations as conversations_analysis
 from bench.backends.common import checkpoints
 from bench.definitions import Fields
 from bench.experiments.client_accuracy import MODEL, OFFLINE, START_S
 from bench.instrument import peers, reference_server
-from bench.paths import ROOT
 from bench.workloads import conversations
 
-FILE = ROOT / "data" / "proof" / "conversation_peers.csv"
+FILE = conversations_analysis.PROOF / "conversation_peers.csv"
 SESSIONS, RATE = 40, 4.0
 BLOCKS, BLOCK_TOKENS = 20_000, 16
 TTFT_S, ITL_S, PREFILL_S = 0.02, 0.005, 2e-4

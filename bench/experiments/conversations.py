@@ -236,7 +236,7 @@ class Conversations(Load):
         level = self.now
         if level.workload.history == "own" and any(level.each):
             rows = [row | _bounds(*pair) for row, pair in zip(rows, bounds_of_own(rows, self.declared))]
-        self.setup.counters.append({"level": str(level)} | self._counted(rows))
+        self.setup.counters.append({"level": str(level)} | level.condition | self._counted(rows))
         sentence = gates.late_sessions(schema.frame(rows))
         if sentence:
             print(sentence)

@@ -32,6 +32,27 @@ def hits(requests: pd.DataFrame) -> str | None:
     )
 
 
+def counted(requests: pd.DataFrame) -> str | None:
+    """How the servers' own counters stand to the rows, counted over levels of load."""
+    table = conversations_analysis.counted(requests)
+    known = table[table["why"].isna()]
+    if table.empty:
+        return None
+    apart = (known["prompt_tokens"] != known["rows_prompt_tokens"]) | (
+        known["cached_tokens"] != known["rows_cached_tokens"]
+    )
+    sentence = (
+        f"The servers' own counters of {words.plural(len(known), 'level')} of load, "
+        f"{html.number(known['prompt_tokens'].sum())} prompt tokens, {html.number(known['cached_tokens'].sum())} "
+        f"of them cached, equal the sums of the rows to the token in {len(known) - apart.sum()}"
+    )
+    if apart.any():
+        sentence += ", and to the tokens of turns that were cut in the others"
+    if silent := len(table) - len(known):
+        sentence += f"; {words.plural(silent, 'level')} had no counters, and a cache there has no hit rate"
+    return f"{sentence}."
+
+
 def rates(requests: pd.DataFrame) -> list[str]:
     """The three hit rates of each load with a cache: sentences, one per configuration and load, means over
     runs; the intervals are over runs."""
@@ -135,3 +156,27 @@ def cut(requests: pd.DataFrame) -> str | None:
         f"{len(table)} of {total} were cut ({named}); their turns that were answered count, and no "
         "figure leaves them out."
     )
+
+
+def replayed() -> list[str]:
+    """How late replayed requests left, and whether they were as bursty as their schedule: sentences."""
+    table = conversations_analysis.proof("replay")
+    if table.empty:
+        return []
+    made, real = table[table["trace"] == "made"], table[table["trace"] != "made"]
+    found = [
+        f"Of {html.number(row['requests'])} requests of a made trace with bursts, in "
+        f"{words.two(row['seconds'] / 60)} minutes, half arrived within {words.two(row['late_p50_ms'])} ms "
+        f"of their moments, and 99 % within {words.two(row['late_p99_ms'])} ms "
+        f"(promised: {words.two(1e3 * conversations_analysis.LATE_S)})."
+        for _, row in made.iterrows()
+    ]
+    faults = conversations_analysis.broken(table)
+    scales = words.listed([f"{scale:g}" for scale in sorted(real["time_scale"].unique())], 9)
+    if len(real) and not faults:
+        found.append(
+            f"{words.plural(real['trace'].nunique(), 'real trace')} at time scales {scales}: in windows of "
+            "trace time the number of requests that were sent varies as it does in the schedule, within "
+            f"{words.percent(conversations_analysis.ALIKE)} %."
+        )
+    return [*found, *(f"Missed: {sentence}" for sentence in faults)]
