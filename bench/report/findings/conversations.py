@@ -43,8 +43,9 @@ def counted(requests: pd.DataFrame) -> str | None:
     )
     sentence = (
         f"The servers' own counters of {words.plural(len(known), 'level')} of load, "
-        f"{html.number(known['prompt_tokens'].sum())} prompt tokens, {html.number(known['cached_tokens'].sum())} "
-        f"of them cached, equal the sums of the rows to the token in {len(known) - apart.sum()}"
+        f"{html.number(known['prompt_tokens'].sum())} prompt tokens with "
+        f"{html.number(known['cached_tokens'].sum())} of them cached, equal the sums of the rows to the token "
+        f"in {len(known) - apart.sum()}"
     )
     if apart.any():
         sentence += ", and to the tokens of turns that were cut in the others"
