@@ -44,8 +44,8 @@ def counted(requests: pd.DataFrame) -> str | None:
     sentence = (
         f"The servers' own counters of {words.plural(len(known), 'level')} of load, "
         f"{html.number(known['prompt_tokens'].sum())} prompt tokens with "
-        f"{html.number(known['cached_tokens'].sum())} of them cached, equal the sums of the rows to the token "
-        f"in {len(known) - apart.sum()}"
+        f"{html.number(known['cached_tokens'].sum())} of them cached, equal the sums of the rows to the "
+        f"token in {len(known) - apart.sum()}"
     )
     if apart.any():
         sentence += ", and to the tokens of turns that were cut in the others"
@@ -102,24 +102,25 @@ def saved(requests: pd.DataFrame) -> list[str]:
     table = naming.named(conversations_analysis.saved(requests))
     found = []
     for _, row in table[table["turns"] == "later"].iterrows():
-        interval = ""
-        if pd.notna(row["times_low"]):
-            interval = f" ({words.two(row['times_low'])} to {words.two(row['times_high'])})"
-        runs = words.plural(row["runs"], "run")
-        what = (
-            f"{words.on(row)}, the first token of a later turn of {row['workload']} comes "
-            f"{words.times(row['times'])}{interval} as fast from {words.name(row)} with "
-            f"{_size(row['cache_capacity_tokens'])} as without: {_seconds(row['saved_s'])}, with "
-            f"{words.percent(row['computed'])} % of the prompt tokens computed "
-            f"({words.plural(row['pairs'], 'pair')} of turns in {runs})"
+        times, end = _times(row)
+        found.append(
+            f"{words.on(row)}, the first token of a later turn of {row['workload']} comes {times} as fast "
+            f"from {words.name(row)} with {_size(row['cache_capacity_tokens'])} as without: "
+            f"{_seconds(row['saved_s'])}, with {words.percent(row['computed'])} % of the prompt tokens "
+            f"computed ({words.plural(row['pairs'], 'pair')} of turns in {words.plural(row['runs'], 'run')}){end}"
         )
-        if not interval:
-            found.append(f"{what}; one run, so without an interval.")
-        elif row["times_low"] > 1 or row["times_high"] < 1:
-            found.append(f"{what}.")
-        else:
-            found.append(f"{what}; the interval holds 1, so the two cannot be distinguished.")
     return found
+
+
+def _times(row):
+    """(the ratio `times` of a row with its interval, how a sentence about it ends)."""
+    if pd.isna(row["times_low"]):
+        return words.times(row["times"]), "; one run, so without an interval."
+    interval = (
+        f"{words.times(row['times'])} ({words.two(row['times_low'])} to {words.two(row['times_high'])})"
+    )
+    apart = row["times_low"] > 1 or row["times_high"] < 1
+    return interval, "." if apart else "; the interval holds 1, so the two cannot be distinguished."
 
 
 def _seconds(value):
@@ -131,14 +132,12 @@ def bursts(requests: pd.DataFrame) -> list[str]:
     configuration and rate."""
     found = []
     for _, row in naming.named(conversations_analysis.bursts(requests)).iterrows():
-        interval = ""
-        if pd.notna(row["times_low"]):
-            interval = f" ({words.two(row['times_low'])} to {words.two(row['times_high'])})"
+        times, end = _times(row)
         found.append(
             f"{words.on(row)}, under the arrivals of {row['workload']} at {html.number(row['session_rate'])} "
-            f"sessions/s the 90th percentile of TTFT of {words.name(row)} is {words.times(row['times'])}"
-            f"{interval} that under Poisson arrivals, and {words.percent(row['met'])} % of sessions meet the "
-            f"objectives where {words.percent(row['met_poisson'])} % do ({words.plural(row['runs'], 'run')})."
+            f"sessions/s the 90th percentile of TTFT of {words.name(row)} is {times} that under as many "
+            f"Poisson arrivals, and {words.percent(row['met'])} % of sessions meet the objectives where "
+            f"{words.percent(row['met_poisson'])} % do ({words.plural(row['runs'], 'run')}){end}"
         )
     return found
 
