@@ -107,7 +107,8 @@ def saved(requests: pd.DataFrame) -> list[str]:
             f"{words.on(row)}, the first token of a later turn of {row['workload']} comes {times} as fast "
             f"from {words.name(row)} with {_size(row['cache_capacity_tokens'])} as without: "
             f"{_seconds(row['saved_s'])}, with {words.percent(row['computed'])} % of the prompt tokens "
-            f"computed ({words.plural(row['pairs'], 'pair')} of turns in {words.plural(row['runs'], 'run')}){end}"
+            f"computed ({words.plural(row['pairs'], 'pair')} of turns in "
+            f"{words.plural(row['runs'], 'run')}){end}"
         )
     return found
 
