@@ -409,17 +409,20 @@ def bounds_of_own(rows: list[dict], declared: prefix_cache.Declared) -> list[tup
 
 
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
-    """One row per level and turn of `requests` (`store.load`): the rates of sessions and of requests that
-    were achieved in the level, requests, cut, the three hit rates, TTFT p50.
+    """One row per level and turn of `requests` (`store.load`): the requests that were under way in the level
+    (their mean: what a time scale changes beside the rate), the rates of sessions and of requests that were
+    achieved, requests, cut, the three hit rates, TTFT p50.
 
     Rates are empty where the server reports nothing.
     """
     level = ["cache_capacity_tokens", "session_rate", "arrivals"]
-    keys, rows = [*level, "request_rate", "turn"], []
-    sent = requests.groupby(level, dropna=False)["sent_s"]
-    span = sent.transform("max") - sent.transform("min")
+    keys, rows = [*level, "under_way", "request_rate", "turn"], []
+    of_level = requests.assign(ended_s=requests["sent_s"] + requests["e2e_s"]).groupby(level, dropna=False)
+    sent, begun_s = of_level["sent_s"], of_level["sent_s"].transform("min")
+    span = sent.transform("max") - begun_s
     achieved = (sent.transform("count") - 1) / span.where(span > 0)
-    for key, own in requests.assign(request_rate=achieved).groupby(keys, dropna=False):
+    busy = of_level["e2e_s"].transform("sum") / (of_level["ended_s"].transform("max") - begun_s)
+    for key, own in requests.assign(under_way=busy, request_rate=achieved).groupby(keys, dropna=False):
         good = own[own["error"] == ""]
         rates = prefix_cache.rates(good["prompt_tokens"], good["cached_tokens"])
         rows.append(

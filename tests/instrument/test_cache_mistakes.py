@@ -305,6 +305,8 @@ def sessions_taken_for_requests(judge):
     shown = experiment.summary(held_sessions(rows, 10.0))
     assert {"session_rate", "request_rate"} <= set(shown), f"only {list(shown)}"
     sent = [row["sent_s"] for row in rows]
+    held = sum(row["e2e_s"] for row in rows) / (max(row["sent_s"] + row["e2e_s"] for row in rows) - min(sent))
+    assert shown["under_way"].iloc[0] == pytest.approx(held) and 1 < held < 4
     achieved = (len(sent) - 1) / (max(sent) - min(sent))
     assert shown["request_rate"].iloc[0] == pytest.approx(achieved), (
         f"{shown['request_rate'].iloc[0]:g} requests/s, and {achieved:.3g} were sent: turns waited for "

@@ -75,7 +75,8 @@ def converse(talks: peers.Talks) -> list[peers.Told]:
         "--artifact-dir": talks.folder / "artifacts",
         "--ui": "none",
     }
-    flags = ["--streaming", "--fixed-schedule", "--no-gpu-telemetry", "--no-server-metrics"]
+    flags = ["--streaming", "--fixed-schedule", "--use-server-token-count", "--no-gpu-telemetry"]
+    flags += ["--no-server-metrics"]
     command = [peers.program(ENVIRONMENT, "aiperf"), "profile", *peers.words(options), *flags]
     with open(talks.folder / "said.txt", "wb") as said:
         subprocess.run(
