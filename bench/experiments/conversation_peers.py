@@ -93,40 +93,52 @@ def compared(workload: workloads.Workload, told: list[peers.Told], truth: list[F
     reported TTFT is longer than the true one, think time than the planned, and by how much first turns came
     later than the promptest of them, ms."""
     planned = prompts(workload)
-    declared = prefix_cache.Declared("blocks", BLOCK_TOKENS)
-    bounds = prefix_cache.expected(planned, declared)
-    digest = lambda ids: hashlib.sha256(json.dumps(list(ids)).encode()).hexdigest()  # noqa: E731
-    place = {digest(request.ids): (request.session, request.turn) for request in planned}
+    bounds = prefix_cache.expected(planned, prefix_cache.Declared("blocks", BLOCK_TOKENS))
+    turns = [(request.session, request.turn) for request in planned]
+    place = dict(zip(map(_digest, planned), turns))
     seen = {place[row["digest"]]: row for row in truth if row["digest"] in place}
-    limits = {(one.session, one.turn): pair for one, pair in zip(planned, bounds)}
-    within = [limits[key][0] <= row["cached"] <= limits[key][1] for key, row in seen.items()]
-    reports = [one for one in told if one.cached_tokens is not None and (one.session, one.turn) in seen]
-    rate = lambda cached, keys: sum(cached) / sum(seen[key]["prompt_tokens"] for key in keys)  # noqa: E731
-    row = {"planned": len(planned), "sent": len(truth), "as_planned": len(seen), "within": sum(within)}
-    row["hit_rate_true"] = sum(one["cached"] for one in truth) / sum(one["prompt_tokens"] for one in truth)
-    row["hit_rate_reported"] = (
-        rate([one.cached_tokens for one in reports], [(one.session, one.turn) for one in reports])
-        if reports
-        else np.nan
-    )
-    ttft, think, late = [], [], []
-    for one in told:
-        if (one.session, one.turn) in seen:
-            known = seen[one.session, one.turn]
-            ttft.append(one.ttft_s - (1e-9 * known["sent_ns"][0] - known["arrived_s"]))
-    for session in workload.sessions:
-        for number, turn in enumerate(session.turns, start=1):
-            here, before = (seen.get((session.number, k)) for k in (number, number - 1))
-            if here and number == 1:
-                late.append(here["arrived_s"] - turn.at_s)
-            elif here and before:
-                think.append(here["arrived_s"] - 1e-9 * before["sent_ns"][-1] - turn.gap_s)
-    late = list(np.array(late) - min(late, default=0.0))
-    for name, errors in (("ttft", ttft), ("think", think), ("start", late)):
-        for percentile in (50, 99):
-            value = float(1e3 * np.percentile(errors, percentile)) if errors else np.nan
-            row[f"{name}_error_p{percentile}_ms"] = value
-    return row
+    hits = [(seen[turn]["cached"], pair) for turn, pair in zip(turns, bounds) if turn in seen]
+    reports = {(one.session, one.turn): one for one in told if (one.session, one.turn) in seen}
+    cached = {turn: one.cached_tokens for turn, one in reports.items() if one.cached_tokens is not None}
+    errors = {"ttft": [one.ttft_s - _first_token_s(seen[turn]) for turn, one in reports.items()]}
+    first = {session.number: session.turns[0].at_s or 0.0 for session in workload.sessions}
+    late = [seen[number, 1]["arrived_s"] - at_s for number, at_s in first.items() if (number, 1) in seen]
+    errors["start"] = [each - min(late) for each in late]
+    errors["think"] = [
+        seen[session.number, number]["arrived_s"]
+        - 1e-9 * seen[session.number, number - 1]["sent_ns"][-1]
+        - (turn.gap_s or 0.0)
+        for session in workload.sessions
+        for number, turn in enumerate(session.turns, start=1)
+        if {(session.number, number), (session.number, number - 1)} <= seen.keys()
+    ]
+    return {
+        "planned": len(planned),
+        "sent": len(truth),
+        "as_planned": len(seen),
+        "within": sum(low <= hit <= high for hit, (low, high) in hits),
+        "hit_rate_true": _share(truth, [row["cached"] for row in truth]),
+        "hit_rate_reported": _share([seen[turn] for turn in cached], list(cached.values())),
+    } | {
+        f"{name}_error_p{percentile}_ms": float(1e3 * np.percentile(own, percentile)) if own else np.nan
+        for name, own in errors.items()
+        for percentile in (50, 99)
+    }
+
+
+def _digest(request):
+    """That of a prompt, as /truth says it."""
+    return hashlib.sha256(json.dumps(list(request.ids)).encode()).hexdigest()
+
+
+def _first_token_s(row):
+    """The true TTFT of a row of /truth."""
+    return 1e-9 * row["sent_ns"][0] - row["arrived_s"]
+
+
+def _share(rows, cached):
+    """Cached tokens of all prompt tokens of `rows`."""
+    return sum(cached) / sum(row["prompt_tokens"] for row in rows) if rows else np.nan
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ class SessionLevel:
     def __init__(
         self,
         workload: Workload,
-        declared: prefix_cache.Declared,
+        declared: prefix_cache.Declared | None,
         name: str,
         arrivals: str,
         before: int = 0,
