@@ -17,27 +17,6 @@ from bench.workloads.traces import Trace
 from llm_planner import candidates, check, planner
 
 
-def hit_rates(
-    trace: Trace,
-    cache_tokens: float | None = None,
-    replicas: int = 1,
-    router: str = "session affinity",
-) -> dict[str, float]:
-    """The three hit rates (`prefix_cache.rates`) of a trace with hash ids whose requests go to `replicas`
-    servers with `cache_tokens` each (None: all that comes), each the least recently used of its blocks.
-
-    Answers are not kept; requests one after the other. ValueError for a trace without ids, or a cache of less
-    than one block.
-    """
-    size, whole = trace.block_tokens, trace.whole_blocks()
-    capacity = None if cache_tokens is None else int(cache_tokens // size)
-    caches = [prefix_cache.LruBlocks(capacity) for _ in range(replicas)]
-    tokens = trace.requests["prompt_tokens"].to_numpy()
-    routed = prefix_cache.route(trace.requests["session"].tolist(), replicas, router)
-    hits = [size * caches[to].request(ids, (n - 1) // size) for ids, n, to in zip(whole, tokens, routed)]
-    return prefix_cache.rates(tokens, hits)
-
-
 def by_size(trace: Trace, sizes: Sequence[int | None], replicas: Sequence[int] = (1,)) -> pd.DataFrame:
     """One row per size of the cache (`sizes`, blocks of a replica; None: all that comes), number of replicas
     and router: columns cache_tokens (NaN: all), replicas, router and the three rates."""
@@ -47,7 +26,7 @@ def by_size(trace: Trace, sizes: Sequence[int | None], replicas: Sequence[int] =
             for blocks in sizes:
                 tokens = None if blocks is None else blocks * trace.block_tokens
                 row = {"cache_tokens": tokens, "replicas": number, "router": router}
-                found.append(row | hit_rates(trace, tokens, number, router))
+                found.append(row | trace.hit_rates(tokens, number, router))
     return pd.DataFrame(found).astype({"cache_tokens": float})
 
 
@@ -55,7 +34,7 @@ def of_trace(
     trace: Trace, cache_tokens: float | None = None, router: str = "session affinity"
 ) -> Callable[[int], float]:
     """The hit rate by tokens as a function of the number of replicas, for `plan`."""
-    return lambda replicas: hit_rates(trace, cache_tokens, replicas, router)["by_tokens"]
+    return lambda replicas: trace.hit_rates(cache_tokens, replicas, router)["by_tokens"]
 
 
 def plan(

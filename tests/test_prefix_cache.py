@@ -43,6 +43,42 @@ def test_lru_agrees_with_two_other_implementations_to_the_token(
     assert found["requests_with_a_hit"] == pytest.approx(0.999917, abs=5e-7)
 
 
+def stack_distances(prompts):
+    """Mattson's way, for all sizes at once: of each block of each prompt how many others were used after it
+    (infinite: never seen). The tree counts, by the moment of their last use, the blocks that were seen."""
+    tree, last = [0] * (1 + sum(map(len, prompts))), {}
+
+    def add(moment, count):
+        while moment < len(tree):
+            tree[moment] += count
+            moment += moment & -moment
+
+    def until(moment):
+        count = 0
+        while moment:
+            count += tree[moment]
+            moment -= moment & -moment
+        return count
+
+    now = 0
+    for ids in prompts:
+        yield [len(last) - until(last[block]) if block in last else math.inf for block in ids]
+        for block in reversed(ids):
+            if block in last:
+                add(last[block], -1)
+            last[block] = now = now + 1
+            add(now, 1)
+
+
+def test_lru_agrees_with_stack_distances_at_every_size(mooncake):
+    whole = mooncake.whole_blocks()
+    distances = list(stack_distances(whole))
+    for capacity in (100, 3000, 10_000, 100_000, None):
+        cache, most = LruBlocks(capacity), capacity or len(whole) * 200
+        hits = [next((k for k, d in enumerate(own) if d >= most), len(own)) for own in distances]
+        assert [cache.request(ids) for ids in whole] == hits
+
+
 @pytest.mark.parametrize("tokens, hit", [(127, 0), (128, 0), (129, 128), (384, 256), (385, 384)])
 def test_a_repeated_prompt_hits_whole_blocks_but_never_its_last_token(tokens, hit):
     """Measured on vLLM 0.32.0 with blocks of 128 tokens."""

@@ -23,6 +23,11 @@ CURVE = [*schema.CONFIGURATION, "backend_version"]
 OFF = 0.0
 SAME_RATE = 0.01  # two rates of sessions that differ by less are one
 BOUNDS = ["expected_cached_tokens_low", "expected_cached_tokens_high"]
+PROOF = DATA / "proof"
+LATE_S = 0.001  # promised of a replay: the 99th percentile at most
+ALIKE = 0.02  # and that the dispersion of what was sent is the schedule's, within this share,
+WINDOWS_S = 1, 10  # in windows of so many seconds of trace time
+OF_ONE_RATE = ("conversations", "replay")  # experiments whose rates are not shares of a measured capacity
 ABOVE, WITHIN, BELOW = "above", "within", "below"
 # Uncached tokens in classes, each twice as wide as the one before.
 CLASSES = (0, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, np.inf)
@@ -39,7 +44,8 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None) -> pd.Da
     """One row per run and level.
 
     Columns run_id, CURVE, LEVEL, started; sessions, cut (sessions with a turn that failed or was never sent),
-    requests, failed; the three hit rates over the requests that were answered; expected_low and
+    requests, failed; the three hit rates over the requests that were answered, NaN where the server with the
+    cache died or has no counters that confirm them; expected_low and
     expected_high, the bounds by tokens; prompt_tokens (mean); request_rate (achieved, 1/s);
     ttft_p50_s, ttft_p90_s; sessions_met, the share of sessions all of whose turns met every objective of
     `slo` (default: study.yaml's), and session_goodput_per_s, that share of the sessions per second.
@@ -48,7 +54,9 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None) -> pd.Da
     keys = ["run_id", *CURVE, *LEVEL, "started"]
     grouped = of_sessions(requests).groupby(keys, dropna=False, sort=True)
     found = [dict(zip(keys, key)) | _level(rows, slo) for key, rows in grouped]
-    return pd.DataFrame(found, columns=[*keys, *_level(of_sessions(requests.iloc[:0]), slo)])
+    each = pd.DataFrame(found, columns=[*keys, *_level(of_sessions(requests.iloc[:0]), slo)])
+    each.loc[_unconfirmed(each, requests), list(prefix_cache.RATES)] = np.nan
+    return each
 
 
 def _level(rows, slo):
@@ -75,14 +83,46 @@ def _level(rows, slo):
     }
 
 
+def _sidecars(requests):
+    """(run_id, its sidecar) of the runs of sessions that are files."""
+    folder = requests.attrs.get("folder")
+    for run_id in of_sessions(requests)["run_id"].unique() if folder else ():
+        yield run_id, json.loads(store.path(run_id, ".json", folder).read_text(encoding="utf-8"))
+
+
 def simulated(requests: pd.DataFrame) -> pd.DataFrame:
     """What a simulated cache of the declared size answers of each level, as the sidecars keep it: one row per
     run and level; columns run_id, LEVEL without experiment, by_tokens. Empty for runs that are in memory."""
-    folder, found = requests.attrs.get("folder"), []
-    for run_id in of_sessions(requests)["run_id"].unique() if folder else ():
-        sidecar = json.loads(store.path(run_id, ".json", folder).read_text(encoding="utf-8"))
-        found += [{"run_id": run_id} | level for level in sidecar["settings"].get("simulated", ())]
+    found = [
+        {"run_id": run_id} | level
+        for run_id, sidecar in _sidecars(requests)
+        for level in sidecar["settings"].get("simulated", ())
+    ]
     return pd.DataFrame(found, columns=["run_id", *LEVEL[1:], "by_tokens"])
+
+
+COUNTS = ["prompt_tokens", "cached_tokens", "rows_prompt_tokens", "rows_cached_tokens", "cut_tokens"]
+
+
+def counted(requests: pd.DataFrame) -> pd.DataFrame:
+    """What servers counted of each level beside the sums of its rows, as the sidecars keep it: one row per
+    run and level; columns run_id, LEVEL without experiment (NaN in the first runs), COUNTS, and why they say
+    nothing, where they do. Empty for runs that are in memory."""
+    found = [
+        {"run_id": run_id} | level
+        for run_id, sidecar in _sidecars(requests)
+        for level in sidecar.get("counters", ())
+    ]
+    return pd.DataFrame(found, columns=["run_id", *LEVEL[1:], *COUNTS, "why"])
+
+
+def _unconfirmed(each, requests):
+    """Which of the levels `each` have a cache, and a server without counters that could confirm its hits."""
+    keys, silent = ["run_id", *LEVEL[1:]], counted(requests).dropna(subset="why")
+    numbers = {"session_rate": float, "cache_capacity_tokens": float}
+    each, silent = (table[keys].astype(numbers).round({"session_rate": 6}) for table in (each, silent))
+    silent = silent[silent["cache_capacity_tokens"] != OFF].drop_duplicates()
+    return each.merge(silent, "left", keys, indicator=True)["_merge"].eq("both").to_numpy()
 
 
 def turns(requests: pd.DataFrame) -> pd.DataFrame:
@@ -249,11 +289,29 @@ def mooncake_hits() -> pd.DataFrame:
     """What the least recently used blocks of a cache answer of Mooncake's conversations, requests in their
     order: one row per size of SIZES; columns cache_tokens (NaN: all that comes) and the three hit rates."""
     trace = traces.read(DATA / "traces" / "mooncake_conversation.jsonl.xz")
-    size, whole, tokens = MOONCAKE_BLOCK_TOKENS, trace.whole_blocks(), trace.requests["prompt_tokens"]
+    kept = [None if blocks is None else float(blocks * MOONCAKE_BLOCK_TOKENS) for blocks in SIZES]
+    found = [{"cache_tokens": tokens} | trace.hit_rates(tokens) for tokens in kept]
+    return pd.DataFrame(found).astype({"cache_tokens": float})
+
+
+def proof(name: str) -> pd.DataFrame:
+    """The proof `name` of loads of sessions: `replay` (rows of `bench.experiments.replay_proof`) or
+    `conversation_peers` (of `bench.experiments.conversation_peers`); empty where nobody has made it."""
+    file = PROOF / f"{name}.csv"
+    return pd.read_csv(file) if file.exists() else pd.DataFrame()
+
+
+def broken(replays: pd.DataFrame) -> list[str]:
+    """What of `replays` (rows of `bench.experiments.replay_proof`) is not as promised, a sentence each."""
     found = []
-    for blocks in SIZES:
-        cache = prefix_cache.LruBlocks(blocks)
-        hits = [size * cache.request(ids, (n - 1) // size) for ids, n in zip(whole, tokens)]
-        kept = np.nan if blocks is None else float(blocks * size)
-        found.append({"cache_tokens": kept} | prefix_cache.rates(tokens, hits))
-    return pd.DataFrame(found)
+    for row in replays.to_dict("records"):
+        which = f"{row['trace']} at scale {row['time_scale']:g}"
+        if not row["late_p99_ms"] <= 1e3 * LATE_S:
+            found.append(f"{which}: requests arrived {row['late_p99_ms']:.2g} ms late (99th percentile).")
+        for window_s in WINDOWS_S:
+            due, came = (row[f"dispersion_{window_s}s_{what}"] for what in ("schedule", "sent"))
+            if abs(came - due) > ALIKE * due:
+                found.append(
+                    f"{which}: variance/mean in {window_s} s is {came:.3g}, the schedule's {due:.3g}."
+                )
+    return found

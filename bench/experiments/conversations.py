@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from bench import inputs, naming, prefix_cache
@@ -51,11 +52,13 @@ class Conversations(Load):
 
     def __str__(self) -> str:
         requests = sum(workload.requests for workload, _ in self.plan)
-        rates = ", ".join(f"{workload.session_rate:.3g}" for workload, _ in self.plan)
+        rates = [workload.session_rate for workload, _ in self.plan]
+        rates = ", ".join(f"{100 * rate:.3g} %" if self.of_capacity else f"{rate:.3g}" for rate in rates)
         caches = ", ".join("off" if size == 0 else f"{size or 'unknown'} tokens" for size in self.caches)
         return (
             f"{sum(len(workload.sessions) for workload, _ in self.plan)} sessions with {requests} requests "
-            f"of up to {self.room} tokens, at {rates} sessions/s; cache: {caches}"
+            f"of up to {self.room} tokens, at {rates} "
+            f"{'of its capacity' if self.of_capacity else 'sessions/s'}; cache: {caches}"
         )
 
     def _rates(self, usual):
@@ -233,7 +236,7 @@ class Conversations(Load):
         level = self.now
         if level.workload.history == "own" and any(level.each):
             rows = [row | _bounds(*pair) for row, pair in zip(rows, bounds_of_own(rows, self.declared))]
-        self.setup.counters.append({"level": str(level)} | self._counted(rows))
+        self.setup.counters.append({"level": str(level)} | level.condition | self._counted(rows))
         sentence = gates.late_sessions(schema.frame(rows))
         if sentence:
             print(sentence)
@@ -279,20 +282,28 @@ class Replays(Conversations):
         if values["history"] == "own" and values["due"] == "timestamp":
             print("A turn waits for the answer before it, and its latency counts from its moment.")
         trace = traces.read(parameters.folder(values["trace"]), values["trace_unit"])
+        rates = self._rates("")
         text = self.setup.checkpoint.encode(inputs.text())
         kinds = [naming.choose("kind of arrivals", kind, ARRIVALS) for kind in values["arrivals"].split()]
+        if rates and "trace" not in kinds and trace.requests["at_s"].isna().all():
+            first = trace.requests["turn"] == 1
+            drawn = first.cumsum().where(first)  # any moments: arrivals take their place
+            trace = replace(trace, requests=trace.requests.assign(at_s=drawn.astype(float)))
         shape = {
             name: values[name]
             for name in ("length_scale", "sample", "first_s", "due", "history", "drop_long")
         }
         shape |= {name: values[name] or None for name in ("block_tokens", "gap_cap_s", "last_s")}
         made, pairs = functools.partial(replay.workload, trace, text, seed=self.run, **shape), []
-        as_recorded = self._kept(made((*self.source, "rate"), self.most)).session_rate
-        for rate in self._rates("") or [as_recorded / values["time_scale"]]:
+        # Of one seed, so that runs whose sessions and ticks were drawn anew are runs of one load.
+        as_recorded = self._kept(made((*self.source, "rate"), self.most, seed=0)).session_rate
+        for rate in rates or [as_recorded / values["time_scale"]]:
             for kind in kinds:
                 source = (*self.source, len(pairs))
                 workload = self._kept(made(source, self.most, time_scale=as_recorded / rate))
-                if kind != "trace":
+                if kind == "trace":
+                    workload = replace(workload, about=workload.about | {"session_rate": rate})
+                else:
                     workload = arriving(workload, kind, rate, self.run)
                 pairs.append((workload, kind))
         return pairs
@@ -323,10 +334,13 @@ def at_rate(workload: Workload, rate: float) -> Workload:
 
 
 def arriving(workload: Workload, kind: str, rate: float, seed: int) -> Workload:
-    """`workload` with its sessions in their order, beginning at `rate` per second: `poisson` or `constant`;
-    what lies between the turns of a session stays."""
+    """`workload` with its sessions in their order, beginning at `rate` per second: `constant`, or `poisson`,
+    as many in the same time, so that only how they are spread over it differs; what lies between the turns of
+    a session stays."""
     count = len(workload.sessions)
     starts = schedule.poisson(rate, count, seed) if kind == "poisson" else schedule.constant(rate, count)
+    starts = np.asarray(starts) - starts[0]
+    starts *= (count - 1) / rate / (starts[-1] or 1.0)
     moved = []
     for session, start in zip(workload.sessions, starts):
         later = float(start) - session.turns[0].at_s
@@ -395,17 +409,20 @@ def bounds_of_own(rows: list[dict], declared: prefix_cache.Declared) -> list[tup
 
 
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
-    """One row per level and turn of `requests` (`store.load`): the rates of sessions and of requests that
-    were achieved in the level, requests, cut, the three hit rates, TTFT p50.
+    """One row per level and turn of `requests` (`store.load`): the requests that were under way in the level
+    (their mean: what a time scale changes beside the rate), the rates of sessions and of requests that were
+    achieved, requests, cut, the three hit rates, TTFT p50.
 
     Rates are empty where the server reports nothing.
     """
     level = ["cache_capacity_tokens", "session_rate", "arrivals"]
-    keys, rows = [*level, "request_rate", "turn"], []
-    sent = requests.groupby(level, dropna=False)["sent_s"]
-    span = sent.transform("max") - sent.transform("min")
+    keys, rows = [*level, "under_way", "request_rate", "turn"], []
+    of_level = requests.assign(ended_s=requests["sent_s"] + requests["e2e_s"]).groupby(level, dropna=False)
+    sent, begun_s = of_level["sent_s"], of_level["sent_s"].transform("min")
+    span = sent.transform("max") - begun_s
     achieved = (sent.transform("count") - 1) / span.where(span > 0)
-    for key, own in requests.assign(request_rate=achieved).groupby(keys, dropna=False):
+    busy = of_level["e2e_s"].transform("sum") / (of_level["ended_s"].transform("max") - begun_s)
+    for key, own in requests.assign(under_way=busy, request_rate=achieved).groupby(keys, dropna=False):
         good = own[own["error"] == ""]
         rates = prefix_cache.rates(good["prompt_tokens"], good["cached_tokens"])
         rows.append(

@@ -16,18 +16,17 @@ import numpy as np
 import pandas as pd
 
 from bench import prefix_cache, workloads
+from bench.analysis import conversations
 from bench.backends.common import servers
 from bench.instrument.load import parallel, sessions
 from bench.paths import ROOT
 from bench.workloads import replay, timing, traces
 
-FILE = ROOT / "data" / "proof" / "replay.csv"
-LATE_S = 0.001  # promised: the 99th percentile at most
-ALIKE = 0.02  # promised: the dispersion of what was sent is the schedule's, within this share
+FILE = conversations.PROOF / "replay.csv"
 RATE, MINUTES, BURST_EVERY_S, BURST = 100.0, 10.0, 15.0, 50
 REAL = "mooncake_conversation.jsonl.xz", "azure_conv.csv.xz", "azure_code.csv.xz"
 SCALES, GAP_CAP_S = (0.5, 1.0, 4.0), 5.0
-WINDOWS_S = 1, 10  # of trace time
+SMALL = {"block_tokens": 2, "length_scale": 1e-9}  # lengths say nothing about moments
 
 
 def made(rate: float, seconds: float, seed: int = 30) -> workloads.Workload:
@@ -100,28 +99,12 @@ def judged(name: str, scale: float, workload: workloads.Workload) -> dict:
     row |= {f"late_p{q}_ms": 1e3 * np.percentile(late, q) for q in (50, 99)}
     row |= {"late_max_ms": 1e3 * late.max()}
     row |= {"client_late_p99_ms": 1e3 * report["late_p99_s"], "first_in_line": report["first_in_line"]}
-    for window_s in WINDOWS_S:
+    for window_s in conversations.WINDOWS_S:
         for what, moments in (("schedule", due_s), ("sent", arrived_s)):
             row[f"dispersion_{window_s}s_{what}"] = timing.dispersion(
                 np.maximum(moments, 0.0) / scale, window_s, due_s.max() / scale
             )
     return row
-
-
-def broken(table: pd.DataFrame) -> list[str]:
-    """What of the proof is not as promised, a sentence each."""
-    found = []
-    for row in table.to_dict("records"):
-        which = f"{row['trace']} at scale {row['time_scale']:g}"
-        if not row["late_p99_ms"] <= 1e3 * LATE_S:
-            found.append(f"{which}: requests arrived {row['late_p99_ms']:.2g} ms late (99th percentile).")
-        for window_s in WINDOWS_S:
-            due, came = (row[f"dispersion_{window_s}s_{what}"] for what in ("schedule", "sent"))
-            if abs(came - due) > ALIKE * due:
-                found.append(
-                    f"{which}: variance/mean in {window_s} s is {came:.3g}, the schedule's {due:.3g}."
-                )
-    return found
 
 
 def main() -> None:
@@ -141,7 +124,7 @@ def main() -> None:
     table = pd.DataFrame(rows)
     table.to_csv(arguments.out, index=False, float_format="%.6g")
     print(table.to_string())
-    if sentences := broken(table):
+    if sentences := conversations.broken(table):
         sys.exit("\n".join(sentences))
 
 

@@ -161,10 +161,12 @@ def place_of(values: Fields) -> Place:
     """The Place that the parameters device, gpu and url name; `device gpu` means cuda.
 
     A server that runs already is where `gpu` says, for nobody can see that from here: ValueError where it
-    does not say.
+    does not say; for a url that is none as well.
     """
     device, slug, url = values["device"], values["gpu"], values.get("url")
     device = "cuda" if device == "gpu" else device
+    if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
+        raise ValueError(f"url must be like http://localhost:8000, with http:// or https://, not {url!r}.")
     if not url or slug in HERE:
         if url and urlsplit(url).hostname not in LOCAL:
             raise ValueError(

@@ -57,10 +57,14 @@ def of_machines(draw: Draw) -> Draw:
     def drawn(rows: pd.DataFrame) -> Figure:
         with style.style():
             several = _several(rows)
-            for label, own in several:
-                figure = _try(draw, Part(label, others=_others(len(several) - 1)), own)
-                if figure:
-                    return figure
+            for place, (label, own) in enumerate(several, start=1):
+                figure = _try(draw, Part(label), own)
+                if figure is None:
+                    continue
+                drawable = [
+                    rest for rest in several[place:] if _try(draw, Part(rest[0], first=False), rest[1])
+                ]
+                return _try(draw, Part(label, others=_others(len(drawable))), own) if drawable else figure
             return style.nothing()
 
     def each(rows: pd.DataFrame) -> list[tuple[str, Figure]]:
@@ -91,7 +95,7 @@ def _several(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 
 def _others(count: int) -> str:
-    """How many other machines a figure of one leaves out."""
+    """How many other machines have a figure that is left out."""
     if not count:
         return ""
     return f"{count} other machine{'s' if count > 1 else ''}: the same figure with -p front and its name."

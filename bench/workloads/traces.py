@@ -1,28 +1,33 @@
-"""Traces of real servers, read and checked before anything starts: JSON lines with hash ids, and CSVs.
+"""Traces of real servers, read and checked before anything starts: JSON lines, and CSVs.
 
     Mooncake's   {"timestamp": ms, "input_length", "output_length", "hash_ids"}, 512 tokens an id
     Bailian's    the same with chat_id, parent_chat_id, turn; seconds, 16 tokens an id
-    Azure's      TIMESTAMP, ContextTokens, GeneratedTokens
     TraceLab's   session_id, arrival_time (ms), round_idx, prefix_len, input_len, output_len,
                  tool_wait_after_ms
-    our own      prompt_tokens, new_tokens, and where there are any at_s, session, prefix_tokens, gap_s
+    any other    a CSV, or JSON lines without hash ids, with prompt_tokens and new_tokens, and where there are
+                 any at_s (seconds, or dates), session, prefix_tokens, gap_s
 
-Files may be compressed (`.xz`).
+Columns may have other names that say the same (SPELLINGS), such as Azure's TIMESTAMP, ContextTokens and
+GeneratedTokens or BurstGPT's. Files may be compressed (`.xz`, `.gz`).
 
 Every mistake of a file is one sentence that names the line and the fix.
 """
 
+import gzip
 import hashlib
 import io
 import json
 import lzma
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from bench import prefix_cache
 
 MOST_BYTES = 1 << 28
 UNITS = {"s": 1.0, "ms": 1e-3}
@@ -31,15 +36,22 @@ MOONCAKE_BLOCK_TOKENS, BAILIAN_BLOCK_TOKENS = 512, 16
 RATES_PER_S = (0.01, 1000)
 FEW = 10  # requests say nothing about a rate
 LEAST_BLOCKS = 2  # that a request has in common with the one that it continues: less is a system prompt
-CSV = {
-    "TIMESTAMP": "at_s",
-    "ContextTokens": "prompt_tokens",
-    "GeneratedTokens": "new_tokens",
-    "session_id": "session",
-    "output_len": "new_tokens",
-    "prefix_len": "prefix_tokens",
-    "arrival_time": "at_s",
+# How others spell a column, in lower case and without blanks, underscores and hyphens.
+SPELLINGS = {
+    "at_s": "timestamp time arrivaltime arrivaltimestamp arrivedat arrival starttime t",
+    "prompt_tokens": (
+        "prompttokens inputtokens inputlength inputlen input isl contexttokens requesttokens promptlength "
+        "promptlen numprefilltokens"
+    ),
+    "new_tokens": (
+        "newtokens outputtokens outputlength outputlen output osl generatedtokens responsetokens "
+        "completiontokens numdecodetokens"
+    ),
+    "session": "sessionid conversationid chatid",
+    "prefix_tokens": "prefixtokens prefixlen",
+    "gap_s": "gap thinktime",
 }
+OPENED = {".xz": lzma.open, ".gz": gzip.open}
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,23 @@ class Trace:
         tokens = self.requests["prompt_tokens"]
         return [ids[: n // self.block_tokens] for ids, n in zip(self.blocks, tokens)]
 
+    def hit_rates(
+        self, cache_tokens: float | None = None, replicas: int = 1, router: str = "session affinity"
+    ) -> dict[str, float]:
+        """The three hit rates (`prefix_cache.rates`) of its requests, sent to `replicas` servers with
+        `cache_tokens` each (None: all that comes), each the least recently used of its blocks.
+
+        Answers are not kept; requests one after the other. ValueError for a trace without ids, or a cache of
+        less than one block.
+        """
+        size, whole = self.block_tokens, self.whole_blocks()
+        capacity = None if cache_tokens is None else int(cache_tokens // size)
+        caches = [prefix_cache.LruBlocks(capacity) for _ in range(replicas)]
+        tokens = self.requests["prompt_tokens"].to_numpy()
+        routed = prefix_cache.route(self.requests["session"].tolist(), replicas, router)
+        hits = [size * caches[to].request(ids, (n - 1) // size) for ids, n, to in zip(whole, tokens, routed)]
+        return prefix_cache.rates(tokens, hits)
+
     def of_sessions(self, kept: set[int]) -> "Trace":
         """The requests of the sessions `kept`."""
         rows = self.requests["session"].isin(kept).to_numpy()
@@ -82,8 +111,7 @@ def read(path: str | Path, unit: str = "auto") -> Trace:
         raise ValueError(f"The unit of a trace's moments is auto, {' or '.join(UNITS)}, not {unit!r}.")
     try:
         size = path.stat().st_size
-        packed = path.suffix == ".xz"
-        with lzma.open(path) if packed else path.open("rb") as file:
+        with OPENED.get(path.suffix, open)(path, "rb") as file:
             content = file.read(MOST_BYTES + 1) if size <= MOST_BYTES else b""
         size = max(size, len(content))
         if size > MOST_BYTES:
@@ -91,12 +119,15 @@ def read(path: str | Path, unit: str = "auto") -> Trace:
                 f"{path.name} has {size / 1e9:.1f} GB, more than the {MOST_BYTES / 1e9:.1f} GB that are "
                 "read: cut a part of it that has whole sessions, such as its first hour."
             )
-    except (OSError, lzma.LZMAError) as failure:
+    except (OSError, EOFError, lzma.LZMAError) as failure:
         why = getattr(failure, "strerror", None) or failure
         raise ValueError(f"{str(path)!r} cannot be read as a trace: {why}.") from None
-    kind = Path(path.stem).suffix if packed else path.suffix
+    kind = Path(path.stem).suffix if path.suffix in OPENED else path.suffix
     reader = _lines if kind in (".jsonl", ".json") else _table
-    trace = reader(path.name, content, unit)
+    try:
+        trace = reader(path.name, content, unit)
+    except (OverflowError, RecursionError):
+        raise ValueError(f"{path.name} has a number or a nesting that is too large for a trace.") from None
     about = {"trace": path.name, "trace_sha256": hashlib.sha256(content).hexdigest()}
     return Trace(trace.requests, trace.blocks, trace.block_tokens, about | trace.about)
 
@@ -109,6 +140,10 @@ def _lines(name, content, unit):
             rows.append(_object(name, number, line))
             numbers.append(number)
     _enough(name, len(rows))
+    if not any("hash_ids" in row for row in rows):
+        return _of_table(name, pd.DataFrame(rows), numbers, unit)
+    for number, row in zip(numbers, rows):
+        _whole(name, number, row)
     table = pd.DataFrame(
         {
             "at_s": [row["timestamp"] for row in rows],
@@ -121,34 +156,39 @@ def _lines(name, content, unit):
     _moments(name, table, numbers, unit, "s" if bailian else "ms")
     size = BAILIAN_BLOCK_TOKENS if bailian else MOONCAKE_BLOCK_TOKENS
     blocks = [tuple(row["hash_ids"]) for row in rows]
-    _block_ids(name, table, blocks, numbers, size)
+    _counts_of_ids(name, table, blocks, numbers, size)
     if bailian:
         table["session"] = _chats(name, rows, numbers)
-        about = {"format": "bailian", "sessions": "as recorded"}
+        blocks, again = _chained(blocks, table["prompt_tokens"], size)
+        about = {"format": "bailian", "sessions": "as recorded", "ids_after_another_prefix": again}
     else:
+        _prefix_ids(name, table, blocks, numbers, size)
         table["session"] = inferred_sessions(blocks, table["prompt_tokens"], size)
         about = {"format": "mooncake", "sessions": "inferred from prefixes"}
     return Trace(_numbered(table), blocks, size, about)
 
 
 def _object(name, number, line):
-    """A line as a dict that has what a trace needs."""
+    """A line as a dict."""
     try:
         row = json.loads(line)
     except ValueError:
-        raise ValueError(
-            f"Line {number} of {name} is no JSON object: a trace has one request per line."
-        ) from None
+        row = None
+    if not isinstance(row, dict):
+        raise ValueError(f"Line {number} of {name} is no JSON object: a trace has one request per line.")
+    return row
+
+
+def _whole(name, number, row):
+    """A line has what a trace with ids needs."""
     needed = {"timestamp", "input_length", "output_length", "hash_ids"}
-    lacking = needed - row.keys() if isinstance(row, dict) else needed
-    if lacking:
+    if lacking := needed - row.keys():
         raise ValueError(
             f"Line {number} of {name} has no {' and no '.join(sorted(lacking))}: Mooncake's format needs "
             f"{', '.join(sorted(needed))}."
         )
     if not isinstance(row["hash_ids"], list) or not all(type(block) is int for block in row["hash_ids"]):
         raise ValueError(f"hash_ids in line {number} of {name} must be a list of whole numbers.")
-    return row
 
 
 def _table(name, content, unit):
@@ -158,36 +198,62 @@ def _table(name, content, unit):
     except (ValueError, UnicodeDecodeError) as failure:  # pandas' own errors are ValueErrors
         why = str(failure).strip().splitlines()[0]
         raise ValueError(f"{name} cannot be read as a CSV with a line of column names: {why}.") from None
+    return _of_table(name, table, list(range(2, len(table) + 2)), unit)
+
+
+def _of_table(name, table, numbers, unit):
+    """The trace of a table whose rows stand in the lines `numbers`."""
     rounds = {"prefix_len", "input_len"} <= set(table.columns)
-    azure = "TIMESTAMP" in table
-    table = table.rename(columns={old: new for old, new in CSV.items() if new not in table})
+    added = table.pop("input_len") if rounds else None  # no whole prompt there
+    table = _spelled(name, table)
     if rounds:
-        table["prompt_tokens"] = table["prefix_tokens"] + table["input_len"]
-    lacking = {"prompt_tokens", "new_tokens"} - set(table.columns)
-    if lacking:
+        table["prompt_tokens"] = table["prefix_tokens"] + added
+    if lacking := {"prompt_tokens", "new_tokens"} - set(table.columns):
         raise ValueError(
-            f"{name} has no column {' and no column '.join(sorted(lacking))}: a trace needs prompt_tokens "
-            "and new_tokens (or ContextTokens and GeneratedTokens), and at_s for moments to replay."
+            f"{name} has no column {' and no column '.join(sorted(lacking))}: a trace needs "
+            "prompt_tokens and new_tokens (or input and output, or other usual names), and at_s for moments "
+            "to replay."
         )
     _enough(name, len(table))
-    numbers = list(range(2, len(table) + 2))
     _lengths(name, table, numbers)
     recorded = "as recorded" if "session" in table else "none"
-    if "session" not in table:
-        table["session"] = np.arange(1, len(table) + 1)
+    alone = -1 - pd.Series(range(len(table)))  # what belongs to no session is one
+    table["session"] = (
+        table["session"].where(table["session"].notna(), alone) if "session" in table else alone
+    )
     table["session"] = pd.factorize(table["session"])[0] + 1
     if rounds:
         return _rounds(name, table, numbers, unit)
-    if azure:
-        stamps = pd.to_datetime(table["at_s"], format="ISO8601", errors="coerce")
-        table["at_s"] = (stamps - stamps.iloc[0]).dt.total_seconds()
+    for column in {"prefix_tokens", "gap_s"} & set(table.columns):
+        values = table[column] = pd.to_numeric(table[column], errors="coerce")
+        most = table["prompt_tokens"] if column == "prefix_tokens" else math.inf
+        if wrong := np.flatnonzero((values < 0) | (values > most)).tolist():
+            raise ValueError(
+                f"Line {numbers[wrong[0]]} of {name} has {values.iloc[wrong[0]]:g} for {column}: it is 0 or "
+                "more, and a prefix no longer than its prompt."
+            )
     if "at_s" not in table:
         table["at_s"] = math.nan
     else:
         _moments(name, table, numbers, unit, "s")
     kept = [column for column in (*COLUMNS, "prefix_tokens", "gap_s") if column in table]
-    about = {"format": "azure" if azure else "csv", "sessions": recorded}
-    return Trace(_numbered(table[kept]), None, 0, about)
+    return Trace(_numbered(table[kept]), None, 0, {"format": "table", "sessions": recorded})
+
+
+def _spelled(name, table):
+    """`table` with our own names for what it calls otherwise; ValueError where two columns say the same."""
+    plain = {column: re.sub(r"[^a-z0-9]", "", str(column).lower()) for column in table.columns}
+    for own, others in SPELLINGS.items():
+        if own in table:
+            continue
+        found = [column for column, word in plain.items() if word in others.split()]
+        if len(found) > 1:
+            raise ValueError(
+                f"{name} has {' and '.join(found)}, which may both be {own}: "
+                "give that name to the one that is."
+            )
+        table = table.rename(columns=dict.fromkeys(found, own))
+    return table
 
 
 COLUMNS = ("at_s", "prompt_tokens", "new_tokens", "session")
@@ -227,26 +293,29 @@ def _lengths(name, table, numbers):
         if len(wrong):
             k = wrong[0]
             raise ValueError(
-                f"Line {numbers[k]} of {name} has a length of {table[column].iloc[k]} tokens for its "
-                f"{word}, and {len(wrong)} of {len(table)} lines are like that: lengths are whole numbers "
-                "above 0, so leave these requests out, with the later turns of their sessions."
+                f"Line {numbers[k]} of {name} has a length of {str(table[column].iloc[k])[:20]} tokens for "
+                f"its {word}, and {len(wrong)} of {len(table)} lines are like that: lengths are whole "
+                "numbers above 0, so leave these requests out, with the later turns of their sessions."
             )
         table[column] = values.astype(np.int64)
 
 
 def _moments(name, table, numbers, unit, usual):
-    """`at_s` in seconds from the first, in order."""
+    """`at_s` in seconds from the first, in order; dates are seconds whatever `unit` says."""
     values = pd.to_numeric(table["at_s"], errors="coerce").astype(float)
+    if values.isna().all():
+        dates = pd.to_datetime(table["at_s"], format="ISO8601", errors="coerce", utc=True)
+        values, unit = (dates - dates.iloc[0]).dt.total_seconds(), "s"
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
-        raise ValueError(f"Line {numbers[wrong[0]]} of {name} has no moment that is a number.")
+        raise ValueError(f"Line {numbers[wrong[0]]} of {name} has no moment that is a number or a date.")
     back = np.flatnonzero(np.diff(values) < 0)
     if len(back):
         k = back[0] + 1
         earlier = values.iloc[k - 1] - values.iloc[k]
         raise ValueError(
-            f"Line {numbers[k]} of {name} is {earlier:g} before the line before it, and {len(back)} lines "
-            "are like that: sort the file by its moments, if they are all of one clock."
+            f"Line {numbers[k]} of {name} is {earlier:g} before the line before it, and {len(back)} of "
+            f"{len(table)} lines are like that: sort the file by its moments, if they are all of one clock."
         )
     table["at_s"] = (values - values.iloc[0]) * UNITS[usual if unit == "auto" else unit]
     span = table["at_s"].iloc[-1]
@@ -263,9 +332,8 @@ def _moments(name, table, numbers, unit, usual):
         )
 
 
-def _block_ids(name, table, blocks, numbers, size):
-    """As many ids as blocks, and each with the same blocks before it and of the same size wherever it is."""
-    before, of_size = {}, {}
+def _counts_of_ids(name, table, blocks, numbers, size):
+    """As many ids as blocks."""
     for number, ids, tokens in zip(numbers, blocks, table["prompt_tokens"]):
         needed = -(-tokens // size)
         if len(ids) != needed:
@@ -273,17 +341,34 @@ def _block_ids(name, table, blocks, numbers, size):
                 f"Line {number} of {name} has {len(ids)} hash_ids for {tokens} tokens, and {needed} of "
                 f"{size} tokens would be needed: the file has another block size or cut ids."
             )
+
+
+def _prefix_ids(name, table, blocks, numbers, size):
+    """Each id with the same blocks before it and of the same size wherever it is."""
+    known: dict = {}
+    for number, ids, tokens in zip(numbers, blocks, table["prompt_tokens"]):
         for k, block in enumerate(ids):
-            parent = ids[k - 1] if k else None
-            tokens_of = min(size, tokens - k * size)
-            if (
-                before.setdefault(block, parent) != parent
-                or of_size.setdefault(block, tokens_of) != tokens_of
-            ):
+            place = ids[k - 1] if k else None, min(size, tokens - k * size)
+            if known.setdefault(block, place) != place:
                 raise ValueError(
                     f"Hash id {block} in line {number} of {name} stood for another prefix before: an id must "
                     "stand for its block and everything before it."
                 )
+
+
+def _chained(blocks, prompt_tokens, size):
+    """(ids that stand for a block and all before it, of ids that stand for the block alone, as Bailian's
+    do; how many ids came after another prefix, or with another size, than at first)."""
+    known: dict = {}
+    at_first, again, made = {}, 0, []
+    for ids, tokens in zip(blocks, prompt_tokens):
+        chain = []
+        for k, block in enumerate(ids):
+            place = chain[-1] if chain else None, min(size, tokens - k * size)
+            again += at_first.setdefault(block, place) != place
+            chain.append(known.setdefault((block, *place), len(known)))
+        made.append(tuple(chain))
+    return made, again
 
 
 def _chats(name, rows, numbers):

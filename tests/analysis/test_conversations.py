@@ -123,6 +123,22 @@ def test_simulated_caches_are_read_from_the_sidecars(tmp_path):
     assert conversations.simulated(rows).empty and conversations.simulated(frame(load())).empty
 
 
+@pytest.mark.parametrize(
+    "cache, why, known", [(1000.0, None, True), (1000.0, "gone", False), (0.0, "gone", True)]
+)
+def test_a_hit_rate_that_no_counter_confirms_is_empty(tmp_path, cache, why, known):
+    rows = frame(load(cache, session_rate=0.123456789))
+    condition = {name: rows[name].iloc[0] for name in conversations.LEVEL[1:]} | {"session_rate": 0.12345679}
+    counts = {"why": why} if why else dict.fromkeys(conversations.COUNTS, 600)
+    file = tmp_path / f"{rows['run_id'].iloc[0]}.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"settings": {}, "counters": [{"level": "x"} | condition | counts]}))
+    rows.attrs["folder"] = str(tmp_path)
+    assert conversations.counted(rows)["why"].tolist() == [why or pytest.approx(np.nan, nan_ok=True)]
+    (level,) = conversations.levels(rows, SLO).to_dict("records")
+    assert np.isnan(level["by_tokens"]) != known and level["requests"] == 12
+
+
 def test_without_sessions_there_is_nothing_and_no_error():
     empty = frame(load()).iloc[:0]
     of = conversations

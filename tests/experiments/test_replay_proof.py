@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bench.analysis import conversations
 from bench.experiments import replay_proof
 
 pytestmark = pytest.mark.usefixtures("watchdog")
@@ -28,10 +29,10 @@ def test_requests_leave_at_their_moments():
 
 def test_what_breaks_the_promise_is_named():
     kept = {"trace": "made", "time_scale": 1.0, "late_p99_ms": 0.9}
-    kept |= {f"dispersion_{w}s_{what}": 2.0 for w in replay_proof.WINDOWS_S for what in ("schedule", "sent")}
+    kept |= {f"dispersion_{w}s_{what}": 2.0 for w in conversations.WINDOWS_S for what in ("schedule", "sent")}
     late, smooth = kept | {"late_p99_ms": 1.2}, kept | {"dispersion_1s_sent": 1.0}
-    assert replay_proof.broken(pd.DataFrame([kept])) == []
-    said = replay_proof.broken(pd.DataFrame([late, smooth]))
+    assert conversations.broken(pd.DataFrame([kept])) == []
+    said = conversations.broken(pd.DataFrame([late, smooth]))
     assert (
         len(said) == 2
         and "1.2 ms late" in said[0]

@@ -16,9 +16,9 @@ from builders import serving_rows
 from commands import execute
 from fake import ITL_S, TTFT_S
 
-from bench import backends
+from bench import backends, workloads
 from bench.analysis import levels as levels_analysis
-from bench.experiments import serving
+from bench.experiments import conversations, serving
 from bench.instrument.load import schedule
 from bench.observations import gates, store
 from bench.paths import ROOT
@@ -268,6 +268,41 @@ def test_arrivals_of_a_trace_and_poisson_s_at_a_share_of_the_capacity(cells, tmp
     for rate, own in recorded.groupby("session_rate"):
         due = np.sort(own["sent_s"] - own["late_s"])
         assert np.diff(due)[:2] == pytest.approx([0.01 * 11 / moments[-1] / rate] * 2, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", ["poisson", "constant"])
+def test_sessions_that_arrive_otherwise_do_so_in_the_same_time(kind):
+    turns = [
+        (workloads.Turn((1, 2), (1, 2), 1, k**2, None), workloads.Turn((3,), (3,), 1, k**2 + 5))
+        for k in range(9)
+    ]
+    workload = workloads.Workload(tuple(workloads.Session(k, own) for k, own in enumerate(turns, 1)))
+    for seed in (1, 2):
+        moved = conversations.arriving(workload, kind, 0.5, seed).sessions
+        first = [session.turns[0].at_s for session in moved]
+        assert first[0] == 0 and first[-1] == pytest.approx(16) and sorted(first) == first
+        assert all(s.turns[1].at_s - s.turns[0].at_s == pytest.approx(5) for s in moved)
+
+
+def test_runs_of_a_sampled_trace_have_one_rate_and_sessions_of_their_own(cells, tmp_path):
+    trace = tmp_path / "my.csv"
+    trace.write_text("at_s,input,output\n" + "".join(f"{k * k / 40},{20 + k},4\n" for k in range(12)))
+    runs = [
+        cells("serving", backend="fake", trace=str(trace), sample=0.5, run=run, time_scale=0.25)["observed"]
+        for run in (1, 2)
+    ]
+    assert len({rate for rows in runs for rate in rows["session_rate"]}) == 1
+    assert set(runs[0]["prompt_tokens"]) != set(runs[1]["prompt_tokens"])
+
+
+def test_arrivals_are_drawn_for_a_trace_without_moments(cells, tmp_path):
+    trace = tmp_path / "lengths.csv"
+    trace.write_text("input,output\n" + "24,6\n" * 6)
+    with pytest.raises(ValueError, match="has no moments: give it a column at_s, or have arrivals drawn"):
+        cells("serving", backend="fake", trace=str(trace))
+    names = cells("serving", backend="fake", trace=str(trace), arrivals="constant", session_rates="20")
+    rows = names["observed"]
+    assert np.diff(np.sort(rows["sent_s"] - rows["late_s"])) == pytest.approx([0.05] * 5, abs=1e-3)
 
 
 @pytest.mark.timing

@@ -46,6 +46,12 @@ def test_gpu_is_another_word_for_cuda(monkeypatch):
     assert target.place_of(elsewhere) == target.Place("cuda", "h100")
 
 
+@pytest.mark.parametrize("url", ["localhost:8000", "somewhere.example", "ftp://somewhere.example", "http://"])
+def test_an_address_without_http_is_refused(url):
+    with pytest.raises(ValueError, match="url must be like http://localhost:8000"):
+        target.place_of({"device": "auto", "gpu": "h100", "url": url})
+
+
 def test_an_engine_of_another_environment_names_the_papermill_that_has_it(tmp_path, monkeypatch):
     values = {"backend": "vllm", "device": "cpu", "gpu": "auto", "option": "", "threads": 0, "run": 0}
     module = SimpleNamespace(

@@ -331,6 +331,8 @@ def test_goodput_counts_what_met_every_objective(tmp_path):
     requests, slo = written(rows, tmp_path), {"ttft_s": 0.4, "tpot_s": 0.1}
     assert levels.meets(requests, slo).tolist() == [True, False, False, False, True]
     assert levels.meets(requests, {}).tolist() == [True, True, True, False, True]
+    of_one_token = requests.assign(output_tokens=1, tpot_s=np.nan)
+    assert levels.meets(of_one_token, slo).tolist() == [True, False, True, False, True]
     level = levels.levels(requests, slo).iloc[0]
     assert (level["requests"], level["failed"], level["counted"]) == (5, 1, 5)
     assert level["wall_s"] == pytest.approx(8 + 0.14) and level["state"] == levels.STEADY

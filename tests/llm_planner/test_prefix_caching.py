@@ -40,7 +40,7 @@ def test_a_larger_cache_hits_more_and_a_round_robin_less(mooncake):
 
 def test_a_cache_below_a_block_is_refused(mooncake):
     with pytest.raises(ValueError, match="1 block or more"):
-        prefix_caching.hit_rates(mooncake, 511)
+        mooncake.hit_rates(511)
 
 
 def test_what_is_hit_is_not_computed():

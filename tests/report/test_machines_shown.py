@@ -83,7 +83,8 @@ def test_an_experiment_that_a_machine_lacks_is_missing_not_borrowed(both, monkey
     assert machines.here(both, "batching").empty
     ((label, part),) = figures.parts("frontier", both)
     assert label == FIRST and f"Not measured on\n{SECOND}." in words(part).replace(" on ", " on\n")
-    assert f"on {FIRST}" in words(figures.DRAWN["frontier"](both))
+    drawn = words(figures.DRAWN["frontier"](both))
+    assert f"on {FIRST}" in drawn and "other machine" not in drawn
     table = tables.TABLES["batching"](both)
     assert set(table["device"]) == {FIRST} and table.attrs["missing"] == [SECOND]
     assert f"No row of {SECOND}: not measured there." in html.html(table)

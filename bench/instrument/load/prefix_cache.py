@@ -5,17 +5,13 @@ Servers that report cached tokens are believed, request by request; of the other
 few times over, with another prompt each time.
 """
 
-import json
-import urllib.request
 from collections.abc import Sequence
-from http.client import HTTPException
 
 import numpy as np
 
 from bench.definitions import Fields
 
 PAIRS = 3
-RESET, PATIENCE_S = "/reset_prefix_cache", 30
 # The slowest repetition that takes less than this share of the fastest new prompt's time was not computed:
 # times of one prompt scatter by less, and a machine whose speed flips would have to do so every other time.
 SHARE = 0.7
@@ -85,22 +81,3 @@ def broken_history(rows: list[dict], block_tokens: int = 1) -> str:
         f"{where}: the server's template rewrites earlier turns, or the text of an answer encodes to other "
         "tokens than it had. What this load hits ends there."
     )
-
-
-def reset(url: str, token: str = "") -> str:
-    """Have a server that runs already forget its prefix cache; why it has not, in a sentence, else empty.
-
-    vLLM answers 200 with {"success": false} while a request runs, and keeps its cache: the body decides.
-    Nothing is proved by the answer alone; a repeated prompt is (`result`).
-    """
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    try:
-        query = urllib.request.Request(url.rstrip("/") + RESET, method="POST", headers=headers)
-        with urllib.request.urlopen(query, timeout=PATIENCE_S) as answer:
-            body = answer.read()
-        reported = json.loads(body) if body.strip() else {}
-    except (OSError, ValueError, HTTPException) as failure:
-        return f"The server's prefix cache cannot be reset (POST {RESET}: {failure}): start it afresh."
-    if isinstance(reported, dict) and reported.get("success") is False:
-        return f"The server has kept its prefix cache (POST {RESET} says success: false): let it become idle."
-    return ""

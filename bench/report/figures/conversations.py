@@ -7,6 +7,7 @@ from matplotlib.lines import Line2D
 
 from bench import columns, html, naming, style
 from bench.analysis import conversations as conversations_analysis
+from bench.analysis import statistics
 from bench.observations import schema
 from bench.report import captions, curves, figures
 
@@ -89,6 +90,7 @@ def conversation_turns(requests: pd.DataFrame) -> Figure | None:
 def conversation_uncached(requests: pd.DataFrame) -> Figure | None:
     """TTFT over the tokens of the prompt that no cache answered; one panel per rate of sessions."""
     table = naming.named(conversations_analysis.by_uncached(requests))
+    table = table[table["experiment"].isin(conversations_analysis.OF_ONE_RATE)]
     if table.empty:
         return None
     drawn = _over(
@@ -147,8 +149,13 @@ def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
     drawn, axes = curves.panels(len(loads), 3.2, styles, also=key)
     for panel, ((workload, arrivals), rows) in zip(axes, loads):
         for name, own in curves.each(rows):
-            means = own.groupby("cache_capacity_tokens")[["by_tokens", "expected_high"]].mean()
+            sizes = own.sort_values("started").groupby("cache_capacity_tokens")
+            means = sizes[["by_tokens", "expected_high"]].mean()
             curves.joined(panel, means.index, 100 * means["by_tokens"], styles[name])
+            ends = 100 * sizes["by_tokens"].agg(statistics.half_width)
+            panel.errorbar(
+                means.index, 100 * means["by_tokens"], ends, fmt="none", ecolor=styles[name].colour, capsize=2
+            )
             look = {"color": styles[name].colour, "linewidth": 1.2, "linestyle": ":"}
             panel.plot(means.index, 100 * means["expected_high"], **look)
             same = simulated["run_id"].isin(own["run_id"]) & (simulated["arrivals"] == arrivals)
@@ -167,5 +174,9 @@ def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
     runs = table.groupby(["backend", "option", *conversations_analysis.LEVEL], dropna=False)[
         "run_id"
     ].nunique()
-    caption = f"{captions.setting(table.iloc[0][schema.SETTING])}. Means of {captions.plural(runs, 'run')}."
+    few = f" {ONE_RUN}" if (runs == 1).all() else ""
+    caption = (
+        f"{captions.setting(table.iloc[0][schema.SETTING])}. Means of {captions.plural(runs, 'run')}, "
+        f"whisker: 95\N{NO-BREAK SPACE}% interval.{few}"
+    )
     return captions.titled(drawn, "How large a cache it takes", caption)

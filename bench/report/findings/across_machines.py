@@ -25,11 +25,10 @@ def everywhere(requests: pd.DataFrame) -> str | None:
         if everywhere.any()
         else ""
     )
+    of, count_behind = f"of the {words.plural(len(table), 'other option')}", behind.sum()
     found = (
-        f"{behind.sum()} of the {words.plural(len(table), 'other option')} "
-        f"{'is' if behind.sum() == 1 else 'are'} slower on every machine that has both{proven}"
-        if behind.any()
-        else f"none of the {words.plural(len(table), 'other option')} is slower on every machine that has both"
+        f"{count_behind or 'none'} {of} {'are' if count_behind > 1 else 'is'} slower on every machine that has "
+        f"both{proven}"
     )
     others = [f"; {verdict.format(_named(rows))}" for verdict, rows in _by_verdict(table[~behind])]
     leads = "has the highest mean output tokens/s" if others else "is fastest in output tokens/s"

@@ -4,6 +4,8 @@ import pandas as pd
 
 from bench import html, naming
 from bench.analysis import conversations as conversations_analysis
+from bench.analysis import statistics
+from bench.report import captions
 from bench.report.findings import words
 
 RATES = {
@@ -30,24 +32,64 @@ def hits(requests: pd.DataFrame) -> str | None:
     )
 
 
+def counted(requests: pd.DataFrame) -> str | None:
+    """How the servers' own counters stand to the rows, counted over levels of load."""
+    table = conversations_analysis.counted(requests)
+    known = table[table["why"].isna()]
+    if table.empty:
+        return None
+    apart = (known["prompt_tokens"] != known["rows_prompt_tokens"]) | (
+        known["cached_tokens"] != known["rows_cached_tokens"]
+    )
+    sentence = (
+        f"The servers' own counters of {words.plural(len(known), 'level')} of load, "
+        f"{html.number(known['prompt_tokens'].sum())} prompt tokens with "
+        f"{html.number(known['cached_tokens'].sum())} of them cached, equal the sums of the rows to the "
+        f"token in {len(known) - apart.sum()}"
+    )
+    if apart.any():
+        sentence += ", and to the tokens of turns that were cut in the others"
+    if silent := len(table) - len(known):
+        sentence += f"; {words.plural(silent, 'level')} had no counters, and a cache there has no hit rate"
+    return f"{sentence}."
+
+
 def rates(requests: pd.DataFrame) -> list[str]:
-    """The three hit rates of each load with a cache: sentences, one per configuration, load and size, means
-    over runs."""
+    """The three hit rates of each load with a cache: sentences, one per configuration and load, means over
+    runs; the intervals are over runs."""
     table = naming.named(conversations_analysis.levels(requests)).dropna(subset="by_tokens")
-    table = table[table["cache_capacity_tokens"] != conversations_analysis.OFF]
+    table = table[table["cache_capacity_tokens"] != conversations_analysis.OFF].sort_values("started")
     keys = ["backend", "option", "weights", "gpu", "workload", "arrivals", "history", "session_rate"]
     found = []
-    for key, own in table.groupby([*keys, "cache_capacity_tokens"], dropna=False, sort=True):
-        row = dict(zip([*keys, "cache_capacity_tokens"], key))
-        three = (f"{words.percent(own[name].mean())} % {word}" for name, word in RATES.items())
+    for key, own in table.groupby(keys, dropna=False, sort=True):
+        row, sizes = dict(zip(keys, key)), own.groupby("cache_capacity_tokens", dropna=False)
+        of_sizes = words.listed([_with_interval(each["by_tokens"]) for _, each in sizes], 9)
+        of_tokens = words.listed([_size(size) for size, _ in sizes], 9)
+        largest = own[own["cache_capacity_tokens"].fillna(0) == own["cache_capacity_tokens"].fillna(0).max()]
+        others = (f"{words.percent(largest[name].mean())} % {RATES[name]}" for name in list(RATES)[1:])
         most = own["expected_high"].mean()
-        more = "" if pd.isna(most) else f"; at most {words.percent(most)} % by tokens if nothing were evicted"
+        runs = own.groupby("cache_capacity_tokens", dropna=False)["run_id"].nunique()
         found.append(
-            f"{words.on(row)}, {words.name(row)} with {_size(row['cache_capacity_tokens'])} answered of "
-            f"{row['workload']} ({row['arrivals']}, {html.number(row['session_rate'])} sessions/s, history "
-            f"{row['history']}) {words.listed(three)}{more} ({words.plural(own['run_id'].nunique(), 'run')})."
+            f"{words.on(row)}, {words.name(row)} answered of {row['workload']} ({row['arrivals']}, "
+            f"{html.number(row['session_rate'])} sessions/s, history {row['history']}) {of_sizes} by tokens "
+            f"with {of_tokens}, and with the largest {words.listed(list(others))}"
+            + (
+                ""
+                if pd.isna(most)
+                else f"; at most {words.percent(most)} % by tokens if nothing were evicted"
+            )
+            + f" ({captions.plural(runs, 'run')} each"
+            + (", so without an interval)." if (runs == 1).all() else ").")
         )
     return found
+
+
+def _with_interval(shares):
+    """The mean of the runs' `shares` with its interval, where there is one."""
+    middle, low, high = statistics.mean_interval(shares)
+    if pd.isna(low):
+        return f"{words.percent(middle)} %"
+    return f"{words.percent(middle)} % ({words.percent(low)} to {words.percent(high)})"
 
 
 def _size(tokens):
@@ -60,25 +102,30 @@ def saved(requests: pd.DataFrame) -> list[str]:
     table = naming.named(conversations_analysis.saved(requests))
     found = []
     for _, row in table[table["turns"] == "later"].iterrows():
-        interval = ""
-        if pd.notna(row["times_low"]):
-            interval = f" ({words.two(row['times_low'])} to {words.two(row['times_high'])})"
-        runs = words.plural(row["runs"], "run")
-        saved = f"{html.number(abs(row['saved_s']) * 1e3)} ms {'sooner' if row['saved_s'] >= 0 else 'later'}"
-        what = (
-            f"{words.on(row)}, the first token of a later turn of {row['workload']} comes "
-            f"{words.times(row['times'])}{interval} as fast from {words.name(row)} with "
-            f"{_size(row['cache_capacity_tokens'])} as without: {saved} at the median, with "
-            f"{words.percent(row['computed'])} % of the prompt tokens computed "
-            f"({words.plural(row['pairs'], 'pair')} of turns in {runs})"
+        times, end = _times(row)
+        found.append(
+            f"{words.on(row)}, the first token of a later turn of {row['workload']} comes {times} as fast "
+            f"from {words.name(row)} with {_size(row['cache_capacity_tokens'])} as without: "
+            f"{_seconds(row['saved_s'])}, with {words.percent(row['computed'])} % of the prompt tokens "
+            f"computed ({words.plural(row['pairs'], 'pair')} of turns in "
+            f"{words.plural(row['runs'], 'run')}){end}"
         )
-        if not interval:
-            found.append(f"{what}; one run, so without an interval.")
-        elif row["times_low"] > 1 or row["times_high"] < 1:
-            found.append(f"{what}.")
-        else:
-            found.append(f"{what}; the interval holds 1, so the two cannot be distinguished.")
     return found
+
+
+def _times(row):
+    """(the ratio `times` of a row with its interval, how a sentence about it ends)."""
+    if pd.isna(row["times_low"]):
+        return words.times(row["times"]), "; one run, so without an interval."
+    interval = (
+        f"{words.times(row['times'])} ({words.two(row['times_low'])} to {words.two(row['times_high'])})"
+    )
+    apart = row["times_low"] > 1 or row["times_high"] < 1
+    return interval, "." if apart else "; the interval holds 1, so the two cannot be distinguished."
+
+
+def _seconds(value):
+    return f"{html.number(abs(value) * 1e3)} ms {'sooner' if value >= 0 else 'later'} at the median"
 
 
 def bursts(requests: pd.DataFrame) -> list[str]:
@@ -86,14 +133,12 @@ def bursts(requests: pd.DataFrame) -> list[str]:
     configuration and rate."""
     found = []
     for _, row in naming.named(conversations_analysis.bursts(requests)).iterrows():
-        interval = ""
-        if pd.notna(row["times_low"]):
-            interval = f" ({words.two(row['times_low'])} to {words.two(row['times_high'])})"
+        times, end = _times(row)
         found.append(
             f"{words.on(row)}, under the arrivals of {row['workload']} at {html.number(row['session_rate'])} "
-            f"sessions/s the 90th percentile of TTFT of {words.name(row)} is {words.times(row['times'])}"
-            f"{interval} that under Poisson arrivals, and {words.percent(row['met'])} % of sessions meet the "
-            f"objectives where {words.percent(row['met_poisson'])} % do ({words.plural(row['runs'], 'run')})."
+            f"sessions/s the 90th percentile of TTFT of {words.name(row)} is {times} that under as many "
+            f"Poisson arrivals, and {words.percent(row['met'])} % of sessions meet the objectives where "
+            f"{words.percent(row['met_poisson'])} % do ({words.plural(row['runs'], 'run')}){end}"
         )
     return found
 
@@ -112,3 +157,27 @@ def cut(requests: pd.DataFrame) -> str | None:
         f"{len(table)} of {total} were cut ({named}); their turns that were answered count, and no "
         "figure leaves them out."
     )
+
+
+def replayed() -> list[str]:
+    """How late replayed requests left, and whether they were as bursty as their schedule: sentences."""
+    table = conversations_analysis.proof("replay")
+    if table.empty:
+        return []
+    made, real = table[table["trace"] == "made"], table[table["trace"] != "made"]
+    found = [
+        f"Of {html.number(row['requests'])} requests of a made trace with bursts, in "
+        f"{words.two(row['seconds'] / 60)} minutes, half arrived within {words.two(row['late_p50_ms'])} ms "
+        f"of their moments, and 99 % within {words.two(row['late_p99_ms'])} ms "
+        f"(promised: {words.two(1e3 * conversations_analysis.LATE_S)})."
+        for _, row in made.iterrows()
+    ]
+    faults = conversations_analysis.broken(table)
+    scales = words.listed([f"{scale:g}" for scale in sorted(real["time_scale"].unique())], 9)
+    if len(real) and not faults:
+        found.append(
+            f"{words.plural(real['trace'].nunique(), 'real trace')} at time scales {scales}: in windows of "
+            "trace time the number of requests that were sent varies as it does in the schedule, within "
+            f"{words.percent(conversations_analysis.ALIKE)} %."
+        )
+    return [*found, *(f"Missed: {sentence}" for sentence in faults)]

@@ -14,8 +14,9 @@ def _share(title: str) -> Column:
 
 @tables.of_machines
 def conversations(requests: pd.DataFrame) -> pd.DataFrame:
-    """Every level of sessions: one row per configuration, load and cache, means over runs; three hit rates,
-    what was expected by tokens, the wait, and sessions per second that met every objective."""
+    """Loads of sessions: one row per configuration, load and cache, means over runs; three hit rates, what
+    was expected by tokens, the wait, and sessions per second that met every objective. Without loads whose
+    rate is a share of a capacity that every run measures anew (`findings.bursts`)."""
     shown = columns.of("backend option") | {
         "workload": Column("workload"),
         "session_rate": Column("sessions", "1/s"),
@@ -26,18 +27,19 @@ def conversations(requests: pd.DataFrame) -> pd.DataFrame:
         "expected_high": _share("at most, by tokens"),
         "ttft_p50_s": columns.column("ttft_p50_s"),
         "session_goodput_per_s": Column("goodput", "sessions/s"),
-        "cut": Column("sessions cut"),
+        "runs": Column("runs"),
     }
     table = naming.named(conversations_analysis.levels(requests))
+    table = table[table["experiment"].isin(conversations_analysis.OF_ONE_RATE)]
     if table.empty:
         return columns.renamed(pd.DataFrame(columns=list(shown)), shown)
     table = table.assign(
         workload=table["workload"] + ", " + table["arrivals"] + ", history " + table["history"]
     )
     keys = ["backend", "option", "workload", "session_rate", "cache_capacity_tokens"]
-    means = {name: (name, "mean") for name in shown if name not in (*keys, "cut")}
+    means = {name: (name, "mean") for name in shown if name not in (*keys, "runs")}
     grouped = table.groupby(keys, dropna=False, sort=True)
-    return columns.renamed(grouped.agg(**means, cut=("cut", "sum")).reset_index(), shown)
+    return columns.renamed(grouped.agg(**means, runs=("run_id", "nunique")).reset_index(), shown)
 
 
 @tables.listed
@@ -65,3 +67,50 @@ def trace_hits() -> pd.DataFrame:
         "requests_with_a_hit": _share("requests with a hit"),
     }
     return columns.renamed(conversations_analysis.mooncake_hits(), shown)
+
+
+@tables.listed
+def replay_proof() -> pd.DataFrame:
+    """How a replay leaves the client: one row per trace and time scale; how late the kernel of the reference
+    server had the requests (of all moments, ms), and variance over mean of their number per window of trace
+    time, as scheduled (ticks spread) and as sent."""
+    shown = {
+        "trace": Column("trace"),
+        "time_scale": Column("time scale"),
+        "requests": Column("requests"),
+        "seconds": Column("span", "s"),
+        "late_p50_ms": Column("late, median", "ms"),
+        "late_p99_ms": Column("late, 99th percentile", "ms"),
+        "late_max_ms": Column("late, at most", "ms"),
+    }
+    for window_s in conversations_analysis.WINDOWS_S:
+        for what in ("schedule", "sent"):
+            shown[f"dispersion_{window_s}s_{what}"] = Column(f"in {window_s} s, {what}")
+    return _of_proof("replay", shown)
+
+
+@tables.listed
+def conversation_peers() -> pd.DataFrame:
+    """Load clients on the same conversations, the reference server as judge: one row per client; requests
+    that had the prompt of a turn and hits between their bounds, of those planned; hit rates by tokens, as
+    the server knows and as the client reports; how much longer than they are it reports TTFTs, and how much
+    longer than planned it thinks (medians and 99th percentiles)."""
+    shown = {
+        "client": Column("client"),
+        "version": Column("version"),
+        "planned": Column("turns planned"),
+        "sent": Column("requests sent"),
+        "as_planned": Column("prompts as planned"),
+        "within": Column("hits as expected"),
+        "hit_rate_true": _share("hit rate"),
+        "hit_rate_reported": _share("hit rate reported"),
+        "ttft_error_p50_ms": Column("TTFT error, median", "ms"),
+        "ttft_error_p99_ms": Column("TTFT error, 99th percentile", "ms"),
+        "think_error_p50_ms": Column("think time error, median", "ms"),
+        "think_error_p99_ms": Column("think time error, 99th percentile", "ms"),
+    }
+    return _of_proof("conversation_peers", shown)
+
+
+def _of_proof(name, shown):
+    return columns.renamed(conversations_analysis.proof(name).reindex(columns=list(shown)), shown)
