@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench import files
-from bench.backends.common import checkpoints, gguf_tokens
+from bench.backends.common import checkpoints, effective, gguf_tokens
 from bench.backends.common.checkpoints import Checkpoint
 from bench.definitions import Fields
 
@@ -56,6 +56,22 @@ def step_bytes(path: str | Path, per_value: float | None = None) -> int:
     own_head = any(t.name == "output.weight" for t in tensors)
     read = [t for t in tensors if not (own_head and t.name == "token_embd.weight")]
     return int(sum(t.n_elements * per_value if per_value and len(t.shape) > 1 else t.n_bytes for t in read))
+
+
+def read_back(engine: str, checkpoint: Checkpoint, path: Path) -> Fields:
+    """What the file at `path` tells the `engine` that reads it, as an entry for its settings; ValueError
+    where that is another model than `checkpoint`."""
+    import gguf
+
+    fields = gguf.GGUFReader(path).fields
+    kind = fields["general.architecture"].contents()
+    base, end = fields.get(f"{kind}.rope.freq_base"), fields.get("tokenizer.ggml.eos_token_id")
+    told = {
+        "rope_theta": base.contents() if base else 10000.0,  # what llama.cpp and OpenVINO take without one
+        "vocab_size": len(fields["tokenizer.ggml.tokens"].data),
+        "end_token_ids": [end.contents()] if end else None,
+    }
+    return effective.checked(engine, checkpoint, told)
 
 
 def text_reader(checkpoint: Checkpoint) -> Callable[[str], list[int]]:
