@@ -295,9 +295,7 @@ def broken(fault, to):
     """A copy of the default model with one `fault`, as an engine would have it under the same name."""
     from safetensors.torch import load_file, save_file
 
-    shutil.copytree(
-        real().path, to, ignore=shutil.ignore_patterns("*.gguf", "*.safetensors", ".digests.json")
-    )
+    shutil.copytree(real().path, to, ignore=shutil.ignore_patterns("*.gguf", "*.safetensors"))
     tensors = load_file(real().path / "model.safetensors")
     config = json.loads((to / "config.json").read_text())
     fault(to, tensors, config)
