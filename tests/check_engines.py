@@ -57,7 +57,6 @@ ELSEWHERE = {
 }
 # Checks that read a package's source; the others import it, with stand-ins for what is not installed.
 BY_SOURCE = {"ctranslate2", "onnxruntime_genai", "bitsandbytes", "gptqmodel"}
-ONLY_A_GPU = "kernels, memory, and that its tokens are right"
 NOT_CHECKED = {
     "llamacpp": "the wheel for CUDA is on GitHub only; the one for CPUs is run by make check",
 }
@@ -134,7 +133,7 @@ def main(*names):
         note = f"{package.requirement}, {package.size / 1e6:.0f} MB in {package.seconds:.0f} s"
         note += f", {stood_in} libraries stood in for, {spent:.0f} s"
         means = "its source, read" if of in BY_SOURCE else "its own code, run without a GPU"
-        broken += told(name, findings, note, rows, requirement, means, ONLY_A_GPU)
+        broken += told(name, findings, note, rows, requirement, means)
     if not names:
         for name, reason in NOT_CHECKED.items():
             print(f"--     {name}: not checked: {reason}")

@@ -114,6 +114,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         [sys.executable, "-m", __name__, path, option, device, request.port, *room, host_mib, int(counted)],
         body=lambda new_tokens: body,
         settings=settings,
+        reported=lambda url: gguf_files.read_back("llama.cpp", checkpoint, path),
         cache=lambda url: cache,
     )
 
@@ -225,6 +226,7 @@ class Engine:
         self.arithmetic = details.get(f"arithmetic_{device}", details["arithmetic"])
         self.ids = gguf_files.text_reader(checkpoint)
         self.settings = _settings(details, device, threads) | {"system": xllamacpp.get_system_info().strip()}
+        self.settings |= gguf_files.read_back("llama.cpp", checkpoint, path)
         self.server: Any = None  # xllamacpp's, while one is started
         self.room = 0, 0
         self.reserve(1, CONTEXT)

@@ -71,6 +71,7 @@ class Engine:
         chosen = HINTS | {"INFERENCE_NUM_THREADS": threads}
         self.pipeline = openvino_genai.ContinuousBatchingPipeline(str(path), scheduler, "CPU", chosen)
         self.settings = chosen | {"prefix_caching": False}
+        self.settings |= gguf_files.read_back("OpenVINO", checkpoint, path)
         self.weight_bytes = gguf_files.step_bytes(path, details["bytes_per_weight"])
         self.arithmetic = details.get("arithmetic", "float32")
         self.end = checkpoint.end_token_ids

@@ -4,8 +4,9 @@
     make check-backend NAME=mine
 
 One line per check: `ok`, `WRONG` with what was found, or `--` with why it was not tried. The exit status is 1
-where something is wrong. The model is smollm2-135m; its tokens are judged as before every run (`judge`). It
-takes less than a minute on an idle machine, where the model has been made already.
+where something is wrong. The model is smollm2-135m; its tokens are judged as before every run (`judge`), of
+the engine's own server and of the engine in this process, where it has both. It takes less than a minute on
+an idle machine, where the model has been made already.
 """
 
 import argparse
@@ -241,8 +242,10 @@ def findings(backend: Backend, option: str, device: str, threads: int) -> Iterat
             yield Finding("makes its own format of the model", fault=reason(failure))
             return
         yield Finding("makes its own format of the model")
-    check = loaded if backend.can("load") else served
-    yield from check(backend, option, device, threads, case)
+    # Its server first: an engine that was loaded here has set variables that a child would inherit.
+    for part, check in (("serve", served), ("load", loaded)):
+        if backend.can(part):
+            yield from check(backend, option, device, threads, case)
 
 
 def _in_its_environment(backend, option, device):

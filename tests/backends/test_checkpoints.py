@@ -61,49 +61,61 @@ def test_a_checkpoint_travels_to_another_process_and_is_asked_for_what_it_lacks(
     assert not hasattr(checkpoint, "folder") and getattr(checkpoint, "folder", None) is None
 
 
-def test_a_digest_is_of_contents_not_of_sizes(model):
-    before, sizes = weights.digest(model), weights.size_digest(model)
-    save(model, b"\4\3\2\1" * 10)
-    assert weights.digest(model) != before and weights.size_digest(model) == sizes
+@pytest.fixture
+def found(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "MODELS", tmp_path / "models")
+    return checkpoints.checkpoint(f"path:{model}")
 
 
-def test_a_digest_is_the_same_in_another_folder(model, tmp_path):
-    other = tmp_path / "other"
-    model.rename(other)
-    before = weights.digest(other)
-    (other / weights.CACHE).unlink()
-    assert weights.digest(other) == before
+def cache(found):
+    return checkpoints.folder(found.name) / weights.CACHE
 
 
-def test_contents_are_read_once(model, monkeypatch):
+def test_a_digest_is_of_contents_not_of_sizes(found):
+    before, sizes = found.digest(), weights.size_digest(found.path)
+    save(found.path, b"\4\3\2\1" * 10)
+    assert found.digest() != before and weights.size_digest(found.path) == sizes
+
+
+def test_a_digest_is_the_same_in_another_folder_and_leaves_nothing_there(found, tmp_path):
+    before, names = found.digest(), {file.name for file in found.path.iterdir()}
+    other = found.path.rename(tmp_path / "other")
+    assert weights.digest(other, cache(found)) == before
+    assert (
+        {file.name for file in other.iterdir()}
+        == names
+        == {"config.json", "tokenizer.json", "model.safetensors"}
+    )
+
+
+def test_contents_are_read_once(found, monkeypatch):
     read, original = [], hashlib.file_digest
     monkeypatch.setattr(hashlib, "file_digest", lambda *a: read.append(a) or original(*a))
-    first = weights.digest(model)
-    assert weights.digest(model) == first and len(read) == 1
-    save(model, b"\1\2\3\4" * 10)  # the same bytes at another time
-    assert weights.digest(model) == first and len(read) == 2
+    first = found.digest()
+    assert found.digest() == first and len(read) == 1
+    save(found.path, b"\1\2\3\4" * 10)  # the same bytes at another time
+    assert found.digest() == first and len(read) == 2
 
 
 @pytest.mark.parametrize("text", ["", "not json", '{"model.safetensors": {}}'])
-def test_a_broken_cache_is_made_anew(model, text):
-    before = weights.digest(model)
-    (model / weights.CACHE).write_text(text)
-    assert weights.digest(model) == before
+def test_a_broken_cache_is_made_anew(found, text):
+    before = found.digest()
+    cache(found).write_text(text)
+    assert found.digest() == before
 
 
-def test_a_folder_that_cannot_be_written_to_has_a_digest(model, monkeypatch):
-    before = weights.digest(model)
-    (model / weights.CACHE).unlink()
+def test_a_folder_that_cannot_be_written_to_has_a_digest(found, monkeypatch):
+    before = found.digest()
+    cache(found).unlink()
 
     def refuse(*arguments):
         raise PermissionError
 
     monkeypatch.setattr(files, "write_whole", refuse)
-    assert weights.digest(model) == before and not (model / weights.CACHE).exists()
+    assert found.digest() == before and not cache(found).exists()
 
 
-def test_older_sidecars_still_name_their_model(model):
-    found = checkpoints.checkpoint(f"path:{model}")
+def test_older_sidecars_still_name_their_model(found, model):
     old = hashlib.sha256(b'{"eos_token_id": 2}')
     old.update(f"model.safetensors {(model / 'model.safetensors').stat().st_size}".encode())
     assert found.same_model(found.digest()) and found.same_model(old.hexdigest())

@@ -10,7 +10,7 @@ import pytest
 
 from bench import backends, processes
 from bench.backends import lmdeploy, mlc
-from bench.backends.common import effective, servers
+from bench.backends.common import effective, gguf_files, servers
 
 CONFIG = {"rope_parameters": {"rope_theta": 100000.0}, "vocab_size": 49152, "dtype": "float32"}
 SAME = {"rope_theta": 100000.0, "dtype": "torch.bfloat16", "vocab_size": 49152, "end_token_ids": [2]}
@@ -113,6 +113,36 @@ def test_a_server_that_computes_in_another_format_is_refused(
     answers[path] = said("float32")
     with pytest.raises(ValueError, match="float32 where a-model has bfloat16"):
         serve(name, "bfloat16", checkpoint, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("base", "tokens", "end", "words"),
+    [
+        (100000.0, 3, 2, ""),
+        (None, 3, 2, "a rotary base of 10000 where a-model has 100000"),
+        (100000.0, 4, 2, "a vocabulary of 4 where a-model has 3"),
+        (100000.0, 3, 1, r"ends of a sequence \[1\] where a-model has \[0, 2\]"),
+    ],
+)
+def test_what_a_gguf_file_tells_is_held_against_the_model(checkpoint, tmp_path, base, tokens, end, words):
+    import gguf
+
+    file = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(file, "llama")
+    if base:
+        writer.add_rope_freq_base(base)
+    writer.add_token_list([f"<{number}>" for number in range(tokens)])
+    writer.add_eos_token_id(end)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    checkpoint.config = CONFIG | {"vocab_size": 3}
+    if words:
+        with pytest.raises(ValueError, match=f"llama.cpp says that it computes with {words}: its answers"):
+            gguf_files.read_back("llama.cpp", checkpoint, file)
+        return
+    told = gguf_files.read_back("llama.cpp", checkpoint, file)["read_back"]
+    assert told == {"rope_theta": 100000.0, "vocab_size": 3, "end_token_ids": [2]}
 
 
 def test_mlc_s_own_format_is_read_back(checkpoint, address, tmp_path, monkeypatch):

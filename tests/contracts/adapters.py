@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 from bench import backends, files, processes
-from bench.backends.common import checkpoints, servers
+from bench.backends.common import checkpoints, servers, vllm_server
 from bench.instrument.load import client, protocols, schedule
 
 PROMPT = protocols.Prompt((11, 12, 13, 14, 15), "one two three four five", 4)
@@ -51,8 +51,9 @@ def checkpoint(folder: Path) -> checkpoints.Checkpoint:
 
 
 @contextlib.contextmanager
-def launched(name: str, option: str, folder: Path):
-    """(its command as words, its environment, the `Served`) of a server that is not started."""
+def launched(name: str, option: str, folder: Path, device: str = "cuda", **wanted):
+    """(its command as words, its environment, the `Served`) of a server that is not started; `wanted` is
+    asked of it besides."""
     seen = {}
 
     @contextlib.contextmanager
@@ -60,13 +61,14 @@ def launched(name: str, option: str, folder: Path):
         seen.update(command=list(map(str, command)), environment=environment or {})
         yield f"http://127.0.0.1:{port}"
 
-    request = servers.Wanted(8, 512, 2, 2, folder / "server.txt")
+    request = servers.Wanted(8, 512, 2, 2, folder / "server.txt", **wanted)
     with (
         mock.patch.object(processes, "started", started),
         mock.patch.object(files, "made", lambda path, make: path),
+        mock.patch.object(vllm_server, "cache", lambda *request: None),  # it would be asked for
         mock.patch.object(checkpoints, "MODELS", folder / "models"),
         mock.patch.dict(os.environ, {"TEXT_GENERATION_WEBUI": str(folder)}),
-        backends.get(name).serve(checkpoint(folder / "checkpoint"), option, "cuda", request) as served,
+        backends.get(name).serve(checkpoint(folder / "checkpoint"), option, device, request) as served,
     ):
         yield seen["command"], seen["environment"], served
 

@@ -51,13 +51,17 @@ def served(name: str, parse, accept, respond, device: str = "cuda") -> Iterator[
     engine = backends.get(name)
     with adapters.scratch() as folder:
         for option in engine.options(device):
-            with adapters.launched(name, option, Path(folder)) as (words, _, server):
+            with adapters.launched(name, option, Path(folder), device) as (words, _, server):
                 body = adapters.body(server)
                 yield tried(f"{option}: its parser takes the arguments", lambda: parse(words))
                 yield tried(f"{option}: its request model takes the body", lambda: accept(body))
                 for each in (1, 2):  # tokens in an event: two where drafts are accepted
                     row = adapters.counted(server.dialect, respond(_pieces(each), body))
                     yield f"{option}: its stream is counted, {each} a chunk", miscounted(row, body)
+        if "data" in engine.parallel("serve"):
+            more = {"data_parallel": 2, "cache_tokens": 4096 if engine.prefix_cache else None}
+            with adapters.launched(name, option, Path(folder), device, **more) as (words, *_):
+                yield tried("its parser takes replicas and a prefix cache", lambda: parse(words))
 
 
 def _pieces(each):
@@ -115,7 +119,9 @@ def vllm(package: Package) -> Iterator[Finding]:
     parser = make_arg_parser(FlexibleArgumentParser())
 
     def parse(words):
-        parser.parse_args(words[words.index("-m") + 2 :])
+        module = words.index("-m") + 1
+        parser.parse_args(words[module + 1 :])
+        return no_program(package, words[module])
 
     def accept(body):
         protocol.CompletionRequest(**body)
@@ -124,7 +130,11 @@ def vllm(package: Package) -> Iterator[Finding]:
     write = openai_stream(protocol.CompletionStreamResponse)
     device = "cpu" if "cpu" in package.requirement else "cuda"
     yield from served("vllm", parse, accept, write, device)
-    yield module_runs(package, "vllm/entrypoints/openai/api_server.py")
+    named = "def use_v2_model_runner" in (package.folder / "vllm/config/vllm.py").read_text()
+    yield (
+        "its configuration tells whether drafts are padded (use_v2_model_runner)",
+        "" if named else "config/vllm.py has no such property",
+    )
     source = package.folder / "vllm/entrypoints/serve/dev/server_info/api_router.py"
     yield (
         "/server_info tells vllm_config as JSON",
@@ -149,7 +159,9 @@ def sglang(package: Package) -> Iterator[Finding]:
     ServerArgs.add_cli_args(parser)
 
     def parse(words):
-        parser.parse_args(words[words.index("-m") + 2 :])
+        module = words.index("-m") + 1
+        parser.parse_args(words[module + 1 :])
+        return no_program(package, words[module])
 
     def accept(body):
         protocol.CompletionRequest(**body)
@@ -157,7 +169,6 @@ def sglang(package: Package) -> Iterator[Finding]:
 
     write = openai_stream(protocol.CompletionStreamResponse)
     yield from served("sglang", parse, accept, write)
-    yield module_runs(package, "sglang/launch_server.py")
     server = (package.folder / "sglang/srt/entrypoints/http_server.py").read_text()
     yield "/server_info is there", "" if '"/server_info"' in server else "http_server.py has no such path"
 
@@ -409,10 +420,10 @@ def bitsandbytes(package: Package) -> Iterator[Finding]:
     yield "it has kernels for CUDA 13", "" if built else "no library for CUDA 13 in the wheel"
 
 
-def module_runs(package: Package, file: str) -> Finding:
-    path = package.folder / file
-    runs = path.exists() and "__main__" in path.read_text()
-    return f"python -m {file.removesuffix('.py').replace('/', '.')} runs", "" if runs else "no such program"
+def no_program(package: Package, module: str) -> str:
+    """What is wrong where `python -m module` runs nothing of the package."""
+    path = package.folder / f"{module.replace('.', '/')}.py"
+    return "" if path.exists() and "__main__" in path.read_text() else f"{module} is no program"
 
 
 def main(name: str, of: str, about: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bench import backends
 from bench.backends.common import checkpoints
-from bench.experiments import judge
+from bench.experiments import check_backend, judge
 from bench.observations import gates, store
 from bench.paths import ROOT
 
@@ -255,6 +255,15 @@ def test_every_engine_and_option_here_passes(name, option):
     assert entry["verdict"] in ("same tokens", "near ties", "likely"), entry["why"]
 
 
+@pytest.mark.check
+def test_a_real_server_is_judged_by_its_own_stream():
+    backend = backends.get("llamacpp")
+    backend.prepare("smollm2-135m", "F16", "cpu")
+    found = list(check_backend.served(backend, "F16", "cpu", 2, check_backend._case(backend, "F16")))
+    assert not [str(each) for each in found if each.fault or each.untried]
+    assert sum("same tokens" in each.check or "near ties" in each.check for each in found) == 1
+
+
 def rotary(folder, tensors, config):
     config["rope_parameters"]["rope_theta"] = 10000.0
 
@@ -286,9 +295,7 @@ def broken(fault, to):
     """A copy of the default model with one `fault`, as an engine would have it under the same name."""
     from safetensors.torch import load_file, save_file
 
-    shutil.copytree(
-        real().path, to, ignore=shutil.ignore_patterns("*.gguf", "*.safetensors", ".digests.json")
-    )
+    shutil.copytree(real().path, to, ignore=shutil.ignore_patterns("*.gguf", "*.safetensors"))
     tensors = load_file(real().path / "model.safetensors")
     config = json.loads((to / "config.json").read_text())
     fault(to, tensors, config)

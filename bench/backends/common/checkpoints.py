@@ -120,12 +120,12 @@ class Checkpoint:
 
     def digest(self) -> str:
         """SHA-256 over config.json and the contents of the weight files: which checkpoint a run used."""
-        return weights.digest(self.path)
+        return weights.digest(self.path, folder(self.name) / weights.CACHE)
 
     def same_model(self, sha256: str) -> bool:
         """Whether a sidecar's `model_sha256` means this checkpoint; older sidecars hashed sizes instead of
         contents."""
-        return sha256 in (weights.digest(self.path), weights.size_digest(self.path))
+        return sha256 in (self.digest(), weights.size_digest(self.path))
 
 
 def _end_ids(file: Path) -> set[int]:
@@ -153,7 +153,7 @@ def _revision(checkpoint: Checkpoint) -> list[str]:
     folder."""
     if checkpoint.path.parent.name == "snapshots":
         return [checkpoint.path.name[:12]]
-    return [weights.digest(checkpoint.path)[:12]] if checkpoint.name.startswith("path:") else []
+    return [checkpoint.digest()[:12]] if checkpoint.name.startswith("path:") else []
 
 
 def checkpoint(name: str) -> Checkpoint:

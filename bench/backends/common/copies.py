@@ -43,7 +43,7 @@ def for_transformers_4(
         if path.is_file() and path.name not in written and _belongs(path)
     )
     folder = checkpoints.folder(checkpoint.name)
-    content = weights.hashes(linked, folder / ".hashes.json")
+    content = weights.hashes(linked, folder / weights.CACHE)
     content |= {name: hashlib.sha256(text.encode()).hexdigest() for name, text in written.items()}
     lines = "".join(f"{name} {found}\n" for name, found in sorted(content.items()))
     key = hashlib.sha256(lines.encode()).hexdigest()[:16]

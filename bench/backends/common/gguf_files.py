@@ -6,6 +6,7 @@ and a byte-pair tokenizer, either over bytes (Llama 3, SmolLM, the synthetic wei
 pieces (Llama 2, TinyLlama).
 """
 
+import functools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench import files
-from bench.backends.common import checkpoints, gguf_tokens
+from bench.backends.common import checkpoints, effective, gguf_tokens
 from bench.backends.common.checkpoints import Checkpoint
 from bench.definitions import Fields
 
@@ -43,6 +44,23 @@ def prepare(checkpoint: Checkpoint, option: str) -> Path:
     return files.made(checkpoints.conversion(checkpoint, "gguf", _installed("gguf"), option, ".gguf"), make)
 
 
+@functools.lru_cache(maxsize=1)
+def _read(path: str | Path) -> tuple[Fields, list[tuple[str, int, int, int]]]:
+    """(what a GGUF file tells of the model, (name, numbers, dimensions, bytes) of each tensor); reading all
+    of its tokens takes seconds."""
+    import gguf
+
+    reader = gguf.GGUFReader(path)
+    kind = reader.fields["general.architecture"].contents()
+    base, end = (reader.fields.get(key) for key in (f"{kind}.rope.freq_base", "tokenizer.ggml.eos_token_id"))
+    told = {
+        "rope_theta": base.contents() if base else 10000.0,  # what llama.cpp and OpenVINO take without one
+        "vocab_size": len(reader.fields["tokenizer.ggml.tokens"].data),
+        "end_token_ids": [end.contents()] if end else None,
+    }
+    return told, [(t.name, int(t.n_elements), len(t.shape), int(t.n_bytes)) for t in reader.tensors]
+
+
 def step_bytes(path: str | Path, per_value: float | None = None) -> int:
     """Bytes of the tensors that one decode step reads: all of them, but embedding rows only where they are
     the head as well.
@@ -50,12 +68,23 @@ def step_bytes(path: str | Path, per_value: float | None = None) -> int:
     `per_value` is what one number of a matrix takes in an engine that holds matrices otherwise than the file
     does.
     """
-    import gguf
+    _, tensors = _read(path)
+    own_head = any(name == "output.weight" for name, *_ in tensors)
+    unread = "token_embd.weight" if own_head else ""
+    return int(
+        sum(
+            numbers * per_value if per_value and dimensions > 1 else stored
+            for name, numbers, dimensions, stored in tensors
+            if name != unread
+        )
+    )
 
-    tensors = gguf.GGUFReader(path).tensors
-    own_head = any(t.name == "output.weight" for t in tensors)
-    read = [t for t in tensors if not (own_head and t.name == "token_embd.weight")]
-    return int(sum(t.n_elements * per_value if per_value and len(t.shape) > 1 else t.n_bytes for t in read))
+
+def read_back(engine: str, checkpoint: Checkpoint, path: Path) -> Fields:
+    """What the file at `path` tells the `engine` that reads it, as an entry for its settings; ValueError
+    where that is another model than `checkpoint`."""
+    told, _ = _read(path)
+    return effective.checked(engine, checkpoint, told)
 
 
 def text_reader(checkpoint: Checkpoint) -> Callable[[str], list[int]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench import files
 from bench.definitions import Fields
 
-CACHE = ".digests.json"  # beside the weights: what was hashed, with the size and time that it was hashed at
+CACHE = ".hashes.json"  # under models/: what was hashed, with the size and time that it was hashed at
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,12 @@ def header(file: Path) -> list[Tensor]:
     ]
 
 
-def digest(path: Path) -> str:
-    """SHA-256 over config.json and the names and contents of the weight files (safetensors, GGUF) in `path`.
-
-    A file is read once: its hash is kept beside it.
-    """
+def digest(path: Path, cache: Path) -> str:
+    """SHA-256 over config.json and the names and contents of the weight files (safetensors, GGUF) in
+    `path`."""
     sha = hashlib.sha256((path / "config.json").read_bytes())
     files = sorted([*path.glob("*.safetensors"), *path.glob("*.gguf")])
-    for name, found in hashes(files, path / CACHE).items():
+    for name, found in hashes(files, cache).items():
         sha.update(f"{name} {found}".encode())
     return sha.hexdigest()
 
@@ -80,16 +78,15 @@ def digest(path: Path) -> str:
 def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
     """SHA-256 of the contents of each of `paths`, by its name.
 
-    A file is read once: its hash is kept in the file `cache`, or in the one that `digest` has beside it, for
-    as long as its size and its time of change stay the same.
+    A file is read once: its hash is kept in the file `cache`, for as long as its size and its time of change
+    stay the same.
     """
     kept = _kept(cache)
-    beside = _kept(paths[0].parent / CACHE) if paths else {}
-    now = {path.name: _hashed(path, kept.get(path.name) or beside.get(path.name, {})) for path in paths}
+    now = kept | {path.name: _hashed(path, kept.get(path.name, {})) for path in paths}
     if now != kept:
         with contextlib.suppress(OSError):  # a folder that cannot be written to is read again the next time
             files.write_whole(cache, json.dumps(now, indent=1))
-    return {name: entry["sha256"] for name, entry in now.items()}
+    return {path.name: now[path.name]["sha256"] for path in paths}
 
 
 def size_digest(path: Path) -> str:

