@@ -109,6 +109,10 @@ class Question:
         )
 
 
+# Objectives above so many seconds were meant in milliseconds: no reader waits so long for a token.
+IN_SECONDS = {"ttft_s": 3600, "tpot_s": 5}
+
+
 def faults(
     model: str,
     weights: str,
@@ -139,6 +143,12 @@ def faults(
         if not value > 0:
             found.append(
                 f"{name} is {value:g}, which no load and no objective can be; give a positive number."
+            )
+    for name, most in IN_SECONDS.items():
+        if loads.get(name, 0) > most:
+            found.append(
+                f"{name} is {loads[name]:g} s; objectives are in seconds, so write "
+                f"{loads[name] / 1e3:g} for {loads[name]:g} ms."
             )
     if not 0 <= hit_rate < 1:
         found.append(f"hit_rate is {hit_rate:g}; give a share of prompt tokens, 0 or more and below 1.")

@@ -7,17 +7,29 @@ coefficients, and the half widths of their errors from those rows.
 """
 
 import os
+import re
 from concurrent.futures import ProcessPoolExecutor
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from bench import inputs
+from bench import hardware, inputs
 from bench.definitions import Fields
-from llm_planner import accuracy, engines, fit, published, step_time, validation, widths
+from llm_planner import accuracy, engines, fit, nearby, published, shapes, step_time, validation, widths
 
 COMMITTED, COVARIANCE = "planner_coefficients", "planner_covariance"
+
+
+# How people write the engines and precisions that were fitted.
+ENGINES = {"trtllm": r"tensorrt|trt-?llm|\btrt\b", "sglang": r"sglang|\bsgl\b", "vllm": r"vllm"}
+PRECISIONS = {
+    "bf16": r"bf(loat)?16|fp16|float16|half|16-?bits?",
+    "fp8": r"fp8(-.*)?|float8|e4m3|8-?bits?-float",
+    "nvfp4": r"nvfp4|fp4|nv-?fp4",
+}
+SCHEDULER = "vllm"  # stands in for an engine whose scheduler nobody described here
 
 
 class Fits:
@@ -41,14 +53,23 @@ class Fits:
             if stratum and engine != "any":
                 self.models.setdefault((engine, gpu), set()).add(stratum.split()[0])
 
+    @cached_property
+    def near(self) -> nearby.Errors:
+        """What the published points were off by where no fit had seen them."""
+        table = accuracy.predicted(validation.PLAIN)
+        off = np.log(table[validation.SCORED].to_numpy() / table[validation.PREDICTED].to_numpy())
+        return nearby.Errors(published.cases(table), off)
+
     def unknown(self, engine: str, gpu: str, model: str) -> list[str]:
         """What was never fitted, as `widths.UNKNOWN` names it; [] where the model was, with that engine on
         that GPU.
         """
         if (engine, gpu) in self.coefficients:
             return [] if model in self.models[engine, gpu] else ["model"]
-        found = ["gpu"] if any(engine == key[0] for key in self.coefficients) else ["engine"]
-        near = [self.models[key] for key in self.coefficients if engine == key[0]]
+        same = [key for key in self.coefficients if engine == key[0]]
+        beside = [key for key in self.coefficients if gpu == key[1]]
+        found = ["gpu"] if same else ["engine"] if beside else ["gpu", "engine"]
+        near = [self.models[key] for key in same or beside or self.coefficients]
         return found if any(model in models for models in near) else ["model", *found]
 
     def of(self, engine: str, gpu: str, model: str, stratum: str = "") -> tuple[np.ndarray, np.ndarray, str]:
@@ -66,22 +87,58 @@ def predictions(rows: pd.DataFrame, fits: Fits | None = None) -> pd.DataFrame:
     are not read.
 
     `unknown`: what was never fitted ("model", "gpu", "model and gpu"), "" where all was; `estimated`: whether
-    anything was not. A row whose model does not fit its GPUs has empty predictions and the reason in the
-    column `note`.
+    anything was not. `note`: as what a row was read, where names are written in another way. A row that
+    cannot be predicted, such as one whose model does not fit its GPUs, has empty predictions and the reason
+    there.
     """
     fits = fits or Fits()
     known = rows.drop(columns=[c for c in published.MEASURED if c in rows])
-    made = []
-    for case in published.cases(known):
+    made, cases = [], [named(case) for case in published.cases(known)]
+    lengthened = fits.near.of([case for case, _ in cases]) if cases else ()
+    for (case, note), longer in zip(cases, lengthened, strict=True):
         best, width, unknown = fits.of(case.engine, case.gpu, case.model, engines.stratum(case))
+        if case.engine not in engines.ENGINES:
+            note += (
+                f"No row of {case.engine} was fitted: {SCHEDULER}'s scheduler and other engines' step times "
+                "stand in for it. "
+            )
+            case = case._replace(engine=SCHEDULER)
         try:
-            values = np.log(published.Load(case).predict(best))
+            values = np.log(published.Load(case).predict(best)) + longer
+            if case.collection not in engines.COLLECTIONS:  # whether its client draws lengths is not known
+                drawn = np.log(published.Load(case._replace(collection=engines.DRAWN)).predict(best))
+                width = np.hypot(width, np.abs(values - drawn) / 2)
+                values = (values + drawn) / 2
         except ValueError as refusal:
-            made.append([np.nan] * 6 + [unknown, True, str(refusal)])
+            made.append([np.nan] * 6 + [unknown, True, f"{note}{refusal}"])
             continue
-        made.append([*np.exp([*values, *(values - width), *(values + width)]), unknown, bool(unknown), ""])
+        made.append(
+            [*np.exp([*values, *(values - width), *(values + width)]), unknown, bool(unknown), note.strip()]
+        )
     names = [f"predicted_{name}{end}" for end in ("", "_low", "_high") for name in published.MEASURED]
     return rows.join(pd.DataFrame(made, columns=[*names, "unknown", "estimated", "note"], index=rows.index))
+
+
+def named(case: engines.Case) -> tuple[engines.Case, str]:
+    """(a case under the names that the tables have, which names were read as others: sentences).
+
+    What no rule knows stays as it is."""
+    engine, plain = str(case.engine).strip().lower(), str(case.weights).strip().lower()
+    found = {
+        "engine": next((name for name, pattern in ENGINES.items() if re.search(pattern, engine)), engine),
+        "weights": next((name for name, p in PRECISIONS.items() if re.fullmatch(p, plain)), plain),
+        "gpu": case.gpu,
+        "model": case.model,
+    }
+    devices = shapes.devices()
+    if case.gpu not in devices:
+        variants = [name.replace("-", "_") for name in hardware.candidates(str(case.gpu))["accelerator"]]
+        variants = [name.replace("a100_sxm", "a100") for name in variants]
+        found["gpu"] = next((name for name in variants if name in devices), case.gpu)
+    if not str(case.model).endswith(".json") and case.model not in shapes.names():
+        found["model"] = hardware.model(str(case.model)) or case.model
+    read = [f"{getattr(case, k)} was read as {v}" for k, v in found.items() if v != getattr(case, k)]
+    return case._replace(**found), f"{'; '.join(read)}. " if read else ""
 
 
 def report(table: pd.DataFrame) -> str:
@@ -91,7 +148,14 @@ def report(table: pd.DataFrame) -> str:
             f"{len(table)} rows predicted, {int(table['estimated'].sum())} of them estimated; none "
             f"was measured."
         )
-    lines = []
+    refused = table["predicted_tpot_ms"].isna()
+    lines = [
+        f"Not predicted ({count} of {len(table)} rows): {reason}"
+        for reason, count in table.loc[refused, "note"].value_counts().items()
+    ]
+    table = table[~refused]
+    if table.empty:
+        return "\n".join(lines)
     lines.append(sentence("all", validation.scores(table)))
     for unknown, part in table.groupby("unknown"):
         lines.append(sentence(f"unknown {unknown}" if unknown else "fitted", validation.scores(part)))
@@ -133,7 +197,8 @@ def half_widths(rows: pd.DataFrame) -> pd.DataFrame:
     """
     made, found = inputs.table(accuracy.VALIDATION), []
     parts = {name: validation.errors(rows, part) for name, part in made.groupby("left_out")}
-    folds = parts["folds"]
+    # A question that is like no published point has no point near it, and the errors of the folds without.
+    folds, plain = parts["folds"], parts[validation.PLAIN]
 
     def keep(engine, gpu, stratum, half, number):
         for name, value in zip(widths.NAMES, half):
@@ -142,7 +207,7 @@ def half_widths(rows: pd.DataFrame) -> pd.DataFrame:
     for (engine, gpu), part in folds.groupby(published.GROUP):
         for stratum in ["", *part["stratum"].unique()]:
             number = len(part) if not stratum else int((part["stratum"] == stratum).sum())
-            keep(engine, gpu, stratum, widths.known(folds, engine, gpu, stratum), number)
+            keep(engine, gpu, stratum, widths.known(folds if stratum else plain, engine, gpu, stratum), number)
     for kind in widths.UNKNOWN:
         off = parts[kind].assign(unit=validation.units(parts[kind], kind))
         keep("any", "any", kind, widths.unknown(off), len(off))
@@ -166,9 +231,10 @@ def validate() -> None:
 
 def commit_validation(rows: pd.DataFrame, folds: pd.DataFrame, others: pd.DataFrame) -> None:
     """Write what `validate` promises from `validation.fold`'s and `validation.estimates`' predictions."""
-    usual = folds[folds["rules"] == validation.COMMITTED_RULES]
-    plain = usual.sort_values("row").assign(left_out="folds")[others.columns]
-    table = validation.with_intervals(rows, pd.concat([plain, others], ignore_index=True))
+    usual = folds[folds["rules"] == validation.COMMITTED_RULES].sort_values("row")
+    plain = usual.assign(left_out=validation.PLAIN)[others.columns]
+    corrected = validation.corrected(rows, plain).assign(left_out="folds")
+    table = validation.with_intervals(rows, pd.concat([corrected, plain, others], ignore_index=True))
     path = inputs.DATA / f"{accuracy.VALIDATION}.csv"
     ordered = ["left_out", "row", *(name for name in table if name.startswith("predicted_"))]
     table[ordered].to_csv(path, index=False, float_format="%.5g", lineterminator="\n")
@@ -176,7 +242,8 @@ def commit_validation(rows: pd.DataFrame, folds: pd.DataFrame, others: pd.DataFr
         joined = rows.join(part.set_index("row"), how="right")
         print(sentence(left_out, validation.scores(joined)), flush=True)
     ways = {name: part for name, part in folds.groupby("rules", sort=False)}
-    ways["chosen inside each fold, by engine and GPU"] = validation.chosen(folds, rows)
+    ways[validation.CHOSEN] = validation.chosen(folds, rows)
+    ways[validation.NEAR_TOO] = corrected
     found = []
     for name, part in ways.items():
         part = validation.with_intervals(rows, part.assign(left_out="folds")[others.columns])

@@ -64,6 +64,8 @@ WITHOUT = {
     "a closed loop starts with a ramp of 20 ms between requests": RULES._replace(arrival_s=0.02),
     "sending a token takes a server's front no time": RULES._replace(front=False),
 }
+COLLECTIONS = "inferencemax", "aic"  # whose clients and launch scripts are known
+DRAWN = "drawn lengths"  # a collection of which no more is known than that lengths are drawn
 STEP_TOKENS = 8192
 MANY = 64  # requests at once, above which errors are another kind's: queues, and hosts that are busy
 ROOM_TOKENS = 512  # what AIConfigurator's launch configurations leave beside one prompt in a step
@@ -162,7 +164,7 @@ def lengths(case: Case, requests: int, seed: int = 1) -> tuple[np.ndarray, ...]:
     lengths, others send them exactly.
     """
     nominal = case.input_tokens, case.output_tokens
-    if case.collection != "inferencemax" and not later_client(case):
+    if case.collection not in ("inferencemax", DRAWN) and not later_client(case):
         return tuple(np.full(requests, int(n)) for n in nominal)
     draw = np.random.default_rng(seed)
     return tuple(draw.integers(int(0.8 * n), int(n) + 1, requests) for n in nominal)

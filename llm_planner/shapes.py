@@ -49,6 +49,7 @@ OTHER_KINDS = {
     "cross_attention_layers": "attention to images",
     "encoder_layers": "an encoder",
 }
+SUCH_AS = 4  # models that a sentence names where none is near what was asked for
 VENDORS = {
     "AMD": re.compile(r"^(amd|mi\d|radeon|instinct|rx\W?\d)", re.I),
     "Intel": re.compile(r"^(intel|gaudi|arc\b|ponte|max\W?1\d\d\d)", re.I),
@@ -87,8 +88,8 @@ def shape(model: str) -> Shape:
     )
     if kind:
         raise ValueError(
-            f"{model} {kind} was fitted to no measured row; plan a dense model: {', '.join(names())}, or the "
-            "config.json of another."
+            f"{model} {kind} was fitted to no measured row; plan a dense model such as "
+            f"{', '.join(names()[-SUCH_AS:])}, or the config.json of another."
         )
     if WINDOWS.search(str(model)):
         raise ValueError(

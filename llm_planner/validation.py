@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 
 from bench.definitions import Fields
-from llm_planner import engines, fit, published, widths
+from llm_planner import engines, fit, nearby, published, widths
 
 FOLDS = 10
 SCORED = published.MEASURED
 PREDICTED = [f"predicted_{name}" for name in SCORED]
+PLAIN = "folds, plain"  # the ten folds without the correction by near points
 COMMITTED_RULES = "all as committed"
+CHOSEN = "chosen inside each fold, by engine and GPU"
+NEAR_TOO = "all as committed, and corrected by the errors of points near a row"
 
 
 def folds(rows: pd.DataFrame, number: int = FOLDS, seed: int = 0) -> np.ndarray:
@@ -84,6 +87,19 @@ def fold(
     return pd.concat(found, ignore_index=True)
 
 
+def corrected(rows: pd.DataFrame, plain: pd.DataFrame) -> pd.DataFrame:
+    """`plain` (row, predicted_ttft_ms, predicted_tpot_ms; each row from the fits of the other folds) with
+    every prediction lengthened by what the table's rows of other folds that lie near it were off by."""
+    seen, parts = rows.loc[plain["row"]], folds(rows)[plain["row"]]
+    cases, made = published.cases(seen), plain[PREDICTED].to_numpy()
+    off, longer = np.log(seen[SCORED].to_numpy() / made), np.zeros_like(made)
+    for part in np.unique(parts):
+        here, others = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
+        near = nearby.Errors([cases[k] for k in others], off[others])
+        longer[here] = near.of([cases[k] for k in here])
+    return plain.assign(**dict(zip(PREDICTED, (made * np.exp(longer)).T)))
+
+
 def ten_folds(rows: pd.DataFrame, part: int) -> pd.DataFrame:
     """`fold` of one of the ten, with the rules of `engines.RULES` and with each of `engines.WITHOUT`."""
     out = folds(rows) == part
@@ -137,19 +153,24 @@ def units(table: pd.DataFrame, left_out: str) -> pd.Series:
 def with_intervals(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """Predictions with their 95 % intervals, each from rows without its own fold, GPU, engine or model.
 
-    `table`: left_out, row, predicted_ttft_ms, predicted_tpot_ms; left_out is "folds", "gpu", "engine" or
-    "model". More columns: _low and _high of both.
+    `table`: left_out, row, predicted_ttft_ms, predicted_tpot_ms; left_out is "folds", PLAIN, "gpu", "engine"
+    or "model". Where PLAIN is there, "folds" are its predictions `corrected`, and a fold's intervals come
+    from others that were corrected without it. More columns: _low and _high of both.
     """
     found, dealt = [], folds(rows)
+    plain = table[table["left_out"] == PLAIN]
     for left_out, part in table.groupby("left_out", sort=False):
         part = part.reset_index(drop=True)
         off = errors(rows, part)
         off = off.assign(unit=units(off, left_out))
-        label = dealt[off["row"]] if left_out == "folds" else off[left_out].to_numpy()
+        in_folds = left_out.startswith("folds")
+        label = dealt[off["row"]] if in_folds else off[left_out].to_numpy()
         half = np.zeros((len(part), 2))
         for one in np.unique(label):
             seen, here = off[label != one], np.flatnonzero(label == one)
-            if left_out != "folds":
+            if left_out == "folds" and len(plain):
+                seen = errors(rows, corrected(rows, plain[dealt[plain["row"]] != one]))
+            if not in_folds:
                 half[here] = widths.unknown(seen)
                 continue
             for key, at in off.loc[here].groupby(["engine", "gpu", "stratum"]).groups.items():

@@ -41,7 +41,18 @@ def _with_level(rows, audited):
         "total_output_tokens",
         "total_prompt_tokens",
     ]
-    return rows.join(audited.levels.set_index("level")[columns], on="level")
+    level = audited.levels.set_index("level")
+    blur = (spread(level, "tpot") * spread(level, "e2e")).rename("blur")
+    return rows.join(level[columns], on="level").join(blur, on="level")
+
+
+def spread(level: pd.DataFrame, time: str) -> pd.Series:
+    """Standard deviation of `time` over its mean in each level, from a high percentile beside the median as
+    of a normal distribution; NaN where the file has not both."""
+    middle, found = level[f"{time}_p50_s"], pd.Series(np.nan, level.index)
+    for q, deviations in (("_p99", 2.33), ("_p95", 1.64), ("_p90", 1.28)):
+        found = found.fillna((level[f"{time}{q}_s"] / middle - 1).clip(lower=0) / deviations)
+    return found
 
 
 def _whole(rows):

@@ -24,7 +24,10 @@ SAME = [
 ]
 FEWEST = 6  # requests from which a pattern among them counts
 OFF = 0.12  # of a logarithm: an answer's time that is so far from its parts is not its own
+BOTH_WAYS = 0.25, 0.75  # share of times that are too long among those that are not their answers'
+FAR = 5.0  # usual deviations of a time per token from which it is not its answer's
 UNIT = np.log(1000)
+MOSTLY_BUSY = 0.8, 1.08  # share of the places of a load that are busy, of several loads
 
 
 @check(
@@ -243,6 +246,10 @@ def _batch_levels(audited):
     ]
     for quotient, tolerance, sentence in cases:
         hit = np.log(quotient.where(quotient > 0)).abs() < tolerance
+        # Places that are idle at the end of each level make all of them a little less.
+        known = quotient.dropna()
+        if at_once[known.index].nunique() > 1 and known.between(*MOSTLY_BUSY).all():
+            hit |= quotient.notna()
         if hit.any() and hit.sum() >= 0.5 * np.isfinite(quotient).sum():
             k = at_once.where(hit).idxmax()
             return (
@@ -286,7 +293,9 @@ def times_of_other_answers(audited: Audited) -> Finding | None:
         rows = rows[(rows["output_tokens"] > 1) & (rows["e2e_s"] > 0)]
         if len(rows) < FEWEST:
             continue
-        found = _beside_parts(rows) or _beside_lengths(rows)
+        gaps = rows["itl_s"].where(rows["gaps"] + 1 == rows["output_tokens"])
+        found = _beside_parts(rows, gaps) or _beside_parts(rows, rows["tpot_s"].fillna(rows["itl_s"]))
+        found = found or _beside_lengths(rows) or _exchanged(rows)
         if found:
             return Finding(
                 "times_of_other_answers",
@@ -317,9 +326,8 @@ def times_of_other_answers(audited: Audited) -> Finding | None:
     return None
 
 
-def _beside_parts(rows):
-    """Requests whose e2e is not TTFT + TPOT x (tokens - 1), while that of others is."""
-    step = rows["tpot_s"].fillna(rows["itl_s"])
+def _beside_parts(rows, step):
+    """Requests whose e2e is not TTFT + `step` x (tokens - 1), while that of others is."""
     off = np.log(rows["e2e_s"] / (rows["ttft_s"] + step * (rows["output_tokens"] - 1)))
     off = off[np.isfinite(off)]
     if len(off) < FEWEST:
@@ -342,22 +350,48 @@ def _beside_parts(rows):
 
 def _beside_lengths(rows):
     """Requests whose times vary as their lengths do, and not with them."""
-    if rows["tpot_s"].notna().any() and rows["ttft_s"].notna().any():
-        return None
     after = rows["e2e_s"] - rows["ttft_s"].fillna(0)
     after, tokens = after[after > 0], rows["output_tokens"][after > 0]
-    if len(after) < 12 or np.log(tokens).std() < 0.2:
+    if len(after) < 12 or np.log(tokens).std() < 0.12:
         return None
     slope = np.polyfit(np.log(tokens) - np.log(tokens).mean(), np.log(after), 1)[0]
     pace = np.log(after / tokens)
     sorted_pace = np.log(np.sort(after) / np.sort(tokens))
     far = (pace - pace.median()).abs() > 0.25
     sorted_far = np.abs(sorted_pace - np.median(sorted_pace)) > 0.25
-    if slope > 0.6 or far.mean() < 0.15 or sorted_far.mean() > 0.3 * far.mean() or np.std(sorted_pace) > 0.12:
+    if slope > 0.6 or far.mean() < 0.15 or sorted_far.mean() > 0.3 * far.mean():
+        return None
+    # Exchanged times are too long as often as too short; a load that falls at the end only shortens.
+    if not BOTH_WAYS[0] <= (pace[far] > pace.median()).mean() <= BOTH_WAYS[1]:
+        return None
+    if np.std(sorted_pace) > min(0.12, 0.35 * pace.std()):
         return None
     return (
         f"the time per token of {int(far.sum())} of {count(len(after), 'answer')} is far from the "
         f"others', and in another order of the same times only of {int(sorted_far.sum())}"
+    )
+
+
+def _exchanged(rows):
+    """Requests whose time per token is far from the others', some too long and some too short, until their
+    times change places among themselves."""
+    after = rows["e2e_s"] - rows["ttft_s"].fillna(0)
+    after, tokens = after[after > 0], rows["output_tokens"][after > 0]
+    if len(after) < 12:
+        return None
+    pace = np.log(after / tokens)
+    middle = pace.median()
+    usual = 1.4826 * (pace - middle).abs().median()
+    far = (pace - middle).abs() > max(FAR * usual, OFF)
+    above = (pace[far] > middle).mean()
+    if far.sum() < max(5, 0.05 * len(pace)) or far.mean() > 0.4 or not BOTH_WAYS[0] <= above <= BOTH_WAYS[1]:
+        return None
+    put_right = np.log(np.sort(after[far]) / np.sort(tokens[far])) - middle
+    if usual > 0.05 or (np.abs(put_right) <= max(3 * usual, OFF / 2)).mean() < 0.9:
+        return None
+    return (
+        f"the time per token of {int(far.sum())} of {count(len(after), 'answer')} is far from the others', "
+        f"and would not be if they changed their times among themselves"
     )
 
 

@@ -111,9 +111,9 @@ def _dtype(audited):
     absent = level[["weights", "option", "model", "name"]].map(catalog.bits).isna().all(axis=1)
     if not absent.any():
         return None
-    peak, (step, _) = peaks(audited), steps(audited)
+    peak, (step, assumed) = peaks(audited), steps(audited)
     parameters = np.array([s["step_parameters"] if s else np.nan for s in peak["shape"]])
-    most = step * peak["bandwidth_bytes_per_s"] * 8 / parameters
+    most = step.where(~assumed) * peak["bandwidth_bytes_per_s"] * 8 / parameters
     bound = f"; at its speed they have at most {number(most.min(), 2)} bits" if most.min() < 16 else ""
     return f"The number format of the weights is not stated{bound}."
 

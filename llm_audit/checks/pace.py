@@ -12,6 +12,7 @@ MLPERF = "MLPerf Inference and vLLM define TPOT = (e2e - TTFT) / (output tokens 
 # share of an answer's time from which a TTFT shows in a TPOT: in several rows, in one
 VISIBLE_AMONG, VISIBLE_ALONE = 0.015, 0.04
 VISIBLE_EACH = 0.0025  # in requests of their own, whose times were rounded and not averaged
+BLURRED = 2.0  # relative deviations of TPOT times those of e2e, below which a mean tells nothing
 TIMES_LONGER = 1.5  # a gap is read as several tokens' from here on
 
 
@@ -45,6 +46,8 @@ def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     least = VISIBLE_AMONG if good.sum() >= 3 else VISIBLE_ALONE
     least = VISIBLE_EACH if good.sum() >= 8 and (rows["scope"] == "request").all() else least
     visible = good & (expected > least) & (share < 1)
+    if "blur" in rows:  # a mean of paces times a mean length is no mean time where both scatter
+        visible &= ~(expected < BLURRED * rows["blur"])
     hit = visible & apart.between(0.65 * expected, 1.5 * expected) & (together.abs() < 0.35 * expected)
     return visible, hit
 

@@ -285,7 +285,7 @@ def _shared_figures(audited):
     """Triples (level, level, number of equal figures) of levels that share figures to every digit."""
     columns = [c for c in audited.levels if c.endswith("_s") and c not in NO_RESULT and c != "request_rate"]
     columns += [c for c in audited.levels if c.startswith("request_tokens_per_s")]
-    columns = [c for c in columns if audited.levels[c].notna().any()]
+    columns = [c for c in dict.fromkeys(columns) if audited.levels[c].notna().any()]
     figures, owners = {}, {}
     for row in audited.levels[["level", *columns]].to_dict("records"):
         own = {(c, row[c]) for c in columns if row[c] == row[c] and digits(row[c]) >= DIGITS}

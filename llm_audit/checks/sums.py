@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from bench.plausibility import digits
-from llm_audit import frame
+from llm_audit import catalog, frame
 from llm_audit.checks.finding import CONTRADICTION, Finding, check, count, number
 from llm_audit.frame import Audited
 
@@ -15,6 +15,7 @@ EXACT, ROUNDED = 0.025, 0.06  # how far a tool's own sums may be apart, and thos
 BY_HAND = ("CSV in the study's words", "JSON in the study's words")
 # Tools whose rates are means over windows of time.
 WINDOWS = {"GuideLLM": 0.12, "AIPerf / GenAI-Perf": 0.06, "inference-perf": 0.06, "this study": 0.12}
+IDLE = 0.75, 1.06  # share of a closed loop's places that are busy
 SCOPE = 0.04  # how far a rate may be from a whole multiple of another
 
 
@@ -185,11 +186,17 @@ def rate_of_other_scope(audited: Audited) -> Finding | None:
     return None
 
 
+def _counted(gpu):
+    """The number of devices in a device's name, NaN where there is none."""
+    return (catalog.device(gpu) or {}).get("count") or np.nan
+
+
 def scopes(audited: Audited) -> Iterator[tuple[pd.Series, pd.Series, pd.Series, str]]:
     """Each way of confusing a request's, a device's and the system's rate: (quotient that is then 1, where
     it is, what the rate is off by, the sentence), one row per level."""
     level = audited.levels
-    tokens, devices = level["output_tokens"], level["tensor_parallel"].where(level["tensor_parallel"] > 1)
+    tokens, devices = level["output_tokens"], level["tensor_parallel"].fillna(level["gpu"].map(_counted))
+    devices = devices.where(devices > 1)
     at_once = level["concurrency"].fillna(level["batch_size"])
     at_once = at_once.where(at_once > 1)
     total = level["total_output_tokens"].fillna(level["requests"] * tokens) / level["duration_s"]
@@ -213,6 +220,8 @@ def scopes(audited: Audited) -> Iterator[tuple[pd.Series, pd.Series, pd.Series, 
         (single / at_once, 0.15, at_once, "of a request is that of all {} at once"),
         (single / devices, SCOPE, devices, "of a request is counted {} times, once for each device"),
         (single * devices, SCOPE, devices, "of a request is divided by {} devices"),
+        (_all_busy(loop / devices, loop), 0.06, devices, "is the system's times its {} devices"),
+        (_all_busy(loop * devices), 0.06, devices, "is that of one of {} devices, called the system's"),
     ]
     for quotient, tolerance, times, sentence in cases:
         yield (
@@ -221,6 +230,14 @@ def scopes(audited: Audited) -> Iterator[tuple[pd.Series, pd.Series, pd.Series, 
             times,
             sentence,
         )
+
+
+def _all_busy(share, loop=None):
+    """The `share` of a closed loop's places that are busy, where some are idle at its end, as if none were;
+    nothing where a level among at least three has another."""
+    known = share.dropna()
+    busy = known.between(*IDLE) & (True if loop is None else loop > 1 / IDLE[0])
+    return share.clip(lower=1.0) if len(known) >= 3 and busy.all() else share * np.nan
 
 
 @check(

@@ -36,6 +36,8 @@ MEASURED = (
 )
 # A number, the spread that may follow it, and a unit.
 NUMBER = r"^[~≈]?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?:(?:±|\+/-|\()[^A-Za-z]*)?([A-Za-zµ]+)?"
+POINT = re.compile(r"\d\.(?:\d{1,2}|\d{4,})(?!\d)")  # a decimal point: no three digits follow it
+WORDS_THEMSELVES = "question", "answer", "error", "succeeded"
 FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
 ONLY_REQUESTS = {"sent_s", "question", "answer", "error", "events", "gaps", "request"}
 # What a request that did not fail says of itself.
@@ -53,11 +55,15 @@ SUCCEEDED = {
     "yes",
     "",
 }
+# Columns of a table that has one for the number and one for what it counts, as MLPerf's.
+RESULT, UNIT = {"result", "value", "score"}, {"unit", "units"}
 SHARED = 5  # rows per set of conditions from which rows count as requests
 
 
 def matches(content: Content) -> bool:
-    return not content.is_json and bool(measured(_meanings(content)) or _wide(content.header))
+    if content.is_json:
+        return False
+    return bool(measured(_meanings(content)) or _wide(content.header) or _with_units(content.header))
 
 
 def measured(found: dict) -> bool:
@@ -89,6 +95,8 @@ def load(content: Content, file: str) -> frame.Audited:
     found = _meanings(content)
     if not measured(found) and (formats := _wide(content.header)):
         return _load_wide(content, file, formats)
+    if not measured(found):
+        return _load_with_units(content, file, *_with_units(content.header))
     places = {content.header.index(name): name for name in found}
     columns = {name: [] for name in found}
     chars = {name: [] for name, (word, _) in found.items() if word in ("question", "answer")}
@@ -105,14 +113,41 @@ def load(content: Content, file: str) -> frame.Audited:
     return audited(table, found, content.header, file, content.delimiter == ";")
 
 
-def _load_wide(content, file, formats):
-    """The audit of a table with a column for each number format."""
+def _whole(content):
+    """Every column of a CSV as a table of texts."""
     width = len(content.header)
     rows = [(row + [""] * width)[:width] for row in content.rows()]
-    table = _long(pd.DataFrame(rows, columns=content.header), formats)
-    made = audited(
-        table, meanings(table.columns, content.mapping), list(table), file, content.delimiter == ";"
-    )
+    return pd.DataFrame(rows, columns=content.header)
+
+
+def _reshaped(content, file, table):
+    """The audit of a table that was brought into another form."""
+    found = meanings(table.columns, content.mapping)
+    return audited(table, found, list(table), file, content.delimiter == ";")
+
+
+def _load_with_units(content, file, result, unit):
+    """The audit of a table that says in each row what its number counts: one column for each such unit."""
+    table = _whole(content)
+    units_named = [name for name in dict.fromkeys(table[unit].str.strip()) if name]
+    for name in units_named:
+        table[name] = table[result].where(table[unit].str.strip() == name, "")
+    found = meanings(units_named, content.mapping)
+    if not measured(found):
+        raise ValueError(f"{file}: {unit} names no quantity that is known ({', '.join(units_named[:6])}).")
+    return _reshaped(content, file, table.drop(columns=[result, unit]))
+
+
+def _with_units(names):
+    """(column of numbers, column of their units) of a table that has one of each; () where it has not."""
+    result = [name for name in names if catalog.slug(name) in RESULT]
+    unit = [name for name in names if catalog.slug(name) in UNIT]
+    return (result[0], unit[0]) if result and unit else ()
+
+
+def _load_wide(content, file, formats):
+    """The audit of a table with a column for each number format."""
+    made = _reshaped(content, file, _long(_whole(content), formats))
     made.notes.append(
         (file, f"The columns {', '.join(formats)} were read as tokens/s in that number format.")
     )
@@ -128,6 +163,13 @@ def audited(
     if "requests_per_min" in table and "requests_per_s" not in table:
         table["requests_per_s"] = table["requests_per_min"] / 60
     table = _with_decode_rate(table)
+    decoding = _while_decoding(table)
+    if decoding.any():
+        table["output_tokens_per_s"] = table["output_tokens_per_s"].mask(decoding)
+        notes.append(
+            f"In {int(decoding.sum())} rows of one request at a time the tokens/s are those after the first "
+            "token, by TTFT and TPOT; they were read so."
+        )
     requests = _are_requests(table)
     made = _requests(table, file) if requests else _levels(table, file)
     unread = [name for name in header if name not in found]
@@ -156,17 +198,33 @@ def _with_decode_rate(table):
     return table.dropna(axis=1, how="all")
 
 
+def _while_decoding(table):
+    """Rows of one request at a time whose tokens/s leave the TTFT out, though it is no small part."""
+    absent = pd.Series(np.nan, table.index)
+    column = lambda *names: next((table[n] for n in names if n in table), absent)  # noqa: E731
+    step = column("tpot_s", "tpot_mean_s", "tpot_p50_s")
+    first, rate = column("ttft_s", "ttft_mean_s", "ttft_p50_s"), column("output_tokens_per_s")
+    alone = (column("batch_size").fillna(column("concurrency")) == 1) & column("requests_per_s").isna()
+    whole = first + step * (column("output_tokens") - 1)
+    return alone & ((rate * step - 1).abs() < 0.03) & (first > 0.05 * whole)
+
+
 def _converted(table, found, decimal_comma):
     """The table in words and units of the frame, and notes about units that had to be guessed."""
     out, unknown = {c: table[c] for c in table if c in ("question_chars", "answer_chars")}, {}
+    figures = [n for n, (word, _) in found.items() if word not in frame.TEXTS and word not in WORDS_THEMSELVES]
+    # The mark is one for the whole table: 1,276 beside 12.5 are thousands.
+    decimal_comma = decimal_comma and not any(table[name].astype(str).str.contains(POINT).any() for name in figures)
     for name, (word, factor) in found.items():
         values = table[name]
         if word in frame.TEXTS and word in out:
             values = (out[word].fillna("").astype(str) + " " + values.fillna("").astype(str)).str.strip()
+        elif word == "succeeded" and _counts(values):
+            word, values = "requests", numbers(values, decimal_comma)[0]
         elif word == "succeeded":
             good = values.fillna("").astype(str).str.strip().str.lower().isin(SUCCEEDED)
             word, values = "error", np.where(good, "", "failed")
-        elif word not in frame.TEXTS and word not in ("question", "answer", "error"):
+        elif name in figures:
             values, stated = numbers(values, decimal_comma)
             if word.endswith("_s") and "per_s" not in word:
                 if factor is None and stated.isna().any():
@@ -176,7 +234,13 @@ def _converted(table, found, decimal_comma):
                 values = values * factor
         out[word] = values
     out = pd.DataFrame(out, index=table.index)
-    return out, units.resolve(out, unknown)
+    return out, units.resolve(out, unknown, _are_requests(out))
+
+
+def _counts(values):
+    """Whether a column of successes counts them: numbers that are no 0, 1 or HTTP's 200."""
+    found = pd.to_numeric(values, errors="coerce").dropna()
+    return len(found) > 0.5 * len(values) and not found.isin([0, 1, 200]).all()
 
 
 def numbers(values: pd.Series, decimal_comma: bool = False) -> tuple[pd.Series, pd.Series]:
@@ -207,10 +271,11 @@ def _long(table, formats):
 
 
 def _are_requests(table):
-    if ONLY_REQUESTS & set(table):
+    level_only = [c for c in table if c.endswith(("_mean_s", "_p50_s", "_p90_s", "_p95_s", "_p99_s"))]
+    # When a row was made says nothing beside means and percentiles.
+    if ONLY_REQUESTS & set(table) - ({"sent_s"} if level_only else set()):
         return True
     one_time = {"ttft_s", "tpot_s", "e2e_s", "request_tokens_per_s"} & set(table)
-    level_only = [c for c in table if c.endswith(("_mean_s", "_p50_s", "_p90_s", "_p95_s", "_p99_s"))]
     if (
         not one_time
         or level_only

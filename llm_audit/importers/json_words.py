@@ -20,6 +20,9 @@ PREFIX = re.compile(
 )
 DEPTH = 4
 COLUMNS = 400
+# What LLMPerf calls inter-token latency is a request's whole time over its tokens.
+OF_LLMPERF = "inter_token_latency_s", "end_to_end_latency_s"
+NOTE = "LLMPerf's inter_token_latency_s is the whole answer's time over its tokens; it was not read."
 
 
 def matches(content: Content) -> bool:
@@ -33,6 +36,9 @@ def load(content: Content, file: str) -> frame.Audited:
     rows = _rows(content)
     names = _names(rows)
     found = csv_words.meanings(names, _mapping(content))
+    if all(any(name.startswith(own) for name in names) for own in OF_LLMPERF):
+        found = {name: word for name, word in found.items() if not name.startswith(OF_LLMPERF[0])}
+        content.notes.append(NOTE)
     table = pd.DataFrame({name: [row.get(name) for row in rows] for name in found})
     for name, (word, _) in list(found.items()):
         if word in ("question", "answer"):

@@ -8,13 +8,14 @@ import pandas as pd
 FACTORS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6}
 # Above so many, a time whose table has no arithmetic is in milliseconds.
 SECONDS_AT_MOST = {"ttft": 5.0, "tpot": 0.5, "itl": 0.5, "e2e": 300.0, "duration": 1e5}
+RARE = 200  # hundredths of a natural logarithm by which microseconds without a word must fit better
 FAR = 7.0  # of a natural logarithm, as far as a wrong unit is: more counts no more
 STATISTICS = "_mean", "", "_p50"
 
 
-def resolve(table: pd.DataFrame, unknown: dict[str, str]) -> list[str]:
+def resolve(table: pd.DataFrame, unknown: dict[str, str], requests: bool = False) -> list[str]:
     """Bring the columns of `unknown` (name in the file -> column of `table`) to seconds, in place; one
-    sentence for each that says what it was read as and why.
+    sentence for each that says what it was read as and why. `requests`: each row is one, and so is its rate.
 
     Columns of one quantity share a unit. Of all combinations the one counts in which
     TTFT + TPOT x (tokens - 1) = e2e, requests/s x e2e <= requests at once, tokens/s x duration = tokens and
@@ -29,13 +30,13 @@ def resolve(table: pd.DataFrame, unknown: dict[str, str]) -> list[str]:
     best, worst, chosen = np.inf, -np.inf, (1.0,) * len(kinds)
     for factors in itertools.product(FACTORS.values(), repeat=len(kinds)):
         scale = dict(zip(kinds, factors, strict=True))
-        found = _misfit(table, unknown, scale)
+        found = _misfit(table, unknown, scale, requests)
         prior = sum(_unlikely(table, unknown, kind, factor) for kind, factor in scale.items())
         worst = max(worst, found)
         if found + 0.01 * prior < best:
             best, chosen = found + 0.01 * prior, factors
     scale, plain = dict(zip(kinds, chosen, strict=True)), dict.fromkeys(kinds, 1.0)
-    arithmetic = _misfit(table, unknown, plain) > _misfit(table, unknown, scale) + 0.5
+    arithmetic = _misfit(table, unknown, plain, requests) > _misfit(table, unknown, scale, requests) + 0.5
     notes = []
     for name, word in unknown.items():
         factor = scale.get(_kind(word), 1.0)
@@ -56,10 +57,10 @@ def _unlikely(table, unknown, kind, factor):
     middle = np.nanmedian(table[columns].to_numpy(float))
     likely = 1e-3 if middle > SECONDS_AT_MOST[kind] else 1.0
     sure = 3 if kind in ("tpot", "itl") else 1  # no engine takes half a second for a token
-    return sure * abs(np.log10(factor / likely)) + (factor < 1e-5)
+    return sure * abs(np.log10(factor / likely)) + RARE * (factor < 1e-5)
 
 
-def _misfit(table, unknown, scale):
+def _misfit(table, unknown, scale, requests):
     """Sum over the identities of how far the table is from each: a median of absolute logarithms, at most
     FAR."""
     factor = {word: scale.get(_kind(word), 1.0) for word in unknown.values()}
@@ -85,11 +86,12 @@ def _misfit(table, unknown, scale):
     if "sent_s" in table and len(table) > 4:
         begun = table["sent_s"].max() - table["sent_s"].min()
         answers = answers.fillna(len(table) / begun) if begun > 0 else answers
+    own = ("output_tokens_per_s",) if requests else ()
     built = ttft.fillna(0) + step * (tokens - 1)
     equal = [
         e2e / built,
         answers.where(at_once.notna()) * e2e.fillna(built) / at_once,
-        column("request_tokens_per_s") * e2e.fillna(built) / tokens,
+        column("request_tokens_per_s", *own) * e2e.fillna(built) / tokens,
         column("requests_per_s") * duration / column("requests", "asked"),
         column("output_tokens_per_s") * duration / column("total_output_tokens"),
     ]

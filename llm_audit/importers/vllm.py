@@ -92,6 +92,8 @@ def _serve(d):
 
 def _unlimited(rate):
     """Whether a request rate means that everything is sent as soon as the client may."""
+    if isinstance(rate, (int, float)) and rate >= 1e6:  # as people write it who cannot write infinity
+        return True
     return str(rate).lower() in ("inf", "infinity", "none", "trace")
 
 

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 WORDS = {
-    "model": ["model", "model_name", "model_id", "model_path", "checkpoint", "llm"],
+    "model": ["model", "model_mlc", "model_name", "model_id", "model_path", "checkpoint", "llm"],
     "gpu": [
         "accelerator_name",
         "accel_name",
@@ -26,6 +26,8 @@ WORDS = {
     ],
     "tensor_parallel": [
         "num_of_hardware",
+        "of_accelerators",
+        "number_of_accelerators",
         "number_of_gpus",
         "num_of_gpus",
         "gpus_per_replica",
@@ -221,6 +223,7 @@ WORDS = {
     "failed": [
         "errors_count",
         "num_errors",
+        "number_errors",
         "num_failed_requests",
         "rejected",
         "rejected_requests",
@@ -229,6 +232,7 @@ WORDS = {
         "error_requests",
         "timeouts",
         "failed",
+        "errors",
         "failures",
         "num_failed",
         "error_count",
@@ -244,6 +248,7 @@ WORDS = {
         "submitted",
         "num_submitted",
         "num_requests_sent",
+        "num_requests_started",
         "attempted",
         "issued",
         "requests_issued",
@@ -470,6 +475,23 @@ UNITS = {
     "nanoseconds": 1e-9,
 }
 PER_TOKEN = {"ms_per_token": 1e-3, "ms_per_tok": 1e-3, "s_per_token": 1, "seconds_per_token": 1}
+# Rates whose name is put together from parts: how much of what in a second, of which tokens, of whom.
+PER_SECOND = re.compile(
+    r"(?P<tokens>tokens?_per_s|toks?_per_s|t_per_s|tps)|(?P<requests>(?:requests?|reqs?|quer(?:y|ies)|samples?)_per_s|rps)"
+)
+OF_TOKENS = {
+    "output_tokens_per_s": {"output", "out", "generation", "generated", "gen", "completion", "eval"},
+    "decode_rate": {"decode", "decoding"},
+    "prompt_tokens_per_s": {"input", "prompt", "prefill"},
+    "total_tokens_per_s": {"total", "overall", "combined"},
+}
+OF_WHOM = {
+    "request_tokens_per_s": {"user", "request", "interactivity"},
+    "per_gpu": {"gpu", "device", "chip", "accelerator"},
+}
+SAYS_NOTHING = {"throughput", "tput", "rate", "speed", "token", "tokens", "request", "requests", "achieved"}
+SAYS_NOTHING |= {"system", "per", "measured", "actual"}
+LLAMA_BENCH = {"tg": "decode_rate", "pp": "prompt_tokens_per_s"}  # the names that it gives its tests
 NAME_CHARS = 120  # of a column's name that are looked at
 IN_SECONDS = ("sent", "late")  # without a unit these are taken as seconds
 
@@ -477,8 +499,10 @@ IN_SECONDS = ("sent", "late")  # without a unit these are taken as seconds
 def meaning(name: str) -> tuple[str, Any] | None:
     """(word of the frame, factor to its unit) of a column's name, None where it means nothing here; factor
     None: no unit in the name."""
-    plain = re.sub(r"[^a-z0-9.]+", "_", str(name)[:NAME_CHARS].lower().replace("/", "_per_")).strip("_")
-    plain = re.sub(r"_per_(second|sec|s)\b", "_per_s", plain).replace("tok_per_s", "tokens_per_s")
+    plain = re.sub(r"\b(50|90|95|99) ?%", r"p\1", str(name)[:NAME_CHARS].lower()).replace("/", "_per_")
+    plain = re.sub(r"[^a-z0-9.]+", "_", plain).strip("_.").replace("._", "_")
+    plain = re.sub(r"_per_(second|sec|s)(?![a-z0-9])", "_per_s", plain).replace("tok_per_s", "tokens_per_s")
+    plain = re.sub(r"_(ms|s)_per_tok(en)?$", r"_\1", plain) if plain.startswith(("tpot", "itl")) else plain
     plain = re.sub(r"^tokens?_per_s$", "tokens_per_s", plain)
     if plain in BY_NAME:
         return BY_NAME[plain], 1
@@ -496,7 +520,39 @@ def meaning(name: str) -> tuple[str, Any] | None:
         return f"request_tokens_per_s{statistic}", 1
     if statistic == "_mean" and bare in BY_NAME:
         return BY_NAME[bare], 1
-    return None
+    return _rate(plain)
+
+
+def _rate(plain):
+    """The meaning of a rate whose name is put together from parts, None where a part means nothing here or
+    two parts say different things."""
+    test = re.fullmatch(r"(tg|pp)_?\d+(_t_per_s|_tokens_per_s)?", plain)
+    if test:
+        return LLAMA_BENCH[test[1]], 1
+    bare, statistic = _statistic(plain)
+    unit = PER_SECOND.search(bare)
+    if not unit or (bare[: unit.start()] + bare[unit.end() :]).count("per_s"):
+        return None
+    words = [w for w in (bare[: unit.start()] + "_" + bare[unit.end() :]).split("_") if w]
+    of_tokens = {word for word, parts in OF_TOKENS.items() if parts & set(words)}
+    of_whom = {word for word, parts in OF_WHOM.items() if parts & set(words)}
+    if {"prompt", "eval"} <= set(words):  # llama.cpp's word for reading the prompt
+        of_tokens -= {"output_tokens_per_s"}
+    known = SAYS_NOTHING.union(*OF_TOKENS.values(), *OF_WHOM.values())
+    # "tokens/s (total)" may be all tokens, or the output of all requests.
+    unclear = "total" in words[1:] or len(of_tokens) > 1 or len(of_whom) > 1
+    if set(words) - known or unclear:
+        return None
+    if unit["requests"]:
+        return None if of_tokens or of_whom & {"per_gpu"} else ("requests_per_s", 1)
+    if of_whom:
+        (whom,) = of_whom
+        if of_tokens - {"output_tokens_per_s", "decode_rate"}:
+            return None
+        return (f"{whom}{statistic}" if whom != "per_gpu" else whom), 1
+    if statistic not in ("", "_mean"):
+        return None
+    return next(iter(of_tokens), "output_tokens_per_s"), 1
 
 
 def _statistic(plain):

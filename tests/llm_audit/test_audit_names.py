@@ -6,6 +6,7 @@ import pytest
 
 from llm_audit import catalog, importers
 from llm_audit.importers import csv_words
+from llm_audit.importers.words import meaning
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,58 @@ def test_numbers_with_units_spreads_and_thousands():
     assert found == [191.0, 1234.5, 12, 8.1, 1500, 40, 1000]
     assert units[2:4] == [1e-3, 1]
     assert numbers("12,5", "1200,25", comma=True)[0] == [12.5, 1200.25]
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("TPS/user", "request_tokens_per_s"),
+        ("Throughput (tokens/s/GPU)", "per_gpu"),
+        ("Total Token Throughput (tok/s)", "total_tokens_per_s"),
+        ("Input throughput (tok/s)", "prompt_tokens_per_s"),
+        ("System TPS", "output_tokens_per_s"),
+        ("Generation speed (t/s)", "output_tokens_per_s"),
+        ("Request throughput (req/s)", "requests_per_s"),
+        ("Achieved req/s", "requests_per_s"),
+        ("p99 tok/s/user", "request_tokens_per_s_p99"),
+        ("prompt eval (tokens/s)", "prompt_tokens_per_s"),
+        ("tg128", "decode_rate"),
+        ("pp512 t/s", "prompt_tokens_per_s"),
+        ("TPOT (ms/token)", "tpot_s"),
+        ("avg. TTFT (ms)", "ttft_mean_s"),
+        ("99% TTFT [ms]", "ttft_p99_s"),
+        ("Throughput tokens/s (total)", None),  # of all tokens, or of all requests
+        ("Peak throughput (tok/s)", None),
+        ("Input and output tokens/s", None),
+        ("Total tokens/s per GPU", None),
+    ],
+)
+def test_a_rate_is_known_by_the_parts_of_its_name(name, word):
+    found = meaning(name)
+    assert (found and found[0]) == word
+
+
+def test_a_table_that_names_the_unit_of_each_row(tmp_path):
+    file = tmp_path / "mlperf.csv"
+    file.write_text(
+        "Organization,Accelerator,# of Accelerators,Model MLC,Scenario,Result,Units\n"
+        'N,NVIDIA H100-SXM-80GB,8,llama2-70b-99,Offline,"34,988.5",Tokens/s\n'
+        "N,NVIDIA H100-SXM-80GB,8,llama2-70b-99,Server,91.5,Queries/s\n"
+    )
+    levels = importers.read(file).levels
+    assert levels["output_tokens_per_s"].tolist()[0] == 34988.5 and levels["requests_per_s"].tolist()[1] == 91.5
+    assert levels["tensor_parallel"].tolist() == [8, 8] and levels["output_tokens_per_s"].isna().tolist()[1]
+    file.write_text("Model,Result,Units\nllama2-70b,99.9,ROUGE1\n")
+    with pytest.raises(ValueError, match="ROUGE1"):
+        importers.read(file)
+
+
+def test_successes_that_are_counted_are_no_requests_of_their_own(tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_text("Concurrent users,Avg TTFT,Success,Errors\n4,0.2s,300,2\n8,0.3s,290,10\n")
+    read = importers.read(file)
+    assert read.levels["requests"].tolist() == [300, 290] and read.levels["failed"].tolist() == [2, 10]
+    assert read.requests.empty
 
 
 WIDE = "Engine,float32,float16,int8\nvLLM,90,90.5,114\nTensorRT-LLM,104.1,191.0,316.8\n"

@@ -189,6 +189,7 @@ def test_bad_input_gets_one_sentence(changed, sentence):
             {"gpus": "h100_sxm a10", "usd_per_gpu_hour": "", "tpot_s": -1},
             ["tpot_s is -1", "no price for a10"],
         ),
+        ({"tpot_s": 50.0}, ["tpot_s is 50 s; objectives are in seconds, so write 0.05 for 50 ms"]),
     ],
 )
 def test_all_faults_of_a_question_are_named_at_once_names_first(changed, sentences):

@@ -60,6 +60,49 @@ def test_an_engine_or_gpu_nobody_measured_is_estimated(table):
         assert (ratio[0] > ratio[1]).all()
 
 
+def test_names_are_read_as_people_write_them(table):
+    rows = table[(table["engine"] == "vllm") & (table["gpu"] == "h200_sxm") & (table["weights"] == "fp8")]
+    rows = rows[rows["model"] == "llama-3.1-70b"].head(2)
+    written = rows.assign(
+        model="meta-llama/Llama-3.1-70B-Instruct", gpu="NVIDIA H200", engine="vLLM 0.10", weights="FP8"
+    )
+    plain, found = (check.predictions(r)[validation.PREDICTED].to_numpy() for r in (rows, written))
+    assert found == pytest.approx(plain)
+    note = check.predictions(written)["note"].iloc[0]
+    assert "vLLM 0.10 was read as vllm" in note and "NVIDIA H200 was read as h200_sxm" in note
+
+
+def test_an_engine_that_nobody_described_is_predicted_with_the_widest_interval(table):
+    rows = table[(table["engine"] == "vllm") & (table["gpu"] == "h200_sxm")].head(1)
+    other, nowhere = (
+        check.predictions(rows.assign(engine="lmdeploy", gpu=gpu)).iloc[0] for gpu in ("h200_sxm", "a100_80gb")
+    )
+    assert other["unknown"] == "engine" and nowhere["unknown"] == "gpu and engine"
+    assert "vllm's scheduler" in other["note"]
+    ratios = [row["predicted_tpot_ms_high"] / row["predicted_tpot_ms"] for row in (other, nowhere)]
+    known = check.predictions(rows).iloc[0]
+    assert known["predicted_tpot_ms_high"] / known["predicted_tpot_ms"] < ratios[0] < ratios[1]
+
+
+def test_what_cannot_be_predicted_is_refused_in_a_sentence(table):
+    rows = table[table["engine"] == "vllm"].head(2).reset_index(drop=True)
+    rows.loc[0, "model"], rows.loc[1, "gpu"] = "gpt-oss-120b", "mi300x"
+    shown = check.report(check.predictions(rows))
+    assert "(1 of 2 rows): gpt-oss-120b is a mixture of experts" in shown and "a device of AMD" in shown
+    assert "nan" not in shown
+
+
+def test_a_client_that_nobody_described_may_draw_its_lengths_or_not(table):
+    rows = table[(table["collection"] == "inferencemax") & (table["engine"] == "vllm")].head(1)
+    ends = [
+        check.predictions(rows.assign(collection=name)).iloc[0] for name in ("aic", engines.DRAWN, "mine")
+    ]
+    low, high = ends[2]["predicted_ttft_ms_low"], ends[2]["predicted_ttft_ms_high"]
+    known = check.predictions(rows).iloc[0]
+    assert all(low < end["predicted_ttft_ms"] < high for end in ends[1:])
+    assert high / low > known["predicted_ttft_ms_high"] / known["predicted_ttft_ms_low"]
+
+
 def test_a_row_that_does_not_fit_says_so(table):
     rows = table.head(1).assign(weights="bf16", gpu="h100_sxm", tensor_parallel=1, engine="vllm")
     found = check.predictions(rows)
