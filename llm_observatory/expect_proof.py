@@ -143,6 +143,30 @@ def by_source(table: pd.DataFrame | None = None) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+SAME = ["family", "accelerators", "model", "format", "engine_family"]
+
+
+def disagreements(cases: pd.DataFrame, of: dict[str, str]) -> pd.DataFrame:
+    """One row per setting and two families of sources (`of`: source -> family) that both measured it; columns
+    of SAME, one, other (sources), rate_one, rate_other (medians) and ratio (the faster ÷ the slower)."""
+    table = cases.assign(left_out=cases["source"].map(of))
+    medians = table.groupby([*SAME, "left_out"]).agg(rate=("rate", "median"), source=("source", "first"))
+    found = []
+    for setting, part in medians.groupby(SAME):
+        several = part.reset_index().sort_values("source")
+        for k, one in enumerate(several.itertuples()):
+            for other in list(several.itertuples())[k + 1 :]:
+                ratio = max(one.rate, other.rate) / min(one.rate, other.rate)
+                found.append((*setting, one.source, other.source, one.rate, other.rate, ratio))
+    return pd.DataFrame(found, columns=[*SAME, "one", "other", "rate_one", "rate_other", "ratio"])
+
+
+def floor(table: pd.DataFrame) -> float:
+    """The error that the best answer has in the median of `disagreements`: in the middle of two rates (on a
+    logarithmic scale) it is off by the root of their ratio from both."""
+    return float(np.sqrt(table["ratio"]).median() - 1)
+
+
 def _within(cases: pd.DataFrame) -> float:
     """The median error that is left where each prediction is divided by the source's median one of predicted
     over measured: what no question could tell, even with the source's own habit known."""
