@@ -14,7 +14,7 @@ expectation.setup = (data, { accelerator, model, format, engine, accelerators })
   const bound = (accelerators * card[3] * 1e9) / read;
   const capacity = card[4] === null ? Infinity : card[4] * 1e9 * accelerators;
   const several = Math.log(accelerators);
-  const levels = { engine_kind: kind, engine_family: family, accelerator_class: card[6], architecture: card[2], family: card[5], scheme, format: form, mixture: weights[3] ? "mixture" : "dense" };
+  const levels = { engine_kind: kind, engine_family: family, accelerator_class: card[6], architecture: card[2], family: card[5], scheme, format: form, mixture: weights[3] ? "mixture" : "dense", model_kind: weights[5] };
   const factors = { one: 1, several, several_by_layers: byLayers ? several : 0, several_together: byLayers ? 0 : several };
   return { machine: card[0], title: card[1], architecture: card[2], model, bits, form, engine, family, accelerators, layers: weights[4], read, held, capacity, bound, levels, factors };
 };

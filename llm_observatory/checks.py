@@ -538,6 +538,15 @@ def two_names(c: Context) -> pd.DataFrame:
     return pd.DataFrame({"verdict": FLAGGED, "note": notes_of}, index=notes_of.index)
 
 
+@check("bytes of the file × 8 ÷ parameters ≥ bits of the format ÷ 1.3")
+def file_smaller_than_format(c: Context) -> pd.DataFrame:
+    """A file of weights that is too small for the format it is said to have: another format, or unit."""
+    stored = c.rows["weights_bytes"] * 8 / c.known["parameters"]
+    bits = c.known["weight_bits"]
+    note = "the file has ", stored, " bits per parameter, the format ", bits
+    return _found(stored < bits / 1.3, FLAGGED, *note)
+
+
 # ---- what other rows say
 
 SETTING = [

@@ -57,6 +57,7 @@ EFFICIENCY = (
     Effect("efficiency by engine family and kind of format", ("engine_family", "scheme"), 0.15),
     Effect("efficiency by engine family and class", ("engine_family", "accelerator_class"), 0.1),
     Effect("efficiency of mixtures", ("mixture",), 0.2),
+    Effect("efficiency by kind of model", ("model_kind",), 0.1),
 )
 # The time that a layer takes however few bytes it reads: launches, synchronisation, communication.
 OVERHEAD = (
@@ -68,16 +69,17 @@ OVERHEAD = (
     Effect("time of a layer by class of accelerator", ("accelerator_class",), 0.5),
     Effect("time of a layer by engine family and class", ("engine_family", "accelerator_class"), 0.4),
     Effect("time of a layer of mixtures", ("mixture",), 0.5),
+    Effect("time of a layer by kind of model", ("model_kind",), 0.4),
+    Effect("time of a layer by engine family and kind of model", ("engine_family", "model_kind"), 0.3),
 )
 # How a source differs from others, which no question can say: for one to come, they only widen the interval.
 SOURCE = (
-    Effect("sent in by strangers", (), 1.0, "sent_in"),
     Effect("source", ("source",), 0.3),
     Effect("source and engine family", ("source", "engine_family"), 0.25),
     Effect("source and class of accelerator", ("source", "accelerator_class"), 0.15),
 )
 EFFECTS = {effect.name: effect for effect in (*EFFICIENCY, *OVERHEAD, *SOURCE)}
-UNSEEN = ("source", "source and engine family", "source and class of accelerator")
+UNSEEN = tuple(effect.name for effect in SOURCE)
 LAYER_S = 20e-6  # where the time of a layer starts from
 
 
@@ -165,6 +167,7 @@ def _setup(accelerator, memory_gb, model, weights_format, engine, accelerators, 
         "bandwidth_most": machine.high * 1e9,
         "memory_gb": machine.memory_gb,
         "model": weights.name,
+        "model_kind": names.model_kind(weights.name),
         "known_model": weights.known,
         "parameters_b": weights.parameters_b,
         "active_b": weights.active_b,
@@ -180,7 +183,7 @@ def _setup(accelerator, memory_gb, model, weights_format, engine, accelerators, 
 
 
 SETUP = dict.fromkeys(
-    "machine family architecture accelerator_class model known_model format scheme engine engine_family "
+    "machine family architecture accelerator_class model model_kind known_model format scheme engine engine_family "
     "engine_kind".split()
 ) | dict.fromkeys(
     "bandwidth_low bandwidth bandwidth_most memory_gb parameters_b active_b bits accelerators".split(), np.nan
@@ -275,8 +278,7 @@ def cases(rows: pd.DataFrame) -> pd.DataFrame:
     one = grouped.first()
     one["rate"] = grouped["rate"].median()
     one["rows"] = grouped.size()
-    one = one[~one["mixed"] | (one["rows"] >= FEWEST_SENT_IN)].reset_index()
-    one = one.rename(columns={"mixed": "sent_in"})
+    one = one[~one["mixed"] | (one["rows"] >= FEWEST_SENT_IN)].reset_index().drop(columns=["mixed"])
     one["share"] = one["rate"] / one["bound"]
     return one
 
@@ -285,13 +287,11 @@ def _factors(table: pd.DataFrame) -> dict[str, np.ndarray]:
     """What effects are multiplied by."""
     several = np.log(table["accelerators"].to_numpy(dtype=float))
     by_layers = table["engine_family"].isin(names.BY_LAYERS).to_numpy(dtype=float)
-    sent = table["sent_in"].to_numpy(dtype=float) if "sent_in" in table else np.zeros(len(table))
     return {
         "one": np.ones(len(table)),
         "several": several,
         "several_by_layers": several * by_layers,
         "several_together": several * (1 - by_layers),
-        "sent_in": sent,
     }
 
 
@@ -384,7 +384,7 @@ STUDENT = 4.0  # degrees of freedom of the noise: single cases may be far off
 ALIKE = 8.0  # cases that speak for every source having the same noise, against its own
 NOISE = 0.02  # variance of the noise, before the rows have said it
 BELIEVED = 4.0  # levels that speak for an effect's width before the rows, against its own
-STEPS = (8, 3, 3, 3)  # towards the likeliest effects, before and after each estimate of the widths
+STEPS = (6, 3, 3)  # towards the likeliest effects, before and after each estimate of the widths
 
 
 def fit(

@@ -97,6 +97,12 @@ ARCHITECTURES = [
         for n, word in (("m1", "M1"), ("m2", "M2"), ("m3", "M3"), ("m4", "M4"), ("m5", "M5"))
     ),
 ]
+# Models whose layers are other than attention over everything and a gated MLP.
+MODEL_KINDS = [
+    ("linear attention", r"qwen3[.-][5-9]|qwen3-(coder-)?next|nemotron-(3|nano|cascade)|lfm|rwkv|granite-4|.*mamba"),
+    ("sliding windows, large vocabulary", r"gemma"),
+    ("sliding windows, experts", r"gpt-oss"),
+]
 # Cards and modules for servers, whatever their generation.
 SERVER = (
     r"gh200|g?[bh][123]00|h20|[ahv]800|v100|a100|p(100|40|4)$|l(4|40|40s|20)$|a(2|10|10g|16|30|40)$|t4$|mi\d|gaudi|max-\d"
@@ -179,6 +185,11 @@ def kind(accelerator: str, family: str) -> str:
     card = _cards().loc[accelerator]
     made = "server" if re.match(SERVER, accelerator) else {"GPU": "card"}.get(card["kind"], card["kind"])
     return f"{card['vendor']} {made}"
+
+
+def model_kind(model: str) -> str:
+    """The kind of layers that a model has; `plain` is attention in every layer."""
+    return next((kind for kind, pattern in MODEL_KINDS if re.match(pattern, model)), "plain")
 
 
 def engine_kind(family: str) -> str:

@@ -129,7 +129,7 @@ def _plain(value: float) -> float | None:
 
 def _models() -> list[list]:
     """Of each model whose size is known: id, parameters that a token reads and that memory holds (10⁹),
-    whether it is a mixture of experts, and layers."""
+    whether it is a mixture of experts, layers and their kind."""
     table = hardware.models()
     asked = pd.DataFrame(
         {
@@ -149,6 +149,7 @@ def _models() -> list[list]:
             round(row.parameters / 1e9, 5),
             row.mixture == "mixture",
             round(row.layers, 3),
+            row.model_kind,
         ]
         for row in known.itertuples()
     ]

@@ -48,10 +48,8 @@ def left_out(rows: pd.DataFrame) -> pd.DataFrame:
     every["left_out"], taught["left_out"] = every["source"].map(of), taught["source"].map(of)
     parts = []
     for name, part in every.groupby("left_out", sort=True):
-        # No question says that a rate was sent in by a stranger.
-        asked = part.drop(columns=["sent_in"])
-        mean, spread = expect.fit(taught[taught["left_out"] != name]).share(asked)
-        parts.append(asked.assign(log_share=mean, spread=spread))
+        mean, spread = expect.fit(taught[taught["left_out"] != name]).share(part)
+        parts.append(part.assign(log_share=mean, spread=spread))
     return pd.concat(parts, ignore_index=True)
 
 

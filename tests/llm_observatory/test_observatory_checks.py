@@ -119,6 +119,7 @@ PLANTED = [
     ("prompt_slower_than_answer", "flagged", SINGLE | {"throughput_raw": 100.0, "prompt_tokens_per_s": 20.0}),
     ("two_names", "flagged", {"as_printed": '{"accelerator_raw": "RTX 4090"}'}),
     ("two_names", "flagged", {"as_printed": '{"weights_format": "4bit"}'}),
+    ("file_smaller_than_format", "flagged", {"weights_bytes": 4e9}),
     ("spread_as_large", "flagged", {"spread": 3000.0, "spread_kind": "sd"}),
     ("stated_by_importer", "flagged", {"caveat": "typed over by hand"}),
 ]
