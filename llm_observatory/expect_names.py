@@ -405,11 +405,13 @@ def weights_format(name: str, model: str, engine: str) -> Format | str:
             return Format(bits or float(found[1]), scheme)
     for text in (plain, plain.replace("-", "_"), plain.replace("_", "-")):
         known = hardware.bits(text) if text else None
+        if known and known >= 16 and "gpt-oss" in model.lower() and llama_cpp(engine):
+            break  # a GGUF file "in F16" keeps the experts, nearly all of the model, as they are published
         if known:
             return Format(known, _scheme(text, known))
     if re.fullmatch(r"half|half precision|unquantized|not quantized|full precision|16|16.?bits?|float", plain):
         return Format(16.0, "floating point")
-    if plain:
+    if plain and not known:
         return (
             f"{name[:40]!r} names no number format that is known; write Q4_K_M, int4, fp8, bf16 or the like."
         )
@@ -423,6 +425,11 @@ def weights_format(name: str, model: str, engine: str) -> Format | str:
     if engine in SIXTEEN:
         return Format(16.0, "floating point", True)
     return "The row states no number format of the weights; write Q4_K_M, int4, fp8, bf16 or the like."
+
+
+def llama_cpp(own: str) -> bool:
+    """Whether an engine (the first of what `engine` says) runs llama.cpp's kernels."""
+    return any(own == name or own.startswith(f"{name} ") for name, family, _ in ENGINES if family == "llama.cpp")
 
 
 def _scheme(text: str, bits: float) -> str:

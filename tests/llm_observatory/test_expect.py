@@ -215,7 +215,8 @@ def test_a_fit_finds_the_share_that_was_put_in(made_up):
     )
     mean, spread = found.share(expect.setups(asked))
     assert np.exp(mean) == pytest.approx([0.6, 0.3], rel=0.08)
-    assert 0.05 < spread[0] < 0.25  # a new source is off by a tenth, and a case of it by a twentieth
+    # A new source is off by a tenth, and a case of it by a twentieth; what was believed before widens that.
+    assert 0.1 < spread[0] < 0.3
 
 
 def test_a_source_that_scatters_weighs_less(made_up):

@@ -179,6 +179,9 @@ def test_a_format_that_names_no_bits_is_refused(raw):
         ("", "DeepSeek-R1", "sglang", 8),
         ("", "DeepSeek-R1-Distill-Qwen-7B", "vllm", 16),
         ("", "gemma-3-12b-it-Q4_K_M.gguf", "llama.cpp", 4.5),
+        # Files of gpt-oss "in F16" hold the experts as they are published.
+        ("F16", "gpt-oss-20b", "llama.cpp vulkan", 4.25),
+        ("bf16", "gpt-oss-20b", "vllm", 16),
     ],
 )
 def test_a_format_that_nobody_chose_is_the_checkpoint_s(raw, model, engine, bits):
