@@ -403,8 +403,8 @@ def mean_called_median(c: Context) -> pd.DataFrame:
 
 
 @check(
-    "of medians: output tokens/s × median time of a request ÷ (requests in flight × output tokens) is not 1 to "
-    "0.2 % in every row of a file"
+    "of medians: output tokens/s × median time of a request ÷ (requests in flight × output tokens) is not 1 "
+    "to 0.2 % in every row of a file"
 )
 def median_adds_up_as_a_mean(c: Context) -> pd.DataFrame:
     """What only means do: times called medians, of which Little's law holds to the digit in every row of a

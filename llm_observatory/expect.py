@@ -51,7 +51,9 @@ EFFICIENCY = (
     Effect("efficiency of several by engine family", ("engine_family",), 0.3, "several"),
     Effect("efficiency by class of accelerator", ("accelerator_class",), 0.1),
     Effect("efficiency by generation", ("architecture",), 0.12),
-    Effect("efficiency by accelerator", ("family",), 0.08),  # its variants together: a source may not say which
+    Effect(
+        "efficiency by accelerator", ("family",), 0.08
+    ),  # its variants together: a source may not say which
     Effect("efficiency by kind of format", ("scheme",), 0.1),
     Effect("efficiency by format", ("format",), 0.1),
     Effect("efficiency by engine family and kind of format", ("engine_family", "scheme"), 0.15),
@@ -183,8 +185,8 @@ def _setup(accelerator, memory_gb, model, weights_format, engine, accelerators, 
 
 
 SETUP = dict.fromkeys(
-    "machine family architecture accelerator_class model model_kind known_model format scheme engine engine_family "
-    "engine_kind".split()
+    "machine family architecture accelerator_class model model_kind known_model format scheme engine "
+    "engine_family engine_kind".split()
 ) | dict.fromkeys(
     "bandwidth_low bandwidth bandwidth_most memory_gb parameters_b active_b bits accelerators".split(), np.nan
 )

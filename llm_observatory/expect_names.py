@@ -99,13 +99,17 @@ ARCHITECTURES = [
 ]
 # Models whose layers are other than attention over everything and a gated MLP.
 MODEL_KINDS = [
-    ("linear attention", r"qwen3[.-][5-9]|qwen3-(coder-)?next|nemotron-(3|nano|cascade)|lfm|rwkv|granite-4|.*mamba"),
+    (
+        "linear attention",
+        r"qwen3[.-][5-9]|qwen3-(coder-)?next|nemotron-(3|nano|cascade)|lfm|rwkv|granite-4|.*mamba",
+    ),
     ("sliding windows, large vocabulary", r"gemma"),
     ("sliding windows, experts", r"gpt-oss"),
 ]
 # Cards and modules for servers, whatever their generation.
 SERVER = (
-    r"gh200|g?[bh][123]00|h20|[ahv]800|v100|a100|p(100|40|4)$|l(4|40|40s|20)$|a(2|10|10g|16|30|40)$|t4$|mi\d|gaudi|max-\d"
+    r"gh200|g?[bh][123]00|h20|[ahv]800|v100|a100|p(100|40|4)$|l(4|40|40s|20)$|a(2|10|10g|16|30|40)$|t4$|"
+    r"mi\d|gaudi|max-\d"
 )
 # Engines of the general kind: they run any model, operation by operation.
 FRAMEWORKS = {"transformers", "deepspeed", "onnxruntime"}
@@ -121,7 +125,10 @@ FORMAT_WORDS = re.compile(
 # Rented machines that are called by their type: what is in them, and how many.
 INSTANCES = {
     **{f"inf2.{size}xlarge": ("Inferentia2", n) for size, n in (("", 1), ("8", 1), ("24", 6), ("48", 12))},
-    **{name: ("Trainium1", n) for name, n in (("trn1.2xlarge", 1), ("trn1.32xlarge", 16), ("trn1n.32xlarge", 16))},
+    **{
+        name: ("Trainium1", n)
+        for name, n in (("trn1.2xlarge", 1), ("trn1.32xlarge", 16), ("trn1n.32xlarge", 16))
+    },
     **{
         f"{kind}.{size}xlarge": (card, n)
         for kind, card in (("g4dn", "T4"), ("g5", "A10G"), ("g6", "L4"), ("g6e", "L40S"))
@@ -207,7 +214,7 @@ def machine(name: str, memory_gb: float | None = None) -> Machine | str:
     else:
         plain = hardware.slug(name)
         if re.search(r"(^|-)(mig|vgpu)(-|$)|\dg-\d+gb", plain):
-            return f"{name[:60]!r} is a part of an accelerator (MIG, vGPU); how much of its bandwidth is missing."
+            return f"{name[:60]!r} is a part of an accelerator (MIG, vGPU), and its bandwidth is missing."
         looked = _looked_up(INSTANCES.get(_instance(name), (name, 1))[0], memory_gb)
         if looked is None and re.search(PROCESSORS, plain):
             return f"{name[:60]!r} is a processor, whose memory differs by machine; name an accelerator."
@@ -300,8 +307,8 @@ def _variants(looked: hardware.Accelerator, name: str, memory_gb: float | None) 
 
 @cache
 def weights(name: str) -> Weights | str:
-    """What `name` says of a model: of data/models.csv, else of one whose name ends the name (a fine-tune), else
-    by the size that stands in the name."""
+    """What `name` says of a model: of data/models.csv, else of one whose name ends the name (a fine-tune),
+    else by the size that stands in the name."""
     bare = re.sub(r"^[\w.-]+/", "", name)
     plain = hardware.slug(bare)
     stripped = _settled(plain)
@@ -316,7 +323,9 @@ def weights(name: str) -> Weights | str:
         if known:
             return Weights(known, known, None, None, False)
     # A version (3.1) is no size, and neither are the experts of a mixture (8x7B).
-    size = re.search(r"(?<![\da-z.,])(\d{1,4}(?:[.,]\d{1,3})?) ?b(?![a-z0-9])", bare.lower().replace("_", "-"))
+    size = re.search(
+        r"(?<![\da-z.,])(\d{1,4}(?:[.,]\d{1,3})?) ?b(?![a-z0-9])", bare.lower().replace("_", "-")
+    )
     if size is None and not re.search(r"\d[.,_]\d", bare):
         size = re.search(r"(?<![\da-z])(\d{1,4}(?:-\d{1,2})?)b(?![a-z0-9])", plain)
     stated = float(re.sub(r"[-,]", ".", size[1])) if size else None
@@ -409,7 +418,9 @@ def weights_format(name: str, model: str, engine: str) -> Format | str:
             break  # a GGUF file "in F16" keeps the experts, nearly all of the model, as they are published
         if known:
             return Format(known, _scheme(text, known))
-    if re.fullmatch(r"half|half precision|unquantized|not quantized|full precision|16|16.?bits?|float", plain):
+    if re.fullmatch(
+        r"half|half precision|unquantized|not quantized|full precision|16|16.?bits?|float", plain
+    ):
         return Format(16.0, "floating point")
     if plain and not known:
         return (
@@ -429,7 +440,9 @@ def weights_format(name: str, model: str, engine: str) -> Format | str:
 
 def llama_cpp(own: str) -> bool:
     """Whether an engine (the first of what `engine` says) runs llama.cpp's kernels."""
-    return any(own == name or own.startswith(f"{name} ") for name, family, _ in ENGINES if family == "llama.cpp")
+    return any(
+        own == name or own.startswith(f"{name} ") for name, family, _ in ENGINES if family == "llama.cpp"
+    )
 
 
 def _scheme(text: str, bits: float) -> str:

@@ -200,7 +200,8 @@ def test_runs_copied_from_another_source_are_found_on_the_copy_however_they_are_
     rates = (71.2, 84.6, 93.1, 104.0, 118.5, 127.3)
     first = [SINGLE | {"throughput_raw": rate, "prompt_tokens_per_s": 2000.0} for rate in rates]
     copy = [
-        SINGLE | {"source": "copier", "accelerator_raw": "H100 SXM5 80GB", "engine": "y", "throughput_raw": rate}
+        SINGLE
+        | {"source": "copier", "accelerator_raw": "H100 SXM5 80GB", "engine": "y", "throughput_raw": rate}
         for rate in rates
     ]
     hits = [row for row, check in found(*first, *copy) if check == "copied_from_another_source"]
