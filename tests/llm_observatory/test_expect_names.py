@@ -234,3 +234,41 @@ def test_every_row_of_raw_names_has_a_bound_or_a_sentence():
     assert table.loc[refused, "refused"].str.endswith(".").all()
     assert table.loc[refused, "refused"].str.contains("offloaded").all()
     assert (table.loc[~refused, "bound"] > 0).all() and (~refused).sum() > 100
+
+
+@pytest.mark.parametrize(
+    "accelerator, kind",
+    [
+        ("h100-sxm", "NVIDIA server"),
+        ("l40s", "NVIDIA server"),
+        ("a40", "NVIDIA server"),
+        ("t4", "NVIDIA server"),
+        ("rtx-4090", "NVIDIA card"),
+        ("rtx-a6000", "NVIDIA card"),
+        ("dgx-spark", "NVIDIA integrated"),
+        ("mi300x", "AMD server"),
+        ("rx-7900-xtx", "AMD card"),
+        ("ryzen-ai-max-395", "AMD integrated"),
+        ("gaudi-2", "Intel server"),
+        ("arc-b580", "Intel card"),
+        ("m4-max-40c", "Apple integrated"),
+        ("inferentia2", "AWS ASIC"),
+    ],
+)
+def test_an_accelerator_has_a_class(accelerator, kind):
+    assert names.machine(accelerator).kind == kind
+
+
+def test_models_have_kinds_of_layers_and_engines_kinds():
+    kinds = {m: names.model_kind(m) for m in ("qwen3.6-27b", "qwen3-next-80b-a3b", "qwen3-8b", "gemma-3-4b")}
+    assert list(kinds.values()) == [
+        "linear attention",
+        "linear attention",
+        "plain",
+        "sliding windows, large vocabulary",
+    ]
+    assert [names.engine_kind(f) for f in ("transformers", "vllm", "any")] == [
+        "framework",
+        "dedicated",
+        "any",
+    ]
