@@ -399,11 +399,12 @@ def fit(
     noise = variances["noise"] if variances else NOISE
     single = np.array([not e.columns for e in EFFECTS.values()])
     effects = np.zeros(len(which))
-    for turn, steps in enumerate(STEPS):
+    turns = [sum(STEPS)] if variances else list(STEPS)
+    for turn, steps in enumerate(turns, start=1):
         effects, covariance, left, weights = _likeliest(
             table, design, which, given[which], noise, effects, steps
         )
-        if variances or turn == len(STEPS) - 1:
+        if turn == len(turns):
             break
         square = effects**2 + np.diag(covariance)
         levels = np.bincount(which, minlength=len(given))
