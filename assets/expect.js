@@ -1,59 +1,50 @@
-// What to expect (expect.qmd): the mixed model of llm_observatory/expect.py in the browser, the same arithmetic line by line. Data come from
+// What to expect (expect.qmd): the model of llm_observatory/expect.py in the browser, the same arithmetic line by line. Data come from
 // the build; a test compares the results with Python's.
 "use strict";
 const expectation = (globalThis.expectation = {});
 
-// What the names of a question mean: bytes, bound (tokens/s of one user) and the columns that effects multiply, as expect.setups and expect._columns.
+// What the names of a question mean: bytes, bound (tokens/s of one user), and the columns whose levels have effects, as expect.setups and expect._factors.
 expectation.setup = (data, { accelerator, model, format, engine, accelerators }) => {
   const card = data.accelerators.find((row) => row[0] === accelerator);
   const weights = data.models.find((row) => row[0] === model);
   const [, bits, form, scheme] = data.formats.find((row) => row[0] === format);
-  const family = data.engines.find((row) => row[0] === engine)[1];
+  const [, family, kind, byLayers] = data.engines.find((row) => row[0] === engine);
   const read = (weights[1] * 1e9 * bits) / 8;
   const held = (weights[2] * 1e9 * bits) / 8;
   const bound = (accelerators * card[3] * 1e9) / read;
   const capacity = card[4] === null ? Infinity : card[4] * 1e9 * accelerators;
-  return { machine: card[0], title: card[1], architecture: card[2], card: card[5], model, bits, form, scheme, engine, family, accelerators, mixture: weights[3], read, held, capacity, bound };
+  const several = Math.log(accelerators);
+  const levels = { engine_kind: kind, engine_family: family, accelerator_class: card[6], architecture: card[2], family: card[5], scheme, format: form, mixture: weights[3] ? "mixture" : "dense", model_kind: weights[5] };
+  const factors = { one: 1, several, several_by_layers: byLayers ? several : 0, several_together: byLayers ? 0 : several };
+  return { machine: card[0], title: card[1], architecture: card[2], model, bits, form, engine, family, accelerators, layers: weights[4], read, held, capacity, bound, levels, factors };
 };
 
-// [effect, level, factor] of everything that makes up the share of the bound, as Fit.terms.
-expectation.terms = (data, s) => {
-  const knots = data.fit.knots;
-  const speed = Math.log(s.bound);
-  const fast = Math.max(speed - knots[0], 0);
-  const several = Math.log(s.accelerators);
-  const terms = [["fixed", "one", 1], ["fixed", "speed", speed - knots[0]]];
-  knots.forEach((knot, k) => terms.push(["fixed", `knot_${k}`, Math.max(speed - knot, 0)]));
-  terms.push(["fixed", "mixture_of_experts", s.mixture ? 1 : 0], ["fixed", "several", several]);
-  terms.push(["engine family", s.family, 1], ["engine", s.engine, 1], ["architecture", s.architecture, 1], ["accelerator", s.card, 1]);
-  terms.push(["engine family and architecture", `${s.family}|${s.architecture}`, 1], ["format", s.form, 1]);
-  terms.push(["engine family and format", `${s.family}|${s.form}`, 1]);
-  terms.push(["architecture and kind of format", `${s.architecture}|${s.scheme}`, 1]);
-  terms.push(["engine family and mixture", `${s.family}|${s.mixture ? "mixture" : "dense"}`, 1]);
-  terms.push(["bound by engine family", s.family, speed - knots[0]], ["bound by architecture", s.architecture, speed - knots[0]]);
-  if (fast) terms.push(["speed by engine family", s.family, fast], ["speed by architecture", s.architecture, fast]);
-  if (several) terms.push(["accelerators by engine family", s.family, several]);
-  return terms;
-};
-
-// {rate, low, high, bound} in tokens/s of one user, as expect.of_setups of a variant that is known.
+// {rate, low, high, bound, reading} in tokens/s of one user, as Fit.share and expect.of_setups of a variant that is known; `reading` is the share of a
+// token's time in which weights are read.
 expectation.predict = (data, s) => {
   const { fit } = data;
+  const sums = { reading: 0, layers: 0 };
+  const never = { reading: 0, layers: 0 };
   const seen = [];
-  let mean = 0;
-  let variance = fit.noise + fit.unseen.reduce((sum, name) => sum + fit.variances[name], 0);
-  for (const [effect, level, factor] of expectation.terms(data, s)) {
-    const at = fit.places.get(`${effect}|${level}`);
-    if (at === undefined) variance += fit.variances[effect] * factor ** 2;
+  for (const [part, effect, columns, factor, variance] of fit.asked) {
+    const at = fit.places.get(`${effect}|${columns.map((name) => s.levels[name]).join("|")}`);
+    if (at === undefined) never[part] += variance * s.factors[factor] ** 2;
     else {
-      seen.push([at, factor]);
-      mean += fit.effects[at] * factor;
+      seen.push([at, s.factors[factor], part]);
+      sums[part] += fit.effects[at] * s.factors[factor];
     }
   }
-  for (const [i, first] of seen) for (const [j, second] of seen) variance += first * second * fit.matrix[(Math.max(i, j) * (Math.max(i, j) + 1)) / 2 + Math.min(i, j)];
+  const reading = -Math.log(s.bound) - sums.reading;
+  const layers = Math.log(s.layers * fit.layer_s) + sums.layers;
+  const time = Math.max(reading, layers) + Math.log1p(Math.exp(-Math.abs(reading - layers)));
+  const part = Math.exp(reading - time);
+  const slope = { reading: part, layers: part - 1 };
+  let variance = fit.unseen + slope.reading ** 2 * never.reading + slope.layers ** 2 * never.layers;
+  for (const [i, first, of] of seen) for (const [j, second, and] of seen) variance += first * slope[of] * second * slope[and] * fit.matrix[(Math.max(i, j) * (Math.max(i, j) + 1)) / 2 + Math.min(i, j)];
+  const mean = fit.shift - time;
   const half = fit.width * Math.sqrt(variance);
-  const rate = (log) => Math.min(Math.exp(log) * s.bound, s.bound);
-  return { rate: rate(mean), low: rate(mean - half), high: rate(mean + half), bound: s.bound };
+  const rate = (log) => Math.min(Math.exp(log), s.bound);
+  return { rate: rate(mean), low: rate(mean - half), high: rate(mean + half), bound: s.bound, reading: part };
 };
 
 // The published points that come nearest: another accelerator is further than another model, and that further than another engine.
@@ -109,6 +100,7 @@ expectation.nearest = (data, s, count) => {
     const found = [];
     const count = `${s.accelerators > 1 ? `${s.accelerators} × ` : ""}${s.title}`;
     found.push(`<b>${short(p.rate)} tokens/s</b> for one user is to be expected, ${short(p.low)} to ${short(p.high)} in 95 of 100 sources. Estimated from what comparable hardware reached, not measured.`);
+    found.push(`By the model ${Math.round(100 * p.reading)} % of a token's time goes into reading weights, the rest into what each of ${Math.round(s.layers)} layers takes however few bytes it has.`);
     found.push(`The bound: a token reads ${short(s.read / 1e9)} GB of weights, so the bandwidth of ${count} allows at most ${short(s.bound)} tokens/s. Whoever claims more for one user, without speculative decoding, contradicts the datasheet.`);
     if (q.claim) {
       const claim = Number(q.claim);

@@ -24,7 +24,7 @@ from llm_observatory import schema, sources, tool_files
 from llm_observatory.reading import LeftOut, Raw, Row, SourceError
 
 DATA = ROOT / "data" / "observatory"
-VERSION = "2026.11.0"  # of the data; data/observatory/CHANGELOG.md says what each version changed
+VERSION = "2026.11.1"  # of the data; data/observatory/CHANGELOG.md says what each version changed
 
 
 @dataclass

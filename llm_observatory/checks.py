@@ -232,8 +232,18 @@ def littles_law(c: Context) -> pd.DataFrame:
             ratio > 1, ": more requests in flight than it says, or fewer accelerators", ": fewer in flight"
         ),
         index=r.index,
-    )
+    ).mask(_prompt_too(c, ratio), COUNTS_PROMPT)
     return _found(slight, verdict, "Little's law gives ", ratio, note)
+
+
+COUNTS_PROMPT = ", which is (prompt + answer) ÷ answer: the rate counts the prompt"
+
+
+def _prompt_too(c: Context, ratio: pd.Series) -> pd.Series:
+    """Where a rate said to be of answers is `ratio` times too high because it counts the prompts."""
+    both = (c.given + c.made) / c.made
+    says = c.rows["throughput_counts"] == "output"
+    return says & (both > 1.15) & ((ratio / both - 1).abs() < 0.06)
 
 
 @check(
@@ -283,6 +293,10 @@ def itl_against_tpot(c: Context) -> pd.DataFrame:
     """Gaps between events that carry several tokens, called gaps between tokens."""
     r = c.rows
     ratio = (r["itl_p50_ms"] / r["tpot_p50_ms"]).fillna(r["itl_mean_ms"] / r["tpot_mean_ms"])
+    for statistic in ("mean", "p50"):  # without a TPOT, what is left of the whole answer's time
+        decoding = r[f"e2e_{statistic}_ms"] - r[f"ttft_{statistic}_ms"]
+        each = (decoding / (c.made - 1)).where(r["lengths"].isin(["exact", "mean"]) & (c.made > 1))
+        ratio = ratio.fillna((r[f"itl_{statistic}_ms"] / each).where(each > 0))
     off = ((ratio < 0.5) | (ratio > 2)) & (r["itl_counts"] != "event")
     why = np.where(
         ratio > 2,
@@ -322,11 +336,17 @@ def energy_against_power(c: Context) -> pd.DataFrame:
 def plain_sums(c: Context) -> pd.DataFrame:
     """A rate that the row's own count of requests, tokens and seconds does not give."""
     table = sums.identities(c.levels)
-    whole = (c.rows["lengths"] == "mean") & (c.rows["failed"].fillna(0) == 0)
+    exact = c.rows["lengths"] == "exact"
+    whole = (exact | (c.rows["lengths"] == "mean")) & (c.rows["failed"].fillna(0) == 0)
     table = table[whole.reindex(table["level"]).to_numpy()].drop_duplicates("level").set_index("level")
     ratio = table["quotient"].reindex(c.rows.index)
-    wrong = (ratio - 1).abs() > table["tolerance"].reindex(c.rows.index)
-    return _found(wrong, FLAGGED, "rate ÷ (tokens ÷ seconds) = ", ratio)
+    # Where a length was asked for, an answer may still end before it.
+    tolerance = table["tolerance"].reindex(c.rows.index).where(~exact, 0.15)
+    wrong = (ratio - 1).abs() > tolerance
+    prompt = _prompt_too(c, ratio)
+    verdict = pd.Series(np.where(prompt, EXCLUDED, FLAGGED), index=c.rows.index)
+    note = pd.Series(np.where(prompt, COUNTS_PROMPT, ""), index=c.rows.index)
+    return _found(wrong, verdict, "rate ÷ (tokens ÷ seconds) = ", ratio, note)
 
 
 @check()
@@ -380,6 +400,64 @@ def mean_called_median(c: Context) -> pd.DataFrame:
         note = f"mean and median of {time} are both ", c.rows[f"{time}_p50_ms"], " ms to every digit"
         parts.append(_found(alike, FLAGGED, *note))
     return pd.concat(parts)
+
+
+@check(
+    "of medians: output tokens/s × median time of a request ÷ (requests in flight × output tokens) is not 1 "
+    "to 0.2 % in every row of a file"
+)
+def median_adds_up_as_a_mean(c: Context) -> pd.DataFrame:
+    """What only means do: times called medians, of which Little's law holds to the digit in every row of a
+    file. Where all requests take the same time it also holds of true medians."""
+    r = c.rows
+    closed = r["workload"].isin(["closed_loop", "static_batch"]) & (c.together > 1)
+    sure = closed & ~r["lengths"].isin(["max", "mixed", "dataset"]) & r["comparable_within"].isna()
+    means = r[[f"{time}_mean_ms" for time in schema.TIMES]].notna().any(axis=1)
+    parts = plausibility.whole_s(r["ttft_p50_ms"], r["tpot_p50_ms"], c.made)
+    median = r["e2e_p50_ms"].fillna(parts).where(sure & ~means & r["latency_raw_s"].isna()) / 1000
+    ratio = c.derived["output_tokens_per_s"] * median / (c.together * c.made)
+    # A rate that was computed of these very times would say nothing.
+    known = ratio.notna() & r["throughput_raw"].notna()
+    file = (r["source"] + "/" + r["source_file"].fillna(""))[known]
+    off = (ratio[known] - 1).abs()
+    alike = (off.groupby(file).transform("max") < 0.002) & (off.groupby(file).transform("size") >= 5)
+    return _found(
+        alike.reindex(r.index, fill_value=False),
+        FLAGGED,
+        "Little's law gives ",
+        ratio.map("{:.4f}".format),
+        " of what is called a median, here and in all of its file: is it a mean?",
+    )
+
+
+@check("a column of one file has no gap of a factor of 100 or more between its values")
+def unit_changes_in_file(c: Context) -> pd.DataFrame:
+    """Some rows of a file have another unit: sorted, the values of a column fall into two parts, 100 times
+    and more apart, with three or more values on each side."""
+    r = c.rows
+    file = r["source"] + "/" + r["source_file"].fillna("")
+    parts = []
+    for name in (*TIMES_OF_A_UNIT, "power_w", "duration_s", "latency_raw_s"):
+        each = r[name] / r["accelerators"].fillna(1) if name == "power_w" else r[name]
+        logs = np.log10(each.where(each > 0).dropna())
+        for _, values in logs.groupby(file.reindex(logs.index)):
+            if len(values) < 6:
+                continue
+            order = values.sort_values()
+            steps = np.diff(order.to_numpy())
+            at = int(steps.argmax())
+            few = min(at + 1, len(order) - at - 1)
+            if steps[at] < 2 or few < 3:
+                continue
+            odd = order.index[: at + 1] if at + 1 == few else order.index[at + 1 :]
+            times = pd.Series(10 ** steps[at], index=r.index)
+            mask = pd.Series(r.index.isin(odd), index=r.index)
+            why = f"{name} of ", r[name], ", ", times, " times apart from the rest of its file: another unit?"
+            parts.append(_found(mask, FLAGGED, *why))
+    return pd.concat(parts).groupby(level=0).first() if parts else _none()
+
+
+TIMES_OF_A_UNIT = [f"{time}_{s}_ms" for time in ("ttft", "tpot", "e2e") for s in ("mean", "p50", "p99")]
 
 
 @check()
@@ -458,6 +536,15 @@ def two_names(c: Context) -> pd.DataFrame:
             notes[index] = f"also called {printed}"
     notes_of = pd.Series(notes, dtype=object)
     return pd.DataFrame({"verdict": FLAGGED, "note": notes_of}, index=notes_of.index)
+
+
+@check("bytes of the file × 8 ÷ parameters ≥ bits of the format ÷ 1.3")
+def file_smaller_than_format(c: Context) -> pd.DataFrame:
+    """A file of weights that is too small for the format it is said to have: another format, or unit."""
+    stored = c.rows["weights_bytes"] * 8 / c.known["parameters"]
+    bits = c.known["weight_bits"]
+    note = "the file has ", stored, " bits per parameter, the format ", bits
+    return _found(stored < bits / 1.3, FLAGGED, *note)
 
 
 # ---- what other rows say
@@ -588,6 +675,46 @@ def duplicates(c: Context) -> pd.DataFrame:
     like = found["like"].map(r["row_id"])
     notes = "the same numbers as " + like + found["what"].map(lambda w: f" ({w})" if w else "")
     return pd.DataFrame({"verdict": NOTE, "note": notes.to_list()}, index=found["row"].to_list())
+
+
+@check("of a file's rates five or more, and half of them, stand to the digit in one file of another source")
+def copied_from_another_source(c: Context) -> pd.DataFrame:
+    """Runs of another source under another name: few digits each, and too many that agree to be chance."""
+    r = c.rows
+    rate = r["throughput_raw"].fillna(r["tpot_mean_ms"]).fillna(r["tpot_p50_ms"])
+    usable = (rate.map(digits) >= 3) & r["accelerator_family"].notna() & r["comparable_within"].isna()
+    part = pd.DataFrame(
+        {
+            "row": r.index[usable],
+            "source": r["source"][usable],
+            "file": (r["source"] + "/" + r["source_file"].fillna(""))[usable],
+            "key": _groups(r[usable].assign(rate=rate[usable]), ["accelerator_family", "model", "rate"]),
+        }
+    ).reset_index(drop=True)
+    # One number is many rows where somebody measured for long; it is evidence once.
+    one = part.drop_duplicates(["file", "key"])
+    pairs = one.merge(one, on="key", suffixes=("", "_there"))
+    pairs = pairs[pairs["source"] != pairs["source_there"]]
+    if not len(pairs):
+        return _none()
+    many = pairs.groupby(["file", "file_there"]).size().rename("shared").reset_index()
+    rates = one.groupby("file").size()
+    many = many[(many["shared"] >= 5) & (many["shared"] >= 0.5 * many["file"].map(rates))]
+    if not len(many):
+        return _none()
+    # Of two files one copied: of which more is in the other, else that says less, else the later one.
+    told = r[schema.MEASURED].notna().sum(axis=1).groupby(part.set_index("row")["file"]).mean()
+    day = r["published_on"].fillna(r["measured_on"]).fillna("").groupby(part.set_index("row")["file"]).max()
+    many["share"] = many["shared"] / many["file"].map(rates)
+    many["told"], many["day"] = many["file"].map(told), many["file"].map(day)
+    many["pair"] = [tuple(sorted(pair)) for pair in zip(many["file"], many["file_there"])]
+    many = many.sort_values(["share", "told", "day", "file"], ascending=[False, True, False, False])
+    many = many.drop_duplicates("pair")
+    best = many.sort_values("shared", ascending=False, kind="stable").drop_duplicates("file")
+    hits = part.merge(pairs[["file", "key", "file_there"]], on=["file", "key"])
+    hits = hits.merge(best, on=["file", "file_there"]).drop_duplicates("row").set_index("row")
+    notes = hits["shared"].astype(str) + " rates of this file stand to the digit in " + hits["file_there"]
+    return pd.DataFrame({"verdict": FLAGGED, "note": notes})
 
 
 @check("one rate to four digits stands for one setting")

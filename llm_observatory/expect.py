@@ -1,20 +1,20 @@
 """What to expect of one user on an accelerator: the bound from its bandwidth, and the rate that comparable
 hardware reached, with an interval.
 
-Each token of one sequence reads all weights that it passes, so bandwidth ÷ bytes bounds the rate. What is
-modelled is the share of that bound: its logarithm is a sum of effects (engine, generation of the accelerator,
-accelerator, format, and how fast the bound itself is, as each token also takes a fixed time), all of them
-random with a variance of their own, which is estimated from the published rows (maximum likelihood). A
-source has an effect too; that of a new source is unknown and widens the interval. Rows of MLPerf never
-enter."""
+A token of one sequence reads all weights that it passes, and each layer takes some time however few bytes it
+has: time = bytes ÷ (bandwidth × efficiency) + layers × time of a layer. The logarithms of efficiency and of a
+layer's time are sums of effects (engine, class and generation of the accelerator, format, number of
+accelerators), whose widths are estimated from the published rows (empirical Bayes). A source has effects too;
+those of a new source are unknown and widen the interval. Rows of MLPerf never enter."""
 
 from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
 import pandas as pd
-from scipy import linalg, optimize, stats
+from scipy import linalg, stats
 
+from bench import hardware
 from llm_observatory import build, checks, derived
 from llm_observatory import expect_names as names
 
@@ -26,34 +26,63 @@ FEWEST_SENT_IN = 4
 LONGEST_CONTEXT = 4096  # tokens in the cache, up to which reading it is small beside the weights
 SHORTEST_ANSWER = 32  # tokens, below which a rate is mostly its start
 COVERED = 0.95
-KNOTS = np.log([50.0, 200.0, 600.0])  # of the bound, in tokens/s
 # What a setting is made of: rows alike in these are one case of a source.
 CASE = ["source", "machine", "accelerators", "model", "format", "engine"]
-# The random effects; of each pair of columns a level is one combination.
-EFFECTS = {
-    "source": ("source",),
-    "source and engine": ("source", "engine_family"),
-    "engine family": ("engine_family",),
-    "engine": ("engine",),
-    "architecture": ("architecture",),
-    "accelerator": ("family",),  # its variants together: a source may not say which
-    "engine family and architecture": ("engine_family", "architecture"),
-    "format": ("format",),
-    "engine family and format": ("engine_family", "format"),
-    "architecture and kind of format": ("architecture", "scheme"),
-    "engine family and mixture": ("engine_family", "mixture"),
-}
-# Slopes: how much more of its bound an engine or a generation loses where the bound is faster, and with each
-# accelerator more.
-SLOPES = {
-    "bound by engine family": ("engine_family", "speed"),
-    "bound by architecture": ("architecture", "speed"),
-    "speed by engine family": ("engine_family", "fast"),
-    "speed by architecture": ("architecture", "fast"),
-    "accelerators by engine family": ("engine_family", "several"),
-}
-FIXED = ["one", "speed", *(f"knot_{k}" for k in range(len(KNOTS))), "mixture_of_experts", "several"]
-UNSEEN = ("source", "source and engine")  # of a new source nothing is known
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One part of the model: every level of `columns` has its own effect, times the column `factor`; `width`
+    is how far levels differ, as a standard deviation of a logarithm, before the rows have said it."""
+
+    name: str
+    columns: tuple[str, ...]
+    width: float
+    factor: str = "one"
+
+
+# Of the bandwidth, how much is used while weights are read.
+EFFICIENCY = (
+    Effect("efficiency", (), 0.5),
+    Effect("efficiency of several, split by layers", (), 1.0, "several_by_layers"),
+    Effect("efficiency of several together", (), 0.5, "several_together"),
+    Effect("efficiency by kind of engine", ("engine_kind",), 0.2),
+    Effect("efficiency by engine family", ("engine_family",), 0.2),
+    Effect("efficiency of several by engine family", ("engine_family",), 0.3, "several"),
+    Effect("efficiency by class of accelerator", ("accelerator_class",), 0.1),
+    Effect("efficiency by generation", ("architecture",), 0.12),
+    Effect(
+        "efficiency by accelerator", ("family",), 0.08
+    ),  # its variants together: a source may not say which
+    Effect("efficiency by kind of format", ("scheme",), 0.1),
+    Effect("efficiency by format", ("format",), 0.1),
+    Effect("efficiency by engine family and kind of format", ("engine_family", "scheme"), 0.15),
+    Effect("efficiency by engine family and class", ("engine_family", "accelerator_class"), 0.1),
+    Effect("efficiency of mixtures", ("mixture",), 0.2),
+    Effect("efficiency by kind of model", ("model_kind",), 0.1),
+)
+# The time that a layer takes however few bytes it reads: launches, synchronisation, communication.
+OVERHEAD = (
+    Effect("time of a layer", (), 2.0),
+    Effect("time of a layer on several", (), 0.5, "several"),
+    Effect("time of a layer by kind of engine", ("engine_kind",), 1.5),
+    Effect("time of a layer by engine family", ("engine_family",), 0.7),
+    Effect("time of a layer on several by engine family", ("engine_family",), 0.3, "several"),
+    Effect("time of a layer by class of accelerator", ("accelerator_class",), 0.5),
+    Effect("time of a layer by engine family and class", ("engine_family", "accelerator_class"), 0.4),
+    Effect("time of a layer of mixtures", ("mixture",), 0.5),
+    Effect("time of a layer by kind of model", ("model_kind",), 0.4),
+    Effect("time of a layer by engine family and kind of model", ("engine_family", "model_kind"), 0.3),
+)
+# How a source differs from others, which no question can say: for one to come, they only widen the interval.
+SOURCE = (
+    Effect("source", ("source",), 0.3),
+    Effect("source and engine family", ("source", "engine_family"), 0.25),
+    Effect("source and class of accelerator", ("source", "accelerator_class"), 0.15),
+)
+EFFECTS = {effect.name: effect for effect in (*EFFICIENCY, *OVERHEAD, *SOURCE)}
+UNSEEN = tuple(effect.name for effect in SOURCE)
+LAYER_S = 20e-6  # where the time of a layer starts from
 
 
 def eligible(rows: pd.DataFrame) -> pd.Series:
@@ -134,11 +163,13 @@ def _setup(accelerator, memory_gb, model, weights_format, engine, accelerators, 
         "machine": machine.name,
         "family": machine.family,
         "architecture": machine.architecture,
+        "accelerator_class": machine.kind,
         "bandwidth_low": machine.low * 1e9,
         "bandwidth": machine.bandwidth_gb_per_s * 1e9,
         "bandwidth_most": machine.high * 1e9,
         "memory_gb": machine.memory_gb,
         "model": weights.name,
+        "model_kind": names.model_kind(weights.name),
         "known_model": weights.known,
         "parameters_b": weights.parameters_b,
         "active_b": weights.active_b,
@@ -147,13 +178,15 @@ def _setup(accelerator, memory_gb, model, weights_format, engine, accelerators, 
         "scheme": form.scheme,
         "engine": own,
         "engine_family": family,
+        "engine_kind": names.engine_kind(family),
         "accelerators": cards,
         "assumed": weights.estimated or form.assumed or machine.low < machine.high,
     }
 
 
 SETUP = dict.fromkeys(
-    "machine family architecture model known_model format scheme engine engine_family".split()
+    "machine family architecture accelerator_class model model_kind known_model format scheme engine "
+    "engine_family engine_kind".split()
 ) | dict.fromkeys(
     "bandwidth_low bandwidth bandwidth_most memory_gb parameters_b active_b bits accelerators".split(), np.nan
 )
@@ -186,6 +219,8 @@ def setups(questions: pd.DataFrame) -> pd.DataFrame:
     for name in ("parameters", "active", "read_bytes"):
         table[name] = sheet[name].where(table["refused"] == "")
     table["weights_bytes"] = table["parameters"] * table["bits"] / 8
+    known = table["known_model"].map(hardware.models().set_index("model")["layers"])
+    table["layers"] = known.fillna(_layers(table["parameters"], table["active"]))
     table["mixture"] = np.where(table["active"] < 0.95 * table["parameters"], "mixture", "dense")
     table["bound"] = table["accelerators"] * table["bandwidth"] / table["read_bytes"]
     table["bound_most"] = table["accelerators"] * table["bandwidth_most"] / table["read_bytes"]
@@ -206,6 +241,12 @@ def setups(questions: pd.DataFrame) -> pd.DataFrame:
         + ": what is offloaded is not predicted."
     )
     return table
+
+
+def _layers(parameters: pd.Series, active: pd.Series) -> pd.Series:
+    """About how many layers a model of that size has: 32 with 7 · 10⁹ parameters, 80 with 70 · 10⁹."""
+    size = np.sqrt(parameters.astype(float) * active.astype(float)) / 7e9
+    return (32 * size**0.38).clip(12, 130)
 
 
 def _as_rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -244,29 +285,37 @@ def cases(rows: pd.DataFrame) -> pd.DataFrame:
     return one
 
 
-def _columns(table: pd.DataFrame) -> pd.DataFrame:
-    """What the fixed effects and slopes multiply."""
-    speed = np.log(table["bound"].to_numpy(dtype=float))
-    out = {"one": np.ones(len(table)), "speed": speed - KNOTS[0]}
-    for k, knot in enumerate(KNOTS):
-        out[f"knot_{k}"] = np.maximum(speed - knot, 0)
-    out["mixture_of_experts"] = (table["mixture"] == "mixture").to_numpy(dtype=float)
-    out["several"] = np.log(table["accelerators"].to_numpy(dtype=float))
-    out["fast"] = np.maximum(speed - KNOTS[0], 0)
-    return pd.DataFrame(out, index=table.index)
+def _factors(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """What effects are multiplied by."""
+    several = np.log(table["accelerators"].to_numpy(dtype=float))
+    by_layers = table["engine_family"].isin(names.BY_LAYERS).to_numpy(dtype=float)
+    return {
+        "one": np.ones(len(table)),
+        "several": several,
+        "several_by_layers": several * by_layers,
+        "several_together": several * (1 - by_layers),
+    }
 
 
 def _levels(table: pd.DataFrame, columns: tuple[str, ...]) -> list[str]:
-    texts = [[f"{v:g}" if isinstance(v, float) else str(v) for v in table[c]] for c in columns]
-    return ["|".join(parts) for parts in zip(*texts)]
+    if not columns:
+        return [""] * len(table)
+    return ["|".join(parts) for parts in zip(*(table[c].astype(str) for c in columns))]
+
+
+def _bare(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of a token's two times: of reading the weights at the full bandwidth, and of the layers."""
+    reading = -np.log(table["bound"].to_numpy(dtype=float))
+    return reading, np.log(table["layers"].to_numpy(dtype=float) * LAYER_S)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Effects by level, as a mixed model estimates them: `index` maps (effect, level) to the place in
-    `effects` and in `covariance`, `variances` holds each effect's own variance (what a level that was never
-    seen may have), `noise` that of cases of one source; `stretch` widens intervals to what sources that were
-    left out needed."""
+    """The model of a token's time, reading ÷ efficiency + layers × time of a layer. `index` maps (effect,
+    level) to its place in `effects` and in `covariance`; `variances` holds what a level that was never seen
+    may have, `noise` that of cases of one source. From sources that were left out come `shift`, by which the
+    logarithm of the rate was off in the median source, and `stretch`, which widens intervals to what they
+    needed."""
 
     index: dict[tuple[str, str], int]
     effects: np.ndarray
@@ -274,6 +323,7 @@ class Fit:
     variances: dict[str, float]
     noise: float
     stretch: float = 1.0
+    shift: float = 0.0
 
     @cached_property
     def quantile(self) -> float:
@@ -281,140 +331,133 @@ class Fit:
 
     def share(self, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """(logarithm of the share of the bound, its standard deviation for a source never seen) of setups."""
-        mean, var = np.zeros(len(table)), np.zeros(len(table))
-        for place, terms in enumerate(self.terms(table)):
-            at = np.array([i for i, _, _ in terms if i is not None])
-            by = np.array([factor for i, _, factor in terms if i is not None])
-            mean[place] = self.effects[at] @ by
-            var[place] = by @ self.covariance[np.ix_(at, at)] @ by
-            var[place] += sum(self.variances[name] * f**2 for i, name, f in terms if i is None)
+        seen, unseen = self.sums(table, EFFICIENCY), self.sums(table, OVERHEAD)
+        reading, layers = _bare(table)
+        reading, layers = reading - seen[0], layers + unseen[0]
+        time = np.logaddexp(reading, layers)
+        part = np.exp(reading - time)  # of the time, in which weights are read
+        slopes = part[:, None] * seen[1] - (1 - part)[:, None] * unseen[1]
+        var = np.einsum("ij,ij->i", slopes @ self.covariance, slopes)
+        var += part**2 * seen[2] + (1 - part) ** 2 * unseen[2]
         new = sum(self.variances[name] for name in UNSEEN)
         # Of variants that a name may mean one is right: as far from the middle as half their range.
         spread = np.log(table["bandwidth_most"] / table["bandwidth_low"]).to_numpy(dtype=float) / 2
+        mean = -time - np.log(table["bound"].to_numpy(dtype=float)) + self.shift
         return mean, np.sqrt(var + new + self.noise + spread**2)
+
+    def sums(self, table: pd.DataFrame, of: tuple[Effect, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(sum of the effects `of`, their factors at the places of `effects`, variance of what was never
+        seen) of setups."""
+        factors = _factors(table)
+        slopes = np.zeros((len(table), len(self.effects)))
+        never = np.zeros(len(table))
+        for effect in of:
+            factor = factors[effect.factor]
+            places = [self.index.get((effect.name, level), -1) for level in _levels(table, effect.columns)]
+            at = np.array(places)
+            here = at >= 0
+            slopes[np.flatnonzero(here), at[here]] += factor[here]
+            never += np.where(here, 0, self.variances[effect.name] * factor**2)
+        return slopes @ self.effects, slopes, never
 
     def estimated(self, setup: object) -> bool:
         """Whether something of a setup was guessed, or its engine or generation was never seen."""
         seen = [
-            ("engine family", setup.engine_family),
-            ("architecture", setup.architecture),
-            ("format", setup.format),
+            ("efficiency by engine family", setup.engine_family),
+            ("efficiency by generation", setup.architecture),
+            ("efficiency by format", setup.format),
         ]
         return bool(setup.assumed) or any(level not in self.index for level in seen)
 
-    def terms(self, table: pd.DataFrame) -> list[list[tuple[int | None, str, float]]]:
-        """Of each setup the effects that make up its share: (place or None where the level was never seen,
-        effect, factor)."""
-        columns = _columns(table)
-        whole = [[] for _ in range(len(table))]
-        for name in FIXED:
-            for terms, factor in zip(whole, columns[name]):
-                terms.append((self.index["fixed", name], "fixed", factor))
-        for name, keys in EFFECTS.items():
-            if name in UNSEEN:
-                continue
-            for terms, level in zip(whole, _levels(table, keys)):
-                terms.append((self.index.get((name, level)), name, 1.0))
-        for name, (key, column) in SLOPES.items():
-            for terms, level, factor in zip(whole, _levels(table, (key,)), columns[column]):
-                if factor:
-                    terms.append((self.index.get((name, level)), name, factor))
-        return whole
-
 
 def _design(table: pd.DataFrame) -> tuple[np.ndarray, list[tuple[str, str]]]:
-    columns = _columns(table)
-    parts, keys = [columns[FIXED].to_numpy()], [("fixed", name) for name in FIXED]
-    wanted = [(name, of, "one") for name, of in EFFECTS.items()]
-    wanted += [(name, (key,), column) for name, (key, column) in SLOPES.items()]
-    for name, of, column in wanted:
-        codes, levels = pd.factorize(np.array(_levels(table, of)))
+    factors, parts, keys = _factors(table), [], []
+    for effect in EFFECTS.values():
+        codes, levels = pd.factorize(np.array(_levels(table, effect.columns)))
         part = np.zeros((len(table), len(levels)))
-        part[np.arange(len(table)), codes] = columns[column]
+        part[np.arange(len(table)), codes] = factors[effect.factor]
         used = (part != 0).any(axis=0)
         parts.append(part[:, used])
-        keys += [(name, level) for level, there in zip(levels, used) if there]
+        keys += [(effect.name, level) for level, there in zip(levels, used) if there]
     return np.hstack(parts), keys
 
 
-FIXED_VARIANCE = 25.0  # of the logarithm: a fixed effect may be anything
 STUDENT = 4.0  # degrees of freedom of the noise: single cases may be far off
 ALIKE = 8.0  # cases that speak for every source having the same noise, against its own
-ROUNDS = 4  # of weighting cases by what they are off
-SEARCHED = (0, 2)  # rounds that begin with a search for the variances
+NOISE = 0.02  # variance of the noise, before the rows have said it
+BELIEVED = 4.0  # levels that speak for an effect's width before the rows, against its own
+STEPS = (6, 3, 3)  # towards the likeliest effects, before and after each estimate of the widths
 
 
 def fit(
-    table: pd.DataFrame, start: dict[str, float] | None = None, stretch: float = 1.0, again: bool = False
+    table: pd.DataFrame, variances: dict[str, float] | None = None, stretch: float = 1.0, shift: float = 0.0
 ) -> Fit:
-    """The mixed model of `cases`; `start` (variances of an earlier fit) spares the search for them, or with
-    `again` is where a short one begins."""
+    """The model of `cases`; `variances` (of an earlier fit, noise included) spares the search for them."""
     design, keys = _design(table)
-    share = np.log(table["share"].to_numpy(dtype=float))
-    own = [*EFFECTS, *SLOPES]
-    which = np.array([own.index(name) if name != "fixed" else -1 for name, _ in keys])
+    which = np.array([list(EFFECTS).index(name) for name, _ in keys])
+    given = np.array([variances[name] if variances else e.width**2 for name, e in EFFECTS.items()])
+    noise = variances["noise"] if variances else NOISE
+    single = np.array([not e.columns for e in EFFECTS.values()])
+    effects = np.zeros(len(which))
+    turns = [sum(STEPS)] if variances else list(STEPS)
+    for turn, steps in enumerate(turns, start=1):
+        effects, covariance, left, weights = _likeliest(
+            table, design, which, given[which], noise, effects, steps
+        )
+        if turn == len(turns):
+            break
+        square = effects**2 + np.diag(covariance)
+        levels = np.bincount(which, minlength=len(given))
+        sums = np.bincount(which, square, minlength=len(given))
+        widths = np.array([e.width for e in EFFECTS.values()]) ** 2
+        given = np.where(single, given, (sums + BELIEVED * widths) / (levels + BELIEVED))
+        noise = float(np.average(left, weights=weights))
+    # Of a new source the noise is as large as that of sources is on average, its far cases included.
+    by_source = pd.Series(left).groupby(table["source"].to_numpy()).mean()
+    return Fit(
+        dict(zip(keys, range(len(keys)))),
+        effects,
+        covariance,
+        dict(zip(EFFECTS, given.tolist())) | {"noise": noise},
+        float(by_source.clip(upper=9 * noise).mean()),
+        stretch,
+        shift,
+    )
+
+
+def _likeliest(table, design, which, prior, noise, effects, steps):
+    """(effects, their covariance, squares of what cases are off, weights): Gauss and Newton's `steps` from
+    `effects` to the likeliest, each of which weighs cases by what they are off at it."""
+    names_ = list(EFFECTS)
+    sort = np.array([0 if names_[k] in _OF_READING else 1 if names_[k] in _OF_LAYERS else 2 for k in which])
+    time = -np.log(table["rate"].to_numpy(dtype=float))
+    reading, layers = _bare(table)
     sources, _ = pd.factorize(table["source"])
     counts = np.bincount(sources)
-    scale, weights = np.ones(len(counts)), np.ones(len(table))
-    variances = {name: 0.02 for name in own} | {"noise": 0.03} if start is None else dict(start)
-    for turn in range(ROUNDS):
-        precision = weights / scale[sources]
-        if turn in SEARCHED and (start is None or (again and turn == 0)):
-            steps = 8 if again else 60
-            variances = _likeliest(design, share, which, own, precision, variances, steps)
-        prior = _prior(which, own, variances)
-        precise, effects = _solved(design, share, precision / variances["noise"], prior)
-        covariance = linalg.inv(precise)
-        # What a case is off, and what its own effects may have taken of that.
-        left = (share - design @ effects) ** 2 + np.einsum(
-            "ij,jk,ik->i", design, covariance, design, optimize=True
-        )
-        left /= variances["noise"]
-        weights = (STUDENT + 1) / (STUDENT + left / scale[sources])
-        scale = (ALIKE + np.bincount(sources, weights * left)) / (ALIKE + counts)
-    # Of a new source the noise is as large as that of sources is on average, its far cases included.
-    each = scale * counts / np.bincount(sources, weights)
-    noise = variances["noise"] * float(np.mean(each))
-    return Fit(dict(zip(keys, range(len(keys)))), effects, covariance, variances, noise, stretch)
+    scale = np.ones(len(counts))
+
+    def off(effects):
+        """(what the logarithm of each time is off, its slopes by the effects)."""
+        read = reading - design[:, sort == 0] @ effects[sort == 0]
+        layer = layers + design[:, sort == 1] @ effects[sort == 1]
+        whole = np.logaddexp(read, layer)
+        part = np.exp(read - whole)
+        slopes = design * np.column_stack([-part, 1 - part, np.ones(len(part))])[:, sort]
+        return time - whole - design[:, sort == 2] @ effects[sort == 2], slopes
+
+    for _ in range(steps):
+        residual, slopes = off(effects)
+        weights = (STUDENT + 1) / (STUDENT + residual**2 / noise / scale[sources])
+        scale = (ALIKE + np.bincount(sources, weights * residual**2 / noise)) / (ALIKE + counts)
+        precision = weights / scale[sources] / noise
+        precise = (slopes * precision[:, None]).T @ slopes + np.diag(1 / prior)
+        step = linalg.solve(precise, slopes.T @ (precision * residual) - effects / prior, assume_a="pos")
+        effects = effects + step * min(1.0, 2 / np.abs(step).max())
+    return effects, linalg.inv(precise), off(effects)[0] ** 2, weights
 
 
-def _prior(which: np.ndarray, own: list[str], variances: dict[str, float]) -> np.ndarray:
-    each = np.array([variances[name] for name in own] + [FIXED_VARIANCE])
-    return each[which]
-
-
-def _solved(design, share, precision, prior):
-    """(matrix of the equations, effects): the effects that balance their priors against the cases."""
-    precise = (design * precision[:, None]).T @ design + np.diag(1 / prior)
-    return precise, linalg.solve(precise, design.T @ (precision * share), assume_a="pos")
-
-
-def _likeliest(design, share, which, own, weights, before, steps):
-    """The variances under which the cases are most likely (effects integrated out), by name."""
-    gram = (design * weights[:, None]).T @ design
-    aimed = design.T @ (weights * share)
-    square = float(weights @ share**2)
-
-    def loss(logs):
-        """Minus the logarithm of the likelihood, and its slope by the logarithm of each variance."""
-        each = dict(zip([*own, "noise"], np.exp(logs)))
-        noise, prior = each["noise"], _prior(which, own, each)
-        root = linalg.cholesky(gram / noise + np.diag(1 / prior), lower=True)
-        effects = linalg.cho_solve((root, True), aimed / noise)
-        covariance = linalg.cho_solve((root, True), np.eye(len(prior)))
-        determinant = 2 * np.log(np.diag(root)).sum() + np.log(prior).sum() + len(share) * np.log(noise)
-        value = 0.5 * ((square - effects @ aimed) / noise + determinant)
-        told = (effects**2 + np.diag(covariance)) / prior
-        slope = [0.5 * ((which == k).sum() - told[which == k].sum()) for k in range(len(own))]
-        left = square - 2 * effects @ aimed + effects @ gram @ effects
-        slope.append(0.5 * (len(share) - (left + (covariance * gram).sum()) / noise))
-        return value, np.array(slope)
-
-    first = np.log([before[name] for name in [*own, "noise"]])
-    found = optimize.minimize(
-        loss, first, jac=True, method="L-BFGS-B", bounds=[(-12, 3)] * len(first), options={"maxiter": steps}
-    )
-    return dict(zip([*own, "noise"], np.exp(found.x)))
+_OF_READING = {effect.name for effect in EFFICIENCY}
+_OF_LAYERS = {effect.name for effect in OVERHEAD}
 
 
 def trained(rows: pd.DataFrame) -> pd.DataFrame:
@@ -437,8 +480,8 @@ def observatory() -> pd.DataFrame:
 def committed() -> Fit:
     """The fit of all committed rows, with the committed variances and stretch."""
     stored = pd.read_csv(VARIANCES).set_index("effect")["variance"].to_dict()
-    stretch = stored.pop("stretch")
-    return fit(trained(observatory()), stored, stretch)
+    stretch, shift = stored.pop("stretch"), stored.pop("shift")
+    return fit(trained(observatory()), stored, stretch, shift)
 
 
 PREDICTED = "predicted_output_tokens_per_s"

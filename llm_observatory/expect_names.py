@@ -10,6 +10,10 @@ from bench import hardware
 
 # The first pattern that a name fits decides: (engine, family of engines whose kernels it runs, pattern).
 ENGINES = [
+    # Engines that have the name of another in theirs and none of its kernels.
+    ("ktransformers", "ktransformers", r"ktransformers"),
+    ("xfastertransformer", "xfastertransformer", r"xfastertransformer"),
+    ("executorch", "executorch", r"execu?torch"),
     ("ollama", "llama.cpp", r"ollama"),
     ("lm studio mlx", "mlx", r"lm-?studio.*mlx"),
     ("lm studio", "llama.cpp", r"lm-?studio"),
@@ -23,7 +27,7 @@ ENGINES = [
         "llama.cpp",
         "llama.cpp",
         r"llama-?cpp|llama-(bench|server|cli)|ggml|gguf|kobold|lemonade|unsloth-studio|docker-model-runner|"
-        r"jan-ai",
+        r"(^|-)jan(-ai)?$|gpt4all",
     ),
     ("fastertransformer", "fastertransformer", r"faster-?transformer|megatron"),
     ("ctranslate2", "ctranslate2", r"ctranslate"),
@@ -93,11 +97,54 @@ ARCHITECTURES = [
         for n, word in (("m1", "M1"), ("m2", "M2"), ("m3", "M3"), ("m4", "M4"), ("m5", "M5"))
     ),
 ]
+# Models whose layers are other than attention over everything and a gated MLP.
+MODEL_KINDS = [
+    (
+        "linear attention",
+        r"qwen3[.-][5-9]|qwen3-(coder-)?next|nemotron-(3|nano|cascade)|lfm|rwkv|granite-4|.*mamba",
+    ),
+    ("sliding windows, large vocabulary", r"gemma"),
+    ("sliding windows, experts", r"gpt-oss"),
+]
+# Cards and modules for servers, whatever their generation.
+SERVER = (
+    r"gh200|g?[bh][123]00|h20|[ahv]800|v100|a100|p(100|40|4)$|l(4|40|40s|20)$|a(2|10|10g|16|30|40)$|t4$|"
+    r"mi\d|gaudi|max-\d"
+)
+# Engines of the general kind: they run any model, operation by operation.
+FRAMEWORKS = {"transformers", "deepspeed", "onnxruntime"}
+# Engines that give each of several accelerators its layers, so that they read one after the other.
+BY_LAYERS = {"llama.cpp", "exllama", "autoawq", "transformers", "any"}
 FORMAT_WORDS = re.compile(
     r"(^|-)(mostly|gguf|ggml|gptq|awq|exl[23]|mlx|hf|chat|instruct|it|bnb|ud|dynamic|quantized|weights|model|"
     r"base|i?q\d(-[k01])?(-(xxs|xs|s|m|l|xl|nl))?|f(p)?(16|32|8|4)|bf16|int[48]|[2-8]-?bit|w\da\d+|mxfp4|nvfp4|medium|small|"
     r"large|v0-\d|\d-\d+-?bpw|group-?size-?\d+|g\d+|\d+g)(?=-|$)"
 )
+
+
+# Rented machines that are called by their type: what is in them, and how many.
+INSTANCES = {
+    **{f"inf2.{size}xlarge": ("Inferentia2", n) for size, n in (("", 1), ("8", 1), ("24", 6), ("48", 12))},
+    **{
+        name: ("Trainium1", n)
+        for name, n in (("trn1.2xlarge", 1), ("trn1.32xlarge", 16), ("trn1n.32xlarge", 16))
+    },
+    **{
+        f"{kind}.{size}xlarge": (card, n)
+        for kind, card in (("g4dn", "T4"), ("g5", "A10G"), ("g6", "L4"), ("g6e", "L40S"))
+        for size, n in (("", 1), ("2", 1), ("4", 1), ("8", 1), ("16", 1), ("12", 4), ("24", 4), ("48", 8))
+    },
+    "p3.2xlarge": ("V100-SXM2-16GB", 1),
+    "p3.8xlarge": ("V100-SXM2-16GB", 4),
+    "p3.16xlarge": ("V100-SXM2-16GB", 8),
+    "p4d.24xlarge": ("A100-SXM4-40GB", 8),
+    "p4de.24xlarge": ("A100-SXM4-80GB", 8),
+    "p5.4xlarge": ("H100 SXM", 1),
+    "p5.48xlarge": ("H100 SXM", 8),
+    "p5e.48xlarge": ("H200 SXM", 8),
+    "p5en.48xlarge": ("H200 SXM", 8),
+}
+PROCESSORS = r"(^|-)(xeon|epyc|threadripper|ryzen-\d|core-(i\d|ultra)|graviton\d?|i[3579]-\d{4,5})"
 
 
 @dataclass(frozen=True)
@@ -109,6 +156,7 @@ class Machine:
     name: str
     family: str
     architecture: str
+    kind: str
     low: float
     high: float
     memory_gb: float
@@ -139,6 +187,23 @@ def architecture(accelerator: str, family: str) -> str:
     return next((name for name, pattern in ARCHITECTURES if re.match(pattern, accelerator)), family)
 
 
+def kind(accelerator: str, family: str) -> str:
+    """The class of an accelerator: who makes it, and whether for servers, as a card or in a processor."""
+    card = _cards().loc[accelerator]
+    made = "server" if re.match(SERVER, accelerator) else {"GPU": "card"}.get(card["kind"], card["kind"])
+    return f"{card['vendor']} {made}"
+
+
+def model_kind(model: str) -> str:
+    """The kind of layers that a model has; `plain` is attention in every layer."""
+    return next((kind for kind, pattern in MODEL_KINDS if re.match(pattern, model)), "plain")
+
+
+def engine_kind(family: str) -> str:
+    """Whether a family of engines is a general framework or made for this; `any` where none is asked for."""
+    return "any" if family == "any" else "framework" if family in FRAMEWORKS else "dedicated"
+
+
 @cache
 def machine(name: str, memory_gb: float | None = None) -> Machine | str:
     """What `name` says of an accelerator, or one sentence why nothing can be predicted for it."""
@@ -147,7 +212,12 @@ def machine(name: str, memory_gb: float | None = None) -> Machine | str:
         found = [name]
         family = cards.at[name, "family"]
     else:
-        looked = _looked_up(name, memory_gb)
+        plain = hardware.slug(name)
+        if re.search(r"(^|-)(mig|vgpu)(-|$)|\dg-\d+gb", plain):
+            return f"{name[:60]!r} is a part of an accelerator (MIG, vGPU), and its bandwidth is missing."
+        looked = _looked_up(INSTANCES.get(_instance(name), (name, 1))[0], memory_gb)
+        if looked is None and re.search(PROCESSORS, plain):
+            return f"{name[:60]!r} is a processor, whose memory differs by machine; name an accelerator."
         if looked is None:
             return f"No accelerator of data/accelerators.csv is called {name[:60]!r}; give vendor and model."
         family = looked.family
@@ -158,13 +228,16 @@ def machine(name: str, memory_gb: float | None = None) -> Machine | str:
             f"The memory bandwidth of {name[:60]!r} is not known: it differs by machine, or nobody states it."
         )
     width = known["bandwidth_gb_per_s"]
+    # Where memory is sold in several sizes, the name may say which.
+    held = float(known["memory_gb"].max())
     return Machine(
         found[0] if len(found) == 1 else family,
         family,
         architecture(found[0], family),
+        kind(found[0], family),
         float(width.min()),
         float(width.max()),
-        float(known["memory_gb"].max()),
+        held if held == held else (memory_gb or _memory(hardware.slug(name)) or held),
     )
 
 
@@ -173,7 +246,7 @@ def _looked_up(name: str, memory_gb: float | None) -> hardware.Accelerator | Non
     stated = memory_gb or _memory(plain)
     # Counts of boards, and words between a chip's name and its memory, say nothing of the chip.
     bare = re.sub(
-        r"^\d+x(?=[a-z])|(^|-)\d+-?x-|-x-?\d+$|-\d+x$|"
+        r"^\d+x(?=[a-z]|\d{4})|(^|-)\d+-?x-|-x-?\d+$|-\d+x$|"
         r"(^|-)(nvidia|amd|intel|geforce|tesla|radeon|instinct|gpus?)(?=-|$)",
         "-",
         plain,
@@ -190,10 +263,22 @@ def _looked_up(name: str, memory_gb: float | None) -> hardware.Accelerator | Non
     return None
 
 
+def _instance(name: str) -> str:
+    found = re.match(r"(?:aws |amazon |ec2 )?([a-z]\w*\.\d*xlarge)\b", name.strip().lower())
+    return found[1] if found else ""
+
+
 def count(name: str) -> int:
-    """How many accelerators a name itself says ("2x RTX 3090", "H100 x8", "4090 24GB * 2"), else 1."""
-    found = re.match(r"(\d{1,3}) ?[x×*] ?(?=\D)", name.strip()) or re.search(
-        r" ?(?<![a-z])[x×*] ?(\d{1,3})$", name.strip().lower()
+    """How many accelerators a name itself says ("2x RTX 3090", "H100 x8", "4090 24GB * 2", "p5.48xlarge",
+    "TPU v5e-8"), else 1."""
+    plain = name.strip().lower()
+    if instance := INSTANCES.get(_instance(name)):
+        return instance[1]
+    found = (
+        re.match(r"(\d{1,3}) ?[x×*] ?(?=\D|\d{4}(?!\d))", plain)
+        or re.search(r"(?<![a-z])[x×*] ?(\d{1,3})$", plain)
+        or re.search(r"v(?:5e|5lite|6e)-(\d{1,3})$", plain)
+        or re.search(r" \((?:x ?)?(\d{1,2})(?: ?x| gpus?| cards?)\)$", plain)
     )
     return max(1, int(found[1])) if found else 1
 
@@ -222,27 +307,43 @@ def _variants(looked: hardware.Accelerator, name: str, memory_gb: float | None) 
 
 @cache
 def weights(name: str) -> Weights | str:
-    """What `name` says of a model: of data/models.csv, else by the size that stands in the name."""
-    plain = hardware.slug(re.sub(r"^[\w.-]+/", "", name))
+    """What `name` says of a model: of data/models.csv, else of one whose name ends the name (a fine-tune),
+    else by the size that stands in the name."""
+    bare = re.sub(r"^[\w.-]+/", "", name)
+    plain = hardware.slug(bare)
     stripped = _settled(plain)
     for text in (
         name,
         plain,
         stripped,
         re.sub(r"^(meta|qwen|google|microsoft|mistralai|nvidia|ibm|unsloth)-(?=\w)", "", stripped),
+        re.sub(r"(?<=[a-z])(?=\d)", "-", stripped, count=1),
     ):
         known = hardware.model(text)
         if known:
             return Weights(known, known, None, None, False)
-    size = re.search(r"(?<![\da-z])(\d{1,4}(?:-\d{1,2})?)b(?![a-z0-9])", plain)
-    if size is None or re.search(r"\dx\d", plain):
+    # A version (3.1) is no size, and neither are the experts of a mixture (8x7B).
+    size = re.search(
+        r"(?<![\da-z.,])(\d{1,4}(?:[.,]\d{1,3})?) ?b(?![a-z0-9])", bare.lower().replace("_", "-")
+    )
+    if size is None and not re.search(r"\d[.,_]\d", bare):
+        size = re.search(r"(?<![\da-z])(\d{1,4}(?:-\d{1,2})?)b(?![a-z0-9])", plain)
+    stated = float(re.sub(r"[-,]", ".", size[1])) if size else None
+    sizes = hardware.models().set_index("model")["parameters_b"]
+    words = stripped.split("-")
+    for first in range(1, len(words) - 1):
+        known = hardware.model("-".join(words[first:]))
+        # Another model may have been made of it (a smaller one, an adapter): then the sizes differ.
+        if known and (stated is None or abs(sizes[known] / stated - 1) < 0.1):
+            return Weights(known, known, None, None, True)
+    if stated is None or re.search(r"\dx\d", plain):
         return f"No model of data/models.csv is called {name[:60]!r}, and its name states no size such as 8B."
-    active = re.search(r"-a(\d{1,3}(?:-\d)?)b(?![a-z0-9])", plain)
+    active = re.search(r"[-.]a(\d{1,3}(?:[.-]\d)?)b(?![a-z0-9])", bare.lower())
     return Weights(
         stripped or plain,
         None,
-        float(size[1].replace("-", ".")),
-        float((active or size)[1].replace("-", ".")),
+        stated,
+        float(active[1].replace("-", ".")) if active else stated,
         True,
     )
 
@@ -265,6 +366,27 @@ SCHEMES = [
 ]
 
 
+# What the repository's formats do not know, or would take for another: (pattern, bits or None where the
+# pattern holds them, kind).
+STATED = [
+    (r"^([2-8])[- _]?bits?(?: .*)?$", None, "integers"),
+    (r"^q([2-8])$", None, "integers"),
+    (r"(?:gptq|awq|bnb|hqq|aqlm|quip\W?|mlx|int)[-_ ]?([2-8])[-_ ]?bits?", None, "integers"),
+    (r"exl[23][-_ ]?(\d\.\d+|[2-8](?!\d))", None, "exl"),
+    (r"tq1_0|1[.,]58|bitnet|b1\.58", 1.69, "ternary"),
+    (r"tq2_0", 2.06, "ternary"),
+    (r"\bfp6|float6|e3m2", 6.0, "floating point"),
+    (r"float8|\bf8\b|e5m2", 8.0, "floating point"),
+    (r"eetq", 8.0, "integers"),
+    (r"nf4|\bfour|bnb[-_ ]?4", 4.0, "integers"),
+]
+# Models that are published in other than 16 bits.
+PUBLISHED = [
+    (r"gpt-oss", "mxfp4"),
+    (r"deepseek-(v3|r1)(?!-distill)|kimi-k2(?!-5)|minimax-m2", "fp8"),
+]
+
+
 @dataclass(frozen=True)
 class Format:
     """A number format: bits per weight, the kind of its kernels, and whether it was assumed."""
@@ -284,17 +406,23 @@ def weights_format(name: str, model: str, engine: str) -> Format | str:
     """A format as people write it, of the model's own name where `name` is empty, 16 bits for an engine that
     takes a checkpoint as it is; one sentence where none is known."""
     plain = name.strip().lower()
-    if found := re.fullmatch(r"([2-8])[- _]?bits?(?: .*)?|q([23])", plain):
-        return Format(float(found[1] or found[2]), "integers")
+    if plain in ("auto", "none", "default", "original", "native", "n/a", "-", "unknown"):
+        # Nobody chose: the checkpoint's own format.
+        plain = ""
+    for pattern, bits, scheme in STATED:
+        if found := re.search(pattern, plain):
+            return Format(bits or float(found[1]), scheme)
     for text in (plain, plain.replace("-", "_"), plain.replace("_", "-")):
         known = hardware.bits(text) if text else None
+        if known and known >= 16 and "gpt-oss" in model.lower() and llama_cpp(engine):
+            break  # a GGUF file "in F16" keeps the experts, nearly all of the model, as they are published
         if known:
             return Format(known, _scheme(text, known))
-    if re.search(r"nf4|\bfour", plain):
-        return Format(4.0, "integers")
-    if re.fullmatch(r"half|half precision|auto|none|original|unquantized|16|16.?bits?|float", plain):
-        return Format(16.0, "floating point", plain in ("auto", "none"))
-    if plain:
+    if re.fullmatch(
+        r"half|half precision|unquantized|not quantized|full precision|16|16.?bits?|float", plain
+    ):
+        return Format(16.0, "floating point")
+    if plain and not known:
         return (
             f"{name[:40]!r} names no number format that is known; write Q4_K_M, int4, fp8, bf16 or the like."
         )
@@ -302,9 +430,19 @@ def weights_format(name: str, model: str, engine: str) -> Format | str:
         known = hardware.bits(text)
         if known:
             return Format(known, _scheme(text, known))
+    if own := next((f for pattern, f in PUBLISHED if re.search(pattern, hardware.slug(model))), None):
+        known = hardware.bits(own)
+        return Format(known, _scheme(own, known), True)
     if engine in SIXTEEN:
         return Format(16.0, "floating point", True)
     return "The row states no number format of the weights; write Q4_K_M, int4, fp8, bf16 or the like."
+
+
+def llama_cpp(own: str) -> bool:
+    """Whether an engine (the first of what `engine` says) runs llama.cpp's kernels."""
+    return any(
+        own == name or own.startswith(f"{name} ") for name, family, _ in ENGINES if family == "llama.cpp"
+    )
 
 
 def _scheme(text: str, bits: float) -> str:
@@ -317,7 +455,7 @@ def engine(name: str) -> tuple[str, str]:
     """(engine, family of engines) of a name as people write it; ("any", "any") where it is empty or any, and
     its own name twice where no rule knows it."""
     plain = hardware.slug(name)
-    if plain in ("", "any", "unknown", "other", "none"):
+    if plain in ("", "any", "unknown", "other", "none", "n-a", "na", "nan"):
         return "any", "any"
     for own, family, pattern in ENGINES:
         if re.search(pattern, plain):

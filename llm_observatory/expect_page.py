@@ -27,6 +27,7 @@ FORMATS = {
     "Q3_K_M": "Q3_K_M",
     "Q2_K": "Q2_K",
 }
+GOAL = 0.15  # the median over sources of the error that was aimed at
 START = {"accelerator": "rtx-4090", "model": "llama-3.1-8b", "format": "Q4_K_M", "engine": "llama.cpp"}
 EXAMPLES = [
     ("rtx-4090", "llama-3.1-8b", "Q4_K_M", "llama.cpp"),
@@ -41,18 +42,21 @@ EXAMPLES = [
 def fitted(found: expect.Fit) -> dict:
     """The fit as assets/expect.js reads it: what a new source's setup needs of effects and covariance (the
     lower triangle, row by row, as base64 of float32)."""
-    kept = [(key, at) for key, at in found.index.items() if key[0] not in expect.UNSEEN]
+    asked = [("reading", expect.EFFICIENCY), ("layers", expect.OVERHEAD)]
+    effects = [(part, effect) for part, of in asked for effect in of]
+    names_ = {effect.name for _, effect in effects}
+    kept = [(key, at) for key, at in found.index.items() if key[0] in names_]
     at = np.array([place for _, place in kept])
     matrix = found.covariance[np.ix_(at, at)][np.tril_indices(len(at))]
     return {
+        "asked": [[part, e.name, list(e.columns), e.factor, found.variances[e.name]] for part, e in effects],
         "keys": ["|".join(key) for key, _ in kept],
         "effects": [float(f"{v:.6g}") for v in found.effects[at]],
         "covariance": base64.b64encode(matrix.astype("<f4").tobytes()).decode(),
-        "variances": {name: float(f"{v:.6g}") for name, v in found.variances.items()},
-        "noise": found.noise,
-        "unseen": list(expect.UNSEEN),
+        "unseen": found.noise + sum(found.variances[name] for name in expect.UNSEEN),
         "width": found.quantile * found.stretch,
-        "knots": list(expect.KNOTS),
+        "shift": found.shift,
+        "layer_s": expect.LAYER_S,
     }
 
 
@@ -72,13 +76,17 @@ def payload() -> dict:
                 row.bandwidth_gb_per_s,
                 _plain(row.memory_gb),
                 row.family,
+                names.kind(row.accelerator, row.family),
             ]
             for row in cards.itertuples(index=False)
         ],
         "models": _models(),
         "formats": [_format(label, form) for label, form in FORMATS.items()],
-        "engines": [["any", "any"]]
-        + sorted({(e, f) for e, f in zip(cases["engine"], cases["engine_family"]) if f != "any"}),
+        "engines": [
+            [engine, family, names.engine_kind(family), family in names.BY_LAYERS]
+            for engine, family in [("any", "any")]
+            + sorted({(e, f) for e, f in zip(cases["engine"], cases["engine_family"]) if f != "any"})
+        ],
         "points": {
             "columns": POINTS,
             "rows": cases.assign(rate=cases["rate"].round(2), bound=cases["bound"].round(2))[POINTS]
@@ -120,8 +128,8 @@ def _plain(value: float) -> float | None:
 
 
 def _models() -> list[list]:
-    """Of each model whose size is known: id, parameters that a token reads and that memory holds (10⁹), and
-    whether it is a mixture of experts."""
+    """Of each model whose size is known: id, parameters that a token reads and that memory holds (10⁹),
+    whether it is a mixture of experts, layers and their kind."""
     table = hardware.models()
     asked = pd.DataFrame(
         {
@@ -135,7 +143,14 @@ def _models() -> list[list]:
     known = expect.setups(asked)
     known = known[known["read_bytes"].notna()].sort_values("model")
     return [
-        [row.model, round(row.read_bytes / 1e9, 5), round(row.parameters / 1e9, 5), row.mixture == "mixture"]
+        [
+            row.model,
+            round(row.read_bytes / 1e9, 5),
+            round(row.parameters / 1e9, 5),
+            row.mixture == "mixture",
+            round(row.layers, 3),
+            row.model_kind,
+        ]
         for row in known.itertuples()
     ]
 
@@ -264,6 +279,30 @@ def errors() -> pd.DataFrame:
     )
 
 
+def disagreements() -> pd.DataFrame:
+    """Settings that two families of sources measured, the furthest apart first."""
+    table = _disagreements().sort_values("ratio", ascending=False)
+    return pd.DataFrame(
+        {
+            "accelerator": table["family"],
+            "accelerators": table["accelerators"],
+            "model": table["model"],
+            "format": table["format"],
+            "engine": table["engine_family"],
+            "one source": table["one"],
+            "its rate (tokens/s)": table["rate_one"],
+            "the other": table["other"],
+            "its rate (tokens/s) ": table["rate_other"],
+            "faster ÷ slower": table["ratio"],
+        }
+    )
+
+
+def _disagreements() -> pd.DataFrame:
+    rows = expect.observatory()
+    return expect_proof.disagreements(expect.cases(rows), expect_proof.families(rows))
+
+
 def refusals() -> pd.DataFrame:
     """Why eligible rows of the observatory are not predicted, one row per kind of reason."""
     table = pd.read_csv(expect_proof.PROOF)
@@ -299,7 +338,16 @@ def numbers() -> dict[str, object]:
     """What the page's sentences say."""
     cases = expect.cases(expect.observatory())
     above = cases[cases["rate"] > cases["bound_most"]]
+    told = expect_proof.by_source()
+    errors = told["error"].dropna()
+    apart = _disagreements()
     return {
+        "reached": f"{100 * errors.median():.0f} %",
+        "goal": "reaches" if errors.median() <= GOAL else "misses",
+        "goal_error": f"{100 * GOAL:.0f} %",
+        "pairs": len(apart),
+        "apart": f"{100 * (apart['ratio'].median() - 1):.0f} %",
+        "floor": f"{100 * expect_proof.floor(apart):.0f} %",
         "cases": f"{len(cases):,}",
         "rows": f"{int(cases['rows'].sum()):,}",
         "sources": cases["source"].nunique(),

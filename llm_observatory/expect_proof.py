@@ -1,9 +1,9 @@
 """How far *What to expect* is off for sources that it has not seen: families of sources are left out whole,
-the variances are estimated again from the rest, and every eligible case of the family is predicted.
+everything is estimated again from the rest, and every eligible case of the family is predicted.
 
 Eligible is what `expect.eligible` says, from what was set and never from the rate, so cases that a check
-holds impossible are predicted too. An interval's stretch for one family comes from the errors of the
-others."""
+holds impossible are predicted too. What a prediction is shifted and an interval stretched by for one family
+comes from the errors of the others."""
 
 import datetime
 
@@ -46,19 +46,23 @@ def left_out(rows: pd.DataFrame) -> pd.DataFrame:
     of = families(rows)
     every, taught = expect.cases(rows), expect.trained(rows)
     every["left_out"], taught["left_out"] = every["source"].map(of), taught["source"].map(of)
-    whole = expect.fit(taught)
     parts = []
     for name, part in every.groupby("left_out", sort=True):
-        found = expect.fit(taught[taught["left_out"] != name], whole.variances, again=True)
-        mean, spread = found.share(part)
+        mean, spread = expect.fit(taught[taught["left_out"] != name]).share(part)
         parts.append(part.assign(log_share=mean, spread=spread))
     return pd.concat(parts, ignore_index=True)
+
+
+def shift(table: pd.DataFrame) -> float:
+    """By how much the logarithm of a rate is off in the median source."""
+    off = np.log(table["share"]) - table["log_share"]
+    return float(off.groupby(table["source"]).median().median())
 
 
 def stretch(table: pd.DataFrame) -> float:
     """How many times wider than the model's own an interval has to be to hold 95 % of the cases, each source
     counting as much as any other; at least 1."""
-    off = (np.log(table["share"]) - table["log_share"]).abs() / table["spread"]
+    off = (np.log(table["share"]) - table["log_share"] - shift(table)).abs() / table["spread"]
     weight = 1 / table.groupby("source")["source"].transform("size")
     order = np.argsort(off.to_numpy())
     share = np.cumsum(weight.to_numpy()[order]) / weight.sum()
@@ -66,22 +70,21 @@ def stretch(table: pd.DataFrame) -> float:
     return max(1.0, float(off.to_numpy()[order][np.searchsorted(share, expect.COVERED)]) / quantile)
 
 
-def proof(rows: pd.DataFrame) -> tuple[pd.DataFrame, float]:
+def proof(rows: pd.DataFrame) -> tuple[pd.DataFrame, float, float]:
     """(one row per eligible case with predicted, low, high (tokens/s) and error; and per source and reason
-    one for the rows that are refused), and the stretch of all."""
+    one for the rows that are refused), and the shift and the stretch of all."""
     table = left_out(rows)
     quantile = expect.stats.norm.ppf(0.5 + expect.COVERED / 2)
     for name, part in table.groupby("left_out"):
-        half = quantile * stretch(table[table["left_out"] != name]) * part["spread"]
-        for end, logs in (
-            ("predicted", part["log_share"]),
-            ("low", part["log_share"] - half),
-            ("high", part["log_share"] + half),
-        ):
+        others = table[table["left_out"] != name]
+        middle = part["log_share"] + shift(others)
+        half = quantile * stretch(others) * part["spread"]
+        for end, logs in (("predicted", middle), ("low", middle - half), ("high", middle + half)):
             table.loc[part.index, end] = np.minimum(np.exp(logs) * part["bound"], part["bound_most"])
     table["error"] = (table["predicted"] / table["rate"] - 1).abs()
     columns = ["source", "left_out", "machine", "accelerators", "model", "format", "engine", "rows", "rate"]
-    return pd.concat([table[[*columns, "predicted", "low", "high", "error"]], refused(rows)]), stretch(table)
+    told = pd.concat([table[[*columns, "predicted", "low", "high", "error"]], refused(rows)])
+    return told, shift(table), stretch(table)
 
 
 def refused(rows: pd.DataFrame) -> pd.DataFrame:
@@ -95,9 +98,10 @@ def refused(rows: pd.DataFrame) -> pd.DataFrame:
 def prove() -> str:
     """Write data/observatory/expect_proof.csv and expect_variances.csv; returns the table by source."""
     rows = build.table()
-    table, wider = proof(rows)
+    table, moved, wider = proof(rows)
     whole = expect.fit(expect.trained(rows))
-    found = pd.Series(whole.variances | {"stretch": wider}, name="variance").rename_axis("effect")
+    known = whole.variances | {"stretch": wider, "shift": moved}
+    found = pd.Series(known, name="variance").rename_axis("effect")
     found.to_csv(expect.VARIANCES, float_format="%.4g", lineterminator="\n")
     table.to_csv(PROOF, index=False, float_format="%.5g", lineterminator="\n")
     return by_source().round(3).to_string(index=False) + "\n" + sentence()
@@ -135,6 +139,30 @@ def by_source(table: pd.DataFrame | None = None) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(found)
+
+
+SAME = ["family", "accelerators", "model", "format", "engine_family"]
+
+
+def disagreements(cases: pd.DataFrame, of: dict[str, str]) -> pd.DataFrame:
+    """One row per setting and two families of sources (`of`: source -> family) that both measured it; columns
+    of SAME, one, other (sources), rate_one, rate_other (medians) and ratio (the faster ÷ the slower)."""
+    table = cases.assign(left_out=cases["source"].map(of))
+    medians = table.groupby([*SAME, "left_out"]).agg(rate=("rate", "median"), source=("source", "first"))
+    found = []
+    for setting, part in medians.groupby(SAME):
+        several = part.reset_index().sort_values("source")
+        for k, one in enumerate(several.itertuples()):
+            for other in list(several.itertuples())[k + 1 :]:
+                ratio = max(one.rate, other.rate) / min(one.rate, other.rate)
+                found.append((*setting, one.source, other.source, one.rate, other.rate, ratio))
+    return pd.DataFrame(found, columns=[*SAME, "one", "other", "rate_one", "rate_other", "ratio"])
+
+
+def floor(table: pd.DataFrame) -> float:
+    """The error that the best answer has in the median of `disagreements`: in the middle of two rates (on a
+    logarithmic scale) it is off by the root of their ratio from both."""
+    return float(np.sqrt(table["ratio"]).median() - 1)
 
 
 def _within(cases: pd.DataFrame) -> float:

@@ -271,8 +271,12 @@ def published_quantization() -> matplotlib.figure.Figure:
 
 @_listed("energy")
 def published_energy() -> matplotlib.figure.Figure:
-    """Energy of one output token over the requests in flight, by source and what the power is of."""
-    table = answers.energy()
+    """Energy of one output token over the requests in flight, by source and what the power is of: a mark for
+    each setting, the median of its rows."""
+    every = answers.energy()
+    every["in_flight"] = every["in_flight"].map("{:.2g}".format).astype(float)
+    setting = ["source", "scope", "accelerator", "model", "weights_format", "in_flight"]
+    table = every.groupby(setting, dropna=False)["joules"].median().reset_index()
     drawn, axes, last = _new(4.4, 8)
     for k, ((source, scope), own) in enumerate(table.groupby(["source", "scope"])):
         axes.scatter(
@@ -283,6 +287,7 @@ def published_energy() -> matplotlib.figure.Figure:
     style.plain_logs(axes)
     _series(last, axes, 1)
     caption = (
+        f"n: settings (accelerator, model, format, requests in flight), {len(every):,} rows together. "
         "What the power is of differs by source: all accelerators, a chip's package, or not stated. No "
         "source here "
         "measured a whole server at the wall beside its accelerators."

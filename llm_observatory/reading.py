@@ -43,6 +43,7 @@ CUTS = {
 FORMULA = re.compile(r"^\s*[=+@\t\r]|^\s*-(?!\d*\.?\d*\s*$)")
 MARKUP = re.compile(r"<\s*[A-Za-z/!?]|javascript:", re.I)
 DATE = re.compile(r"^\d{4}(-\d{2}(-\d{2})?)?$")
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 EMPTY = {"", "-", "–", "n/a", "na", "*na*", "null", "none", "oom"}
 
 
@@ -98,10 +99,13 @@ def checked(value: Value) -> float | int | None:
     ):
         return None
     if isinstance(value, str):
+        text = value.strip()
+        if "," in text and not THOUSANDS.fullmatch(text):
+            raise Refused(f"{text[:40]!r} has a comma that parts no thousands: see `decimal_comma`")
         try:
-            value = float(value.strip().replace(",", ""))
+            value = float(text.replace(",", ""))
         except ValueError:
-            raise Refused(f"{value.strip()[:40]!r} stands where a number should") from None
+            raise Refused(f"{text[:40]!r} stands where a number should") from None
     if not isinstance(value, (int, float)):
         raise Refused(f"{type(value).__name__} stands where a number should")
     if isinstance(value, int) and abs(value) > 1e300:
@@ -133,12 +137,17 @@ def scaled(value: Value, factor: float | str) -> Value:
         return value
 
 
+def decimal_comma(text: Value) -> Value:
+    """A number as it is written with a decimal comma ("1.234,5"), with a point instead ("1234.5")."""
+    return text.strip().replace(".", "").replace(",", ".") if isinstance(text, str) else text
+
+
 def leading(text: Value) -> Value:
     """The number that `text` begins with ("181 t/s", "**205** t/s", "39.6 ± 0.7"), None where it is empty.
     What begins with none comes back as it is, for `Place.row` to refuse."""
     if text is None or isinstance(text, (int, float)):
         return text
-    plain = re.sub(r"[*_`]|<[^>]*>", "", str(text)).strip()
+    plain = re.sub(r"[*_`~≈]|<[^>]*>", "", str(text)).strip()
     if plain.lower() in EMPTY:
         return None
     found = re.match(r"-?\d[\d,]*\.?\d*(?:[eE][+-]?\d+)?", plain)

@@ -23,6 +23,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
         whole = raw.json(file)
         chip = whole.at("hardware", "chip")
         cores = whole.at("hardware", "gpu_cores")
+        size = whole.at("model", "file_size_gb")
         for test, speed in (whole["speed"] or {}).items():
             at = Place(raw, file, f"/speed/{test}", [whole, test])
             found = re.fullmatch(r"(pp|tg)(\d+)", test)
@@ -43,9 +44,9 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 flags=joined(**{k: v for k, v in (whole["parameters"] or {}).items()}),
                 checkpoint_raw=whole.at("model", "name"),
                 weights_format=whole.at("model", "quant"),
-                weights_bytes=scaled(whole.at("model", "file_size_gb"), "1e9")
-                if number(whole.at("model", "file_size_gb"))
-                else None,
+                # "GB" are GiB: Llama 3.2 1B in Q4_K_M has 0.81 GB, and the file says 0.75.
+                weights_bytes=scaled(size, 2**30) if number(size) else None,
+                printed={"weights_bytes": scaled(size, "1e9")} if number(size) else None,
                 workload="single",
                 concurrency=1,
                 lengths="exact",

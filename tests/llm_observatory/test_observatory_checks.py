@@ -84,6 +84,9 @@ PLANTED = [
         {"power_w": 600, "power_scope": "accelerators", "energy_j_per_output_token": 0.15},
     ),
     ("plain_sums", "flagged", {"lengths": "mean", "requests": 1000, "duration_s": 100}),
+    # 4000 tokens/s where 1000 answers of 129 tokens in 64 s are 2016, and with the prompts 4016.
+    ("plain_sums", "excluded", {"requests": 1000, "duration_s": 64}),
+    ("itl_against_tpot", "flagged", {"itl_mean_ms": 153.4, "tpot_mean_ms": None}),
     ("percentiles_out_of_order", "excluded", {"ttft_p50_ms": 90.0, "ttft_p99_ms": 9.0}),
     ("times_backwards", "excluded", {"ttft_mean_ms": 2_200.0}),
     ("ttft_beyond_device", "flagged", {"ttft_mean_ms": 0.9, "tpot_mean_ms": None, "e2e_mean_ms": None}),
@@ -116,6 +119,7 @@ PLANTED = [
     ("prompt_slower_than_answer", "flagged", SINGLE | {"throughput_raw": 100.0, "prompt_tokens_per_s": 20.0}),
     ("two_names", "flagged", {"as_printed": '{"accelerator_raw": "RTX 4090"}'}),
     ("two_names", "flagged", {"as_printed": '{"weights_format": "4bit"}'}),
+    ("file_smaller_than_format", "flagged", {"weights_bytes": 4e9}),
     ("spread_as_large", "flagged", {"spread": 3000.0, "spread_kind": "sd"}),
     ("stated_by_importer", "flagged", {"caveat": "typed over by hand"}),
 ]
@@ -154,6 +158,56 @@ def test_the_same_numbers_are_found_across_sources_and_statistics():
     judged = checks.judged(frame(times, as_median, {}))
     assert judged["duplicate_of"].notna().sum() == 1
     assert judged["audit_notes"].str.contains("mean there p50|p50 there mean", regex=True).sum() == 1
+
+
+def test_a_rate_that_counts_the_prompt_is_called_that():
+    notes = checks.findings(frame({"throughput_raw": 8000.0 * 128.5 / 129})).set_index("check")["note"]
+    assert "counts the prompt" in notes["littles_law"]
+    assert "counts" not in checks.findings(frame({"throughput_raw": 32_000.0}))["note"].iloc[0]
+
+
+def curve(off=0.0, **columns):
+    """Levels of a curve whose times add up as means do, or are `off` as medians are."""
+    rows = []
+    for n in (2, 4, 8, 16, 32, 64):
+        ttft, tpot = 40 + 3.1 * n, 9 + 0.1 * n
+        whole = ttft + 128 * tpot
+        times = {"ttft_mean_ms": None, "tpot_mean_ms": None, "e2e_mean_ms": None}
+        times |= {"ttft_p50_ms": ttft * (1 - off), "tpot_p50_ms": tpot * (1 - off / 3)}
+        rows.append(times | {"concurrency": n, "throughput_raw": 1000 * n * 129 / whole, **columns})
+    return rows
+
+
+def test_means_that_are_called_medians_add_up_too_well():
+    hits = [row for row, check in found(*curve()) if check == "median_adds_up_as_a_mean"]
+    assert hits == [0, 1, 2, 3, 4, 5]
+    assert not [c for _, c in found(*curve(off=0.03)) if c == "median_adds_up_as_a_mean"]
+
+
+def test_a_unit_that_changes_in_a_file_is_found_and_a_wide_range_is_not():
+    rows = curve(off=0.03)
+    for row in rows[:3]:
+        row["ttft_p50_ms"] /= 1000
+    hits = {row for row, check in found(*rows) if check == "unit_changes_in_file"}
+    assert hits == {0, 1, 2}
+    wide = curve(off=0.03)
+    for n, row in enumerate(wide):
+        row["ttft_p50_ms"] = 10.0 * 5**n
+    assert not [c for _, c in found(*wide) if c == "unit_changes_in_file"]
+
+
+def test_runs_copied_from_another_source_are_found_on_the_copy_however_they_are_named():
+    rates = (71.2, 84.6, 93.1, 104.0, 118.5, 127.3)
+    first = [SINGLE | {"throughput_raw": rate, "prompt_tokens_per_s": 2000.0} for rate in rates]
+    copy = [
+        SINGLE
+        | {"source": "copier", "accelerator_raw": "H100 SXM5 80GB", "engine": "y", "throughput_raw": rate}
+        for rate in rates
+    ]
+    hits = [row for row, check in found(*first, *copy) if check == "copied_from_another_source"]
+    assert hits == [6, 7, 8, 9, 10, 11]
+    other = [row | {"throughput_raw": row["throughput_raw"] * 1.013} for row in copy]
+    assert not [c for _, c in found(*first, *other) if c == "copied_from_another_source"]
 
 
 def test_a_first_level_that_was_not_warm_is_found():

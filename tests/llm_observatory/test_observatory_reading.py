@@ -6,7 +6,17 @@ import tarfile
 import pandas as pd
 import pytest
 
-from llm_observatory.reading import LeftOut, Raw, Row, SourceError, cut, leading, number, scaled
+from llm_observatory.reading import (
+    LeftOut,
+    Raw,
+    Row,
+    SourceError,
+    cut,
+    decimal_comma,
+    leading,
+    number,
+    scaled,
+)
 
 
 def raw(tmp_path, **files):
@@ -34,6 +44,8 @@ def one_row(tmp_path, **columns):
         ("throughput_raw", float("inf"), "inf is not a number"),
         ("throughput_raw", -3.5, "-3.5 is negative"),
         ("throughput_raw", "fast", "'fast' stands where a number should"),
+        ("throughput_raw", "12,5", "a comma that parts no thousands"),
+        ("throughput_raw", "1,2345", "a comma that parts no thousands"),
         ("throughput_raw", [1], "list stands where a number should"),
         ("throughput_raw", 10**400, "hundreds of digits"),
         ("concurrency", 1.5, "not a whole number"),
@@ -119,7 +131,9 @@ def test_a_line_with_a_field_too_many_is_counted_and_kept_whole(tmp_path):
 
 def test_units_change_without_binary_rounding():
     assert scaled("0.0107", 1000) == 10.7 and scaled(None, 1000) is None and scaled("x", 1000) == "x"
-    assert leading("**205** t/s") == "205" and leading("oom") is None
+    assert leading("**205** t/s") == "205" and leading("oom") is None and leading("~8.9 tok/s") == "8.9"
+    assert scaled("1,234.5", 1) == 1234.5 and scaled("0,76", 1000) == "0,76"
+    assert decimal_comma("1.234,5") == "1234.5" and decimal_comma(None) is None
     assert number("nan") is None and number("7.0") == 7
 
 
