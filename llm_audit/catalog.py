@@ -16,7 +16,10 @@ from bench.paths import DATA
 
 # The first pattern that a text matches decides; bits per weight are the least that the format stores.
 FORMATS = [
-    (r"nvfp4|mxfp4|fp4|nf4|w4a\d+|int4|awq|gptq(?!.*(8bit|8-bit|int8))|4-?bits?|4bpw|q4f16|marlin|iq4|gpt-oss", 4.0),
+    (
+        r"nvfp4|mxfp4|fp4|nf4|w4a\d+|int4|awq|gptq(?!.*(8bit|8-bit|int8))|4-?bits?|4bpw|q4f16|marlin|iq4|gpt-oss",
+        4.0,
+    ),
     (r"bitsandbytes-8|int8|8-?bits?|fp8|e4m3|e5m2|w8a\d+|float8|smoothquant|8bpw", 8.0),
     (r"deepseek-(v3|r1)(?!.*distill)|kimi-k2", 8.0),  # published in 8 bits, and gpt-oss above in 4
     (r"bfloat16|float16|\bbf16\b|\bfp16\b|\bf16\b|\bhalf\b|16-?bits?|q0f16", 16.0),

@@ -207,7 +207,9 @@ def half_widths(rows: pd.DataFrame) -> pd.DataFrame:
     for (engine, gpu), part in folds.groupby(published.GROUP):
         for stratum in ["", *part["stratum"].unique()]:
             number = len(part) if not stratum else int((part["stratum"] == stratum).sum())
-            keep(engine, gpu, stratum, widths.known(folds if stratum else plain, engine, gpu, stratum), number)
+            keep(
+                engine, gpu, stratum, widths.known(folds if stratum else plain, engine, gpu, stratum), number
+            )
     for kind in widths.UNKNOWN:
         off = parts[kind].assign(unit=validation.units(parts[kind], kind))
         keep("any", "any", kind, widths.unknown(off), len(off))

@@ -147,7 +147,7 @@ def by_hand() -> list[str]:
         f"the committed rules by {100 * committed['tpot_ms_median']:.1f} %, "
         f"{100 * committed['tpot_ms_p90']:.1f} %, "
         f"{100 * committed['ttft_ms_median']:.1f} % and {100 * committed['ttft_ms_p90']:.1f} %. All of these "
-        "are without the correction by points near a row, which each fold takes from the errors of the others.",
+        "are without the correction by points near a row, which each fold takes from errors of the others.",
     ]
 
 

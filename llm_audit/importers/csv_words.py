@@ -212,9 +212,13 @@ def _while_decoding(table):
 def _converted(table, found, decimal_comma):
     """The table in words and units of the frame, and notes about units that had to be guessed."""
     out, unknown = {c: table[c] for c in table if c in ("question_chars", "answer_chars")}, {}
-    figures = [n for n, (word, _) in found.items() if word not in frame.TEXTS and word not in WORDS_THEMSELVES]
+    figures = [
+        n for n, (word, _) in found.items() if word not in frame.TEXTS and word not in WORDS_THEMSELVES
+    ]
     # The mark is one for the whole table: 1,276 beside 12.5 are thousands.
-    decimal_comma = decimal_comma and not any(table[name].astype(str).str.contains(POINT).any() for name in figures)
+    decimal_comma = decimal_comma and not any(
+        table[name].astype(str).str.contains(POINT).any() for name in figures
+    )
     for name, (word, factor) in found.items():
         values = table[name]
         if word in frame.TEXTS and word in out:

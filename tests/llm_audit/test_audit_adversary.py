@@ -187,8 +187,12 @@ def test_a_model_that_was_published_in_four_bits_reads_them_whatever_it_computes
 
 @pytest.mark.parametrize("unit", [1.0, 1e3])
 def test_short_latencies_of_requests_are_read_by_their_own_rates(tmp_path, unit):
-    lines = [f"{k},{20 + k},{unit * 0.0081:.4f},{unit * 0.0065 * (20 + k):.4f},{1 / 0.0065:.2f}" for k in range(12)]
-    file = saved(tmp_path, "r.csv", "\n".join(["request_id,output_tokens,ttft,latency,tokens_per_second", *lines]))
+    lines = [
+        f"{k},{20 + k},{unit * 0.0081:.4f},{unit * 0.0065 * (20 + k):.4f},{1 / 0.0065:.2f}" for k in range(12)
+    ]
+    file = saved(
+        tmp_path, "r.csv", "\n".join(["request_id,output_tokens,ttft,latency,tokens_per_second", *lines])
+    )
     assert np.allclose(llm_audit.read([file]).requests["e2e_s"], 0.0065 * (20 + np.arange(12)))
     assert alarms(file) == []
 
@@ -197,7 +201,10 @@ def test_the_last_answers_of_a_load_are_faster_and_exchanged_with_none(tmp_path)
     draw = np.random.default_rng(1)
     tokens = draw.integers(150, 260, 20)
     pace = np.where(np.arange(20) >= 16, 0.006, 0.012) * (1 + 0.01 * draw.standard_normal(20))
-    lines = [f"{k},{n},{30},{30 + 1e3 * p * (n - 1):.1f}" for k, (n, p) in enumerate(zip(tokens, pace, strict=True))]
+    lines = [
+        f"{k},{n},{30},{30 + 1e3 * p * (n - 1):.1f}"
+        for k, (n, p) in enumerate(zip(tokens, pace, strict=True))
+    ]
     file = saved(tmp_path, "moe.csv", "\n".join(["request_id,output_tokens,ttft_ms,e2e_ms", *lines]))
     assert "times_of_other_answers" not in alarms(file)
 

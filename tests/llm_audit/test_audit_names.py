@@ -113,7 +113,9 @@ def test_a_table_that_names_the_unit_of_each_row(tmp_path):
         "N,NVIDIA H100-SXM-80GB,8,llama2-70b-99,Server,91.5,Queries/s\n"
     )
     levels = importers.read(file).levels
-    assert levels["output_tokens_per_s"].tolist()[0] == 34988.5 and levels["requests_per_s"].tolist()[1] == 91.5
+    assert (
+        levels["output_tokens_per_s"].tolist()[0] == 34988.5 and levels["requests_per_s"].tolist()[1] == 91.5
+    )
     assert levels["tensor_parallel"].tolist() == [8, 8] and levels["output_tokens_per_s"].isna().tolist()[1]
     file.write_text("Model,Result,Units\nllama2-70b,99.9,ROUGE1\n")
     with pytest.raises(ValueError, match="ROUGE1"):

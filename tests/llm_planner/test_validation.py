@@ -75,7 +75,8 @@ def test_names_are_read_as_people_write_them(table):
 def test_an_engine_that_nobody_described_is_predicted_with_the_widest_interval(table):
     rows = table[(table["engine"] == "vllm") & (table["gpu"] == "h200_sxm")].head(1)
     other, nowhere = (
-        check.predictions(rows.assign(engine="lmdeploy", gpu=gpu)).iloc[0] for gpu in ("h200_sxm", "a100_80gb")
+        check.predictions(rows.assign(engine="lmdeploy", gpu=gpu)).iloc[0]
+        for gpu in ("h200_sxm", "a100_80gb")
     )
     assert other["unknown"] == "engine" and nowhere["unknown"] == "gpu and engine"
     assert "vllm's scheduler" in other["note"]

@@ -25,11 +25,9 @@ def everywhere(requests: pd.DataFrame) -> str | None:
         if everywhere.any()
         else ""
     )
-    of, count_behind = f"of the {words.plural(len(table), 'other option')}", behind.sum()
-    found = (
-        f"{count_behind or 'none'} {of} {'are' if count_behind > 1 else 'is'} slower on every machine that has "
-        f"both{proven}"
-    )
+    slowest = f"{behind.sum() or 'none'} of the {words.plural(len(table), 'other option')}"
+    verb = "are" if behind.sum() > 1 else "is"
+    found = f"{slowest} {verb} slower on every machine that has both{proven}"
     others = [f"; {verdict.format(_named(rows))}" for verdict, rows in _by_verdict(table[~behind])]
     leads = "has the highest mean output tokens/s" if others else "is fastest in output tokens/s"
     return f"Over {count} machines, **{leader}** {leads} with {run['model']}: {found}{''.join(others)}."
