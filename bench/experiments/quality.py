@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -125,7 +126,7 @@ def reference(setup: Setup) -> Engine:
     """The reference engine, loaded; it is the engine of `setup` where that is the reference itself."""
     name, option = quality_analysis.REFERENCE
     if (setup.identity["backend"], setup.option) == quality_analysis.REFERENCE:
-        return setup.load()
+        return cast(Engine, setup.load())  # a run of quality has no server
     backend = backends.get(name)
     if absent := backend.module.available():
         raise RuntimeError(f"The answers are scored by {name} {option}. {absent}")
@@ -157,7 +158,7 @@ def engine(setup: Setup, scorer: Engine, answers: Answers) -> Engine | Unloaded:
     if setup.device == "cuda" and (torch := sys.modules.get("torch")):
         torch.cuda.empty_cache()  # some engines take what is free
     if setup.backend.scores():
-        return setup.load()
+        return cast(Engine, setup.load())  # a run of quality has no server
     return setup.use(Unloaded(answers.sidecar))
 
 

@@ -22,7 +22,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from bench import backends, inputs, naming
-from bench.backends.common import servers
+from bench.backends.common import contract, servers
 from bench.definitions import Fields
 from bench.experiments import device, energy, judge, notebook, running
 from bench.experiments import target as targets
@@ -80,7 +80,7 @@ class Setup:
 
     # The engine
 
-    def load(self) -> running.Measured:
+    def load(self) -> contract.Engine | servers.Served:
         """The engine, loaded; one that is only a server, or is to be measured as one, is started as one."""
         self.in_use()
         if self.target.part == "load":

@@ -132,7 +132,8 @@ def calls(
     """
     made: list[records.Call] = []
     prompts: list[protocols.Prompt] = []
-    last, messages = None, tuple[tuple[str, str], ...]()
+    last: int | None = None
+    messages: tuple[tuple[str, str], ...] = ()
     by_ids, chat = served.dialect in IDS, served.dialect == "chat"
     own = level.workload.history == "own"
     for number, (session, turn, planned) in enumerate(level.turns, start=first):
