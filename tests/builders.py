@@ -1,5 +1,7 @@
 """Made-up rows, sidecars and runs that pass every gate, for tests of what reads them."""
 
+import pandas as pd
+
 from bench import naming
 from bench.observations import store
 
@@ -236,3 +238,9 @@ def write_quality(folder, answers, nll, own=None, pieces=TEXT_IDS, sidecar=None,
         row |= _scored(ids) | {"prompt": 0, "prompt_tokens": 1, "own_nll_nats": each}
         row |= {"error": "" if each is not None else "RuntimeError: no"}
     return _write(rows, make_sidecar(**MATRICES | (sidecar or {})), folder)
+
+
+def make_runs(**rates):
+    """One row per run: {backend: [rate of each run]}, `started` in the order of each list."""
+    rows = [(name, n, 0, rate) for name, values in rates.items() for n, rate in enumerate(values)]
+    return pd.DataFrame(rows, columns=["backend", "started", "failed", "rate"])

@@ -19,14 +19,13 @@ BYTES = [
     f"{CLIENT}/test_{name}.py" for name in ("decoding_by_hand", "decoding", "dialects", "http1", "protocol")
 ]
 SOCKETS = [f"{CLIENT}/test_load{name}.py" for name in ("_by_hand", "", "_connections")]
-ANALYSIS = ["tests/analysis/test_statistics.py", "tests/analysis/test_statistics_by_hand.py"]
 # The modules that are mutated, and the tests that have to see it.
 TESTS = {
     "bench/metrics.py": ["tests/test_metrics.py"],
     "bench/definitions.py": ["tests/test_metrics.py"],
-    "bench/analysis/statistics.py": ANALYSIS,
+    "bench/analysis/statistics.py": ["tests/analysis/test_statistics.py"],
     "bench/analysis/ranking.py": ["tests/analysis/test_ranking.py"],
-    "bench/analysis/repeats.py": ANALYSIS,
+    "bench/analysis/repeats.py": ["tests/analysis/test_repeats.py"],
     "bench/instrument/in_process.py": ["tests/test_metrics.py"],
     f"{LOAD}/backlog.py": [f"{CLIENT}/test_records.py"],
     f"{LOAD}/records.py": [f"{CLIENT}/test_records.py"],

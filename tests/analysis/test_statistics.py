@@ -1,37 +1,17 @@
-"""Intervals, percentiles, the stopping rule, and the proof that they hold."""
+"""Intervals, percentiles and shares: against simulation, and against formulas worked out a second time."""
 
-import itertools
-import json
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
+from builders import make_runs
+from scipy import fft, stats
 
-from bench.analysis import proof, repeats, statistics
+from bench.analysis import proof, statistics
 
-KEYS = ["backend", "option"]
-
-
-def make_runs(rates, **more):
-    """One row per run: `rates` is {(backend, option): [tokens/s of each run]}, measured in turn."""
-    longest = max(map(len, rates.values()))
-    return pd.DataFrame(
-        [
-            {
-                "backend": backend,
-                "option": option,
-                "rate": values[n],
-                "started": f"2026-01-{n + 1:02d}",
-                "failed": 0,
-            }
-            | more
-            for n in range(longest)
-            for (backend, option), values in rates.items()
-            if n < len(values)
-        ]
-    )
+KEYS = ["backend"]
+VALUES = np.array([100.0, 104.0, 99.0, 101.0, 97.0])
 
 
 def test_coverage_of_all_cosines_without_correlation_is_students():
@@ -98,98 +78,141 @@ def test_the_bound_of_a_percentile_holds_in_95_percent_of_samples():
 
 def test_runs_without_a_column_are_named():
     with pytest.raises(ValueError, match="no column ttft_s"):
-        statistics.summary(make_runs({("a", "x"): [1.0]}), KEYS, "ttft_s")
+        statistics.summary(make_runs(a=[1.0]), KEYS, "ttft_s")
 
 
-def test_auto_takes_eight_runs_at_least_and_stops_when_they_agree():
-    steady = [100.0, 100.2, 99.9, 100.1, 100.0, 99.8, 100.1, 100.0]
-    assert repeats.decide(steady[:1]) == ("more runs", 7)
-    assert repeats.decide(steady[:7]) == ("more runs", 1)
-    assert repeats.decide(steady) == ("within", 0)
+def error_and_half(values, confidence=0.95):
+    """Standard error of the mean and half width, from the lowest cosines as the module's text has them."""
+    n = len(values)
+    count = min(n - 1, max(3, 1 + math.ceil(n / 4)))
+    cosines = [
+        math.sqrt(2 / n) * sum(v * math.cos(math.pi * k * (i + 0.5) / n) for i, v in enumerate(values))
+        for k in range(1, count + 1)
+    ]
+    half = statistics.critical_value(n, confidence) * math.sqrt(np.mean(np.square(cosines)) / n)
+    return half / stats.t.ppf((1 + confidence) / 2, count), half, count
 
 
-def test_auto_spends_its_budget_and_says_so():
-    wild = [100.0, 140.0, 80.0, 120.0, 90.0, 150.0]
-    assert repeats.decide(wild, budget=6) == ("budget spent", 0)
-    assert repeats.decide(wild, budget=7) == ("more runs", 1)
-    runs = make_runs({("a", "x"): wild, ("b", "y"): [100.0] * 6})
-    found = repeats.plan(runs, KEYS, "rate", budget=6).set_index("backend")
-    assert "the budget of 6 runs is spent before ± 3 %" in found.loc["a", "sentence"]
-    with pytest.raises(ValueError, match="take at least 2"):
-        repeats.plan(runs, KEYS, "rate", budget=1)
+def test_how_many_cosines():
+    counted = [statistics.contrasts(n) for n in (2, 3, 4, 5, 8, 9, 12, 13, 16, 17, 20)]
+    assert counted == [1, 2, 3, 3, 3, 4, 4, 5, 5, 6, 6]
 
 
-def test_auto_adds_no_runs_where_requests_fail():
-    found = repeats.plan(make_runs({("a", "x"): [100.0, 101.0]}, failed=1), KEYS, "rate")
-    assert tuple(found.loc[0, ["state", "more"]]) == ("failed requests", 0)
-
-
-@pytest.mark.parametrize("scatter", [proof.NORMAL, proof.SKEWED, proof.SPEEDS])
-def test_simulated_runs_have_the_spread_and_correlation_that_they_claim(scatter):
-    values = proof.simulate(np.random.default_rng(1), (20_000, 4), 0.6, scatter, spread=0.1) - 1
-    assert values.mean() == pytest.approx(0, abs=0.005)
-    assert values.std() == pytest.approx(0.1, rel=0.05)
-    assert np.corrcoef(values[:, 1], values[:, 2])[0, 1] == pytest.approx(0.6, abs=0.06)
-
-
-def test_the_committed_proof_holds_for_these_modules():
-    record = json.loads(proof.FILE.with_suffix(".json").read_text())
-    assert record["modules"] == proof.digests(), (
-        "run python -m bench.analysis.proof and commit what it writes"
+def test_correlations_fade_with_distance():
+    assert statistics.correlations(3, 0.5) == pytest.approx(
+        np.array([[1, 0.5, 0.25], [0.5, 1, 0.5], [0.25, 0.5, 1]])
     )
-    assert record["studies"] >= 1000 and record["designs"] >= 100
+    assert statistics.correlations(2, 0).tolist() == [[1, 0], [0, 1]]
 
 
-def test_the_committed_proof_keeps_every_promise():
-    results = proof.load()
-    assert proof.broken(results).empty
-    ours = results[(results["method"] == proof.OURS) & (results["quantity"] == proof.MEAN)]
-    assert set(itertools.product(["3", "5", "10", "auto"], [0.0, 0.3, 0.6])) <= set(
-        zip(ours["runs"], ours["correlation"])
-    )
-    assert (ours["studies"] >= 1000).all()
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("n", [3, 5, 9, 14])
+def test_half_width_by_hand(n, confidence):
+    values = np.random.default_rng(n).normal(100, 5, n)
+    error, half, count = error_and_half(values, confidence)
+    assert statistics.half_width(values, confidence) == pytest.approx(half)
+    assert statistics.standard_error(values, confidence) == (pytest.approx(error), count)
+    mean, low, high = statistics.mean_interval(values, confidence)
+    assert (mean, low, high) == pytest.approx((values.mean(), values.mean() - half, values.mean() + half))
+    middle, low, high = statistics.median_interval(values, confidence)
+    wider = half * statistics.median_factor(n)
+    assert (middle, high - middle, middle - low) == pytest.approx((np.median(values), wider, wider))
 
 
-def test_a_broken_promise_is_found():
-    random = np.random.default_rng(1)
-    results = pd.DataFrame(proof.fixed(random, 1000, 10, 0.3))
-    assert proof.broken(results).empty
-    assert len(proof.broken(results[results["method"] == proof.STUDENT].assign(method=proof.OURS))) == 1
+def test_intervals_of_many_studies_are_those_of_each():
+    studies = np.random.default_rng(1).normal(100, 5, (4, 6))
+    for interval in (statistics.mean_interval, statistics.median_interval):
+        together = np.array(interval(studies)).T
+        assert together == pytest.approx(np.array([interval(each) for each in studies]))
+    error, freedom = statistics.standard_error(studies[:, :1])
+    assert error.shape == (4,) and np.isnan(error).all() and freedom == 0
+    assert np.isnan(statistics.half_width(studies[:, :1])).all()
+    assert math.isnan(statistics.half_width([5.0])) and math.isnan(statistics.critical_value(1))
+    assert all(map(math.isnan, statistics.median_interval(np.empty((2, 0)))))
+    none, low, high = statistics.mean_interval(np.empty(0))
+    assert math.isnan(none) and math.isnan(low) and math.isnan(high)
 
 
-def test_the_table_of_the_proof_has_a_column_per_correlation():
-    found = proof.table(proof.load())
-    assert {0.0, 0.3, 0.6, "width", "runs_used", "studies"} <= set(found.columns)
-    assert {proof.OURS, proof.STUDENT} == set(found["method"])
-    assert not found[[0.0, 0.3, 0.6]].isna().any().any()
-
-
-def test_plan_says_how_wide_the_interval_is():
-    values = [100.0, 104.0, 99.0]
-    found = repeats.plan(make_runs({("a", "x"): values}), KEYS, "rate", budget=20).loc[0]
-    share = statistics.half_width(values) / 101
-    assert found["half_width_share"] == pytest.approx(share) and found["mean"] == 101
-    assert found["sentence"] == f"3 runs: ± {share * 100:.2g} %; 5 more before it is looked at again."
-    steady = make_runs({("a", "x"): [100.0, 100.1] * 4})
-    half = statistics.half_width([100.0, 100.1] * 4) / 100.05
-    expected = f"8 runs: ± {half * 100:.2g} %, within ± 3 %."
-    assert repeats.plan(steady, KEYS, "rate").loc[0, "sentence"] == expected
-    assert (
-        repeats.plan(make_runs({("a", "x"): values}), KEYS, "rate", budget=2).loc[0, "state"]
-        == "budget spent"
-    )
-    single = repeats.plan(make_runs({("a", "x"): [5.0]}), KEYS, "rate").loc[0, "sentence"]
-    assert single == "1 run: no interval; 7 more before it is looked at again."
-
-
-def test_auto_counts_runs_without_a_value_against_the_budget():
-    runs = make_runs({("a", "x"): [100.0, np.nan, np.nan, 101.0]})
-    assert repeats.plan(runs, KEYS, "rate", budget=4).loc[0, "state"] == "budget spent"
-    assert repeats.plan(runs, KEYS, "rate", budget=5).loc[0, "more"] == 1
-
-
-@pytest.mark.parametrize("runs, aim", [(5, 0.95), (6, 0.955), (10, 0.955), (11, 0.96)])
-def test_more_is_aimed_at_where_auto_may_have_stopped(runs, aim):
-    critical, count = statistics.critical_value(runs), statistics.contrasts(runs)
+@pytest.mark.parametrize(
+    "confidence, runs, aim",
+    [
+        *((0.9, n, aim) for n, aim in ((2, 0.9), (5, 0.9), (6, 0.91), (10, 0.91), (11, 0.92))),
+        *((0.95, n, aim) for n, aim in ((5, 0.95), (6, 0.955), (10, 0.955), (11, 0.96))),
+    ],
+)
+def test_more_is_aimed_at_where_auto_may_have_stopped(confidence, runs, aim):
+    critical, count = statistics.critical_value(runs, confidence), statistics.contrasts(runs)
     found = [statistics.coverage(runs, count, critical, r) for r in statistics.CORRELATIONS]
     assert np.mean(found) == pytest.approx(aim, abs=1e-6)
+
+
+def test_coverage_of_one_cosine_of_correlated_runs_by_simulation():
+    draws = np.random.default_rng(2).standard_normal((200_000, 4))
+    for n in range(1, 4):
+        draws[:, n] = 0.5 * draws[:, n - 1] + math.sqrt(0.75) * draws[:, n]
+    square = np.mean(fft.dct(draws, norm="ortho", axis=1)[:, 1:3] ** 2, axis=1)
+    held = np.mean(np.abs(draws.mean(axis=1)) <= 3.0 * np.sqrt(square / 4))
+    assert statistics.coverage(4, 2, 3.0, 0.5) == pytest.approx(held, abs=0.004)
+
+
+def test_the_factor_of_the_median():
+    assert statistics.median_factor(1) == pytest.approx(1, abs=0.02)
+    assert statistics.median_factor(2) == pytest.approx(1, abs=0.02)
+    assert statistics.median_factor(4) == pytest.approx(1.092, abs=0.02)
+    assert statistics.median_factor(101) == pytest.approx(1.25, abs=0.02)
+
+
+def test_series_follow_the_order_that_is_named_and_keep_empty_keys():
+    table = make_runs(a=[1.0, 2.0, np.nan, 4.0]).assign(when=[3, 2, 1, 0])
+    ((key, values, rows),) = statistics.series(table, KEYS, "rate", "when")
+    assert key == ("a",) and list(values) == [4.0, 2.0, 1.0] and len(rows) == 4
+    table = pd.DataFrame({"backend": ["b", None, "a"], "rate": [1.0, 2.0, 3.0], "started": [1, 1, 1]})
+    assert [list(values) for _, values, _ in statistics.series(table, KEYS, "rate")] == [[3.0], [1.0], [2.0]]
+    ties = make_runs(a=list(range(40))).assign(started=[n % 2 for n in range(40)])
+    ((_, values, _),) = statistics.series(ties, KEYS, "rate")
+    assert list(values) == [*range(0, 40, 2), *range(1, 40, 2)], "runs of one moment stay as they are"
+    with pytest.raises(ValueError, match="no column when: pass one row per run with backend, rate, when"):
+        statistics.series(make_runs(a=[1.0]), KEYS, "rate", "when")
+
+
+def test_a_summary_by_hand():
+    table = make_runs(a=list(VALUES), b=[7.0]).assign(when=[4, 3, 2, 1, 0, 0])
+    found = statistics.summary(table, KEYS, "rate", "when", 0.8)
+    assert list(found.columns) == "backend mean low high median median_low median_high spread runs".split()
+    backwards = VALUES[::-1]
+    expected = [*statistics.mean_interval(backwards, 0.8), *statistics.median_interval(backwards, 0.8)]
+    expected += [VALUES.std(ddof=1) / VALUES.mean(), 5]
+    assert list(found.loc[0])[1:] == pytest.approx(expected) and found.loc[0, "backend"] == "a"
+    assert found.loc[1, "mean"] == 7 == found.loc[1, "median"] and math.isnan(found.loc[1, "spread"])
+    pair = statistics.summary(make_runs(a=[1.0, 3.0]), KEYS, "rate").loc[0]
+    assert (
+        pair["spread"] == pytest.approx(math.sqrt(2) / 2)
+        and pair["low"] == statistics.mean_interval([1.0, 3.0])[1]
+    )
+
+
+def test_percentiles_of_other_confidence():
+    assert statistics.requests_needed(0.9, 0.99) == 44 and statistics.requests_needed(0.5, 0.75) == 2
+    assert statistics.requests_needed(0.5, 0.5) == 1 and statistics.requests_needed(0.5, 0.75, 1) == 5
+    found = statistics.percentile([4.0, 1.0, np.nan, 3.0, 2.0, 5.0], 0.5, 0.75)
+    place = int(stats.binom.ppf(0.75, 5, 0.5))
+    assert found == {"name": "p50", "value": 3.0, "at_most": [1.0, 2.0, 3.0, 4.0, 5.0][place], "requests": 5}
+    few = statistics.percentile([4.0, 1.0], 0.99)
+    assert (
+        few["name"] == "slowest of 2"
+        and few["value"] == 4
+        and math.isnan(few["at_most"])
+        and few["requests"] == 2
+    )
+    assert statistics.percentile(range(1000), 0.995)["name"] == "p99.5"
+    none = statistics.percentile([np.nan], 0.9)
+    assert list(none) == ["name", "value", "at_most", "requests"] and math.isnan(none["at_most"])
+
+
+def test_clopper_and_pearsons_interval_is_that_of_beta():
+    share, low, high = statistics.share_interval(3, 10, 0.8)
+    assert share == 0.3 and low == pytest.approx(stats.beta.ppf(0.1, 3, 8))
+    assert high == pytest.approx(stats.beta.ppf(0.9, 4, 7))
+    assert statistics.share_interval(0, 10) == pytest.approx((0, 0, 0.3085), abs=1e-4)
+    assert all(map(math.isnan, statistics.share_interval(0, 0)))
+    assert statistics.share_interval(1, 1)[0] == 1 and statistics.share_interval(np.float64(1), 2.0)[0] == 0.5
