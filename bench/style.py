@@ -19,7 +19,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 
-from bench import html
+from bench import html, registry
 
 WIDTH = 5.8  # inches; what is 11 points here is still 9 on a phone
 TALLEST = 6.8  # inches: less than 1,100 pixels where the width has 928
@@ -156,6 +156,15 @@ def styled(draw: Callable[[pd.DataFrame], _figure.Figure | None]) -> Callable[[p
         with style():
             return (None if rows.empty else draw(rows)) or nothing()
 
+    return drawn
+
+
+def of_no_machine(draw: Callable[[pd.DataFrame], _figure.Figure | None]) -> Callable[..., _figure.Figure]:
+    """Decorator: a styled figure that `registry.FIGURES` lists; not one per machine, for it is about others'
+    numbers, or about all machines together."""
+    drawn = styled(draw)
+    setattr(drawn, "parts", lambda requests: [("", drawn(requests))])
+    registry.FIGURES[draw.__name__] = drawn
     return drawn
 
 

@@ -3,19 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from bench import registry, style
+from bench import style
 from llm_observatory import expect_proof
 
 
-def _listed(draw):
-    """Decorator: a styled figure of no machine that `registry.FIGURES` lists."""
-    drawn = style.styled(draw)
-    drawn.parts = lambda requests: [("", drawn(requests))]
-    registry.FIGURES[draw.__name__] = drawn
-    return drawn
-
-
-@_listed
+@style.of_no_machine
 def expect_errors(requests: pd.DataFrame) -> style.Figure | None:
     """Predicted over measured rate of every case of each source, predicted by a fit that had left out its
     family: median and middle half as a bar, all cases as points, sources from the best to the worst."""

@@ -5,20 +5,10 @@ import seaborn as sns
 from matplotlib import ticker
 from matplotlib.figure import FigureBase
 
-from bench import columns, registry, style
+from bench import columns, style
 from llm_planner import accuracy, own, page, studies, tradeoffs
 
 FOUND = {"tpot_ms": "TPOT, ms", "ttft_ms": "TTFT, ms"}
-
-
-def _listed(draw):
-    """Decorator: a styled figure that `registry.FIGURES` lists; not one per machine, for it is about others'
-    numbers, or about all machines together.
-    """
-    drawn = style.styled(draw)
-    drawn.parts = lambda requests: [("", drawn(requests))]  # one part, of no machine
-    registry.FIGURES[draw.__name__] = drawn
-    return drawn
 
 
 def _scatter(axes, groups, label):
@@ -51,7 +41,7 @@ def _legend(last, axes, ncols=2):
     last.legend(handles, labels, loc="upper left", ncols=ncols, frameon=False, borderpad=0, borderaxespad=0)
 
 
-@_listed
+@style.of_no_machine
 def plan_published(requests: pd.DataFrame) -> FigureBase | None:
     """Predicted over measured TPOT and TTFT of the published serving points on GPUs, every point once, from
     fits that did not see its configuration."""
@@ -68,7 +58,7 @@ def plan_published(requests: pd.DataFrame) -> FigureBase | None:
     return style.titled(drawn, "Published points on GPUs, predicted", caption)
 
 
-@_listed
+@style.of_no_machine
 def plan_own(requests: pd.DataFrame) -> FigureBase | None:
     """Predicted over measured TPOT and TTFT of this study's own serving levels, from fits to batching runs of
     the same machine alone."""
@@ -87,7 +77,7 @@ def plan_own(requests: pd.DataFrame) -> FigureBase | None:
     return style.titled(drawn, "Own servers, predicted from batches", caption)
 
 
-@_listed
+@style.of_no_machine
 def plan_studies(requests: pd.DataFrame) -> FigureBase | None:
     """Predicted over published values of MLC's curves on H100, for three assumptions on lengths, and of
     MosaicML's tables on A10 and A100; nothing was fitted to either."""
@@ -110,7 +100,7 @@ def plan_studies(requests: pd.DataFrame) -> FigureBase | None:
     return style.titled(drawn, "Two published studies, predicted", caption)
 
 
-@_listed
+@style.of_no_machine
 def plan_parallel(requests: pd.DataFrame) -> FigureBase | None:
     """Pace over throughput of eight H100 that serve Llama-3.1-8B as replicas of 1, 2, 4 or 8 GPUs: simulated
     closed loops, from little load to much."""
@@ -128,7 +118,7 @@ def plan_parallel(requests: pd.DataFrame) -> FigureBase | None:
     return style.titled(drawn, "One fast replica or many cheap ones", caption)
 
 
-@_listed
+@style.of_no_machine
 def plan_cost(requests: pd.DataFrame) -> FigureBase | None:
     """Dollars per million output tokens over TPOT: the cheapest configuration at each pace, of every GPU with
     a price and two precisions; simulated closed loops."""
@@ -157,7 +147,7 @@ def plan_cost(requests: pd.DataFrame) -> FigureBase | None:
     return style.titled(drawn, "Cost against pace", caption)
 
 
-@_listed
+@style.of_no_machine
 def plan_speculation(requests: pd.DataFrame) -> FigureBase | None:
     """The least share of drafted tokens that must be accepted for speculation to pay, over the batch size,
     for two, four and eight drafts that cost nothing, or a tenth of a step each."""
