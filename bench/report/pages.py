@@ -269,6 +269,16 @@ def show_clients(rows: pd.DataFrame) -> None:
     )
 
 
+def show_energy(rows: pd.DataFrame) -> None:
+    """Show what a token costs in energy on the machines that could read it, or that none could."""
+    read = rows[["gpu_energy_j", "cpu_energy_j"]].notna().any(axis=1)
+    if not read.any():
+        command = commands.papermill("latency", {"device": "cuda"})
+        words = f"*No machine of these runs let its energy be read. Where NVML or RAPL can: `{command}`.*"
+        return show_sentences([], words)
+    show_figure("energy", rows[read.groupby([rows["gpu"], rows["host"]]).transform("any")])
+
+
 def show_quality(rows: pd.DataFrame) -> None:
     """Show what the scored answers have shown, computed, as a list."""
     _show_each(rows, quality_findings.quality_findings)

@@ -6,7 +6,7 @@ from builders import make_sidecar, write_run, write_serving, write_sweep
 from bench import html
 from bench.analysis import energy as energy_analysis
 from bench.observations import store
-from bench.report import energy_page, figures, pages, tables
+from bench.report import figures, pages, tables
 
 IDLE = {"energy": {"idle": {"gpu_w": 90.0, "cpu_w": None}}}
 
@@ -75,6 +75,6 @@ def test_the_page_says_where_nothing_was_read(requests, tmp_path, monkeypatch):
     monkeypatch.setenv("SHOWN_ON_A_PAGE", "1")
     monkeypatch.setattr(pages, "display", lambda words: shown.append(words.data))
     write_run(tmp_path / "plain")
-    energy_page.show(store.load(folder=tmp_path / "plain"))
-    energy_page.show(requests)
+    pages.show_energy(store.load(folder=tmp_path / "plain"))
+    pages.show_energy(requests)
     assert "No machine of these runs let its energy be read" in shown[0] and "<img" in shown[1]
