@@ -104,9 +104,8 @@ def published_mbu() -> matplotlib.figure.Figure:
     axes.set(xlim=(0, 1), xlabel="MBU at batch 1, of the datasheet")
     _legend(last, points)
     caption = (
-        f"n: accelerators; {len(points)} medians of {cells['source'].nunique()} sources. Line: 95 % "
-        "interval of "
-        f"the median over accelerators. Weights alone, that take {answers.LEAST_STEP_MS:g} ms or more to "
+        f"n: accelerators; {len(points)} medians of {cells['source'].nunique()} sources. Line: 95 % interval "
+        f"of the median over accelerators. Weights alone, that take {answers.LEAST_STEP_MS:g} ms or more to "
         "read."
     )
     return style.titled(drawn, "One sequence: share of the bandwidth", caption)
@@ -203,9 +202,8 @@ def published_software() -> matplotlib.figure.Figure | None:
     axes.tick_params(axis="y", labelsize=9)
     _legend(last, table)
     caption = (
-        f"n: settings of one source with two dates at least {answers.APART_DAYS} days apart, everything "
-        "but the software "
-        "as it was. Geometric mean, 95 % interval over settings (bootstrap)."
+        f"n: settings of one source with two dates at least {answers.APART_DAYS} days apart, everything but "
+        "the software as it was. Geometric mean, 95 % interval over settings (bootstrap)."
     )
     return style.titled(drawn, "The same hardware, later", caption)
 
@@ -263,8 +261,7 @@ def published_quantization() -> matplotlib.figure.Figure:
     _series(last, axes, 3)
     caption = (
         f"n = {len(table)} settings of {table['source'].nunique()} sources: same source, accelerator, "
-        "engine, model and "
-        "lengths, one sequence. On the line the whole promise is kept."
+        "engine, model and lengths, one sequence. On the line the whole promise is kept."
     )
     return style.titled(drawn, "Fewer bits: bytes and speed", caption)
 
@@ -287,10 +284,9 @@ def published_energy() -> matplotlib.figure.Figure:
     style.plain_logs(axes)
     _series(last, axes, 1)
     caption = (
-        f"n: settings (accelerator, model, format, requests in flight), {len(every):,} rows together. "
-        "What the power is of differs by source: all accelerators, a chip's package, or not stated. No "
-        "source here "
-        "measured a whole server at the wall beside its accelerators."
+        f"n: settings (accelerator, model, format, requests in flight), {len(every):,} rows together. What "
+        "the power is of differs by source: all accelerators, a chip's package, or not stated. No source "
+        "here measured a whole server at the wall beside its accelerators."
     )
     return style.titled(drawn, "Energy of one output token", caption)
 
@@ -311,9 +307,8 @@ def published_prompt() -> matplotlib.figure.Figure:
     axes.xaxis.set_major_formatter(lambda value, _: html.number(value))
     _legend(last, points)
     caption = (
-        "n: accelerators. A mark is a source's median of one accelerator. Line: median over accelerators, "
-        "95 % "
-        "interval (bootstrap). Few prompt tokens for one of the answer: short of arithmetic."
+        "n: accelerators. A mark is a source's median of one accelerator. Line: median over accelerators, 95 "
+        "% interval (bootstrap). Few prompt tokens for one of the answer: short of arithmetic."
     )
     return style.titled(drawn, "Prompts against answers", caption)
 
@@ -334,7 +329,7 @@ def published_mlperf() -> matplotlib.figure.Figure:
     axes.set(xlim=(0.98, table["ratio"].max() * 1.03), xlabel="tokens/s, fastest submitter ÷ slowest")
     caption = (
         "n: groups of one benchmark, system and division, each with four submitters or more; derived from "
-        "MLPerf results, "
-        "unverified. MLPerf is a trademark of MLCommons Association; result ids stand in the tables."
+        "MLPerf results, unverified. MLPerf is a trademark of MLCommons Association; result ids stand in the "
+        "tables."
     )
     return style.titled(drawn, "MLPerf: submitters of one system", caption)

@@ -43,14 +43,12 @@ ENGINES = {
 Rules = namedtuple("Rules", "unstated prefill_latencies one_shot computed_share arrival_s front")
 Rules.__doc__ = (
     "What was set by hand with all published rows in view. `unstated`: the precision of rows that state "
-    "none. "
-    "`prefill_latencies`: engine -> latencies of a layer that a step with prefill adds (vLLM captures "
-    "parts of "
-    "a prefill in CUDA graphs, the others launch it kernel by kernel). `one_shot`: the engine whose "
-    "reductions "
-    "of a decode step stay one shot in large batches (vLLM leaves that above 512 KB). `computed_share`: of a "
-    "prompt that is computed where prompts repeat (`computed_share`). `arrival_s`: between two requests of a "
-    "closed loop's start. `front`: whether a server's front sends one token after the other (`token_s`)."
+    "none. `prefill_latencies`: engine -> latencies of a layer that a step with prefill adds (vLLM captures "
+    "parts of a prefill in CUDA graphs, the others launch it kernel by kernel). `one_shot`: the engine whose "
+    "reductions of a decode step stay one shot in large batches (vLLM leaves that above 512 KB). "
+    "`computed_share`: of a prompt that is computed where prompts repeat (`computed_share`). `arrival_s`: "
+    "between two requests of a closed loop's start. `front`: whether a server's front sends one token after "
+    "the other (`token_s`)."
 )
 RULES = Rules("bf16", {"vllm": 1, "sglang": 2, "trtllm": 4}, "trtllm", 0.1, 3e-4, True)
 # Each of them undone, the others kept: `validation` shows the published rows with and without it.

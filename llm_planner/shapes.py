@@ -129,15 +129,13 @@ def _from_config(path):
     if experts:
         raise ValueError(
             f"{path} describes a mixture of experts ({experts[0]}), and how many of them a step reads was "
-            "fitted "
-            f"to no measured row; plan a dense model."
+            "fitted to no measured row; plan a dense model."
         )
     other = [name for name in OTHER_KINDS if config.get(name)]
     if other:
         raise ValueError(
-            f"{path} describes {OTHER_KINDS[other[0]]} ({other[0]}), and what a step of it takes was "
-            "fitted to "
-            f"no measured row; plan a model whose layers all have plain attention."
+            f"{path} describes {OTHER_KINDS[other[0]]} ({other[0]}), and what a step of it takes was fitted "
+            "to no measured row; plan a model whose layers all have plain attention."
         )
     if lacking:
         raise ValueError(
@@ -158,8 +156,7 @@ def _windows(model, config):
         return ""
     return (
         f"{model} has layers that see the last {window} tokens only: it is predicted as if every layer saw "
-        "the "
-        f"whole context, so that longer prompts and answers take at most as long as it says."
+        "the whole context, so that longer prompts and answers take at most as long as it says."
     )
 
 
@@ -169,8 +166,7 @@ def precision(name: str) -> str:
         return naming.choose("precision", name, WEIGHT_BYTES)
     raise ValueError(
         f"No measured row has weights in {name}, so that how fast an engine unpacks them was not fitted; "
-        "plan "
-        f"one of: {', '.join(WEIGHT_BYTES)}."
+        f"plan one of: {', '.join(WEIGHT_BYTES)}."
     )
 
 

@@ -372,9 +372,8 @@ def _caches(text, url, backend):
         raise ValueError("A server that runs already has one cache: declare it once, off or with its size.")
     if any(found) and not url and not backend.prefix_cache:
         raise ValueError(
-            f"The adapter of {backend.name} cannot start its server with a prefix "
-            "cache of a stated size: use -p cache off, or start the server yourself and measure it with -p "
-            "backend http."
+            f"The adapter of {backend.name} cannot start its server with a prefix cache of a stated size: "
+            "use -p cache off, or start the server yourself and measure it with -p backend http."
         )
     return found
 

@@ -210,9 +210,8 @@ def _of_table(name, table, numbers, unit):
         table["prompt_tokens"] = table["prefix_tokens"] + added
     if lacking := {"prompt_tokens", "new_tokens"} - set(table.columns):
         raise ValueError(
-            f"{name} has no column {' and no column '.join(sorted(lacking))}: a trace needs "
-            "prompt_tokens and new_tokens (or input and output, or other usual names), and at_s for moments "
-            "to replay."
+            f"{name} has no column {' and no column '.join(sorted(lacking))}: a trace needs prompt_tokens "
+            "and new_tokens (or input and output, or other usual names), and at_s for moments to replay."
         )
     _enough(name, len(table))
     _lengths(name, table, numbers)

@@ -267,9 +267,8 @@ def _whole_run(audited):
         return None
     k = hit.idxmax()
     return (
-        f"{number(e2e[k])} s is the duration of the whole run of "
-        f"{number(level.at[k, 'requests'], 6)} requests, of "
-        f"which {number(level.at[k, 'concurrency'])} ran at once",
+        f"{number(e2e[k])} s is the duration of the whole run of {number(level.at[k, 'requests'], 6)} "
+        f"requests, of which {number(level.at[k, 'concurrency'])} ran at once",
         {"duration_s": float(e2e[k])},
     )
 
@@ -317,9 +316,8 @@ def times_of_other_answers(audited: Audited) -> Finding | None:
             CONTRADICTION,
             _file(audited),
             f"End-to-end times do not belong to their rows: in {int(hit.sum())} of "
-            f"{count(len(off), 'level')} e2e is "
-            f"up to {number(np.exp(abs(off[k])))} times off TTFT + TPOT x (tokens - 1), and in the "
-            f"others it fits.",
+            f"{count(len(off), 'level')} e2e is up to {number(np.exp(abs(off[k])))} times off TTFT + TPOT x "
+            "(tokens - 1), and in the others it fits.",
             {},
             "Rows were mixed; join them again.",
         )
@@ -445,8 +443,8 @@ def _same_time(audited, tokens, times, noun):
         CONTRADICTION,
         _file(audited),
         f"The times are the same for different lengths: {count(len(times), noun)} of "
-        f"{number(tokens.min(), 6)} to "
-        f"{number(tokens.max(), 6)} tokens took {number(times.min(), 4)} to {number(times.max(), 4)} s.",
+        f"{number(tokens.min(), 6)} to {number(tokens.max(), 6)} tokens took {number(times.min(), 4)} to "
+        f"{number(times.max(), 4)} s.",
         {"tokens_ratio": float(tokens.max() / tokens.min()), "time_ratio": float(times.max() / times.min())},
         "The times or the lengths were copied, or are those of a limit and not of the answer.",
     )

@@ -65,10 +65,9 @@ def _ttft_inside(audited, rows):
         "tpot_contains_ttft",
         CONTRADICTION,
         _file(audited),
-        f"TPOT contains the TTFT: {number(middle['tpot_s'] * 1e3)} ms x "
-        f"{number(middle['output_tokens'], 5)} tokens is the whole answer's "
-        f"{number(middle['whole_s'])} s, {number(middle['ttft_s'] * 1e3)} ms of TTFT included (medians of "
-        f"{count(int(hit.sum()), 'row')}).",
+        f"TPOT contains the TTFT: {number(middle['tpot_s'] * 1e3)} ms x {number(middle['output_tokens'], 5)} "
+        f"tokens is the whole answer's {number(middle['whole_s'])} s, {number(middle['ttft_s'] * 1e3)} ms of "
+        f"TTFT included (medians of {count(int(hit.sum()), 'row')}).",
         {"tpot_ms": float(middle["tpot_s"] * 1e3), "ttft_share": float(share[hit].median())},
         f"Take the TTFT out: TPOT becomes {number(proper * 1e3)} ms.",
         {"tpot_ms": float(proper * 1e3)},

@@ -372,9 +372,8 @@ def _other_models(audited):
                             "copied_rows",
                             CONTRADICTION,
                             " and ".join(files),
-                            f"Identical answers under different labels: "
-                            f"{count(len(common), 'long answer')} of "
-                            f"{models[0][:40]} and {models[1][:40]} are equal to every character.",
+                            f"Identical answers under different labels: {count(len(common), 'long answer')} "
+                            f"of {models[0][:40]} and {models[1][:40]} are equal to every character.",
                             {"answers": len(common)},
                             "One label belongs to another model.",
                         )
