@@ -260,9 +260,11 @@ class Candidate:
     def good(self, simulation: rows.Simulation) -> float:
         """Share of requests that meet both objectives, the first tenth (an empty server) not counted."""
         kept = slice(len(simulation.ttft_s) // 10, None)
-        return np.mean(
-            (simulation.ttft_s[kept] <= self.question.ttft_s)
-            & (simulation.tpot_s[kept] <= self.question.tpot_s)
+        return float(
+            np.mean(
+                (simulation.ttft_s[kept] <= self.question.ttft_s)
+                & (simulation.tpot_s[kept] <= self.question.tpot_s)
+            )
         )
 
     def holds(self, rate: float, future: Future, share: float = SHARE) -> tuple[bool, rows.Simulation | None]:

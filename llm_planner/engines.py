@@ -10,6 +10,7 @@ lengths, ten requests per place after two to warm up).
 """
 
 from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -127,7 +128,7 @@ def computed_share(case: Case, rules: Rules = RULES) -> float:
 def policy(case: Case, slots: int = SLOTS, rules: Rules = RULES) -> np.ndarray:
     """The scheduler's `Policy` for a case as an array; ValueError where the model does not fit."""
     engine = dict(ENGINES[naming.choose("engine", case.engine, ENGINES)])
-    memory = {name: engine.pop(name) for name in ("memory_share", "of_free", "buffers_bytes")}
+    memory: dict[str, Any] = {name: engine.pop(name) for name in ("memory_share", "of_free", "buffers_bytes")}
     wait_steps = wait_tokens = 0
     step_tokens = STEP_TOKENS
     if case.collection == "aic" and case.engine != "sglang":

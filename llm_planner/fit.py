@@ -5,7 +5,7 @@ on every coefficient (`step_time.COEFFICIENTS`): what few rows cannot determine 
 Gauss-Newton with finite differences.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -126,7 +126,7 @@ def groups(rows: pd.DataFrame, loads: Sequence | np.ndarray) -> Fits:
     return found
 
 
-def estimate(fits: Fits, engine: str, gpu: str) -> np.ndarray:
+def estimate(fits: Mapping[tuple[str, str], tuple], engine: str, gpu: str) -> np.ndarray:
     """Coefficients for an engine and device of which nothing was fitted: geometric means over the nearest
     that were.
 
@@ -136,7 +136,7 @@ def estimate(fits: Fits, engine: str, gpu: str) -> np.ndarray:
     return np.exp(np.mean(np.log(near or [v[0] for v in fits.values()]), axis=0))
 
 
-def lookup(fits: Fits, engine: str, gpu: str) -> tuple[np.ndarray, bool]:
+def lookup(fits: Mapping[tuple[str, str], tuple], engine: str, gpu: str) -> tuple[np.ndarray, bool]:
     """(coefficients, whether they are an estimate)."""
     if (engine, gpu) in fits:
         return fits[engine, gpu][0], False

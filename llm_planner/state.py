@@ -4,7 +4,7 @@ policy.
 
 from collections import namedtuple
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ NOTHING = -1
 BLOCK = 16  # tokens: engines hand out KV memory in blocks of as many
 LOGGED = 2048  # segments of a replica's past that are kept for inter-token latencies
 
+Array = Any  # a NumPy array; to mypy its entries are arrays again, to Numba numbers and rows
 Requests = namedtuple(
     "Requests", "prompt output first end written done_prompt ready following decoding admitted gaps"
 )
@@ -33,31 +34,31 @@ SENT = ["sent_s"]  # until when the server's front, which sends one token after 
 class State(NamedTuple):
     """Replicas: an entry each in every array."""
 
-    start: np.ndarray
-    end: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
-    head: np.ndarray
-    tail: np.ndarray
-    log: np.ndarray
-    steps: np.ndarray
-    count: np.ndarray
-    prefill: np.ndarray
-    decoders: np.ndarray
-    context: np.ndarray
-    reserved: np.ndarray
-    waiting: np.ndarray
-    filled: np.ndarray
-    idle_steps: np.ndarray
-    load: np.ndarray
-    logged: np.ndarray
-    order: np.ndarray
-    finish: np.ndarray
-    who: np.ndarray
-    batch: np.ndarray
-    request_s: np.ndarray
-    token_s: np.ndarray
-    sent_s: np.ndarray
+    start: Array
+    end: Array
+    a: Array
+    b: Array
+    head: Array
+    tail: Array
+    log: Array
+    steps: Array
+    count: Array
+    prefill: Array
+    decoders: Array
+    context: Array
+    reserved: Array
+    waiting: Array
+    filled: Array
+    idle_steps: Array
+    load: Array
+    logged: Array
+    order: Array
+    finish: Array
+    who: Array
+    batch: Array
+    request_s: Array
+    token_s: Array
+    sent_s: Array
 
 
 def new_requests(prompt: Sequence[int] | np.ndarray, output: Sequence[int] | np.ndarray) -> Requests:
@@ -67,14 +68,19 @@ def new_requests(prompt: Sequence[int] | np.ndarray, output: Sequence[int] | np.
     would be compiled once more for it.
     """
     size = len(prompt)
+    zeros = np.zeros((5, size), dtype=np.int64)
     return Requests(
-        np.array(prompt, dtype=np.int64),
-        np.array(output, dtype=np.int64),
-        *(np.full(size, np.nan) for _ in range(2)),
-        *(np.zeros(size, dtype=np.int64) for _ in range(3)),
-        np.full(size, NOTHING),
-        *(np.zeros(size, dtype=np.int64) for _ in range(2)),
-        np.full((size, 4), np.nan),
+        prompt=np.array(prompt, dtype=np.int64),
+        output=np.array(output, dtype=np.int64),
+        first=np.full(size, np.nan),
+        end=np.full(size, np.nan),
+        written=zeros[0],
+        done_prompt=zeros[1],
+        ready=zeros[2],
+        following=np.full(size, NOTHING),
+        decoding=zeros[3],
+        admitted=zeros[4],
+        gaps=np.full((size, 4), np.nan),
     )
 
 

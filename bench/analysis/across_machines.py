@@ -295,7 +295,7 @@ def pooled(each: pd.DataFrame) -> pd.DataFrame:
         for k, own in enumerate(same):
             repeated = int((own[["runs", "than_runs"]].min(axis=1) >= FEWEST_RUNS).sum())
             bounds = np.log(own["low"].to_numpy()), np.log(own["high"].to_numpy())
-            judged = verdict(*bounds, repeated, found.low[k], found.high[k])
+            judged = verdict(*bounds, repeated, float(found.low[k]), float(found.high[k]))
             ends = found.mean, found.low, found.high
             # A further machine is not known better than the mean: where machines happen to agree it might be.
             further = (

@@ -134,7 +134,7 @@ def _place(table: pd.DataFrame, model: comparison.Fit, confidence: float) -> pd.
         table.loc[place, "rank_to"] = len(places) - sum(i == place for i, _ in different)
         table.loc[place, "may_be_best"] = place not in beaten
         if place and place not in beaten:
-            rounds = model.rounds_to_settle(middle[place], error[place], len(places) - 1)
+            rounds = model.rounds_to_settle(float(middle[place]), float(error[place]), len(places) - 1)
             table.loc[place, "rounds_to_settle"] = rounds
     return table
 

@@ -56,11 +56,11 @@ def enough(
     values: Sequence[float] | np.ndarray, within: float = WITHIN, confidence: float = statistics.CONFIDENCE
 ) -> np.ndarray:
     """Whether the runs along the last axis are enough: `narrow` has held for IN_A_ROW runs up to now."""
-    values = np.asarray(values, dtype=float)
-    runs = values.shape[-1]
+    series = np.asarray(values, dtype=float)
+    runs = series.shape[-1]
     if runs < FEWEST:
-        return np.zeros(values.shape[:-1], dtype=bool)
-    looks = [narrow(values[..., :n], within, confidence) for n in range(runs - IN_A_ROW + 1, runs + 1)]
+        return np.zeros(series.shape[:-1], dtype=bool)
+    looks = [narrow(series[..., :n], within, confidence) for n in range(runs - IN_A_ROW + 1, runs + 1)]
     return np.logical_and.reduce(looks)
 
 

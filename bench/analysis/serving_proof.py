@@ -78,7 +78,7 @@ def loop(server: str, spread: str, answer_s: float, rate: float, requests: int, 
     })  # fmt: skip
 
 
-def _slots(sent: np.ndarray, alone: np.ndarray, at_once: np.ndarray) -> np.ndarray:
+def _slots(sent: np.ndarray, alone: np.ndarray, at_once: float) -> np.ndarray:
     """E2E where `at_once` requests, rounded down, are answered side by side and the others wait."""
     free, e2e = [0.0] * int(at_once), np.empty(len(sent))
     for k, (came, takes) in enumerate(zip(sent, alone)):
@@ -88,7 +88,7 @@ def _slots(sent: np.ndarray, alone: np.ndarray, at_once: np.ndarray) -> np.ndarr
     return e2e
 
 
-def _shared(sent: np.ndarray, alone: np.ndarray, at_once: np.ndarray) -> np.ndarray:
+def _shared(sent: np.ndarray, alone: np.ndarray, at_once: float) -> np.ndarray:
     """E2E where all that have come are answered side by side, as quickly as alone up to `at_once` of them and
     slower in proportion beyond."""
     now = done = 0.0  # the clock, and the seconds of work that each request in the server has had so far

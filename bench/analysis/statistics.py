@@ -65,7 +65,7 @@ def coverage(runs: int, count: int, critical: float, correlation: float) -> floa
     angle = (NODES + 1) * np.pi / 4  # the integral over u from 0 to 1, with u = sin(angle)
     rest = np.cos(angle)
     inside = rest ** len(others) / np.sqrt(np.prod(rest[:, None] ** 2 + others, axis=1))
-    return 1 - 2 / np.pi * np.sum(NODE_WEIGHTS * np.pi / 4 * inside)
+    return float(1 - 2 / np.pi * np.sum(NODE_WEIGHTS * np.pi / 4 * inside))
 
 
 @lru_cache(maxsize=None)
@@ -81,7 +81,7 @@ def critical_value(runs: int, confidence: float = CONFIDENCE) -> float:
     count = contrasts(runs)
 
     def excess(critical: float) -> float:
-        return np.mean([coverage(runs, count, critical, r) for r in CORRELATIONS]) - aim
+        return float(np.mean([coverage(runs, count, critical, r) for r in CORRELATIONS])) - aim
 
     return optimize.brentq(excess, 0.1, 1e4)
 

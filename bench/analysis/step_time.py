@@ -8,6 +8,7 @@ ones cannot exceed what was measured beside the runs.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -101,7 +102,7 @@ def _arrays(table: pd.DataFrame) -> tuple:
     return *columns, table["bandwidth_bytes_per_s"].max(), table["peak_flops_per_s"].max()
 
 
-def _named(terms: Sequence[float] | np.ndarray) -> dict[str, float]:
+def _named(terms: Sequence[Any] | np.ndarray) -> dict[str, float]:
     """s per byte and per FLOP as the rates that readers know."""
     return dict(zip(COEFFICIENTS, (terms[0], 1 / terms[1], 1 / terms[2])))
 

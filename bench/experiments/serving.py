@@ -1,6 +1,6 @@
 """The levels of load of serving.ipynb."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
@@ -60,7 +60,7 @@ class Load:
             f"levels: {words}"
         )
 
-    def servers(self) -> Iterator[tuple]:
+    def servers(self) -> Iterable[tuple]:
         """(requests at once, declared prefix cache: none here, levels and their sizes) for each server
         that is to be started, one after the other.
 

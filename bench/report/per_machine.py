@@ -64,13 +64,15 @@ def of_machines(draw: Draw) -> Draw:
                 drawable = [
                     rest for rest in several[place:] if _try(draw, Part(rest[0], first=False), rest[1])
                 ]
-                return _try(draw, Part(label, others=_others(len(drawable))), own) if drawable else figure
+                again = Part(label, others=_others(len(drawable)))
+                return (_try(draw, again, own) if drawable else None) or figure
             return style.nothing()
 
     def each(rows: pd.DataFrame) -> list[tuple[str, Figure]]:
         """A label is empty where there is one machine only; the last part says who has none."""
         with style.style():
-            shown, missing = [], []
+            shown: list[tuple[Part, pd.DataFrame, Figure]] = []
+            missing: list[str] = []
             for label, own in _several(rows):
                 which = Part(label, first=not shown)
                 figure = _try(draw, which, own)

@@ -32,9 +32,9 @@ def shuffled(runs: list[Run], seed: int, number: int, last: str | None) -> list[
     while True:
         names = {run: f"{seed} {number} {draw} {run.configuration}" for run in runs}
         place = {run: hashlib.sha256(name.encode()).hexdigest() for run, name in names.items()}
-        before: dict[Run | None, str] = {**place}
         # What reads the answers of another run of its round comes at that run's place at the earliest.
-        found = sorted(runs, key=lambda run: (max(place[run], before.get(run.predecessor, "")), run.after))
+        reads = {run: place[run.predecessor] for run in runs if run.predecessor in place}
+        found = sorted(runs, key=lambda run: (max(place[run], reads.get(run, "")), run.after))
         if not found or openers <= {last} or found[0].configuration != last:
             return found
         draw += 1

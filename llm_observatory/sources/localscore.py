@@ -16,7 +16,7 @@ ABOUT = Source(
     files=("*.tsv",),
 )
 MILLISECONDS = {"ms": 1, "s": 1000, "sec": 1000}
-BILLIONS = {"M": "0.001", "B": 1}
+BILLIONS: dict[str, float | str] = {"M": "0.001", "B": 1}
 GIGABYTES: dict[str, float | str] = {"GB": 1, "MB": "0.001", "TB": 1000, "GIB": 1, "MIB": "0.001"}
 
 

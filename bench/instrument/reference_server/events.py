@@ -79,13 +79,14 @@ class Completion:
             return self.prompt
         texts = self.prompt if self.chat else [{"content": self.prompt}]
         lines = (f"{each.get('role', '')} {each.get('content', '')}" for each in texts)
-        words = [word for line in lines for word in line.split()]
+        words: list[Token] = [word for line in lines for word in line.split()]
         return [*words, "assistant"] if self.chat else words  # where the template lets the answer begin
 
     @property
     def answer(self) -> list[Token]:
         """The server's tokens of the whole answer."""
-        return [ANSWER if self.ids else TEXT.strip()] * self.tokens
+        token: Token = ANSWER if self.ids else TEXT.strip()
+        return [token] * self.tokens
 
     def token(self, text: str | None = None, finish: str | None = None) -> bytes:
         """The event of one token, with a place for its stamp."""

@@ -136,7 +136,7 @@ class Server:
     def _let_go(self, connection: Connection) -> None:
         """The connection's request is over, to its end or not: what it computed is kept by the cache."""
         deed, connection.deed = connection.deed, None
-        if deed is not None and deed.held is not None:
+        if self.cache is not None and deed is not None and deed.held is not None:
             computed = max(0, len(deed.sent_ns) - 1)
             self.cache.end(deed.held, deed.completion.answer[:computed])
 

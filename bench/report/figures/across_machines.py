@@ -83,12 +83,13 @@ def _styles(each: pd.DataFrame) -> dict[str, dict]:
     }  # fmt: skip
 
 
-def _rows(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame, styles: dict[str, dict]) -> None:
+def _rows(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame, styles: dict[str, dict[str, Any]]) -> None:
     """The rows `shown`, with the marks of `each` machine beside one another and the pooled ratio on top."""
-    at, offset = axes.get_yaxis_transform(), {"xytext": (-6, 0), "textcoords": "offset points"}
+    at = axes.get_yaxis_transform()
+    name_look: dict[str, Any] = {"va": "top", "ha": "right", "fontsize": 10}
     for y, row in shown.iterrows():
-        name, look = f"{row['backend']} {row['option']}", {"va": "top", "ha": "right", "fontsize": 10}
-        axes.annotate(name, (0, y + LABEL), xycoords=at, **offset, **look)
+        name = f"{row['backend']} {row['option']}"
+        axes.annotate(name, (0, y + LABEL), (-6, 0), xycoords=at, textcoords="offset points", **name_look)
     _limits(axes, shown, each)
     axes.axvline(1, color=GREY, linewidth=1, zorder=1)
     step = min(0.14, 0.5 / len(styles))
@@ -99,7 +100,7 @@ def _rows(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame, styles: dict[str,
             own["row"] + offset, own["low"], own["high"], color=look["color"], linewidth=0.8, alpha=0.6
         )
         for borrowed, rows in own.groupby("borrowed"):
-            face = {"markerfacecolor": "white"} if borrowed else {}
+            face: dict[str, Any] = {"markerfacecolor": "white"} if borrowed else {}
             label = f"{machine}, one run" if borrowed else machine
             axes.plot(rows["ratio"], rows["row"] + offset, label=label, zorder=3, **look | face)
     axes.hlines(

@@ -37,12 +37,8 @@ def _observations(requests):
     return requests if known else store.load_accuracy(requests.attrs.get("folder"))
 
 
-client_accuracy.parts = lambda requests: _client_accuracy.parts(_observations(requests))
-figures.DRAWN["client_accuracy"] = client_accuracy
-
-
 @per_machine.of_machines
-def _client_accuracy(table):
+def _client_accuracy(table: pd.DataFrame) -> Figure:
     table = accuracy_analysis.here(table)
     lines, styles, key = _lines(table)
     shown = [column for column in CLIENT_ERRORS if any(column in rows for rows, _ in lines)]
@@ -53,6 +49,10 @@ def _client_accuracy(table):
     ]
     panels[-1].set_xlabel("streams, a request at a time each")
     return captions.titled(drawn, "How far load clients are off", " ".join(_caption(table, any(clipped))))
+
+
+client_accuracy.parts = lambda requests: _client_accuracy.parts(_observations(requests))
+figures.DRAWN["client_accuracy"] = client_accuracy
 
 
 def _lines(table):
