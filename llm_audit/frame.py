@@ -214,7 +214,9 @@ def once(function: Callable[[Audited], Result]) -> Callable[[Audited], Result]:
         if function not in audited.known:
             audited.known[function] = function(audited)
         found = audited.known[function]
-        return [t.copy(deep=False) for t in found] if isinstance(found, list) else found.copy(deep=False)
+        several: Any = found if isinstance(found, list) else [found]
+        copies: Any = [t.copy(deep=False) for t in several]
+        return copies if isinstance(found, list) else copies[0]
 
     return remembered
 

@@ -431,8 +431,8 @@ def weights_format(name: str, model: str, engine: str) -> Format | str:
         if known:
             return Format(known, _scheme(text, known))
     if own := next((f for pattern, f in PUBLISHED if re.search(pattern, hardware.slug(model))), None):
-        known = hardware.bits(own)
-        return Format(known, _scheme(own, known), True)
+        published = hardware.bits(own) or 16.0
+        return Format(published, _scheme(own, published), True)
     if engine in SIXTEEN:
         return Format(16.0, "floating point", True)
     return "The row states no number format of the weights; write Q4_K_M, int4, fp8, bf16 or the like."

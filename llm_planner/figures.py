@@ -3,7 +3,7 @@
 import pandas as pd
 import seaborn as sns
 from matplotlib import ticker
-from matplotlib.figure import FigureBase
+from matplotlib.figure import Figure
 
 from bench import columns, style
 from llm_planner import accuracy, own, page, studies, tradeoffs
@@ -42,7 +42,7 @@ def _legend(last, axes, ncols=2):
 
 
 @style.of_no_machine
-def plan_published(requests: pd.DataFrame) -> FigureBase | None:
+def plan_published(requests: pd.DataFrame) -> Figure | None:
     """Predicted over measured TPOT and TTFT of the published serving points on GPUs, every point once, from
     fits that did not see its configuration."""
     table = accuracy.predicted()
@@ -59,7 +59,7 @@ def plan_published(requests: pd.DataFrame) -> FigureBase | None:
 
 
 @style.of_no_machine
-def plan_own(requests: pd.DataFrame) -> FigureBase | None:
+def plan_own(requests: pd.DataFrame) -> Figure | None:
     """Predicted over measured TPOT and TTFT of this study's own serving levels, from fits to batching runs of
     the same machine alone."""
     table = own.levels(requests)
@@ -78,7 +78,7 @@ def plan_own(requests: pd.DataFrame) -> FigureBase | None:
 
 
 @style.of_no_machine
-def plan_studies(requests: pd.DataFrame) -> FigureBase | None:
+def plan_studies(requests: pd.DataFrame) -> Figure | None:
     """Predicted over published values of MLC's curves on H100, for three assumptions on lengths, and of
     MosaicML's tables on A10 and A100; nothing was fitted to either."""
     table, batches = page.mlc(), studies.mosaicml().dropna(subset=["predicted_requests_per_s"])
@@ -101,7 +101,7 @@ def plan_studies(requests: pd.DataFrame) -> FigureBase | None:
 
 
 @style.of_no_machine
-def plan_parallel(requests: pd.DataFrame) -> FigureBase | None:
+def plan_parallel(requests: pd.DataFrame) -> Figure | None:
     """Pace over throughput of eight H100 that serve Llama-3.1-8B as replicas of 1, 2, 4 or 8 GPUs: simulated
     closed loops, from little load to much."""
     spread = tradeoffs.parallelism(page.loops("h100_sxm", "bf16"))
@@ -119,7 +119,7 @@ def plan_parallel(requests: pd.DataFrame) -> FigureBase | None:
 
 
 @style.of_no_machine
-def plan_cost(requests: pd.DataFrame) -> FigureBase | None:
+def plan_cost(requests: pd.DataFrame) -> Figure | None:
     """Dollars per million output tokens over TPOT: the cheapest configuration at each pace, of every GPU with
     a price and two precisions; simulated closed loops."""
     drawn, axes, last = _stacked(1, 4.4, 0.9)
@@ -148,7 +148,7 @@ def plan_cost(requests: pd.DataFrame) -> FigureBase | None:
 
 
 @style.of_no_machine
-def plan_speculation(requests: pd.DataFrame) -> FigureBase | None:
+def plan_speculation(requests: pd.DataFrame) -> Figure | None:
     """The least share of drafted tokens that must be accepted for speculation to pay, over the batch size,
     for two, four and eight drafts that cost nothing, or a tenth of a step each."""
     drawn, axes, last = _stacked(1, 4.2, 0.6)

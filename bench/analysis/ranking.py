@@ -23,10 +23,10 @@ APART = "no sitting in common with the others"
 
 def holm(p: Sequence[float]) -> np.ndarray:
     """The p-values `p` adjusted after Holm (1979), in their order."""
-    p = np.asarray(p, dtype=float)
-    order = np.argsort(p, kind="stable")
-    adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    result = np.empty_like(p)
+    values = np.asarray(p, dtype=float)
+    order = np.argsort(values, kind="stable")
+    adjusted = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    result = np.empty_like(values)
     result[order] = np.minimum(adjusted, 1)
     return result
 

@@ -162,8 +162,8 @@ def model(table: pd.DataFrame) -> Fields:
     terms = fit(step_s, step_bytes, step_flops, *peaks)
     rng = np.random.default_rng(0)
     measured = table[POINT].to_numpy(dtype=float)
-    drawn, draws = zip(*(_resampled(measured, rng) for _ in range(RESAMPLES)))
-    draws = np.array(draws)
+    drawn, coefficients = zip(*(_resampled(measured, rng) for _ in range(RESAMPLES)))
+    draws = np.array(coefficients)
     fitted = _named(_reached(terms, step_bytes, step_flops)) | {
         "points": len(table),
         "roof_bytes_per_s": peaks[0],

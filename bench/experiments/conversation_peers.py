@@ -15,6 +15,7 @@ import tempfile
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +33,7 @@ SESSIONS, RATE = 40, 4.0
 BLOCKS, BLOCK_TOKENS = 20_000, 16
 TTFT_S, ITL_S, PREFILL_S = 0.02, 0.005, 2e-4
 VOCABULARY = range(100_000)
-SHAPE = {
+SHAPE: Fields = {
     "turns": "uniform 2 6",
     "groups": 4,
     "first_tokens": "lognormal 48 0.7",
@@ -56,9 +57,9 @@ def prompts(workload: workloads.Workload) -> list[prefix_cache.Request]:
     own answers, of which every token is `token`."""
     found = []
     for session in workload.sessions:
-        seen: list[str] = []
+        seen: list[Any] = []  # words: the tokens of the reference server where a prompt comes as text
         for number, turn in enumerate(session.turns, start=1):
-            answer = ("token",) * turn.new_tokens
+            answer: tuple[Any, ...] = ("token",) * turn.new_tokens
             seen += ["user", *decode(turn.added).split(), "assistant"]
             found.append(
                 prefix_cache.Request(tuple(seen), turn.new_tokens, session.number, number, answer=answer)

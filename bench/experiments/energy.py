@@ -123,8 +123,8 @@ class Meter:
     def ready(self) -> None:
         """Take the power of the idle machine, the engine loaded: once, and where any window has a figure."""
         known = [window for window in self.windows if (window["gpu_w"] or window["cpu_w"])]
-        if known and self.idle is None:
-            self.idle = energy.idle(self.start(), time.sleep, energy.WINDOW_S).about()
+        if known and self.idle is None and (source := self.start()) is not None:
+            self.idle = energy.idle(source, time.sleep, energy.WINDOW_S).about()
             self.pause()
 
     def about(self) -> Fields | None:

@@ -172,12 +172,12 @@ def judged(
     return counts[["gate", "checked", "not_checked", "refused"]], refused
 
 
-def peaks_id(gpu: str, host: str, n: int) -> str:
+def peaks_id(gpu: str, host: str, n: int | str) -> str:
     """The path of one measurement of a device's peaks without its suffix."""
     return f"hardware/roofs-{gpu}-{host}-{n}"
 
 
-def accuracy_id(gpu: str, host: str, n: int) -> str:
+def accuracy_id(gpu: str, host: str, n: int | str) -> str:
     """The path of one comparison of load clients without its suffix."""
     return f"clients/accuracy-{gpu}-{host}-{n}"
 

@@ -60,7 +60,11 @@ def converse(talks: peers.Talks) -> list[peers.Told]:
         for session in talks.workload.sessions:
             turns = [
                 {"text": talks.decode(turn.added), "output_length": turn.new_tokens}
-                | ({"timestamp": 1e3 * turn.at_s} if turn.gap_s is None else {"delay": 1e3 * turn.gap_s})
+                | (
+                    {"timestamp": 1e3 * (turn.at_s or 0.0)}
+                    if turn.gap_s is None
+                    else {"delay": 1e3 * turn.gap_s}
+                )
                 for turn in session.turns
             ]
             out.write(json.dumps({"session_id": str(session.number), "turns": turns}) + "\n")
