@@ -1,5 +1,7 @@
 """Figures of the page *What to expect*."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 
@@ -8,15 +10,20 @@ from llm_observatory import expect_proof
 
 
 def _listed(draw):
-    """Decorator: a styled figure of no machine that `registry.FIGURES` lists."""
-    drawn = style.styled(draw)
+    """Decorator: a styled figure of no machine that `registry.FIGURES` lists; it needs nobody's runs."""
+
+    @functools.wraps(draw)
+    def drawn(requests: pd.DataFrame | None = None) -> style.Figure:
+        with style.style():
+            return draw(requests) or style.nothing()
+
     drawn.parts = lambda requests: [("", drawn(requests))]
     registry.FIGURES[draw.__name__] = drawn
     return drawn
 
 
 @_listed
-def expect_errors(requests: pd.DataFrame) -> style.Figure | None:
+def expect_errors(requests: pd.DataFrame | None) -> style.Figure | None:
     """Predicted over measured rate of every case of each source, predicted by a fit that had left out its
     family: median and middle half as a bar, all cases as points, sources from the best to the worst."""
     table = pd.read_csv(expect_proof.PROOF)
