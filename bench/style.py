@@ -161,8 +161,13 @@ def styled(draw: Callable[[pd.DataFrame], _figure.Figure | None]) -> Callable[[p
 
 def of_no_machine(draw: Callable[[pd.DataFrame], _figure.Figure | None]) -> Callable[..., _figure.Figure]:
     """Decorator: a styled figure that `registry.FIGURES` lists; not one per machine, for it is about others'
-    numbers, or about all machines together."""
-    drawn = styled(draw)
+    numbers, or about all machines together, and may need nobody's runs."""
+
+    @functools.wraps(draw)
+    def drawn(rows: pd.DataFrame) -> _figure.Figure:
+        with style():
+            return draw(rows) or nothing()
+
     setattr(drawn, "parts", lambda requests: [("", drawn(requests))])
     registry.FIGURES[draw.__name__] = drawn
     return drawn

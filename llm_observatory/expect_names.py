@@ -101,7 +101,7 @@ ARCHITECTURES = [
 MODEL_KINDS = [
     (
         "linear attention",
-        r"qwen3[.-][5-9]|qwen3-(coder-)?next|nemotron-(3|nano|cascade)|lfm|rwkv|granite-4|.*mamba",
+        r"qwen3(\.[5-9]|-[5-9]-)|qwen3-(coder-)?next|nemotron-(3|nano|cascade)|lfm|rwkv|granite-4.0-h|.*mamba",
     ),
     ("sliding windows, large vocabulary", r"gemma"),
     ("sliding windows, experts", r"gpt-oss"),

@@ -272,8 +272,10 @@ def errors() -> pd.DataFrame:
             "90th percentile (%)": 100 * table["p90"],
             "with its own factor known (%)": 100 * table["within"],
             "inside the interval (%)": 100 * table["coverage"],
-            "from (%)": 100 * table["coverage_low"],
-            "to (%)": 100 * table["coverage_high"],
+            "of that 95 % (%)": [
+                f"{100 * low:.0f} to {100 * high:.0f}" if low == low else None
+                for low, high in zip(table["coverage_low"], table["coverage_high"])
+            ],
             "rows refused (%)": 100 * table["refused"],
         }
     )
@@ -282,17 +284,15 @@ def errors() -> pd.DataFrame:
 def disagreements() -> pd.DataFrame:
     """Settings that two families of sources measured, the furthest apart first."""
     table = _disagreements().sort_values("ratio", ascending=False)
+    count = table["accelerators"].map("{:g} × ".format).replace("1 × ", "")
     return pd.DataFrame(
         {
-            "accelerator": table["family"],
-            "accelerators": table["accelerators"],
+            "accelerator": count + table["family"],
             "model": table["model"],
             "format": table["format"],
             "engine": table["engine_family"],
-            "one source": table["one"],
-            "its rate (tokens/s)": table["rate_one"],
-            "the other": table["other"],
-            "its rate (tokens/s) ": table["rate_other"],
+            "one source, tokens/s": table["one"] + ": " + table["rate_one"].map("{:.3g}".format),
+            "another, tokens/s": table["other"] + ": " + table["rate_other"].map("{:.3g}".format),
             "faster ÷ slower": table["ratio"],
         }
     )

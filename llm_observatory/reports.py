@@ -117,6 +117,8 @@ PITFALLS = [
     ("tech-grandpa", '"(P)" is not explained', "stated_by_importer"),
     ("infpop", "prefill dominates", "stated_by_importer"),
     ("premai", "faster than its weights can be read", "bandwidth_beyond_device"),
+    ("strix-halo-lhl", 'gpt-oss "in F16" has 4 to 5 bits', "file_smaller_than_format"),
+    ("mac-llm-bench", "GB of a file are GiB", "importer: weights_bytes"),
 ]
 
 

@@ -390,3 +390,13 @@ def test_two_sources_of_one_setting_bound_the_best_answer():
     found = expect_proof.disagreements(cases, {"a": "a", "b": "bc", "c": "bc"})
     assert len(found) == 1 and found["ratio"].iloc[0] == pytest.approx(1.27)
     assert expect_proof.floor(found) == pytest.approx(1.27**0.5 - 1)
+
+
+def test_the_figure_of_errors_needs_nobody_s_runs():
+    from bench import registry
+    from llm_observatory import expect_figures  # noqa: F401 - it lists its figures
+
+    drawn = registry.FIGURES["expect_errors"](pd.DataFrame())
+    sources = expect_proof.by_source().dropna(subset=["error"])["source"]
+    labels = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
+    assert set(labels) == set(sources)
