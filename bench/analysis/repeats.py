@@ -9,6 +9,7 @@ the interval holds that is left at the end.
 
 import math
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from scipy import stats
 
 from bench.analysis import statistics
 
+Studies: TypeAlias = Any  # the runs of one study, or an array of many studies along its last axis
 WITHIN = 0.03
 BUDGET = 20
 # No interval of fewer runs counts, and it counts only where those of the next runs are as narrow: eight runs
@@ -52,15 +54,13 @@ def narrow(
     return half <= within * np.abs(values.mean(axis=-1))
 
 
-def enough(
-    values: Sequence[float] | np.ndarray, within: float = WITHIN, confidence: float = statistics.CONFIDENCE
-) -> np.ndarray:
+def enough(values: Studies, within: float = WITHIN, confidence: float = statistics.CONFIDENCE) -> np.ndarray:
     """Whether the runs along the last axis are enough: `narrow` has held for IN_A_ROW runs up to now."""
-    series = np.asarray(values, dtype=float)
-    runs = series.shape[-1]
+    values = np.asarray(values, dtype=float)
+    runs = values.shape[-1]
     if runs < FEWEST:
-        return np.zeros(series.shape[:-1], dtype=bool)
-    looks = [narrow(series[..., :n], within, confidence) for n in range(runs - IN_A_ROW + 1, runs + 1)]
+        return np.zeros(values.shape[:-1], dtype=bool)
+    looks = [narrow(values[..., :n], within, confidence) for n in range(runs - IN_A_ROW + 1, runs + 1)]
     return np.logical_and.reduce(looks)
 
 
