@@ -294,7 +294,8 @@ def times_of_other_answers(audited: Audited) -> Finding | None:
             continue
         gaps = rows["itl_s"].where(rows["gaps"] + 1 == rows["output_tokens"])
         found = _beside_parts(rows, gaps) or _beside_parts(rows, rows["tpot_s"].fillna(rows["itl_s"]))
-        found = found or _beside_lengths(rows) or _exchanged(rows)
+        if not found and not _prompt_explains(rows):
+            found = _beside_lengths(rows) or _exchanged(rows)
         if found:
             return Finding(
                 "times_of_other_answers",
@@ -322,6 +323,17 @@ def times_of_other_answers(audited: Audited) -> Finding | None:
             "Rows were mixed; join them again.",
         )
     return None
+
+
+def _prompt_explains(rows):
+    """Whether the times fit the lengths once the prompt's tokens are taken off: then the tokens were counted
+    wrongly, and the times are their answers'."""
+    after, generated = rows["e2e_s"] - rows["ttft_s"].fillna(0), rows["output_tokens"] - rows["prompt_tokens"]
+    known = (after > 0) & (generated > 0)
+    if known.mean() < 0.9:
+        return False
+    after, generated, counted = after[known], generated[known], rows.loc[known, "output_tokens"]
+    return np.log(after / generated).std() < 0.5 * np.log(after / counted).std()
 
 
 def _beside_parts(rows, step):

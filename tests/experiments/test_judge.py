@@ -203,17 +203,15 @@ def test_a_run_keeps_the_verdict(cells, monkeypatch, tmp_path):
     assert entry["verdict"] == "same tokens" and entry["reference"] == "made up"
 
 
-@pytest.mark.parametrize(
-    "entry", [None, {}, {"verdict": "fine", "why": ""}, {"verdict": "not judged"}, "likely"]
-)
-def test_a_run_of_the_layout_without_a_verdict_is_refused(cells, tmp_path, entry):
+def test_a_run_of_the_layout_without_a_verdict_is_refused(cells, tmp_path):
     cells("latency", backend="fake", max_new_tokens=4)
     (file,) = tmp_path.glob("*/latency-*.json")
     sidecar = json.loads(file.read_text())
     assert sidecar["judge"] == {"verdict": "not judged", "why": "Its answers are made up."}
-    file.write_text(json.dumps(sidecar | {"judge": entry}))
-    (reason,) = store.judged(folder=tmp_path)[1]["reason"]
-    assert "what the judge found" in reason
+    for entry in (None, {}, {"verdict": "fine", "why": ""}, {"verdict": "not judged"}, "likely"):
+        file.write_text(json.dumps(sidecar | {"judge": entry}))
+        (reason,) = store.judged(folder=tmp_path)[1]["reason"]
+        assert "what the judge found" in reason, entry
     older = {name: value for name, value in sidecar.items() if name not in ("judge", "layout", "order")}
     file.write_text(json.dumps(older))
     assert store.judged(folder=tmp_path)[1].empty, "what was written before stays"

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from llm_planner import candidates, check, planner, shapes, step_time
+from llm_planner import candidates, check, nearby, planner, shapes, step_time
 
 PLAIN = dict(
     model="llama-3.1-8b",
@@ -23,7 +23,9 @@ PLAIN = dict(
 
 
 class Usual:
-    """The priors as coefficients."""
+    """The priors as coefficients, without fitted points to correct by."""
+
+    near = nearby.Errors([], np.zeros((0, 2)))
 
     def of(self, engine, gpu, model, stratum=""):
         return np.array([c.prior for c in step_time.COEFFICIENTS]), np.array([0.4, 0.15]), ""
