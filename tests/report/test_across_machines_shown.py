@@ -86,7 +86,7 @@ def test_it_is_the_first_finding_where_three_machines_have_three_rounds(tmp_path
     three = write_machines(tmp_path, 1, first=3)
     first = findings.findings(three)[0]
     assert first.startswith("Over 4 machines")
-    assert first.endswith("both (2 of them in three runs or more on three machines or more).")
+    assert first.endswith("both (2 of them in three runs on three machines or more).")
     assert across_findings.pairs(three).endswith("one is faster on every machine in 3.")
 
 

@@ -21,9 +21,7 @@ def everywhere(requests: pd.DataFrame) -> str | None:
     everywhere = slower & table["verdict"].str.contains(across_analysis.EVERYWHERE)
     behind = everywhere | slower & table["verdict"].str.contains(across_analysis.SO_FAR)
     proven = (
-        f" ({everywhere.sum()} of them in three runs or more on three machines or more)"
-        if everywhere.any()
-        else ""
+        f" ({everywhere.sum()} of them in three runs on three machines or more)" if everywhere.any() else ""
     )
     slowest = f"{behind.sum() or 'none'} of the {words.plural(len(table), 'other option')}"
     verb = "are" if behind.sum() > 1 else "is"
