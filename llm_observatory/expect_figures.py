@@ -41,7 +41,7 @@ def expect_errors(requests: pd.DataFrame) -> style.Figure | None:
     axes.axvspan(1 / 1.15, 1.15, color=style.GREY, alpha=0.2, linewidth=0, zorder=0)
     axes.set(xscale="log", xlabel="predicted ÷ measured tokens/s of one user", ylim=(-0.7, len(order) - 0.3))
     axes.set_yticks(range(len(order)), order)
-    ticks = [0.25, 0.5, 0.8, 1, 1.25, 2, 4, 8]
+    ticks = [0.25, 0.5, 1, 2, 4, 8]
     axes.set_xlim(max(0.15, table["ratio"].min() / 1.1), min(12, table["ratio"].max() * 1.1))
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.minorticks_off()
