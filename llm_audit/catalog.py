@@ -17,7 +17,8 @@ from bench.paths import DATA
 # The first pattern that a text matches decides; bits per weight are the least that the format stores.
 FORMATS = [
     (
-        r"nvfp4|mxfp4|fp4|nf4|w4a\d+|int4|awq|gptq(?!.*(8bit|8-bit|int8))|4-?bits?|4bpw|q4f16|marlin|iq4|gpt-oss",
+        r"nvfp4|mxfp4|fp4|nf4|w4a\d+|int4|awq|gptq(?!.*(8bit|8-bit|int8))|4-?bits?|4bpw|q4f16|"
+        r"marlin|iq4|gpt-oss",
         4.0,
     ),
     (r"bitsandbytes-8|int8|8-?bits?|fp8|e4m3|e5m2|w8a\d+|float8|smoothquant|8bpw", 8.0),

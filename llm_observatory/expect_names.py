@@ -101,7 +101,8 @@ ARCHITECTURES = [
 MODEL_KINDS = [
     (
         "linear attention",
-        r"qwen3(\.[5-9]|-[5-9]-)|qwen3-(coder-)?next|nemotron-(3|nano|cascade)|lfm|rwkv|granite-4.0-h|.*mamba",
+        r"qwen3(\.[5-9]|-[5-9]-)|qwen3-(coder-)?next|nemotron-(3|nano|cascade)|lfm|rwkv|"
+        r"granite-4.0-h|.*mamba",
     ),
     ("sliding windows, large vocabulary", r"gemma"),
     ("sliding windows, experts", r"gpt-oss"),
@@ -117,7 +118,8 @@ FRAMEWORKS = {"transformers", "deepspeed", "onnxruntime"}
 BY_LAYERS = {"llama.cpp", "exllama", "autoawq", "transformers", "any"}
 FORMAT_WORDS = re.compile(
     r"(^|-)(mostly|gguf|ggml|gptq|awq|exl[23]|mlx|hf|chat|instruct|it|bnb|ud|dynamic|quantized|weights|model|"
-    r"base|i?q\d(-[k01])?(-(xxs|xs|s|m|l|xl|nl))?|f(p)?(16|32|8|4)|bf16|int[48]|[2-8]-?bit|w\da\d+|mxfp4|nvfp4|medium|small|"
+    r"base|i?q\d(-[k01])?(-(xxs|xs|s|m|l|xl|nl))?|f(p)?(16|32|8|4)|bf16|int[48]|[2-8]-?bit|w\da\d+|"
+    r"mxfp4|nvfp4|medium|small|"
     r"large|v0-\d|\d-\d+-?bpw|group-?size-?\d+|g\d+|\d+g)(?=-|$)"
 )
 

@@ -477,7 +477,8 @@ UNITS = {
 PER_TOKEN = {"ms_per_token": 1e-3, "ms_per_tok": 1e-3, "s_per_token": 1, "seconds_per_token": 1}
 # Rates whose name is put together from parts: how much of what in a second, of which tokens, of whom.
 PER_SECOND = re.compile(
-    r"(?P<tokens>tokens?_per_s|toks?_per_s|t_per_s|tps)|(?P<requests>(?:requests?|reqs?|quer(?:y|ies)|samples?)_per_s|rps)"
+    r"(?P<tokens>tokens?_per_s|toks?_per_s|t_per_s|tps)|(?P<requests>(?:requests?|reqs?|quer(?:y|"
+    r"ies)|samples?)_per_s|rps)"
 )
 OF_TOKENS = {
     "output_tokens_per_s": {"output", "out", "generation", "generated", "gen", "completion", "eval"},
