@@ -14,7 +14,7 @@ from matplotlib.transforms import blended_transform_factory
 
 from bench import columns, html, style
 from bench.analysis import across_machines as across_analysis
-from bench.report import captions, figures
+from bench.report import bars, captions, figures
 from bench.style import GREY, INK, WIDTH
 
 # Inches: a row, all else, and of that the legend up to three lines. 20 rows fit a screen.
@@ -85,11 +85,7 @@ def _styles(each: pd.DataFrame) -> dict[str, dict]:
 
 def _rows(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame, styles: dict[str, dict[str, Any]]) -> None:
     """The rows `shown`, with the marks of `each` machine beside one another and the pooled ratio on top."""
-    at = axes.get_yaxis_transform()
-    name_look: dict[str, Any] = {"va": "top", "ha": "right", "fontsize": 10}
-    for y, row in shown.iterrows():
-        name = f"{row['backend']} {row['option']}"
-        axes.annotate(name, (0, y + LABEL), (-6, 0), xycoords=at, textcoords="offset points", **name_look)
+    bars.rows(axes, [f"{row['backend']} {row['option']}" for _, row in shown.iterrows()], label=LABEL)
     _limits(axes, shown, each)
     axes.axvline(1, color=GREY, linewidth=1, zorder=1)
     step = min(0.14, 0.5 / len(styles))
@@ -127,7 +123,6 @@ def _limits(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame) -> None:
     axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if wide else (1, 1.5, 2, 3, 5, 7)))
     axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
     axes.xaxis.set_minor_locator(ticker.NullLocator())
-    axes.grid(False, axis="y")
 
 
 def _caption(requests: pd.DataFrame, table: pd.DataFrame, shown: pd.DataFrame) -> str:
