@@ -96,6 +96,7 @@ REQUEST_NUMBERS = {
     "gaps": "gaps between arrivals that the client kept",
     "events": "events in which the tokens came",
     "cached_tokens": "prompt tokens that a cache answered",
+    "shared_tokens": "prompt tokens that a cache may answer by the load's own plan, as the file states",
     "drafted_tokens": "tokens drafted by speculative decoding",
     "request_tokens_per_s": "output tokens/s of the request, as published",
     "answer_chars": "characters of the answer",

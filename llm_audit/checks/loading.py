@@ -137,8 +137,12 @@ def _beyond_concurrency(audited):
     ("ttft_beyond_device", "compute_beyond_device"),
 )
 def prefix_cache(audited: Audited) -> Finding | None:
-    """A prefix cache answered part of the prompts, and their TTFT counts as computed."""
-    for evidence in (
+    """A prefix cache answered part of the prompts, and their TTFT counts as computed.
+
+    Where the file states what its load shares by plan, a hit is what it measures; only more is evidence.
+    """
+    planned = (audited.requests["shared_tokens"] > 0).any()
+    for evidence in (_cached_tokens,) if planned else (
         _cached_tokens,
         _repeated_prompts,
         _two_groups,
@@ -171,7 +175,7 @@ def prefix_cache(audited: Audited) -> Finding | None:
 
 def _cached_tokens(audited):
     rows, level = audited.good(), audited.levels
-    hits = rows[rows["cached_tokens"] > 0]
+    hits = rows[rows["cached_tokens"] > rows["shared_tokens"].fillna(0)]
     of_levels, share = level["cached_tokens"].sum(), level["cached_share"].max()
     if share > 0:
         part = share / 100 if share > 1 else share

@@ -16,6 +16,7 @@ LEVEL = (
     "run_id backend backend_version option model gpu tensor_parallel batch_size concurrency "
     "request_rate temperature"
 ).split()
+SHARED = "expected_cached_tokens_high"  # of a load whose prompts share what a cache keeps
 NAMES = {"backend": "engine", "backend_version": "engine_version", "run_id": "name"}
 SAME = (
     "sent_s ttft_s e2e_s output_tokens prompt_tokens max_new_tokens late_s cached_tokens drafted_tokens"
@@ -37,6 +38,7 @@ def load(content: Content, file: str) -> frame.Audited:
     levels["device_times"] = table["experiment"].iloc[0] in ("latency", "batching") if len(table) else None
     requests = table.reindex(columns=["level", "error", "answer", *SAME])
     requests = requests.assign(
+        shared_tokens=table.get(SHARED),
         events=_served(table), question=table["prompt"], answer=table["answer"].str[: frame.ANSWER_CHARS]
     )
     return frame.make(file, TOOL, levels, requests)

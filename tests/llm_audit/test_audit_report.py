@@ -4,12 +4,13 @@ import json
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 from bench.observations import store
 from bench.paths import ROOT
 from llm_audit import report
-from llm_audit.checks.finding import MISSING
+from llm_audit.checks.finding import CONTRADICTION, MISSING
 
 HOSTILE = (
     'model,gpu,tp,weights,batch_size,output_tokens_per_s,note\n"<script>alert(1)</script> '
@@ -83,6 +84,17 @@ def test_our_own_committed_runs_raise_nothing_impossible_and_no_contradiction(ev
     findings, _, unread = report.collect(store.files()[::every])
     assert unread == [] and [f for f in findings if f.kind != MISSING] == []
     assert len(store.files()) > 100
+
+
+@pytest.mark.parametrize("more", [0, 50], ids=["as planned", "beyond the plan"])
+def test_hits_that_a_conversation_plans_are_no_contradiction_and_more_are(tmp_path, more):
+    run = next(file for file in store.files() if file.name.startswith("conversations-"))
+    table = pd.read_csv(run)
+    table["cached_tokens"] += more * (table["cached_tokens"] > 0)
+    table.to_csv(tmp_path / run.name, index=False)
+    findings, _, _ = report.collect([tmp_path / run.name])
+    hits = [finding for finding in findings if finding.check == "prefix_cache"]
+    assert bool(hits) == bool(more) and [f for f in findings if f.kind == CONTRADICTION] == hits
 
 
 def test_the_text_names_each_kind_and_what_follows_from_what(tmp_path):
