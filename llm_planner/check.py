@@ -169,11 +169,9 @@ def sentence(title: str, row: Fields) -> str:
     parts = []
     for name in ("tpot_ms", "ttft_ms"):
         parts.append(
-            f"{name[:4].upper()} {row[f'{name}_median']:6.1%} median, {row[f'{name}_p90']:6.1%} "
-            f"90th percentile, "
-            f"{row[f'{name}_coverage']:6.1%} inside ±{row[f'{name}_half_width']:4.0%}, "
-            f"{row[f'{name}_curves']:4.0%} of "
-            f"curves wholly"
+            f"{name[:4].upper()} {row[f'{name}_median']:6.1%} median, {row[f'{name}_p90']:6.1%} 90th "
+            f"percentile, {row[f'{name}_coverage']:6.1%} inside ±{row[f'{name}_half_width']:4.0%}, "
+            f"{row[f'{name}_curves']:4.0%} of curves wholly"
         )
     return f"{title:18s} {row['rows']:4d} rows, {row['curves']:3d} curves: " + "; ".join(parts)
 

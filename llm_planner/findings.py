@@ -33,12 +33,11 @@ def answers() -> list[str]:
         row = part.iloc[0]
         sentences.append(
             f"**{gpu}, {weights}**: {row['gpus']:.0f} GPUs as {row['replicas']:.0f} × "
-            f"{row['tensor_parallel']:.0f}, "
-            f"{_usd(row['usd_per_hour'])} an hour, {_usd(row['usd_per_million_output'])} per "
-            f"million output and "
-            f"{row['usd_per_million_input']:.3f} per million input tokens ({row['price']}). "
-            f"The goal is met in {100 * row['futures_held']:.0f} % of the simulated futures. "
-            f"Nearest: {row['nearest_measured']}."
+            f"{row['tensor_parallel']:.0f}, {_usd(row['usd_per_hour'])} an hour, "
+            f"{_usd(row['usd_per_million_output'])} per million output and "
+            f"{row['usd_per_million_input']:.3f} per million input tokens ({row['price']}). The goal is met "
+            f"in {100 * row['futures_held']:.0f} % of the simulated futures. Nearest: "
+            f"{row['nearest_measured']}."
         )
     return [f"**{planner.verdict(table)}**", *planner.reasons(table), *sentences, *refusals]
 
@@ -50,9 +49,8 @@ def speculation() -> list[str]:
         ends = rows[rows["drafts"] == 4].set_index("batch_size")["accept"]
         what = "drafts that cost nothing" if share == 0 else f"a draft model that takes {share:.0%} of a step"
         sentences.append(
-            f"With four {what if share == 0 else 'drafts of ' + what}, {_percent(ends.iloc[0])} "
-            f"must be accepted "
-            f"at one request and {_percent(ends.iloc[-1])} at {ends.index[-1]} at once."
+            f"With four {what if share == 0 else 'drafts of ' + what}, {_percent(ends.iloc[0])} must be "
+            f"accepted at one request and {_percent(ends.iloc[-1])} at {ends.index[-1]} at once."
         )
     return sentences
 
@@ -70,9 +68,8 @@ def cost() -> list[str]:
         if rows:
             best = min(rows, key=lambda row: row["usd_per_million_output"])
             sentences.append(
-                f"Within {1e3 * limit:.0f} ms per token the cheapest is {best['gpu']} in "
-                f"{best['weights']}, TP "
-                f"{best['tensor_parallel']}, {best['concurrency']} at once: "
+                f"Within {1e3 * limit:.0f} ms per token the cheapest is {best['gpu']} in {best['weights']}, "
+                f"TP {best['tensor_parallel']}, {best['concurrency']} at once: "
                 f"{_usd(best['usd_per_million_output'])} per million output tokens."
             )
     return sentences
@@ -133,19 +130,15 @@ def by_hand() -> list[str]:
     committed, chosen = table.loc[validation.COMMITTED_RULES], table.loc[validation.CHOSEN]
     undone = naming.listed(list(engines.WITHOUT))
     return [
-        f"Chosen with all published points in view were the terms of the step time and their priors, the "
-        "rules "
-        f"whose opposites are tried below ({undone}), what counts as a point near another, how the errors "
-        "of related points are weighted, and that an "
-        f"unknown's interval is a normal one; no other number was.",
-        f"Where each fold takes the rules that fitted the other folds best, engine by engine and GPU by "
-        "GPU, TPOT "
-        f"is off by {100 * chosen['tpot_ms_median']:.1f} % (median) and {100 * chosen['tpot_ms_p90']:.1f} "
-        "% (90th "
-        f"percentile), TTFT by {100 * chosen['ttft_ms_median']:.1f} % and "
-        f"{100 * chosen['ttft_ms_p90']:.1f} %; with "
-        f"the committed rules by {100 * committed['tpot_ms_median']:.1f} %, "
-        f"{100 * committed['tpot_ms_p90']:.1f} %, "
+        "Chosen with all published points in view were the terms of the step time and their priors, the "
+        f"rules whose opposites are tried below ({undone}), what counts as a point near another, how the "
+        "errors of related points are weighted, and that an unknown's interval is a normal one; no other "
+        "number was.",
+        "Where each fold takes the rules that fitted the other folds best, engine by engine and GPU by GPU, "
+        f"TPOT is off by {100 * chosen['tpot_ms_median']:.1f} % (median) and "
+        f"{100 * chosen['tpot_ms_p90']:.1f} % (90th percentile), TTFT by "
+        f"{100 * chosen['ttft_ms_median']:.1f} % and {100 * chosen['ttft_ms_p90']:.1f} %; with the committed "
+        f"rules by {100 * committed['tpot_ms_median']:.1f} %, {100 * committed['tpot_ms_p90']:.1f} %, "
         f"{100 * committed['ttft_ms_median']:.1f} % and {100 * committed['ttft_ms_p90']:.1f} %. All of these "
         "are without the correction by points near a row, which each fold takes from errors of the others.",
     ]
@@ -162,10 +155,8 @@ def tried_worlds() -> list[str]:
         sentences.append(
             f"{part['worlds'].iloc[0]} worlds, drawn from {drawn}: the recommended rows meet the goal in "
             f"{naming.listed(part['met'].astype(str))} of them, with {naming.listed(_whole(part['more']))} "
-            "replicas "
-            f"more than the least true number (medians); at least {100 * WORLDS_MET:.0f} of 100 and at "
-            "most one "
-            f"replica more were aimed at: {_met(met)}."
+            f"replicas more than the least true number (medians); at least {100 * WORLDS_MET:.0f} of 100 and "
+            f"at most one replica more were aimed at: {_met(met)}."
         )
     row = table.iloc[0]
     sentences.append(
@@ -185,32 +176,27 @@ def worst() -> list[str]:
     total = int(table["off"].sum())
     sentences = [
         f"{row['off']} of the {total} points whose TTFT is off by more than 40 % are {row['model']} with "
-        f"{row['engine']} on {row['gpu']}, collected by {row['collection']} ({row['off']} of "
-        f"{row['rows']} there; "
-        f"predicted over measured {html.number(row['ratio'])} in the middle)."
+        f"{row['engine']} on {row['gpu']}, collected by {row['collection']} ({row['off']} of {row['rows']} "
+        f"there; predicted over measured {html.number(row['ratio'])} in the middle)."
         for row in table.head(3).to_dict("records")
     ]
     sent = accuracy.sent(100)
     for row in sent.to_dict("records"):
         rates = naming.listed(html.number(float(f"{rate:.2g}")) for rate in row["rates"])
         sentences.append(
-            f"{row['model']} with {row['engine']} on {row['gpu']}, at 100 and more requests at "
-            f"once: measured TTFT "
-            f"is {html.number(row['times'])} times the predicted one in the middle, and the most "
-            f"output tokens/s on "
-            f"{naming.listed(map(str, row['gpus']))} GPUs are {rates}. Where more GPUs give hardly "
-            f"more, the server's "
-            "front (detokenizer, HTTP), which sends one token after the other, may be the limit; "
-            "the model has "
-            "none."
+            f"{row['model']} with {row['engine']} on {row['gpu']}, at 100 and more requests at once: "
+            f"measured TTFT is {html.number(row['times'])} times the predicted one in the middle, and the "
+            f"most output tokens/s on {naming.listed(map(str, row['gpus']))} GPUs are {rates}. Where more "
+            "GPUs give hardly more, the server's front (detokenizer, HTTP), which sends one token after the "
+            "other, may be the limit; the model has none."
         )
     return sentences
 
 
-def own_servers(requests: pd.DataFrame, costs: pd.DataFrame) -> list[str]:
+def own_servers(requests: pd.DataFrame, steps: pd.DataFrame) -> list[str]:
     """Median errors of own serving levels, and how often the largest level that holds is within one.
 
-    `costs`: what a server takes of an engine's time, as `bench.analysis.server_cost` computes it.
+    `steps`: what the servers' own steps take, as `bench.analysis.steps` has them.
     """
     table = own.levels(requests)
     if table.empty:
@@ -218,12 +204,6 @@ def own_servers(requests: pd.DataFrame, costs: pd.DataFrame) -> list[str]:
     tpot = table["predicted_tpot_s"] / table["tpot_s"] - 1
     ttft = table["predicted_ttft_s"] / table["ttft_s"] - 1
     held = own.largest_levels(table)
-    added = own.levels(requests, own.server_costs(costs)) if len(costs) else table.head(0)
-    shares = [
-        f"{round(100 * (row['tpot_factor'] - 1)) + 0:+d} % with {row['backend']} {row['option']}"
-        for row in costs.to_dict("records")
-        if row["backend"] in set(table["backend"])
-    ]
     within = ((held["held"] - held["predicted_held"]).abs() <= 1).mean()
     return [
         f"Over {len(table)} levels TPOT is off by {100 * tpot.abs().median():.1f} % (median; "
@@ -233,36 +213,30 @@ def own_servers(requests: pd.DataFrame, costs: pd.DataFrame) -> list[str]:
         f"{100 * OWN_TARGETS['ttft']:.0f} % were aimed at: "
         f"{_met(ttft.abs().median() <= OWN_TARGETS['ttft'])}.",
         f"The largest level that holds the objectives is predicted within one level in "
-        f"{100 * within:.0f} % of "
-        f"{len(held)} climbs; {100 * OWN_TARGETS['within']:.0f} % were aimed at: "
+        f"{100 * within:.0f} % of {len(held)} climbs; {100 * OWN_TARGETS['within']:.0f} % were aimed at: "
         f"{_met(within >= OWN_TARGETS['within'])}.",
-        "Batching runs show nothing of the server's own work on the cores that the engine needs."
-        + (
-            f" One request at a time it changes TPOT by {naming.listed(shares)}; the rest is open."
-            if shares
-            else ""
-        ),
-        *_with_server(added, table),
+        "Batching runs show nothing of the server's own work on the cores that the engine needs, and no step that "
+        "computes a prompt beside requests that decode.",
+        *_with_steps(own.levels(requests, steps) if len(steps) else table.head(0), table),
         *_scattered(own.scatter(table)),
     ]
 
 
-def _with_server(added, table):
-    """What remains where the server's own costs are added, beside the same levels without them."""
-    if added.empty:
+def _with_steps(fitted, table):
+    """What remains where the server's own steps are fitted, beside the same levels fitted to batches."""
+    if fitted.empty:
         return []
-    without = table.merge(added[["run_id", *schema.LEVEL]], on=["run_id", *schema.LEVEL])
-    off, before = ((t["predicted_tpot_s"] / t["tpot_s"] - 1) for t in (added, without))
-    ttft, ttft_before = ((t["predicted_ttft_s"] / t["ttft_s"] - 1).abs().median() for t in (added, without))
+    before = table.merge(fitted[["run_id", *schema.LEVEL]], on=["run_id", *schema.LEVEL])
+    off, off_before = (t["predicted_tpot_s"] / t["tpot_s"] - 1 for t in (fitted, before))
+    ttft, ttft_before = ((t["predicted_ttft_s"] / t["ttft_s"] - 1).abs().median() for t in (fitted, before))
     most = OWN_TARGETS["served_tpot"]
     return [
-        f"With the server's own cost per request and token added, measured one request at a time, TPOT of "
-        "the "
-        f"{len(added)} levels of those servers is off by {100 * off.abs().median():.1f} % (median; without "
-        "it "
-        f"{100 * before.abs().median():.1f} %); {100 * most:.0f} % were aimed at: "
-        f"{_met(off.abs().median() <= most)}. TTFT is off by {100 * ttft:.1f} % (without it "
-        f"{100 * ttft_before:.1f} %). A step with mixed prefill and decode is not measured yet."
+        f"Fitted to the steps that the server itself takes (decoding alone, and prompts that come while another "
+        f"request decodes), TPOT of the {len(fitted)} levels of {fitted.groupby(own.CONFIGURATION).ngroups} "
+        f"configurations is off by {100 * off.abs().median():.1f} % (median, {100 * off.median():+.1f} % signed; "
+        f"from batches {100 * off_before.abs().median():.1f} %); {100 * most:.0f} % were aimed at: "
+        f"{_met(off.abs().median() <= most)}. TTFT is off by {100 * ttft:.1f} % (from batches "
+        f"{100 * ttft_before:.1f} %)."
     ]
 
 
@@ -271,9 +245,8 @@ def _scattered(scatter):
         return []
     return [
         f"Repeated runs of the same level differ by {100 * scatter['tpot'].median():.1f} % in TPOT and "
-        f"{100 * scatter['ttft'].median():.1f} % in TTFT (medians over {len(scatter)} levels): that much "
-        "of the "
-        f"error is the machine's own scatter."
+        f"{100 * scatter['ttft'].median():.1f} % in TTFT (medians over {len(scatter)} levels): that much of "
+        "the error is the machine's own scatter."
     ]
 
 

@@ -1,7 +1,8 @@
 """The check against this study's own machine: coefficients from batching runs alone, the levels of its
 serving runs predicted.
 
-What was fitted never saw a server: no queue, no HTTP, no mixed lengths.
+What was fitted never saw a server: no queue, no HTTP, no mixed lengths. Beside it the same fit to the steps that
+the server takes, where those were measured (`bench.analysis.steps`).
 """
 
 import numpy as np
@@ -25,12 +26,13 @@ def fitted(batches: pd.DataFrame) -> np.ndarray:
     relative least squares.
 
     Decode: seconds per step, per sequence, and per token of KV cache. Prefill: seconds per batch, per token,
-    and per token squared.
+    and per token squared. A row without one of the two times (step_s, last_ttft_s) tells nothing of it.
     """
-    known = batches[(batches["error"] == "") & (batches["step_s"] > 0)]
-    size, prompt = known["batch_size"].to_numpy(float), known["prompt_tokens"].to_numpy(float)
+    good = batches[batches["error"] == ""]
+    known, size, prompt = _with(good, "step_s")
     context = size * (prompt + known["max_new_tokens"].to_numpy(float) / 2)
     decode = _relative(known["step_s"], np.ones(len(known)), size, context)
+    known, size, prompt = _with(good, "last_ttft_s")
     prefill = _relative(known["last_ttft_s"], np.ones(len(known)), size * prompt, size * prompt**2 / 2)
     cost = np.zeros(10)
     cost[state.FIXED], cost[state.KV_TOKEN] = decode[0], decode[2]
@@ -39,6 +41,12 @@ def fitted(batches: pd.DataFrame) -> np.ndarray:
     cost[state.SEQUENCE] = decode[1] - prefill[1]
     cost[state.EAGER] = prefill[0] - decode[0]
     return cost
+
+
+def _with(batches, time):
+    """(rows that have `time`, their batch sizes, their prompt tokens)."""
+    known = batches[batches[time] > 0]
+    return known, known["batch_size"].to_numpy(float), known["prompt_tokens"].to_numpy(float)
 
 
 def _relative(measured_s: pd.Series, *terms: np.ndarray) -> np.ndarray:
@@ -54,22 +62,13 @@ def _policy(backend: str, slots: int) -> np.ndarray:
     return np.array(engines.Policy(**(plain | more | POLICIES.get(backend, {}))), dtype=float)
 
 
-def server_costs(costs: pd.DataFrame) -> tuple:
-    """What a server adds to the engine, as `levels` takes it: ((backend, option, gpu), s per request, s per
-    token) of every row of `bench.analysis.server_cost`, medians of one request at a time.
-    """
-    return tuple(
-        ((row["backend"], row["option"], row["gpu"]), row["ttft_cost_s"], row["tpot_cost_s"])
-        for row in costs.to_dict("records")
-    )
-
-
-def served(cost: np.ndarray, per_token_s: float) -> np.ndarray:
-    """Step costs with what a server adds for each token of each sequence; no step becomes shorter than
-    half."""
-    more = cost.copy()
-    more[state.SEQUENCE] += max(per_token_s, -0.5 * (cost[state.FIXED] + cost[state.SEQUENCE]))
-    return more
+def outside_s(steps: pd.DataFrame, cost: np.ndarray) -> float:
+    """What a request takes outside the engine, s: TTFT of one alone (`steps`: of one configuration) less the
+    prefill by `cost`."""
+    alone = steps[(steps["batch_size"] == 1) & (steps["step_s"] > 0)]
+    tokens = alone["prompt_tokens"].to_numpy(float)
+    prefill_s = cost[state.FIXED] + cost[state.EAGER] + cost[state.GEMM_TOKEN] * tokens
+    return max(0.0, float(np.median(alone["ttft_s"] - prefill_s - cost[state.ATTENTION] * tokens**2 / 2)))
 
 
 def scatter(table: pd.DataFrame) -> pd.DataFrame:
@@ -115,22 +114,24 @@ def simulated(level: pd.DataFrame, cost: np.ndarray, slots: int, request_s: floa
 
 
 @memo.by_content
-def levels(requests: pd.DataFrame, costs: tuple = ()) -> pd.DataFrame:
+def levels(requests: pd.DataFrame, steps: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per run and level of serving whose configuration has a batching run: medians of TTFT and TPOT
     in s, measured and predicted, and whether the level held the objectives, measured and predicted.
 
-    `costs`: `server_costs`; with them only levels of which the server's own costs are known, those added.
+    `steps` (`bench.analysis.steps`): what was fitted is these steps of the server instead of the batches, and only
+    the levels of configurations that have some are predicted.
     """
-    slo, added = inputs.study()["slo"], {key: (max(0.0, request), token) for key, request, token in costs}
-    batches = derived.medians(derived.batches(requests[requests["experiment"] == "batching"]))
+    slo = inputs.study()["slo"]
+    fits = steps
+    if fits is None:
+        fits = derived.medians(derived.batches(requests[requests["experiment"] == "batching"]))
     found = []
     for key, runs in requests[requests["experiment"] == "serving"].groupby(CONFIGURATION):
-        own = batches[(batches[CONFIGURATION] == list(key)).all(axis=1)]
-        backend, option, _, gpu, _ = key
-        if own.empty or (added and (backend, option, gpu) not in added):
+        own = fits[(fits[CONFIGURATION] == list(key)).all(axis=1)]
+        if own.empty:
             continue
-        request_s, token_s = added.get((backend, option, gpu), (0.0, 0.0))
-        cost, slots = served(fitted(own), token_s), int(runs["concurrency"].max())
+        cost, slots = fitted(own), int(runs["concurrency"].max())
+        request_s = 0.0 if steps is None else outside_s(own, cost)
         for level, sent in runs.groupby(["run_id", *schema.LEVEL], dropna=False):
             part = sent[sent["error"] == ""]
             if part.empty:

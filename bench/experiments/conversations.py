@@ -16,6 +16,7 @@ from bench.backends.common.servers import Served
 from bench.experiments import parameters
 from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
 from bench.experiments.session import Setup
+from bench.experiments.steps import Steps
 from bench.instrument.load import counters, protocols, schedule, sessions
 from bench.instrument.load import prefix_cache as trials
 from bench.observations import gates, schema
@@ -437,6 +438,7 @@ KINDS = {
     "requests": ("serving", Load),
     "conversations": ("conversations", Conversations),
     "trace": ("replay", Replays),
+    "steps": ("steps", Steps),
 }
 
 

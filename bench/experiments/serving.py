@@ -161,11 +161,10 @@ class Load:
     def note(self, rows: list[Fields]) -> list[Fields]:
         """Look whether the level that gave `rows` saturated the server; returns them, as failed where the
         client was late with them."""
+        kept = self.punctual(rows)
+        if kept is not rows:
+            return kept
         table, kind = schema.frame(rows), self.now.kind
-        why = gates.late(table) if kind != "closed" else ""
-        if why:
-            print(why)
-            return [row | {"error": why, "output_tokens": 0} for row in rows]
         if levels.short(table):
             edge = f"{len(rows)} requests at {self.now} are too few beside ramp and drain"
             print(f"Too short: {edge}, so this level is compared with nothing; leave `requests` at 0.")
@@ -175,6 +174,14 @@ class Load:
         elif levels.saturated(self.before[kind]):
             self._end(f"Saturated at {self.now}: more load gives hardly more tokens/s.")
         return rows
+
+    def punctual(self, rows: list[Fields]) -> list[Fields]:
+        """`rows` of the level under way, as failed where the client was late with them."""
+        why = gates.late(schema.frame(rows)) if self.now.kind != "closed" else ""
+        if not why:
+            return rows
+        print(why)
+        return [row | {"error": why, "output_tokens": 0} for row in rows]
 
     def table(self, requests: pd.DataFrame) -> pd.DataFrame:
         """What the notebook shows of the run `requests` (`store.load`): one row per level."""

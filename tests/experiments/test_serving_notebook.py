@@ -18,7 +18,8 @@ from fake import ITL_S, TTFT_S
 
 from bench import backends, workloads
 from bench.analysis import levels as levels_analysis
-from bench.experiments import conversations, serving
+from bench.analysis import steps as steps_analysis
+from bench.experiments import conversations, serving, steps
 from bench.instrument.load import schedule
 from bench.observations import gates, store
 from bench.paths import ROOT
@@ -222,6 +223,26 @@ def test_conversations_hit_what_was_expected_and_each_cache_gets_the_same_sessio
     assert (on["cached_tokens"] <= on["expected_cached_tokens_high"]).all()
     assert (on["cached_tokens"] >= on["expected_cached_tokens_low"]).all()
     assert (on.loc[on["turn"] > 1, "cached_tokens"] >= 64).all(), "the shared system prompt at least"
+
+
+@pytest.mark.timing
+def test_the_steps_of_a_server_are_taken_apart(cells):
+    """Loops of equal requests, then prompts that come when the request before them has begun to decode."""
+    requests = cells("serving", backend="fake", workload="steps", concurrency="2")["observed"]
+    assert (requests["error"] == "").all() and set(requests["experiment"]) == {"steps"}
+    table = steps_analysis.steps(requests)
+    loops, late = table[table["step_s"].notna()], table[table["last_ttft_s"].notna()]
+    assert sorted(zip(loops["batch_size"], loops["prompt_tokens"])) == [(1, 64), (2, 64), (2, 512)]
+    assert loops["step_s"].to_list() == pytest.approx([ITL_S] * 3, rel=0.1)
+    assert list(late["prompt_tokens"].sort_values()) == list(steps.LATE_TOKENS)
+    assert set(late["requests"]) == {steps.PAIRS}
+    for _, level in requests[requests["request_rate"].notna()].groupby("request_rate"):
+        level = level.sort_values("request")
+        first, second = level.iloc[::2].reset_index(), level.iloc[1::2].reset_index()
+        begun = (second["sent_s"] - first["sent_s"]) / first["e2e_s"]
+        assert begun.between(0.1, 0.9).all(), "the prompt comes in the middle of an answer"
+        ends = first["sent_s"] + first["e2e_s"]
+        assert (first["sent_s"].iloc[1:].to_numpy() > ends.iloc[:-1].to_numpy()).all()
 
 
 @pytest.mark.timing

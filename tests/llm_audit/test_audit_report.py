@@ -67,8 +67,7 @@ def test_a_file_that_is_not_there_does_not_hide_the_others(tmp_path, capsys):
 
 def test_nothing_heavy_is_imported():
     code = (
-        "import sys, llm_audit; "
-        "heavy = {'torch', 'transformers', 'scipy', 'matplotlib', 'jinja2', 'ijson'}; "
+        "import sys, llm_audit; heavy = {'torch', 'transformers', 'scipy', 'matplotlib', 'jinja2', 'ijson'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     assert (

@@ -191,19 +191,21 @@ def test_rules_are_chosen_by_rows_that_were_fitted(table):
     assert set(validation.chosen(made, table)["rules"]) == {"b"}
 
 
-def test_a_servers_own_costs_lengthen_requests_and_tokens():
-    frame = pd.DataFrame(
-        [{"backend": "e", "option": "o", "gpu": "g", "ttft_cost_s": 0.01, "tpot_cost_s": 0.002}]
-    )
-    assert own.server_costs(frame) == ((("e", "o", "g"), 0.01, 0.002),)
-    cost = np.zeros(10)
-    cost[state.FIXED], cost[state.GEMM_TOKEN] = 0.004, 1e-5
-    level = pd.DataFrame({"request": range(20), "prompt_tokens": 100, "output_tokens": 50})
-    level = level.assign(backend="e", concurrency=1.0)
-    plain, added = own.simulated(level, cost, 1), own.simulated(level, own.served(cost, 0.002), 1, 0.01)
-    assert (added.tpot_s - plain.tpot_s).mean() == pytest.approx(0.002)
-    assert (added.ttft_s - plain.ttft_s).mean() == pytest.approx(0.01, abs=0.0025)
-    assert own.served(cost, -1.0)[state.SEQUENCE] == pytest.approx(-0.002)
+def test_costs_are_found_from_the_steps_of_a_server():
+    """Steps of decoding alone tell nothing of a prefill, and a prompt beside one request nothing of decoding."""
+    size, tokens = np.array([1.0, 2, 4, 8, 4]), np.array([64.0, 64, 64, 64, 512])
+    late = np.array([64.0, 256, 1024])
+    loops = pd.DataFrame({"batch_size": size, "prompt_tokens": tokens, "max_new_tokens": 96})
+    loops["step_s"] = 0.004 + 0.001 * size + 1e-6 * size * (tokens + 48)
+    loops["ttft_s"] = 0.03
+    mixed = pd.DataFrame({"batch_size": 1, "prompt_tokens": late, "max_new_tokens": 0})
+    mixed["last_ttft_s"] = 0.006 + 2e-4 * late + 1e-8 * late**2 / 2
+    steps = pd.concat([loops, mixed]).assign(error="")
+    cost = own.fitted(steps)
+    assert cost[state.FIXED] == pytest.approx(0.004) and cost[state.KV_TOKEN] == pytest.approx(1e-6)
+    assert cost[state.GEMM_TOKEN] == pytest.approx(2e-4) and cost[state.ATTENTION] == pytest.approx(1e-8)
+    prefill_s = 0.006 + 2e-4 * 64 + 1e-8 * 64**2 / 2
+    assert own.outside_s(steps, cost) == pytest.approx(0.03 - prefill_s)
 
 
 def test_the_scatter_of_runs_is_counted_per_level():

@@ -97,7 +97,7 @@ def test_the_cost_of_measuring_is_left_to_those_who_repeat():
     assert {r.experiment for r in plan(all=True)} == {"latency", "quality", "batching", "serving"}
     second = {r.experiment for r in plan(all=True, repeats=2) if r.n == 2}
     sessions = {"conversations", "replay", "bursts_conv", "bursts_code"}
-    assert second == {"latency", "batching", "serving", "served", "overhead"} | sessions
+    assert second == {"latency", "batching", "serving", "served", "steps", "overhead"} | sessions
 
 
 def test_an_experiment_that_is_named_is_measured_in_one_round():
