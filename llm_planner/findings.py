@@ -215,8 +215,8 @@ def own_servers(requests: pd.DataFrame, steps: pd.DataFrame) -> list[str]:
         f"The largest level that holds the objectives is predicted within one level in "
         f"{100 * within:.0f} % of {len(held)} climbs; {100 * OWN_TARGETS['within']:.0f} % were aimed at: "
         f"{_met(within >= OWN_TARGETS['within'])}.",
-        "Batching runs show nothing of the server's own work on the cores that the engine needs, and no step that "
-        "computes a prompt beside requests that decode.",
+        "Batching runs show nothing of the server's own work on the cores that the engine needs, and no step "
+        "that computes a prompt beside requests that decode.",
         *_with_steps(own.levels(requests, steps) if len(steps) else table.head(0), table),
         *_scattered(own.scatter(table)),
     ]
@@ -231,10 +231,11 @@ def _with_steps(fitted, table):
     ttft, ttft_before = ((t["predicted_ttft_s"] / t["ttft_s"] - 1).abs().median() for t in (fitted, before))
     most = OWN_TARGETS["served_tpot"]
     return [
-        f"Fitted to the steps that the server itself takes (decoding alone, and prompts that come while another "
-        f"request decodes), TPOT of the {len(fitted)} levels of {fitted.groupby(own.CONFIGURATION).ngroups} "
-        f"configurations is off by {100 * off.abs().median():.1f} % (median, {100 * off.median():+.1f} % signed; "
-        f"from batches {100 * off_before.abs().median():.1f} %); {100 * most:.0f} % were aimed at: "
+        f"Fitted to the steps that the server itself takes (decoding alone, and prompts that come while "
+        f"another request decodes), TPOT of the {len(fitted)} levels of "
+        f"{fitted.groupby(own.CONFIGURATION).ngroups} configurations is off by "
+        f"{100 * off.abs().median():.1f} % (median, {100 * off.median():+.1f} % signed; from batches "
+        f"{100 * off_before.abs().median():.1f} %); {100 * most:.0f} % were aimed at: "
         f"{_met(off.abs().median() <= most)}. TTFT is off by {100 * ttft:.1f} % (from batches "
         f"{100 * ttft_before:.1f} %)."
     ]

@@ -1,8 +1,8 @@
 """The check against this study's own machine: coefficients from batching runs alone, the levels of its
 serving runs predicted.
 
-What was fitted never saw a server: no queue, no HTTP, no mixed lengths. Beside it the same fit to the steps that
-the server takes, where those were measured (`bench.analysis.steps`).
+What was fitted never saw a server: no queue, no HTTP, no mixed lengths. Beside it the same fit to the steps
+that the server takes, where those were measured (`bench.analysis.steps`).
 """
 
 import numpy as np
@@ -118,8 +118,8 @@ def levels(requests: pd.DataFrame, steps: pd.DataFrame | None = None) -> pd.Data
     """One row per run and level of serving whose configuration has a batching run: medians of TTFT and TPOT
     in s, measured and predicted, and whether the level held the objectives, measured and predicted.
 
-    `steps` (`bench.analysis.steps`): what was fitted is these steps of the server instead of the batches, and only
-    the levels of configurations that have some are predicted.
+    `steps` (`bench.analysis.steps`): what was fitted is these steps of the server instead of the batches, and
+    only the levels of configurations that have some are predicted.
     """
     slo = inputs.study()["slo"]
     fits = steps

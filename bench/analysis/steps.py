@@ -1,5 +1,5 @@
-"""The steps that servers take, from runs of the experiment `steps`: decoding alone, and a prompt computed beside
-a request that decodes."""
+"""The steps that servers take, from runs of the experiment `steps`: decoding alone, and a prompt computed
+beside a request that decodes."""
 
 import pandas as pd
 
@@ -11,9 +11,9 @@ def steps(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per run and kind of step, times in s, with the columns of a batch in process.
 
     A closed loop of `batch_size` requests has step_s, the median gap between two of their tokens. A prompt of
-    `prompt_tokens` that came while another request decoded has last_ttft_s, that request's longest gap: the step
-    that computed both. ttft_s is the median of the requests of the loop, or of those prompts. Columns that do
-    not apply are NaN; a pair of which a request failed is left out.
+    `prompt_tokens` that came while another request decoded has last_ttft_s, that request's longest gap: the
+    step that computed both. ttft_s is the median of the requests of the loop, or of those prompts. Columns
+    that do not apply are NaN; a pair of which a request failed is left out.
     """
     good = requests[(requests["experiment"] == "steps") & (requests["error"] == "")]
     found = [_loop(part) for _, part in good.groupby(["run_id", "concurrency", "prompt_tokens"])]
@@ -38,7 +38,7 @@ def _loop(rows):
 
 
 def _late(level):
-    """The row of a level of pairs: each request that decodes stands before the prompt that comes meanwhile."""
+    """The row of a level of pairs: a request that decodes stands before the prompt that comes meanwhile."""
     decoding = level[level["max_new_tokens"] == level["max_new_tokens"].max()].set_index("request")
     late = level.drop(index=level.index[level["request"].isin(decoding.index)]).set_index("request")
     late.index -= 1

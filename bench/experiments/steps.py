@@ -22,8 +22,8 @@ BEGUN = 0.3  # share of the answer's time after which the prompt comes
 
 
 class Steps(Load):
-    """The levels of one run: closed loops of equal requests, then for each late prompt pairs of a request that
-    decodes and one that comes in its middle, each pair when the one before it has ended."""
+    """The levels of one run: closed loops of equal requests, then for each late prompt pairs of a request
+    that decodes and one that comes in its middle, each pair when the one before it has ended."""
 
     def __init__(self, setup: Setup) -> None:
         self._begin(setup)
@@ -38,8 +38,8 @@ class Steps(Load):
         self.late = [tokens for tokens in LATE_TOKENS if tokens + 2 <= self.most]
         if (1, START_TOKENS) not in self.decoding or not self.late:
             raise ValueError(
-                f"The context of {setup.checkpoint.name} has no room for {START_TOKENS} tokens and an answer of "
-                f"{ANSWER_TOKENS}: its steps cannot be measured."
+                f"The context of {setup.checkpoint.name} has no room for {START_TOKENS} tokens and an answer "
+                f"of {ANSWER_TOKENS}: its steps cannot be measured."
             )
         self.room = max([prompt + ANSWER_TOKENS for _, prompt in self.decoding] + [max(self.late) + 2])
         self.sent, self.alone = 0, pd.DataFrame()
@@ -53,7 +53,9 @@ class Steps(Load):
 
     def servers(self) -> list[tuple]:
         """One server, with a place for each request of the largest closed loop."""
-        return [(OWN if self.setup.parameters["url"] else self.places[-1], None, [*self.decoding, *self.late])]
+        return [
+            (OWN if self.setup.parameters["url"] else self.places[-1], None, [*self.decoding, *self.late])
+        ]
 
     def each(self, pairs: list) -> Iterator[tuple]:
         """(level, its prompts) of every closed loop and every late prompt."""

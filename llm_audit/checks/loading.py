@@ -142,15 +142,19 @@ def prefix_cache(audited: Audited) -> Finding | None:
     Where the file states what its load shares by plan, a hit is what it measures; only more is evidence.
     """
     planned = (audited.requests["shared_tokens"] > 0).any()
-    for evidence in (_cached_tokens,) if planned else (
-        _cached_tokens,
-        _repeated_prompts,
-        _two_groups,
-        _too_fast,
-        prefix.median_too_fast,
-        prefix.flat,
-        prefix.two_groups_of_figures,
-        prefix.more_prompts_than_peak,
+    for evidence in (
+        (_cached_tokens,)
+        if planned
+        else (
+            _cached_tokens,
+            _repeated_prompts,
+            _two_groups,
+            _too_fast,
+            prefix.median_too_fast,
+            prefix.flat,
+            prefix.two_groups_of_figures,
+            prefix.more_prompts_than_peak,
+        )
     ):
         found = evidence(audited)
         if found:

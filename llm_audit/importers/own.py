@@ -39,7 +39,9 @@ def load(content: Content, file: str) -> frame.Audited:
     requests = table.reindex(columns=["level", "error", "answer", *SAME])
     requests = requests.assign(
         shared_tokens=table.get(SHARED),
-        events=_served(table), question=table["prompt"], answer=table["answer"].str[: frame.ANSWER_CHARS]
+        events=_served(table),
+        question=table["prompt"],
+        answer=table["answer"].str[: frame.ANSWER_CHARS],
     )
     return frame.make(file, TOOL, levels, requests)
 

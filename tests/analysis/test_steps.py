@@ -14,7 +14,12 @@ def rows(**columns):
 
 def test_a_loop_has_the_median_gap_and_a_late_prompt_the_longest_gap_of_the_one_before_it():
     loop = rows(
-        concurrency=2.0, request=[1, 2, 3], prompt_tokens=64, itl_p50_s=[0.01, 0.02, 0.09], itl_max_s=1.0, ttft_s=0.1
+        concurrency=2.0,
+        request=[1, 2, 3],
+        prompt_tokens=64,
+        itl_p50_s=[0.01, 0.02, 0.09],
+        itl_max_s=1.0,
+        ttft_s=0.1,
     )
     pairs = rows(
         request_rate=0.5,
