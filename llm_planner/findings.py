@@ -217,7 +217,8 @@ def own_servers(requests: pd.DataFrame, steps: pd.DataFrame) -> list[str]:
         f"{_met(within >= OWN_TARGETS['within'])}.",
         "Batching runs show nothing of the server's own work on the cores that the engine needs, and no step "
         "that computes a prompt beside requests that decode.",
-        *_with_steps(own.levels(requests, steps) if len(steps) else table.head(0), table),
+        *_with_steps(own.levels_from_steps(requests, steps) if len(steps) else table.head(0), table),
+        *_bent(steps),
         *_scattered(own.scatter(table)),
     ]
 
@@ -239,6 +240,21 @@ def _with_steps(fitted, table):
         f"{_met(off.abs().median() <= most)}. TTFT is off by {100 * ttft:.1f} % (from batches "
         f"{100 * ttft_before:.1f} %)."
     ]
+
+
+def _bent(steps):
+    """How far the model's straight line through the steps of decoding alone is from them."""
+    sentences = []
+    for key, part in steps.groupby(own.CONFIGURATION) if len(steps) else ():
+        table = own.decoding(part)
+        if len(table) > 2:
+            off = (table["fitted_s"] / table["step_s"] - 1).abs().max()
+            sizes, times = (naming.listed(f"{v:.3g}" for v in table[c]) for c in ("batch_size", "step_ms"))
+            sentences.append(
+                f"With {key[0]} {key[1]} on {key[3]}, {sizes} requests decoding at once take {times} ms a "
+                f"step; the straight line that the model has for them is off by up to {100 * off:.0f} %."
+            )
+    return sentences
 
 
 def _scattered(scatter):

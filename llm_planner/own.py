@@ -71,6 +71,22 @@ def outside_s(steps: pd.DataFrame, cost: np.ndarray) -> float:
     return max(0.0, float(np.median(alone["ttft_s"] - prefill_s - cost[state.ATTENTION] * tokens**2 / 2)))
 
 
+def decoding(steps: pd.DataFrame) -> pd.DataFrame:
+    """The steps of decoding alone after the shortest prompt, of one configuration (`bench.analysis.steps`).
+
+    One row per batch_size: step_s (median over runs), the same in ms (step_ms), and fitted_s of `fitted`.
+    """
+    cost, alone = fitted(steps), steps[steps["step_s"] > 0]
+    shortest = alone[alone["prompt_tokens"] == alone["prompt_tokens"].min()]
+    table = (
+        shortest.groupby("batch_size")[["step_s", "prompt_tokens", "max_new_tokens"]].median().reset_index()
+    )
+    context = table["batch_size"] * (table["prompt_tokens"] + table["max_new_tokens"] / 2)
+    per_sequence = cost[state.SEQUENCE] + cost[state.GEMM_TOKEN]
+    line = cost[state.FIXED] + per_sequence * table["batch_size"] + cost[state.KV_TOKEN] * context
+    return table.assign(step_ms=1e3 * table["step_s"], fitted_s=line)
+
+
 def scatter(table: pd.DataFrame) -> pd.DataFrame:
     """How far runs of the same level are from each other: one row per level that several runs had.
 
@@ -114,24 +130,28 @@ def simulated(level: pd.DataFrame, cost: np.ndarray, slots: int, request_s: floa
 
 
 @memo.by_content
-def levels(requests: pd.DataFrame, steps: pd.DataFrame | None = None) -> pd.DataFrame:
+def levels(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per run and level of serving whose configuration has a batching run: medians of TTFT and TPOT
     in s, measured and predicted, and whether the level held the objectives, measured and predicted.
-
-    `steps` (`bench.analysis.steps`): what was fitted is these steps of the server instead of the batches, and
-    only the levels of configurations that have some are predicted.
     """
+    return _levels(requests, derived.medians(derived.batches(requests[requests["experiment"] == "batching"])))
+
+
+def levels_from_steps(requests: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """`levels` of the configurations that have `steps` (`bench.analysis.steps`), fitted to these steps of the
+    server instead of the batches."""
+    return _levels(requests, steps, served=True)
+
+
+def _levels(requests, fits, served=False):
     slo = inputs.study()["slo"]
-    fits = steps
-    if fits is None:
-        fits = derived.medians(derived.batches(requests[requests["experiment"] == "batching"]))
     found = []
     for key, runs in requests[requests["experiment"] == "serving"].groupby(CONFIGURATION):
         own = fits[(fits[CONFIGURATION] == list(key)).all(axis=1)]
         if own.empty:
             continue
         cost, slots = fitted(own), int(runs["concurrency"].max())
-        request_s = 0.0 if steps is None else outside_s(own, cost)
+        request_s = outside_s(own, cost) if served else 0.0
         for level, sent in runs.groupby(["run_id", *schema.LEVEL], dropna=False):
             part = sent[sent["error"] == ""]
             if part.empty:

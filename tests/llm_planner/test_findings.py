@@ -35,7 +35,7 @@ def test_own_servers_say_whether_the_target_was_met(monkeypatch, times, word):
     level = LEVEL | dict(run_id="a", host="h", concurrency=1.0, request_rate=None, held=True)
     level |= dict(predicted_held=True)
     level |= dict(tpot_s=1.0, predicted_tpot_s=times, ttft_s=1.0, predicted_ttft_s=times)
-    monkeypatch.setattr(own, "levels", lambda requests, steps=None: pd.DataFrame([level]))
+    monkeypatch.setattr(own, "levels", lambda requests: pd.DataFrame([level]))
     off, within, _ = findings.own_servers(pd.DataFrame(), pd.DataFrame())
     assert f"5 % were aimed at: {word}" in off and f"15 % were aimed at: {word}" in off
     assert within.endswith("90 % were aimed at: met.")

@@ -206,6 +206,9 @@ def test_costs_are_found_from_the_steps_of_a_server():
     assert cost[state.GEMM_TOKEN] == pytest.approx(2e-4) and cost[state.ATTENTION] == pytest.approx(1e-8)
     prefill_s = 0.006 + 2e-4 * 64 + 1e-8 * 64**2 / 2
     assert own.outside_s(steps, cost) == pytest.approx(0.03 - prefill_s)
+    line = own.decoding(steps)
+    assert list(line["batch_size"]) == [1, 2, 4, 8]
+    assert line["fitted_s"].to_numpy() == pytest.approx(line["step_s"].to_numpy())
 
 
 def test_the_scatter_of_runs_is_counted_per_level():
