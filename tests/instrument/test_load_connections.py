@@ -217,3 +217,18 @@ def test_tls_that_fails_before_hands_are_shaken_fails_one_request(truth):
     loop = client.Client(truth.url, make_calls(truth.url, 2), "completions", 1, 2.0)
     loop.connections.tls = Context()
     assert ["reset by peer" in row["error"] for row in loop.run(time.monotonic())] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("path", "stream", "kind"),
+    [
+        ("/v1/completions", True, "text_completion"),
+        ("/v1/chat/completions", True, "chat.completion.chunk"),
+        ("/v1/chat/completions", False, "chat.completion"),
+    ],
+)
+def test_what_the_reference_server_sends_says_what_it_is(path, stream, kind):
+    """AIPerf takes no content from an object of another name."""
+    completion = events.Completion(path, {"stream": stream, "messages": []})
+    sent = completion.token() if stream else completion.whole()
+    assert f'"object": "{kind}"'.encode() in sent

@@ -14,6 +14,7 @@ managers, a process each.
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import numpy as np
 
@@ -67,7 +68,9 @@ def converse(talks: peers.Talks) -> list[peers.Told]:
                 )
                 for turn in session.turns
             ]
-            out.write(json.dumps({"session_id": str(session.number), "turns": turns}) + "\n")
+            # It looks for a moment in the record itself before it reads the turns, and ignores it afterwards.
+            moment = {"timestamp": 1e3 * (session.turns[0].at_s or 0.0)}
+            out.write(json.dumps({"session_id": str(session.number), "turns": turns} | moment) + "\n")
     options = {
         "--model": talks.model,
         "--url": talks.url,
@@ -83,9 +86,9 @@ def converse(talks: peers.Talks) -> list[peers.Told]:
     flags += ["--no-server-metrics"]
     command = [peers.program(ENVIRONMENT, "aiperf"), "profile", *peers.words(options), *flags]
     with open(talks.folder / "said.txt", "wb") as said:
-        subprocess.run(
-            list(map(str, command)), stdout=said, stderr=said, env=os.environ | VARIABLES, check=True
-        )
+        done = subprocess.run(list(map(str, command)), stdout=said, stderr=said, env=os.environ | VARIABLES)
+    if done.returncode:
+        raise RuntimeError(f"aiperf ended with {done.returncode}: {_tail(talks.folder / 'said.txt')}")
     told = []
     for line in (talks.folder / "artifacts" / "profile_export.jsonl").read_text().splitlines():
         record = json.loads(line)
@@ -95,6 +98,10 @@ def converse(talks: peers.Talks) -> list[peers.Told]:
             cached = metrics.get(CACHED, {}).get("value")
             told.append(peers.Told(*place, metrics["time_to_first_token"]["value"] / 1e3, cached))
     return told
+
+
+def _tail(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")[-1000:].strip()
 
 
 def reported(work: peers.Work) -> peers.Reported:

@@ -129,7 +129,9 @@ class Completion:
         return counts | ({"prompt_tokens_details": {"cached_tokens": self.reported}} if known else {})
 
     def _event(self, choices: list, **more: Any) -> Fields:
-        known = {"id": "x", "object": "text_completion", "created": 0, "model": MODEL}
+        chat = "chat.completion.chunk" if self.stream else "chat.completion"
+        kind = chat if self.chat else "text_completion"
+        known = {"id": "x", "object": kind, "created": 0, "model": MODEL}
         return known | {"choices": choices, **more}
 
 
