@@ -45,7 +45,7 @@ def predicted(requests: pd.DataFrame, concurrency: int = CONCURRENCY) -> pd.Data
         row["date"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
         known = levels[(levels[KEYS[:2]] == list(key[:2])).all(axis=1)].dropna(subset=["concurrency"])
         found.append(row | _times(met, known))
-    return pd.DataFrame(found)
+    return pd.DataFrame(found, columns=inputs.table(TABLE).columns)
 
 
 def _times(met, known):
