@@ -33,7 +33,7 @@ from idle import Alone, Probe  # noqa: E402
 from bench import backends
 from bench.experiments import device
 from bench.machine import bandwidth, gemm, identity, neighbours
-from bench.observations import store
+from bench.observations import peaks, store
 
 MODEL = """
 from bench.backends.common import checkpoints
@@ -115,6 +115,9 @@ def cells(idle_machine, monkeypatch, tmp_path):
     """
     fake = backends.get("fake").module
     monkeypatch.setattr(fake, "OPTIONS", fake.EVERY)
+    # A fake engine is faster than this machine can be: the committed runs of this checkout would say so.
+    known = peaks.of_device
+    monkeypatch.setattr(peaks, "of_device", lambda gpu, host, folder: known(gpu, host, tmp_path))
 
     def execute(notebook, **parameters):
         names = run_cells(notebook, {"results": str(tmp_path)} | parameters)
