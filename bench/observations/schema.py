@@ -39,7 +39,7 @@ DECLARED = [
         "identity",
         1,
         ("run_id", "text", "the run's path without its suffix"),
-        ("experiment", "text", "latency, quality, batching, memory, serving, served, steps, overhead, …"),
+        ("experiment", "text", "an experiment of study.yaml, or memory"),
         ("backend", "text", "engine: a file of bench/backends/"),
         ("backend_version", "text", "version of the engine as it states it"),
         ("option", "text", "one of the engine's OPTIONS"),

@@ -12,6 +12,13 @@ def rows(**columns):
     return pd.DataFrame(known | columns)
 
 
+def two_pairs(**columns):
+    """Two requests that decode, each with a prompt of 256 tokens that comes in its middle."""
+    known = {"request_rate": 0.5, "request": [4, 5, 6, 7], "prompt_tokens": [64, 256, 64, 256]}
+    known |= {"max_new_tokens": [96, 2, 96, 2], "itl_p50_s": 0.01, "itl_max_s": [0.2, 0.01, 0.4, 0.01]}
+    return rows(**known | columns)
+
+
 def test_a_loop_has_the_median_gap_and_a_late_prompt_the_longest_gap_of_the_one_before_it():
     loop = rows(
         concurrency=2.0,
@@ -21,15 +28,7 @@ def test_a_loop_has_the_median_gap_and_a_late_prompt_the_longest_gap_of_the_one_
         itl_max_s=1.0,
         ttft_s=0.1,
     )
-    pairs = rows(
-        request_rate=0.5,
-        request=[4, 5, 6, 7],
-        prompt_tokens=[64, 256, 64, 256],
-        max_new_tokens=[96, 2, 96, 2],
-        itl_p50_s=0.01,
-        itl_max_s=[0.2, 0.01, 0.4, 0.01],
-        ttft_s=[0.1, 0.5, 0.1, 0.7],
-    )
+    pairs = two_pairs(ttft_s=[0.1, 0.5, 0.1, 0.7])
     table = steps.steps(pd.concat([loop, pairs], ignore_index=True))
     alone, late = table.to_dict("records")
     assert (alone["batch_size"], alone["step_s"], alone["requests"]) == (2, 0.02, 3)
@@ -39,16 +38,7 @@ def test_a_loop_has_the_median_gap_and_a_late_prompt_the_longest_gap_of_the_one_
 
 
 def test_a_pair_of_which_one_failed_is_left_out_and_other_experiments_are():
-    pairs = rows(
-        request_rate=0.5,
-        request=[1, 2, 3, 4],
-        prompt_tokens=[64, 256, 64, 256],
-        max_new_tokens=[96, 2, 96, 2],
-        itl_p50_s=0.01,
-        itl_max_s=[0.2, 0.01, 0.4, 0.01],
-        ttft_s=0.1,
-        error=["", "died", "", ""],
-    )
+    pairs = two_pairs(ttft_s=0.1, error=["", "died", "", ""])
     (late,) = steps.steps(pairs).to_dict("records")
     assert (late["requests"], late["last_ttft_s"]) == (1, 0.4)
     nothing = steps.steps(pairs.assign(experiment="serving"))
