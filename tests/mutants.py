@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import token_quotes
 
 OPENAI = "completions", "text", "chat"
+TEXT = "text", "text-bos"
 ALL = *OPENAI, "tgi", "llamacpp"
 USAGE = '{"stream": True, "stream_options": {"include_usage": True}}'
 
@@ -33,8 +34,8 @@ MUTATIONS = {
         "        total = sum(counts)\n",
         "        total = sum(counts)\n    total = len(spoken)\n",
         [
-            *each(("completions", "text", "chat", "llamacpp"), "two tokens per event"),
-            *each(OPENAI, "never usage"),
+            *each(("completions", *TEXT, "chat", "llamacpp"), "two tokens per event"),
+            *each((*OPENAI, "text-bos"), "never usage"),
         ],
     ),
     "every event has one token's gap": Mutation(
@@ -111,7 +112,10 @@ MUTATIONS = {
         ],
     ),
     "BOS stays in the count of an answer": Mutation(
-        "protocols", "piece.output_tokens -= 1", "piece.output_tokens -= 0", ["text-bos"]
+        "protocols",
+        "piece.output_tokens -= 1",
+        "piece.output_tokens -= 0",
+        ["text-bos", "text-bos, BOS not counted"],
     ),
     "BOS is let pass in a prompt of ids": Mutation(
         "decoding",
@@ -141,7 +145,7 @@ MUTATIONS = {
         "decoding",
         "if not call.prompt_tokens and protocols.echoed(call.payload, texts[0]):",
         "if False:",
-        each(("text", "chat"), "echoed prompt and two tokens per event"),
+        [*each(("text", "chat"), "echoed prompt and two tokens per event"), "text-bos, echoed prompt"],
     ),
     "text is sent as ids": Mutation(
         "protocols",
@@ -192,7 +196,7 @@ MUTATIONS = {
         "http1",
         'if line.startswith(b"data:")]',
         'if line.startswith(b"data: ")]',
-        each(("completions", "chat", "tgi", "llamacpp"), "no space after data:"),
+        each(("completions", "text-bos", "chat", "tgi", "llamacpp"), "no space after data:"),
     ),
     "one event is read": Mutation(
         "http1",

@@ -1037,19 +1037,25 @@ def test_an_endpoint_is_not_measured_of_a_studys_own_accord():
 # Whole runs against servers that quote the token
 
 
+LOAD_TOKENS = 4, 5
+
+
 class Quoting(Endpoint):
-    """Answers the warm-up and every second request, and refuses the others in four ways, each with the token
-    in its words."""
+    """Answers what comes before the load and every second request of it, and refuses the others in four ways,
+    each with the token in its words."""
 
     numbers = itertools.count()
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        given, number = self.headers.get("Authorization", "nothing"), next(self.numbers)
+        given = self.headers.get("Authorization", "nothing")
         if self._refused():
             return
+        loaded = body["max_tokens"] in LOAD_TOKENS  # the warm-up, the judge and the trials ask for others
+        number = next(self.numbers) if loaded else 1
         quoted = json.dumps({"error": {"message": f"No: {given}"}}).encode()
-        if number < 22 or number % 2:  # the warm-up has sixteen, the trial for a prefix cache six
+        if number % 2:
+            time.sleep(0.02)  # an answer that came sooner than any device computes it would be refused
             self._send(200, self.answer(body), "text/event-stream")
         elif number % 8 == 4:
             self._send(401, quoted)
@@ -1083,7 +1089,7 @@ def quoting(monkeypatch):
 def measured_through(url, backend, option, folder, check=True):
     """A whole papermill run with the token in the environment; the finished process."""
     lengths = folder / "lengths.csv"
-    lengths.write_text("prompt_tokens,new_tokens\n16,4\n20,5\n")
+    lengths.write_text("prompt_tokens,new_tokens\n16,{}\n20,{}\n".format(*LOAD_TOKENS))
     given = {
         "backend": backend,
         "option": option,
