@@ -27,6 +27,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version as _installed
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,13 @@ def version() -> str:
 
 
 def available() -> str | None:
-    return common.absent("exllamav3", study="exllamav3")
+    if absent := common.absent("exllamav3", study="exllamav3"):
+        return absent
+    compiled = find_spec("exllamav3_ext") is not None  # a wheel of its releases has the kernels
+    lacking = None if compiled else common.without_toolkit()
+    return (
+        lacking and f"exllamav3 is installed without its kernels, but {lacking}, or install a compiled wheel"
+    )
 
 
 def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:

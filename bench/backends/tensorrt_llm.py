@@ -58,6 +58,8 @@ def available() -> str | None:
             "tensorrt_llm is installed, but this machine lacks libraries that it opens: apt install "
             f"{' '.join(lacking)}"
         )
+    if compiler := common.without_toolkit():
+        return f"tensorrt_llm is installed, but {compiler}"
     return None
 
 
