@@ -42,6 +42,14 @@ def test_a_figure_of_nothing_says_so(requests, name):
     assert "turn" not in words(figures.DRAWN[name](requests.iloc[:0]))
 
 
+def test_engines_that_round_one_size_differently_are_no_curve(requests):
+    """Each has one size: there is nothing to join, and an axis from 1,000 to 1,032 would show noise."""
+    one = requests[requests["cache_capacity_tokens"] == 1000]
+    other = one.assign(backend="vllm", cache_capacity_tokens=1032.0, run_id=one["run_id"] + "v")
+    drawn = figures.DRAWN["conversation_sizes"](pd.concat([one, other], ignore_index=True))
+    assert "size of the cache" not in words(drawn)
+
+
 def test_hits_and_cuts_are_counted(requests):
     assert findings.hits(requests) == (
         "Of 108 requests to servers with a cache, 108 hit as many tokens as were expected before the run, 0 fewer "
