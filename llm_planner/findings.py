@@ -243,18 +243,33 @@ def _with_steps(fitted, table):
 
 
 def _bent(steps):
-    """How far the model's straight line through the steps of decoding alone is from them."""
+    """How far a straight line through the steps of decoding alone is from them, and where more requests take
+    less time."""
     sentences = []
     for key, part in steps.groupby(own.CONFIGURATION) if len(steps) else ():
         table = own.decoding(part)
         if len(table) > 2:
-            off = (table["fitted_s"] / table["step_s"] - 1).abs().max()
-            sizes, times = (naming.listed(f"{v:.3g}" for v in table[c]) for c in ("batch_size", "step_ms"))
+            off = (table["line_s"] / table["step_s"] - 1).abs().max()
+            first, last = table.iloc[0], table.iloc[-1]
             sentences.append(
-                f"With {key[0]} {key[1]} on {key[3]}, {sizes} requests decoding at once take {times} ms a "
-                f"step; the straight line that the model has for them is off by up to {100 * off:.0f} %."
+                f"With {key[0]} {key[1]} on {key[3]}, a step takes {first['step_ms']:.3g} ms while one request "
+                f"decodes and {last['step_ms']:.3g} ms while {last['batch_size']:.0f} do; a straight line through "
+                f"{len(table)} such numbers of requests is off by up to {100 * off:.0f} %{_falls(table)}. The "
+                "prediction from steps takes the measured one of each number."
             )
     return sentences
+
+
+def _falls(table):
+    """The place where a step of more requests is shorter by the largest factor, as part of a sentence."""
+    ratio = table["step_ms"] / table["step_ms"].shift(-1)
+    if not ratio.max() > 1:
+        return ""
+    fewer, more = table.loc[ratio.idxmax()], table.loc[ratio.idxmax() + 1]
+    return (
+        f", and {fewer['batch_size']:.0f} at once take longer ({fewer['step_ms']:.3g} ms) than "
+        f"{more['batch_size']:.0f} ({more['step_ms']:.3g} ms)"
+    )
 
 
 def _scattered(scatter):

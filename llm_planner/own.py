@@ -34,13 +34,33 @@ def fitted(batches: pd.DataFrame) -> np.ndarray:
     decode = _relative(known["step_s"], np.ones(len(known)), size, context)
     known, size, prompt = _with(good, "last_ttft_s")
     prefill = _relative(known["last_ttft_s"], np.ones(len(known)), size * prompt, size * prompt**2 / 2)
-    cost = np.zeros(10)
+    cost = np.zeros(state.BENDS)
     cost[state.FIXED], cost[state.KV_TOKEN] = decode[0], decode[2]
     cost[state.GEMM_TOKEN], cost[state.ATTENTION] = prefill[1], prefill[2]
     # A decoding sequence is a row of the same matrix products, but takes what decoding takes.
     cost[state.SEQUENCE] = decode[1] - prefill[1]
     cost[state.EAGER] = prefill[0] - decode[0]
     return cost
+
+
+def bent(cost: np.ndarray, steps: pd.DataFrame) -> np.ndarray:
+    """`cost` of `fitted` with what the measured `steps` of each number of requests differ by (median; straight
+    lines between two numbers).
+
+    Kernels are chosen by the number of rows: on a CPU no straight line goes through the steps, and seven
+    requests may take longer than eight. Batches are measured at too few sizes to show it.
+    """
+    alone = steps[(steps["error"] == "") & (steps["step_s"] > 0)]
+    off = (alone["step_s"] - _line_s(cost, alone)).groupby(alone["batch_size"]).median()
+    sizes = np.arange(off.index.max() + 1)
+    return np.append(cost, np.interp(sizes, [0, *off.index], [0, *off]))
+
+
+def _line_s(cost: np.ndarray, steps: pd.DataFrame) -> pd.Series:
+    """Seconds of steps of decoding alone by the coefficients, halfway through the answers."""
+    context = steps["batch_size"] * (steps["prompt_tokens"] + steps["max_new_tokens"] / 2)
+    per_sequence = cost[state.SEQUENCE] + cost[state.GEMM_TOKEN]
+    return cost[state.FIXED] + per_sequence * steps["batch_size"] + cost[state.KV_TOKEN] * context
 
 
 def _with(batches, time):
@@ -74,17 +94,15 @@ def outside_s(steps: pd.DataFrame, cost: np.ndarray) -> float:
 def decoding(steps: pd.DataFrame) -> pd.DataFrame:
     """The steps of decoding alone after the shortest prompt, of one configuration (`bench.analysis.steps`).
 
-    One row per batch_size: step_s (median over runs), the same in ms (step_ms), and fitted_s of `fitted`.
+    One row per batch_size: step_s (median over runs), the same in ms (step_ms), and line_s, what the straight
+    line of `fitted` says.
     """
     cost, alone = fitted(steps), steps[steps["step_s"] > 0]
     shortest = alone[alone["prompt_tokens"] == alone["prompt_tokens"].min()]
     table = (
         shortest.groupby("batch_size")[["step_s", "prompt_tokens", "max_new_tokens"]].median().reset_index()
     )
-    context = table["batch_size"] * (table["prompt_tokens"] + table["max_new_tokens"] / 2)
-    per_sequence = cost[state.SEQUENCE] + cost[state.GEMM_TOKEN]
-    line = cost[state.FIXED] + per_sequence * table["batch_size"] + cost[state.KV_TOKEN] * context
-    return table.assign(step_ms=1e3 * table["step_s"], fitted_s=line)
+    return table.assign(step_ms=1e3 * table["step_s"], line_s=_line_s(cost, table))
 
 
 def scatter(table: pd.DataFrame) -> pd.DataFrame:
@@ -152,6 +170,7 @@ def _levels(requests, fits, served=False):
             continue
         cost, slots = fitted(own), int(runs["concurrency"].max())
         request_s = outside_s(own, cost) if served else 0.0
+        cost = bent(cost, own) if served else cost
         for level, sent in runs.groupby(["run_id", *schema.LEVEL], dropna=False):
             part = sent[sent["error"] == ""]
             if part.empty:

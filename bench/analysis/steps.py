@@ -30,7 +30,7 @@ def _loop(rows):
     return _same(rows) | {
         "batch_size": rows["concurrency"].iloc[0],
         "prompt_tokens": rows["prompt_tokens"].iloc[0],
-        "max_new_tokens": rows["max_new_tokens"].iloc[0],
+        "max_new_tokens": rows["max_new_tokens"].mean(),
         "step_s": rows["itl_p50_s"].median(),
         "ttft_s": rows["ttft_s"].median(),
         "requests": len(rows),

@@ -13,7 +13,11 @@ from bench.experiments.session import Setup
 from bench.instrument.load import schedule
 from bench.observations import schema
 
-ANSWER_TOKENS = 96  # of every request that decodes
+ANSWER_TOKENS = 96  # of a request that decodes, in the mean
+# As under a load, answers of a closed loop end at different times: a server that gives each request a slot of its
+# own then decodes in slots that do not lie side by side, and llama.cpp computes those one after the other.
+SPREAD_TOKENS = 64  # by which an answer is shorter or longer, at most
+GOLDEN = (5**0.5 - 1) / 2  # multiples of it, less their whole parts, spread evenly however many there are
 START_TOKENS, LONG_TOKENS = 64, 512  # of its prompt; the longer one tells what reading the KV cache takes
 LONG_PLACES = 4  # requests at once with the longer prompt, at most
 LATE_TOKENS = (64, 256, 1024)  # of the prompts that come in the middle of an answer
@@ -21,8 +25,13 @@ WAVES, PAIRS = 3, 5  # of each closed loop; of each late prompt
 BEGUN = 0.3  # share of the answer's time after which the prompt comes
 
 
+def answers(number: int) -> list[int]:
+    """Tokens of the answers of a closed loop of so many requests."""
+    return [round(ANSWER_TOKENS + SPREAD_TOKENS * (2 * (k * GOLDEN % 1) - 1)) for k in range(1, number + 1)]
+
+
 class Steps(Load):
-    """The levels of one run: closed loops of equal requests, then for each late prompt pairs of a request
+    """The levels of one run: closed loops of requests with equal prompts, then for each late prompt pairs of a request
     that decodes and one that comes in its middle, each pair when the one before it has ended."""
 
     def __init__(self, setup: Setup) -> None:
@@ -34,20 +43,21 @@ class Steps(Load):
         self.most = setup.checkpoint.config.get("max_position_embeddings", USUAL_CONTEXT)
         decoding = [(at_once, START_TOKENS) for at_once in self.places]
         decoding.append((min(LONG_PLACES, self.places[-1]), LONG_TOKENS))
-        self.decoding = [pair for pair in decoding if pair[1] + ANSWER_TOKENS <= self.most]
+        longest = ANSWER_TOKENS + SPREAD_TOKENS
+        self.decoding = [pair for pair in decoding if pair[1] + longest <= self.most]
         self.late = [tokens for tokens in LATE_TOKENS if tokens + 2 <= self.most]
         if (1, START_TOKENS) not in self.decoding or not self.late:
             raise ValueError(
                 f"The context of {setup.checkpoint.name} has no room for {START_TOKENS} tokens and an answer "
-                f"of {ANSWER_TOKENS}: its steps cannot be measured."
+                f"of {longest}: its steps cannot be measured."
             )
-        self.room = max([prompt + ANSWER_TOKENS for _, prompt in self.decoding] + [max(self.late) + 2])
+        self.room = max([prompt + longest for _, prompt in self.decoding] + [max(self.late) + 2])
         self.sent, self.alone = 0, pd.DataFrame()
 
     def __str__(self) -> str:
         loops = ", ".join(f"{at_once} x {tokens}+{ANSWER_TOKENS}" for at_once, tokens in self.decoding)
         return (
-            f"requests at once x prompt tokens + new tokens: {loops}; prompts of "
+            f"requests at once x prompt tokens + mean new tokens: {loops}; prompts of "
             f"{naming.listed(map(str, self.late))} tokens while another request decodes"
         )
 
@@ -63,7 +73,7 @@ class Steps(Load):
             if isinstance(what, tuple):
                 at_once, tokens = what
                 self.now = schedule.Level("closed", at_once, WAVES * at_once)
-                sizes = [(tokens, ANSWER_TOKENS)] * self.now.requests
+                sizes = [(tokens, answer) for answer in answers(self.now.requests)]
             else:
                 self.now = self._pairs(what)
                 sizes = [(START_TOKENS, ANSWER_TOKENS), (what, 2)] * PAIRS

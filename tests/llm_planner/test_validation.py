@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from llm_planner import check, engines, fit, own, published, state, step_time, validation, widths
+from llm_planner import check, engines, fit, own, published, scheduler, state, step_time, validation, widths
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,25 @@ def test_costs_are_found_from_the_steps_of_a_server():
     assert own.outside_s(steps, cost) == pytest.approx(0.03 - prefill_s)
     line = own.decoding(steps)
     assert list(line["batch_size"]) == [1, 2, 4, 8]
-    assert line["fitted_s"].to_numpy() == pytest.approx(line["step_s"].to_numpy())
+    assert line["line_s"].to_numpy() == pytest.approx(line["step_s"].to_numpy())
+
+
+def test_a_step_takes_what_was_measured_at_its_batch_size():
+    """No straight line goes through these steps; between two sizes lies what lies between them, and above the
+    largest its difference from the line stays."""
+    size = np.array([1.0, 2, 4, 8])
+    batches = pd.DataFrame({"error": "", "batch_size": size, "prompt_tokens": 64.0, "max_new_tokens": 64})
+    batches = batches.assign(step_s=[0.010, 0.020, 0.032, 0.045], last_ttft_s=0.01 * size)
+    cost = own.bent(own.fitted(batches), batches)
+
+    def step_s(decoders):
+        return scheduler.step_s(cost, decoders, decoders * 96, 0.0, 0.0)
+
+    assert [step_s(int(n)) for n in size] == pytest.approx([0.010, 0.020, 0.032, 0.045])
+    assert step_s(3) == pytest.approx(0.026) and step_s(6) == pytest.approx(0.0385)
+    line = cost[: state.BENDS]
+    extra = step_s(8) - scheduler.step_s(line, 8, 8 * 96, 0.0, 0.0)
+    assert step_s(20) - scheduler.step_s(line, 20, 20 * 96, 0.0, 0.0) == pytest.approx(extra)
 
 
 def test_the_scatter_of_runs_is_counted_per_level():
