@@ -252,10 +252,10 @@ def _bent(steps):
             off = (table["line_s"] / table["step_s"] - 1).abs().max()
             first, last = table.iloc[0], table.iloc[-1]
             sentences.append(
-                f"With {key[0]} {key[1]} on {key[3]}, a step takes {first['step_ms']:.3g} ms while one request "
-                f"decodes and {last['step_ms']:.3g} ms while {last['batch_size']:.0f} do; a straight line through "
-                f"{len(table)} such numbers of requests is off by up to {100 * off:.0f} %{_falls(table)}. The "
-                "prediction from steps takes the measured one of each number."
+                f"With {key[0]} {key[1]} on {key[3]}, a step takes {first['step_ms']:.3g} ms while one "
+                f"request decodes and {last['step_ms']:.3g} ms while {last['batch_size']:.0f} do; a straight "
+                f"line through {len(table)} such numbers of requests is off by up to {100 * off:.0f} %"
+                f"{_falls(table)}. The prediction from steps takes the measured one of each number."
             )
     return sentences
 

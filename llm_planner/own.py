@@ -44,11 +44,11 @@ def fitted(batches: pd.DataFrame) -> np.ndarray:
 
 
 def bent(cost: np.ndarray, steps: pd.DataFrame) -> np.ndarray:
-    """`cost` of `fitted` with what the measured `steps` of each number of requests differ by (median; straight
-    lines between two numbers).
+    """`cost` of `fitted` with what the measured `steps` of each number of requests differ by (median;
+    straight lines between two numbers).
 
-    Kernels are chosen by the number of rows: on a CPU no straight line goes through the steps, and seven
-    requests may take longer than eight. Batches are measured at too few sizes to show it.
+    Kernels are chosen by the number of rows: on a CPU no straight line goes through the steps. A server
+    also computes requests apart that a batch computes together, which batches cannot show.
     """
     alone = steps[(steps["error"] == "") & (steps["step_s"] > 0)]
     off = (alone["step_s"] - _line_s(cost, alone)).groupby(alone["batch_size"]).median()

@@ -14,8 +14,8 @@ from bench.instrument.load import schedule
 from bench.observations import schema
 
 ANSWER_TOKENS = 96  # of a request that decodes, in the mean
-# As under a load, answers of a closed loop end at different times: a server that gives each request a slot of its
-# own then decodes in slots that do not lie side by side, and llama.cpp computes those one after the other.
+# As under a load, answers of a closed loop end at different times: a server that gives each request a slot
+# then decodes in slots that do not lie side by side, and llama.cpp computes those one after the other.
 SPREAD_TOKENS = 64  # by which an answer is shorter or longer, at most
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it, less their whole parts, spread evenly however many there are
 START_TOKENS, LONG_TOKENS = 64, 512  # of its prompt; the longer one tells what reading the KV cache takes
@@ -31,8 +31,8 @@ def answers(number: int) -> list[int]:
 
 
 class Steps(Load):
-    """The levels of one run: closed loops of requests with equal prompts, then for each late prompt pairs of a request
-    that decodes and one that comes in its middle, each pair when the one before it has ended."""
+    """The levels of one run: closed loops of requests with equal prompts, then for each late prompt pairs of
+    a request that decodes and one that comes in its middle, each pair when the one before it has ended."""
 
     def __init__(self, setup: Setup) -> None:
         self._begin(setup)

@@ -225,6 +225,14 @@ def test_conversations_hit_what_was_expected_and_each_cache_gets_the_same_sessio
     assert (on.loc[on["turn"] > 1, "cached_tokens"] >= 64).all(), "the shared system prompt at least"
 
 
+@pytest.mark.parametrize("number", [6, 48])
+def test_the_answers_of_a_loop_of_steps_end_at_different_times(number):
+    answers = steps.answers(number)
+    assert len(answers) == number and len(set(answers)) > 0.75 * number
+    assert np.mean(answers) == pytest.approx(steps.ANSWER_TOKENS, rel=0.1)
+    assert max(abs(tokens - steps.ANSWER_TOKENS) for tokens in answers) <= steps.SPREAD_TOKENS
+
+
 @pytest.mark.timing
 def test_the_steps_of_a_server_are_taken_apart(cells):
     """Loops of equal requests, then prompts that come when the request before them has begun to decode."""

@@ -41,6 +41,23 @@ def test_own_servers_say_whether_the_target_was_met(monkeypatch, times, word):
     assert within.endswith("90 % were aimed at: met.")
 
 
+def test_a_step_of_more_requests_that_takes_less_time_is_named(monkeypatch):
+    level = LEVEL | dict(run_id="a", host="h", concurrency=1.0, request_rate=None, held=True)
+    level |= dict(predicted_held=True, tpot_s=1.0, predicted_tpot_s=1.0, ttft_s=1.0, predicted_ttft_s=1.0)
+    for name in ("levels", "levels_from_steps"):
+        monkeypatch.setattr(own, name, lambda *given: pd.DataFrame([level]))
+    steps = {"batch_size": [1.0, 4, 7, 8], "step_s": [0.01, 0.03, 0.062, 0.053], "max_new_tokens": 96.0}
+    steps |= {"prompt_tokens": 64.0, "ttft_s": 0.1, "last_ttft_s": None, "error": ""}
+    late = {"batch_size": [1.0] * 2, "prompt_tokens": [64.0, 512], "last_ttft_s": [0.2, 1.0], "error": ""}
+    table = pd.concat([pd.DataFrame(steps), pd.DataFrame(late).assign(max_new_tokens=0.0)], ignore_index=True)
+    place = dict(zip(own.CONFIGURATION, ("llamacpp", "F16", "m", "g", "h")))
+    said = " ".join(findings.own_servers(pd.DataFrame(), table.assign(**place)))
+    assert "a step takes 10 ms while one request decodes and 53 ms while 8 do" in said
+    assert "and 7 at once take longer (62 ms) than 8 (53 ms)." in said
+    rising = table.assign(step_s=table["step_s"].replace(0.062, 0.05), **place)
+    assert "take longer" not in " ".join(findings.own_servers(pd.DataFrame(), rising))
+
+
 def test_an_own_level_holds_as_on_the_page_serving_and_failed_requests_count(monkeypatch):
     place = dict(zip(own.CONFIGURATION, ("llamacpp", "F16", "m", "g", "h")))
     monkeypatch.setattr(own.derived, "batches", lambda rows: pd.DataFrame([place]))
