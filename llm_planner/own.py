@@ -47,8 +47,8 @@ def bent(cost: np.ndarray, steps: pd.DataFrame) -> np.ndarray:
     """`cost` of `fitted` with what the measured `steps` of each number of requests differ by (median;
     straight lines between two numbers).
 
-    Kernels are chosen by the number of rows: on a CPU no straight line goes through the steps. A server
-    also computes requests apart that a batch computes together, which batches cannot show.
+    Kernels are chosen by the number of rows: on a CPU no straight line goes through the steps. A server's
+    steps also differ from a batch's of the same size.
     """
     alone = steps[(steps["error"] == "") & (steps["step_s"] > 0)]
     off = (alone["step_s"] - _line_s(cost, alone)).groupby(alone["batch_size"]).median()
