@@ -201,6 +201,7 @@ def own_servers(requests: pd.DataFrame, steps: pd.DataFrame) -> list[str]:
     table = own.levels(requests)
     if table.empty:
         return []
+    under_load = own.of_loops(steps, ends_together=False)
     tpot = table["predicted_tpot_s"] / table["tpot_s"] - 1
     ttft = table["predicted_ttft_s"] / table["ttft_s"] - 1
     held = own.largest_levels(table)
@@ -217,14 +218,16 @@ def own_servers(requests: pd.DataFrame, steps: pd.DataFrame) -> list[str]:
         f"{_met(within >= OWN_TARGETS['within'])}.",
         "Batching runs show nothing of the server's own work on the cores that the engine needs, and no step "
         "that computes a prompt beside requests that decode.",
-        *_with_steps(own.levels_from_steps(requests, steps) if len(steps) else table.head(0), table),
-        *_bent(steps),
+        *_with_steps(requests, under_load, table),
+        *_together(requests, own.of_loops(steps, ends_together=True)),
+        *_bent(under_load),
         *_scattered(own.scatter(table)),
     ]
 
 
-def _with_steps(fitted, table):
+def _with_steps(requests, steps, table):
     """What remains where the server's own steps are fitted, beside the same levels fitted to batches."""
+    fitted = own.levels_from_steps(requests, steps) if len(steps) else table.head(0)
     if fitted.empty:
         return []
     before = table.merge(fitted[["run_id", *schema.LEVEL]], on=["run_id", *schema.LEVEL])
@@ -239,6 +242,18 @@ def _with_steps(fitted, table):
         f"{100 * off_before.abs().median():.1f} %); {100 * most:.0f} % were aimed at: "
         f"{_met(off.abs().median() <= most)}. TTFT is off by {100 * ttft:.1f} % (from batches "
         f"{100 * ttft_before:.1f} %)."
+    ]
+
+
+def _together(requests, steps):
+    """What remains where the steps are of loops whose answers end together, which no load does."""
+    fitted = own.levels_from_steps(requests, steps) if len(steps) else steps
+    if fitted.empty:
+        return []
+    off = fitted["predicted_tpot_s"] / fitted["tpot_s"] - 1
+    return [
+        f"From loops whose answers all end together, TPOT is off by {100 * off.abs().median():.1f} % "
+        f"({100 * off.median():+.1f} % signed; {len(fitted)} levels)."
     ]
 
 

@@ -43,6 +43,15 @@ def fitted(batches: pd.DataFrame) -> np.ndarray:
     return cost
 
 
+def of_loops(steps: pd.DataFrame, ends_together: bool) -> pd.DataFrame:
+    """The rows of `bench.analysis.steps` of the configurations with loops whose answers end together, or at
+    different times: those loops alone, and all late prompts."""
+    if steps.empty:
+        return steps
+    rows = steps[steps["step_s"].isna() | (steps["ends_together"] == ends_together)]
+    return rows[rows.groupby(CONFIGURATION)["step_s"].transform("count") > 0]
+
+
 def bent(cost: np.ndarray, steps: pd.DataFrame) -> np.ndarray:
     """`cost` of `fitted` with what the measured `steps` of each number of requests differ by (median;
     straight lines between two numbers).

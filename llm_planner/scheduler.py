@@ -44,7 +44,7 @@ from llm_planner.state import (
 @njit(cache=True)
 def step_s(cost: np.ndarray, decoders: int, context: int, tokens: float, attention: float) -> float:
     """Seconds of one step with `decoders` sequences of `context` tokens together, and a prefill of `tokens`
-    tokens. What `cost` has behind its ten coefficients is added by the number of decoders (`state.BENDS`).
+    tokens. What `cost` has behind its coefficients is added by the number of decoders (`state.BENDS`).
     """
     rows = decoders + tokens
     compute = cost[GEMM_TOKEN] * rows

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import token_quotes
 
 OPENAI = "completions", "text", "chat"
-TEXT = "text", "text-bos"
 ALL = *OPENAI, "tgi", "llamacpp"
 USAGE = '{"stream": True, "stream_options": {"include_usage": True}}'
 
@@ -34,7 +33,7 @@ MUTATIONS = {
         "        total = sum(counts)\n",
         "        total = sum(counts)\n    total = len(spoken)\n",
         [
-            *each(("completions", *TEXT, "chat", "llamacpp"), "two tokens per event"),
+            *each(("completions", "text", "text-bos", "chat", "llamacpp"), "two tokens per event"),
             *each((*OPENAI, "text-bos"), "never usage"),
         ],
     ),

@@ -4,7 +4,7 @@ beside a request that decodes."""
 import pandas as pd
 
 SHOWN = "batch_size prompt_tokens max_new_tokens step_s last_ttft_s ttft_s requests".split()
-COLUMNS = ["backend", "option", "model", "gpu", "host", "run_id", *SHOWN, "error"]
+COLUMNS = ["backend", "option", "model", "gpu", "host", "run_id", *SHOWN, "ends_together", "error"]
 
 
 def steps(requests: pd.DataFrame) -> pd.DataFrame:
@@ -12,8 +12,9 @@ def steps(requests: pd.DataFrame) -> pd.DataFrame:
 
     A closed loop of `batch_size` requests has step_s, the median gap between two of their tokens. A prompt of
     `prompt_tokens` that came while another request decoded has last_ttft_s, that request's longest gap: the
-    step that computed both. ttft_s is the median of the requests of the loop, or of those prompts. Columns
-    that do not apply are NaN; a pair of which a request failed is left out.
+    step that computed both. ttft_s is the median of the requests of the loop, or of those prompts.
+    ends_together: whether a loop's answers have one length, so that its requests begin and end together.
+    Columns that do not apply are NaN; a pair of which a request failed is left out.
     """
     good = requests[(requests["experiment"] == "steps") & (requests["error"] == "")]
     found = [_loop(part) for _, part in good.groupby(["run_id", "concurrency", "prompt_tokens"])]
@@ -34,6 +35,7 @@ def _loop(rows):
         "step_s": rows["itl_p50_s"].median(),
         "ttft_s": rows["ttft_s"].median(),
         "requests": len(rows),
+        "ends_together": rows["max_new_tokens"].nunique() == 1,
     }
 
 

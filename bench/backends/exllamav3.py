@@ -33,7 +33,7 @@ from typing import Any
 
 from bench import files
 from bench.backends import common
-from bench.backends.common import checkpoints, effective, weights
+from bench.backends.common import checkpoints, cuda, effective, weights
 from bench.backends.common.checkpoints import Checkpoint
 from bench.definitions import Fields
 
@@ -67,7 +67,7 @@ def available() -> str | None:
     if absent := common.absent("exllamav3", study="exllamav3"):
         return absent
     compiled = find_spec("exllamav3_ext") is not None  # a wheel of its releases has the kernels
-    lacking = None if compiled else common.without_toolkit()
+    lacking = None if compiled else cuda.without_toolkit()
     return (
         lacking and f"exllamav3 is installed without its kernels, but {lacking}, or install a compiled wheel"
     )

@@ -30,7 +30,7 @@ from importlib.metadata import version as _installed
 from pathlib import Path
 
 from bench.backends import common
-from bench.backends.common import copies, servers
+from bench.backends.common import copies, cuda, servers
 from bench.backends.common.checkpoints import Checkpoint
 from bench.definitions import Fields
 
@@ -58,7 +58,7 @@ def available() -> str | None:
             "tensorrt_llm is installed, but this machine lacks libraries that it opens: apt install "
             f"{' '.join(lacking)}"
         )
-    if compiler := common.without_toolkit():
+    if compiler := cuda.without_toolkit():
         return f"tensorrt_llm is installed, but {compiler}"
     return None
 

@@ -14,8 +14,8 @@ from bench.instrument.load import schedule
 from bench.observations import schema
 
 ANSWER_TOKENS = 96  # of a request that decodes, in the mean
-# As under a load, answers of a closed loop end at different times. Where they end together, a step of
-# llama.cpp's server is shorter than under a load; perhaps because its slots then lie side by side.
+# As under a load, answers of a closed loop end at different times: *Plan* shows what comes of loops in which
+# they end together.
 SPREAD_TOKENS = 64  # by which an answer is shorter or longer, at most
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it, less their whole parts, spread evenly however many there are
 START_TOKENS, LONG_TOKENS = 64, 512  # of its prompt; the longer one tells what reading the KV cache takes

@@ -43,3 +43,10 @@ def test_a_pair_of_which_one_failed_is_left_out_and_other_experiments_are():
     assert (late["requests"], late["last_ttft_s"]) == (1, 0.4)
     nothing = steps.steps(pairs.assign(experiment="serving"))
     assert nothing.empty and list(nothing) == steps.COLUMNS
+
+
+def test_a_loop_whose_answers_have_one_length_ends_together():
+    loop = {"concurrency": 2.0, "request": [1, 2], "prompt_tokens": 64, "itl_p50_s": 0.01, "ttft_s": 0.1}
+    apart = rows(**loop | {"max_new_tokens": [90, 100], "run_id": "a"})
+    table = steps.steps(pd.concat([apart, rows(**loop, run_id="b")], ignore_index=True))
+    assert list(table["ends_together"]) == [False, True] and list(table["max_new_tokens"]) == [95, 96]

@@ -402,7 +402,7 @@ def test_tensorrt_llm_names_the_libraries_that_the_machine_lacks(monkeypatch):
     monkeypatch.setattr(tensorrt, "LIBRARIES", {"libc6": ("libc.so.6",), "libthing1": ("libthing.so.1",)})
     assert tensorrt.available().endswith("lacks libraries that it opens: apt install libthing1")
     monkeypatch.setattr(tensorrt, "LIBRARIES", {"libc6": ("no.so", "libc.so.6")})
-    monkeypatch.setattr(tensorrt.common, "without_toolkit", lambda: None)
+    monkeypatch.setattr(tensorrt.cuda, "without_toolkit", lambda: None)
     assert tensorrt.available() is None
 
 
@@ -413,9 +413,9 @@ def test_an_engine_that_compiles_names_the_toolkit_that_the_machine_lacks(name, 
     if name == "tensorrt_llm":
         monkeypatch.setattr(module, "LIBRARIES", {})
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(module.common, "TOOLKIT", tmp_path)
-    for name in ("CUDA_HOME", "CUDA_PATH"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(module.cuda, "TOOLKIT", tmp_path)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(variable, raising=False)
     assert "no nvcc" in module.available() and "CUDA_HOME" in module.available()
     nvcc = tmp_path / "bin" / "nvcc"
     nvcc.parent.mkdir()

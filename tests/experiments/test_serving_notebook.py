@@ -235,13 +235,14 @@ def test_the_answers_of_a_loop_of_steps_end_at_different_times(number):
 
 @pytest.mark.timing
 def test_the_steps_of_a_server_are_taken_apart(cells):
-    """Loops of equal requests, then prompts that come when the request before them has begun to decode."""
+    """Loops of equal prompts, then prompts that come when the request before them has begun to decode."""
     requests = cells("serving", backend="fake", workload="steps", concurrency="2")["observed"]
     assert (requests["error"] == "").all() and set(requests["experiment"]) == {"steps"}
     table = steps_analysis.steps(requests)
     loops, late = table[table["step_s"].notna()], table[table["last_ttft_s"].notna()]
     assert sorted(zip(loops["batch_size"], loops["prompt_tokens"])) == [(1, 64), (2, 64), (2, 512)]
     assert loops["step_s"].to_list() == pytest.approx([ITL_S] * 3, rel=0.1)
+    assert not loops["ends_together"].any()
     assert list(late["prompt_tokens"].sort_values()) == list(steps.LATE_TOKENS)
     assert set(late["requests"]) == {steps.PAIRS}
     for _, level in requests[requests["request_rate"].notna()].groupby("request_rate"):

@@ -47,7 +47,7 @@ def test_a_step_of_more_requests_that_takes_less_time_is_named(monkeypatch):
     for name in ("levels", "levels_from_steps"):
         monkeypatch.setattr(own, name, lambda *given: pd.DataFrame([level]))
     steps = {"batch_size": [1.0, 4, 7, 8], "step_s": [0.01, 0.03, 0.062, 0.053], "max_new_tokens": 96.0}
-    steps |= {"prompt_tokens": 64.0, "ttft_s": 0.1, "last_ttft_s": None, "error": ""}
+    steps |= {"prompt_tokens": 64.0, "ttft_s": 0.1, "last_ttft_s": None, "error": "", "ends_together": False}
     late = {"batch_size": [1.0] * 2, "prompt_tokens": [64.0, 512], "last_ttft_s": [0.2, 1.0], "error": ""}
     table = pd.concat([pd.DataFrame(steps), pd.DataFrame(late).assign(max_new_tokens=0.0)], ignore_index=True)
     place = dict(zip(own.CONFIGURATION, ("llamacpp", "F16", "m", "g", "h")))
@@ -55,6 +55,10 @@ def test_a_step_of_more_requests_that_takes_less_time_is_named(monkeypatch):
     assert "a step takes 10 ms while one request decodes and 53 ms while 8 do" in said
     assert "and 7 at once take longer (62 ms) than 8 (53 ms)." in said
     rising = table.assign(step_s=table["step_s"].replace(0.062, 0.05), **place)
+    assert "end together" not in said
+    together = table.assign(ends_together=True, **place)
+    said = " ".join(findings.own_servers(pd.DataFrame(), together))
+    assert "all end together, TPOT is off by 0.0 %" in said and "a step takes" not in said
     assert "take longer" not in " ".join(findings.own_servers(pd.DataFrame(), rising))
 
 

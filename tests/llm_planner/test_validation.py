@@ -211,6 +211,17 @@ def test_costs_are_found_from_the_steps_of_a_server():
     assert line["line_s"].to_numpy() == pytest.approx(line["step_s"].to_numpy())
 
 
+def test_loops_whose_answers_end_together_are_told_from_others():
+    """Late prompts go with both; a configuration without such loops is left out."""
+    place = dict(zip(own.CONFIGURATION, ("e", "o", "m", "g", "h")))
+    table = pd.DataFrame({"step_s": [0.1, 0.2, None, 0.3], "ends_together": [False, True, None, True]})
+    table = table.assign(**place)
+    table.loc[3, "host"] = "another"
+    assert list(own.of_loops(table, False).index) == [0, 2]
+    assert list(own.of_loops(table, True).index) == [1, 2, 3]
+    assert own.of_loops(pd.DataFrame(), True).empty
+
+
 def test_a_step_takes_what_was_measured_at_its_batch_size():
     """No straight line goes through these steps; between two sizes lies what lies between them, and above the
     largest its difference from the line stays."""

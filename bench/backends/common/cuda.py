@@ -1,15 +1,19 @@
-"""CUDA 12 out of pip's packages, for engines that are built for it beside a PyTorch that brings CUDA 13."""
+"""What engines want of CUDA beside PyTorch: version 12 out of pip's packages where PyTorch brings 13, and
+the toolkit to compile with."""
 
 import contextlib
 import ctypes
+import os
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 
 # In the order of their needs.
 LIBRARIES = "cuda_runtime/lib/libcudart.so.12", "cublas/lib/libcublasLt.so.12", "cublas/lib/libcublas.so.12"
 NEWER = "cu13/lib/libcublasLt.so.13", "cu13/lib/libcublas.so.13"  # what PyTorch's wheels for CUDA 13 bring
 CUBLAS = "libcublas.so.12"
+TOOLKIT = Path("/usr/local/cuda")  # its usual folder
 
 
 def load_libraries() -> None:
@@ -46,3 +50,15 @@ def _installed(names: Iterable[str]) -> list[Path]:
     spec = find_spec("nvidia")
     roots = [Path(root) for root in spec.submodule_search_locations or []] if spec else []
     return [root / name for name in names for root in roots if (root / name).exists()]
+
+
+def without_toolkit() -> str | None:
+    """What to do where the CUDA toolkit, with which an engine compiles at its first start, is not found; None
+    where it is: by CUDA_HOME, as `nvcc` on the PATH, or in its usual folder, as PyTorch looks for it."""
+    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    if any((home / "bin" / "nvcc").is_file() for home in [*homes, TOOLKIT]) or which("nvcc"):
+        return None
+    return (
+        "it compiles at its first start, and there is no CUDA toolkit here (no nvcc): install it, and set "
+        "CUDA_HOME to its folder"
+    )

@@ -137,12 +137,8 @@ def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
     simulated cache of that size and what one without an end would answer; one panel per load."""
     table = naming.named(conversations_analysis.levels(requests)).dropna(subset="by_tokens")
     table = table[table["cache_capacity_tokens"] > 0]
-    system = [
-        "backend",
-        "option",
-        "workload",
-        "arrivals",
-    ]  # engines that round one size differently are no curve
+    # Two engines that round one size differently are no curve.
+    system = ["backend", "option", "workload", "arrivals"]
     several = table.groupby(system)["cache_capacity_tokens"].transform("nunique") > 1
     table = table[several]
     if table.empty:
