@@ -34,6 +34,7 @@ from bench import backends
 from bench.experiments import device
 from bench.machine import bandwidth, gemm, identity, neighbours
 from bench.observations import peaks, store
+from bench.observations.gates import limits
 
 MODEL = """
 from bench.backends.common import checkpoints
@@ -95,11 +96,15 @@ class NoLock:
 
 @pytest.fixture
 def idle_machine(monkeypatch):
-    """A machine that nobody else uses and of which nothing is measured: no run has to wait for it."""
+    """A machine that nobody else uses and of which nothing is measured: no run has to wait for it.
+
+    The one below is shared, and wakes a load client a millisecond late now and then: it may be so by half a gap.
+    """
     monkeypatch.setattr(bandwidth, "Bandwidth", Probe)
     monkeypatch.setattr(neighbours, "Neighbours", Alone)
     monkeypatch.setattr(neighbours, "take", lambda device="cpu", wait_s=0: NoLock())
     monkeypatch.setattr(device, "LOOK_S", 0.01)
+    monkeypatch.setattr(limits, "LATE_SHARE", 0.5)
     monkeypatch.setattr(gemm, "gemm_peaks", lambda device, threads: {"float32": 4e14})
     before = dict(os.environ)
     yield
