@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bench import inputs, naming, prefix_cache
+from bench.analysis import levels
 from bench.backends.common.servers import Served
 from bench.experiments import parameters
 from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
@@ -56,11 +57,12 @@ class Conversations(Load):
         rates = [workload.session_rate for workload, _ in self.plan]
         rates = ", ".join(f"{100 * rate:.3g} %" if self.of_capacity else f"{rate:.3g}" for rate in rates)
         caches = ", ".join("off" if size == 0 else f"{size or 'unknown'} tokens" for size in self.caches)
-        return (
+        load = (
             f"{sum(len(workload.sessions) for workload, _ in self.plan)} sessions with {requests} requests "
             f"of up to {self.room} tokens, at {rates} "
             f"{'of its capacity' if self.of_capacity else 'sessions/s'}; cache: {caches}"
         )
+        return load + ("" if self.of_capacity else announced([own for own, _ in self.plan], len(self.caches)))
 
     def _rates(self, usual):
         """The sessions per second of the levels, from few to many; where they are shares of the capacity
@@ -316,6 +318,18 @@ class Replays(Conversations):
 
 
 ARRIVALS = "trace", "poisson", "constant"
+
+
+def announced(workloads: list[Workload], times: int) -> str:
+    """That the sessions of `workloads`, one after the other and all `times` times, arrive over hours, and
+    what shortens it; empty where they do not."""
+    lasts_s = times * sum(len(workload.sessions) / workload.session_rate for workload in workloads)
+    if not lasts_s > levels.LONG_S:
+        return ""
+    return (
+        f". They arrive over {lasts_s / 3600:.1f} h: higher `session_rates`, a smaller `time_scale` or fewer "
+        "`sessions` shorten it."
+    )
 
 
 def at_rate(workload: Workload, rate: float) -> Workload:

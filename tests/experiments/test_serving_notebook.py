@@ -314,6 +314,16 @@ def test_sessions_that_arrive_otherwise_do_so_in_the_same_time(kind):
         assert all(s.turns[1].at_s - s.turns[0].at_s == pytest.approx(5) for s in moved)
 
 
+def test_a_load_that_takes_hours_is_announced():
+    """A trace whose moments are in another unit than its file says is one."""
+    turns = [(workloads.Turn((1, 2), (1, 2), 1, at_s, None),) for at_s in (0.0, 3600.0, 7200.0)]
+    workload = workloads.Workload(tuple(workloads.Session(k, own) for k, own in enumerate(turns, 1)))
+    assert conversations.announced([workload], 2).startswith(
+        ". They arrive over 6.0 h: higher `session_rates`"
+    )
+    assert conversations.announced([conversations.at_rate(workload, 1.0)], 2) == ""
+
+
 def test_runs_of_a_sampled_trace_have_one_rate_and_sessions_of_their_own(cells, tmp_path):
     trace = tmp_path / "my.csv"
     trace.write_text("at_s,input,output\n" + "".join(f"{k * k / 40},{20 + k},4\n" for k in range(12)))
