@@ -26,8 +26,12 @@ def whole_s(ttft_s: pd.Series, tpot_s: pd.Series, output_tokens: pd.Series) -> p
 
 def digits(value: float) -> int:
     """How many significant digits a printed number has, leading and trailing zeros left out; 0 where it is
-    unknown. Two measurements seldom agree in four or more."""
-    return len(f"{value:.12g}".split("e")[0].replace(".", "").strip("-0")) if value == value else 0
+    unknown. Two measurements seldom agree in four or more. A time made of a printed rate has those of the
+    rate."""
+    if value != value:
+        return 0
+    turned = [value, 1 / value] if value else [value]
+    return min(len(f"{each:.12g}".split("e")[0].replace(".", "").strip("-0")) for each in turned)
 
 
 def least_prefill_s(

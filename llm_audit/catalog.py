@@ -17,15 +17,16 @@ from bench.paths import DATA
 # The first pattern that a text matches decides; bits per weight are the least that the format stores.
 FORMATS = [
     (
-        r"nvfp4|mxfp4|fp4|nf4|w4a\d+|int4|awq|gptq(?!.*(8bit|8-bit|int8))|4-?bits?|4bpw|q4f16|"
-        r"marlin|iq4|gpt-oss",
+        r"nvfp4|mxfp4|fp4|nf4|w4a\d+|int4|awq|gptq(?!.*(8bit|8-bit|int8))|4-?bits?|4bpw|q4f16|marlin|iq4",
         4.0,
     ),
     (r"bitsandbytes-8|int8|8-?bits?|fp8|e4m3|e5m2|w8a\d+|float8|smoothquant|8bpw", 8.0),
-    (r"deepseek-(v3|r1)(?!.*distill)|kimi-k2", 8.0),  # published in 8 bits, and gpt-oss above in 4
     (r"bfloat16|float16|\bbf16\b|\bfp16\b|\bf16\b|\bhalf\b|16-?bits?|q0f16", 16.0),
     (r"float32|\bfp32\b|\bf32\b|32-?bits?", 32.0),
 ]
+# In what a model was published, where nobody says in what it ran: its name is no label of a format.
+PUBLISHED = [(r"gpt-oss", 4.0), (r"deepseek-(v3|r1)(?!.*(distill|qwen|llama))|kimi-k2", 8.0)]
+LABEL_CHARS = 60  # of a label at most: what is longer is a remark, which names formats of other runs too
 NAME_CHARS = 300  # of a name that are looked at: patterns must not take long on a hostile one
 UNQUANTISED = {"", "-", "none", "default", "unquantized", "unquantised", "full", "auto"}
 # The cache's own format says nothing of the weights.
@@ -44,8 +45,9 @@ def slug(text: object) -> str:
     return re.sub(r"[^a-z0-9]+", "-", str(text)[:NAME_CHARS].lower()).strip("-")
 
 
-def bits(text: str) -> float | None:
-    """Bits per weight that `text` names (`Q4_K_M` 4, `bfloat16` 16), None where it names no format."""
+def bits(text: str, published: bool = True) -> float | None:
+    """Bits per weight that `text` names (`Q4_K_M` 4, `bfloat16` 16), or in which the model that it names was
+    `published`; None where it names no format."""
     plain = slug(OF_CACHE.sub(" ", str(text)[:NAME_CHARS]))
     gguf = re.search(r"(?:^|-)i?q([2-8])(?:-|$)", plain)
     if gguf:
@@ -54,7 +56,8 @@ def bits(text: str) -> float | None:
     if stated:
         return float(stated[1])
     words = plain + " " + plain.replace("-", " ")
-    return next((size for pattern, size in FORMATS if re.search(pattern, words)), None)
+    patterns = FORMATS + (PUBLISHED if published else [])
+    return next((size for pattern, size in patterns if re.search(pattern, words)), None)
 
 
 @cache

@@ -44,3 +44,11 @@ def test_a_prompt_takes_its_operations_at_the_peak():
     flops = metrics.prefill_flops(*sizes, 1000)
     least_s = plausibility.least_prefill_s(*sizes, 1000, 1e12)
     assert least_s == pytest.approx(flops / 1e12) and least_s > 0.2
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [(19.3, 3), (1 / 19.3, 3), (0.05181, 4), (1200.0, 2), (0.0, 0), (math.nan, 0), (1 / 7.31243, 6)],
+)
+def test_a_time_made_of_a_printed_rate_has_as_many_digits_as_the_rate(value, count):
+    assert plausibility.digits(value) == count

@@ -417,7 +417,8 @@ def other_number_format(audited: Audited) -> Finding | None:
     """An option's label or bytes belong to another number format."""
     for row in audited.levels.to_dict("records"):
         stated = catalog.bits(row["weights"])
-        others = {c: catalog.bits(row[c]) for c in ("option", "name")}
+        labels = {c: str(row[c]) for c in ("option", "name") if len(str(row[c])) <= catalog.LABEL_CHARS}
+        others = {c: catalog.bits(label, published=False) for c, label in labels.items()}
         shape = catalog.model(row["model"])
         if row["model_bytes"] > 0 and row["model_parameters"] > 0:
             others["weight bytes"] = row["model_bytes"] * 8 / row["model_parameters"]

@@ -172,6 +172,43 @@ def test_a_mean_of_scattered_paces_does_not_say_that_the_first_token_is_in_it(tm
     assert "tpot_contains_ttft" in alarms(saved(tmp_path, "tight.json", tight))
 
 
+def test_a_pace_below_the_whole_answers_holds_no_first_token(tmp_path):
+    """As published of a DGX Spark: long answers were the slow ones, and the wait before them was a queue."""
+    lengths = {"total_output_tokens": 123008, "completed": 250, "num_prompts": 250, "duration": 472.84}
+    times = {"mean_ttft_ms": 43696.6, "mean_tpot_ms": 463.9, "mean_e2el_ms": 241633.4, "mean_itl_ms": 402.7}
+    tails = {
+        "p99_tpot_ms": 480.0,
+        "median_tpot_ms": 463.0,
+        "median_e2el_ms": 240996.8,
+        "p99_e2el_ms": 250000.0,
+    }
+    slow = served(output_throughput=260.146, request_throughput=0.5287, **lengths, **times, **tails)
+    assert "tpot_contains_ttft" not in alarms(saved(tmp_path, "queue.json", slow))
+    inside = slow | {"mean_tpot_ms": 241633.4 / 492.032, "median_tpot_ms": 491.0, "p99_tpot_ms": 500.0}
+    assert "tpot_contains_ttft" in alarms(saved(tmp_path, "inside.json", inside))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "int4,,Deepseek-R1-0528_Qwen3-8B,Deepseek-R1-0528_Qwen3-8B",  # the distillation, not the 8-bit original
+        "bfloat16,,DeepSeek-R1,DeepSeek-R1",  # run in another format than it was published in
+        "bfloat16,,gpt-oss-20b,gpt-oss-20b",
+        "int4,byte-matched int4 against the official q8 and the half-size harness: a remark of several words,a,a",
+    ],
+)
+def test_a_models_name_or_a_remark_is_no_label_of_a_format(tmp_path, row):
+    text = f"weights,option,name,model,tpot_ms\n{row},10\n"
+    assert "other_number_format" not in alarms(saved(tmp_path, "named.csv", text))
+
+
+def test_two_rates_of_three_digits_may_be_equal(tmp_path):
+    rows = [{"model": "Llama-3.2-3B", "framework": name, "decode_tps": 19.3} for name in ("coreai", "mlx")]
+    more = [{"model": "Qwen3-1.7B", "framework": "coreai", "decode_tps": 64.8}]
+    text = "\n".join(map(json.dumps, rows + more))
+    assert "same_run_twice" not in alarms(saved(tmp_path, "rates.jsonl", text))
+
+
 def test_a_rate_that_stands_for_infinity_is_no_offered_rate(tmp_path):
     read = llm_audit.read([saved(tmp_path, "all.json", served(request_rate=1e9))])
     assert read.levels["request_rate"].isna().all() and (read.levels["all_at_once"] == 1).all()
