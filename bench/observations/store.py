@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,13 @@ def load(
     runs = read_all([Path(p) for p in paths] if paths is not None else files(folder))
     everything = runs.rows[~runs.rows["file"].isin(gates.refused(runs))].drop(columns="file")
     everything = everything.reset_index(drop=True)
+    contended = [name for name, sidecar in zip(runs.identifiers, runs.sidecars) if sidecar.get("shared")]
+    if contended:
+        warnings.warn(
+            f"{len(contended)} of {len(runs.sidecars)} runs shared their machine with other processes, so "
+            f"their times are no measurement ({contended[0]}; its sidecar says how much).",
+            stacklevel=2,
+        )
     # What is no request, such as the accuracy of load clients, lies beside them.
     everything.attrs["folder"] = str(folder or RESULTS)
     return everything[everything["experiment"] == experiment] if experiment else everything

@@ -47,6 +47,11 @@ def test_a_guessed_attribute_ends_with_what_a_checkpoint_offers(model, guess):
     assert all(hasattr(checkpoints.Checkpoint, n) for n in set(said) - {"name", "path", "weights"})
 
 
+def test_a_mistyped_attribute_is_answered_with_the_one_that_was_meant(model):
+    with pytest.raises(AttributeError, match="Did you mean 'end_token_ids'"):
+        _ = checkpoints.Checkpoint("path:mine", model, "real").end_tokens_ids
+
+
 def test_an_attribute_that_fails_inside_says_its_own_reason(model):
     (model / "config.json").write_text("[]")
     checkpoint = checkpoints.Checkpoint("path:mine", model, "real")

@@ -101,6 +101,18 @@ def test_a_failed_request_stays_as_a_row(tmp_path):
     assert latency_analysis.summary(requests)["output_tokens_per_s"].iloc[0] == pytest.approx(10 / 0.14)
 
 
+def test_a_run_that_shared_its_machine_is_named_to_who_reads_it(tmp_path, recwarn):
+    calm, busy = make_rows(run=1), make_rows(run=2)
+    store.write(calm, make_sidecar(), calm[0]["run_id"], tmp_path, scratch=True)
+    assert len(store.load(folder=tmp_path)) == len(calm)
+    assert not [one for one in recwarn if "shared" in str(one.message)]
+    store.write(busy, make_sidecar(busy_cores={"others": 0.9}), busy[0]["run_id"], tmp_path, scratch=True)
+    with pytest.warns(
+        UserWarning, match="1 of 2 runs shared their machine .* no measurement .*-2; its sidecar"
+    ):
+        store.load(folder=tmp_path)
+
+
 def test_a_run_is_never_overwritten(tmp_path):
     path = write_run(tmp_path)
     before = path.read_bytes()

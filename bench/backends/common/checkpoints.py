@@ -12,6 +12,7 @@ nothing half-made. Formats that an engine makes of a checkpoint carry that engin
 (`conversion`).
 """
 
+import difflib
 import hashlib
 import json
 import math
@@ -52,9 +53,11 @@ class Checkpoint:
         if hasattr(type(self), name):
             return object.__getattribute__(self, name)
         offered = [*self.__dataclass_fields__, *vars(type(self))]
+        offered = [each for each in offered if not each.startswith("_")]
+        near = difflib.get_close_matches(name, offered, 1)
         raise AttributeError(
-            f"A checkpoint has no attribute {name!r}. It offers "
-            f"{', '.join(n for n in offered if not n.startswith('_'))} "
+            f"A checkpoint has no attribute {name!r}. "
+            f"{f'Did you mean {near[0]!r}? ' if near else ''}It offers {', '.join(offered)} "
             "(bench/backends/common/checkpoints.py); its folder is `path`."
         )
 

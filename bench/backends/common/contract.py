@@ -115,8 +115,9 @@ class Engine(Protocol):
         max_new_tokens: int,
         on_token: Callable[[int, int], None] | None,
     ) -> list[list[int]]:
-        """Greedy decoding of exactly `max_new_tokens` for each prompt (token ids), with the tokens of
-        `checkpoint.end_token_ids` suppressed; one list of token ids per prompt.
+        """Greedy decoding of exactly `max_new_tokens` for each prompt (token ids; those of one call are as
+        long as each other), with the tokens of `checkpoint.end_token_ids` suppressed; one list of token ids
+        per prompt.
 
         Calls `on_token(request, token_id)`, `request` being the prompt's index, as each token becomes
         available to a caller. With None it runs the engine's own loop without callbacks: the difference is
