@@ -81,6 +81,7 @@ NUMBERS |= {
     f"request_tokens_per_s{q}": f"output tokens/s of one request, {q[1:] or 'statistic not stated'}"
     for q in STATISTICS
 }
+NUMBERS |= {f"{k}_sd_s": f"{TIMES[k]}, standard deviation over requests, s" for k in ("tpot", "e2e")}
 LEVELS = TEXTS | NUMBERS
 REQUEST_NUMBERS = {
     "level": "number of the level that the request belongs to",

@@ -46,10 +46,16 @@ def _with_level(rows, audited):
     return rows.join(level[columns], on="level").join(blur, on="level")
 
 
+# Relative deviations of TPOT times those of e2e, within which a mean of paces times a mean length is no mean
+# time: the covariance of two figures is at most the product of their deviations, and lengths may vary more
+# than times.
+BLURRED = 2.0
+
+
 def spread(level: pd.DataFrame, time: str) -> pd.Series:
-    """Standard deviation of `time` over its mean in each level, from a high percentile beside the median as
-    of a normal distribution; NaN where the file has not both."""
-    middle, found = level[f"{time}_p50_s"], pd.Series(np.nan, level.index)
+    """Standard deviation of `time` over its mean in each level: as the file states it, or from a high
+    percentile beside the median as of a normal distribution; NaN where the file has neither."""
+    middle, found = level[f"{time}_p50_s"], level[f"{time}_sd_s"] / level[f"{time}_mean_s"]
     for q, deviations in (("_p99", 2.33), ("_p95", 1.64), ("_p90", 1.28)):
         found = found.fillna((level[f"{time}{q}_s"] / middle - 1).clip(lower=0) / deviations)
     return found

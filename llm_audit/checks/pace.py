@@ -12,7 +12,6 @@ MLPERF = "MLPerf Inference and vLLM define TPOT = (e2e - TTFT) / (output tokens 
 # share of an answer's time from which a TTFT shows in a TPOT: in several rows, in one
 VISIBLE_AMONG, VISIBLE_ALONE = 0.015, 0.04
 VISIBLE_EACH = 0.0025  # in requests of their own, whose times were rounded and not averaged
-BLURRED = 2.0  # relative deviations of TPOT times those of e2e, below which a mean tells nothing
 WAITED = 0.1  # share of an answer's time from which a TTFT is a queue's rather than a prompt's
 TIMES_LONGER = 1.5  # a gap is read as several tokens' from here on
 
@@ -48,7 +47,7 @@ def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     least = VISIBLE_EACH if good.sum() >= 8 and (rows["scope"] == "request").all() else least
     visible = good & (expected > least) & (share < 1)
     if "blur" in rows:  # a mean of paces times a mean length is no mean time where both scatter
-        visible &= ~(expected < BLURRED * rows["blur"])
+        visible &= ~(expected < accounts.BLURRED * rows["blur"])
     # With the TTFT inside, short answers lift the mean of many paces above the time over the tokens. Below it
     # by more than rounding is a mean in which long answers, or late ones, had the slower pace.
     long_wait = (rows["scope"] != "request") & (expected > WAITED)

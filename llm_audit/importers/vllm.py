@@ -57,6 +57,7 @@ def _serve(d):
         for s, q in STATISTICS.items()
         if f"{s}_{theirs}_ms" in d
     }
+    level |= {"tpot_sd_s": _ms(d.get("std_tpot_ms")), "e2e_sd_s": _ms(d.get("std_e2el_ms"))}
     completed, rate = d.get("completed"), d.get("request_rate")
     level |= {
         "model": d.get("model_id"),

@@ -188,6 +188,19 @@ def test_a_pace_below_the_whole_answers_holds_no_first_token(tmp_path):
     assert "tpot_contains_ttft" in alarms(saved(tmp_path, "inside.json", inside))
 
 
+def test_a_mean_pace_that_a_few_short_answers_lifted_is_no_misfit(tmp_path):
+    """As published of a DGX Spark: TPOT of 52 ± 378 ms over answers of 5.3 ± 5.6 s."""
+    lengths = {"total_output_tokens": 36540, "completed": 200, "num_prompts": 200, "duration": 800.0}
+    lengths |= {"output_throughput": 36540 / 800, "request_throughput": 0.25, "request_rate": 0.25}
+    times = {"mean_ttft_ms": 124.5, "mean_tpot_ms": 52.4, "mean_e2el_ms": 5298.9, "median_ttft_ms": 120.0}
+    tails = {"p99_tpot_ms": 39.8, "median_tpot_ms": 28.3, "median_e2el_ms": 3102.3, "p99_e2el_ms": 26000.0}
+    spread = {"std_tpot_ms": 377.9, "std_e2el_ms": 5647.4}
+    file = served(p99_ttft_ms=300.0, **lengths, **times, **tails)
+    assert "rate_against_times" not in alarms(saved(tmp_path, "lifted.json", file | spread))
+    even = file | {"std_tpot_ms": 5.0, "std_e2el_ms": 500.0}
+    assert "rate_against_times" in alarms(saved(tmp_path, "even.json", even))
+
+
 @pytest.mark.parametrize(
     "row",
     [
