@@ -24,20 +24,22 @@ class Run(SimpleNamespace):
         return rows, {"made": "once"}
 
 
-def test_a_run_that_a_full_disk_refused_is_written_when_the_cell_runs_again(monkeypatch):
-    tries = []
+def test_a_run_that_a_full_disk_refused_is_written_when_the_cell_runs_again(monkeypatch, tmp_path, capsys):
+    tries, path = [], tmp_path / "run.csv"
+    path.with_suffix(".json").write_text('{"shared": "Others kept a core busy."}')
 
     def write(rows, sidecar, *where):
         tries.append((rows, sidecar))
         if len(tries) == 1:
             raise OSError("No space left on device")
-        return "path"
+        return path
 
     monkeypatch.setattr(session.store, "write", write)
     run = Run()
     with pytest.raises(OSError, match="No space left"):
         run.write(["row"])
     assert run.ended, "the device is let go meanwhile"
-    assert run.write(["row"]) == "path" and tries == [(["row"], {"made": "once"})] * 2
+    assert run.write(["row"]) == path and tries == [(["row"], {"made": "once"})] * 2
+    assert capsys.readouterr().out == "These times are no measurement. Others kept a core busy.\n"
     with pytest.raises(AssertionError, match="has ended"):
         run.write(["row"])
