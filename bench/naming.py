@@ -15,12 +15,16 @@ def choose(kind: str, name: str, known: Iterable[str]) -> str:
     known = list(known)
     if name in known:
         return name
+    raise ValueError(f"Unknown {kind} {name!r}.{meant(name, known)} There is: {', '.join(known)}.")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A question after the one of `known` that comes nearest to `name`; empty where none is near."""
     lower = {str(one).lower(): one for one in known}
     typed = str(name).lower()
     near = [lower[one] for one in difflib.get_close_matches(typed, lower, n=1)]
     near = near or [one for word, one in lower.items() if typed and word.startswith(typed)]
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"Unknown {kind} {name!r}.{hint} There is: {', '.join(known)}.")
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def safe(name: str) -> str:

@@ -62,7 +62,8 @@ class Conversations(Load):
             f"of up to {self.room} tokens, at {rates} "
             f"{'of its capacity' if self.of_capacity else 'sessions/s'}; cache: {caches}"
         )
-        return load + ("" if self.of_capacity else announced([own for own, _ in self.plan], len(self.caches)))
+        long = "" if self.of_capacity else announced([own for own, _ in self.plan], len(self.caches))
+        return f"{load}. {long}" if long else load
 
     def _rates(self, usual):
         """The sessions per second of the levels, from few to many; where they are shares of the capacity
@@ -327,7 +328,7 @@ def announced(workloads: list[Workload], times: int) -> str:
     if not lasts_s > levels.LONG_S:
         return ""
     return (
-        f". They arrive over {lasts_s / 3600:.1f} h: higher `session_rates`, a smaller `time_scale` or fewer "
+        f"They arrive over {lasts_s / 3600:.1f} h: higher `session_rates`, a smaller `time_scale` or fewer "
         "`sessions` shorten it."
     )
 

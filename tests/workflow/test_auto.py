@@ -73,9 +73,7 @@ def test_a_steady_one_ends_within_and_a_noisy_one_with_its_budget(folder):
     runs = carry_out(config, folder, rates(float32=STEADY, int8=NOISY))
     assert runs == {"float32": repeats.FEWEST, "int8": 10}
     first, *words = report.repeated(config)
-    steady, noisy = sorted(
-        words
-    )  # they stand in the order of the plan, which is drawn anew in every checkout
+    steady, noisy = sorted(words)  # the plan's order is drawn anew in every checkout
     assert "within ± 3 % of the mean, at most 10 runs" in first
     assert "latency fake float32: 8 runs: ± " in steady and steady.endswith("within ± 3 %.")
     assert "latency fake int8: 10 runs: ± " in noisy and "budget of 10 runs is spent" in noisy

@@ -12,7 +12,6 @@ nothing half-made. Formats that an engine makes of a checkpoint carry that engin
 (`conversion`).
 """
 
-import difflib
 import hashlib
 import json
 import math
@@ -54,10 +53,9 @@ class Checkpoint:
             return object.__getattribute__(self, name)
         offered = [*self.__dataclass_fields__, *vars(type(self))]
         offered = [each for each in offered if not each.startswith("_")]
-        near = difflib.get_close_matches(name, offered, 1)
         raise AttributeError(
-            f"A checkpoint has no attribute {name!r}. "
-            f"{f'Did you mean {near[0]!r}? ' if near else ''}It offers {', '.join(offered)} "
+            f"A checkpoint has no attribute {name!r}.{naming.meant(name, offered)} "
+            f"It offers {', '.join(offered)} "
             "(bench/backends/common/checkpoints.py); its folder is `path`."
         )
 
