@@ -187,11 +187,13 @@ rule figures:
         SOURCES,
     output:
         DRAWN,
+    log:
+        "logs/figures.txt",
     message:
         "figures"
     shell:
         "OMP_NUM_THREADS=1 papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figures.ipynb -p figure all "
-        "2> logs/figures.txt || {{ cat logs/figures.txt; exit 1; }}"
+        "2> {log} || {{ cat {log}; exit 1; }}"
 
 
 rule site:

@@ -1,6 +1,7 @@
 """The plan and the Snakefile: what is measured is skipped, what fails does not stop the rest, nothing overlaps."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -16,6 +17,7 @@ from bench.analysis import repeats
 from bench.machine import identity, neighbours
 from bench.observations import store
 from bench.paths import ROOT
+from bench.report import figures
 from bench.workflow import auto, options, progress, run_notebook
 from bench.workflow import plan as plan_workflow
 
@@ -217,6 +219,27 @@ def test_a_dry_run_knows_how_to_make_an_engine_s_own_environment(tmp_path):
         BENCH_RESULTS=tmp_path,
     )
     assert "rule environment" in done.stdout + done.stderr and "latency" in done.stdout + done.stderr
+
+
+@pytest.mark.check
+def test_figures_are_drawn_in_a_clone_that_never_measured(tmp_path):
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(clone)], check=True)
+    shutil.copy(ROOT / "Snakefile", clone)
+    drawing = tmp_path / "papermill"  # what the notebook draws is tested elsewhere
+    drawing.write_text(
+        "#!/bin/sh\n" + "".join(f"touch figures/{name}.svg figures/{name}.png\n" for name in figures.names())
+    )
+    drawing.chmod(0o755)
+    done = subprocess.run(
+        ["snakemake", "--config", "partial=True", "--forcerun", "figures", "--", "figures"],
+        cwd=clone,
+        env=os.environ | {"PATH": f"{tmp_path}:{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(clone)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0 and (clone / "logs" / "figures.txt").exists(), done.stderr[-2000:]
 
 
 @pytest.mark.check
