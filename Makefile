@@ -34,6 +34,7 @@
 #     make readme                        the README's findings, from the committed observations
 #     make data                          the whole data in downloads/: one Parquet, one CSV, the data dictionary
 #     make site                          only the figures and the pages, from the observations that are there
+#     make help                          these lines
 
 PYTHON ?= python3
 # Tests and studies are hundreds of short processes: each would compile bench/ anew.
@@ -52,11 +53,14 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: observatory expect expect-proof expect-log study test check check-backend check-engines plan-check wheels audit contribute proof mutants lint site data readme bundle
+.PHONY: observatory expect expect-proof expect-log study test check check-backend check-engines plan-check wheels audit contribute proof mutants lint site data readme bundle help install
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
 	@exec $(SNAKEMAKE)
+
+help:
+	@sed -n 's/^#     //p' Makefile
 
 site: .venv/ready
 	@snakemake --config partial=True $(CONFIG) -- draw

@@ -273,6 +273,12 @@ def main() -> None:
     except ValueError as error:
         raise SystemExit(f"WRONG  {error}") from None
     _in_its_environment(backend, option, chosen.device)
+    print(
+        f"{chosen.name} {option}: a line for each check, as it ends. Where {MODEL} is not there yet it is made "
+        "first: minutes without a line.",
+        file=sys.stderr,
+        flush=True,
+    )
     wrong = 0
     with contextlib.redirect_stdout(sys.stderr):  # what an engine prints stays out of the report
         for found in findings(backend, option, chosen.device, identity.cores()):

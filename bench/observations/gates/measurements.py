@@ -314,7 +314,9 @@ def answered(runs: Runs) -> dict[int, str]:
     rows = of_models(runs)
     timed = (rows["weights"] == "real") & (rows["experiment"] != "quality")
     rows = rows[timed & (rows["output_tokens"] >= limits.TELLING_TOKENS) & (rows["output_ids"] != "")]
-    rows = rows[["file", "prompt", "output_tokens", "output_ids"]]  # each row of 90 columns would be built below
+    rows = rows[
+        ["file", "prompt", "output_tokens", "output_ids"]
+    ]  # each row of 90 columns would be built below
     found = {}
     for file, own in rows.groupby("file"):
         repeated = [row for row in own.itertuples() if len(set(row.output_ids.split())) == 1]
