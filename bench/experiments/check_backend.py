@@ -274,8 +274,8 @@ def main() -> None:
         raise SystemExit(f"WRONG  {error}") from None
     _in_its_environment(backend, option, chosen.device)
     print(
-        f"{chosen.name} {option}: a line for each check, as it ends. Where {MODEL} is not there yet it is made "
-        "first: minutes without a line.",
+        f"{chosen.name} {option}: a line for each check, as it ends. Where {MODEL} is not there yet it is "
+        "made first: minutes without a line.",
         file=sys.stderr,
         flush=True,
     )
