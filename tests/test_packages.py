@@ -55,6 +55,7 @@ def installed(tmp_path_factory):
     return install
 
 
+@pytest.mark.check
 def test_the_wheel_of_the_audit_finds_the_same_without_the_study(installed):
     target = installed("llm_audit")
     assert not (target / "bench" / "report").exists() and not (target / "bench" / "analysis").exists()
@@ -67,6 +68,7 @@ def test_the_wheel_of_the_audit_finds_the_same_without_the_study(installed):
     assert usage.startswith("usage: llm-audit")
 
 
+@pytest.mark.check
 def test_the_wheel_of_the_planner_predicts_the_same_without_the_study(installed, tmp_path):
     target, file = installed("llm_planner"), tmp_path / "points.csv"
     file.write_text("".join(POINTS.read_text().splitlines(keepends=True)[:4]))

@@ -20,6 +20,7 @@ def alarms(findings):
     return [f.check for f in findings if f.kind in ALARMS]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("layout", a_third(simulate.LAYOUTS))
 def test_simulated_clean_files_raise_nothing_impossible(layout):
     found = proof.false_alarms([0], [layout])
