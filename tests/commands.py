@@ -13,11 +13,18 @@ TESTS = Path(__file__).parent
 BIN = Path(sys.executable).parent
 
 
-def run(*command, check=True, **environment):
-    """Run a command of this environment in the repository; returns the finished process with its text."""
+def cloned(folder):
+    """A clone of what this repository has committed, at `folder`, which is returned."""
+    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)], check=True)
+    return folder
+
+
+def run(*command, check=True, cwd=ROOT, **environment):
+    """Run a command of this environment in the repository, or in the clone `cwd`; returns the finished process
+    with its text."""
     own = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"} | {k: str(v) for k, v in environment.items()}
     words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=ROOT, env=os.environ | own, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(words, cwd=cwd, env=os.environ | own, capture_output=True, text=True, timeout=900)
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
 

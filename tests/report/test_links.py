@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 import yaml
+from commands import cloned
 
 from bench.paths import ROOT
 from bench.report import figures, links, notebooks
@@ -107,7 +108,7 @@ class Links(HTMLParser):
 
 def fork(folder):
     """A clone of this repository under another address; nothing else is changed in it."""
-    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)], check=True)
+    cloned(folder)
     setting = (folder / "_quarto.yml").read_text()
     (folder / "_quarto.yml").write_text(re.sub("repo-url: .*", f"repo-url: {FORK}", setting))
     return folder

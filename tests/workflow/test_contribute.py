@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from commands import cloned
 
 from bench.observations import store
 from bench.paths import ROOT
@@ -24,8 +25,7 @@ def git(folder, *arguments):
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
     """A clone of this repository whose HEAD lacks the files of RUN; they lie in `away`."""
-    folder = tmp_path_factory.mktemp("clone") / "repository"
-    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)], check=True)
+    folder = cloned(tmp_path_factory.mktemp("clone") / "repository")
     git(folder, "config", "user.email", "nobody@example.org")
     git(folder, "config", "user.name", "nobody")
     git(folder, "remote", "remove", "origin")

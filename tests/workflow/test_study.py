@@ -10,7 +10,7 @@ import nbformat
 import psutil
 import pytest
 from builders import write_run
-from commands import BIN, TESTS, run
+from commands import BIN, TESTS, cloned, run
 
 from bench import backends, paths
 from bench.analysis import repeats
@@ -223,23 +223,17 @@ def test_a_dry_run_knows_how_to_make_an_engine_s_own_environment(tmp_path):
 
 @pytest.mark.check
 def test_figures_are_drawn_in_a_clone_that_never_measured(tmp_path):
-    clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(clone)], check=True)
-    shutil.copy(ROOT / "Snakefile", clone)
+    copy = cloned(tmp_path / "clone")
+    shutil.copy(ROOT / "Snakefile", copy)
     drawing = tmp_path / "papermill"  # what the notebook draws is tested elsewhere
     drawing.write_text(
         "#!/bin/sh\n" + "".join(f"touch figures/{name}.svg figures/{name}.png\n" for name in figures.names())
     )
     drawing.chmod(0o755)
-    done = subprocess.run(
-        ["snakemake", "--config", "partial=True", "--forcerun", "figures", "--", "figures"],
-        cwd=clone,
-        env=os.environ | {"PATH": f"{tmp_path}:{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(clone)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0 and (clone / "logs" / "figures.txt").exists(), done.stderr[-2000:]
+    first = os.pathsep.join([str(tmp_path), str(BIN), os.environ["PATH"]])
+    asked = ("--config", "partial=True", "--forcerun", "figures", "--", "figures")
+    run("snakemake", *asked, cwd=copy, PATH=first, PYTHONPATH=copy)
+    assert (copy / "logs" / "figures.txt").exists()
 
 
 @pytest.mark.check

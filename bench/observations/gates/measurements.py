@@ -313,10 +313,9 @@ def answered(runs: Runs) -> dict[int, str]:
     """
     rows = of_models(runs)
     timed = (rows["weights"] == "real") & (rows["experiment"] != "quality")
-    rows = rows[timed & (rows["output_tokens"] >= limits.TELLING_TOKENS) & (rows["output_ids"] != "")]
-    rows = rows[
-        ["file", "prompt", "output_tokens", "output_ids"]
-    ]  # each row of 90 columns would be built below
+    answers = timed & (rows["output_tokens"] >= limits.TELLING_TOKENS) & (rows["output_ids"] != "")
+    # Only what is read below: `groupby` and `itertuples` build every column that a frame has.
+    rows = rows.loc[answers, ["file", "prompt", "output_tokens", "output_ids"]]
     found = {}
     for file, own in rows.groupby("file"):
         repeated = [row for row in own.itertuples() if len(set(row.output_ids.split())) == 1]
