@@ -37,6 +37,8 @@ def _fits(
     runs: pd.DataFrame, keys: tuple[str, ...], metric: str, conditions: tuple[str, ...]
 ) -> list[tuple[dict, pd.DataFrame, comparison.Fit]]:
     found, where = [], [*SETTING, *conditions]
+    times = [name for name in ("started", "ended") if name in runs]
+    runs = runs.assign(**{name: pd.to_datetime(runs[name], utc=True) for name in times})  # read once
     for place, rows in runs.groupby(where, dropna=False, sort=True):
         if (rows[metric] <= 0).any():
             above = (rows[metric] > 0).groupby([rows[key] for key in keys], dropna=False).transform("all")
@@ -58,11 +60,14 @@ def means(
     names = [*dict.fromkeys([*SETTING, *conditions, *keys])]
     plain = runs[runs[metric].notna()].groupby(names, dropna=False, sort=True)[metric]
     table = plain.agg(plain="mean", count="size").reset_index()
-    found = [model.means().assign(**where) for where, _, model in fits(runs, keys, metric, conditions)]
-    if not found:
+    models = fits(runs, keys, metric, conditions)
+    if not models:
         nothing = dict.fromkeys(("low", "high", "half", "sittings"), np.nan)
         return table.rename(columns={"plain": "mean", "count": "runs"}).assign(**nothing, note="")
-    table = table.merge(pd.concat(found, ignore_index=True), "left", names)
+    found = pd.concat([model.means() for *_, model in models], ignore_index=True)
+    here = np.repeat(np.arange(len(models)), [len(model.table) for *_, model in models])
+    where = pd.DataFrame([where for where, *_ in models]).iloc[here].reset_index(drop=True)
+    table = table.merge(pd.concat([found, where[[*where.columns.difference(keys)]]], axis=1), "left", names)
     table = table.assign(
         mean=table["mean"].fillna(table["plain"]),
         runs=table["runs"].fillna(table["count"]).astype(int),

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,15 +79,21 @@ def sittings(runs: pd.DataFrame, gap_s: float = SITTING_GAP_S) -> pd.Series:
     columns started, host and experiment (without them all runs are of one), and ended where it is known (else
     a run ends as it starts).
     """
-    started = pd.to_datetime(runs["started"], utc=True)
-    ended = pd.to_datetime(runs["ended"], utc=True).fillna(started) if "ended" in runs else started
-    numbers = pd.Series(0, index=runs.index)
+    started = _moments(runs["started"])
+    ended = _moments(runs["ended"]) if "ended" in runs else started
+    ended = np.where(np.isnat(ended), started, ended)
+    numbers = np.zeros(len(runs), dtype=int)
     place = pd.Series(range(len(runs)), index=runs.index)
-    for _, members in place.groupby(_where(runs), dropna=False):
-        order = started.iloc[members].sort_values(kind="stable").index
-        latest = ended[order].cummax().shift()
-        numbers[order] = ((started[order] - latest).dt.total_seconds() > gap_s).cumsum()
-    return numbers
+    for _, own in place.groupby(_where(runs), dropna=False):
+        order = own.to_numpy()[np.argsort(started[own], kind="stable")]
+        idle = started[order][1:] - np.maximum.accumulate(ended[order])[:-1]
+        numbers[order[1:]] = np.cumsum(idle > np.timedelta64(round(gap_s * 1e9), "ns"))
+    return pd.Series(numbers, index=runs.index)
+
+
+def _moments(times: pd.Series) -> np.ndarray:
+    """Texts of points in time, or points in time, as datetime64 in UTC."""
+    return pd.to_datetime(times, utc=True).dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")
 
 
 def _where(runs: pd.DataFrame) -> list[pd.Series]:
@@ -121,13 +127,18 @@ class Fit:
         """Whether any two runs can be compared with each other, so that there are intervals at all."""
         return "residual" in self.variances
 
+    @functools.cached_property
+    def places(self) -> dict[tuple, int]:
+        """Where each configuration (a tuple of `keys`) stands in `table`."""
+        names = self.table[self.keys].itertuples(index=False, name=None)
+        return {name: place for place, name in enumerate(names)}
+
     def place(self, key: Sequence) -> int:
-        """Where the configuration `key` (a tuple of `keys`) stands in `table`; KeyError where it is not."""
-        found = np.flatnonzero((self.table[self.keys] == list(key)).all(axis=1))
-        if not len(found):
-            known = ", ".join(" ".join(map(str, row)) for row in self.table[self.keys].to_numpy())
+        """Where the configuration `key` stands in `table`; KeyError where it is not."""
+        if tuple(key) not in self.places:
+            known = ", ".join(" ".join(map(str, name)) for name in self.places)
             raise KeyError(f"No run of {tuple(key)}: take one of {known}.")
-        return int(found[0])
+        return self.places[tuple(key)]
 
     def contrasts(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(estimates, standard errors, degrees of freedom) of weighted sums of the logs of adjusted means,
@@ -256,18 +267,15 @@ def fit(
     runs = runs[runs[metric].notna()]
     if (runs[metric] <= 0).any():
         raise ValueError(f"{metric} is not above zero in some runs: leave out runs without an answer.")
-    codes, names = pd.factorize(pd.MultiIndex.from_frame(runs[keys].astype(object)), sort=True)
-    sitting = pd.factorize(pd.MultiIndex.from_arrays([*_where(runs), sittings(runs, gap_s)]))[0]
-    count, places = len(names), sitting.max(initial=-1) + 1
+    codes, names = numbered(runs[key] for key in keys)
+    sitting, met = numbered([*_where(runs), sittings(runs, gap_s)])
+    count, places = len(names), len(met)
     edges = np.zeros((count + places, count + places))
     edges[codes, count + sitting] = 1
     chain = connected_components(edges, directed=False)[1]
-    ids = runs["run_id"] if "run_id" in runs else pd.Series(range(len(runs)), index=runs.index)
-    by = pd.DataFrame({"code": codes, "run": ids.to_numpy(), "sitting": sitting})
-    table = pd.DataFrame(list(names), columns=keys).assign(
-        runs=by.groupby("code")["run"].nunique().to_numpy(),
-        sittings=by.groupby("code")["sitting"].nunique().to_numpy(),
-        chain=chain[:count],
+    ids = pd.factorize(runs["run_id"])[0] if "run_id" in runs else np.arange(len(runs))
+    table = pd.DataFrame(names, columns=keys).assign(
+        runs=_distinct(codes, ids), sittings=_distinct(codes, sitting), chain=chain[:count]
     )
     # One column per configuration; per sitting one, coded so that the sittings of a chain add up to zero: a
     # configuration's coefficient is then its mean over the chain's sittings.
@@ -288,6 +296,19 @@ def fit(
     if two_placements:
         groups["placement"] = np.eye(count)[codes] * side[:, None]
     return _estimate(keys, table, logs, design, codes, groups, prior or known_prior())
+
+
+def numbered(columns: Iterable[Iterable]) -> tuple[np.ndarray, list[tuple]]:
+    """(the place of each row in `names`, names: the different rows of the `columns`, sorted)."""
+    rows = list(zip(*columns))
+    names = sorted(set(rows))
+    place = {name: number for number, name in enumerate(names)}
+    return np.array([place[row] for row in rows], dtype=int), names
+
+
+def _distinct(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """How many different `values` (numbers) there are beside each of the `codes` 0, 1, …"""
+    return np.bincount(np.unique(np.column_stack([codes, values]), axis=0)[:, 0])
 
 
 def sides(runs: pd.DataFrame) -> np.ndarray:

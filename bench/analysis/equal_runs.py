@@ -54,7 +54,8 @@ def _at_random(each: pd.DataFrame, metric: str, deals: int, seed: int) -> tuple[
             first = random.integers(0, 2)
             sides |= {run: "ab"[(place + first) % 2] for place, run in enumerate(ids)}
         model = comparison.fit(each.assign(half=each["run_id"].map(sides).fillna("")), keys, metric)
-        verdicts += [model.compare((*name, "a"), (*name, "b"))["verdict"] for name in names]
+        halves = [(model.place((*name, "a")), model.place((*name, "b"))) for name in names]
+        verdicts += model.pairs(halves)["verdict"].tolist()
     return len(names), verdicts
 
 

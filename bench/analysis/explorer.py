@@ -179,14 +179,15 @@ def comparisons(requests: pd.DataFrame, experiment: str) -> list[Fields]:
     empty where no run was repeated}. A row that is missing has a figure that is not above zero.
     """
     rows = requests[requests["experiment"] == experiment]
-    table = points(requests, experiment)[ROW].assign(row=lambda t: range(len(t)))
-    found = {}
+    table = points(requests, experiment)[ROW].astype(object)
+    known = table.where(table.notna(), None).itertuples(index=False, name=None)  # NaN is never a key
+    places, found = {key: place for place, key in enumerate(known)}, {}
     for name, where, runs, model in _models(rows, experiment):
-        _add_halves(found, table, name, where, runs, model)
+        _add_halves(found, places, name, where, runs, model)
     if experiment == "quality":
         timed = requests[requests["experiment"] == "latency"]
         for name, where, runs, model in _models(timed, "latency", [latency.RATE]):
-            _add_halves(found, table, name, where | {"experiment": experiment}, runs, model)
+            _add_halves(found, places, name, where | {"experiment": experiment}, runs, model)
     return [{"rows": key[0], "classes": key[1], "halves": halves} for key, halves in found.items()]
 
 
@@ -200,29 +201,29 @@ def _models(rows: pd.DataFrame, experiment: str, names: Sequence[str] = NAMES) -
 
 
 def _add_halves(
-    found: dict, table: pd.DataFrame, name: str, where: dict, runs: pd.DataFrame, model: comparison.Fit
+    found: dict, places: dict[tuple, int], name: str, where: dict, runs: pd.DataFrame, model: comparison.Fit
 ) -> None:
     """Add the half widths of one model to {(rows, classes): {metric: halves}}, as `comparisons` has them."""
-    places = model.table[latency.VERSIONED].assign(**where).merge(table, "left", ROW)["row"]
-    shown = np.flatnonzero(places.notna())
+    shared = {column: None if pd.isna(value) else value for column, value in where.items()}
+    named = [dict(zip(latency.VERSIONED, own)) | shared for own in model.places]
+    keys = [tuple(row[column] for column in ROW) for row in named]
+    shown = np.array([k for k, key in enumerate(keys) if key in places], dtype=int)
     if not len(shown):
         return
-    classes = _classes(runs)[shown]
-    classes = np.unique(classes, return_inverse=True)[1]
-    key = tuple(places[shown].astype(int)), tuple(classes.tolist())
+    classes = np.unique(_classes(runs)[shown], return_inverse=True)[1]
+    key = tuple(places[keys[k]] for k in shown), tuple(classes.tolist())
     found.setdefault(key, {})[name] = _halves(model, shown, classes) if model.has_scatter else []
 
 
 def _classes(runs: pd.DataFrame) -> np.ndarray:
     """The number of the class of each configuration of `runs`, in the order of `comparison.Fit.table`: of one
     class are those with as many runs in each sitting and placement, whose means are known equally well."""
-    cells = [comparison.sittings(runs).rename("sitting")]
-    cells += [runs["placement"].fillna("")] if "placement" in runs else []
-    keys = [runs[name] for name in latency.VERSIONED]
-    counts = (
-        runs.groupby([*keys, *cells], sort=True).size().unstack([cell.name for cell in cells], fill_value=0)
-    )
-    return np.unique(counts.to_numpy(), axis=0, return_inverse=True)[1].ravel()
+    placement = runs["placement"].fillna("") if "placement" in runs else [""] * len(runs)
+    codes, names = comparison.numbered(runs[name] for name in latency.VERSIONED)
+    cells, met = comparison.numbered([comparison.sittings(runs), placement])
+    counts = np.zeros((len(names), len(met)), dtype=int)
+    np.add.at(counts, (codes, cells), 1)
+    return np.unique(counts, axis=0, return_inverse=True)[1].ravel()
 
 
 def _halves(model: comparison.Fit, shown: np.ndarray, classes: np.ndarray) -> list:

@@ -23,6 +23,10 @@ from bench.files import csv_text, write_whole
 from bench.observations import derived, gates, placement, provenance, schema
 from bench.paths import RESULTS, ROOT
 
+# Tables of this study are cut into thousands of small ones, and a selection of a few rows costs twice as much
+# where their texts are Arrow's.
+pd.set_option("mode.string_storage", "python")
+
 
 def path(identifier: str, suffix: str = ".csv", folder: str | Path | None = None) -> Path:
     """File of the run `identifier` with that suffix."""
