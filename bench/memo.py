@@ -29,8 +29,8 @@ from bench.definitions import Result
 from bench.paths import CACHE, ROOT
 
 LIBRARIES = "numpy pandas scipy matplotlib seaborn".split()
-# Variables that say where something is written, on which no result depends.
-PLACES = {"BENCH_SITE", "BENCH_FIGURES", "BENCH_DOWNLOADS", "BENCH_CACHE"}
+# Variables that say where something lies: no result depends on the place, and all on what is read there.
+PLACES = {"BENCH_RESULTS", "BENCH_SITE", "BENCH_FIGURES", "BENCH_DOWNLOADS", "BENCH_CACHE"}
 LEFT = 2  # folders of other inputs or observations that stay, those that were written to last
 UNUSED_S = 14 * 86400.0  # what nobody read for so long, such as the results of older code, goes
 IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]+)|import\s+([^\n]+))", re.M)
@@ -72,10 +72,11 @@ def folder() -> Path | None:
 
 
 def digest(parts: Iterable[str | Path]) -> str:
-    """SHA-256 of texts, and of files with their names."""
+    """SHA-256 of texts, and of files with their names in the repository: the same in each of its clones."""
     total = hashlib.sha256()
     for part in parts:
-        total.update(f"{part}\0".encode())
+        inside = isinstance(part, Path) and part.is_relative_to(ROOT)
+        total.update(f"{part.relative_to(ROOT) if inside else part}\0".encode())
         if isinstance(part, Path):
             total.update(hashlib.sha256(part.read_bytes()).digest())
     return total.hexdigest()

@@ -72,7 +72,7 @@ def own(files: Sequence[Path], cores: int = 1) -> tuple[int, list[Finding]]:
 
 def _digest(file):
     """SHA-256 of a run's name and content, its sidecar included."""
-    total = hashlib.sha256(str(file).encode())
+    total = hashlib.sha256(f"{file.parent.name}/{file.name}".encode())
     for part in (file, file.with_suffix(".json")):
         total.update(part.read_bytes() if part.exists() else b"")
     return total.hexdigest()

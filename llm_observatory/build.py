@@ -19,6 +19,7 @@ from types import ModuleType
 
 import pandas as pd
 
+from bench import memo
 from bench.paths import ROOT
 from llm_observatory import schema, sources, tool_files
 from llm_observatory.reading import LeftOut, Raw, Row, SourceError
@@ -254,18 +255,24 @@ def stored() -> Iterator[tuple[str, pd.DataFrame]]:
 
 def rows(more: Sequence[pd.DataFrame] = ()) -> pd.DataFrame:
     """The committed rows of all sources and those of `more`, names looked up in data/accelerators.csv and
-    data/models.csv."""
+    data/models.csv. The pages of a site read the committed ones once (`memo`)."""
     from llm_observatory import names
 
-    whole = pd.concat([*(frame for _, frame in stored()), *map(typed, more)], ignore_index=True)
-    return names.looked_up(whole)
+    def joined() -> pd.DataFrame:
+        whole = pd.concat([*(frame for _, frame in stored()), *map(typed, more)], ignore_index=True)
+        return names.looked_up(whole)
+
+    return joined() if more else memo.kept((f"{__name__}.rows",), joined)
 
 
 def table(more: Sequence[pd.DataFrame] = ()) -> pd.DataFrame:
     """One row per measured point of all sources and of `more`, checked: every column of the schema."""
     from llm_observatory import checks
 
-    return checks.judged(rows(more))
+    def checked() -> pd.DataFrame:
+        return checks.judged(rows(more))
+
+    return checked() if more else memo.kept((f"{__name__}.table",), checked)
 
 
 def write_parquet(frame: pd.DataFrame, path: Path) -> None:

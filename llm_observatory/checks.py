@@ -8,13 +8,14 @@ its checks look at a file and say the worst of it, these look at every row. What
 several files, or needs what no benchmark's file has: a datasheet by variant, power's scope, a second name.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from bench import plausibility
+from bench import memo, plausibility
 from bench.plausibility import digits
 from llm_audit import checks as audit
 from llm_audit.checks import contradictions, impossible, pace, sums
@@ -736,7 +737,12 @@ def one_number_for_several(c: Context) -> pd.DataFrame:
 
 
 def findings(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per finding; columns row (index of `rows`), check, verdict, note."""
+    """One row per finding; columns row (index of `rows`), check, verdict, note. Several tables and pages ask
+    this of the same rows, so a site computes it once (`memo`)."""
+    return memo.kept((f"{__name__}.findings", memo.content(rows)), functools.partial(_findings, rows))
+
+
+def _findings(rows: pd.DataFrame) -> pd.DataFrame:
     whole = context(rows)
     parts = []
     for one in CHECKS:

@@ -1,6 +1,7 @@
 """What expect.qmd shows: the calculator with everything that assets/expect.js computes from, and tables."""
 
 import base64
+import functools
 import gzip
 import json
 from collections.abc import Callable
@@ -298,6 +299,7 @@ def disagreements() -> pd.DataFrame:
     )
 
 
+@functools.cache
 def _disagreements() -> pd.DataFrame:
     rows = expect.observatory()
     return expect_proof.disagreements(expect.cases(rows), expect_proof.families(rows))

@@ -27,12 +27,13 @@ def test_what_is_kept_is_computed_once_and_a_damaged_file_again(tmp_path):
         memo.keep_in(None)
 
 
-def test_pages_of_other_observations_keep_theirs_and_the_oldest_go(tmp_path, monkeypatch):
+def test_results_of_other_inputs_are_kept_apart_and_the_oldest_go(tmp_path, monkeypatch):
     monkeypatch.setattr(memo, "CACHE", tmp_path)
     try:
         for hour, results in enumerate(("first", "second", "third", "fourth")):
-            monkeypatch.setenv("BENCH_RESULTS", results)
-            monkeypatch.setenv("BENCH_DOWNLOADS", f"of the site of {hour} o'clock")
+            monkeypatch.setenv("BENCH_BACKENDS", results)
+            for place in ("RESULTS", "DOWNLOADS"):
+                monkeypatch.setenv(f"BENCH_{place}", f"of the site of {hour} o'clock")
             before = set(tmp_path.iterdir())
             memo.begin("here")
             assert memo.kept("key", lambda: results) == results

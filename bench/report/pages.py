@@ -44,7 +44,7 @@ def requests() -> pd.DataFrame:
 @functools.cache
 def _requests() -> pd.DataFrame:
     observed = memo.digest(sorted(f for kind in ("*.csv", "*.json") for f in RESULTS.glob(f"*/{kind}")))
-    return memo.kept(("requests", str(RESULTS), observed), store.load)
+    return memo.kept(("requests", observed), store.load)
 
 
 @functools.cache

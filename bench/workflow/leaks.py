@@ -39,6 +39,7 @@ PATHS = re.compile(
 )
 MAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}\b")
 LARGEST = 256_000_000  # bytes of one packed file
+NUMBER = re.compile(r"[\d.eE+-]*")  # most cells of a CSV, which name nobody
 SHORTEST = 12  # characters of the shortest token that is looked for
 # Names that say nothing about anybody.
 NOBODY = set(
@@ -53,14 +54,16 @@ def found(file: Path) -> list[str]:
     What a model answered may hold any path, so answers are searched for tokens and for this machine's own
     paths only.
     """
-    sentences, detectors = {}, _detectors()
+    sentences, detectors, names = {}, _detectors(), _names()
     for where, text, is_answer in texts(file):
+        if NUMBER.fullmatch(text):
+            continue
         for kind, secret in _tokens(text, detectors):
             sentence = (
                 f"{where} holds what looks like a {kind} ({secret[:4]}…): revoke it, and measure without it."
             )
             sentences[sentence] = None
-        for kind, name in _personal(text, is_answer):
+        for kind, name in _personal(text, is_answer, names):
             sentences[f"{where} holds {kind}, {name}: measure where it is not written down."] = None
     return list(sentences)
 
@@ -147,8 +150,8 @@ def _tokens(text, detectors):
             yield detector.secret_type, secret
 
 
-def _personal(text, is_answer):
-    """(what it is, the text) of paths, names and addresses of a person or a machine."""
+def _personal(text, is_answer, names):
+    """(what it is, the text) of paths, `names` and addresses of a person or a machine."""
     for own in {str(Path.home()), os.getcwd()} - {"/", "/root"}:
         if own in text:
             yield "a path of this machine", own
@@ -158,7 +161,7 @@ def _personal(text, is_answer):
         yield "a machine's path", path
     for address in MAIL.findall(text):
         yield "an e-mail address", address
-    for name in _names():
+    for name in names:
         if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text):
             yield "the name of a user or a machine", name
 
