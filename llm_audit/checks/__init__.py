@@ -62,18 +62,19 @@ def run(audited: Audited, alone: list[list[Finding]] | None = None) -> list[Find
     if alone is None:
         alone = [run_alone(_of(audited, file)) for file in dict.fromkeys(audited.levels["file"])]
     findings = [found for each in alone for found in each]
+    whole = Audited(audited.levels, audited.requests, known={})
     for one in REGISTRY.values():
-        findings += one.function(audited) if one.across else []
+        findings += one.function(whole) if one.across else []
     # What explains the most stands first, and consequences behind their causes.
     names = [*ORDER, *(name for name in REGISTRY if name not in ORDER)]
     findings = sorted(findings, key=lambda f: names.index(f.check))
+    explaining = {
+        name: [f for f in findings if name in REGISTRY[f.check].explains]
+        for name in {f.check for f in findings}
+    }
     for one in findings:
-        causes = [
-            f.check
-            for f in findings
-            if f is not one and one.file in f.file and one.check in REGISTRY[f.check].explains
-        ]
-        one.consequence_of = causes[0] if causes else ""
+        causes = (f.check for f in explaining[one.check] if f is not one and one.file in f.file)
+        one.consequence_of = next(causes, "")
     return sorted(findings, key=lambda f: (bool(f.consequence_of), KINDS.index(f.kind)))
 
 

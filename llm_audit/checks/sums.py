@@ -16,50 +16,57 @@ BY_HAND = ("CSV in the study's words", "JSON in the study's words")
 # Tools whose rates are means over windows of time.
 WINDOWS = {"GuideLLM": 0.12, "AIPerf / GenAI-Perf": 0.06, "inference-perf": 0.06, "this study": 0.12}
 IDLE = 0.75, 1.06  # share of a closed loop's places that are busy
+COMPLETED = "completed + failed = asked"
+SAMPLES = "tokens/s x mean time of its samples = tokens"
 SCOPE = 0.04  # how far a rate may be from a whole multiple of another
 
 
 def identities(audited: frame.Audited) -> pd.DataFrame:
     """One row per level and sum that it has all parts of: level, file, name, quotient (1 where it adds up),
     tolerance, and the published and the computed figure."""
-    level = audited.levels
-    rate, per_s, duration = level["output_tokens_per_s"], level["requests_per_s"], level["duration_s"]
-    requests, tokens = level["requests"], level["output_tokens"]
-    total = level["total_output_tokens"].fillna(requests * tokens)
-    both = level["total_output_tokens"] + level["total_prompt_tokens"]
-    either = rate.fillna(level["prompt_tokens_per_s"]).fillna(level["total_tokens_per_s"])
-    counted = tokens.where(tokens > 0).fillna(level["prompt_tokens"]).where(level["name"] != "pp+tg")
-    sums = [
-        ("output tokens/s x duration = output tokens", rate, total / duration),
-        ("requests/s x duration = completed requests", per_s, requests / duration),
-        ("output tokens/s = requests/s x tokens of an answer", rate.where(duration.isna()), per_s * tokens),
-        ("all tokens/s x duration = prompt + output tokens", level["total_tokens_per_s"], both / duration),
-        ("completed + failed = asked", requests + level["failed"], level["asked"]),
-        ("tokens/s = mean of its samples", either, level["sample_tokens_per_s"]),
-        ("tokens/s x mean time of its samples = tokens", either, counted / level["sample_s"]),
-        ("output tokens = completed x mean tokens", level["total_output_tokens"], requests * tokens),
-    ]
-    sums += _of_requests(audited)
-    parts = [
-        pd.DataFrame(
-            {
-                "level": level["level"],
-                "file": level["file"],
-                "name": name,
-                "published": published.to_numpy(float),
-                "computed": computed.to_numpy(float),
-                "tolerance": level["tool"].map(_tolerance).to_numpy(float),
-            }
-        )
-        for name, published, computed in sums
-    ]
-    table = pd.concat(parts, ignore_index=True)
-    table = table[(table["computed"] > 0) & np.isfinite(table["computed"]) & (table["published"] >= 0)]
-    counts = table["name"].eq("completed + failed = asked")
+    level, known = audited.levels, audited.figures()
+    rate, per_s, duration = known["output_tokens_per_s"], known["requests_per_s"], known["duration_s"]
+    requests, tokens, prompt = known["requests"], known["output_tokens"], known["prompt_tokens"]
+    total = frame.first(known["total_output_tokens"], requests * tokens)
+    both = known["total_output_tokens"] + known["total_prompt_tokens"]
+    either = frame.first(rate, known["prompt_tokens_per_s"], known["total_tokens_per_s"])
+    counted = frame.first(frame.where(tokens > 0, tokens), prompt)
+    counted = frame.where(level["name"] != "pp+tg", counted)
+    alone = frame.where(np.isnan(duration), rate)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums = [
+            ("output tokens/s x duration = output tokens", rate, total / duration),
+            ("requests/s x duration = completed requests", per_s, requests / duration),
+            ("output tokens/s = requests/s x tokens of an answer", alone, per_s * tokens),
+            (
+                "all tokens/s x duration = prompt + output tokens",
+                known["total_tokens_per_s"],
+                both / duration,
+            ),
+            (COMPLETED, requests + known["failed"], known["asked"]),
+            ("tokens/s = mean of its samples", either, known["sample_tokens_per_s"]),
+            (SAMPLES, either, counted / known["sample_s"]),
+            ("output tokens = completed x mean tokens", known["total_output_tokens"], requests * tokens),
+        ]
+    names, *figures = zip(*sums, *_of_requests(audited))
+    published, computed = map(np.array, figures)  # one row per sum, one column per level
+    which, row = np.nonzero((computed > 0) & np.isfinite(computed) & (published >= 0))
+    name = np.array(names)[which]
+    published, computed = published[which, row], computed[which, row]
+    tolerance = level["tool"].map(_tolerance).to_numpy(float)[row]
     # A sample's rate is a mean of rates, and its time a mean of times: they differ by the samples' spread.
-    loose = table["name"].str.contains("mean time of its samples")
-    tolerance = table["tolerance"].mask(counts, 1e-6).mask(loose, 0.25)
-    return table.assign(tolerance=tolerance, quotient=table["published"] / table["computed"])
+    tolerance = np.select([name == COMPLETED, name == SAMPLES], [1e-6, 0.25], tolerance)
+    return pd.DataFrame(
+        {
+            "level": known["level"][row],
+            "file": level["file"].to_numpy()[row],
+            "name": name,
+            "published": published,
+            "computed": computed,
+            "tolerance": tolerance,
+            "quotient": published / computed,
+        }
+    )
 
 
 def _tolerance(tool):
@@ -69,17 +76,24 @@ def _tolerance(tool):
 def _of_requests(audited):
     """Published means and medians against those of the requests in the same file, where all of them are
     there."""
-    level, rows = audited.levels, audited.good()
-    whole = level["level"].map(rows.groupby("level").size()) == level["requests"]
+    level, rows, known = audited.levels["level"], audited.good(), audited.figures()
+    stated = [
+        (time, q, statistic)
+        for time in ("ttft", "tpot", "e2e")
+        for q, statistic in (("mean", "mean"), ("p50", "median"))
+        if not np.isnan(known[f"{time}_{q}_s"]).all()
+    ]
+    if not stated and np.isnan(known["total_output_tokens"]).all():
+        return []
+    whole = level.map(rows.groupby("level").size()) == known["requests"]
     out = []
-    for time in ("ttft", "tpot", "e2e"):
+    for time, q, statistic in stated:
         each = rows.groupby("level")[f"{time}_s"]
-        full = whole & (level["level"].map(each.count()) == level["requests"])
-        for q, computed in (("mean", each.mean()), ("p50", each.median())):
-            own = level["level"].map(computed).where(full)
-            out.append((f"{q} of {time.upper()} = that of the requests", level[f"{time}_{q}_s"], own))
-    total = level["level"].map(rows.groupby("level")["output_tokens"].sum(min_count=1)).where(whole)
-    out.append(("output tokens = sum over the requests", level["total_output_tokens"], total))
+        full = whole & (level.map(each.count()) == known["requests"])
+        own = level.map(each.agg(statistic)).where(full)
+        out.append((f"{q} of {time.upper()} = that of the requests", known[f"{time}_{q}_s"], own))
+    total = level.map(rows.groupby("level")["output_tokens"].sum(min_count=1)).where(whole)
+    out.append(("output tokens = sum over the requests", known["total_output_tokens"], total))
     return out
 
 
@@ -138,6 +152,8 @@ def rates_with_failed(levels: pd.DataFrame, failed: pd.Series) -> dict[str, tupl
 )
 def failed_counted_as_throughput(audited: Audited) -> Finding | None:
     """Failed or rejected requests are counted in the throughput."""
+    if not audited.levels_have("requests"):
+        return None
     level = audited.levels
     own = audited.requests[audited.requests["error"] != ""].groupby("level").size()
     asked = level["asked"] - level["requests"]
@@ -168,6 +184,9 @@ def failed_counted_as_throughput(audited: Audited) -> Finding | None:
 )
 def rate_of_other_scope(audited: Audited) -> Finding | None:
     """A rate of one request, of one device and of the whole system are confused."""
+    rates = "output_tokens_per_s", "request_tokens_per_s", "request_tokens_per_s_mean"
+    if not audited.levels_have(*rates) and audited.good()["request_tokens_per_s"].isna().all():
+        return None
     level = audited.levels
     for quotient, hit, times, sentence in scopes(audited):
         known = np.isfinite(quotient)
@@ -251,6 +270,8 @@ def mean_called_median(audited: Audited) -> Finding | None:
     """A mean is called a median."""
     level, rows = audited.levels, audited.good()
     for time in ("ttft", "tpot", "e2e", "itl"):
+        if not audited.levels_have(f"{time}_p50_s"):
+            continue
         mean, median = level[f"{time}_mean_s"], level[f"{time}_p50_s"]
         if time != "itl":
             each = rows.groupby("level")[f"{time}_s"]
@@ -263,6 +284,8 @@ def mean_called_median(audited: Audited) -> Finding | None:
         same = mean_and_median_alike(level, time)
         if same.any():
             return _median_finding(level, same.idxmax(), time, median[same.idxmax()], None)
+    if not audited.levels_have("request_tokens_per_s_p50"):
+        return None
     mean, median = level["request_tokens_per_s_mean"], level["request_tokens_per_s_p50"]
     same = ((mean / median - 1).abs() < 1e-6) & mean.map(digits).ge(4)
     same &= level["request_tokens_per_s_max"] / median > 1.03
