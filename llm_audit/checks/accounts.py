@@ -20,12 +20,13 @@ def tables(audited: Audited) -> list[pd.DataFrame]:
     rows = frame.rows(audited)
     own = rows[rows["scope"] == "request"].dropna(subset=["output_tokens"])
     own = own[own[["e2e_s", "ttft_s", "tpot_s", "itl_s", "request_tokens_per_s"]].notna().any(axis=1)]
-    levels = _with_level(rows[rows["scope"] == "level"], audited)
+    levels = rows[rows["scope"] == "level"]
     if len(own):
+        levels = levels[levels[["ttft_s", "tpot_s", "itl_s"]].notna().any(axis=1)]
         levels = levels.assign(
             e2e_s=levels["e2e_s"].fillna(levels["level"].map(own.groupby("level")["e2e_s"].mean()))
         )
-        levels = levels[levels[["ttft_s", "tpot_s", "itl_s"]].notna().any(axis=1)]
+    levels = _with_level(levels, audited) if len(levels) else levels
     counted = [part[part["output_tokens"] > 0] for part in (own, levels)]
     return [_whole(part) for part in counted if len(part)]
 

@@ -10,6 +10,7 @@ from llm_audit.checks.finding import CONTRADICTION, Finding, check, count, level
 from llm_audit.frame import Audited
 
 LITTLE = "Little, A proof for the queuing formula L = lambda W (1961)"
+RATES = "requests_per_s", "duration_s", "output_tokens_per_s"  # one of them gives the rate of requests
 ABOVE = 1.10  # more requests under way than the client allows, by means
 
 
@@ -60,6 +61,8 @@ def _misfit(audited, rows):
 @check(CONTRADICTION, "requests/s x e2e <= concurrency", LITTLE)
 def littles_law(audited: Audited) -> Finding | None:
     """More requests are under way, by rate and latency, than the client allows at once."""
+    if not audited.levels_have("concurrency") or not audited.levels_have(*RATES):
+        return None
     level = audited.levels
     under_way = requests_under_way(audited)
     beyond = (under_way / level["concurrency"]).where(level["concurrency"] > 1)
@@ -103,10 +106,12 @@ def requests_under_way(audited: Audited) -> pd.Series:
 @check(CONTRADICTION, "min <= p50 <= p90 <= p95 <= p99 <= max", "the definition of a percentile")
 def percentiles_out_of_order(audited: Audited) -> Finding | None:
     """A higher percentile is smaller than a lower one."""
-    level = audited.levels
     order = "_min", "_p50", "_p90", "_p95", "_p99", "_max"
     for time in frame.TIMES:
-        spread = level[[f"{time}{q}_s" for q in order]].to_numpy(float)
+        columns = [f"{time}{q}_s" for q in order]
+        if not audited.levels_have(*columns):
+            continue
+        spread = audited.levels[columns].to_numpy(float)
         wrong = plausibility.out_of_order(spread, 1e-9, relative=1e-6)
         if wrong.any():
             row, place = np.argwhere(wrong)[0]

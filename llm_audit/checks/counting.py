@@ -134,9 +134,8 @@ def _beyond_times(rows):
     ):  # places are idle at the end: the loop's time is too long
         return _times_evidence(rows, timed)
     # e2e / tokens read as TPOT is another mistake, and shows by the TTFT that is in it.
-    if pace.contains_ttft(rows).mean() > 0.5 or not _matches_prompt(
-        rows, excess, CLOSE if (longer | fewer).any() else MATCH
-    ):
+    limits = CLOSE if (longer | fewer).any() else MATCH
+    if not _matches_prompt(rows, excess, limits) or pace.contains_ttft(rows).mean() > 0.5:
         return None
     return _times_evidence(rows, timed)
 

@@ -23,6 +23,17 @@ PEAK_FACTORS = (
 FOUR_BIT_DEVICES = ("B200", "GB200", "B300", "RTX 5090", "RTX 5080", "RTX PRO 6000", "MI355X")
 
 
+# What `peaks` looks at, and columns of which `operations` makes its rates.
+SAID_OF_PEAKS = (
+    "level gpu model weights option name engine tensor_parallel weight_bytes model_bytes model_parameters "
+    "bandwidth_bytes_per_s flops_per_s"
+).split()
+RATES = (
+    "prompt_tokens_per_s total_prompt_tokens requests_per_s total_tokens_per_s output_tokens_per_s "
+    "total_output_tokens"
+).split()
+
+
 @frame.once
 def peaks(audited: Audited) -> pd.DataFrame:
     """One row per level: devices, bandwidth_bytes_per_s and flops_per_s of all of them, step_bytes
@@ -32,7 +43,7 @@ def peaks(audited: Audited) -> pd.DataFrame:
     datasheets. `counted`: the number of devices is stated, not assumed as the fewest that hold the weights.
     """
     out = []
-    for row in audited.levels.to_dict("records"):
+    for row in audited.levels[SAID_OF_PEAKS].to_dict("records"):
         gpu, shape = catalog.device(row["gpu"]), catalog.model(row["model"])
         # dtype float16 beside a model's name with AWQ is the format of the activations: the fewest bits count
         named = [catalog.bits(row[c]) for c in ("weights", "option", "name", "model")]
@@ -105,6 +116,7 @@ def _factor(gpu, bits):
     )
 
 
+@frame.once
 def steps(audited: Audited) -> tuple[pd.Series, pd.Series]:
     """Seconds of one decode step in each level, as published: TPOT, else gap, else batch / tokens/s, else
     an answer's time / tokens; and
@@ -238,6 +250,8 @@ def operations(audited: Audited) -> tuple[pd.Series, pd.Series, pd.Series, pd.Se
 )
 def compute_beyond_device(audited: Audited) -> Finding | None:
     """More operations per second than the device computes."""
+    if not audited.levels_have(*RATES):
+        return None
     peak, level = peaks(audited), audited.levels.set_index("level")
     prompts, outputs, of_prompts, of_outputs = operations(audited)
     mfu = of_prompts.fillna(0) + of_outputs
@@ -265,6 +279,7 @@ def compute_beyond_device(audited: Audited) -> Finding | None:
     )
 
 
+@frame.once
 def too_fast_first_tokens(audited: Audited) -> tuple[int, int, float, float, float] | None:
     """(how many, of how many, a TTFT, the least that its prompt takes, its prompt tokens) of TTFTs below
     prefill FLOPs / peak; None: none."""
@@ -330,7 +345,7 @@ def times_backwards(audited: Audited) -> Finding | None:
     wrong |= (rows[["tpot_s", "itl_s", "e2e_s"]] < 0).any(axis=1)
     bad = int(wrong.sum())
     if not bad:
-        return _first_after_last(audited.levels)
+        return _first_after_last(audited)
     return Finding(
         "times_backwards",
         IMPOSSIBLE,
@@ -355,9 +370,12 @@ def first_after_last(levels: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _first_after_last(level):
+def _first_after_last(audited):
     """The finding where a level's mean or percentile of TTFT is above the same of e2e: request by request the
     first token is not after the last, so neither is any quantile; None where there is none."""
+    if not audited.levels_have(*(f"{time}{q}_s" for time in ("ttft", "e2e") for q in frame.STATISTICS if q)):
+        return None
+    level = audited.levels
     for q, hit in first_after_last(level).items():
         first, last = level[f"ttft{q}_s"], level[f"e2e{q}_s"]
         if hit.any():

@@ -1,7 +1,6 @@
 """Contradictions of times against lengths: those of other answers, of batches, in other units, of nothing."""
 
 import numpy as np
-import pandas as pd
 
 from bench.plausibility import digits
 from llm_audit import frame
@@ -9,6 +8,8 @@ from llm_audit.checks.finding import CONTRADICTION, Finding, check, count, numbe
 from llm_audit.frame import Audited
 
 TIMES = ["ttft_s", "tpot_s", "itl_s", "e2e_s"]
+LEVEL_TIMES = [c for c in frame.NUMBERS if c.split("_")[0] in frame.TIMES and c.endswith("_s")]
+LEVEL_E2E = "e2e_mean_s", "e2e_s", "e2e_p50_s"
 SAME = [
     "model",
     "gpu",
@@ -38,7 +39,7 @@ MOSTLY_BUSY = 0.8, 1.08  # share of the places of a load that are busy, of sever
 )
 def empty_answer_in_mean(audited: Audited) -> Finding | None:
     """Answers of no tokens are in the means."""
-    rows = audited.good()
+    rows = audited.good()[["ttft_s", "e2e_s", "tpot_s", "output_tokens"]]
     rows = rows[rows[["ttft_s", "e2e_s", "tpot_s"]].notna().any(axis=1)]
     empty = rows["output_tokens"] == 0
     if empty.any() and not empty.all():
@@ -52,6 +53,8 @@ def empty_answer_in_mean(audited: Audited) -> Finding | None:
             {"answers": int(empty.sum())},
             f"Leave them out: {number(full['e2e_s'].fillna(full['ttft_s']).mean() * 1e3)} ms.",
         )
+    if not audited.levels_have("ttft_min_s", "e2e_min_s"):
+        return None
     level = audited.levels
     least = level[["ttft_min_s", "e2e_min_s"]].min(axis=1)
     hit = (least == 0) & (level[["ttft_p50_s", "ttft_mean_s", "e2e_mean_s"]].max(axis=1) > 0)
@@ -94,13 +97,11 @@ def empty_answer_in_mean(audited: Audited) -> Finding | None:
 )
 def unit_changed(audited: Audited) -> Finding | None:
     """The unit of a column changes in the middle of the file."""
-    level = audited.levels
-    times = {c: level[c] for c in level if c.split("_")[0] in frame.TIMES and c.endswith("_s")}
-    tables = [(pd.DataFrame(times).assign(output_tokens=level["output_tokens"]), "level")]
+    tables = [(audited.levels, LEVEL_TIMES, "level")]
     if len(audited.requests):
-        tables.insert(0, (audited.good()[[*TIMES, "output_tokens"]], "request"))
-    for table, scope in tables:
-        found = [(c, high) for c in table if c != "output_tokens" and (high := _jump(table, c)) is not None]
+        tables.insert(0, (audited.good(), TIMES, "request"))
+    for table, columns, scope in tables:
+        found = [(c, high) for c in columns if (high := _jump(table, c)) is not None]
         if found:
             names = ", ".join(c.removesuffix("_s") for c, _ in found[:4])
             high = found[0][1]
@@ -116,6 +117,8 @@ def unit_changed(audited: Audited) -> Finding | None:
     level = audited.levels  # within one level: percentiles a thousand times apart from their own mean
     # The median of gaps is next to nothing where several tokens come at once.
     for time in ("ttft", "tpot", "e2e"):
+        if not audited.levels_have(f"{time}_mean_s", f"{time}_p50_s"):
+            continue
         middle = level[f"{time}_mean_s"].fillna(level[f"{time}_p50_s"])
         for q in ("_p90", "_p95", "_p99", "_max"):
             ratio = level[f"{time}{q}_s"] / middle
@@ -138,10 +141,10 @@ def unit_changed(audited: Audited) -> Finding | None:
 def _jump(table, column):
     """Which rows lie about 1,000 times above the others, None where none do or where the lengths explain
     it."""
+    if (table[column].to_numpy() > 0).sum() < 4:
+        return None
     values = table[column].where(table[column] > 0)
     known = np.log(values.dropna())
-    if len(known) < 4:
-        return None
     ordered = np.sort(known)
     steps = np.diff(ordered)
     place = int(np.argmax(steps))
@@ -203,7 +206,7 @@ def batch_time_as_request_time(audited: Audited) -> Finding | None:
 
 
 def _equal_groups(audited):
-    for _, rows in audited.good().groupby("level"):
+    for rows in audited.by_level():
         rows = rows[(rows["e2e_s"] > 0) & (rows["output_tokens"] > 0)]
         if len(rows) < FEWEST or rows["e2e_s"].nunique() < 2:
             continue
@@ -221,6 +224,8 @@ def _equal_groups(audited):
 
 
 def _batch_levels(audited):
+    if not audited.levels_have(*LEVEL_E2E):
+        return None
     level = audited.levels
     at_once = level["batch_size"].fillna(level["concurrency"]).where(lambda n: n > 1)
     tokens, e2e = (
@@ -260,6 +265,8 @@ def _batch_levels(audited):
 
 
 def _whole_run(audited):
+    if not audited.levels_have(*LEVEL_E2E):
+        return None
     level = audited.levels
     e2e = level["e2e_mean_s"].fillna(level["e2e_s"]).fillna(level["e2e_p50_s"])
     hit = ((e2e / level["duration_s"] - 1).abs() < 0.01) & (level["requests"] > 2 * level["concurrency"])
@@ -288,7 +295,7 @@ def _whole_run(audited):
 )
 def times_of_other_answers(audited: Audited) -> Finding | None:
     """End-to-end times do not belong to their answers."""
-    for _, rows in audited.good().groupby("level"):
+    for rows in audited.by_level():
         rows = rows[(rows["output_tokens"] > 1) & (rows["e2e_s"] > 0)]
         if len(rows) < FEWEST:
             continue
@@ -306,6 +313,8 @@ def times_of_other_answers(audited: Audited) -> Finding | None:
                 "Rows or columns were shifted, sorted apart or joined wrongly; join them by the "
                 "request's id.",
             )
+    if not audited.levels_have(*LEVEL_E2E):
+        return None
     levels = audited.levels
     built = frame.centre(levels, "ttft") + frame.centre(levels, "tpot") * (levels["output_tokens"] - 1)
     off = np.log(levels["e2e_mean_s"].fillna(levels["e2e_s"]) / built).replace([np.inf, -np.inf], np.nan)
@@ -422,7 +431,7 @@ def _exchanged(rows):
 )
 def same_time_for_other_lengths(audited: Audited) -> Finding | None:
     """Answers of other lengths took the same time."""
-    for _, rows in audited.good().groupby("level"):
+    for rows in audited.by_level():
         rows = rows[(rows["output_tokens"] > 1) & (rows["e2e_s"] > 0)]
         tokens = np.log(rows["output_tokens"])
         if len(rows) < FEWEST or tokens.std() < 0.1 or tokens.max() - tokens.min() < np.log(1.4):
@@ -434,6 +443,8 @@ def same_time_for_other_lengths(audited: Audited) -> Finding | None:
             slope = np.polyfit(n - n.mean(), times, 1)[0] if len(times) >= FEWEST else 1.0
             if abs(slope) < 0.1 and times.std() < 0.25 * n.std() and n.nunique() >= 4:
                 return _same_time(audited, rows["output_tokens"], rows["e2e_s"], "answer")
+    if not audited.levels_have(*LEVEL_E2E):
+        return None
     level = audited.levels
     e2e = level["e2e_mean_s"].fillna(level["e2e_s"]).fillna(level["e2e_p50_s"])
     table = level.assign(e2e=e2e)[(e2e > 0) & (level["output_tokens"] > 1)]

@@ -5,7 +5,7 @@ import numpy as np
 
 from llm_audit import frame
 from llm_audit.checks import prefix
-from llm_audit.checks.contradictions import ABOVE, LITTLE, requests_under_way
+from llm_audit.checks.contradictions import ABOVE, LITTLE, RATES, requests_under_way
 from llm_audit.checks.finding import CONTRADICTION, Finding, check, count, levels, number
 from llm_audit.checks.impossible import too_fast_first_tokens
 from llm_audit.frame import Audited
@@ -41,6 +41,8 @@ def client_queue(audited: Audited) -> Finding | None:
 
 def _late(audited):
     level, own = audited.levels, audited.good()
+    if not audited.levels_have("late_mean_s") and own["late_s"].isna().all():
+        return None
     late, ttft = level["late_mean_s"].max(), frame.centre(level, "ttft").max()
     if own["late_s"].notna().any():
         means = own.groupby("level")[["late_s", "ttft_s", "e2e_s"]].mean()
@@ -71,9 +73,11 @@ def _late(audited):
 
 def _overlapping(audited):
     """Levels of a closed loop in which more requests overlap in time than the client allows."""
+    if not audited.levels_have("concurrency"):
+        return None
     limits = audited.levels.set_index("level")["concurrency"]
-    for level, rows in audited.good().dropna(subset=["sent_s", "e2e_s"]).groupby("level"):
-        limit = limits.get(level, np.nan)
+    for rows in audited.by_level():
+        limit, rows = limits.get(rows["level"].iloc[0], np.nan), rows.dropna(subset=["sent_s", "e2e_s"])
         if not limit >= 1 or len(rows) <= limit + 2:
             continue
         begins, ends = np.sort(rows["sent_s"]), np.sort(rows["sent_s"] + rows["e2e_s"] * (1 - 1e-3))
@@ -94,6 +98,8 @@ def _overlapping(audited):
 def _beyond_concurrency(audited):
     """Levels whose rate and latency put more requests under way than the client allows, by no more than the
     TTFT explains."""
+    if not audited.levels_have("concurrency") or not audited.levels_have(*RATES):
+        return None
     level = audited.levels
     under_way = requests_under_way(audited)
     own = audited.good().groupby("level")["ttft_s"].mean()
@@ -237,7 +243,9 @@ def _two_groups(audited):
     # Requests that wait for a place fall into waves, as far apart as a cache's hits: only where one runs at a
     # time do two groups mean anything.
     alone = level.index[(level["concurrency"].fillna(level["batch_size"]) == 1).to_numpy()]
-    for _, rows in audited.good()[audited.good()["level"].isin(alone)].groupby("level"):
+    for rows in audited.by_level():
+        if rows["level"].iloc[0] not in alone:
+            continue
         rows = rows[(rows["ttft_s"] > 0) & (rows["prompt_tokens"] >= 128)]
         if len(rows) < 10 or rows["prompt_tokens"].std() > 0.2 * rows["prompt_tokens"].mean():
             continue

@@ -29,10 +29,13 @@ def needed(q: float) -> int:
 def percentile_from_too_few(audited: Audited) -> Finding | None:
     """A percentile from too few requests: it is not bounded, and is the maximum of so many."""
     level = audited.levels
-    own = audited.good().groupby("level").size()
-    n = level["requests"].fillna(level["level"].map(own))
     for q in (99, 95, 90):
-        stated = level[[f"{time}_p{q}_s" for time in ("ttft", "tpot", "e2e")]].notna().any(axis=1)
+        columns = [f"{time}_p{q}_s" for time in ("ttft", "tpot", "e2e")]
+        if not audited.levels_have(*columns):
+            continue
+        stated = level[columns].notna().any(axis=1)
+        own = audited.good().groupby("level").size()
+        n = level["requests"].fillna(level["level"].map(own))
         few = stated & (n < needed(q))
         if few.any():
             k = n.where(few).idxmin()
@@ -53,6 +56,8 @@ def percentile_from_too_few(audited: Audited) -> Finding | None:
 @check(MISSING, "requests/s < 0.9 x offered requests/s", "the definition of an open loop")
 def overload(audited: Audited) -> Finding | None:
     """Overload: the server did not keep up, so every latency depends on how long the run was."""
+    if not audited.levels_have("request_rate") or not audited.levels_have("requests_per_s"):
+        return None
     level = audited.levels
     kept = level["requests_per_s"] / level["request_rate"]
     if not (kept < KEPT_UP).any():
@@ -135,8 +140,8 @@ def _unknown(audited, column, known, noun, example):
 CPU = re.compile(r"cpu|xeon|epyc|ryzen|core\(tm\)|threadripper|graviton|\dc$", re.I)
 
 
-def _absent(*columns):
-    return lambda audited: audited.levels[list(columns)].replace("", np.nan).isna().all(axis=1).any()
+def _absent(column):
+    return lambda audited: audited.levels[column].replace("", np.nan).isna().any()
 
 
 def _length(audited: Audited) -> bool:
@@ -193,7 +198,7 @@ FACTS = {
 
 
 def _percentiles(audited):
-    return audited.levels[[f"{t}_p{q}_s" for t in frame.TIMES for q in (90, 95, 99)]].notna().any(axis=None)
+    return audited.levels_have(*(f"{time}_p{q}_s" for time in frame.TIMES for q in (90, 95, 99)))
 
 
 def _fact(name, absent, sentence, change):

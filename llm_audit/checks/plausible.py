@@ -4,7 +4,7 @@ import numpy as np
 
 from llm_audit import frame
 from llm_audit.checks.finding import CONTRADICTION, IMPOSSIBLE, Finding, number
-from llm_audit.checks.impossible import devices_named, named, operations, peaks, steps
+from llm_audit.checks.impossible import RATES, devices_named, named, operations, peaks, steps
 from llm_audit.checks.sums import identities
 
 
@@ -16,7 +16,9 @@ def sentences(audited: frame.Audited, findings: list[Finding]) -> list[tuple[str
     out = []
     for file in dict.fromkeys(audited.levels["file"]):
         levels = audited.levels[audited.levels["file"] == file]
-        one = frame.Audited(levels, audited.requests[audited.requests["level"].isin(levels["level"])])
+        one = frame.Audited(
+            levels, audited.requests[audited.requests["level"].isin(levels["level"])], known={}
+        )
         if ("bandwidth_beyond_device", file) not in alarms:
             out += [(file, text) for text in (_bandwidth(one), _compute(one)) if text]
         if ("plain_sums", file) not in alarms and (text := _sums(one)):
@@ -43,6 +45,8 @@ def _bandwidth(audited):
 
 
 def _compute(audited):
+    if not audited.levels_have(*RATES):
+        return None
     _, _, of_prompts, of_outputs = operations(audited)
     share = (of_prompts.fillna(0) + of_outputs).where(peaks(audited)["counted"])
     share = share.where(share.between(0.01, 1.02))

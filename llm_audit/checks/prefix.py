@@ -7,7 +7,7 @@ from bench import metrics
 from llm_audit import frame
 from llm_audit.checks import accounts
 from llm_audit.checks.finding import number
-from llm_audit.checks.impossible import ROUNDING, operations, peaks
+from llm_audit.checks.impossible import RATES, ROUNDING, operations, peaks
 from llm_audit.frame import Audited
 
 LONG, TIMES = 2_000, 8  # prompt tokens from which a prefill shows, and how far lengths must lie apart
@@ -19,6 +19,8 @@ SIZES = "block_parameters", "head_parameters", "attention_values"
 
 def median_too_fast(audited: Audited) -> tuple | None:
     """A level whose median TTFT is below what half of its mean prompt takes at the peak."""
+    if not audited.levels_have("ttft_p50_s"):
+        return None
     level, peak = audited.levels.set_index("level"), peaks(audited)
     least = SHORTER * level["prompt_tokens"].combine(
         pd.Series(peak["shape"], level.index), lambda n, s: _flops(s, n)
@@ -45,6 +47,8 @@ def _flops(shape, tokens):
 
 def more_prompts_than_peak(audited: Audited) -> tuple | None:
     """A level whose prompts alone need more operations than the device does."""
+    if not audited.levels_have(*RATES):
+        return None
     prompts, _, share, _ = operations(audited)
     hit = (share > ROUNDING) & peaks(audited)["counted"]
     if not hit.any():
@@ -60,6 +64,8 @@ def more_prompts_than_peak(audited: Audited) -> tuple | None:
 
 def two_groups_of_figures(audited: Audited) -> tuple | None:
     """A level of one request at a time whose TTFTs, by their percentiles, lie in two groups far apart."""
+    if not audited.levels_have("ttft_p90_s"):
+        return None
     level = audited.levels
     alone = level["concurrency"].fillna(level["batch_size"]) == 1
     step, above = level["ttft_p90_s"] / level["ttft_p50_s"], level["ttft_p99_s"] / level["ttft_p90_s"]
@@ -83,6 +89,8 @@ def flat(audited: Audited) -> tuple | None:
     rows = frame.rows(audited)
     at_once = rows["concurrency"].fillna(rows["batch_size"])
     rows = rows[(at_once == 1) & (rows["ttft_s"] > 0) & (rows["prompt_tokens"] > 0)]
+    if not rows["prompt_tokens"].max() >= LONG:
+        return None
     same = level[["model", "gpu", "engine", "option", "weights", "tensor_parallel"]]
     for _, part in rows.join(same.drop(columns="tensor_parallel"), on="level").groupby(
         ["scope", "model", "gpu", "engine", "option", "weights", "tensor_parallel"], dropna=False

@@ -1,11 +1,13 @@
 """Contradictions between answers and between options: an answer that cost nothing, runs that are one run,
 formats that are another."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 
 from bench.plausibility import digits
-from llm_audit import catalog
+from llm_audit import catalog, frame
 from llm_audit.checks.finding import CONTRADICTION, MISSING, Finding, check, count, number
 from llm_audit.frame import Audited
 
@@ -43,8 +45,8 @@ def cached_answer_in_mean(audited: Audited) -> Finding | None:
     level = audited.levels.set_index("level")
     at_once = level["concurrency"].fillna(level["batch_size"])
     loaded = (at_once > 1) | level["request_rate"].notna() | (level["all_at_once"] == 1)
-    for k, rows in audited.good().groupby("level"):
-        far = OUTLYING_UNDER_LOAD if loaded.get(k, False) or _overlap(rows) else OUTLYING
+    for rows in audited.by_level():
+        far = OUTLYING_UNDER_LOAD if loaded.get(rows["level"].iloc[0], False) or _overlap(rows) else OUTLYING
         stated = rows["request_tokens_per_s"].dropna()
         if len(stated) == len(rows) and rows["e2e_s"].isna().all():
             fast = _fast_group(stated, far)
@@ -106,6 +108,8 @@ def _cached_finding(audited, rates, fast):
 def _cached_by_figures(audited):
     """The same from published figures alone: mean and median of the requests' rates, fastest time against
     the median."""
+    if not audited.levels_have("request_tokens_per_s_p50", "e2e_p50_s", "tpot_p50_s"):
+        return None
     level = audited.levels
     mean, median = level["request_tokens_per_s_mean"], level["request_tokens_per_s_p50"]
     skew, top = (mean / median).max(), (level["request_tokens_per_s_max"] / median).max()
@@ -151,8 +155,14 @@ def _cached_by_figures(audited):
 )
 def same_run_twice(audited: Audited) -> list[Finding]:
     """Two options have identical answers and times: one run stands under two names."""
-    pairs = _equal_times(audited) or _equal_answers(audited) or _equal_figures(audited)
+    pairs = _equal_runs(audited) or _equal_figures(audited)
     return [_same_finding(audited, *pair) for pair in pairs[:20]]
+
+
+@frame.once
+def _equal_runs(audited):
+    """Triples (level, level, why) of levels that are one run by their requests' times or answers."""
+    return _equal_times(audited) or _equal_answers(audited)
 
 
 def _equal_times(audited):
@@ -184,27 +194,24 @@ def _equal_answers(audited):
     rows = rows[(rows["answer"].str.len() > 40) & (rows["e2e_s"] > 0)].reset_index(drop=True)
     if rows.empty:
         return []
-    keyed = rows.assign(key=rows["question"] + "\0" + rows["answer"]).drop_duplicates(["level", "key"])
-    wide = {level: part.set_index("key")["e2e_s"] for level, part in keyed.groupby("level") if len(part) >= 3}
-    bits = {level: _bits(audited, level) for level in wide}
-    levels, pairs = list(wide)[:100], []
-    for k, first in enumerate(levels):
-        for second in levels[k + 1 :]:
-            common = wide[first].index.intersection(wide[second].index)
-            if bits[first] == bits[second] or len(common) < max(
-                3, 0.9 * min(len(wide[first]), len(wide[second]))
-            ):
-                continue
-            apart = (wide[first][common] / wide[second][common] - 1).abs()
-            if apart.median() < SAME_TIME and apart.max() < 3 * SAME_TIME:
-                pairs.append(
-                    (
-                        first,
-                        second,
-                        f"{count(len(common), 'answer')} are the same text and took the same time within "
-                        f"{SAME_TIME:.0%}",
-                    )
-                )
+    rows = rows.assign(key=rows["question"] + "\0" + rows["answer"]).drop_duplicates(["level", "key"])
+    times = {
+        level: dict(zip(part["key"], part["e2e_s"]))
+        for level, part in rows.groupby("level")
+        if len(part) >= 3
+    }
+    bits = {level: _bits(audited, level) for level in times}
+    pairs = []
+    for first, second in itertools.combinations(list(times)[:100], 2):
+        if bits[first] == bits[second]:
+            continue
+        common = times[first].keys() & times[second].keys()
+        if len(common) < max(3, 0.9 * min(len(times[first]), len(times[second]))):
+            continue
+        apart = np.array([abs(times[first][key] / times[second][key] - 1) for key in common])
+        if np.median(apart) < SAME_TIME and apart.max() < 3 * SAME_TIME:
+            alike = f"{count(len(common), 'answer')} are the same text"
+            pairs.append((first, second, f"{alike} and took the same time within {SAME_TIME:.0%}"))
     return pairs
 
 
@@ -267,8 +274,7 @@ def _labels(audited, first, second):
 )
 def copied_rows(audited: Audited) -> list[Finding]:
     """Rows were copied: figures are equal to every digit where something else was measured."""
-    already = {frozenset(pair[:2]) for pair in _equal_times(audited) or _equal_answers(audited)}
-    already |= {frozenset(pair[:2]) for pair in _equal_figures(audited)}
+    already = {frozenset(pair[:2]) for pair in _equal_runs(audited) + _equal_figures(audited)}
     level = audited.levels.set_index("level")
     groups = {}
     for first, second, n in _shared_figures(audited):
@@ -359,25 +365,25 @@ def _other_models(audited):
         return []
     keys = rows.assign(key=rows["question"] + "\0" + rows["answer"]).groupby("level")["key"].agg(set)
     level, found = audited.levels.set_index("level"), []
-    levels = list(keys.index)[:100]
-    for k, first in enumerate(levels):
-        for second in levels[k + 1 :]:
-            models = [str(level.at[x, "model"]) for x in (first, second)]
-            common = keys[first] & keys[second]
-            if all(models) and catalog.slug(models[0]) != catalog.slug(models[1]) and len(common) >= 3:
-                if len(common) >= 0.5 * min(len(keys[first]), len(keys[second])):
-                    files = list(dict.fromkeys(level.at[x, "file"] for x in (first, second)))
-                    found.append(
-                        Finding(
-                            "copied_rows",
-                            CONTRADICTION,
-                            " and ".join(files),
-                            f"Identical answers under different labels: {count(len(common), 'long answer')} "
-                            f"of {models[0][:40]} and {models[1][:40]} are equal to every character.",
-                            {"answers": len(common)},
-                            "One label belongs to another model.",
-                        )
-                    )
+    models = level["model"].map(str).to_dict()
+    slugs = {k: catalog.slug(name) for k, name in models.items() if name}
+    for first, second in itertools.combinations(list(keys.index)[:100], 2):
+        if not {first, second} <= slugs.keys() or slugs[first] == slugs[second]:
+            continue
+        common = keys[first] & keys[second]
+        if len(common) >= max(3, 0.5 * min(len(keys[first]), len(keys[second]))):
+            files = list(dict.fromkeys(level.at[x, "file"] for x in (first, second)))
+            found.append(
+                Finding(
+                    "copied_rows",
+                    CONTRADICTION,
+                    " and ".join(files),
+                    f"Identical answers under different labels: {count(len(common), 'long answer')} "
+                    f"of {models[first][:40]} and {models[second][:40]} are equal to every character.",
+                    {"answers": len(common)},
+                    "One label belongs to another model.",
+                )
+            )
     return found[:20]
 
 
@@ -415,7 +421,17 @@ def _same_finding(audited, first, second, why):
 )
 def other_number_format(audited: Audited) -> Finding | None:
     """An option's label or bytes belong to another number format."""
-    for row in audited.levels.to_dict("records"):
+    columns = [
+        "file",
+        "weights",
+        "option",
+        "name",
+        "model",
+        "weight_bytes",
+        "model_bytes",
+        "model_parameters",
+    ]
+    for row in audited.levels[columns].to_dict("records"):
         stated = catalog.bits(row["weights"])
         labels = {c: str(row[c]) for c in ("option", "name") if len(str(row[c])) <= catalog.LABEL_CHARS}
         others = {c: catalog.bits(label, published=False) for c, label in labels.items()}
