@@ -187,18 +187,16 @@ class Audited:
 
 def _typed(table, texts, numbers):
     """`table` with exactly these columns: texts as str, numbers as float."""
-    columns = {}
-    for column in texts:
-        columns[column] = _texts(table.get(column), table.index)
-    for column in numbers:
-        columns[column] = _numbers(table.get(column), table.index)
+    given = set(table.columns)
+    columns = {c: _texts(table[c] if c in given else None, table.index) for c in texts}
+    columns |= {c: _numbers(table[c] if c in given else None, table.index) for c in numbers}
     return pd.DataFrame(columns, index=table.index)
 
 
 def _texts(values, index):
     if values is None:
         return pd.Series("", index, dtype=str)
-    return values.astype(object).where(values.notna(), "").astype(str)
+    return pd.Series(np.where(values.notna(), values.to_numpy(object), ""), index, dtype=str)
 
 
 def _numbers(values, index):
@@ -261,6 +259,11 @@ def centre(levels: pd.DataFrame, time: str) -> pd.Series:
     return levels[f"{time}_mean_s"].fillna(levels[f"{time}_s"]).fillna(levels[f"{time}_p50_s"])
 
 
+def middle(known: dict[str, np.ndarray], time: str) -> np.ndarray:
+    """`centre` of the arrays of `Audited.figures`."""
+    return first(known[f"{time}_mean_s"], known[f"{time}_s"], known[f"{time}_p50_s"])
+
+
 @once
 def rows(audited: Audited) -> pd.DataFrame:
     """Requests and levels as one table, for checks that hold for either: one row per successful request and
@@ -272,30 +275,19 @@ def rows(audited: Audited) -> pd.DataFrame:
     its rate of single requests is the one whose statistic is not stated: a mean of rates times a mean of
     times is no number of tokens.
     """
-    level = audited.levels
-    figures = {f"{time}_s": centre(level, time) for time in TIMES}
-    shared = [
-        "file",
-        "level",
-        "prompt_tokens",
-        "output_tokens",
-        "max_new_tokens",
-        "batch_size",
-        "concurrency",
-        "tensor_parallel",
-    ]
-    tall = level[shared].assign(
-        scope="level",
-        request_tokens_per_s=level["request_tokens_per_s"],
-        gaps=np.nan,
-        events=np.nan,
-        **figures,
+    known = audited.figures()
+    shared = "level prompt_tokens output_tokens max_new_tokens batch_size concurrency tensor_parallel".split()
+    tall = pd.DataFrame(
+        {"file": audited.levels["file"]}
+        | {column: known[column] for column in (*shared, "request_tokens_per_s")}
+        | {"scope": "level", "gaps": np.nan, "events": np.nan}
+        | {f"{time}_s": middle(known, time) for time in TIMES},
+        audited.levels.index,
     )
     requests = audited.good()
     if requests.empty:
         return tall
-    identity = level.set_index("level")[["file", "batch_size", "concurrency", "tensor_parallel"]]
-    own = (
-        requests[[c for c in tall if c in REQUEST_NUMBERS]].join(identity, on="level").assign(scope="request")
-    )
+    identity = tall.set_index("level")[["file", "batch_size", "concurrency", "tensor_parallel"]]
+    own = requests[[c for c in tall if c in REQUEST_NUMBERS]].join(identity, on="level")
+    own["scope"] = "request"
     return pd.concat([own.reindex(columns=tall.columns), tall], ignore_index=True)

@@ -121,26 +121,25 @@ def steps(audited: Audited) -> tuple[pd.Series, pd.Series]:
     """Seconds of one decode step in each level, as published: TPOT, else gap, else batch / tokens/s, else
     an answer's time / tokens; and
     whether a single stream had to be assumed. Requests give their level's median."""
-    level = audited.levels.set_index("level")
-    at_once = level["batch_size"].fillna(level["concurrency"])
-    alone = (
-        at_once.isna()
-        & level["request_rate"].isna()
-        & level["requests_per_s"].isna()
-        & level["total_tokens_per_s"].isna()
-    )
-    step = frame.centre(level, "tpot").fillna(frame.centre(level, "itl"))
-    step = step.fillna(1 / level["request_tokens_per_s"]).fillna(1 / level["request_tokens_per_s_mean"])
-    rated = at_once.where(at_once.notna(), np.where(alone, 1.0, np.nan)) / level["output_tokens_per_s"]
-    assumed = step.isna() & alone & rated.notna()
-    step = step.fillna(rated).fillna(frame.centre(level, "e2e") / level["output_tokens"])
+    known = audited.figures()
+    at_once = frame.first(known["batch_size"], known["concurrency"])
+    loads = at_once, known["request_rate"], known["requests_per_s"], known["total_tokens_per_s"]
+    alone = np.isnan(loads).all(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        paces = [1 / known[f"request_tokens_per_s{q}"] for q in ("", "_mean")]
+        rated = frame.first(at_once, frame.where(alone, 1.0)) / known["output_tokens_per_s"]
+        whole = frame.middle(known, "e2e") / known["output_tokens"]
+    step = frame.first(frame.middle(known, "tpot"), frame.middle(known, "itl"), *paces)
+    assumed = np.isnan(step) & alone & ~np.isnan(rated)
+    levels = pd.Index(known["level"], name="level")
+    step = pd.Series(frame.first(step, rated, whole), levels)
     rows = audited.good()
     rows = rows[(rows["output_tokens"] > 1) & ~(rows["drafted_tokens"] > 0)]
     own = ((rows["e2e_s"] - rows["ttft_s"]) / (rows["output_tokens"] - 1)).fillna(
         rows["e2e_s"] / rows["output_tokens"]
     )
     own = own.fillna(rows["tpot_s"]).fillna(rows["itl_s"]).fillna(1 / rows["request_tokens_per_s"])
-    return own.groupby(rows["level"]).median().reindex(level.index).fillna(step), assumed
+    return own.groupby(rows["level"]).median().reindex(levels).fillna(step), pd.Series(assumed, levels)
 
 
 @check(

@@ -28,12 +28,14 @@ def matches(content: Content) -> bool:
 
 
 def load(content: Content, file: str) -> frame.Audited:
-    table = pd.DataFrame([row[: len(content.header)] for row in content.rows()], columns=content.header)
+    rows = [row[: len(content.header)] for row in content.rows()]
+    table = pd.DataFrame(rows, columns=content.header, dtype=object)  # `frame.make` types what it takes
     batches = len(table) and table["experiment"].iloc[0] == "batching"
     # A batch's shape is its level; of a load, lengths vary within one.
     keys = LEVEL + (["prompt_tokens", "max_new_tokens"] if batches else [])
-    table["level"] = table.groupby(keys, dropna=False, sort=False).ngroup()
-    levels = table.drop_duplicates("level")[["level", *keys]].rename(columns=NAMES)
+    numbers = {}  # what tells a level from others -> its number, by the first row of each
+    table["level"] = [numbers.setdefault(key, len(numbers)) for key in zip(*(table[k] for k in keys))]
+    levels = table[["level", *keys]].drop_duplicates("level").rename(columns=NAMES)
     levels = levels.assign(weights=levels["option"], warmup_requests=1, runs=1, **_sidecar(content.path))
     levels["device_times"] = table["experiment"].iloc[0] in ("latency", "batching") if len(table) else None
     requests = table.reindex(columns=["level", "error", "answer", *SAME])
