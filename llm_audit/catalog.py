@@ -45,6 +45,7 @@ def slug(text: object) -> str:
     return re.sub(r"[^a-z0-9]+", "-", str(text)[:NAME_CHARS].lower()).strip("-")
 
 
+@cache
 def bits(text: str, published: bool = True) -> float | None:
     """Bits per weight that `text` names (`Q4_K_M` 4, `bfloat16` 16), or in which the model that it names was
     `published`; None where it names no format."""

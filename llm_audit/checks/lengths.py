@@ -97,7 +97,7 @@ def empty_answer_in_mean(audited: Audited) -> Finding | None:
 )
 def unit_changed(audited: Audited) -> Finding | None:
     """The unit of a column changes in the middle of the file."""
-    tables = [(audited.levels, LEVEL_TIMES, "level")]
+    tables = [(audited.levels, list(filter(audited.levels_have, LEVEL_TIMES)), "level")]
     if len(audited.requests):
         tables.insert(0, (audited.good(), TIMES, "request"))
     for table, columns, scope in tables:
@@ -141,19 +141,18 @@ def unit_changed(audited: Audited) -> Finding | None:
 def _jump(table, column):
     """Which rows lie about 1,000 times above the others, None where none do or where the lengths explain
     it."""
-    if (table[column].to_numpy() > 0).sum() < 4:
+    known = table[column].to_numpy()
+    known = np.sort(np.log(known[known > 0]))
+    if len(known) < 4:
+        return None
+    steps = np.diff(known)
+    place = int(np.argmax(steps)) + 1
+    # A queue lifts a TTFT by any factor; a unit lifts all of a group by one.
+    apart = np.median(known[place:]) - np.median(known[:place])
+    if steps.max() < np.log(30) or abs(apart - UNIT) > 1.0:
         return None
     values = table[column].where(table[column] > 0)
-    known = np.log(values.dropna())
-    ordered = np.sort(known)
-    steps = np.diff(ordered)
-    place = int(np.argmax(steps))
-    limit = (ordered[place] + ordered[place + 1]) / 2
-    high = np.log(values) > limit
-    # A queue lifts a TTFT by any factor; a unit lifts all of a group by one.
-    apart = known[known > limit].median() - known[known <= limit].median()
-    if steps[place] < np.log(30) or abs(apart - UNIT) > 1.0:
-        return None
+    high = np.log(values) > (known[place - 1] + known[place]) / 2
     tokens = np.log(table["output_tokens"].where(table["output_tokens"] > 0))
     if column.startswith("e2e") and abs(tokens[high].median() - tokens[~high].median()) > 1.5:
         return None
@@ -165,7 +164,7 @@ def _jump(table, column):
             and _jump(table, whole.name) is None
         ):
             return None
-    spread = max(known[known > limit].std(ddof=0), known[known <= limit].std(ddof=0))
+    spread = max(known[place:].std(), known[:place].std())
     switches = int((high.astype(int).diff().abs() > 0).sum())
     # A block of rows: single fast answers among the others are another mistake.
     smaller = min(int(high.sum()), int((~high).sum()))
@@ -208,7 +207,7 @@ def batch_time_as_request_time(audited: Audited) -> Finding | None:
 def _equal_groups(audited):
     for rows in audited.by_level():
         rows = rows[(rows["e2e_s"] > 0) & (rows["output_tokens"] > 0)]
-        if len(rows) < FEWEST or rows["e2e_s"].nunique() < 2:
+        if len(rows) < FEWEST or not 2 <= rows["e2e_s"].nunique() < len(rows):
             continue
         groups = rows.groupby("e2e_s")["output_tokens"].agg(["size", "min", "max"])
         many = groups[(groups["size"] >= 2) & groups.index.to_series().map(digits).ge(4)]

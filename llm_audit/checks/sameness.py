@@ -42,9 +42,10 @@ ALL_DIGITS = 6  # of all figures together
 )
 def cached_answer_in_mean(audited: Audited) -> Finding | None:
     """A few answers came at once, as from a cache, and lift the mean."""
-    level = audited.levels.set_index("level")
-    at_once = level["concurrency"].fillna(level["batch_size"])
-    loaded = (at_once > 1) | level["request_rate"].notna() | (level["all_at_once"] == 1)
+    known = audited.figures()
+    at_once = frame.first(known["concurrency"], known["batch_size"])
+    loaded = (at_once > 1) | ~np.isnan(known["request_rate"]) | (known["all_at_once"] == 1)
+    loaded = dict(zip(known["level"], loaded))
     for rows in audited.by_level():
         far = OUTLYING_UNDER_LOAD if loaded.get(rows["level"].iloc[0], False) or _overlap(rows) else OUTLYING
         stated = rows["request_tokens_per_s"].dropna()
@@ -64,9 +65,11 @@ def cached_answer_in_mean(audited: Audited) -> Finding | None:
 
 def _overlap(rows: pd.DataFrame) -> bool:
     """Whether requests were under way at the same time, by their own times."""
-    rows = rows.dropna(subset=["sent_s", "e2e_s"]).sort_values("sent_s")
-    ends = (rows["sent_s"] + rows["e2e_s"]).cummax().shift()
-    return bool((rows["sent_s"] < ends - 0.5 * rows["e2e_s"]).mean() > 0.2) if len(rows) > 2 else False
+    sent, whole = rows[["sent_s", "e2e_s"]].dropna().sort_values("sent_s").to_numpy().T
+    if len(sent) < 3:
+        return False
+    ends = np.maximum.accumulate(sent + whole)[:-1]  # of the last request before each
+    return bool((sent[1:] < ends - 0.5 * whole[1:]).sum() / len(sent) > 0.2)
 
 
 def _fast_group(rates, far=OUTLYING):
