@@ -18,8 +18,8 @@ def tables(audited: Audited) -> list[pd.DataFrame]:
     what a rate implies; `independent` where it was not computed from the token count.
     """
     rows = frame.rows(audited)
-    own = rows[rows["scope"] == "request"].dropna(subset=["output_tokens"])
-    own = own[own[["e2e_s", "ttft_s", "tpot_s", "itl_s", "request_tokens_per_s"]].notna().any(axis=1)]
+    timed = rows[["e2e_s", "ttft_s", "tpot_s", "itl_s", "request_tokens_per_s"]].notna().any(axis=1)
+    own = rows[(rows["scope"] == "request") & rows["output_tokens"].notna() & timed]
     levels = rows[rows["scope"] == "level"]
     if len(own):
         levels = levels[levels[["ttft_s", "tpot_s", "itl_s"]].notna().any(axis=1)]

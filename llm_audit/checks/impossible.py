@@ -117,6 +117,7 @@ def _factor(gpu, bits):
 
 
 @frame.once
+@np.errstate(all="ignore")
 def steps(audited: Audited) -> tuple[pd.Series, pd.Series]:
     """Seconds of one decode step in each level, as published: TPOT, else gap, else batch / tokens/s, else
     an answer's time / tokens; and
@@ -124,22 +125,21 @@ def steps(audited: Audited) -> tuple[pd.Series, pd.Series]:
     known = audited.figures()
     at_once = frame.first(known["batch_size"], known["concurrency"])
     loads = at_once, known["request_rate"], known["requests_per_s"], known["total_tokens_per_s"]
-    alone = np.isnan(loads).all(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        paces = [1 / known[f"request_tokens_per_s{q}"] for q in ("", "_mean")]
-        rated = frame.first(at_once, frame.where(alone, 1.0)) / known["output_tokens_per_s"]
-        whole = frame.middle(known, "e2e") / known["output_tokens"]
+    alone = np.isnan(np.array(loads)).all(axis=0)
+    paces = [1 / known[f"request_tokens_per_s{q}"] for q in ("", "_mean")]
+    rated = frame.first(at_once, np.where(alone, 1.0, np.nan)) / known["output_tokens_per_s"]
+    whole = frame.middle(known, "e2e") / known["output_tokens"]
     step = frame.first(frame.middle(known, "tpot"), frame.middle(known, "itl"), *paces)
     assumed = np.isnan(step) & alone & ~np.isnan(rated)
-    levels = pd.Index(known["level"], name="level")
-    step = pd.Series(frame.first(step, rated, whole), levels)
+    index = pd.Index(known["level"], name="level")
+    step = pd.Series(frame.first(step, rated, whole), index)
     rows = audited.good()
     rows = rows[(rows["output_tokens"] > 1) & ~(rows["drafted_tokens"] > 0)]
     own = ((rows["e2e_s"] - rows["ttft_s"]) / (rows["output_tokens"] - 1)).fillna(
         rows["e2e_s"] / rows["output_tokens"]
     )
     own = own.fillna(rows["tpot_s"]).fillna(rows["itl_s"]).fillna(1 / rows["request_tokens_per_s"])
-    return own.groupby(rows["level"]).median().reindex(levels).fillna(step), pd.Series(assumed, levels)
+    return own.groupby(rows["level"]).median().reindex(index).fillna(step), pd.Series(assumed, index)
 
 
 @check(

@@ -344,25 +344,29 @@ def _prompt_explains(rows):
     return np.log(after / generated).std() < 0.5 * np.log(after / counted).std()
 
 
+@np.errstate(all="ignore")
 def _beside_parts(rows, step):
     """Requests whose e2e is not TTFT + `step` x (tokens - 1), while that of others is."""
-    off = np.log(rows["e2e_s"] / (rows["ttft_s"] + step * (rows["output_tokens"] - 1)))
-    off = off[np.isfinite(off)]
-    if len(off) < FEWEST:
+    whole = rows["e2e_s"].to_numpy()
+    built = (rows["ttft_s"] + step * (rows["output_tokens"] - 1)).to_numpy()
+    off = np.log(whole / built)
+    known = np.isfinite(off)
+    if known.sum() < FEWEST:
         return None
-    apart = off.abs() > OFF
-    built = (rows["ttft_s"] + step * (rows["output_tokens"] - 1))[off.index]
-    order = np.abs(np.log(np.sort(rows.loc[off.index, "e2e_s"]) / np.sort(built)))
-    shuffled = np.median(order) < 0.03 and off.std() > 3 * max(np.std(order), 0.02)
-    fits = off[~apart].abs().median() < 0.02 if (~apart).any() else False
+    off, whole, built = off[known], whole[known], built[known]
+    apart = np.abs(off) > OFF
+    order = np.abs(np.log(np.sort(whole) / np.sort(built)))
+    deviation = off.std(ddof=1)
+    shuffled = np.median(order) < 0.03 and deviation > 3 * max(np.std(order), 0.02)
+    fits = np.median(np.abs(off[~apart])) < 0.02 if (~apart).any() else False
     # One factor on all rows is another mistake.
-    constant = off.std() < 0.25 * abs(off.median())
+    constant = deviation < 0.25 * abs(np.median(off))
     if apart.sum() < max(2, 0.03 * len(off)) or constant or not (shuffled or fits and apart.mean() < 0.7):
         return None
     how = ", though in another order they would" if shuffled else ""
     return (
         f"in {int(apart.sum())} of {count(len(off), 'request')} e2e is not TTFT + TPOT x (tokens - 1){how} "
-        f"(up to {number(np.exp(off.abs().max()))} times off)"
+        f"(up to {number(np.exp(np.abs(off).max()))} times off)"
     )
 
 

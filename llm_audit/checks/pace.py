@@ -33,28 +33,32 @@ def contains_ttft(rows: pd.DataFrame) -> pd.Series:
     return visible & hit
 
 
+@np.errstate(all="ignore")
 def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Of rows of `accounts.tables`: (those in which a TTFT within the TPOT would show, those in which it
     seems to be within)."""
-    whole = rows["e2e_s"].fillna(rows["gap_whole_s"]).fillna(rows["whole_s"])
-    good = (rows["output_tokens"] > 2) & (rows["tpot_s"] > 0) & (rows["ttft_s"] > 0) & (whole > 0)
-    share = rows["ttft_s"] / whole
+    ttft, tpot, tokens, *wholes = (
+        rows[column].to_numpy(float)
+        for column in ("ttft_s", "tpot_s", "output_tokens", "e2e_s", "gap_whole_s", "whole_s")
+    )
+    whole, of_request = frame.first(*wholes), (rows["scope"] == "request").to_numpy()
+    good = (tokens > 2) & (tpot > 0) & (ttft > 0) & (whole > 0)
+    share = ttft / whole
     # 0 where TPOT is without the TTFT, and below it 0 where the TTFT is within
-    apart = (rows["ttft_s"] + rows["tpot_s"] * (rows["output_tokens"] - 1)) / whole - 1
-    together = rows["tpot_s"] * rows["output_tokens"] / whole - 1  # 0 where it is within
-    expected = share - rows["tpot_s"] / whole  # of `apart`, where it is within
+    apart = (ttft + tpot * (tokens - 1)) / whole - 1
+    together = tpot * tokens / whole - 1  # 0 where it is within
+    expected = share - tpot / whole  # of `apart`, where it is within
     least = VISIBLE_AMONG if good.sum() >= 3 else VISIBLE_ALONE
-    least = VISIBLE_EACH if good.sum() >= 8 and (rows["scope"] == "request").all() else least
+    least = VISIBLE_EACH if good.sum() >= 8 and of_request.all() else least
     visible = good & (expected > least) & (share < 1)
     if "blur" in rows:  # a mean of paces times a mean length is no mean time where both scatter
-        visible &= ~(expected < accounts.BLURRED * rows["blur"])
+        visible &= ~(expected < accounts.BLURRED * rows["blur"].to_numpy(float))
     # With the TTFT inside, short answers lift the mean of many paces above the time over the tokens. Below it
     # by more than rounding is a mean in which long answers, or late ones, had the slower pace.
-    long_wait = (rows["scope"] != "request") & (expected > WAITED)
-    below = expected * np.where(long_wait, 0.15, 0.35)
-    hit = visible & apart.between(0.65 * expected, 1.5 * expected)
-    hit &= together.between(-below, 0.35 * expected, inclusive="neither")
-    return visible, hit
+    below = expected * np.where(~of_request & (expected > WAITED), 0.15, 0.35)
+    hit = visible & (0.65 * expected <= apart) & (apart <= 1.5 * expected)
+    hit &= (-below < together) & (together < 0.35 * expected)
+    return pd.Series(visible, rows.index), pd.Series(hit, rows.index)
 
 
 def _ttft_inside(audited, rows):

@@ -63,11 +63,14 @@ def cached_answer_in_mean(audited: Audited) -> Finding | None:
     return _cached_by_figures(audited)
 
 
+@np.errstate(all="ignore")
 def _overlap(rows: pd.DataFrame) -> bool:
     """Whether requests were under way at the same time, by their own times."""
-    sent, whole = rows[["sent_s", "e2e_s"]].dropna().sort_values("sent_s").to_numpy().T
-    if len(sent) < 3:
+    times = rows[["sent_s", "e2e_s"]].to_numpy()
+    times = times[~np.isnan(times).any(axis=1)]
+    if len(times) < 3:
         return False
+    sent, whole = times[np.argsort(times[:, 0])].T
     ends = np.maximum.accumulate(sent + whole)[:-1]  # of the last request before each
     return bool((sent[1:] < ends - 0.5 * whole[1:]).sum() / len(sent) > 0.2)
 

@@ -21,6 +21,7 @@ SAMPLES = "tokens/s x mean time of its samples = tokens"
 SCOPE = 0.04  # how far a rate may be from a whole multiple of another
 
 
+@np.errstate(all="ignore")
 def identities(audited: frame.Audited) -> pd.DataFrame:
     """One row per level and sum that it has all parts of: level, file, name, quotient (1 where it adds up),
     tolerance, and the published and the computed figure."""
@@ -33,21 +34,16 @@ def identities(audited: frame.Audited) -> pd.DataFrame:
     counted = frame.first(frame.where(tokens > 0, tokens), prompt)
     counted = frame.where(level["name"] != "pp+tg", counted)
     alone = frame.where(np.isnan(duration), rate)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sums = [
-            ("output tokens/s x duration = output tokens", rate, total / duration),
-            ("requests/s x duration = completed requests", per_s, requests / duration),
-            ("output tokens/s = requests/s x tokens of an answer", alone, per_s * tokens),
-            (
-                "all tokens/s x duration = prompt + output tokens",
-                known["total_tokens_per_s"],
-                both / duration,
-            ),
-            (COMPLETED, requests + known["failed"], known["asked"]),
-            ("tokens/s = mean of its samples", either, known["sample_tokens_per_s"]),
-            (SAMPLES, either, counted / known["sample_s"]),
-            ("output tokens = completed x mean tokens", known["total_output_tokens"], requests * tokens),
-        ]
+    sums = [
+        ("output tokens/s x duration = output tokens", rate, total / duration),
+        ("requests/s x duration = completed requests", per_s, requests / duration),
+        ("output tokens/s = requests/s x tokens of an answer", alone, per_s * tokens),
+        ("all tokens/s x duration = prompt + output tokens", known["total_tokens_per_s"], both / duration),
+        (COMPLETED, requests + known["failed"], known["asked"]),
+        ("tokens/s = mean of its samples", either, known["sample_tokens_per_s"]),
+        (SAMPLES, either, counted / known["sample_s"]),
+        ("output tokens = completed x mean tokens", known["total_output_tokens"], requests * tokens),
+    ]
     names, *figures = zip(*sums, *_of_requests(audited))
     published, computed = map(np.array, figures)  # one row per sum, one column per level
     which, row = np.nonzero((computed > 0) & np.isfinite(computed) & (published >= 0))
