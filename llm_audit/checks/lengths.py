@@ -9,7 +9,7 @@ from llm_audit.frame import Audited
 
 TIMES = ["ttft_s", "tpot_s", "itl_s", "e2e_s"]
 LEVEL_TIMES = [c for c in frame.NUMBERS if c.split("_")[0] in frame.TIMES and c.endswith("_s")]
-LEVEL_E2E = "e2e_mean_s", "e2e_s", "e2e_p50_s"
+LEVEL_E2E = "e2e_mean_s", "e2e_s", "e2e_p50_s"  # a level's time of a whole answer, as it may be stated
 SAME = [
     "model",
     "gpu",

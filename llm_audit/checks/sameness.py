@@ -427,16 +427,7 @@ def _same_finding(audited, first, second, why):
 )
 def other_number_format(audited: Audited) -> Finding | None:
     """An option's label or bytes belong to another number format."""
-    columns = [
-        "file",
-        "weights",
-        "option",
-        "name",
-        "model",
-        "weight_bytes",
-        "model_bytes",
-        "model_parameters",
-    ]
+    columns = "file weights option name model weight_bytes model_bytes model_parameters".split()
     for row in audited.levels[columns].to_dict("records"):
         stated = catalog.bits(row["weights"])
         labels = {c: str(row[c]) for c in ("option", "name") if len(str(row[c])) <= catalog.LABEL_CHARS}
