@@ -75,8 +75,10 @@ def digest(parts: Iterable[str | Path]) -> str:
     """SHA-256 of texts, and of files with their names in the repository: the same in each of its clones."""
     total = hashlib.sha256()
     for part in parts:
-        inside = isinstance(part, Path) and part.is_relative_to(ROOT)
-        total.update(f"{part.relative_to(ROOT) if inside else part}\0".encode())
+        if isinstance(part, Path) and part.is_relative_to(ROOT):
+            total.update(f"{part.relative_to(ROOT)}\0".encode())
+        else:
+            total.update(f"{part}\0".encode())
         if isinstance(part, Path):
             total.update(hashlib.sha256(part.read_bytes()).digest())
     return total.hexdigest()
