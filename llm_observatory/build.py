@@ -218,9 +218,7 @@ def refresh(source: str, folder: Path) -> Imported:
     found = imported(source, folder)
     whole = merged(found)
     if not len(whole):
-        raise SourceError(
-            f"{source}: no row could be read from {len(found.files)} files{_looked_for(found)}."
-        )
+        raise SourceError(f"{source}: {nothing_read(found)}.")
     write_text(DATA / "rows" / f"{source}.csv.gz", _text(whole, schema.STORED))
     kept_out = pd.concat([found.left_out, _left_before(source, found.files)], ignore_index=True)
     counts = kept_out.groupby(["source_file", "reason"], sort=True).size().rename("records").reset_index()
@@ -228,9 +226,16 @@ def refresh(source: str, folder: Path) -> Imported:
     return found
 
 
-def _looked_for(found: Imported) -> str:
-    names = ", ".join(name[:40] for name in found.lacked[:12])
-    return f"; looked for and in no record: {names}" if names else ""
+def nothing_read(found: Imported) -> str:
+    """Why an import gave no row: why most of its records were left out, or what none of them had."""
+    files = f"no row could be read from {len(found.files)} file{'s' * (len(found.files) != 1)}"
+    if len(found.left_out):
+        reasons = found.left_out["reason"].value_counts()
+        left = f"{len(found.left_out):,} records were left out, {reasons.iloc[0]:,} of them because"
+        return f"{files}; {left} {reasons.index[0]}"
+    if found.lacked:
+        return f"{files}; looked for and in no record: {', '.join(name[:40] for name in found.lacked[:12])}"
+    return f"{files}: its importer knows no record in them"
 
 
 def _left_before(source: str, files: list[str]) -> pd.DataFrame:
@@ -259,8 +264,9 @@ def rows(more: Sequence[pd.DataFrame] = ()) -> pd.DataFrame:
     from llm_observatory import names
 
     def joined() -> pd.DataFrame:
-        whole = pd.concat([*(frame for _, frame in stored()), *map(typed, more)], ignore_index=True)
-        return names.looked_up(whole)
+        frames = [*(frame for _, frame in stored()), *map(typed, more)]
+        nothing = typed(pd.DataFrame(columns=schema.STORED))
+        return names.looked_up(pd.concat(frames, ignore_index=True) if frames else nothing)
 
     return joined() if more else memo.kept((f"{__name__}.rows",), joined)
 

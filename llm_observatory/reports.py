@@ -16,6 +16,7 @@ def of_source(source: str, found: build.Imported | None) -> str:
         f"{source}: {len(rows):,} rows" + ("" if found else " (as committed; its raw files are not here)")
     ]
     if not len(rows):
+        lines += [build.nothing_read(found)] if found else []
         return "\n".join([*lines, *_left(found), *notes]) + "\n"
     judged = checks.judged(rows)
     counts = judged["audit"].value_counts()

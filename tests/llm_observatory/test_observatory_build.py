@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import time
 
 import pandas as pd
@@ -90,10 +91,19 @@ def test_a_file_that_cannot_be_read_is_one_sentence_and_status_1_and_loses_nothi
 
 def test_a_table_of_another_form_names_the_file(data):
     (data / "raw" / "exllamav2" / "README_tables.md").write_text("L1: nothing\n")
-    with pytest.raises(SourceError, match="no row could be read"):
+    with pytest.raises(SourceError, match="no row could be read from 1 file: its importer knows no record"):
         build.refresh("exllamav2", data / "raw" / "exllamav2")
     with pytest.raises(SourceError, match="There is no source 'exlama'; there are 4x3090, aiconfigurator"):
         build.importer("exlama")
+
+
+def test_a_source_of_which_no_record_is_kept_says_why(data, capsys):
+    page = data / "raw" / "exllamav2" / "README_tables.md"
+    page.write_text(re.sub(r"(\d+)(\W+)t/s", r"-\1\2t/s", TABLE))
+    assert door.main(["build", "exllamav2"]) == 1
+    wrong = "2 records were left out, 1 of them because throughput_raw: -185.0 is negative"
+    assert wrong in capsys.readouterr().err
+    assert door.main(["report", "exllamav2"]) == 0 and wrong in capsys.readouterr().out
 
 
 def test_the_report_says_rows_empty_columns_and_findings(data, capsys):
