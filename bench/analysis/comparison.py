@@ -7,12 +7,12 @@ processors have two placements (`placement`), also a fixed effect of the placeme
 configuration in it. What it says of two configurations is then what it would have been had both been measured
 in every sitting and in each placement equally often.
 
-The variances are the restricted maximum likelihood's, of statsmodels' MixedLM. Few sittings say little of how
-much sittings matter, and often look as if they did not; so the variance of each random effect, over that of
-the residual, is drawn towards what the machines with many sittings have shown (`known_prior`), as penalised
-likelihoods do (Chung, Rabe-Hesketh, Dorie, Gelman and Liu, *A Nondegenerate Penalized Likelihood Estimator
-for Variance Parameters in Multilevel Models*, Psychometrika 78, 2013). A machine of one sitting borrows
-theirs altogether. Intervals are Student's t with Satterthwaite's degrees of freedom (Giesbrecht and Burns,
+The variances are the restricted maximum likelihood's, as statsmodels' MixedLM has it. Few sittings say little
+of how much sittings matter, and often look as if they did not; so the variance of each random effect, over
+that of the residual, is drawn towards what the machines with many sittings have shown (`known_prior`), as
+penalised likelihoods do (Chung, Rabe-Hesketh, Dorie, Gelman and Liu, *A Nondegenerate Penalized Likelihood
+Estimator for Variance Parameters in Multilevel Models*, Psychometrika 78, 2013). A machine of one sitting
+borrows theirs altogether. Intervals are Student's t with Satterthwaite's degrees of freedom (Giesbrecht and Burns,
 *Two-Stage Analysis Based on a Mixed Model*, Biometrics 41, 1985), which count what the likelihood and the
 prior know. `bench.analysis.proof` counts how often the intervals hold in the design of the committed runs,
 also where the prior is wrong.
@@ -29,7 +29,6 @@ import numpy as np
 import pandas as pd
 from scipy import linalg, optimize, stats
 from scipy.sparse.csgraph import connected_components
-from statsmodels.regression.mixed_linear_model import MixedLM, MixedLMParams, VCSpec
 
 from bench import inputs
 
@@ -378,34 +377,51 @@ def _variances(
 ) -> tuple[float, np.ndarray]:
     """(residual variance, the other variances over it) of the penalised restricted likelihood.
 
-    statsmodels' own optimisers stop at, or fall over, variances of zero, so SciPy's bounded one climbs
-    statsmodels' likelihood.
+    That of statsmodels' MixedLM, to which a test compares it, without its loop over groups: a site climbs it
+    some thousand times.
     """
     centre, width = np.array([prior[name] for name in groups]).T
     if np.abs(logs - design @ np.linalg.lstsq(design, logs, rcond=None)[0]).max() < EXACT:
         return EXACT**2, np.exp(centre)
-    members = [np.flatnonzero(codes == code) for code in np.unique(codes)]
-    blocks = [[_own_columns(group[rows]) for rows in members] for group in groups.values()]
-    names = [[[str(k) for k in range(block.shape[1])] for block in own] for own in blocks]
-    model = MixedLM(logs, design, codes, exog_vc=VCSpec(list(groups), names, blocks))
-    model.cov_pen = None  # which `fit` would set, and `loglike` reads
+    blocks = _Blocks(logs, design, codes, list(groups.values()))
 
     def loss(logarithms: np.ndarray) -> float:
-        at = MixedLMParams.from_components(
-            fe_params=np.zeros(design.shape[1]), cov_re=np.zeros((0, 0)), vcomp=np.exp(logarithms)
-        )
-        return 0.5 * np.sum(((logarithms - centre) / width) ** 2) - model.loglike(at, profile_fe=True)
+        return 0.5 * np.sum(((logarithms - centre) / width) ** 2) - blocks.likelihood(np.exp(logarithms))[0]
 
     found = optimize.minimize(loss, centre, method="L-BFGS-B", bounds=[LOG_RATIOS] * len(groups))
     ratios = np.exp(found.x)
-    spread = np.eye(len(logs)) + sum(r * z @ z.T for r, z in zip(ratios, groups.values()))
-    weighted = linalg.solve(spread, np.column_stack([design, logs]), assume_a="pos")
-    effects = linalg.solve(design.T @ weighted[:, :-1], design.T @ weighted[:, -1], assume_a="pos")
-    rest = logs - design @ effects
-    freedom = len(logs) - design.shape[1]
-    return float(rest @ linalg.solve(spread, rest, assume_a="pos")) / freedom, ratios
+    return blocks.likelihood(ratios)[1], ratios
 
 
-def _own_columns(block: np.ndarray) -> np.ndarray:
-    """The columns of one configuration's random effects in which it has any run."""
-    return block[:, (block != 0).any(axis=0)]
+class _Blocks:
+    """The restricted likelihood of variances, of a model whose configurations share no random effect: their
+    covariance is one block each, all padded to one size with rows that say nothing."""
+
+    def __init__(
+        self, logs: np.ndarray, design: np.ndarray, codes: np.ndarray, groups: Sequence[np.ndarray]
+    ) -> None:
+        sizes = np.bincount(codes)
+        place = np.empty(len(codes), dtype=int)
+        place[np.argsort(codes, kind="stable")] = np.concatenate([np.arange(size) for size in sizes])
+
+        def padded(rows: np.ndarray) -> np.ndarray:
+            whole = np.zeros((len(sizes), sizes.max(), rows.shape[1]))
+            whole[codes, place] = rows
+            return whole
+
+        self.freedom = design.shape[0] - design.shape[1]
+        self.rows = padded(np.column_stack([design, logs]))
+        self.shared = [padded(group) @ padded(group).transpose(0, 2, 1) for group in groups]
+
+    def likelihood(self, ratios: np.ndarray) -> tuple[float, float]:
+        """(logarithm of the restricted likelihood without its constant, residual variance) where the other
+        variances are `ratios` of the residual's, and fixed effects and residual variance the likeliest."""
+        spread = np.eye(self.rows.shape[1]) + sum(r * shared for r, shared in zip(ratios, self.shared))
+        root = np.linalg.cholesky(spread)
+        white = np.linalg.solve(root, self.rows).reshape(-1, self.rows.shape[2])
+        design, logs = white[:, :-1], white[:, -1]
+        cross = design.T @ design
+        rest = logs - design @ linalg.solve(cross, design.T @ logs, assume_a="pos")
+        variance = float(rest @ rest) / self.freedom
+        volume = 2 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum() + np.linalg.slogdet(cross)[1]
+        return -0.5 * (self.freedom * math.log(variance) + volume), variance

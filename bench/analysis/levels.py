@@ -28,6 +28,11 @@ BEHIND, CHANCE = 0.03, 0.001
 STEADY, OVERLOADED, SHORT = "steady", "overloaded", "too short"
 TIMES = "ttft_s", "tpot_s", "itl_max_s", "e2e_s", "late_s", "connect_s"
 SHARES = "met", "quick"
+# What a level is computed from: its requests are chosen a dozen times, and a selection copies every column.
+READ = [
+    *("run_id", "started", *schema.CONFIGURATION, *LEVEL, "sent_s", "error", *TIMES),
+    *("prompt_tokens", "output_tokens", "accepted_tokens", "drafted_tokens"),
+]
 # Tails, in percent, that are shown where a level's requests bound them. MLPerf's rule, not the plain bound
 # of order statistics (29 requests for p90): requests of one run resemble their neighbours, and its 64 for p90
 # and 662 for p99 leave room for that.
@@ -231,7 +236,8 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None, pooled: 
     maximum; acceptance_rate. started is the last run's.
     """
     slo = inputs.study()["slo"] if slo is None else slo
-    return _levels(requests[requests["experiment"] == "serving"], tuple(slo.items()), pooled)
+    columns = list(dict.fromkeys([*READ, *slo]))
+    return _levels(requests.loc[requests["experiment"] == "serving", columns], tuple(slo.items()), pooled)
 
 
 @memo.by_content

@@ -196,7 +196,7 @@ def test_tls_reads_all_of_it(secure, certificate, monkeypatch):
     rows, report = parallel.run(url, calls, "completions", concurrency=2, timeout_s=5)
     assert all(whole(row) and row["chunks"] == TOKENS for row in accounted(rows, calls)), rows[0]["error"]
     assert not report["kernel_stamps"] and report["read_lag_p50_s"] is None and len(came) == 2
-    assert all(row["itl_p50_s"] < 0.02 and row["itl_max_s"] > 0.004 for row in rows)
+    assert all(row["itl_p50_s"] < row["itl_max_s"] and row["itl_max_s"] > 0.004 for row in rows)
 
 
 def test_tls_with_a_stranger_is_refused_and_named(secure):
