@@ -12,10 +12,10 @@ of how much sittings matter, and often look as if they did not; so the variance 
 that of the residual, is drawn towards what the machines with many sittings have shown (`known_prior`), as
 penalised likelihoods do (Chung, Rabe-Hesketh, Dorie, Gelman and Liu, *A Nondegenerate Penalized Likelihood
 Estimator for Variance Parameters in Multilevel Models*, Psychometrika 78, 2013). A machine of one sitting
-borrows theirs altogether. Intervals are Student's t with Satterthwaite's degrees of freedom (Giesbrecht and Burns,
-*Two-Stage Analysis Based on a Mixed Model*, Biometrics 41, 1985), which count what the likelihood and the
-prior know. `bench.analysis.proof` counts how often the intervals hold in the design of the committed runs,
-also where the prior is wrong.
+borrows theirs altogether. Intervals are Student's t with Satterthwaite's degrees of freedom (Giesbrecht and
+Burns, *Two-Stage Analysis Based on a Mixed Model*, Biometrics 41, 1985), which count what the likelihood and
+the prior know. `bench.analysis.proof` counts how often the intervals hold in the design of the committed
+runs, also where the prior is wrong.
 """
 
 from __future__ import annotations

@@ -236,11 +236,6 @@ def show_sentences(sentences: Iterable[str | None], otherwise: str = "") -> None
     display(Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence) or otherwise))
 
 
-def show_findings(rows: pd.DataFrame) -> None:
-    """Show the findings, computed from the requests, as a list per machine."""
-    _show_each(rows, findings.of_one)
-
-
 def _show_each(rows, sentences):
     """Show the list `sentences`(requests of one machine) for every machine, the one in front first,
     the others folded.
