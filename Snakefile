@@ -186,7 +186,7 @@ rule figures:
         OBSERVATIONS,
         SOURCES,
     output:
-        DRAWN,
+        update(DRAWN),  # each is replaced whole: those of before stay where drawing is stopped or fails
     log:
         "logs/figures.txt",
     message:

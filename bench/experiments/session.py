@@ -30,7 +30,7 @@ from bench.experiments import target as targets
 from bench.instrument import isolated
 from bench.instrument.load import protocols, schedule
 from bench.machine import gpu
-from bench.observations import gates, provenance, schema, store
+from bench.observations import derived, gates, provenance, schema, store
 
 
 def start(
@@ -282,9 +282,14 @@ class Setup:
         finished, sidecar = self.unwritten
         path = store.write(finished, sidecar, self.run_id, self.folder, self.taken.alone.scratch)
         self.unwritten = None
-        shared = json.loads(path.with_suffix(".json").read_text()).get("shared")
-        if shared:
-            print(f"These times are no measurement. {shared}")
+        written = json.loads(path.with_suffix(".json").read_text())
+        if written.get("shared"):
+            print(f"These times are no measurement. {written['shared']}")
+        if written.get("bandwidth_probes_bytes_per_s") and derived.peak_bytes_per_s(written) is None:
+            print(
+                "MBU stays empty: no probe of the memory's bandwidth had its cores to itself for "
+                f"{derived.ALONE:.0%} of its time."
+            )
         return path
 
     def _finished(self, rows: running.Rows) -> tuple[running.Rows, Fields]:

@@ -13,8 +13,8 @@ def device_of(device: str, gpu: str | None) -> tuple[str, str]:
     found = driver.has_cuda()
     if kind == "cuda" and not found:
         raise ValueError(
-            "There is no CUDA device here (nvidia-smi does not answer). Use -p device cpu, or run this on a "
-            "machine with an NVIDIA GPU."
+            "There is no CUDA device here (nvidia-smi does not answer). Choose the device cpu, or run "
+            "this on a machine with an NVIDIA GPU."
         )
     chosen = ("cuda" if found else "cpu") if kind == "auto" else kind
     slug = identity.slug(chosen)

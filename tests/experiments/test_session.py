@@ -1,5 +1,6 @@
 """What a run does when its end goes wrong."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -26,7 +27,9 @@ class Run(SimpleNamespace):
 
 def test_a_run_that_a_full_disk_refused_is_written_when_the_cell_runs_again(monkeypatch, tmp_path, capsys):
     tries, path = [], tmp_path / "run.csv"
-    path.with_suffix(".json").write_text('{"shared": "Others kept a core busy."}')
+    sidecar = {"shared": "Others kept a core busy.", "machine": {}, "threads": 2}
+    sidecar |= {"bandwidth_probes_bytes_per_s": [4e10], "probe_cpu_shares": [0.5]}
+    path.with_suffix(".json").write_text(json.dumps(sidecar))
 
     def write(rows, sidecar, *where):
         tries.append((rows, sidecar))
@@ -40,6 +43,8 @@ def test_a_run_that_a_full_disk_refused_is_written_when_the_cell_runs_again(monk
         run.write(["row"])
     assert run.ended, "the device is let go meanwhile"
     assert run.write(["row"]) == path and tries == [(["row"], {"made": "once"})] * 2
-    assert capsys.readouterr().out == "These times are no measurement. Others kept a core busy.\n"
+    contended, unprobed = capsys.readouterr().out.splitlines()
+    assert contended == "These times are no measurement. Others kept a core busy."
+    assert unprobed.startswith("MBU stays empty: no probe")
     with pytest.raises(AssertionError, match="has ended"):
         run.write(["row"])

@@ -10,7 +10,7 @@ from bench import backends, html, style
 from bench.analysis import machines
 from bench.machine import identity
 from bench.observations import gates, store
-from bench.report import figures, findings, tables
+from bench.report import figures, findings, pages, tables
 
 pytestmark = pytest.mark.early
 
@@ -186,3 +186,12 @@ def test_the_table_at_a_study_s_end_is_of_this_checkout(both, monkeypatch, capsy
     tables.main(["latency", "here"])
     shown = capsys.readouterr().out
     assert SECOND in shown and FIRST in shown
+
+
+def test_what_was_measured_is_said_with_models_and_machines(tmp_path):
+    for n, gpu in enumerate(("cpu-a-2c", "cpu-b-2c", "cpu-b-2c")):
+        write_run(tmp_path, gpu=gpu, host=f"host{n}", run=1)
+    said = pages.measured(store.load(folder=tmp_path))
+    assert said["runs"] == said["machines"] == "3" and said["devices"] == "2 × `cpu-b-2c` and `cpu-a-2c`"
+    assert said["models"] == "`smollm2-135m` (0.13 billion parameters, 3 runs)"
+    assert pages.measured(store.load(folder=tmp_path / "none")) == {}

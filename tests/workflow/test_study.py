@@ -238,6 +238,20 @@ def test_figures_are_drawn_in_a_clone_that_never_measured(tmp_path):
 
 
 @pytest.mark.check
+def test_figures_of_before_stay_where_drawing_is_stopped(tmp_path):
+    copy = cloned(tmp_path / "clone")
+    shutil.copy(ROOT / "Snakefile", copy)
+    drawing = tmp_path / "papermill"
+    drawing.write_text("#!/bin/sh\nexit 130\n")
+    drawing.chmod(0o755)
+    first = os.pathsep.join([str(tmp_path), str(BIN), os.environ["PATH"]])
+    before = {file.name: file.read_bytes() for file in (copy / "figures").iterdir()}
+    asked = ("--config", "partial=True", "--forcerun", "figures", "--", "figures")
+    assert run("snakemake", *asked, check=False, cwd=copy, PATH=first, PYTHONPATH=copy).returncode
+    assert before and {file.name: file.read_bytes() for file in (copy / "figures").iterdir()} == before
+
+
+@pytest.mark.check
 def test_one_option_can_be_asked_for_where_others_lie_already(tmp_path):
     for backend in ("transformers", "vllm"):
         write_run(tmp_path, backend=backend, option="bfloat16", gpu=identity.slug(), host=identity.host())
