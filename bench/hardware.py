@@ -14,7 +14,7 @@ import pandas as pd
 from bench.paths import DATA
 
 UNKNOWN_VARIANT = "variant unknown"
-NAME_CHARS = 200  # of a name that are looked at: patterns must not take long on a hostile one
+NAME_CHARS = 300  # of a name that are looked at: patterns must not take long on a hostile one
 # Bits per weight that a format stores, scales included. The first pattern that fits decides.
 FORMATS = [
     (r"(?:^|[^\d.])(\d(?:\.\d+)?) ?bpw", None),

@@ -27,7 +27,6 @@ FORMATS = [
 # In what a model was published, where nobody says in what it ran: its name is no label of a format.
 PUBLISHED = [(r"gpt-oss", 4.0), (r"deepseek-(v3|r1)(?!.*(distill|qwen|llama))|kimi-k2", 8.0)]
 LABEL_CHARS = 60  # of a label at most: what is longer is a remark, which names formats of other runs too
-NAME_CHARS = 300  # of a name that are looked at: patterns must not take long on a hostile one
 UNQUANTISED = {"", "-", "none", "default", "unquantized", "unquantised", "full", "auto"}
 # The cache's own format says nothing of the weights.
 OF_CACHE = re.compile(
@@ -40,16 +39,11 @@ CARDS = {"GPU", "ASIC"}
 SPECULATIVE = re.compile(r"specul|ngram|n-gram|eagle|medusa|draft|lookahead|lookup|\bmtp\b", re.I)
 
 
-def slug(text: object) -> str:
-    """`text`, as much of it as a name has, in small letters, its other signs as single hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", str(text)[:NAME_CHARS].lower()).strip("-")
-
-
 @cache
 def bits(text: str, published: bool = True) -> float | None:
     """Bits per weight that `text` names (`Q4_K_M` 4, `bfloat16` 16), or in which the model that it names was
     `published`; None where it names no format."""
-    plain = slug(OF_CACHE.sub(" ", str(text)[:NAME_CHARS]))
+    plain = hardware.slug(OF_CACHE.sub(" ", str(text)[: hardware.NAME_CHARS]))
     gguf = re.search(r"(?:^|-)i?q([2-8])(?:-|$)", plain)
     if gguf:
         return float(gguf[1])
@@ -80,7 +74,7 @@ def device(text: str) -> Fields | None:
     in "8x H100", "H100 x 8" or "H100, H100", 1 for what is built into a machine, None where there is none;
     None instead of a dict where no device is recognised.
     """
-    name = str(text)[:NAME_CHARS].lower()
+    name = str(text)[: hardware.NAME_CHARS].lower()
     rows = hardware.candidates(name)
     most = rows.select_dtypes("number").max()
     if rows.empty or not most["bandwidth_gb_per_s"] > 0:
@@ -111,7 +105,7 @@ def model(text: str) -> Fields | None:
     tenths of what a token passes are step_parameters and the rest of the shape is absent (`exact` False): a
     name rounds up at most so far. None where nothing is recognised, nor how much of a mixture is active.
     """
-    plain = slug(text)
+    plain = hardware.slug(text)
     row = next((row for row in _models() if re.search(rf"(^|-)({row['pattern']})($|-)", plain)), None)
     if not row:
         return _mixture(plain) or _by_size(plain)
@@ -181,9 +175,11 @@ def _by_size(plain):
 def mixture(*texts: str) -> bool:
     """Whether a text names a mixture of experts, known or not."""
     shapes = (model(text) for text in texts if text)
-    return any(MIXTURE.search(slug(text)) for text in texts) or any(s and s["mixture"] for s in shapes)
+    return any(MIXTURE.search(hardware.slug(text)) for text in texts) or any(
+        s and s["mixture"] for s in shapes
+    )
 
 
 def speculative(*texts: str) -> bool:
     """Whether a text names speculative decoding, in which one step gives several tokens."""
-    return any(SPECULATIVE.search(str(text)[:NAME_CHARS]) for text in texts)
+    return any(SPECULATIVE.search(str(text)[: hardware.NAME_CHARS]) for text in texts)

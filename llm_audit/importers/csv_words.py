@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from llm_audit import catalog, frame
+from bench import hardware
+from llm_audit import frame
 from llm_audit.importers import units
 from llm_audit.importers.content import Content
 from llm_audit.importers.words import UNITS, meaning
@@ -140,8 +141,8 @@ def _load_with_units(content, file, result, unit):
 
 def _with_units(names):
     """(column of numbers, column of their units) of a table that has one of each; () where it has not."""
-    result = [name for name in names if catalog.slug(name) in RESULT]
-    unit = [name for name in names if catalog.slug(name) in UNIT]
+    result = [name for name in names if hardware.slug(name) in RESULT]
+    unit = [name for name in names if hardware.slug(name) in UNIT]
     return (result[0], unit[0]) if result and unit else ()
 
 
@@ -264,7 +265,7 @@ def numbers(values: pd.Series, decimal_comma: bool = False) -> tuple[pd.Series, 
 def _wide(names):
     """The columns of a table that has one for each number format: two names at least that are formats and
     nothing else."""
-    formats = [name for name in names if FORMAT.fullmatch(catalog.slug(name))]
+    formats = [name for name in names if FORMAT.fullmatch(hardware.slug(name))]
     return formats if len(formats) >= 2 else []
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from bench import backends
 from bench.paths import ROOT
-from bench.workflow import resolve
 
 FILES = sorted((ROOT / "environments").glob("*.txt"))
 LOCKS = [file for file in FILES if "lock" in file.read_text().split("\n")[0]]
@@ -90,31 +89,3 @@ def test_whatever_runs_on_a_gpu_can_read_its_counters():
     lacking = [n for n in on_gpu if "nvidia-ml-py" not in (ROOT / "environments" / f"{n}.txt").read_text()]
     assert not lacking
     assert on_gpu >= {file.stem for file in FILES if file.stem.endswith("-cuda")}
-
-
-@pytest.mark.parametrize("lock", [True, False])
-def test_a_dry_run_looks_nowhere_but_at_the_index(tmp_path, monkeypatch, lock):
-    """pip is played by a script: what it gets, and what becomes of its report and of its errors."""
-    file, pip = tmp_path / "some.txt", tmp_path / "python"
-    file.write_text("# lock: everything\nthing==1\n" if lock else "# some\nthing==1\n")
-    pip.write_text(
-        "#!/bin/sh\n"
-        f'echo "$@ [$PIP_FIND_LINKS$PIP_EXTRA_INDEX_URL]" > {tmp_path}/words\n'
-        "for word; do case $word in --report=*) to=${word#*=} ;; esac; done\n"
-        f"[ ! -e {tmp_path}/fails ] || {{ cat {tmp_path}/fails >&2; exit 1; }}\n"
-        """echo '{"install": [1, 2, 3]}' > "$to"\n"""
-    )
-    pip.chmod(0o755)
-    monkeypatch.setenv("PIP_FIND_LINKS", "/somewhere")
-    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://elsewhere.example")
-    assert resolve.dry_run(file, str(pip)) == (3, "")
-    words = (tmp_path / "words").read_text()
-    assert "--dry-run" in words and words.endswith("[]\n") and ("--no-deps" in words) == lock
-    (tmp_path / "fails").write_text(
-        "ERROR: Ignored the following versions that require a different python version: 1.0\n"
-        "ERROR: Could not find a version that satisfies the requirement thing==1 (from versions: 0.1, 0.2)\n"
-    )
-    assert resolve.dry_run(file, str(pip)) == (
-        0,
-        "ERROR: Could not find a version that satisfies the requirement thing==1",
-    )
