@@ -1,7 +1,6 @@
 """Every dialect over a socket, with the quirks that servers have: each case says what must be counted.
 
-`tests/test_protocol_mutations.py` breaks the counting on purpose and sees these cases fail. huggingface_hub's
-own client reads the same server here.
+huggingface_hub's own client reads the same server here.
 """
 
 import http.server
