@@ -33,7 +33,7 @@ TESTS = {
     f"{LOAD}/prefix_cache.py": [f"{CLIENT}/test_records.py"],
     f"{LOAD}/schedule.py": [f"{CLIENT}/test_schedule.py"],
     f"{LOAD}/http1.py": [f"{CLIENT}/test_http1.py", f"{CLIENT}/test_decoding.py"],
-    f"{LOAD}/decoding.py": [*BYTES, f"{CLIENT}/test_schedule.py"],
+    f"{LOAD}/decoding.py": [*BYTES, f"{CLIENT}/test_protocol_token.py", f"{CLIENT}/test_schedule.py"],
     f"{LOAD}/protocols.py": BYTES,
     f"{LOAD}/connection.py": SOCKETS,
     f"{LOAD}/client.py": SOCKETS,

@@ -79,18 +79,21 @@ def test_times_count_from_sending_and_scheduled_ones_from_when_they_were_due():
     )
 
 
+DISAGREE = "^Server and client disagree on token counts:"
+
+
 @pytest.mark.parametrize(
     "events, why",
     [
-        ([], "The stream was empty"),
+        ([], "^The stream was empty: it had no token.$"),
         ([event(usage(0))], "The stream was empty"),
         ([event(text("")), event(usage(4))], "The stream was empty"),
         (FOUR, "did not report usage and sent no token ids"),
-        ([*FOUR, event(usage(5))], "5 output tokens where 4 were asked for"),
+        ([*FOUR, event(usage(5))], f"{DISAGREE} 5 output tokens where 4 were asked for.$"),
         ([*FOUR, event(usage(0))], "0 output tokens where 4 were asked for"),
         ([*FOUR[:3], event(usage(3))], "3 output tokens where 4 were asked for"),
-        ([*FOUR, event(text("e")), event(usage(4))], "5 events with text, 4 output tokens"),
-        ([*FOUR, event(usage(4, prompt_tokens=9))], "9 prompt tokens where 3 were sent"),
+        ([*FOUR, event(text("e")), event(usage(4))], f"{DISAGREE} 5 events with text, 4 output tokens"),
+        ([*FOUR, event(usage(4, prompt_tokens=9))], f"{DISAGREE} 9 prompt tokens where 3 were sent"),
         ([*FOUR, event(usage("4"))], "could not be read .TypeError: its counts"),
         (
             [*FOUR, event(text("", finish_reason=5)), event(usage(4))],

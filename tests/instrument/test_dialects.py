@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from answers import FOUR, PROMPT, event, measured, text, usage
+from answers import FOUR, PROMPT, event, measured, usage
 
 from bench.instrument.load import protocols
 
@@ -103,15 +103,6 @@ def test_a_prompt_that_comes_back_is_known_where_it_was_sent_as_text(dialect):
     assert not protocols.echoed(payload, "one two") and not protocols.echoed(b"", "one two three")
 
 
-def test_completions_with_usage_in_every_event():
-    every = [
-        event(text(each) | {"usage": {"prompt_tokens": 3, "completion_tokens": k + 1}})
-        for k, each in enumerate("abcd")
-    ]
-    row = measured(*every, event(text("", finish_reason="length")), b"data: [DONE]\n\n")
-    assert row["error"] == "" and row["output_tokens"] == 4 and row["finish_reason"] == "length"
-
-
 def test_a_prompt_from_the_cache_is_told():
     assert measured(*FOUR, event(usage(4, prompt_tokens_details={"cached_tokens": 2})))["cached_tokens"] == 2
     assert measured(*FOUR, event(usage(4, prompt_tokens_details=None)))["cached_tokens"] is None
@@ -144,75 +135,6 @@ def test_reasoning_is_tokens():
     assert row["error"] == "" and row["text"] == "abcd" and row["chunks"] == 4
 
 
-def test_tgi_says_ids_and_the_counts_at_the_end():
-    def part(number, word, **more):
-        return event(
-            {
-                "index": number,
-                "token": {"id": number, "text": word, "logprob": -1.0, "special": False},
-                "generated_text": None,
-                "details": None,
-            }
-            | more
-        )
-
-    last = {
-        "generated_text": "abcd",
-        "details": {
-            "finish_reason": "length",
-            "generated_tokens": 4,
-            "prefill": [{"id": 1}] * 3,
-            "seed": None,
-        },
-    }
-    row = measured(
-        part(1, "a"), part(2, "b"), part(3, ""), part(4, "d", **last), dialect="tgi", prompt_tokens=None
-    )
-    assert (
-        row["error"] == ""
-        and row["output_ids"] == [1, 2, 3, 4]
-        and row["prompt_tokens"] == 3
-        and row["finish_reason"] == "length"
-        and row["chunks"] == 4
-    )
-    assert (
-        "3 output tokens where 4"
-        in measured(part(1, "a"), part(2, "b"), part(3, "c"), dialect="tgi")["error"]
-    )
-    more = last | {"details": {"generated_tokens": 5}}
-    assert (
-        "5 output tokens where 4"
-        in measured(part(1, "a"), part(2, "b"), part(3, "c"), part(4, "d", **more), dialect="tgi")["error"]
-    )
-
-
-def test_llamacpp_says_its_counts_at_the_end():
-    def part(word, **more):
-        return event({"content": word, "tokens": [5], "stop": False} | more)
-
-    end = {
-        "stop": True,
-        "tokens": [],
-        "tokens_evaluated": 3,
-        "tokens_predicted": 4,
-        "stop_type": "limit",
-        "timings": {"cache_n": 1},
-    }
-    row = measured(*(part(each) for each in "abcd"), part("", **end), dialect="llamacpp")
-    assert (
-        row["error"] == ""
-        and row["output_tokens"] == 4
-        and row["chunks"] == 4
-        and row["cached_tokens"] == 1
-        and row["finish_reason"] == "limit"
-    )
-    held = measured(
-        part("ab"), part("c"), part("d"), part("", **end), dialect="llamacpp"
-    )  # a token was held back: ids are no count
-    assert held["output_tokens"] == 4 and "pieces" in held
-    assert "did not report usage" in measured(*(part(each) for each in "abcd"), dialect="llamacpp")["error"]
-
-
 def test_bytes_that_are_no_utf8_spoil_a_text_not_a_count():
     assert protocols.read("completions", b'{"choices": [{"text": "\xc3"}]}').text == "\ufffd"
     assert protocols.read("completions", b"[DONE]") is None and protocols.read("completions", b" ") is None
@@ -236,8 +158,10 @@ def test_pieces_by_hand():
     assert piece("llamacpp", tokens=[5]) == protocols.Piece("", [5])
     last = piece("llamacpp", content="z", stop=True, tokens_evaluated=3, tokens_predicted=4)
     assert last == protocols.Piece("z", prompt_tokens=3, output_tokens=4, finish="stop")
+    assert piece("llamacpp", stop=True, stop_type="limit").finish == "limit"
     counts = piece("tgi", token=None, details={"generated_tokens": 4})
     assert counts == protocols.Piece("", output_tokens=4)
+    assert piece("tgi", token=None, details={"finish_reason": "length"}).finish == "length"
 
 
 def test_what_a_server_reports_is_cut_to_what_a_row_may_hold():

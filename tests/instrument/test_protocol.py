@@ -93,6 +93,18 @@ def test_an_endpoint_is_asked_with_the_token_in_each_of_its_dialects(speaker, to
         row = ask(served.url, served.dialect, served.body(4), served.token)
     assert row["error"] == "" and row["output_tokens"] == 4 and token not in repr(row) + repr(served)
     assert "Wrong credentials: nothing" in ask(speaker, option)["error"], "without the token it refuses"
+    assert served.body(4) == ({} if option == "tgi" else {"ignore_eos": True})
+    assert served.model == ("a-model" if option == "tgi" else "the-model")
+
+
+def test_an_endpoint_that_does_not_take_the_token_says_whence_it_is(speaker, token, monkeypatch):
+    monkeypatch.setattr(Speaker, "token", "another")
+    with (
+        pytest.raises(RuntimeError, match="hf auth login or HF_TOKEN") as refused,
+        backends.get("hf_endpoint").serve(Named, "chat", "cuda", servers.Wanted(1, 64, 1, url=speaker)),
+    ):
+        pass
+    assert token not in repr(refused.value)
 
 
 @pytest.mark.parametrize("option", running.OPTIONS)
