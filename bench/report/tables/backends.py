@@ -65,8 +65,8 @@ def adapter_unknowns(requests: pd.DataFrame | None = None) -> pd.DataFrame:
 @tables.listed
 def adapter_findings(requests: pd.DataFrame | None = None) -> pd.DataFrame:
     """What that reading found, all of it mended or said: one row per finding; its level, the adapters, what
-    was wrong, and the test that fails without what was done."""
-    found = inputs.table("adapter_findings")
+    was wrong, and the test that fails without what was done; empty where the adapter can only say it."""
+    found = inputs.table("adapter_findings").fillna("")
     return found.assign(seen_by=found["seen_by"].str.rpartition("::")[2]).rename(columns={"seen_by": "test"})
 
 
