@@ -353,12 +353,6 @@ def test_tokens_per_device_are_divided_by_all_devices(tmp_path):
     }
 
 
-def test_cores_of_a_cpu_are_one_device(tmp_path):
-    write_serving(tmp_path, {1: (0.05, 0.005)}, data_parallel=2, gpu="epyc-zen5-2c")
-    table = serving_analysis.levels(store.load(folder=tmp_path))
-    assert (table["per_device"] == table["output_tokens_per_s"]).all()
-
-
 # Never mixed
 
 

@@ -39,14 +39,6 @@ def test_one_request_in_one_lump_is_let_pass():
     assert refusal(rows, weight_bytes=None) == ""
 
 
-def test_an_instrument_that_differs_from_its_revision_is_refused_and_an_adapter_is_not():
-    gates.committed(make_sidecar(git={"uncommitted": ["bench/backends/mine.py"]}))
-    gates.committed(make_sidecar(git={"revision": "of a time when nobody looked"}))
-    for file in ("bench/metrics.py", "bench/backends/__init__.py", "bench/backends/common/servers.py"):
-        with pytest.raises(gates.Refused, match="-p results scratch"):
-            gates.committed(make_sidecar(git={"uncommitted": ["bench/backends/mine.py", file]}))
-
-
 @pytest.fixture
 def group(tmp_path, monkeypatch):
     """A function that makes the files of a control group, {path: text}, and the line of this process."""

@@ -386,6 +386,7 @@ def test_what_differs_from_the_revision_is_named_up_to_three_files():
     with pytest.raises(gates.Refused) as refused:
         gates.committed(make_sidecar(git={"uncommitted": others}))
     assert f"revision: {', '.join(others[:3])} and more. Commit" in str(refused.value)
+    assert "-p results scratch" in str(refused.value)
     with pytest.raises(gates.Refused, match=r"revision: bench/a\.py, b, c\. Commit"):
         gates.committed({"git": {"uncommitted": ["bench/a.py", "b", "c"]}})
     gates.committed({})
