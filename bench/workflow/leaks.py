@@ -2,15 +2,10 @@
 
 import csv
 import getpass
-import gzip
-import io
 import json
-import lzma
 import os
 import re
 import socket
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +33,6 @@ PATHS = re.compile(
     r"(?:/[^\s\"'<>)\],;]*|(?=[\s\"'<>)\],;]|$))|[A-Za-z]:\\+Users\\+[^\s\"'<>\\]+)"
 )
 MAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}\b")
-LARGEST = 256_000_000  # bytes of one packed file
 NUMBER = re.compile(r"[\d.eE+-]*")  # most cells of a CSV, which name nobody
 SHORTEST = 12  # characters of the shortest token that is looked for
 # Names that say nothing about anybody.
@@ -71,14 +65,9 @@ def found(file: Path) -> list[str]:
 def texts(file: Path) -> Iterator[tuple[str, str, bool]]:
     """(where, text, whether a model answered it) of every text in a CSV, a JSON file or a notebook.
 
-    Pictures are left out: their letters are chance. Of what is packed (.gz, .xz, .zip, .tar.…), every
-    file inside is read; one that is neither CSV nor JSON, line by line.
+    Pictures are left out: their letters are chance.
     """
-    if file.suffix in (".gz", ".xz", ".zip", ".tar"):
-        for inside, content in unpacked(file.name, file.read_bytes()):
-            for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
-                yield f"{inside} line {number}", line, False
-    elif file.suffix == ".csv":
+    if file.suffix == ".csv":
         with open(file, newline="", encoding="utf-8") as source:
             for number, row in enumerate(csv.DictReader(source), start=1):
                 for column, value in row.items():
@@ -86,31 +75,6 @@ def texts(file: Path) -> Iterator[tuple[str, str, bool]]:
     else:
         whole = json.loads(file.read_text(encoding="utf-8"))
         yield from _leaves(whole, "")
-
-
-def unpacked(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
-    """(name, bytes) of every file inside the packed `content`, archives inside archives included;
-    ValueError for one that unpacks to more than `LARGEST` bytes."""
-    if name.endswith(".zip"):
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for member in archive.infolist():
-                if member.file_size > LARGEST:
-                    raise ValueError(f"{name} unpacks to more than {LARGEST} bytes: leave it out.")
-                yield from unpacked(f"{name}/{member.filename}", archive.read(member))
-    elif name.endswith((".gz", ".xz")):
-        opened = gzip.open if name.endswith(".gz") else lzma.open
-        with opened(io.BytesIO(content)) as stream:
-            inner = stream.read(LARGEST + 1)
-        if len(inner) > LARGEST:
-            raise ValueError(f"{name} unpacks to more than {LARGEST} bytes: leave it out.")
-        yield from unpacked(name[:-3], inner)
-    elif name.endswith(".tar"):
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            for entry in archive:
-                if entry.isfile() and (packed := archive.extractfile(entry)) is not None:
-                    yield from unpacked(f"{name}/{entry.name}", packed.read())
-    else:
-        yield name, content
 
 
 def _leaves(value, where):
