@@ -1,8 +1,9 @@
-"""Commands and notebooks as a reader runs them, and notebooks' cells without a kernel."""
+"""Commands and notebooks as a reader runs them, notebooks' cells without a kernel, and whether a process is gone."""
 
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -50,3 +51,19 @@ def run_cells(name, parameters):
         names["In"].append(source)
         exec(compile(source, f"{name}.ipynb", "exec"), names)
     return names
+
+
+def alive(pid):
+    """Whether a process runs, one that ended and waits for its parent not counted."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pids, within_s=8.0):
+    """Whether all of `pids` have ended in time."""
+    end = time.monotonic() + within_s
+    while any(map(alive, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(alive, pids))

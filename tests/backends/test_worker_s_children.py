@@ -4,10 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
-import psutil
 import pytest
+from commands import gone
 
 from bench.paths import ROOT
 
@@ -74,29 +73,27 @@ def parent(tmp_path):
         process.wait()
 
 
-def gone(tmp_path, patience_s=10):
-    """Whether the engine's child has ended, within `patience_s`."""
-    number, end = int((tmp_path / "child").read_text()), time.monotonic() + patience_s
-    while time.monotonic() < end:
-        if not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.1)
-    os.kill(number, signal.SIGKILL)
-    return False
+def left_nothing(tmp_path):
+    """Whether the engine's child ends soon; it is killed if it does not."""
+    number = int((tmp_path / "child").read_text())
+    ended = gone([number])
+    if not ended:
+        os.kill(number, signal.SIGKILL)
+    return ended
 
 
 def test_an_engine_is_closed_first(parent, tmp_path):
     assert parent("asks").wait(60) == 0
-    assert (tmp_path / "closed").exists() and gone(tmp_path)
+    assert (tmp_path / "closed").exists() and left_nothing(tmp_path)
 
 
 def test_an_engine_that_hangs_is_killed_with_its_children(parent, tmp_path):
     assert parent("hangs").wait(90) == 0
-    assert not (tmp_path / "closed").exists() and gone(tmp_path)
+    assert not (tmp_path / "closed").exists() and left_nothing(tmp_path)
 
 
 def test_nothing_is_left_when_the_caller_is_killed(parent, tmp_path):
     process = parent("waits")
     assert process.stdout.readline() == "loaded\n"
     process.kill()
-    assert gone(tmp_path)
+    assert left_nothing(tmp_path)

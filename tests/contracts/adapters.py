@@ -61,7 +61,8 @@ def launched(name: str, option: str, folder: Path, device: str = "cuda", **wante
         seen.update(command=list(map(str, command)), environment=environment or {})
         yield f"http://127.0.0.1:{port}"
 
-    request = servers.Wanted(8, 512, 2, 2, folder / "server.txt", **wanted)
+    usual = {"requests": 8, "tokens": 512, "threads": 2, "tensor_parallel": 2}
+    request = servers.Wanted(**usual | wanted, log=folder / "server.txt")
     with (
         mock.patch.object(processes, "started", started),
         mock.patch.object(files, "made", lambda path, make: path),

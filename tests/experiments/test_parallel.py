@@ -8,15 +8,15 @@ import re
 import pandas as pd
 import pytest
 from builders import MATRICES, PEAKS, make_rows, make_sidecar, write_run, write_serving, write_sweep
+from contracts import adapters
 
-from bench import backends, inputs, naming, processes
+from bench import backends, inputs, naming
 from bench.analysis import batching as batching_analysis
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
 from bench.analysis import serving as serving_analysis
 from bench.analysis import systems as systems_analysis
 from bench.backends import vllm
-from bench.backends.common import servers
 from bench.experiments import parameters as parameters_experiments
 from bench.experiments import quality as quality_experiment
 from bench.experiments import session
@@ -193,34 +193,17 @@ def test_several_gpus_are_named_in_the_sidecar(three_gpus):
 # The commands
 
 
-class Checkpoint:
-    name, end_token_ids, kv_values_per_token, config = "tiny", [2], 1000, {"max_position_embeddings": 2048}
-
-    def __init__(self, path):
-        self.path = path
-
-
-def launched(monkeypatch, tmp_path, name, device="cuda", **more):
+def launched(tmp_path, name, device="cuda", **more):
     """(command, environment, Served) of a server that is not started."""
-    from contextlib import contextmanager
-
-    seen = {}
-
-    @contextmanager
-    def started(command, port, log, patience_s=600, health="/health", environment=None):
-        seen.update(command=list(map(str, command)), environment=environment or {})
-        yield f"http://127.0.0.1:{port}"
-
-    monkeypatch.setattr(processes, "started", started)
-    wanted = servers.Wanted(8, 512, threads=4, log=tmp_path / "server.txt", **more)
-    with backends.get(name).serve(Checkpoint(tmp_path), "bfloat16", device, wanted) as served:
-        return seen["command"], seen["environment"], served
+    wanted = {"threads": 4, "tensor_parallel": 1} | more
+    with adapters.launched(name, "bfloat16", tmp_path, device, **wanted) as found:
+        return found
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang"])
-def test_replicas_are_asked_for_where_there_are_several(monkeypatch, tmp_path, name):
-    alone, _, _ = launched(monkeypatch, tmp_path, name)
-    several, _, served = launched(monkeypatch, tmp_path, name, tensor_parallel=2, data_parallel=3)
+def test_replicas_are_asked_for_where_there_are_several(tmp_path, name):
+    alone, _, _ = launched(tmp_path, name)
+    several, _, served = launched(tmp_path, name, tensor_parallel=2, data_parallel=3)
     flag = lambda command, word: command[command.index(word) + 1]
     assert "--data-parallel-size" not in alone and flag(alone, "--tensor-parallel-size") == "1"
     assert (
@@ -229,21 +212,19 @@ def test_replicas_are_asked_for_where_there_are_several(monkeypatch, tmp_path, n
     )
 
 
-def test_every_rank_of_every_replica_has_cores_of_its_own(monkeypatch, tmp_path):
+def test_every_rank_of_every_replica_has_cores_of_its_own(tmp_path):
     bound = {
-        many: launched(monkeypatch, tmp_path, "vllm", "cpu", tensor_parallel=many[0], data_parallel=many[1])[
-            1
-        ]
+        many: launched(tmp_path, "vllm", "cpu", tensor_parallel=many[0], data_parallel=many[1])[1]
         for many in ((1, 1), (2, 1), (2, 2))
     }
     assert [about["VLLM_CPU_OMP_THREADS_BIND"] for about in bound.values()] == ["0-3", "0-1|2-3", "0|1|2|3"]
     assert [about["OMP_NUM_THREADS"] for about in bound.values()] == ["4", "2", "1"]
 
 
-def test_vllm_is_told_what_the_committed_runs_were_told(monkeypatch, tmp_path):
+def test_vllm_is_told_what_the_committed_runs_were_told(tmp_path):
     """Its settings have the names, the kinds and, where the size of the study does not enter, the values of the sidecars that git keeps."""
     files = sorted((ROOT / "_llama-inference" / "vllm").glob("serv*-smollm2-135m-bfloat16-*.json"))
-    _, _, served = launched(monkeypatch, tmp_path, "vllm", "cpu")
+    _, _, served = launched(tmp_path, "vllm", "cpu")
     sized = {
         "served_model_name",
         "max_model_len",

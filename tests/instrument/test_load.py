@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from commands import gone
 from loads import TOKENS, TTFT_S, accounted, here, make_calls, overlap, paired, whole
 
 from bench.instrument.load import client, connection, parallel, records, schedule
@@ -170,16 +171,4 @@ def test_the_client_ends_with_its_caller(fresh):
     time.sleep(0.7)
     os.kill(caller.pid, signal.SIGKILL)
     caller.wait()
-    end = time.monotonic() + 5
-    while any(alive(int(child)) for child in children):
-        assert time.monotonic() < end, "the client goes on without its caller"
-        time.sleep(0.1)
-
-
-def alive(pid):
-    """Whether a process runs, one that ended and waits for its parent not counted."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    assert gone(children, 5), "the client goes on without its caller"

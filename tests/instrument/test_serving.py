@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from answers import Words
 from builders import make_rows, make_sidecar
+from commands import alive, gone
 
 from bench import processes
 from bench.analysis import levels
@@ -38,23 +39,6 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), type("H", (http
     "do_GET": lambda self: (self.send_response(200 if self.path == "/health" else 404), self.end_headers()), "log_message": lambda *_: None,
 })).serve_forever()
 """
-
-
-def alive(pid):
-    """Whether a process runs, one that ended and waits for its parent not counted."""
-    try:
-        with open(f"/proc/{pid}/stat") as about:
-            return about.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def gone(pids, within_s=8.0):
-    """Whether all of `pids` have ended in time."""
-    end = time.monotonic() + within_s
-    while any(map(alive, pids)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not any(map(alive, pids))
 
 
 @pytest.fixture
