@@ -23,7 +23,7 @@ def snapshot(requests: pd.DataFrame) -> Fields:
     """The site of `requests`: findings (sentences), tables (name -> lines of text), figures (name ->
     SHA-256 of the SVG). What cannot be made says why instead."""
     sentences = [
-        *_safely(findings.findings, requests),
+        *_safely(findings.headlines, requests),
         *_safely(quality.quality_findings, requests),
         *_safely(serving.serving_findings, requests),
         *_safely(client_accuracy.client_findings, requests),

@@ -361,9 +361,6 @@ def test_repeats_on_one_and_on_two_devices_are_two_configurations(both):
         table.loc[("float16", 2), "output_tokens_per_s"]
         > 1.4 * table.loc[("float16", 1), "output_tokens_per_s"]
     )
-    assert "(3 runs of" in latency_findings.run_to_run(both[both["experiment"] == "latency"]), (
-        "runs on one and two devices are no repeats of each other"
-    )
 
 
 def test_tables_and_figures_say_where_devices_were_several(both):

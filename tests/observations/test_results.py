@@ -274,7 +274,7 @@ def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
     requests = store.load(folder=tmp_path)
     assert len(requests) == 9000
     html.html(latency_tables.latency(requests))
-    findings.findings(requests)
+    findings.headlines(requests)
     latency_figures.latency(requests)
     assert time.perf_counter() - start < 10
 

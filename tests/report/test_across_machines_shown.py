@@ -79,12 +79,12 @@ def test_a_pair_whose_order_turns_depends_on_the_machine(tmp_path):
 def test_it_is_the_first_finding_where_three_machines_have_three_rounds(tmp_path):
     few = write_machines(tmp_path, 2)
     sentence = across_findings.everywhere(few)
-    assert findings.findings(few)[1] == sentence and "Over 2 machines, **fake int4** is fastest" in sentence
+    assert findings.headlines(few)[1] == sentence and "Over 2 machines, **fake int4** is fastest" in sentence
     assert sentence.endswith("2 of the 2 other options are slower on every machine that has both.")
     one_run = write_machines(tmp_path, 1, runs=1, first=7)
-    assert findings.findings(one_run)[1].startswith("Over 3 machines")
+    assert findings.headlines(one_run)[1].startswith("Over 3 machines")
     three = write_machines(tmp_path, 1, first=3)
-    first = findings.findings(three)[0]
+    first = findings.headlines(three)[0]
     assert first.startswith("Over 4 machines")
     assert first.endswith("both (2 of them in three runs on three machines or more).")
     assert across_findings.pairs(three).endswith("one is faster on every machine in 3.")
@@ -100,6 +100,6 @@ def test_one_machine_has_nothing_to_say(tmp_path):
     requests = write_machines(tmp_path, 1)
     assert across_findings.everywhere(requests) is None and across_findings.pairs(requests) is None
     assert tables.TABLES["across_machines"](requests).empty
-    assert not drawn(requests).axes and not any("Over " in s for s in findings.findings(requests))
+    assert not drawn(requests).axes and not any("Over " in s for s in findings.headlines(requests))
     write_run(tmp_path, backend="other", option="int4", gpu="x-2c", host="xxx111")
     assert across.every_pair(store.load(folder=tmp_path)).empty

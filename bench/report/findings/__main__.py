@@ -15,6 +15,6 @@ try:
         sentences = findings.headlines(readme.committed())
         page.write_text(readme.fill(page.read_text(encoding="utf-8"), sentences), encoding="utf-8")
     else:
-        print("\n".join(findings.findings(store.load())) or html.EMPTY)
+        print("\n".join(findings.headlines(store.load())) or html.EMPTY)
 except ValueError as error:  # no marked place, or a BENCH_FRONT that has not measured
     sys.exit(str(error))

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 
 from bench import html, naming
-from bench.analysis import comparison, drafting, ranking, statistics
+from bench.analysis import comparison, drafting, ranking
 from bench.analysis import latency as latency_analysis
 from bench.analysis.drafting import undrafted
 from bench.definitions import Fields
@@ -14,7 +14,6 @@ from bench.report.findings import words
 
 RATES = latency_analysis.RATE
 SHOWN = 4  # names that stand in one sentence
-REPEATED = 3  # runs from which a standard deviation is computed
 
 
 def summarised(requests: pd.DataFrame) -> pd.DataFrame:
@@ -57,21 +56,6 @@ def _to_settle(best):
     if not np.isfinite(rounds.max()):
         return f": more than {comparison.MOST_ROUNDS} more rounds of them would be needed to settle it"
     return f": {rounds.max():.0f} more rounds of them would settle it"
-
-
-def alone(requests: pd.DataFrame) -> str | None:
-    """How fast the only engine and option is whose latency was measured; None for none or several."""
-    rows = requests[requests["experiment"] == "latency"]
-    if len(rows[["backend", "option"]].drop_duplicates()) != 1:
-        return None
-    table = summarised(rows)
-    if table.empty:
-        return None
-    row = table.iloc[0]
-    return (
-        f"{words.on(row)}, only {words.measured(row, unit='output tokens/s')} has answered {row['model']}, "
-        f"one request at a time, in {words.plural(row['runs'], 'run')}: nothing to compare it with."
-    )
 
 
 def reasons(unranked: pd.DataFrame) -> str:
@@ -285,24 +269,3 @@ def _used(row):
     """`0.54 ± 0.052`: an MBU with its interval, in which the peak's spread from run to run is."""
     half = row["high"] - row["mean"]
     return words.within(round(row["mean"], 2), half)
-
-
-def run_to_run(requests: pd.DataFrame) -> str | None:
-    """How much the repeats of one configuration differ: the range over configurations with REPEATED runs or
-    more, and of which runs its ends are."""
-    rows = latency_analysis.described(requests, "latency")
-    each = latency_analysis.runs(rows)
-    table = statistics.summary(each, latency_analysis.VERSIONED, "output_tokens_per_s").dropna(
-        subset="spread"
-    )
-    table = table[table["runs"] >= REPEATED].sort_values("spread")
-    if table.empty:
-        return None
-    ends = [
-        f"{words.percent(row['spread'])} % ({row['runs']} runs of {words.name(row)})"
-        for _, row in table.iloc[[0, -1]].iterrows()
-    ]
-    return (
-        f"{words.on(table.iloc[0])}, the output tokens/s of one configuration scatter by "
-        f"{' to '.join(dict.fromkeys(ends))} from run to run (standard deviation over mean)."
-    )
