@@ -3,6 +3,7 @@
 `METRICS` is filled by `bench/metrics.py`, where each metric is declared once.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -68,10 +69,13 @@ def declare(name: str, title: str, formula: str = "", **known: Any) -> Metric:
 
 
 def metric(title: str, formula: str = "", **known: Any) -> Callable[[Function], Function]:
-    """Decorator: the function computes the metric of its name, declared as in `declare`."""
+    """Decorator: the function computes the metric of its name, declared as in `declare`; its docstring begins
+    with the title and the formula."""
 
     def declared(function: Function) -> Function:
-        declare(function.__name__, title, formula, function=function, **known)
+        found = declare(function.__name__, title, formula, function=function, **known)
+        first = ": ".join(filter(None, (title, formula))) + (f" ({found.source})" if found.source else "")
+        function.__doc__ = f"{first}.\n\n{inspect.getdoc(function) or ''}".strip()
         return function
 
     return declared

@@ -2,7 +2,7 @@
 
 `METRICS` maps a name to its `Metric`: what tables, figure axes and the method page call it. Functions take
 numbers, NumPy arrays or pandas Series alike, in seconds, bytes and rates per second, and give NaN where an
-input is missing.
+input is missing. Their docstrings begin with the declaration (`definitions.metric`).
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ SHAPE = """
     better="lower",
 )
 def ttft_s(sent_s: float, arrivals_s: Sequence[float] | np.ndarray) -> float:
-    """Time to first token, s: request sent -> first token available to the caller; NaN without arrivals."""
+    """NaN without arrivals."""
     return arrivals_s[0] - sent_s if len(arrivals_s) else np.nan
 
 
@@ -45,13 +45,12 @@ def ttft_s(sent_s: float, arrivals_s: Sequence[float] | np.ndarray) -> float:
     better="lower",
 )
 def itl_s(arrivals_s: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Inter-token latencies, s: every gap between consecutive tokens; n tokens have n - 1 gaps."""
     return np.diff(np.asarray(arrivals_s, dtype=float))
 
 
 @metric("The q-th percentile of raw values, linear between neighbours")
 def percentile(values: Sequence[float] | np.ndarray, q: float) -> float:
-    """The q-th percentile of raw values, linear between neighbours; NaN if there are none."""
+    """NaN without values."""
     values = np.asarray(values, dtype=float)
     return float(np.percentile(values, q)) if values.size else np.nan
 
@@ -66,8 +65,7 @@ def percentile(values: Sequence[float] | np.ndarray, q: float) -> float:
     better="lower",
 )
 def tpot_s(ttft_s: Numbers, e2e_s: Numbers, output_tokens: Numbers) -> Numbers:
-    """Time per output token after the first, s: (e2e - ttft) / (output_tokens - 1), as MLPerf and vLLM define
-    it; NaN below 2 tokens."""
+    """NaN below 2 tokens."""
     gaps = np.asarray(output_tokens, dtype=float) - 1
     return (np.asarray(e2e_s, dtype=float) - ttft_s) / np.where(gaps > 0, gaps, np.nan)
 
@@ -79,21 +77,7 @@ def tpot_s(ttft_s: Numbers, e2e_s: Numbers, output_tokens: Numbers) -> Numbers:
     better="higher",
 )
 def output_tokens_per_s(output_tokens: Numbers, e2e_s: Numbers) -> Numbers:
-    """Output tokens per second of a request, prompt tokens not counted: output_tokens / e2e."""
     return output_tokens / np.asarray(e2e_s, dtype=float)
-
-
-@metric(
-    "Predicted time of a whole answer",
-    "TTFT + TPOT x output tokens",
-    source="MosaicML 2023",
-    symbol="latency",
-    display_unit="s",
-    better="lower",
-)
-def latency_s(ttft_s: Numbers, tpot_s: Numbers, output_tokens: Numbers) -> Numbers:
-    """Predicted time of a whole answer, s: TTFT + TPOT x output tokens (MosaicML 2023)."""
-    return ttft_s + tpot_s * output_tokens
 
 
 @metric(
@@ -101,8 +85,6 @@ def latency_s(ttft_s: Numbers, tpot_s: Numbers, output_tokens: Numbers) -> Numbe
     "2 (K and V) x layers x KV heads x head size (grouped-query aware)",
 )
 def kv_values_per_token(layers: int, kv_heads: int, head_dim: int) -> int:
-    """Numbers that one token adds to the KV cache: 2 (K and V) x layers x KV heads x head size (grouped-query
-    aware)."""
     return 2 * layers * kv_heads * head_dim
 
 
@@ -116,16 +98,12 @@ def kv_values_per_token(layers: int, kv_heads: int, head_dim: int) -> int:
     better="lower",
 )
 def kv_cache_bytes(tokens: Numbers, kv_values_per_token: Numbers, value_bytes: Numbers) -> Numbers:
-    """Bytes of KV cache for `tokens` tokens: tokens x numbers per token x bytes of a number (MosaicML
-    2023)."""
     return tokens * kv_values_per_token * value_bytes
 
 
 @metric("Mean number of tokens in the KV cache over the decode steps of a request")
 def mean_context_tokens(prompt_tokens: Numbers, output_tokens: Numbers) -> Numbers:
-    """Mean number of tokens in the KV cache over the decode steps of a request.
-
-    Step k of 1 .. output_tokens - 1 reads prompt_tokens + k cached tokens: the mean is prompt_tokens +
+    """Step k of 1 .. output_tokens - 1 reads prompt_tokens + k cached tokens: the mean is prompt_tokens +
     output_tokens / 2.
     """
     return prompt_tokens + np.asarray(output_tokens, dtype=float) / 2
@@ -139,8 +117,6 @@ def mean_context_tokens(prompt_tokens: Numbers, output_tokens: Numbers) -> Numbe
     better="higher",
 )
 def mbu(weight_bytes: Numbers, kv_bytes: Numbers, tpot_s: Numbers, bandwidth_bytes_per_s: Numbers) -> Numbers:
-    """Model bandwidth utilisation: (weight bytes + KV bytes read per step) / TPOT / bandwidth (MosaicML
-    2023). In (0, 1]."""
     return (weight_bytes + kv_bytes) / tpot_s / bandwidth_bytes_per_s
 
 
@@ -158,12 +134,9 @@ def matrices(
     vocab_size: int,
     mlp_matrices: int = 3,
 ) -> dict[str, int]:
-    """Sizes of a Transformer: block_parameters (all layers' matrices), head_parameters,
-    attention_values.
-
-    Block: layers x (query and output projections + key and value projections + those of the MLP, three where
-    it is gated). Head: vocabulary x hidden size. Attention values: layers x query heads x head size. Norms
-    are vectors and do not count.
+    """Block: layers x (query and output projections + key and value projections + those of the MLP, three
+    where it is gated). Head: vocabulary x hidden size. Attention values: layers x query heads x head size.
+    Norms are vectors and do not count.
     """
     attention = 2 * hidden_size * attention_heads * head_dim + 2 * hidden_size * kv_heads * head_dim
     return {
@@ -180,12 +153,9 @@ def matrices(
 def prefill_flops(
     block_parameters: Numbers, head_parameters: Numbers, attention_values: Numbers, prompt_tokens: Numbers
 ) -> Numbers:
-    """Floating-point operations to read one prompt: 2 x block parameters x n + 2 x head parameters + 2 x
-    attention values x n (n + 1).
-
-    Block parameters are the matrices that every token passes, head parameters the output matrix (needed for
-    the last token only), attention values = layers x query heads x head size: scores and weighted sum are 4
-    operations each per cached token, causally.
+    """Block parameters are the matrices that every token passes, head parameters the output matrix (needed
+    for the last token only), attention values = layers x query heads x head size: scores and weighted sum are
+    4 operations each per cached token, causally.
     """
     n = np.asarray(prompt_tokens, dtype=float)
     return 2 * block_parameters * n + 2 * head_parameters + 2 * attention_values * n * (n + 1)
@@ -198,8 +168,6 @@ def prefill_flops(
 def decode_flops(
     block_parameters: Numbers, head_parameters: Numbers, attention_values: Numbers, context_tokens: Numbers
 ) -> Numbers:
-    """Floating-point operations of one token's decode step: 2 x (block + head parameters) + 4 x attention
-    values x context tokens."""
     return 2 * (block_parameters + head_parameters) + 4 * attention_values * context_tokens
 
 
@@ -211,7 +179,6 @@ def decode_flops(
     better="higher",
 )
 def mfu(flops: Numbers, seconds: Numbers, peak_flops_per_s: Numbers) -> Numbers:
-    """Model FLOPs utilisation: FLOPs / time / matrix-multiply peak (PaLM 2022). In (0, 1]."""
     return flops / seconds / peak_flops_per_s
 
 
@@ -222,7 +189,6 @@ def mfu(flops: Numbers, seconds: Numbers, peak_flops_per_s: Numbers) -> Numbers:
     symbol="FLOPs per byte read",
 )
 def arithmetic_intensity(flops: Numbers, memory_bytes: Numbers) -> Numbers:
-    """Floating-point operations per byte read from memory: FLOPs / bytes (Roofline 2009)."""
     return flops / memory_bytes
 
 
@@ -232,8 +198,6 @@ def arithmetic_intensity(flops: Numbers, memory_bytes: Numbers) -> Numbers:
     source="Roofline 2009",
 )
 def ridge_point(peak_flops_per_s: Numbers, bandwidth_bytes_per_s: Numbers) -> Numbers:
-    """Arithmetic intensity above which arithmetic limits and below which memory does: peak / bandwidth
-    (Roofline 2009)."""
     return peak_flops_per_s / bandwidth_bytes_per_s
 
 
@@ -242,11 +206,7 @@ def ridge_point(peak_flops_per_s: Numbers, bandwidth_bytes_per_s: Numbers) -> Nu
     "floor((memory - weights) / KV bytes of a request); 0 where the weights do not fit",
 )
 def largest_batch(memory_bytes: Numbers, weight_bytes: Numbers, kv_bytes_per_request: Numbers) -> Numbers:
-    """Largest batch whose weights and KV cache fit: floor((memory - weights) / KV bytes of a request); 0
-    where the weights do not fit.
-
-    Activations, the engine's own buffers and fragmentation are not counted: real engines stop earlier.
-    """
+    """Activations, the engine's own buffers and fragmentation are not counted: real engines stop earlier."""
     return np.floor(
         np.maximum(np.asarray(memory_bytes, dtype=float) - weight_bytes, 0) / kv_bytes_per_request
     )
@@ -262,8 +222,7 @@ def largest_batch(memory_bytes: Numbers, weight_bytes: Numbers, kv_bytes_per_req
     better="higher",
 )
 def acceptance_rate(accepted_tokens: Numbers, drafted_tokens: Numbers) -> Numbers:
-    """Speculative decoding: drafted tokens that the model accepted / tokens drafted (Leviathan 2023). In [0,
-    1]; NaN if none were drafted."""
+    """NaN if none were drafted."""
     drafted = np.asarray(drafted_tokens, dtype=float)
     return np.asarray(accepted_tokens, dtype=float) / np.where(drafted > 0, drafted, np.nan)
 
@@ -273,8 +232,6 @@ def acceptance_rate(accepted_tokens: Numbers, drafted_tokens: Numbers) -> Number
     "output tokens - 1 - tokens that came with a pass because a draft was accepted",
 )
 def decode_steps(output_tokens: Numbers, accepted_tokens: Numbers) -> Numbers:
-    """Forward passes after the first token: output tokens - 1 - tokens that came with a pass because a draft
-    was accepted."""
     return (
         np.asarray(output_tokens, dtype=float) - 1 - np.nan_to_num(np.asarray(accepted_tokens, dtype=float))
     )
@@ -288,8 +245,7 @@ def decode_steps(output_tokens: Numbers, accepted_tokens: Numbers) -> Numbers:
     better="lower",
 )
 def energy_per_token_j(gpu_energy_j: Numbers, output_tokens: Numbers) -> Numbers:
-    """GPU energy per output token, J: GPU energy of a request / its output tokens; idle power included. NaN
-    where the energy could not be read or there are no tokens."""
+    """NaN where the energy could not be read or there are no tokens."""
     return _per_token(gpu_energy_j, output_tokens)
 
 
@@ -301,8 +257,7 @@ def energy_per_token_j(gpu_energy_j: Numbers, output_tokens: Numbers) -> Numbers
     better="lower",
 )
 def cpu_energy_per_token_j(cpu_energy_j: Numbers, output_tokens: Numbers) -> Numbers:
-    """CPU energy per output token, J: energy of the CPU's packages for a request / its output tokens; idle
-    power included. NaN where the energy could not be read or there are no tokens."""
+    """NaN where the energy could not be read or there are no tokens."""
     return _per_token(cpu_energy_j, output_tokens)
 
 
@@ -318,5 +273,4 @@ def _per_token(joules: Numbers, output_tokens: Numbers) -> Numbers:
     better="lower",
 )
 def perplexity(nll_nats_per_token: Numbers) -> Numbers:
-    """Perplexity of a text: exp(mean negative log-likelihood per token, in nats)."""
     return np.exp(nll_nats_per_token)

@@ -54,8 +54,7 @@ def test_tpot_of_two_tokens_is_their_gap_and_of_one_there_is_none():
     )
 
 
-def test_time_of_an_answer_context_and_steps_by_hand():
-    assert metrics.latency_s(0.5, 0.02, 100) == pytest.approx(2.5)
+def test_context_and_steps_by_hand():
     assert metrics.kv_values_per_token(80, 8, 128) == 163840
     assert metrics.mean_context_tokens(100, 50) == 125
     assert metrics.decode_steps(20, 7) == 12 and metrics.decode_steps(20, np.nan) == 19
@@ -118,6 +117,11 @@ def test_a_metric_is_declared_once_with_its_unit_and_label():
     assert metrics.METRICS["mbu"].label == "MBU" and metrics.METRICS["mbu"].source == "MosaicML 2023"
     assert metrics.METRICS["load_s"].function is None and metrics.METRICS["load_s"].formula == ""
     assert metrics.METRICS["perplexity"].unit == ""
+    assert metrics.tpot_s.__doc__ == (
+        "Time per output token after the first: (e2e - ttft) / (output_tokens - 1) (MLPerf and vLLM).\n\n"
+        "NaN below 2 tokens."
+    )
+    assert metrics.itl_s.__doc__ == f"{metrics.METRICS['itl_s'].title}: {metrics.METRICS['itl_s'].formula}."
     with pytest.raises(ValueError, match="ttft_s is declared twice"):
         definitions.declare("ttft_s", "again")
 

@@ -6,7 +6,7 @@ import pytest
 from builders import MATRICES, PEAKS, make_sidecar, write_sweep
 from commands import execute
 
-from bench import inputs, metrics
+from bench import inputs
 from bench.analysis import batching as batching_analysis
 from bench.analysis import published as published_analysis
 from bench.analysis import recommend
@@ -36,25 +36,6 @@ def test_sizes_of_llama_2_7b_are_the_known_ones():
     assert shape["step_parameters"] == shape["weight_parameters"] - 32000 * 4096
     smollm = inputs.shape("smollm2-135m")
     assert smollm["step_parameters"] == smollm["weight_parameters"] == pytest.approx(134.5e6, rel=1e-3)
-
-
-def test_operations_by_hand():
-    # One token, two block parameters, three head parameters, five attention values: 2 x 2 + 2 x 3 + 4 x 5
-    # (it sees itself only).
-    assert metrics.prefill_flops(2, 3, 5, 1) == 4 + 6 + 20
-    assert metrics.prefill_flops(2, 3, 5, 2) == 8 + 6 + 60
-    assert metrics.decode_flops(2, 3, 5, 7) == 10 + 140
-    # A prompt of n + 1 tokens costs what n tokens and one more step do, without the head that is needed
-    # once only.
-    assert metrics.prefill_flops(2, 3, 5, 9) + metrics.decode_flops(2, 0, 5, 10) == metrics.prefill_flops(
-        2, 3, 5, 10
-    )
-    assert metrics.mfu(50, 0.5, 200) == 0.5
-    assert metrics.ridge_point(2e11, 4e10) == 5 and metrics.arithmetic_intensity(10, 4) == 2.5
-    assert metrics.latency_s(0.5, 0.01, 200) == pytest.approx(2.5)
-    assert metrics.largest_batch(10, 4, 2.5) == 2 and metrics.largest_batch(3, 4, 1) == 0
-    assert metrics.acceptance_rate(3, 4) == 0.75 and np.isnan(metrics.acceptance_rate(0, 0))
-    assert metrics.decode_steps(10, 4) == 5 and metrics.decode_steps(10, np.nan) == 9
 
 
 def test_the_step_time_model_finds_the_coefficients_again(tmp_path):
