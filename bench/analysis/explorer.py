@@ -131,7 +131,12 @@ def points(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     `<name>_interval` (half the width of its 95 % interval; both as `adjusted.means`) and `<name>_runs`.
     """
     table = _points(requests[requests["experiment"] == experiment], experiment)
-    return _with_rate(table, requests) if experiment == "quality" else table
+    if experiment != "quality":
+        return table
+    # Quality has the rate of the same configuration's latency runs: what the loss of fewer bits buys.
+    rate = [f"output_tokens_per_s{suffix}" for suffix in ("", "_interval", "_runs")]
+    speed = points(requests, "latency")[[*latency.VERSIONED, *rate]]
+    return table.drop(columns=rate).merge(speed, "left", latency.VERSIONED)[list(table)]
 
 
 @memo.by_content
@@ -159,14 +164,6 @@ def _figures(rows: pd.DataFrame, each: pd.DataFrame, experiment: str, metric: st
         return each
     strata = latency.runs(_answers(rows), strata=True)
     return strata.assign(**dict.fromkeys(CONDITION, np.nan) | {"loop": ""})
-
-
-def _with_rate(table: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
-    """`points` of quality with the output tokens/s of the same configuration's latency runs: what the loss of
-    fewer bits buys."""
-    rate = [f"output_tokens_per_s{suffix}" for suffix in ("", "_interval", "_runs")]
-    speed = points(requests, "latency")[[*latency.VERSIONED, *rate]]
-    return table.drop(columns=rate).merge(speed, "left", latency.VERSIONED)[list(table)]
 
 
 def comparisons(requests: pd.DataFrame, experiment: str) -> list[Fields]:
