@@ -13,10 +13,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from bench import html
+from bench.analysis import machines
 from bench.definitions import Fields
 from bench.observations import store
 from bench.report import figures, findings, tables
-from bench.report.findings import client_accuracy, quality, serving
+from bench.report.findings import client_accuracy, latency, quality, serving
 
 
 def snapshot(requests: pd.DataFrame) -> Fields:
@@ -24,6 +25,7 @@ def snapshot(requests: pd.DataFrame) -> Fields:
     SHA-256 of the SVG). What cannot be made says why instead."""
     sentences = [
         *_safely(findings.headlines, requests),
+        *_safely(_fastest, requests),
         *_safely(quality.quality_findings, requests),
         *_safely(serving.serving_findings, requests),
         *_safely(client_accuracy.client_findings, requests),
@@ -33,6 +35,12 @@ def snapshot(requests: pd.DataFrame) -> Fields:
         "tables": {name: _safely(_lines, table, requests) for name, table in tables.TABLES.items()},
         "figures": {name: _safely(_digest, draw, requests) for name, draw in figures.DRAWN.items()},
     }
+
+
+def _fastest(requests):
+    """Which option is fastest on each machine: most runs that come are not of the one in front."""
+    every = machines.labelled(requests)
+    return [s for label, own in every for s in findings.named([latency.fastest(own)], own, label)]
 
 
 def _safely(function, *arguments):
