@@ -121,7 +121,6 @@ check-engines: .venv/ready .venv/test
 proof: .venv/ready
 	@python -m bench.analysis.proof
 	@python -m bench.analysis.serving_proof
-	@python -m bench.analysis.equal_runs
 	@python -m bench.analysis.across_machines_proof
 
 mutants: .venv/ready .venv/test .venv/mutants

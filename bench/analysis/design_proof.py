@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from bench.analysis import comparison, latency, ranking
+from bench.analysis import comparison, latency, ranking, statistics
 
 METRICS = [latency.RATE, "ttft_s", "tpot_s", "mbu"]
 VARIANCES = ["gpu", "host", "model", "metric", "runs", "configurations", "sittings", "freedom"]
@@ -190,5 +189,5 @@ def _share(found: np.ndarray) -> tuple[int, float, float, float]:
     """(studies, share, and its interval over studies)."""
     studies = len(found)
     share = float(found.mean())
-    interval = stats.binomtest(round(share * studies), studies).proportion_ci(comparison.CONFIDENCE)
-    return studies, share, interval.low, interval.high
+    _, low, high = statistics.share_interval(round(share * studies), studies)
+    return studies, share, low, high

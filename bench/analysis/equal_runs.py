@@ -1,17 +1,13 @@
 """A/A: how often one configuration, its runs dealt into two, is distinguished from itself.
 
 No model of the scatter is supposed: the runs are those that were measured, and only their names are changed.
-`python -m bench.analysis.equal_runs` prints it for the runs of this checkout.
+`python -m bench.report.tables equal_runs` prints it for the runs of this checkout.
 """
-
-import argparse
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from bench.analysis import comparison, latency
-from bench.observations import store
+from bench.analysis import comparison, latency, statistics
 
 AT_RANDOM, BY_SITTING = "at random within each sitting", "one sitting against another"
 FEWEST = 3  # runs on each side
@@ -32,11 +28,8 @@ def dealt(each: pd.DataFrame, metric: str = latency.RATE, deals: int = DEALS, se
     rows = []
     for way, (configurations, verdicts) in ways:
         count = sum(verdict != comparison.EQUAL for verdict in verdicts)
-        share = low = high = np.nan
-        if verdicts:
-            interval = stats.binomtest(count, len(verdicts)).proportion_ci(comparison.CONFIDENCE)
-            share, low, high = count / len(verdicts), interval.low, interval.high
-        rows.append((way, configurations, len(verdicts), count, share, low, high))
+        found = statistics.share_interval(count, len(verdicts))
+        rows.append((way, configurations, len(verdicts), count, *found))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -75,22 +68,3 @@ def _by_sitting(each: pd.DataFrame, metric: str) -> tuple[int, list[str]]:
             if not np.isnan(found["p"]):
                 verdicts.append(found["verdict"])
     return configurations, verdicts
-
-
-def main() -> None:
-    """Print the table for the machine in front."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.analysis.equal_runs", description=__doc__.split("\n\n")[0]
-    )
-    parser.add_argument(
-        "--results", default=None, help="folder of observations (default: that of this repository)"
-    )
-    requests = store.load(experiment="latency", folder=parser.parse_args().results)
-    requests = requests[(requests["error"] == "") & (requests["weights"] == "real")]
-    for (gpu, host), rows in requests.groupby(["gpu", "host"]):
-        print(gpu, host)
-        print(dealt(latency.runs(rows, strata=True)).round(3).to_string(index=False))
-
-
-if __name__ == "__main__":
-    main()

@@ -17,8 +17,6 @@ import numpy as np
 import pandas as pd
 from scipy import fft, linalg, optimize, stats
 
-from bench.definitions import Fields
-
 CONFIDENCE = 0.95
 # The lag-1 correlations of neighbouring runs over which coverage is averaged, and up to which it is promised.
 CORRELATIONS = 0.0, 0.3
@@ -126,29 +124,6 @@ def mean_interval(
     return middle, middle - half, middle + half
 
 
-@lru_cache(maxsize=None)
-def median_factor(runs: int) -> float:
-    """Standard error of the median over that of the mean for independent normal runs, from 100,000 draws:
-    1.16 for three, 1.25 for many."""
-    draws = np.random.default_rng(runs).standard_normal((100_000, runs))
-    return float(np.median(draws, axis=1).std() * math.sqrt(runs))
-
-
-def median_interval(
-    values: Sequence[float] | pd.Series | np.ndarray, confidence: float = CONFIDENCE
-) -> tuple[Figure, Figure, Figure]:
-    """(median, low, high) over the last axis, as `mean_interval`, wider by `median_factor`.
-
-    It supposes runs that scatter to both sides alike; without that, 95 % takes at least six runs.
-    """
-    values = _clean(values)
-    if values.shape[-1] == 0:
-        return math.nan, math.nan, math.nan
-    middle = np.median(values, axis=-1)
-    half = half_width(values, confidence) * median_factor(values.shape[-1])
-    return middle, middle - half, middle + half
-
-
 def series(
     runs: pd.DataFrame, keys: Sequence[str], metric: str, order: str = "started"
 ) -> list[tuple[tuple, np.ndarray, pd.DataFrame]]:
@@ -163,33 +138,6 @@ def series(
     return [(key, _clean(rows[metric]), rows) for key, rows in grouped]
 
 
-def summary(
-    runs: pd.DataFrame,
-    keys: Sequence[str],
-    metric: str,
-    order: str = "started",
-    confidence: float = CONFIDENCE,
-) -> pd.DataFrame:
-    """Mean and median of `metric` over the runs of each configuration.
-
-    One row per configuration; columns `keys`, mean, low, high, median, median_low, median_high (in the unit
-    of `metric`), spread (standard deviation over mean) and runs. The intervals are empty for one run.
-    """
-    rows = []
-    for key, values, _ in series(runs, keys, metric, order):
-        mean, low, high = mean_interval(values, confidence)
-        median, median_low, median_high = median_interval(values, confidence)
-        spread = values.std(ddof=1) / mean if len(values) > 1 else math.nan
-        rows.append((*key, mean, low, high, median, median_low, median_high, spread, len(values)))
-    names = "mean low high median median_low median_high spread runs".split()
-    return pd.DataFrame(rows, columns=[*keys, *names])
-
-
-def _bounds(requests: int, share: float, confidence: float, beyond: int) -> bool:
-    """Whether the slowest but `beyond` of so many requests bounds the percentile with that confidence."""
-    return stats.binom.cdf(beyond, requests, 1 - share) <= 1 - confidence
-
-
 @lru_cache(maxsize=None)
 def requests_needed(share: float, confidence: float = CONFIDENCE, beyond: int = 0) -> int:
     """The fewest requests of which the slowest (the slowest but `beyond`) is at least the percentile `share`.
@@ -199,32 +147,9 @@ def requests_needed(share: float, confidence: float = CONFIDENCE, beyond: int = 
     MLPERF.
     """
     n = beyond + 1
-    while not _bounds(n, share, confidence, beyond):
+    while stats.binom.cdf(beyond, n, 1 - share) > 1 - confidence:
         n += 1
     return n
-
-
-def percentile(
-    values: Sequence[float] | pd.Series | np.ndarray,
-    share: float,
-    confidence: float = CONFIDENCE,
-    beyond: int = 0,
-) -> Fields:
-    """The percentile `share` of the requests `values`, where they bound it, else their maximum.
-
-    `name` (p90, or slowest of n), `value`, `at_most` (the order statistic that bounds the percentile from
-    above with that confidence; empty for the maximum) and `requests`. It takes requests for independent,
-    which those of one run hardly are.
-    """
-    values = np.sort(_clean(values))
-    n = len(values)
-    if n == 0:
-        return {"name": "no requests", "value": math.nan, "at_most": math.nan, "requests": 0}
-    if not _bounds(n, share, confidence, beyond):
-        return {"name": f"slowest of {n}", "value": values[-1], "at_most": math.nan, "requests": n}
-    place = int(stats.binom.ppf(confidence, n, share))
-    value = float(np.quantile(values, share))
-    return {"name": f"p{share * 100:g}", "value": value, "at_most": values[place], "requests": n}
 
 
 def share_interval(count: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float, float]:

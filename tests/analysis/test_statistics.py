@@ -11,7 +11,6 @@ from scipy import fft, stats
 from bench.analysis import proof, statistics
 
 KEYS = ["backend"]
-VALUES = np.array([100.0, 104.0, 99.0, 101.0, 97.0])
 
 
 def test_coverage_of_all_cosines_without_correlation_is_students():
@@ -47,38 +46,13 @@ def test_a_drift_widens_the_interval_more_than_the_same_scatter_without():
 
 def test_one_run_has_no_interval_and_a_run_without_value_does_not_count():
     assert statistics.mean_interval([7.0])[0] == 7.0
-    assert all(map(math.isnan, statistics.mean_interval([7.0])[1:] + statistics.median_interval([7.0])[1:]))
-    assert all(map(math.isnan, statistics.mean_interval([]) + statistics.median_interval([])))
+    assert all(map(math.isnan, statistics.mean_interval([7.0])[1:] + statistics.mean_interval([])))
     assert statistics.mean_interval([1.0, np.nan, 2.0, 3.0]) == statistics.mean_interval([1.0, 2.0, 3.0])
 
 
 def test_how_many_requests_bound_a_percentile():
     assert [statistics.requests_needed(p) for p in (0.5, 0.9, 0.95, 0.99)] == [5, 29, 59, 299]
     assert [statistics.requests_needed(p, **statistics.MLPERF) for p in (0.9, 0.99)] == [64, 662]
-
-
-def test_a_percentile_is_named_only_where_the_requests_bound_it():
-    assert statistics.percentile(range(1, 29), 0.9)["name"] == "slowest of 28"
-    assert statistics.percentile(range(1, 29), 0.9)["value"] == 28
-    found = statistics.percentile(range(1, 30), 0.9)
-    assert (found["name"], found["at_most"], found["requests"]) == ("p90", 29, 29)
-    assert found["value"] == pytest.approx(26.2)
-    none = statistics.percentile([], 0.9)
-    assert (none["name"], none["requests"]) == ("no requests", 0) and math.isnan(none["value"])
-    assert statistics.percentile([3.0], 0.9)["value"] == 3.0
-    assert statistics.percentile(range(100), 0.9, **statistics.MLPERF)["name"] == "p90"
-
-
-def test_the_bound_of_a_percentile_holds_in_95_percent_of_samples():
-    random = np.random.default_rng(3)
-    samples = random.random((1000, 40))
-    held = np.mean([statistics.percentile(sample, 0.9)["at_most"] >= 0.9 for sample in samples])
-    assert 0.94 <= held <= 1 - 0.9**40 + 0.01
-
-
-def test_runs_without_a_column_are_named():
-    with pytest.raises(ValueError, match="no column ttft_s"):
-        statistics.summary(make_runs(a=[1.0]), KEYS, "ttft_s")
 
 
 def error_and_half(values, confidence=0.95):
@@ -114,21 +88,17 @@ def test_half_width_by_hand(n, confidence):
     assert statistics.standard_error(values, confidence) == (pytest.approx(error), count)
     mean, low, high = statistics.mean_interval(values, confidence)
     assert (mean, low, high) == pytest.approx((values.mean(), values.mean() - half, values.mean() + half))
-    middle, low, high = statistics.median_interval(values, confidence)
-    wider = half * statistics.median_factor(n)
-    assert (middle, high - middle, middle - low) == pytest.approx((np.median(values), wider, wider))
 
 
 def test_intervals_of_many_studies_are_those_of_each():
     studies = np.random.default_rng(1).normal(100, 5, (4, 6))
-    for interval in (statistics.mean_interval, statistics.median_interval):
-        together = np.array(interval(studies)).T
-        assert together == pytest.approx(np.array([interval(each) for each in studies]))
+    together = np.array(statistics.mean_interval(studies)).T
+    assert together == pytest.approx(np.array([statistics.mean_interval(each) for each in studies]))
     error, freedom = statistics.standard_error(studies[:, :1])
     assert error.shape == (4,) and np.isnan(error).all() and freedom == 0
     assert np.isnan(statistics.half_width(studies[:, :1])).all()
     assert math.isnan(statistics.half_width([5.0])) and math.isnan(statistics.critical_value(1))
-    assert all(map(math.isnan, statistics.median_interval(np.empty((2, 0)))))
+    assert all(map(math.isnan, statistics.mean_interval(np.empty((2, 0)))))
     none, low, high = statistics.mean_interval(np.empty(0))
     assert math.isnan(none) and math.isnan(low) and math.isnan(high)
 
@@ -155,13 +125,6 @@ def test_coverage_of_one_cosine_of_correlated_runs_by_simulation():
     assert statistics.coverage(4, 2, 3.0, 0.5) == pytest.approx(held, abs=0.004)
 
 
-def test_the_factor_of_the_median():
-    assert statistics.median_factor(1) == pytest.approx(1, abs=0.02)
-    assert statistics.median_factor(2) == pytest.approx(1, abs=0.02)
-    assert statistics.median_factor(4) == pytest.approx(1.092, abs=0.02)
-    assert statistics.median_factor(101) == pytest.approx(1.25, abs=0.02)
-
-
 def test_series_follow_the_order_that_is_named_and_keep_empty_keys():
     table = make_runs(a=[1.0, 2.0, np.nan, 4.0]).assign(when=[3, 2, 1, 0])
     ((key, values, rows),) = statistics.series(table, KEYS, "rate", "when")
@@ -175,38 +138,9 @@ def test_series_follow_the_order_that_is_named_and_keep_empty_keys():
         statistics.series(make_runs(a=[1.0]), KEYS, "rate", "when")
 
 
-def test_a_summary_by_hand():
-    table = make_runs(a=list(VALUES), b=[7.0]).assign(when=[4, 3, 2, 1, 0, 0])
-    found = statistics.summary(table, KEYS, "rate", "when", 0.8)
-    assert list(found.columns) == "backend mean low high median median_low median_high spread runs".split()
-    backwards = VALUES[::-1]
-    expected = [*statistics.mean_interval(backwards, 0.8), *statistics.median_interval(backwards, 0.8)]
-    expected += [VALUES.std(ddof=1) / VALUES.mean(), 5]
-    assert list(found.loc[0])[1:] == pytest.approx(expected) and found.loc[0, "backend"] == "a"
-    assert found.loc[1, "mean"] == 7 == found.loc[1, "median"] and math.isnan(found.loc[1, "spread"])
-    pair = statistics.summary(make_runs(a=[1.0, 3.0]), KEYS, "rate").loc[0]
-    assert (
-        pair["spread"] == pytest.approx(math.sqrt(2) / 2)
-        and pair["low"] == statistics.mean_interval([1.0, 3.0])[1]
-    )
-
-
-def test_percentiles_of_other_confidence():
+def test_how_many_requests_at_another_confidence():
     assert statistics.requests_needed(0.9, 0.99) == 44 and statistics.requests_needed(0.5, 0.75) == 2
     assert statistics.requests_needed(0.5, 0.5) == 1 and statistics.requests_needed(0.5, 0.75, 1) == 5
-    found = statistics.percentile([4.0, 1.0, np.nan, 3.0, 2.0, 5.0], 0.5, 0.75)
-    place = int(stats.binom.ppf(0.75, 5, 0.5))
-    assert found == {"name": "p50", "value": 3.0, "at_most": [1.0, 2.0, 3.0, 4.0, 5.0][place], "requests": 5}
-    few = statistics.percentile([4.0, 1.0], 0.99)
-    assert (
-        few["name"] == "slowest of 2"
-        and few["value"] == 4
-        and math.isnan(few["at_most"])
-        and few["requests"] == 2
-    )
-    assert statistics.percentile(range(1000), 0.995)["name"] == "p99.5"
-    none = statistics.percentile([np.nan], 0.9)
-    assert list(none) == ["name", "value", "at_most", "requests"] and math.isnan(none["at_most"])
 
 
 def test_clopper_and_pearsons_interval_is_that_of_beta():
