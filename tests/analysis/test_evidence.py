@@ -1,5 +1,6 @@
 """Every claim carries its evidence: sentences, groups and decisions change with what the intervals support."""
 
+import functools
 import itertools
 import math
 import re
@@ -330,10 +331,12 @@ def test_the_proof_is_shown_as_it_was_computed(tmp_path):
     )
 
 
-def test_equal_runs_under_two_names_are_seldom_distinguished_and_a_drift_is(tmp_path):
+def test_equal_runs_under_two_names_are_seldom_distinguished_and_a_drift_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(evidence_tables, "_dealt", functools.partial(equal_runs.dealt, deals=20))
     write_repeats(tmp_path, [200.0, 203.0, 198.0, 201.0, 199.0, 202.0], **QUANTISED)
     write_repeats(tmp_path, [100.0, 101.0, 99.0, 100.0, 102.0, 98.0], **OTHER)
     dealt = evidence_tables.equal_runs(load(tmp_path)).set_index("dealt")
+    assert dealt.loc[equal_runs.AT_RANDOM, "comparisons"] == 2 * 20
     assert dealt.loc[equal_runs.AT_RANDOM, "share (%)"] < 10
     assert dealt.loc[equal_runs.BY_SITTING, "comparisons"] == 0
     # A month later one of the two is a tenth slower, and the other is not.

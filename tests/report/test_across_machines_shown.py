@@ -8,6 +8,7 @@ from bench.analysis import across_machines as across
 from bench.observations import store
 from bench.report import figures, findings, hover, tables
 from bench.report.findings import across_machines as across_findings
+from bench.report.tables import across_machines as across_tables
 
 RATES = {"int4": 100.0, "int8": 60.0, "float32": 25.0}
 PAGE_PX, MOST_PX = 928, 1100
@@ -41,8 +42,9 @@ def test_its_height_is_that_of_its_rows_however_many_machines_there_are(tmp_path
 def test_it_fits_a_screen_with_more_options_than_rows(tmp_path):
     rates = {f"o{n}": 20.0 + n for n in range(30)}
     requests = write_machines(tmp_path, 2, rates, runs=2)
-    assert pixels(drawn(requests)) <= MOST_PX
-    text = drawn(requests).findobj(lambda one: hasattr(one, "get_text"))
+    figure = drawn(requests)
+    assert pixels(figure) <= MOST_PX
+    text = figure.findobj(lambda one: hasattr(one, "get_text"))
     assert any("9 more in the table" in t.get_text().replace("\n", " ") for t in text)
     assert len(tables.TABLES["across_machines"](requests)) == 29
 
@@ -58,13 +60,16 @@ def test_every_mark_says_its_row_and_machine_and_which_had_one_run(tmp_path):
     assert not any(t.startswith("fake int4") for t in titles)  # the one that all are held against
 
 
-def test_tables_have_the_verdict_first_and_fit_a_page(tmp_path):
-    requests = write_machines(tmp_path, 3, {f"o{n}": 20.0 + n for n in range(42)}, runs=2)
-    for name in ("across_machines", "depends_on_machine", "across_machines_coverage"):
+def test_tables_have_the_verdict_first_and_fit_a_page(tmp_path, monkeypatch):
+    assert across_tables.MOST_ROWS <= 40 and len(tables.TABLES["across_machines_coverage"]()) <= 40
+    monkeypatch.setattr(across_tables, "MOST_ROWS", 2)
+    # Four options in one order and in the other: of six pairs all depend on the machine.
+    write_machines(tmp_path, 2, {f"o{n}": 20.0 + 5 * n for n in range(4)}, runs=2)
+    requests = write_machines(tmp_path, 1, {f"o{n}": 35.0 - 5 * n for n in range(4)}, runs=2, first=3)
+    for name in ("across_machines", "depends_on_machine"):
         table = tables.TABLES[name](requests)
-        assert len(table.columns) <= 12 and len(table) <= 40
-    table = tables.TABLES["across_machines"](requests)
-    assert table.columns[0] == "verdict" and len(table) == 40
+        assert len(table.columns) <= 12 and table.columns[0] == "verdict" and len(table) == 2
+    assert len(tables.TABLES["across_machines_coverage"]().columns) <= 12
 
 
 def test_a_pair_whose_order_turns_depends_on_the_machine(tmp_path):
