@@ -9,15 +9,15 @@ from bench.analysis import comparison, design_proof
 from bench.observations import store
 
 
-@pytest.fixture
-def requests(tmp_path):
+@pytest.fixture(scope="module")
+def requests(tmp_path_factory):
     """Three options, three runs each in one sitting and three in another, of one machine."""
-    rng = np.random.default_rng(2)
+    rng, folder = np.random.default_rng(2), tmp_path_factory.mktemp("runs")
     for option, rate in (("F16", 100.0), ("Q8_0", 150.0), ("Q4_0", 200.0)):
         for first, later, hour in ((1, "", 1.0), (4, "02-01", 0.8)):
             rates = rate * hour * np.exp(0.1 * rng.standard_normal(3))
-            write_repeats(tmp_path, rates.tolist(), first=first, later=later, option=option)
-    return store.load(folder=tmp_path)
+            write_repeats(folder, rates.tolist(), first=first, later=later, option=option)
+    return store.load(folder=folder)
 
 
 def test_the_components_of_variance_are_found(requests):

@@ -42,7 +42,7 @@ def test_levels_that_all_requests_hold_say_nothing_of_the_correlation():
 
 def test_the_bounds_hold_in_93_percent_of_simulated_studies():
     design = tuple((3, 64, share) for share in (0.99, 0.98, 0.95, 0.95, 0.9, 0.9, 0.8, 0.7))
-    table = serving_proof.covered(studies=120, design=design).set_index("correlation")
+    table = serving_proof.covered(studies=40, design=design).set_index("correlation")
     assert list(table.index) == [0.0, 0.05, 0.2] and (table["covered"] >= 0.93).all()
     assert table.loc[0.2, "binomial"] < 0.8, "as if requests were independent: what this is for"
 

@@ -22,14 +22,15 @@ def write_larger(folder, rates, ways=(), **columns):
         write_run(folder, sidecar, rate=rate, run=n, **LARGE, **columns)
 
 
-@pytest.fixture
-def four(tmp_path):
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
     """Four options with 1e8 bytes, of which three have also answered with 8e8."""
+    folder = tmp_path_factory.mktemp("runs")
     for option, rate, larger in (("F16", 100, 30), ("Q8_0", 120, 20), ("Q4_0", 150, 29), ("F32", 50, None)):
-        write_repeats(tmp_path, [rate + n / 10 for n in (0, 2, 1)], option=option)
+        write_repeats(folder, [rate + n / 10 for n in (0, 2, 1)], option=option)
         if larger:
-            write_larger(tmp_path, [larger + n / 50 for n in (0, 2, 1)], option=option)
-    return store.load(folder=tmp_path)
+            write_larger(folder, [larger + n / 50 for n in (0, 2, 1)], option=option)
+    return store.load(folder=folder)
 
 
 def test_each_option_stands_beside_itself(four):
