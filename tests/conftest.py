@@ -30,7 +30,7 @@ from builders import two_engines  # noqa: E402
 from commands import run_cells  # noqa: E402
 from idle import Alone, Probe  # noqa: E402
 
-from bench import backends
+from bench import backends, memo
 from bench.experiments import device
 from bench.machine import bandwidth, gemm, identity, neighbours
 from bench.observations import peaks, store
@@ -56,6 +56,8 @@ def pytest_sessionstart(session):
         for program in (MODEL, COMPILE) if session.config.getoption("numprocesses", None) else ():
             environment = os.environ | {"PYTHONPATH": str(TESTS.parent)}
             subprocess.Popen([sys.executable, "-c", program], env=environment)
+    if WORKER != "mutants":  # which break code that this process has read already
+        memo.begin(identity.host())
 
 
 def pytest_collection_modifyitems(items):
@@ -67,6 +69,17 @@ def pytest_sessionfinish(session):
         import shutil
 
         shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def own_results(request):
+    """What long computations gave is shared by all tests and by the pages that they render (`memo`). A test
+    that replaces code or a place computes by itself, and keeps nothing for others."""
+    shared = memo.folder()
+    if "monkeypatch" in request.fixturenames:
+        memo.keep_in(None)
+    yield
+    memo.keep_in(shared)
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ import subprocess
 import sys
 
 import pandas as pd
+import pytest
 
 from bench import memo
 from bench.paths import ROOT
 
+pytestmark = pytest.mark.usefixtures("monkeypatch")  # nothing is shared with other tests (conftest.py)
 ROWS = pd.DataFrame({"run_id": list("abcd"), "e2e_s": [0.4, 0.1, 0.3, 0.2]})
 
 
