@@ -4,6 +4,7 @@ Builders of made-up runs are in builders.py; commands and notebooks are started 
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,9 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 # A job in the background is started deaf to Ctrl-C, and so would be everything that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["BENCH_BACKENDS"] = str(TESTS / "engines")
+if not WORKER:
+    # Of this session alone: code that is edited while tests run would leave its old results under its new name.
+    os.environ["BENCH_CACHE"] = tempfile.mkdtemp(prefix="llm-inference-tests-", suffix="-cache")
 if WORKER:
     # Tests beside each other measure nothing: they wait for nobody's device and mind no neighbours
     # (backends/fake.py).
@@ -65,10 +69,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_sessionfinish(session):
-    if WORKER:
-        import shutil
-
-        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+    shutil.rmtree(os.environ["TMPDIR" if WORKER else "BENCH_CACHE"], ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
