@@ -1,14 +1,11 @@
-"""A plan with a prefix cache: rates of a trace by size, replicas and router, fewer GPUs for more hits, and
-the three ways in which one asks for it."""
+"""A plan with a prefix cache: fewer GPUs for more hits, and the three ways in which one asks for it."""
 
 import numpy as np
 import pytest
 from commands import run_cells
 
 from bench.analysis import commands
-from bench.paths import DATA
-from bench.workloads import traces
-from llm_planner import candidates, check, command, page, planner, prefix_caching
+from llm_planner import candidates, check, command, page, planner
 
 QUESTION = {
     "model": "llama-3.1-8b",
@@ -21,26 +18,6 @@ QUESTION = {
     "tpot_s": 0.05,
 }
 ANSWER = {"answer_tokens": 200}
-
-
-@pytest.fixture(scope="module")
-def mooncake():
-    return traces.read(DATA / "traces" / "mooncake_conversation.jsonl.xz")
-
-
-def test_a_larger_cache_hits_more_and_a_round_robin_less(mooncake):
-    table = prefix_caching.by_size(mooncake, (1000, 30_000, None), replicas=(1, 4))
-    one = table[table["replicas"] == 1]
-    assert one["by_tokens"].round(6).tolist() == [0.045933, 0.337118, 0.37338]
-    four = table[table["replicas"] == 4].set_index(["router", "cache_tokens"])["by_tokens"]
-    assert (four["session affinity"] > four["round robin"]).all()
-    assert 0.34 < four["session affinity"].iloc[-1] < 0.373379  # heads that sessions of two replicas share
-    assert four["round robin"].iloc[-1] < 0.25
-
-
-def test_a_cache_below_a_block_is_refused(mooncake):
-    with pytest.raises(ValueError, match="1 block or more"):
-        mooncake.hit_rates(511)
 
 
 def test_what_is_hit_is_not_computed():
@@ -57,21 +34,6 @@ def test_what_is_hit_is_not_computed():
 def test_a_hit_rate_that_cannot_be_is_refused(rate):
     with pytest.raises(ValueError, match="hit_rate is .*; give a share of prompt tokens"):
         candidates.Question(**QUESTION, **ANSWER, hit_rate=rate)
-
-
-def test_a_plan_takes_the_rate_of_as_many_replicas_as_it_has():
-    asked = []
-
-    def falling(replicas):
-        asked.append(replicas)
-        return 0.6 / replicas
-
-    table = prefix_caching.plan(QUESTION | ANSWER, falling)
-    replicas = table["replicas"].iloc[0]
-    assert asked[0] == 1 and table["hit_rate"].iloc[0] == 0.6 / asked[-1] and replicas <= asked[-1]
-    plain = prefix_caching.plan(QUESTION | ANSWER, 0.0)
-    assert prefix_caching.plan(QUESTION | ANSWER, 0.9)["gpus"].iloc[0] < plain["gpus"].iloc[0]
-    assert (plain["hit_rate"] == 0).all()
 
 
 ASKED = QUESTION | ANSWER | {"gpus": QUESTION["gpu"], "most_gpus": 16}
