@@ -18,6 +18,7 @@ AT = "concurrency input_tokens output_tokens tensor_parallel".split()
 LENGTHS = 1.0, 2.0  # doublings of a load, a length or the GPUs after which errors have little in common
 SIZES = 0.1, 0.2, 0.4  # standard deviation of what is smooth, and
 NOISE = 0.1, 0.2  # of what is not; all in logarithms of a time
+WAYS = list(itertools.product(LENGTHS, SIZES, NOISE))
 CLIPPED = 5 * fit.SCALE  # of an error, so that one that is no neighbour's does not pull
 
 
@@ -37,11 +38,15 @@ def kernel(one: np.ndarray, other: np.ndarray, length: float, size: float) -> np
     return size**2 / 2 * (np.exp(-squares[:, :, 0] / 2) + np.exp(-squares.sum(axis=2) / 2))
 
 
-def likelihood(at: np.ndarray, errors: np.ndarray, length: float, size: float, noise: float) -> float:
-    """Logarithm of the marginal likelihood of `errors` at `at`, without its constant."""
-    covariance = kernel(at, at, length, size) + noise**2 * np.eye(len(at))
-    root = np.linalg.cholesky(covariance)
-    return float(-0.5 * np.sum(np.linalg.solve(root, errors) ** 2) - np.log(np.diag(root)).sum())
+def likelihoods(at: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Logarithms of the marginal likelihoods of the columns of `errors` at `at`, without their constant: one
+    row for each of `WAYS`."""
+    of_size_one = {length: kernel(at, at, length, 1.0) for length in LENGTHS}
+    diagonal = np.eye(len(at))
+    covariances = [size**2 * of_size_one[length] + noise**2 * diagonal for length, size, noise in WAYS]
+    roots = np.linalg.cholesky(np.array(covariances))
+    scaled = np.linalg.solve(roots, errors)
+    return -0.5 * np.sum(scaled**2, axis=1) - np.log(np.diagonal(roots, 0, 1, 2)).sum(axis=1)[:, None]
 
 
 class Errors:
@@ -55,13 +60,8 @@ class Errors:
         for name in dict.fromkeys(names):
             here = [k for k, one in enumerate(names) if one == name]
             self.points[name] = places([cases[k] for k in here]), errors[here]
-        self.smooth = [self._smoothest(quantity) for quantity in range(errors.shape[1])]
-
-    def _smoothest(self, quantity):
-        return max(
-            itertools.product(LENGTHS, SIZES, NOISE),
-            key=lambda way: sum(likelihood(at, e[:, quantity], *way) for at, e in self.points.values()),
-        )
+        likely = sum(likelihoods(*points) for points in self.points.values())
+        self.smooth = [WAYS[best] for best in np.argmax(likely, axis=0)]
 
     def of(self, cases: Sequence[engines.Case]) -> np.ndarray:
         """Logarithms by which the predictions of `cases` are to be lengthened (TTFT, TPOT), a row each;

@@ -29,7 +29,7 @@ def table() -> pd.DataFrame:
 
 def curves(rows: pd.DataFrame) -> np.ndarray:
     """The number of each row's configuration: all concurrencies of one together."""
-    return rows[CONFIGURATION].fillna("").astype(str).agg("|".join, axis=1).factorize()[0]
+    return rows[CONFIGURATION].fillna("").astype(str).groupby(CONFIGURATION, sort=False).ngroup().to_numpy()
 
 
 def cases(rows: pd.DataFrame) -> list[engines.Case]:
