@@ -524,11 +524,16 @@ def _served() -> pd.DataFrame:
     ]
 
 
+def _edge(points: np.ndarray) -> np.ndarray:
+    """Places of the rows (speed, throughput) that no other exceeds in both, by rising speed."""
+    order = np.lexsort((-points[:, 1], -points[:, 0]))
+    best = np.maximum.accumulate(np.append(-np.inf, points[order, 1]))[:-1]
+    return order[points[order, 1] > best][::-1]
+
+
 def front(points: pd.DataFrame) -> pd.DataFrame:
     """The points of `points` (speed, throughput) that no other exceeds in both, by rising speed."""
-    ordered = points.sort_values(["speed", "throughput"], ascending=False)
-    best = ordered["throughput"].cummax().shift(fill_value=-np.inf)
-    return ordered[ordered["throughput"] > best].sort_values("speed")
+    return points.iloc[_edge(points[POINT].to_numpy())]
 
 
 def exchange_points(speculative: str = "none") -> pd.DataFrame:
@@ -542,16 +547,16 @@ def exchange_points(speculative: str = "none") -> pd.DataFrame:
     ]
 
 
-def _along(speeds: np.ndarray, points: pd.DataFrame) -> np.ndarray:
-    """Throughput of the front of `points` at each of `speeds`, by interpolation of logarithms; NaN outside
-    it."""
-    edge = front(points)
-    if not len(edge):
+def _along(speeds: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Throughput of the front of `points` (rows of speed and throughput) at each of `speeds`, by
+    interpolation of logarithms; NaN outside it."""
+    if not len(points):
         return np.full(len(speeds), math.nan)
-    logs = np.log(edge[["speed", "throughput"]].to_numpy())
+    logs = np.log(points[_edge(points)])
     return np.exp(np.interp(np.log(speeds), logs[:, 0], logs[:, 1], math.nan, math.nan))
 
 
+POINT = ["speed", "throughput"]
 SLOW, FAST = 25.0, 50.0  # output tokens/s of one user between which the exchange rate is taken
 
 
@@ -565,14 +570,15 @@ def exchange() -> pd.DataFrame:
         settings = part["setting"].unique()
         draws = np.random.default_rng(SEED)
         kept = []
-        groups = {name: own[["speed", "throughput"]] for name, own in part.groupby("setting")}
+        # What its own setting exceeds is on no front that the setting is drawn into.
+        groups = {name: front(own)[POINT].to_numpy() for name, own in part.groupby("setting")}
         for _ in range(200):
-            drawn = pd.concat([groups[s] for s in draws.choice(settings, len(settings))])
+            drawn = np.concatenate([groups[s] for s in draws.choice(settings, len(settings))])
             at_slow, at_fast = _along(ends, drawn)
             kept.append(at_fast / at_slow)
         kept = np.array(kept)
         kept = kept[np.isfinite(kept)]
-        slow, fast = _along(ends, part)
+        slow, fast = _along(ends, part[POINT].to_numpy())
         enough = len(settings) >= MANY and len(kept) >= 100
         low, high = np.quantile(kept, [0.025, 0.975]) if enough else (math.nan, math.nan)
         found.append(
@@ -609,7 +615,8 @@ def crossings() -> pd.DataFrame:
         if low >= high:
             continue
         speeds = np.geomspace(low, high, 50)
-        ratio = _along(speeds, fronts[first]) / _along(speeds, fronts[second])
+        along = [_along(speeds, fronts[name][POINT].to_numpy()) for name in (first, second)]
+        ratio = along[0] / along[1]
         ratio = ratio[np.isfinite(ratio)]
         found.append(
             {

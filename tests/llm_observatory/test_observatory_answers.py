@@ -42,7 +42,7 @@ def test_a_front_has_only_what_no_other_exceeds_in_both():
     points = pd.DataFrame({"speed": [10, 20, 30, 25, 20], "throughput": [100, 80, 10, 5, 70]})
     edge = answers.front(points)
     assert list(zip(edge["speed"], edge["throughput"])) == [(10, 100), (20, 80), (30, 10)]
-    along = answers._along(np.array([10.0, math.sqrt(200), 31.0]), points)
+    along = answers._along(np.array([10.0, math.sqrt(200), 31.0]), points.to_numpy())
     assert along[:2] == pytest.approx([100, math.sqrt(8000)]) and math.isnan(along[2])
 
 
