@@ -48,16 +48,17 @@ def found(file: Path) -> list[str]:
     What a model answered may hold any path, so answers are searched for tokens and for this machine's own
     paths only.
     """
-    sentences, detectors, names = {}, _detectors(), _names()
+    sentences, detectors, names, secrets = {}, _detectors(), _names(), _secrets()
+    own = {str(Path.home()), os.getcwd()} - {"/", "/root"}
     for where, text, is_answer in texts(file):
         if NUMBER.fullmatch(text):
             continue
-        for kind, secret in _tokens(text, detectors):
+        for kind, secret in _tokens(text, detectors, secrets):
             sentence = (
                 f"{where} holds what looks like a {kind} ({secret[:4]}…): revoke it, and measure without it."
             )
             sentences[sentence] = None
-        for kind, name in _personal(text, is_answer, names):
+        for kind, name in _personal(text, is_answer, names, own):
             sentences[f"{where} holds {kind}, {name}: measure where it is not written down."] = None
     return list(sentences)
 
@@ -99,12 +100,18 @@ def _detectors():
     ]
 
 
-def _tokens(text, detectors):
-    """(kind, token) of each token in `text`, those of this shell's own environment first."""
+def _secrets():
+    """{name: value} of this shell's own tokens."""
+    named = ((name, value) for name, value in os.environ.items() if len(value) >= SHORTEST)
+    return {name: value for name, value in named if re.search("TOKEN|SECRET|PASSWORD|KEY", name)}
+
+
+def _tokens(text, detectors, secrets):
+    """(kind, token) of each token in `text`, this shell's own `secrets` first."""
     if len(text) < SHORTEST:
         return
-    for name, value in os.environ.items():
-        if re.search("TOKEN|SECRET|PASSWORD|KEY", name) and len(value) >= SHORTEST and value in text:
+    for name, value in secrets.items():
+        if value in text:
             yield f"value of {name}", value
     for kind, shape in SHAPES.items():
         for match in re.findall(shape, text):
@@ -114,11 +121,11 @@ def _tokens(text, detectors):
             yield detector.secret_type, secret
 
 
-def _personal(text, is_answer, names):
-    """(what it is, the text) of paths, `names` and addresses of a person or a machine."""
-    for own in {str(Path.home()), os.getcwd()} - {"/", "/root"}:
-        if own in text:
-            yield "a path of this machine", own
+def _personal(text, is_answer, names, own):
+    """(what it is, the text) of paths, `names` and addresses of a person or a machine; `own`: this one's."""
+    for path in own:
+        if path in text:
+            yield "a path of this machine", path
     if is_answer:
         return
     for path in PATHS.findall(text):

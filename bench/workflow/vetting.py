@@ -5,7 +5,7 @@ import io
 import json
 import re
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,7 @@ class Repository:
     def _history(self):
         return set(git(self.root, "rev-list", "HEAD").split())
 
+    @cache
     def file(self, revision: str, path: str) -> str:
         """Text of a file at a revision; empty where it is not there."""
         return git(self.root, "show", f"{revision}:{path}", check=False)
@@ -66,6 +67,7 @@ class Repository:
         """Revisions that the history lost when their branch went in as one commit; the file says which."""
         return set(pd.read_csv(self.root / SQUASHED)["revision"])
 
+    @cache
     def instrument(self, revision: str) -> list[str]:
         """Files of the instrument that `revision` has otherwise than the history of the base."""
         before = git(self.root, "merge-base", self.base, revision).strip()
