@@ -6,6 +6,7 @@ from functools import cache
 
 import pandas as pd
 
+from bench import memo
 from bench.definitions import Fields
 from llm_planner import planner, studies, tradeoffs
 
@@ -33,19 +34,23 @@ QUESTION: Fields = {
 @cache
 def answers() -> tuple[pd.DataFrame, list[str]]:
     """(`planner.answers` to QUESTION as a table, the sentences of configurations without an answer)."""
-    return planner.answers(QUESTION)
+    return memo.kept((f"{__name__}.answers",), lambda: planner.answers(QUESTION))
 
 
 @cache
 def mlc() -> pd.DataFrame:
     """`studies.mlc` with the committed coefficients."""
-    return studies.mlc()
+    return memo.kept((f"{__name__}.mlc",), studies.mlc)
 
 
 @cache
 def loops(gpu: str, weights: str) -> pd.DataFrame:
     """`tradeoffs.closed_loops` of QUESTION's model, engine and lengths."""
-    return tradeoffs.closed_loops(QUESTION["model"], gpu, QUESTION["engine"], weights, LENGTHS)
+
+    def computed() -> pd.DataFrame:
+        return tradeoffs.closed_loops(QUESTION["model"], gpu, QUESTION["engine"], weights, LENGTHS)
+
+    return memo.kept((f"{__name__}.loops", gpu, weights), computed)
 
 
 def frontier(table: pd.DataFrame) -> pd.DataFrame:
