@@ -1,11 +1,10 @@
-"""What to expect: names, the bound, predictions, what is refused, the proof, and the command."""
+"""What to expect: the bound, predictions, what is refused, the proof, and the command."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from llm_observatory import derived, expect, expect_command, expect_proof
-from llm_observatory import expect_names as names
 
 ROWS = [
     ("RTX 4090 24GB", "llama 7B mostly Q4_0", "", "llama.cpp"),
@@ -22,111 +21,6 @@ def questions():
 @pytest.fixture(scope="module")
 def fitted():
     return expect.committed()
-
-
-@pytest.mark.parametrize(
-    "raw, name",
-    [
-        ("RTX 4090 24GB", "rtx-4090"),
-        ("8xH100 SXM5", "h100-sxm"),
-        ("2 x RTX 3090", "rtx-3090"),
-        ("A100-SXM4-80GB", "a100-sxm-80gb"),
-        ("NVIDIA GeForce RTX 3060 12GB", "rtx-3060-12gb"),
-        ("Apple M2 Ultra 76c", "m2-ultra-76c"),
-        ("M3 Max (40-core GPU)", "m3-max-40c"),
-        ("AMD Radeon RX 7900 XTX", "rx-7900-xtx"),
-        ("h100_sxm", "h100-sxm"),
-    ],
-)
-def test_an_accelerator_is_known_as_people_write_it(raw, name):
-    assert names.machine(raw).name == name
-
-
-@pytest.mark.parametrize(
-    "raw, count",
-    [
-        ("2x RTX 3090", 2),
-        ("8×H100", 8),
-        ("RTX 4090 24GB * 4", 4),
-        ("A100 x8", 8),
-        ("RTX 4090", 1),
-        ("RX 7900 XTX", 1),
-        ("RTX 3090 24GB", 1),
-    ],
-)
-def test_a_name_may_say_how_many_there_are(raw, count):
-    assert names.count(raw) == count
-
-
-def test_a_name_of_several_variants_spans_their_bandwidths():
-    found = names.machine("Apple M3 Max")
-    assert (found.name, found.low, found.high) == ("Apple M3 Max", 300, 400)
-    assert found.bandwidth_gb_per_s == pytest.approx(346.4, abs=0.1)
-
-
-@pytest.mark.parametrize("raw", ["RTX 4070 Laptop", "Ryzen 9 7950X", "a toaster"])
-def test_an_accelerator_without_a_bandwidth_is_refused_in_a_sentence(raw):
-    assert names.machine(raw).endswith(".")
-
-
-@pytest.mark.parametrize(
-    "raw, known",
-    [
-        ("llama 7B mostly Q4_0", "llama-7b"),
-        ("meta-llama/Llama-2-7b-hf", "llama-2-7b"),
-        ("TheBloke/Llama-2-13B-chat-GPTQ", "llama-2-13b"),
-        ("llama3.1:70b-instruct-q4_K_M", "llama-3.1-70b"),
-        ("mlx-community/Meta-Llama-3-8B-Instruct-4bit", "llama-3-8b"),
-        ("Qwen/Qwen2.5-32B-Instruct-AWQ", "qwen2.5-32b"),
-    ],
-)
-def test_a_model_is_known_as_people_write_it(raw, known):
-    assert names.weights(raw).known == known
-
-
-def test_a_model_that_no_table_has_is_as_large_as_its_name_says():
-    found = names.weights("somebody/Thing-30B-A3B-Q4_K_M")
-    assert (found.known, found.parameters_b, found.active_b, found.estimated) == (None, 30, 3, True)
-    assert isinstance(names.weights("Thing-large"), str)
-
-
-@pytest.mark.parametrize(
-    "raw, bits, scheme",
-    [
-        ("Q4_K - Medium", 4.5, "k-quants"),
-        ("mostly Q4_0", 4.5, "legacy quants"),
-        ("torch.float16", 16, "floating point"),
-        ("GPTQ-4bit-128g", 4, "integers"),
-        ("8 bit", 8, "integers"),
-        ("MXFP4", 4.25, "microscaling"),
-        ("EXL2 4.65bpw", 4.65, "exl"),
-    ],
-)
-def test_a_format_has_its_bits_and_its_kind(raw, bits, scheme):
-    found = names.weights_format(raw, "", "any")
-    assert (found.bits, found.scheme, found.assumed) == (bits, scheme, False)
-
-
-def test_a_format_that_is_not_stated_is_the_name_s_or_the_engine_s_or_refused():
-    assert names.weights_format("", "llama 7B mostly Q4_0", "llama.cpp").bits == 4.5
-    assert names.weights_format("", "Llama-2-7b-hf", "vllm").assumed
-    assert isinstance(names.weights_format("", "Llama-2-7b", "llama.cpp"), str)
-
-
-@pytest.mark.parametrize(
-    "raw, found",
-    [
-        ("llama.cpp (Vulkan)", ("llama.cpp vulkan", "llama.cpp")),
-        ("Ollama 0.5", ("ollama", "llama.cpp")),
-        ("vllm-mlx", ("vllm-mlx", "mlx")),
-        ("trtllm", ("tensorrt-llm", "tensorrt-llm")),
-        ("HF Transformers", ("transformers", "transformers")),
-        ("", ("any", "any")),
-        ("my own", ("my-own", "my-own")),
-    ],
-)
-def test_an_engine_is_known_as_people_write_it(raw, found):
-    assert names.engine(raw) == found
 
 
 def test_the_bound_is_bandwidth_over_the_weights_that_a_token_reads(questions):

@@ -12,7 +12,10 @@ ACCELERATORS = [
     ("NVIDIA H100 PCIe", "h100-pcie", 2039, 2039, 1),
     ("NVIDIA H100 NVL", "h100-nvl", 3938, 3938, 1),
     ("H100", "H100", 2039, 3938, 1),
+    ("h100_sxm", "h100-sxm", 3350, 3350, 1),
     ("8x H100 SXM", "h100-sxm", 3350, 3350, 8),
+    ("8xH100 SXM5", "h100-sxm", 3350, 3350, 8),
+    ("8×H100", "H100", 2039, 3938, 8),
     ("h100-sxm5-80gb-x8", "h100-sxm", 3350, 3350, 8),
     ("p5.48xlarge", "h100-sxm", 3350, 3350, 8),
     ("NVIDIA H200", "H200", 4800, 4800, 1),
@@ -20,27 +23,37 @@ ACCELERATORS = [
     ("NVIDIA GB200 NVL72", "gb200", 8000, 8000, 1),
     ("GH200 480GB", "gh200-96gb", 4000, 4000, 1),
     ("NVIDIA A100-SXM4-40GB", "a100-sxm-40gb", 1555, 1555, 1),
+    ("A100-SXM4-80GB", "a100-sxm-80gb", 2039, 2039, 1),
     ("A100 80G", "A100", 1935, 2039, 1),
+    ("A100 x8", "A100", 1555, 2039, 8),
     ("4xA100-80GB-SXM", "a100-sxm-80gb", 2039, 2039, 4),
     ("NVIDIA L40S", "l40s", 864, 864, 1),
     ("g5.xlarge", "a10g", 600, 600, 1),
     ("g5.48xlarge", "a10g", 600, 600, 8),
     ("Tesla V100-SXM2-32GB", "v100-sxm2-32gb", 900, 900, 1),
     ("RTX4090", "rtx-4090", 1008, 1008, 1),
+    ("RTX 4090 24GB", "rtx-4090", 1008, 1008, 1),
+    ("RTX 4090 24GB * 4", "rtx-4090", 1008, 1008, 4),
     ("NVIDIA GeForce RTX 4090", "rtx-4090", 1008, 1008, 1),
     ("2x3090", "rtx-3090", 936, 936, 2),
+    ("2 x RTX 3090", "rtx-3090", 936, 936, 2),
+    ("RTX 3090 24GB", "rtx-3090", 936, 936, 1),
     ("RTX 3090 (2x)", "rtx-3090", 936, 936, 2),
     ("3080 10G", "rtx-3080-10gb", 760, 760, 1),
+    ("NVIDIA GeForce RTX 3060 12GB", "rtx-3060-12gb", 360, 360, 1),
     ("RTX4060Ti 16GB", "rtx-4060-ti-16gb", 288, 288, 1),
     ("NVIDIA GeForce RTX 5090 D", "rtx-5090-d", 1792, 1792, 1),
     ("RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000-workstation", 1792, 1792, 1),
     ("RTX A5000 x2", "rtx-a5000", 768, 768, 2),
     ("Apple M4 Max 40-core", "m4-max-40c", 546, 546, 1),
+    ("M3 Max (40-core GPU)", "m3-max-40c", 400, 400, 1),
+    ("Apple M2 Ultra 76c", "m2-ultra-76c", 800, 800, 1),
     ("MacBook Pro M3 Max 128GB", "Apple M3 Max", 300, 400, 1),
     ("Mac Studio M2 Ultra", "Apple M2 Ultra", 800, 800, 1),
     ("MI300X OAM", "mi300x", 5300, 5300, 1),
     ("AMD Instinct MI325X", "mi325x", 6000, 6000, 1),
     ("7900XTX", "rx-7900-xtx", 960, 960, 1),
+    ("AMD Radeon RX 7900 XTX", "rx-7900-xtx", 960, 960, 1),
     ("Radeon 8060S", "ryzen-ai-max-395", 256, 256, 1),
     ("HL-225H", "gaudi-2", 2450, 2450, 1),
     ("Intel Data Center GPU Max 1550", "max-1550", 3276.8, 3276.8, 1),
@@ -56,12 +69,15 @@ ACCELERATORS = [
 def test_an_accelerator_is_placed(raw, name, low, high, count):
     found = names.machine(raw)
     assert (found.name, found.low, found.high, names.count(raw)) == (name, low, high, count)
+    # Of several variants the middle of the bandwidths, as a factor.
+    assert found.bandwidth_gb_per_s == pytest.approx((low * high) ** 0.5)
 
 
 @pytest.mark.parametrize(
     "raw, missing",
     [
         ("RTX 4090 Laptop GPU", "differs by machine"),
+        ("RTX 4070 Laptop", "differs by machine"),
         ("NVIDIA-A100-SXM4-80GB-MIG-3g.40gb", "a part of an accelerator"),
         ("Snapdragon 8 Gen 3", "bandwidth"),
         ("EPYC 9654", "is a processor"),
@@ -88,6 +104,11 @@ MODELS = [
     ("gemma2:9b", "gemma-2-9b", None, None),
     ("llama3.1:8b", "llama-3.1-8b", None, None),
     ("llama 7B mostly Q4_0", "llama-7b", None, None),
+    ("meta-llama/Llama-2-7b-hf", "llama-2-7b", None, None),
+    ("TheBloke/Llama-2-13B-chat-GPTQ", "llama-2-13b", None, None),
+    ("llama3.1:70b-instruct-q4_K_M", "llama-3.1-70b", None, None),
+    ("mlx-community/Meta-Llama-3-8B-Instruct-4bit", "llama-3-8b", None, None),
+    ("Qwen/Qwen2.5-32B-Instruct-AWQ", "qwen2.5-32b", None, None),
     ("amd/Llama-3.1-70B-Instruct-FP8-KV", "llama-3.1-70b", None, None),
     ("mlx-community/Llama-3.2-1B-Instruct-4bit", "llama-3.2-1b", None, None),
     ("Hermes-3-Llama-3.1-8B", "llama-3.1-8b", None, None),
@@ -117,6 +138,8 @@ MODELS = [
 def test_a_model_is_placed(raw, known, size, active):
     found = names.weights(raw)
     assert (found.known, found.parameters_b, found.active_b) == (known, size, active)
+    # What Hermes fine-tuned is as large as the model that its name says.
+    assert found.estimated == (known is None or "Hermes" in raw)
 
 
 @pytest.mark.parametrize("raw", ["llama3", "mistral", "my-model", "Mystery-8x3B", "v0.3", ""])
@@ -130,15 +153,18 @@ FORMATS = [
     ("Q4_K - Medium", 4.5, "k-quants"),
     ("UD-Q4_K_XL", 4.5, "k-quants"),
     ("Q4_0", 4.5, "legacy quants"),
+    ("mostly Q4_0", 4.5, "legacy quants"),
     ("q8_0", 8.5, "legacy quants"),
     ("IQ4_XS", 4.25, "importance quants"),
     ("AWQ", 4, "integers"),
     ("awq_marlin", 4, "integers"),
     ("GPTQ-8bit", 8, "integers"),
     ("gptq-int4", 4, "integers"),
+    ("GPTQ-4bit-128g", 4, "integers"),
     ("W4A16", 4, "integers"),
     ("W8A8-INT8", 8, "integers"),
     ("4bit", 4, "integers"),
+    ("8 bit", 8, "integers"),
     ("MLX 6-bit", 6, "integers"),
     ("bnb-4bit", 4, "integers"),
     ("nf4", 4, "integers"),
@@ -188,6 +214,11 @@ def test_a_format_that_nobody_chose_is_the_checkpoint_s(raw, model, engine, bits
     assert names.weights_format(raw, model, engine).bits == bits
 
 
+def test_a_format_that_the_engine_alone_says_is_assumed_or_refused():
+    assert names.weights_format("", "Llama-2-7b-hf", "vllm").assumed
+    assert isinstance(names.weights_format("", "Llama-2-7b", "llama.cpp"), str)
+
+
 # (as written, engine, family)
 ENGINES = [
     ("vLLM 0.10.1", "vllm", "vllm"),
@@ -201,9 +232,12 @@ ENGINES = [
     ("TRT-LLM", "tensorrt-llm", "tensorrt-llm"),
     ("TensorRT-LLM 0.17", "tensorrt-llm", "tensorrt-llm"),
     ("trtllm-serve", "tensorrt-llm", "tensorrt-llm"),
+    ("trtllm", "tensorrt-llm", "tensorrt-llm"),
     ("ollama", "ollama", "llama.cpp"),
+    ("Ollama 0.5", "ollama", "llama.cpp"),
     ("LM Studio (MLX)", "lm studio mlx", "mlx"),
     ("mlx_lm.server", "mlx", "mlx"),
+    ("vllm-mlx", "vllm-mlx", "mlx"),
     ("ExLlamaV3", "exllama", "exllama"),
     ("SGLang v0.4", "sglang", "sglang"),
     ("text-generation-inference 2.0", "tgi", "tgi"),
@@ -215,6 +249,8 @@ ENGINES = [
     ("xFasterTransformer", "xfastertransformer", "xfastertransformer"),
     ("ExecuTorch", "executorch", "executorch"),
     ("n/a", "any", "any"),
+    ("", "any", "any"),
+    ("my own", "my-own", "my-own"),
 ]
 
 
