@@ -49,7 +49,7 @@ def make_sidecar(**changes):
 
 PASSED = {}  # what runs that passed the gates in this process were made of -> their times
 TIMES = {"ttft_s", "e2e_s", *(f"itl_{name}_s" for name in ("p50", "p90", "p99", "max"))}
-VARIES = TIMES | {"run_id", "backend", "option", "host", "sent_s"}
+VARIES = TIMES | {"run_id", "backend", "option", "gpu", "host", "sent_s"}
 
 
 def _write(rows, sidecar, folder, scratch=False):
@@ -58,7 +58,8 @@ def _write(rows, sidecar, folder, scratch=False):
     them again."""
     target = store.path(rows[0]["run_id"], folder=folder)
     kept = [{name: value for name, value in row.items() if name not in VARIES} for row in rows]
-    known = PASSED.setdefault(repr((kept, sidecar | {"started": "", "ended": ""})), [])
+    shared_by = rows[0]["gpu"] if rows[0]["tensor_parallel"] > 1 else ""  # GPUs have a bandwidth each
+    known = PASSED.setdefault(repr((kept, sidecar | {"started": "", "ended": ""}, shared_by)), [])
     times = [row.get(name) or 0 for row in rows for name in sorted(TIMES)]
     slower = any(all(map(operator.ge, times, passed)) for passed in known)
     if slower and not scratch and not target.exists():
@@ -242,6 +243,15 @@ def write_quality(folder, answers, nll, own=None, pieces=TEXT_IDS, sidecar=None,
         row |= _scored(ids) | {"prompt": 0, "prompt_tokens": 1, "own_nll_nats": each}
         row |= {"error": "" if each is not None else "RuntimeError: no"}
     return _write(rows, make_sidecar(**MATRICES | (sidecar or {})), folder)
+
+
+def write_every(folder, rate=100.0, lost=(), **columns):
+    """Write a run of every experiment of one option, as fast as `rate` output tokens/s say."""
+    write_run(folder, rate=rate, **columns)
+    write_run(folder, rate=rate, experiment="overhead", n=4, **columns)
+    write_sweep(folder, overhead=0.1 / rate, lost=lost, **columns)
+    write_quality(folder, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], **columns)
+    write_serving(folder, {1: (0.05, 2 / rate), 8: (0.1, 4 / rate)}, {2: (0.05, 3 / rate)}, **columns)
 
 
 def make_runs(**rates):

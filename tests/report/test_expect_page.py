@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from test_explorer_page import browser  # noqa: F401
 
 from bench.paths import ROOT
 from llm_observatory import expect, expect_page
@@ -23,7 +22,7 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory, browser):  # noqa: F811
+def page(tmp_path_factory, browser):
     folder = tmp_path_factory.mktemp("expect")
     from llm_planner import calculator
 

@@ -1,7 +1,6 @@
 """The explorer in headless Chromium: addresses, filters, CSV, comparison, fronts, keyboard, weight, speed."""
 
 import io
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -15,8 +14,8 @@ from bench.observations import store
 from bench.paths import ROOT
 from bench.report import explorer as report
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.check
+READY = "#explorer"
 PAGE = """from pathlib import Path
 import shutil, sys
 from bench.report import preview
@@ -62,45 +61,6 @@ def site(tmp_path_factory):
 @pytest.fixture(scope="module")
 def requests(site):
     return store.load(folder=site.parent.parent / "r")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM:
-        pytest.skip("no Chromium on this machine; install it to test the pages in a browser")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def opened(site, browser):
-    """A function that opens the page from its file, without a server, with a query; nothing may leave the site."""
-    pages = []
-
-    def open_page(query="", file=site, **more):
-        page = browser.new_page(
-            **{"viewport": {"width": 1280, "height": 900}, "accept_downloads": True} | more
-        )
-        page.troubles = []
-        page.on("pageerror", lambda error: page.troubles.append(str(error)))
-        page.on("console", lambda m: page.troubles.append(m.text) if m.type == "error" else None)
-        page.on(
-            "request",
-            lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else page.troubles.append(r.url),
-        )
-        page.goto(f"file://{file}{query}")
-        page.wait_for_selector("#explorer[data-ready]")
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        assert page.troubles == []
-        page.close()
 
 
 def changed(page, act):

@@ -5,7 +5,7 @@ import shutil
 import pandas as pd
 import pytest
 from builders import make_rows, make_sidecar
-from test_explorer_page import browser, changed, opened  # noqa: F401
+from test_explorer_page import READY, changed  # noqa: F401
 
 from bench.observations import derived, schema
 from bench.paths import ROOT
@@ -39,7 +39,7 @@ def site(tmp_path_factory):
     return folder / "explore.html"
 
 
-def test_a_thousand_runs_are_light_and_quick(site, opened, capsys):  # noqa: F811
+def test_a_thousand_runs_are_light_and_quick(site, opened, capsys):
     """The quickest of several counts: what else the machine does makes the others slower, never this one."""
     assert site.stat().st_size <= HEAVIEST
     pages = [opened(), opened()]

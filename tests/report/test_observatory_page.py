@@ -5,12 +5,12 @@ import shutil
 
 import pandas as pd
 import pytest
-from test_explorer_page import browser  # noqa: F401
 
 from bench.paths import ROOT
 from llm_observatory import expect, expect_explorer
 
 pytestmark = [pytest.mark.check, pytest.mark.timing]
+READY = "#observatory"
 FIRST_MS, FILTER_MS, REDRAW_MS = 2000, 100, 500
 
 
@@ -29,27 +29,6 @@ def site(tmp_path_factory, rows):
     )
     shutil.copytree(ROOT / "assets", folder / "assets")
     return folder / "explore.html"
-
-
-@pytest.fixture
-def opened(site, browser):  # noqa: F811
-    pages = []
-
-    def open_page(query="", **more):
-        page = browser.new_page(
-            **{"viewport": {"width": 1280, "height": 900}, "accept_downloads": True} | more
-        )
-        page.troubles = []
-        page.on("pageerror", lambda error: page.troubles.append(str(error)))
-        page.goto(f"file://{site}{query}")
-        page.wait_for_selector("#observatory[data-ready]")
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        assert page.troubles == []
-        page.close()
 
 
 def downloaded(page):

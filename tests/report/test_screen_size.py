@@ -3,7 +3,7 @@
 import inspect
 
 import pytest
-from builders import write_quality, write_run, write_serving, write_sweep
+from builders import write_every, write_run
 
 from bench import style
 from bench.observations import store
@@ -25,11 +25,7 @@ def many(tmp_path_factory):
         for model in ("shape:tinyllama-1.1b", "shape:llama-2-7b"):
             write_run(folder, backend="fake", option="F16", model=model, weights="synthetic", **where)
         for backend, option in (("transformers", "float32"), ("llamacpp", "Q4_0"), ("vllm", "bfloat16")):
-            one = {"backend": backend, "option": option, **where}
-            write_run(folder, experiment="overhead", n=4, **one)
-            write_sweep(folder, **one)
-            write_quality(folder, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], **one)
-            write_serving(folder, {1: (0.05, 0.02), 8: (0.1, 0.04)}, {2: (0.05, 0.03)}, **one)
+            write_every(folder, backend=backend, option=option, **where)
     return store.load(folder=folder)
 
 
@@ -46,20 +42,15 @@ def made(name, requests):
     return function(requests) if inspect.signature(function).parameters else function()
 
 
-@pytest.mark.parametrize("name", [name for name, each in tables.TABLES.items()])
-def test_a_table_fits_a_page_or_says_why_not(name, many):
-    table = made(name, many)
-    for label, part in pages.table_parts(table):
-        assert part.shape[1] <= 12, f"{name} {label}"
-        assert len(part) <= 40 or table.attrs["whole"], f"{name} {label}"
-
-
 def test_the_numbers_that_decide_stand_before_what_is_always_the_same(many):
     (label, part), *others = pages.table_parts(made("latency", many))
     assert label == "smollm2-135m (real weights) on cpu-0" and len(others) > MACHINES
     assert list(part)[:3] == ["engine", "option", "output tokens/s"]
     assert {"TTFT (ms)", "TPOT (ms)"} <= set(list(part)[:7])
     assert not {"device", "model", "weights"} & set(part)
+    assert all(
+        part.shape[1] <= 12 and len(part) <= 40 for _, part in pages.table_parts(made("latency", many))
+    )
 
 
 def test_what_a_page_leaves_out_is_in_the_file_beside_it(many, tmp_path, monkeypatch):

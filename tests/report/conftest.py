@@ -1,0 +1,51 @@
+"""What tests of pages share: a browser, and a page that is opened from its file."""
+
+import shutil
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if not CHROMIUM:
+        pytest.skip("no Chromium on this machine; install it to test the pages in a browser")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(request, site, browser):
+    """A function that opens the page `site` from its file, without a server, with a query, and waits for its
+    element READY (a name in the test's module); nothing may leave the site."""
+    pages = []
+
+    def open_page(query="", file=site, **more):
+        page = browser.new_page(
+            **{"viewport": {"width": 1280, "height": 900}, "accept_downloads": True} | more
+        )
+        page.troubles = []
+        page.on("pageerror", lambda error: page.troubles.append(str(error)))
+        page.on("console", lambda m: page.troubles.append(m.text) if m.type == "error" else None)
+        page.on(
+            "request",
+            lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else page.troubles.append(r.url),
+        )
+        page.goto(f"file://{file}{query}")
+        page.wait_for_selector(f"{request.module.READY}[data-ready]")
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        assert page.troubles == []
+        page.close()
