@@ -15,8 +15,7 @@ import pandas as pd
 from bench import html
 from bench.analysis import machines
 from bench.definitions import Fields
-from bench.observations import store
-from bench.report import figures, findings, tables
+from bench.report import figures, findings, pages, tables
 from bench.report.findings import client_accuracy, latency, quality, serving
 
 
@@ -64,4 +63,4 @@ def _digest(draw, requests):
 
 
 if __name__ == "__main__":
-    json.dump(snapshot(store.load()), sys.stdout)
+    json.dump(snapshot(pages.requests()), sys.stdout)
