@@ -72,9 +72,8 @@ def canvas(
     )
 
 
-def rows(axes: Axes, labels: list[str], unit: str = "", label: float = LABEL) -> None:
-    """Prepare `axes` for one row per label, the first on top; a label stands before its bar, and begins at
-    `label` in its row."""
+def rows(axes: Axes, labels: list[str], unit: str = "") -> None:
+    """Prepare `axes` for one row per label, the first on top; a label stands before its bar."""
     look: dict[str, Any] = {"va": "top", "ha": "right", "fontsize": 10}
     for y, name in enumerate(labels):
         # Set off by an offset: a browser drops the spaces at a label's end.

@@ -19,7 +19,6 @@ from bench.style import GREY, INK, WIDTH
 
 # Inches: a row, all else, and of that the legend up to three lines. 20 rows fit a screen.
 ROW, REST, KEY, MOST_ROWS = 0.235, 2.1, 0.66, 20
-LABEL = -0.42  # where in a row its label begins; marks stand below that
 COLUMNS = 3  # of the legend
 MACHINES = "o", "s", "^", "v", "P", "X", "<", ">"
 AGREED = across_analysis.EVERYWHERE, across_analysis.SO_FAR
@@ -85,7 +84,7 @@ def _styles(each: pd.DataFrame) -> dict[str, dict]:
 
 def _rows(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame, styles: dict[str, dict[str, Any]]) -> None:
     """The rows `shown`, with the marks of `each` machine beside one another and the pooled ratio on top."""
-    bars.rows(axes, [f"{row['backend']} {row['option']}" for _, row in shown.iterrows()], label=LABEL)
+    bars.rows(axes, [f"{row['backend']} {row['option']}" for _, row in shown.iterrows()])
     _limits(axes, shown, each)
     axes.axvline(1, color=GREY, linewidth=1, zorder=1)
     step = min(0.14, 0.5 / len(styles))
