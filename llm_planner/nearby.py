@@ -60,7 +60,9 @@ class Errors:
         for name in dict.fromkeys(names):
             here = [k for k, one in enumerate(names) if one == name]
             self.points[name] = places([cases[k] for k in here]), errors[here]
-        likely = sum(likelihoods(*points) for points in self.points.values())
+        likely = np.zeros((len(WAYS), errors.shape[1]))  # of no points every way is as likely: the first
+        for at, own in self.points.values():
+            likely += likelihoods(at, own)
         self.smooth = [WAYS[best] for best in np.argmax(likely, axis=0)]
 
     def of(self, cases: Sequence[engines.Case]) -> np.ndarray:
