@@ -13,8 +13,8 @@
 #     make study PROFILE=slurm           on a cluster, with the profile of that name in profiles/ (guide.qmd)
 #     make bundle DEVICE=cuda            one archive that installs and runs the study on a node without network
 #     make install                       only what a study installs first: .venv
-#     make test                          the tests that take no real engine more than one option
-#     make check                         every engine and option, Slurm, bundles
+#     make test                          the quick tests: rules, formats, the instrument, the client under load
+#     make check                         all others: every engine and option, figures, pages in a browser, Slurm, bundles
 #     make check-backend NAME=mine       what is missing in an adapter, within a minute or two; OPTION=int8: in that option of it
 #     make check-engines [NAME=vllm]     whether the pinned engines still take what the adapters send, from their own packages and
 #                                        without a GPU (some 700 MB to download once); run it when a pin is raised

@@ -83,6 +83,7 @@ def test_the_wheel_of_the_planner_predicts_the_same_without_the_study(installed,
 LISTED = "from bench.report import figures, tables; print(*figures.names(), *tables.names())"
 
 
+@pytest.mark.check
 def test_figures_and_tables_of_a_package_join_where_it_is_there(tmp_path):
     names = [
         run(copied(tmp_path / name, "bench", *beside), "-c", LISTED)[1].split()

@@ -42,6 +42,7 @@ def test_every_rendered_page_exists_and_every_page_is_rendered():
     assert sorted(quarto["project"]["render"]) == sorted(p.name for p in ROOT.glob("*.qmd"))
 
 
+@pytest.mark.check
 def test_the_readme_says_what_the_committed_data_say():
     readme = (ROOT / "README.md").read_text()
     assert readme_findings.fill(readme, findings.headlines(readme_findings.committed())) == readme, (
@@ -171,6 +172,7 @@ from bench import backends
 """
 
 
+@pytest.mark.check
 def test_what_reading_imports_is_what_requirements_read_has():
     """Figures, tables, pages, audit and contribute, with every other installed package out of sight."""
     import sys

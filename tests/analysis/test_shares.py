@@ -40,6 +40,7 @@ def test_levels_that_all_requests_hold_say_nothing_of_the_correlation():
     assert shares.correlation([[(60, 64)], [(0, 64)] * 3]) == shares.UNKNOWN
 
 
+@pytest.mark.check
 def test_the_bounds_hold_in_93_percent_of_simulated_studies():
     design = tuple((3, 64, share) for share in (0.99, 0.98, 0.95, 0.95, 0.9, 0.9, 0.8, 0.7))
     table = serving_proof.covered(studies=40, design=design).set_index("correlation")

@@ -84,6 +84,7 @@ def smallest():
 
 
 @pytest.mark.parametrize(("name", "option"), smallest())
+@pytest.mark.check
 def test_every_engine_generates_what_was_asked(name, option):
     generates_what_was_asked(name, option, FEW_TOKENS, FEW_TOKENS)
 

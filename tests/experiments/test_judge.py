@@ -194,6 +194,7 @@ def test_a_run_is_refused_before_anything_is_measured(cells, monkeypatch):
     assert calls == [[judge.prompt(checkpoints.checkpoint("smollm2-135m"))]]
 
 
+@pytest.mark.check
 def test_a_run_keeps_the_verdict(cells, monkeypatch, tmp_path):
     monkeypatch.delattr(backends.get("fake").module, "NOT_JUDGED")
     monkeypatch.setattr(judge, "reading", lambda *_: found([0.0] * judge.TOKENS))
@@ -203,6 +204,7 @@ def test_a_run_keeps_the_verdict(cells, monkeypatch, tmp_path):
     assert entry["verdict"] == "same tokens" and entry["reference"] == "made up"
 
 
+@pytest.mark.check
 def test_a_run_of_the_layout_without_a_verdict_is_refused(cells, tmp_path):
     cells("latency", backend="fake", max_new_tokens=4)
     (file,) = tmp_path.glob("*/latency-*.json")
@@ -217,6 +219,7 @@ def test_a_run_of_the_layout_without_a_verdict_is_refused(cells, tmp_path):
     assert store.judged(folder=tmp_path)[1].empty, "what was written before stays"
 
 
+@pytest.mark.check
 def test_a_refused_run_is_refused_when_it_is_read(cells, tmp_path):
     cells("latency", backend="fake", max_new_tokens=4)
     (file,) = tmp_path.glob("*/latency-*.json")

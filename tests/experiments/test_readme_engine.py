@@ -15,7 +15,7 @@ from bench.report import engines
 README = (ROOT / "README.md").read_text()
 SECTION = README.split("## Add an engine\n")[1].split("\n## ")[0]
 SOURCE = re.search(r"```python\n(.*?)```", SECTION, re.S).group(1)
-COMMANDS = re.search(r"```\n(make check-backend .*?)```", SECTION, re.S).group(1).splitlines()
+COMMANDS = re.search(r"```\n(make install\n.*?)```", SECTION, re.S).group(1).splitlines()
 
 
 def words(beginning, folder, **replaced):

@@ -234,6 +234,7 @@ def test_the_answers_of_a_loop_of_steps_end_at_different_times(number):
 
 
 @pytest.mark.timing
+@pytest.mark.check
 def test_the_steps_of_a_server_are_taken_apart(cells):
     """Loops of equal prompts, then prompts that come when the request before them has begun to decode."""
     requests = cells("serving", backend="fake", workload="steps", concurrency="2")["observed"]
@@ -267,6 +268,7 @@ def test_the_sidecar_says_what_the_server_counted(cells, tmp_path):
 
 
 @pytest.mark.timing
+@pytest.mark.check
 def test_a_users_own_trace_is_replayed_on_a_server_elsewhere(cells, tmp_path, caching):
     trace = tmp_path / "my.csv"
     lines = [f"{k / 10},{24 + 8 * (k // 3)},6,{k % 3}" for k in range(9)]
@@ -283,6 +285,7 @@ def test_a_users_own_trace_is_replayed_on_a_server_elsewhere(cells, tmp_path, ca
 
 
 @pytest.mark.timing
+@pytest.mark.check
 def test_arrivals_of_a_trace_and_poisson_s_at_a_share_of_the_capacity(cells, tmp_path, capsys):
     trace = tmp_path / "bursts.csv"
     moments = [k // 3 + 0.01 * (k % 3) for k in range(12)]
@@ -322,6 +325,7 @@ def test_a_load_that_takes_hours_is_announced():
     assert conversations.announced([conversations.at_rate(workload, 1.0)], 2) == ""
 
 
+@pytest.mark.check
 def test_runs_of_a_sampled_trace_have_one_rate_and_sessions_of_their_own(cells, tmp_path):
     trace = tmp_path / "my.csv"
     trace.write_text("at_s,input,output\n" + "".join(f"{k * k / 40},{20 + k},4\n" for k in range(12)))
@@ -333,6 +337,7 @@ def test_runs_of_a_sampled_trace_have_one_rate_and_sessions_of_their_own(cells, 
     assert set(runs[0]["prompt_tokens"]) != set(runs[1]["prompt_tokens"])
 
 
+@pytest.mark.check
 def test_arrivals_are_drawn_for_a_trace_without_moments(cells, tmp_path):
     trace = tmp_path / "lengths.csv"
     trace.write_text("input,output\n" + "24,6\n" * 6)

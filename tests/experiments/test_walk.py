@@ -10,6 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from bench.observations import store
 from bench.paths import ROOT
 from bench.report.figures import latency as figures
@@ -42,6 +44,7 @@ def opened(walk, name, value=None):
     return {path.relative_to(ROOT).as_posix() for path in named | {p for p in paths if str(p) in took}}, found
 
 
+@pytest.mark.check
 def test_following_max_new_tokens_from_the_notebook_to_the_csv_and_on_to_the_picture(cells, tmp_path):
     walk, names = opened(
         lambda: cells("latency", backend="fake", max_new_tokens=TOKENS), "max_new_tokens", TOKENS
@@ -64,6 +67,7 @@ def test_following_max_new_tokens_from_the_notebook_to_the_csv_and_on_to_the_pic
     assert FEWEST <= len(walk) <= TO_PICTURE, sorted(walk)
 
 
+@pytest.mark.check
 def test_a_row_says_what_its_cell_asked_for(cells):
     """Whoever edits the number in the cell gets rows that say so, whatever the parameter was."""
     names = cells("latency", backend="fake", max_new_tokens=TOKENS)

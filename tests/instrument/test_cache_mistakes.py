@@ -503,6 +503,7 @@ def test_a_mistake_is_seen(case, judge):
 
 
 @EACH
+@pytest.mark.check
 def test_without_its_protection_the_test_fails(case, judge, monkeypatch):
     case.take_out(monkeypatch)
     with pytest.raises(Exception) as seen:

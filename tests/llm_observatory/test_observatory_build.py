@@ -38,6 +38,7 @@ def test_every_source_says_where_it_comes_from():
         assert about.kind in schema.BY_NAME["kind"].values and module.__doc__, name
 
 
+@pytest.mark.check
 def test_the_build_writes_rows_and_parquet_of_the_same_bytes_each_time(data, capsys):
     assert door.main(["build", "exllamav2"]) == 0
     assert "2 rows of 1 sources: 2 ok, 0 flagged, 0 excluded" in capsys.readouterr().out

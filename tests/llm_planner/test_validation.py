@@ -161,6 +161,7 @@ def test_a_known_width_is_a_quantile_of_the_own_errors_first():
     assert widths.known(table, "f", "g", "t")[0] == 5.0
 
 
+@pytest.mark.check
 def test_an_interval_never_sees_its_own_row(table):
     """One row's measured value is changed a thousandfold: no interval of its own fold, GPU or model moves."""
     made = check.inputs.table("planner_validation")[

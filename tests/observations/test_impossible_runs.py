@@ -126,6 +126,7 @@ def test_short_answers_and_random_weights_say_nothing():
     assert refusal(LATENCY, change_row=short) == ""
 
 
+@pytest.mark.check
 def test_runs_that_a_later_gate_refuses_are_named_and_enter_no_table():
     every = store.read_all(store.files(FOLDER))
     fallen = {every.identifiers[file]: gate for file, (gate, _) in gates.refused(every).items()}

@@ -188,6 +188,7 @@ def fallen():
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda p: p.stem)
+@pytest.mark.check
 def test_every_committed_run_passes_every_gate(path, fallen):
     assert path not in fallen, fallen[path]
     assert set(schema.SIDECAR) <= set(store.read(path)[1])
@@ -205,6 +206,7 @@ def engines(needs="load"):
     }
 
 
+@pytest.mark.check
 def test_every_engine_has_three_committed_runs_of_each_measured_option():
     table = latency_analysis.summary(store.load(COMMITTED, experiment="latency"))
     assert engines() <= set(table["backend"])
@@ -220,6 +222,7 @@ def test_every_engine_has_three_committed_runs_of_each_measured_option():
         assert set("roofs-" + roofs["gpu"] + "-" + roofs["host"]) == {file.stem[:-2]}
 
 
+@pytest.mark.check
 def test_every_engine_has_committed_sweeps_and_scores():
     requests = store.load(COMMITTED)
     sweeps = derived.batches(requests[requests["experiment"] == "batching"])
@@ -243,6 +246,7 @@ def test_every_engine_has_committed_sweeps_and_scores():
     assert {True, False} <= set(derived.batches(requests[requests["experiment"] == "memory"])["error"] == "")
 
 
+@pytest.mark.check
 def test_every_server_has_been_put_under_load_and_the_clients_were_checked():
     requests = store.load(COMMITTED)
     loads, served = (requests[requests["experiment"] == name] for name in ("serving", "served"))

@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 from builders import write_repeats, write_run
 
 from bench.analysis import across_machines as across
@@ -34,11 +35,13 @@ def pixels(figure):
     return height * PAGE_PX / width
 
 
+@pytest.mark.check
 def test_its_height_is_that_of_its_rows_however_many_machines_there_are(tmp_path):
     heights = [pixels(drawn(write_machines(tmp_path / str(n), n))) for n in (2, 9)]
     assert len(set(heights)) == 1
 
 
+@pytest.mark.check
 def test_it_fits_a_screen_with_more_options_than_rows(tmp_path):
     rates = {f"o{n}": 20.0 + n for n in range(30)}
     requests = write_machines(tmp_path, 2, rates, runs=2)
@@ -81,6 +84,7 @@ def test_a_pair_whose_order_turns_depends_on_the_machine(tmp_path):
     assert "depends on the machine in 1" in across_findings.pairs(requests)
 
 
+@pytest.mark.check
 def test_it_is_the_first_finding_where_three_machines_have_three_rounds(tmp_path):
     few = write_machines(tmp_path, 2)
     sentence = across_findings.everywhere(few)

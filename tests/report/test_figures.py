@@ -100,6 +100,7 @@ def quick(names):
 
 
 @pytest.mark.parametrize("name", quick(figures.names()))
+@pytest.mark.check
 def test_every_figure_draws(name, requests, nothing, tmp_path):
     for frame in (requests, nothing):
         figure = figures.DRAWN[name](frame)
@@ -127,6 +128,7 @@ PROOFS = {
 
 
 @pytest.mark.parametrize("name", quick(tables.names()))
+@pytest.mark.check
 def test_every_table_is_made(name, requests, nothing):
     import inspect
 

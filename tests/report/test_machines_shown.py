@@ -144,6 +144,7 @@ def test_a_look_follows_from_the_name_alone():
     assert min(apart) > 0.15
 
 
+@pytest.mark.check
 def test_another_engine_changes_no_other_figure_by_a_byte(tmp_path):
     folder = tmp_path / "runs"
     write_sweep(two_engines(folder), option="float32")

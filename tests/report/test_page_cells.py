@@ -52,6 +52,7 @@ def execute(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(("page", "number"), EVERY)
+@pytest.mark.check
 def test_a_cell_gives_in_a_notebook_what_the_page_shows(page, number, measured, execute):
     source = cells(page)[number]
     (on_page,) = execute(source, measured, on_a_page=True)

@@ -17,7 +17,7 @@ from bench import backends, html
 from bench.paths import ROOT
 from bench.report import preview
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.check]
 
 SOURCES = yaml.safe_load((ROOT / "_quarto.yml").read_text())["project"]["render"]
 PAGES = [name.replace(".qmd", ".html") for name in SOURCES]

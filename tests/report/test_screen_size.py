@@ -30,6 +30,7 @@ def many(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", OWN)
+@pytest.mark.check
 def test_a_figure_fits_a_screen(name, many):
     whole = figures.DRAWN[name](many)
     for label, figure in [("", whole), *figures.parts(name, many)]:

@@ -396,6 +396,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize("sentence", SENTENCES, ids=lambda f: f.__name__)
+@pytest.mark.check
 def test_sentences_follow_the_data(tmp_path, nothing, sentence):
     for name, factor in (("a", 1), ("b", 1.7)):
         for option, speed in (("Q8_0", 1.0), ("Q8_0-ngram", 0.5 * factor)):
@@ -469,6 +470,7 @@ def test_an_engine_with_one_loop_has_no_panel_of_two(tmp_path):
     assert "requests/s (open loop)" not in svg(serving_figures.serving_ttft(requests))
 
 
+@pytest.mark.check
 def test_settings_have_panels_of_their_own(loaded):
     write_serving(loaded, CLOSED, OPENED, model="shape:llama-2-7b", weights="synthetic")
     requests = store.load(folder=loaded)

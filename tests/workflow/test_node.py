@@ -94,6 +94,7 @@ def packed(archive):
         return {member.name for member in tar.getmembers() if member.isfile()}
 
 
+@pytest.mark.check
 def test_it_installs_beside_the_node_s_packages_and_packs_what_was_measured(checkout, node):
     (site,) = node.glob("lib/python*/site-packages")
     before = sorted(str(file) for file in site.rglob("*") if "__pycache__" not in file.parts)
@@ -111,6 +112,7 @@ def test_it_installs_beside_the_node_s_packages_and_packs_what_was_measured(chec
     assert packed(checkout / "all.tar.gz") == new | {"_llama-inference/fake/run-twice.csv"}
 
 
+@pytest.mark.check
 def test_what_is_missing_is_named_and_nothing_is_measured(checkout, node):
     (checkout / "wheels" / "both-7.0-py3-none-any.whl").unlink()
     done = run(checkout, node)

@@ -58,6 +58,7 @@ def in_a_row(runs):
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.check
 def test_no_configuration_is_measured_twice_in_a_row_while_another_waits(way):
     for seed in range(1, 7):
         runs = planned(way, seed=seed)
@@ -157,6 +158,7 @@ def begun(config, folder, ends):
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.check
 def test_configurations_that_end_earlier_bring_no_two_runs_together(folder, seed):
     """As with REPEATS=auto and BUDGET: what comes next is only known when it comes."""
     ends = {"float32": 12, "int8": 8, "mute": 10, "short": 3}
