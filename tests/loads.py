@@ -79,9 +79,9 @@ def make_calls(url, n=1, fault="", at_s=None, first=1, tokens=TOKENS, dialect="c
     ]
 
 
-def here(url, calls, concurrency=1, timeout_s=5.0, kind=client.Client, dialect="completions"):
+def here(url, calls, concurrency=1, timeout_s=5.0, kind=client.Client, dialect="completions", **more):
     """(rows, client) of a run in this process."""
-    loop = kind(url, calls, dialect, concurrency, timeout_s)
+    loop = kind(url, calls, dialect, concurrency, timeout_s, **more)
     return loop.run(time.monotonic() + 0.01), loop
 
 

@@ -164,7 +164,10 @@ def test_a_declaration_without_words_has_none(monkeypatch):
 
     @definitions.metric("Title", "a / b", source="somebody")
     def full_s():
+        """What it leaves out."""
         return 2
+
+    assert full_s.__doc__ == "Title: a / b (somebody).\n\nWhat it leaves out." and bare_s.__doc__ == "Title."
 
     full = definitions.METRICS.pop("full_s")
     assert full == definitions.Metric("full_s", "Title", "a / b", "somebody", function=full_s)
@@ -255,6 +258,14 @@ def clock(monkeypatch):
     made = Clock()
     monkeypatch.setattr(in_process, "clock", made)
     return made
+
+
+def test_garbage_is_collected_before_a_request_but_not_where_joules_are_counted(monkeypatch):
+    collected = []
+    monkeypatch.setattr(in_process.gc, "collect", lambda: collected.append(1))
+    for more, count in (({"collect": False}, 0), ({}, 1)):
+        in_process.generate(Scripted([7]), [[1]], 1, **more)
+        assert len(collected) == count
 
 
 def test_times_of_a_row_are_those_of_the_clock(clock):

@@ -56,6 +56,16 @@ def test_a_request_that_was_never_sent_has_no_times():
     assert math.isnan(row["first_byte_s"]) and lags == pytest.approx([0.25], abs=1e-6)
 
 
+def test_the_row_of_a_turn_says_whose_it_is_and_how_long_the_answer_before_held_it():
+    answer, plain = (answered([chunked(*FOUR, event(usage(4)))]) for _ in range(2))
+    answer.call.session, answer.call.turn, answer.free = 4, 2, answer.due + 0.5
+    answer.call.own = protocols.Prompt((1, 2), "", 4)
+    row, alone = (decoding.measured(each, "completions", CLOCKS)[0] for each in (answer, plain))
+    more = {"session": 4, "turn": 2, "waited_s": 0.5, "prompt_ids": (1, 2)}
+    assert row["late_s"] == -0.5 and row.keys() == alone.keys() | more.keys()
+    assert {name: row[name] for name in more} == more
+
+
 def test_what_connecting_took_and_when_bytes_came():
     answer = answered([chunked(*FOUR, event(usage(4)))])
     answer.begun, answer.connected = 9.25, 9.75

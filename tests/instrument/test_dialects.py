@@ -144,6 +144,8 @@ def test_a_request_by_hand():
     request = protocols.request("chat", "http://here/X/", PROMPT, "m")
     assert request.startswith(b"POST /X/v1/chat/completions HTTP/1.1\r\nHost: here\r\n")
     assert b"Authorization" not in request + protocols.post("http://here", "/x", {})
+    turn = protocols.request("chat", "http://here", PROMPT, "m", fields={"X-Turn": "2"})
+    assert b"\r\nX-Turn: 2\r\n" in turn.partition(b"\r\n\r\n")[0] + b"\r\n", "routers go by it"
     with pytest.raises(ValueError, match="^Unknown dialect 'chatt'"):
         protocols.request("chatt", "http://here", PROMPT, "m")
 

@@ -154,6 +154,61 @@ def test_an_open_loop_is_not_held_back_by_a_server_that_is_silent(fresh):
     assert max(row["ttft_s"] for row in rows[10:]) < 0.4
 
 
+class Own:
+    """In place of a `sessions.Own`: it keeps what its request would be made of, and says `why` it cannot be."""
+
+    ids = None
+
+    def __init__(self, why=""):
+        self.why = why
+
+    def follow(self, call, answer, row, encode):
+        self.followed = answer.call.number, row["output_tokens"], encode(row["text"])
+        return self.why
+
+
+def session(url, *faults, gap_s=0.0):
+    """The calls of one session, a turn for each of `faults` (empty: none)."""
+    calls = [make_calls(url, 1, fault, first=k)[0] for k, fault in enumerate(faults, start=1)]
+    for call in calls:
+        call.session, call.turn, call.after, call.gap_s = 1, call.number, call.number - 1 or None, gap_s
+    return calls
+
+
+def test_a_turn_is_sent_after_the_answer_before_it_and_made_of_it(fresh):
+    calls = session(fresh.url, "", "", "", gap_s=0.05)
+    calls[2].own = Own()
+    rows, _ = here(fresh.url, calls, encode=str.split)
+    assert all(map(whole, accounted(rows, calls))) and [row["turn"] for row in rows] == [1, 2, 3]
+    ended = [row["sent_s"] + row["e2e_s"] for row in rows]
+    assert all(after["sent_s"] >= end + 0.049 for after, end in zip(rows[1:], ended))
+    assert calls[2].own.followed == (2, TOKENS, rows[1]["text"].split())
+
+
+@pytest.mark.parametrize(
+    "fault, own, why",
+    [("silent", None, "turn 2 of its session failed (TimeoutError: no complete answer within 0.4 s; 0 pieces"),
+     ("http-500", Own("never asked"), "turn 2 of its session failed (HTTP 500: refused with 500"),
+     ("", Own("the prompt is too long"), "the prompt is too long.")],
+)  # fmt: skip
+def test_a_session_is_cut_where_a_turn_fails_or_cannot_be_made(fresh, fault, own, why):
+    calls = [*session(fresh.url, "", fault, "", ""), *make_calls(fresh.url, 1, first=5)]
+    calls[2].own, calls[3].at_s = own, 0.5
+    rows = accounted(here(fresh.url, calls, timeout_s=0.4, encode=str.split)[0], calls)
+    assert whole(rows[0]) and whole(rows[4]) and bool(rows[1]["error"]) == bool(fault)
+    assert [row["error"][: len(why) + 10] for row in rows[2:4]] == [f"Not sent: {why}"] * 2
+    assert np.isnan(rows[2]["waited_s"]) and rows[3]["waited_s"] == 0, "one was due, the other had no moment"
+
+
+def test_a_level_ends_with_what_is_under_way(fresh):
+    calls = [*session(fresh.url, "silent", ""), *make_calls(fresh.url, 2, at_s=[0.0, 9.0], first=3)]
+    began = time.monotonic()
+    rows = accounted(here(fresh.url, calls, until_s=0.3)[0], calls)
+    assert 0.3 < time.monotonic() - began < 3 and whole(rows[2])
+    ended = "the level had ended."
+    assert [rows[k]["error"] for k in (0, 1, 3)] == [f"Cancelled: {ended}"] + [f"Not sent: {ended}"] * 2
+
+
 def test_the_client_ends_with_its_caller(fresh):
     payload = make_calls(fresh.url, 1, "silent")[0].payload
     code = (

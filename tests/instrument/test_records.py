@@ -38,6 +38,39 @@ def test_calls_without_a_schedule_begin_when_a_place_is_free(monkeypatch):
     assert line and line.take(101.0, 1).call.number == 3 and not line
 
 
+def turns(*timing):
+    """The turns of one session, numbered from 1, each after the answer before it: (at_s, gap_s) of each."""
+    return [
+        records.Call(k, b"", at_s, 3, 1, after=k - 1 if k > 1 else None, gap_s=gap_s)
+        for k, (at_s, gap_s) in enumerate(timing, start=1)
+    ]
+
+
+def test_a_turn_waits_for_the_answer_before_it_and_counts_from_the_moment_it_was_due():
+    session = turns((1.0, 0), (None, 0.5), (4.0, 0), (2.0, 0))
+    assert [each.scheduled for each in [*session, call(9)]] == [True] * 4 + [False]
+    line = backlog.Backlog(session, 1)
+    line.start, found = 100.0, []
+    answer = line.take(101.0, 0)
+    assert not line and line.take(1e9, 0) is None, "the second turn waits"
+    for ended in (102.0, 103.0, 105.0):
+        line.schedule(line.next_turn(answer), ended)
+        assert line.next_turn(answer) is None, "a turn follows once"
+        (moment,) = line.moments(0)
+        answer = line.take(moment, 7)
+        found.append((answer.call.number, answer.due, answer.free))
+    assert found == [(2, 102.5, 102.5), (3, 104.0, 104.0), (4, 102.0, 105.0)]
+
+
+def test_turns_that_will_not_begin_are_all_named():
+    session, others = turns((1.0, 0), *[(None, 0)] * 3), [call(8, 9.0), call(9)]
+    line, begun = (backlog.Backlog([*session, *others], 1) for _ in range(2))
+    assert line.clear() == [*session, *others] and line.clear() == [] and not line
+    begun.start = 100.0
+    begun.take(101.0, 0)
+    assert begun.clear() == [*others, *session[1:]], "the first is under way"
+
+
 def test_what_an_answer_holds_is_counted_with_what_python_keeps():
     answer = answered([b"abc", b"de"])
     assert answer.bytes_held == 5 + 2 * records.READ_COST_BYTES
@@ -85,6 +118,23 @@ def test_answers_are_digested_where_they_hold_too_much(clocks, monkeypatch):
     monkeypatch.setattr(results, "HELD_BYTES", held - 1)
     clocks += [9.0, *[9.5] * 10]
     assert kept.look() == 10.5 and len(kept.rows) == 1 and kept.done == [] and kept.held == 0
+
+
+def test_an_answer_that_a_turn_waits_for_is_read_at_once_and_the_others_later(clocks, monkeypatch):
+    kept = results.Results("completions")
+    first, second = whole(), whole()
+    kept.add(first)
+    kept.add(second)
+    clocks += [10.0] * 20 + [20.0] * 21
+    kept.compare_clocks()
+    cpu = iter([1.0, 1.5, 4.0, 4.25])
+    monkeypatch.setattr(results.time, "process_time", lambda: next(cpu))
+    row = kept.now(second)
+    assert row["output_tokens"] == 1 and kept.rows == [row] and len(kept.done) == 1
+    kept.look()
+    assert len(kept.done) == 1, "so little is held until the run is over"
+    kept.now(kept.done[0])
+    assert len(kept.rows) == 2 and kept.done == [] and kept.reading_cpu_s == 0.75
 
 
 def test_rows_and_lags_are_kept_and_bytes_let_go(monkeypatch):
@@ -146,6 +196,7 @@ def test_a_repetition_that_cannot_have_been_computed_is_a_cache(repeated, cached
 def test_a_server_that_reports_is_believed_and_a_failed_trial_is_named():
     found = prefix_cache.result(rows([0.1], [0.01], cached_tokens=0))
     assert found["reported"] and found["cached"] is None and prefix_cache.why_not(found) == ""
+    assert prefix_cache.result(rows([0.1] * 2, [0.1] * 2, cached_tokens=250))["cached_tokens"] == 500
     other = rows([0.1], [0.1])
     other[1]["prompt_tokens"] = 9
     assert prefix_cache.result(other)["prompt_tokens"] == 300
@@ -163,3 +214,15 @@ def test_the_sentence_names_both_times_and_the_switches():
     assert "a new prompt of 300 tokens takes 999 ms" in sentence and "the same one again 20 ms" in sentence
     assert prefix_cache.SWITCHES in sentence and prefix_cache.REPORTS in sentence
     assert type(np.float64(1)) is not type(prefix_cache.result(rows([0.1], [0.1]))["fresh_ttft_s"][0])
+
+
+@pytest.mark.parametrize(
+    "cached, block, where",
+    [(None, 1, ""), (78, 1, ""), (77, 1, "answer"), (59, 1, "answer"), (58, 1, "prompt"), (48, 16, ""),
+     (47, 16, "answer"), (44, 16, "answer"), (43, 16, "prompt")],
+)  # fmt: skip
+def test_where_the_prefix_of_a_second_turn_broke(cached, block, where):
+    """60 tokens of the prompt and 19 of the answer were computed; the last block may be missing."""
+    trial = [{"prompt_tokens": 60, "output_tokens": 20}, {"cached_tokens": cached}]
+    said = prefix_cache.broken_history(trial, *([] if block == 1 else [block]))
+    assert (f"after {cached} of 79 tokens, in the first turn's {where}:" in said) if where else said == ""
