@@ -36,7 +36,7 @@ TESTS = {
     f"{LOAD}/decoding.py": [*BYTES, f"{CLIENT}/test_protocol_token.py", f"{CLIENT}/test_schedule.py"],
     f"{LOAD}/protocols.py": BYTES,
     f"{LOAD}/connection.py": SOCKETS,
-    f"{LOAD}/client.py": SOCKETS,
+    f"{LOAD}/client.py": [*SOCKETS, f"{CLIENT}/test_load_faults.py"],
     f"{LOAD}/parallel.py": SOCKETS,
 }
 KILLED, TIMEOUT, SURVIVED, INVALID = "killed", "timeout", "survived", "no Python"

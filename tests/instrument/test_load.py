@@ -55,13 +55,17 @@ def test_a_busy_client_still_knows_when_a_token_was_there(fresh, monkeypatch):
 
     monkeypatch.setattr(connection.Stream, "receive", busy)
     rows, loop = here(fresh.url, make_calls(fresh.url, 3))
-    assert all(map(whole, rows)) and np.median(client.report(loop)["read_lag_s"]) > 0.0015
+    report = client.report(loop)
+    assert all(map(whole, rows)) and np.median(report["read_lag_s"]) > 0.0015
+    assert 0 < report["cpu_s"] < 1 and 0 < report["reading_cpu_s"] < 1, "not what came before"
+    assert report["kernel_stamps"] and report["peak_memory_bytes"] > 1e6 and "first_in_line" in report
     assert np.median(np.concatenate([row["delays_s"] for row in rows])) < 0.001
 
 
 def test_chat_is_streamed_too(fresh):
     calls = make_calls(fresh.url, 3, dialect="chat", prompt_tokens=None)
-    rows, _ = here(fresh.url, calls, dialect="chat")
+    rows, _ = here(fresh.url, calls, 2, dialect="chat")
+    assert overlap(fresh.log()) == 2
     assert all(whole(row) and row["chunks"] == TOKENS for row in rows)
     assert np.median([row["ttft_s"] for row in rows]) > 0.9 * TTFT_S, (
         "the role, which comes at once, is no token"
@@ -163,7 +167,7 @@ class Own:
         self.why = why
 
     def follow(self, call, answer, row, encode):
-        self.followed = answer.call.number, row["output_tokens"], encode(row["text"])
+        self.followed = call.number, answer.call.number, row["output_tokens"], encode(row["text"])
         return self.why
 
 
@@ -182,7 +186,7 @@ def test_a_turn_is_sent_after_the_answer_before_it_and_made_of_it(fresh):
     assert all(map(whole, accounted(rows, calls))) and [row["turn"] for row in rows] == [1, 2, 3]
     ended = [row["sent_s"] + row["e2e_s"] for row in rows]
     assert all(after["sent_s"] >= end + 0.049 for after, end in zip(rows[1:], ended))
-    assert calls[2].own.followed == (2, TOKENS, rows[1]["text"].split())
+    assert calls[2].own.followed == (3, 2, TOKENS, rows[1]["text"].split())
 
 
 @pytest.mark.parametrize(
@@ -200,12 +204,15 @@ def test_a_session_is_cut_where_a_turn_fails_or_cannot_be_made(fresh, fault, own
     assert np.isnan(rows[2]["waited_s"]) and rows[3]["waited_s"] == 0, "one was due, the other had no moment"
 
 
-def test_a_level_ends_with_what_is_under_way(fresh):
+def test_a_level_ends_with_what_is_under_way_and_until_then_the_client_sleeps(fresh):
     calls = [*session(fresh.url, "silent", ""), *make_calls(fresh.url, 2, at_s=[0.0, 9.0], first=3)]
     began = time.monotonic()
-    rows = accounted(here(fresh.url, calls, until_s=0.3)[0], calls)
-    assert 0.3 < time.monotonic() - began < 3 and whole(rows[2])
+    rows, loop = here(fresh.url, calls, until_s=0.6)
+    assert 0.6 < time.monotonic() - began < 0.95 and loop.cpu_s < 0.3
+    assert whole(accounted(rows, calls)[2])
     ended = "the level had ended."
+    again, _ = parallel.run(fresh.url, calls[:1], "completions", until_s=0.1)
+    assert again[0]["error"] == f"Cancelled: {ended}"
     assert [rows[k]["error"] for k in (0, 1, 3)] == [f"Cancelled: {ended}"] + [f"Not sent: {ended}"] * 2
 
 

@@ -396,6 +396,15 @@ def test_a_load_is_dealt_to_processes(processes):
     }  # fmt: skip
 
 
+def test_turns_of_a_session_stay_in_one_process(processes):
+    calls = calls_of(6)
+    for call in calls[:5]:
+        call.session = call.number % 2
+    parallel.run("url", calls, "chat", concurrency=3, processes=3)
+    dealt = [[call.number for call in made.share[1]] for made in processes.made]
+    assert dealt == [[1, 3, 5], [2, 4], [6]]
+
+
 @pytest.mark.parametrize(
     "calls, concurrency, processes_, count",
     [
