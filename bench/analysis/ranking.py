@@ -23,8 +23,8 @@ APART = "no sitting in common with the others"
 
 def holm(p: Sequence[float]) -> np.ndarray:
     """The p-values `p` adjusted after Holm (1979), in their order."""
-    values = np.asarray(p, dtype=float)
-    order = np.argsort(values, kind="stable")
+    values = np.asarray(p)
+    order = np.argsort(values)
     adjusted = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
     result = np.empty_like(values)
     result[order] = np.minimum(adjusted, 1)
@@ -38,7 +38,7 @@ def letters(count: int, different: Iterable[tuple[int, int]]) -> list[str]:
     insert and absorb: Piepho, *An Algorithm for a Letter-Based Representation of All-Pairwise Comparisons*,
     J. Comput. Graph. Stat. 13(2), 2004).
     """
-    groups = [frozenset(range(count))] if count else []
+    groups = [frozenset(range(count))]
     for i, j in different:
         split = [group - {k} for group in groups if {i, j} <= group for k in (i, j)]
         groups = [group for group in groups if not {i, j} <= group] + split
@@ -85,31 +85,21 @@ def rank(
     configurations than are ranked, so that their means are the same as among all; else that of `runs`.
     """
     keys = list(keys)
-    known = runs[runs[metric].notna()]
-    model = model or comparison.fit(known, keys, metric)
-    table = (
-        runs[keys]
-        .drop_duplicates()
-        .merge(
-            model.means(confidence).assign(place=range(len(model.table)), chain=model.table["chain"]),
-            "left",
-            keys,
-        )
-    )
+    model = model or comparison.fit(runs, keys, metric)
+    means = model.means(confidence).assign(place=range(len(model.table)), chain=model.table["chain"])
+    losses = runs[keys].assign(lost=runs.get(failed, 0))
+    table = losses.groupby(keys, as_index=False, dropna=False).sum().merge(means, "left")
     table["runs"] = table["runs"].fillna(0).astype(int)
-    losses = runs.groupby(keys, dropna=False)[failed].sum().reset_index() if failed in runs else None
-    lost = table[keys].merge(losses, "left", keys)[failed].to_numpy() > 0 if losses is not None else False
     table["reason"] = np.select(
-        [lost, table["runs"] == 0, table["runs"] == 1], [FAILED, NO_VALUE, ONE_RUN], default=""
+        [table["lost"] > 0, table["runs"] == 0, table["runs"] == 1], [FAILED, NO_VALUE, ONE_RUN], default=""
     )
     ranked = table["reason"] == ""
     if ranked.any():
         main = table.loc[ranked, "chain"].mode().iloc[0]
         table.loc[ranked & (table["chain"] != main), "reason"] = APART
-    score = table["mean"] * (-1 if higher_is_better else 1)
-    table = table.assign(out=table["reason"] != "", score=score)
-    table = table.sort_values(["out", "score", *keys], kind="stable", ignore_index=True)
-    table = table.assign(
+    up = [True, not higher_is_better, *(True for _ in keys)]
+    table = table.assign(out=table["reason"] != "")
+    table = table.sort_values(["out", "mean", *keys], ascending=up, ignore_index=True).assign(
         groups="", rank_from=np.nan, rank_to=np.nan, may_be_best=False, rounds_to_settle=np.nan
     )
     return _place(table, model, confidence)[[*keys, *RANK]]
@@ -119,8 +109,7 @@ def _place(table: pd.DataFrame, model: comparison.Fit, confidence: float) -> pd.
     """`table`, sorted, with groups and places of its ranked rows."""
     places = table.loc[table["reason"] == "", "place"].astype(int).tolist()
     order = list(itertools.combinations(range(len(places)), 2))
-    compared = model.pairs([(places[i], places[j]) for i, j in order], confidence=confidence)
-    p = compared["p"].to_numpy()
+    p = model.pairs([(places[i], places[j]) for i, j in order])["p"].to_numpy()
     different = [pair for pair, adjusted in zip(order, holm(p)) if adjusted < 1 - confidence]
     names = letters(len(places), different)
     beaten = {j for (_, j), wins in zip(order, beats(p, len(places), confidence)) if wins}
@@ -149,23 +138,6 @@ def leaders(ranked: pd.DataFrame) -> pd.DataFrame:
     return ranked[ranked["may_be_best"]]
 
 
-def compare(
-    runs: pd.DataFrame, keys: Sequence[str], metric: str, baseline: Sequence, higher_is_better: bool = True
-) -> pd.DataFrame:
-    """Every configuration of `runs` against the configuration `baseline` (a tuple of its `keys`).
-
-    One row per other configuration; columns `keys` and `comparison.RATIO`; each interval holds for itself,
-    not all at once. KeyError where there is no such baseline.
-    """
-    model = comparison.fit(runs, keys, metric)
-    base = model.place(baseline)
-    others = [(place, base) for place in range(len(model.table)) if place != base]
-    found = model.pairs(others, higher_is_better)
-    return pd.concat([model.table.loc[found["first"], list(keys)].reset_index(drop=True), found], axis=1)[
-        [*keys, *comparison.RATIO]
-    ]
-
-
 def upgrades(
     runs: pd.DataFrame,
     keys: Sequence[str],
@@ -180,8 +152,8 @@ def upgrades(
     """
     keys, rows = list(keys), []
     known = runs[runs[metric].notna()]
-    model = comparison.fit(known, [*keys, version], metric) if len(known) else None
-    for key, group in known.sort_values("started", kind="stable").groupby(keys, sort=True, dropna=False):
+    model = comparison.fit(known, [*keys, version], metric)
+    for key, group in known.sort_values(["started", version]).groupby(keys, dropna=False):
         for before, after in itertools.pairwise(group[version].unique()):
             found = model.compare((*key, after), (*key, before), higher_is_better)
             rows.append(dict(zip(keys, key)) | {"before": before, "after": after} | found)

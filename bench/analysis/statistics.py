@@ -39,7 +39,7 @@ def contrasts(runs: int) -> int:
 
 def _contrast_squares(values: np.ndarray, count: int) -> Figure:
     """Mean square of the `count` lowest Type-II cosines along the last axis; of all: the sample variance."""
-    return np.mean(fft.dct(values, norm="ortho", axis=-1)[..., 1 : count + 1] ** 2, axis=-1)
+    return np.mean(fft.dct(values, norm="ortho")[..., 1 : count + 1] ** 2, axis=-1)
 
 
 def correlations(runs: int, correlation: float) -> np.ndarray:
@@ -107,7 +107,7 @@ def half_width(values: Sequence[float] | np.ndarray, confidence: float = CONFIDE
     """Half width of the interval of the mean over the last axis, in the unit of `values`; NaN for one run."""
     values = _clean(values)
     error, freedom = standard_error(values, confidence)
-    return error * stats.t.ppf((1 + confidence) / 2, freedom) if freedom else error
+    return error * stats.t.ppf((1 + confidence) / 2, freedom)
 
 
 def mean_interval(
@@ -134,7 +134,7 @@ def series(
         raise ValueError(
             f"The runs have no column {missing[0]}: pass one row per run with {', '.join(columns)}."
         )
-    grouped = runs.sort_values(order, kind="stable").groupby(list(keys), sort=True, dropna=False)
+    grouped = runs.sort_values(order, kind="stable").groupby(list(keys), dropna=False)
     return [(key, _clean(rows[metric]), rows) for key, rows in grouped]
 
 
