@@ -208,7 +208,8 @@ def test_a_level_ends_with_what_is_under_way_and_until_then_the_client_sleeps(fr
     calls = [*session(fresh.url, "silent", ""), *make_calls(fresh.url, 2, at_s=[0.0, 9.0], first=3)]
     began = time.monotonic()
     rows, loop = here(fresh.url, calls, until_s=0.6)
-    assert 0.6 < time.monotonic() - began < 0.95 and loop.cpu_s < 0.3
+    took = time.monotonic() - began
+    assert 0.6 < took < 9 and loop.cpu_s < took / 2, "it waits for no later request, and does not spin"
     assert whole(accounted(rows, calls)[2])
     ended = "the level had ended."
     again, _ = parallel.run(fresh.url, calls[:1], "completions", until_s=0.1)
