@@ -524,6 +524,9 @@ def _served() -> pd.DataFrame:
     ]
 
 
+POINT = ["speed", "throughput"]
+
+
 def _edge(points: np.ndarray) -> np.ndarray:
     """Places of the rows (speed, throughput) that no other exceeds in both, by rising speed."""
     order = np.lexsort((-points[:, 1], -points[:, 0]))
@@ -556,7 +559,6 @@ def _along(speeds: np.ndarray, points: np.ndarray) -> np.ndarray:
     return np.exp(np.interp(np.log(speeds), logs[:, 0], logs[:, 1], math.nan, math.nan))
 
 
-POINT = ["speed", "throughput"]
 SLOW, FAST = 25.0, 50.0  # output tokens/s of one user between which the exchange rate is taken
 
 

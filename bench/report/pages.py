@@ -30,7 +30,7 @@ from bench.report import figures, findings, hover, links, recounting, tables
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
 from bench.report.findings import serving as serving_findings
-from bench.report.findings import words
+from bench.report.findings.words import plural
 
 UNMEASURED = f"*{html_report.EMPTY.capitalize()}*"
 
@@ -227,25 +227,26 @@ def _whole_table(name: str, table: pd.DataFrame, left: int) -> str:
 
 
 def measured(rows: pd.DataFrame) -> dict[str, str]:
-    """What the runs of `rows` were made with, as parts of a sentence: runs, models (with their parameters and
-    how many runs each has), machines, devices; empty without runs."""
+    """What `rows` were measured with, as parts of a sentence: runs, models (with their parameters and how
+    many runs each has), machines, devices; empty without runs."""
     if rows.empty:
         return {}
-    known = inputs.table("models").set_index("model")
+    size = inputs.table("models").set_index("model")["parameters_b"].dropna()
     models = []
     for (model, weights), own in rows.groupby(["model", "weights"]):
-        size = known["parameters_b"].get(model.removeprefix("shape:"))
-        about = [f"{size:.2g} billion parameters"] if size else []
+        shape = model.removeprefix("shape:")
+        about = [f"{size[shape]:.2g} billion parameters"] if shape in size else []
         about += ["random weights"] if weights != "real" else []
         runs = own["run_id"].nunique()
-        models.append((runs, f"`{model}` ({', '.join([*about, f'{html_report.number(runs)} runs'])})"))
+        models.append((runs, f"`{model}` ({', '.join([*about, plural(runs, 'run')])})"))
     hosts = rows[["gpu", "host"]].drop_duplicates()["gpu"].value_counts()
-    devices = [f"{count} × `{gpu}`" if count > 1 else f"`{gpu}`" for gpu, count in hosts.items()]
     return {
-        "runs": html_report.number(rows["run_id"].nunique()),
-        "models": words.listed([text for _, text in sorted(models, reverse=True)]),
-        "machines": html_report.number(hosts.sum()),
-        "devices": words.listed(devices),
+        "runs": plural(rows["run_id"].nunique(), "run"),
+        "models": naming.listed(text for _, text in sorted(models, reverse=True)),
+        "machines": plural(hosts.sum(), "machine"),
+        "devices": naming.listed(
+            f"{count} × `{gpu}`" if count > 1 else f"`{gpu}`" for gpu, count in hosts.items()
+        ),
     }
 
 

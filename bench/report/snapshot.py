@@ -37,9 +37,13 @@ def snapshot(requests: pd.DataFrame) -> Fields:
 
 
 def _fastest(requests):
-    """Which option is fastest on each machine: most runs that come are not of the one in front."""
-    every = machines.labelled(requests)
-    return [s for label, own in every for s in findings.named([latency.fastest(own)], own, label)]
+    """Which option is fastest, or the only one, on each machine: most runs that come are not of the one in
+    front."""
+    return [
+        sentence
+        for label, own in machines.labelled(requests)
+        for sentence in findings.named([latency.fastest(own) or latency.alone(own)], own, label)
+    ]
 
 
 def _safely(function, *arguments):

@@ -132,6 +132,13 @@ def test_rows_on_a_page_say_their_device_where_there_are_several(both):
     assert "data-device" not in html.html(tables.TABLES["latency"](both[both["gpu"] == FIRST]))
 
 
+def test_a_machine_with_one_option_says_so_and_none_says_nothing(tmp_path):
+    write_run(tmp_path / "one", backend="llamacpp", option="Q4_0", gpu=SECOND)
+    (sentence,) = findings.headlines(store.load(folder=tmp_path / "one"))
+    assert sentence.startswith(f"On `{SECOND}`, only **llamacpp Q4_0** ")
+    assert findings.headlines(store.load(folder=tmp_path / "none")) == []
+
+
 def test_a_look_follows_from_the_name_alone():
     looks = {name: style.look(name) for name in backends.names()}
     assert len(set(looks.values())) == len(looks)
@@ -181,6 +188,10 @@ def test_what_was_measured_is_said_with_models_and_machines(tmp_path):
     for n, gpu in enumerate(("cpu-a-2c", "cpu-b-2c", "cpu-b-2c")):
         write_run(tmp_path, gpu=gpu, host=f"host{n}", run=1)
     said = pages.measured(store.load(folder=tmp_path))
-    assert said["runs"] == said["machines"] == "3" and said["devices"] == "2 × `cpu-b-2c` and `cpu-a-2c`"
+    assert (said["runs"], said["machines"]) == ("3 runs", "3 machines")
+    assert said["devices"] == "2 × `cpu-b-2c` and `cpu-a-2c`"
     assert said["models"] == "`smollm2-135m` (0.13 billion parameters, 3 runs)"
+    write_run(tmp_path / "other", model="hub:somebody/s-model", run=1)
+    one = pages.measured(store.load(folder=tmp_path / "other"))
+    assert (one["models"], one["machines"]) == ("`hub:somebody/s-model` (1 run)", "1 machine")
     assert pages.measured(store.load(folder=tmp_path / "none")) == {}

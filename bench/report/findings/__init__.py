@@ -16,14 +16,16 @@ from bench.analysis import machines
 from bench.report.findings import across_machines, batching, latency, quality, serving
 
 MOST_HEADLINES = 8
-LATENCY = latency.fastest, latency.fewer_bits, latency.first_token, latency.bandwidth
+LATENCY = latency.fastest, latency.alone, latency.fewer_bits, latency.first_token, latency.bandwidth
 
 
 def headlines(requests: pd.DataFrame) -> list[str]:
     """The first findings: at most MOST_HEADLINES Markdown sentences, each read once; tables have the rest.
 
-    What holds on every machine comes first where enough machines have enough rounds.
+    What holds on every machine comes first where enough machines have enough rounds. None without runs.
     """
+    if requests.empty:
+        return []
     front = machines.in_front(requests)
     found = [
         *(sentence(front) for sentence in LATENCY),
@@ -31,7 +33,7 @@ def headlines(requests: pd.DataFrame) -> list[str]:
         *quality.quality_findings(front)[:1],
         *serving.serving_findings(front)[:1],
     ]
-    label = next((label for label, _ in machines.labelled(requests)), "")
+    label = next(label for label, _ in machines.labelled(requests))
     sentences = named(found, front, label)
     over = across_machines.everywhere(requests)
     if over:

@@ -58,6 +58,21 @@ def _to_settle(best):
     return f": {rounds.max():.0f} more rounds of them would settle it"
 
 
+def alone(requests: pd.DataFrame) -> str | None:
+    """How fast the only engine and option is whose latency was measured; None for none or several."""
+    rows = requests[requests["experiment"] == "latency"]
+    if len(rows[["backend", "option"]].drop_duplicates()) != 1:
+        return None
+    table = summarised(rows)
+    if table.empty:
+        return None
+    row = table.iloc[0]
+    return (
+        f"{words.on(row)}, only {words.measured(row, unit='output tokens/s')} has answered {row['model']}, "
+        f"one request at a time, in {words.plural(row['runs'], 'run')}: nothing to compare it with."
+    )
+
+
 def reasons(unranked: pd.DataFrame) -> str:
     """`3 with one run, 1 with failed requests`."""
     counts = unranked["reason"].value_counts(sort=False)
