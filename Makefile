@@ -20,6 +20,7 @@
 #                                        without a GPU (some 700 MB to download once); run it when a pin is raised
 #     make audit FILE=result.json        what cannot be true in anybody's benchmark file (or a folder of them), what contradicts itself,
 #                                        what is missing; GPU=h100_sxm MODEL=llama-3-8b WEIGHTS=fp8 TP=2 state what the file does not
+#     make audit-runs                    the audit of our own runs, which is committed: after new runs, or when a check has changed
 #     make wheels                        the audit and the planner as wheels of their own, in dist/
 #     make plan-check DATA=file.csv OUT=out.csv   what the planner predicts for each row, and how far it is off
 #     make contribute                    whether new runs may be committed, and what they would change on the site (CONTRIBUTING)
@@ -53,7 +54,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: observatory expect expect-proof expect-log study test check check-backend check-engines plan-check wheels audit contribute proof mutants lint site data readme bundle help install
+.PHONY: audit-runs observatory expect expect-proof expect-log study test check check-backend check-engines plan-check wheels audit contribute proof mutants lint site data readme bundle help install
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -94,6 +95,9 @@ wheels: .venv/ready
 
 audit: .venv/ready
 	@python -m llm_audit $(FILE) $(if $(GPU),--gpu "$(GPU)") $(if $(MODEL),--model "$(MODEL)") $(if $(WEIGHTS),--weights "$(WEIGHTS)") $(if $(TP),--tensor-parallel $(TP))
+
+audit-runs: .venv/ready
+	@python -c "from bench.observations import store; from llm_audit import own_runs; own_runs.write(store.files(), 2)"
 
 contribute: .venv/ready
 	@python -m bench.workflow.contribute $(if $(BASE),--base "$(BASE)") $(if $(FROM),--from "$(FROM)") $(if $(TAKE),--take)

@@ -33,6 +33,7 @@ LIBRARIES = "numpy pandas scipy matplotlib seaborn".split()
 PLACES = {"BENCH_RESULTS", "BENCH_SITE", "BENCH_FIGURES", "BENCH_DOWNLOADS", "BENCH_CACHE"}
 LEFT = 2  # folders of other inputs or observations that stay, those that were written to last
 UNUSED_S = 14 * 86400.0  # what nobody read for so long, such as the results of older code, goes
+MANY_ROWS = 5000
 IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]+)|import\s+([^\n]+))", re.M)
 DYNAMIC = re.compile(r"\b(importlib\.import_module|pkgutil\.iter_modules)\(")
 
@@ -85,10 +86,10 @@ def digest(parts: Iterable[str | Path]) -> str:
 
 
 @functools.cache
-def code(module: str) -> str:
+def code(module: str, of: Callable[[Path], str] | None = None) -> str:
     """SHA-256 of the source of `module` and of every module of its package and of the repository that it
     imports, however far; of a package that imports what it finds in its folder, all files there. Empty where
-    there is no source."""
+    there is no source. `of`: what counts of each file, such as `computes`, instead of its text."""
     own = {*paths.packages(), module.partition(".")[0]}
     waiting, found = [module], set()
     while waiting:
@@ -104,7 +105,7 @@ def code(module: str) -> str:
             waiting += [source, *(f"{source}.{word}" for word in words)] if source else words
         if DYNAMIC.search(text):
             found |= set(file.parent.rglob("*.py"))
-    return digest(sorted(found)) if found else ""
+    return digest(map(of, sorted(found)) if of else sorted(found)) if found else ""
 
 
 class _Computing(ast.NodeTransformer):
@@ -173,7 +174,9 @@ def by_content(function: Callable[..., Result]) -> Callable[..., Result]:
 def content(table: pd.DataFrame) -> tuple[Hashable, ...]:
     """What tells the columns, index and cells of `table` from those of any other; TypeError where a cell has
     no hash."""
-    return tuple(table.columns), pd.util.hash_pandas_object(table).to_numpy().tobytes()
+    # Hashing each text once pays where there are many rows of the same few.
+    many = len(table) > MANY_ROWS
+    return tuple(table.columns), pd.util.hash_pandas_object(table, categorize=many).to_numpy().tobytes()
 
 
 def kept(key: Hashable, compute: Callable[[], Result]) -> Result:

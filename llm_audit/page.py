@@ -1,21 +1,16 @@
 """What audit.qmd and notebooks/audit.ipynb show: audits of published figures and of a study's own runs, as
 tables and numbers. The page hands in which runs those are."""
 
-import concurrent.futures
 import functools
-import hashlib
-import multiprocessing
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from bench import inputs, memo
+from bench import inputs
 from bench.definitions import Fields
 from bench.paths import DATA
-from llm_audit import catalog, checks, collected, frame, importers
-from llm_audit.checks.finding import CONTRADICTION, IMPOSSIBLE, KINDS, MISSING, Finding
+from llm_audit import catalog, checks, collected, frame, importers, own_runs
+from llm_audit.checks.finding import CONTRADICTION, IMPOSSIBLE, KINDS
 from llm_audit.checks.impossible import peaks, steps
 
 # Table of data/ -> what it is called here, and the facts that its study states in words.
@@ -59,72 +54,20 @@ def published() -> list[tuple[str, frame.Audited, list[checks.Finding]]]:
     return out
 
 
-def own(files: Sequence[Path], cores: int = 1) -> tuple[int, list[Finding]]:
-    """The audit of a study's own runs (paths of their CSVs), on so many cores: (number of runs, findings).
-
-    Where `memo` keeps results in a folder, a run whose files have not changed is not audited again.
-    """
-    if not files:
-        return 0, []
-    digests = [_digest(file) for file in files]
-    return memo.kept(("audit", *digests), lambda: (len(files), _audit(files, cores)))
-
-
-def _digest(file):
-    """SHA-256 of a run's name and content, its sidecar included."""
-    total = hashlib.sha256(f"{file.parent.name}/{file.name}".encode())
-    for part in (file, file.with_suffix(".json")):
-        total.update(part.read_bytes() if part.exists() else b"")
-    return total.hexdigest()
-
-
-ALONE = 40  # files from which on a process more is worth its start
-
-
-def _audit(files, cores):
-    """Findings in the runs `files`: in each by itself, on all cores, then those that show across them."""
-    cores = min(cores, 1 + len(files) // ALONE)
-    named = list(zip(files, frame.distinct(file.name for file in files)))
-    parts = [(named[k::cores], memo.folder()) for k in range(cores)]
-    if cores == 1:
-        done = [_audit_part(parts[0])]
-    else:
-        # No fork: the kernel of a page has threads.
-        start = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(cores, mp_context=start) as pool:
-            done = list(pool.map(_audit_part, parts))
-    each = {name: found for part in done for name, *found in part}
-    each = [each[name] for _, name in named]
-    return checks.run(frame.join([read for read, _ in each]), [found for _, found in each])
-
-
-def _audit_part(part):
-    """[(name, `Audited`, findings in it alone)] of some files and what each is called; results are kept in
-    the folder that comes with them."""
-    named, folder = part
-    memo.keep_in(folder)
-    return [
-        (name, *memo.kept(("audited", name, _digest(file)), lambda file=file, name=name: _alone(file, name)))
-        for file, name in named
+def overview(own: pd.DataFrame) -> pd.DataFrame:
+    """One row per audited table and one for our runs (`own_runs.audited`): what, rows, and the number of
+    findings of each kind."""
+    rows = [
+        [title, len(read.levels), *(sum(f.kind == kind for f in theirs) for kind in KINDS)]
+        for title, read, theirs in published()
     ]
-
-
-def _alone(file, name):
-    read = importers.read(file)
-    read.levels["file"] = name
-    return read, checks.run_alone(read)
-
-
-def overview(n: int, found: list[Finding]) -> pd.DataFrame:
-    """One row per audited table and one for our runs (`own`): what, rows, and the number of findings of each
-    kind."""
-    rows = [[title, len(read.levels), *_counts(theirs)] for title, read, theirs in published()]
-    rows.append([f"our {n} committed runs", n, *_counts(found)])
+    n = _count(own)
+    rows.append([f"our {n} committed runs", n, *own[[*KINDS]].sum()])
     return pd.DataFrame(rows, columns=["audited", "rows or runs", *KINDS])
 
 
-def _counts(found):
-    return [sum(f.kind == kind for f in found) for kind in KINDS]
+def _count(own: pd.DataFrame) -> int:
+    return int((own["run"] != own_runs.ALL).sum())
 
 
 def alarms() -> pd.DataFrame:
@@ -268,9 +211,9 @@ def statements() -> pd.DataFrame:
     return table[["name", "kind", "statement", "formula", "source"]].rename(columns={"name": "check"})
 
 
-def own_sentence(n: int, found: list[Finding]) -> str:
-    """What the audit says of our own runs (`own`), in one sentence."""
-    bad = [f for f in found if f.kind != MISSING]
-    if not bad:
-        return f"In our {n} committed runs the audit finds nothing impossible and no contradiction."
-    return f"In our {n} committed runs the audit finds: " + " ".join(f.sentence for f in bad)
+def own_sentence(own: pd.DataFrame) -> str:
+    """What the audit says of our own runs (`own_runs.audited`), in one sentence."""
+    alarms = own.loc[own["alarms"] != "", "alarms"]
+    if alarms.empty:
+        return f"In our {_count(own)} committed runs the audit finds nothing impossible and no contradiction."
+    return f"In our {_count(own)} committed runs the audit finds: " + " ".join(alarms)

@@ -211,14 +211,14 @@ def saved(requests: pd.DataFrame) -> pd.DataFrame:
 def cut(requests: pd.DataFrame) -> pd.DataFrame:
     """Sessions that did not come to their end: one row per run, level and session; columns run_id, LEVEL,
     session, answered (turns), turns (planned), turn (the first that failed) and cause."""
-    rows, keys, found = of_sessions(requests), ["run_id", *LEVEL, "session"], []
-    for key, own in rows.sort_values("turn").groupby(keys, dropna=False, sort=True):
-        wrong = own[own["error"] != ""]
-        if len(wrong):
-            first = wrong.iloc[0]
-            row = {"answered": len(own) - len(wrong), "turns": len(own), "turn": int(first["turn"])}
-            found.append(dict(zip(keys, key)) | row | {"cause": first["error"]})
-    return pd.DataFrame(found, columns=[*keys, "answered", "turns", "turn", "cause"])
+    keys = ["run_id", *LEVEL, "session"]
+    rows = of_sessions(requests).sort_values("turn")
+    failed = rows[rows["error"] != ""].groupby(keys, dropna=False, sort=True)
+    first = failed.agg(wrong=("turn", "size"), turn=("turn", "first"), cause=("error", "first"))
+    planned = rows.groupby(keys, dropna=False).size().rename("turns")
+    table = first.join(planned).reset_index()
+    table["answered"] = table["turns"] - table["wrong"]
+    return table.astype({"turn": int})[[*keys, "answered", "turns", "turn", "cause"]]
 
 
 def checked(requests: pd.DataFrame) -> pd.DataFrame:

@@ -145,16 +145,20 @@ def _points(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     groups = each.groupby(ROW, sort=True, dropna=False)
     how = {"failed": ("failed", "sum"), "state": ("state", "max"), "run_ids": ("run_id", _names)}
     table = groups.agg(runs=("run_id", "size"), **how, **{f"{name}_runs": (name, "count") for name in NAMES})
-    table, means = table.reset_index(), {}
-    for name in NAMES:
+    table = table.reset_index()
+    means = {f"{name}{suffix}": np.nan for name in NAMES for suffix in ("", "_interval")}
+    for name in _measured(each):
         found = adjusted.means(_figures(rows, each, experiment, name), latency.VERSIONED, name, CONDITION)
-        own = table[ROW].merge(found[[*ROW, "mean", "half"]], "left", ROW) if len(found) else None
-        means[name], means[f"{name}_interval"] = (
-            (own["mean"], own["half"]) if len(found) else (np.nan, np.nan)
-        )
+        own = table[ROW].merge(found[[*ROW, "mean", "half"]], "left", ROW)
+        means[name], means[f"{name}_interval"] = own["mean"], own["half"]
     known = commands.commands([name.split()[0] for name in table["run_ids"]], rows)
     bits = [naming.bits(option) for option in table["option"]]
     return pd.concat([table, pd.DataFrame(means, table.index)], axis=1).assign(command=known, bits=bits)
+
+
+def _measured(each: pd.DataFrame) -> list[str]:
+    """The metrics of which any run of `each` (`of_runs`) has a figure."""
+    return [name for name in NAMES if each[name].notna().any()]
 
 
 def _figures(rows: pd.DataFrame, each: pd.DataFrame, experiment: str, metric: str) -> pd.DataFrame:
@@ -191,7 +195,7 @@ def comparisons(requests: pd.DataFrame, experiment: str) -> list[Fields]:
 def _models(rows: pd.DataFrame, experiment: str, names: Sequence[str] = NAMES) -> Iterator[tuple]:
     """(metric, condition, runs, model) of every model of `experiment`."""
     each = of_runs(rows, experiment)
-    for name in names:
+    for name in (name for name in _measured(each) if name in names):
         figures = _figures(rows, each, experiment, name)
         for where, runs, model in adjusted.fits(figures, latency.VERSIONED, name, CONDITION):
             yield name, where, runs, model

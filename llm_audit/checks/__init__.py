@@ -53,18 +53,11 @@ def table() -> pd.DataFrame:
     return pd.DataFrame([[getattr(one, c) for c in columns] for one in REGISTRY.values()], columns=columns)
 
 
-def run(audited: Audited, alone: list[list[Finding]] | None = None) -> list[Finding]:
+def run(audited: Audited) -> list[Finding]:
     """List of findings, causes first: impossible before contradictory before missing, consequences of a
-    finding right at their class's end.
-
-    `alone`: what `run_alone` has found in each file already, in a list for each.
-    """
-    if alone is None:
-        alone = [run_alone(_of(audited, file)) for file in dict.fromkeys(audited.levels["file"])]
-    findings = [found for each in alone for found in each]
-    whole = Audited(audited.levels, audited.requests, known={})
-    for one in REGISTRY.values():
-        findings += one.function(whole) if one.across else []
+    finding right at their class's end."""
+    each = [_of(audited, file) for file in dict.fromkeys(audited.levels["file"])]
+    findings = [found for own in each for found in run_alone(own)] + run_across(audited)
     # What explains the most stands first, and consequences behind their causes.
     names = [*ORDER, *(name for name in REGISTRY if name not in ORDER)]
     findings = sorted(findings, key=lambda f: names.index(f.check))
@@ -82,6 +75,12 @@ def run_alone(audited: Audited) -> list[Finding]:
     """Findings of the checks that look at one file at a time, in the audit of one, in no order."""
     audited = Audited(audited.levels, audited.requests, known={})
     return [found for one in REGISTRY.values() if not one.across and (found := one.function(audited))]
+
+
+def run_across(audited: Audited) -> list[Finding]:
+    """Findings of the checks that compare files with each other, in no order."""
+    audited = Audited(audited.levels, audited.requests, known={})
+    return [found for one in REGISTRY.values() if one.across for found in one.function(audited)]
 
 
 def _of(audited, file):
