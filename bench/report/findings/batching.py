@@ -24,7 +24,7 @@ def share_of_gain(requests: pd.DataFrame) -> str | None:
     gained = batching_analysis.gains(requests)
     if gained.empty:
         return None
-    table, on = batching_analysis.ranked_gains(gained), words.on(gained.iloc[0])
+    table, on = ranking.rank(gained, schema.CONFIGURATION, "gain"), words.on(gained.iloc[0])
     best = table[table["may_be_best"]]
     if best.empty:
         lost = " or some of which failed" if (table["reason"] != ranking.ONE_RUN).any() else ""

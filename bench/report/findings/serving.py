@@ -191,7 +191,7 @@ def _pace(row: pd.Series) -> str:
     return f"{words.times(row['pace'])}{interval} as fast"
 
 
-def published_users(requests: pd.DataFrame | None = None) -> str:
+def published_users() -> str:
     """The largest concurrency of each published engine on one GPU at which every user has the published
     example of a pace."""
     _, holds = serving_analysis.goals()[1]
@@ -200,6 +200,6 @@ def published_users(requests: pd.DataFrame | None = None) -> str:
     one = table.iloc[0]
     counts = ", ".join(f"{engine} {html.number(load)}" for engine, load in largest.items())
     return (
-        f"The largest concurrency that was published with at least {serving_analysis.PER_USER} output "
+        f"The largest concurrency that was published with at least {levels.PER_USER} output "
         f"tokens/s per user ({one['model']} on one {one['gpu']}): {counts}."
     )
