@@ -94,9 +94,8 @@ def test_a_command_repeats_what_was_changed_and_the_notebook_takes_it(tmp_path):
     words = shlex.split(found)
     assert words[:3] == [".venv/bin/papermill", "notebooks/latency.ipynb", "out.ipynb"]
     assert words[3:] == "-p backend fake -p option float32 -p model smollm2-135m -p max_new_tokens 20".split()
-    assert set(words[4::2][: len(words)]) and {"max_new_tokens", "threads"} <= set(
-        commands.defaults("latency")
-    )
+    assert set(words[4::2][: len(words)])
+    assert {"max_new_tokens", "threads"} <= set(commands.defaults("latency"))
     assert commands.notebook("served") == "latency" and commands.notebook("memory") == "batching"
 
 

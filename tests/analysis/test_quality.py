@@ -141,7 +141,8 @@ def test_the_newest_latency_run_of_that_length_is_scored(tmp_path):
     )
     setup.prompts = lambda which: {k: [100 + k] for k in range(1, 10)}
     found = quality_experiment.stored(setup)
-    assert found.run_id.endswith("-10") and found.requests[1] == quality_experiment.Request(
+    assert found.run_id.endswith("-10")
+    assert found.requests[1] == quality_experiment.Request(
         2, [102], [int(token) for token in answer_ids(2, 10).split()], ""
     )
     with pytest.raises(FileNotFoundError, match="-p max_new_tokens 200"):
@@ -166,15 +167,13 @@ def test_an_engine_without_log_probabilities_is_not_loaded():
         "x", {"weight_bytes": 5, "kv_value_bytes": 2, "settings": {"threads": 2}}, []
     )
     stand_in = quality_experiment.engine(setup, SimpleNamespace(close=lambda: gone.append(1)), answers)
-    assert (stand_in.weight_bytes, stand_in.kv_value_bytes, stand_in.settings) == (
-        5,
-        2,
-        {"threads": 2},
-    ) and gone == [1]
+    assert (stand_in.weight_bytes, stand_in.kv_value_bytes, stand_in.settings) == (5, 2, {"threads": 2})
+    assert gone == [1]
     setup.backend.module.Engine = Uniform
-    assert quality_experiment.engine(
-        setup, SimpleNamespace(close=lambda: gone.append(2)), answers
-    ) == "loaded" and gone == [1, 2]
+    assert (
+        quality_experiment.engine(setup, SimpleNamespace(close=lambda: gone.append(2)), answers) == "loaded"
+    )
+    assert gone == [1, 2]
 
 
 def test_a_text_is_cut_into_pieces_that_can_be_scored():
@@ -215,10 +214,8 @@ def test_the_reference_scores_as_a_second_computation_does(tmp_path):
 def test_the_summary_is_what_one_computes_by_hand(folder):
     requests = store.load(folder=folder)
     table = quality_analysis.summary(requests)
-    assert (
-        list(table["option"]) == ["Q4_0", "int8", "bfloat16", "float32"]
-        and table["output_tokens_per_s"].is_monotonic_decreasing
-    )
+    assert list(table["option"]) == ["Q4_0", "int8", "bfloat16", "float32"]
+    assert table["output_tokens_per_s"].is_monotonic_decreasing
     int8, q4, own = row_of(requests, "int8"), row_of(requests, "Q4_0"), row_of(requests, "float32")
     assert (int8["agreement"], int8["same_answers"], int8["answers"], int8["departs_first"]) == (
         7 / 8,
@@ -231,11 +228,9 @@ def test_the_summary_is_what_one_computes_by_hand(folder):
     assert int8["excess_nll_nats"] == pytest.approx(0.05) and q4["excess_nll_nats"] == pytest.approx(-0.2)
     half = statistics.critical_value(2) * np.std([0.1, 0.0], ddof=1) / math.sqrt(2)
     assert int8["excess_prompt_interval"] == pytest.approx(half)
-    assert (
-        own["perplexity"] == pytest.approx(math.exp((20 * 2 + 12 * 3) / 32))
-        and own["agreement"] == 1
-        and own["perplexity_ratio"] == 1
-    )
+    assert own["perplexity"] == pytest.approx(math.exp((20 * 2 + 12 * 3) / 32))
+    assert own["agreement"] == 1
+    assert own["perplexity_ratio"] == 1
     assert int8["perplexity_ratio"] == pytest.approx(math.exp(0.5)) and math.isnan(q4["perplexity"])
     assert int8["weight_bytes"] == 1e8 and own["excess_nll_nats"] == 0
 
@@ -274,9 +269,8 @@ def test_another_text_and_a_text_with_a_gap_have_no_ratio(folder):
     write_quality(folder, [[1, 2, 3, 4]], [0.4], [2.0, 3.0], backend="openvino", option="F16", **other)
     write_quality(folder, [[1, 2, 3, 4]], [0.4], [2.0, None], backend="onnxruntime", option="int4")
     requests = store.load(folder=folder)
-    assert row_of(requests, "F16")["perplexity"] > 0 and math.isnan(
-        row_of(requests, "F16")["perplexity_ratio"]
-    )
+    assert row_of(requests, "F16")["perplexity"] > 0
+    assert math.isnan(row_of(requests, "F16")["perplexity_ratio"])
     assert math.isnan(row_of(requests, "int4")["perplexity"])
 
 
@@ -319,10 +313,8 @@ def test_the_figure_names_the_frontier_and_no_more(folder, tmp_path):
 
 def test_the_table_shows_what_was_computed(folder):
     shown = quality_tables.quality(store.load(folder=folder)).set_index("option")
-    assert (
-        shown.loc["int8", "tokens as the reference's (%)"] == 87.5
-        and shown.loc["int8", "answers the same"] == 1
-    )
+    assert shown.loc["int8", "tokens as the reference's (%)"] == 87.5
+    assert shown.loc["int8", "answers the same"] == 1
 
 
 def test_sentences_follow_the_data(folder):
@@ -331,17 +323,13 @@ def test_sentences_follow_the_data(folder):
     assert "1 of the 3 other options" in first[0] and "of them is **transformers bfloat16** (" in first[0]
     assert all(sentence.startswith("On `test-cpu`, ") for sentence in first)
     assert "keep 38 % to 88 % of the reference's tokens" in first[1] and "2 prompts do not settle" in first[1]
-    assert (
-        "**ctranslate2 int8** has 17.7, 65 % more" in first[2]
-        and "**transformers bfloat16** 11.2, 3.8 % more" in first[2]
-    )
+    assert "**ctranslate2 int8** has 17.7, 65 % more" in first[2]
+    assert "**transformers bfloat16** 11.2, 3.8 % more" in first[2]
     names = "bfloat16", "int8", "Q4_0"
     assert "significant at each step" in first[3] and "float32" not in first[3].replace("bfloat16", "")
     assert sorted(names, key=first[3].index) == list(names)
-    assert (
-        "−0.2 (**llamacpp Q4_0**) to +0.05 (**ctranslate2 int8**)" in first[4]
-        and "so for 1 of 2." in first[4]
-    )
+    assert "−0.2 (**llamacpp Q4_0**) to +0.05 (**ctranslate2 int8**)" in first[4]
+    assert "so for 1 of 2." in first[4]
     later = {"started": "2026-02-01T00:00:00+00:00"}
     write_quality(
         folder,
@@ -379,7 +367,8 @@ def test_what_was_scored_is_said_on_the_page(folder):
         "4",
         "32",
         "2",
-    ) and "`llamacpp`" in numbers["silent"]
+    )
+    assert "`llamacpp`" in numbers["silent"]
 
 
 @pytest.mark.parametrize(
@@ -439,10 +428,8 @@ def test_the_notebook_scores_answers_and_text(cells, tmp_path, monkeypatch):
     answered, scored = (
         requests[(requests["experiment"] == e) & (requests["prompt"] > 0)] for e in ("latency", "quality")
     )
-    assert (
-        list(scored["output_ids"]) == list(answered["output_ids"])
-        and (scored["reference_nll_nats"] > 0).all()
-    )
+    assert list(scored["output_ids"]) == list(answered["output_ids"])
+    assert (scored["reference_nll_nats"] > 0).all()
     (table,) = quality_analysis.perplexities(requests).to_dict("records")
     assert table["perplexity"] == pytest.approx(1000) and table["text_tokens"] > 1000
     sidecar = store.read(store.path(scored["run_id"].iloc[0], folder=tmp_path))[1]
@@ -547,8 +534,6 @@ def test_without_the_harness_the_hook_says_how_to_get_it(tmp_path):
     done = run(
         sys.executable, "-m", "bench.experiments.lm_eval", check=False, PYTHONPATH=f"{tmp_path}:{ROOT}"
     )
-    assert (
-        done.returncode != 0
-        and "snakemake --cores 1 .venvs/lm-eval/ready" in done.stderr
-        and "Traceback" not in done.stderr
-    )
+    assert done.returncode != 0
+    assert "snakemake --cores 1 .venvs/lm-eval/ready" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -64,16 +64,13 @@ def usual(own=0.01, cpu=5.0, excess=0.01, last=None):
 
 def test_a_made_up_comparison_is_shown(tmp_path):
     path, table = compared(tmp_path, usual(last=row("guidellm", 1000, None, **LOST)))
-    assert (
-        path.name.startswith("accuracy-test-cpu-")
-        and json.loads(path.with_suffix(".json").read_text())["machine"]["cpu"]
-    )
+    assert path.name.startswith("accuracy-test-cpu-")
+    assert json.loads(path.with_suffix(".json").read_text())["machine"]["cpu"]
     requests = store.load(folder=tmp_path)
     assert requests.empty and not store.files(tmp_path), "what was measured of clients is no run"
     drawn = client_accuracy_figures.client_accuracy(requests)
-    assert "vllm bench serve 1.0" in words_of(
-        drawn
-    ) and "guidellm gave no result at 1,000 streams" in words_of(drawn)
+    assert "vllm bench serve 1.0" in words_of(drawn)
+    assert "guidellm gave no result at 1,000 streams" in words_of(drawn)
     assert "zero or less" in words_of(drawn), "guidellm's negative excess must not vanish"
     hollow = [
         line
@@ -84,10 +81,8 @@ def test_a_made_up_comparison_is_shown(tmp_path):
     shown = html.text(client_accuracy_tables.client_accuracy(requests))
     assert "TimeoutError" in shown and "vllm-bench (Rust)" in shown and "-1.5" in shown
     text = " ".join(client_accuracy_findings.client_findings(requests))
-    assert (
-        "**vllm bench serve** is off by 1.2 ms at 1, 200 ms at 1,000 streams" in text
-        and "120 to 20,000 times as far as ours, with 12 times the CPU" in text
-    )
+    assert "**vllm bench serve** is off by 1.2 ms at 1, 200 ms at 1,000 streams" in text
+    assert "120 to 20,000 times as far as ours, with 12 times the CPU" in text
     assert "**guidellm** is off by 0.4 ms at 1 stream in the mean" in text and "the goal was met" in text
     assert "client_accuracy" in figures.names() and "client_accuracy" in tables.names()
 
@@ -168,19 +163,16 @@ def test_a_load_that_failed_once_is_no_load_that_was_sustained(tmp_path):
     compared(tmp_path, rows)
     _, shown = compared(tmp_path, usual())
     lost = shown[(shown["client"] == "ours") & (shown["streams"] == 1000)].iloc[0]
-    assert lost["error"].startswith("1 of 2 runs: TimeoutError") and lost["ttft_error_ms"] == pytest.approx(
-        0.01
-    )
+    assert lost["error"].startswith("1 of 2 runs: TimeoutError")
+    assert lost["ttft_error_ms"] == pytest.approx(0.01)
     assert 1000 not in accuracy_analysis.sustained(shown).query("client == 'ours'")["streams"].tolist()
 
 
 def test_nothing_measured_shows_what_was_published(tmp_path):
     nothing = store.load(folder=tmp_path)
     assert "Nothing measured here yet" in words_of(client_accuracy_figures.client_accuracy(nothing))
-    assert (
-        len(client_accuracy_tables.client_accuracy(nothing)) == 10
-        and client_accuracy_findings.client_findings(nothing) == []
-    )
+    assert len(client_accuracy_tables.client_accuracy(nothing)) == 10
+    assert client_accuracy_findings.client_findings(nothing) == []
 
 
 def test_a_comparison_without_any_result_is_refused(tmp_path):

@@ -120,10 +120,7 @@ def test_every_figure_draws(name, requests, nothing, tmp_path):
 # Tables of results that a command writes, and that nobody may have committed yet: they are empty then.
 PROOFS = {
     name: PROOF / f"{file}.csv"
-    for name, file in (
-        ("replay_proof", "replay"),
-        ("conversation_peers", "conversation_peers"),
-    )
+    for name, file in (("replay_proof", "replay"), ("conversation_peers", "conversation_peers"))
 }
 
 
