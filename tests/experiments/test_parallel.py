@@ -423,7 +423,7 @@ def test_the_number_of_devices_is_no_number_of_bits():
 
 def test_fewer_bits_are_compared_on_the_same_devices(both):
     rows = latency_findings.speed_ups(both)
-    assert [round(row["faster"], 1) for row in rows] == [1.3], (
+    assert [round(row["ratio"], 1) for row in rows] == [1.3], (
         "against the 16 bits of one GPU, not of two, which are faster than 4 bits of one"
     )
 

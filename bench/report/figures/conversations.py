@@ -58,15 +58,13 @@ def conversation_hits(requests: pd.DataFrame) -> Figure | None:
         panel.plot(high, rows["cached_tokens"], mark.marker, color=mark.colour, markersize=4, alpha=0.6)
         panel.set(xlabel="tokens expected in the cache", ylabel="tokens reported", title=mark.label)
     counts = table["verdict"].value_counts()
-    counted = [f"{counts.get(verdict, 0)} {verdict}" for verdict in _VERDICTS]
+    verdicts = conversations_analysis.WITHIN, conversations_analysis.BELOW, conversations_analysis.ABOVE
+    counted = [f"{counts.get(verdict, 0)} {verdict}" for verdict in verdicts]
     caption = (
         f"{captions.setting(table.iloc[0][schema.SETTING])}: {html.number(len(table))} requests, "
         f"{naming.listed(counted)} what was expected. Below the line: evicted, or held by another request."
     )
     return captions.titled(drawn, "Hits: expected before the run, and reported", caption)
-
-
-_VERDICTS = (conversations_analysis.WITHIN, conversations_analysis.BELOW, conversations_analysis.ABOVE)
 
 
 @figures.of_machines
@@ -93,7 +91,7 @@ def conversation_uncached(requests: pd.DataFrame) -> Figure | None:
     table = table[table["experiment"].isin(conversations_analysis.OF_ONE_RATE)]
     if table.empty:
         return None
-    drawn = _over(
+    return _over(
         table,
         requests,
         "uncached_tokens",
@@ -101,7 +99,6 @@ def conversation_uncached(requests: pd.DataFrame) -> Figure | None:
         "The wait by what was computed",
         "Medians over the requests of all runs, in classes twice as wide as the one before.",
     )
-    return drawn
 
 
 def _over(table, requests, x, label, title, caption):
@@ -138,9 +135,8 @@ def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
     table = naming.named(conversations_analysis.levels(requests)).dropna(subset="by_tokens")
     table = table[table["cache_capacity_tokens"] > 0]
     # Two engines that round one size differently are no curve.
-    system = ["backend", "option", "workload", "arrivals"]
-    several = table.groupby(system)["cache_capacity_tokens"].transform("nunique") > 1
-    table = table[several]
+    systems = table.groupby(["backend", "option", "workload", "arrivals"])["cache_capacity_tokens"]
+    table = table[systems.transform("nunique") > 1]
     if table.empty:
         return None
     styles = curves.styles(table, requests)
@@ -173,9 +169,8 @@ def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
         sizes = sorted(rows["cache_capacity_tokens"].unique())
         panel.set_xticks(sizes, [html.number(size) for size in sizes])
         panel.xaxis.set_minor_locator(ticker.NullLocator())
-    runs = table.groupby(["backend", "option", *conversations_analysis.LEVEL], dropna=False)[
-        "run_id"
-    ].nunique()
+    loads = table.groupby(["backend", "option", *conversations_analysis.LEVEL], dropna=False)
+    runs = loads["run_id"].nunique()
     few = f" {ONE_RUN}" if (runs == 1).all() else ""
     caption = (
         f"{captions.setting(table.iloc[0][schema.SETTING])}. Means of {captions.plural(runs, 'run')}, "

@@ -54,7 +54,7 @@ def _more(factor):
 def _interval(row, name, shown):
     """` (1.2 to 1.4)`: the interval of a figure over runs, its ends as `shown` writes them; else empty."""
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "" if pd.isna(low) else f" ({shown(low)} to {shown(high)})"
+    return words.interval(low, high, shown)
 
 
 def within_objectives(requests: pd.DataFrame) -> str | None:
