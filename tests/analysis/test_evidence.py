@@ -16,6 +16,7 @@ from builders import (
     write_run,
     write_sweep,
 )
+from pictures import texts
 
 from bench.analysis import comparison, equal_runs, machines, ranking, recommend
 from bench.analysis import latency as latency_analysis
@@ -85,12 +86,6 @@ def test_what_is_distinguished_is_called_fastest(tmp_path):
     assert "the fastest of 2 options with smollm2-135m is **llamacpp Q4_0** (" in sentence
     assert "or **onnxruntime" not in sentence
     assert "place 1" in texts(latency_figures.latency(load(tmp_path)))
-
-
-def texts(figure):
-    from matplotlib.text import Text
-
-    return {text.get_text().strip() for text in figure.findobj(Text)}
 
 
 def test_one_run_each_ranks_nothing(tmp_path):

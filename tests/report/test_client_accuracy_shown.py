@@ -2,8 +2,8 @@
 
 import json
 
-import matplotlib.text
 import pytest
+from pictures import words
 
 from bench import html
 from bench.analysis import client_accuracy as accuracy_analysis
@@ -50,11 +50,6 @@ def compared(folder, rows):
     return path, accuracy_analysis.here(store.load_accuracy(folder))
 
 
-def words_of(figure):
-    """All text of a figure, lines joined."""
-    return " ".join(" ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text)).split())
-
-
 def usual(own=0.01, cpu=5.0, excess=0.01, last=None):
     rows = [row("ours", n, own, excess, cpu) for n in (1, 1000)] + [
         row("vllm_bench", n, 0.2 * n + 1, -0.5 if n == 1 else 30, 60.0) for n in (1, 1000)
@@ -69,9 +64,9 @@ def test_a_made_up_comparison_is_shown(tmp_path):
     requests = store.load(folder=tmp_path)
     assert requests.empty and not store.files(tmp_path), "what was measured of clients is no run"
     drawn = client_accuracy_figures.client_accuracy(requests)
-    assert "vllm bench serve 1.0" in words_of(drawn)
-    assert "guidellm gave no result at 1,000 streams" in words_of(drawn)
-    assert "zero or less" in words_of(drawn), "guidellm's negative excess must not vanish"
+    assert "vllm bench serve 1.0" in words(drawn)
+    assert "guidellm gave no result at 1,000 streams" in words(drawn)
+    assert "zero or less" in words(drawn), "guidellm's negative excess must not vanish"
     hollow = [
         line
         for line in drawn.axes[2].lines
@@ -88,7 +83,7 @@ def test_a_made_up_comparison_is_shown(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("rows", "said"),
     [
         (
             usual(own=0.15),
@@ -115,19 +110,14 @@ def test_a_made_up_comparison_is_shown(tmp_path):
         (usual() + [row("ours", 10, None, **LOST)], ["10 streams not sustained"]),
     ],
 )
-def test_a_missed_goal_is_said(tmp_path, rows, words):
+def test_a_missed_goal_is_said(tmp_path, rows, said):
     _, table = compared(tmp_path, rows)
-    assert all(word in client_accuracy_findings.goal_met(table) for word in words)
+    assert all(words in client_accuracy_findings.goal_met(table) for words in said)
 
 
 def test_no_goal_without_a_peer_or_the_load(tmp_path):
-    assert client_accuracy_findings.goal_met(compared(tmp_path / "a", [row("ours", 1000, 0.1)])[1]) is None
-    assert (
-        client_accuracy_findings.goal_met(
-            compared(tmp_path / "b", [row("ours", 1, 0.1), row("aiperf", 1, 1.0)])[1]
-        )
-        is None
-    )
+    for name, rows in (("a", [row("ours", 1000, 0.1)]), ("b", [row("ours", 1, 0.1), row("aiperf", 1, 1.0)])):
+        assert client_accuracy_findings.goal_met(compared(tmp_path / name, rows)[1]) is None
 
 
 def test_the_fullest_comparison_is_shown_and_then_the_latest(tmp_path):
@@ -168,9 +158,8 @@ def test_a_load_that_failed_once_is_no_load_that_was_sustained(tmp_path):
     assert 1000 not in accuracy_analysis.sustained(shown).query("client == 'ours'")["streams"].tolist()
 
 
-def test_nothing_measured_shows_what_was_published(tmp_path):
-    nothing = store.load(folder=tmp_path)
-    assert "Nothing measured here yet" in words_of(client_accuracy_figures.client_accuracy(nothing))
+def test_nothing_measured_shows_what_was_published(nothing):
+    assert "Nothing measured here yet" in words(client_accuracy_figures.client_accuracy(nothing))
     assert len(client_accuracy_tables.client_accuracy(nothing)) == 10
     assert client_accuracy_findings.client_findings(nothing) == []
 

@@ -14,6 +14,7 @@ from builders import (
     write_serving,
     write_sweep,
 )
+from pictures import svg
 
 from bench import html, inputs, style
 from bench.analysis import drafting
@@ -59,11 +60,6 @@ def requests(written):
     return written[1].copy()
 
 
-@pytest.fixture
-def nothing(tmp_path):
-    return store.load(folder=tmp_path / "empty")
-
-
 def level(requests, backend="llamacpp", option="Q8_0", loop="closed", load=1, tensor_parallel=1):
     table = serving_analysis.levels(requests)
     keys = {
@@ -75,10 +71,6 @@ def level(requests, backend="llamacpp", option="Q8_0", loop="closed", load=1, te
     }
     (row,) = table[(table[list(keys)] == list(keys.values())).all(axis=1)].to_dict("records")
     return row
-
-
-def svg(figure):
-    return figures.svg(figure, "figure", "x")
 
 
 def test_a_level_by_hand(requests):

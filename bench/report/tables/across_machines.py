@@ -45,7 +45,7 @@ def depends_on_machine(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 @tables.listed
-def across_machines_coverage(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def across_machines_coverage() -> pd.DataFrame:
     """Simulated machines: one row per interval and number of machines; how often it holds the truth in the
     least and the most favourable case."""
     return columns.shown(

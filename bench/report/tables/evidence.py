@@ -13,7 +13,7 @@ from bench.report import tables
 
 
 @tables.listed
-def coverage(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def coverage() -> pd.DataFrame:
     """Simulated studies: one row per quantity, method, number of runs and scatter; the share of intervals
     that hold the truth, by the correlation of neighbouring runs."""
     return columns.shown(
@@ -32,7 +32,7 @@ def coverage(requests: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 @tables.listed
-def comparisons(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def comparisons() -> pd.DataFrame:
     """Simulated studies of the committed design: one row per machine, scenario and quantity over all
     configurations, and of adjusted means also the configuration whose interval holds least often."""
     table = inputs.table("proof/comparisons")
@@ -55,7 +55,7 @@ def comparisons(requests: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 @tables.listed
-def variances(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def variances() -> pd.DataFrame:
     """How much runs scatter, how much more a configuration does from sitting to sitting and from placement to
     placement: one row per machine, model and metric."""
     return columns.shown(
@@ -112,7 +112,7 @@ def gates(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 @tables.listed
-def mutants(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def mutants() -> pd.DataFrame:
     """Mutants of the measuring code: one row per module and one for all; how many the tests let live."""
     return columns.shown(
         mutation.scores(),
