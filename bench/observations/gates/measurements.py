@@ -34,12 +34,14 @@ class Runs:
     @functools.cached_property
     def best(self) -> pd.DataFrame:
         """The best peaks known of each run's device, those of the runs themselves included: index file,
-        columns memory and cache (bytes/s), flops_per_s."""
+        columns memory and cache (bytes/s), flops_per_s, bandwidth (that of the two which bounds the run)."""
         first = self.rows.drop_duplicates("file").set_index("file")
         own = pd.DataFrame([peaks.of_sidecar(sidecar) for sidecar in self.sidecars], columns=peaks.PEAKS)
         own = own.astype(float).loc[first.index].join(first[["gpu", "host"]])
         found = pd.concat([own, self.known]).groupby(["gpu", "host"])[peaks.PEAKS].max()
-        return own[["gpu", "host"]].join(found, on=["gpu", "host"])
+        best = own[["gpu", "host"]].join(found, on=["gpu", "host"])
+        cached = [derived.in_cache(self.sidecars[file]) for file in best.index]
+        return best.assign(bandwidth=best["cache"].where(cached, best["memory"]))
 
     @functools.cached_property
     def experiments(self) -> pd.Series:
@@ -216,10 +218,8 @@ def _in_the_median(runs: Runs) -> dict[int, str]:
 
 
 def _single_request(runs: Runs) -> dict[int, str]:
-    rows = runs.rows.join(runs.best[["memory", "cache"]], on="file")
-    cached = rows["file"].map({file: derived.in_cache(each) for file, each in enumerate(runs.sidecars)})
-    peak = rows["cache"].where(cached.astype(bool), rows["memory"])
-    rows = derived.derive(rows.assign(bandwidth_bytes_per_s=peak))
+    best = runs.rows["file"].map(runs.best["bandwidth"])
+    rows = derived.derive(runs.rows.assign(bandwidth_bytes_per_s=best))
     above = rows[rows["mbu"] > 1 + limits.ABOVE_PEAK]
     peak = above["bandwidth_bytes_per_s"] * derived.sharing(above)
     return {
@@ -285,15 +285,13 @@ def possible_prefill(runs: Runs) -> dict[int, str]:
     any format, and reading the weights once at its best bandwidth; ABOVE_PEAK is allowed for.
     """
     rows = of_models(runs)
-    rows = rows[rows["ttft_s"].notna()].join(runs.best, on="file", rsuffix="_best")
-    cached = rows["file"].map({file: derived.in_cache(each) for file, each in enumerate(runs.sidecars)})
-    bandwidth = rows["cache"].where(cached.astype(bool), rows["memory"])
+    rows = rows[rows["ttft_s"].notna()].join(runs.best[["flops_per_s", "bandwidth"]], on="file")
     new_tokens = rows["prompt_tokens"] - rows["cached_tokens"].fillna(0)
     sizes = {name: rows[name] for name in ("block_parameters", "head_parameters", "attention_values")}
     devices = derived.sharing(rows) * (1 + limits.ABOVE_PEAK)
-    flops_per_s = rows["flops_per_s"] * devices
-    computing = plausibility.least_prefill_s(**sizes, prompt_tokens=new_tokens, flops_per_s=flops_per_s)
-    reading = rows["weight_bytes"] / (bandwidth * devices)
+    peak = rows["flops_per_s"] * devices
+    computing = plausibility.least_prefill_s(**sizes, prompt_tokens=new_tokens, flops_per_s=peak)
+    reading = rows["weight_bytes"] / (rows["bandwidth"] * devices)
     least = pd.concat([computing, reading], axis=1).astype(float).max(axis=1)
     wrong = rows.assign(least_s=least)[rows["ttft_s"] < least - limits.ROUNDING_S]
     return {
