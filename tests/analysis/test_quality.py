@@ -25,6 +25,10 @@ from bench.report.figures import quality as quality_figures
 from bench.report.findings import quality as quality_findings
 from bench.report.tables import quality as quality_tables
 
+INT8, Q4 = {"backend": "ctranslate2", "option": "int8"}, {"backend": "llamacpp", "option": "Q4_0"}
+SAME = [[1, 2, 3, 4], [5, 6, 7, 8]]
+LATER = {"run": 2, "sidecar": {"started": "2026-02-01T00:00:00+00:00"}}
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -40,13 +44,10 @@ def folder(tmp_path):
         for each, off in enumerate((-0.5, 0.5, 0), start=1):
             columns = {"backend": backend, "option": option, "rate": rate + off, "run": each}
             write_run(tmp_path, make_sidecar(**MATRICES), **columns)
-    same = [[1, 2, 3, 4], [5, 6, 7, 8]]
-    write_quality(tmp_path, same, [0.4, 0.6], [2.0, 3.0], backend="transformers", option="float32")
-    write_quality(tmp_path, same, [0.4, 0.6], [2.0, 3.1], backend="transformers", option="bfloat16")
-    write_quality(
-        tmp_path, [[1, 2, 9, 4], [5, 6, 7, 8]], [0.5, 0.6], [2.5, 3.5], backend="ctranslate2", option="int8"
-    )
-    write_quality(tmp_path, [[9, 2, 9, 4], [5, 9, 9, 9]], [0.2, 0.4], backend="llamacpp", option="Q4_0")
+    write_quality(tmp_path, SAME, [0.4, 0.6], [2.0, 3.0], backend="transformers", option="float32")
+    write_quality(tmp_path, SAME, [0.4, 0.6], [2.0, 3.1], backend="transformers", option="bfloat16")
+    write_quality(tmp_path, [[1, 2, 9, 4], [5, 6, 7, 8]], [0.5, 0.6], [2.5, 3.5], **INT8)
+    write_quality(tmp_path, [[9, 2, 9, 4], [5, 9, 9, 9]], [0.2, 0.4], **Q4)
     return tmp_path
 
 
@@ -111,46 +112,32 @@ def test_a_request_that_failed_has_nothing_to_score():
     assert "no answer: MemoryError: no room" in row["error"]
 
 
+def setup_of(folder, names, parameters):
+    """A session of the experiment quality, as far as `stored` reads it."""
+    identity = {"experiment": "quality", "model": "smollm2-135m", "gpu": "test-cpu", "host": "abc123"} | names
+    return SimpleNamespace(
+        identity=identity, option=names["option"], device="cpu", folder=folder, parameters=parameters
+    )
+
+
 def test_the_newest_latency_run_of_that_length_is_scored(tmp_path):
     digests = {"prompts_sha256": inputs.digest("prompts"), "model_sha256": "this one"}
     for number, tokens in ((9, 10), (10, 10), (11, 5)):
-        write_run(
-            tmp_path,
-            make_sidecar(**MATRICES, **digests),
-            backend="ctranslate2",
-            option="int8",
-            run=number,
-            tokens=tokens,
-        )
-    identity = {
-        "experiment": "quality",
-        "backend": "ctranslate2",
-        "model": "smollm2-135m",
-        "option": "int8",
-        "gpu": "test-cpu",
-        "host": "abc123",
-    }
-    model = SimpleNamespace(same_model=lambda sha256: sha256 == "this one")
-    setup = SimpleNamespace(
-        identity=identity,
-        option="int8",
-        device="cpu",
-        folder=tmp_path,
-        parameters={"max_new_tokens": 10},
-        checkpoint=model,
-    )
+        write_run(tmp_path, make_sidecar(**MATRICES, **digests), run=number, tokens=tokens, **INT8)
+    setup = setup_of(tmp_path, INT8, {"max_new_tokens": 10})
+    setup.checkpoint = SimpleNamespace(same_model=lambda sha256: sha256 == "this one")
     setup.prompts = lambda which: {k: [100 + k] for k in range(1, 10)}
     found = quality_experiment.stored(setup)
     assert found.run_id.endswith("-10")
     assert found.requests[1] == quality_experiment.Request(
         2, [102], [int(token) for token in answer_ids(2, 10).split()], ""
     )
-    with pytest.raises(FileNotFoundError, match="-p max_new_tokens 200"):
-        quality_experiment.stored(SimpleNamespace(**vars(setup) | {"parameters": {"max_new_tokens": 200}}))
+    setup.checkpoint = SimpleNamespace(same_model=lambda sha256: False)
     with pytest.raises(ValueError, match="The model of ctranslate2/latency-.*-10 .* is not what is here"):
-        quality_experiment.stored(
-            SimpleNamespace(**vars(setup) | {"checkpoint": SimpleNamespace(same_model=lambda sha256: False)})
-        )
+        quality_experiment.stored(setup)
+    setup.parameters = {"max_new_tokens": 200}
+    with pytest.raises(FileNotFoundError, match="-p max_new_tokens 200"):
+        quality_experiment.stored(setup)
 
 
 def test_an_engine_without_log_probabilities_is_not_loaded():
@@ -236,17 +223,7 @@ def test_the_summary_is_what_one_computes_by_hand(folder):
 
 
 def test_the_newest_run_counts_and_speed_comes_from_latency_runs_alone(folder):
-    later = {"started": "2026-02-01T00:00:00+00:00"}
-    write_quality(
-        folder,
-        [[1, 2, 3, 4], [5, 6, 7, 8]],
-        [0.4, 0.6],
-        [2.0, 3.0],
-        backend="ctranslate2",
-        option="int8",
-        run=2,
-        sidecar=later,
-    )
+    write_quality(folder, SAME, [0.4, 0.6], [2.0, 3.0], **INT8, **LATER)
     requests = store.load(folder=folder)
     assert row_of(requests, "int8")["agreement"] == 1
     latency = requests[requests["experiment"] == "latency"]
@@ -255,8 +232,8 @@ def test_the_newest_run_counts_and_speed_comes_from_latency_runs_alone(folder):
 
 
 def test_without_a_scored_reference_nothing_is_compared(tmp_path):
-    write_run(tmp_path, make_sidecar(**MATRICES), backend="ctranslate2", option="int8")
-    write_quality(tmp_path, [[1, 2], [3, 4]], [0.4, 0.6], [2.0, 3.0], backend="ctranslate2", option="int8")
+    write_run(tmp_path, make_sidecar(**MATRICES), **INT8)
+    write_quality(tmp_path, [[1, 2], [3, 4]], [0.4, 0.6], [2.0, 3.0], **INT8)
     requests = store.load(folder=tmp_path)
     row = row_of(requests, "int8")
     assert row["reference_nll_nats"] == pytest.approx(0.5) and row["perplexity"] > 0
@@ -275,15 +252,8 @@ def test_another_text_and_a_text_with_a_gap_have_no_ratio(folder):
 
 
 def test_synthetic_weights_have_no_quality(folder):
-    write_quality(
-        folder,
-        [[1, 2, 3, 4]],
-        [0.4],
-        backend="openvino",
-        option="F16",
-        weights="synthetic",
-        model="shape:llama-2-7b",
-    )
+    random = {"weights": "synthetic", "model": "shape:llama-2-7b"}
+    write_quality(folder, SAME[:1], [0.4], backend="openvino", option="F16", **random)
     requests = store.load(folder=folder)
     assert "openvino" not in set(quality_analysis.summary(requests)["backend"])
     with pytest.raises(ValueError, match="random weights"):
@@ -292,12 +262,8 @@ def test_synthetic_weights_have_no_quality(folder):
 
 
 def test_the_frontier_is_what_nothing_beats():
-    table = pd.DataFrame(
-        {
-            "output_tokens_per_s": [10, 20, 20, 30, 40, np.nan, 50],
-            "lost": [0.0, 0.0, 0.1, 0.5, 0.4, 0.0, np.nan],
-        }
-    )
+    rates, lost = [10, 20, 20, 30, 40, np.nan, 50], [0.0, 0.0, 0.1, 0.5, 0.4, 0.0, np.nan]
+    table = pd.DataFrame({"output_tokens_per_s": rates, "lost": lost})
     assert list(quality_analysis.frontier(table, "lost")) == [False, True, False, False, True, False, False]
 
 
@@ -330,17 +296,7 @@ def test_sentences_follow_the_data(folder):
     assert sorted(names, key=first[3].index) == list(names)
     assert "−0.2 (**llamacpp Q4_0**) to +0.05 (**ctranslate2 int8**)" in first[4]
     assert "so for 1 of 2." in first[4]
-    later = {"started": "2026-02-01T00:00:00+00:00"}
-    write_quality(
-        folder,
-        [[1, 2, 3, 4], [5, 6, 7, 8]],
-        [0.4, 0.6],
-        [2.0, 3.0],
-        backend="llamacpp",
-        option="Q4_0",
-        run=2,
-        sidecar=later,
-    )
+    write_quality(folder, SAME, [0.4, 0.6], [2.0, 3.0], **Q4, **LATER)
     second = quality_findings.quality_findings(store.load(folder=folder))
     assert "2 of the 3 other options" in second[0] and "apart" not in second[0]
     assert "is **llamacpp Q4_0** (" in second[0] and "88 % to 100 %" in second[1]
@@ -388,13 +344,8 @@ def test_what_cannot_be_scored_is_said_before_anything_is_loaded(cells, tmp_path
 
 
 def test_a_latency_run_that_a_gate_refuses_is_not_scored(tmp_path, monkeypatch):
-    run = write_run(tmp_path, backend="llamacpp", option="Q4_0")
-    backend, model, gpu, host = store.load([run]).iloc[0][["backend", "model", "gpu", "host"]]
-    identity = {"experiment": "quality", "backend": backend, "model": model, "option": "Q4_0"}
-    setup = SimpleNamespace(
-        folder=tmp_path, identity=identity | {"gpu": gpu, "host": host}, option="Q4_0", device="cpu"
-    )
-    setup.parameters = {"max_new_tokens": 50, "results": ""}
+    run = write_run(tmp_path, **Q4)
+    setup = setup_of(tmp_path, Q4, {"max_new_tokens": 50, "results": ""})
     nothing = store.load([])
     monkeypatch.setattr(store, "load", lambda paths: nothing)
     with pytest.raises(

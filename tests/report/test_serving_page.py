@@ -192,20 +192,9 @@ def test_a_level_beyond_one_that_does_not_hold_does_not_count(tmp_path):
 
 
 def test_the_published_curves_are_judged_alike(nothing):
-    found = {
-        name: largest(nothing, "100 output", backend=name, tensor_parallel=1)
-        for name in ("MLCEngine", "SGLang 0.3.1.post2", "vLLM 0.6.1.post2")
-    }
-    assert {name: counts[0] for name, counts in found.items()} == {
-        "MLCEngine": 30,
-        "SGLang 0.3.1.post2": 20,
-        "vLLM 0.6.1.post2": 10,
-    }
-    assert {name: counts[3] for name, counts in found.items()} == {
-        "MLCEngine": 16,
-        "SGLang 0.3.1.post2": 8,
-        "vLLM 0.6.1.post2": 4,
-    }
+    for name, *counts in (("MLCEngine", 30, 16), ("SGLang 0.3.1.post2", 20, 8), ("vLLM 0.6.1.post2", 10, 4)):
+        found = largest(nothing, "100 output", backend=name, tensor_parallel=1)
+        assert [found[0], found[3]] == counts, name
     sentence = serving_findings.published_users()
     assert "MLCEngine 30, SGLang 0.3.1.post2 20, vLLM 0.6.1.post2 10" in sentence and "H100" in sentence
     # A median does not say that nearly all requests meet the objectives: that is not known, and not claimed.
@@ -532,25 +521,15 @@ def test_made_up_rows_are_rows_of_the_schema():
 def test_what_a_server_costs_stands_beside_the_run_that_was_nearest_in_time(tmp_path):
     """Two runs in process, half an hour apart and twice as fast in the second: the one that began a
     minute before the server's counts."""
-    for number, rate, at in ((1, 100.0, "10:00"), (2, 200.0, "10:30")):
-        write_run(
-            tmp_path,
-            make_sidecar(started=f"2026-01-01T{at}:00+00:00"),
-            backend="llamacpp",
-            option="Q8_0",
-            rate=rate,
-            run=number,
-        )
-    assert serving_tables.server_cost(store.load(folder=tmp_path)).empty
-    write_run(
-        tmp_path,
-        make_sidecar(started="2026-01-01T10:31:00+00:00"),
-        backend="llamacpp",
-        option="Q8_0",
-        rate=160.0,
-        experiment="served",
-    )
-    table = serving_tables.server_cost(store.load(folder=tmp_path))
+
+    def write(at, rate, **more):
+        sidecar = make_sidecar(started=f"2026-01-01T{at}:00+00:00")
+        write_run(tmp_path, sidecar, backend="llamacpp", option="Q8_0", rate=rate, **more)
+        return serving_tables.server_cost(store.load(folder=tmp_path))
+
+    write("10:00", 100.0)
+    assert write("10:30", 200.0, run=2).empty
+    table = write("10:31", 160.0, experiment="served")
     assert list(table["times"].round(3)) == [1.25]
     assert list(table["minutes between the runs"]) == [1]
     assert list(table["more (ms)"]) == [0]
