@@ -81,12 +81,8 @@ def test_an_engine_that_reads_no_weights_has_no_utilisation(tmp_path):
 
 def test_a_format_may_be_computed_in_a_wider_one():
     gemms = {"float32": [1.0, 2.0], "bfloat16": [5.0], "int8": [3.0]}
-    assert [derived.peak_flops_per_s(gemms, name) for name in ("float32", "bfloat16", "int8", None)] == [
-        2.0,
-        5.0,
-        5.0,
-        None,
-    ]
+    for name, peak in (("float32", 2.0), ("bfloat16", 5.0), ("int8", 5.0), (None, None)):
+        assert derived.peak_flops_per_s(gemms, name) == peak
 
 
 def test_a_lost_batch_is_a_row_and_the_others_stay(tmp_path):
@@ -103,15 +99,7 @@ def test_a_batch_of_which_one_request_failed_is_no_whole_batch(tmp_path):
     requests.loc[third, "error"] = "TimeoutError: no answer"
     batches = derived.batches(requests).set_index("batch_size")
     assert batches.loc[8, "error"] == "TimeoutError: no answer" and batches.loc[16, "error"] == ""
-    rates = [
-        "ttft_s",
-        "step_s",
-        "wall_s",
-        "output_tokens_per_s",
-        "requests_per_s",
-        "mfu_prefill",
-        "mfu_decode",
-    ]
+    rates = "ttft_s step_s wall_s output_tokens_per_s requests_per_s mfu_prefill mfu_decode".split()
     assert batches.loc[8, rates].isna().all() and batches.loc[4, rates].notna().all(axis=None)
     assert 8 not in set(batching_analysis.uniform(requests)["batch_size"])
 

@@ -62,13 +62,8 @@ def requests(written):
 
 def level(requests, backend="llamacpp", option="Q8_0", loop="closed", load=1, tensor_parallel=1):
     table = serving_analysis.levels(requests)
-    keys = {
-        "backend": backend,
-        "option": option,
-        "loop": loop,
-        "load": load,
-        "tensor_parallel": tensor_parallel,
-    }
+    keys = {"backend": backend, "option": option, "loop": loop, "load": load}
+    keys |= {"tensor_parallel": tensor_parallel}
     (row,) = table[(table[list(keys)] == list(keys.values())).all(axis=1)].to_dict("records")
     return row
 
