@@ -33,14 +33,6 @@ def test_machines_with_two_states_are_split_where_they_part():
     assert all(list(each) == ["near", "apart"] for each in states)
 
 
-def test_the_committed_proof_of_placements_keeps_its_promise():
-    table = serving_proof.load("placement")
-    one = table[table["shape"] != serving_proof.TWO]
-    assert set(one["shape"]) == set(serving_proof.SHAPES) and (table["machines"] >= 200).all()
-    assert (one["split"] <= 0.05).all()
-    assert table.loc[table["shape"] == serving_proof.TWO, "split"].iloc[-1] > 0.9
-
-
 def test_two_states_that_hardly_differ_are_no_placements():
     random = np.random.default_rng(3)
     assert placement.split(two_states(random, 1.1)) is None

@@ -164,12 +164,6 @@ def test_synthetic_weights_are_labelled_everywhere(tmp_path):
     assert "synthetic" in html.text(latency_tables.latency(requests))
 
 
-def test_mbu_in_the_table_is_that_of_the_best_probe(tmp_path):
-    write_run(tmp_path, sidecar=make_sidecar(bandwidth_probes_bytes_per_s=[10e9, 50e9, 20e9]))
-    requests = store.load(folder=tmp_path)
-    assert requests["mbu"].iloc[0] == pytest.approx((1e8 + 13 * 4000) / 0.01 / 50e9)
-
-
 def test_drafts_are_compared_with_the_same_option_without(tmp_path):
     write_run(tmp_path, option="float32", rate=50.0)
     write_run(tmp_path, option="float32-lookup", rate=100.0, drafted_tokens=8, accepted_tokens=4)

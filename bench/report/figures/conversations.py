@@ -3,7 +3,6 @@
 import pandas as pd
 from matplotlib import ticker
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from bench import columns, html, naming, style
 from bench.analysis import conversations as conversations_analysis
@@ -12,15 +11,9 @@ from bench.observations import schema
 from bench.report import captions, curves, figures
 
 # How a level is drawn: with the cache filled, without it hollow and thin.
-_PLAIN = {"color": style.INK, "marker": "o"}
-HOLLOW = {"markerfacecolor": "white", "linewidth": 0.8}
+HOLLOW = curves.HOLLOW
 TTFT = columns.column("ttft_s")
 ONE_RUN = "One run each: no intervals, so nothing is ranked."
-
-
-def _key(*entries):
-    """Line2D without an engine's colour for a legend: (look, word) each."""
-    return [Line2D([], [], markersize=6, label=word, **_PLAIN | look) for look, word in entries]
 
 
 def _cache(tokens):
@@ -49,7 +42,7 @@ def conversation_hits(requests: pd.DataFrame) -> Figure | None:
         ({"marker": "", "color": style.FAINT}, "from sure to possible"),
         ({"linestyle": "none"}, "a request"),
     ]
-    drawn, axes = curves.panels(len(groups), 3.2, styles, also=_key(*key))
+    drawn, axes = curves.panels(len(groups), 3.2, styles, also=curves.plain_key(*key))
     for panel, (name, rows) in zip(axes, groups):
         mark, low, high = styles[name], *(rows[bound] for bound in conversations_analysis.BOUNDS)
         panel.hlines(rows["cached_tokens"], low, high, color=style.FAINT, linewidth=1, zorder=1)
@@ -105,7 +98,9 @@ def _over(table, requests, x, label, title, caption):
     """TTFT p50 over the column `x`: a panel per load, a curve per engine, option and cache."""
     loads = list(table.groupby(["workload", "arrivals", "session_rate"], dropna=False, sort=True))
     styles = curves.styles(table, requests)
-    drawn, axes = curves.panels(len(loads), 3.2, styles, also=_key(({}, "cache on"), (HOLLOW, "cache off")))
+    drawn, axes = curves.panels(
+        len(loads), 3.2, styles, also=curves.plain_key(({}, "cache on"), (HOLLOW, "cache off"))
+    )
     for panel, ((workload, arrivals, rate), rows) in zip(axes, loads):
         for name, own in curves.each(rows):
             for tokens, curve in own.groupby("cache_capacity_tokens", dropna=False):
@@ -143,7 +138,7 @@ def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
     loads = list(table.groupby(["workload", "arrivals"], sort=True))
     simulated = conversations_analysis.simulated(requests)
     at_most = {"marker": "", "linestyle": ":"}, "at most, if nothing were evicted"
-    key = _key(({}, "measured"), (HOLLOW, "simulated, a cache of that size"), at_most)
+    key = curves.plain_key(({}, "measured"), (HOLLOW, "simulated, a cache of that size"), at_most)
     drawn, axes = curves.panels(len(loads), 3.2, styles, also=key)
     for panel, ((workload, arrivals), rows) in zip(axes, loads):
         for name, own in curves.each(rows):

@@ -3,7 +3,6 @@
 import pandas as pd
 from matplotlib import ticker
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from bench import columns, html, naming, style
 from bench.analysis import serving as serving_analysis
@@ -12,9 +11,8 @@ from bench.report import captions, curves, figures, per_machine
 
 # How levels are drawn: a closed loop and a median filled, an open loop and a tail hollow and thin. The dash
 # is the option's.
-HOLLOW = {"markerfacecolor": "white", "linewidth": 0.8}
-LOOPS = {"closed": {}, "open": HOLLOW}
-MEDIAN, TAIL = {}, HOLLOW
+LOOPS = {"closed": {}, "open": curves.HOLLOW}
+MEDIAN, TAIL = {}, curves.HOLLOW
 # A level that is compared with nothing, for it is overloaded or too short: beside the curve, whatever loop.
 UNSTEADY = {"linestyle": "none", "marker": "x"}
 LOADS = {"closed": "concurrency (closed loop)", "open": "requests/s (open loop)"}
@@ -42,10 +40,7 @@ def _plain_key(table, looks, *words):
     entries = list(zip(looks, words))
     if (table["state"] != serving_analysis.STEADY).any():
         entries.append((UNSTEADY, "overloaded or too short"))
-    return [
-        Line2D([], [], color=style.INK, markersize=6, label=word, **{"marker": "o"} | look)
-        for look, word in entries
-    ]
+    return curves.plain_key(*entries)
 
 
 def _values(rows, name):
