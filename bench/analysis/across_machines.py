@@ -71,9 +71,7 @@ def scatter(runs: pd.DataFrame) -> tuple[float, float]:
     of the logs of the sample variances (Smyth, *Linear Models and Empirical Bayes Methods*, Stat. Appl.
     Genet. Mol. Biol. 3(1), 2004, section 6.2).
     """
-    logs = np.log(runs[RATE])
-    place = [runs["placement"]] if "placement" in runs else []
-    cells = logs.groupby([runs["machine"], *(runs[key] for key in KEYS), *place])
+    cells = np.log(runs[RATE]).groupby([runs[key] for key in ("machine", *KEYS, "placement")])
     variance, freedom = cells.var(ddof=1), cells.count() - 1
     several = (freedom > 0) & (variance > 0)
     variance, half = variance[several].to_numpy(), freedom[several].to_numpy() / 2

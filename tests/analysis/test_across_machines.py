@@ -165,7 +165,7 @@ def test_scatter_that_differs_between_configurations_is_known_less_well():
         for deviation in (0.05, 0.01 if k % 2 else 0.2):
             for value in random.normal(0, deviation, 4):
                 rows.append(("m", "e", f"{deviation} {k}", "1", np.exp(value)))
-    runs = pd.DataFrame(rows, columns=["machine", *across.KEYS, across.RATE])
+    runs = pd.DataFrame(rows, columns=["machine", *across.KEYS, across.RATE]).assign(placement="")
     alike = runs[runs["option"].str.startswith("0.05 ")]
     deviation, freedom = across.scatter(alike)
     assert deviation == pytest.approx(0.05, rel=0.3)

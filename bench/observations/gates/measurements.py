@@ -105,8 +105,6 @@ def streamed(runs: Runs) -> dict[int, str]:
     """
     good = runs.good
     events = good[good["chunks"] > limits.LUMP_EVENTS]
-    if events.empty:
-        return {}
     gap_s = (events["e2e_s"] - events["ttft_s"]) / (events["chunks"] - 1)
     middle = events.assign(gap_s=gap_s).groupby("file")[["chunks", "gap_s", "ttft_s"]].median()
     return {
@@ -134,18 +132,12 @@ def quick_start(runs: Runs) -> dict[int, str]:
 
 def punctual(runs: Runs) -> dict[int, str]:
     """Refuse a run whose load client was late: what it then measures is itself."""
-    held = runs.good.dropna(subset="session_rate")
+    late = runs.good.dropna(subset="request_rate").groupby(["file", "request_rate"])["late_s"].quantile(0.99)
+    each = [(file, limits.too_late(rate, behind_s)) for (file, rate), behind_s in late.items()]
     levels = ["file", "session_rate", "arrivals", "cache_capacity_tokens"]
-    found = {key[0]: limits.late_sessions(own) for key, own in held.groupby(levels, dropna=False)}
-    return {file: sentence for file, sentence in found.items() if sentence} | _punctual_requests(runs)
-
-
-def _punctual_requests(runs: Runs) -> dict[int, str]:
-    good = runs.good.dropna(subset="request_rate")
-    if good.empty:
-        return {}
-    behind = good.groupby(["file", "request_rate"])["late_s"].quantile(0.99)
-    return {file: sentence for (file, rate), s in behind.items() if (sentence := limits.too_late(rate, s))}
+    sessions = runs.good.dropna(subset="session_rate").groupby(levels, dropna=False)
+    each += [(file, limits.late_sessions(own)) for (file, *_), own in sessions]
+    return {file: sentence for file, sentence in each if sentence}
 
 
 def uncached(runs: Runs) -> dict[int, str]:
@@ -157,7 +149,7 @@ def uncached(runs: Runs) -> dict[int, str]:
         file: f"The server answered {len(own)} requests from its prefix cache "
         f"({own['cached_tokens'].iloc[-1]:.0f} of {own['prompt_tokens'].iloc[-1]:.0f} prompt tokens). Start "
         "it without prefix caching."
-        for file, own in (hits.groupby("file") if len(hits) else ())
+        for file, own in hits.groupby("file")
     }
 
 
@@ -170,7 +162,7 @@ def uncontaminated(runs: Runs) -> dict[int, str]:
     rows = runs.rows
     more = rows[rows["cached_tokens"] > rows["expected_cached_tokens_high"]].sort_values("cached_tokens")
     found = {}
-    for file, own in more.groupby("file") if len(more) else ():
+    for file, own in more.groupby("file"):
         worst = own.iloc[-1]
         found[file] = (
             f"The server reports {len(own)} requests with more cached tokens than this load can have left "
@@ -196,17 +188,14 @@ def possible_bandwidth(runs: Runs) -> dict[int, str]:
 def _in_the_median(runs: Runs) -> dict[int, str]:
     unseen = runs.rows["bandwidth_bytes_per_s"].isna()
     rows = pd.concat([runs.rows[~unseen], _against_the_most(runs.rows[unseen], runs.sidecars)])
-    if "placements" in rows:  # what lies between probes of two placements is of neither
-        rows = rows[(rows["placements"] < 2) | (rows["placement"] != "")]
+    # What lies between probes of two placements is of neither.
+    rows = rows[(rows["placements"] < 2) | (rows["placement"] != "")]
     # A sweep's shapes are few requests each; all other requests of a level are one load.
     sweeps = rows["experiment"].isin(["batching", "memory"])
     keys = [rows["file"], *(rows[name].fillna(0) for name in ("batch_size", "concurrency", "request_rate"))]
     keys += [rows[name].where(sweeps, 0) for name in ("prompt_tokens", "max_new_tokens")]
-    keys += [rows["placement"]] if "placement" in rows else []
-    rows = rows.assign(middle=rows["mbu"].groupby(keys).transform("median"))
+    rows = rows.assign(middle=rows["mbu"].groupby([*keys, rows["placement"]]).transform("median"))
     above = rows[rows["middle"] > 1]
-    if above.empty:
-        return {}
     peak = above["bandwidth_bytes_per_s"] * derived.sharing(above)
     step_s = above["tpot_s"] * above["mbu"] / above["middle"]
     return {
@@ -241,8 +230,6 @@ def possible_arithmetic(runs: Runs) -> dict[int, str]:
     """Refuse more operations per second than the matrix-multiply peak measured beside the run."""
     found: dict[int, str] = {}
     known = runs.rows[runs.rows["peak_flops_per_s"].notna()]
-    if known.empty:
-        return found
     files = known.drop_duplicates("run_id").set_index("run_id")["file"]
     batches = derived.batches(known)
     for phase in ("decode", "prefill"):
