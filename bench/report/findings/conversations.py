@@ -95,10 +95,11 @@ def saved(requests: pd.DataFrame) -> list[str]:
     found = []
     for _, row in table[table["turns"] == "later"].iterrows():
         times, end = _times(row)
+        sooner = f"{html.number(abs(row['saved_s']) * 1e3)} ms {'sooner' if row['saved_s'] >= 0 else 'later'}"
         found.append(
             f"{words.on(row)}, the first token of a later turn of {row['workload']} comes {times} as fast "
             f"from {words.name(row)} with {_size(row['cache_capacity_tokens'])} as without: "
-            f"{_seconds(row['saved_s'])}, with {words.share(row['computed'])} of the prompt tokens "
+            f"{sooner} at the median, with {words.share(row['computed'])} of the prompt tokens "
             f"computed ({words.plural(row['pairs'], 'pair')} of turns in "
             f"{words.plural(row['runs'], 'run')}){end}"
         )
@@ -113,10 +114,6 @@ def _times(row):
         return times, "; one run, so without an interval."
     apart = low > 1 or high < 1
     return times, "." if apart else "; the interval holds 1, so the two cannot be distinguished."
-
-
-def _seconds(value):
-    return f"{html.number(abs(value) * 1e3)} ms {'sooner' if value >= 0 else 'later'} at the median"
 
 
 def bursts(requests: pd.DataFrame) -> list[str]:

@@ -36,7 +36,7 @@ def server_costs(requests: pd.DataFrame) -> str | None:
     if table.empty:
         return None
     costs = [
-        f"{words.more(100 * (row['tpot_factor'] - 1))} %{_interval(row, 'tpot_factor', _more)} per token and "
+        f"{_more(row['tpot_factor'])}{_interval(row, 'tpot_factor', _more)} per token and "
         f"{words.more(1e3 * row['ttft_cost_s'])} ms to the first with {words.name(row)} "
         f"({words.plural(row['pairs'], 'pair')} of runs)"
         for _, row in table.iterrows()
@@ -52,9 +52,7 @@ def _more(factor):
 
 
 def _interval(row, name, shown):
-    """` (1.2 to 1.4)`: the interval of a figure over runs, its ends as `shown` writes them; else empty."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return words.interval(low, high, shown)
+    return words.interval(row[f"{name}_low"], row[f"{name}_high"], shown)
 
 
 def within_objectives(requests: pd.DataFrame) -> str | None:
@@ -79,7 +77,7 @@ def proven_shares() -> dict:
     table = serving_proof.load("shares")
     return {
         "fewest": shares.FEWEST_RUNS,
-        "correlations": words.listed([f"{value:g}" for value in table["correlation"]], None, "and"),
+        "correlations": words.listed(f"{value:g}" for value in table["correlation"]),
         "covered": table["covered"].min(),
         "binomial": table.loc[table["correlation"].idxmax(), "binomial"],
     }
