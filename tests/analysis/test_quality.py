@@ -81,9 +81,8 @@ class Uniform:
 
 
 def test_the_nll_is_that_of_the_scored_tokens_alone():
-    graded = SimpleNamespace(
-        log_probabilities=lambda ids: [-float(k) for k in range(1, len(ids))]
-    )  # the k-th token after the first: -k
+    # The k-th token after the first: -k.
+    graded = SimpleNamespace(log_probabilities=lambda ids: [-float(k) for k in range(1, len(ids))])
     assert quality_experiment.nll_nats(graded, [5, 5, 5], [6, 7]) == pytest.approx((3 + 4) / 2)
     assert quality_experiment.nll_nats(Uniform(), [5], [6, 7, 8]) == pytest.approx(math.log(50))
 
@@ -447,18 +446,13 @@ def test_the_harness_runs_an_engine_on_local_tasks(harness):
     from bench.experiments.lm_eval import EngineLM
 
     model = EngineLM(Counting(size=50), Words())
-    found = lm_eval.simple_evaluate(model=model, tasks=list(TASKS), task_manager=harness, bootstrap_iters=0)[
-        "results"
-    ]
-    assert (
-        found["local_choice"]["acc,none"] == 1.0
-    )  # equally likely tokens: the shorter choice has the higher sum
-    assert found["local_text"]["bits_per_byte,none"] == pytest.approx(
-        3 * math.log2(50) / 5
-    )  # three tokens in five bytes
-    assert (
-        found["local_answer"]["exact_match,none"] == 0.5
-    )  # what stands before the stop string, "w5 ", is the answer to one of the two
+    found = lm_eval.simple_evaluate(model=model, tasks=list(TASKS), task_manager=harness, bootstrap_iters=0)
+    # Equally likely tokens: the shorter choice has the higher sum. Three tokens in five bytes. What stands before
+    # the stop string, "w5 ", is the answer to one of the two.
+    assert found["results"]["local_choice"]["acc,none"] == 1.0
+    bits = found["results"]["local_text"]["bits_per_byte,none"]
+    assert bits == pytest.approx(3 * math.log2(50) / 5)
+    assert found["results"]["local_answer"]["exact_match,none"] == 0.5
 
 
 def test_what_the_harness_reads_is_that_of_the_engine(harness):
