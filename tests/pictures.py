@@ -1,5 +1,6 @@
 """What a figure says and what a browser is given of it, and a page around one block of a site."""
 
+import io
 import shutil
 
 from matplotlib.text import Text
@@ -16,6 +17,13 @@ def texts(figure):
 def words(figure):
     """All text of a figure in one line."""
     return " ".join(" ".join(text.get_text() for text in figure.findobj(Text)).split())
+
+
+def drawn(name, requests):
+    """The figure `name`, whose marks have their places because it was saved once."""
+    figure = figures.DRAWN[name](requests)
+    figure.savefig(io.BytesIO(), format="svg")
+    return figure
 
 
 def svg(figure):
