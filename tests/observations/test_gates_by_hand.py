@@ -180,6 +180,16 @@ def test_a_level_counts_where_the_client_was_punctual():
     assert "requests 1.9 ms behind" in close and "the gap between them is 1.9 ms. Give" in close
 
 
+def test_one_late_level_of_sessions_refuses_a_run_whatever_the_next_one_says():
+    each = {"arrivals": "poisson", "cache_capacity_tokens": 0.0, "turn": 1}
+    levels = [
+        row | each | {"session_rate": rate, "late_s": late}
+        for rate, late in ((1, 9.0), (2, 0.0))
+        for row in PLAUSIBLE
+    ]
+    assert "The load client was late" in measurements.punctual(runs(levels))[0]
+
+
 def test_a_hit_of_a_cache_is_one_too_many():
     hits = changed({"cached_tokens": 0}, {"cached_tokens": 3}, {"cached_tokens": 7})
     found = measurements.uncached(runs(PLAUSIBLE, hits, changed({"cached_tokens": 0})))
