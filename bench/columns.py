@@ -27,15 +27,14 @@ class Column:
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
-# Columns of more than one table that are no metrics; a table declares its own ones where it is made.
+# Columns that are no metrics and are called by other words than their own in more than one table, or that an
+# axis or a filter names; a table declares its own ones where it is made.
 COLUMNS = {
     "backend": Column("engine"),
     "backend_version": Column("version"),
-    "option": Column("option"),
     "model": Column("model"),
     "weights": Column("weights"),
     "gpu": Column("device"),
-    "tensor_parallel": Column("tensor parallel"),
     "data_parallel": Column("replicas"),
     "loop": Column("loop"),
     "concurrency": Column("concurrency"),
@@ -43,16 +42,9 @@ COLUMNS = {
     "batch_size": Column("batch size"),
     "prompt_tokens": Column("prompt tokens"),
     "max_new_tokens": Column("new tokens"),
-    "requests": Column("requests"),
-    "failed": Column("failed"),
-    "error": Column("error"),
-    "runs": Column("runs"),
-    "pairs": Column("pairs"),
     "per_device": Column("output tokens/s per device"),
     "faster": Column("times the throughput"),
     "pace": Column("times as fast"),
-    "platform": Column("platform"),
-    "source": Column("source"),
 }
 ENGINE = "backend option"
 LOAD = "loop concurrency request_rate"

@@ -11,6 +11,7 @@ from functools import cache
 
 import pandas as pd
 
+from bench import naming
 from bench.paths import DATA
 
 UNKNOWN_VARIANT = "variant unknown"
@@ -56,7 +57,7 @@ class Accelerator:
 
 def slug(text: str) -> str:
     """`text` in small letters, its other signs as single hyphens, as much of it as a name has."""
-    return re.sub(r"[^a-z0-9]+", "-", str(text)[:NAME_CHARS].lower()).strip("-")
+    return naming.slug(str(text)[:NAME_CHARS])
 
 
 @cache

@@ -218,9 +218,8 @@ class _Node:
         self.ids = ids
         self.children: dict[int, _Node] = {}
         self.ends: list[tuple[int, float, int | None]] = []
-        self.earliest: list[
-            tuple[float, int | None]
-        ] = []  # at most two (moment, session), the earliest ones of different sessions
+        # At most two (moment, session), the earliest ones of different sessions.
+        self.earliest: list[tuple[float, int | None]] = []
 
     def split(self, at: int) -> "_Node":
         """A new node of the first `at` tokens, of which this one becomes the only child."""
@@ -379,16 +378,16 @@ class BlockPool:
 class Slots:
     """llama.cpp's slots and the prompts that its server keeps in host memory.
 
-    A request takes the idle slot with the longest common prefix if that is more than `similarity` of its
+    A request takes the idle slot with the longest common prefix if that is more than SIMILARITY of its
     prompt, else the least recently used. What a slot loses goes to host memory of `host_tokens` (0: none)
     and comes back. `begin` and `end` for requests that overlap, `request` for one after the other.
     Source: tools/server/server-context.cpp and server-task.cpp of the pinned llama.cpp, `n_cache_reuse` 0.
     """
 
-    def __init__(self, slots: int = 1, host_tokens: float = 0, similarity: float = SIMILARITY) -> None:
+    def __init__(self, slots: int = 1, host_tokens: float = 0) -> None:
         if slots < 1:
             raise ValueError(f"A server has 1 slot or more, not {slots}.")
-        self.similarity, self.host_tokens = similarity, host_tokens
+        self.host_tokens = host_tokens
         self._held: list[tuple[int, ...]] = [()] * slots
         self._used, self._busy, self._turn = [0] * slots, [False] * slots, 0
         self._host: deque[tuple[int, ...]] = deque()
@@ -408,7 +407,7 @@ class Slots:
             raise RuntimeError(f"All of {len(self._busy)} slots are busy: end a request before the next.")
         shared = {slot: _shared(self._held[slot], ids) for slot in idle}
         slot = max(idle, key=lambda slot: shared[slot])
-        if shared[slot] > self.similarity * len(ids):
+        if shared[slot] > SIMILARITY * len(ids):
             displaced = shared[slot] < KEPT_SHARE * len(self._held[slot])
         else:  # of equally old ones the last, as the server's loop does
             slot, displaced = min(idle, key=lambda slot: (self._used[slot], -slot)), True
@@ -457,10 +456,9 @@ def simulated(requests: Sequence[Request], declared: Declared) -> list[int]:
     routed = route([request.session for request in requests], declared.replicas, declared.router)
     hits = []
     for number, (request, replica) in enumerate(zip(requests, routed)):
-        unknown = tuple(-1 - number for _ in range(request.new_tokens))
-        hits.append(
-            caches[replica].request(request.ids, unknown if request.answer is None else request.answer)
-        )
+        unknown = (-1 - number,) * request.new_tokens
+        answer = unknown if request.answer is None else request.answer
+        hits.append(caches[replica].request(request.ids, answer))
     return hits
 
 

@@ -1,19 +1,30 @@
 """Figures and tables by name. Each joins where it is defined, in the study or in a package beside it; pages,
 notebooks and commands look them up here."""
 
+import functools
 import importlib
+import inspect
 from collections.abc import Callable
+
+import pandas as pd
 
 from bench import paths
 
 FIGURES: dict[str, Callable] = {}  # all requests in, a matplotlib Figure out
-TABLES: dict[str, Callable] = {}  # all requests or nothing in, a DataFrame for readers out
+TABLES: dict[str, Callable] = {}  # all requests in, a DataFrame for readers out
 
 
 def table(function: Callable) -> Callable:
-    """Decorator: the function is a table that `TABLES` lists."""
-    TABLES[function.__name__] = function
-    return function
+    """Decorator: the function is a table that `TABLES` lists. One that needs nobody's runs may be handed them
+    all the same."""
+    parameters = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def made(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+        return function(requests) if parameters else function()
+
+    TABLES[function.__name__] = made
+    return made
 
 
 def join(kind: str) -> None:

@@ -57,9 +57,7 @@ ELSEWHERE = {
 }
 # Checks that read a package's source; the others import it, with stand-ins for what is not installed.
 BY_SOURCE = {"ctranslate2", "onnxruntime_genai", "bitsandbytes", "gptqmodel"}
-NOT_CHECKED = {
-    "llamacpp": "the wheel for CUDA is on GitHub only; the one for CPUs is run by make check",
-}
+NOT_CHECKED = {"llamacpp": "the wheel for CUDA is on GitHub only; the one for CPUs is run by make check"}
 
 
 def checked(name, of, package, more=()):

@@ -90,6 +90,12 @@ def observations(tmp_path):
 
 
 @pytest.fixture
+def nothing(tmp_path):
+    """What is read where nobody has measured."""
+    return store.load(folder=tmp_path / "nothing")
+
+
+@pytest.fixture
 def watchdog():
     """A test that hangs is a test that fails."""
 

@@ -31,16 +31,8 @@ class Truth:
     """The ground-truth server in a process of its own."""
 
     def __init__(self, ttft_s=TTFT_S, itl_s=ITL_S, *flags):
-        command = [
-            sys.executable,
-            "-m",
-            "bench.instrument.reference_server",
-            "--ttft-s",
-            str(ttft_s),
-            "--itl-s",
-            str(itl_s),
-            *map(str, flags),
-        ]
+        module = [sys.executable, "-m", "bench.instrument.reference_server"]
+        command = [*module, "--ttft-s", str(ttft_s), "--itl-s", str(itl_s), *map(str, flags)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.url = self.process.stdout.readline().strip()
 
@@ -152,11 +144,8 @@ def request_of(peer):
 
 def stream(tokens=TOKENS):
     """A whole answer."""
-    return (
-        events.STREAMED
-        + b"".join(map(events.chunk, [EVENT] * tokens + [USAGE % tokens, b"data: [DONE]\n\n"]))
-        + events.LAST
-    )
+    each = [EVENT] * tokens + [USAGE % tokens, b"data: [DONE]\n\n"]
+    return events.STREAMED + b"".join(map(events.chunk, each)) + events.LAST
 
 
 def hang_up(peer):

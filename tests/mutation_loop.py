@@ -100,9 +100,7 @@ class Loop:
             chosen = self.items
         if not chosen:  # another process may enter it
             chosen = [item for item in self.items if ELSEWHERE & self.entered[item]]
-        chosen = sorted(
-            chosen, key=lambda item: len(self.entered[item])
-        )  # what tests little else comes first
+        chosen = sorted(chosen, key=lambda item: len(self.entered[item]))  # what tests little else first
         quick = [item for item in chosen if self.cost[item] < SLOWEST_S] or chosen[:3]
         total, kept = 0.0, []
         for item in quick:

@@ -3,24 +3,19 @@
 from bench.instrument.load import protocols
 
 SECRET = "hf_AnotherTokenThatNobodyMaySee9876543210"
-PROMPT = protocols.Prompt(
-    (11, 12, 13, 14, 15), "one two three four five", 4
-)  # as many tokens as words, and no count that another one could be taken for
+# As many tokens as words, and no count that another one could be taken for.
+PROMPT = protocols.Prompt((11, 12, 13, 14, 15), "one two three four five", 4)
 WORDS = " alpha", " beta", " gamma", " delta"
 IDS = 21, 22, 23, 24
-FIRST_S, GAP_S, END_S = (
-    0.004,
-    0.003,
-    0.006,
-)  # until the first token, between two events, from the last token to what follows
+# Until the first token, between two events, from the last token to what follows.
+FIRST_S, GAP_S, END_S = 0.004, 0.003, 0.006
 MARGIN_S = 2e-4  # between the clock in which the kernel stamps and the one that the server reads
 
 # (dialect, quirks of the server, what the row must say, or the words of its error)
 GOOD = {"output_tokens": 4, "chunks": 4, "prompt_tokens": 5, "gaps": True, "text": "".join(WORDS)}
 PAIRS = GOOD | {"chunks": 2, "gaps": False}
-TEXTS = GOOD | {
-    "prompt_tokens": 6
-}  # of what the server makes of the text: a beginning-of-sequence token is one of its tokens
+# Of what the server makes of the text: a beginning-of-sequence token is one of its tokens.
+TEXTS = GOOD | {"prompt_tokens": 6}
 CASES = {
     "completions": ("completions", "", GOOD),
     "completions, no space after data:": ("completions", "no-space", GOOD),
@@ -58,11 +53,7 @@ CASES = {
     "text, echoed prompt and two tokens per event": ("text", "echo pairs", "sent the prompt back"),
     "text, never usage": ("text", "no-usage", "did not report usage"),
     "text-bos": ("text-bos", "bos bos-out", TEXTS),
-    "text-bos, two tokens per event": (
-        "text-bos",
-        "bos bos-out pairs",
-        TEXTS | {"chunks": 2, "gaps": False},
-    ),
+    "text-bos, two tokens per event": ("text-bos", "bos bos-out pairs", TEXTS | {"chunks": 2, "gaps": False}),
     "text-bos, BOS not counted": ("text-bos", "bos", "3 output tokens where 4 were asked for"),
     "text-bos, no space after data:": ("text-bos", "bos bos-out no-space", TEXTS),
     "text-bos, echoed prompt": ("text-bos", "bos bos-out echo pairs", "sent the prompt back"),

@@ -24,20 +24,14 @@ from bench.instrument.load import client, schedule
 
 def groups(quirks, count):
     """The numbers of the tokens of each event."""
-    return (
-        [range(k, min(k + 2, count)) for k in range(0, count, 2)]
-        if "pairs" in quirks
-        else [range(k, k + 1) for k in range(count)]
-    )
+    size = 2 if "pairs" in quirks else 1
+    return [range(k, min(k + size, count)) for k in range(0, count, size)]
 
 
 def prompt_tokens(body, quirks):
     """Ids as they are, words otherwise, and a beginning-of-sequence token from a server that counts it."""
-    prompt = (
-        body.get("prompt")
-        or body.get("inputs")
-        or " ".join(message["content"] for message in body["messages"])
-    )
+    prompt = body.get("prompt") or body.get("inputs")
+    prompt = prompt or " ".join(message["content"] for message in body["messages"])
     return len(prompt if isinstance(prompt, list) else prompt.split()) + ("bos" in quirks)
 
 
@@ -97,25 +91,15 @@ def tgi(body, quirks):
     count, prompt = parameters["max_new_tokens"], prompt_tokens(body, quirks)
     yield "comment", b""  # it keeps a connection alive with comments
     for k in range(count):
-        token = {
-            "id": IDS[k % 4],
-            "text": "" if "held" in quirks and k == count - 1 else WORDS[k % 4],
-            "logprob": -1.0,
-            "special": False,
-        }
+        text = "" if "held" in quirks and k == count - 1 else WORDS[k % 4]
+        token = {"id": IDS[k % 4], "text": text, "logprob": -1.0, "special": False}
         event = {"index": k + 1, "token": token, "generated_text": None, "details": None}
         if k == count - 1:
             event["generated_text"] = (PROMPT.text if "echo" in quirks else "") + words(range(count))
-            details = {
-                "finish_reason": "length",
-                "generated_tokens": count + ("bos-out" in quirks),
-                "seed": None,
-            }
-            details |= (
-                {"prefill": [{"id": 1, "text": "x"}] * prompt}
-                if "old" in quirks
-                else {"input_length": prompt}
-            )
+            old = "old" in quirks
+            details = {"prefill": [{"id": 1, "text": "x"}] * prompt} if old else {"input_length": prompt}
+            details |= {"generated_tokens": count + ("bos-out" in quirks)}
+            details |= {"finish_reason": "length", "seed": None}
             event["details"] = details if parameters.get("details") else None
         yield "token", event
 
@@ -129,34 +113,13 @@ def llamacpp(body, quirks):
     if "echo" in quirks:
         yield "more", {"index": 0, "content": PROMPT.text, "tokens": [], "stop": False}
     for numbers in groups(quirks, count):
-        yield (
-            "token",
-            {
-                "index": 0,
-                "content": words(numbers),
-                "tokens": [IDS[numbers[-1] % 4]] if body.get("return_tokens") else [],
-                "stop": False,
-                "tokens_predicted": numbers[-1] + 1,
-            },
-        )
-    end = {
-        "index": 0,
-        "content": "",
-        "tokens": [],
-        "stop": True,
-        "stop_type": "limit",
-        "prompt": PROMPT.text,
-        "timings": {"cache_n": 1},
-    }
-    yield (
-        "more",
-        end
-        | (
-            {}
-            if "no-usage" in quirks
-            else {"tokens_predicted": count + ("bos-out" in quirks), "tokens_evaluated": prompt}
-        ),
-    )
+        ids = [IDS[numbers[-1] % 4]] if body.get("return_tokens") else []
+        event = {"index": 0, "content": words(numbers), "tokens": ids, "stop": False}
+        yield "token", event | {"tokens_predicted": numbers[-1] + 1}
+    counts = {"tokens_predicted": count + ("bos-out" in quirks), "tokens_evaluated": prompt}
+    end = {"index": 0, "content": "", "tokens": [], "stop": True, "stop_type": "limit"}
+    end |= {"prompt": PROMPT.text, "timings": {"cache_n": 1}}
+    yield "more", end | ({} if "no-usage" in quirks else counts)
 
 
 SPEAKERS = {
@@ -217,14 +180,11 @@ class Speaker(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         wrote, late, spoken = [], b"", False
         for kind, content in [*events, *([("more", b"")] if "bare-last" in quirks else [])]:
-            data = (
+            text = (
                 content if isinstance(content, bytes) else json.dumps(content, separators=(",", ":")).encode()
             )
-            data = (
-                (b":" if kind == "comment" else b"data:" if "no-space" in quirks else b"data: ")
-                + data
-                + b"\n\n"
-            )
+            field = b":" if kind == "comment" else b"data:" if "no-space" in quirks else b"data: "
+            data = field + text + b"\n\n"
             if kind == "token" and "packets" in quirks and not late:
                 late = data  # with the next one
                 continue

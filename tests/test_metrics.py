@@ -90,30 +90,24 @@ def test_largest_batch_by_hand():
 
 
 def test_shares_of_drafts_and_energy_of_nothing_are_nan():
-    assert (
-        math.isnan(metrics.acceptance_rate(2, 0))
-        and metrics.acceptance_rate(3, 4) == 0.75
-        and metrics.acceptance_rate(1, 1) == 1
-    )
+    assert math.isnan(metrics.acceptance_rate(2, 0))
+    assert metrics.acceptance_rate(3, 4) == 0.75
+    assert metrics.acceptance_rate(1, 1) == 1
     assert math.isnan(metrics.acceptance_rate(0, 0)) and math.isnan(metrics.acceptance_rate(np.nan, 4))
     assert metrics.energy_per_token_j(30.0, 20) == 1.5 and metrics.energy_per_token_j(3.0, 1) == 3
-    assert math.isnan(metrics.energy_per_token_j(30.0, 0)) and math.isnan(
-        metrics.energy_per_token_j(np.nan, 5)
-    )
-    assert metrics.cpu_energy_per_token_j(30.0, 20) == 1.5 and math.isnan(
-        metrics.cpu_energy_per_token_j(1.0, 0)
-    )
+    assert math.isnan(metrics.energy_per_token_j(30.0, 0))
+    assert math.isnan(metrics.energy_per_token_j(np.nan, 5))
+    assert metrics.cpu_energy_per_token_j(30.0, 20) == 1.5
+    assert math.isnan(metrics.cpu_energy_per_token_j(1.0, 0))
     assert metrics.perplexity(math.log(7.0)) == pytest.approx(7)
 
 
 def test_a_metric_is_declared_once_with_its_unit_and_label():
     ttft = metrics.METRICS["ttft_s"]
     assert (ttft.unit, ttft.symbol, ttft.label, ttft.factor) == ("s", "TTFT", "TTFT (ms)", 1e3)
-    assert (
-        ttft.function is metrics.ttft_s
-        and ttft.title == "Time to first token"
-        and "first token" in ttft.formula
-    )
+    assert ttft.function is metrics.ttft_s
+    assert ttft.title == "Time to first token"
+    assert "first token" in ttft.formula
     assert metrics.METRICS["mbu"].label == "MBU" and metrics.METRICS["mbu"].source == "MosaicML 2023"
     assert metrics.METRICS["load_s"].function is None and metrics.METRICS["load_s"].formula == ""
     assert metrics.METRICS["perplexity"].unit == ""
@@ -171,9 +165,8 @@ def test_a_declaration_without_words_has_none(monkeypatch):
 
     full = definitions.METRICS.pop("full_s")
     assert full == definitions.Metric("full_s", "Title", "a / b", "somebody", function=full_s)
-    assert bare_s() == 1 and definitions.METRICS == {
-        "bare_s": definitions.Metric("bare_s", "Title", function=bare_s)
-    }
+    assert bare_s() == 1
+    assert definitions.METRICS == {"bare_s": definitions.Metric("bare_s", "Title", function=bare_s)}
     made = definitions.declare("other", "Other", symbol="o")
     assert made == definitions.Metric("other", "Other", symbol="o") and definitions.METRICS["other"] is made
 

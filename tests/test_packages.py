@@ -38,15 +38,8 @@ def installed(tmp_path_factory):
         source = copied(tmp_path_factory.mktemp("source"), "bench", package)
         target = tmp_path_factory.mktemp("site")
         pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        build = [
-            "wheel",
-            "--no-deps",
-            "--no-build-isolation",
-            "--wheel-dir",
-            str(source),
-            str(source / package),
-        ]
-        subprocess.run([*pip, *build], check=True, capture_output=True)
+        build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(source)]
+        subprocess.run([*pip, *build, str(source / package)], check=True, capture_output=True)
         (wheel,) = source.glob("*.whl")
         command = [*pip, "install", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
         subprocess.run(command, check=True, capture_output=True)

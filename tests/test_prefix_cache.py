@@ -215,8 +215,7 @@ def test_blocks_of_equal_tokens_after_other_tokens_differ():
 
 
 @pytest.mark.parametrize(
-    "prompt, cached, rates",
-    [((10, 90), (10, 0), (0.1, 0.5, 0.5)), ((100, 100), (0, 20), (0.1, 0.1, 0.5))],
+    "prompt, cached, rates", [((10, 90), (10, 0), (0.1, 0.5, 0.5)), ((100, 100), (0, 20), (0.1, 0.1, 0.5))]
 )
 def test_three_rates_are_three_numbers(prompt, cached, rates):
     assert tuple(prefix_cache.rates(prompt, cached).values()) == pytest.approx(rates)

@@ -84,8 +84,7 @@ def quoting():
 def keeps_quiet(url):
     """AssertionError if the row of a request to a server that quotes the token has any part of it."""
     row = ask(url, "completions", token=SECRET)
-    shown = " ".join(
-        str(value) for name, value in row.items() if name != "pieces"
-    )  # those are counted and dropped
+    # Pieces are counted and dropped.
+    shown = " ".join(str(value) for name, value in row.items() if name != "pieces")
     assert row["error"] or row["text"]
     assert not any(SECRET[k : k + 8] in shown for k in range(len(SECRET) - 7))

@@ -10,15 +10,16 @@ hold. An engine's version is part of a configuration, and processors are not poo
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import optimize, special, stats
 
-from bench import memo, metrics, naming
+from bench import memo, naming
 from bench.analysis import comparison, latency, machines, statistics
+from bench.definitions import Fields
 from bench.observations import derived
 
 RATE = latency.RATE
@@ -35,6 +36,7 @@ POOLED = [
     "least", "most", "machines", "repeated", "borrowed",
 ]  # fmt: skip
 Key = tuple[str, str, str]
+UPPER = (1 + statistics.CONFIDENCE) / 2  # the quantile that is an interval's upper end
 # Probabilities at which the confidence distribution of τ² is taken.
 LEVELS = (np.arange(200) + 0.5) / 200
 
@@ -42,43 +44,34 @@ LEVELS = (np.arange(200) + 0.5) / 200
 # --- one machine -------------------------------------------------------------------------------------------
 
 
-def machine_ratios(
-    runs: pd.DataFrame, metric: str, pairs: Sequence[tuple[Key, Key]]
-) -> dict[tuple[Key, Key], tuple[float, float, float, int, int]]:
-    """{pair: (log of the ratio of `metric`, its standard error, degrees of freedom, runs of the first, runs
-    of the second)} on one machine, whose `runs` these are, for those of `pairs` of which it has both.
+def machine_ratios(runs: pd.DataFrame, pairs: Sequence[tuple[Key, Key]]) -> Iterator[tuple[str | float, ...]]:
+    """Each of `pairs` of which one machine, whose `runs` these are, has both: a row of KEYS, THAN and RATIOS.
 
     The model of one machine is that of all comparisons (`comparison.fit`), so pairs that no chain of sittings
     connects are left out. The error is NaN, with zero degrees of freedom, where one of the two has one run.
     """
-    model = comparison.fit(runs, KEYS, metric)
-    place = {tuple(key): k for k, key in enumerate(model.table[KEYS].to_numpy())}
-    known = [pair for pair in pairs if pair[0] in place and pair[1] in place]
-    table = model.pairs([(place[first], place[second]) for first, second in known])
-    weights = np.eye(len(place))[table["first"]] - np.eye(len(place))[table["second"]]
-    _, errors, freedoms = model.contrasts(weights)
-    found = {}
-    for pair, (_, row), error, freedom in zip(known, table.iterrows(), errors, freedoms):
-        if row["verdict"] == comparison.NOT_CONNECTED:
-            continue
-        counts = int(row["runs"]), int(row["baseline_runs"])
-        known_error = (math.nan, 0.0) if min(counts) == 1 else (float(error), float(freedom))
-        found[pair] = math.log(row["ratio"]), *known_error, *counts
-    return found
+    model = comparison.fit(runs, KEYS, RATE)
+    known = [pair for pair in pairs if model.places.keys() >= set(pair)]
+    table = model.pairs([(model.places[first], model.places[second]) for first, second in known])
+    unit = np.eye(len(model.places))
+    _, errors, freedoms = model.contrasts(unit[table["first"]] - unit[table["second"]])
+    for (first, second), (_, row), error, freedom in zip(known, table.iterrows(), errors, freedoms):
+        if row["verdict"] != comparison.NOT_CONNECTED:
+            counts = int(row["runs"]), int(row["baseline_runs"])
+            known_error = (math.nan, 0.0) if min(counts) == 1 else (float(error), float(freedom))
+            yield *first, *second, math.log(row["ratio"]), *known_error, *counts
 
 
-def scatter(runs: pd.DataFrame, metric: str) -> tuple[float, float]:
-    """(standard deviation of log(`metric`) from run to run, degrees of freedom) of a configuration that has
-    one run on its machine, from the configurations that have several on theirs; (NaN, 0) without any.
+def scatter(runs: pd.DataFrame) -> tuple[float, float]:
+    """(standard deviation of log(RATE) from run to run, degrees of freedom) of a configuration that has one
+    run on its machine, from the configurations that have several on theirs; (NaN, 0) without any.
 
     Configurations and machines differ in how much they scatter. The variance of another one is drawn from
     where theirs come from, a scaled inverse χ² whose scale and degrees of freedom are fitted to the moments
     of the logs of the sample variances (Smyth, *Linear Models and Empirical Bayes Methods*, Stat. Appl.
     Genet. Mol. Biol. 3(1), 2004, section 6.2).
     """
-    logs = np.log(runs[metric])
-    place = [runs["placement"]] if "placement" in runs else []
-    cells = logs.groupby([runs["machine"], *(runs[key] for key in KEYS), *place])
+    cells = np.log(runs[RATE]).groupby([runs[key] for key in ("machine", *KEYS, "placement")])
     variance, freedom = cells.var(ddof=1), cells.count() - 1
     several = (freedom > 0) & (variance > 0)
     variance, half = variance[several].to_numpy(), freedom[several].to_numpy() / 2
@@ -108,9 +101,7 @@ class Pooled:
     predicted_high: np.ndarray
 
 
-def pool(
-    log_ratios: np.ndarray, standard_errors: np.ndarray, confidence: float = statistics.CONFIDENCE
-) -> Pooled:
+def pool(log_ratios: np.ndarray, standard_errors: np.ndarray) -> Pooled:
     """What the logs of ratios of several machines (last axis) have in common, with their standard errors.
 
     The interval of the mean is Hartung and Knapp's (*A refined method for the meta-analysis of controlled
@@ -123,12 +114,12 @@ def pool(
     count = y.shape[-1]
     between = reml(y, v)
     mean, variance, factor = weighted(y, v, between)
-    half = stats.t.ppf((1 + confidence) / 2, count - 1) * np.sqrt(variance * np.maximum(factor, 1))
-    predicted = prediction(y, v, confidence) if count > 2 else np.full((2, *mean.shape), math.nan)
+    half = stats.t.ppf(UPPER, count - 1) * np.sqrt(variance * np.maximum(factor, 1))
+    predicted = prediction(y, v) if count > 2 else np.full((2, *mean.shape), math.nan)
     return Pooled(mean, mean - half, mean + half, np.sqrt(between), *predicted)
 
 
-def reml(y: np.ndarray, v: np.ndarray, tolerance: float = 1e-10) -> np.ndarray:
+def reml(y: np.ndarray, v: np.ndarray) -> np.ndarray:
     """τ² of the restricted maximum likelihood over the last axis: effects `y` with known variances `v`.
 
     Fisher's scoring, kept at zero or above (Viechtbauer, *Bias and Efficiency of Meta-Analytic Variance
@@ -144,7 +135,7 @@ def reml(y: np.ndarray, v: np.ndarray, tolerance: float = 1e-10) -> np.ndarray:
         after = np.maximum(between + score / information, 0)
         moved = np.abs(after - between)
         between = after
-        if np.all(moved <= tolerance * (v.mean(axis=-1) + between)):
+        if np.all(moved <= 1e-10 * (v.mean(axis=-1) + between)):
             break
     return between
 
@@ -158,9 +149,7 @@ def weighted(y: np.ndarray, v: np.ndarray, between: np.ndarray) -> tuple[np.ndar
     return mean, 1 / total, factor
 
 
-def prediction(
-    y: np.ndarray, v: np.ndarray, confidence: float = statistics.CONFIDENCE
-) -> tuple[np.ndarray, np.ndarray]:
+def prediction(y: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Between what the effect of a further machine lies: (low, high) over the last axis.
 
     Few machines say little of τ², so no single one is put in: the generalised Q of the true τ² is χ² with one
@@ -187,9 +176,7 @@ def prediction(
     def below(at: np.ndarray, probability: float) -> np.ndarray:
         return special.ndtr((at[..., None] - mean) / deviation).mean(axis=-1) < probability
 
-    low, high = (
-        _bisect(lambda at: below(at, p), *ends) for p in ((1 - confidence) / 2, (1 + confidence) / 2)
-    )
+    low, high = (_bisect(lambda at: below(at, p), *ends) for p in (1 - UPPER, UPPER))
     return low, high
 
 
@@ -224,10 +211,10 @@ def verdict(lows: np.ndarray, highs: np.ndarray, repeated: int, low: float, high
 # --- requests in, tables out -------------------------------------------------------------------------------
 
 
-def compared(requests: pd.DataFrame, metric: str = RATE) -> pd.DataFrame:
+def compared(requests: pd.DataFrame) -> pd.DataFrame:
     """The latency runs that are compared: of the model, weights and kind of device that most machines have.
 
-    One row per run, or per run and placement (`latency.runs`), without failed requests and with a figure
+    One row per run, or per run and placement (`latency.runs`), without failed requests and with a RATE
     above zero; options as `naming.named`, with the version where several are compared; column machine: its
     label (`machines.labelled`).
     """
@@ -235,8 +222,8 @@ def compared(requests: pd.DataFrame, metric: str = RATE) -> pd.DataFrame:
     names = {tuple(machine): label for label, machine in labels}
     rows = naming.named(requests[requests["experiment"] == "latency"])
     lost = rows.loc[rows["error"] != "", "run_id"]
-    runs = latency.runs(rows, strata=metric in latency.STRATIFIED)
-    runs = runs[~runs["run_id"].isin(lost) & (runs[metric] > 0)]
+    runs = latency.runs(rows, strata=True)
+    runs = runs[~runs["run_id"].isin(lost) & (runs[RATE] > 0)]
     runs = runs.assign(machine=[names[key] for key in zip(runs["gpu"], runs["host"])])
     kinds = runs.groupby(["model", "weights", runs["gpu"].map(naming.is_cpu)], sort=True)
     if not kinds.ngroups:
@@ -247,21 +234,20 @@ def compared(requests: pd.DataFrame, metric: str = RATE) -> pd.DataFrame:
     return runs.assign(option=runs["option"] + version)
 
 
-def ratios(runs: pd.DataFrame, metric: str, pairs: Sequence[tuple[Key, Key]]) -> pd.DataFrame:
+def ratios(runs: pd.DataFrame, pairs: Sequence[tuple[Key, Key]]) -> pd.DataFrame:
     """Each of `pairs` on each machine of `runs` (`compared`) that has both: one row per pair and machine.
 
-    Columns: the first configuration (KEYS), the second (THAN), machine, RATIOS (of the logs), borrowed
+    Columns: the first configuration (KEYS), the second (THAN), RATIOS (of the logs), machine, borrowed
     (whether the error is that of the `scatter` of others, because one of the two has one run), ratio, low and
-    high (how many times as good the first is, with the machine's own 95 % interval). Above 1 the first is
-    better, also where less of the metric is.
+    high (how many times as fast the first is, with the machine's own 95 % interval).
     """
-    sign = 1 if metrics.METRICS[metric].better == "higher" else -1
-    rows = []
-    for machine, own in runs.groupby("machine", sort=True):
-        for (first, second), (middle, *more) in machine_ratios(own, metric, pairs).items():
-            rows.append((*first, *second, machine, sign * middle, *more))
-    table = pd.DataFrame(rows, columns=[*KEYS, *THAN, "machine", *RATIOS])
-    deviation, freedom = scatter(runs, metric) if len(runs) else (math.nan, 0.0)
+    rows = [
+        (*row, machine)
+        for machine, own in runs.groupby("machine", sort=True)
+        for row in machine_ratios(own, pairs)
+    ]
+    table = pd.DataFrame(rows, columns=[*KEYS, *THAN, *RATIOS, "machine"])
+    deviation, freedom = scatter(runs)
     unknown = table["standard_error"].isna()
     error = deviation * np.sqrt(1 / table["runs"] + 1 / table["than_runs"])
     table = table.assign(
@@ -269,7 +255,7 @@ def ratios(runs: pd.DataFrame, metric: str, pairs: Sequence[tuple[Key, Key]]) ->
         standard_error=table["standard_error"].where(~unknown, error),
         degrees_of_freedom=table["degrees_of_freedom"].where(~unknown, freedom).astype(float),
     )
-    quantile = stats.t.ppf((1 + statistics.CONFIDENCE) / 2, table["degrees_of_freedom"].clip(lower=0.1))
+    quantile = stats.t.ppf(UPPER, table["degrees_of_freedom"].clip(lower=0.1))
     half = quantile * table["standard_error"]
     return table.assign(
         ratio=np.exp(table["log_ratio"]),
@@ -286,82 +272,74 @@ def pooled(each: pd.DataFrame) -> pd.DataFrame:
     ratios), machines, repeated (machines with FEWEST_RUNS runs of both), borrowed (machines without an error
     of their own).
     """
-    rows = []
+    found = []
     groups = [rows for _, rows in each.groupby([*KEYS, *THAN], sort=False) if len(rows) > 1]
     for _, same in itertools.groupby(sorted(groups, key=len), key=len):  # pooled together: many pairs
-        same = list(same)
-        logs, errors = (np.array([rows[name] for rows in same]) for name in ("log_ratio", "standard_error"))
-        found = pool(logs, errors)
-        for k, own in enumerate(same):
-            repeated = int((own[["runs", "than_runs"]].min(axis=1) >= FEWEST_RUNS).sum())
-            bounds = np.log(own["low"].to_numpy()), np.log(own["high"].to_numpy())
-            judged = verdict(*bounds, repeated, float(found.low[k]), float(found.high[k]))
-            ends = found.mean, found.low, found.high
-            # A further machine is not known better than the mean: where machines happen to agree it might be.
-            further = (
-                min(found.predicted_low[k], found.low[k]),
-                max(found.predicted_high[k], found.high[k]),
-            )
-            rows.append(
-                (
-                    *own[[*KEYS, *THAN]].iloc[0],
-                    judged,
-                    *(math.exp(end[k]) for end in ends),
-                    found.spread[k],
-                    *(math.exp(end) for end in further),
-                    own["ratio"].min(),
-                    own["ratio"].max(),
-                    len(own),
-                    repeated,
-                    int(own["borrowed"].sum()),
-                )
-            )
-    return pd.DataFrame(rows, columns=POOLED)
+        rows = list(same)
+        over = pool(*(np.array([own[name] for own in rows]) for name in ("log_ratio", "standard_error")))
+        found += [_pooled(own, over, k) for k, own in enumerate(rows)]
+    return pd.DataFrame(found, columns=POOLED)
+
+
+def _pooled(own: pd.DataFrame, over: Pooled, k: int) -> Fields:
+    """One row of `pooled`: a pair's rows of `ratios`, which stands at place `k` of what was pooled."""
+    repeated = int((own[["runs", "than_runs"]].min(axis=1) >= FEWEST_RUNS).sum())
+    low, high = float(over.low[k]), float(over.high[k])
+    bounds = np.log(own["low"].to_numpy()), np.log(own["high"].to_numpy())
+    return own[[*KEYS, *THAN]].iloc[0].to_dict() | {
+        "verdict": verdict(*bounds, repeated, low, high),
+        "ratio": math.exp(over.mean[k]),
+        "low": math.exp(low),
+        "high": math.exp(high),
+        "spread": over.spread[k],
+        # A further machine is not known better than the mean: where machines happen to agree it might be.
+        "predicted_low": math.exp(min(over.predicted_low[k], low)),
+        "predicted_high": math.exp(max(over.predicted_high[k], high)),
+        "least": own["ratio"].min(),
+        "most": own["ratio"].max(),
+        "machines": len(own),
+        "repeated": repeated,
+        "borrowed": int(own["borrowed"].sum()),
+    }
 
 
 @memo.by_content
-def every_pair(requests: pd.DataFrame, metric: str = RATE) -> pd.DataFrame:
-    """Every pair of configurations that several machines have: one row per pair, the better one first.
+def every_pair(requests: pd.DataFrame) -> pd.DataFrame:
+    """Every pair of configurations that several machines have: one row per pair, the faster one first.
 
     Columns of `pooled`; pairs that most machines have first, then by ratio, the largest first.
     """
-    runs = compared(requests, metric)
-    table = pooled(ratios(runs, metric, list(itertools.combinations(_configurations(runs), 2))))
-    turned = pooled(
-        ratios(
-            runs,
-            metric,
-            [(tuple(row[THAN]), tuple(row[KEYS])) for _, row in table[table["ratio"] < 1].iterrows()],
-        )
-    )
+    runs = compared(requests)
+    table = pooled(ratios(runs, list(itertools.combinations(_configurations(runs), 2))))
+    slower = table[table["ratio"] < 1]
+    turned = pooled(ratios(runs, [(tuple(row[THAN]), tuple(row[KEYS])) for _, row in slower.iterrows()]))
     parts = [part for part in (table[table["ratio"] >= 1], turned) if len(part)] or [table]
     return pd.concat(parts).sort_values(["machines", "ratio"], ascending=False, ignore_index=True)
 
 
 @memo.by_content
-def against_leader(requests: pd.DataFrame, metric: str = RATE) -> pd.DataFrame:
+def against_leader(requests: pd.DataFrame) -> pd.DataFrame:
     """Every configuration against the one in front over all machines (`leader`), where several have both: one
     row per configuration, the best first; columns of `pooled`."""
-    runs = compared(requests, metric)
-    table = pooled(ratios(runs, metric, _to_leader(runs, metric)))
+    table = pooled(each_against_leader(requests))
     return table.sort_values("ratio", ascending=False, ignore_index=True)
 
 
 @memo.by_content
-def each_against_leader(requests: pd.DataFrame, metric: str = RATE) -> pd.DataFrame:
+def each_against_leader(requests: pd.DataFrame) -> pd.DataFrame:
     """What `against_leader` pools: one row per configuration and machine; columns of `ratios`."""
-    runs = compared(requests, metric)
-    return ratios(runs, metric, _to_leader(runs, metric))
+    runs = compared(requests)
+    front = leader(runs)
+    return ratios(runs, [(key, front) for key in _configurations(runs) if front and key != front])
 
 
-def leader(runs: pd.DataFrame, metric: str = RATE) -> Key | None:
+def leader(runs: pd.DataFrame) -> Key | None:
     """The configuration in front of `runs` (`compared`): of those that most machines have, the one with the
     best geometric mean over them; None without runs."""
     if runs.empty:
         return None
-    own = np.log(runs[metric]).groupby([runs["machine"], *(runs[key] for key in KEYS)]).mean()
+    own = np.log(runs[RATE]).groupby([runs["machine"], *(runs[key] for key in KEYS)]).mean()
     over = own.groupby(level=KEYS).agg(["count", "mean"])
-    over["mean"] *= 1 if metrics.METRICS[metric].better == "higher" else -1
     return over.sort_values(["count", "mean"]).index[-1]
 
 
@@ -375,8 +353,3 @@ def machines_with_rounds(requests: pd.DataFrame) -> list[str]:
 
 def _configurations(runs: pd.DataFrame) -> list[Key]:
     return list(runs[KEYS].drop_duplicates().sort_values(KEYS).itertuples(index=False, name=None))
-
-
-def _to_leader(runs: pd.DataFrame, metric: str) -> list[tuple[Key, Key]]:
-    front = leader(runs, metric)
-    return [(key, front) for key in _configurations(runs) if front and key != front]

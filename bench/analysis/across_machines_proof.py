@@ -17,6 +17,7 @@ from scipy import stats
 
 from bench import files
 from bench.analysis import across_machines, statistics
+from bench.analysis.across_machines import UPPER
 from bench.paths import ROOT
 
 FILE = ROOT / "data" / "proof" / "across_machines.csv"
@@ -31,18 +32,7 @@ KNOWN, ESTIMATED = "known", "from three runs of each"
 HARTUNG_KNAPP, PREDICTION = "REML, Hartung and Knapp", "prediction from the distribution of τ²"
 PLAIN, LAIRD = "REML, Hartung and Knapp without the bound", "DerSimonian and Laird"
 HIGGINS = "prediction after Higgins, Thompson and Spiegelhalter"
-COVERAGE = [
-    "method",
-    "machines",
-    "spread",
-    "errors",
-    "errors_are",
-    "studies",
-    "share",
-    "share_low",
-    "share_high",
-    "width",
-]
+COVERAGE = "method machines spread errors errors_are studies share share_low share_high width".split()
 
 
 def coverage(
@@ -75,13 +65,13 @@ def coverage(
 
 def _intervals(y: np.ndarray, v: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """{method: (low, high)} of simulated studies: what is published, and what is not."""
-    count, confidence = y.shape[-1], (1 + statistics.CONFIDENCE) / 2
+    count = y.shape[-1]
     ours = across_machines.pool(y, np.sqrt(v))
     mean, variance, factor = across_machines.weighted(y, v, between := across_machines.reml(y, v))
-    plain = stats.t.ppf(confidence, count - 1) * np.sqrt(variance * factor)
-    further = stats.t.ppf(confidence, count - 2) * np.sqrt(variance + between)
+    plain = stats.t.ppf(UPPER, count - 1) * np.sqrt(variance * factor)
+    further = stats.t.ppf(UPPER, count - 2) * np.sqrt(variance + between)
     laird, of_laird, _ = across_machines.weighted(y, v, dersimonian_laird(y, v))
-    normal = stats.norm.ppf(confidence) * np.sqrt(of_laird)
+    normal = stats.norm.ppf(UPPER) * np.sqrt(of_laird)
     return {
         HARTUNG_KNAPP: (ours.low, ours.high),
         PREDICTION: (ours.predicted_low, ours.predicted_high),
@@ -124,7 +114,6 @@ def main() -> int:
     """Simulate, write, print; the exit status is 1 where a published interval holds less often than
     promised."""
     results = coverage()
-    FILE.parent.mkdir(parents=True, exist_ok=True)
     files.write_whole(FILE, files.csv_text(results.round(4)))
     print(proof_table(results).round(3).to_string(index=False))
     wrong = broken(results)

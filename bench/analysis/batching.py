@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from bench import hardware, inputs, metrics
-from bench.analysis import adjusted, machines, ranking
+from bench.analysis import adjusted, machines
 from bench.analysis import latency as latency_analysis
 from bench.definitions import Fields
 from bench.observations import derived, schema
@@ -37,12 +37,8 @@ PLANNED_GPUS = {
     "RTX 5090": "rtx-5090",
 }
 OUT_OF_MEMORY = r"memory|alloc|SIGKILL|no room"
-MEMORY = [
-    *("run_id", *schema.CONFIGURATION, "limit_bytes", "loaded_bytes"),
-    *("kv_bytes_per_request", "planned", "ran", "failed", "error"),
-]
-
-
+MEMORY = ["run_id", *schema.CONFIGURATION, "limit_bytes", "loaded_bytes"]
+MEMORY += ["kv_bytes_per_request", "planned", "ran", "failed", "error"]
 INTERVALS = "output_tokens_per_s", "ttft_s", "tpot_s"
 
 
@@ -52,12 +48,11 @@ def of_runs(rows: pd.DataFrame) -> pd.DataFrame:
     Columns of `derived.batches` (medians over equal batches of the run), itl_max_s (the longest gap of any
     request), experiment and started. A batch of which a request failed is none.
     """
-    batches = derived.batches(rows)
-    keys = ["run_id", *schema.SHAPE]
-    each = rows.assign(lost=rows["error"] != "").groupby([*keys, "sent_s"], as_index=False)
-    each = each.agg(lost=("lost", "any"), itl_max_s=("itl_max_s", "max"), started=("started", "first"))
-    batches = batches.merge(each, "left", [*keys, "sent_s"])
-    batches = batches[~batches["lost"].astype(bool)]
+    batches, keys = derived.batches(rows), ["run_id", *schema.SHAPE, "sent_s"]
+    each = rows.groupby(keys, as_index=False).agg(
+        itl_max_s=("itl_max_s", "max"), started=("started", "first")
+    )
+    batches = batches[batches["error"] == ""].merge(each, "left", keys)
     same = ["run_id", "experiment", "started", *schema.CONFIGURATION, "arithmetic", *schema.SHAPE]
     apart = {*same, "sent_s", "ended_s", "itl_max_s"}
     how = {name: "median" for name in batches.select_dtypes("number").columns if name not in apart}
@@ -72,11 +67,11 @@ def sweeps(requests: pd.DataFrame) -> pd.DataFrame:
     `<name>_interval`, half the width of their 95 % intervals.
     """
     each = of_runs(machines.here(requests, "batching"))
-    keys = [*schema.CONFIGURATION, "arithmetic", *schema.SHAPE]
-    numbers = [name for name in each.select_dtypes("number").columns if name not in {*keys, *INTERVALS}]
-    how = {name: (name, "max" if name == "itl_max_s" else "mean") for name in numbers}
-    table = each.groupby(keys, as_index=False, sort=True).agg(**how, runs=("run_id", "nunique"))
     own = [*schema.CONFIGURATION, *schema.SHAPE]
+    numbers = [name for name in each.select_dtypes("number").columns if name not in {*own, *INTERVALS}]
+    how = {name: (name, "max" if name == "itl_max_s" else "mean") for name in numbers}
+    grouped = each.groupby([*schema.CONFIGURATION, "arithmetic", *schema.SHAPE], as_index=False, sort=True)
+    table = grouped.agg(**how, runs=("run_id", "nunique"))
     for metric in INTERVALS:
         found = adjusted.means(each, schema.CONFIGURATION, metric, schema.SHAPE)
         named = found[[*own, "mean", "half"]].set_axis([*own, metric, f"{metric}_interval"], axis=1)
@@ -125,8 +120,8 @@ def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
         if pairs:
             n = max(pairs)
             input_s, output_s = ttft[n + MORE_INPUT] - ttft[n], MORE_OUTPUT * tpot[n]
-            one = {"from_tokens": n, "input_s": input_s, "output_s": output_s, "cost": input_s / output_s}
-            rows.append(curve.iloc[0][["started", "experiment", *schema.CONFIGURATION]].to_dict() | one)
+            cost = {"from_tokens": n, "input_s": input_s, "output_s": output_s, "cost": input_s / output_s}
+            rows.append(curve.iloc[0].to_dict() | cost)
     keys = [*schema.CONFIGURATION, "from_tokens"]
     each = pd.DataFrame(rows, columns=["started", "experiment", *keys, "input_s", "output_s", "cost"])
     table = each.groupby(keys, as_index=False)[["input_s", "output_s"]].mean()
@@ -138,9 +133,9 @@ def gains(requests: pd.DataFrame) -> pd.DataFrame:
     """What batching gains in each run of the setting that sentences are about (`latency.described`).
 
     One row per run of a configuration with batch size 1 and others; columns the configuration, run_id,
-    experiment, started, single and best (output tokens/s at batch 1, and at the size below), batch_size (the
-    one that yielded most in the mean over runs, of those that most runs have), gain (best / single), slower
-    (TPOT there / TPOT at batch 1), failed (0).
+    experiment, started, batch_size (the one that yielded most in the mean over runs, of those that most runs
+    have), best (output tokens/s there), gain (best / that at batch 1), slower (TPOT there / TPOT at batch
+    1).
     """
     curves = _uniform(of_runs(latency_analysis.described(requests, "batching")))
     rows = []
@@ -149,21 +144,17 @@ def gains(requests: pd.DataFrame) -> pd.DataFrame:
         for (*run, started), curve in own.groupby(["run_id", "experiment", "started"]):
             curve = curve.set_index("batch_size")
             if 1 in curve.index and len(curve) > 1 and size in curve.index:
-                rows.append((*key, *run, started, size, *_gain(curve.loc[1], curve.loc[size]), 0))
+                rates, tpot = curve["output_tokens_per_s"], curve["tpot_s"]
+                gain, slower = rates[size] / rates[1], tpot[size] / tpot[1]
+                rows.append((*key, *run, started, size, rates[size], gain, slower))
     names = [*schema.CONFIGURATION, "run_id", "experiment", "started", "batch_size"]
-    return pd.DataFrame(rows, columns=[*names, "single", "best", "gain", "slower", "failed"])
+    return pd.DataFrame(rows, columns=[*names, "best", "gain", "slower"])
 
 
 def _best_size(curves: pd.DataFrame) -> float:
     """The batch size with the most output tokens/s in the mean over runs, of those that most runs have."""
     sizes = curves.groupby("batch_size").agg(rate=("output_tokens_per_s", "mean"), runs=("run_id", "nunique"))
     return sizes[sizes["runs"] == sizes["runs"].max()]["rate"].idxmax()
-
-
-def _gain(single: pd.Series, best: pd.Series) -> tuple:
-    """(single, best, gain, slower) of two batches of one run, as `gains` has them."""
-    rates = single["output_tokens_per_s"], best["output_tokens_per_s"]
-    return *rates, rates[1] / rates[0], best["tpot_s"] / single["tpot_s"]
 
 
 def most_within(requests: pd.DataFrame, longest_gap_s: float) -> pd.DataFrame:
@@ -180,11 +171,6 @@ def most_within(requests: pd.DataFrame, longest_gap_s: float) -> pd.DataFrame:
         if len(within):
             chosen.append(within[within["batch_size"] == _best_size(within)])
     return pd.concat(chosen[1:] or chosen, ignore_index=True)
-
-
-def ranked_gains(gained: pd.DataFrame) -> pd.DataFrame:
-    """The configurations of `gains` by how much they gain (`ranking.rank`)."""
-    return ranking.rank(gained, schema.CONFIGURATION, "gain")
 
 
 def kv_cache() -> pd.DataFrame:
@@ -210,14 +196,11 @@ def _as_printed(printed: float, computed: float) -> bool:
     return abs(computed - printed) <= 0.5 * 10 ** -len(decimals) + 1e-12
 
 
-def planner(
-    models: Sequence[str] = PLANNED, contexts: Sequence[int] = CONTEXTS, usable: float = USABLE
-) -> pd.DataFrame:
+def planner(models: Sequence[str] = PLANNED, contexts: Sequence[int] = CONTEXTS) -> pd.DataFrame:
     """Largest batch that fits: one row per model, GPU of PLANNED_GPUS, precision of the weights
     and context.
 
-    Columns model, precision, gpu, context_tokens, weight_bytes, kv_bytes_per_request (16 bits),
-    largest_batch.
+    Columns model, precision, gpu, context_tokens, weight_bytes, largest_batch (with a KV cache in 16 bits).
     """
     memory_gb = hardware.accelerators().set_index("accelerator")["memory_gb"]
     rows = []
@@ -228,12 +211,10 @@ def planner(
             for gpu, sheet in PLANNED_GPUS.items():
                 for context in contexts:
                     request = metrics.kv_cache_bytes(context, shape["kv_values_per_token"], 2)
-                    fits = metrics.largest_batch(usable * memory_gb[sheet] * 1e9, weights, request)
-                    rows.append((model, precision, gpu, context, weights, request, int(fits)))
-    return pd.DataFrame(
-        rows,
-        columns="model precision gpu context_tokens weight_bytes kv_bytes_per_request largest_batch".split(),
-    )
+                    fits = metrics.largest_batch(USABLE * memory_gb[sheet] * 1e9, weights, request)
+                    rows.append((model, precision, gpu, context, weights, int(fits)))
+    names = "model precision gpu context_tokens weight_bytes largest_batch".split()
+    return pd.DataFrame(rows, columns=names)
 
 
 def memory(requests: pd.DataFrame) -> pd.DataFrame:

@@ -62,11 +62,10 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None) -> pd.Da
 def _level(rows, slo):
     good = rows[rows["error"] == ""]
     failed = rows["error"] != ""
-    met = meets(rows, slo).groupby(rows["session"]).all()
     sent = rows["sent_s"].dropna()
-    span = np.ptp(sent) if len(sent) > 1 else np.nan
-    bounds = good[BOUNDS].sum(min_count=1) / good["prompt_tokens"].sum() if len(good) else [np.nan] * 2
-    share = met.mean() if len(met) else np.nan
+    span = sent.max() - sent.min()
+    bounds = good[BOUNDS].sum(min_count=1) / good["prompt_tokens"].sum()
+    share = meets(rows, slo).groupby(rows["session"]).all().mean()
     return {
         "sessions": rows["session"].nunique(),
         "cut": rows.loc[failed, "session"].nunique(),
@@ -75,45 +74,36 @@ def _level(rows, slo):
         **prefix_cache.rates(good["prompt_tokens"], good["cached_tokens"]),
         **dict(zip(("expected_low", "expected_high"), bounds)),
         "prompt_tokens": good["prompt_tokens"].mean(),
-        "request_rate": (len(sent) - 1) / span if span and span > 0 else np.nan,
+        "request_rate": (len(sent) - 1) / span if span > 0 else np.nan,
         "ttft_p50_s": good["ttft_s"].quantile(0.5),
         "ttft_p90_s": good["ttft_s"].quantile(0.9),
         "sessions_met": share,
-        "session_goodput_per_s": share * rows["session_rate"].mean() if len(rows) else np.nan,
+        "session_goodput_per_s": share * rows["session_rate"].mean(),
     }
 
 
-def _sidecars(requests):
-    """(run_id, its sidecar) of the runs of sessions that are files."""
-    folder = requests.attrs.get("folder")
+def _noted(requests, of_sidecar, columns):
+    """What the sidecars of the runs of sessions keep of each level, `of_sidecar`: one row per run and level;
+    columns run_id, LEVEL without experiment, `columns`. Empty for runs that are in memory."""
+    folder, found = requests.attrs.get("folder"), []
     for run_id in of_sessions(requests)["run_id"].unique() if folder else ():
-        yield run_id, json.loads(store.path(run_id, ".json", folder).read_text(encoding="utf-8"))
+        sidecar = json.loads(store.path(run_id, ".json", folder).read_text(encoding="utf-8"))
+        found += [{"run_id": run_id} | level for level in of_sidecar(sidecar)]
+    return pd.DataFrame(found, columns=["run_id", *LEVEL[1:], *columns])
 
 
 def simulated(requests: pd.DataFrame) -> pd.DataFrame:
-    """What a simulated cache of the declared size answers of each level, as the sidecars keep it: one row per
-    run and level; columns run_id, LEVEL without experiment, by_tokens. Empty for runs that are in memory."""
-    found = [
-        {"run_id": run_id} | level
-        for run_id, sidecar in _sidecars(requests)
-        for level in sidecar["settings"].get("simulated", ())
-    ]
-    return pd.DataFrame(found, columns=["run_id", *LEVEL[1:], "by_tokens"])
+    """What a simulated cache of the declared size answers of each level (`_noted`): by_tokens."""
+    return _noted(requests, lambda sidecar: sidecar["settings"].get("simulated", ()), ["by_tokens"])
 
 
 COUNTS = ["prompt_tokens", "cached_tokens", "rows_prompt_tokens", "rows_cached_tokens", "cut_tokens"]
 
 
 def counted(requests: pd.DataFrame) -> pd.DataFrame:
-    """What servers counted of each level beside the sums of its rows, as the sidecars keep it: one row per
-    run and level; columns run_id, LEVEL without experiment (NaN in the first runs), COUNTS, and why they say
-    nothing, where they do. Empty for runs that are in memory."""
-    found = [
-        {"run_id": run_id} | level
-        for run_id, sidecar in _sidecars(requests)
-        for level in sidecar.get("counters", ())
-    ]
-    return pd.DataFrame(found, columns=["run_id", *LEVEL[1:], *COUNTS, "why"])
+    """What servers counted of each level beside the sums of its rows (`_noted`; what names it is NaN in the
+    first runs): COUNTS, and why they say nothing, where they do."""
+    return _noted(requests, lambda sidecar: sidecar.get("counters", ()), [*COUNTS, "why"])
 
 
 def _unconfirmed(each, requests):

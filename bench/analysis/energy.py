@@ -10,7 +10,8 @@ from bench.analysis import machines
 from bench.observations import derived, schema
 
 KINDS = {"latency": "one request at a time", "batching": "batches", "serving": "a server under load"}
-COLUMNS = [*schema.CONFIGURATION, "kind", "loop", "load", "output_tokens_per_s", "joules_per_token", "idle_w"]
+KEYS = [*schema.CONFIGURATION, "kind", "loop", "load"]
+MEANS = ["output_tokens_per_s", "joules_per_token", "idle_w"]
 
 
 def points(requests: pd.DataFrame) -> pd.DataFrame:
@@ -25,10 +26,9 @@ def points(requests: pd.DataFrame) -> pd.DataFrame:
     alone = _per_token(_read(requests, "latency"), []).assign(kind="latency", load=1)
     found = [rows for rows in (alone, _batching(requests), _serving(requests)) if len(rows)]
     if not found:
-        return pd.DataFrame(columns=[*COLUMNS, "runs"])
-    keys = [*schema.CONFIGURATION, "kind", "loop", "load"]
-    means = {name: (name, "mean") for name in ("output_tokens_per_s", "joules_per_token", "idle_w")}
-    return pd.concat(found).groupby(keys, as_index=False).agg(**means, runs=("run_id", "nunique"))
+        return pd.DataFrame(columns=[*KEYS, *MEANS, "runs"])
+    means = {name: (name, "mean") for name in MEANS}
+    return pd.concat(found).groupby(KEYS, as_index=False).agg(**means, runs=("run_id", "nunique"))
 
 
 def _read(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
@@ -60,10 +60,8 @@ def _batching(requests: pd.DataFrame) -> pd.DataFrame:
     rows = _read(requests, "batching")
     if rows.empty:
         return rows
-    usual = rows.loc[
-        rows["batch_size"] == rows["batch_size"].max(), ["prompt_tokens", "max_new_tokens"]
-    ].max()
-    same = (rows[["prompt_tokens", "max_new_tokens"]] == usual).all(axis=1)
+    lengths = rows[["prompt_tokens", "max_new_tokens"]]
+    same = (lengths == lengths[rows["batch_size"] == rows["batch_size"].max()].max()).all(axis=1)
     each = _per_token(rows[same], ["batch_size"]).drop(columns="output_tokens_per_s")
     whole = derived.batches(rows[same])[["run_id", "batch_size", "output_tokens_per_s"]]
     rates = whole.groupby(["run_id", "batch_size"], as_index=False).median()
@@ -75,11 +73,8 @@ def _serving(requests: pd.DataFrame) -> pd.DataFrame:
     rows = _read(requests, "serving")
     if rows.empty:
         return rows
-    level = ["concurrency", "request_rate"]
+    level = schema.LEVEL
     each = _per_token(rows, level).drop(columns="output_tokens_per_s")
     rates = levels_analysis.levels(rows)[["run_id", *level, "output_tokens_per_s"]]
-    table = each.merge(rates, on=["run_id", *level])
-    closed = table["concurrency"].notna()
-    load = table["concurrency"].where(closed, table["request_rate"])
-    loop = closed.map({True: "closed", False: "open"})
-    return table.assign(kind="serving", load=load, loop=loop).drop(columns=level)
+    table = levels_analysis.loops(each.merge(rates, on=["run_id", *level]))
+    return table.assign(kind="serving").drop(columns=level)

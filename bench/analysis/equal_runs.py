@@ -15,27 +15,29 @@ DEALS = 100
 COLUMNS = ["way", "configurations", "comparisons", "distinguished", "share", "low", "high"]
 
 
-def dealt(each: pd.DataFrame, metric: str = latency.RATE, deals: int = DEALS, seed: int = 1) -> pd.DataFrame:
+def dealt(each: pd.DataFrame, deals: int = DEALS) -> pd.DataFrame:
     """How often equal runs are significantly different, for each way of dealing those of one machine.
 
     `each` has one row per run and placement (`latency.runs` with strata). One row per way; columns COLUMNS:
     comparisons (deals times configurations at random; pairs of sittings), distinguished of them at 95 %, the
     share and its Clopper-Pearson interval.
     """
-    each = each[each[metric] > 0].assign(half="")
+    each = each[each[latency.RATE] > 0]
     each = each.assign(sitting=comparison.sittings(each))
-    ways = (AT_RANDOM, _at_random(each, metric, deals, seed)), (BY_SITTING, _by_sitting(each, metric))
     rows = []
-    for way, (configurations, verdicts) in ways:
+    for way, (configurations, verdicts) in (
+        (AT_RANDOM, _at_random(each, deals)),
+        (BY_SITTING, _by_sitting(each)),
+    ):
         count = sum(verdict != comparison.EQUAL for verdict in verdicts)
         found = statistics.share_interval(count, len(verdicts))
         rows.append((way, configurations, len(verdicts), count, *found))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _at_random(each: pd.DataFrame, metric: str, deals: int, seed: int) -> tuple[int, list[str]]:
+def _at_random(each: pd.DataFrame, deals: int) -> tuple[int, list[str]]:
     """(configurations, verdicts) of `deals` random halves of every configuration with enough runs."""
-    random, keys = np.random.default_rng(seed), [*latency.VERSIONED, "half"]
+    random = np.random.default_rng(1)
     runs = each.drop_duplicates("run_id")
     counts = runs.groupby(latency.VERSIONED)["run_id"].transform("size")
     chosen, verdicts = runs[counts >= 2 * FEWEST], []
@@ -46,25 +48,28 @@ def _at_random(each: pd.DataFrame, metric: str, deals: int, seed: int) -> tuple[
             ids = random.permutation(own["run_id"].to_numpy())
             first = random.integers(0, 2)
             sides |= {run: "ab"[(place + first) % 2] for place, run in enumerate(ids)}
-        model = comparison.fit(each.assign(half=each["run_id"].map(sides).fillna("")), keys, metric)
+        model = _fit(each.assign(half=each["run_id"].map(sides).fillna("")))
         halves = [(model.place((*name, "a")), model.place((*name, "b"))) for name in names]
         verdicts += model.pairs(halves)["verdict"].tolist()
     return len(names), verdicts
 
 
-def _by_sitting(each: pd.DataFrame, metric: str) -> tuple[int, list[str]]:
+def _by_sitting(each: pd.DataFrame) -> tuple[int, list[str]]:
     """(configurations, verdicts) of every two sittings in which a configuration has enough runs, all other
     configurations left as they are: they say what the two sittings do to everybody."""
-    keys, verdicts, configurations = [*latency.VERSIONED, "half"], [], 0
+    verdicts, configurations = [], 0
     for name, own in each.groupby(latency.VERSIONED):
         counts = own.groupby("sitting")["run_id"].nunique()
         sittings = counts.index[counts >= FEWEST]
         configurations += len(sittings) > 1
         for first, second in zip(sittings[:-1], sittings[1:]):
             side = each["sitting"].map({first: "a", second: "b"})
-            half = side.where(each.index.isin(own.index), "").fillna("left out")
-            kept = each.assign(half=half)[half != "left out"]
-            found = comparison.fit(kept, keys, metric).compare((*name, "a"), (*name, "b"))
+            half = side.where(each.index.isin(own.index), "")
+            found = _fit(each.assign(half=half)[half.notna()]).compare((*name, "a"), (*name, "b"))
             if not np.isnan(found["p"]):
                 verdicts.append(found["verdict"])
     return configurations, verdicts
+
+
+def _fit(each: pd.DataFrame) -> comparison.Fit:
+    return comparison.fit(each, [*latency.VERSIONED, "half"], latency.RATE)

@@ -1,7 +1,5 @@
 """One request at a time: runs, configurations, and which of them can be distinguished."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from bench import memo, metrics, naming
@@ -19,6 +17,7 @@ MEANS = [*INTERVALS, "itl_p90_s", "mbu_datasheet", "bandwidth_bytes_per_s", "loa
 STRATIFIED = {RATE, "tpot_s", "mbu"}
 # Of nine requests so many must have met a placement for the run to have a figure of it.
 FEWEST_REQUESTS = 3
+GAPS_S = 900, 3600, 21600  # that may part two sittings
 PLACES = ["rank_from", "rank_to", "groups", "may_be_best", "rounds_to_settle", "sittings", "note", "reason"]
 
 
@@ -97,21 +96,13 @@ def _each(how: str, *names: str) -> dict[str, tuple[str, str]]:
     return {name: (name, how) for name in names}
 
 
-def half_width(values: pd.Series) -> float:
-    """`statistics.half_width` of a column of runs, as a number."""
-    return float(statistics.half_width(values))
-
-
 def compared(requests: pd.DataFrame, metric: str) -> comparison.Fit:
     """The model of `metric` of the configurations and versions of `requests`, which are of one machine.
 
     A figure that is not above zero, such as the MBU of an engine that reads no weights, is none.
     """
-    return comparison.fit(_positive(runs(requests, strata=metric in STRATIFIED), metric), VERSIONED, metric)
-
-
-def _positive(each: pd.DataFrame, metric: str) -> pd.DataFrame:
-    return each[each[metric] > 0]
+    each = runs(requests, strata=metric in STRATIFIED)
+    return comparison.fit(each[each[metric] > 0], VERSIONED, metric)
 
 
 def configuration(row: pd.Series) -> tuple:
@@ -123,13 +114,10 @@ def configuration(row: pd.Series) -> tuple:
 def ranked(requests: pd.DataFrame, metric: str, among: tuple[tuple, ...] | None = None) -> pd.DataFrame:
     """The configurations of `requests`, which are of one setting on one machine, by their runs' `metric`.
 
-    One row per configuration and version, best first; columns of `ranking.rank`. A figure that is not above
-    zero, such as the MBU of an engine that reads no weights, is none. `among`: only these (tuples of
-    VERSIONED) are ranked, by the model of all of them.
+    One row per configuration and version, best first; columns of `ranking.rank`. `among`: only these
+    (tuples of VERSIONED) are ranked, by the model of all of them.
     """
-    each = runs(requests, strata=metric in STRATIFIED)
-    each = each.assign(**{metric: each[metric].where(each[metric] > 0)})
-    model = comparison.fit(each, VERSIONED, metric)
+    each, model = runs(requests, strata=metric in STRATIFIED), compared(requests, metric)
     if among is not None:
         each = each[pd.MultiIndex.from_frame(each[VERSIONED]).isin(among)]
     return ranking.rank(each, VERSIONED, metric, higher_is_better(metric), model=model)
@@ -182,10 +170,10 @@ def _adjusted(requests: pd.DataFrame, metric: str) -> pd.DataFrame:
     return table.rename(columns={"mean": metric, "half": f"{metric}_interval"})
 
 
-def other_sittings(requests: pd.DataFrame, gaps_s: Sequence[float] = (900, 3600, 21600)) -> pd.DataFrame:
+def other_sittings(requests: pd.DataFrame) -> pd.DataFrame:
     """The two fastest ranked configurations of every machine, compared with other ends of a sitting.
 
-    One row per machine and gap of `gaps_s` seconds, for the setting with most configurations; columns gpu,
+    One row per machine and gap of GAPS_S, for the setting with most configurations; columns gpu,
     host, gap_minutes, sittings, first, second (engine and option), and `comparison.RATIO` (first over
     second).
     """
@@ -196,19 +184,16 @@ def other_sittings(requests: pd.DataFrame, gaps_s: Sequence[float] = (900, 3600,
         best = best[best["reason"] == ""].head(2)
         if len(best) < 2:
             continue
-        each = _positive(runs(chosen, strata=True), RATE)
+        each = runs(chosen, strata=True)
+        each = each[each[RATE] > 0]
         first, second = (row for _, row in best.iterrows())
-        for gap in gaps_s:
+        named = dict(first[["gpu", "host"]]) | {"first": naming.label(first), "second": naming.label(second)}
+        for gap in GAPS_S:
             model = comparison.fit(each, VERSIONED, RATE, gap)
-            found = model.compare(configuration(first), configuration(second))
-            named = {"first": naming.label(first), "second": naming.label(second)}
-            count = comparison.sittings(each, gap).nunique()
-            rows.append(
-                dict(first[["gpu", "host"]]) | {"gap_minutes": gap / 60, "sittings": count} | named | found
-            )
-    return pd.DataFrame(
-        rows, columns=["gpu", "host", "gap_minutes", "sittings", "first", "second", *comparison.RATIO]
-    )
+            count = {"gap_minutes": gap / 60, "sittings": comparison.sittings(each, gap).nunique()}
+            rows.append(named | count | model.compare(configuration(first), configuration(second)))
+    names = ["gpu", "host", "gap_minutes", "sittings", "first", "second"]
+    return pd.DataFrame(rows, columns=[*names, *comparison.RATIO])
 
 
 def upgrades(requests: pd.DataFrame) -> pd.DataFrame:
@@ -220,8 +205,7 @@ def upgrades(requests: pd.DataFrame) -> pd.DataFrame:
     each = runs(machines.front(requests, "latency"))
     each, tables = each[each["failed"] == 0], []
     for metric in (RATE, "ttft_s"):
-        known = each[each[metric] > 0]
-        better = higher_is_better(metric)
+        known, better = each[each[metric] > 0], higher_is_better(metric)
         table = ranking.upgrades(known, schema.CONFIGURATION, metric, higher_is_better=better)
         tables.append(table.assign(metric=metric))
     return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)

@@ -4,7 +4,6 @@ A level begins with a ramp, when the server is emptier than it will be (or, in a
 requests at once), and ends with a drain. Neither counts: `steady` says which requests do.
 """
 
-import functools
 import math
 
 import numpy as np
@@ -53,15 +52,13 @@ LONG_S = 900.0  # an open loop that takes longer is announced before it begins
 SEEN, MANY, BETWEEN = 780, 2000, 8
 
 
-@functools.cache
 def _needed(percentile: float) -> int:
-    """The fewest requests that bound a percentile, in percent: the same few hold for every level, and
-    each search takes a third of a second."""
+    """The fewest requests that bound a percentile, in percent: `statistics.MLPERF`."""
     return statistics.requests_needed(percentile / 100, **statistics.MLPERF)
 
 
 def bounds(requests: int, percentile: float) -> bool:
-    """Whether so many requests bound a percentile, in percent: `statistics.MLPERF`."""
+    """Whether so many requests bound a percentile, in percent."""
     return requests >= _needed(percentile)
 
 
@@ -219,6 +216,13 @@ def saturated(levels: list[pd.DataFrame]) -> bool:
     rates = [steady_tokens_per_s(rows) for rows in levels]
     hardly_more = (rates[k] < (1 + SATURATED) * max(rates[:k]) for k in range(-CLIMBS, 0))
     return len(rates) > CLIMBS and all(hardly_more)
+
+
+def loops(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` of levels with loop (closed, open) and load, the number of the one or the other."""
+    closed = table["concurrency"].notna()
+    load = table["concurrency"].where(closed, table["request_rate"])
+    return table.assign(loop=np.where(closed, "closed", "open"), load=load)
 
 
 def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None, pooled: bool = False) -> pd.DataFrame:

@@ -38,21 +38,18 @@ def agreement(ids: Sequence[int], reference: Sequence[int]) -> float:
     return float(np.mean(np.asarray(ids) == np.asarray(reference)))
 
 
-def newest(requests: pd.DataFrame) -> pd.DataFrame:
-    """Of each configuration the requests of the run that began last."""
-    ordered = requests.sort_values(["started", "run_id"], kind="stable")
+def _newest(requests: pd.DataFrame) -> pd.DataFrame:
+    """Of each configuration on real weights the requests of the quality run that began last."""
+    rows = requests[(requests["experiment"] == "quality") & (requests["weights"] == "real")]
+    ordered = rows.sort_values(["started", "run_id"], kind="stable")
     last = ordered.groupby(schema.CONFIGURATION)["run_id"].transform("last")
-    return requests[requests["run_id"] == last.reindex(requests.index)]
+    return rows[rows["run_id"] == last.reindex(rows.index)]
 
 
 def scored(requests: pd.DataFrame) -> pd.DataFrame:
     """Requests of the newest quality run of each configuration on real weights, without those that failed."""
-    rows = _newest_quality(requests)
+    rows = _newest(requests)
     return rows[rows["error"] == ""]
-
-
-def _newest_quality(requests: pd.DataFrame) -> pd.DataFrame:
-    return newest(requests[(requests["experiment"] == "quality") & (requests["weights"] == "real")])
 
 
 def _references(rows: pd.DataFrame) -> pd.DataFrame:
@@ -87,16 +84,15 @@ def perplexities(requests: pd.DataFrame) -> pd.DataFrame:
     Columns: the configuration, text_tokens, perplexity, perplexity_ratio (to the reference's on the same
     tokens); NaN where a piece of the text failed.
     """
-    rows = _newest_quality(requests)
+    rows = _newest(requests)
     rows = rows[rows["prompt"] == 0]
     weighted = rows["own_nll_nats"] * rows["output_tokens"]
     rows = rows.assign(nats=weighted.where(rows["error"] == ""))
-    how = {
-        "nats": ("nats", lambda n: n.sum(skipna=False)),
-        "text_tokens": ("output_tokens", "sum"),
-        "text": ("output_ids", " ".join),
-    }
-    table = rows.groupby(schema.CONFIGURATION, as_index=False).agg(**how)
+    table = rows.groupby(schema.CONFIGURATION, as_index=False).agg(
+        nats=("nats", lambda nats: nats.sum(skipna=False)),
+        text_tokens=("output_tokens", "sum"),
+        text=("output_ids", " ".join),
+    )
     table = table.assign(perplexity=metrics.perplexity(table["nats"] / table["text_tokens"]))
     own = _references(table)[[*KEYS, "text", "perplexity"]]
     table = table.merge(own, "left", [*KEYS, "text"], suffixes=("", "_own"))
@@ -128,7 +124,7 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
         departs_median=("place", "median"),
         reference_nll_nats=("reference_nll_nats", "mean"),
         excess_nll_nats=("excess_nll_nats", "mean"),
-        excess_prompt_interval=("excess_nll_nats", latency_analysis.half_width),
+        excess_prompt_interval=("excess_nll_nats", statistics.half_width),
         started=("started", "max"),
     ).replace(np.inf, np.nan)
     speed = latency_analysis.summary(requests[requests["experiment"] == "latency"])

@@ -6,6 +6,7 @@ or the other). The published curves come in the same columns, so the same functi
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -25,14 +26,12 @@ STEADY, OVERLOADED = levels_analysis.STEADY, levels_analysis.OVERLOADED
 # Share of a level's requests that must meet the objectives for the level to hold them; a failed request
 # meets none. As many as the percentile that the default number of requests bounds.
 HELD = 0.9
-# Output tokens/s for every user: the published example of a latency goal.
-PER_USER = levels_analysis.PER_USER
 # So many times the concurrency: what does it cost?
 WIDER = 8
 # The columns of a ratio: itself, its interval over runs, and what it says.
 RATIO = {"ratio": "", "low": "_low", "high": "_high", "verdict": "_verdict"}
 UNKNOWN = {"ratio": np.nan, "low": np.nan, "high": np.nan, "verdict": ""}
-METRICS = RATE, TPOT = "output_tokens_per_s", "tpot_p50_s"
+RATE, TPOT = "output_tokens_per_s", "tpot_p50_s"
 COMPARED = "load output_tokens_per_s ttft_p90_s closed_ttft_p90_s ratio requests".split()
 GOAL = "largest_concurrency concurrency_fails concurrency_measured largest_rate rate_fails".split()
 GOAL += ["rate_measured"]
@@ -48,7 +47,7 @@ def levels(requests: pd.DataFrame) -> pd.DataFrame:
     device.
     """
     own = machines.versioned(machines.front(requests, "serving"))
-    table = _loops(levels_analysis.levels(own, pooled=True)).drop(columns=RATE)
+    table = levels_analysis.loops(levels_analysis.levels(own, pooled=True)).drop(columns=RATE)
     rates = adjusted.means(of_runs(own), CURVE, RATE, LOOP)[[*CURVE, *LOOP, "mean", "low", "high"]]
     rates = rates.set_axis([*CURVE, *LOOP, RATE, f"{RATE}_low", f"{RATE}_high"], axis=1)
     table = table.merge(rates, "left", [*CURVE, *LOOP]).sort_values([*CURVE, *LOOP], ignore_index=True)
@@ -60,18 +59,12 @@ def levels(requests: pd.DataFrame) -> pd.DataFrame:
 def of_runs(requests: pd.DataFrame) -> pd.DataFrame:
     """Levels of all runs in `requests`: one row per run and level; columns of `levels.levels`, experiment,
     loop, load."""
-    return _loops(levels_analysis.levels(requests)).assign(experiment="serving")
+    return levels_analysis.loops(levels_analysis.levels(requests)).assign(experiment="serving")
 
 
 def _versioned_runs(requests: pd.DataFrame) -> pd.DataFrame:
     """`of_runs`, options as `machines.versioned`: as they are called in `levels`."""
     return of_runs(machines.versioned(requests[requests["experiment"] == "serving"]))
-
-
-def _loops(table: pd.DataFrame) -> pd.DataFrame:
-    closed = table["concurrency"].notna()
-    load = table["concurrency"].where(closed, table["request_rate"])
-    return table.assign(loop=np.where(closed, "closed", "open"), load=load)
 
 
 def steady(requests: pd.DataFrame) -> pd.DataFrame:
@@ -87,10 +80,8 @@ def best_held(requests: pd.DataFrame) -> pd.DataFrame:
     An open loop in steady state yields the offered rate, so it says nothing of the engine.
     """
     table, holds = steady(requests), goals()[0][1]
-    held = table[(holds(table) == 1) & (table["loop"] == "closed")].sort_values(
-        "output_tokens_per_s", ascending=False
-    )
-    best = held.drop_duplicates(CURVE)
+    held = table[(holds(table) == 1) & (table["loop"] == "closed")]
+    best = held.sort_values(RATE, ascending=False).drop_duplicates(CURVE)
     runs = _versioned_runs(requests).merge(best[[*CURVE, *LOOP]], on=[*CURVE, *LOOP])
     ranked = ranking.rank(runs, CURVE, RATE)
     return ranked.drop(columns="runs").merge(best, on=CURVE)
@@ -124,7 +115,7 @@ def published() -> pd.DataFrame:
     )
     slo = inputs.study()["slo"]
     missed = (table[[f"{name[:-2]}_p50_s" for name in slo]] > list(slo.values())).any(axis=1)
-    quick = (table["tpot_p50_s"] <= 1 / PER_USER).astype(float)
+    quick = (table["tpot_p50_s"] <= 1 / levels_analysis.PER_USER).astype(float)
     bounds = {"met_low": np.nan, "met_high": (~missed).astype(float).where(missed)}
     return table.assign(met=np.nan, **bounds, quick=quick, quick_low=quick, quick_high=quick)
 
@@ -148,7 +139,10 @@ def goals() -> list[tuple[str, Callable[[pd.DataFrame], pd.Series]]]:
     )
     return [
         (f"{objectives}, {HELD * 100:g} % of requests", functools.partial(_holds, name="met", share=HELD)),
-        (f"{PER_USER} output tokens/s per user, median", functools.partial(_holds, name="quick", share=0.5)),
+        (
+            f"{levels_analysis.PER_USER} output tokens/s per user, median",
+            functools.partial(_holds, name="quick", share=0.5),
+        ),
     ]
 
 
@@ -193,8 +187,7 @@ def speculation(requests: pd.DataFrame) -> pd.DataFrame:
     of `levels`, those without drafts with `_plain`; plain (the other option), and with RATIO faster (ratio of
     output tokens/s, closed loops) and pace (of the inverse of TPOT)."""
     table = steady(requests)
-    drafting = [drafts(*names) for names in zip(table["backend"], table["option"])]
-    drafting = np.array(drafting, dtype=bool)
+    drafting = np.array(list(map(drafts, table["backend"], table["option"])), dtype=bool)
     drafted, others = table[drafting], table[~drafting].rename(columns={"option": "plain"})
     drafted = drafted.assign(plain=drafted["option"].astype(str).map(undrafted))
     keys = [column for column in [*CURVE, *LOOP] if column != "option"] + ["plain"]
@@ -212,20 +205,19 @@ def _ratios(
     those of `both` that the other curve has there; without runs (published figures) they are those of the
     figures, without intervals. An open loop yields the offered rate, so there is no `faster`.
     """
-    found = {"faster": [], "pace": []}
-    models = {metric: _models(runs, metric) for metric in METRICS} if runs is not None else None
-    for _, row in both.iterrows():
-        if models is None:
-            rate, tpot = (row[metric] / row[f"{metric}_{beside}"] for metric in METRICS)
-            found["faster"].append(UNKNOWN | {"ratio": rate})
-            found["pace"].append(UNKNOWN | {"ratio": 1 / tpot})
-            continue
-        here = tuple(row[column] for column in CURVE)
-        there = tuple(row[other.get(column, column)] for column in CURVE)
-        level = row["loop"], row["load"]
-        closed = row["loop"] == "closed"
-        found["faster"].append(_compared(models[RATE], level, here, there) if closed else UNKNOWN)
-        found["pace"].append(_compared(models[TPOT], level, there, here))
+    if runs is None:
+        figures = {
+            "faster": both[RATE] / both[f"{RATE}_{beside}"],
+            "pace": both[f"{TPOT}_{beside}"] / both[TPOT],
+        }
+        found = {name: [UNKNOWN | {"ratio": each} for each in ratios] for name, ratios in figures.items()}
+    else:
+        found, rates, tpots = {"faster": [], "pace": []}, _models(runs, RATE), _models(runs, TPOT)
+        for _, row in both.iterrows():
+            here, there = tuple(row[CURVE]), tuple(row[other.get(column, column)] for column in CURVE)
+            level, closed = tuple(row[LOOP]), row["loop"] == "closed"
+            found["faster"].append(_compared(rates, level, here, there) if closed else UNKNOWN)
+            found["pace"].append(_compared(tpots, level, there, here))
     for name, ratios in found.items():
         table = pd.DataFrame(ratios, columns=list(RATIO), index=both.index)
         both = both.assign(**{f"{name}{suffix}": table[column] for column, suffix in RATIO.items()})
@@ -235,19 +227,15 @@ def _ratios(
 def _models(runs: pd.DataFrame, metric: str) -> dict:
     """{(gpu, model, weights, host, loop, load): the model of `metric` of the curves of `runs` at that
     level}."""
-    names = [*MACHINE, *LOOP]
-    return {
-        tuple(where[name] for name in names): model
-        for where, _, model in adjusted.fits(runs, CURVE, metric, LOOP)
-    }
+    every = adjusted.fits(runs, CURVE, metric, LOOP)
+    return {tuple(where[name] for name in [*MACHINE, *LOOP]): model for where, _, model in every}
 
 
 def _compared(models: dict, level: tuple, curve: tuple, baseline: tuple) -> Fields:
     """RATIO of two curves at the same level; UNKNOWN where one of them has no figure above zero there."""
     own = dict(zip(CURVE, curve))
     model = models.get((*(own[name] for name in MACHINE), *level))
-    known = set() if model is None else set(model.table[CURVE].itertuples(index=False, name=None))
-    if not {curve, baseline} <= known:
+    if model is None or not model.places.keys() >= {curve, baseline}:
         return UNKNOWN | {"verdict": comparison.NO_RUNS}
     found = model.compare(curve, baseline)
     return {name: found[name] for name in RATIO}
@@ -280,21 +268,21 @@ def widened(requests: pd.DataFrame) -> pd.DataFrame:
         narrow = next((load for load in sorted(loads) if WIDER * load in loads), None)
         if narrow is not None:
             few, many = (each.loc[(*key, load)] for load in (narrow, WIDER * narrow))
-            both = few.join(many[[*METRICS]], how="inner", rsuffix="_wide")
+            both = few.join(many[[RATE, TPOT]], how="inner", rsuffix="_wide")
             ratios = {"more": both[f"{RATE}_wide"] / both[RATE], "slower": both[f"{TPOT}_wide"] / both[TPOT]}
             rows.append(
                 both[["experiment", "started"]].assign(**dict(zip(CURVE, key)), narrow=narrow, **ratios)
             )
     wider = [*CURVE, "narrow"]
+    names = {name: [name, f"{name}_low", f"{name}_high"] for name in ("slower", "more")}
     if not rows:
-        columns = [f"{name}{suffix}" for name in ("slower", "more") for suffix in ("", "_low", "_high")]
-        return pd.DataFrame(columns=[*wider, *columns])
-    ratios, found = pd.concat(rows).reset_index(), None
-    for name in ("slower", "more"):
-        means = adjusted.means(ratios, wider, name)[[*wider, "mean", "low", "high"]]
-        means = means.set_axis([*wider, name, f"{name}_low", f"{name}_high"], axis=1)
-        found = means if found is None else found.merge(means, "left", wider)
-    return found
+        return pd.DataFrame(columns=[*wider, *itertools.chain(*names.values())])
+    ratios = pd.concat(rows).reset_index()
+    slower, more = (
+        adjusted.means(ratios, wider, name)[[*wider, "mean", "low", "high"]].set_axis([*wider, *own], axis=1)
+        for name, own in names.items()
+    )
+    return slower.merge(more, "left", wider)
 
 
 def loops_apart(requests: pd.DataFrame) -> pd.DataFrame:
@@ -307,17 +295,13 @@ def loops_apart(requests: pd.DataFrame) -> pd.DataFrame:
     not compared.
     """
     tables = []
-    for key, curve in steady(requests).groupby(CURVE, sort=True):
-        curve = curve.dropna(subset=["output_tokens_per_s", "ttft_p90_s"])
+    for _, curve in steady(requests).dropna(subset=[RATE, "ttft_p90_s"]).groupby(CURVE, sort=True):
         closed, opened = (curve[curve["loop"] == loop] for loop in ("closed", "open"))
         closed = closed.sort_values("load")
-        closed = closed[closed["output_tokens_per_s"] >= closed["output_tokens_per_s"].cummax()]
-        low, high = closed["output_tokens_per_s"].min(), closed["output_tokens_per_s"].max()
-        opened = opened[opened["output_tokens_per_s"].between(low, high)]
+        closed = closed[closed[RATE] >= closed[RATE].cummax()]
+        opened = opened[opened[RATE].between(closed[RATE].min(), closed[RATE].max())]
         if len(closed) > 1 and len(opened):
-            there = np.interp(
-                opened["output_tokens_per_s"], closed["output_tokens_per_s"], closed["ttft_p90_s"]
-            )
+            there = np.interp(opened[RATE], closed[RATE], closed["ttft_p90_s"])
             ratio = opened["ttft_p90_s"] / there
             tables.append(opened.assign(closed_ttft_p90_s=there, ratio=ratio, requests=opened["counted"]))
     columns = [*CURVE, *COMPARED]

@@ -33,9 +33,7 @@ MACHINES = 200
 SPLIT = 0.05  # promised: at most
 
 
-def overload(
-    seeds: int = 500, answers_s: Sequence[float] = ANSWERS_S, rates: Sequence[float] = RATES
-) -> pd.DataFrame:
+def overload(seeds: int) -> pd.DataFrame:
     """How often simulated open loops of the default length are called overloaded.
 
     One row per kind of server, spread of answer times, answer time and rate; columns server, answers,
@@ -44,7 +42,7 @@ def overload(
     """
     found = []
     for server, spread in itertools.product((FREE, SLOTS, SHARED), (FIXED, VARIED)):
-        for answer_s, rate in itertools.product(answers_s, rates):
+        for answer_s, rate in itertools.product(ANSWERS_S, RATES):
             requests = levels.requests_for("open", rate, 90, answer_s)
             loops = (loop(server, spread, answer_s, rate, requests, seed) for seed in range(seeds))
             found.append({
@@ -115,9 +113,7 @@ DESIGN = [(3, 64, share) for share in (0.999, 0.995, 0.99, 0.98, 0.95, 0.9, 0.8,
 ]
 
 
-def covered(
-    studies: int = 1000, seed: int = 1, design: Sequence[tuple[int, int, float]] = tuple(DESIGN)
-) -> pd.DataFrame:
+def covered(studies: int, design: Sequence[tuple[int, int, float]] = DESIGN) -> pd.DataFrame:
     """How often the bounds of a share over runs hold the truth in simulated studies of `design`: [(runs,
     requests of each that count, true share)] of the levels of one machine.
 
@@ -127,8 +123,7 @@ def covered(
     """
     found = []
     for correlation in CORRELATIONS:
-        random = np.random.default_rng(seed)
-        inside = []
+        random, inside = np.random.default_rng(1), []
         for _ in range(studies):
             study = [_hits(random, *level, correlation) for level in design]
             alike = shares.correlation(study)
@@ -163,22 +158,20 @@ SHAPES = {
 TWO = "two states"
 
 
-def placements(
-    machines: int = MACHINES, runs: Sequence[int] = (3, 12, 40), alike: Sequence[float] = (0.0, 0.3, 0.6)
-) -> pd.DataFrame:
-    """How often the probes of simulated machines are split in two: one row per shape of a single state,
-    number of runs and correlation of the ten probes of a run, and those of TWO.
+def placements() -> pd.DataFrame:
+    """How often the probes of MACHINES simulated machines are split in two: one row per shape of a single
+    state, number of runs and correlation of the ten probes of a run, and those of TWO.
 
     Columns shape, runs, correlation (empty for two states, whose probes flip with a chance of a tenth),
     machines, split (share).
     """
     found = []
-    for shape, count in itertools.product([*SHAPES, TWO], runs):
-        for correlation in alike if shape in SHAPES else (np.nan,):
+    for shape, count in itertools.product([*SHAPES, TWO], (3, 12, 40)):
+        for correlation in (0.0, 0.3, 0.6) if shape in SHAPES else (np.nan,):
             random = np.random.default_rng(count)
-            drawn = [probes(random, shape, count, correlation) for _ in range(machines)]
+            drawn = [probes(random, shape, count, correlation) for _ in range(MACHINES)]
             split = np.mean([placement.split(each) is not None for each in drawn])
-            found.append((shape, count, correlation, machines, split))
+            found.append((shape, count, correlation, MACHINES, split))
     return pd.DataFrame(found, columns=["shape", "runs", "correlation", "machines", "split"])
 
 

@@ -15,6 +15,7 @@ FEWEST_RUNS = 3  # with fewer it is not known how much runs differ
 CORRELATION_LEVEL = 0.8  # the correlation's upper bound holds so often
 # Correlation where no level of a machine has hits and misses in several runs: the largest that the proof has.
 UNKNOWN = 0.2
+TAIL = (1 - 0.95) / 2  # that each bound leaves out
 MOST = 0.99  # beyond it a run is one request
 
 
@@ -48,9 +49,7 @@ def correlation(levels: list[list[tuple[int, int]]]) -> float:
     return float(np.clip(np.ceil(100 * bound) / 100, 0, MOST))  # hundredths: many levels share their bounds
 
 
-def interval(
-    runs: tuple[tuple[int, int], ...], correlation: float, confidence: float = 0.95
-) -> tuple[float, float, float]:
+def interval(runs: tuple[tuple[int, int], ...], correlation: float) -> tuple[float, float, float]:
     """(share, low, high) of the (hits, requests) of each of `runs`; low and high NaN for fewer than
     FEWEST_RUNS, all NaN for no requests.
 
@@ -64,7 +63,7 @@ def interval(
     if len(runs) < FEWEST_RUNS:
         return hits / total, np.nan, np.nan
     counts = tuple(sorted(int(count) for _, count in runs))
-    return hits / total, *_bounds(hits, counts, correlation, (1 - confidence) / 2)
+    return hits / total, *_bounds(hits, counts, correlation, TAIL)
 
 
 @functools.lru_cache(maxsize=100_000)

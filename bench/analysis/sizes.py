@@ -34,20 +34,11 @@ def sizes(requests: pd.DataFrame) -> pd.DataFrame:
     both = both[both["larger_weight_bytes"] > both["weight_bytes"]].sort_values(
         ["larger_weight_bytes", *OPTION], ignore_index=True
     )
-    if both.empty:
-        return both.assign(**dict.fromkeys(comparison.RATIO, np.nan))
+    larger = both.assign(model=both["larger_model"], weights=both["larger_weights"])
     model = latency.compared(rows, latency.RATE)
-    found = [
-        model.compare(latency.configuration(row), latency.configuration(row.rename(_smaller_name)))
-        for _, row in both.iterrows()
-    ]
-    both = both.join(pd.DataFrame(found, columns=comparison.RATIO).drop(columns="runs"))
+    places = [[model.place(latency.configuration(row)) for _, row in t.iterrows()] for t in (both, larger)]
+    both = both.join(model.pairs(list(zip(*places)))[comparison.RATIO].drop(columns="runs"))
     return both[both["verdict"] != comparison.NOT_CONNECTED].reset_index(drop=True)
-
-
-def _smaller_name(name: str) -> str:
-    """The columns of the larger model under the names that the smaller one has."""
-    return {"model": "smaller_model", "weights": "smaller_weights"}.get(name, name.removeprefix("larger_"))
 
 
 def order(requests: pd.DataFrame, table: pd.DataFrame) -> dict[str, int]:

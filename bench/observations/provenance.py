@@ -22,16 +22,16 @@ def git_state() -> Fields:
     if not shutil.which("git"):
         return {"revision": _head(), "dirty": None}
 
-    def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True
-        ).stdout.strip()
-
+    changed = _git("status", "--porcelain", "--untracked-files=all", "--", "bench", "notebooks").splitlines()
     return {
-        "revision": git("rev-parse", "HEAD"),
-        "dirty": bool(git("status", "--porcelain", "--", "bench", "notebooks", "data", "study.yaml")),
-        "uncommitted": [line[3:] for line in _changes("bench", "notebooks")],
+        "revision": _git("rev-parse", "HEAD").strip(),
+        "dirty": bool(_git("status", "--porcelain", "--", "bench", "notebooks", "data", "study.yaml")),
+        "uncommitted": [line[3:] for line in changed if line.endswith((".py", ".ipynb"))],
     }
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True).stdout
 
 
 def _head(folder: Path = ROOT / ".git") -> str:
@@ -42,14 +42,6 @@ def _head(folder: Path = ROOT / ".git") -> str:
         return name
     reference = folder / name.removeprefix("ref: ")
     return reference.read_text().strip() if reference.exists() else ""
-
-
-def _changes(*folders: str) -> list[str]:
-    """Lines of `git status` for files under `folders` that differ from the revision, untracked ones
-    included."""
-    command = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=all", "--", *folders]
-    listed = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
-    return [line for line in listed if line.endswith((".py", ".ipynb"))]
 
 
 def now() -> str:

@@ -210,15 +210,7 @@ ACCURACY = """
 """.split()
 PEAKS = ["roof", "threads", "value", "unit"]
 # Read as text: a host such as 096e72 would be a number.
-WORDS = {
-    "gpu": str,
-    "host": str,
-    "client": str,
-    "version": str,
-    "client_cores": str,
-    "roof": str,
-    "unit": str,
-}
+WORDS = dict.fromkeys("gpu host client version client_cores roof unit".split(), str)
 CONFIGURATION = "backend option model weights gpu host tensor_parallel data_parallel".split()
 SHAPE = "batch_size prompt_tokens max_new_tokens".split()
 # What is compared with each other stands in one panel of a figure and one block of a table.

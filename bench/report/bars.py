@@ -1,6 +1,6 @@
 """Figures of rows: a bar per configuration, its label before it, its value behind it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ def draw(
     column: str,
     look: dict[str, tuple],
     factor: float = 1.0,
-    spread: Callable | None = None,
+    spread: pd.Series | None = None,
     reach: float = 0.0,
     most: float = np.inf,
 ) -> None:
@@ -117,6 +117,13 @@ def ticks(axis: Axis, most: int) -> None:
     """At most `most` intervals between round numbers, written as in the tables."""
     axis.set_major_locator(ticker.MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
+
+
+def log_ticks(axis: Axis, subs: Sequence[float]) -> None:
+    """Plain numbers at `subs` times each power of ten of a log axis, and nothing between."""
+    axis.set_major_locator(ticker.LogLocator(subs=subs))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
+    axis.set_minor_locator(ticker.NullLocator())
 
 
 def fraction(axes: Axes) -> None:

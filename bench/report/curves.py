@@ -14,13 +14,17 @@ from bench import naming, style
 from bench.definitions import Fields
 from bench.observations import schema
 from bench.report import captions
-from bench.style import FAINT, GREY, MARKERS, TALLEST, WIDTH, log_axes, plain_logs
+from bench.style import FAINT, GREY, INK, MARKERS, TALLEST, WIDTH, log_axes, plain_logs
 
 GREYS = FAINT, "0.58", GREY  # of published curves
 SMALL_FROM = 6  # lines of a legend from which on it is written smaller
 LOWEST = 1.5  # inches: panels that would be lower stand in two columns
 MOST_SETTINGS = 3  # models in one figure; the table has all
 DASHES = "-", (0, (5, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (2, 1))
+
+
+# How a point is drawn that is one of two kinds: of an open loop, a tail, a cache that is off.
+HOLLOW = {"markerfacecolor": "white", "linewidth": 0.8}
 
 
 class Mark(NamedTuple):
@@ -93,6 +97,12 @@ def panels(
     return drawn, shown
 
 
+def plain_key(*entries: tuple[dict[str, Any], str]) -> list[Line2D]:
+    """Line2D without an engine's colour for a legend: (look, word) each."""
+    usual: dict[str, Any] = {"color": INK, "marker": "o", "markersize": 6}
+    return [Line2D([], [], label=word, **usual | look) for look, word in entries]
+
+
 def joined(axes: Axes, x: pd.Series, y: pd.Series, mark: Fields, **more: Any) -> None:
     """Draw the curve through (x, y) with the Mark of its engine and option."""
     look = {"markersize": 6, "linewidth": 1.4, "linestyle": mark.dash, "label": mark.label} | more
@@ -111,4 +121,4 @@ def note(
     axes: Axes, text: str, place: tuple[float, float], offset: tuple[float, float] = (6, 0), **more: Any
 ) -> None:
     """Write a small grey `text` beside `place` (x, y), `offset` points away."""
-    axes.annotate(text, place, offset, **style.BESIDE | {"fontsize": 9, "color": style.GREY} | more)
+    axes.annotate(text, place, offset, **style.BESIDE | {"fontsize": 9, "color": GREY} | more)

@@ -9,7 +9,6 @@ then what is derived when read; nothing is rounded and nothing is left out.
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
@@ -19,9 +18,6 @@ from bench import html, metrics
 from bench.files import csv_text, write_whole
 from bench.observations import schema, store
 from bench.paths import DOWNLOADS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NAME = "observations"
 
@@ -45,7 +41,7 @@ def dictionary() -> pd.DataFrame:
     return pd.DataFrame(rows, columns="column group type unit since meaning".split())
 
 
-def arrow(requests: pd.DataFrame) -> "pa.Table":
+def arrow(requests: pd.DataFrame) -> pa.Table:
     """`table` as an Arrow table whose schema carries meaning and unit of each column."""
     rows, words = table(requests), dictionary().set_index("column")
     found = pa.Table.from_pandas(rows, preserve_index=False)

@@ -7,18 +7,14 @@ The workflow `publish` pushes that folder to the branch from which "Open in Cola
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import nbformat
 
 from bench.paths import ROOT
 from bench.report import figures, links
 
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
 
-
-def of_figure(name: str, root: Path = ROOT) -> "NotebookNode":
+def of_figure(name: str, root: Path = ROOT) -> nbformat.NotebookNode:
     """notebooks/figure.ipynb with the figure `name` and the repository's address as parameters."""
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
@@ -26,10 +22,8 @@ def of_figure(name: str, root: Path = ROOT) -> "NotebookNode":
     notebook = load_notebook_node(str(root / "notebooks" / "figure.ipynb"))
     made = parameterize_notebook(notebook, {"figure": name, "repository": links.repository(root)})
     made.metadata.pop("papermill", None)
-    for place, cell in enumerate(
-        made.cells, start=1
-    ):  # papermill draws random ids; the same input, the same bytes
-        cell["id"] = f"cell-{place}"
+    for place, cell in enumerate(made.cells, start=1):
+        cell["id"] = f"cell-{place}"  # papermill draws random ones; the same input, the same bytes
         cell.metadata.pop("papermill", None)
     return made
 

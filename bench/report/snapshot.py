@@ -4,7 +4,6 @@ BENCH_RESULTS=folder python -m bench.report.snapshot      as JSON on the termina
 """
 
 import hashlib
-import inspect
 import io
 import json
 import sys
@@ -55,8 +54,7 @@ def _safely(function, *arguments):
 
 
 def _lines(table, requests):
-    made = table(requests) if inspect.signature(table).parameters else table()
-    return [" ".join(line.split()) for line in html.text(made).split("\n")[1:]]
+    return [" ".join(line.split()) for line in html.text(table(requests)).split("\n")[1:]]
 
 
 def _digest(draw, requests):

@@ -25,9 +25,8 @@ def test_the_published_kv_cache_is_reproduced_as_printed():
     assert len(table) == len(inputs.table("published/mosaicml_kv_cache_gib")) and table["agree"].all()
     assert table["fp16_gib"].iloc[0] == 0.3125
     # Without grouped-query attention the cache would be eight times as large: the test can fail.
-    assert not batching_analysis._as_printed(0.312, 8 * 0.3125) and not batching_analysis._as_printed(
-        0.312, 0.313
-    )
+    assert not batching_analysis._as_printed(0.312, 8 * 0.3125)
+    assert not batching_analysis._as_printed(0.312, 0.313)
 
 
 def test_sizes_of_llama_2_7b_are_the_known_ones():
@@ -41,11 +40,9 @@ def test_sizes_of_llama_2_7b_are_the_known_ones():
 def test_the_step_time_model_finds_the_coefficients_again(tmp_path):
     write_sweep(tmp_path, overhead=0.004, bandwidth=30e9, peak=2e11)
     row = step_time_analysis.models(store.load(folder=tmp_path)).iloc[0]
-    assert (
-        row["overhead_s"] == pytest.approx(0.004)
-        and row["bandwidth_bytes_per_s"] == pytest.approx(30e9)
-        and row["peak_flops_per_s"] == pytest.approx(2e11)
-    )
+    assert row["overhead_s"] == pytest.approx(0.004)
+    assert row["bandwidth_bytes_per_s"] == pytest.approx(30e9)
+    assert row["peak_flops_per_s"] == pytest.approx(2e11)
     assert row["overhead_s_low"] <= row["overhead_s"] * 1.001 and row["left_out"] < 1e-6
     assert (row["first_limit"], row["last_limit"]) == ("overhead", "arithmetic")
 
@@ -78,20 +75,14 @@ def test_an_engine_that_reads_no_weights_has_no_utilisation(tmp_path):
         tmp_path, wait=1e-6, sidecar=make_sidecar(**MATRICES, **PEAKS, weight_bytes=0, kv_value_bytes=0)
     )
     requests = store.load(folder=tmp_path)
-    assert (
-        derived.batches(requests)[["mfu_prefill", "mfu_decode"]].isna().all(axis=None)
-        and step_time_analysis.models(requests).empty
-    )
+    assert derived.batches(requests)[["mfu_prefill", "mfu_decode"]].isna().all(axis=None)
+    assert step_time_analysis.models(requests).empty
 
 
 def test_a_format_may_be_computed_in_a_wider_one():
     gemms = {"float32": [1.0, 2.0], "bfloat16": [5.0], "int8": [3.0]}
-    assert [derived.peak_flops_per_s(gemms, name) for name in ("float32", "bfloat16", "int8", None)] == [
-        2.0,
-        5.0,
-        5.0,
-        None,
-    ]
+    for name, peak in (("float32", 2.0), ("bfloat16", 5.0), ("int8", 5.0), (None, None)):
+        assert derived.peak_flops_per_s(gemms, name) == peak
 
 
 def test_a_lost_batch_is_a_row_and_the_others_stay(tmp_path):
@@ -108,15 +99,7 @@ def test_a_batch_of_which_one_request_failed_is_no_whole_batch(tmp_path):
     requests.loc[third, "error"] = "TimeoutError: no answer"
     batches = derived.batches(requests).set_index("batch_size")
     assert batches.loc[8, "error"] == "TimeoutError: no answer" and batches.loc[16, "error"] == ""
-    rates = [
-        "ttft_s",
-        "step_s",
-        "wall_s",
-        "output_tokens_per_s",
-        "requests_per_s",
-        "mfu_prefill",
-        "mfu_decode",
-    ]
+    rates = "ttft_s step_s wall_s output_tokens_per_s requests_per_s mfu_prefill mfu_decode".split()
     assert batches.loc[8, rates].isna().all() and batches.loc[4, rates].notna().all(axis=None)
     assert 8 not in set(batching_analysis.uniform(requests)["batch_size"])
 
@@ -140,11 +123,9 @@ def test_the_planner_knows_where_the_published_sweep_ended():
 
 def test_published_utilisations_are_possible_and_derived():
     table = published_analysis.published_mbu()
-    assert (
-        len(table) >= 8
-        and table["mbu"].between(0, 1, inclusive="right").all()
-        and (table["derivation"] != "").all()
-    )
+    assert len(table) >= 8
+    assert table["mbu"].between(0, 1, inclusive="right").all()
+    assert (table["derivation"] != "").all()
 
 
 SENTENCES = (
@@ -245,10 +226,8 @@ def test_a_sweep_through_papermill(tmp_path):
     (path,) = store.files(tmp_path)
     rows, sidecar = store.read(path)
     assert len(rows) == 3 * (1 + 1 + 4 + 2) + 8 and sum(bool(row["error"]) for row in rows) == 8
-    assert (
-        min(sidecar["gemm_flops_per_s"]["float32"]) > 1e8
-        and min(sidecar["bandwidth_probes_bytes_per_s"]) > 1e8
-    )
+    assert min(sidecar["gemm_flops_per_s"]["float32"]) > 1e8
+    assert min(sidecar["bandwidth_probes_bytes_per_s"]) > 1e8
 
 
 def test_equal_batches_of_a_run_are_one_point(tmp_path):
@@ -267,8 +246,6 @@ def test_equal_batches_of_a_run_are_one_point(tmp_path):
 def test_tables_of_batches_have_rows(tmp_path):
     write_sweep(tmp_path)
     requests = store.load(folder=tmp_path)
-    assert (
-        len(batching_tables.batching(requests)) == 12
-        and len(step_time_tables.step_time(requests)) == 1
-        and len(batching_tables.prompt_cost(requests)) == 1
-    )
+    assert len(batching_tables.batching(requests)) == 12
+    assert len(step_time_tables.step_time(requests)) == 1
+    assert len(batching_tables.prompt_cost(requests)) == 1

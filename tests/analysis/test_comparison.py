@@ -16,25 +16,17 @@ KEYS = ["engine"]
 NO_MOODS = {"sitting": (math.log(1e-5), 1e-3), "placement": (math.log(1e-5), 1e-3)}
 
 
-def runs(*groups, start="2026-01-01T00:00", minutes=2):
-    """Runs of (engine, sitting, figures): sittings are two hours apart, runs `minutes`."""
+def runs(*groups):
+    """Runs of (engine, sitting, figures): sittings are two hours apart, runs two minutes."""
     rows = []
     clock = {}
     for engine, sitting, figures in groups:
         for figure in figures:
             at = clock.get(sitting, 0)
             clock[sitting] = at + 1
-            began = pd.Timestamp(start, tz="UTC") + pd.Timedelta(hours=2 * sitting, minutes=minutes * at)
-            rows.append(
-                (
-                    engine,
-                    figure,
-                    "h",
-                    "latency",
-                    began.isoformat(),
-                    (began + pd.Timedelta("1min")).isoformat(),
-                )
-            )
+            began = pd.Timestamp("2026-01-01", tz="UTC") + pd.Timedelta(hours=2 * sitting, minutes=2 * at)
+            ended = began + pd.Timedelta("1min")
+            rows.append((engine, figure, "h", "latency", began.isoformat(), ended.isoformat()))
     return pd.DataFrame(rows, columns=["engine", "rate", "host", "experiment", "started", "ended"])
 
 
@@ -58,24 +50,15 @@ def test_unequal_sittings_do_not_decide_a_ratio():
 
 
 def test_a_sitting_ends_where_an_hour_passes_between_an_end_and_the_next_start():
+    def times(clock):
+        return [f"2026-01-01T{at}Z" for at in clock.split()]
+
     table = pd.DataFrame(
         {
             "host": ["h"] * 4 + ["other"],
             "experiment": ["latency"] * 3 + ["serving"] + ["latency"],
-            "started": [
-                "2026-01-01T00:00Z",
-                "2026-01-01T01:30Z",
-                "2026-01-01T03:00Z",
-                "2026-01-01T09:00Z",
-                "2026-01-01T00:00Z",
-            ],  # fmt: skip
-            "ended": [
-                "2026-01-01T00:31Z",
-                "2026-01-01T01:59Z",
-                "2026-01-01T03:01Z",
-                "2026-01-01T09:01Z",
-                "2026-01-01T00:01Z",
-            ],  # fmt: skip
+            "started": times("00:00 01:30 03:00 09:00 00:00"),
+            "ended": times("00:31 01:59 03:01 09:01 00:01"),
         }
     )
     # 59 minutes after an end is the same sitting, 61 are another; other hosts and experiments count apart.

@@ -141,15 +141,5 @@ def test_a_hit_rate_that_no_counter_confirms_is_empty(tmp_path, cache, why, know
 
 def test_without_sessions_there_is_nothing_and_no_error():
     empty = frame(load()).iloc[:0]
-    of = conversations
-    for analysis in (
-        of.levels,
-        of.by_turn,
-        of.by_uncached,
-        of.pairs,
-        of.saved,
-        of.cut,
-        of.checked,
-        of.bursts,
-    ):
-        assert analysis(empty).empty
+    names = "levels by_turn by_uncached pairs saved cut checked bursts".split()
+    assert all(getattr(conversations, name)(empty).empty for name in names)

@@ -79,24 +79,16 @@ def test_a_metric_that_some_runs_lack_counts_its_own_runs(tmp_path):
 
 
 def test_a_command_repeats_what_was_changed_and_the_notebook_takes_it(tmp_path):
-    changed = {
-        "backend": "fake",
-        "option": "float32",
-        "model": "smollm2-135m",
-        "max_new_tokens": 20,
-        "threads": 0,
-        "run": 3,
-        "gone": 1,
-    }
+    changed = {"backend": "fake", "option": "float32", "model": "smollm2-135m"}
+    changed |= {"max_new_tokens": 20, "threads": 0, "run": 3, "gone": 1}
     write_run(tmp_path, make_sidecar(parameters=changed))
     rows = store.load(folder=tmp_path)
     found = commands.commands(rows["run_id"].unique(), rows)[0]
     words = shlex.split(found)
     assert words[:3] == [".venv/bin/papermill", "notebooks/latency.ipynb", "out.ipynb"]
     assert words[3:] == "-p backend fake -p option float32 -p model smollm2-135m -p max_new_tokens 20".split()
-    assert set(words[4::2][: len(words)]) and {"max_new_tokens", "threads"} <= set(
-        commands.defaults("latency")
-    )
+    assert set(words[4::2][: len(words)])
+    assert {"max_new_tokens", "threads"} <= set(commands.defaults("latency"))
     assert commands.notebook("served") == "latency" and commands.notebook("memory") == "batching"
 
 

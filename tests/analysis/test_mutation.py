@@ -35,10 +35,8 @@ def test_a_run_is_kept_with_its_survivors_and_their_reasons(folder):
     assert second not in mutation.changed() and first in mutation.changed()
     mutation.record(first, outcomes(killed=10, timeout=2, survived=2, invalid=5))
     kept = mutation.survivors()
-    assert list(kept["module"]) == [first, first, second] and list(kept["before"])[:2] == [
-        "survived 0",
-        "survived 1",
-    ]
+    assert list(kept["module"]) == [first, first, second]
+    assert list(kept["before"])[:2] == ["survived 0", "survived 1"]
     kept.assign(reason=["it is the same", "", ""]).to_csv(mutation.SURVIVORS, index=False)
     mutation.record(first, outcomes(killed=12, survived=2))
     found = mutation.scores()

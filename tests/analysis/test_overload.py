@@ -42,8 +42,12 @@ def test_levels_of_the_promised_answers_end_within_15_minutes():
     assert max(lasts) <= 900
 
 
-def test_the_committed_proof_of_overload_keeps_its_promise():
+def test_the_committed_proofs_of_overload_shares_and_placements_keep_their_promise():
     table, bounds, splits = (serving_proof.load(name) for name in ("overload", "shares", "placement"))
+    assert set(bounds["correlation"]) == set(serving_proof.CORRELATIONS) and (bounds["studies"] >= 1000).all()
+    assert set(splits["shape"]) == {*serving_proof.SHAPES, serving_proof.TWO}
+    assert (splits["machines"] >= 200).all()
+    assert splits.loc[splits["shape"] == serving_proof.TWO, "split"].iloc[-1] > 0.9
     assert (table["seeds"] >= 500).all() and len(table) == 6 * 3 * 3 and (table["lasts_s"] <= 900).all()
     assert serving_proof.broken(table, bounds, splits) == []
     worse = table.assign(overloaded=1 - table["overloaded"])

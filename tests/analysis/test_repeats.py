@@ -91,16 +91,12 @@ def test_each_study_is_held_against_its_own_mean():
 
 
 def test_what_is_done_next():
-    assert repeats.decide([], budget=20) == ("more runs", 8) and repeats.decide([], budget=5) == (
-        "more runs",
-        5,
-    )
+    assert repeats.decide([], budget=20) == ("more runs", 8)
+    assert repeats.decide([], budget=5) == ("more runs", 5)
     wild = [100.0, 140.0, 80.0, 120.0, 90.0, 150.0, 70.0, 130.0, 60.0]
     assert repeats.decide(wild) == ("more runs", 1) == repeats.decide(wild, budget=10)
-    assert repeats.decide(wild, budget=9) == ("budget spent", 0) and repeats.decide(wild, 10.0) == (
-        "within",
-        0,
-    )
+    assert repeats.decide(wild, budget=9) == ("budget spent", 0)
+    assert repeats.decide(wild, 10.0) == ("within", 0)
     assert repeats.decide(wild[:2], measured=19) == ("more runs", 1)
     assert repeats.decide(wild[:2], measured=20) == ("budget spent", 0) == repeats.decide([1.0] * 20, -1)
 
@@ -113,11 +109,8 @@ def test_a_plan_by_hand():
     assert list(found.columns) == repeats.COLUMNS
     half = statistics.half_width([140.0, 100.0]) / 120
     assert tuple(found.loc["a", ["runs", "mean", "half_width_share"]]) == pytest.approx((2, 120, half))
-    assert list(found["state"]) == ["budget spent", "within", "more runs"] and list(found["more"]) == [
-        0,
-        0,
-        2,
-    ]
+    assert list(found["state"]) == ["budget spent", "within", "more runs"]
+    assert list(found["more"]) == [0, 0, 2]
     assert found.loc["a", "sentence"] == (
         f"2 runs: ± {half * 100:.2g} %; the budget of 3 runs is spent before ± 5 % is reached."
     )

@@ -46,9 +46,3 @@ def test_the_bounds_hold_in_93_percent_of_simulated_studies():
     table = serving_proof.covered(studies=40, design=design).set_index("correlation")
     assert list(table.index) == [0.0, 0.05, 0.2] and (table["covered"] >= 0.93).all()
     assert table.loc[0.2, "binomial"] < 0.8, "as if requests were independent: what this is for"
-
-
-def test_the_committed_proof_of_shares_keeps_its_promise():
-    table = serving_proof.load("shares")
-    assert set(table["correlation"]) == set(serving_proof.CORRELATIONS) and (table["studies"] >= 1000).all()
-    assert (table["covered"] >= serving_proof.COVERED).all()

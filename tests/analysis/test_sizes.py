@@ -36,15 +36,12 @@ def four(tmp_path_factory):
 def test_each_option_stands_beside_itself(four):
     table = sizes_analysis.sizes(four).set_index("option")
     assert set(table.index) == {"F16", "Q8_0", "Q4_0"}
-    assert (table["weight_bytes"] == SMALL_BYTES).all() and (
-        table["larger_weight_bytes"] == LARGE_BYTES
-    ).all()
+    assert (table["weight_bytes"] == SMALL_BYTES).all()
+    assert (table["larger_weight_bytes"] == LARGE_BYTES).all()
     assert set(table["model"]) == {"smollm2-135m"} and set(table["larger_weights"]) == {"synthetic"}
     # Ten tokens, nine of them at 100 or 30 per second, after a TTFT of 50 ms.
-    assert (
-        table["ratio"]["F16"] == pytest.approx((0.05 + 9 / 30) / (0.05 + 9 / 100), rel=0.01)
-        and table["low"]["F16"] > 2
-    )
+    assert table["ratio"]["F16"] == pytest.approx((0.05 + 9 / 30) / (0.05 + 9 / 100), rel=0.01)
+    assert table["low"]["F16"] > 2
     assert table["larger_mbu"]["F16"] > 2 * table["mbu"]["F16"]
 
 
@@ -55,11 +52,9 @@ def test_the_order_of_two_options_may_turn(four):
     assert sentence.startswith(
         "On `test-cpu`, 3 options read 8 times as many bytes per token with shape:tiny"
     )
-    assert (
-        "(random weights) as with smollm2-135m" in sentence
-        and " MBU: **fake" in sentence
-        and "with **fake Q8_0** as long" in sentence
-    )
+    assert "(random weights) as with smollm2-135m" in sentence
+    assert " MBU: **fake" in sentence
+    assert "with **fake Q8_0** as long" in sentence
     assert sentence.endswith(
         "1 in the same order with both models and 2 in the other order with the larger one."
     )

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from builders import MATRICES, PEAKS, make_rows, make_sidecar, write_run, write_serving, write_sweep
 from contracts import adapters
+from pictures import texts
 
 from bench import backends, inputs, naming
 from bench.analysis import batching as batching_analysis
@@ -376,22 +377,14 @@ def test_tables_and_figures_say_where_devices_were_several(both):
         serving_tables.serving(both)["tensor parallel"]
     ) == [1, 1, 2, 2]
     for name in ("latency", "frontier", "roofline", "serving_frontier"):
-        assert "vllm float16 TP 2" in words(figures.DRAWN[name](both)), name
-    assert sorted({label for label in words(latency_figures.latency(both)) if label.startswith("vllm")}) == [
+        assert "vllm float16 TP 2" in texts(figures.DRAWN[name](both)), name
+    assert sorted({label for label in texts(latency_figures.latency(both)) if label.startswith("vllm")}) == [
         "vllm float16",
         "vllm float16 TP 2",
         "vllm int4",
     ]
     alone = both[(both["experiment"] == "latency") & (both["tensor_parallel"] == 2)]
-    assert "vllm float16 TP 2" in words(latency_figures.run(alone))
-
-
-def words(figure):
-    """Every text of a figure."""
-    from matplotlib.text import Text
-
-    figure.draw_without_rendering()
-    return {text.get_text().strip() for text in figure.findobj(Text)}
+    assert "vllm float16 TP 2" in texts(latency_figures.run(alone))
 
 
 def test_one_device_is_not_mentioned(tmp_path):
@@ -399,7 +392,7 @@ def test_one_device_is_not_mentioned(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005)})
     requests = store.load(folder=tmp_path)
     assert set(machines.here(requests, "latency")["option"]) == {"float32"} and not any(
-        " TP " in text or " DP " in text for text in words(latency_figures.latency(requests))
+        " TP " in text or " DP " in text for text in texts(latency_figures.latency(requests))
     )
     assert "replicas" not in serving_tables.serving(requests)
 
@@ -423,7 +416,7 @@ def test_the_number_of_devices_is_no_number_of_bits():
 
 def test_fewer_bits_are_compared_on_the_same_devices(both):
     rows = latency_findings.speed_ups(both)
-    assert [round(row["faster"], 1) for row in rows] == [1.3], (
+    assert [round(row["ratio"], 1) for row in rows] == [1.3], (
         "against the 16 bits of one GPU, not of two, which are faster than 4 bits of one"
     )
 

@@ -139,9 +139,8 @@ def test_an_instrument_that_differed_falls_among_the_repository_s_own(tmp_path, 
     path = write_run(folder, make_sidecar(git={"uncommitted": []}), run=3)
     tamper(path, ('"uncommitted": []', '"uncommitted": ["bench/metrics.py"]'), sidecar=True)
     counts, refused = store.judged(folder=folder)
-    assert (
-        refused["run"].tolist() == [f"fake/{path.stem}"] and "bench/metrics.py" in refused["reason"].iloc[0]
-    )
+    assert refused["run"].tolist() == [f"fake/{path.stem}"]
+    assert "bench/metrics.py" in refused["reason"].iloc[0]
     assert counts.set_index("gate").loc["the instrument was its revision"].tolist() == [2, 1, 1]
 
 

@@ -54,9 +54,8 @@ def test_a_run_falls_whose_rows_say_another_path(change):
     found = measurements.agrees_with_path(
         runs(PLAUSIBLE, [row | change for row in make_rows(run=2)][::-1][:1])
     )
-    assert found.keys() <= {0, 1} and 1 not in measurements.agrees_with_path(
-        runs(PLAUSIBLE, make_rows(run=2))
-    )
+    assert found.keys() <= {0, 1}
+    assert 1 not in measurements.agrees_with_path(runs(PLAUSIBLE, make_rows(run=2)))
     broken = runs(PLAUSIBLE, make_rows(run=2))
     for name, value in change.items():
         broken.rows.loc[broken.rows["file"] == 1, name] = value
@@ -179,6 +178,16 @@ def test_a_level_counts_where_the_client_was_punctual():
     assert gates.late(rows[:1]) == "", "a level of one request"
     close = limits.too_late(5.132, 0.001949)
     assert "requests 1.9 ms behind" in close and "the gap between them is 1.9 ms. Give" in close
+
+
+def test_one_late_level_of_sessions_refuses_a_run_whatever_the_next_one_says():
+    each = {"arrivals": "poisson", "cache_capacity_tokens": 0.0, "turn": 1}
+    levels = [
+        row | each | {"session_rate": rate, "late_s": late}
+        for rate, late in ((1, 9.0), (2, 0.0))
+        for row in PLAUSIBLE
+    ]
+    assert "The load client was late" in measurements.punctual(runs(levels))[0]
 
 
 def test_a_hit_of_a_cache_is_one_too_many():
@@ -423,9 +432,8 @@ def test_a_run_falls_by_its_first_gate():
         1: "times do not contradict each other",
         2: "no neighbours on the processor",
     }
-    assert found[2][1].startswith("Other processes kept 1.00 cores") and all(
-        type(file) is int for file in found
-    )
+    assert found[2][1].startswith("Other processes kept 1.00 cores")
+    assert all(type(file) is int for file in found)
 
 
 def held(*pairs, published=()):
@@ -517,9 +525,8 @@ def test_what_a_run_holds_of_its_requests():
         3: True,
     }
     assert found["MBU at most 1"] == {0: False, 1: True, 2: True, 3: True}
-    assert found["no prompt answered from a cache that is off"] == {1: True} and found[
-        "the GPU's clock was steady"
-    ] == {3: False}
+    assert found["no prompt answered from a cache that is off"] == {1: True}
+    assert found["the GPU's clock was steady"] == {3: False}
     assert found["the GPU's warm-up had settled"] == {3: False}
 
 

@@ -52,7 +52,7 @@ def test_an_answer_comes_back_to_the_character(tmp_path, answer):
     assert path.read_bytes().endswith(b"\n") and not path.read_bytes().endswith(b"\r\n")
 
 
-SLOW = make_rows(5)
+# Every gate by itself is tested in test_gates_by_hand.py.
 REFUSED = [
     (make_rows(), {"weight_bytes": 1e9}, "MBU is 2.50, above 1"),
     # Llama-2-7B (13.21 GB in 16 bits) at 191 tokens/s on an A100-80GB of 2,039 GB/s, as was once published: 124 %.
@@ -62,15 +62,6 @@ REFUSED = [
         "MBU is 1.24",
     ),
     ([*make_rows(2), make_rows(gpu="h200")[0]], {}, "identity and path must agree"),
-    (make_rows(output_ids="5 5 5"), {}, "Token counts disagree"),
-    (make_rows(max_new_tokens=11), {}, "Token counts disagree"),
-    (make_rows(ttft_s=9.0), {}, "contradict"),
-    ([SLOW[0] | {"e2e_s": SLOW[1]["e2e_s"] * 2.1}, *SLOW[1:]], {}, "warm-up had not settled"),
-    (
-        make_rows(),
-        {"busy_cores": {"others": 0.9, "steal": 0.0}},
-        "Other processes kept 0.90 cores busy",
-    ),
     (make_rows(error="MemoryError: no room"), {}, "no room"),
 ]
 
@@ -151,9 +142,8 @@ def test_the_next_number_is_the_first_free_one(tmp_path):
 def test_intervals_are_over_runs(observations):
     table = latency_analysis.summary(store.load(folder=observations)).set_index(["backend", "option"])
     own, one = table.loc[("fake", "int8")], table.loc[("transformers", "float32")]
-    assert own["runs"] == 3 and own["output_tokens_per_s"] == pytest.approx(
-        math.prod(own["rates"]) ** (1 / 3), rel=1e-3
-    )
+    assert own["runs"] == 3
+    assert own["output_tokens_per_s"] == pytest.approx(math.prod(own["rates"]) ** (1 / 3), rel=1e-3)
     # One run has the scatter of the others, over the root of one instead of three.
     assert own["note"] == "one sitting" and (one["runs"], one["note"]) == (1, "one run")
     relative = [row["output_tokens_per_s_interval"] / row["output_tokens_per_s"] for row in (own, one)]
@@ -251,11 +241,9 @@ def test_every_server_has_been_put_under_load_and_the_clients_were_checked():
     requests = store.load(COMMITTED)
     loads, served = (requests[requests["experiment"] == name] for name in ("serving", "served"))
     assert engines("serve") <= set(loads["backend"]) and engines("serve") <= set(served["backend"])
-    assert (
-        loads["concurrency"].notna().any()
-        and loads["request_rate"].notna().any()
-        and (loads["error"] == "").mean() > 0.99
-    )
+    assert loads["concurrency"].notna().any()
+    assert loads["request_rate"].notna().any()
+    assert (loads["error"] == "").mean() > 0.99
     clients = accuracy_analysis.here(store.load_accuracy(ROOT / "_llama-inference"))
     ours = clients[clients["client"] == accuracy_analysis.OURS].set_index("streams")
     assert len(set(clients.loc[clients["error"] == "", "client"])) >= 3 and ours.loc[1000, "failed"] == 0

@@ -1,18 +1,17 @@
 """What holds on every machine, as it is shown: one figure of one height, tables that fit a page, a sentence."""
 
-import io
-
 import pytest
 from builders import write_repeats, write_run
+from pictures import drawn, words
 
 from bench.analysis import across_machines as across
 from bench.observations import store
-from bench.report import figures, findings, hover, tables
+from bench.report import findings, hover, tables
 from bench.report.findings import across_machines as across_findings
 from bench.report.tables import across_machines as across_tables
 
 RATES = {"int4": 100.0, "int8": 60.0, "float32": 25.0}
-PAGE_PX, MOST_PX = 928, 1100
+PAGE_PX, MOST_PX, NAME = 928, 1100, "across_machines"
 
 
 def write_machines(folder, machines, rates=RATES, runs=3, first=1):
@@ -24,12 +23,6 @@ def write_machines(folder, machines, rates=RATES, runs=3, first=1):
     return store.load(folder=folder)
 
 
-def drawn(requests):
-    figure = figures.DRAWN["across_machines"](requests)
-    figure.savefig(io.BytesIO(), format="svg")
-    return figure
-
-
 def pixels(figure):
     width, height = figure.get_size_inches()
     return height * PAGE_PX / width
@@ -37,7 +30,7 @@ def pixels(figure):
 
 @pytest.mark.check
 def test_its_height_is_that_of_its_rows_however_many_machines_there_are(tmp_path):
-    heights = [pixels(drawn(write_machines(tmp_path / str(n), n))) for n in (2, 9)]
+    heights = [pixels(drawn(NAME, write_machines(tmp_path / str(n), n))) for n in (2, 9)]
     assert len(set(heights)) == 1
 
 
@@ -45,17 +38,16 @@ def test_its_height_is_that_of_its_rows_however_many_machines_there_are(tmp_path
 def test_it_fits_a_screen_with_more_options_than_rows(tmp_path):
     rates = {f"o{n}": 20.0 + n for n in range(30)}
     requests = write_machines(tmp_path, 2, rates, runs=2)
-    figure = drawn(requests)
+    figure = drawn(NAME, requests)
     assert pixels(figure) <= MOST_PX
-    text = figure.findobj(lambda one: hasattr(one, "get_text"))
-    assert any("9 more in the table" in t.get_text().replace("\n", " ") for t in text)
+    assert "9 more in the table" in words(figure)
     assert len(tables.TABLES["across_machines"](requests)) == 29
 
 
 def test_every_mark_says_its_row_and_machine_and_which_had_one_run(tmp_path):
     write_machines(tmp_path, 3)
     requests = write_machines(tmp_path, 1, runs=1, first=8)
-    titles = hover.titles(drawn(requests))
+    titles = hover.titles(drawn(NAME, requests))
     rows = {name: [t for t in titles if t.startswith(f"fake {name}")] for name in ("int8", "float32")}
     for each in rows.values():
         assert [sum(f"cpu{k}-2c" in t for t in each) for k in (1, 2, 3, 8)] == [1, 1, 1, 1]
@@ -109,6 +101,6 @@ def test_one_machine_has_nothing_to_say(tmp_path):
     requests = write_machines(tmp_path, 1)
     assert across_findings.everywhere(requests) is None and across_findings.pairs(requests) is None
     assert tables.TABLES["across_machines"](requests).empty
-    assert not drawn(requests).axes and not any("Over " in s for s in findings.headlines(requests))
+    assert not drawn(NAME, requests).axes and not any("Over " in s for s in findings.headlines(requests))
     write_run(tmp_path, backend="other", option="int4", gpu="x-2c", host="xxx111")
     assert across.every_pair(store.load(folder=tmp_path)).empty

@@ -1,23 +1,17 @@
 """The page of changes: what was measured when, and which version of an engine was new."""
 
 import pandas as pd
-import pytest
 from builders import write_run
 
 from bench.observations import store
 from bench.report import tables
 
 
-@pytest.fixture
-def repeated(tmp_path):
-    """Three runs of two options that lie far apart."""
+def test_changes_say_when_a_version_was_new(tmp_path):
     for n in (1, 2, 3):
-        write_run(tmp_path, backend="llamacpp", option="Q4_0", rate=90.0 + n, run=n)
-        write_run(tmp_path, backend="llamacpp", option="F16", rate=30.0 + n, run=n)
-    return store.load(folder=tmp_path)
-
-
-def test_changes_say_when_a_version_was_new(repeated):
+        for option in ("Q4_0", "F16"):
+            write_run(tmp_path, backend="llamacpp", option=option, run=n)
+    repeated = store.load(folder=tmp_path)
     later = repeated.assign(
         started="2027-01-02T00:00:00", backend_version="999", run_id=repeated["run_id"] + "0"
     )

@@ -2,8 +2,8 @@
 
 import json
 
-import matplotlib.text
 import pytest
+from pictures import words
 
 from bench import html
 from bench.analysis import client_accuracy as accuracy_analysis
@@ -50,11 +50,6 @@ def compared(folder, rows):
     return path, accuracy_analysis.here(store.load_accuracy(folder))
 
 
-def words_of(figure):
-    """All text of a figure, lines joined."""
-    return " ".join(" ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text)).split())
-
-
 def usual(own=0.01, cpu=5.0, excess=0.01, last=None):
     rows = [row("ours", n, own, excess, cpu) for n in (1, 1000)] + [
         row("vllm_bench", n, 0.2 * n + 1, -0.5 if n == 1 else 30, 60.0) for n in (1, 1000)
@@ -64,17 +59,14 @@ def usual(own=0.01, cpu=5.0, excess=0.01, last=None):
 
 def test_a_made_up_comparison_is_shown(tmp_path):
     path, table = compared(tmp_path, usual(last=row("guidellm", 1000, None, **LOST)))
-    assert (
-        path.name.startswith("accuracy-test-cpu-")
-        and json.loads(path.with_suffix(".json").read_text())["machine"]["cpu"]
-    )
+    assert path.name.startswith("accuracy-test-cpu-")
+    assert json.loads(path.with_suffix(".json").read_text())["machine"]["cpu"]
     requests = store.load(folder=tmp_path)
     assert requests.empty and not store.files(tmp_path), "what was measured of clients is no run"
     drawn = client_accuracy_figures.client_accuracy(requests)
-    assert "vllm bench serve 1.0" in words_of(
-        drawn
-    ) and "guidellm gave no result at 1,000 streams" in words_of(drawn)
-    assert "zero or less" in words_of(drawn), "guidellm's negative excess must not vanish"
+    assert "vllm bench serve 1.0" in words(drawn)
+    assert "guidellm gave no result at 1,000 streams" in words(drawn)
+    assert "zero or less" in words(drawn), "guidellm's negative excess must not vanish"
     hollow = [
         line
         for line in drawn.axes[2].lines
@@ -84,16 +76,14 @@ def test_a_made_up_comparison_is_shown(tmp_path):
     shown = html.text(client_accuracy_tables.client_accuracy(requests))
     assert "TimeoutError" in shown and "vllm-bench (Rust)" in shown and "-1.5" in shown
     text = " ".join(client_accuracy_findings.client_findings(requests))
-    assert (
-        "**vllm bench serve** is off by 1.2 ms at 1, 200 ms at 1,000 streams" in text
-        and "120 to 20,000 times as far as ours, with 12 times the CPU" in text
-    )
+    assert "**vllm bench serve** is off by 1.2 ms at 1, 200 ms at 1,000 streams" in text
+    assert "120 to 20,000 times as far as ours, with 12 times the CPU" in text
     assert "**guidellm** is off by 0.4 ms at 1 stream in the mean" in text and "the goal was met" in text
     assert "client_accuracy" in figures.names() and "client_accuracy" in tables.names()
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("rows", "said"),
     [
         (
             usual(own=0.15),
@@ -120,19 +110,14 @@ def test_a_made_up_comparison_is_shown(tmp_path):
         (usual() + [row("ours", 10, None, **LOST)], ["10 streams not sustained"]),
     ],
 )
-def test_a_missed_goal_is_said(tmp_path, rows, words):
+def test_a_missed_goal_is_said(tmp_path, rows, said):
     _, table = compared(tmp_path, rows)
-    assert all(word in client_accuracy_findings.goal_met(table) for word in words)
+    assert all(words in client_accuracy_findings.goal_met(table) for words in said)
 
 
 def test_no_goal_without_a_peer_or_the_load(tmp_path):
-    assert client_accuracy_findings.goal_met(compared(tmp_path / "a", [row("ours", 1000, 0.1)])[1]) is None
-    assert (
-        client_accuracy_findings.goal_met(
-            compared(tmp_path / "b", [row("ours", 1, 0.1), row("aiperf", 1, 1.0)])[1]
-        )
-        is None
-    )
+    for name, rows in (("a", [row("ours", 1000, 0.1)]), ("b", [row("ours", 1, 0.1), row("aiperf", 1, 1.0)])):
+        assert client_accuracy_findings.goal_met(compared(tmp_path / name, rows)[1]) is None
 
 
 def test_the_fullest_comparison_is_shown_and_then_the_latest(tmp_path):
@@ -168,19 +153,15 @@ def test_a_load_that_failed_once_is_no_load_that_was_sustained(tmp_path):
     compared(tmp_path, rows)
     _, shown = compared(tmp_path, usual())
     lost = shown[(shown["client"] == "ours") & (shown["streams"] == 1000)].iloc[0]
-    assert lost["error"].startswith("1 of 2 runs: TimeoutError") and lost["ttft_error_ms"] == pytest.approx(
-        0.01
-    )
+    assert lost["error"].startswith("1 of 2 runs: TimeoutError")
+    assert lost["ttft_error_ms"] == pytest.approx(0.01)
     assert 1000 not in accuracy_analysis.sustained(shown).query("client == 'ours'")["streams"].tolist()
 
 
-def test_nothing_measured_shows_what_was_published(tmp_path):
-    nothing = store.load(folder=tmp_path)
-    assert "Nothing measured here yet" in words_of(client_accuracy_figures.client_accuracy(nothing))
-    assert (
-        len(client_accuracy_tables.client_accuracy(nothing)) == 10
-        and client_accuracy_findings.client_findings(nothing) == []
-    )
+def test_nothing_measured_shows_what_was_published(nothing):
+    assert "Nothing measured here yet" in words(client_accuracy_figures.client_accuracy(nothing))
+    assert len(client_accuracy_tables.client_accuracy(nothing)) == 10
+    assert client_accuracy_findings.client_findings(nothing) == []
 
 
 def test_a_comparison_without_any_result_is_refused(tmp_path):

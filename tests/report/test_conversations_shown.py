@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from pictures import words
 from session_rows import frame, load
 
 from bench.analysis import conversations as analysis
@@ -20,10 +21,6 @@ def requests():
     return frame([one | {"backend": "llamacpp"} for one in rows])
 
 
-def words(figure):
-    return " ".join(text.get_text() for text in figure.findobj(match=lambda a: hasattr(a, "get_text")))
-
-
 @pytest.mark.parametrize(
     "name, said",
     [
@@ -34,7 +31,7 @@ def words(figure):
     ],
 )
 def test_a_figure_says_what_it_shows(requests, name, said):
-    assert said in " ".join(words(figures.DRAWN[name](requests)).split())
+    assert said in words(figures.DRAWN[name](requests))
 
 
 @pytest.mark.parametrize("name", NAMES)

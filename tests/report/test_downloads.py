@@ -11,9 +11,8 @@ from bench.report import downloads
 def test_both_files_hold_every_row_and_column_and_the_dictionary_names_them(tmp_path):
     requests = store.load(folder=two_engines(tmp_path / "runs"))
     sizes = downloads.write(requests, tmp_path / "out")
-    assert set(sizes) == {"observations.parquet", "observations.csv", "data-dictionary.csv"} and all(
-        sizes.values()
-    )
+    assert set(sizes) == {"observations.parquet", "observations.csv", "data-dictionary.csv"}
+    assert all(sizes.values())
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(sizes)
     known = pd.read_csv(tmp_path / "out" / "data-dictionary.csv", keep_default_na=False)
     csv = pd.read_csv(tmp_path / "out" / "observations.csv", dtype={"host": str})

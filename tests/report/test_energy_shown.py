@@ -2,6 +2,7 @@
 
 import pytest
 from builders import make_sidecar, write_run, write_serving, write_sweep
+from pictures import words
 
 from bench import html
 from bench.analysis import energy as energy_analysis
@@ -50,8 +51,8 @@ def test_the_figure_names_what_was_counted(requests, tmp_path):
         "Batches",
         "A server under load",
     ]
-    words = " ".join(drawn._supxlabel.get_text().split())
-    assert "energy of the GPUs alone" in words and "Idle, with an engine loaded: 90 W" in words
+    said = words(drawn)
+    assert "energy of the GPUs alone" in said and "Idle, with an engine loaded: 90 W" in said
     figures.export(drawn, "energy", "redraw", tmp_path)
 
 
@@ -63,11 +64,7 @@ def test_the_table_has_the_columns_only_where_they_say_something(requests, tmp_p
     write_run(tmp_path / "plain")
     plain = tables.TABLES["latency"](store.load(folder=tmp_path / "plain"))
     assert not [name for name in plain if "energy" in name or "idle" in name]
-    assert html.EMPTY in drawn_words(figures.DRAWN["energy"](store.load(folder=tmp_path / "plain")))
-
-
-def drawn_words(figure):
-    return " ".join(text.get_text() for text in figure.texts)
+    assert html.EMPTY in words(figures.DRAWN["energy"](store.load(folder=tmp_path / "plain")))
 
 
 def test_the_page_says_where_nothing_was_read(requests, tmp_path, monkeypatch):

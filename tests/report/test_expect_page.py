@@ -1,13 +1,12 @@
 """The calculator of the page What to expect, in headless Chromium: the same numbers as Python's, without a server."""
 
 import base64
-import shutil
 
 import numpy as np
 import pandas as pd
+import pictures
 import pytest
 
-from bench.paths import ROOT
 from llm_observatory import expect, expect_page
 
 pytestmark = pytest.mark.check
@@ -27,14 +26,11 @@ def page(tmp_path_factory, browser):
     from llm_planner import calculator
 
     block = expect_page.calculator(expect_page.joined(expect_page.device, calculator.data()))
-    (folder / "expect.html").write_text(
-        f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>x</title><link rel=stylesheet href=assets/styles.css><main>{block}</main>"
-    )
-    shutil.copytree(ROOT / "assets", folder / "assets")
+    file = pictures.page(folder, "expect.html", block)
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.troubles = []
     page.on("pageerror", lambda error: page.troubles.append(str(error)))
-    page.goto(f"file://{folder / 'expect.html'}")
+    page.goto(f"file://{file}")
     page.wait_for_selector("#expect[data-ready]")
     yield page
     assert page.troubles == []

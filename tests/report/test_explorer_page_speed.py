@@ -1,14 +1,12 @@
 """The explorer with 1,000 runs: its weight, its first picture and a filter."""
 
-import shutil
-
 import pandas as pd
+import pictures
 import pytest
 from builders import make_rows, make_sidecar
 from test_explorer_page import READY, changed  # noqa: F401
 
 from bench.observations import derived, schema
-from bench.paths import ROOT
 from bench.report import explorer
 
 pytestmark = [pytest.mark.check, pytest.mark.timing]
@@ -31,12 +29,8 @@ def site(tmp_path_factory):
             known = derived.context(make_sidecar(started=f"2026-01-01T00:0{n}:00+00:00"))
             rows += [row | known for row in make_rows(run=n, n=2, **columns)]
     requests = derived.derive(schema.numbers(pd.DataFrame(rows, columns=schema.COLUMNS + schema.CONTEXT)))
-    page = f"<!DOCTYPE html><meta charset=utf-8><link rel=stylesheet href=assets/styles.css><main>{explorer.block(requests)}"
-    (folder / "explore.html").write_text(
-        f"{page}<div id=explorer-static></div><script src=assets/sortable.min.js></script></main>"
-    )
-    shutil.copytree(ROOT / "assets", folder / "assets")
-    return folder / "explore.html"
+    static = "<div id=explorer-static></div><script src=assets/sortable.min.js></script>"
+    return pictures.page(folder, "explore.html", explorer.block(requests) + static)
 
 
 def test_a_thousand_runs_are_light_and_quick(site, opened, capsys):

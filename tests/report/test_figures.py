@@ -88,11 +88,6 @@ def requests(written):
     return written.copy()
 
 
-@pytest.fixture
-def nothing(tmp_path):
-    return store.load(folder=tmp_path / "empty")
-
-
 def quick(names):
     """Names as parameters: those of the page Plan simulate load tests of others first, so they are for `make
     check`; the pages' tests draw them in every run."""
@@ -118,25 +113,15 @@ def test_every_figure_draws(name, requests, nothing, tmp_path):
 
 
 # Tables of results that a command writes, and that nobody may have committed yet: they are empty then.
-PROOFS = {
-    name: PROOF / f"{file}.csv"
-    for name, file in (
-        ("replay_proof", "replay"),
-        ("conversation_peers", "conversation_peers"),
-    )
-}
+PROOFS = {"replay_proof": PROOF / "replay.csv", "conversation_peers": PROOF / "conversation_peers.csv"}
 
 
 @pytest.mark.parametrize("name", quick(tables.names()))
 @pytest.mark.check
 def test_every_table_is_made(name, requests, nothing):
-    import inspect
-
-    function = tables.TABLES[name]
-    made = function(requests) if inspect.signature(function).parameters else function()
-    assert len(made) or name in PROOFS and not PROOFS[name].exists()
-    for frame in (requests, nothing):
-        table = function(frame) if inspect.signature(function).parameters else function()
+    made = tables.TABLES[name]
+    assert len(made(requests)) or name in PROOFS and not PROOFS[name].exists()
+    for table in map(made, (requests, nothing)):
         assert "<table" in html.html(table, "caption", "command") and html.text(table)
 
 
@@ -177,12 +162,6 @@ def test_synthetic_weights_are_labelled_everywhere(tmp_path):
     figures.export(latency_figures.latency(requests), "latency", "x", tmp_path)
     assert "synthetic" in (tmp_path / "latency.svg").read_text()
     assert "synthetic" in html.text(latency_tables.latency(requests))
-
-
-def test_mbu_in_the_table_is_that_of_the_best_probe(tmp_path):
-    write_run(tmp_path, sidecar=make_sidecar(bandwidth_probes_bytes_per_s=[10e9, 50e9, 20e9]))
-    requests = store.load(folder=tmp_path)
-    assert requests["mbu"].iloc[0] == pytest.approx((1e8 + 13 * 4000) / 0.01 / 50e9)
 
 
 def test_drafts_are_compared_with_the_same_option_without(tmp_path):

@@ -1,13 +1,13 @@
 """The layer over a figure: each mark says which configuration it is, and its values."""
 
-import io
 import re
 
 import pytest
 from builders import write_repeats, write_serving, write_sweep
+from pictures import drawn
 
 from bench.observations import store
-from bench.report import figures, hover
+from bench.report import hover
 
 
 @pytest.fixture
@@ -17,12 +17,6 @@ def requests(tmp_path):
         write_sweep(tmp_path, option=option, backend="llamacpp", overhead=1 / rate)
         write_serving(tmp_path, {1: (0.05, 2 / rate), 8: (0.1, 4 / rate)}, option=option, backend="llamacpp")
     return store.load(folder=tmp_path)
-
-
-def drawn(name, requests):
-    figure = figures.DRAWN[name](requests)
-    figure.savefig(io.BytesIO(), format="svg")
-    return figure
 
 
 def test_bars_and_dots_carry_the_name_of_their_row(requests):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from builders import make_sidecar, two_engines, write_run, write_sweep
+from pictures import svg, words
 
 from bench import backends, html, style
 from bench.analysis import machines
@@ -28,15 +29,6 @@ def both(tmp_path):
     write_sweep(two_engines(tmp_path), option="float32")
     write_run(tmp_path, backend="llamacpp", option="Q8_0", rate=90.0, host="def456", gpu=SECOND)
     return store.load(folder=tmp_path)
-
-
-def words(figure):
-    """All text of a figure, parts included."""
-    return "\n".join(text.get_text() for text in figure.findobj(lambda one: hasattr(one, "get_text")))
-
-
-def svg(figure):
-    return figures.svg(figure, "one", "redraw")
 
 
 def labels(requests):
@@ -79,7 +71,7 @@ def test_an_experiment_that_a_machine_lacks_is_missing_not_borrowed(both, monkey
     monkeypatch.setenv(machines.FRONT, SECOND)
     assert machines.here(both, "batching").empty
     ((label, part),) = figures.parts("frontier", both)
-    assert label == FIRST and f"Not measured on\n{SECOND}." in words(part).replace(" on ", " on\n")
+    assert label == FIRST and f"Not measured on {SECOND}." in words(part)
     drawn = words(figures.DRAWN["frontier"](both))
     assert f"on {FIRST}" in drawn and "other machine" not in drawn
     table = tables.TABLES["batching"](both)
@@ -132,11 +124,11 @@ def test_rows_on_a_page_say_their_device_where_there_are_several(both):
     assert "data-device" not in html.html(tables.TABLES["latency"](both[both["gpu"] == FIRST]))
 
 
-def test_a_machine_with_one_option_says_so_and_none_says_nothing(tmp_path):
+def test_a_machine_with_one_option_says_so_and_none_says_nothing(tmp_path, nothing):
     write_run(tmp_path / "one", backend="llamacpp", option="Q4_0", gpu=SECOND)
     (sentence,) = findings.headlines(store.load(folder=tmp_path / "one"))
     assert sentence.startswith(f"On `{SECOND}`, only **llamacpp Q4_0** ")
-    assert findings.headlines(store.load(folder=tmp_path / "none")) == []
+    assert findings.headlines(nothing) == []
 
 
 def test_a_look_follows_from_the_name_alone():
@@ -184,7 +176,7 @@ def test_the_table_at_a_study_s_end_is_of_this_checkout(both, monkeypatch, capsy
     assert SECOND in shown and FIRST in shown
 
 
-def test_what_was_measured_is_said_with_models_and_machines(tmp_path):
+def test_what_was_measured_is_said_with_models_and_machines(tmp_path, nothing):
     for n, gpu in enumerate(("cpu-a-2c", "cpu-b-2c", "cpu-b-2c")):
         write_run(tmp_path, gpu=gpu, host=f"host{n}", run=1)
     said = pages.measured(store.load(folder=tmp_path))
@@ -194,4 +186,4 @@ def test_what_was_measured_is_said_with_models_and_machines(tmp_path):
     write_run(tmp_path / "other", model="hub:somebody/s-model", run=1)
     one = pages.measured(store.load(folder=tmp_path / "other"))
     assert (one["models"], one["machines"]) == ("`hub:somebody/s-model` (1 run)", "1 machine")
-    assert pages.measured(store.load(folder=tmp_path / "none")) == {}
+    assert pages.measured(nothing) == {}

@@ -1,12 +1,11 @@
 """The observatory's view of the Explorer in headless Chromium: filters, address, comparison, CSV, speed."""
 
 import io
-import shutil
 
 import pandas as pd
+import pictures
 import pytest
 
-from bench.paths import ROOT
 from llm_observatory import expect, expect_explorer
 
 pytestmark = [pytest.mark.check, pytest.mark.timing]
@@ -24,11 +23,7 @@ def site(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("observatory")
     expect_explorer.write(rows, folder / "downloads")
     block = expect_explorer.TEMPLATE.render(name=expect_explorer.NAME, filters=expect_explorer.FILTERS)
-    (folder / "explore.html").write_text(
-        f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>x</title><link rel=stylesheet href=assets/styles.css><main>{block}</main>"
-    )
-    shutil.copytree(ROOT / "assets", folder / "assets")
-    return folder / "explore.html"
+    return pictures.page(folder, "explore.html", block)
 
 
 def downloaded(page):
@@ -73,11 +68,9 @@ def test_two_rows_are_compared_with_every_condition_that_differs(opened, rows):
     second = rows[(rows["source"] == "autoawq") & (rows["workload"] == "single")].iloc[0]
     page = opened(f"?o-a={first['row_id']}&o-b={second['row_id']}")
     said = page.locator("#observatory-compared").inner_text()
-    assert (
-        "Not comparable as they stand" in said
-        and "other engine" in said
-        and "prompt length not stated for one" in said
-    )
+    assert "Not comparable as they stand" in said
+    assert "other engine" in said
+    assert "prompt length not stated for one" in said
     official = rows[rows["comparable_within"].notna()].iloc[0]
     said = (
         opened(f"?o-a={first['row_id']}&o-b={official['row_id']}")

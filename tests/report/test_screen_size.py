@@ -1,7 +1,5 @@
 """No figure is taller than a screen and no table larger than a page, however many machines have measured."""
 
-import inspect
-
 import pytest
 from builders import write_every, write_run
 
@@ -38,19 +36,15 @@ def test_a_figure_fits_a_screen(name, many):
         assert width == style.WIDTH and height / width * PAGE_PIXELS <= MOST_PIXELS, f"{name} {label}"
 
 
-def made(name, requests):
-    function = tables.TABLES[name]
-    return function(requests) if inspect.signature(function).parameters else function()
-
-
 def test_the_numbers_that_decide_stand_before_what_is_always_the_same(many):
-    (label, part), *others = pages.table_parts(made("latency", many))
+    (label, part), *others = pages.table_parts(tables.TABLES["latency"](many))
     assert label == "smollm2-135m (real weights) on cpu-0" and len(others) > MACHINES
     assert list(part)[:3] == ["engine", "option", "output tokens/s"]
     assert {"TTFT (ms)", "TPOT (ms)"} <= set(list(part)[:7])
     assert not {"device", "model", "weights"} & set(part)
     assert all(
-        part.shape[1] <= 12 and len(part) <= 40 for _, part in pages.table_parts(made("latency", many))
+        part.shape[1] <= 12 and len(part) <= 40
+        for _, part in pages.table_parts(tables.TABLES["latency"](many))
     )
 
 
@@ -62,7 +56,7 @@ def test_what_a_page_leaves_out_is_in_the_file_beside_it(many, tmp_path, monkeyp
     pages.show_table("batching", many, "Every batch.")
     (file,) = tmp_path.glob("*.csv")
     assert f'href="downloads/{file.name}"' in shown[0] and "device" in file.read_text().splitlines()[0]
-    assert len(file.read_text().splitlines()) == 1 + len(made("batching", many))
+    assert len(file.read_text().splitlines()) == 1 + len(tables.TABLES["batching"](many))
     assert shown[0].count("<table") <= 8 and shown[0].count(" open>") == 1
 
 

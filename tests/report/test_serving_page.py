@@ -14,6 +14,7 @@ from builders import (
     write_serving,
     write_sweep,
 )
+from pictures import svg
 
 from bench import html, inputs, style
 from bench.analysis import drafting
@@ -59,26 +60,12 @@ def requests(written):
     return written[1].copy()
 
 
-@pytest.fixture
-def nothing(tmp_path):
-    return store.load(folder=tmp_path / "empty")
-
-
 def level(requests, backend="llamacpp", option="Q8_0", loop="closed", load=1, tensor_parallel=1):
     table = serving_analysis.levels(requests)
-    keys = {
-        "backend": backend,
-        "option": option,
-        "loop": loop,
-        "load": load,
-        "tensor_parallel": tensor_parallel,
-    }
+    keys = {"backend": backend, "option": option, "loop": loop, "load": load}
+    keys |= {"tensor_parallel": tensor_parallel}
     (row,) = table[(table[list(keys)] == list(keys.values())).all(axis=1)].to_dict("records")
     return row
-
-
-def svg(figure):
-    return figures.svg(figure, "figure", "x")
 
 
 def test_a_level_by_hand(requests):
@@ -127,16 +114,12 @@ def test_the_table_has_its_units(requests):
         .query("engine == 'llamacpp' and option == 'Q8_0' and concurrency == 4")
         .iloc[0]
     )
-    assert (
-        row["user tokens/s"] == pytest.approx(125)
-        and row["TTFT, slowest (ms)"] == pytest.approx(100)
-        and row["TPOT, slowest (ms)"] == pytest.approx(8)
-    )
-    assert (
-        row["E2E, slowest (ms)"] == pytest.approx(180)
-        and row["longest gap of a request, p50 (ms)"] == pytest.approx(8)
-        and row["loop"] == "closed"
-    )
+    assert row["user tokens/s"] == pytest.approx(125)
+    assert row["TTFT, slowest (ms)"] == pytest.approx(100)
+    assert row["TPOT, slowest (ms)"] == pytest.approx(8)
+    assert row["E2E, slowest (ms)"] == pytest.approx(180)
+    assert row["longest gap of a request, p50 (ms)"] == pytest.approx(8)
+    assert row["loop"] == "closed"
     # Four requests every 180 ms.
     assert row["goodput (requests/s)"] == pytest.approx(4 / 0.18)
     assert (row["within objectives (%)"], row["requests that count"]) == (100, N - 8)
@@ -192,9 +175,8 @@ def test_too_few_runs_hold_and_fail_nothing(tmp_path):
         requests = store.load(folder=tmp_path)
         known = holds(serving_analysis.levels(requests)).tolist()
         if repeat < 3:
-            assert known != [1] and "1 have too few runs or requests to tell" in (
-                serving_findings.within_objectives(requests)
-            )
+            assert known != [1]
+            assert "1 have too few runs or requests to tell" in (serving_findings.within_objectives(requests))
     assert known == [1]
 
 
@@ -205,20 +187,9 @@ def test_a_level_beyond_one_that_does_not_hold_does_not_count(tmp_path):
 
 
 def test_the_published_curves_are_judged_alike(nothing):
-    found = {
-        name: largest(nothing, "100 output", backend=name, tensor_parallel=1)
-        for name in ("MLCEngine", "SGLang 0.3.1.post2", "vLLM 0.6.1.post2")
-    }
-    assert {name: counts[0] for name, counts in found.items()} == {
-        "MLCEngine": 30,
-        "SGLang 0.3.1.post2": 20,
-        "vLLM 0.6.1.post2": 10,
-    }
-    assert {name: counts[3] for name, counts in found.items()} == {
-        "MLCEngine": 16,
-        "SGLang 0.3.1.post2": 8,
-        "vLLM 0.6.1.post2": 4,
-    }
+    for name, *counts in (("MLCEngine", 30, 16), ("SGLang 0.3.1.post2", 20, 8), ("vLLM 0.6.1.post2", 10, 4)):
+        found = largest(nothing, "100 output", backend=name, tensor_parallel=1)
+        assert [found[0], found[3]] == counts, name
     sentence = serving_findings.published_users()
     assert "MLCEngine 30, SGLang 0.3.1.post2 20, vLLM 0.6.1.post2 10" in sentence and "H100" in sentence
     # A median does not say that nearly all requests meet the objectives: that is not known, and not claimed.
@@ -228,9 +199,8 @@ def test_the_published_curves_are_judged_alike(nothing):
 
 def test_the_published_table_is_complete():
     table = serving_analysis.published()
-    assert len(table) == len(inputs.table("published/mlc_h100_tpot")) and table[
-        "ttft_p50_s"
-    ].notna().sum() == len(inputs.table("published/mlc_h100_ttft"))
+    assert len(table) == len(inputs.table("published/mlc_h100_tpot"))
+    assert table["ttft_p50_s"].notna().sum() == len(inputs.table("published/mlc_h100_ttft"))
     row = table.query("backend == 'MLCEngine' and tensor_parallel == 2 and load == 64").iloc[0]
     assert row["tpot_p50_s"] == pytest.approx(0.00865) and row["output_tokens_per_s"] == 2 * 3058
     assert serving_tables.serving_published()["source"].str.contains("MLC").all()
@@ -244,36 +214,29 @@ def test_drafts_are_compared_level_by_level(requests):
     assert serving_tables.speculation_under_load(requests)["drafts accepted (%)"].isna().all()
     assert serving_tables.speculation_under_load(requests.iloc[:0]).empty
     (sentence,) = serving_findings.drafts_under_load(requests)
-    assert (
-        "llamacpp Q8_0-ngram" in sentence
-        and "2 times as fast at concurrency 1, and 0.5 times as fast at concurrency 8" in sentence
-    )
+    assert "llamacpp Q8_0-ngram" in sentence
+    assert "2 times as fast at concurrency 1, and 0.5 times as fast at concurrency 8" in sentence
     assert "one run each, so no interval" in sentence
 
 
 def test_which_options_draft_is_their_adapters_to_say():
     assert drafting.drafts("llamacpp", "Q8_0-ngram") and drafting.drafts("vllm", "bfloat16-ngram")
-    assert (
-        not drafting.drafts("llamacpp", "Q8_0")
-        and not drafting.drafts("vllm", "bfloat16-compiled")
-        and not drafting.drafts("gone", "x")
-    )
+    assert not drafting.drafts("llamacpp", "Q8_0")
+    assert not drafting.drafts("vllm", "bfloat16-compiled")
+    assert not drafting.drafts("gone", "x")
 
 
 def test_devices_that_share_a_model(requests):
     ours = serving_analysis.tensor_parallel(requests).query("backend == 'vllm'")
     assert ours["load"].tolist() == [1, 8] and ours["pace"].tolist() == pytest.approx([10 / 6, 12 / 8])
     one, two = (level(requests, "vllm", "bfloat16", tensor_parallel=n) for n in (1, 2))
-    assert (
-        two["per_device"] == pytest.approx(two["output_tokens_per_s"] / 2)
-        and one["per_device"] == one["output_tokens_per_s"]
-    )
+    assert two["per_device"] == pytest.approx(two["output_tokens_per_s"] / 2)
+    assert one["per_device"] == one["output_tokens_per_s"]
     theirs = serving_analysis.tensor_parallel(requests).query(
         "backend == 'MLCEngine' and model == 'Llama-3-8B fp16'"
     )
-    assert theirs["load"].tolist() == [1, 4, 8, 10, 16, 20, 30, 64] and theirs["pace"].iloc[
-        0
-    ] == pytest.approx(6.02 / 4.85)
+    assert theirs["load"].tolist() == [1, 4, 8, 10, 16, 20, 30, 64]
+    assert theirs["pace"].iloc[0] == pytest.approx(6.02 / 4.85)
     assert set(theirs["tensor_parallel_fewest"]) == {1} and set(theirs["tensor_parallel"]) == {2}
 
 
@@ -292,11 +255,9 @@ def test_the_two_loops_are_compared_at_the_same_throughput(tmp_path):
     )
     assert closed["output_tokens_per_s"] < opened["output_tokens_per_s"] < half["output_tokens_per_s"]
     row = serving_analysis.loops_apart(requests).iloc[0]
-    assert (
-        row["closed_ttft_p90_s"] == pytest.approx(0.1)
-        and row["ratio"] == pytest.approx(4.5)
-        and row["load"] == 7
-    )
+    assert row["closed_ttft_p90_s"] == pytest.approx(0.1)
+    assert row["ratio"] == pytest.approx(4.5)
+    assert row["load"] == 7
     sentence = serving_findings.loops_disagree(requests)
     assert "is 4.5 times that of a closed one, at 1 request rate with **fake float32**" in sentence
     assert f"({opened['counted']} requests of all runs together: no interval)" in sentence
@@ -339,14 +300,11 @@ def test_between_two_closed_levels_their_waits_are_interpolated(tmp_path, reques
 
 def test_what_more_at_once_costs(requests):
     table = serving_analysis.widened(requests).set_index(["backend", "option", "tensor_parallel"])
-    assert table.loc[("llamacpp", "Q8_0", 1), "slower"] == pytest.approx(3) and table.loc[
-        ("vllm", "bfloat16", 1), "slower"
-    ] == pytest.approx(1.2)
+    assert table.loc[("llamacpp", "Q8_0", 1), "slower"] == pytest.approx(3)
+    assert table.loc[("vllm", "bfloat16", 1), "slower"] == pytest.approx(1.2)
     sentence = serving_findings.more_at_once(requests)
-    assert (
-        "1.2 times as long with **vllm bfloat16**" in sentence
-        and "12 times as long with **llamacpp Q8_0-ngram**" in sentence
-    )
+    assert "1.2 times as long with **vllm bfloat16**" in sentence
+    assert "12 times as long with **llamacpp Q8_0-ngram**" in sentence
 
 
 def test_one_run_ranks_nothing(requests):
@@ -417,12 +375,10 @@ def test_sentences_follow_the_data(tmp_path, nothing, sentence):
 def test_figures_draw(name, requests, tmp_path):
     figure = figures.DRAWN[name](requests)
     drawn = svg(figure)
-    assert (
-        figure.axes
-        and figure.get_size_inches()[0] == style.WIDTH
-        and "llamacpp Q8_0-ngram" in drawn
-        and "vllm bfloat16 TP 2" in drawn
-    )
+    assert figure.axes
+    assert figure.get_size_inches()[0] == style.WIDTH
+    assert "llamacpp Q8_0-ngram" in drawn
+    assert "vllm bfloat16 TP 2" in drawn
     assert "closed loop" in drawn
     if name != "serving_loops":
         assert "MLCEngine" in drawn and "SGLang" in drawn and "Published" in drawn
@@ -452,9 +408,8 @@ def test_the_marks_are_at_the_measured_values(requests):
         for curve in panel.lines
         if curve.get_color() == colour and len(curve.get_ydata()) and abs(curve.get_ydata()[0] - 6) < 1e-6
     ]
-    assert line.get_ydata().tolist() == pytest.approx([6, 8]) and line.get_xdata()[0] == pytest.approx(
-        11 / 0.1 / 2
-    )
+    assert line.get_ydata().tolist() == pytest.approx([6, 8])
+    assert line.get_xdata()[0] == pytest.approx(11 / 0.1 / 2)
 
 
 def test_lines_of_measured_engines_have_their_own_colours(requests):
@@ -485,10 +440,8 @@ def test_the_figure_of_one_run(tmp_path, opened, nothing):
     drawn = svg(figure)
     assert "concurrency (closed loop)" in drawn and ("requests/s (open loop)" in drawn) == bool(opened)
     assert f"{3 + len(opened)} requests failed" in figure.get_supxlabel().replace("\n", " ")
-    assert (
-        "nothing measured yet" in svg(serving_figures.load_levels(nothing))
-        and "load_levels" not in figures.names()
-    )
+    assert "nothing measured yet" in svg(serving_figures.load_levels(nothing))
+    assert "load_levels" not in figures.names()
 
 
 def test_the_figure_of_a_run_of_which_nothing_counts(tmp_path):
@@ -523,12 +476,10 @@ def test_the_workload_is_what_the_rows_and_sidecars_say(loaded, requests, nothin
         sidecar=make_sidecar(parameters={"lengths": "somebody/home/mine.csv", "arrivals": "constant"}),
     )
     numbers = pages.workload(store.load(folder=loaded))
-    assert (
-        "`mine.csv`" in numbers["lengths"]
-        and "home" not in numbers["lengths"]
-        and numbers["scaled"] == ""
-        and numbers["arrivals"] == "constant or poisson"
-    )
+    assert "`mine.csv`" in numbers["lengths"]
+    assert "home" not in numbers["lengths"]
+    assert numbers["scaled"] == ""
+    assert numbers["arrivals"] == "constant or poisson"
 
 
 @pytest.mark.check
@@ -551,46 +502,31 @@ def test_other_pages_are_not_confused(tmp_path):
     added = [sentence for sentence in findings.headlines(after) if sentence not in told]
     assert added == serving_findings.serving_findings(after)[:1]
     machines = machines_tables.machines(after).iloc[0]
-    assert machines["runs"] == machines_tables.machines(before)["runs"].iloc[0] + 1 and machines[
-        "requests"
-    ] == len(after)
+    assert machines["runs"] == machines_tables.machines(before)["runs"].iloc[0] + 1
+    assert machines["requests"] == len(after)
 
 
 def test_made_up_rows_are_rows_of_the_schema():
     rows = serving_rows(CLOSED, OPENED, n=3)
-    assert (
-        len(rows) == 15
-        and set(rows[0]) <= set(schema.COLUMNS)
-        and not set(make_rows(1)[0]) - set(schema.COLUMNS)
-    )
+    assert len(rows) == 15
+    assert set(rows[0]) <= set(schema.COLUMNS)
+    assert not set(make_rows(1)[0]) - set(schema.COLUMNS)
 
 
 def test_what_a_server_costs_stands_beside_the_run_that_was_nearest_in_time(tmp_path):
     """Two runs in process, half an hour apart and twice as fast in the second: the one that began a
     minute before the server's counts."""
-    for number, rate, at in ((1, 100.0, "10:00"), (2, 200.0, "10:30")):
-        write_run(
-            tmp_path,
-            make_sidecar(started=f"2026-01-01T{at}:00+00:00"),
-            backend="llamacpp",
-            option="Q8_0",
-            rate=rate,
-            run=number,
-        )
-    assert serving_tables.server_cost(store.load(folder=tmp_path)).empty
-    write_run(
-        tmp_path,
-        make_sidecar(started="2026-01-01T10:31:00+00:00"),
-        backend="llamacpp",
-        option="Q8_0",
-        rate=160.0,
-        experiment="served",
-    )
-    table = serving_tables.server_cost(store.load(folder=tmp_path))
-    assert (
-        list(table["times"].round(3)) == [1.25]
-        and list(table["minutes between the runs"]) == [1]
-        and list(table["more (ms)"]) == [0]
-    )
+
+    def write(at, rate, **more):
+        sidecar = make_sidecar(started=f"2026-01-01T{at}:00+00:00")
+        write_run(tmp_path, sidecar, backend="llamacpp", option="Q8_0", rate=rate, **more)
+        return serving_tables.server_cost(store.load(folder=tmp_path))
+
+    write("10:00", 100.0)
+    assert write("10:30", 200.0, run=2).empty
+    table = write("10:31", 160.0, experiment="served")
+    assert list(table["times"].round(3)) == [1.25]
+    assert list(table["minutes between the runs"]) == [1]
+    assert list(table["more (ms)"]) == [0]
     sentence = serving_findings.server_costs(store.load(folder=tmp_path))
     assert "+25.0 % per token" in sentence and "llamacpp Q8_0" in sentence

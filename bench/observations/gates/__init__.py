@@ -14,15 +14,7 @@ from bench.observations import derived, peaks, schema
 from bench.observations.gates import conditions, coverage, measurements
 from bench.observations.gates.conditions import committed, is_adapter
 from bench.observations.gates.limits import (
-    ABOVE_PEAK,
     BUSY_CORES,
-    BUSY_SHARE,
-    LATE_SHARE,
-    STEAL_CORES,
-    TELLING_PROMPTS,
-    TELLING_TOKENS,
-    THROTTLED_SHARE,
-    WARM_FACTOR,
     WARMUPS,
     Refused,
     disagreement,
@@ -34,22 +26,8 @@ from bench.observations.gates.measurements import Runs
 
 Gate = Callable[[Runs], dict[int, str]]  # the place of a run that falls -> the sentence that says why
 
-__all__ = [
-    "ABOVE_PEAK",
-    "BUSY_CORES",
-    "BUSY_SHARE",
-    "GATES",
-    "LATE_SHARE",
-    "Refused",
-    "Runs",
-    "STEAL_CORES",
-    "TELLING_PROMPTS",
-    "TELLING_TOKENS",
-    "THROTTLED_SHARE",
-    "WARMUPS",
-]
-__all__ += ["WARM_FACTOR", "check", "committed", "disagreement", "held", "is_adapter", "late"]
-__all__ += ["late_sessions", "refused", "settled"]
+__all__ = ["BUSY_CORES", "GATES", "Refused", "Runs", "WARMUPS", "check", "committed", "disagreement", "held"]
+__all__ += ["is_adapter", "late", "late_sessions", "refused", "settled"]
 
 # What it is that a run must pass, as the method page has it -> the gate; in the order of judging.
 GATES: dict[str, Gate] = {

@@ -1,5 +1,6 @@
 """Gates of what happened around a run, as its sidecar has it: a function of `Runs` each."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal
@@ -10,18 +11,30 @@ from bench.observations import schema
 from bench.observations.gates import limits
 from bench.observations.gates.measurements import Runs
 
+Judge = Callable[[Fields], str]  # a sidecar in, the sentence that refuses its run out
 
-def warm(runs: Runs) -> dict[int, str]:
+
+def of_each(judge: Judge) -> Callable[[Runs], dict[int, str]]:
+    """Decorator: the gate that asks `judge` for a sentence of every run, by its sidecar alone."""
+
+    @functools.wraps(judge)
+    def gate(runs: Runs) -> dict[int, str]:
+        each = enumerate(map(judge, runs.sidecars))
+        return {file: sentence for file, sentence in each if sentence}
+
+    return gate
+
+
+@of_each
+def warm(sidecar: Fields) -> str:
     """Refuse a run whose GPU went on changing its clocks, or its times, up to the last warm-up request."""
-    found = {}
-    for file, sidecar in enumerate(runs.sidecars):
-        warmup = sidecar.get("warmup", [])
-        if len(warmup) == limits.WARMUPS and not limits.settled(warmup):
-            found[file] = (
-                f"The warm-up had not settled: after {limits.WARMUPS} requests the last two still differ by "
-                f"more than {limits.SETTLED:.0%} in time or clock: {warmup[-2:]}."
-            )
-    return found
+    warmup = sidecar.get("warmup", [])
+    if len(warmup) != limits.WARMUPS or limits.settled(warmup):
+        return ""
+    return (
+        f"The warm-up had not settled: after {limits.WARMUPS} requests the last two still differ by "
+        f"more than {limits.SETTLED:.0%} in time or clock: {warmup[-2:]}."
+    )
 
 
 def minds_contention(sidecar: Fields, experiment: str) -> bool:
@@ -132,17 +145,17 @@ def clocks(sidecar: Fields) -> tuple[float | None, float | None]:
     return warm, sidecar.get("machine", {}).get("gpu_after", {}).get("clocks.sm")
 
 
-def steady_clock(runs: Runs) -> dict[int, str]:
+@of_each
+def steady_clock(sidecar: Fields) -> str:
     """Refuse a run during which a GPU's clock drifted or was throttled; nothing where none was reported."""
-    found = {}
-    for file, (warm, after) in enumerate(map(clocks, runs.sidecars)):
-        if warm and after and abs(after - warm) > limits.CLOCK_DRIFT * warm:
-            found[file] = (
-                f"The GPU's clock went from {warm:.0f} to {after:.0f} MHz during this run, more than "
-                f"{limits.CLOCK_DRIFT:.0%}. Let it cool, or fix its clocks (nvidia-smi --lock-gpu-clocks), "
-                "and measure again."
-            )
-    return found
+    warm, after = clocks(sidecar)
+    if not (warm and after and abs(after - warm) > limits.CLOCK_DRIFT * warm):
+        return ""
+    return (
+        f"The GPU's clock went from {warm:.0f} to {after:.0f} MHz during this run, more than "
+        f"{limits.CLOCK_DRIFT:.0%}. Let it cool, or fix its clocks (nvidia-smi --lock-gpu-clocks), "
+        "and measure again."
+    )
 
 
 def difference(git: Fields) -> list[str] | None:
@@ -184,12 +197,22 @@ def of_revision(runs: Runs) -> dict[int, str]:
 VERDICTS = "same tokens", "near ties", "likely", "not judged"  # with which a run may be measured
 
 
-def right_tokens(runs: Runs) -> dict[int, str]:
+@of_each
+def right_tokens(sidecar: Fields) -> str:
     """Refuse a run whose engine gave other tokens than the model's, and one of a layout that has the verdict
     on them (`bench.experiments.judge`) without it."""
-    return {
-        file: sentence for file, sidecar in enumerate(runs.sidecars) if (sentence := _wrong_tokens(sidecar))
-    }
+    if not has_verdict(sidecar):
+        return ""
+    entry = _verdict(sidecar)
+    verdict, why = entry.get("verdict"), entry.get("why")
+    if verdict == "refused":
+        return f"The engine's tokens are not the model's. {why}"
+    if verdict not in VERDICTS or (verdict == "not judged" and not why):
+        return (
+            "The sidecar's layout states what the judge found in the engine's tokens, and this one says "
+            f"{entry or None!r}: measure with the notebooks, which judge the engine first."
+        )
+    return ""
 
 
 def has_verdict(sidecar: Fields) -> bool:
@@ -209,44 +232,22 @@ def _verdict(sidecar: Fields) -> Fields:
     return entry if isinstance(entry, dict) else {}
 
 
-def _wrong_tokens(sidecar: Fields) -> str:
-    if not has_verdict(sidecar):
-        return ""
-    entry = _verdict(sidecar)
-    verdict, why = entry.get("verdict"), entry.get("why")
-    if verdict == "refused":
-        return f"The engine's tokens are not the model's. {why}"
-    if verdict not in VERDICTS or (verdict == "not judged" and not why):
-        return (
-            "The sidecar's layout states what the judge found in the engine's tokens, and this one says "
-            f"{entry or None!r}: measure with the notebooks, which judge the engine first."
-        )
-    return ""
-
-
 def is_adapter(file: str) -> bool:
     """Whether `file`, relative to the repository, is one engine's adapter."""
     return file.startswith("bench/backends/") and file.count("/") == 2 and not file.endswith("__init__.py")
 
 
-def in_order(runs: Runs) -> dict[int, str]:
+@of_each
+def in_order(sidecar: Fields) -> str:
     """Refuse a run of a layout that states its place in the order of its study and does not state it: with
     the seed that another could draw the order from again, or that a person began it."""
-    return {
-        file: sentence
-        for file, sidecar in enumerate(runs.sidecars)
-        if (sentence := _layout_unknown(sidecar) or _no_order(sidecar))
-    }
+    return _layout_unknown(sidecar) or _no_order(sidecar)
 
 
-def counted_alike(runs: Runs) -> dict[int, str]:
+@of_each
+def counted_alike(sidecar: Fields) -> str:
     """Refuse a run of whose prompt tokens, or cached ones, the server counted others than the rows have."""
-    return {
-        file: sentence
-        for file, sidecar in enumerate(runs.sidecars)
-        for level in reversed(sidecar.get("counters", []))
-        if (sentence := limits.disagreement(level))
-    }
+    return next(filter(None, map(limits.disagreement, sidecar.get("counters", []))), "")
 
 
 def has_order(sidecar: Fields) -> bool:

@@ -34,12 +34,14 @@ class Runs:
     @functools.cached_property
     def best(self) -> pd.DataFrame:
         """The best peaks known of each run's device, those of the runs themselves included: index file,
-        columns memory and cache (bytes/s), flops_per_s."""
+        columns memory and cache (bytes/s), flops_per_s, bandwidth (that of the two which bounds the run)."""
         first = self.rows.drop_duplicates("file").set_index("file")
         own = pd.DataFrame([peaks.of_sidecar(sidecar) for sidecar in self.sidecars], columns=peaks.PEAKS)
         own = own.astype(float).loc[first.index].join(first[["gpu", "host"]])
         found = pd.concat([own, self.known]).groupby(["gpu", "host"])[peaks.PEAKS].max()
-        return own[["gpu", "host"]].join(found, on=["gpu", "host"])
+        best = own[["gpu", "host"]].join(found, on=["gpu", "host"])
+        cached = [derived.in_cache(self.sidecars[file]) for file in best.index]
+        return best.assign(bandwidth=best["cache"].where(cached, best["memory"]))
 
     @functools.cached_property
     def experiments(self) -> pd.Series:
@@ -103,8 +105,6 @@ def streamed(runs: Runs) -> dict[int, str]:
     """
     good = runs.good
     events = good[good["chunks"] > limits.LUMP_EVENTS]
-    if events.empty:
-        return {}
     gap_s = (events["e2e_s"] - events["ttft_s"]) / (events["chunks"] - 1)
     middle = events.assign(gap_s=gap_s).groupby("file")[["chunks", "gap_s", "ttft_s"]].median()
     return {
@@ -132,18 +132,12 @@ def quick_start(runs: Runs) -> dict[int, str]:
 
 def punctual(runs: Runs) -> dict[int, str]:
     """Refuse a run whose load client was late: what it then measures is itself."""
-    held = runs.good.dropna(subset="session_rate")
+    late = runs.good.dropna(subset="request_rate").groupby(["file", "request_rate"])["late_s"].quantile(0.99)
+    each = [(file, limits.too_late(rate, behind_s)) for (file, rate), behind_s in late.items()]
     levels = ["file", "session_rate", "arrivals", "cache_capacity_tokens"]
-    found = {key[0]: limits.late_sessions(own) for key, own in held.groupby(levels, dropna=False)}
-    return {file: sentence for file, sentence in found.items() if sentence} | _punctual_requests(runs)
-
-
-def _punctual_requests(runs: Runs) -> dict[int, str]:
-    good = runs.good.dropna(subset="request_rate")
-    if good.empty:
-        return {}
-    behind = good.groupby(["file", "request_rate"])["late_s"].quantile(0.99)
-    return {file: sentence for (file, rate), s in behind.items() if (sentence := limits.too_late(rate, s))}
+    sessions = runs.good.dropna(subset="session_rate").groupby(levels, dropna=False)
+    each += [(file, limits.late_sessions(own)) for (file, *_), own in sessions]
+    return {file: sentence for file, sentence in each if sentence}
 
 
 def uncached(runs: Runs) -> dict[int, str]:
@@ -155,7 +149,7 @@ def uncached(runs: Runs) -> dict[int, str]:
         file: f"The server answered {len(own)} requests from its prefix cache "
         f"({own['cached_tokens'].iloc[-1]:.0f} of {own['prompt_tokens'].iloc[-1]:.0f} prompt tokens). Start "
         "it without prefix caching."
-        for file, own in (hits.groupby("file") if len(hits) else ())
+        for file, own in hits.groupby("file")
     }
 
 
@@ -168,7 +162,7 @@ def uncontaminated(runs: Runs) -> dict[int, str]:
     rows = runs.rows
     more = rows[rows["cached_tokens"] > rows["expected_cached_tokens_high"]].sort_values("cached_tokens")
     found = {}
-    for file, own in more.groupby("file") if len(more) else ():
+    for file, own in more.groupby("file"):
         worst = own.iloc[-1]
         found[file] = (
             f"The server reports {len(own)} requests with more cached tokens than this load can have left "
@@ -194,17 +188,14 @@ def possible_bandwidth(runs: Runs) -> dict[int, str]:
 def _in_the_median(runs: Runs) -> dict[int, str]:
     unseen = runs.rows["bandwidth_bytes_per_s"].isna()
     rows = pd.concat([runs.rows[~unseen], _against_the_most(runs.rows[unseen], runs.sidecars)])
-    if "placements" in rows:  # what lies between probes of two placements is of neither
-        rows = rows[(rows["placements"] < 2) | (rows["placement"] != "")]
+    # What lies between probes of two placements is of neither.
+    rows = rows[(rows["placements"] < 2) | (rows["placement"] != "")]
     # A sweep's shapes are few requests each; all other requests of a level are one load.
     sweeps = rows["experiment"].isin(["batching", "memory"])
     keys = [rows["file"], *(rows[name].fillna(0) for name in ("batch_size", "concurrency", "request_rate"))]
     keys += [rows[name].where(sweeps, 0) for name in ("prompt_tokens", "max_new_tokens")]
-    keys += [rows["placement"]] if "placement" in rows else []
-    rows = rows.assign(middle=rows["mbu"].groupby(keys).transform("median"))
+    rows = rows.assign(middle=rows["mbu"].groupby([*keys, rows["placement"]]).transform("median"))
     above = rows[rows["middle"] > 1]
-    if above.empty:
-        return {}
     peak = above["bandwidth_bytes_per_s"] * derived.sharing(above)
     step_s = above["tpot_s"] * above["mbu"] / above["middle"]
     return {
@@ -216,10 +207,8 @@ def _in_the_median(runs: Runs) -> dict[int, str]:
 
 
 def _single_request(runs: Runs) -> dict[int, str]:
-    rows = runs.rows.join(runs.best[["memory", "cache"]], on="file")
-    cached = rows["file"].map({file: derived.in_cache(each) for file, each in enumerate(runs.sidecars)})
-    peak = rows["cache"].where(cached.astype(bool), rows["memory"])
-    rows = derived.derive(rows.assign(bandwidth_bytes_per_s=peak))
+    best = runs.rows["file"].map(runs.best["bandwidth"])
+    rows = derived.derive(runs.rows.assign(bandwidth_bytes_per_s=best))
     above = rows[rows["mbu"] > 1 + limits.ABOVE_PEAK]
     peak = above["bandwidth_bytes_per_s"] * derived.sharing(above)
     return {
@@ -241,8 +230,6 @@ def possible_arithmetic(runs: Runs) -> dict[int, str]:
     """Refuse more operations per second than the matrix-multiply peak measured beside the run."""
     found: dict[int, str] = {}
     known = runs.rows[runs.rows["peak_flops_per_s"].notna()]
-    if known.empty:
-        return found
     files = known.drop_duplicates("run_id").set_index("run_id")["file"]
     batches = derived.batches(known)
     for phase in ("decode", "prefill"):
@@ -285,15 +272,13 @@ def possible_prefill(runs: Runs) -> dict[int, str]:
     any format, and reading the weights once at its best bandwidth; ABOVE_PEAK is allowed for.
     """
     rows = of_models(runs)
-    rows = rows[rows["ttft_s"].notna()].join(runs.best, on="file", rsuffix="_best")
-    cached = rows["file"].map({file: derived.in_cache(each) for file, each in enumerate(runs.sidecars)})
-    bandwidth = rows["cache"].where(cached.astype(bool), rows["memory"])
+    rows = rows[rows["ttft_s"].notna()].join(runs.best[["flops_per_s", "bandwidth"]], on="file")
     new_tokens = rows["prompt_tokens"] - rows["cached_tokens"].fillna(0)
     sizes = {name: rows[name] for name in ("block_parameters", "head_parameters", "attention_values")}
     devices = derived.sharing(rows) * (1 + limits.ABOVE_PEAK)
-    flops_per_s = rows["flops_per_s"] * devices
-    computing = plausibility.least_prefill_s(**sizes, prompt_tokens=new_tokens, flops_per_s=flops_per_s)
-    reading = rows["weight_bytes"] / (bandwidth * devices)
+    peak = rows["flops_per_s"] * devices
+    computing = plausibility.least_prefill_s(**sizes, prompt_tokens=new_tokens, flops_per_s=peak)
+    reading = rows["weight_bytes"] / (rows["bandwidth"] * devices)
     least = pd.concat([computing, reading], axis=1).astype(float).max(axis=1)
     wrong = rows.assign(least_s=least)[rows["ttft_s"] < least - limits.ROUNDING_S]
     return {

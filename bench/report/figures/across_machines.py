@@ -5,14 +5,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.transforms import blended_transform_factory
 
-from bench import columns, html, style
+from bench import columns, style
 from bench.analysis import across_machines as across_analysis
 from bench.report import bars, captions, figures
 from bench.style import GREY, INK, WIDTH
@@ -119,9 +118,7 @@ def _limits(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame) -> None:
     rate = columns.column(across_analysis.RATE)
     axes.set_xlabel(f"{rate.title}, times {leader} (log)", fontsize=10)
     wide = known.max() / known.min() > 8
-    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if wide else (1, 1.5, 2, 3, 5, 7)))
-    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
-    axes.xaxis.set_minor_locator(ticker.NullLocator())
+    bars.log_ticks(axes.xaxis, (1, 2, 5) if wide else (1, 1.5, 2, 3, 5, 7))
 
 
 def _caption(requests: pd.DataFrame, table: pd.DataFrame, shown: pd.DataFrame) -> str:

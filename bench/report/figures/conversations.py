@@ -3,7 +3,6 @@
 import pandas as pd
 from matplotlib import ticker
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from bench import columns, html, naming, style
 from bench.analysis import conversations as conversations_analysis
@@ -12,15 +11,9 @@ from bench.observations import schema
 from bench.report import captions, curves, figures
 
 # How a level is drawn: with the cache filled, without it hollow and thin.
-_PLAIN = {"color": style.INK, "marker": "o"}
-HOLLOW = {"markerfacecolor": "white", "linewidth": 0.8}
+HOLLOW = curves.HOLLOW
 TTFT = columns.column("ttft_s")
 ONE_RUN = "One run each: no intervals, so nothing is ranked."
-
-
-def _key(*entries):
-    """Line2D without an engine's colour for a legend: (look, word) each."""
-    return [Line2D([], [], markersize=6, label=word, **_PLAIN | look) for look, word in entries]
 
 
 def _cache(tokens):
@@ -49,7 +42,7 @@ def conversation_hits(requests: pd.DataFrame) -> Figure | None:
         ({"marker": "", "color": style.FAINT}, "from sure to possible"),
         ({"linestyle": "none"}, "a request"),
     ]
-    drawn, axes = curves.panels(len(groups), 3.2, styles, also=_key(*key))
+    drawn, axes = curves.panels(len(groups), 3.2, styles, also=curves.plain_key(*key))
     for panel, (name, rows) in zip(axes, groups):
         mark, low, high = styles[name], *(rows[bound] for bound in conversations_analysis.BOUNDS)
         panel.hlines(rows["cached_tokens"], low, high, color=style.FAINT, linewidth=1, zorder=1)
@@ -58,15 +51,13 @@ def conversation_hits(requests: pd.DataFrame) -> Figure | None:
         panel.plot(high, rows["cached_tokens"], mark.marker, color=mark.colour, markersize=4, alpha=0.6)
         panel.set(xlabel="tokens expected in the cache", ylabel="tokens reported", title=mark.label)
     counts = table["verdict"].value_counts()
-    counted = [f"{counts.get(verdict, 0)} {verdict}" for verdict in _VERDICTS]
+    verdicts = conversations_analysis.WITHIN, conversations_analysis.BELOW, conversations_analysis.ABOVE
+    counted = [f"{counts.get(verdict, 0)} {verdict}" for verdict in verdicts]
     caption = (
         f"{captions.setting(table.iloc[0][schema.SETTING])}: {html.number(len(table))} requests, "
         f"{naming.listed(counted)} what was expected. Below the line: evicted, or held by another request."
     )
     return captions.titled(drawn, "Hits: expected before the run, and reported", caption)
-
-
-_VERDICTS = (conversations_analysis.WITHIN, conversations_analysis.BELOW, conversations_analysis.ABOVE)
 
 
 @figures.of_machines
@@ -93,7 +84,7 @@ def conversation_uncached(requests: pd.DataFrame) -> Figure | None:
     table = table[table["experiment"].isin(conversations_analysis.OF_ONE_RATE)]
     if table.empty:
         return None
-    drawn = _over(
+    return _over(
         table,
         requests,
         "uncached_tokens",
@@ -101,14 +92,15 @@ def conversation_uncached(requests: pd.DataFrame) -> Figure | None:
         "The wait by what was computed",
         "Medians over the requests of all runs, in classes twice as wide as the one before.",
     )
-    return drawn
 
 
 def _over(table, requests, x, label, title, caption):
     """TTFT p50 over the column `x`: a panel per load, a curve per engine, option and cache."""
     loads = list(table.groupby(["workload", "arrivals", "session_rate"], dropna=False, sort=True))
     styles = curves.styles(table, requests)
-    drawn, axes = curves.panels(len(loads), 3.2, styles, also=_key(({}, "cache on"), (HOLLOW, "cache off")))
+    drawn, axes = curves.panels(
+        len(loads), 3.2, styles, also=curves.plain_key(({}, "cache on"), (HOLLOW, "cache off"))
+    )
     for panel, ((workload, arrivals, rate), rows) in zip(axes, loads):
         for name, own in curves.each(rows):
             for tokens, curve in own.groupby("cache_capacity_tokens", dropna=False):
@@ -138,16 +130,15 @@ def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
     table = naming.named(conversations_analysis.levels(requests)).dropna(subset="by_tokens")
     table = table[table["cache_capacity_tokens"] > 0]
     # Two engines that round one size differently are no curve.
-    system = ["backend", "option", "workload", "arrivals"]
-    several = table.groupby(system)["cache_capacity_tokens"].transform("nunique") > 1
-    table = table[several]
+    systems = table.groupby(["backend", "option", "workload", "arrivals"])["cache_capacity_tokens"]
+    table = table[systems.transform("nunique") > 1]
     if table.empty:
         return None
     styles = curves.styles(table, requests)
     loads = list(table.groupby(["workload", "arrivals"], sort=True))
     simulated = conversations_analysis.simulated(requests)
     at_most = {"marker": "", "linestyle": ":"}, "at most, if nothing were evicted"
-    key = _key(({}, "measured"), (HOLLOW, "simulated, a cache of that size"), at_most)
+    key = curves.plain_key(({}, "measured"), (HOLLOW, "simulated, a cache of that size"), at_most)
     drawn, axes = curves.panels(len(loads), 3.2, styles, also=key)
     for panel, ((workload, arrivals), rows) in zip(axes, loads):
         for name, own in curves.each(rows):
@@ -173,9 +164,8 @@ def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
         sizes = sorted(rows["cache_capacity_tokens"].unique())
         panel.set_xticks(sizes, [html.number(size) for size in sizes])
         panel.xaxis.set_minor_locator(ticker.NullLocator())
-    runs = table.groupby(["backend", "option", *conversations_analysis.LEVEL], dropna=False)[
-        "run_id"
-    ].nunique()
+    loads = table.groupby(["backend", "option", *conversations_analysis.LEVEL], dropna=False)
+    runs = loads["run_id"].nunique()
     few = f" {ONE_RUN}" if (runs == 1).all() else ""
     caption = (
         f"{captions.setting(table.iloc[0][schema.SETTING])}. Means of {captions.plural(runs, 'run')}, "

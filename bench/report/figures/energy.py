@@ -20,8 +20,8 @@ def energy(requests: pd.DataFrame) -> Figure | None:
     if table.empty:
         return None
     styles = curves.styles(table, requests)
-    order = {kind: k for k, kind in enumerate(energy_analysis.KINDS)}
-    table = table.assign(place=table["kind"].map(order))
+    one_setting = len(table[schema.SETTING].drop_duplicates()) == 1
+    table = table.assign(place=table["kind"].map(list(energy_analysis.KINDS).index))
     blocks = list(table.groupby([*schema.SETTING, "place", "kind"], sort=True))
     drawn, axes = curves.panels(len(blocks), 3.4, styles)
     for panel, ((*setting, _, kind), rows) in zip(axes, blocks):
@@ -29,12 +29,8 @@ def energy(requests: pd.DataFrame) -> Figure | None:
             for loop, each in curve.groupby("loop"):
                 _curve(panel, each.sort_values("load"), styles[key], loop)
         what = energy_analysis.KINDS[kind].capitalize()
-        panel.set(xlabel=RATE.axis, ylabel="joules per output token")
-        panel.set_title(
-            what
-            if table[schema.SETTING].drop_duplicates().shape[0] == 1
-            else f"{what}, {captions.setting(setting)}"
-        )
+        title = what if one_setting else f"{what}, {captions.setting(setting)}"
+        panel.set(xlabel=RATE.axis, ylabel="joules per output token", title=title)
         curves.fine_logs(panel)
     return captions.titled(drawn, "What a token costs in energy", _caption(table))
 

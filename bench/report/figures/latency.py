@@ -6,7 +6,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench import columns, html, naming, style
+from bench import columns, naming, style
 from bench.analysis import latency as latency_analysis
 from bench.observations import schema
 from bench.report import bars, captions, figures
@@ -26,7 +26,7 @@ def latency(requests: pd.DataFrame) -> Figure | None:
     found = bars.block(requests)
     if not found:
         return None
-    (title, rows, summary), rate = found, "output_tokens_per_s"
+    (title, rows, summary), rate = found, latency_analysis.RATE
     drawn, panel = bars.canvas([len(summary)])
     bars.rows(panel, bars.configurations(summary), columns.column(rate).axis)
     runs = latency_analysis.runs(rows)
@@ -37,7 +37,7 @@ def latency(requests: pd.DataFrame) -> Figure | None:
     # One dot per run on the row of its configuration.
     place = {(row["backend"], row["option"]): y for y, row in summary.iterrows()}
     at = pd.Series([place.get(key) for key in zip(runs["backend"], runs["option"])], runs.index, dtype=float)
-    bars.small_dots(panel, runs.loc[at.notna(), "output_tokens_per_s"], at.dropna())
+    bars.small_dots(panel, runs.loc[at.notna(), rate], at.dropna())
     places(panel, summary)
     panel.set_title(title)
     marks = f"Bar: adjusted mean, sittings and placements weighing equally; dot: one run; {WHISKER} {PLACES}"
@@ -111,9 +111,7 @@ def _gaps(axes, rows, summary, looks):
     axes.set_xscale("log")
     low, high = gaps.min().min() / 1.3, gaps.max().max() * 1.3
     axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 3) if high / low < 100 else (1,)))
-    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
-    axes.xaxis.set_minor_locator(ticker.NullLocator())
+    bars.log_ticks(axes.xaxis, (1, 3) if high / low < 100 else (1,))
 
 
 @style.styled

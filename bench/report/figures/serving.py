@@ -3,7 +3,6 @@
 import pandas as pd
 from matplotlib import ticker
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from bench import columns, html, naming, style
 from bench.analysis import serving as serving_analysis
@@ -12,9 +11,8 @@ from bench.report import captions, curves, figures, per_machine
 
 # How levels are drawn: a closed loop and a median filled, an open loop and a tail hollow and thin. The dash
 # is the option's.
-HOLLOW = {"markerfacecolor": "white", "linewidth": 0.8}
-LOOPS = {"closed": {}, "open": HOLLOW}
-MEDIAN, TAIL = {}, HOLLOW
+LOOPS = {"closed": {}, "open": curves.HOLLOW}
+MEDIAN, TAIL = {}, curves.HOLLOW
 # A level that is compared with nothing, for it is overloaded or too short: beside the curve, whatever loop.
 UNSTEADY = {"linestyle": "none", "marker": "x"}
 LOADS = {"closed": "concurrency (closed loop)", "open": "requests/s (open loop)"}
@@ -42,10 +40,7 @@ def _plain_key(table, looks, *words):
     entries = list(zip(looks, words))
     if (table["state"] != serving_analysis.STEADY).any():
         entries.append((UNSTEADY, "overloaded or too short"))
-    return [
-        Line2D([], [], color=style.INK, markersize=6, label=word, **{"marker": "o"} | look)
-        for look, word in entries
-    ]
+    return curves.plain_key(*entries)
 
 
 def _values(rows, name):
@@ -132,11 +127,11 @@ def _published_waits(axes):
     axes.set_xlim(loads.min() / 6, loads.max() * 1.25)
 
 
-def _load_limits(axes, left=1.3, right=1.25):
-    """Two log axes with space for words beside the first and the last mark: factors on the limits along x."""
+def _load_limits(axes, left=1):
+    """Two log axes with space for words beside the last mark, and `left` times as much before the first."""
     curves.fine_logs(axes)
     low, high = axes.get_xlim()
-    axes.set_xlim(low / left, high * right)
+    axes.set_xlim(low / left, high * 1.25)
     curves.fine_logs(axes)
 
 
@@ -164,7 +159,7 @@ def serving_frontier(requests: pd.DataFrame) -> Figure | None:
     for panel, (title, rows) in zip(axes, blocks):
         _loop_curves(panel, rows, x, y, styles)
         panel.set_title(title)
-        _load_limits(panel, left=1)
+        _load_limits(panel)
         _last_loads(panel, rows, x, y)
         # The name of each curve of closed loops below its first level, where no line has begun yet.
         first = rows[(rows["loop"] == "closed") & (rows["state"] == serving_analysis.STEADY)]
@@ -234,7 +229,7 @@ def serving_loops(requests: pd.DataFrame) -> Figure | None:
     for panel, (title, rows) in zip(axes, engines):
         _loop_curves(panel, rows, x, y, styles)
         panel.set(xlabel=columns.column(x).axis, ylabel=TTFT.axis, title=f"{title}: {words}")
-        _load_limits(panel, left=1)
+        _load_limits(panel)
         _last_loads(panel, rows, x, y)
     why = (
         "In a closed loop a slow server gets fewer requests: the next one waits for an answer. In an open "
@@ -260,7 +255,7 @@ def load_levels(requests: pd.DataFrame) -> Figure | None:
         lower.set(xlabel=LOADS[loop], ylabel=TTFT.axis if loop == loops[0] else "")
         _load_ticks(lower, rows["load"])
     upper.set(xlabel=columns.column("output_tokens_per_s").axis, ylabel=f"{TPOT.axis} (median)")
-    _load_limits(upper, left=1)
+    _load_limits(upper)
     _last_loads(upper, table, "output_tokens_per_s", "tpot_p50_s")
     row, failed = naming.named(requests).iloc[0], int((requests["error"] != "").sum())
     marks = "Above: closed loop filled, open loop hollow. "

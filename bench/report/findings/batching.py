@@ -24,7 +24,7 @@ def share_of_gain(requests: pd.DataFrame) -> str | None:
     gained = batching_analysis.gains(requests)
     if gained.empty:
         return None
-    table, on = batching_analysis.ranked_gains(gained), words.on(gained.iloc[0])
+    table, on = ranking.rank(gained, schema.CONFIGURATION, "gain"), words.on(gained.iloc[0])
     best = table[table["may_be_best"]]
     if best.empty:
         lost = " or some of which failed" if (table["reason"] != ranking.ONE_RUN).any() else ""
@@ -105,22 +105,23 @@ def _limit(row):
     first = f"at batch {row['first_batch']:.0f}"
     sentence = f"{words.on(row)}, what limits {words.name(row)} {first} the fit does not decide"
     if row["first_decided"]:
-        share = (
-            f"{words.percent(row['first_share'])} % of a step of {html.number(row['first_step_s'] * 1e3)} ms"
-        )
+        share = f"{words.share(row['first_share'])} of a step of {html.number(row['first_step_s'] * 1e3)} ms"
         sentence = f"{words.on(row)}, {words.name(row)} is limited by {row['first_limit']} {first}: {share}"
     if row["last_decided"] and (row["last_limit"] != row["first_limit"] or not row["first_decided"]):
         sentence += f"; at batch {row['last_batch']:.0f} it is limited by {row['last_limit']}"
-    overhead = html.number(row["overhead_s"] * 1e3)
-    terms = [f"overhead {overhead} ms{words.between(row, 'overhead_s', 1e3)}"]
+    terms = [f"overhead {html.number(row['overhead_s'] * 1e3)} ms{_between(row, 'overhead_s', 1e3)}"]
     for name, peak, unit in PEAKS:
         if pd.notna(row[name]):
             reached = f"{html.number(row[name] / 1e9)} of {html.number(row[peak] / 1e9)} {unit}"
-            terms.append(f"{reached}{words.between(row, name, 1e-9)}")
+            terms.append(f"{reached}{_between(row, name, 1e-9)}")
     sentence += f". Fitted: {', '.join(terms)}."
     if pd.notna(row["left_out"]):
-        sentence += f" A batch size left out is missed by {words.percent(row['left_out'])} % (median)."
+        sentence += f" A batch size left out is missed by {words.share(row['left_out'])} (median)."
     return sentence
+
+
+def _between(row, name, factor):
+    return words.interval(row[f"{name}_low"] * factor, row[f"{name}_high"] * factor, html.number)
 
 
 def limited(requests: pd.DataFrame) -> str | None:
@@ -133,7 +134,7 @@ def limited(requests: pd.DataFrame) -> str | None:
     return (
         f"{words.on(fitted.iloc[0])}, what limits a decode step at batch 1, by the step-time model fitted to "
         f"the sweeps of {len(fitted)} engines and options: {first}; at their largest batch: {last} (counted "
-        f"where {words.percent(step_time_analysis.DECIDED)} % of the fits to resampled batches agree)."
+        f"where {words.share(step_time_analysis.DECIDED)} of the fits to resampled batches agree)."
     )
 
 

@@ -22,13 +22,11 @@ def hits(requests: pd.DataFrame) -> str | None:
     if table.empty:
         return None
     counts = table["verdict"].value_counts()
-    within = counts.get(conversations_analysis.WITHIN, 0)
-    below = counts.get(conversations_analysis.BELOW, 0)
-    above = counts.get(conversations_analysis.ABOVE, 0)
+    verdicts = conversations_analysis.WITHIN, conversations_analysis.BELOW, conversations_analysis.ABOVE
+    within, below, above = (html.number(counts.get(verdict, 0)) for verdict in verdicts)
     return (
-        f"Of {words.plural(len(table), 'request')} to servers with a cache, {html.number(within)} hit as "
-        f"many tokens as were expected before the run, {html.number(below)} fewer (evicted, or held by "
-        f"another request) and {html.number(above)} more."
+        f"Of {words.plural(len(table), 'request')} to servers with a cache, {within} hit as many tokens as "
+        f"were expected before the run, {below} fewer (evicted, or held by another request) and {above} more."
     )
 
 
@@ -65,21 +63,17 @@ def rates(requests: pd.DataFrame) -> list[str]:
         row, sizes = dict(zip(keys, key)), own.groupby("cache_capacity_tokens", dropna=False)
         of_sizes = words.listed([_with_interval(each["by_tokens"]) for _, each in sizes], 9)
         of_tokens = words.listed([_size(size) for size, _ in sizes], 9)
-        largest = own[own["cache_capacity_tokens"].fillna(0) == own["cache_capacity_tokens"].fillna(0).max()]
-        others = (f"{words.percent(largest[name].mean())} % {RATES[name]}" for name in list(RATES)[1:])
-        most = own["expected_high"].mean()
-        runs = own.groupby("cache_capacity_tokens", dropna=False)["run_id"].nunique()
+        size = own["cache_capacity_tokens"].fillna(0)
+        largest = own[size == size.max()]
+        others = (f"{words.share(largest[name].mean())} {RATES[name]}" for name in list(RATES)[1:])
+        most, runs = own["expected_high"].mean(), sizes["run_id"].nunique()
+        at_most = "" if pd.isna(most) else f"; at most {words.share(most)} by tokens if nothing were evicted"
+        once = ", so without an interval" if (runs == 1).all() else ""
         found.append(
             f"{words.on(row)}, {words.name(row)} answered of {row['workload']} ({row['arrivals']}, "
             f"{html.number(row['session_rate'])} sessions/s, history {row['history']}) {of_sizes} by tokens "
-            f"with {of_tokens}, and with the largest {words.listed(list(others))}"
-            + (
-                ""
-                if pd.isna(most)
-                else f"; at most {words.percent(most)} % by tokens if nothing were evicted"
-            )
-            + f" ({captions.plural(runs, 'run')} each"
-            + (", so without an interval)." if (runs == 1).all() else ").")
+            f"with {of_tokens}, and with the largest {words.listed(others)}{at_most} "
+            f"({captions.plural(runs, 'run')} each{once})."
         )
     return found
 
@@ -87,9 +81,7 @@ def rates(requests: pd.DataFrame) -> list[str]:
 def _with_interval(shares):
     """The mean of the runs' `shares` with its interval, where there is one."""
     middle, low, high = statistics.mean_interval(shares)
-    if pd.isna(low):
-        return f"{words.percent(middle)} %"
-    return f"{words.percent(middle)} % ({words.percent(low)} to {words.percent(high)})"
+    return f"{words.share(middle)}{words.interval(low, high, words.percent)}"
 
 
 def _size(tokens):
@@ -103,10 +95,11 @@ def saved(requests: pd.DataFrame) -> list[str]:
     found = []
     for _, row in table[table["turns"] == "later"].iterrows():
         times, end = _times(row)
+        sooner = f"{html.number(abs(row['saved_s']) * 1e3)} ms {'sooner' if row['saved_s'] >= 0 else 'later'}"
         found.append(
             f"{words.on(row)}, the first token of a later turn of {row['workload']} comes {times} as fast "
             f"from {words.name(row)} with {_size(row['cache_capacity_tokens'])} as without: "
-            f"{_seconds(row['saved_s'])}, with {words.percent(row['computed'])} % of the prompt tokens "
+            f"{sooner} at the median, with {words.share(row['computed'])} of the prompt tokens "
             f"computed ({words.plural(row['pairs'], 'pair')} of turns in "
             f"{words.plural(row['runs'], 'run')}){end}"
         )
@@ -115,17 +108,12 @@ def saved(requests: pd.DataFrame) -> list[str]:
 
 def _times(row):
     """(the ratio `times` of a row with its interval, how a sentence about it ends)."""
-    if pd.isna(row["times_low"]):
-        return words.times(row["times"]), "; one run, so without an interval."
-    interval = (
-        f"{words.times(row['times'])} ({words.two(row['times_low'])} to {words.two(row['times_high'])})"
-    )
-    apart = row["times_low"] > 1 or row["times_high"] < 1
-    return interval, "." if apart else "; the interval holds 1, so the two cannot be distinguished."
-
-
-def _seconds(value):
-    return f"{html.number(abs(value) * 1e3)} ms {'sooner' if value >= 0 else 'later'} at the median"
+    low, high = row["times_low"], row["times_high"]
+    times = f"{words.times(row['times'])}{words.interval(low, high)}"
+    if pd.isna(low):
+        return times, "; one run, so without an interval."
+    apart = low > 1 or high < 1
+    return times, "." if apart else "; the interval holds 1, so the two cannot be distinguished."
 
 
 def bursts(requests: pd.DataFrame) -> list[str]:
@@ -137,8 +125,8 @@ def bursts(requests: pd.DataFrame) -> list[str]:
         found.append(
             f"{words.on(row)}, under the arrivals of {row['workload']} at {html.number(row['session_rate'])} "
             f"sessions/s the 90th percentile of TTFT of {words.name(row)} is {times} that under as many "
-            f"Poisson arrivals, and {words.percent(row['met'])} % of sessions meet the objectives where "
-            f"{words.percent(row['met_poisson'])} % do ({words.plural(row['runs'], 'run')}){end}"
+            f"Poisson arrivals, and {words.share(row['met'])} of sessions meet the objectives where "
+            f"{words.share(row['met_poisson'])} do ({words.plural(row['runs'], 'run')}){end}"
         )
     return found
 
@@ -178,6 +166,6 @@ def replayed() -> list[str]:
         found.append(
             f"{words.plural(real['trace'].nunique(), 'real trace')} at time scales {scales}: in windows of "
             "trace time the number of requests that were sent varies as it does in the schedule, within "
-            f"{words.percent(conversations_analysis.ALIKE)} %."
+            f"{words.share(conversations_analysis.ALIKE)}."
         )
     return [*found, *(f"Missed: {sentence}" for sentence in faults)]

@@ -12,14 +12,14 @@ from bench.definitions import Fields
 from bench.observations.placement import APART, NEAR
 from bench.report.findings import words
 
-RATES = latency_analysis.RATE
+RATE, INTERVAL = latency_analysis.RATE, f"{latency_analysis.RATE}_interval"
 SHOWN = 4  # names that stand in one sentence
 
 
 def summarised(requests: pd.DataFrame) -> pd.DataFrame:
     """The rows of the summary that a sentence is about, those without an answer left out."""
     table = latency_analysis.summary(latency_analysis.described(requests, "latency"))
-    return table.dropna(subset="output_tokens_per_s")
+    return table.dropna(subset=RATE)
 
 
 def fastest(requests: pd.DataFrame) -> str | None:
@@ -35,7 +35,7 @@ def fastest(requests: pd.DataFrame) -> str | None:
     on, model = words.on(table.iloc[0]), table["model"].iloc[0]
     best, unranked = table[table["may_be_best"]], table[table["reason"] != ""]
     if best.empty:
-        low, high = (html.number(end) for end in (table["output_tokens_per_s"].agg(["min", "max"])))
+        low, high = (html.number(end) for end in table[RATE].agg(["min", "max"]))
         return (
             f"{on}, {len(table)} engines and options answer {model} at {low} to {high} output tokens/s; none "
             f"is called the fastest: {reasons(unranked)}."
@@ -44,7 +44,7 @@ def fastest(requests: pd.DataFrame) -> str | None:
     of = f"{on}, the fastest of {len(table) - len(unranked)} options with {model} is"
     sentence = f"{of} {words.listed(names, SHOWN, 'or')}, in output tokens/s{_to_settle(best)}"
     if len(best) == 1:
-        sentence += _against_reference(best.iloc[0], table, latency_analysis.compared(described, RATES))
+        sentence += _against_reference(best.iloc[0], table, latency_analysis.compared(described, RATE))
     return f"{sentence}; not ranked: {reasons(unranked)}." if len(unranked) else f"{sentence}."
 
 
@@ -99,42 +99,34 @@ def _ratio(model, row, base):
 def speed_ups(requests: pd.DataFrame) -> list[Fields]:
     """Options below 16 bits against the same engine's 16-bit option, or its 32-bit one where it has none.
 
-    A list of dicts, one per option and number of devices: its row of `summarised` with faster,
-    low, high and verdict (ratio of the rates with its 95 % interval; all compared at once, after Holm),
-    fewer (ratio of the bytes) and base (bits of the other option). Drafting options are left out, because
-    drafts are another way to be faster than fewer bits, and so are those with failed requests, and those that
-    never shared a sitting with the other option.
+    A list of dicts, one per option and number of devices: its row of `summarised` with `comparison.RATIO` of
+    the rates (all compared at once, after Holm), fewer (ratio of the bytes) and base (bits of the other
+    option). Drafting options are left out, because drafts are another way to be faster than fewer bits, and
+    so are those with failed requests, and those that never shared a sitting with the other option.
     """
     table = summarised(requests)
     if table.empty:
         return []
-    model = latency_analysis.compared(latency_analysis.described(requests, "latency"), latency_analysis.RATE)
+    model = latency_analysis.compared(latency_analysis.described(requests, "latency"), RATE)
     table = table[table["acceptance_rate"].isna() & (table["failed"] == 0)]
     table = table.assign(bits=[naming.bits(option) for option in table["option"]])
-    table = table.dropna(subset=["bits", "output_tokens_per_s"])
+    table = table.dropna(subset="bits")
     rows = []
     for _, engine in table.groupby(["backend", "backend_version", "tensor_parallel", "data_parallel"]):
         wide, narrow = engine[engine["bits"] >= 16], engine[engine["bits"] < 16]
         if len(wide) and len(narrow):
-            base = wide.sort_values(["bits", "output_tokens_per_s"], ascending=[True, False]).iloc[0]
-            found = [_speed_up(row, base, model) for _, row in narrow.iterrows()]
-            rows += [row for row in found if row["verdict"] != comparison.NOT_CONNECTED]
+            base = wide.sort_values(["bits", RATE], ascending=[True, False]).iloc[0]
+            for _, row in narrow.iterrows():
+                fewer = {"fewer": base["weight_bytes"] / row["weight_bytes"], "base": base["bits"]}
+                rows.append(row.to_dict() | _ratio(model, row, base) | fewer)
+    rows = [row for row in rows if row["verdict"] != comparison.NOT_CONNECTED]
     ranking.distinguished_at_once(rows)
     return rows
 
 
-def _speed_up(row, base, model):
-    """`row` with its ratio to `base`, as `speed_ups` has it."""
-    found = _ratio(model, row, base)
-    shown = {"faster": found["ratio"]} | {
-        name: found[name] for name in ("ratio", "low", "high", "p", "verdict")
-    }
-    return row.to_dict() | shown | {"fewer": base["weight_bytes"] / row["weight_bytes"], "base": base["bits"]}
-
-
 def fewer_bits(requests: pd.DataFrame) -> str | None:
     """How many options below 16 bits are faster than 16-bit ones, and whether the bytes explain it."""
-    rows = sorted(speed_ups(requests), key=lambda row: row["faster"])
+    rows = sorted(speed_ups(requests), key=lambda row: row["ratio"])
     if not rows:
         return None
     base = "16-bit option" + ("" if all(row["base"] == 16 for row in rows) else " (32-bit where it has none)")
@@ -187,7 +179,7 @@ def drafts(requests: pd.DataFrame) -> list[str]:
     table = summarised(requests)
     if table.empty:
         return []
-    model = latency_analysis.compared(latency_analysis.described(requests, "latency"), latency_analysis.RATE)
+    model = latency_analysis.compared(latency_analysis.described(requests, "latency"), RATE)
     plain = table.set_index(["backend", "option"], drop=False)
     pairs = []
     for _, row in table.iterrows():
@@ -198,7 +190,7 @@ def drafts(requests: pd.DataFrame) -> list[str]:
     ranking.distinguished_at_once([found for *_, found in pairs])
     return [
         f"{words.on(row)}, {words.measured(row)} runs at {words.ratio(found)} the speed of "
-        f"**{' '.join(base)}** ({words.within(*plain.loc[base, list(RATE)])}): {_verdict(found)}."
+        f"**{' '.join(base)}** ({words.within(*plain.loc[base, [RATE, INTERVAL]])}): {_verdict(found)}."
         f"{_right(row)}"
         for row, base, found in pairs
     ]
@@ -208,10 +200,7 @@ def _right(row: pd.Series) -> str:
     """The share of its guesses that were right, as a sentence; empty where it does not tell how many."""
     if np.isnan(row["acceptance_rate"]):
         return ""
-    return f" {words.percent(row['acceptance_rate'])} % of the tokens that it guessed were right."
-
-
-RATE = "output_tokens_per_s", "output_tokens_per_s_interval"
+    return f" {words.share(row['acceptance_rate'])} of the tokens that it guessed were right."
 
 
 def _verdict(found):
@@ -232,16 +221,14 @@ def first_token(requests: pd.DataFrame) -> str | None:
             f"{on}, the wait for the first token is {html.number(low * 1e3)} to {html.number(high * 1e3)} ms "
             f"with {len(table)} engines and options; none is called the shortest: {reasons(table)}."
         )
-    names = [_wait(row) for _, row in best.iterrows()]
+    names = [
+        f"{words.name(row)} ({words.within(row['mean'] * 1e3, (row['high'] - row['mean']) * 1e3)} ms)"
+        for _, row in best.iterrows()
+    ]
     return (
         f"{on}, the shortest wait for the first token, of {len(ranked)} options, is with "
         f"{words.listed(names, SHOWN, 'or')}{_to_settle(best)}."
     )
-
-
-def _wait(row: pd.Series) -> str:
-    half = (row["high"] - row["mean"]) * 1e3
-    return f"{words.name(row)} ({words.within(row['mean'] * 1e3, half)} ms)"
 
 
 def bandwidth(requests: pd.DataFrame) -> str | None:
@@ -253,13 +240,15 @@ def bandwidth(requests: pd.DataFrame) -> str | None:
     best = table[table["may_be_best"]]
     if best.empty:
         return None
-    each = [f"{words.name(row)} ({_used(row)})" for _, row in best.iterrows()]
-    probes = _probes(rows)
-    of = f"{(table['reason'] == '').sum()} options with 16 bits or more"
-    on = words.on(table.iloc[0])
+    # The peak's spread from run to run is in the interval.
+    each = [
+        f"{words.name(row)} ({words.within(round(row['mean'], 2), row['high'] - row['mean'])})"
+        for _, row in best.iterrows()
+    ]
     return (
-        f"{on}, of {of} {words.listed(each, SHOWN, 'or')} comes closest to the memory's limit, in "
-        f"MBU{_to_settle(best)}; {probes}."
+        f"{words.on(table.iloc[0])}, of {(table['reason'] == '').sum()} options with 16 bits or more "
+        f"{words.listed(each, SHOWN, 'or')} comes closest to the memory's limit, in MBU{_to_settle(best)}; "
+        f"{_probes(rows)}."
     )
 
 
@@ -269,18 +258,11 @@ def _probes(rows: pd.DataFrame) -> str:
     runs = latency_analysis.runs(rows)
     placed = rows[rows["placement"] != ""].groupby("placement")["bandwidth_bytes_per_s"].max() / 1e9
     if placed.notna().sum() > 1:
-        probed = (
-            f"the best probe is {html.number(round(placed[NEAR]))} GB/s with the processors near each other "
-        )
-        probed += f"and {html.number(round(placed[APART]))} GB/s with them apart"
+        near, apart = (html.number(round(placed[place])) for place in (NEAR, APART))
+        probed = f"the best probe is {near} GB/s with the processors near each other "
+        probed += f"and {apart} GB/s with them apart"
     else:
         probed = f"the best probe of a run is {words.span(runs['bandwidth_bytes_per_s'] / 1e9)} GB/s"
     simple = latency_analysis.probed_one_way(runs)
     which = "all" if simple == len(runs) else f"{simple} of {len(runs)}"
     return probed + (f", {which} read in one way only, so MBU is at most this" if simple else "")
-
-
-def _used(row):
-    """`0.54 ± 0.052`: an MBU with its interval, in which the peak's spread from run to run is."""
-    half = row["high"] - row["mean"]
-    return words.within(round(row["mean"], 2), half)

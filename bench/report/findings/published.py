@@ -2,12 +2,13 @@
 
 import pandas as pd
 
-from bench import hardware, inputs, metrics
+from bench import inputs
+from bench.analysis import published as published_analysis
 from bench.definitions import Fields
 from bench.report.findings import words
 
 
-def published_corrections(requests: pd.DataFrame | None = None) -> Fields:
+def published_corrections() -> Fields:
     """What latency.qmd states of the published table: {name: number or words}.
 
     Every item of husain_corrections.csv gives <item>_published, <item>_corrected and <item>_why; the rest is
@@ -23,9 +24,10 @@ def published_corrections(requests: pd.DataFrame | None = None) -> Fields:
         if pd.notna(row[column])
     }
     table = inputs.table("published/husain_llama2_7b_latency")
-    sixteen_bit = items.loc[(items["unit"] == "bits") & (items["corrected"] == 16), "platform"]
-    computed = _counts(table) | _transformers(table, corrections) | _published_mbu(table, sixteen_bit)
-    return corrections | computed
+    mbu = published_analysis.published_mbu()
+    mbu = mbu[mbu["label"].isin(table["platform"])]
+    used = {f"mbu_{label}": round(float(share) * 100) for label, share in zip(mbu["label"], mbu["mbu"])}
+    return corrections | _counts(table) | _transformers(table, corrections) | used
 
 
 def _counts(table):
@@ -56,14 +58,3 @@ def _transformers(table, corrections):
         "prompt_not_counted": not_counted,
         "prompt_excess": f"{100 * (counted / not_counted - 1):.0f} %",
     }
-
-
-def _published_mbu(table, sixteen_bit):
-    """Percent of the datasheet's bandwidth that reading 16-bit weights alone takes, for the plain rows of the
-    `sixteen_bit` platforms."""
-    weight_bytes = 2 * inputs.shape("llama-2-7b")["step_parameters"]
-    sheet = {gpu: hardware.bandwidth(gpu) for gpu in set(table["gpu"])}
-    plain = table["platform"].isin(sixteen_bit) & table["options"].isin(["-", "float16 quantization"])
-    known = table[plain & table["gpu"].map(sheet).notna()]
-    used = metrics.mbu(weight_bytes, 0, 1 / known["tokens_per_s"], known["gpu"].map(sheet))
-    return {f"mbu_{p}": round(float(u) * 100) for p, u in zip(known["platform"], used)}

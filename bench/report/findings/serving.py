@@ -36,7 +36,7 @@ def server_costs(requests: pd.DataFrame) -> str | None:
     if table.empty:
         return None
     costs = [
-        f"{words.more(100 * (row['tpot_factor'] - 1))} %{_interval(row, 'tpot_factor', _more)} per token and "
+        f"{_more(row['tpot_factor'])}{_interval(row, 'tpot_factor', _more)} per token and "
         f"{words.more(1e3 * row['ttft_cost_s'])} ms to the first with {words.name(row)} "
         f"({words.plural(row['pairs'], 'pair')} of runs)"
         for _, row in table.iterrows()
@@ -52,9 +52,7 @@ def _more(factor):
 
 
 def _interval(row, name, shown):
-    """` (1.2 to 1.4)`: the interval of a figure over runs, its ends as `shown` writes them; else empty."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "" if pd.isna(low) else f" ({shown(low)} to {shown(high)})"
+    return words.interval(row[f"{name}_low"], row[f"{name}_high"], shown)
 
 
 def within_objectives(requests: pd.DataFrame) -> str | None:
@@ -79,7 +77,7 @@ def proven_shares() -> dict:
     table = serving_proof.load("shares")
     return {
         "fewest": shares.FEWEST_RUNS,
-        "correlations": words.listed([f"{value:g}" for value in table["correlation"]], None, "and"),
+        "correlations": words.listed(f"{value:g}" for value in table["correlation"]),
         "covered": table["covered"].min(),
         "binomial": table.loc[table["correlation"].idxmax(), "binomial"],
     }
@@ -191,7 +189,7 @@ def _pace(row: pd.Series) -> str:
     return f"{words.times(row['pace'])}{interval} as fast"
 
 
-def published_users(requests: pd.DataFrame | None = None) -> str:
+def published_users() -> str:
     """The largest concurrency of each published engine on one GPU at which every user has the published
     example of a pace."""
     _, holds = serving_analysis.goals()[1]
@@ -200,6 +198,6 @@ def published_users(requests: pd.DataFrame | None = None) -> str:
     one = table.iloc[0]
     counts = ", ".join(f"{engine} {html.number(load)}" for engine, load in largest.items())
     return (
-        f"The largest concurrency that was published with at least {serving_analysis.PER_USER} output "
+        f"The largest concurrency that was published with at least {levels.PER_USER} output "
         f"tokens/s per user ({one['model']} on one {one['gpu']}): {counts}."
     )

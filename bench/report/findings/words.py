@@ -1,7 +1,7 @@
 """Numbers and names as words of a sentence."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
@@ -34,16 +34,15 @@ def within(value: float, half: float) -> str:
     return html.number(value) + ("" if math.isnan(half) else f" ± {two(half)}")
 
 
-def measured(row: pd.Series, column: str = "output_tokens_per_s", factor: float = 1.0, unit: str = "") -> str:
-    """`**engine option** (209 ± 33)`: a configuration of a summary, and a column with its interval."""
-    unit = f" {unit}" if unit else ""
-    return f"{name(row)} ({within(row[column] * factor, row[f'{column}_interval'] * factor)}{unit})"
+def measured(row: pd.Series, unit: str = "") -> str:
+    """`**engine option** (209 ± 33)`: a configuration of a summary, and its output tokens/s."""
+    rate = within(row["output_tokens_per_s"], row["output_tokens_per_s_interval"])
+    return f"{name(row)} ({rate} {unit})" if unit else f"{name(row)} ({rate})"
 
 
 def ratio(found: Fields) -> str:
     """`2.9 times (2.1 to 4)`: a ratio (`comparison.Fit.compare`) with its interval."""
-    interval = "" if math.isnan(found["low"]) else f" ({two(found['low'])} to {two(found['high'])})"
-    return f"{times(found['ratio'])}{interval}"
+    return f"{times(found['ratio'])}{interval(found['low'], found['high'])}"
 
 
 def plural(count: float, word: str) -> str:
@@ -58,7 +57,7 @@ def name(row: pd.Series) -> str:
 
 def times(ratio: float) -> str:
     """`3.6 times`: a ratio with two digits."""
-    return f"{html.number(float(f'{ratio:.2g}'))} times"
+    return f"{two(ratio)} times"
 
 
 def span(values: Sequence[float] | pd.Series) -> str:
@@ -69,18 +68,12 @@ def span(values: Sequence[float] | pd.Series) -> str:
 
 def percent(fraction: float) -> str:
     """`31`, `−0.13`: a fraction in percent, two digits, without the sign of percent."""
-    return html.number(float(f"{fraction * 100:.2g}")).replace("-", "−")
-
-
-def between(row: pd.Series, name: str, factor: float) -> str:
-    """` (1.2 to 1.4)` where the interval is known."""
-    low, high = row[f"{name}_low"] * factor, row[f"{name}_high"] * factor
-    return f" ({html.number(low)} to {html.number(high)})" if pd.notna(low) else ""
+    return two(100 * fraction)
 
 
 def share(fraction: float) -> str:
     """`31 %`, `0.13 %`: a fraction in percent, two digits."""
-    return f"{html.number(float(f'{100 * fraction:.2g}'))} %".replace("-", "−")
+    return f"{percent(fraction)} %"
 
 
 def above(row: pd.Series) -> str:
@@ -102,6 +95,11 @@ def more(value: float) -> str:
 def two(value: float) -> str:
     """A number with two digits."""
     return html.number(float(f"{value:.2g}")).replace("-", "−")
+
+
+def interval(low: float, high: float, shown: Callable[[float], str] = two) -> str:
+    """` (2.1 to 4)`: the ends of an interval, as `shown` writes them; empty where it is not known."""
+    return "" if pd.isna(low) else f" ({shown(low)} to {shown(high)})"
 
 
 def ms(value: float) -> str:

@@ -37,7 +37,7 @@ def systems(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 @tables.listed
-def contracts(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def contracts() -> pd.DataFrame:
     """Adapters that were read against their engines' own code: one row per adapter; which version was read by
     which means, what it would have done, and what `make check-engines` finds of it now."""
     checks = _checks().groupby("adapter")
@@ -54,7 +54,7 @@ def contracts(requests: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 @tables.listed
-def adapter_unknowns(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def adapter_unknowns() -> pd.DataFrame:
     """What only a GPU, or a package that is out of reach, can tell of an adapter: one row per adapter."""
     checks = _checks().groupby("adapter")["not_checked"].agg(_joined)
     table = inputs.table("adapter_review").fillna("").set_index("adapter")
@@ -63,7 +63,7 @@ def adapter_unknowns(requests: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 @tables.listed
-def adapter_findings(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def adapter_findings() -> pd.DataFrame:
     """What that reading found, all of it mended or said: one row per finding; its level, the adapters, what
     was wrong, and the test that fails without what was done; empty where the adapter can only say it."""
     found = inputs.table("adapter_findings").fillna("")

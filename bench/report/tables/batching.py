@@ -61,7 +61,7 @@ def memory(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 @tables.listed
-def kv_cache(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def kv_cache() -> pd.DataFrame:
     """The published table of KV-cache sizes beside the formula's values: one row per model, length and
     batch."""
     table = batching_analysis.kv_cache()
@@ -78,7 +78,7 @@ def kv_cache(requests: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 @tables.listed
-def planner(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def planner() -> pd.DataFrame:
     """The largest batch that fits: one row per model, precision and GPU, one column per context length;
     weights and a 16-bit KV cache in 90 % of the memory."""
     rows = "model precision gpu weight_bytes"

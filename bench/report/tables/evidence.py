@@ -13,30 +13,26 @@ from bench.report import tables
 
 
 @tables.listed
-def coverage(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def coverage() -> pd.DataFrame:
     """Simulated studies: one row per quantity, method, number of runs and scatter; the share of intervals
     that hold the truth, by the correlation of neighbouring runs."""
-    table = proof.table(proof.load())
     return columns.shown(
-        table.rename(columns=str),
+        proof.table(proof.load()).rename(columns=str),
         "quantity method runs scatter spread 0.0 0.3 0.6 width runs_used studies",
         **{
             "quantity": Column("interval of the"),
-            "method": Column("method"),
-            "scatter": Column("scatter"),
             "spread": Column("standard deviation", "%", 100),
             "0.0": Column("share at correlation 0", "%", 100),
             "0.3": Column("at 0.3", "%", 100),
             "0.6": Column("at 0.6", "%", 100),
             "width": Column("half width", "%", 100),
             "runs_used": Column("runs used, mean"),
-            "studies": Column("studies"),
         },
     )
 
 
 @tables.listed
-def comparisons(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def comparisons() -> pd.DataFrame:
     """Simulated studies of the committed design: one row per machine, scenario and quantity over all
     configurations, and of adjusted means also the configuration whose interval holds least often."""
     table = inputs.table("proof/comparisons")
@@ -59,7 +55,7 @@ def comparisons(requests: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 @tables.listed
-def variances(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def variances() -> pd.DataFrame:
     """How much runs scatter, how much more a configuration does from sitting to sitting and from placement to
     placement: one row per machine, model and metric."""
     return columns.shown(
@@ -93,9 +89,8 @@ def equal_runs(requests: pd.DataFrame) -> pd.DataFrame:
     significantly different, either way."""
     rows = machines.here(requests, "latency")
     rows = rows[(rows["error"] == "") & (rows["weights"] == "real")]
-    table = _dealt(latency_analysis.runs(rows, strata=True))
     return columns.shown(
-        table,
+        _dealt(latency_analysis.runs(rows, strata=True)),
         "way configurations comparisons distinguished share low high",
         way=Column("dealt"),
         share=Column("share", "%", 100),
@@ -113,15 +108,11 @@ def gates(requests: pd.DataFrame) -> pd.DataFrame:
     """What the gates say of the runs that lie there: one row per gate; runs that it could check, runs that it
     concerns whose files do not hold what it needs, and runs that it refuses."""
     counts, _ = store.judged(folder=requests.attrs.get("folder"))
-    return columns.shown(
-        counts,
-        "gate checked not_checked refused",
-        checked=Column("runs checked"),
-    )
+    return columns.shown(counts, "gate checked not_checked refused", checked="runs checked")
 
 
 @tables.listed
-def mutants(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def mutants() -> pd.DataFrame:
     """Mutants of the measuring code: one row per module and one for all; how many the tests let live."""
     return columns.shown(
         mutation.scores(),

@@ -3,7 +3,6 @@
 import pandas as pd
 
 from bench import columns
-from bench.columns import Column
 from bench.report import tables
 
 
@@ -22,8 +21,4 @@ def measured_when(requests: pd.DataFrame) -> pd.DataFrame:
     begun = table.groupby(device)["day"].transform("min")
     table["new"] = ["new version" if n else "" for n in (first == table["day"]) & (first > begun)]
     table = table.sort_values(["day", "gpu", "experiment", "backend"], ascending=[False, True, True, True])
-    return columns.shown(
-        table,
-        "day experiment backend version options gpu runs new",
-        new=Column("change"),
-    )
+    return columns.shown(table, "day experiment backend version options gpu runs new", new="change")

@@ -22,12 +22,11 @@ def latency(requests: pd.DataFrame) -> pd.DataFrame:
     would settle whether it is the first where that is open; or why it is not ranked. `known from` says where
     an option has one run, whose interval is made of the others' scatter, or one sitting.
     """
-    blocks = [
-        latency_analysis.summary(block)
-        for _, block in latency_analysis.settings(machines.here(requests, "latency"))
-    ]
-    every = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame()
-    shown = columns.of(
+    rows = machines.here(requests, "latency")
+    blocks = [block for _, block in latency_analysis.settings(rows)] or [rows]
+    every = pd.concat(map(latency_analysis.summary, blocks), ignore_index=True)
+    return columns.shown(
+        every.assign(group=[captions.group(row) for _, row in every.iterrows()]),
         f"{columns.ENGINE} output_tokens_per_s output_tokens_per_s_interval ttft_s ttft_s_interval tpot_s "
         "itl_p90_s mbu peak_memory_bytes group runs itl_max_s mbu_interval acceptance_rate "
         f"{columns.known(every, ' '.join(latency_analysis.ENERGY))} load_s sittings note "
@@ -39,8 +38,6 @@ def latency(requests: pd.DataFrame) -> pd.DataFrame:
         mbu_interval=Column("± MBU"),
         failed="failed requests",
     )
-    every = every if len(every) else pd.DataFrame(columns=list(shown))
-    return columns.renamed(every.assign(group=[captions.group(row) for _, row in every.iterrows()]), shown)
 
 
 @tables.of_machines
@@ -72,13 +69,9 @@ def answers(requests: pd.DataFrame) -> pd.DataFrame:
         ["model", "prompt", "backend", "option", "run_id"]
     )
     rows = rows.drop_duplicates(["model", "prompt", "backend", "option"], ignore_index=True)
-    cut = rows["answer"].str.slice(0, ANSWER_CHARACTERS) + np.where(
-        rows["answer"].str.len() > ANSWER_CHARACTERS, "…", ""
-    )
+    more = np.where(rows["answer"].str.len() > ANSWER_CHARACTERS, "…", "")
+    cut = rows["answer"].str.slice(0, ANSWER_CHARACTERS) + more
     table = rows.assign(prompt=rows["prompt"].map(inputs.prompts("latency")).fillna(""), answer=cut)
-    made = columns.shown(
-        table,
-        f"prompt {columns.ENGINE} answer model",
-    )
+    made = columns.shown(table, f"prompt {columns.ENGINE} answer model")
     made.attrs["whole"] = "All of them, for they are evidence."
     return made

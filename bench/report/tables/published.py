@@ -9,7 +9,7 @@ from bench.report import tables
 
 
 @tables.listed
-def published(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def published() -> pd.DataFrame:
     """The published latency study as it was printed: one row per platform and options, fastest first.
 
     `bench.report.findings.published.published_corrections` computes what it corrects.
@@ -26,7 +26,7 @@ def published(requests: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 @tables.listed
-def published_mbu(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def published_mbu() -> pd.DataFrame:
     """MBU of published 16-bit results at batch size 1: one row per result, against the datasheet's
     bandwidth, with its derivation."""
     return columns.shown(

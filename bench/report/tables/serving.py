@@ -83,7 +83,7 @@ def serving_goal(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 @tables.listed
-def serving_published(requests: pd.DataFrame | None = None) -> pd.DataFrame:
+def serving_published() -> pd.DataFrame:
     """The published curves of three engines on H100: one row per curve and level of load; TPOT, TTFT where it
     was printed, output tokens/s."""
     return columns.shown(
