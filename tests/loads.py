@@ -4,7 +4,6 @@ Its fixtures are there for modules that name it in `pytest_plugins`.
 """
 
 import contextlib
-import json
 import socket
 import ssl
 import struct
@@ -12,11 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 
 import numpy as np
 import pytest
 
+from bench.instrument import reference_server
 from bench.instrument.load import client, protocols, records
 from bench.instrument.reference_server import events
 from bench.paths import ROOT
@@ -31,23 +30,15 @@ class Truth:
     """The ground-truth server in a process of its own."""
 
     def __init__(self, ttft_s=TTFT_S, itl_s=ITL_S, *flags):
-        command = [
-            sys.executable,
-            "-m",
-            "bench.instrument.reference_server",
-            "--ttft-s",
-            str(ttft_s),
-            "--itl-s",
-            str(itl_s),
-            *map(str, flags),
-        ]
+        command = [sys.executable, "-m", "bench.instrument.reference_server"]
+        command += map(str, ["--ttft-s", ttft_s, "--itl-s", itl_s, *flags])
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.url = self.process.stdout.readline().strip()
 
     def log(self):
         """What it did since this was last read: [(moment of the request, moments of the tokens)], s."""
-        with urllib.request.urlopen(f"{self.url}/truth") as answer:
-            return [(each["arrived_s"], np.array(each["sent_ns"]) * 1e-9) for each in json.load(answer)]
+        told = reference_server.truth(self.url)
+        return [(each["arrived_s"], np.array(each["sent_ns"]) * 1e-9) for each in told]
 
     def end(self):
         self.process.kill()

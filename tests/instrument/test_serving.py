@@ -1,14 +1,12 @@
 """Servers as children, what is asked of them, and what a level of load has given: numbers whose right answer
 is known."""
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.request
 
 import numpy as np
 import pandas as pd
@@ -20,6 +18,7 @@ from commands import alive, gone
 from bench import processes
 from bench.analysis import levels
 from bench.backends.common import servers
+from bench.instrument import reference_server
 from bench.instrument.load import decoding, parallel, prefix_cache, protocols, schedule
 from bench.observations import gates, store
 from bench.paths import ROOT
@@ -381,25 +380,11 @@ def test_answers_from_a_prefix_cache_are_refused(tmp_path):
 
 
 def test_a_level_of_load_from_end_to_end(tmp_path):
-    port = processes.free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "bench.instrument.reference_server",
-        "--port",
-        port,
-        "--ttft-s",
-        "0.01",
-        "--itl-s",
-        "0.001",
-    ]
     level, made = schedule.Level("closed", 2, 6), schedule.prompts(Words(), [(12, 5)] * 6, ("c0ffee", 1))
-    with processes.started(command, port, tmp_path / "log", 20) as url:
-        served = servers.Served(url, "completions", "m", {})
-        rows, _ = parallel.run(
-            url, schedule.calls(served, level, made), "completions", level.value, timeout_s=5
-        )
-        told = json.load(urllib.request.urlopen(f"{url}/truth"))
+    with reference_server.running(tmp_path / "log", "--ttft-s", 0.01, "--itl-s", 0.001) as url:
+        calls = schedule.calls(servers.Served(url, "completions", "m", {}), level, made)
+        rows, _ = parallel.run(url, calls, "completions", level.value, timeout_s=5)
+        told = reference_server.truth(url)
     rows = [decoding.with_gaps(row, Words().encode) for row in rows]
     assert len(told) == 6 and all(
         row["error"] == "" and row["prompt_tokens"] == 12 and row["output_tokens"] == 5 for row in rows
@@ -414,10 +399,8 @@ def test_a_level_of_load_from_end_to_end(tmp_path):
 def reference(tmp_path_factory):
     """Address of the reference server: 60 ms to the first token of 200, and of each token computed a share of
     that, 5 ms to every further one. It has a cache."""
-    port, log = processes.free_port(), tmp_path_factory.mktemp("reference") / "log"
-    command = [sys.executable, "-m", "bench.instrument.reference_server", "--port", port]
-    command += ["--ttft-s", "0.005", "--prefill-s-per-token", "0.0003", "--itl-s", "0.005"]
-    with processes.started([*command, "--cache-blocks", 1000], port, log, 20) as url:
+    options = ["--ttft-s", 0.005, "--prefill-s-per-token", 0.0003, "--itl-s", 0.005, "--cache-blocks", 1000]
+    with reference_server.running(tmp_path_factory.mktemp("reference") / "log", *options) as url:
         yield url
 
 
@@ -443,9 +426,7 @@ def test_a_server_with_a_prefix_cache_that_it_does_not_report_is_found(reference
 
 @pytest.mark.timing
 def test_a_server_without_a_prefix_cache_is_none_that_hides_one(tmp_path):
-    port = processes.free_port()
-    command = [sys.executable, "-m", "bench.instrument.reference_server", "--port", port, "--ttft-s", "0.06"]
-    with processes.started(command, port, tmp_path / "log", 20) as url:
+    with reference_server.running(tmp_path / "log", "--ttft-s", 0.06) as url:
         trial = tried(url, 3)
     assert trial["cached"] is False and prefix_cache.why_not(trial) == ""
 
