@@ -86,11 +86,8 @@ def test_a_run_keeps_the_gpu_s_state_and_its_warm_up(driver, setup, monkeypatch)
     driver.says({"clocks.sm": "1755", "temperature.gpu": "61"})
     path = run.write([run.row(1, 1, [1, 2, 3], measured | {"peak_memory_bytes": 1}, max_new_tokens=8)])
     machine = json.loads(path.with_suffix(".json").read_text())["machine"]
-    assert (
-        machine["gpu_before"]["clocks.sm"] == 345
-        and machine["gpu_after"]["clocks.sm"] == 1755
-        and machine["gpu_after"]["temperature.gpu"] == 61
-    )
+    assert machine["gpu_before"]["clocks.sm"] == 345 and machine["gpu_after"]["clocks.sm"] == 1755
+    assert machine["gpu_after"]["temperature.gpu"] == 61
     assert path.name.startswith("latency-smollm2-135m-float32-h200-")
 
 
