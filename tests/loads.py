@@ -104,7 +104,7 @@ def overlap(log):
 def tiny(serve, tls=None):
     """A server that calls `serve(peer, number of the connection)` in a thread for each connection.
 
-    Yields its port and a list with an entry per connection.
+    Yields its address and a list with an entry per connection.
     """
     listening, came = socket.create_server(("127.0.0.1", 0)), []
 
@@ -122,7 +122,7 @@ def tiny(serve, tls=None):
 
     threading.Thread(target=accept, daemon=True).start()
     try:
-        yield listening.getsockname()[1], came
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{listening.getsockname()[1]}", came
     finally:
         listening.close()
 

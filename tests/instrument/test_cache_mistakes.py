@@ -588,6 +588,5 @@ def test_the_truth_names_sessions_turns_and_what_was_computed(judge):
     told = reference_server.truth(judge.url)
     assert [(each["session"], each["turn"]) for each in told] == [("4", "1"), ("4", "2")]
     assert [each["cached"] for each in told] == cached(rows) == [0, 64]
-    assert [each["cached"] + each["computed"] for each in told] == [64, 100] and told[0]["digest"] != told[1][
-        "digest"
-    ]
+    assert [each["cached"] + each["computed"] for each in told] == [64, 100]
+    assert told[0]["digest"] != told[1]["digest"]
