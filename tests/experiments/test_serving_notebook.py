@@ -35,11 +35,8 @@ def served(tmp_path_factory):
 @pytest.mark.timing
 def test_every_request_has_its_row_and_the_times_of_the_schedule(served):
     requests = store.load(folder=served, experiment="serving")
-    assert (
-        len(requests) == 36
-        and (requests["error"] == "").all()
-        and (requests["output_tokens"] == requests["max_new_tokens"]).all()
-    )
+    assert len(requests) == 36 and (requests["error"] == "").all()
+    assert (requests["output_tokens"] == requests["max_new_tokens"]).all()
     assert requests["request"].is_unique and requests["prompt_tokens"].min() >= schedule.HEAD_TOKENS
     assert requests["ttft_s"].median() == pytest.approx(TTFT_S, abs=0.003)
     assert requests["tpot_s"].median() == pytest.approx(ITL_S, rel=0.05)
