@@ -4,7 +4,6 @@ Its fixtures are there for modules that name it in `pytest_plugins`.
 """
 
 import contextlib
-import json
 import socket
 import ssl
 import struct
@@ -12,11 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 
 import numpy as np
 import pytest
 
+from bench.instrument import reference_server
 from bench.instrument.load import client, protocols, records
 from bench.instrument.reference_server import events
 from bench.paths import ROOT
@@ -31,15 +30,15 @@ class Truth:
     """The ground-truth server in a process of its own."""
 
     def __init__(self, ttft_s=TTFT_S, itl_s=ITL_S, *flags):
-        module = [sys.executable, "-m", "bench.instrument.reference_server"]
-        command = [*module, "--ttft-s", str(ttft_s), "--itl-s", str(itl_s), *map(str, flags)]
+        command = [sys.executable, "-m", "bench.instrument.reference_server"]
+        command += map(str, ["--ttft-s", ttft_s, "--itl-s", itl_s, *flags])
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.url = self.process.stdout.readline().strip()
 
     def log(self):
         """What it did since this was last read: [(moment of the request, moments of the tokens)], s."""
-        with urllib.request.urlopen(f"{self.url}/truth") as answer:
-            return [(each["arrived_s"], np.array(each["sent_ns"]) * 1e-9) for each in json.load(answer)]
+        told = reference_server.truth(self.url)
+        return [(each["arrived_s"], np.array(each["sent_ns"]) * 1e-9) for each in told]
 
     def end(self):
         self.process.kill()
@@ -105,7 +104,7 @@ def overlap(log):
 def tiny(serve, tls=None):
     """A server that calls `serve(peer, number of the connection)` in a thread for each connection.
 
-    Yields its port and a list with an entry per connection.
+    Yields its address and a list with an entry per connection.
     """
     listening, came = socket.create_server(("127.0.0.1", 0)), []
 
@@ -123,7 +122,7 @@ def tiny(serve, tls=None):
 
     threading.Thread(target=accept, daemon=True).start()
     try:
-        yield listening.getsockname()[1], came
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{listening.getsockname()[1]}", came
     finally:
         listening.close()
 

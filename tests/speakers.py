@@ -15,6 +15,7 @@ import time
 import pytest
 from protocol_cases import CASES, END_S, FIRST_S, GAP_S, IDS, MARGIN_S, PROMPT, SECRET, WORDS
 
+from bench import backends
 from bench.backends.common import servers
 from bench.instrument.load import client, schedule
 
@@ -129,6 +130,17 @@ SPEAKERS = {
     "completion": llamacpp,
     "": tgi,
 }  # "": huggingface_hub's client
+
+
+class Named:
+    """A checkpoint of which only the name counts."""
+
+    name = "a-model"
+
+
+def reached(engine, option, url, device="cuda"):
+    """The server at `url` as the adapter `engine` reaches it, for as long as the block lasts."""
+    return backends.get(engine).serve(Named, option, device, servers.Wanted(1, 64, 1, url=url))
 
 
 class Speaker(http.server.BaseHTTPRequestHandler):

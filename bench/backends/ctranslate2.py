@@ -66,9 +66,8 @@ def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     def convert(to: Path) -> None:
         from ctranslate2.converters import TransformersConverter
 
-        TransformersConverter(str(checkpoint.path)).convert(
-            str(to), quantization=OPTIONS[option]["quantization"]
-        )
+        kind = OPTIONS[option]["quantization"]
+        TransformersConverter(str(checkpoint.path)).convert(str(to), quantization=kind)
 
     return files.made(checkpoints.conversion(checkpoint, "ctranslate2", version(), option), convert)
 
@@ -96,18 +95,10 @@ class Engine:
         self.tokenizer, self.end = checkpoint.tokenizer, checkpoint.end_token_ids
         self.weight_bytes = checkpoints.linear_bytes(checkpoint, details["weight_bytes"])
         self.kv_value_bytes, self.arithmetic = details["value_bytes"], details["arithmetic"]
-        self.settings = {
-            "intra_threads": threads,
-            "inter_threads": 1,
-            "compute_type": self.generator.compute_type,
-            **cublas,
-            **effective.checked(
-                "CTranslate2",
-                checkpoint,
-                {"dtype": self.generator.compute_type},
-                details["quantization"],
-            ),
-        }
+        computes = self.generator.compute_type
+        self.settings = {"intra_threads": threads, "inter_threads": 1, "compute_type": computes, **cublas}
+        reported = {"dtype": computes}
+        self.settings |= effective.checked("CTranslate2", checkpoint, reported, details["quantization"])
 
     def generate(
         self,

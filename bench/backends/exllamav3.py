@@ -67,10 +67,9 @@ def available() -> str | None:
     if absent := common.absent("exllamav3", study="exllamav3"):
         return absent
     compiled = find_spec("exllamav3_ext") is not None  # a wheel of its releases has the kernels
-    lacking = None if compiled else cuda.without_toolkit()
-    return (
-        lacking and f"exllamav3 is installed without its kernels, but {lacking}, or install a compiled wheel"
-    )
+    if compiled or not (lacking := cuda.without_toolkit()):
+        return None
+    return f"exllamav3 is installed without its kernels, but {lacking}, or install a compiled wheel"
 
 
 def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
@@ -144,14 +143,8 @@ class Engine:
         self.model = self.library.Model.from_config(self.config)
         cache = self.library.Cache(self.model, max_num_tokens=room)
         self.model.load(device="cuda:0")
-        drafting = (
-            {
-                "ngram_match_min": self.details["ngram_tokens"],
-                "num_draft_tokens": self.details["draft_tokens"],
-            }
-            if "draft_tokens" in self.details
-            else {}
-        )
+        drafting = {"ngram_match_min": "ngram_tokens", "num_draft_tokens": "draft_tokens"}
+        drafting = {name: self.details[own] for name, own in drafting.items() if own in self.details}
         self.generator = self.library.Generator(self.model, cache, self.tokenizer, **drafting)
         self.room = room
 
@@ -169,12 +162,8 @@ class Engine:
         library = self.library
         greedy = [library.SS_BanTokens(self.end), library.SS_Argmax()] if self.end else [library.SS_Argmax()]
         settings = {"max_new_tokens": max_new_tokens, "sampler": library.CustomSampler(greedy)}
-        self.generator.enqueue(
-            [
-                self.library.Job(input_ids=torch.tensor([list(ids)]), identifier=k, **settings)
-                for k, ids in enumerate(prompts)
-            ]
-        )
+        inputs = enumerate(torch.tensor([list(ids)]) for ids in prompts)
+        self.generator.enqueue([library.Job(input_ids=ids, identifier=k, **settings) for k, ids in inputs])
         found: list[list[int]] = [[] for _ in prompts]
         try:
             while self.generator.num_remaining_jobs():

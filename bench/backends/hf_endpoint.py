@@ -72,9 +72,7 @@ def _address(name: str, token: str) -> str:
     namespace, _, short = name.rpartition("/")
     try:
         endpoint = get_inference_endpoint(short, namespace=namespace or None, token=token)
-    except (
-        Exception
-    ) as failure:  # whatever the hub's client raises may quote the request, so only its kind is shown
+    except Exception as failure:  # its words may quote the request, so only its kind is shown
         raise RuntimeError(
             f"huggingface_hub knows no endpoint {name!r} ({type(failure).__name__}). Is it the token's own, "
             "and is the name right?"

@@ -115,8 +115,5 @@ def _why(failure: Exception) -> str:
     """A failure in words that quote neither the request nor the answer: either may hold the access token."""
     if isinstance(failure, urllib.error.HTTPError):
         return f"HTTP {failure.code}"
-    return (
-        f"{type(failure).__name__}: {failure.reason}"
-        if isinstance(failure, urllib.error.URLError)
-        else type(failure).__name__
-    )
+    reason = f": {failure.reason}" if isinstance(failure, urllib.error.URLError) else ""
+    return f"{type(failure).__name__}{reason}"

@@ -58,16 +58,11 @@ from bench.definitions import Fields
 if TYPE_CHECKING:
     import xllamacpp
 
+NGRAM = {"ngram_tokens": 2, "draft_tokens": 10}
 OPTIONS: dict[str, Fields] = {
     "F16": {"file": "F16", "arithmetic": "float32", "arithmetic_cuda": "float16"},
     "Q8_0": {"file": "Q8_0", "arithmetic": "int8"},
-    "Q8_0-ngram": {
-        "file": "Q8_0",
-        "arithmetic": "int8",
-        "ngram_tokens": 2,
-        "draft_tokens": 10,
-        "batches": False,
-    },
+    "Q8_0-ngram": {"file": "Q8_0", "arithmetic": "int8", "batches": False, **NGRAM},
     "Q4_0": {"file": "Q4_0", "arithmetic": "int8"},
 }
 DEVICES = ("cuda", "cpu")
@@ -183,15 +178,13 @@ def _params(
 
 
 def _settings(details: Fields, device: str, threads: int) -> Fields:
-    settings = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"} | (
-        {"n_gpu_layers": "all", "split_mode": "none"} if device == "cuda" else {}
-    )
-    drafts = (
-        {"speculation": f"ngram-simple, n {details['ngram_tokens']}, drafts of {details['draft_tokens']}"}
-        if "draft_tokens" in details
-        else {}
-    )
-    return settings | drafts
+    settings = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"}
+    if device == "cuda":
+        settings |= {"n_gpu_layers": "all", "split_mode": "none"}
+    if "draft_tokens" in details:
+        sizes = f"n {details['ngram_tokens']}, drafts of {details['draft_tokens']}"
+        settings["speculation"] = f"ngram-simple, {sizes}"
+    return settings
 
 
 def _engine(device: str) -> ModuleType:
@@ -201,9 +194,8 @@ def _engine(device: str) -> ModuleType:
         cuda.load_libraries()
     import xllamacpp
 
-    if device == "cuda" and not any(
-        found["name"].startswith("CUDA") for found in xllamacpp.get_device_info()
-    ):
+    found = [about["name"] for about in xllamacpp.get_device_info()] if device == "cuda" else []
+    if device == "cuda" and not any(name.startswith("CUDA") for name in found):
         raise RuntimeError(
             "This xllamacpp finds no NVIDIA GPU: it is the wheel for CPUs, or the driver is older than CUDA "
             "12.8. Install the other one with: .venvs/llamacpp-cuda/bin/pip install --force-reinstall "
@@ -240,11 +232,9 @@ class Engine:
         if len(prompts) > self.room[0] or longest > self.room[1]:
             self.reserve(len(prompts), longest)  # a warm-up request comes before any that counts
         body = {"prompt": prompts, "n_predict": max_new_tokens, "temperature": 0, **_body(self.checkpoint)}
-        return (
-            self._post(body | {"return_tokens": True})
-            if on_token is None
-            else self._stream(body, len(prompts), on_token)
-        )
+        if on_token is None:
+            return self._post(body | {"return_tokens": True})
+        return self._stream(body, len(prompts), on_token)
 
     def _stream(self, body: Fields, requests: int, on_token: Callable[[int, int], object]) -> list[list[int]]:
         """The server's own callback, one event per visible token, in this process."""

@@ -26,6 +26,7 @@ KV cache that lives in place.
 """
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -43,7 +44,6 @@ from bench.backends.common.checkpoints import Checkpoint
 from bench.definitions import Fields
 
 if TYPE_CHECKING:
-    import onnx
     import onnxruntime_genai
 
 OPTIONS: dict[str, Fields] = {
@@ -55,10 +55,8 @@ OPTIONS: dict[str, Fields] = {
     "int4-float16": {"precision": "int4", "arithmetic": "float16", "devices": ("cuda",)},
 }
 DEVICES = ("cuda", "cpu")
-KV_VALUE_BYTES = {
-    "cpu": 4,
-    "cuda": 2,
-}  # the builder keeps a CPU model's cache in float32, whatever the weights are
+# The builder keeps a CPU model's cache in float32, whatever the weights are.
+KV_VALUE_BYTES = {"cpu": 4, "cuda": 2}
 
 
 def version() -> str:
@@ -125,22 +123,17 @@ class Engine:
                 "onnxruntime takes a batch of prompts of one length only; pad them or send them one by one."
             )
         generator = self._generator(len(prompts), size + max_new_tokens)
-        generator.append_tokens(_flat(prompts))
-        if on_token is None:
-            for _ in range(max_new_tokens):
-                generator.generate_next_token()
-        else:
-            for _ in range(max_new_tokens):
-                generator.generate_next_token()
+        generator.append_tokens(np.array(prompts, dtype=np.int32))
+        for _ in range(max_new_tokens):
+            generator.generate_next_token()
+            if on_token is not None:
                 for request, token in enumerate(generator.get_next_tokens().tolist()):
                     on_token(request, token)
         return [generator.get_sequence(i)[size:].tolist() for i in range(len(prompts))]
 
     def log_probabilities(self, ids: Sequence[int]) -> list[float]:
-        import numpy as np
-
         generator = self._generator(1, len(ids) + 1)
-        generator.append_tokens(_flat([ids]))
+        generator.append_tokens(np.array([ids], dtype=np.int32))
         logits = generator.get_output("logits")[0, :-1].astype(np.float64)
         logits -= logits.max(axis=-1, keepdims=True)
         return (logits[np.arange(len(ids) - 1), ids[1:]] - np.log(np.exp(logits).sum(axis=-1))).tolist()
@@ -156,12 +149,6 @@ class Engine:
 
     def close(self) -> None:
         del self.model
-
-
-def _flat(prompts: Sequence[Sequence[int]]) -> np.ndarray:
-    import numpy as np
-
-    return np.array(prompts, dtype=np.int32)
 
 
 def _build(source: Path, precision: str, device: str, to: Path) -> None:
@@ -184,15 +171,7 @@ def _step_bytes(graph: Path) -> int:
 
     model = onnx.load(graph, load_external_data=False).graph
     looked_up = {"Gather", "GatherBlockQuantized"}
-    read = {name for node in model.node if node.op_type not in looked_up for name in node.input} - {
-        "cos_cache",
-        "sin_cache",
-    }
-    return sum(_bytes(tensor) for tensor in model.initializer if tensor.name in read)
-
-
-def _bytes(tensor: "onnx.TensorProto") -> int:
-    import numpy as np
-    import onnx
-
-    return int(np.prod(tensor.dims)) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    read = {name for node in model.node if node.op_type not in looked_up for name in node.input}
+    tensors = [each for each in model.initializer if each.name in read - {"cos_cache", "sin_cache"}]
+    kinds = [onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type) for tensor in tensors]
+    return sum(math.prod(tensor.dims) * kind.itemsize for tensor, kind in zip(tensors, kinds))

@@ -102,10 +102,10 @@ class Engine:
         if details.get("dynamic_int8"):  # its packed matrices do not show their bytes
             self.model = torch_models.dynamic_int8(self.model)
             self.weight_bytes = checkpoints.linear_bytes(checkpoint, 1)
-        self.more = (
-            {"prompt_lookup_num_tokens": details["lookup_tokens"]} if "lookup_tokens" in details else {}
-        )
-        self.passes = _Passes(self.model) if "lookup_tokens" in details else None
+        self.more, self.passes = {}, None
+        if "lookup_tokens" in details:
+            self.more["prompt_lookup_num_tokens"] = details["lookup_tokens"]
+            self.passes = _Passes(self.model)
         self.fixed = _FixedCache(self.model) if details.get("compiled") else None
 
     def generate(

@@ -24,15 +24,7 @@ from bench import backends, inputs, paths
 from bench.backends import Backend
 from bench.backends.common import checkpoints, contract, servers
 from bench.experiments import conformance, judge, running
-from bench.experiments.conformance import (
-    PATIENCE_S,
-    PROMPT_TOKENS,
-    TOKENS,
-    Calls,
-    Case,
-    Finding,
-    finding,
-)
+from bench.experiments.conformance import PATIENCE_S, PROMPT_TOKENS, TOKENS, Calls, Case, Finding, finding
 from bench.instrument import in_process
 from bench.instrument.load import protocols
 from bench.machine import identity
@@ -53,15 +45,11 @@ def _single(engine, case):
     longer = _ids(engine.generate([case.judged], judge.TOKENS, (lambda *_: None) if streams else None))
     yield conformance.judged(case, engine, [case.judged], longer)
     plain = _ids(engine.generate(prompts, TOKENS, None))
-    faults = (
-        [] if plain == answers else ["generate gives other tokens with on_token=None than with a callback."]
-    )
-    yield finding("the same tokens without a callback", faults)
+    other = "generate gives other tokens with on_token=None than with a callback."
+    yield Finding("the same tokens without a callback", "" if plain == answers else other)
     if streams:
-        yield finding(
-            "tokens arrive one after the other",
-            conformance.lump_faults(in_process.generate(engine, prompts, TOKENS)[0]),
-        )
+        faults = conformance.lump_faults(in_process.generate(engine, prompts, TOKENS)[0])
+        yield finding("tokens arrive one after the other", faults)
 
 
 def _batch(engine, case):
@@ -73,25 +61,21 @@ def _batch(engine, case):
         except Exception:
             yield Finding("a batch is refused, as the option says")
         else:
-            yield Finding(
-                title,
-                fault='the option says "batches": False, but two prompts were answered: raise ValueError.',
-            )
+            fault = 'the option says "batches": False, but two prompts were answered: raise ValueError.'
+            yield Finding(title, fault)
         return
     if hasattr(engine, "reserve"):
         engine.reserve(len(case.prompts), PROMPT_TOKENS + TOKENS)
     streams = getattr(engine, "streams", True)
     answers = _ids(engine.generate(case.prompts, TOKENS, calls if streams else None))
     faults = [*conformance.count_faults(answers, case.prompts), *(calls.faults(answers) if streams else [])]
-    faults = faults or [
-        fault for fault in [conformance.judged(case, engine, case.prompts, answers).fault] if fault
-    ]
-    if not faults and calls.one_after_the_other():
-        faults = [
+    fault = " ".join(faults) or conformance.judged(case, engine, case.prompts, answers).fault
+    if not fault and calls.one_after_the_other():
+        fault = (
             "the second prompt was answered after the first: a batch shares its steps. An engine that takes "
             'one prompt at a time says "batches": False in its option, and raises ValueError for more.'
-        ]
-    yield finding(title, faults)
+        )
+    yield Finding(title, fault)
 
 
 def _log_probabilities(engine, case):
@@ -102,10 +86,9 @@ def _log_probabilities(engine, case):
     found = list(engine.log_probabilities(case.prompts[0]))
     if len(found) != PROMPT_TOKENS - 1:
         return Finding(title, fault=f"{len(found)} for {PROMPT_TOKENS} tokens, of which the first has none.")
-    bad = not all(math.isfinite(value) and value <= 0.01 for value in found)
-    return Finding(
-        title, fault="some are above 0 or not finite; natural logarithms are expected." if bad else ""
-    )
+    good = all(math.isfinite(value) and value <= 0.01 for value in found)
+    wrong = "some are above 0 or not finite; natural logarithms are expected."
+    return Finding(title, "" if good else wrong)
 
 
 def _closing(engine, before):
@@ -150,13 +133,9 @@ def reason(failure: BaseException) -> str:
 def adapter(module: ModuleType) -> Iterator[Finding]:
     """Findings on an adapter's file, without loading its engine."""
     yield finding("the module keeps the contract", contract.module_faults(module))
-    clocks = contract.clocks(module)
-    faults = (
-        [f"it imports {', '.join(clocks)}; the instrument takes the times, in the callback."]
-        if clocks
-        else []
-    )
-    yield finding("the module imports no clock", faults)
+    clocks = ", ".join(contract.clocks(module))
+    fault = f"it imports {clocks}; the instrument takes the times, in the callback." if clocks else ""
+    yield Finding("the module imports no clock", fault)
 
 
 def loaded(backend: Backend, option: str, device: str, threads: int, case: Case) -> Iterator[Finding]:
@@ -200,12 +179,8 @@ def served(backend: Backend, option: str, device: str, threads: int, case: Case)
     room = servers.Wanted(len(case.prompts), longest, threads, log=paths.ROOT / log)
     try:
         with backend.serve(case.checkpoint, option, device, room) as server:
-            known = ", ".join(protocols.EVERY)
-            fault = (
-                ""
-                if server.dialect in protocols.EVERY
-                else f"dialect is {server.dialect!r}, none of {known}."
-            )
+            stranger = f"dialect is {server.dialect!r}, none of {', '.join(protocols.EVERY)}."
+            fault = "" if server.dialect in protocols.EVERY else stranger
             yield Finding("starts, and speaks a protocol of the load client", fault)
             rows = running.through_server(server, case.checkpoint, case.prompts, TOKENS)
             rows += running.through_server(server, case.checkpoint, [case.judged], judge.TOKENS)
@@ -221,8 +196,7 @@ def served(backend: Backend, option: str, device: str, threads: int, case: Case)
 
 def _case(backend, option):
     checkpoint = checkpoints.checkpoint(MODEL)
-    windows = inputs.windows(checkpoint.encode(inputs.text()), 2, PROMPT_TOKENS)
-    prompts = [list(ids) for ids in windows]
+    prompts = inputs.windows(checkpoint.encode(inputs.text()), 2, PROMPT_TOKENS)
     return Case(checkpoint, prompts, judge.prompt(checkpoint), option, backend.batches(option))
 
 
@@ -260,9 +234,7 @@ def _in_its_environment(backend, option, device):
 
 def main() -> None:
     """Read the command line, print the report."""
-    parser = argparse.ArgumentParser(
-        description="What an adapter lacks of the contract, and what it does wrong."
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", help="the file in bench/backends, without .py")
     parser.add_argument("option", nargs="?", default="", help="one of its OPTIONS; the first one if left out")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

@@ -15,18 +15,14 @@ sides, each side by its own order: the server's by arrival, the client's by the 
 the client reports it.
 """
 
-import json
 import os
-import sys
 import tempfile
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from bench import processes
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.backends.common import checkpoints
 from bench.definitions import Fields
@@ -39,7 +35,6 @@ TOKENS = 100
 ALONE_REQUESTS = 10  # at least so many where there is one stream
 MODEL = "smollm2-135m"  # its tokenizer makes the peers' prompts
 LIMIT_S = 300  # a load that takes longer, start of the client included, has failed
-START_S = 30  # what the server may take to start
 # What a client finds in its environment: nothing is fetched, and nothing is reported to anybody.
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -155,19 +150,17 @@ def measure(name: str, streams: int, count: int, width: int = 1, limit_s: float 
 
 def _drive(client, streams, count, place, folder, limit_s):
     """The Outcome of one server and one client from start to end."""
-    port, own = processes.free_port(), folder / "client"
+    own = folder / "client"
     own.mkdir()
-    server = [sys.executable, "-m", "bench.instrument.reference_server", "--port", port]
-    server += ["--ttft-s", accuracy_analysis.TTFT_S, "--itl-s", accuracy_analysis.ITL_S]
-    model, tokenizer = reference_server.MODEL, checkpoints.checkpoint(MODEL).path
-    log = folder / "server.txt"
-    with processes.started(pinned([place.server], server), port, log, patience_s=START_S) as url:
-        work = peers.Work(url, model, streams, count, TOKENS, own, tokenizer)
+    tokenizer = checkpoints.checkpoint(MODEL).path
+    schedule = "--ttft-s", accuracy_analysis.TTFT_S, "--itl-s", accuracy_analysis.ITL_S
+    on_its_core = pinned([place.server], [])
+    with reference_server.running(folder / "server.txt", *schedule, before=on_its_core) as url:
+        work = peers.Work(url, reference_server.MODEL, streams, count, TOKENS, own, tokenizer)
         variables = OFFLINE | getattr(client, "VARIABLES", {})
         command = pinned(place.client, client.command(work))
         watch = client_process.run(command, variables, place.server, folder / "client.txt", limit_s)
-        with urllib.request.urlopen(f"{url}/truth", timeout=60) as answer:
-            return Outcome(client.reported(work), json.load(answer), watch)
+        return Outcome(client.reported(work), reference_server.truth(url), watch)
 
 
 def compared(outcome: Outcome, streams: int, count: int) -> Fields:

@@ -29,9 +29,8 @@ class Finding:
 
     def __str__(self) -> str:
         mark = "WRONG" if self.fault else "--" if self.untried else "ok"
-        return f"{mark:5}  {self.check}" + (
-            f": {self.fault or self.untried}" if self.fault or self.untried else ""
-        )
+        why = self.fault or self.untried
+        return f"{mark:5}  {self.check}{f': {why}' if why else ''}"
 
 
 def finding(check: str, faults: Iterable[str]) -> Finding:

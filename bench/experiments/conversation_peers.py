@@ -12,7 +12,6 @@ import argparse
 import hashlib
 import json
 import tempfile
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench import prefix_cache, processes, workloads
+from bench import prefix_cache, workloads
 from bench.analysis import conversations as conversations_analysis
 from bench.backends.common import checkpoints
 from bench.definitions import Fields
-from bench.experiments.client_accuracy import MODEL, OFFLINE, START_S
+from bench.experiments.client_accuracy import MODEL
 from bench.instrument import peers, reference_server
 from bench.workloads import conversations
 
@@ -35,11 +34,10 @@ TTFT_S, ITL_S, PREFILL_S = 0.02, 0.005, 2e-4
 VOCABULARY = range(100_000)
 SHAPE: Fields = {
     "turns": "uniform 2 6",
-    "groups": 4,
     "first_tokens": "lognormal 48 0.7",
-    "think_s": "exponential 0.5",
+    "answer_tokens": "lognormal 24 0.5",
 }
-SHAPE |= {"answer_tokens": "lognormal 24 0.5", "due": "gap", "history": "own"}
+SHAPE |= {"groups": 4, "think_s": "exponential 0.5", "due": "gap", "history": "own"}
 
 
 def made(sessions: int = SESSIONS, rate: float = RATE) -> workloads.Workload:
@@ -70,21 +68,17 @@ def prompts(workload: workloads.Workload) -> list[prefix_cache.Request]:
 
 def judged(name: str, workload: workloads.Workload) -> Fields:
     """One row of the comparison: what the client `name` sent and reports, against what the server knows."""
-    client, port = peers.get(name), processes.free_port()
-    server = ["python", "-m", "bench.instrument.reference_server", "--port", port, "--ttft-s", TTFT_S]
-    server += ["--itl-s", ITL_S, "--prefill-s-per-token", PREFILL_S]
-    server += ["--cache-blocks", BLOCKS, "--block-tokens", BLOCK_TOKENS]
+    client = peers.get(name)
+    options = ["--ttft-s", TTFT_S, "--itl-s", ITL_S, "--prefill-s-per-token", PREFILL_S]
+    options += ["--cache-blocks", BLOCKS, "--block-tokens", BLOCK_TOKENS]
     with tempfile.TemporaryDirectory() as folder:
         own = Path(folder) / "client"
         own.mkdir()
-        with processes.started(
-            server, port, Path(folder) / "server.txt", START_S, environment=OFFLINE
-        ) as url:
+        with reference_server.running(Path(folder) / "server.txt", *options) as url:
             tokenizer = checkpoints.checkpoint(MODEL).path
             talks = peers.Talks(url, reference_server.MODEL, workload, decode, own, tokenizer)
             told = client.converse(talks)
-            with urllib.request.urlopen(f"{url}/truth", timeout=60) as answer:
-                truth = json.load(answer)
+            truth = reference_server.truth(url)
     return {"client": name, "version": client.version()} | compared(workload, told, truth)
 
 

@@ -83,31 +83,12 @@ class Conversations(Load):
         """[(workload, how its sessions arrive)] of the levels that each cache gets."""
         values, rates = self.setup.parameters, self._rates(RATES)
         text = self.setup.checkpoint.encode(inputs.text())
-        shape = (
-            "turns",
-            "groups",
-            "system_tokens",
-            "first_tokens",
-            "added_tokens",
-            "answer_tokens",
-            "think_s",
-        )
-        shape = {name: values[name] for name in (*shape, "due", "history")}
-        return [
-            (
-                conversations.make(
-                    text,
-                    (*self.source, number),
-                    values["sessions"] or SESSIONS,
-                    rate,
-                    self.most,
-                    seed=self.run,
-                    **shape,
-                ),
-                "poisson",
-            )
-            for number, rate in enumerate(rates)
-        ]
+        shape = "turns groups system_tokens first_tokens added_tokens answer_tokens think_s due history"
+        shape = {name: values[name] for name in shape.split()}
+        made = functools.partial(conversations.make, text, most_tokens=self.most, seed=self.run, **shape)
+        count = values["sessions"] or SESSIONS
+        sources = ((*self.source, number) for number in range(len(rates)))
+        return [(made(source, count, rate), "poisson") for source, rate in zip(sources, rates)]
 
     def servers(self) -> Iterator[tuple]:
         """(requests at once, declared cache in tokens, the planned levels) for each server."""
@@ -147,17 +128,11 @@ class Conversations(Load):
         """Send the two turns of a conversation that does not count, and say where the second one's prefix
         broke: in the server's template, or in an answer whose text encodes to other tokens."""
         text = self.setup.checkpoint.encode(inputs.text())
-        shape = {
-            "turns": "constant 2",
-            "groups": 0,
-            "first_tokens": "constant 64",
-            "added_tokens": "constant 16",
-        }
-        shape |= {"answer_tokens": "constant 16", "think_s": "constant 0", "history": "own"}
+        shape = {"turns": "constant 2", "groups": 0, "first_tokens": "constant 64", "think_s": "constant 0"}
+        shape |= {"added_tokens": "constant 16", "answer_tokens": "constant 16", "history": "own"}
         workload = conversations.make(text, (*self.source, "trial"), 1, 1, self.most, **shape)
         level = sessions.SessionLevel(workload, None, "trial", "constant", before=TRIAL_SESSION)
-        prompts = [protocols.Prompt(turn.prompt, "", turn.new_tokens) for _, _, turn in level.turns]
-        rows = self.setup.drive(served, level, prompts, counts=False)
+        rows = self.setup.drive(served, level, level.prompts, counts=False)
         failed = [row["error"] for row in rows if row["error"]]
         broken = failed[0] if failed else trials.broken_history(rows, self.declared.granularity_tokens)
         self.setup.note(history_trial=broken)
@@ -189,7 +164,7 @@ class Conversations(Load):
             self._simulate(level)
             self.now = level
             self.before_level = counters.read(self.served.url, self.served.token)
-            yield level, [protocols.Prompt(turn.prompt, "", turn.new_tokens) for _, _, turn in level.turns]
+            yield level, level.prompts
             self.held += len(workload.sessions)
 
     def _simulate(self, level):
@@ -293,10 +268,8 @@ class Replays(Conversations):
             first = trace.requests["turn"] == 1
             drawn = first.cumsum().where(first)  # any moments: arrivals take their place
             trace = replace(trace, requests=trace.requests.assign(at_s=drawn.astype(float)))
-        shape = {
-            name: values[name]
-            for name in ("length_scale", "sample", "first_s", "due", "history", "drop_long")
-        }
+        shape = "length_scale sample first_s due history drop_long"
+        shape = {name: values[name] for name in shape.split()}
         shape |= {name: values[name] or None for name in ("block_tokens", "gap_cap_s", "last_s")}
         made, pairs = functools.partial(replay.workload, trace, text, seed=self.run, **shape), []
         # Of one seed, so that runs whose sessions and ticks were drawn anew are runs of one load.

@@ -160,10 +160,6 @@ class Device:
         """Stop the probe and let the device go; once is enough."""
         self.held.close()
 
-    def busy_cores(self) -> dict[str, float]:
-        """Mean cores that others kept busy since the device was taken."""
-        return self.alone.cores()
-
     def probe_gemm(self) -> None:
         """Measure the matrix-multiply peak in every number format, now; all measurements are kept."""
         for dtype, rate in gemm.gemm_peaks(self.target.device, self.target.threads).items():

@@ -7,10 +7,9 @@ where what was sent is not as bursty as its schedule.
 """
 
 import argparse
-import json
-import subprocess
 import sys
-import urllib.request
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ import pandas as pd
 from bench import prefix_cache, workloads
 from bench.analysis import conversations
 from bench.backends.common import servers
+from bench.instrument import reference_server
 from bench.instrument.load import parallel, sessions
 from bench.paths import ROOT
 from bench.workloads import replay, timing, traces
@@ -26,7 +26,6 @@ FILE = conversations.PROOF / "replay.csv"
 RATE, MINUTES, BURST_EVERY_S, BURST = 100.0, 10.0, 15.0, 50
 REAL = "mooncake_conversation.jsonl.xz", "azure_conv.csv.xz", "azure_code.csv.xz"
 SCALES, GAP_CAP_S = (0.5, 1.0, 4.0), 5.0
-SMALL = {"block_tokens": 2, "length_scale": 1e-9}  # lengths say nothing about moments
 
 
 def made(rate: float, seconds: float, seed: int = 30) -> workloads.Workload:
@@ -64,19 +63,15 @@ def real(file: str, scale: float, first_s: float, seconds: float) -> workloads.W
 def sent(workload: workloads.Workload) -> tuple[np.ndarray, np.ndarray, dict]:
     """(moments at which requests were due, moments at which the server saw them, the client's report), s from
     the start, in the order of what was due. RuntimeError where a request failed."""
-    command = [sys.executable, "-m", "bench.instrument.reference_server"]
-    command += ["--ttft-s", "0.001", "--itl-s", "0.001"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        try:
-            url = process.stdout.readline().strip()
-            served = servers.Served(url, "completions", "m", {})
-            level = sessions.SessionLevel(workload, prefix_cache.Declared(), "proof", "trace")
-            calls, _ = sessions.calls(served, level, str)
-            rows, report = parallel.run(url, calls, "completions", timeout_s=60)
-            with urllib.request.urlopen(f"{url}/truth") as answer:
-                reported = json.load(answer)
-        finally:
-            process.kill()
+    level = sessions.SessionLevel(workload, prefix_cache.Declared(), "proof", "trace")
+    quick = "--ttft-s", 0.001, "--itl-s", 0.001
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        reference_server.running(Path(folder) / "server.txt", *quick) as url,
+    ):
+        calls = sessions.calls(servers.Served(url, "completions", "m", {}), level, str)
+        rows, report = parallel.run(url, calls, "completions", timeout_s=60)
+        reported = reference_server.truth(url)
     failed = [row["error"] for row in rows if row["error"]]
     if failed:
         raise RuntimeError(f"{len(failed)} of {len(rows)} requests failed: {failed[0]}")

@@ -136,7 +136,7 @@ def drive(
     """(measured columns of each of `prompts`, how the load client fared) at one level of load."""
     places, more = int(level.value) if level.kind == "closed" else 1, dict[str, Any]()
     if isinstance(level, sessions.SessionLevel):
-        calls, _ = sessions.calls(served, level, checkpoint.decode, first)
+        calls = sessions.calls(served, level, checkpoint.decode, first)
         own = level.workload.history == "own"
         more = {"until_s": level.until_s or math.inf, "encode": checkpoint.encode if own else None}
     else:

@@ -123,7 +123,7 @@ class Setup:
         Of several servers of one run the largest peak counts.
         """
         peak = max(self.peak_memory_bytes or 0, self.taken.peak_memory_bytes() or 0)
-        self.peak_memory_bytes, self.busy_cores = peak or None, self.taken.busy_cores()
+        self.peak_memory_bytes, self.busy_cores = peak or None, self.taken.alone.cores()
         if self.device == "cuda":
             self.taken.machine["gpu_after"] = self.taken.gpu_state()
 
@@ -319,7 +319,7 @@ class Setup:
             "git": provenance.git_state(),
             "machine": taken.machine,
             "warmup": self.warmup,
-            "busy_cores": self.busy_cores or taken.busy_cores(),
+            "busy_cores": self.busy_cores or taken.alone.cores(),
             "bandwidth_probes_bytes_per_s": taken.bandwidth.probes,
             "working_set_probes_bytes_per_s": taken.bandwidth.working_set_probes,
             "probe_cpu_shares": taken.bandwidth.cpu_shares,

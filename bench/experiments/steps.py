@@ -39,7 +39,7 @@ class Steps(Load):
         values = setup.parameters
         usual = (SMALL if setup.device == "cpu" and not values["url"] else LARGE)[0]
         places = parameters.or_auto(values["concurrency"], parameters.numbers, "concurrency", usual)
-        self.places = sorted({1, *map(int, places)})
+        self.places = sorted({1, *places})
         self.most = setup.checkpoint.config.get("max_position_embeddings", USUAL_CONTEXT)
         decoding = [(at_once, START_TOKENS) for at_once in self.places]
         decoding.append((min(LONG_PLACES, self.places[-1]), LONG_TOKENS))

@@ -67,9 +67,8 @@ class Worker:
         facts, lost = self._start()
         if lost:
             raise RuntimeError(f"{backend} {option} could not be loaded: {lost}")
-        self.__dict__.update(
-            facts
-        )  # weight_bytes, kv_value_bytes, arithmetic, settings, load_s, loaded_bytes
+        # weight_bytes, kv_value_bytes, arithmetic, settings, load_s, loaded_bytes
+        self.__dict__.update(facts)
 
     def generate(self, prompts: list[list[int]], max_new_tokens: int) -> list[Fields]:
         """One batch; one row per prompt: measured columns and peak_memory_bytes, `error` where it failed."""
@@ -88,12 +87,8 @@ class Worker:
     def _batch(self, prompts: list[list[int]], max_new_tokens: int, prepare: bool) -> list[Fields]:
         rows, lost = self._exchange((prompts, max_new_tokens, prepare))
         if lost or any(row["error"] for row in rows):
-            self._stop()
+            self.close()
         return in_process.failed(prompts, lost) if lost else rows
-
-    def close(self) -> None:
-        """End the process."""
-        self._stop()
 
     def _start(self) -> tuple[Any, str | None]:
         self.log = tempfile.TemporaryFile()
@@ -103,7 +98,8 @@ class Worker:
         )
         return self._exchange(self.order)
 
-    def _stop(self) -> None:
+    def close(self) -> None:
+        """End the process, if there is one, and all that it has started."""
         if self.process:
             with contextlib.suppress(OSError):
                 # An engine that still listens closes, and ends what it has started.
@@ -120,11 +116,10 @@ class Worker:
             pickle.dump(message, self.process.stdin)
             self.process.stdin.flush()
             if not select.select([self.process.stdout], [], [], self.patience_s)[0]:
-                self._stop()
+                self.close()
                 why = f"the engine gave no answer within {self.patience_s} s and was stopped."
                 return None, f"TimeoutError: {why}"
-            answer, lost = pickle.load(self.process.stdout)
-            return answer, lost
+            return pickle.load(self.process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             return None, self._ended()
 
@@ -133,7 +128,7 @@ class Worker:
         code = self.process.wait()
         self.log.seek(0)
         lines = [line for line in self.log.read().decode(errors="replace").splitlines() if line.strip()]
-        self._stop()
+        self.close()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         hint = " (the system does this when memory runs out)" if code == -signal.SIGKILL else ""
         last = lines[-1] if lines else "none"

@@ -34,9 +34,7 @@ from bench.paths import ROOT
 
 PASSES = 5
 WORKING_SET_S = 0.1  # a small working set is read for at least so long
-COLUMNS = (
-    4096  # of the matrices that are read: the width of a small model's, whose vector the nearest cache holds
-)
+COLUMNS = 4096  # of the matrices that are read, as of a small model: the nearest cache holds their vector
 VECTOR = np.ones(COLUMNS, dtype=np.float32)
 
 

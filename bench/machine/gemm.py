@@ -119,18 +119,11 @@ def _matrix(torch: ModuleType, dtype: str, device: str, size: int) -> "torch.Ten
 def gemm_peaks(device: str = "cpu", threads: int | None = None) -> dict[str, float]:
     """Number format -> matrix-multiply peak in operations/s, each format the device multiplies natively (not
     `is_emulated`), measured in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "bench.machine.gemm",
-        device,
-        str(threads or identity.cores()),
-    ]
+    command = [sys.executable, "-m", "bench.machine.gemm", device, str(threads or identity.cores())]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
-        raise RuntimeError(
-            f"The matrix-multiply peak could not be measured: {done.stderr.strip().splitlines()[-1:]}"
-        )
+        last = done.stderr.strip().splitlines()[-1:]
+        raise RuntimeError(f"The matrix-multiply peak could not be measured: {last}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -71,11 +71,6 @@ def cache_bytes() -> int:
     return int(text.rstrip("KM")) * (2**20 if text.endswith("M") else 2**10)
 
 
-def memory_bytes() -> int:
-    """Bytes of main memory."""
-    return psutil.virtual_memory().total
-
-
 def _cpuinfo() -> dict[str, str]:
     """First processor of /proc/cpuinfo; empty where there is none."""
     file = Path("/proc/cpuinfo")
@@ -87,9 +82,8 @@ def cpu_name() -> str:
     """Marketing name of the processor as the system gives it."""
     name = _cpuinfo().get("model name")
     if not name and sys.platform == "darwin":
-        name = subprocess.run(
-            ["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True
-        ).stdout.strip()
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        name = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     return name or platform.processor() or platform.machine()
 
 
@@ -115,7 +109,7 @@ def describe(device: str = "cpu", gpus: int = 1) -> Fields:
         "cpu": cpu_name(),
         "cores": cores(),
         "cache_bytes": cache_bytes(),
-        "memory_bytes": memory_bytes(),
+        "memory_bytes": psutil.virtual_memory().total,
         "system": platform.platform(),
         "python": platform.python_version(),
         "cpu_flags": [f for f in _cpuinfo().get("flags", "").split() if f.startswith(("avx", "amx", "fma"))],

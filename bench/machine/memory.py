@@ -56,24 +56,13 @@ def _children_bytes() -> int:
     held = 0
     for child in psutil.Process().children(recursive=True):
         try:
-            if not _is_probe(child):  # its buffer is not the engine's
+            if not sampler.is_probe(child):  # its buffer is not the engine's
                 held += child.memory_info().rss
         except psutil.Error:
             pass
     return held
 
 
-def _is_probe(process: psutil.Process) -> bool:
-    return any(module in process.cmdline() for module in sampler.PROBES)
-
-
-def family(probes: bool = True) -> set[int]:
-    """Process numbers of this process and its children, the bandwidth probe among them or not."""
-    found = {os.getpid()}
-    for child in psutil.Process().children(recursive=True):
-        try:
-            if probes or not _is_probe(child):
-                found.add(child.pid)
-        except psutil.Error:
-            pass
-    return found
+def family() -> set[int]:
+    """Process numbers of this process and its children."""
+    return {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}

@@ -83,10 +83,10 @@ def gpus(names: Sequence[str]) -> list[Gpu]:
         return []
 
 
-def rapl(folder: str | Path | None = None) -> dict[str, list[float]] | None:
+def rapl() -> dict[str, list[float]] | None:
     """Zone -> [joules of its counter, joules at which it begins anew] of the CPU packages; None if one cannot
     be read, which systems allow only to root."""
-    folder, zones = Path(folder or os.environ.get("BENCH_POWERCAP", POWERCAP)), {}
+    folder, zones = Path(os.environ.get("BENCH_POWERCAP", POWERCAP)), {}
     for zone in sorted(folder.glob("intel-rapl:*")):
         if zone.name.count(":") != 1 or not _text(zone / "name").startswith("package"):
             continue  # a package's parts are in it; `psys` counts it again
@@ -96,6 +96,11 @@ def rapl(folder: str | Path | None = None) -> dict[str, list[float]] | None:
             return None
         zones[zone.name] = readings
     return zones or None
+
+
+def is_probe(process: psutil.Process) -> bool:
+    """Whether it is one of PROBES."""
+    return any(module in process.cmdline() for module in PROBES)
 
 
 def _text(file: Path) -> str:
@@ -138,8 +143,7 @@ class Watch:
             with contextlib.suppress(psutil.Error):
                 process = psutil.Process(pid)
                 line = [process.pid, *(parent.pid for parent in process.parents())]
-                probe = any(module in process.cmdline() for module in PROBES)
-                self.kin[pid] = self.family_of in line and not probe
+                self.kin[pid] = self.family_of in line and not is_probe(process)
         return self.kin.get(pid, False)
 
     def answer(self, words: Sequence[str]) -> Value:
@@ -170,9 +174,9 @@ def serve(family_of: int, names: Sequence[str]) -> None:
 class Sampler:
     """The parent's side; context manager. `names`: GPUs as `gpu.used` lists them, none for the CPU alone."""
 
-    def __init__(self, names: Sequence[str] = (), family_of: int | None = None) -> None:
+    def __init__(self, names: Sequence[str] = ()) -> None:
         self.names = tuple(names)
-        command = [sys.executable, "-m", MODULE, str(family_of or os.getpid()), *names]
+        command = [sys.executable, "-m", MODULE, str(os.getpid()), *names]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
         )

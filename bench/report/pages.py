@@ -26,7 +26,7 @@ from bench.analysis import quality as quality_analysis
 from bench.machine import identity
 from bench.observations import schema, store
 from bench.paths import DOWNLOADS, RESULTS
-from bench.report import figures, findings, hover, links, recounting, tables
+from bench.report import figures, findings, hover, links, per_machine, recounting, tables
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
 from bench.report.findings import serving as serving_findings
@@ -74,7 +74,21 @@ def show_figure(name: str, rows: pd.DataFrame, data: pd.DataFrame | None = None)
         return
     alt = _description(name)
     shown = [_picture(alt, label, figure, place > 0) for place, (label, figure) in enumerate(parts)]
-    _show_plot(name, "".join(shown) + (_first_rows(data) if data is not None else ""))
+    more = _left_out(parts, rows) + (_first_rows(data) if data is not None else "")
+    _show_plot(name, "".join(shown) + more)
+
+
+def _left_out(parts: list[tuple[str, Figure]], rows: pd.DataFrame) -> str:
+    """Which machines have no part of a figure because it has as many as a page shows."""
+    if len(parts) < per_machine.MOST_PARTS:
+        return ""
+    labels = [label for label, _ in machines.labelled(rows)]
+    left = labels[labels.index(parts[-1][0]) + 1 :]
+    if not left:
+        return ""
+    named = ", ".join(f"<code>{html.escape(label)}</code>" for label in left)
+    ways = '<a href="explore.html">the Explorer</a>, or redraw it with <code>-p front</code> and the name'
+    return f'<p class="whole-table">Not drawn here: {named}. They are in {ways}.</p>'
 
 
 def _first_rows(data: pd.DataFrame) -> str:

@@ -1,7 +1,8 @@
 """A figure of several machines: a part of each, none taller than a screen.
 
 A figure's function draws one machine. `of_machines` makes of it a figure of the machine in front, whose
-height no other machine changes, and a list of parts, of which a page unfolds one at a time.
+height no other machine changes, and a list of parts, of which a page unfolds one at a time: of the first
+machines only, so that a page does not grow with them. The Explorer has them all.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from bench import style
 from bench.analysis import machines
 
 Draw = Callable[[pd.DataFrame], Figure | None]
+MOST_PARTS = 3  # machines of which a figure has a part
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def of_machines(draw: Draw) -> Draw:
     """Decorator: `draw` (rows of one machine in, a Figure or None out) for rows of any number of machines.
 
     It then draws the machine in front, or the next one that has measured what is drawn; the attribute `parts`
-    gives a list of (label, Figure), one per machine.
+    gives a list of (label, Figure), one for each of the first MOST_PARTS machines that have measured it.
     """
 
     @functools.wraps(draw)
@@ -74,6 +76,8 @@ def of_machines(draw: Draw) -> Draw:
             shown: list[tuple[Part, pd.DataFrame, Figure]] = []
             missing: list[str] = []
             for label, own in _several(rows):
+                if len(shown) == MOST_PARTS:
+                    break
                 which = Part(label, first=not shown)
                 figure = _try(draw, which, own)
                 shown += [(which, own, figure)] if figure else []

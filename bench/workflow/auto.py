@@ -48,12 +48,12 @@ def plan(rounds: Sequence[Sequence[Run]], study: Fields, generous: bool = False)
     that would exceed them.
     """
     verdicts = judge(rounds, study)
+    groups = configurations(rounds)
     needed = {run for one in verdicts.values() for run in one.begun + one.more}
     if generous:
-        open_ended = [runs for key, runs in configurations(rounds).items() if verdicts[key].more]
-        needed |= set(itertools.chain(*open_ended))
+        needed |= {run for key, runs in groups.items() if verdicts[key].more for run in runs}
     runs = [run for run in itertools.chain(*rounds) if run in needed]
-    kept = _within(runs, study, {runs[0] for runs in configurations(rounds).values()}, generous)
+    kept = _within(runs, study, {runs[0] for runs in groups.values()}, generous)
     return [run for run in runs if run in kept]
 
 
@@ -61,10 +61,8 @@ def _within(runs, study, first, generous):
     """Those of `runs` for which the minutes last: what is measured, what is `first`, then in their order."""
     if study["minutes"] is None:
         return set(runs)
-    expected, kept = (
-        durations.expected_s(runs, generous),
-        {run for run in runs if run in first or run.measured},
-    )
+    expected = durations.expected_s(runs, generous)
+    kept = {run for run in runs if run in first or run.measured}
     left = study["minutes"] * 60 - sum(expected[run] for run in kept)
     for run in (run for run in runs if run not in kept):
         left -= expected[run]
@@ -128,10 +126,8 @@ def compared(experiment: str, requests: pd.DataFrame) -> tuple[pd.DataFrame, lis
     Only the engine's latest version counts. Sweeps have a point per shape of a batch, load tests one per
     level in steady state.
     """
-    last = requests["started"].idxmax() if len(requests) else None
-    own = requests[
-        requests["backend_version"] == (requests["backend_version"][last] if last is not None else "")
-    ]
+    latest = requests.loc[requests["started"] == requests["started"].max(), "backend_version"]
+    own = requests[requests["backend_version"].isin(latest)]
     if experiment in ("latency", "served"):
         return latency.runs(own), latency.VERSIONED
     if experiment == "batching":

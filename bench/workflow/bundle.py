@@ -62,11 +62,8 @@ def model_wheels(models: Iterable[str]) -> list[str]:
     for name in models:
         if name.startswith("shape:"):
             continue
-        source = (
-            name
-            if name.startswith("hub:")
-            else table.loc[naming.choose("model", name, table.index), "source"]
-        )
+        hub = name.startswith("hub:")
+        source = name if hub else table.loc[naming.choose("model", name, table.index), "source"]
         kind, _, where = source.partition(":")
         if kind != "pypi":
             raise ValueError(
@@ -86,9 +83,8 @@ def parts(home: Path, device: str, engines: str, models: Iterable[str]) -> list[
     """pip's arguments for each set of wheels that the checkout `home` needs on the node, one set per
     resolution."""
     building = tomllib.loads((home / "pyproject.toml").read_text())["build-system"]["requires"]
-    default = [
-        f"--requirement={home / file}" for file in ("requirements.txt", "profiles/slurm/requirements.txt")
-    ]
+    default = "requirements.txt", "profiles/slurm/requirements.txt"
+    default = [f"--requirement={home / file}" for file in default]
     files = [home / "environments" / f"{name}.txt" for name in environments(engines, device)]
     # A lock is complete, as in the Snakefile: the resolver stays out of it.
     own = [[f"--requirement={file}", *(["--no-deps"] if _is_lock(file) else [])] for file in files]

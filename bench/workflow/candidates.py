@@ -82,9 +82,8 @@ def _sorted(every, base):
         if status != "A":
             faults.append((name, _changed(name, status, base)))
         elif not part or file.is_symlink():
-            faults.append(
-                (name, "It is no part of a run: <backend>/<run>.csv, .json or .ipynb, a plain file.")
-            )
+            part_of = "<backend>/<run>.csv, .json or .ipynb, a plain file."
+            faults.append((name, f"It is no part of a run: {part_of}"))
         else:
             runs.setdefault(part["run"], Candidate(part["run"])).files[part["suffix"]] = file
     return [runs[run] for run in sorted(runs)], faults

@@ -32,19 +32,13 @@ def check(
 
     `base`: the commit that is compared with; `folder`: where runs lie that are not in the checkout.
     """
-    found = candidates.of_folder(folder, root, base) if folder else candidates.of_checkout(root, base)
-    new, others = found
+    new, others = candidates.of_folder(folder, root, base) if folder else candidates.of_checkout(root, base)
     repository = vetting.Repository(root, base, new)
     sentences = {candidate.run: vetting.faults(candidate, repository) for candidate in new}
     size = sum(file.stat().st_size for candidate in new for file in candidate.files.values())
     if size > vetting.ALL_BYTES:
-        limit = f"{vetting.ALL_BYTES / 1e6:.0f} MB"
-        others.append(
-            (
-                "all files",
-                f"{size / 1e6:.0f} MB together, and {limit} are the limit: contribute in parts.",
-            )
-        )
+        limit = f"{vetting.ALL_BYTES / 1e6:.0f} MB are the limit: contribute in parts."
+        others.append(("all files", f"{size / 1e6:.0f} MB together, and {limit}"))
     return sentences, others, new
 
 

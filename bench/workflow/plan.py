@@ -61,10 +61,9 @@ def load(overrides: Fields | None = None) -> Fields:
         names = [naming.choose("experiment of study.yaml", name, every) for name in str(names).split()]
         study["experiments"] = {name: _at_once(every[name]) for name in names}
     elif study["first_only"]:
-        first = study["first_question"].items()
         study["experiments"] = {
             name: every[name] | {"options": {"first_round": which, "later_rounds": which}}
-            for name, which in first
+            for name, which in study["first_question"].items()
         }
     for key, (kind, words) in NUMBERS.items():
         study[key] = _number_of(study[key], key, kind, words)
@@ -146,10 +145,7 @@ def _chosen(words, kind):
         if not own:
             raise ValueError(engine.missing(kind))
         usual = [o for o in own if not engine.by_name_only(o, kind)]
-        options |= {
-            o for o in usual
-            if engine.environment(kind, o) == home or engine.missing(kind, o) is None
-        }  # fmt: skip
+        options |= {o for o in usual if engine.environment(kind, o) == home or not engine.missing(kind, o)}
     return {
         name: [o for o in backends.get(name).options(kind) if o in options]
         for name, options in chosen.items()
@@ -214,18 +210,12 @@ def _round(study, n):
     kind, gpu = device(study)
     offers, named, runs = engines(study, kind), _named(study), []
     for name, entry in study["experiments"].items():
-        able = {
-            engine: offered
-            for engine, offered in offers.items()
-            if backends.get(engine).can(entry.get("needs", "load"))
-        }
-        for engine, offered in able.items():
+        for engine, offered in offers.items():
+            if not backends.get(engine).can(entry.get("needs", "load")):
+                continue
             chosen = offered if engine in named else measured_options(entry["options"], n, offered)
-            runs += [
-                make(name, engine, option, model, kind, gpu, n)
-                for option in chosen
-                for model in study["models"]
-            ]
+            pairs = itertools.product(chosen, study["models"])
+            runs += [make(name, engine, option, model, kind, gpu, n) for option, model in pairs]
     return [replace(run, n=_number(run), round=n) for run in runs]
 
 

@@ -25,7 +25,7 @@ def unmeasured(config: Fields) -> list[Run]:
     runs = [run for run in plan.plan(config) if not run.measured]
     if config["rounds"] is not None:
         return runs
-    first = {run for run in plan.first_round(config)}
+    first = plan.first_round(config)
     return [run for run in runs if run in first or (ROOT / paths.log(run.id)).exists()]
 
 
@@ -33,24 +33,21 @@ def text(config: Fields) -> str:
     """The report on the study `config` (`plan.load`), one line per fact, the failures last."""
     named = str(config["engines"]).split()  # who names some has left out the others
     lines = [f"- {sentence}" for sentence in ([] if named else plan.left_out(plan.device(config)[0]))]
-    page = os.path.relpath(_page(), ROOT) if _page().exists() else "it could not be built"
-    lines += ["", rest(config), *repeated(config), _where(page)]
+    page = SITE / "index.html"
+    where = os.path.relpath(page, ROOT) if page.exists() else "it could not be built"
+    first = f"this machine, host {identity.host()}, stands first on it after: BENCH_FRONT=here make site"
+    lines += ["", rest(config), *repeated(config), f"The page: {where}; {first}"]
     lines += [
         f"NOTE {run.id}: measured, but its notebook failed after that: {why}" for run, why in _after(config)
     ]
     return "\n".join(lines + refusals(config) + failures(config))
 
 
-def _where(page):
-    """Where the page is, and how this machine comes first on it."""
-    first = f"this machine, host {identity.host()}, stands first on it after: BENCH_FRONT=here make site"
-    return f"The page: {page}; {first}"
-
-
 def rest(config: Fields) -> str:
     """What this study was about, how often, and the command for everything else."""
     runs = plan.plan(config)
-    rounds = max((sum(run.measured for run in group) for group in _configurations(runs)), default=0)
+    groups = auto.configurations([runs]).values()
+    rounds = max((sum(run.measured for run in group) for group in groups), default=0)
     names = " ".join(config["experiments"])
     done = sum(run.measured for run in runs)
     what = f"Measured: {names}, {done} of {len(runs)} runs, at most {rounds} of each configuration."
@@ -105,23 +102,12 @@ def row(run: Run) -> str:
     return f"{name}: {one['output_tokens_per_s']:.3g} output tokens/s{wait}"
 
 
-def _configurations(runs):
-    groups = {}
-    for run in runs:
-        groups.setdefault((run.experiment, run.backend, run.option, run.model), []).append(run)
-    return groups.values()
-
-
 def _after(config):
     """Measured runs of the plan whose notebook failed after writing them, with the error."""
     found = (
         (run, run_notebook.error(run.csv.with_suffix(".ipynb"))) for run in plan.plan(config) if run.measured
     )
     return [(run, why) for run, why in found if why]
-
-
-def _page():
-    return SITE / "index.html"
 
 
 if __name__ == "__main__":

@@ -75,11 +75,9 @@ class Run:
     @property
     def predecessor(self) -> "Run | None":
         """The run whose CSV this one reads, None if it reads none."""
-        return (
-            make(self.after, self.backend, self.option, self.model, self.device, self.gpu, self.n)
-            if self.after
-            else None
-        )
+        if not self.after:
+            return None
+        return make(self.after, self.backend, self.option, self.model, self.device, self.gpu, self.n)
 
     @property
     def needs(self) -> list[str]:
@@ -117,15 +115,5 @@ class Run:
 def make(name: str, backend: str, option: str, model: str, device: str, gpu: str, n: int) -> Run:
     """The Run of the experiment `name` of study.yaml."""
     entry = inputs.study()["experiments"][name]
-    return Run(
-        name,
-        backend,
-        option,
-        model,
-        device,
-        gpu,
-        n,
-        tuple(entry["parameters"].items()),
-        entry.get("after", ""),
-        entry.get("notebook", name),
-    )
+    parameters, notebook = tuple(entry["parameters"].items()), entry.get("notebook", name)
+    return Run(name, backend, option, model, device, gpu, n, parameters, entry.get("after", ""), notebook)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import nbformat
 import pandas as pd
@@ -15,9 +14,6 @@ import pandas as pd
 from bench.observations import gates, schema, store
 from bench.workflow import leaks
 from bench.workflow.candidates import OBSERVATIONS, Candidate, git
-
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
 
 SQUASHED = "data/squashed_revisions.csv"
 FILE_BYTES = 2_000_000  # of one file; the largest of a hundred runs has a fifth of that
@@ -120,11 +116,8 @@ def _is_apart(candidate):
 def _size(candidate: Candidate, repository: "Repository") -> None:
     for suffix, file in candidate.files.items():
         size = file.stat().st_size
-        if size > FILE_BYTES:
-            limit = f"{FILE_BYTES / 1e6:.0f} MB"
-            _refuse(
-                f"Its {suffix} has {size / 1e6:.1f} MB, and {limit} are the limit: measure fewer requests."
-            )
+        limit = f"{FILE_BYTES / 1e6:.0f} MB are the limit: measure fewer requests."
+        _refuse(f"Its {suffix} has {size / 1e6:.1f} MB, and {limit}", size > FILE_BYTES)
 
 
 def _leaks(candidate: Candidate, repository: "Repository") -> None:
@@ -211,13 +204,14 @@ def _notebook(candidate: Candidate, repository: "Repository") -> None:
     nbformat.validate(notebook)
     made = notebook.metadata.get("papermill", {})
     source = made.get("input_path", "")
+    printed = "".join(output.get("text", "") for output in _outputs(notebook))
     _refuse(
         "Its notebook was not executed to its end by papermill: commit the one that the run wrote.",
         not made.get("end_time"), made.get("exception"),
     )  # fmt: skip
     _refuse(
         f"Its notebook is that of {made.get('output_path')}: commit the one that this run wrote.",
-        candidate.run not in f"{made.get('output_path')} {_printed(notebook)}"
+        candidate.run not in f"{made.get('output_path')} {printed}"
         and not _ended_within(_sidecar(candidate), made),
     )
     revision = _sidecar(candidate)["git"].get("revision")
@@ -246,11 +240,6 @@ def _sources(notebook):
 
 def _outputs(notebook):
     return [output for cell in notebook.cells for output in cell.get("outputs", [])]
-
-
-def _printed(notebook: "NotebookNode") -> str:
-    """Everything that the notebook has printed."""
-    return "".join(output.get("text", "") for output in _outputs(notebook))
 
 
 def _same_numbers(notebook, rows):

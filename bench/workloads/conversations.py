@@ -126,14 +126,7 @@ def _turns(words, number, head, lengths, thinks, start, due, most_tokens):
             break
         by_clock = turn == 0 or due == "timestamp"
         at_s += float(thinks[turn]) if turn else 0.0
-        made.append(
-            Turn(
-                prompt,
-                new,
-                int(answer),
-                at_s=at_s if by_clock else None,
-                gap_s=None if by_clock else float(thinks[turn]),
-            )
-        )
+        moment, gap = (at_s, None) if by_clock else (None, float(thinks[turn]))
+        made.append(Turn(prompt, new, int(answer), moment, gap))
         prompt += words(int(answer), "answer", number, turn)
     return tuple(made)

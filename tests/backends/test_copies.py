@@ -63,6 +63,8 @@ def test_engines_on_transformers_4_find_the_rotary_base_and_a_tokenizer_that_the
     assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast" and tokenizer["bos_token"] == "<s>"
     assert tokenizer["additional_special_tokens"] == ["<a>"] and "extra_special_tokens" not in tokenizer
     assert not list(path.glob("*.gguf")) and path.is_relative_to(checkpoints.MODELS)
+    ends = read(path, "generation_config.json")["eos_token_id"]
+    assert ends == ([-1] if of == "tgi" else [2]), "no request keeps TGI from stopping"
 
 
 def _folder_of(command):

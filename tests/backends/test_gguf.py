@@ -124,6 +124,11 @@ def converted(tmp_path, monkeypatch):
     return lambda checkpoint, option="F16": gguf.GGUFReader(gguf_files.prepare(checkpoint, option))
 
 
+def linked(source, to, *without):
+    """The folder `to` with links to the files of `source`, but those of these names."""
+    return shutil.copytree(source, to, copy_function=os.symlink, ignore=shutil.ignore_patterns(*without))
+
+
 def tensors(reader):
     """Name -> (type, values in float32) of a GGUF file."""
     import gguf
@@ -151,10 +156,8 @@ def test_accepted_drafts_of_random_weights_are_found_by_their_numbers(written):
     seen, returned, own, speculation, _ = result(
         STREAM, checkpoint.path, json.dumps(PROMPTS[:1]), 64, "Q8_0-ngram", "llamacpp"
     )
-    assert (
-        seen == returned == own == [[400 + (2 + k) % 5 for k in range(64)]]
-        and speculation["accepted_tokens"] > 32
-    )
+    assert seen == returned == own == [[400 + (2 + k) % 5 for k in range(64)]]
+    assert speculation["accepted_tokens"] > 32
 
 
 def test_openvino_reads_them_too(tiny, expected):
@@ -188,15 +191,11 @@ def test_sentencepiece_tokens_stream_as_well(tiny, tmp_path):
     }  # fmt: skip
     (tmp_path / "checkpoint" / "tokenizer.json").write_text(json.dumps(told))
     ids_of = gguf_files.text_reader(checkpoint)
-    assert (
-        ids_of(" ab") == [vocabulary["▁ab"]]
-        and ids_of("b") == [vocabulary["b"]]
-        and ids_of("é") == [vocabulary["<0xC3>"], vocabulary["<0xA9>"]]
-    )
+    assert ids_of(" ab") == [vocabulary["▁ab"]] and ids_of("b") == [vocabulary["b"]]
+    assert ids_of("é") == [vocabulary["<0xC3>"], vocabulary["<0xA9>"]]
     tokens, types = gguf_tokens.words(told, 600)
-    assert (tokens[:3], types[:3], types[3], types[-1]) == (pieces[:3], [2, 3, 3], 6, 5) and tokens[
-        -1
-    ] == "[PAD599]"
+    assert (tokens[:3], types[:3], types[3], types[-1]) == (pieces[:3], [2, 3, 3], 6, 5)
+    assert tokens[-1] == "[PAD599]"
     # Byte tokens of random weights are no text; the plain answers of the server are ids.
     prompt = [vocabulary[piece] for piece in ("<s>", "▁ab", "c", "<0xC3>", "<0xA9>")]
     code = STREAM.replace(
@@ -214,11 +213,7 @@ def test_sentencepiece_tokens_stream_as_well(tiny, tmp_path):
 def test_the_converter_gives_back_the_file_that_the_checkpoint_came_from(converted, tmp_path):
     import gguf
 
-    plain = tmp_path / "checkpoint"  # the same folder without its GGUF file
-    plain.mkdir()
-    for file in SMOL.iterdir():
-        if file.suffix != ".gguf":
-            os.symlink(file, plain / file.name)
+    plain = linked(SMOL, tmp_path / "checkpoint", "*.gguf")
     ours = converted(checkpoints.Checkpoint("smollm2-135m", plain, "real"))
     theirs = gguf.GGUFReader(checkpoints.Checkpoint("smollm2-135m", SMOL, "real").gguf)
     mine, given = tensors(ours), tensors(theirs)
@@ -230,9 +225,8 @@ def test_the_converter_gives_back_the_file_that_the_checkpoint_came_from(convert
         np.testing.assert_allclose(values, given[name][1], rtol=2**-10, atol=2**-24, err_msg=name)
     mine, given = metadata(ours), metadata(theirs)
     shape = [name for name in given if name.startswith("llama.")]
-    assert shape and {name: mine[name] for name in shape} == pytest.approx(
-        {name: given[name] for name in shape}
-    )
+    assert shape
+    assert {name: mine[name] for name in shape} == pytest.approx({name: given[name] for name in shape})
     said = ["model", "tokens", "token_type", "merges", "bos_token_id", "eos_token_id"]
     assert {name: mine[f"tokenizer.ggml.{name}"] for name in said} == {
         name: given[f"tokenizer.ggml.{name}"] for name in said
@@ -243,9 +237,8 @@ def test_every_option_has_its_own_type_and_a_tied_head_is_not_written_twice(conv
     tied = written["tied"]
     float16, int8, int4 = (tensors(converted(tied, option)) for option in ("F16", "Q8_0", "Q4_0"))
     assert "output.weight" not in float16 and set(float16) == set(int8) == set(int4)
-    assert {kind for kind, values in int8.values() if values.ndim > 1} == {"Q8_0"} and {
-        kind for kind, _ in int4.values()
-    } == {"Q4_0", "F32"}
+    assert {kind for kind, values in int8.values() if values.ndim > 1} == {"Q8_0"}
+    assert {kind for kind, _ in int4.values()} == {"Q4_0", "F32"}
     for name, (_, values) in float16.items():
         np.testing.assert_allclose(int8[name][1], values, atol=np.abs(values).max() / 127, err_msg=name)
     assert gguf_files.step_bytes(gguf_files.prepare(tied, "F16")) == sum(
@@ -267,10 +260,8 @@ def test_a_file_tells_what_the_configuration_tells(converted, tiny):
     }  # fmt: skip
     assert {name: said[name] for name in expected} == expected
     assert said["llama.attention.layer_norm_rms_epsilon"] == pytest.approx(tiny.config["rms_norm_eps"])
-    assert (
-        said["tokenizer.ggml.tokens"][:3] == ["<0>", "<1>", "<2>"]
-        and len(said["tokenizer.ggml.tokens"]) == 600
-    )
+    assert said["tokenizer.ggml.tokens"][:3] == ["<0>", "<1>", "<2>"]
+    assert len(said["tokenizer.ggml.tokens"]) == 600
 
 
 def test_tensors_are_read_and_written_one_by_one(converted, tiny, monkeypatch):
@@ -305,11 +296,7 @@ def test_tensors_are_read_and_written_one_by_one(converted, tiny, monkeypatch):
     ],
 )
 def test_what_cannot_be_written_is_refused(tiny, tmp_path, converted, change, why):
-    folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    for file in tiny.path.iterdir():
-        os.symlink(file, folder / file.name)
-    (folder / "config.json").unlink()
+    folder = linked(tiny.path, tmp_path / "checkpoint", "config.json")
     (folder / "config.json").write_text(json.dumps(tiny.config | change))
     with pytest.raises(ValueError, match=f"shape:tiny {why}.*Choose a model that comes as GGUF"):
         converted(checkpoints.Checkpoint("shape:tiny", folder, "synthetic"))
@@ -317,11 +304,7 @@ def test_what_cannot_be_written_is_refused(tiny, tmp_path, converted, change, wh
 
 
 def test_a_tokenizer_of_another_kind_is_refused(tiny, tmp_path, converted):
-    folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    for file in tiny.path.iterdir():
-        os.symlink(file, folder / file.name)
-    (folder / "tokenizer.json").unlink()
+    folder = linked(tiny.path, tmp_path / "checkpoint", "tokenizer.json")
     (folder / "tokenizer.json").write_text(
         json.dumps({"model": {"type": "Unigram", "vocab": []}, "pre_tokenizer": None, "added_tokens": []})
     )
@@ -345,37 +328,14 @@ def test_older_configurations_say_the_base_of_rotary_embeddings_elsewhere():
 
 
 @pytest.mark.parametrize(
-    ("splits", "name"),
+    ("split", "name"),
     [
-        (
-            {
-                "type": "Sequence",
-                "pretokenizers": [
-                    {"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}| ?\p{L}+"}},
-                    {"type": "ByteLevel"},
-                ],
-            },
-            "llama-bpe",
-        ),
-        (
-            {
-                "type": "Sequence",
-                "pretokenizers": [
-                    {"type": "Split", "pattern": {"Regex": r"\p{N}| ?\p{L}+"}},
-                    {"type": "ByteLevel"},
-                ],
-            },
-            "qwen2",
-        ),
-        (
-            {
-                "type": "Sequence",
-                "pretokenizers": [{"type": "Digits", "individual_digits": True}, {"type": "ByteLevel"}],
-            },
-            "smollm",
-        ),
+        ({"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}| ?\p{L}+"}}, "llama-bpe"),
+        ({"type": "Split", "pattern": {"Regex": r"\p{N}| ?\p{L}+"}}, "qwen2"),
+        ({"type": "Digits", "individual_digits": True}, "smollm"),
         ({"type": "ByteLevel", "use_regex": True}, "gpt-2"),
     ],
 )
-def test_llamacpp_knows_how_text_is_split(splits, name):
+def test_llamacpp_knows_how_text_is_split(split, name):
+    splits = {"type": "Sequence", "pretokenizers": [split, {"type": "ByteLevel"}]}
     assert gguf_tokens.split_name({"pre_tokenizer": splits}) == name

@@ -27,12 +27,8 @@ def test_cublas_13_answers_to_the_name_of_12(tmp_path, monkeypatch):
     new.mkdir(parents=True)
     own.mkdir()
     compiled(new / "libcublasLt.so.13", "int lt(void) { return 13; }")
-    compiled(
-        new / "libcublas.so.13",
-        "int lt(void); int blas(void) { return lt(); }",
-        f"-L{new}",
-        "-l:libcublasLt.so.13",
-    )
+    calls_lt = "int lt(void); int blas(void) { return lt(); }"
+    compiled(new / "libcublas.so.13", calls_lt, f"-L{new}", "-l:libcublasLt.so.13")
     compiled(own / "libengine.so", LIBRARY, "-Wl,-rpath,$ORIGIN", "-Wl,--disable-new-dtags", "-ldl")
     code = (
         f"import ctypes, sys; sys.path.insert(0, {str(tmp_path)!r}); from bench.backends.common import cuda\n"
@@ -51,16 +47,7 @@ def test_cublas_13_answers_to_the_name_of_12(tmp_path, monkeypatch):
 def compiled(file, source, *more):
     source_file = file.with_suffix(".c")
     source_file.write_text(source)
-    command = [
-        "gcc",
-        "-shared",
-        "-fPIC",
-        f"-Wl,-soname,{file.name}",
-        "-o",
-        str(file),
-        str(source_file),
-        *more,
-    ]
+    command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{file.name}", "-o", file, source_file, *more]
     subprocess.run(command, check=True)
 
 
@@ -70,8 +57,7 @@ def test_vllm_leaves_flashinfer_alone_on_a_gpu(monkeypatch):
     for variable in (name, "VLLM_LOGGING_LEVEL", "VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"):
         monkeypatch.setenv(variable, "before")
     request = servers.Wanted(requests=8, tokens=512, threads=2)
-    assert vllm_server.environment("cuda", request)[name] == "0" and name not in vllm_server.environment(
-        "cpu", request
-    )
+    assert vllm_server.environment("cuda", request)[name] == "0"
+    assert name not in vllm_server.environment("cpu", request)
     adapter._set_environment("cuda", 2)
     assert os.environ[name] == "0"

@@ -2,12 +2,13 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import numpy as np
 import psutil
 import pytest
-from commands import run
+from commands import execute
 
 from bench.experiments import client_accuracy as accuracy_experiment
 from bench.experiments import client_process
@@ -111,11 +112,8 @@ def test_our_client_is_right_to_a_millisecond(measured):
 @pytest.mark.timing
 def test_a_late_client_is_found_out(elsewhere):
     row = accuracy_experiment.measure(elsewhere("liar", LIAR.format(late=LATE_S, more="")), 2, 4)
-    assert (
-        row["error"] == ""
-        and row["ttft_error_ms"] == pytest.approx(LATE_S * 1e3, abs=1)
-        and row["ttft_error_connected_ms"] == pytest.approx(LATE_S * 1e3, abs=1)
-    )
+    assert row["error"] == "" and row["ttft_error_ms"] == pytest.approx(LATE_S * 1e3, abs=1)
+    assert row["ttft_error_connected_ms"] == pytest.approx(LATE_S * 1e3, abs=1)
     assert row["delay_mean_ms"] is None
 
 
@@ -174,27 +172,17 @@ def test_clients_are_chosen_by_name(elsewhere):
 @pytest.mark.parametrize("name", ["guidellm", "aiperf", "vllm_bench"])
 def test_a_peers_notes_say_what_a_reader_needs(name):
     module = peers.get(name)
-    assert (
-        all(word in module.__doc__ for word in ("Install:", "Licence:", "Documentation:", "TTFT"))
-        and peers.title(name) in module.__doc__
-    )
+    assert all(word in module.__doc__ for word in ("Install:", "Licence:", "Documentation:", "TTFT"))
+    assert peers.title(name) in module.__doc__
     lock = (ROOT / "environments" / f"{module.ENVIRONMENT}.txt").read_text().splitlines()
     assert "lock" in lock[0] and all("==" in line for line in lock if not line.startswith("#"))
 
 
 @pytest.mark.timing
 def test_cpu_time_is_that_of_the_process():
-    import subprocess
-
-    child = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()",
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"
+    command = [sys.executable, "-c", busy]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     child.stdout.readline()
     assert child.pid in client_process.descendants(os.getpid())
     assert client_process.cpu_s(psutil.Process(child.pid)) == pytest.approx(0.3, abs=0.1)
@@ -216,9 +204,8 @@ def test_percentiles_are_of_the_same_requests():
         {"arrived_s": -9.0, "sent_ns": [int((-8 + 0.01 * n) * 1e9) for n in range(100)]},
     ]
     found = accuracy_experiment.compared(accuracy_experiment.Outcome(reported, before + truth, watch), 2, 4)
-    assert found["ttft_error_ms"] == pytest.approx(20) and found["ttft_error_connected_ms"] == pytest.approx(
-        0, abs=1e-6
-    )
+    assert found["ttft_error_ms"] == pytest.approx(20)
+    assert found["ttft_error_connected_ms"] == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -238,30 +225,11 @@ def test_the_notebook_refuses_what_is_mistyped(cells, tmp_path, parameters, word
 @pytest.mark.check
 @pytest.mark.timing
 def test_the_notebook_compares_and_writes(tmp_path):
-    run(
-        "papermill",
-        "notebooks/client-accuracy.ipynb",
-        tmp_path / "o.ipynb",
-        "-p",
-        "clients",
-        "ours",
-        "-p",
-        "streams",
-        "2 3",
-        "-p",
-        "requests_per_stream",
-        2,
-        "-p",
-        "results",
-        tmp_path,
-    )
+    given = {"clients": "ours", "streams": "2 3", "requests_per_stream": 2, "results": tmp_path}
+    execute("client-accuracy", tmp_path / "o.ipynb", given)
     table = store.load_accuracy(tmp_path)
-    assert (
-        list(table["streams"]) == [2, 3]
-        and (table["error"] == "").all()
-        and (table["failed"] == 0).all()
-        and (table["ttft_error_ms"].abs() < 2).all()
-    )
+    assert list(table["streams"]) == [2, 3] and (table["error"] == "").all() and (table["failed"] == 0).all()
+    assert (table["ttft_error_ms"].abs() < 2).all()
     (file,) = store.accuracy_files(tmp_path)
     assert {"packages", "git", "machine", "parameters", "ended", "busy_cores"} <= set(
         json.loads(file.with_suffix(".json").read_text())

@@ -222,7 +222,6 @@ def test_made_up_runs_are_like_real_ones(measured, tmp_path):
     """The other tests rest on the made-up runs of builders.py: they must have the sidecar and columns of a real one."""
     (path,) = store.files(measured)
     made_up = json.loads(write_run(tmp_path).with_suffix(".json").read_text())
-    assert set(schema.SIDECAR) <= set(made_up) and set(schema.SIDECAR) <= set(
-        json.loads(path.with_suffix(".json").read_text())
-    )
+    assert set(schema.SIDECAR) <= set(made_up)
+    assert set(schema.SIDECAR) <= set(json.loads(path.with_suffix(".json").read_text()))
     assert set(make_rows()[0]) <= set(schema.COLUMNS)

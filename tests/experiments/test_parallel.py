@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import os
 import re
 
 import pandas as pd
@@ -23,7 +22,6 @@ from bench.experiments import quality as quality_experiment
 from bench.experiments import session
 from bench.experiments import target as targets
 from bench.instrument.load import schedule
-from bench.machine import gpu as gpu_machine
 from bench.machine import identity as identity_machine
 from bench.observations import derived, gates, schema, store
 from bench.paths import ROOT
@@ -126,69 +124,21 @@ def test_what_a_server_elsewhere_does_is_taken_as_given(tmp_path):
 def test_an_adapter_says_truly_how_it_uses_several_devices(name):
     module = backends.get(name).module
     shared = {part: backends.get(name).parallel(part) for part in ("load", "serve")}
-    assert all(hasattr(module, part) for part, kinds in shared.items() if kinds) and set().union(
-        *shared.values()
-    ) <= {"tensor", "data"}
+    assert all(hasattr(module, part) for part, kinds in shared.items() if kinds)
+    assert set().union(*shared.values()) <= {"tensor", "data"}
     if hasattr(module, "load"):
         assert ("tensor_parallel" in inspect.signature(module.load).parameters) == (
             "tensor" in shared["load"]
-        ) and "data" not in shared["load"]
+        )
+        assert "data" not in shared["load"]
     if hasattr(module, "serve") and not hasattr(module, "ON_REQUEST"):
         own = [
             module,
             *(m for m in vars(module).values() if getattr(m, "__name__", "").endswith(f"{name}_server")),
         ]
         source = "".join(map(inspect.getsource, own))
-        assert ("request.tensor_parallel" in source) == ("tensor" in shared["serve"]) and (
-            "request.data_parallel" in source
-        ) == ("data" in shared["serve"])
-
-
-# How many there are
-
-
-SMI = """#!/bin/sh
-for word; do case $word in --query-gpu=*) field=${word#*=} ;; --id=*) id=${word#*=} ;; esac; done
-case $field,$id in
-  count,*) echo 3 ;;
-  name,[012]) echo "NVIDIA H100 $id" ;;
-  name,GPU-b) echo "NVIDIA H100 1" ;;
-  *) echo "No devices were found"; exit 6 ;;
-esac
-"""
-
-
-@pytest.fixture
-def three_gpus(tmp_path, monkeypatch):
-    program = tmp_path / "bin" / "nvidia-smi"
-    program.parent.mkdir()
-    program.write_text(SMI)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-
-@pytest.mark.parametrize(
-    ("visible", "found"), [(None, [0, 1, 2]), ("2,0", [2, 0]), ("1,7,0", [1]), ("GPU-b,2", [1, 2]), ("", [])]
-)
-def test_the_gpus_that_cuda_may_use_are_counted(three_gpus, monkeypatch, visible, found):
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert gpu_machine.gpus() == [f"NVIDIA H100 {n}" for n in found]
-
-
-def test_without_a_driver_there_are_none(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpu_machine.gpus() == []
-
-
-def test_several_gpus_are_named_in_the_sidecar(three_gpus):
-    place = targets.Place("cuda", "h100")
-    two, one = (
-        targets.Target("latency", {}, None, "load", place, "", 2, targets.Devices(n), None, {}, None)
-        for n in (2, 1)
-    )
-    assert two.several_gpus() == {"gpus": ["NVIDIA H100 0", "NVIDIA H100 1"]} and one.several_gpus() == {}
+        assert ("request.tensor_parallel" in source) == ("tensor" in shared["serve"])
+        assert ("request.data_parallel" in source) == ("data" in shared["serve"])
 
 
 # The commands
@@ -207,10 +157,8 @@ def test_replicas_are_asked_for_where_there_are_several(tmp_path, name):
     several, _, served = launched(tmp_path, name, tensor_parallel=2, data_parallel=3)
     flag = lambda command, word: command[command.index(word) + 1]
     assert "--data-parallel-size" not in alone and flag(alone, "--tensor-parallel-size") == "1"
-    assert (
-        flag(several, "--data-parallel-size") == "3" == str(served.settings["data_parallel_size"])
-        and flag(several, "--tensor-parallel-size") == "2"
-    )
+    assert flag(several, "--data-parallel-size") == "3" == str(served.settings["data_parallel_size"])
+    assert flag(several, "--tensor-parallel-size") == "2"
 
 
 def test_every_rank_of_every_replica_has_cores_of_its_own(tmp_path):
@@ -243,7 +191,8 @@ def test_vllm_is_told_what_the_committed_runs_were_told(tmp_path):
             for name, value in json.loads(file.read_text())["settings"].items()
             if name == name.lower()
         }
-        assert set(kept) - sized == set(served.settings) - sized and all(
+        assert set(kept) - sized == set(served.settings) - sized
+        assert all(
             type(value) is type(served.settings[name])
             for name, value in kept.items()
             if name in served.settings
@@ -264,11 +213,8 @@ def test_a_file_that_does_not_say_how_many_had_one(tmp_path):
     later = [column.name for column in schema.DECLARED if column.since > 3]
     table.drop(columns=later).to_csv(path, index=False)
     requests = store.load([path])
-    assert (
-        (requests["data_parallel"] == 1).all()
-        and (requests["tensor_parallel"] == 1).all()
-        and len(latency_analysis.summary(requests)) == 1
-    )
+    assert (requests["data_parallel"] == 1).all() and (requests["tensor_parallel"] == 1).all()
+    assert len(latency_analysis.summary(requests)) == 1
     assert store.devices("fake/latency-smollm2-135m-float32-test-cpu-abc123-1", tmp_path) == 1
     assert store.devices("fake/latency-smollm2-135m-float32-test-cpu-abc123-2", tmp_path) == 0
 
@@ -306,9 +252,8 @@ def test_mfu_counts_every_processor_that_shares_the_model(tmp_path):
         each[["mfu_prefill", "mfu_decode"]].max(),
         each[["bandwidth_bytes_per_s", "peak_flops_per_s"]].max(),
     )
-    assert (mfu.loc[1] / 2).to_list() == pytest.approx(mfu.loc[2].to_list()) and (
-        roof.loc[1] * 2
-    ).to_list() == pytest.approx(roof.loc[2].to_list())
+    assert (mfu.loc[1] / 2).to_list() == pytest.approx(mfu.loc[2].to_list())
+    assert (roof.loc[1] * 2).to_list() == pytest.approx(roof.loc[2].to_list())
 
 
 def test_tokens_per_device_are_divided_by_all_devices(tmp_path):
@@ -330,9 +275,8 @@ def test_tokens_per_device_are_divided_by_all_devices(tmp_path):
     per = table["output_tokens_per_s"] / table["per_device"]
     assert per.to_dict() == pytest.approx({(1, 1): 1, (2, 1): 2, (1, 2): 2, (2, 2): 4})
     beside = serving_analysis.tensor_parallel(store.load(folder=tmp_path)).query("backend == 'vllm'")
-    assert sorted(beside["data_parallel"]) == [1, 2] and set(beside["tensor_parallel"]) == {2} == {
-        2 * n for n in beside["tensor_parallel_fewest"]
-    }
+    assert sorted(beside["data_parallel"]) == [1, 2]
+    assert set(beside["tensor_parallel"]) == {2} == {2 * n for n in beside["tensor_parallel_fewest"]}
 
 
 # Never mixed
@@ -373,9 +317,8 @@ def test_tables_and_figures_say_where_devices_were_several(both):
     for name, options in shown.items():
         assert set(tables.TABLES[name](both)["option"]) == options, name
     assert set(batching_analysis.uniform(both)["option"]) == {"float16", "float16 TP 2"}
-    assert "replicas" not in serving_tables.serving(both) and list(
-        serving_tables.serving(both)["tensor parallel"]
-    ) == [1, 1, 2, 2]
+    assert "replicas" not in serving_tables.serving(both)
+    assert list(serving_tables.serving(both)["tensor parallel"]) == [1, 1, 2, 2]
     for name in ("latency", "frontier", "roofline", "serving_frontier"):
         assert "vllm float16 TP 2" in texts(figures.DRAWN[name](both)), name
     assert sorted({label for label in texts(latency_figures.latency(both)) if label.startswith("vllm")}) == [
@@ -391,18 +334,16 @@ def test_one_device_is_not_mentioned(tmp_path):
     write_run(tmp_path)
     write_serving(tmp_path, {1: (0.05, 0.005)})
     requests = store.load(folder=tmp_path)
-    assert set(machines.here(requests, "latency")["option"]) == {"float32"} and not any(
-        " TP " in text or " DP " in text for text in texts(latency_figures.latency(requests))
-    )
+    assert set(machines.here(requests, "latency")["option"]) == {"float32"}
+    assert not any(" TP " in text or " DP " in text for text in texts(latency_figures.latency(requests)))
     assert "replicas" not in serving_tables.serving(requests)
 
 
 def test_replicas_have_their_column(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005)}, data_parallel=2, **GPU)
     requests = store.load(folder=tmp_path)
-    assert list(serving_tables.serving(requests)["replicas"]) == [2] and set(
-        machines.here(requests, "serving")["option"]
-    ) == {"float32 DP 2"}
+    assert list(serving_tables.serving(requests)["replicas"]) == [2]
+    assert set(machines.here(requests, "serving")["option"]) == {"float32 DP 2"}
 
 
 def test_the_number_of_devices_is_no_number_of_bits():
@@ -476,24 +417,19 @@ def test_a_study_passes_over_numbers_that_runs_on_several_devices_took(tmp_path,
 def test_every_published_row_on_several_gpus_has_one_command_that_the_notebook_takes():
     table = systems_analysis.systems(schema.frame(make_rows()))
     several = table[table["tensor_parallel"] > 1]
-    assert {"mlc", "tensorrt_llm", "vllm"} == set(several["backend"]) and {2, 4, 8} == set(
-        several["tensor_parallel"]
-    )
+    assert {"mlc", "tensorrt_llm", "vllm"} == set(several["backend"])
+    assert {2, 4, 8} == set(several["tensor_parallel"])
     known = parameters_experiments.declared(
         "".join(json.loads((ROOT / "notebooks" / "serving.ipynb").read_text())["cells"][1]["source"])
     )
     for row in several.to_dict("records"):
         first, second = row["command"].split(" && ")
         home = re.fullmatch(r"\.venv/bin/snakemake (\.venvs/[\w-]+)/ready", first)[1]
-        assert (ROOT / "environments" / f"{home.split('/')[1]}.txt").exists() and second.startswith(
-            f"{home}/bin/papermill notebooks/serving.ipynb out.ipynb "
-        )
+        assert (ROOT / "environments" / f"{home.split('/')[1]}.txt").exists()
+        assert second.startswith(f"{home}/bin/papermill notebooks/serving.ipynb out.ipynb ")
         told = dict(re.findall(r"-p (\S+) (\S+)", second))
-        assert (
-            set(told) <= set(known)
-            and told["tensor_parallel"] == str(row["tensor_parallel"])
-            and told["device"] == "cuda"
-        )
+        assert set(told) <= set(known) and told["tensor_parallel"] == str(row["tensor_parallel"])
+        assert told["device"] == "cuda"
         assert "tensor" in backends.get(row["backend"]).parallel("serve")
 
 
@@ -504,10 +440,8 @@ def test_the_published_batches_are_asked_for_where_the_study_s_lengths_are_not_t
     for row in table[table["study"] == systems_analysis.STUDIES["mosaicml"]].to_dict("records"):
         told = dict(re.findall(r"-p (\S+) (\S+)", row["command"]))
         sizes = set(printed.loc[printed["model"] == row["options"], "batch_size"]) or {1}
-        assert (
-            set(parameters_experiments.numbers("concurrency", told["concurrency"])) == sizes
-            and told["request_rates"] == "none"
-        )
+        assert set(parameters_experiments.numbers("concurrency", told["concurrency"])) == sizes
+        assert told["request_rates"] == "none"
         assert (
             {schedule.lengths(told["lengths"], 1)[0]}
             == {(512, 64)}
@@ -557,8 +491,5 @@ def test_the_parameter_reaches_the_engine_the_rows_and_the_sidecar(cells, name, 
 @pytest.mark.skipif(identity_machine.cores() < 2, reason="two devices on a CPU are two cores")
 def test_replicas_reach_the_server_and_the_rows(cells):
     requests, sidecar = notebook(cells, "serving", data_parallel=2, **SERVED)
-    assert (
-        (requests["data_parallel"] == 2).all()
-        and (requests["tensor_parallel"] == 1).all()
-        and sidecar["settings"]["devices"] == 2
-    )
+    assert (requests["data_parallel"] == 2).all() and (requests["tensor_parallel"] == 1).all()
+    assert sidecar["settings"]["devices"] == 2

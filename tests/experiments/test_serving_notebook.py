@@ -3,10 +3,7 @@ that can go wrong or be mistyped."""
 
 import dataclasses
 import json
-import os
 import re
-import subprocess
-import sys
 
 import loads
 import nbformat
@@ -20,9 +17,9 @@ from bench import backends, workloads
 from bench.analysis import levels as levels_analysis
 from bench.analysis import steps as steps_analysis
 from bench.experiments import conversations, serving, steps
+from bench.instrument import reference_server
 from bench.instrument.load import schedule
 from bench.observations import gates, store
-from bench.paths import ROOT
 
 SMALL = {"concurrency": "[1,4]", "request_rates": "10", "requests": 12, "lengths": "alpaca", "scale": 0.5}
 
@@ -38,11 +35,8 @@ def served(tmp_path_factory):
 @pytest.mark.timing
 def test_every_request_has_its_row_and_the_times_of_the_schedule(served):
     requests = store.load(folder=served, experiment="serving")
-    assert (
-        len(requests) == 36
-        and (requests["error"] == "").all()
-        and (requests["output_tokens"] == requests["max_new_tokens"]).all()
-    )
+    assert len(requests) == 36 and (requests["error"] == "").all()
+    assert (requests["output_tokens"] == requests["max_new_tokens"]).all()
     assert requests["request"].is_unique and requests["prompt_tokens"].min() >= schedule.HEAD_TOKENS
     assert requests["ttft_s"].median() == pytest.approx(TTFT_S, abs=0.003)
     assert requests["tpot_s"].median() == pytest.approx(ITL_S, rel=0.05)
@@ -182,20 +176,6 @@ def test_what_is_mistyped_stops_with_a_sentence(cells, tmp_path, parameters, wor
     with pytest.raises(ValueError, match=re.escape(words)):
         cells("serving", **{"backend": "fake"} | parameters)
     assert not list(tmp_path.rglob("*.csv"))
-
-
-@pytest.fixture(scope="module")
-def running():
-    """A server that runs already, and its address."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.instrument.reference_server"],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=os.environ,
-    )
-    yield process.stdout.readline().strip()
-    process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -410,13 +390,14 @@ def test_a_load_of_sessions_that_cannot_be_stops_with_a_sentence(cells, tmp_path
 
 
 @pytest.mark.check
-def test_a_gpu_s_server_elsewhere_is_measured_from_a_machine_without_one(tmp_path, running):
+def test_a_gpu_s_server_elsewhere_is_measured_from_a_machine_without_one(tmp_path):
     """Nothing of that GPU can be read here: no probe, no clocks, no memory, and none of this machine's
     instead."""
     # Answers behind a chat template are text that no judge reads; others would be held against the model's.
-    named = {"backend": "http", "option": "chat", "url": running, "gpu": "h100"}
-    named |= {"concurrency": "2", "request_rates": "none"}
-    execute("serving", tmp_path / "out.ipynb", {"results": tmp_path, **SMALL, **named})
+    named = {"backend": "http", "option": "chat", "gpu": "h100", "concurrency": "2", "request_rates": "none"}
+    with reference_server.running(tmp_path / "server.txt") as running:
+        named |= {"results": tmp_path, "url": running}
+        execute("serving", tmp_path / "out.ipynb", SMALL | named)
     requests = store.load(folder=tmp_path)
     assert (requests["gpu"] == "h100").all() and (requests["error"] == "").all() and len(requests) == 12
     assert (requests["head_tokens"] == schedule.HEAD_TOKENS).all()

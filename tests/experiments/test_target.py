@@ -168,6 +168,16 @@ def test_numbers_and_lists_become_the_words_that_they_stand_for():
         parameters.parameters({"In": cells, "sizes": ""})
 
 
+def test_several_gpus_are_named_in_the_sidecar(monkeypatch):
+    monkeypatch.setattr(gpu, "gpus", lambda: ["H100 0", "H100 1", "H100 2"])
+    place = target.Place("cuda", "h100")
+    two, one = (
+        target.Target("latency", {}, None, "load", place, "", 2, target.Devices(n), None, {}, None)
+        for n in (2, 1)
+    )
+    assert two.several_gpus() == {"gpus": ["H100 0", "H100 1"]} and one.several_gpus() == {}
+
+
 def test_more_devices_than_there_are_are_refused(monkeypatch):
     monkeypatch.setattr(gpu, "gpus", lambda: ["H100"] * 3)
     here = target.Place("cuda", "h100")

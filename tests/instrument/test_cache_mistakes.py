@@ -21,6 +21,7 @@ from bench import prefix_cache, workloads
 from bench.backends import llamacpp
 from bench.backends.common import servers
 from bench.experiments import conversations as experiment
+from bench.instrument import reference_server
 from bench.instrument.load import client, counters, decoding, protocols, sessions
 from bench.instrument.load import prefix_cache as trials
 from bench.observations import gates, schema
@@ -79,14 +80,14 @@ def run(
     body = {"return_token_ids": True} if dialect == "completions" and encode is None else {}
     served = servers.Served(url, dialect, "m", {}, lambda new_tokens: body)
     level = sessions.SessionLevel(workload, declared, "made", "constant")
-    calls, prompts = sessions.calls(served, level, lambda ids: " ".join(map(str, ids)))
+    calls = sessions.calls(served, level, lambda ids: " ".join(map(str, ids)))
     loop = client.Client(url, calls, dialect, 1, timeout_s, encode=encode, **more)
     rows = loop.run(time.monotonic() + 0.01)
     bounds = [pair for own in workload.bounds(declared) for pair in own]
     rows = [
         {"prompt_tokens": len(prompt.ids)} | row | {"max_new_tokens": prompt.new_tokens}
         | {"expected_cached_tokens_low": low, "expected_cached_tokens_high": high}
-        for row, prompt, (low, high) in zip(rows, prompts, bounds)
+        for row, prompt, (low, high) in zip(rows, level.prompts, bounds)
     ]  # fmt: skip
     return rows
 
@@ -552,7 +553,7 @@ def test_a_server_that_dies_in_turn_3_leaves_the_other_rows_whole():
     before = counters.read(dying.url)
     served = servers.Served(dying.url, "completions", "m", {})
     level = sessions.SessionLevel(load_of(*of_sessions), DECLARED, "made", "constant")
-    calls, _ = sessions.calls(served, level, str)
+    calls = sessions.calls(served, level, str)
     rows = Ends(dying.url, calls, "completions", 1, 5).run(time.monotonic() + 0.01)
     dying.process.stdout.close()
     assert len(rows) == 9 and [r["error"] for r in rows if r["session"] == 3] == [""]
@@ -570,7 +571,7 @@ def test_turns_of_a_session_stay_in_one_process_and_follow_each_other(judge):
         load_of(*(talk(k, [16] * 3, k / 50) for k in range(1, 7))), DECLARED, "made", "x"
     )
     served = servers.Served(judge.url, "completions", "m", {})
-    calls, _ = sessions.calls(served, level, str)
+    calls = sessions.calls(served, level, str)
     rows, report = parallel.run(judge.url, calls, "completions", timeout_s=5, processes=2)
     answered(rows)
     assert report["processes"] == 2 and [row["request"] for row in rows] == list(range(1, 19))
@@ -582,14 +583,10 @@ def test_turns_of_a_session_stay_in_one_process_and_follow_each_other(judge):
 
 
 def test_the_truth_names_sessions_turns_and_what_was_computed(judge):
-    import urllib.request
-
     judge.log()
     rows = answered(run(judge, load_of(talk(4, [64, 32], given=ANSWER))))
-    with urllib.request.urlopen(f"{judge.url}/truth") as answer:
-        told = json.load(answer)
+    told = reference_server.truth(judge.url)
     assert [(each["session"], each["turn"]) for each in told] == [("4", "1"), ("4", "2")]
     assert [each["cached"] for each in told] == cached(rows) == [0, 64]
-    assert [each["cached"] + each["computed"] for each in told] == [64, 100] and told[0]["digest"] != told[1][
-        "digest"
-    ]
+    assert [each["cached"] + each["computed"] for each in told] == [64, 100]
+    assert told[0]["digest"] != told[1]["digest"]

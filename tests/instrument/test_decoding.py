@@ -21,9 +21,8 @@ def test_the_kernels_stamp_counts_not_the_read():
     at, lag = decoding.moments(
         reads((1.0, 0.9), (2.0, 1.1), (2.001, 1.2)), CLOCKS
     )  # the client was busy from 1.0 to 2.0
-    assert at == pytest.approx([0.9, 1.1, 1.2], abs=1e-6) and lag == pytest.approx(
-        [0.1, 0.9, 0.801], abs=1e-6
-    )
+    assert at == pytest.approx([0.9, 1.1, 1.2], abs=1e-6)
+    assert lag == pytest.approx([0.1, 0.9, 0.801], abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +59,8 @@ def test_ttft_never_counts_from_a_stamp_before_the_request():
 
 def test_times_count_from_sending_and_scheduled_ones_from_when_they_were_due():
     row = measured(*FOUR, event(usage(4)))
-    assert (
-        row["error"] == ""
-        and row["output_tokens"] == 4
-        and row["prompt_tokens"] == 3
-        and row["chunks"] == 4
-        and row["text"] == "abcd"
-    )
+    assert row["error"] == "" and row["output_tokens"] == 4 and row["prompt_tokens"] == 3
+    assert row["chunks"] == 4 and row["text"] == "abcd"
     assert (row["ttft_s"], row["e2e_s"], row["first_byte_s"]) == pytest.approx(
         (0.199, 0.499, 0.099), abs=1e-6
     )
@@ -165,9 +159,8 @@ def test_a_servers_own_moments_give_the_delay_of_every_event():
         *(event(text(each) | {"sent_ns": int((10.15 + 0.1 * k) * 1e9)}) for k, each in enumerate("abcd")),
         event(usage(4)),
     )
-    assert row["delays_s"] == pytest.approx([0.049] * 4, abs=1e-6) and row["arrivals_s"] == pytest.approx(
-        [10.199, 10.299, 10.399, 10.499], abs=1e-6
-    )
+    assert row["delays_s"] == pytest.approx([0.049] * 4, abs=1e-6)
+    assert row["arrivals_s"] == pytest.approx([10.199, 10.299, 10.399, 10.499], abs=1e-6)
 
 
 JSON = st.recursive(

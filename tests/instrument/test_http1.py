@@ -54,11 +54,8 @@ def test_any_way_of_cutting_the_bytes_gives_the_same_answer(texts, ends, places,
     pieces = cut(raw, places)
     assert ended(pieces)[0] == len(pieces), "the end is seen with the last byte, not before and not never"
     row, _ = decoding.measured(answered(pieces, len(texts)), "completions", CLOCKS)
-    assert (
-        row["error"] == ""
-        and row["text"] == "".join(texts)
-        and row["chunks"] == row["output_tokens"] == len(texts)
-    )
+    assert row["error"] == "" and row["text"] == "".join(texts)
+    assert row["chunks"] == row["output_tokens"] == len(texts)
     # Every event's moment is that of the piece with the last byte of its data, found here byte by byte;
     # the empty line after it has nothing new.
     piece_of = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
@@ -69,9 +66,8 @@ def test_any_way_of_cutting_the_bytes_gives_the_same_answer(texts, ends, places,
         len(end) + 1 for end in ends[: len(texts)]
     ]
     expected = [10 + 0.1 * (piece_of[body[k]] + 1) - 0.001 for k in last]
-    assert row["ttft_s"] == pytest.approx(expected[0] - 10, abs=1e-6) and row["e2e_s"] == pytest.approx(
-        expected[-1] - 10, abs=1e-6
-    )
+    assert row["ttft_s"] == pytest.approx(expected[0] - 10, abs=1e-6)
+    assert row["e2e_s"] == pytest.approx(expected[-1] - 10, abs=1e-6)
     assert (
         row["itl_max_s"] == pytest.approx(np.diff(expected).max(), abs=1e-6)
         if len(texts) > 1

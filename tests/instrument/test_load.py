@@ -38,12 +38,8 @@ def test_a_closed_loop_answers_all_and_agrees_with_the_server(fresh):
     assert abs(np.median([row["e2e_s"] - (sent[-1] - arrived) for row, (arrived, sent) in pairs])) < 0.001
     assert abs(np.median([row["itl_p50_s"] - np.median(np.diff(sent)) for row, (_, sent) in pairs])) < 0.001
     assert abs(np.median([row["sent_s"] - arrived for row, (arrived, _) in pairs])) < 0.001, "one clock"
-    assert (
-        report["kernel_stamps"]
-        and report["processes"] == 1
-        and report["peak_memory_bytes"] > 1e6
-        and report["read_lag_p50_s"] >= 0
-    )
+    assert report["kernel_stamps"] and report["processes"] == 1 and report["peak_memory_bytes"] > 1e6
+    assert report["read_lag_p50_s"] >= 0
 
 
 def test_a_busy_client_still_knows_when_a_token_was_there(fresh, monkeypatch):
@@ -96,18 +92,6 @@ def test_a_lost_process_of_the_client_is_named(truth):
         parallel.run(truth.url, make_calls(truth.url), "completions", cores={4096})
 
 
-def test_arrivals_follow_the_rate_and_the_seed():
-    at = schedule.poisson(8, 4000, seed=3)
-    assert (at == schedule.poisson(8, 4000, seed=3)).all() and (at != schedule.poisson(8, 4000, seed=4)).any()
-    gaps = np.diff(at, prepend=0)
-    assert (
-        gaps.min() > 0
-        and gaps.mean() == pytest.approx(1 / 8, rel=0.1)
-        and gaps.std() == pytest.approx(1 / 8, rel=0.1)
-    )
-    assert schedule.constant(4, 3).tolist() == [0, 0.25, 0.5]
-
-
 @pytest.mark.parametrize(
     "at_s", [schedule.poisson(60, 30, seed=1), schedule.constant(60, 30)], ids=["poisson", "constant"]
 )
@@ -139,10 +123,8 @@ def test_a_late_client_blames_nobody_and_hides_nothing(fresh):
     rows, loop = here(fresh.url, make_calls(fresh.url, 3, at_s=at_s), kind=Sleeper)
     for row, at in zip(rows, at_s):
         assert 0.3 - 0.02 - at < row["late_s"] < row["sent_s"] - loop.backlog.start - at < 1.0
-        assert (
-            row["ttft_s"] == pytest.approx(row["arrivals_s"][0] - loop.backlog.start - at)
-            and row["ttft_s"] > row["late_s"] + 0.9 * TTFT_S
-        )
+        assert row["ttft_s"] == pytest.approx(row["arrivals_s"][0] - loop.backlog.start - at)
+        assert row["ttft_s"] > row["late_s"] + 0.9 * TTFT_S
         assert row["e2e_s"] == pytest.approx(row["arrivals_s"][-1] - loop.backlog.start - at)
 
 

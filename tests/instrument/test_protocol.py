@@ -8,19 +8,13 @@ import threading
 
 import pytest
 from protocol_cases import CASES, PROMPT
-from speakers import Speaker, ask, check
+from speakers import Speaker, ask, check, reached
 
-from bench import backends
 from bench.backends import hf_endpoint
 from bench.backends import http as running
-from bench.backends.common import servers
 from bench.instrument.load import protocols
 
 pytest_plugins = ["speakers"]
-
-
-class Named:
-    name = "a-model"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -60,9 +54,8 @@ def test_huggingface_hubs_client_reads_the_same_counts(speaker, token):
     client = InferenceClient(model=speaker, token=token, timeout=10)
     theirs = list(client.text_generation(PROMPT.text, stream=True, details=True, max_new_tokens=4))
     ours = ask(speaker, "tgi", token=token)
-    assert [each.token.id for each in theirs] == ours["output_ids"] and "".join(
-        each.token.text for each in theirs
-    ) == ours["text"]
+    assert [each.token.id for each in theirs] == ours["output_ids"]
+    assert "".join(each.token.text for each in theirs) == ours["text"]
     assert (
         (theirs[-1].details.generated_tokens, theirs[-1].details.input_length)
         == (ours["output_tokens"], ours["prompt_tokens"])
@@ -87,9 +80,7 @@ def test_huggingface_hubs_client_reads_the_same_counts(speaker, token):
 
 @pytest.mark.parametrize("option", hf_endpoint.OPTIONS)
 def test_an_endpoint_is_asked_with_the_token_in_each_of_its_dialects(speaker, token, option):
-    with backends.get("hf_endpoint").serve(
-        Named, option, "cuda", servers.Wanted(1, 64, 1, url=speaker)
-    ) as served:
+    with reached("hf_endpoint", option, speaker) as served:
         row = ask(served.url, served.dialect, served.body(4), served.token)
     assert row["error"] == "" and row["output_tokens"] == 4 and token not in repr(row) + repr(served)
     assert "Wrong credentials: nothing" in ask(speaker, option)["error"], "without the token it refuses"
@@ -101,7 +92,7 @@ def test_an_endpoint_that_does_not_take_the_token_says_whence_it_is(speaker, tok
     monkeypatch.setattr(Speaker, "token", "another")
     with (
         pytest.raises(RuntimeError, match="hf auth login or HF_TOKEN") as refused,
-        backends.get("hf_endpoint").serve(Named, "chat", "cuda", servers.Wanted(1, 64, 1, url=speaker)),
+        reached("hf_endpoint", "chat", speaker),
     ):
         pass
     assert token not in repr(refused.value)
@@ -109,13 +100,10 @@ def test_an_endpoint_that_does_not_take_the_token_says_whence_it_is(speaker, tok
 
 @pytest.mark.parametrize("option", running.OPTIONS)
 def test_a_running_server_is_asked_in_each_dialect(speaker, token, option):
-    with backends.get("http").serve(Named, option, "cpu", servers.Wanted(1, 64, 1, url=speaker)) as served:
+    with reached("http", option, speaker, "cpu") as served:
         row = ask(served.url, served.dialect, served.body(4), served.token)
-    assert (
-        row["error"] == ""
-        and row["output_tokens"] == 4
-        and served.model == ("a-model" if option in ("llamacpp", "tgi") else "the-model")
-    )
+    assert row["error"] == "" and row["output_tokens"] == 4
+    assert served.model == ("a-model" if option in ("llamacpp", "tgi") else "the-model")
 
 
 class Api(Speaker):
@@ -143,19 +131,18 @@ def test_huggingface_hub_finds_an_endpoint_with_the_token(token, speaker, monkey
         monkeypatch.setattr(
             "huggingface_hub.constants.INFERENCE_ENDPOINTS_ENDPOINT", f"http://127.0.0.1:{api.server_port}"
         )
-        request = servers.Wanted(1, 64, 1, url="me/llama")
-        with backends.get("hf_endpoint").serve(Named, "tgi", "cuda", request) as served:
+        with reached("hf_endpoint", "tgi", "me/llama") as served:
             assert served.url == speaker and ask(served.url, "tgi", token=served.token)["output_tokens"] == 4
         monkeypatch.setattr(Api, "state", "scaledToZero")
         with (
             pytest.raises(RuntimeError, match="is scaledToZero, not running"),
-            backends.get("hf_endpoint").serve(Named, "tgi", "cuda", request),
+            reached("hf_endpoint", "tgi", "me/llama"),
         ):
             pass
         monkeypatch.setattr(Api, "token", "another")
         with (
             pytest.raises(RuntimeError, match="knows no endpoint") as refused,
-            backends.get("hf_endpoint").serve(Named, "tgi", "cuda", request),
+            reached("hf_endpoint", "tgi", "me/llama"),
         ):
             pass
         assert token not in repr(refused.value) and refused.value.__suppress_context__

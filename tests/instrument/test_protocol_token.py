@@ -2,18 +2,12 @@
 
 import pytest
 from protocol_cases import SECRET
-from speakers import Speaker, ask
+from speakers import Speaker, ask, reached
 from token_quotes import CREDENTIALS, QUOTES, keeps_quiet, refusal
 
-from bench import backends
 from bench.backends import http as running
-from bench.backends.common import servers
 
 pytest_plugins = ["speakers", "token_quotes"]
-
-
-class Named:
-    name = "a-model"
 
 
 @pytest.mark.parametrize("answer", QUOTES)
@@ -40,10 +34,8 @@ def test_looking_for_the_models_name_tells_no_token(quoting, answer):
         match="does not say which models it has .GET /v1/models: .* BENCH_API_TOKEN if it wants one",
     ) as failed:
         running.first_model(quoting(answer), SECRET, "BENCH_API_TOKEN")
-    assert (
-        not any(SECRET[k : k + 8] in repr(failed.value) for k in range(len(SECRET) - 7))
-        and failed.value.__suppress_context__
-    )
+    assert not any(SECRET[k : k + 8] in repr(failed.value) for k in range(len(SECRET) - 7))
+    assert failed.value.__suppress_context__
 
 
 def test_the_token_follows_no_redirection(quoting, token, speaker):
@@ -60,9 +52,7 @@ def test_the_token_follows_no_redirection(quoting, token, speaker):
 @pytest.mark.parametrize("value", [f"{SECRET}\n", f" {SECRET} "])
 def test_a_tokens_line_end_is_left_out(speaker, token, monkeypatch, value):
     monkeypatch.setenv("BENCH_API_TOKEN", value)
-    with backends.get("http").serve(
-        Named, "completions", "cpu", servers.Wanted(1, 64, 1, url=speaker)
-    ) as served:
+    with reached("http", "completions", speaker, "cpu") as served:
         assert served.token == SECRET and ask(served.url, "completions", token=served.token)["error"] == ""
 
 
@@ -71,7 +61,7 @@ def test_what_is_no_token_is_refused_and_not_quoted(monkeypatch, value):
     monkeypatch.setenv("BENCH_API_TOKEN", value)
     with (
         pytest.raises(ValueError, match="The access token in BENCH_API_TOKEN has a blank") as refused,
-        backends.get("http").serve(Named, "chat", "cpu", servers.Wanted(1, 64, 1, url="http://localhost:1")),
+        reached("http", "chat", "http://localhost:1", "cpu"),
     ):
         pass
     assert "hf_" not in repr(refused.value)

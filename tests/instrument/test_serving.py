@@ -1,14 +1,12 @@
 """Servers as children, what is asked of them, and what a level of load has given: numbers whose right answer
 is known."""
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.request
 
 import numpy as np
 import pandas as pd
@@ -20,6 +18,7 @@ from commands import alive, gone
 from bench import processes
 from bench.analysis import levels
 from bench.backends.common import servers
+from bench.instrument import reference_server
 from bench.instrument.load import decoding, parallel, prefix_cache, protocols, schedule
 from bench.observations import gates, store
 from bench.paths import ROOT
@@ -58,9 +57,8 @@ def test_a_server_is_waited_for_logged_and_stopped_with_all_its_processes(engine
         command, port, tmp_path / "deep" / "log.txt", 20, environment={"SAID": "hello"}
     ) as url:
         pids = file.read_text().split()
-        assert (
-            url == f"http://127.0.0.1:{port}" and processes.answers(f"{url}/health") and all(map(alive, pids))
-        )
+        assert url == f"http://127.0.0.1:{port}" and processes.answers(f"{url}/health")
+        assert all(map(alive, pids))
         assert not processes.answers(f"{url}/other"), "only success is an answer"
     assert gone(pids, 1) and not processes.answers(f"{url}/health")
     assert (tmp_path / "deep" / "log.txt").read_text() == f"ready on {port} hello\n"
@@ -73,30 +71,25 @@ def test_a_server_is_stopped_when_the_block_fails(engine, tmp_path):
     assert gone(file.read_text().split(), 1)
 
 
-def test_a_server_that_ends_at_once_says_why(tmp_path):
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; print('loading'); print('no such model: x', file=sys.stderr); print(); sys.exit(3)",
-    ]
+FAILING = """
+import sys
+print('loading'); print('no such model: x', file=sys.stderr); print(); sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([sys.executable, "-c", FAILING], "exit code 3 .* Its last words: .*no such model: x"),
+        (["no-such-engine"], "No such file or directory"),
+        (["true"], "Its last words: none"),
+        (["sh", "-c", "kill -9 $$"], f"exit code {128 + 9}"),
+    ],
+)
+def test_a_server_that_ends_at_once_says_why(tmp_path, command, words):
     with (
-        pytest.raises(RuntimeError, match="exit code 3 .* Its last words: .*no such model: x"),
+        pytest.raises(RuntimeError, match=words),
         processes.started(command, processes.free_port(), tmp_path / "log", 20),
-    ):
-        pass
-    with (
-        pytest.raises(RuntimeError, match="No such file or directory"),
-        processes.started(["no-such-engine"], 1, tmp_path / "log", 20),
-    ):
-        pass
-    with (
-        pytest.raises(RuntimeError, match="Its last words: none"),
-        processes.started(["true"], 1, tmp_path / "log", 20),
-    ):
-        pass
-    with (
-        pytest.raises(RuntimeError, match=f"exit code {128 + 9}"),
-        processes.started(["sh", "-c", "kill -9 $$"], 1, tmp_path / "log", 20),
     ):
         pass
 
@@ -149,27 +142,12 @@ def table(*requests, **more):
     """Rows of one level from (sent_s, ttft_s, e2e_s, output_tokens), or from a text for a failed one sent at
     0."""
     rows = []
+    usual = {"concurrency": 2.0, "request_rate": np.nan, "late_s": 0.0, "connect_s": 0.0, "error": ""}
+    measured = ["sent_s", "ttft_s", "e2e_s", "output_tokens"]
     for k, each in enumerate(requests, start=1):
-        told = (
-            {"sent_s": 0.0, "error": each}
-            if isinstance(each, str)
-            else dict(zip("sent_s ttft_s e2e_s output_tokens".split(), each), error="")
-        )
-        rows.append(
-            {
-                "request": k,
-                "concurrency": 2.0,
-                "request_rate": np.nan,
-                "late_s": 0.0,
-                "connect_s": 0.0,
-                **told,
-                **more,
-            }
-        )
-    return pd.DataFrame(
-        rows,
-        columns="request concurrency request_rate late_s connect_s sent_s ttft_s e2e_s output_tokens error".split(),
-    )
+        told = {"sent_s": 0.0, "error": each} if isinstance(each, str) else dict(zip(measured, each))
+        rows.append({"request": k} | usual | told | more)
+    return pd.DataFrame(rows, columns=["request", *usual, *measured])
 
 
 def test_steady_output_counts_while_the_load_was_held():
@@ -207,9 +185,8 @@ def test_a_scheduled_requests_times_count_from_before_it_was_sent():
 def test_ramp_and_drain_do_not_count():
     """Two places: the first two requests begin at once, the last two end beside free places."""
     rows = table(*((sent, 1.0, 3.0, 100) for sent in (0, 0, 3, 3, 6, 6, 9, 9)))
-    assert (
-        levels.window(rows) == (3, 9) and list(levels.steady(rows)) == [False] * 2 + [True] * 4 + [False] * 2
-    )
+    assert levels.window(rows) == (3, 9)
+    assert list(levels.steady(rows)) == [False] * 2 + [True] * 4 + [False] * 2
     assert levels.steady(rows.assign(concurrency=1.0)).all(), "one place has neither ramp nor drain"
     assert not levels.steady(rows.assign(concurrency=4.0)).any(), "four places: nothing else"
     # One a second for 40 s, each 3 s long: what begins in the first or the last 3 s does not count.
@@ -283,28 +260,15 @@ def test_an_open_loop_lasts_as_long_as_its_answers_take():
 
 def serving_rows(n=4, **changes):
     """Made-up rows of one closed level: a request a second, TTFT 0.05 s, 10 tokens at 100 tokens/s."""
-    about = {
-        "experiment": "serving",
-        "concurrency": 2,
-        "late_s": 0.0,
-        "connect_s": 0.001,
-        "first_byte_s": 0.04,
-        "chunks": 10,
-        "cached_tokens": 0,
-        "finish_reason": "length",
-    }
+    about = {"experiment": "serving", "concurrency": 2, "chunks": 10, "cached_tokens": 0}
+    about |= {"late_s": 0.0, "connect_s": 0.001, "first_byte_s": 0.04, "finish_reason": "length"}
     return make_rows(n, **about | changes)
 
 
 def written(rows, folder, **about):
     """`rows` through all gates and back."""
-    return store.load(
-        [
-            store.write(
-                rows, make_sidecar(weight_bytes=None, kv_value_bytes=None, **about), rows[0]["run_id"], folder
-            )
-        ]
-    )
+    sidecar = make_sidecar(weight_bytes=None, kv_value_bytes=None, **about)
+    return store.load([store.write(rows, sidecar, rows[0]["run_id"], folder)])
 
 
 def test_goodput_counts_what_met_every_objective(tmp_path):
@@ -348,11 +312,8 @@ def test_levels_are_kept_apart(tmp_path):
         for row in serving_rows(3)
     ]
     told = levels.levels(written(rows, tmp_path), {})
-    assert (
-        told["requests"].tolist() == [3, 3]
-        and told["concurrency"].isna().tolist() == [False, True]
-        and told["request_rate"].isna().tolist() == [True, False]
-    )
+    assert told["requests"].tolist() == [3, 3] and told["concurrency"].isna().tolist() == [False, True]
+    assert told["request_rate"].isna().tolist() == [True, False]
     assert levels.levels(written(make_rows(3), tmp_path), {}).empty
 
 
@@ -381,43 +342,26 @@ def test_answers_from_a_prefix_cache_are_refused(tmp_path):
 
 
 def test_a_level_of_load_from_end_to_end(tmp_path):
-    port = processes.free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "bench.instrument.reference_server",
-        "--port",
-        port,
-        "--ttft-s",
-        "0.01",
-        "--itl-s",
-        "0.001",
-    ]
     level, made = schedule.Level("closed", 2, 6), schedule.prompts(Words(), [(12, 5)] * 6, ("c0ffee", 1))
-    with processes.started(command, port, tmp_path / "log", 20) as url:
-        served = servers.Served(url, "completions", "m", {})
-        rows, _ = parallel.run(
-            url, schedule.calls(served, level, made), "completions", level.value, timeout_s=5
-        )
-        told = json.load(urllib.request.urlopen(f"{url}/truth"))
+    with reference_server.running(tmp_path / "log", "--ttft-s", 0.01, "--itl-s", 0.001) as url:
+        calls = schedule.calls(servers.Served(url, "completions", "m", {}), level, made)
+        rows, _ = parallel.run(url, calls, "completions", level.value, timeout_s=5)
+        told = reference_server.truth(url)
     rows = [decoding.with_gaps(row, Words().encode) for row in rows]
-    assert len(told) == 6 and all(
+    assert len(told) == 6
+    assert all(
         row["error"] == "" and row["prompt_tokens"] == 12 and row["output_tokens"] == 5 for row in rows
     )
-    assert (
-        isinstance(made[0], protocols.Prompt)
-        and levels.steady_tokens_per_s(table(*((r["sent_s"], r["ttft_s"], r["e2e_s"], 5) for r in rows))) > 0
-    )
+    assert isinstance(made[0], protocols.Prompt)
+    assert levels.steady_tokens_per_s(table(*((r["sent_s"], r["ttft_s"], r["e2e_s"], 5) for r in rows))) > 0
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     """Address of the reference server: 60 ms to the first token of 200, and of each token computed a share of
     that, 5 ms to every further one. It has a cache."""
-    port, log = processes.free_port(), tmp_path_factory.mktemp("reference") / "log"
-    command = [sys.executable, "-m", "bench.instrument.reference_server", "--port", port]
-    command += ["--ttft-s", "0.005", "--prefill-s-per-token", "0.0003", "--itl-s", "0.005"]
-    with processes.started([*command, "--cache-blocks", 1000], port, log, 20) as url:
+    options = ["--ttft-s", 0.005, "--prefill-s-per-token", 0.0003, "--itl-s", 0.005, "--cache-blocks", 1000]
+    with reference_server.running(tmp_path_factory.mktemp("reference") / "log", *options) as url:
         yield url
 
 
@@ -443,23 +387,9 @@ def test_a_server_with_a_prefix_cache_that_it_does_not_report_is_found(reference
 
 @pytest.mark.timing
 def test_a_server_without_a_prefix_cache_is_none_that_hides_one(tmp_path):
-    port = processes.free_port()
-    command = [sys.executable, "-m", "bench.instrument.reference_server", "--port", port, "--ttft-s", "0.06"]
-    with processes.started(command, port, tmp_path / "log", 20) as url:
+    with reference_server.running(tmp_path / "log", "--ttft-s", 0.06) as url:
         trial = tried(url, 3)
     assert trial["cached"] is False and prefix_cache.why_not(trial) == ""
-
-
-def test_a_server_that_reports_cached_tokens_is_believed():
-    rows = [{"error": "", "ttft_s": ttft, "prompt_tokens": 9, "cached_tokens": 0} for ttft in (1.0, 0.1) * 3]
-    trial = prefix_cache.result(rows)
-    assert trial["reported"] and trial["cached"] is None and prefix_cache.why_not(trial) == ""
-    unknown = [row | {"cached_tokens": None} for row in rows]
-    assert prefix_cache.result(unknown)["cached"] is True
-    unknown[1]["ttft_s"] = 0.9
-    assert prefix_cache.result(unknown)["cached"] is False, "one repetition that was computed is enough"
-    with pytest.raises(RuntimeError, match="trial for a prefix cache failed.*gone"):
-        prefix_cache.result([rows[0] | {"error": "gone"}, *rows[1:]])
 
 
 def test_arrivals_meet_the_engines_own_limit():

@@ -86,11 +86,8 @@ def test_a_run_keeps_the_gpu_s_state_and_its_warm_up(driver, setup, monkeypatch)
     driver.says({"clocks.sm": "1755", "temperature.gpu": "61"})
     path = run.write([run.row(1, 1, [1, 2, 3], measured | {"peak_memory_bytes": 1}, max_new_tokens=8)])
     machine = json.loads(path.with_suffix(".json").read_text())["machine"]
-    assert (
-        machine["gpu_before"]["clocks.sm"] == 345
-        and machine["gpu_after"]["clocks.sm"] == 1755
-        and machine["gpu_after"]["temperature.gpu"] == 61
-    )
+    assert machine["gpu_before"]["clocks.sm"] == 345 and machine["gpu_after"]["clocks.sm"] == 1755
+    assert machine["gpu_after"]["temperature.gpu"] == 61
     assert path.name.startswith("latency-smollm2-135m-float32-h200-")
 
 
@@ -147,23 +144,16 @@ def test_the_libraries_of_cuda_12_are_found_beside_those_of_13(tmp_path, monkeyp
     assert loaded == [str(tmp_path / "nvidia" / name) for name in cuda.LIBRARIES]
 
 
+SIZES = {
+    "hidden_size": 32, "intermediate_size": 64, "layers": 2, "attention_heads": 4, "kv_heads": 2, "head_dim": 8,
+    "vocab_size": 400, "context_tokens": 256, "rope_theta": 10000.0, "tied_embeddings": False,
+}  # fmt: skip
+
+
 @pytest.fixture
 def tiny(tmp_path):
     """A checkpoint of two layers."""
-    sizes = {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "layers": 2,
-        "attention_heads": 4,
-        "kv_heads": 2,
-        "head_dim": 8,
-        "vocab_size": 400,
-    }
-    processes.in_child(
-        random_weights._write_random,
-        tmp_path / "tiny",
-        sizes | {"context_tokens": 256, "rope_theta": 10000.0, "tied_embeddings": False},
-    )
+    processes.in_child(random_weights._write_random, tmp_path / "tiny", SIZES)
     return checkpoints.Checkpoint("shape:tiny", tmp_path / "tiny", "synthetic")
 
 
@@ -190,12 +180,6 @@ def test_a_compiled_step_is_compiled_once(tiny, monkeypatch):
     assert both[0] == both[1] and compiled.fixed.room == (2, 23)
 
 
-SIZES = {
-    "hidden_size": 32, "intermediate_size": 64, "layers": 2, "attention_heads": 4, "kv_heads": 2, "head_dim": 8,
-    "vocab_size": 400, "context_tokens": 256, "rope_theta": 10000.0, "tied_embeddings": False,
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("free", "there", "device"), [(10**9, True, "cuda"), (10**4, True, "cpu"), (10**9, False, "cpu")]
 )
@@ -217,8 +201,9 @@ def test_random_weights_are_made_where_they_are_asked_for(tmp_path, monkeypatch)
     places, before = [], torch.get_default_dtype()
     keep = lambda self, to: places.extend({(one.device.type, one.dtype) for one in self.parameters()})
     monkeypatch.setattr(LlamaForCausalLM, "save_pretrained", keep)
+    monkeypatch.setattr(random_weights, "_roomy", lambda torch, config: "meta")
     try:
-        random_weights._write_random(tmp_path, SIZES, "meta")
+        random_weights._write_random(tmp_path, SIZES)
     finally:
         torch.set_default_dtype(before)
     assert places == [("meta", torch.bfloat16)]

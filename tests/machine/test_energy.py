@@ -79,16 +79,19 @@ def test_a_cpu_that_does_not_tell_is_empty(zone):
     assert math.isnan(found.cpu_energy_j) and found.cpu_reason and found.gpu_energy_j == pytest.approx(3600)
 
 
-def test_packages_are_read_and_their_parts_are_not(tmp_path):
+def test_packages_are_read_and_their_parts_are_not(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCH_POWERCAP", str(tmp_path))
     for zone, name, joules in (("0", "package-0", 7), ("0:0", "core", 3), ("1", "psys", 9)):
         folder = tmp_path / f"intel-rapl:{zone}"
         folder.mkdir()
         (folder / "name").write_text(name + "\n")
         (folder / "energy_uj").write_text(f"{joules}000000\n")
         (folder / "max_energy_range_uj").write_text("262143000000\n")
-    assert sampler.rapl(tmp_path) == {"intel-rapl:0": [7.0, 262143.0]}
+    assert sampler.rapl() == {"intel-rapl:0": [7.0, 262143.0]}
     (tmp_path / "intel-rapl:0" / "energy_uj").unlink()  # as unreadable as a file of root's
-    assert sampler.rapl(tmp_path) is None and sampler.rapl(tmp_path / "none") is None
+    assert sampler.rapl() is None
+    monkeypatch.setenv("BENCH_POWERCAP", str(tmp_path / "none"))
+    assert sampler.rapl() is None
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,6 @@ def test_without_nvml_there_is_a_reason(nvml, monkeypatch):
 
 def test_energy_per_token_is_empty_where_energy_is():
     assert metrics.energy_per_token_j(600.0, 200) == 3
-    assert math.isnan(metrics.energy_per_token_j(math.nan, 200)) and math.isnan(
-        metrics.energy_per_token_j(600.0, 0)
-    )
+    assert math.isnan(metrics.energy_per_token_j(math.nan, 200))
+    assert math.isnan(metrics.energy_per_token_j(600.0, 0))
     assert metrics.METRICS["energy_per_token_j"].unit == "J"

@@ -17,13 +17,13 @@ for word; do
   esac
 done
 case $id in
-  0) state="1980, 3201, 40, 300.5, 1000"; apps="11, 100" ;;
-  1|GPU-b) state="1200, 3201, 71, 250.0, 500"; apps="12, 100
+  0) n=0; state="1980, 3201, 40, 300.5, 1000"; apps="11, 100" ;;
+  1|GPU-b) n=1; state="1200, 3201, 71, 250.0, 500"; apps="12, 100
 11, 50" ;;
-  2) state="1980, 3201, 35, [N/A], 10"; apps= ;;
+  2) n=2; state="1980, 3201, 35, [N/A], 10"; apps= ;;
   *) echo "No devices were found"; exit 6 ;;
 esac
-case $fields in apps) echo "$apps" ;; name) echo "NVIDIA H100 80GB HBM3" ;; count) echo 3 ;; *) echo "$state" ;; esac
+case $fields in apps) echo "$apps" ;; name) echo "NVIDIA H100 $n" ;; count) echo 3 ;; *) echo "$state" ;; esac
 """
 
 
@@ -36,6 +36,20 @@ def three(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"), [(None, [0, 1, 2]), ("2,0", [2, 0]), ("1,7,0", [1]), ("GPU-b,2", [1, 2]), ("", [])]
+)
+def test_the_gpus_that_cuda_may_use_are_counted(three, monkeypatch, visible, found):
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpu.gpus() == [f"NVIDIA H100 {n}" for n in found]
+
+
+def test_without_a_driver_there_are_none(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu.gpus() == []
 
 
 def test_clocks_of_every_gpu_that_is_used(three):
@@ -92,9 +106,8 @@ def test_what_a_driver_calls_it_finds_its_datasheet(name, bandwidth):
 
 
 def test_formats_of_the_tensor_cores():
-    assert gemm.gemm_dtypes("cuda", (9, 0))[
-        -1
-    ] == "float8_e4m3fn" and "float8_e4m3fn" not in gemm.gemm_dtypes("cuda", (8, 0))
+    assert gemm.gemm_dtypes("cuda", (9, 0))[-1] == "float8_e4m3fn"
+    assert "float8_e4m3fn" not in gemm.gemm_dtypes("cuda", (8, 0))
     assert gemm.gemm_dtypes("cpu") == ["float32", "bfloat16", "int8"]
 
 
@@ -103,9 +116,8 @@ def test_a_format_that_a_cpu_only_emulates_has_no_peak(monkeypatch, capsys):
     monkeypatch.setattr(gemm, "gemm_flops_per_s", lambda dtype, *_: rates[dtype])
     gemm.main("cpu", 2)
     found = capsys.readouterr()
-    assert (
-        json.loads(found.out) == {"float32": 80e9, "bfloat16": 160e9} and "int8: this processor" in found.err
-    )
+    assert json.loads(found.out) == {"float32": 80e9, "bfloat16": 160e9}
+    assert "int8: this processor" in found.err
 
 
 @pytest.mark.parametrize("dtype", [*gemm.SINCE])

@@ -1,11 +1,14 @@
 """No figure is taller than a screen and no table larger than a page, however many machines have measured."""
 
+import re
+
 import pytest
 from builders import write_every, write_run
 
 from bench import style
+from bench.analysis import machines
 from bench.observations import store
-from bench.report import figures, pages, tables
+from bench.report import figures, pages, per_machine, tables
 
 MACHINES, OPTIONS = 7, 30
 MOST_PIXELS, PAGE_PIXELS = 1100, 928
@@ -46,6 +49,18 @@ def test_the_numbers_that_decide_stand_before_what_is_always_the_same(many):
         part.shape[1] <= 12 and len(part) <= 40
         for _, part in pages.table_parts(tables.TABLES["latency"](many))
     )
+
+
+def test_a_page_draws_a_few_machines_and_says_where_the_others_are(many, monkeypatch):
+    shown = []
+    monkeypatch.setenv("SHOWN_ON_A_PAGE", "1")
+    monkeypatch.setattr(pages, "display", lambda one: shown.append(one.data))
+    pages.show_figure("ttft_tpot", many)
+    labels = [label for label, _ in machines.labelled(many)]
+    drawn, left = labels[: per_machine.MOST_PARTS], labels[per_machine.MOST_PARTS :]
+    assert re.findall(r'data-device="(.*?)"', shown[0]) == drawn and left
+    words = re.search(r"Not drawn here: (.*?)</p>", shown[0])[1]
+    assert re.findall(r"<code>(.*?)</code>", words)[: len(left)] == left and "explore.html" in words
 
 
 def test_what_a_page_leaves_out_is_in_the_file_beside_it(many, tmp_path, monkeypatch):

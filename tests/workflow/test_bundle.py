@@ -15,10 +15,8 @@ from bench.backends.common import checkpoints
 from bench.paths import ROOT
 from bench.workflow import bundle
 
-SMALL = (
-    "filelock",
-    "tqdm",
-)  # two of the pins, without machine code and without dependencies that a Linux needs
+# Two of the pins, without machine code and without dependencies that a Linux needs.
+SMALL = ("filelock", "tqdm")
 # Nothing but the bundle can answer: no configuration, no cache, and an index at a port that nobody listens on.
 AIR_GAPPED = {
     "PIP_CONFIG_FILE": os.devnull,
@@ -75,20 +73,8 @@ def repository(tmp_path_factory):
 @pytest.fixture(scope="module")
 def unpacked(repository, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
-    probe = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            f"--dest={folder / 'probe'}",
-            *pins(*SMALL),
-        ],
-        capture_output=True,
-    )
-    if probe.returncode:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"--dest={folder / 'probe'}"]
+    if subprocess.run([*command, *pins(*SMALL)], capture_output=True).returncode:
         pytest.skip("pip reaches no package index here, so there is nothing to bundle")
     archive = bundle.build(folder / "bundle-cpu.tar", "cpu", "ctranslate2", ["shape:llama-2-7b"], repository)
     assert sorted(p.name for p in folder.iterdir()) == ["bundle-cpu.tar", "probe"]
@@ -118,19 +104,13 @@ def test_a_wheel_that_is_not_there_is_missed(unpacked, tmp_path):
 
 @pytest.mark.check
 def test_the_study_on_the_node_asks_nobody_else(unpacked):
-    shown = on_the_node(
-        unpacked,
-        "sh",
-        "install.sh",
-        "--eval=show: ; @echo $$PIP_NO_INDEX $$PIP_FIND_LINKS $$HF_HUB_OFFLINE",
-        "show",
-    )
+    rule = "--eval=show: ; @echo $$PIP_NO_INDEX $$PIP_FIND_LINKS $$HF_HUB_OFFLINE"
+    shown = on_the_node(unpacked, "sh", "install.sh", rule, "show")
     assert shown.stdout.split() == ["1", str(unpacked / "wheels"), "1"], shown.stderr
     planned = on_the_node(unpacked, "sh", "install.sh", "--dry-run", "study", "REPEATS=3").stdout
     planned = " ".join(planned.split())
-    assert "--config repeats=3" in planned and all(
-        w in planned for w in ('engines="ctranslate2"', "device=cpu", 'models="[shape:llama-2-7b]"')
-    )
+    assert "--config repeats=3" in planned
+    assert all(w in planned for w in ('engines="ctranslate2"', "device=cpu", 'models="[shape:llama-2-7b]"'))
 
 
 @pytest.mark.check

@@ -81,12 +81,6 @@ def test_nothing_new_is_nothing_to_check(new_run, capsys):
     assert code == 0 and "no run to check" in text
 
 
-def test_a_gate_s_fault_is_named(new_run, capsys):
-    change_sidecar(new_run, lambda sidecar: sidecar["busy_cores"].update(others=0.9))
-    code, text = contributed(new_run, capsys)
-    assert code == 1 and f"`{RUN}`: Other processes kept 0.90 cores busy" in text
-
-
 def test_a_token_in_an_answer_is_found_and_not_shown(new_run, capsys):
     change_answer(new_run, TOKEN)
     code, text = contributed(new_run, capsys)
@@ -130,6 +124,9 @@ CHANGES = {
     "an address": (lambda s: s["settings"].update(by="ada@example.org"), "an e-mail address"),
     "a secret": (lambda s: s["settings"].update(id="AKIA" + "ABCDEFGHIJKLMNOP"), "AWS Access Key"),
     "a missing field": (lambda s: s.pop("busy_cores"), "The run lacks busy_cores"),
+    "a gate's": (
+        lambda s: s["busy_cores"].update(others=0.9), f"`{RUN}`: Other processes kept 0.90 cores busy"
+    ),
     "no object": (lambda s: s.update(parameters=[]), "cannot be read as a run"),
 }  # fmt: skip
 

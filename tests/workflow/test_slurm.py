@@ -197,31 +197,13 @@ def study(slurm, tmp_path):
         "GRES": "gpu:h200:1",
     }
     # No accounting on this Slurm, and no hour to wait between two looks at the queue.
-    here = [
-        "--slurm-no-account",
-        "--slurm-status-command",
-        "squeue",
-        "--slurm-init-seconds-before-status-checks",
-        "2",
-        "--seconds-between-status-checks",
-        "2",
-    ]
-    command = [
-        "snakemake",
-        "--workflow-profile",
-        "profiles/slurm",
-        *here,
-        "--config",
-        "engines=fake",
-        "repeats=1",
-        "experiments=latency",
-        "--",
-        "measure",
-    ]
+    here = "--slurm-no-account --slurm-status-command squeue --slurm-init-seconds-before-status-checks 2"
+    command = f"snakemake --workflow-profile profiles/slurm {here} --seconds-between-status-checks 2"
+    command += " --config engines=fake repeats=1 experiments=latency -- measure"
     log = tmp_path / "log.txt"
     with open(log, "w") as words:
         process = subprocess.Popen(
-            command,
+            command.split(),
             cwd=ROOT,
             env=slurm.environment | {k: str(v) for k, v in own.items()},
             stdout=words,

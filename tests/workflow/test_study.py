@@ -130,11 +130,8 @@ def test_which_options_each_repeat_measures():
         offered,
     ]
     chosen = {word: options.measured_options({"first_round": word}, 1, offered) for word in options.CHOICES}
-    assert (
-        chosen["fewest_bits"] == ["Q4_0"]
-        and chosen["default_and_fewest_bits"] == ["float32", "Q4_0"]
-        and not chosen["none"]
-    )
+    assert chosen["fewest_bits"] == ["Q4_0"] and chosen["default_and_fewest_bits"] == ["float32", "Q4_0"]
+    assert not chosen["none"]
     assert options.measured_options({"first_round": "default_and_fewest_bits"}, 1, ["F16", "F16-ngram"]) == [
         "F16"
     ]
@@ -153,11 +150,8 @@ def test_quality_waits_for_the_answers_that_it_scores(tmp_path, monkeypatch):
 
 def test_what_is_slow_is_measured_on_request_only():
     usual = {r.option for r in plan(engines="transformers", experiments="latency")}
-    assert (
-        "nf4" not in usual
-        and "float32" in usual
-        and "nf4" not in {r.option for r in plan(all=True) if r.backend == "transformers"}
-    )
+    assert "nf4" not in usual and "float32" in usual
+    assert "nf4" not in {r.option for r in plan(all=True) if r.backend == "transformers"}
     assert {r.option for r in plan(engines="transformers/nf4", experiments="latency")} == {"nf4"}
     assert any(
         'ENGINES="transformers/bnb-int8 transformers/nf4"' in reason
@@ -210,44 +204,34 @@ def test_a_dry_run_shows_what_is_missing_and_writes_nothing(tmp_path):
 
 @pytest.mark.check
 def test_a_dry_run_knows_how_to_make_an_engine_s_own_environment(tmp_path):
-    done = run(
-        "snakemake",
-        "-n",
-        "--forcerun",
-        "environment",
-        "--config",
-        "engines=transformers/gptq-int4",
-        BENCH_RESULTS=tmp_path,
-    )
+    asked = ("-n", "--forcerun", "environment", "--config", "engines=transformers/gptq-int4")
+    done = run("snakemake", *asked, BENCH_RESULTS=tmp_path)
     assert "rule environment" in done.stdout + done.stderr and "latency" in done.stdout + done.stderr
+
+
+def drawn(copy, script, check=True):
+    """The process that draws the figures of a clone, with this shell script for papermill."""
+    shutil.copy(ROOT / "Snakefile", copy)
+    drawing = copy.parent / "papermill"  # what the notebook draws is tested elsewhere
+    drawing.write_text(f"#!/bin/sh\n{script}\n")
+    drawing.chmod(0o755)
+    first = os.pathsep.join([str(copy.parent), str(BIN), os.environ["PATH"]])
+    asked = ("--config", "partial=True", "--forcerun", "figures", "--", "figures")
+    return run("snakemake", *asked, check=check, cwd=copy, PATH=first, PYTHONPATH=copy)
 
 
 @pytest.mark.check
 def test_figures_are_drawn_in_a_clone_that_never_measured(tmp_path):
     copy = cloned(tmp_path / "clone")
-    shutil.copy(ROOT / "Snakefile", copy)
-    drawing = tmp_path / "papermill"  # what the notebook draws is tested elsewhere
-    drawing.write_text(
-        "#!/bin/sh\n" + "".join(f"touch figures/{name}.svg figures/{name}.png\n" for name in figures.names())
-    )
-    drawing.chmod(0o755)
-    first = os.pathsep.join([str(tmp_path), str(BIN), os.environ["PATH"]])
-    asked = ("--config", "partial=True", "--forcerun", "figures", "--", "figures")
-    run("snakemake", *asked, cwd=copy, PATH=first, PYTHONPATH=copy)
+    drawn(copy, "\n".join(f"touch figures/{name}.svg figures/{name}.png" for name in figures.names()))
     assert (copy / "logs" / "figures.txt").exists()
 
 
 @pytest.mark.check
 def test_figures_of_before_stay_where_drawing_is_stopped(tmp_path):
     copy = cloned(tmp_path / "clone")
-    shutil.copy(ROOT / "Snakefile", copy)
-    drawing = tmp_path / "papermill"
-    drawing.write_text("#!/bin/sh\nexit 130\n")
-    drawing.chmod(0o755)
-    first = os.pathsep.join([str(tmp_path), str(BIN), os.environ["PATH"]])
     before = {file.name: file.read_bytes() for file in (copy / "figures").iterdir()}
-    asked = ("--config", "partial=True", "--forcerun", "figures", "--", "figures")
-    assert run("snakemake", *asked, check=False, cwd=copy, PATH=first, PYTHONPATH=copy).returncode
+    assert drawn(copy, "exit 130", check=False).returncode
     assert before and {file.name: file.read_bytes() for file in (copy / "figures").iterdir()} == before
 
 
@@ -255,16 +239,8 @@ def test_figures_of_before_stay_where_drawing_is_stopped(tmp_path):
 def test_one_option_can_be_asked_for_where_others_lie_already(tmp_path):
     for backend in ("transformers", "vllm"):
         write_run(tmp_path, backend=backend, option="bfloat16", gpu=identity.slug(), host=identity.host())
-    done = snakemake(
-        tmp_path,
-        "-n",
-        "--config",
-        "engines=transformers/bfloat16 vllm/float32",
-        "repeats=1",
-        "experiments=latency",
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    asked = ("engines=transformers/bfloat16 vllm/float32", "repeats=1", "experiments=latency")
+    snakemake(tmp_path, "-n", "--config", *asked)
 
 
 # `broken` loses a request, not the run; `short` and `impossible` fail, and the rest must go on.
@@ -383,11 +359,8 @@ def test_an_interrupted_study_goes_on(tmp_path, stop, whom, second_runs):
     assert len(kept) == 1 and not list(tmp_path.rglob("*.tmp"))
     if stop != signal.SIGKILL:
         said = (tmp_path / "words.txt").read_text()
-        assert (
-            said.count("Stopped. ") == 1
-            and f"Stopped. Runs not started: {int(not second_runs)}" in said
-            and "Error" not in said
-        )
+        assert said.count("Stopped. ") == 1 and f"Stopped. Runs not started: {int(not second_runs)}" in said
+        assert "Error" not in said
     for deadline in range(30):  # what it had started ends with it
         if not left(tmp_path):
             break
@@ -409,14 +382,8 @@ def test_a_run_whose_last_cell_fails_is_measured(tmp_path):
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells], metadata=kernel)
     nbformat.write(notebook, tmp_path / "plot.ipynb")
-    run(
-        "python",
-        "-m",
-        "bench.workflow.run_notebook",
-        tmp_path / "plot.ipynb",
-        "fake/plot-1",
-        BENCH_RESULTS=tmp_path,
-    )
+    command = ("python", "-m", "bench.workflow.run_notebook", tmp_path / "plot.ipynb", "fake/plot-1")
+    run(*command, BENCH_RESULTS=tmp_path)
     assert (tmp_path / "fake" / "plot-1.csv").read_text() == "whole"
     assert run_notebook.error(tmp_path / "fake" / "plot-1.ipynb") == "ValueError: no plot"
 

@@ -83,7 +83,7 @@ class Checkpoint:
         return next(iter(sorted(self.path.glob("*.gguf"))), None)
 
     @property
-    def _heads(self) -> tuple[int, int, int]:
+    def heads(self) -> tuple[int, int, int]:
         """(query heads, KV heads, head size)."""
         c = self.config
         heads = c["num_attention_heads"]
@@ -92,23 +92,16 @@ class Checkpoint:
     @property
     def kv_values_per_token(self) -> int:
         """Numbers that one token adds to the KV cache."""
-        _, kv_heads, size = self._heads
+        _, kv_heads, size = self.heads
         return metrics.kv_values_per_token(self.config["num_hidden_layers"], kv_heads, size)
 
     @property
     def matrices(self) -> dict[str, int]:
         """What counting operations takes: `metrics.matrices` of a gated (Llama-like) Transformer with this
         configuration."""
-        c, (heads, kv_heads, size) = self.config, self._heads
-        return metrics.matrices(
-            c["num_hidden_layers"],
-            c["hidden_size"],
-            c["intermediate_size"],
-            heads,
-            kv_heads,
-            size,
-            c["vocab_size"],
-        )
+        c = self.config
+        sizes = c["num_hidden_layers"], c["hidden_size"], c["intermediate_size"], *self.heads
+        return metrics.matrices(*sizes, c["vocab_size"])
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text` as the published study sent it: no chat template; special tokens as the
@@ -200,10 +193,9 @@ def _local(folder_name: str) -> Path:
 def _from_hub(repository: str) -> Path:
     from huggingface_hub import snapshot_download
 
+    patterns = ["*.json", "*.safetensors", "*.model", "*.gguf"]
     try:
-        return Path(
-            snapshot_download(repository, allow_patterns=["*.json", "*.safetensors", "*.model", "*.gguf"])
-        )
+        return Path(snapshot_download(repository, allow_patterns=patterns))
     except Exception as error:
         raise RuntimeError(
             f"hub:{repository} could not be downloaded ({type(error).__name__}). Check the name and the "

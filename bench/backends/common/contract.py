@@ -110,10 +110,7 @@ class Engine(Protocol):
     """drafted_tokens and accepted_tokens of the last `generate`, if tokens are drafted."""
 
     def generate(
-        self,
-        prompts: list[list[int]],
-        max_new_tokens: int,
-        on_token: Callable[[int, int], None] | None,
+        self, prompts: list[list[int]], max_new_tokens: int, on_token: Callable[[int, int], None] | None
     ) -> list[list[int]]:
         """Greedy decoding of exactly `max_new_tokens` for each prompt (token ids; those of one call are as
         long as each other), with the tokens of `checkpoint.end_token_ids` suppressed; one list of token ids
@@ -177,8 +174,8 @@ def engine_faults(engine: Engine) -> list[str]:
     keeps it."""
     faults = [
         *_callable(engine, Engine.generate),
-        *_number(engine, "weight_bytes", "bytes of weights that one decode step reads", 0),
-        *_number(engine, "kv_value_bytes", "bytes of one number in the KV cache", 0),
+        *_number(engine, "weight_bytes", "bytes of weights that one decode step reads"),
+        *_number(engine, "kv_value_bytes", "bytes of one number in the KV cache"),
         *_settings(engine),
         *_callable(engine, Engine.close),
     ]
@@ -212,10 +209,10 @@ def _callable(engine: Engine, part: Callable) -> list[str]:
     return []
 
 
-def _number(engine: Engine, name: str, meaning: str, least: float) -> list[str]:
+def _number(engine: Engine, name: str, meaning: str) -> list[str]:
     value: Any = getattr(engine, name, None)
     try:
-        good = not isinstance(value, bool) and math.isfinite(value) and value >= least
+        good = not isinstance(value, bool) and 0 <= value < math.inf
     except TypeError:
         good = False
     if good:

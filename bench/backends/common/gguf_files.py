@@ -37,9 +37,10 @@ def prepare(checkpoint: Checkpoint, option: str) -> Path:
     cannot be written as GGUF here."""
 
     def make(to: Path) -> None:
-        return (
-            _requantise(checkpoint.gguf, option, to) if checkpoint.gguf else _convert(checkpoint, option, to)
-        )
+        if checkpoint.gguf:
+            _requantise(checkpoint.gguf, option, to)
+        else:
+            _convert(checkpoint, option, to)
 
     return files.made(checkpoints.conversion(checkpoint, "gguf", _installed("gguf"), option, ".gguf"), make)
 
@@ -70,14 +71,12 @@ def step_bytes(path: str | Path, per_value: float | None = None) -> int:
     """
     _, tensors = _read(path)
     own_head = any(name == "output.weight" for name, *_ in tensors)
-    unread = "token_embd.weight" if own_head else ""
-    return int(
-        sum(
-            numbers * per_value if per_value and dimensions > 1 else stored
-            for name, numbers, dimensions, stored in tensors
-            if name != unread
-        )
+    read = (
+        numbers * per_value if per_value and dimensions > 1 else stored
+        for name, numbers, dimensions, stored in tensors
+        if not (own_head and name == "token_embd.weight")
     )
+    return int(sum(read))
 
 
 def read_back(engine: str, checkpoint: Checkpoint, path: Path) -> Fields:
@@ -138,7 +137,6 @@ def _convert(checkpoint: Checkpoint, option: str, to: Path) -> None:
     """Write a Llama in the Hugging Face layout as GGUF with every matrix in `option`: one tensor at a time, a
     7B model need not fit twice."""
     import gguf
-    import numpy
 
     found = _tensors(checkpoint)
     kinds = {name: _kind(tensor.shape, option) for name, tensor in found.items()}
@@ -149,14 +147,13 @@ def _convert(checkpoint: Checkpoint, option: str, to: Path) -> None:
     writer.add_file_type(TYPES[option])
     for name, tensor in found.items():
         block, size = gguf.GGML_QUANT_SIZES[kinds[name]]
-        writer.add_tensor_info(
-            name, tensor.shape, numpy.dtype("float32"), math.prod(tensor.shape) // block * size, kinds[name]
-        )
+        stored = math.prod(tensor.shape) // block * size
+        writer.add_tensor_info(name, tensor.shape, np.dtype("float32"), stored, kinds[name])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     for name, tensor in found.items():
-        writer.write_tensor_data(gguf.quants.quantize(_values(name, tensor, checkpoint.config), kinds[name]))
+        writer.write_tensor_data(gguf.quants.quantize(_values(name, tensor, checkpoint), kinds[name]))
     writer.close()
 
 
@@ -191,17 +188,7 @@ def _rotary(config: Fields) -> Fields:
     return {"kind": rope.get("rope_type") or rope.get("type") or "default", "base": float(base)}
 
 
-def _heads(config: Fields) -> tuple[int, int, int]:
-    """Query heads, KV heads, head size."""
-    heads = config["num_attention_heads"]
-    return (
-        heads,
-        config.get("num_key_value_heads") or heads,
-        config.get("head_dim") or config["hidden_size"] // heads,
-    )
-
-
-def _values(name: str, tensor: "torch.Tensor", config: Fields) -> np.ndarray:
+def _values(name: str, tensor: "torch.Tensor", checkpoint: Checkpoint) -> np.ndarray:
     """The numbers of a tensor on disk in float32, in the order that llama.cpp wants.
 
     Rotary embeddings turn pairs of rows of a query or key head: the Hugging Face layout keeps the two in
@@ -209,20 +196,17 @@ def _values(name: str, tensor: "torch.Tensor", config: Fields) -> np.ndarray:
     """
     import gguf
 
-    values = gguf.quants.dequantize(tensor.mmap_bytes(), gguf.GGMLQuantizationType[tensor.dtype]).reshape(
-        tensor.shape
-    )
-    heads = {"attn_q": _heads(config)[0], "attn_k": _heads(config)[1]}.get(name.split(".")[-2])
-    return (
-        values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-        if heads
-        else values
-    )
+    values = gguf.quants.dequantize(tensor.mmap_bytes(), gguf.GGMLQuantizationType[tensor.dtype])
+    values = values.reshape(tensor.shape)
+    heads = dict(zip(("attn_q", "attn_k"), checkpoint.heads)).get(name.split(".")[-2])
+    if not heads:
+        return values
+    return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
 
 
 def _add_shape(writer: "gguf.GGUFWriter", checkpoint: Checkpoint) -> None:
     """Write the shape of config.json into the GGUF file."""
-    config, (heads, kv_heads, size) = checkpoint.config, _heads(checkpoint.config)
+    config, (heads, kv_heads, size) = checkpoint.config, checkpoint.heads
     writer.add_name(checkpoint.name)
     writer.add_vocab_size(config["vocab_size"])
     writer.add_context_length(config["max_position_embeddings"])

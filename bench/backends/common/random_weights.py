@@ -26,8 +26,7 @@ def random(row: pd.Series, to: Path) -> None:
     processes.in_child(_write_random, to, row.to_dict(), python=processes.maker())
 
 
-def _write_random(to: Path, row: Fields, device: str | None = None) -> None:
-    """`device`: cpu, cuda, or None for the GPU where its memory has room."""
+def _write_random(to: Path, row: Fields) -> None:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -47,7 +46,7 @@ def _write_random(to: Path, row: Fields, device: str | None = None) -> None:
     )
     torch.manual_seed(0)
     torch.set_default_dtype(torch.bfloat16)
-    with torch.device(device or _roomy(torch, config)):
+    with torch.device(_roomy(torch, config)):
         model = LlamaForCausalLM(config)
     model.save_pretrained(to)
     _numbered_tokenizer(row["vocab_size"]).save(str(to / "tokenizer.json"))

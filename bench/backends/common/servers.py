@@ -13,9 +13,7 @@ from typing import Any
 from bench import prefix_cache, processes
 from bench.backends.common.checkpoints import Checkpoint
 
-SPARE = (
-    32  # tokens beyond the longest request: that a server adds to a text, keeps free at its end, or drafts
-)
+SPARE = 32  # tokens beyond the longest request: that a server adds to a text, keeps free, or drafts
 
 
 @dataclass(frozen=True)
@@ -115,8 +113,7 @@ def running(server: Server | Served, checkpoint: Checkpoint, request: Wanted) ->
             command, request.port, request.log, request.patience_s, server.health, server.environment
         ) as url:
             settings = shown | server.settings | server.reported(url)
-            model = server.model or checkpoint.name
-            at = url + server.below
+            model, at = server.model or checkpoint.name, url + server.below
             yield Served(at, server.events, model, settings, server.body, cache=server.cache(url))
     finally:
         if server.after:

@@ -12,6 +12,8 @@ from bench.definitions import Fields
 if TYPE_CHECKING:
     import torch
 
+OWN_ROWS, OWN_TOKENS = 32, 256  # that GPTQ is calibrated on
+
 
 def load(path: Path, details: Fields, device: str) -> "torch.nn.Module":
     """The model in `path` as the option says, on `device`, ready for inference."""
@@ -57,12 +59,9 @@ def _weights(module: "torch.nn.Module") -> "list[torch.Tensor]":
         return []
     beside = getattr(getattr(module, "weight", None), "quant_state", None) or getattr(module, "state", None)
     scales = [getattr(beside, name, None) for name in ("absmax", "SCB")]
-    packed = (
-        ("qweight", "scales_and_zeros")
-        if hasattr(module, "scales_and_zeros")
-        else ("qweight", "qzeros", "scales")
-    )
-    found = [*module.parameters(recurse=False), *scales, *(getattr(module, name, None) for name in packed)]
+    beside_packed = ["scales_and_zeros"] if hasattr(module, "scales_and_zeros") else ["qzeros", "scales"]
+    packed = [getattr(module, name, None) for name in ("qweight", *beside_packed)]
+    found = [*module.parameters(recurse=False), *scales, *packed]
     return [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
 
 
@@ -98,11 +97,9 @@ def quantise(checkpoint: Checkpoint, settings: Fields, device: str, to: Path) ->
     model.save(str(to))
 
 
-def _own_words(
-    checkpoint: Checkpoint, device: str, rows: int = 32, tokens: int = 256
-) -> list[dict[str, list[int]]]:
-    """What the unquantised model itself writes after one random token: `rows` times `tokens` ids, always the
-    same ones.
+def _own_words(checkpoint: Checkpoint, device: str) -> list[dict[str, list[int]]]:
+    """What the unquantised model itself writes after one random token: OWN_ROWS times OWN_TOKENS ids, always
+    the same ones.
 
     Calibrating on a text of this repository would flatter the perplexity that is measured on it.
     """
@@ -111,16 +108,16 @@ def _own_words(
 
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_pretrained(checkpoint.path).to(device).eval()
-    first = torch.randint(checkpoint.config["vocab_size"], (rows, 1)).to(device)
+    first = torch.randint(checkpoint.config["vocab_size"], (OWN_ROWS, 1)).to(device)
     ids = model.generate(
         first,
         attention_mask=torch.ones_like(first),
         do_sample=True,
-        min_new_tokens=tokens - 1,
-        max_new_tokens=tokens - 1,
+        min_new_tokens=OWN_TOKENS - 1,
+        max_new_tokens=OWN_TOKENS - 1,
         pad_token_id=checkpoint.end_token_ids[0],
     )
-    return [{"input_ids": row, "attention_mask": [1] * tokens} for row in ids.tolist()]
+    return [{"input_ids": row, "attention_mask": [1] * OWN_TOKENS} for row in ids.tolist()]
 
 
 def _calm_gptqmodel() -> None:

@@ -56,11 +56,7 @@ def header(file: Path) -> list[Tensor]:
         entries = json.loads(source.read(size))
     entries.pop("__metadata__", None)
     return [
-        Tensor(
-            name,
-            tuple(entry["shape"]),
-            entry["data_offsets"][1] - entry["data_offsets"][0],
-        )
+        Tensor(name, tuple(entry["shape"]), entry["data_offsets"][1] - entry["data_offsets"][0])
         for name, entry in entries.items()
     ]
 

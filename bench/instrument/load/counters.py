@@ -15,11 +15,7 @@ FAMILIES = {
     "llamacpp": ("llamacpp:prompt_tokens_total", False, "llamacpp:prompt_tokens_cached_total"),
     "vllm": ("vllm:prompt_tokens_total", True, "vllm:prompt_tokens_cached_total"),
     "sglang": ("sglang:prompt_tokens_total", True, "sglang:cached_tokens_total"),
-    "reference": (
-        "reference:prompt_tokens_computed_total",
-        False,
-        "reference:prompt_tokens_cached_total",
-    ),
+    "reference": ("reference:prompt_tokens_computed_total", False, "reference:prompt_tokens_cached_total"),
 }
 LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{[^}]*\})?\s+([-+.\deE]+|NaN)", re.MULTILINE)
 PATIENCE_S = 30

@@ -54,6 +54,11 @@ class SessionLevel:
         ]
 
     @property
+    def prompts(self) -> list[protocols.Prompt]:
+        """The planned prompts of the turns, as ids."""
+        return [protocols.Prompt(turn.prompt, "", turn.new_tokens) for _, _, turn in self.turns]
+
+    @property
     def condition(self) -> Fields:
         """The columns that say what the load was."""
         capacity = None if self.declared is None else self.declared.capacity_tokens
@@ -125,13 +130,12 @@ class Recipe:
 
 def calls(
     served: Served, level: SessionLevel, decode: Callable[[Sequence[int]], str], first: int = 1
-) -> tuple[list[records.Call], list[protocols.Prompt]]:
-    """The requests of a level and their prompts, numbered from `first`, session by session.
+) -> list[records.Call]:
+    """The requests of a level, numbered from `first`, session by session.
 
     `decode` makes text of token ids, for servers that take text.
     """
     made: list[records.Call] = []
-    prompts: list[protocols.Prompt] = []
     last: int | None = None
     messages: tuple[tuple[str, str], ...] = ()
     by_ids, chat = served.dialect in IDS, served.dialect == "chat"
@@ -162,9 +166,8 @@ def calls(
             text = decode(_answer(level, session, turn))
             messages = (*messages, ("assistant", text)) if text else messages
         made.append(call)
-        prompts.append(prompt)
         last = number
-    return made, prompts
+    return made
 
 
 def _answer(level: SessionLevel, session: int, turn: int) -> tuple[int, ...]:

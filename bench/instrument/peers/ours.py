@@ -53,7 +53,7 @@ def reported(work: peers.Work) -> peers.Reported:
 def converse(talks: peers.Talks) -> list[peers.Told]:
     served = servers.Served(talks.url, "chat", talks.model, {})
     level = sessions.SessionLevel(talks.workload, None, "peers", "poisson")
-    calls, _ = sessions.calls(served, level, talks.decode)
+    calls = sessions.calls(served, level, talks.decode)
     rows, _ = parallel.run(talks.url, calls, "chat", timeout_s=PATIENCE_S)
     return [
         peers.Told(row["session"], row["turn"], row["ttft_s"], row["cached_tokens"])

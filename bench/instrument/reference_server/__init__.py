@@ -20,6 +20,34 @@ http://localhost:8000/fault/silent.
 Nothing here is taken from the load client, which this server judges.
 """
 
+import contextlib
+import json
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench import processes
+from bench.definitions import Fields
 from bench.instrument.reference_server.events import MODEL
 
-__all__ = ["MODEL"]
+__all__ = ["MODEL", "running", "truth"]
+START_S = 30  # what it may take to start
+
+
+@contextlib.contextmanager
+def running(log: Path, *options: object, before: Sequence[object] = ()) -> Iterator[str]:
+    """The server with these `options` of its command line until the block ends; yields its address.
+
+    What it prints goes to `log`; `before` are words that stand before the command, as of taskset.
+    """
+    port = processes.free_port()
+    command = [*before, sys.executable, "-m", __name__, "--port", port, *options]
+    with processes.started(command, port, log, START_S) as url:
+        yield url
+
+
+def truth(url: str) -> list[Fields]:
+    """What the server at `url` did since this was last asked, one dict per streamed request."""
+    with urllib.request.urlopen(f"{url}/truth", timeout=60) as answer:
+        return json.load(answer)

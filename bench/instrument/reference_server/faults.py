@@ -191,18 +191,7 @@ def retokenises(completion: Completion, schedule: Schedule) -> Iterator[Part]:
     return usual(completion, schedule)
 
 
-def _no_usage(completion: Completion) -> bytes:
-    return completion.done
-
-
-def _wrong_usage(completion: Completion) -> bytes:
-    return completion.counts(completion.tokens + 1) + completion.done
-
-
-def _error_event(completion: Completion) -> bytes:
-    return chunk(b'data: {"error": {"message": "out of memory", "code": 500}}\n\n') + completion.done
-
-
+ERROR = chunk(b'data: {"error": {"message": "out of memory", "code": 500}}\n\n')
 FAULTS = {
     "reset": reset,
     "silent": silent,
@@ -227,7 +216,7 @@ FAULTS = {
     LOSES: usual,  # every now and then the cache forgets everything
     TWICE: usual,  # /metrics counts every token twice
     "retokenises": retokenises,
-    "no-usage": _ending(_no_usage),
-    "wrong-usage": _ending(_wrong_usage),
-    "error-event": _ending(_error_event),
+    "no-usage": _ending(lambda completion: completion.done),
+    "wrong-usage": _ending(lambda completion: completion.counts(completion.tokens + 1) + completion.done),
+    "error-event": _ending(lambda completion: ERROR + completion.done),
 }
