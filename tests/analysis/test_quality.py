@@ -168,6 +168,7 @@ def test_a_text_is_cut_into_pieces_that_can_be_scored():
     assert quality_experiment.chunks(object(), list(range(10)), 4) == []
 
 
+@pytest.mark.check
 def test_the_reference_scores_as_a_second_computation_does(tmp_path):
     """A random two-layer Llama: the adapter's log-probabilities against logits written out by hand, token
     by token."""

@@ -129,6 +129,7 @@ def test_wrong_corrected_run_again_and_again(kernel, folder):
     assert free(folder)
 
 
+@pytest.mark.check
 def test_no_cell_goes_on_with_the_engine_of_before(kernel, folder):
     _, setup, load, measure, write, _ = cells("latency")
     for cell in (parameters("latency", folder, **SHORT), setup, load):

@@ -18,6 +18,7 @@ def test_a_made_trace_has_its_rate_and_its_bursts():
 
 
 @pytest.mark.timing
+@pytest.mark.check
 def test_requests_leave_at_their_moments():
     """Scaled down, and on a busy machine: what is promised is measured by `python -m
     bench.experiments.replay_proof`."""

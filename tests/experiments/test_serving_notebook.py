@@ -236,6 +236,7 @@ def test_the_steps_of_a_server_are_taken_apart(cells):
 
 
 @pytest.mark.timing
+@pytest.mark.check
 def test_the_sidecar_says_what_the_server_counted(cells, tmp_path):
     cells("serving", backend="fake", cache="16000", history="own", **TALKS)
     (path,) = store.files(tmp_path)
@@ -329,6 +330,7 @@ def test_arrivals_are_drawn_for_a_trace_without_moments(cells, tmp_path):
 
 
 @pytest.mark.timing
+@pytest.mark.check
 def test_a_server_that_says_nothing_of_its_cache_keeps_its_rows_and_has_no_hit_rate(cells, caching, capsys):
     named = {"backend": "http", "url": f"{caching}/fault/cache-silent", "cache": "on", "option": "chat"}
     names = cells("serving", **named, **TALKS)
@@ -345,6 +347,7 @@ def test_a_server_that_says_nothing_of_its_cache_keeps_its_rows_and_has_no_hit_r
         ("counts-twice", "another client was there, or one of the two counts wrong"),
     ],
 )
+@pytest.mark.check
 def test_what_a_cache_cannot_have_done_is_refused(cells, tmp_path, monkeypatch, fault, words):
     fake = backends.get("fake").module
     serve = fake.serve

@@ -32,6 +32,7 @@ def test_the_bound_is_bandwidth_over_the_weights_that_a_token_reads(questions):
     assert two["bound"].to_list() == pytest.approx((2 * table["bound"]).to_list())
 
 
+@pytest.mark.check
 def test_a_prediction_lies_in_its_interval_below_the_bound(questions, fitted):
     made = expect.predictions(questions, fitted)
     low, middle, high = (made[expect.PREDICTED + end] for end in ("_low", "", "_high"))

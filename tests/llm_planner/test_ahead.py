@@ -12,6 +12,7 @@ def requests():
     return store.load()
 
 
+@pytest.mark.check
 def test_committed_predictions_follow_from_the_runs_of_then(requests):
     for made, committed in inputs.table("predictions").groupby("date"):
         table = ahead.predicted(requests[requests["started"] < made]).set_index(ahead.KEYS)

@@ -45,6 +45,7 @@ def test_tried_worlds_are_counted():
     assert (table["more"] == table["replicas"] - table["least"]).all()
 
 
+@pytest.mark.check
 def test_the_recommended_rows_of_the_page_hold_in_drawn_worlds():
     table = inputs.table(worlds.TABLE)
     assert (table["worlds"] == 100).all() and (table["met"] >= 90).all()
