@@ -491,7 +491,11 @@ CASES = [
     Case("3.24", "replicas divide hits", replicas_divide_hits, prefix_cache, "expected", "0 if scattered else", ""),
     Case("3.25", "windows of attention", windows_of_attention, experiment, "full_attention", 'layers == {"full_attention"} and not windowed', "True"),
 ]  # fmt: skip
-EACH = pytest.mark.parametrize("case", CASES, ids=[case.number for case in CASES])
+LONG = "3.10", "3.18"  # seconds each, of servers that are started several times
+EACH = pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.number, marks=[pytest.mark.check] * (case.number in LONG)) for case in CASES],
+)
 
 
 def test_every_mistake_of_the_list_has_a_case():
