@@ -18,7 +18,7 @@ def _listed(name: str) -> Callable:
     """Decorator: a table called `published-<name>`."""
 
     def declared(function: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
-        registry.TABLES[f"published-{name}"] = function
+        registry.table(function, f"published-{name}")
         return function
 
     return declared

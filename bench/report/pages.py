@@ -163,8 +163,7 @@ def show_table(name: str, rows: pd.DataFrame, caption: str) -> None:
     model, all but the first folded; a file has the rest. In a notebook the same rows stand there as
     DataFrames.
     """
-    function = tables.TABLES[naming.choose("table", name, tables.names())]
-    table = function(rows) if inspect.signature(function).parameters else function()
+    table = tables.TABLES[naming.choose("table", name, tables.names())](rows)
     parts = table_parts(table)
     if not _is_page():
         for label, part in parts:

@@ -9,7 +9,6 @@ they call the same functions.
 
 import functools
 import importlib
-import inspect
 import pkgutil
 from collections.abc import Callable, Sequence
 
@@ -74,9 +73,9 @@ def main(arguments: Sequence[str]) -> None:
     """Print the table named in `arguments`, of this checkout's runs alone if `here` follows; ValueError
     listing the tables for any other name."""
     name, where = naming.choose("table", arguments[0] if arguments else "", names()), arguments[1:]
-    of_runs, rows = inspect.signature(TABLES[name]).parameters, store.load()
+    rows = store.load()
     own = rows[rows["host"] == identity.host()] if where == ["here"] else rows[:0]
-    print(html.text(TABLES[name](*([own if len(own) else rows] if of_runs else []))))
+    print(html.text(TABLES[name](own if len(own) else rows)))
 
 
 # A topic is a file of this folder, or of a package beside the study; its tables join when it is imported.
