@@ -97,7 +97,7 @@ audit: .venv/ready
 	@python -m llm_audit $(FILE) $(if $(GPU),--gpu "$(GPU)") $(if $(MODEL),--model "$(MODEL)") $(if $(WEIGHTS),--weights "$(WEIGHTS)") $(if $(TP),--tensor-parallel $(TP))
 
 audit-runs: .venv/ready
-	@python -c "from bench.observations import store; from llm_audit import own_runs; own_runs.write(store.files(), 2)"
+	@python -c "from bench.machine import identity; from bench.observations import store; from llm_audit import own_runs; own_runs.write(store.files(), identity.cores())"
 
 contribute: .venv/ready
 	@python -m bench.workflow.contribute $(if $(BASE),--base "$(BASE)") $(if $(FROM),--from "$(FROM)") $(if $(TAKE),--take)

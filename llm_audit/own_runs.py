@@ -7,7 +7,6 @@ is audited again, which takes a site longer and changes nothing else.
 """
 
 import concurrent.futures
-import functools
 import hashlib
 import multiprocessing
 from collections.abc import Iterable, Sequence
@@ -57,7 +56,6 @@ def _known() -> dict[str, Fields]:
     return dict(zip(table["key"], table.to_dict("records")))
 
 
-@functools.cache
 def _code() -> str:
     """What the checks compute, and what reads a run."""
     return memo.code("llm_audit.own_runs", memo.computes)

@@ -80,7 +80,7 @@ def show_figure(name: str, rows: pd.DataFrame, data: pd.DataFrame | None = None)
 
 def _left_out(parts: list[tuple[str, Figure]], rows: pd.DataFrame) -> str:
     """Which machines have no part of a figure because it has as many as a page shows."""
-    if len(parts) < per_machine.MOST_PARTS:
+    if len(parts) < per_machine.MOST_MACHINES:
         return ""
     labels = [label for label, _ in machines.labelled(rows)]
     left = labels[labels.index(parts[-1][0]) + 1 :]

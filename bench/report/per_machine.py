@@ -18,7 +18,7 @@ from bench import style
 from bench.analysis import machines
 
 Draw = Callable[[pd.DataFrame], Figure | None]
-MOST_PARTS = 3  # machines of which a figure has a part
+MOST_MACHINES = 3  # machines of which a figure has a part
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def of_machines(draw: Draw) -> Draw:
     """Decorator: `draw` (rows of one machine in, a Figure or None out) for rows of any number of machines.
 
     It then draws the machine in front, or the next one that has measured what is drawn; the attribute `parts`
-    gives a list of (label, Figure), one for each of the first MOST_PARTS machines that have measured it.
+    gives a list of (label, Figure), one for each of the first MOST_MACHINES machines that have measured it.
     """
 
     @functools.wraps(draw)
@@ -76,7 +76,7 @@ def of_machines(draw: Draw) -> Draw:
             shown: list[tuple[Part, pd.DataFrame, Figure]] = []
             missing: list[str] = []
             for label, own in _several(rows):
-                if len(shown) == MOST_PARTS:
+                if len(shown) == MOST_MACHINES:
                     break
                 which = Part(label, first=not shown)
                 figure = _try(draw, which, own)

@@ -57,7 +57,7 @@ def test_a_page_draws_a_few_machines_and_says_where_the_others_are(many, monkeyp
     monkeypatch.setattr(pages, "display", lambda one: shown.append(one.data))
     pages.show_figure("ttft_tpot", many)
     labels = [label for label, _ in machines.labelled(many)]
-    drawn, left = labels[: per_machine.MOST_PARTS], labels[per_machine.MOST_PARTS :]
+    drawn, left = labels[: per_machine.MOST_MACHINES], labels[per_machine.MOST_MACHINES :]
     assert re.findall(r'data-device="(.*?)"', shown[0]) == drawn and left
     words = re.search(r"Not drawn here: (.*?)</p>", shown[0])[1]
     assert re.findall(r"<code>(.*?)</code>", words)[: len(left)] == left and "explore.html" in words

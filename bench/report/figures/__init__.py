@@ -30,7 +30,7 @@ def listed(draw: Callable) -> Callable:
 
 
 def of_machines(draw: Callable) -> Callable:
-    """Decorator: a listed figure whose function draws one machine; every machine has a part of it."""
+    """Decorator: a listed figure whose function draws one machine; the first machines have a part each."""
     DRAWN[draw.__name__] = per_machine.of_machines(draw)
     return DRAWN[draw.__name__]
 
