@@ -291,9 +291,9 @@ def fit(
         columns.append(side[:, None])
     design = np.hstack(columns)
     logs = np.log(runs[metric].to_numpy(dtype=float))
-    groups = {"sitting": np.eye(count * places)[codes * places + sitting]}
+    groups = {"sitting": np.eye(places)[sitting]}
     if two_placements:
-        groups["placement"] = np.eye(count)[codes] * side[:, None]
+        groups["placement"] = side[:, None]
     return _estimate(keys, table, logs, design, codes, groups, prior or known_prior())
 
 
@@ -327,7 +327,7 @@ def _estimate(
     prior: Prior,
 ) -> Fit:
     """`Fit` of the logs of a metric with the fixed effects `design`, of which the first columns are the
-    configurations, and a random effect for each matrix of `groups`."""
+    configurations; each of them has random effects of its own, whose designs are `groups`."""
     count, runs = len(table), len(logs)
     # A column that the others can express says nothing: the placement of a machine whose every configuration
     # has seen one only.
@@ -340,62 +340,32 @@ def _estimate(
         effects = np.linalg.lstsq(design, logs, rcond=None)[0][:count]
         none = np.full((count, count), math.nan)
         return Fit(keys, table, effects, none, {}, np.zeros((0, count, count)), np.zeros((0, 0)))
-    residual, ratios = _variances(logs, design, codes, groups, prior)
+    blocks = _Blocks(logs, design, codes, list(groups.values()))
+    centre, width = np.array([prior[name] for name in groups]).T
+    if np.abs(logs - design @ np.linalg.lstsq(design, logs, rcond=None)[0]).max() < EXACT:
+        residual, ratios = EXACT**2, np.exp(centre)
+    else:
+        residual, ratios = blocks.variances(centre, width)
     variances = np.r_[residual, residual * ratios]
-    parts = [np.eye(runs), *(z @ z.T for z in groups.values())]
-    inverse = linalg.inv(sum(v * part for v, part in zip(variances, parts)))
-    covariance = linalg.inv(design.T @ inverse @ design)
-    effects = covariance @ design.T @ inverse @ logs
-    projection = inverse - inverse @ design @ covariance @ design.T @ inverse
-    projected = [projection @ part for part in parts]
+    effects, covariance, gradients, information = blocks.estimate(variances)
     # In the logs of the residual's variance and of the others over it, in which the prior is stated.
     slopes: np.ndarray = np.diag(variances)
     slopes[:, 0] = variances
-    information = np.array([[0.5 * np.sum(a * b.T) for b in projected] for a in projected])
-    information = slopes.T @ information @ slopes
-    information += np.diag([0.0, *(1 / prior[name][1] ** 2 for name in groups)])
-    lever = inverse @ design @ covariance[:, :count]
-    by_variance = np.array([lever.T @ part @ lever for part in parts])
-    gradients = np.einsum("vk,vij->kij", slopes, by_variance)
+    information = slopes.T @ information @ slopes + np.diag([0.0, *(1 / width**2)])
     return Fit(
         keys,
         table,
         effects[:count],
         covariance[:count, :count],
         dict(zip(["residual", *groups], variances.tolist())),
-        gradients,
+        np.einsum("vk,vij->kij", slopes, gradients[:, :count, :count]),
         information,
     )
 
 
-def _variances(
-    logs: np.ndarray,
-    design: np.ndarray,
-    codes: np.ndarray,
-    groups: dict[str, np.ndarray],
-    prior: Prior,
-) -> tuple[float, np.ndarray]:
-    """(residual variance, the other variances over it) of the penalised restricted likelihood.
-
-    That of statsmodels' MixedLM, to which a test compares it, without its loop over groups: a site climbs it
-    some thousand times.
-    """
-    centre, width = np.array([prior[name] for name in groups]).T
-    if np.abs(logs - design @ np.linalg.lstsq(design, logs, rcond=None)[0]).max() < EXACT:
-        return EXACT**2, np.exp(centre)
-    blocks = _Blocks(logs, design, codes, list(groups.values()))
-
-    def loss(logarithms: np.ndarray) -> float:
-        return 0.5 * np.sum(((logarithms - centre) / width) ** 2) - blocks.likelihood(np.exp(logarithms))[0]
-
-    found = optimize.minimize(loss, centre, method="L-BFGS-B", bounds=[LOG_RATIOS] * len(groups))
-    ratios = np.exp(found.x)
-    return blocks.likelihood(ratios)[1], ratios
-
-
 class _Blocks:
-    """The restricted likelihood of variances, of a model whose configurations share no random effect: their
-    covariance is one block each, all padded to one size with rows that say nothing."""
+    """A linear mixed model whose configurations share no random effect: the covariance of the runs is one
+    block for each configuration, all padded to one size with rows that say nothing."""
 
     def __init__(
         self, logs: np.ndarray, design: np.ndarray, codes: np.ndarray, groups: Sequence[np.ndarray]
@@ -411,7 +381,8 @@ class _Blocks:
 
         self.freedom = design.shape[0] - design.shape[1]
         self.rows = padded(np.column_stack([design, logs]))
-        self.shared = [padded(group) @ padded(group).transpose(0, 2, 1) for group in groups]
+        self.real = np.eye(sizes.max()) * (np.arange(sizes.max()) < sizes[:, None])[:, None]
+        self.shared = [each @ each.transpose(0, 2, 1) for each in map(padded, groups)]
 
     def likelihood(self, ratios: np.ndarray) -> tuple[float, float]:
         """(logarithm of the restricted likelihood without its constant, residual variance) where the other
@@ -425,3 +396,50 @@ class _Blocks:
         variance = float(rest @ rest) / self.freedom
         volume = 2 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum() + np.linalg.slogdet(cross)[1]
         return -0.5 * (self.freedom * math.log(variance) + volume), variance
+
+    def variances(self, centre: np.ndarray, width: np.ndarray) -> tuple[float, np.ndarray]:
+        """(residual variance, the other variances over it) of the restricted likelihood, penalised by a prior
+        on the logs of the ratios with the means `centre` and the standard deviations `width`.
+
+        That of statsmodels' MixedLM, to which a test compares it, without its loop over groups: a site climbs
+        it some thousand times.
+        """
+
+        def loss(logarithms: np.ndarray) -> float:
+            return 0.5 * np.sum(((logarithms - centre) / width) ** 2) - self.likelihood(np.exp(logarithms))[0]
+
+        found = optimize.minimize(loss, centre, method="L-BFGS-B", bounds=[LOG_RATIOS] * len(centre))
+        ratios = np.exp(found.x)
+        return self.likelihood(ratios)[1], ratios
+
+    def estimate(self, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """(fixed effects, their covariance, its gradient by each of `variances`, Fisher's information of
+        these) by generalised least squares; the information is the restricted likelihood's."""
+        design, logs = self.rows[..., :-1], self.rows[..., -1:]
+        parts = [self.real, *self.shared]
+        spread = np.eye(design.shape[1]) * variances[0]
+        spread = spread + sum(v * shared for v, shared in zip(variances[1:], self.shared))
+        inverse = np.linalg.inv(spread)
+        weighted = inverse @ design
+
+        def summed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+            return left.reshape(-1, left.shape[2]).T @ right.reshape(-1, right.shape[2])
+
+        covariance = linalg.inv(summed(design, weighted))
+        effects = (covariance @ summed(weighted, logs))[:, 0]
+        pulled = [part @ weighted for part in parts]
+        gradients = np.array([covariance @ summed(weighted, each) @ covariance for each in pulled])
+        # tr(P A P B) with P = V⁻¹ − V⁻¹X (XᵀV⁻¹X)⁻¹ XᵀV⁻¹, block by block.
+        scaled = [inverse @ part for part in parts]
+        information = np.array(
+            [
+                [
+                    np.sum(scaled[a] * scaled[b].transpose(0, 2, 1))
+                    - 2 * np.sum(covariance * summed(pulled[a], inverse @ pulled[b]))
+                    + np.sum(gradients[a] * summed(weighted, pulled[b]))
+                    for b in range(len(parts))
+                ]
+                for a in range(len(parts))
+            ]
+        )
+        return effects, covariance, gradients, information / 2

@@ -147,6 +147,38 @@ def test_the_variances_are_those_of_statsmodels_where_the_prior_says_nothing():
     assert model.variances["sitting"] == pytest.approx(float(expected.cov_re.iloc[0, 0]), rel=0.02)
 
 
+def test_covariance_slopes_and_information_are_those_of_the_whole_covariance_of_the_runs():
+    """Which are made configuration by configuration: here all runs stand in one matrix each."""
+    rng = np.random.default_rng(5)
+    engines, sittings = ["a", "b", "c"], [0, 1, 2]
+    groups = [(e, s, scattered(rng, 100, 2 + s)) for e in engines for s in sittings]
+    table = runs(*groups)
+    table["placement"] = np.where(rng.random(len(table)) < 0.5, "near", "apart")
+    prior = {"sitting": (-1.0, 2.0), "placement": (-1.0, 2.0)}
+    model = comparison.fit(table, KEYS, "rate", prior=prior)
+    engine = pd.get_dummies(table["engine"]).to_numpy(dtype=float)
+    sitting = pd.get_dummies(comparison.sittings(table)).to_numpy(dtype=float)
+    side = comparison.sides(table)[:, None]
+    design = np.hstack([engine, sitting[:, :-1] - sitting[:, -1:], side])
+    own = np.hstack([engine[:, [k]] * sitting for k in range(3)])
+    parts = {"residual": np.eye(len(table)), "sitting": own @ own.T}
+    parts["placement"] = (engine * side) @ (engine * side).T
+    # A step of the residual's logarithm moves all variances, one of a ratio its own.
+    steps = [sum(model.variances[name] * parts[name] for name in parts)]
+    steps += [model.variances[name] * parts[name] for name in ("sitting", "placement")]
+    inverse = np.linalg.inv(steps[0])
+    covariance = np.linalg.inv(design.T @ inverse @ design)
+    lever = inverse @ design @ covariance
+    projection = inverse - lever @ design.T @ inverse
+    assert model.effects == pytest.approx((lever.T @ np.log(table["rate"]))[:3])
+    assert model.covariance == pytest.approx(covariance[:3, :3])
+    for number, step in enumerate(steps):
+        assert model.gradients[number] == pytest.approx((lever.T @ step @ lever)[:3, :3])
+        expected = [0.5 * np.trace(projection @ step @ projection @ other) for other in steps]
+        expected[number] += 1 / prior["sitting"][1] ** 2 if number else 0
+        assert model.information[number] == pytest.approx(expected)
+
+
 def test_placements_weigh_equally_however_often_each_was_met():
     rng = np.random.default_rng(2)
     near, apart = 100.0, 140.0
