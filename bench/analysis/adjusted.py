@@ -20,9 +20,9 @@ OPTIONAL = ["ended", "run_id", "placement"]
 
 def fits(
     runs: pd.DataFrame, keys: Sequence[str], metric: str, conditions: Sequence[str] = ()
-) -> list[tuple[dict, pd.DataFrame, comparison.Fit]]:
-    """(values of SETTING and `conditions`, the runs there, the model of their `metric`) of every one that has
-    a value.
+) -> list[tuple[dict, comparison.Fit]]:
+    """(values of SETTING and `conditions`, the model of the runs' `metric` there) of every one that has a
+    value.
 
     One row of `runs` per run and condition; columns SETTING, `keys`, `conditions`, `metric`, started. A
     configuration with a figure that is not above zero, which has no logarithm, is in no model.
@@ -35,7 +35,7 @@ def fits(
 @memo.by_content
 def _fits(
     runs: pd.DataFrame, keys: tuple[str, ...], metric: str, conditions: tuple[str, ...]
-) -> list[tuple[dict, pd.DataFrame, comparison.Fit]]:
+) -> list[tuple[dict, comparison.Fit]]:
     found, where = [], [*SETTING, *conditions]
     times = [name for name in ("started", "ended") if name in runs]
     runs = runs.assign(**{name: pd.to_datetime(runs[name], utc=True) for name in times})  # read once
@@ -44,7 +44,7 @@ def _fits(
             above = (rows[metric] > 0).groupby([rows[key] for key in keys], dropna=False).transform("all")
             rows = rows[above]
         if len(rows):
-            found.append((dict(zip(where, place)), rows, comparison.fit(rows, keys, metric)))
+            found.append((dict(zip(where, place)), comparison.fit(rows, keys, metric)))
     return found
 
 

@@ -81,10 +81,10 @@ def sittings(runs: pd.DataFrame, gap_s: float = SITTING_GAP_S) -> pd.Series:
     started = _moments(runs["started"])
     ended = _moments(runs["ended"]) if "ended" in runs else started
     ended = np.where(np.isnat(ended), started, ended)
-    numbers = np.zeros(len(runs), dtype=int)
-    place = pd.Series(range(len(runs)), index=runs.index)
-    for _, own in place.groupby(_where(runs), dropna=False):
-        order = own.to_numpy()[np.argsort(started[own], kind="stable")]
+    numbers, where = np.zeros(len(runs), dtype=int), numbered(_where(runs))[0]
+    for place in range(where.max(initial=-1) + 1):
+        own = np.flatnonzero(where == place)
+        order = own[np.argsort(started[own], kind="stable")]
         idle = started[order][1:] - np.maximum.accumulate(ended[order])[:-1]
         numbers[order[1:]] = np.cumsum(idle > np.timedelta64(round(gap_s * 1e9), "ns"))
     return pd.Series(numbers, index=runs.index)
@@ -108,7 +108,8 @@ class Fit:
     """What the model says of the configurations of one machine.
 
     `keys` (columns that name a configuration), `table` (one row per configuration: keys, runs, sittings,
-    chain: configurations of one chain are connected by sittings), `effects` and `covariance` (of the log of
+    chain: configurations of one chain are connected by sittings; alike: those of one number have as many runs
+    in each sitting and placement, so their means are known equally well), `effects` and `covariance` (of the log of
     each configuration's adjusted mean), `variances` {residual, sitting, placement: of log(metric)}, and what
     Satterthwaite's degrees of freedom take: `gradients` (of `covariance` by each variance), `information`.
     """
@@ -129,7 +130,7 @@ class Fit:
     @functools.cached_property
     def places(self) -> dict[tuple, int]:
         """Where each configuration (a tuple of `keys`) stands in `table`."""
-        names = self.table[self.keys].itertuples(index=False, name=None)
+        names = zip(*(self.table[key] for key in self.keys))
         return {name: place for place, name in enumerate(names)}
 
     def place(self, key: Sequence) -> int:
@@ -273,8 +274,14 @@ def fit(
     edges[codes, count + sitting] = 1
     chain = connected_components(edges, directed=False)[1]
     ids = pd.factorize(runs["run_id"])[0] if "run_id" in runs else np.arange(len(runs))
+    side = sides(runs)
+    often = np.zeros((count, places, 3), dtype=int)
+    np.add.at(often, (codes, sitting, np.sign(side).astype(int)), 1)
     table = pd.DataFrame(names, columns=keys).assign(
-        runs=_distinct(codes, ids), sittings=_distinct(codes, sitting), chain=chain[:count]
+        runs=_distinct(codes, ids),
+        sittings=_distinct(codes, sitting),
+        chain=chain[:count],
+        alike=np.unique(often.reshape(count, 3 * places), axis=0, return_inverse=True)[1].ravel(),
     )
     # One column per configuration; per sitting one, coded so that the sittings of a chain add up to zero: a
     # configuration's coefficient is then its mean over the chain's sittings.
@@ -285,7 +292,6 @@ def fit(
         coded[own[:-1]] = np.eye(len(own) - 1)
         coded[own[-1:]] = -1
         columns.append(coded[sitting])
-    side = sides(runs)
     two_placements = len(np.unique(side[side != 0])) == 2
     if two_placements:
         columns.append(side[:, None])

@@ -183,27 +183,25 @@ def comparisons(requests: pd.DataFrame, experiment: str) -> list[Fields]:
     table = points(requests, experiment)[ROW].astype(object)
     known = table.where(table.notna(), None).itertuples(index=False, name=None)  # NaN is never a key
     places, found = {key: place for place, key in enumerate(known)}, {}
-    for name, where, runs, model in _models(rows, experiment):
-        _add_halves(found, places, name, where, runs, model)
+    for name, where, model in _models(rows, experiment):
+        _add_halves(found, places, name, where, model)
     if experiment == "quality":
         timed = requests[requests["experiment"] == "latency"]
-        for name, where, runs, model in _models(timed, "latency", [latency.RATE]):
-            _add_halves(found, places, name, where | {"experiment": experiment}, runs, model)
+        for name, where, model in _models(timed, "latency", [latency.RATE]):
+            _add_halves(found, places, name, where | {"experiment": experiment}, model)
     return [{"rows": key[0], "classes": key[1], "halves": halves} for key, halves in found.items()]
 
 
 def _models(rows: pd.DataFrame, experiment: str, names: Sequence[str] = NAMES) -> Iterator[tuple]:
-    """(metric, condition, runs, model) of every model of `experiment`."""
+    """(metric, condition, model) of every model of `experiment`."""
     each = of_runs(rows, experiment)
     for name in (name for name in _measured(each) if name in names):
         figures = _figures(rows, each, experiment, name)
-        for where, runs, model in adjusted.fits(figures, latency.VERSIONED, name, CONDITION):
-            yield name, where, runs, model
+        for where, model in adjusted.fits(figures, latency.VERSIONED, name, CONDITION):
+            yield name, where, model
 
 
-def _add_halves(
-    found: dict, places: dict[tuple, int], name: str, where: dict, runs: pd.DataFrame, model: comparison.Fit
-) -> None:
+def _add_halves(found: dict, places: dict[tuple, int], name: str, where: dict, model: comparison.Fit) -> None:
     """Add the half widths of one model to {(rows, classes): {metric: halves}}, as `comparisons` has them."""
     shared = {column: None if pd.isna(value) else value for column, value in where.items()}
     named = [dict(zip(latency.VERSIONED, own)) | shared for own in model.places]
@@ -211,20 +209,9 @@ def _add_halves(
     shown = np.array([k for k, key in enumerate(keys) if key in places], dtype=int)
     if not len(shown):
         return
-    classes = np.unique(_classes(runs)[shown], return_inverse=True)[1]
+    classes = np.unique(model.table["alike"].to_numpy()[shown], return_inverse=True)[1]
     key = tuple(places[keys[k]] for k in shown), tuple(classes.tolist())
     found.setdefault(key, {})[name] = _halves(model, shown, classes) if model.has_scatter else []
-
-
-def _classes(runs: pd.DataFrame) -> np.ndarray:
-    """The number of the class of each configuration of `runs`, in the order of `comparison.Fit.table`: of one
-    class are those with as many runs in each sitting and placement, whose means are known equally well."""
-    placement = runs["placement"].fillna("") if "placement" in runs else [""] * len(runs)
-    codes, names = comparison.numbered(runs[name] for name in latency.VERSIONED)
-    cells, met = comparison.numbered([comparison.sittings(runs), placement])
-    counts = np.zeros((len(names), len(met)), dtype=int)
-    np.add.at(counts, (codes, cells), 1)
-    return np.unique(counts, axis=0, return_inverse=True)[1].ravel()
 
 
 def _halves(model: comparison.Fit, shown: np.ndarray, classes: np.ndarray) -> list:

@@ -228,7 +228,7 @@ def _models(runs: pd.DataFrame, metric: str) -> dict:
     """{(gpu, model, weights, host, loop, load): the model of `metric` of the curves of `runs` at that
     level}."""
     every = adjusted.fits(runs, CURVE, metric, LOOP)
-    return {tuple(where[name] for name in [*MACHINE, *LOOP]): model for where, _, model in every}
+    return {tuple(where[name] for name in [*MACHINE, *LOOP]): model for where, model in every}
 
 
 def _compared(models: dict, level: tuple, curve: tuple, baseline: tuple) -> Fields:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench import naming
+from bench import memo, naming
 from bench.definitions import Fields
 from bench.files import csv_text, write_whole
 from bench.observations import derived, gates, placement, provenance, schema
@@ -182,6 +182,12 @@ def judged(
     counts["not_checked"] = counts["concerned"] - counts["checked"]
     counts["refused"] = counts["gate"].map(refused["gate"].value_counts()).fillna(0).astype(int)
     return counts[["gate", "checked", "not_checked", "refused"]], refused
+
+
+def digest(folder: str | Path | None = None) -> str:
+    """SHA-256 of all that was measured: the files in `folder` with their names."""
+    measured = Path(folder or RESULTS)
+    return memo.digest(sorted(f for kind in ("*.csv", "*.json") for f in measured.glob(f"*/{kind}")))
 
 
 def peaks_id(gpu: str, host: str, n: int | str) -> str:

@@ -25,7 +25,7 @@ from bench.analysis import latency as latency_analysis
 from bench.analysis import quality as quality_analysis
 from bench.machine import identity
 from bench.observations import schema, store
-from bench.paths import DOWNLOADS, RESULTS
+from bench.paths import DOWNLOADS
 from bench.report import figures, findings, hover, links, per_machine, recounting, tables
 from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.findings import quality as quality_findings
@@ -44,8 +44,7 @@ def requests() -> pd.DataFrame:
 
 @functools.cache
 def _requests() -> pd.DataFrame:
-    observed = memo.digest(sorted(f for kind in ("*.csv", "*.json") for f in RESULTS.glob(f"*/{kind}")))
-    return memo.kept(("requests", observed), store.load)
+    return memo.kept(("requests", store.digest()), store.load)
 
 
 @functools.cache

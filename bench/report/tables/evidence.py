@@ -1,6 +1,8 @@
 """Tables of the topic evidence: how often the study's intervals hold, and how often equals are
 distinguished."""
 
+import functools
+
 import pandas as pd
 
 from bench import columns, inputs, memo
@@ -103,11 +105,17 @@ def equal_runs(requests: pd.DataFrame) -> pd.DataFrame:
 _dealt = memo.by_content(equal_runs_analysis.dealt)
 
 
+def judged(requests: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`store.judged` of the folder that `requests` were read from, once for the same files."""
+    folder = requests.attrs.get("folder")
+    return memo.kept(("judged", store.digest(folder)), functools.partial(store.judged, folder=folder))
+
+
 @tables.listed
 def gates(requests: pd.DataFrame) -> pd.DataFrame:
     """What the gates say of the runs that lie there: one row per gate; runs that it could check, runs that it
     concerns whose files do not hold what it needs, and runs that it refuses."""
-    counts, _ = store.judged(folder=requests.attrs.get("folder"))
+    counts, _ = judged(requests)
     return columns.shown(counts, "gate checked not_checked refused", checked="runs checked")
 
 
