@@ -419,11 +419,10 @@ def software() -> pd.DataFrame:
     part = part[part["workload"] != "open_loop"]
     # What a build is called is the software, not a setting.
     part["flags"] = part["flags"].str.replace(r"(?:^|; )(?:build|commit)=[^;]*", "", regex=True)
+    several = part.groupby(keys, dropna=False, sort=False)["when"].transform("nunique") > 1
     found = []
-    for key, group in part.groupby(keys, dropna=False, sort=False):
+    for key, group in part[several].groupby(keys, dropna=False, sort=False):
         days = group.groupby("when")["rate"].median()
-        if len(days) < 2:
-            continue
         named = dict(zip(keys, key))
         span = (days.index[-1] - days.index[0]).days
         first, last = (set(group.loc[group["when"] == day, "version"]) for day in days.index[[0, -1]])

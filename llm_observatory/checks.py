@@ -735,10 +735,13 @@ def one_number_for_several(c: Context) -> pd.DataFrame:
 
 # ---- all of them
 
+JUDGED = {"audit", "audit_notes", "duplicate_of"}  # what `judged` adds
+
 
 def findings(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per finding; columns row (index of `rows`), check, verdict, note. Several tables and pages ask
-    this of the same rows, so a site computes it once (`memo`)."""
+    this of the same rows, whatever was derived from them, so a site computes it once (`memo`)."""
+    rows = rows[[c for c in rows if c in schema.BY_NAME and c not in JUDGED]]
     return memo.kept((f"{__name__}.findings", memo.content(rows)), functools.partial(_findings, rows))
 
 
