@@ -109,9 +109,10 @@ class Fit:
 
     `keys` (columns that name a configuration), `table` (one row per configuration: keys, runs, sittings,
     chain: configurations of one chain are connected by sittings; alike: those of one number have as many runs
-    in each sitting and placement, so their means are known equally well), `effects` and `covariance` (of the log of
-    each configuration's adjusted mean), `variances` {residual, sitting, placement: of log(metric)}, and what
-    Satterthwaite's degrees of freedom take: `gradients` (of `covariance` by each variance), `information`.
+    in each sitting and placement, so their means are known equally well), `effects` and `covariance` (of the
+    log of each configuration's adjusted mean), `variances` {residual, sitting, placement: of log(metric)},
+    and what Satterthwaite's degrees of freedom take: `gradients` (of `covariance` by each variance),
+    `information`.
     """
 
     keys: list[str]
@@ -158,14 +159,9 @@ class Fit:
         middle, error, freedom = self.contrasts(np.eye(len(self.effects)))
         half = stats.t.ppf((1 + confidence) / 2, np.maximum(freedom, 1)) * error
         once, together = self.table["runs"] == 1, self.table["sittings"] == 1
-        return self.table[self.keys].assign(
-            mean=np.exp(middle),
-            low=np.exp(middle - half),
-            high=np.exp(middle + half),
-            runs=self.table["runs"],
-            sittings=self.table["sittings"],
-            note=np.select([once, together], [ONE_RUN, ONE_SITTING], default=""),
-        )
+        figures = {"mean": np.exp(middle), "low": np.exp(middle - half), "high": np.exp(middle + half)}
+        note = np.select([once, together], [ONE_RUN, ONE_SITTING], default="")
+        return self.table[[*self.keys, "runs", "sittings"]].assign(**figures, note=note)[[*self.keys, *MEANS]]
 
     def pairs(
         self,
