@@ -116,6 +116,11 @@ def test_every_figure_draws(name, requests, nothing, tmp_path):
 PROOFS = {"replay_proof": PROOF / "replay.csv", "conversation_peers": PROOF / "conversation_peers.csv"}
 
 
+def test_a_mistyped_figure_is_answered_with_those_that_exist(nothing):
+    with pytest.raises(ValueError, match="latency"):
+        figures.parts("latencyy", nothing)
+
+
 @pytest.mark.parametrize("name", quick(tables.names()))
 @pytest.mark.check
 def test_every_table_is_made(name, requests, nothing):

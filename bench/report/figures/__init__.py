@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bench import files, registry, style
+from bench import files, naming, registry, style
 from bench.paths import FIGURES
 from bench.report import per_machine
 
@@ -37,7 +37,7 @@ def of_machines(draw: Callable) -> Callable:
 
 def parts(name: str, requests: pd.DataFrame) -> list[tuple[str, Figure]]:
     """[(label, Figure)] of figure `name`: one per machine that it shows, or one without a label."""
-    draw = DRAWN[name]
+    draw = DRAWN[naming.choose("figure", name, names())]
     return draw.parts(requests) if hasattr(draw, "parts") else [("", draw(requests))]
 
 
