@@ -104,8 +104,7 @@ def show_file(name: str) -> None:
 
 def _description(name):
     """The first paragraph of a figure's docstring: its alternative text."""
-    function = figures.DRAWN[naming.choose("figure", name, figures.names())]
-    return " ".join(inspect.getdoc(function).split("\n\n")[0].split())
+    return " ".join(inspect.getdoc(figures.drawn(name)).split("\n\n")[0].split())
 
 
 def _show_plot(name, picture):

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from bench import memo
 from llm_audit import checks as audit
 from llm_observatory import build, checks, names, schema
 
@@ -266,3 +267,13 @@ def test_a_check_of_the_audit_s_name_has_the_audit_s_kind_and_formula():
         kind = audit.REGISTRY[one.name].kind
         assert verdicts, one.name
         assert kind != "cannot be told"
+
+
+def test_findings_are_kept_for_the_same_rows_whatever_was_derived_from_them(tmp_path):
+    memo.keep_in(tmp_path)
+    rows = frame({}, {"caveat": "as its author says"})
+    first = checks.findings(rows)
+    again = checks.findings(checks.judged(rows).assign(in_flight=1.0))
+    assert len(first) and again.equals(first) and len(list(tmp_path.iterdir())) == 1
+    checks.findings(rows.assign(caveat=None))
+    assert len(list(tmp_path.iterdir())) == 2

@@ -35,9 +35,14 @@ def of_machines(draw: Callable) -> Callable:
     return DRAWN[draw.__name__]
 
 
+def drawn(name: str) -> Callable:
+    """The figure `name`: all requests in, a Figure out. ValueError that lists what exists for another name."""
+    return DRAWN[naming.choose("figure", name, names())]
+
+
 def parts(name: str, requests: pd.DataFrame) -> list[tuple[str, Figure]]:
     """[(label, Figure)] of figure `name`: one per machine that it shows, or one without a label."""
-    draw = DRAWN[naming.choose("figure", name, names())]
+    draw = drawn(name)
     return draw.parts(requests) if hasattr(draw, "parts") else [("", draw(requests))]
 
 
