@@ -36,7 +36,7 @@ def of_machines(draw: Callable) -> Callable:
 
 
 def drawn(name: str) -> Callable:
-    """The figure `name`: all requests in, a Figure out. ValueError that lists what exists for another name."""
+    """The figure `name`: all requests in, a Figure out. ValueError that lists what exists."""
     return DRAWN[naming.choose("figure", name, names())]
 
 
