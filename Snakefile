@@ -12,7 +12,7 @@ from bench.machine import identity
 from bench.observations import store
 from bench.paths import FIGURES, RESULTS, ROOT, SITE, sources
 from bench.report import figures
-from bench.workflow import auto, plan, progress, report, run_notebook
+from bench.workflow import costs, plan, progress, report, run_notebook
 from bench.workflow.runs import ENDED
 
 PARTIAL = config.pop("partial", False)  # figures and site from what there is
@@ -22,11 +22,11 @@ UNDRAWN = Path(ENDED, "undrawn")  # says that figures or pages could not be made
 
 
 def forget_ended(runs, peaks):
-    """Remove what says that jobs have ended, or that runs are enough, unless a study runs here now: what has
-    no CSV is tried again."""
+    """Remove the marks of jobs that have ended, unless a study runs here now: a run without a CSV is tried
+    again."""
     try:
         with LOCK.acquire(timeout=0):
-            marks = [mark for run in runs if not run.measured for mark in (run.ended, run.tried, auto.enough(run))]
+            marks = [mark for run in runs if not run.measured for mark in (run.ended, run.tried)]
             for file in [*marks, f"{ENDED}/{peaks}", UNDRAWN]:
                 Path(file).unlink(missing_ok=True)
     except Timeout:
@@ -38,7 +38,7 @@ try:
     PEAKS = store.peaks_id(plan.device(STUDY)[1], identity.host(), 1)
     if workflow.is_main_process and not PARTIAL:
         # Before the plan is made, for which a job that ended without a CSV is a run that failed.
-        forget_ended(plan.choice(STUDY), PEAKS)
+        forget_ended(plan.plan(STUDY, generous=True), PEAKS)
     RUNS = [] if PARTIAL else plan.plan(STUDY, generous=True)
 except ValueError as failure:  # a mistyped name, a device that is not here: one sentence, no traceback
     sys.exit(str(failure))
@@ -47,7 +47,7 @@ ORDER = {identifier: -place for place, identifier in enumerate(BY_ID)}
 STARTED = time.time()
 FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (FIGURES, SITE / "index.html"))
 DRAWN = expand(FIGURES_AT + "/{figure}.{form}", figure=figures.names(), form=("svg", "png"))
-OBSERVATIONS = [os.path.relpath(path, ROOT) for path in sorted(RESULTS.glob("*/*.csv"))]
+OBSERVATIONS = [os.path.relpath(path, ROOT) for path in sorted([*RESULTS.glob("*/*.csv"), *RESULTS.glob("shared/*/*.csv")])]
 # What a figure or a page is drawn by: a change in any file of a package redraws.
 SOURCES = [os.path.relpath(path, ROOT) for path in sources()]
 # An observation is no output, so Snakemake never deletes one: a CSV is whole as soon as it exists, whatever
@@ -57,7 +57,6 @@ MISSING = [run.ended for run in RUNS if not run.measured]
 if not STUDY["first_only"] and not store.path(PEAKS).exists():
     MISSING.append(f"{ENDED}/{PEAKS}")
 ALONE = workflow.local_exec and not workflow.remote_exec
-BEFORE = auto.before(RUNS) if STUDY["auto"] else {}
 
 
 def matching(*patterns):
@@ -70,20 +69,18 @@ def needs(wildcards):
     run = BY_ID.get("{backend}/{name}-{n}".format(**wildcards))
     if run is None:
         return []
-    return [ancient(file) for file in [*run.needs, *([BEFORE[run].ended] if run in BEFORE else [])]]
+    return [ancient(file) for file in run.needs]
 
 
 def command(wildcards):
-    """What carries out a run: its notebook, in a later round only if the budget still has room for it, or the
-    intervals still want it."""
+    """What carries out a run: its notebook, in a later round only if the budget still has room for it."""
     run = BY_ID.get("{backend}/{name}-{n}".format(**wildcards))
     if run is None:  # a node of a cluster looks later than the study's start, and the budget is spent by then
         return "true"
     if STUDY["rounds"] is None and run not in plan.first_round(STUDY):
         # Where nothing else runs beside it, it lets the run go first whose turn it is by now.
         how = "in-turn" if ALONE else "in-budget"
-        asked = f"exec env {run.order} python -m bench.workflow.plan {how} {run.id} {run.command} -- {OVERRIDES}"
-        return f"test -e {auto.enough(run)} || {asked}" if STUDY["auto"] else asked
+        return f"exec env {run.order} python -m bench.workflow.plan {how} {run.id} {run.command} -- {OVERRIDES}"
     return f"exec env {run.order} {run.command}"
 
 
@@ -101,12 +98,15 @@ wildcard_constraints:
 localrules: report, measure, draw, environment, figures, site
 
 
-# What a study shows at its end. What is new is drawn by a Snakemake of its own, which sees what is new.
+# What a study shows at its end. What is new is drawn by a Snakemake of its own, which sees what is new; where
+# nothing is, nothing is drawn.
 REPORT = (
+    "if python -m bench.workflow.report new {since} {overrides}; then "
     "snakemake --quiet all --config partial=True {overrides} -- draw "
     "|| (echo 'Figures or pages could not be made: make site'; touch {undrawn}); "
+    "else echo 'Nothing new was measured, so nothing is drawn; make site draws what is there.'; fi; "
     "python -m bench.report.tables latency here; python -m bench.workflow.report {overrides}"
-).format(overrides=OVERRIDES, undrawn=UNDRAWN)
+).format(since=STARTED, overrides=OVERRIDES, undrawn=UNDRAWN)
 
 
 # A target without an output: it is made every time, so the report is printed even where nothing was to do.
@@ -145,7 +145,7 @@ rule environment:
         if head -n 1 environments/{wildcards.environment}.txt | grep -q lock; then deps=--no-deps; else deps=; fi
         $pip install --progress-bar off $deps --requirement environments/{wildcards.environment}.txt 2>&1 \\
             | tee {log} | awk '/Downloading/ {{print; fflush()}}'
-        $pip install --quiet --no-deps --editable . >> {log} 2>&1
+        .venvs/{wildcards.environment}/bin/python environments/add_checkout.py >> {log} 2>&1
         touch {output}
         """
 
@@ -199,7 +199,7 @@ rule figures:
 rule site:
     input:
         OBSERVATIONS,
-        matching("_quarto.yml", "*.qmd", "assets/*"),
+        matching("_quarto.yml", "index.qmd", "pages/*.qmd", "assets/*"),
         SOURCES,
     output:
         PAGE,
@@ -220,12 +220,17 @@ onstart:
             sys.exit(
                 "Another study runs in this checkout; runs never overlap on one device. Wait for it or stop it."
             )
+        print(costs.text([run for run in plan.plan(STUDY) if not run.measured]), file=sys.stderr)
+        try:
+            costs.fetch(STUDY)
+        except RuntimeError as failure:
+            sys.exit(str(failure))
         progress.started(STUDY)
 
 
 # Snakemake's own last words would only stand below the reasons.
 onsuccess:
-    if not PARTIAL and (report.unmeasured(STUDY) or UNDRAWN.exists()):
+    if not PARTIAL and (report.without_row(STUDY) or UNDRAWN.exists()):
         sys.exit(1)
 
 

@@ -1,81 +1,195 @@
-// What to expect (expect.qmd): the model of llm_observatory/expect.py in the browser, the same arithmetic line by line. Data come from
-// the build; a test compares the results with Python's.
+// What to expect (expect.qmd): the model of llm_measured/predict in the browser, the same arithmetic line by line. Data come from the build
+// (bench/report/published/expect_page.py); a test compares the answers with Python's on a grid of questions.
 "use strict";
 const expectation = (globalThis.expectation = {});
 
-// What the names of a question mean: bytes, bound (tokens/s of one user), and the columns whose levels have effects, as expect.setups and expect._factors.
-expectation.setup = (data, { accelerator, model, format, engine, accelerators }) => {
-  const card = data.accelerators.find((row) => row[0] === accelerator);
-  const weights = data.models.find((row) => row[0] === model);
-  const [, bits, form, scheme] = data.formats.find((row) => row[0] === format);
-  const [, family, kind, byLayers] = data.engines.find((row) => row[0] === engine);
-  const read = (weights[1] * 1e9 * bits) / 8;
-  const held = (weights[2] * 1e9 * bits) / 8;
-  const bound = (accelerators * card[3] * 1e9) / read;
-  const capacity = card[4] === null ? Infinity : card[4] * 1e9 * accelerators;
-  const several = Math.log(accelerators);
-  const levels = { engine_kind: kind, engine_family: family, accelerator_class: card[6], architecture: card[2], family: card[5], scheme, format: form, mixture: weights[3] ? "mixture" : "dense", model_kind: weights[5] };
-  const factors = { one: 1, several, several_by_layers: byLayers ? several : 0, several_together: byLayers ? 0 : several };
-  return { machine: card[0], title: card[1], architecture: card[2], model, bits, form, engine, family, accelerators, layers: weights[4], read, held, capacity, bound, levels, factors };
+// Base64 of compressed JSON.
+expectation.unpacked = async (text) => {
+  const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
 };
 
-// {rate, low, high, bound, reading} in tokens/s of one user, as Fit.share and expect.of_setups of a variant that is known; `reading` is the share of a
-// token's time in which weights are read.
-expectation.predict = (data, s) => {
-  const { fit } = data;
-  const sums = { reading: 0, layers: 0 };
-  const never = { reading: 0, layers: 0 };
+// The data with tables as maps of objects, and fits with their covariances as numbers.
+expectation.ready = (data) => {
+  const objects = ({ columns, rows }) => rows.map((row) => Object.fromEntries(columns.map((name, k) => [name, row[k]])));
+  for (const [part, key] of [["accelerators", "machine"], ["models", "model"], ["formats", "label"], ["engines", "engine"]]) data[part] = new Map(objects(data[part]).map((each) => [each[key], each]));
+  for (const fit of Object.values(data.fits)) {
+    fit.places = new Map(fit.keys.map((key, at) => [key, at]));
+    fit.matrix = Float64Array.from(fit.covariance.split(" "), (text) => Number(text) * data.constants.unit);
+  }
+  if (data.points) data.points = objects(data.points);
+  return data;
+};
+
+// A number as Python's :g writes it.
+expectation.short = (v) => String(Number(v.toPrecision(6)));
+
+// The accelerator of a question, or one that no table has, from its stated bandwidth and memory (machines.stated).
+expectation.card = (data, { accelerator, bandwidth_gb_per_s, memory_gb }) => {
+  if (accelerator !== "stated") return data.accelerators.get(accelerator);
+  const rate = bandwidth_gb_per_s * 1e9;
+  const memory_bytes = memory_gb ? memory_gb * 2 ** 30 : null;
+  return { ...data.stated, title: `${expectation.short(bandwidth_gb_per_s)} GB/s`, bandwidth_low: rate, bandwidth: rate, bandwidth_most: rate, memory_bytes, peak_flops: rate * data.constants.operations_per_byte };
+};
+
+// The model of a question, or one that no table has, from its stated size (question._of_size).
+expectation.model = (data, { model, parameters_b, active_b }) => {
+  if (model !== "stated") return data.models.get(model);
+  const passed = active_b || parameters_b;
+  const refused = passed > parameters_b ? `active_b is ${expectation.short(passed)} and parameters_b ${expectation.short(parameters_b)}: no token passes more than there is.` : "";
+  const [parameters, active] = [parameters_b * 1e9, passed * 1e9];
+  const layers = Math.min(Math.max(32 * (Math.sqrt(parameters * active) / 7e9) ** 0.38, 12), 130);
+  return {
+    model: `${expectation.short(parameters_b)}b`, model_kind: "plain", parameters, active, read_parameters: active - 0.07 * active, layers, hidden: Math.sqrt(active / layers / 12),
+    cache_bytes_per_token: 2 * 2 * layers * 1024, mixture: active < 0.95 * parameters ? "mixture" : "dense", guessed: [], longest: null, own_scheme: null, refused,
+  };
+};
+
+// The format of a question, or stated bits of the kind that the model or the engine has where nobody names one (question._format).
+expectation.format = (data, { format, bits }, model, engine) => {
+  const known = data.formats.get(format);
+  // A file "in 16 bits" of llama.cpp keeps the experts of gpt-oss as they are published.
+  if (known?.bits === 16 && model.model.includes("gpt-oss") && engine.engine.startsWith("llama.cpp")) return data.formats.get("mxfp4");
+  if (known) return known;
+  const scheme = model.own_scheme ?? engine.own_scheme ?? ([8, 16, 32].includes(bits) ? "floating point" : "integers");
+  return { format: `${scheme} ${expectation.short(bits)}`, scheme, bits, least_bits: bits };
+};
+
+// What a question means, with the names of question.Setup; `refused` says why there is no answer.
+expectation.setup = (data, q) => {
+  const { accelerators, split, context } = q;
+  const [card, model, engine] = [expectation.card(data, q), expectation.model(data, q), data.engines.get(q.engine)];
+  const s = { ...card, ...model, ...engine, ...expectation.format(data, q, model, engine), accelerators, context, users: 1, guessed: [...card.guessed, ...model.guessed], refused: "" };
+  s.memory_bytes ??= Infinity;
+  s.split = accelerators === 1 ? "one" : split || (s.accelerator_class.endsWith("server") ? s.server_split : s.other_split);
+  if (s.vendor && s.vendors.length && !s.vendors.includes(s.vendor)) s.refused = `No published row has ${s.engine_family} on an accelerator of ${s.vendor}; it has it on ${expectation.listed(s.vendors)}.`;
+  else if (model.refused) s.refused = model.refused;
+  else if (s.longest && context > s.longest) s.refused = `${s.model} was made for ${s.longest.toLocaleString("en")} tokens, and the context asked for is ${context.toLocaleString("en")}.`;
+  s.width = s.split === "layers" ? 1 : accelerators;
+  s.weight_bytes = (s.parameters * s.bits) / 8;
+  s.cache_bytes = s.users * s.context * s.cache_bytes_per_token;
+  s.held_bytes = s.memory_bytes * accelerators;
+  const whole = s.weight_bytes * data.constants.room;
+  s.outside = Math.min(Math.max((whole + s.cache_bytes - s.held_bytes) / whole, 0), 1);
+  // One accelerator of an engine that leaves the rest in the host's memory; anything else that does not fit is answered as if it did.
+  s.offloaded = s.offloads && accelerators === 1 ? s.outside : 0;
+  s.runs = s.outside === 0 || s.offloaded > 0;
+  return s;
+};
+
+expectation.listed = (words) => (words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words[0]);
+
+// Logarithms of the seconds of weights, cache, layers and links at full speed (step.parts; one user touches the active weights).
+expectation.parts = (c, s, bandwidth, bits) => {
+  const rate = bandwidth * s.width;
+  const weights = ((s.read_parameters * bits) / 8) * ((1 - s.offloaded) / rate + s.offloaded / c.host_bandwidth);
+  const linked = s.split === "tensor" && s.accelerators > 1;
+  return [Math.log(weights), Math.max(Math.log(s.cache_bytes / rate), c.nothing), Math.log(s.layers * c.layer_s), linked ? Math.log(2 * s.layers * c.reduction_s) : c.nothing];
+};
+
+// Logarithms of the seconds of a prompt's operations and of its start (step.prompt_parts).
+expectation.promptParts = (c, s, prompt) => {
+  const attention = 2 * prompt * s.layers * s.hidden;
+  return [Math.log((prompt * (2 * s.active + attention)) / (s.peak_flops * s.width)), Math.log(c.start_s)];
+};
+
+// Seconds that no step can pass (step.least).
+expectation.least = (c, s) => {
+  const faster = Math.min(Math.max(16 / s.bits, 1), 4);
+  return Math.max(Math.exp(expectation.parts(c, s, s.bandwidth_most, s.least_bits)[0]), (2 * s.active * s.users) / (s.peak_flops * faster * s.width));
+};
+
+// {mean, spread, shares}: logarithm of the seconds, its standard deviation for a source never seen, and the share of each part (Fit.seconds).
+expectation.seconds = (fit, bare, s) => {
+  const several = Math.log(s.accelerators);
+  const factors = { one: 1, several_tensor: s.split === "tensor" ? several : 0, several_layers: s.split === "layers" ? several : 0, users: Math.log(s.users) };
+  const logs = [...bare];
   const seen = [];
-  for (const [part, effect, columns, factor, variance] of fit.asked) {
-    const at = fit.places.get(`${effect}|${columns.map((name) => s.levels[name]).join("|")}`);
-    if (at === undefined) never[part] += variance * s.factors[factor] ** 2;
-    else {
-      seen.push([at, s.factors[factor], part]);
-      sums[part] += fit.effects[at] * s.factors[factor];
+  const never = {};
+  for (const [name, on, columns, factor, variance] of fit.askable) {
+    const by = factors[factor];
+    const at = fit.places.get(`${name}|${columns.map((column) => s[column]).join("|")}`);
+    if (at === undefined) never[on] = (never[on] ?? 0) + variance * by ** 2;
+    else if (by !== 0) {
+      seen.push([at, by, on]);
+      fit.on[on].forEach((sign, k) => (logs[k] += sign * by * fit.effects[at]));
     }
   }
-  const reading = -Math.log(s.bound) - sums.reading;
-  const layers = Math.log(s.layers * fit.layer_s) + sums.layers;
-  const time = Math.max(reading, layers) + Math.log1p(Math.exp(-Math.abs(reading - layers)));
-  const part = Math.exp(reading - time);
-  const slope = { reading: part, layers: part - 1 };
-  let variance = fit.unseen + slope.reading ** 2 * never.reading + slope.layers ** 2 * never.layers;
-  for (const [i, first, of] of seen) for (const [j, second, and] of seen) variance += first * slope[of] * second * slope[and] * fit.matrix[(Math.max(i, j) * (Math.max(i, j) + 1)) / 2 + Math.min(i, j)];
-  const mean = fit.shift - time;
-  const half = fit.width * Math.sqrt(variance);
-  const rate = (log) => Math.min(Math.exp(log), s.bound);
-  return { rate: rate(mean), low: rate(mean - half), high: rate(mean + half), bound: s.bound, reading: part };
+  const most = Math.max(...logs);
+  const whole = logs.reduce((sum, log) => sum + Math.exp(log - most), 0);
+  const shares = logs.map((log) => Math.exp(log - most) / whole);
+  const weight = Object.fromEntries(Object.entries(fit.on).map(([on, signs]) => [on, signs.reduce((sum, sign, k) => sum + sign * shares[k], 0)]));
+  let variance = fit.new_source + (Math.log(s.bandwidth_most / s.bandwidth_low) / 2) ** 2;
+  for (const [on, sum] of Object.entries(never)) variance += weight[on] ** 2 * sum;
+  for (const [i, first, on] of seen) for (const [j, second, and] of seen) variance += first * weight[on] * second * weight[and] * fit.matrix[(Math.max(i, j) * (Math.max(i, j) + 1)) / 2 + Math.min(i, j)];
+  return { mean: most + Math.log(whole), spread: Math.sqrt(variance), shares };
 };
 
-// The published points that come nearest: another accelerator is further than another model, and that further than another engine.
-expectation.nearest = (data, s, count) => {
-  const names = data.points.columns;
-  const points = data.points.rows.map((row) => Object.fromEntries(names.map((name, k) => [name, row[k]])));
-  const step = (same, near, far) => (same ? 0 : near ? far / 2 : far);
-  for (const p of points) {
-    p.far = step(p.machine === s.machine, p.architecture === s.architecture, 3) + step(p.model === s.model, false, 1);
-    p.far += Math.abs(Math.log(p.bound / p.accelerators / (s.bound / s.accelerators))) + step(p.engine === s.engine, p.engine_family === s.family, s.family === "any" ? 0 : 1.5);
-    p.far += 0.3 * Math.abs(Math.log2(p.bits / s.bits)) + Math.abs(Math.log2(p.accelerators / s.accelerators));
-  }
-  return points.sort((a, b) => a.far - b.far || a.rate - b.rate).slice(0, count);
+// {rate, low, high, bound, shares} in tokens/s of one user (answer.interval).
+expectation.predict = (data, s) => {
+  const c = data.constants;
+  const fit = data.fits[new RegExp(data.small).test(s.accelerator_class) ? "small" : "step"];
+  const { mean, spread, shares } = expectation.seconds(fit, expectation.parts(c, s, s.bandwidth, s.bits), s);
+  const stretch = data.stretches[[s.accelerator_class, s.engine_family, s.split, s.mixture].join("|")];
+  const half = Math.hypot(c.quantile * stretch * spread, s.offloaded > 0 ? c.quantile * c.offload_spread : 0);
+  const least = expectation.least(c, s);
+  const rate = (log) => 1 / Math.max(Math.exp(log), least);
+  return { rate: rate(mean), low: rate(mean + half), high: rate(mean - half), bound: 1 / least, shares };
 };
+
+// The price of an accelerator: dollars per hour and who says so; `own` is the reader's. Undefined where nobody states one (prices.of).
+expectation.price = (data, s, own) => (own ? { usd_per_gpu_hour: own, source: "stated here" } : data.prices[s.machine]);
+
+// {usd, low, high} per million output tokens of one user, null without a price or of what does not run (prices.per_million).
+expectation.cost = (s, p, price) => {
+  if (!price || !s.runs) return null;
+  const usd = (rate) => ((price.usd_per_gpu_hour * s.accelerators) / (3600 * rate * s.users)) * 1e6;
+  return { usd: usd(p.rate), low: usd(p.high), high: usd(p.low) };
+};
+
+// {seconds, low, high} to the first token of a prompt, alone on the machine (answer.first_token).
+expectation.firstToken = (data, s, prompt) => {
+  const c = data.constants;
+  const { mean, spread } = expectation.seconds(data.fits.prompt, expectation.promptParts(c, s, prompt), s);
+  const half = c.quantile * c.prompt_stretch * spread;
+  const least = Math.exp(expectation.parts(c, { ...s, offloaded: 0 }, s.bandwidth, s.bits)[0]);
+  const at = (log) => Math.max(Math.exp(log), least);
+  return { seconds: at(mean), low: at(mean - half), high: at(mean + half) };
+};
+
+// How far a published case is from a setup (nearest.distance).
+expectation.distance = (s, p) => {
+  let far = (p.machine === s.machine ? 0 : p.architecture === s.architecture ? 1.5 : 3) + (p.model === s.model ? 0 : 1) + Math.abs(Math.log(p.active / s.active));
+  if (s.engine_family !== "any") far += p.engine === s.engine ? 0 : p.engine_family === s.engine_family ? 0.75 : 1.5;
+  far += (p.mixture === s.mixture ? 0 : 1.5) + 0.3 * Math.abs(Math.log2(p.bits / s.bits)) + Math.abs(Math.log2(p.accelerators / s.accelerators));
+  return far + 0.2 * Math.abs(Math.log2((p.context + 512) / (s.context + 512)));
+};
+
+expectation.nearest = (data, s, count) => {
+  const far = new Map(data.points.map((p) => [p, Math.round(1e9 * expectation.distance(s, p))])); // ties as in Python
+  return [...data.points].sort((a, b) => far.get(a) - far.get(b)).slice(0, count);
+};
+
+// Published cases of the very setup (nearest.exact), the fastest first.
+expectation.exact = (data, s) =>
+  data.points
+    .filter((p) => ["machine", "accelerators", "model", "format", "engine_family"].every((name) => p[name] === s[name]) && Math.abs(Math.log((p.context + 512) / (s.context + 512))) < Math.log(4))
+    .sort((a, b) => b.rate - a.rate);
+
+// Tokens/s at the whole bandwidth over the active weights, of a setup or a published case.
+expectation.division = (p) => (p.bandwidth * (p.split === "layers" ? 1 : p.accelerators)) / ((p.active * p.bits) / 8);
 
 (async () => {
   const form = document.getElementById("expect");
   if (!form) return;
-  async function unpacked(id) {
-    const bytes = Uint8Array.from(atob(document.getElementById(id).textContent.trim()), (c) => c.charCodeAt(0));
-    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
-  }
-  const data = await unpacked("expect-data");
-  const planning = await unpacked("expect-planner");
-  data.fit.places = new Map(data.fit.keys.map((key, at) => [key, at]));
-  data.fit.matrix = new Float32Array(Uint8Array.from(atob(data.fit.covariance), (c) => c.charCodeAt(0)).buffer);
-  globalThis.expectation.data = data;
+  const data = (expectation.data = expectation.ready(await expectation.unpacked(document.getElementById("expect-data").textContent)));
+  const planning = await expectation.unpacked(document.getElementById("expect-planner").textContent);
   const said = document.getElementById("expect-said");
   const picture = document.getElementById("expect-picture");
   const body = document.querySelector("#expect-nearest tbody");
-  const NAMES = ["accelerator", "model", "format", "engine", "accelerators", "claim", "users", "prompt", "answer"];
+  const NAMES = ["accelerator", "model", "format", "engine", "accelerators", "split", "context", "claim", "users", "prompt", "answer"];
+  const STATED = ["bandwidth_gb_per_s", "memory_gb", "parameters_b", "active_b", "bits"];
+  NAMES.push(...STATED, "usd_per_gpu_hour");
   const short = (v) => (v >= 1000 ? Math.round(v).toLocaleString("en") : String(Number(v.toPrecision(3))));
 
   function fromAddress() {
@@ -92,37 +206,78 @@ expectation.nearest = (data, s, count) => {
     const wrong = [...form.elements].find((field) => !field.checkValidity());
     if (wrong) throw new Error(`“${wrong.labels[0].textContent}”: ${wrong.validationMessage}`);
     const q = Object.fromEntries(NAMES.map((name) => [name, form.elements[name].value]));
-    for (const name of ["accelerators", "users", "prompt", "answer"]) q[name] = Number(q[name]);
+    for (const name of ["accelerators", "context", "users", "prompt", "answer"]) q[name] = Number(q[name]);
+    for (const name of [...STATED, "usd_per_gpu_hour"]) q[name] = q[name] === "" || form.elements[name].disabled ? null : Number(q[name]);
     return q;
+  }
+
+  // What is stated of an accelerator, a model or a format is asked for where no name is chosen.
+  function toggle() {
+    for (const part of form.querySelectorAll("[data-stated]")) {
+      part.hidden = form.elements[part.dataset.stated].value !== "stated";
+      part.querySelector("input").disabled = part.hidden;
+    }
+  }
+
+  function memory(s) {
+    const needs = `weights ${short(s.weight_bytes / 1e9)} GB and cache ${short(s.cache_bytes / 1e9)} GB`;
+    if (s.held_bytes === Infinity) return `Memory: ${needs}; how much there is nobody stated.`;
+    if (!s.outside) return `It fits: ${needs} of ${short(s.held_bytes / 1e9)} GB.`;
+    const not = `<b>Does not fit:</b> ${needs}, ${short(s.held_bytes / 1e9)} GB held.`;
+    if (s.offloaded) return `${not} ${Math.round(100 * s.outside)} % of the weights are taken to be read from the host's memory at ${short(data.constants.host_bandwidth / 1e9)} GB/s, one after the other.`;
+    return `${not} What follows is what it would be if it did.`;
   }
 
   function sentences(q, s, p) {
     const found = [];
+    const exact = expectation.exact(data, s);
+    const rates = exact.map((each) => each.rate);
+    if (rates.length) found.push(`Measured by others, exactly this: <b>${rates.length > 1 ? `${short(Math.min(...rates))} to ${short(Math.max(...rates))}` : short(rates[0])} tokens/s</b> (${[...new Set(exact.map((each) => each.source))].join(", ")}).`);
+    found.push(memory(s));
+    found.push(`<b>${short(p.rate)} tokens/s</b> for one user is to be expected, ${short(p.low)} to ${short(p.high)} in 95 of 100 sources${p.high > 0.999 * p.bound ? " (the interval ends at the bound)" : ""}. Estimated from what comparable hardware reached, not measured.`);
+    const parts = ["reading weights", "reading the cache", `what each of ${Math.round(s.layers)} layers takes however few bytes it has`, "links"];
+    const shares = parts.map((name, k) => [name, Math.round(100 * p.shares[k])]).filter(([, share]) => share >= 1);
+    found.push(`By the model a token's time goes into ${expectation.listed(shares.map(([name, share]) => `${name} (${share} %)`))}.`);
     const count = `${s.accelerators > 1 ? `${s.accelerators} × ` : ""}${s.title}`;
-    found.push(`<b>${short(p.rate)} tokens/s</b> for one user is to be expected, ${short(p.low)} to ${short(p.high)} in 95 of 100 sources. Estimated from what comparable hardware reached, not measured.`);
-    found.push(`By the model ${Math.round(100 * p.reading)} % of a token's time goes into reading weights, the rest into what each of ${Math.round(s.layers)} layers takes however few bytes it has.`);
-    found.push(`The bound: a token reads ${short(s.read / 1e9)} GB of weights, so the bandwidth of ${count} allows at most ${short(s.bound)} tokens/s. Whoever claims more for one user, without speculative decoding, contradicts the datasheet.`);
+    found.push(`The bound: ${count} ${s.offloaded ? "and the host's memory allow" : "allows"} at most ${short(p.bound)} tokens/s. Whoever claims more for one user, without speculative decoding, contradicts the datasheet.`);
     if (q.claim) {
       const claim = Number(q.claim);
-      const where = claim > s.bound ? "is impossible: the weights cannot be read so fast" : claim > p.high ? "is possible, but more than comparable sources reached: look for speculation, a smaller format, or several users" : claim < p.low ? "is less than comparable sources reached: look for offloading, a power limit or a long context" : "is what comparable sources reached";
+      const where = claim > p.bound ? "is impossible: the weights cannot be read so fast" : claim > p.high ? "is possible, but more than comparable sources reached: look for speculation, a smaller format, or several users" : claim < p.low ? "is less than comparable sources reached: look for offloading, a power limit or a longer context" : "is what comparable sources reached";
       found.push(`${short(claim)} tokens/s ${where}.`);
     }
+    found.push(cost(q, s, p));
+    const first = expectation.firstToken(data, s, q.prompt);
+    if (!s.outside) found.push(`The first token of a prompt of ${short(q.prompt)} tokens comes after ${short(first.seconds)} s (${short(first.low)} to ${short(first.high)}), alone on the machine.`);
+    if (s.guessed.length) found.push(`Guessed: ${s.guessed.join("; ")}.`);
     return found;
+  }
+
+  const dollars = (v) => `$${short(v)}`;
+
+  function cost(q, s, p) {
+    const price = expectation.price(data, s, q.usd_per_gpu_hour);
+    const found = expectation.cost(s, p, price);
+    if (!s.runs) return "";
+    if (!found) return "Nobody states a price of this accelerator: state dollars per hour for what a million tokens cost.";
+    return `<b>${dollars(found.usd)} per million output tokens</b> for one user (${dollars(found.low)} to ${dollars(found.high)}), at $${price.usd_per_gpu_hour.toFixed(2)} an hour of each accelerator (${price.source}); the time of prompts is not in it.`;
   }
 
   // What the planner says of many users, where it has coefficients for engine, accelerator, model and format.
   function many(q, s) {
     if (q.users <= 1) return "";
-    const names = { gpu: planning.devices[s.machine], model: planning.models[s.model], weights: planning.weights[s.bits], engine: planning.engines[s.engine] };
+    const names = { gpu: planning.devices[s.machine], model: planning.models[s.model], weights: planning.weights[s.format], engine: planning.engines[s.engine] };
     const lacking = Object.entries({ accelerator: names.gpu, model: names.model, format: names.weights, engine: names.engine }).filter(([, name]) => !name).map(([word]) => word);
-    if (!names.gpu || !names.model || !names.weights || !names.engine) return `For ${q.users} users the planner says nothing: it does not know this ${lacking.join(", ")}.`;
+    if (lacking.length) return `For ${q.users} users the planner says nothing: it does not know this ${lacking.join(", ")}.`;
     const one = planner.replica(planning.data, names, s.accelerators);
     if (one === null) return `For ${q.users} users: the planner finds that the model does not fit.`;
     if (q.users * (q.prompt + q.answer) > one.kvTokens) return `For ${q.users} users: the KV cache holds ${Math.floor(one.kvTokens / (q.prompt + q.answer))} such requests at a time, says the planner; the others wait.`;
     const [ttft, tpot] = planner.times(one, q.users, q.prompt, q.answer);
-    const fit = planning.data.fits[`${names.engine}|${names.gpu}`];
-    const off = Math.round(100 * (Math.exp(fit.tpot_width) - 1));
-    return `For ${q.users} users at a time the planner says: TPOT ${short(1e3 * tpot)} ms, so ${short(1 / tpot)} tokens/s for each and ${short(q.users * q.answer / (ttft + tpot * (q.answer - 1)))} for all, TTFT ${short(1e3 * ttft)} ms; off by up to ${off} % in TPOT on 95 of 100 points${fit.estimated ? ", estimated from other engines and devices" : ""}.`;
+    const errors = planning.data.fits[`${names.engine}|${names.gpu}`].errors[names.model];
+    const off = Math.round(100 * (Math.exp(errors.tpot_width) - 1));
+    const all = (q.users * q.answer) / (ttft + tpot * (q.answer - 1));
+    const price = expectation.price(data, s, q.usd_per_gpu_hour);
+    const paid = price ? ` For all together that is <b>${dollars((price.usd_per_gpu_hour * s.accelerators * 1e6) / (3600 * all))} per million output tokens</b>, prompts included.` : "";
+    return `For ${q.users} users at a time the planner says: TPOT ${short(1e3 * tpot)} ms, so ${short(1 / tpot)} tokens/s for each and ${short(all)} for all, TTFT ${short(1e3 * ttft)} ms; off by up to ${off} % in TPOT on 95 of 100 points${errors.unknown ? ", estimated from other engines, devices or models" : ""}.${paid}`;
   }
 
   function cell(kind, text, value) {
@@ -139,50 +294,53 @@ expectation.nearest = (data, s, count) => {
     const [citation, address] = data.sources[p.source];
     const link = Object.assign(document.createElement("a"), { href: address, textContent: p.source, title: citation });
     const number = (value, digits = value) => cell("td", short(digits), value);
-    line.append(cell("th", p.machine), cell("td", p.model), cell("td", p.format), cell("td", p.engine), number(p.accelerators), number(p.rate), number((100 * p.rate) / p.bound), cell("td", link));
+    line.append(cell("th", p.machine), cell("td", p.model), cell("td", p.format), cell("td", p.engine), number(p.accelerators), number(p.context), number(p.rate), number((100 * p.rate) / expectation.division(p)), cell("td", link));
     return line;
   }
 
-  // One axis of tokens/s: the interval, what is expected, the bound, and the nearest points by their share of it.
+  // One axis of tokens/s: the interval, what is expected, the bound, and the nearest points, each times the ratio of bandwidth ÷ bytes.
   function draw(s, p, near) {
     const width = Math.max(300, Math.min(picture.clientWidth, 900));
     const height = 142;
-    const scaled = near.map((each) => (each.rate / each.bound) * s.bound);
+    const scaled = near.map((each) => (each.rate / expectation.division(each)) * expectation.division(s));
     const low = Math.min(p.low, ...scaled) * 0.8;
-    const high = Math.max(s.bound, ...scaled) * 1.25;
+    const high = Math.max(p.bound, ...scaled) * 1.25;
     const x = (v) => 12 + ((width - 24) * Math.log(v / low)) / Math.log(high / low);
     const ticks = [];
     for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++) for (const k of [1, 2, 5]) if (k * 10 ** power >= low && k * 10 ** power <= high) ticks.push(k * 10 ** power);
-    const words = `Expected ${short(p.rate)} tokens/s, from ${short(p.low)} to ${short(p.high)}; the bound is ${short(s.bound)}.`;
-    const wide = x(s.bound) > width / 2;
+    const words = `Expected ${short(p.rate)} tokens/s, from ${short(p.low)} to ${short(p.high)}; the bound is ${short(p.bound)}.`;
+    const wide = x(p.bound) > width / 2;
     picture.innerHTML = `<svg role="img" aria-label="${words}" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">
 <rect x="${x(p.low)}" y="34" width="${Math.max(2, x(p.high) - x(p.low))}" height="22" class="interval"/>
 <line x1="${x(p.rate)}" x2="${x(p.rate)}" y1="28" y2="62" class="expected"/>
-<line x1="${x(s.bound)}" x2="${x(s.bound)}" y1="16" y2="88" class="bound"/>
-<rect x="${x(s.bound)}" y="16" width="${Math.max(0, width - 12 - x(s.bound))}" height="72" class="impossible"/>
+<line x1="${x(p.bound)}" x2="${x(p.bound)}" y1="16" y2="88" class="bound"/>
+<rect x="${x(p.bound)}" y="16" width="${Math.max(0, width - 12 - x(p.bound))}" height="72" class="impossible"/>
 <text x="${x(p.rate)}" y="22" text-anchor="middle">expected</text>
-<text x="${x(s.bound) + (wide ? -4 : 4)}" y="12" text-anchor="${wide ? "end" : "start"}">bound</text>
-${near.map((each, k) => `<circle cx="${x(scaled[k])}" cy="${72 + 4 * (k % 3)}" r="4.5"><title>${each.machine}, ${each.model}, ${each.engine}: ${short(each.rate)} tokens/s, ${Math.round((100 * each.rate) / each.bound)} % of its bound (${each.source})</title></circle>`).join("")}
+<text x="${x(p.bound) + (wide ? -4 : 4)}" y="12" text-anchor="${wide ? "end" : "start"}">bound</text>
+${near.map((each, k) => `<circle cx="${x(scaled[k])}" cy="${72 + 4 * (k % 3)}" r="4.5"><title>${each.machine}, ${each.model}, ${each.engine}: ${short(each.rate)} tokens/s, ${Math.round((100 * each.rate) / expectation.division(each))} % of its bandwidth ÷ bytes (${each.source})</title></circle>`).join("")}
 <line x1="12" x2="${width - 12}" y1="96" y2="96" class="axis"/>
 ${ticks.map((t) => `<line x1="${x(t)}" x2="${x(t)}" y1="96" y2="101" class="axis"/><text x="${x(t)}" y="114" text-anchor="middle">${short(t)}</text>`).join("")}
-<text x="12" y="136">tokens/s of one user; points: nearest published, by their share</text></svg>`;
+<text x="12" y="136">tokens/s of one user; points: nearest published, brought to this bandwidth ÷ bytes</text></svg>`;
   }
 
   function update() {
+    toggle();
     try {
       const q = question();
       const s = expectation.setup(data, q);
+      const listed = data.prices[s.machine];
+      form.elements.usd_per_gpu_hour.placeholder = listed ? listed.usd_per_gpu_hour.toFixed(2) : "not listed";
       const near = expectation.nearest(data, s, 8);
       body.replaceChildren(...near.map(row));
-      if (s.held > s.capacity) {
+      if (s.refused) {
         picture.replaceChildren();
-        said.textContent = `The weights have ${short(s.held / 1e9)} GB and the memory ${short(s.capacity / 1e9)}: what is offloaded is not predicted. Take more accelerators or fewer bits.`;
+        said.textContent = s.refused;
       } else {
         const p = expectation.predict(data, s);
         said.innerHTML = [...sentences(q, s, p), many(q, s)].filter(Boolean).map((words) => `<p>${words}</p>`).join("");
         draw(s, p, near);
       }
-      const set = NAMES.filter((name) => q[name] !== "").map((name) => [name, q[name]]);
+      const set = NAMES.filter((name) => q[name] !== "" && q[name] !== null).map((name) => [name, q[name]]);
       history.replaceState(null, "", `?${new URLSearchParams(set)}${location.hash}`);
     } catch (failure) {
       said.textContent = failure.message;
@@ -190,7 +348,11 @@ ${ticks.map((t) => `<line x1="${x(t)}" x2="${x(t)}" y1="96" y2="101" class="axis
     form.dataset.ready = String(Number(form.dataset.ready ?? 0) + 1);
   }
 
-  form.addEventListener("input", update);
+  form.addEventListener("input", (event) => {
+    // A price is that of the accelerator for which it was stated.
+    if (event.target.name === "accelerator") form.elements.usd_per_gpu_hour.value = "";
+    update();
+  });
   form.addEventListener("submit", (event) => event.preventDefault());
   addEventListener("resize", update);
   fromAddress();

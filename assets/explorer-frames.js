@@ -13,7 +13,7 @@ explorer.rows = (text) => {
 };
 
 // Half the width of the interval of the log of the ratio of `metric` of two rows (their places), from `comparisons` as bench/analysis/explorer.py
-// ships them. null: no sittings connect the two; undefined: no run was repeated; false: one of them is in no model.
+// ships them. null: the two never met in a measuring session; undefined: no run was repeated; false: one of them is in no model.
 explorer.half = (comparisons, metric, first, second) => {
   if (first === second) return 0;
   for (const { rows, classes, halves } of comparisons) {

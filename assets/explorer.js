@@ -286,7 +286,7 @@
     });
     const heads = ["metric", "first", "second", "first / second", "95 % interval", "verdict on the first"].map((text) => `<th scope="col">${text}</th>`);
     const runs = [first, second].map((row) => `<p class="small"><b>${escaped(row.label)}</b>, version ${escaped(row.backend_version)}, ${escaped(row.machine)}; runs <code>${escaped(row.run_ids)}</code><br><code>${escaped(row.command)}</code></p>`);
-    return `${warnings(first, second)}<div class="table-scroll" role="region" tabindex="0" aria-label="The two compared"><table><thead><tr>${heads.join("")}</tr></thead><tbody>${rows.join("")}</tbody></table></div>${runs.join("")}<p class="small">Means are adjusted for the sittings in which the runs were measured. Each interval holds for itself.</p>`;
+    return `${warnings(first, second)}<div class="table-scroll" role="region" tabindex="0" aria-label="The two compared"><table><thead><tr>${heads.join("")}</tr></thead><tbody>${rows.join("")}</tbody></table></div>${runs.join("")}<p class="small">Means have the measuring sessions taken out. Each interval holds for itself.</p>`;
   }
 
   function warnings(first, second) {

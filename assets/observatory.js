@@ -68,8 +68,9 @@
   }
 
   // --- which rows ----------------------------------------------------------------------------------------
-  function filtered() {
-    const tests = Object.entries(state.filters).map(([name, values]) => {
+  // Rows that all filters keep, but that of the column `without`.
+  function filtered(without = "") {
+    const tests = Object.entries(state.filters).filter(([name]) => name !== without).map(([name, values]) => {
       const wanted = new Uint8Array(column[name].values.length);
       column[name].values.forEach((value, code) => { wanted[code] = values.has(value) ? 1 : 0; });
       return [column[name].codes, wanted];
@@ -100,24 +101,28 @@
     const details = document.createElement("details");
     details.dataset.name = name;
     details.innerHTML = `<summary></summary><fieldset><legend>${escaped(data.filters[name])}</legend></fieldset>`;
-    details.addEventListener("toggle", () => details.open && list(details), { once: true });
+    details.addEventListener("toggle", () => details.open && list(details));
     summarise(details);
     return details;
   }
 
-  // The values of a filter, most frequent first; made when it is opened.
+  // The values of a filter among the rows that the other filters keep, most frequent first; made whenever it is opened.
   function list(details) {
     const { name } = details.dataset;
     const { codes, values } = column[name];
     const counts = new Uint32Array(values.length);
-    for (let row = 0; row < data.rows; row++) counts[codes[row]]++;
-    const order = [...values.keys()].filter((code) => counts[code]).sort((a, b) => counts[b] - counts[a]);
-    details.lastChild.append(...order.slice(0, LISTED).map((code) => {
-      const box = Object.assign(document.createElement("input"), { type: "checkbox", name, value: values[code], checked: state.filters[name]?.has(values[code]) ?? false });
+    for (const row of filtered(name)) counts[codes[row]]++;
+    const chosen = (code) => state.filters[name]?.has(values[code]) ?? false;
+    const order = [...values.keys()].filter((code) => counts[code] || chosen(code)).sort((a, b) => counts[b] - counts[a]);
+    const lines = order.slice(0, LISTED).map((code) => {
+      const box = Object.assign(document.createElement("input"), { type: "checkbox", name, value: values[code], checked: chosen(code) });
       const words = document.createElement("label");
       words.append(box, ` ${values[code] || "not stated"} (${counts[code].toLocaleString("en")})`);
       return words;
-    }));
+    });
+    const search = Object.assign(document.createElement("input"), { type: "search", placeholder: "Search", ariaLabel: `Search in ${data.filters[name]}` });
+    search.addEventListener("input", () => { for (const line of lines) line.hidden = !line.textContent.toLowerCase().includes(search.value.toLowerCase()); });
+    details.lastChild.replaceChildren(details.lastChild.firstChild, ...(lines.length > 8 ? [search] : []), ...lines);
   }
 
   function summarise(details) {
@@ -350,6 +355,7 @@
 
   form.addEventListener("change", ({ target }) => {
     const details = target.closest("details");
+    if (target.type === "search") return;
     if (details) {
       const { name } = details.dataset;
       const chosen = [...details.querySelectorAll("input:checked")].map((box) => box.value);

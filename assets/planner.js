@@ -190,7 +190,7 @@ const planner = (() => {
   }
 
   form.addEventListener("input", (event) => {
-    if (event.target.name === "gpu") form.elements.usd_per_gpu_hour.value = data.prices[form.elements.gpu.value] ?? form.elements.usd_per_gpu_hour.value;
+    if (event.target.name === "gpu") form.elements.usd_per_gpu_hour.value = data.prices[form.elements.gpu.value] ?? ""; // never the price of the GPU before
     update();
   });
   form.addEventListener("submit", (event) => event.preventDefault());

@@ -4,7 +4,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from bench.definitions import Value
+from llm_measured.core.definitions import Value
 
 EMPTY = "nothing measured yet: make study"
 

@@ -7,20 +7,21 @@ import hashlib
 import pandas as pd
 import yaml
 
-from bench import metrics, naming
-from bench.definitions import Fields
 from bench.paths import DATA, ROOT
+from llm_measured.core import hardware, metrics, naming
+from llm_measured.core.definitions import Fields
 
 CHUNK_TOKENS = 512  # the fixed text is scored in pieces of so many tokens
 
 
 def table(name: str) -> pd.DataFrame:
-    """data/<name>.csv, e.g. `prompts` or `published/husain_llama2_7b_latency`; ValueError naming
-    what exists."""
+    """data/<name>.csv, e.g. `prompts` or `published/husain_llama2_7b_latency`, or of `models` those that can
+    be run here; ValueError naming what exists."""
+    if name == "models":  # one table of models for everything; what can be run names its checkpoint
+        whole = hardware.models()
+        return whole[whole["source"].notna()].infer_objects()
     known = sorted(p.relative_to(DATA).with_suffix("").as_posix() for p in DATA.rglob("*.csv"))
-    whole = pd.read_csv(DATA / f"{naming.choose('table', name, known)}.csv")
-    # data/models.csv is the one table of models (bench.hardware); what can be run here names its checkpoint.
-    return whole[whole["source"].notna()].infer_objects() if name == "models" else whole
+    return pd.read_csv(DATA / f"{naming.choose('table', name, known)}.csv")
 
 
 def digest(name: str) -> str:
@@ -47,7 +48,7 @@ def _parsed(text: str) -> Fields:
 
 
 def shape(model: str) -> dict[str, int]:
-    """Shape of a row of data/models.csv: `metrics.matrices` of it, kv_values_per_token, weight_parameters,
+    """Shape of a row of core/models.csv: `metrics.matrices` of it, kv_values_per_token, weight_parameters,
     and those of one step.
 
     A decode step reads all layers and the head once; the embedding rows are looked up, and are weights of
@@ -64,6 +65,18 @@ def shape(model: str) -> dict[str, int]:
         "step_parameters": step,
         "weight_parameters": step + embedding,
     }
+
+
+def numbers(model: str) -> int | None:
+    """How many numbers the weights of `model` have here, about; None for one that is no row of
+    core/models.csv, with or without `shape:`."""
+    known, name = table("models").set_index("model"), model.removeprefix("shape:")
+    if name not in known.index:
+        return None
+    sizes = shape(name)
+    # Such a file holds the head apart from the embedding, whatever the published configuration says.
+    apart = sizes["head_parameters"] if known.loc[name, "source"].startswith("hub-file:") else 0
+    return max(sizes["weight_parameters"], sizes["step_parameters"] + apart)
 
 
 def text() -> str:

@@ -25,12 +25,20 @@ from typing import Any
 import pandas as pd
 
 from bench import paths
-from bench.definitions import Result
 from bench.paths import CACHE, ROOT
+from llm_measured.core.definitions import Result
 
 LIBRARIES = "numpy pandas scipy matplotlib seaborn".split()
 # Variables that say where something lies: no result depends on the place, and all on what is read there.
-PLACES = {"BENCH_RESULTS", "BENCH_SITE", "BENCH_FIGURES", "BENCH_DOWNLOADS", "BENCH_CACHE"}
+PLACES = {
+    "BENCH_RESULTS",
+    "BENCH_SITE",
+    "BENCH_FIGURES",
+    "BENCH_DOWNLOADS",
+    "BENCH_CACHE",
+    "BENCH_FINISHED",
+    "BENCH_CELLS_RUN",
+}
 LEFT = 2  # folders of other inputs or observations that stay, those that were written to last
 UNUSED_S = 14 * 86400.0  # what nobody read for so long, such as the results of older code, goes
 MANY_ROWS = 5000
@@ -48,6 +56,7 @@ def begin(*facts: str) -> None:
         *(f"{name} {metadata.version(name)}" for name in LIBRARIES),
         *sorted(f"{k}={os.environ[k]}" for k in os.environ if k.startswith("BENCH_") and k not in PLACES),
         *sorted(file for file in (ROOT / "data").rglob("*") if file.is_file()),
+        *sorted(file for file in (ROOT / "llm_measured").rglob("*.csv*")),
         ROOT / "study.yaml",
     ]
     folder = CACHE / digest(inputs)[:16]

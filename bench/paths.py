@@ -5,9 +5,7 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Tables of inputs. A wheel (make wheel) has copies of those that its package needs inside bench/.
-_IN_A_WHEEL = Path(__file__).resolve().parent / "data"
-DATA = _IN_A_WHEEL if _IN_A_WHEEL.is_dir() else ROOT / "data"
+DATA = ROOT / "data"  # tables of inputs
 
 
 def _folder(variable: str, default: str) -> Path:
@@ -23,6 +21,8 @@ DOWNLOADS = _folder("BENCH_DOWNLOADS", "downloads")
 MODELS = _folder("BENCH_MODELS", "models")
 # What pages share while a site is made (`bench.memo`); deleting it costs nothing but time.
 CACHE = _folder("BENCH_CACHE", ".cache")
+# What cells of pages show, made before Quarto renders (`bench.report.finished`).
+FINISHED = _folder("BENCH_FINISHED", ".finished")
 LOGS = Path("logs")
 
 

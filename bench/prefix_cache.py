@@ -1,20 +1,19 @@
-"""Prefix caches: what a cache that is declared should answer of each request, and simulators of three kinds.
+"""Prefix caches: what a cache that is declared should answer of each request.
 
 A cache answers the beginning of a prompt that it has computed before. Of a prompt of n tokens at most n - 1
 come from it: the last one is computed for its logits. Of an answer all tokens but the last are computed, and
 kept like those of a prompt.
 
-`expected` says what each request of a load may hit, before the load runs; the simulators say what a cache of
-a size keeps: `LruBlocks` (least recently used blocks, the model for traces), `BlockPool` (vLLM's blocks) and
-`Slots` (llama.cpp's slots and the prompts that it keeps in host memory). `rates` are the three hit rates.
+`expected` gives the fewest and the most tokens that each request of a load can hit, before the load runs.
+`simulated` gives the hits in a cache of a size that keeps the least recently used blocks (`LruBlocks`).
+`rates` are the three hit rates.
 
-    pool = BlockPool(num_gpu_blocks=14, block_tokens=32)
-    hits = [pool.request(prompt, answer) for prompt, answer in requests]
     bounds = expected(requests, Declared("blocks", block_tokens=32))
+    hits = simulated(requests, Declared("blocks", block_tokens=32, capacity_tokens=32_000))
 """
 
 import math
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -22,12 +21,6 @@ import numpy as np
 
 KINDS = ("off", "blocks", "slots")
 ROUTERS = ("round robin", "session affinity")
-# llama.cpp b-2026.10, tools/server: a slot is chosen for its prefix where it answers more than this share of
-# the prompt (slot_prompt_similarity); its content is kept in host memory where less than so much of it stays;
-# a prompt in host memory is taken back where at least so much of it is used.
-SIMILARITY = 0.1
-KEPT_SHARE = 0.5
-TAKEN_SHARE = 0.25
 # Prompts that share nothing begin alike by chance: in one token of a few hundred that the study's text has
 # once in so many pairs, in two nearly never. Only a cache that counts single tokens can show it.
 CHANCE_TOKENS = 2
@@ -289,185 +282,27 @@ class LruBlocks:
         return hits
 
 
-class BlockPool:
-    """vLLM's block pool: `num_gpu_blocks` of `block_tokens` tokens, of which block 0 is never used.
-
-    Free blocks wait in a queue, those that were never whole first, then the least recently freed; a request
-    takes new ones from its front and frees its own tail first. Whole blocks are known from the moment that
-    they are scheduled. `begin` and `end` for requests that overlap, `request` for one after the other.
-    Source: vllm/v1/core/block_pool.py of 0.32.0; one prefill at a time, no preemption.
-    """
-
-    def __init__(self, num_gpu_blocks: int, block_tokens: int) -> None:
-        if num_gpu_blocks < 2:
-            raise ValueError(
-                f"A pool has 2 blocks or more, of which one is never used, not {num_gpu_blocks}."
-            )
-        self.block_tokens, self.blocks = block_tokens, Blocks(block_tokens)
-        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_gpu_blocks))
-        self._users = dict.fromkeys(self._free, 0)
-        # What a block holds whole -> the blocks that hold it: a prompt of whole blocks computes its last one
-        # again, and the copy is found when the first is gone.
-        self._key_of: dict[int, int] = {}
-        self._holding: dict[int, dict[int, None]] = {}
-
-    def request(self, ids: Sequence[int], answer: Sequence[int] = ()) -> int:
-        """Hit tokens of a request that nothing overlaps; its answer is kept but for the last token."""
-        held, hit_tokens = self.begin(ids)
-        self.end(held, ids, answer)
-        return hit_tokens
-
-    def begin(self, ids: Sequence[int]) -> tuple[list[int], int]:
-        """(blocks that the request holds from now on, hit tokens). RuntimeError where the pool has too few
-        free blocks: a server would let it wait, or preempt another one."""
-        keys, hits = self.blocks.keys(ids), 0
-        while hits < (len(ids) - 1) // self.block_tokens and keys[hits] in self._holding:
-            hits += 1
-        held = [next(iter(self._holding[key])) for key in keys[:hits]]
-        for block in held:
-            self._users[block] += 1
-            self._free.pop(block, None)
-        self._grow(held, len(ids))
-        self._know(held, keys)
-        return held, hits * self.block_tokens
-
-    def end(self, held: list[int], ids: Sequence[int], answer: Sequence[int] = ()) -> None:
-        """The request that holds `held` has ended with `answer`, or was cancelled after so much of it."""
-        computed = (*ids, *answer[:-1])
-        self._grow(held, len(computed))
-        self._know(held, self.blocks.keys(computed))
-        self._release(held)
-
-    def _grow(self, held: list[int], tokens: int) -> None:
-        while len(held) * self.block_tokens < tokens:
-            if not self._free:
-                self._release(held)
-                raise RuntimeError(
-                    f"The pool of {len(self._users)} blocks has none free for a request of {tokens} tokens; "
-                    "give it more blocks, or fewer requests at once."
-                )
-            block, _ = self._free.popitem(last=False)
-            key = self._key_of.pop(block, None)
-            if key is not None:
-                del self._holding[key][block]
-                if not self._holding[key]:
-                    del self._holding[key]
-            self._users[block] = 1
-            held.append(block)
-
-    def _know(self, held: list[int], keys: list[int]) -> None:
-        """Enter the whole blocks of a request."""
-        for block, key in zip(held, keys):
-            if block not in self._key_of:
-                self._key_of[block] = key
-                self._holding.setdefault(key, {})[block] = None
-
-    def _release(self, held: list[int]) -> None:
-        """Free the blocks of a request, tail first; what no prompt can find is taken again first."""
-        free = []
-        for block in reversed(held):
-            self._users[block] -= 1
-            if not self._users[block]:
-                free.append(block)
-                self._free[block] = None
-        for block in reversed(free):
-            if block not in self._key_of:
-                self._free.move_to_end(block, last=False)
-
-
-class Slots:
-    """llama.cpp's slots and the prompts that its server keeps in host memory.
-
-    A request takes the idle slot with the longest common prefix if that is more than SIMILARITY of its
-    prompt, else the least recently used. What a slot loses goes to host memory of `host_tokens` (0: none)
-    and comes back. `begin` and `end` for requests that overlap, `request` for one after the other.
-    Source: tools/server/server-context.cpp and server-task.cpp of the pinned llama.cpp, `n_cache_reuse` 0.
-    """
-
-    def __init__(self, slots: int = 1, host_tokens: float = 0) -> None:
-        if slots < 1:
-            raise ValueError(f"A server has 1 slot or more, not {slots}.")
-        self.host_tokens = host_tokens
-        self._held: list[tuple[int, ...]] = [()] * slots
-        self._used, self._busy, self._turn = [0] * slots, [False] * slots, 0
-        self._host: deque[tuple[int, ...]] = deque()
-
-    def request(self, ids: Sequence[int], answer: Sequence[int] = ()) -> int:
-        """Hit tokens of a request that nothing overlaps; its answer is kept but for the last token."""
-        slot, hit_tokens = self.begin(ids)
-        self.end(slot, ids, answer)
-        return hit_tokens
-
-    def begin(self, ids: Sequence[int]) -> tuple[int, int]:
-        """(slot that the request holds from now on, hit tokens). RuntimeError where no slot is idle: a server
-        would let it wait."""
-        ids = tuple(ids)
-        idle = [slot for slot, busy in enumerate(self._busy) if not busy]
-        if not idle:
-            raise RuntimeError(f"All of {len(self._busy)} slots are busy: end a request before the next.")
-        shared = {slot: _shared(self._held[slot], ids) for slot in idle}
-        slot = max(idle, key=lambda slot: shared[slot])
-        if shared[slot] > SIMILARITY * len(ids):
-            displaced = shared[slot] < KEPT_SHARE * len(self._held[slot])
-        else:  # of equally old ones the last, as the server's loop does
-            slot, displaced = min(idle, key=lambda slot: (self._used[slot], -slot)), True
-        if displaced and self.host_tokens and self._held[slot]:
-            self._exchange(slot, ids)
-        hit_tokens = min(_shared(self._held[slot], ids), len(ids) - 1)
-        self._held[slot], self._busy[slot] = ids, True
-        return slot, hit_tokens
-
-    def end(self, slot: int, ids: Sequence[int], answer: Sequence[int] = ()) -> None:
-        """The request in `slot` has ended with `answer`, or was cancelled after so much of it."""
-        self._turn += 1
-        self._held[slot] = (*ids, *answer[:-1])
-        self._used[slot], self._busy[slot] = self._turn, False
-
-    def _exchange(self, slot: int, ids: tuple[int, ...]) -> None:
-        """Save what `slot` holds to host memory, and take back the prompt there that serves `ids` best."""
-        held = self._held[slot]
-        if not any(_shared(kept, held) == len(held) for kept in self._host):
-            self._host = deque(kept for kept in self._host if _shared(kept, held) < len(kept))
-            self._host.append(held)
-        shared = _shared(held, ids)
-        best, best_kept, best_similar = None, shared / len(held), shared / len(ids)
-        for kept in self._host:
-            common = _shared(kept, ids)
-            share, similar = common / len(kept), common / len(ids)
-            if share >= TAKEN_SHARE and share > best_kept and similar > best_similar:
-                best, best_kept, best_similar = kept, share, similar
-        if best is not None:
-            self._host.remove(best)
-            self._held[slot] = best
-        while len(self._host) > 1 and sum(map(len, self._host)) > self.host_tokens:
-            self._host.popleft()
-
-
 def simulated(requests: Sequence[Request], declared: Declared) -> list[int]:
-    """Hit tokens of each request in a cache of the declared kind and size, requests one after the other in
-    this order: what is shown beside hits that fall below `expected`.
+    """Return the tokens that each request hits in a cache of the declared size, requests one after the other.
 
+    Kept are the least recently used whole blocks of prompts and answers, whatever the server's own rule is.
     Replicas are dealt to as `router` says. The ids of answers that are not known are taken for tokens that
-    nobody sends. ValueError where blocks have no size.
+    nobody sends. ValueError where the cache has no size.
     """
     if declared.kind == "off":
         return [0] * len(requests)
-    caches = [_cache(declared) for _ in range(declared.replicas)]
+    if declared.capacity_tokens is None:
+        raise ValueError("A cache is simulated with a size: state its capacity_tokens.")
+    size, blocks = declared.block_tokens, Blocks(declared.block_tokens)
+    caches = [LruBlocks(declared.capacity_tokens // size) for _ in range(declared.replicas)]
     routed = route([request.session for request in requests], declared.replicas, declared.router)
     hits = []
     for number, (request, replica) in enumerate(zip(requests, routed)):
         unknown = (-1 - number,) * request.new_tokens
         answer = unknown if request.answer is None else request.answer
-        hits.append(caches[replica].request(request.ids, answer))
+        computed = blocks.keys((*request.ids, *answer[:-1]))
+        hits.append(size * caches[replica].request(computed, (len(request.ids) - 1) // size))
     return hits
-
-
-def _cache(declared: Declared) -> BlockPool | Slots:
-    if declared.kind == "slots":
-        return Slots(declared.slots, declared.host_tokens)
-    if declared.capacity_tokens is None:
-        raise ValueError("A cache of blocks is simulated with a size: state its capacity_tokens.")
-    return BlockPool(declared.capacity_tokens // declared.block_tokens, declared.block_tokens)
 
 
 def route(sessions: Sequence[int], replicas: int, router: str = "session affinity") -> list[int]:

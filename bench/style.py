@@ -4,9 +4,7 @@ import contextlib
 import functools
 import hashlib
 import io
-import re
 import textwrap
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -83,68 +81,6 @@ class Figure(_figure.Figure):
         out, width, height = io.BytesIO(), *(int(side * 96) for side in self.get_size_inches())
         self.savefig(out, format="png", dpi=192)
         return out.getvalue(), {"width": width, "height": height}
-
-
-FONT = "font-family: 'DejaVu Sans', sans-serif; "  # as Matplotlib writes it into every text
-
-
-def slim(svg: str) -> str:
-    """`svg` with places to a tenth of a point, without notes, names of parts, groups that say nothing and
-    empty space, its font once, short ids, and one style for marks of one look in a row: a third of it."""
-    svg = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.S)
-    svg = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", svg)
-    places = re.compile(r'(?<=\s)(?:d|x|y|width|height|transform)="[^"]*"')
-    svg = places.sub(lambda found: re.sub(r"(\.\d)\d+", r"\1", " ".join(found[0].split())), svg)
-    svg = re.sub(
-        r' d="[^"]*"', lambda path: " " + re.sub(r"(?<=[\w\"]) ?([A-Za-z]) ", r"\1", path[0][1:]), svg
-    )
-    svg = re.sub(r' id="(?:axes|figure|legend|line2d|matplotlib\.axis|patch|text|[xy]tick)_\d+"', "", svg)
-    svg = svg.replace(FONT, "").replace("<svg ", f'<svg style="{FONT.strip()}" ', 1)
-    svg = _without_bare_groups(_short_ids(re.sub(r">\s+<", "><", svg)).strip())
-    return _shared_styles(ALIKE.sub(_styled_once, svg))
-
-
-def _short_ids(svg: str) -> str:
-    """`svg` with the ids that Matplotlib makes of a hash (clip paths, markers, hatches) as short ones."""
-    for k, name in enumerate(dict.fromkeys(re.findall(r' id="([a-z][0-9a-f]{10})"', svg))):
-        svg = svg.replace(f'id="{name}"', f'id="i{k}"').replace(f"#{name}", f"#i{k}")
-    return svg
-
-
-def _without_bare_groups(svg: str) -> str:
-    """`svg` without `<g>` and its end where it has no attribute."""
-    kept: list[bool] = []
-
-    def tag(found: re.Match) -> str:
-        if found[0] == "</g>":
-            return found[0] if kept.pop() else ""
-        if not found[0].endswith("/>"):
-            kept.append(found[0] != "<g>")
-        return "" if found[0] == "<g>" else found[0]
-
-    return re.sub(r"<g(?: [^>]*)?>|</g>", tag, svg)
-
-
-# Two marks or more that differ in their places only.
-ALIKE = re.compile(r'<use (?P<place>[^>]*?) style="(?P<style>[^"]*)"/>(?:<use [^>]*? style="(?P=style)"/>)+')
-
-
-def _styled_once(marks: re.Match) -> str:
-    """`marks`, a match of ALIKE, in a group that has their style."""
-    style = f' style="{marks["style"]}"'
-    return f"<g{style}>{marks[0].replace(style, '')}</g>"
-
-
-def _shared_styles(svg: str) -> str:
-    """`svg` with each style that stands there more than twice as a class of a style sheet of its own."""
-    styles = [style for style, times in Counter(STYLED.findall(svg)).items() if times > 2 and len(style) > 20]
-    rules = "".join(f".s{k} {{{style}}}" for k, style in enumerate(styles))
-    for k, style in enumerate(styles):
-        svg = svg.replace(f' style="{style}"', f' class="s{k}"')
-    return re.sub(r"(<svg [^>]*>)", rf"\1<style>{rules}</style>", svg, count=1)
-
-
-STYLED = re.compile(r' style="([^"]*)"')
 
 
 def styled(draw: Callable[[pd.DataFrame], _figure.Figure | None]) -> Callable[[pd.DataFrame], _figure.Figure]:

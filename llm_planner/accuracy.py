@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bench import inputs
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 from llm_planner import published, validation
 
 VALIDATION, AICONFIGURATOR, RULES = "planner_validation", "planner_aiconfigurator", "planner_rules"
@@ -168,3 +168,20 @@ def sent(concurrency: int) -> pd.DataFrame:
         row |= {"gpus": highest.index.to_list(), "rates": highest.to_list()}
         found.append(row | {"times": part["times"].median()})
     return pd.DataFrame(found)
+
+
+def predictions(requests: pd.DataFrame) -> pd.DataFrame:
+    """data/predictions.csv with measured_tpot_s and measured_ttft_s: medians of the closed level that was
+    predicted, NaN where no run has had it.
+    """
+    table = inputs.table("predictions")
+    served = requests[(requests["experiment"] == "serving") & (requests["error"] == "")]
+    for name in ("tpot_s", "ttft_s"):
+        table[f"measured_{name}"] = [_measured(served, row, name) for row in table.to_dict("records")]
+    return table
+
+
+def _measured(served: pd.DataFrame, row: Fields, name: str) -> float:
+    keys = ["backend", "option", "model", "gpu", "concurrency"]
+    same = (served[keys] == [row[key] for key in keys]).all(axis=1) if len(served) else []
+    return served.loc[same, name].median() if np.any(same) else np.nan

@@ -14,7 +14,7 @@ import sys
 
 from aiconfigurator.cli.api import cli_estimate
 
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 MODELS = {
     "llama-3.1-8b": "meta-llama/Meta-Llama-3.1-8B",

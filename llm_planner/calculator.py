@@ -4,7 +4,7 @@ import json
 
 import jinja2
 
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 from llm_planner import candidates, check, engines, shapes, steady, step_time
 
 MACHINE = "memory_bytes bandwidth_bytes_per_s link_bytes_per_s".split()

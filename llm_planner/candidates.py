@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench import inputs, naming
+from llm_measured.core import naming
+from llm_measured.predict import prices
 from llm_planner import engines, rows, scheduler, shapes, state, steady, step_time
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def faults(
 
 
 def price(gpu: str, usd_per_gpu_hour: float | None = None) -> tuple[float, str]:
-    """(dollars per GPU hour, where from): the reader's own, else the lowest of data/prices.csv; ValueError
+    """(dollars per GPU hour, where from): the reader's own, else the lowest in the price list; ValueError
     where there is none.
     """
     if usd_per_gpu_hour is not None:
@@ -168,10 +169,10 @@ def price(gpu: str, usd_per_gpu_hour: float | None = None) -> tuple[float, str]:
                 f"free; give what you pay."
             )
         return float(usd_per_gpu_hour), "the reader's own"
-    known = inputs.table("prices")
+    known = prices.table()
     known = known[known["device"] == gpu].sort_values("usd_per_gpu_hour")
     if known.empty:
-        raise ValueError(f"data/prices.csv has no price for {gpu}; give usd_per_gpu_hour.")
+        raise ValueError(f"llm_measured/predict/prices.csv has no price for {gpu}; give usd_per_gpu_hour.")
     first = known.iloc[0]
     return float(first["usd_per_gpu_hour"]), f"{first['vendor']}, {first['kind']}, {first['date']}"
 

@@ -8,6 +8,7 @@ coefficients, and the half widths of their errors from those rows.
 
 import os
 import re
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +16,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bench import hardware, inputs
-from bench.definitions import Fields
+from bench import inputs
+from llm_measured.core import names
+from llm_measured.core.definitions import Fields
 from llm_planner import accuracy, engines, fit, nearby, published, shapes, step_time, validation, widths
 
 COMMITTED, COVARIANCE = "planner_coefficients", "planner_covariance"
@@ -132,13 +134,21 @@ def named(case: engines.Case) -> tuple[engines.Case, str]:
     }
     devices = shapes.devices()
     if case.gpu not in devices:
-        variants = [name.replace("-", "_") for name in hardware.candidates(str(case.gpu))["accelerator"]]
+        variants = [name.replace("-", "_") for name in _candidates(names.accelerator, str(case.gpu))]
         variants = [name.replace("a100_sxm", "a100") for name in variants]
         found["gpu"] = next((name for name in variants if name in devices), case.gpu)
     if not str(case.model).endswith(".json") and case.model not in shapes.names():
-        found["model"] = hardware.model(str(case.model)) or case.model
+        found["model"] = next(iter(_candidates(names.model, str(case.model))), case.model)
     read = [f"{getattr(case, k)} was read as {v}" for k, v in found.items() if v != getattr(case, k)]
     return case._replace(**found), f"{'; '.join(read)}. " if read else ""
+
+
+def _candidates(read: Callable, text: str) -> tuple[str, ...]:
+    """The ids that `text` may mean; none where no table knows it."""
+    try:
+        return read(text).candidates
+    except names.UnknownName:
+        return ()
 
 
 def report(table: pd.DataFrame) -> str:

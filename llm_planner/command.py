@@ -10,15 +10,15 @@ llm-planner worlds               the page's own question in 100 worlds whose ste
 import argparse
 from collections.abc import Sequence
 
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 from llm_planner import candidates, check, page, planner, worlds
 
 # The options of `plan`, which are the parameters of notebooks/plan.ipynb.
 ASKED = {
-    "model": "a row of data/models.csv, or the path of a config.json from the hub",
+    "model": "a row of core/models.csv, or the path of a config.json from the hub",
     "weights": "precisions, separated by spaces: bf16, fp8, nvfp4",
     "engine": "vllm, sglang or trtllm",
-    "gpus": "rows of data/accelerators.csv, separated by spaces",
+    "gpus": "rows of core/accelerators.csv, separated by spaces",
     "prompt_tokens": "tokens of every prompt",
     "answer_tokens": "tokens of every answer",
     "rate": "requests per second that arrive (Poisson)",
@@ -26,7 +26,7 @@ ASKED = {
     "ttft_s": "objective: seconds to the first token, at most",
     "tpot_s": "objective: seconds per output token, at most",
     "most_gpus": "GPUs that may be rented at most",
-    "usd_per_gpu_hour": "what you pay; empty: the lowest price in data/prices.csv",
+    "usd_per_gpu_hour": "what you pay; empty: the lowest price in llm_measured/predict/prices.csv",
     "api_usd_per_million_input": "an API's price, for the break-even; empty: none",
     "api_usd_per_million_output": "likewise, of its answers",
 }

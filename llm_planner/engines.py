@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import naming
+from llm_measured.core import naming
 from llm_planner import shapes, step_time
 
 Policy = namedtuple(

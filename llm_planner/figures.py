@@ -5,8 +5,9 @@ import seaborn as sns
 from matplotlib import ticker
 from matplotlib.figure import Figure
 
-from bench import columns, style
-from llm_planner import accuracy, own, page, studies, tradeoffs
+from bench import style
+from llm_measured.core import columns
+from llm_planner import accuracy, page, studies, tradeoffs
 
 FOUND = {"tpot_ms": "TPOT, ms", "ttft_ms": "TTFT, ms"}
 
@@ -56,25 +57,6 @@ def plan_published(requests: pd.DataFrame) -> Figure | None:
     _legend(last, axes[0])
     caption = f"{len(table)} points; ten folds over configurations. On the line both are equal."
     return style.titled(drawn, "Published points on GPUs, predicted", caption)
-
-
-@style.of_no_machine
-def plan_own(requests: pd.DataFrame) -> Figure | None:
-    """Predicted over measured TPOT and TTFT of this study's own serving levels, from fits to batching runs of
-    the same machine alone."""
-    table = own.levels(requests)
-    if table.empty:
-        return None
-    drawn, axes, last = _stacked(2, 4.2, 1.1)
-    for panel, (name, label) in zip(axes, (("tpot_s", "TPOT, ms"), ("ttft_s", "TTFT, ms"))):
-        groups = {
-            f"{backend} {option}, {gpu}": (1e3 * part[name], 1e3 * part[f"predicted_{name}"])
-            for (backend, option, gpu), part in table.groupby(["backend", "option", "gpu"])
-        }
-        _scatter(panel, groups, label)
-    _legend(last, axes[0], 1)  # engine, option and machine are too long for two beside each other
-    caption = "Medians of every level of every run, closed and open loops. On the line both are equal."
-    return style.titled(drawn, "Own servers, predicted from batches", caption)
 
 
 @style.of_no_machine
@@ -142,7 +124,7 @@ def plan_cost(requests: pd.DataFrame) -> Figure | None:
     _legend(last, axes[0])
     caption = (
         "Llama-3.1-8B on vLLM, 1000 tokens in and 1000 out, replicas of 1 to 8 GPUs, the lowest price of "
-        "data/prices.csv each; all dollars over output tokens. Simulated, not measured."
+        "the list each; all dollars over output tokens. Simulated, not measured."
     )
     return style.titled(drawn, "Cost against pace", caption)
 

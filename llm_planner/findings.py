@@ -3,16 +3,14 @@
 import numpy as np
 import pandas as pd
 
-from bench import html, inputs, naming
-from bench.observations import schema
-from llm_planner import accuracy, engines, own, page, planner, validation, worlds
+from bench import html, inputs
+from llm_measured.core import naming
+from llm_planner import accuracy, engines, page, planner, validation, worlds
 
 TARGETS = {"tpot_ms": (0.05, 0.15), "ttft_ms": (0.12, 0.40)}  # median and 90th percentile that were aimed at
 
 UNKNOWN_COVERAGE = (0.92, 0.98)  # of points that an unknown's 95 % interval should hold
 WORLDS_MET = 0.9  # of drawn worlds in which a recommended row should meet its goal
-# Medians, of TPOT also with the server's own costs; share of climbs within one level.
-OWN_TARGETS = {"tpot": 0.05, "ttft": 0.15, "within": 0.9, "served_tpot": 0.12}
 
 
 def _met(target_met):
@@ -132,8 +130,9 @@ def by_hand() -> list[str]:
     return [
         "Chosen with all published points in view were the terms of the step time and their priors, the "
         f"rules whose opposites are tried below ({undone}), what counts as a point near another, how the "
-        "errors of related points are weighted, and that an unknown's interval is a normal one; no other "
-        "number was.",
+        "errors of related points are weighted, and that an unknown's interval is a normal one; so may be "
+        "the constants of engines (lag, reserve, buffers, memory share, waits), which were "
+        "not tried otherwise.",
         "Where each fold takes the rules that fitted the other folds best, engine by engine and GPU by GPU, "
         f"TPOT is off by {100 * chosen['tpot_ms_median']:.1f} % (median) and "
         f"{100 * chosen['tpot_ms_p90']:.1f} % (90th percentile), TTFT by "
@@ -193,115 +192,11 @@ def worst() -> list[str]:
     return sentences
 
 
-def own_servers(requests: pd.DataFrame, steps: pd.DataFrame) -> list[str]:
-    """Median errors of own serving levels, and how often the largest level that holds is within one.
-
-    `steps`: what the servers' own steps take, as `bench.analysis.steps` has them.
-    """
-    table = own.levels(requests)
-    if table.empty:
-        return []
-    under_load = own.of_loops(steps, ends_together=False)
-    tpot = table["predicted_tpot_s"] / table["tpot_s"] - 1
-    ttft = table["predicted_ttft_s"] / table["ttft_s"] - 1
-    held = own.largest_levels(table)
-    within = ((held["held"] - held["predicted_held"]).abs() <= 1).mean()
-    return [
-        f"Over {len(table)} levels TPOT is off by {100 * tpot.abs().median():.1f} % (median; "
-        f"{100 * tpot.median():+.1f} % signed); {100 * OWN_TARGETS['tpot']:.0f} % were aimed at: "
-        f"{_met(tpot.abs().median() <= OWN_TARGETS['tpot'])}. TTFT is off by "
-        f"{100 * ttft.abs().median():.1f} % ({100 * ttft.median():+.1f} % signed); "
-        f"{100 * OWN_TARGETS['ttft']:.0f} % were aimed at: "
-        f"{_met(ttft.abs().median() <= OWN_TARGETS['ttft'])}.",
-        f"The largest level that holds the objectives is predicted within one level in "
-        f"{100 * within:.0f} % of {len(held)} climbs; {100 * OWN_TARGETS['within']:.0f} % were aimed at: "
-        f"{_met(within >= OWN_TARGETS['within'])}.",
-        "Batching runs show nothing of the server's own work on the cores that the engine needs, and no step "
-        "that computes a prompt beside requests that decode.",
-        *_with_steps(requests, under_load, table),
-        *_together(requests, own.of_loops(steps, ends_together=True)),
-        *_bent(under_load),
-        *_scattered(own.scatter(table)),
-    ]
-
-
-def _with_steps(requests, steps, table):
-    """What remains where the server's own steps are fitted, beside the same levels fitted to batches."""
-    fitted = own.levels_from_steps(requests, steps) if len(steps) else table.head(0)
-    if fitted.empty:
-        return []
-    before = table.merge(fitted[["run_id", *schema.LEVEL]], on=["run_id", *schema.LEVEL])
-    off, off_before = (t["predicted_tpot_s"] / t["tpot_s"] - 1 for t in (fitted, before))
-    ttft, ttft_before = ((t["predicted_ttft_s"] / t["ttft_s"] - 1).abs().median() for t in (fitted, before))
-    most = OWN_TARGETS["served_tpot"]
-    return [
-        f"Fitted to the steps that the server itself takes (decoding alone, and prompts that come while "
-        f"another request decodes), TPOT of the {len(fitted)} levels of "
-        f"{fitted.groupby(own.CONFIGURATION).ngroups} configurations is off by "
-        f"{100 * off.abs().median():.1f} % (median, {100 * off.median():+.1f} % signed; from batches "
-        f"{100 * off_before.abs().median():.1f} %); {100 * most:.0f} % were aimed at: "
-        f"{_met(off.abs().median() <= most)}. TTFT is off by {100 * ttft:.1f} % (from batches "
-        f"{100 * ttft_before:.1f} %)."
-    ]
-
-
-def _together(requests, steps):
-    """What remains where the steps are of loops whose answers end together, which no load does."""
-    fitted = own.levels_from_steps(requests, steps) if len(steps) else steps
-    if fitted.empty:
-        return []
-    off = fitted["predicted_tpot_s"] / fitted["tpot_s"] - 1
-    return [
-        f"From loops whose answers all end together, TPOT is off by {100 * off.abs().median():.1f} % "
-        f"({100 * off.median():+.1f} % signed; {len(fitted)} levels)."
-    ]
-
-
-def _bent(steps):
-    """How far a straight line through the steps of decoding alone is from them, and where more requests take
-    less time."""
-    sentences = []
-    for key, part in steps.groupby(own.CONFIGURATION) if len(steps) else ():
-        table = own.decoding(part)
-        if len(table) > 2:
-            off = (table["line_s"] / table["step_s"] - 1).abs().max()
-            first, last = table.iloc[0], table.iloc[-1]
-            sentences.append(
-                f"With {key[0]} {key[1]} on {key[3]}, a step takes {first['step_ms']:.3g} ms while one "
-                f"request decodes and {last['step_ms']:.3g} ms while {last['batch_size']:.0f} do; a straight "
-                f"line through {len(table)} such numbers of requests is off by up to {100 * off:.0f} %"
-                f"{_falls(table)}. The prediction from steps takes the measured one of each number."
-            )
-    return sentences
-
-
-def _falls(table):
-    """The place where a step of more requests is shorter by the largest factor, as part of a sentence."""
-    ratio = table["step_ms"] / table["step_ms"].shift(-1)
-    if not ratio.max() > 1:
-        return ""
-    fewer, more = table.loc[ratio.idxmax()], table.loc[ratio.idxmax() + 1]
-    return (
-        f", and {fewer['batch_size']:.0f} at once take longer ({fewer['step_ms']:.3g} ms) than "
-        f"{more['batch_size']:.0f} ({more['step_ms']:.3g} ms)"
-    )
-
-
-def _scattered(scatter):
-    if scatter.empty:
-        return []
-    return [
-        f"Repeated runs of the same level differ by {100 * scatter['tpot'].median():.1f} % in TPOT and "
-        f"{100 * scatter['ttft'].median():.1f} % in TTFT (medians over {len(scatter)} levels): that much of "
-        "the error is the machine's own scatter."
-    ]
-
-
 def predictions(requests: pd.DataFrame) -> list[str]:
     """How many levels were predicted before any run had them, how many of those have been measured since, and
     which fell outside their interval.
     """
-    table = own.predictions(requests)
+    table = accuracy.predictions(requests)
     measured = table.dropna(subset=["measured_tpot_s", "measured_ttft_s"])
     sentences = [
         f"{len(table)} levels were predicted before any run had them; {len(measured)} of them have been "

@@ -7,7 +7,7 @@ from functools import cache
 import pandas as pd
 
 from bench import memo
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 from llm_planner import planner, studies, tradeoffs
 
 PRICED = "h100_sxm", "h200_sxm", "b200_sxm"

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench import naming
-from bench.definitions import Fields
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 from llm_planner import candidates, check, engines, published, rows, scheduler, shapes
 from llm_planner.candidates import Candidate, Question
 

@@ -5,9 +5,9 @@ with the same code.
 import numpy as np
 import pandas as pd
 
-from bench import naming
-from bench.definitions import Fields
 from bench.observations import schema
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 from llm_planner import simulator, state
 
 

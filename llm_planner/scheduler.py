@@ -14,7 +14,6 @@ from llm_planner.gaps import keep_gaps, log
 from llm_planner.slots import pop, preempt, push
 from llm_planner.state import (
     ATTENTION,
-    BENDS,
     BLOCK,
     CHUNKED,
     COMPUTED,
@@ -44,7 +43,7 @@ from llm_planner.state import (
 @njit(cache=True)
 def step_s(cost: np.ndarray, decoders: int, context: int, tokens: float, attention: float) -> float:
     """Seconds of one step with `decoders` sequences of `context` tokens together, and a prefill of `tokens`
-    tokens. What `cost` has behind its coefficients is added by the number of decoders (`state.BENDS`).
+    tokens.
     """
     rows = decoders + tokens
     compute = cost[GEMM_TOKEN] * rows
@@ -56,8 +55,6 @@ def step_s(cost: np.ndarray, decoders: int, context: int, tokens: float, attenti
         + (cost[WEIGHTS] ** 2 + compute**2) ** 0.5
         + cost[KV_TOKEN] * context
     )
-    if len(cost) > BENDS:
-        seconds += cost[BENDS + min(decoders, len(cost) - BENDS - 1)]
     seconds += (cost[LINK_TOKEN] if tokens > 0 else cost[SHOT_TOKEN]) * rows + cost[ATTENTION] * attention
     return seconds + (cost[EAGER] if tokens > 0 else 0.0)
 

@@ -6,8 +6,8 @@ from collections import namedtuple
 from functools import cache
 from pathlib import Path
 
-from bench import hardware, metrics, naming
-from bench.definitions import Fields
+from llm_measured.core import hardware, metrics, naming
+from llm_measured.core.definitions import Fields
 
 Shape = namedtuple(
     "Shape", "model layers hidden_size intermediate_size heads_values kv_heads block head kv_values tied note"
@@ -61,20 +61,20 @@ VENDORS = {
 
 @cache
 def _models():
-    """Rows of data/models.csv with a whole shape that are no mixture of experts, by name."""
+    """Rows of core/models.csv with a whole shape that are no mixture of experts, by name."""
     known = hardware.models().set_index("model")
     known = known[known[FIELDS].notna().all(axis=1) & known["active_b"].isna()]
     return {name: row.to_dict() for name, row in known.iterrows()}
 
 
 def names() -> list[str]:
-    """Every dense model of data/models.csv whose shape is known."""
+    """Every dense model of core/models.csv whose shape is known."""
     return list(_models())
 
 
 @cache
 def shape(model: str) -> Shape:
-    """`Shape` of a row of data/models.csv, or of a config.json; ValueError naming what exists or lacks."""
+    """`Shape` of a row of core/models.csv, or of a config.json; ValueError naming what exists or lacks."""
     if str(model).endswith(".json"):
         return _from_config(Path(model))
     if model in _models():
@@ -183,7 +183,7 @@ def devices() -> dict[str, str]:
 
 
 def device(name: str) -> Fields:
-    """What data/accelerators.csv states of a device: device and gpu (its names), memory_bytes (as the driver
+    """What core/accelerators.csv states of a device: device and gpu (its names), memory_bytes (as the driver
     reports it), bandwidth_bytes_per_s, peak_16_flops_per_s and so on, link_bytes_per_s (in one direction);
     ValueError naming what exists.
     """
@@ -199,7 +199,7 @@ def device(name: str) -> Fields:
 
 @cache
 def _devices():
-    """Rows of data/accelerators.csv whose memory and links are known, by the name that the planner's tables
+    """Rows of core/accelerators.csv whose memory and links are known, by the name that the planner's tables
     have, in bytes/s and FLOP/s."""
     known = hardware.accelerators()
     found = {}

@@ -12,9 +12,6 @@ import numpy as np
 FIXED, EAGER, SEQUENCE, WEIGHTS, GEMM_TOKEN, KV_TOKEN, LINK_TOKEN, ATTENTION, SHOT_TOKEN, SENT_TOKEN = range(
     10
 )
-# Behind them, where steps were measured at every batch size that matters (`own.bent`): seconds by which the
-# steps with 0, 1, 2, … sequences are longer than the coefficients say; the last entry holds for more.
-BENDS = SENT_TOKEN + 1
 # What a scheduler may do: see `engines.Policy`, whose order this is.
 STEP_TOKENS, CHUNKED, MIXED, SLOTS, KV_TOKENS, RESERVE, LAG_STEPS, WAIT_STEPS, WAIT_TOKENS, COMPUTED = range(
     10

@@ -15,7 +15,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 from llm_planner import engines, scheduler, state, step_time
 
 Replica = namedtuple("Replica", "cost mixed chunk kv_tokens request_s")

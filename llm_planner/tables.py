@@ -2,9 +2,10 @@
 
 import pandas as pd
 
-from bench import columns, inputs, registry
-from bench.columns import Column
-from llm_planner import accuracy, check, own, page, studies, tradeoffs, worlds
+from bench import inputs, registry
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
+from llm_planner import accuracy, check, page, studies, tradeoffs, worlds
 
 SHARES = {
     "tpot_ms_median": Column("TPOT off by, median", "%", 100),
@@ -138,24 +139,6 @@ def plan_coefficients() -> pd.DataFrame:
 
 
 @registry.table
-def plan_own(requests: pd.DataFrame) -> pd.DataFrame:
-    """Own serving levels predicted from batching runs: one row per engine, option and kind of loop, errors of
-    medians, and the levels that hold the objectives, measured and predicted."""
-    shown = columns.of(
-        "backend option gpu loop levels tpot tpot_bias ttft ttft_bias held predicted_held within",
-        tpot=Column("TPOT off by, median", "%", 100),
-        tpot_bias=Column("signed", "%", 100),
-        ttft=Column("TTFT off by, median", "%", 100),
-        ttft_bias=Column("TTFT signed", "%", 100),
-        held=Column("levels that hold, measured"),
-        predicted_held=Column("predicted"),
-        within=Column("runs within one level", "%", 100),
-    )
-    table = own.summary(requests)
-    return columns.renamed(table if len(table) else pd.DataFrame(columns=list(shown)), shown)
-
-
-@registry.table
 def plan_mlc() -> pd.DataFrame:
     """MLC's curves predicted: one row per model, engine, GPUs and assumption on lengths; errors of TPOT and
     TTFT."""
@@ -215,7 +198,7 @@ def plan_speed() -> pd.DataFrame:
 @registry.table
 def plan_predictions(requests: pd.DataFrame) -> pd.DataFrame:
     """Levels that were predicted before any run had them, beside what was measured afterwards."""
-    table = own.predictions(requests)
+    table = accuracy.predictions(requests)
     return columns.shown(
         table.assign(date=table["date"].str[:10]),
         "backend option model gpu concurrency date predicted_tpot_s predicted_tpot_s_low "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 from llm_planner import engines, fit, nearby, published, widths
 
 FOLDS = 10

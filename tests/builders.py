@@ -4,8 +4,8 @@ import operator
 
 import pandas as pd
 
-from bench import naming
 from bench.observations import schema, store
+from llm_measured.core import naming
 
 
 def make_rows(
@@ -92,36 +92,23 @@ def write_repeats(folder, rates, first=1, later="", **columns):
         write_run(folder, make_sidecar(started=started), rate=rate, run=n, **columns)
 
 
-# --- processors that move ---------------------------------------------------------------------------------
+SIZES = {  # bytes of the weights, and rates of two engines, of which the smallest model has the order reversed
+    "smollm2-135m": (1e8, 100.0, 60.0),
+    "qwen2.5-coder-0.5b": (6.5e8, 22.0, 25.0),
+    "qwen2.5-coder-1.5b": (1.8e9, 9.0, 10.0),
+}
 
-NEAR, APART = 48e9, 75e9
-# Two requests near, one between the places, two apart, one whose second probe was disturbed.
-PROBES = [NEAR, NEAR, NEAR, APART, APART, APART, APART]
-SHARES = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5]
 
-
-def write_flipping(
-    folder,
-    run,
-    steps=(0.01, 0.01, 0.02, 0.012, 0.012, 0.5),
-    probes=PROBES,
-    shares=SHARES,
-    probe_ways_bytes_per_s=(),
-    **columns,
-):
-    """A run whose request k took `steps`[k] per token, between `probes`[k] and `probes`[k + 1]."""
-    rows = make_rows(len(steps), run=run, **columns)
-    for row, step in zip(rows, steps):
-        row |= {"e2e_s": row["ttft_s"] + 9 * step, "sent_s": row["request"] * 10.0}
-        row |= {f"itl_{name}_s": step for name in ("p50", "p90", "p99", "max")}
-    started = f"2026-01-01T00:{run:02d}:00+00:00"
-    probed = {
-        "bandwidth_probes_bytes_per_s": list(probes),
-        "probe_cpu_shares": list(shares),
-        "probe_ways_bytes_per_s": list(probe_ways_bytes_per_s),
-        "started": started,
-    }
-    return _write(rows, make_sidecar(weight_bytes=1e7, **probed), folder)
+def write_sizes(folder, **columns):
+    """Write two runs of each of two engines on three sizes of models, three prompts of 128 new tokens each."""
+    for model, (weights, *rates) in SIZES.items():
+        for (backend, option), rate in zip((("llamacpp", "Q8_0"), ("ctranslate2", "int8")), rates):
+            for n in (1, 2):
+                sidecar = make_sidecar(started=f"2026-01-01T00:0{n}:00+00:00", weight_bytes=weights)
+                write_run(
+                    folder, sidecar, experiment="sizes", backend=backend, option=option, model=model,
+                    rate=rate + n / 100, run=n, tokens=128, **columns,
+                )  # fmt: skip
 
 
 # --- sweeps of batches -----------------------------------------------------------------------------------
@@ -230,13 +217,15 @@ def _scored(ids):
     return written | {"ttft_s": None}
 
 
-def write_quality(folder, answers, nll, own=None, pieces=TEXT_IDS, sidecar=None, **columns):
+def write_quality(
+    folder, answers, nll, own=None, pieces=TEXT_IDS, sidecar=None, experiment="quality", **columns
+):
     """Write a made-up quality run; returns its path.
 
     `answers` are lists of ids with one NLL each in `nll`, `pieces` those of a text with their own NLLs in
     `own` (None: this piece failed).
     """
-    rows = make_rows(n=len(answers) + len(own or []), experiment="quality", **columns)
+    rows = make_rows(n=len(answers) + len(own or []), experiment=experiment, **columns)
     for row, ids, each in zip(rows, answers, nll):
         row |= _scored(ids) | {"reference_nll_nats": each}
     for row, ids, each in zip(rows[len(answers) :], pieces, own or []):
@@ -258,3 +247,32 @@ def make_runs(**rates):
     """One row per run: {backend: [rate of each run]}, `started` in the order of each list."""
     rows = [(name, n, 0, rate) for name, values in rates.items() for n, rate in enumerate(values)]
     return pd.DataFrame(rows, columns=["backend", "started", "failed", "rate"])
+
+
+# --- solved problems -------------------------------------------------------------------------------------
+
+
+def evaluation_sidecar(problems, whole=164, **more):
+    """The sidecar of an evaluation that set out to answer `problems` of `whole`."""
+    settings = {"problems": problems, "problems_of": whole, "problems_sha256": "0"}
+    return make_sidecar(**MATRICES, settings=settings, **more)
+
+
+def write_evaluation(folder, problems=164, cut=0, whole=164, sidecar=None, **columns):
+    """Write made-up answers to HumanEval, the first `cut` of which were cut; returns the run's path."""
+    rows = make_rows(n=problems, experiment="humaneval", tokens=6, **columns)
+    for place, row in enumerate(rows):
+        row |= {"prompt": place, "ttft_s": None, "max_new_tokens": 8, "finish_reason": "stop"}
+        if place < cut:
+            row |= {"output_tokens": 8, "output_ids": answer_ids(place, 8), "finish_reason": "length"}
+    return _write(rows, evaluation_sidecar(problems, whole, **(sidecar or {})), folder)
+
+
+def write_score(folder, passed, scored_run, sidecar=None, **columns):
+    """Write a made-up score of the answers `scored_run`: `passed` has a 1 or a 0 for each problem."""
+    rows = make_rows(n=len(passed), experiment="humaneval-score", tokens=6, **columns)
+    for place, (row, each) in enumerate(zip(rows, passed)):
+        row |= {"prompt": place, "ttft_s": None, "output_ids": "", "passed": each}
+        row |= {"failure": "" if each else "AssertionError"}
+    more = {"scored_run": scored_run} | (sidecar or {})
+    return _write(rows, evaluation_sidecar(len(passed), **more), folder)

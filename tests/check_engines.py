@@ -3,8 +3,6 @@
     python tests/check_engines.py [vllm sglang …]
     make check-engines [NAME=vllm]
 
-Without names the result is kept in data/engine_contracts.csv, which the page Backends shows.
-
 Downloads each wheel that environments/ pins (without its dependencies; nothing is installed) into
 .venvs/contracts and reads it there: its own parser, request model and response model where it imports on this
 machine, its source where it does not. One line per contract that is broken, one per engine; the exit status
@@ -12,9 +10,7 @@ counts the broken ones. Raise a pin in environments/ and run this before anythin
 not on the public index is checked against facts that were read in its repository, and named as not checked.
 """
 
-import csv
 import dataclasses
-import io
 import json
 import os
 import subprocess
@@ -26,8 +22,8 @@ sys.path[:0] = [TESTS, os.path.dirname(TESTS)]
 
 from contracts import packages  # noqa: E402
 
-from bench import files, naming  # noqa: E402
 from bench.paths import ROOT  # noqa: E402
+from llm_measured.core import naming  # noqa: E402
 
 # Engine -> (check in contracts/checks.py, file of environments/ that pins it, distribution).
 PINNED = {
@@ -83,8 +79,8 @@ def checked(name, of, package, more=()):
     return found, stood_in
 
 
-def told(name, findings, note, rows, package="", means="", lacking=""):
-    """Print what is broken and one line for the engine, and add its row to `rows`; how many are broken."""
+def told(name, findings, note):
+    """Print what is broken and one line for the engine; return how many are broken."""
     broken = [(what, fault) for what, fault in findings if fault]
     for what, fault in broken:
         print(f"WRONG  {name}: {what}: {fault}", flush=True)
@@ -92,21 +88,18 @@ def told(name, findings, note, rows, package="", means="", lacking=""):
         f"{len(broken)} of {len(findings)} contracts broken" if broken else f"{len(findings)} contracts hold"
     )
     print(f"{'WRONG' if broken else 'ok   '}  {name}: {state}; {note}", flush=True)
-    rows.append([name, package, means, len(findings), len(broken), lacking])
     return len(broken)
 
 
 def main(*names):
     known = [*PINNED, *(f"{name}-transformers" for name in OLDER), *ELSEWHERE]
     chosen = [naming.choose("engine", name, known) for name in names] or known
-    start, size, broken, rows = time.monotonic(), 0, 0, []
+    start, size, broken = time.monotonic(), 0, 0
     for name in chosen:
         begun = time.monotonic()
         if name in ELSEWHERE:
             findings, _ = checked(name, "recorded", None)
-            lacking = f"the package itself: {ELSEWHERE[name]}"
-            means = "facts that were read in its repository"
-            broken += told(name, findings, f"not checked: {lacking}", rows, "", means, lacking)
+            broken += told(name, findings, f"not checked: the package itself: {ELSEWHERE[name]}")
             continue
         more, requirement = [], ""
         try:
@@ -123,23 +116,18 @@ def main(*names):
             more = [other.folder for other in others]
             size += sum(other.size for other in others)
         except (RuntimeError, ValueError) as failure:
-            broken += told(name, [("its package is to be had", str(failure))], requirement, rows, requirement)
+            broken += told(name, [("its package is to be had", str(failure))], requirement)
             continue
         size += package.size
         findings, stood_in = checked(name, of, package, more)
         spent = time.monotonic() - begun
         note = f"{package.requirement}, {package.size / 1e6:.0f} MB in {package.seconds:.0f} s"
         note += f", {stood_in} libraries stood in for, {spent:.0f} s"
-        means = "its source, read" if of in BY_SOURCE else "its own code, run without a GPU"
-        broken += told(name, findings, note, rows, requirement, means)
+        note += ", its source, read" if of in BY_SOURCE else ", its own code, run without a GPU"
+        broken += told(name, findings, note)
     if not names:
         for name, reason in NOT_CHECKED.items():
             print(f"--     {name}: not checked: {reason}")
-            rows.append([name, "", "", 0, 0, reason])
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([["engine", "package", "means", "contracts", "broken", "not_checked"], *rows])
-        files.write_whole(ROOT / "data" / "engine_contracts.csv", text.getvalue())
     print(f"{broken or 'nothing'} broken; {size / 1e6:.0f} MB of packages, {time.monotonic() - start:.0f} s.")
     return broken
 

@@ -60,8 +60,7 @@ def pytest_sessionstart(session):
         for program in (MODEL, COMPILE) if session.config.getoption("numprocesses", None) else ():
             environment = os.environ | {"PYTHONPATH": str(TESTS.parent)}
             subprocess.Popen([sys.executable, "-c", program], env=environment)
-    if WORKER != "mutants":  # which break code that this process has read already
-        memo.begin(identity.host())
+    memo.begin(identity.host())
 
 
 def pytest_collection_modifyitems(items):

@@ -77,8 +77,9 @@ def here(url, calls, concurrency=1, timeout_s=5.0, kind=client.Client, dialect="
 
 
 def whole(row, tokens=TOKENS):
-    """Whether a row is that of a request that went well."""
-    return row["error"] == "" and row["output_tokens"] == tokens and 0 < row["ttft_s"] <= row["e2e_s"]
+    """Whether a row is that of a request that went well, streamed or sent as a whole (`stream`)."""
+    timed = "Not streamed" in row.get("unmeasured", "") or 0 < row["ttft_s"] <= row["e2e_s"]
+    return row["error"] == "" and row["output_tokens"] == tokens and row["e2e_s"] > 0 and timed
 
 
 def accounted(rows, calls):

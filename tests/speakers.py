@@ -140,7 +140,9 @@ class Named:
 
 def reached(engine, option, url, device="cuda"):
     """The server at `url` as the adapter `engine` reaches it, for as long as the block lasts."""
-    return backends.get(engine).serve(Named, option, device, servers.Wanted(1, 64, 1, url=url))
+    served_model = "" if option in ("llamacpp", "tgi") else "the-model"
+    wanted = servers.Wanted(1, 64, 1, url=url, served_model=served_model)
+    return backends.get(engine).serve(Named, option, device, wanted)
 
 
 class Speaker(http.server.BaseHTTPRequestHandler):

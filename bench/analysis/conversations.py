@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bench import inputs, prefix_cache
-from bench.analysis import statistics
+from bench.analysis import estimates
 from bench.observations import schema, store
 from bench.observations.derived import meets
 from bench.paths import DATA
@@ -23,10 +23,6 @@ CURVE = [*schema.CONFIGURATION, "backend_version"]
 OFF = 0.0
 SAME_RATE = 0.01  # two rates of sessions that differ by less are one
 BOUNDS = ["expected_cached_tokens_low", "expected_cached_tokens_high"]
-PROOF = DATA / "proof"
-LATE_S = 0.001  # promised of a replay: the 99th percentile at most
-ALIKE = 0.02  # and that the dispersion of what was sent is the schedule's, within this share,
-WINDOWS_S = 1, 10  # in windows of so many seconds of trace time
 OF_ONE_RATE = ("conversations", "replay")  # experiments whose rates are not shares of a measured capacity
 ABOVE, WITHIN, BELOW = "above", "within", "below"
 # Uncached tokens in classes, each twice as wide as the one before.
@@ -135,7 +131,7 @@ def by_turn(requests: pd.DataFrame) -> pd.DataFrame:
     each, keys = turns(requests), [*CURVE, *LEVEL, "turn"]
     found = []
     for key, own in each.sort_values("started").groupby(keys, dropna=False, sort=True):
-        middle, low, high = statistics.mean_interval(own["ttft_p50_s"])
+        middle, low, high = estimates.mean_interval(own["ttft_p50_s"])
         row = dict(zip(keys, key)) | {"runs": len(own), "requests": int(own["requests"].sum())}
         row |= {"ttft_p50_s": middle, "ttft_low": low, "ttft_high": high}
         found.append(row | {"by_tokens": own["by_tokens"].mean()})
@@ -189,7 +185,7 @@ def saved(requests: pd.DataFrame) -> pd.DataFrame:
     for key, own in both.groupby(keys, dropna=False, sort=True):
         runs = own.sort_values("started").groupby("run_id", sort=False)
         logs = np.log(runs["times"].median())
-        middle, low, high = np.exp(statistics.mean_interval(logs))
+        middle, low, high = np.exp(estimates.mean_interval(logs))
         difference = (own["ttft_off_s"] - own["ttft_s"]).groupby(own["run_id"]).median().mean()
         row = {"pairs": len(own), "runs": len(logs), "times": middle, "times_low": low, "times_high": high}
         share = own["uncached_tokens"].sum(min_count=1) / own["prompt_tokens"].sum()
@@ -219,35 +215,6 @@ def checked(requests: pd.DataFrame) -> pd.DataFrame:
     rows = rows[(rows["error"] == "") & rows[["cached_tokens", *BOUNDS]].notna().all(axis=1)]
     low, high = (rows["cached_tokens"] - rows[name] for name in BOUNDS)
     return rows.assign(verdict=np.select([high > 0, low < 0], [ABOVE, BELOW], WITHIN))
-
-
-def bursts(requests: pd.DataFrame) -> pd.DataFrame:
-    """What the arrivals of a trace cost beside Poisson ones at the same rate: one row per configuration, load
-    and cache of which runs have both.
-
-    Columns CURVE, experiment, workload, cache_capacity_tokens, load (1 is a run's lowest rate: rates that are
-    shares of a measured capacity differ between runs), session_rate (mean), runs (with both); times, the
-    geometric mean over runs of TTFT p90 under the trace's arrivals over that under Poisson's, with times_low
-    and times_high (interval over runs), and met and met_poisson, shares of sessions that met the objectives.
-    """
-    each = levels(requests)
-    place = ["run_id", *CURVE, "experiment", "workload", "cache_capacity_tokens", "started"]
-    each["load"] = each.groupby([*place, "arrivals"], dropna=False)["session_rate"].rank("dense")
-    columns = [*place, "load", "session_rate", "ttft_p90_s", "sessions_met"]
-    trace, poisson = (each.loc[each["arrivals"] == kind, columns] for kind in ("trace", "poisson"))
-    both = trace.merge(poisson, "inner", [*place, "load"], suffixes=("", "_poisson")).sort_values("started")
-    apart = both["session_rate"] / both["session_rate_poisson"] - 1
-    both = both[apart.astype(float).abs() < SAME_RATE]
-    keys, found = [*CURVE, "experiment", "workload", "cache_capacity_tokens", "load"], []
-    for key, own in both.groupby(keys, dropna=False, sort=True):
-        logs = np.log(own["ttft_p90_s"] / own["ttft_p90_s_poisson"])
-        middle, low, high = np.exp(statistics.mean_interval(logs))
-        row = {"session_rate": own["session_rate"].mean(), "runs": len(own)}
-        row |= {"times": middle, "times_low": low, "times_high": high}
-        shares = {"met": own["sessions_met"].mean(), "met_poisson": own["sessions_met_poisson"].mean()}
-        found.append(dict(zip(keys, key)) | row | shares)
-    names = ["session_rate", "runs", "times", "times_low", "times_high", "met", "met_poisson"]
-    return pd.DataFrame(found, columns=[*keys, *names])
 
 
 def of_traces() -> pd.DataFrame:
@@ -282,26 +249,3 @@ def mooncake_hits() -> pd.DataFrame:
     kept = [None if blocks is None else float(blocks * MOONCAKE_BLOCK_TOKENS) for blocks in SIZES]
     found = [{"cache_tokens": tokens} | trace.hit_rates(tokens) for tokens in kept]
     return pd.DataFrame(found).astype({"cache_tokens": float})
-
-
-def proof(name: str) -> pd.DataFrame:
-    """The proof `name` of loads of sessions: `replay` (rows of `bench.experiments.replay_proof`) or
-    `conversation_peers` (of `bench.experiments.conversation_peers`); empty where nobody has made it."""
-    file = PROOF / f"{name}.csv"
-    return pd.read_csv(file) if file.exists() else pd.DataFrame()
-
-
-def broken(replays: pd.DataFrame) -> list[str]:
-    """What of `replays` (rows of `bench.experiments.replay_proof`) is not as promised, a sentence each."""
-    found = []
-    for row in replays.to_dict("records"):
-        which = f"{row['trace']} at scale {row['time_scale']:g}"
-        if not row["late_p99_ms"] <= 1e3 * LATE_S:
-            found.append(f"{which}: requests arrived {row['late_p99_ms']:.2g} ms late (99th percentile).")
-        for window_s in WINDOWS_S:
-            due, came = (row[f"dispersion_{window_s}s_{what}"] for what in ("schedule", "sent"))
-            if abs(came - due) > ALIKE * due:
-                found.append(
-                    f"{which}: variance/mean in {window_s} s is {came:.3g}, the schedule's {due:.3g}."
-                )
-    return found

@@ -2,7 +2,8 @@
 
 import re
 
-from bench import backends, naming
+from bench import backends
+from llm_measured.core import naming
 
 
 def drafts(backend: str, option: str) -> bool:

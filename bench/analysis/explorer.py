@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from bench import memo, metrics, naming
-from bench.analysis import adjusted, batching, commands, comparison, latency, levels, statistics
-from bench.definitions import Fields
+from bench.analysis import adjusted, batching, commands, estimates, latency, levels, statistics
 from bench.observations import derived, schema
+from llm_measured.core import metrics, naming
+from llm_measured.core.definitions import Fields
 
 IDENTITY = ["experiment", *latency.VERSIONED]
 CONDITION = ["loop", "concurrency", "request_rate", "batch_size", "prompt_tokens", "max_new_tokens"]
@@ -99,10 +98,9 @@ def _once(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return rows.groupby("run_id", as_index=False, sort=True).agg(how)
 
 
-HOW = {"batching": _of_sweeps, "memory": _of_sweeps, "serving": _of_levels, "quality": _of_quality}
+HOW = {"batching": _of_sweeps, "serving": _of_levels} | dict.fromkeys(schema.SCORES, _of_quality)
 
 
-@memo.by_content
 def of_runs(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """One row per run of `experiment` and condition (level of load, shape of a batch).
 
@@ -131,15 +129,14 @@ def points(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     `<name>_interval` (half the width of its 95 % interval; both as `adjusted.means`) and `<name>_runs`.
     """
     table = _points(requests[requests["experiment"] == experiment], experiment)
-    if experiment != "quality":
+    if experiment not in schema.SCORES:
         return table
-    # Quality has the rate of the same configuration's latency runs: what the loss of fewer bits buys.
+    # Scores have the rate of the runs whose answers they score: what the loss of fewer bits buys.
     rate = [f"output_tokens_per_s{suffix}" for suffix in ("", "_interval", "_runs")]
-    speed = points(requests, "latency")[[*latency.VERSIONED, *rate]]
+    speed = points(requests, schema.SCORES[experiment])[[*latency.VERSIONED, *rate]]
     return table.drop(columns=rate).merge(speed, "left", latency.VERSIONED)[list(table)]
 
 
-@memo.by_content
 def _points(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     each = of_runs(rows, experiment)
     groups = each.groupby(ROW, sort=True, dropna=False)
@@ -148,7 +145,7 @@ def _points(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     table = table.reset_index()
     means = {f"{name}{suffix}": np.nan for name in NAMES for suffix in ("", "_interval")}
     for name in _measured(each):
-        found = adjusted.means(_figures(rows, each, experiment, name), latency.VERSIONED, name, CONDITION)
+        found = adjusted.means(each, latency.VERSIONED, name, CONDITION)
         own = table[ROW].merge(found[[*ROW, "mean", "half"]], "left", ROW)
         means[name], means[f"{name}_interval"] = own["mean"], own["half"]
     known = commands.commands([name.split()[0] for name in table["run_ids"]], rows)
@@ -161,23 +158,15 @@ def _measured(each: pd.DataFrame) -> list[str]:
     return [name for name in NAMES if each[name].notna().any()]
 
 
-def _figures(rows: pd.DataFrame, each: pd.DataFrame, experiment: str, metric: str) -> pd.DataFrame:
-    """The runs that the model of `metric` takes: `each` (`of_runs` of `rows`), or one row per run and
-    placement of the processors where that is compared placement by placement, as in the tables of latency."""
-    if metric not in latency.STRATIFIED or experiment in HOW:
-        return each
-    strata = latency.runs(_answers(rows), strata=True)
-    return strata.assign(**dict.fromkeys(CONDITION, np.nan) | {"loop": ""})
-
-
 def comparisons(requests: pd.DataFrame, experiment: str) -> list[Fields]:
-    """What a page needs to compare any two rows of `points` as `comparison.Fit.compare` does.
+    """What a page needs to compare any two rows of `points` as `estimates.Fit.compare` does.
 
     A list of {rows, classes, halves}: `rows` (places in `points`) are those of one machine, model and
-    condition, which alone are compared; rows of one class were measured equally often in each sitting; halves
-    {metric: half the width of the interval of the log of the ratio of a row of one class to one of another,
-    as the lower triangle over classes, row by row with its diagonal; None where no sittings connect the two;
-    empty where no run was repeated}. A row that is missing has a figure that is not above zero.
+    condition, which alone are compared; rows of one class have equal numbers of runs in the same measuring
+    sessions; halves {metric: half the width of the interval of the log of the ratio of a row of one class to
+    one of another, as the lower triangle over classes, row by row with its diagonal; None where the two
+    cannot be compared; empty where no run was repeated}. A row that is missing has a figure that is not above
+    zero.
     """
     rows = requests[requests["experiment"] == experiment]
     table = points(requests, experiment)[ROW].astype(object)
@@ -185,9 +174,9 @@ def comparisons(requests: pd.DataFrame, experiment: str) -> list[Fields]:
     places, found = {key: place for place, key in enumerate(known)}, {}
     for name, where, model in _models(rows, experiment):
         _add_halves(found, places, name, where, model)
-    if experiment == "quality":
-        timed = requests[requests["experiment"] == "latency"]
-        for name, where, model in _models(timed, "latency", [latency.RATE]):
+    if answered := schema.SCORES.get(experiment):
+        timed = requests[requests["experiment"] == answered]
+        for name, where, model in _models(timed, answered, [latency.RATE]):
             _add_halves(found, places, name, where | {"experiment": experiment}, model)
     return [{"rows": key[0], "classes": key[1], "halves": halves} for key, halves in found.items()]
 
@@ -196,33 +185,32 @@ def _models(rows: pd.DataFrame, experiment: str, names: Sequence[str] = NAMES) -
     """(metric, condition, model) of every model of `experiment`."""
     each = of_runs(rows, experiment)
     for name in (name for name in _measured(each) if name in names):
-        figures = _figures(rows, each, experiment, name)
-        for where, model in adjusted.fits(figures, latency.VERSIONED, name, CONDITION):
+        for where, model in adjusted.fits(each, latency.VERSIONED, name, CONDITION):
             yield name, where, model
 
 
-def _add_halves(found: dict, places: dict[tuple, int], name: str, where: dict, model: comparison.Fit) -> None:
+def _add_halves(found: dict, places: dict[tuple, int], name: str, where: dict, model: estimates.Fit) -> None:
     """Add the half widths of one model to {(rows, classes): {metric: halves}}, as `comparisons` has them."""
     shared = {column: None if pd.isna(value) else value for column, value in where.items()}
+    setting = model.table.groupby(adjusted.SETTING[1:], dropna=False, sort=False).ngroup().to_numpy()
     named = [dict(zip(latency.VERSIONED, own)) | shared for own in model.places]
     keys = [tuple(row[column] for column in ROW) for row in named]
-    shown = np.array([k for k, key in enumerate(keys) if key in places], dtype=int)
-    if not len(shown):
-        return
-    classes = np.unique(model.table["alike"].to_numpy()[shown], return_inverse=True)[1]
-    key = tuple(places[keys[k]] for k in shown), tuple(classes.tolist())
-    found.setdefault(key, {})[name] = _halves(model, shown, classes) if model.has_scatter else []
+    for number in np.unique(setting):
+        shown = np.array([k for k in np.flatnonzero(setting == number) if keys[k] in places], dtype=int)
+        if not len(shown):
+            continue
+        classes = np.unique(model.alike[shown], return_inverse=True)[1]
+        key = tuple(places[keys[k]] for k in shown), tuple(classes.tolist())
+        found.setdefault(key, {})[name] = _halves(model, shown, classes) if model.has_scatter else []
 
 
-def _halves(model: comparison.Fit, shown: np.ndarray, classes: np.ndarray) -> list:
+def _halves(model: estimates.Fit, shown: np.ndarray, classes: np.ndarray) -> list:
     """The lower triangle over `classes` of the configurations `shown` (places in `model.table`)."""
     members = [shown[classes == number] for number in range(classes.max(initial=-1) + 1)]
     pairs = [(own, others) for k, own in enumerate(members) for others in members[: k + 1]]
-    i, j = np.array([(own[0], others[-1]) for own, others in pairs]).T
-    unit, chain = np.eye(len(model.effects)), model.table["chain"].to_numpy()
-    _, error, freedom = model.contrasts(unit[i] - unit[j])
-    halves = stats.t.ppf((1 + comparison.CONFIDENCE) / 2, np.maximum(freedom, 1)) * error
-    known = (i != j) & (chain[i] == chain[j])
+    ratios = model.pairs([(own[0], others[-1]) for own, others in pairs])
+    halves = np.log(ratios["high"] / ratios["low"]).to_numpy(dtype=float) / 2
+    known = (ratios["first"] != ratios["second"]) & ~np.isnan(halves)
     return [
         _rounded(half, model.effects[own][:, None] - model.effects[others]) if there else None
         for half, there, (own, others) in zip(halves, known, pairs)

@@ -1,10 +1,14 @@
 """One request at a time: runs, configurations, and which of them can be distinguished."""
 
+import itertools
+
 import pandas as pd
 
-from bench import memo, metrics, naming
-from bench.analysis import comparison, machines, ranking, statistics
-from bench.observations import derived, placement, schema
+from bench import memo
+from bench.analysis import estimates, machines, statistics
+from bench.observations import schema
+from bench.observations.peaks import BANDWIDTHS
+from llm_measured.core import metrics, naming
 
 # Two versions of an engine are two configurations.
 VERSIONED = [*schema.CONFIGURATION, "backend_version"]
@@ -12,31 +16,19 @@ RATE = "output_tokens_per_s"
 INTERVALS = RATE, "ttft_s", "tpot_s", "mbu", "peak_memory_bytes"
 ENERGY = "energy_per_token_j", "cpu_energy_per_token_j", "gpu_idle_w", "cpu_idle_w"
 MEANS = [*INTERVALS, "itl_p90_s", "mbu_datasheet", "bandwidth_bytes_per_s", "load_s", *ENERGY]
-# What reading memory decides, so that it is compared placement by placement. (TTFT is not: the prompts of a
-# run that one placement met are short or long ones by chance.)
-STRATIFIED = {RATE, "tpot_s", "mbu"}
-# Of nine requests so many must have met a placement for the run to have a figure of it.
-FEWEST_REQUESTS = 3
-GAPS_S = 900, 3600, 21600  # that may part two sittings
-PLACES = ["rank_from", "rank_to", "groups", "may_be_best", "rounds_to_settle", "sittings", "note", "reason"]
+PLACES = ["may_be_best", "measuring_sessions", "least", "most", "note", "reason"]
 
 
-@memo.by_content
-def runs(requests: pd.DataFrame, strata: bool = False) -> pd.DataFrame:
+def runs(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per run: medians over its requests, the mean of output_tokens_per_s, counts.
-
-    With `strata` one row per run and placement of the processors (`placement.counted`), and the column
-    placement: a run gives one value of each placement that FEWEST_REQUESTS of it met; requests says how many.
 
     Columns run_id, experiment, the configuration, backend_version, threads, started; medians of ttft_s,
     tpot_s, itl_p90_s, mbu and mbu_datasheet; output_tokens_per_s (the mean, because that is what the
     published table shows) and of ENERGY; itl_max_s (the longest gap of any request), drafted_tokens,
-    accepted_tokens, weight_bytes, bandwidth_bytes_per_s, probe_ways, peak_memory_bytes, load_s, requests,
-    failed.
+    accepted_tokens, weight_bytes, BANDWIDTHS, probe_ways, peak_memory_bytes, load_s, not_judged,
+    requests, failed.
     """
     keys = ["run_id", "experiment", *schema.CONFIGURATION, "backend_version", "threads", "started"]
-    if strata:
-        requests, keys = _counted(requests), [*keys, "placement"]
     return (
         bounded(requests)
         .groupby(keys, as_index=False, sort=True)
@@ -45,36 +37,22 @@ def runs(requests: pd.DataFrame, strata: bool = False) -> pd.DataFrame:
             **_each("mean", "output_tokens_per_s"),
             **_each("median", "mbu", "mbu_datasheet"),
             **_each("sum", "drafted_tokens", "accepted_tokens"),
-            **_each("first", "weight_bytes", "bandwidth_bytes_per_s", "probe_ways"),
+            **_each("first", "weight_bytes", *BANDWIDTHS, "probe_ways"),
             **_each("mean", *ENERGY),
             **_each("max", "peak_memory_bytes", "itl_max_s"),
-            **_each("first", "load_s"),
+            **_each("first", "load_s", "not_judged"),
             requests=("request", "count"),
             failed=("error", lambda errors: int((errors != "").sum())),
         )
     )
 
 
-def _counted(requests: pd.DataFrame) -> pd.DataFrame:
-    """The requests that count in a stratum: those of a run's placement with FEWEST_REQUESTS or more, and all
-    of machines with one."""
-    rows = placement.counted(requests)
-    met = rows.groupby(["run_id", "placement"])["request"].transform("size")
-    return rows[(rows["placement"] == "") | (met >= FEWEST_REQUESTS)]
-
-
-def probe_scatter(requests: pd.DataFrame) -> pd.DataFrame:
-    """The latency runs of all machines with their peaks: one row per run as in `runs`, mbu_unjudged, the
-    MBU against the best probe of the run, whatever it was (`derived.without_poor_peaks`), and that probe,
-    best_probe_bytes_per_s.
-    """
-    rows = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
-    best = rows.assign(bandwidth_bytes_per_s=rows["best_probe_bytes_per_s"])
-    unjudged = runs(derived.derive(best))[["run_id", "mbu", "bandwidth_bytes_per_s"]]
-    unjudged = unjudged.rename(
-        columns={"mbu": "mbu_unjudged", "bandwidth_bytes_per_s": "best_probe_bytes_per_s"}
-    )
-    return runs(rows).merge(unjudged, on="run_id")
+def of_sizes(requests: pd.DataFrame) -> pd.DataFrame:
+    """The runs of `sizes` and their quality, called `latency` and `quality`, and nothing else: what is
+    computed of nine prompts is then computed of three, and never of both."""
+    usual = {"sizes": "latency", "sizes_quality": "quality"}
+    rows = requests[requests["experiment"].isin(list(usual))]
+    return rows.assign(experiment=rows["experiment"].map(usual))
 
 
 def probed_one_way(each: pd.DataFrame) -> int:
@@ -96,31 +74,36 @@ def _each(how: str, *names: str) -> dict[str, tuple[str, str]]:
     return {name: (name, how) for name in names}
 
 
-def compared(requests: pd.DataFrame, metric: str) -> comparison.Fit:
-    """The model of `metric` of the configurations and versions of `requests`, which are of one machine.
+def compared(requests: pd.DataFrame, metric: str) -> estimates.Fit:
+    """Fit `metric` of all configurations and versions of `requests`, of whatever machine (`estimates.fit`).
 
     A figure that is not above zero, such as the MBU of an engine that reads no weights, is none.
     """
-    each = runs(requests, strata=metric in STRATIFIED)
-    return comparison.fit(each[each[metric] > 0], VERSIONED, metric)
+    each = runs(requests)
+    return estimates.fit(each[each[metric] > 0], VERSIONED, metric)
 
 
 def configuration(row: pd.Series) -> tuple:
-    """The configuration and version of a row, as `comparison.Fit.compare` takes it."""
+    """The configuration and version of a row, as `estimates.Fit.compare` takes it."""
     return tuple(row[VERSIONED])
 
 
-@memo.by_content
-def ranked(requests: pd.DataFrame, metric: str, among: tuple[tuple, ...] | None = None) -> pd.DataFrame:
-    """The configurations of `requests`, which are of one setting on one machine, by their runs' `metric`.
+def ranked(
+    requests: pd.DataFrame,
+    metric: str,
+    among: tuple[tuple, ...] | None = None,
+    model: estimates.Fit | None = None,
+) -> pd.DataFrame:
+    """Order the configurations of `requests`, which are of one setting on one machine, by `metric`.
 
-    One row per configuration and version, best first; columns of `ranking.rank`. `among`: only these
-    (tuples of VERSIONED) are ranked, by the model of all of them.
+    One row per configuration and version, best first; columns of `estimates.rank`. `among`: only these
+    (tuples of VERSIONED) are ranked; `model`: `compared` of the requests of all machines, whose scatter is
+    then pooled, else of `requests`.
     """
-    each, model = runs(requests, strata=metric in STRATIFIED), compared(requests, metric)
+    each, model = runs(requests), model or compared(requests, metric)
     if among is not None:
         each = each[pd.MultiIndex.from_frame(each[VERSIONED]).isin(among)]
-    return ranking.rank(each, VERSIONED, metric, higher_is_better(metric), model=model)
+    return estimates.rank(each, VERSIONED, metric, higher_is_better(metric), model=model)
 
 
 def higher_is_better(metric: str) -> bool:
@@ -130,21 +113,25 @@ def higher_is_better(metric: str) -> bool:
 
 @memo.by_content
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
-    """One row per configuration and version, fastest first, those that are not ranked last.
+    """Return one row per configuration and version, fastest first, those that are not compared last.
 
-    Columns: the configuration (backend, option, model, weights, gpu, host, devices at once) and
-    backend_version; of INTERVALS the adjusted means (`comparison`: as if every configuration of the setting
-    had been measured in each sitting equally often) and `<name>_interval`, half the width of their 95 %
+    Give the requests of all machines, whose scatter is pooled, and choose rows afterwards. Configurations of
+    which every run shared its machine come after the others (`beside_others`): they enter no model. Columns:
+    the configuration (backend, option, model, weights, gpu, host, devices at once) and backend_version; of
+    INTERVALS the means of the regression (`estimates`) and `<name>_interval`, half the width of their 95 %
     intervals; means over runs of the other MEANS; rates (tuple: output_tokens_per_s of each run, in the order
-    of measuring); itl_max_s (the longest gap of any run), weight_bytes, acceptance_rate (NaN where nothing is
-    drafted), runs, requests, failed requests, measured (start of the last run); PLACES, by
-    output_tokens_per_s among the configurations of the same setting and machine (`ranking.rank`).
+    of measuring); itl_max_s (the longest gap of any run), slowest_probe_bytes_per_s and
+    fastest_probe_bytes_per_s (of the measuring sessions of its runs), weight_bytes, acceptance_rate (NaN
+    where nothing is drafted), runs, requests, failed requests, measured (start of the last run); PLACES, by
+    output_tokens_per_s among the configurations of the same setting and machine (`estimates.rank`).
     """
+    requests, shared = apart(requests)
     each = runs(requests).sort_values("started", kind="stable")
     table = each.groupby(VERSIONED, as_index=False, sort=True).agg(
         **_each("mean", *(name for name in MEANS if name not in INTERVALS)),
         **_each("median", "weight_bytes"),
-        **_each("max", "itl_max_s"),
+        **_each("max", "itl_max_s", "fastest_probe_bytes_per_s"),
+        **_each("min", "slowest_probe_bytes_per_s"),
         **_each("sum", "requests", "failed", "drafted_tokens", "accepted_tokens"),
         rates=(RATE, tuple),
         runs=("run_id", "count"),
@@ -155,60 +142,74 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     accepted = metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"])
     table = table.assign(acceptance_rate=accepted, unranked=table["reason"] != "")
     table = table.sort_values(["unranked", RATE], ascending=[True, False], ignore_index=True)
-    return table.drop(columns="unranked")
+    table = table.drop(columns="unranked").assign(shared_by="")
+    return pd.concat([table, beside_others(shared)], ignore_index=True) if len(shared) else table
+
+
+def apart(requests: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(requests of runs that had their machine to themselves, those of configurations that only have runs
+    which shared it)."""
+    shared = requests["shared_by"] != ""
+    keys = pd.MultiIndex.from_frame(requests[schema.CONFIGURATION])
+    return requests[~shared], requests[shared & ~keys.isin(keys[~shared])]
+
+
+def beside_others(requests: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration and version whose runs shared the machine: columns as in `summary`, plain
+    means over runs without interval or rank; reason and shared_by say what it was shared with."""
+    each = runs(requests).sort_values("started", kind="stable")
+    words = requests.groupby("run_id")["shared_by"].first()
+    table = (
+        each.assign(shared_by=each["run_id"].map(words))
+        .groupby(VERSIONED, as_index=False, sort=True)
+        .agg(
+            **_each("mean", *MEANS),
+            **_each("median", "weight_bytes"),
+            **_each("max", "itl_max_s"),
+            **_each("sum", "requests", "failed"),
+            rates=(RATE, tuple),
+            runs=("run_id", "count"),
+            measured=("started", "max"),
+            shared_by=("shared_by", lambda each: "; ".join(dict.fromkeys(each))),
+        )
+    )
+    table = table.assign(may_be_best=False, note="", reason=table["shared_by"])
+    return table.sort_values(RATE, ascending=False, ignore_index=True)
 
 
 def _adjusted(requests: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The adjusted mean of `metric` of every configuration and half the width of its interval; of RATE also
-    PLACES."""
-    tables = [ranked(rows, metric) for _, rows in requests.groupby([*schema.SETTING, "host"])]
+    """The mean of `metric` of every configuration and half the width of its interval; of RATE also PLACES."""
     kept = [*VERSIONED, "mean", "half", *(PLACES if metric == RATE else [])]
-    if not tables:
-        return pd.DataFrame(columns=kept).rename(columns={"mean": metric, "half": f"{metric}_interval"})
-    table = pd.concat(tables, ignore_index=True)
-    table = table.assign(half=(table["high"] - table["low"]) / 2)[kept]
-    return table.rename(columns={"mean": metric, "half": f"{metric}_interval"})
-
-
-def other_sittings(requests: pd.DataFrame) -> pd.DataFrame:
-    """The two fastest ranked configurations of every machine, compared with other ends of a sitting.
-
-    One row per machine and gap of GAPS_S, for the setting with most configurations; columns gpu,
-    host, gap_minutes, sittings, first, second (engine and option), and `comparison.RATIO` (first over
-    second).
-    """
-    rows = []
-    for _, own in machines.each(requests[requests["experiment"] == "latency"]):
-        chosen = machines.versioned(naming.named(settings(own)[0][1]))
-        best = ranked(chosen, RATE)
-        best = best[best["reason"] == ""].head(2)
-        if len(best) < 2:
-            continue
-        each = runs(chosen, strata=True)
-        each = each[each[RATE] > 0]
-        first, second = (row for _, row in best.iterrows())
-        named = dict(first[["gpu", "host"]]) | {"first": naming.label(first), "second": naming.label(second)}
-        for gap in GAPS_S:
-            model = comparison.fit(each, VERSIONED, RATE, gap)
-            count = {"gap_minutes": gap / 60, "sittings": comparison.sittings(each, gap).nunique()}
-            rows.append(named | count | model.compare(configuration(first), configuration(second)))
-    names = ["gpu", "host", "gap_minutes", "sittings", "first", "second"]
-    return pd.DataFrame(rows, columns=[*names, *comparison.RATIO])
+    named = {"mean": metric, "half": f"{metric}_interval"}
+    if requests.empty:
+        return pd.DataFrame(columns=kept).rename(columns=named)
+    model = compared(requests, metric)
+    groups = requests.groupby([*schema.SETTING, "host"])
+    table = pd.concat([ranked(rows, metric, model=model) for _, rows in groups], ignore_index=True)
+    return table.assign(half=(table["high"] - table["low"]) / 2)[kept].rename(columns=named)
 
 
 def upgrades(requests: pd.DataFrame) -> pd.DataFrame:
     """What an upgrade of an engine changed on the machine in front, for one request at a time.
 
     One row per configuration, version after its first, and metric (output_tokens_per_s, ttft_s); columns of
-    `ranking.upgrades` and metric. Runs with failed requests are left out.
+    before, after (versions) and `estimates.RATIO` (after over before). Runs with failed requests are left
+    out.
     """
-    each = runs(machines.front(requests, "latency"))
-    each, tables = each[each["failed"] == 0], []
+    rows = requests[requests["experiment"] == "latency"]
+    each, front, tables = runs(rows), machines.front(requests, "latency")["run_id"], []
+    each = each[each["failed"] == 0]
     for metric in (RATE, "ttft_s"):
-        known, better = each[each[metric] > 0], higher_is_better(metric)
-        table = ranking.upgrades(known, schema.CONFIGURATION, metric, higher_is_better=better)
-        tables.append(table.assign(metric=metric))
-    return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+        known = each[each[metric] > 0]
+        model = estimates.fit(known, VERSIONED, metric)
+        known = known[known["run_id"].isin(front)].sort_values(["started", "backend_version"])
+        for key, own in known.groupby(schema.CONFIGURATION, dropna=False):
+            for before, after in itertools.pairwise(own["backend_version"].unique()):
+                ratio = model.compare((*key, after), (*key, before), higher_is_better(metric))
+                name = {"before": before, "after": after, "metric": metric}
+                tables.append(dict(zip(schema.CONFIGURATION, key)) | name | ratio)
+    names = [*schema.CONFIGURATION, "before", "after", *estimates.RATIO, "metric"]
+    return pd.DataFrame(tables, columns=names)
 
 
 def settings(requests: pd.DataFrame) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
@@ -251,12 +252,12 @@ def overhead_summary(requests: pd.DataFrame) -> pd.DataFrame:
 
     Columns pairs, runs, mean, low, high (fractions; 95 % interval over the pairs of its runs, in the order of
     measuring: both halves of a pair have the run's mood, so what is left is their difference), verdict:
-    dearer, cheaper or `comparison.EQUAL`.
+    dearer, cheaper or `estimates.EQUAL`.
     """
     rows = []
     for key, own in pairs(requests).groupby(schema.CONFIGURATION):
-        mean, low, high = statistics.mean_interval(own["cost"])
-        verdict = "dearer" if low > 0 else "cheaper" if high < 0 else comparison.EQUAL
+        mean, low, high = estimates.mean_interval(own["cost"])
+        verdict = "dearer" if low > 0 else "cheaper" if high < 0 else estimates.EQUAL
         rows.append((*key, len(own), own["run_id"].nunique(), mean, low, high, verdict))
     names = ["pairs", "runs", "mean", "low", "high", "verdict"]
     table = pd.DataFrame(rows, columns=[*schema.CONFIGURATION, *names])

@@ -5,17 +5,19 @@ requests at once), and ends with a drain. Neither counts: `steady` says which re
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bench import inputs, memo, metrics
-from bench.analysis import shares, statistics
-from bench.definitions import Fields
+from bench import inputs
+from bench.analysis import estimates, statistics
 from bench.observations import schema
 from bench.observations.derived import meets
 from bench.observations.schema import LEVEL
+from llm_measured.core import metrics
+from llm_measured.core.definitions import Fields
 
 # Less than this more output tokens/s than at the best level before: more load yields hardly more.
 SATURATED = 0.05
@@ -26,7 +28,7 @@ CLIMBS = 3
 BEHIND, CHANCE = 0.03, 0.001
 STEADY, OVERLOADED, SHORT = "steady", "overloaded", "too short"
 TIMES = "ttft_s", "tpot_s", "itl_max_s", "e2e_s", "late_s", "connect_s"
-SHARES = "met", "quick"
+FEWEST_RUNS = 3  # with fewer it is not known how much the shares of runs differ
 # What a level is computed from: its requests are chosen a dozen times, and a selection copies every column.
 READ = [
     *("run_id", "started", *schema.CONFIGURATION, *LEVEL, "sent_s", "error", *TIMES),
@@ -135,7 +137,7 @@ def steady(rows: pd.DataFrame) -> pd.Series:
 
 def steady_tokens_per_s(rows: pd.DataFrame) -> float:
     """Output tokens/s of one level of one run while its load was held: the tokens of each request spread
-    evenly from its first to its last; NaN without answers.
+    evenly from its first to its last, at its end where it was not streamed; NaN without answers.
 
     Where the load was never held, because all requests began at once, everything counts.
     """
@@ -146,15 +148,20 @@ def steady_tokens_per_s(rows: pd.DataFrame) -> float:
     began, ended = _written(good)
     if not last > first:
         first, last = rows["sent_s"].min(), ended.max()
-    within = ended.clip(first, last) - began.clip(first, last)
-    share = within / np.maximum(ended - began, 1e-9)
-    return float((good["output_tokens"] * share.clip(0, 1)).sum() / (last - first))
+    share = _share_written(began, ended, last) - _share_written(began, ended, first)
+    return float((good["output_tokens"] * share).sum() / (last - first))
 
 
 def _written(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Moments of the first and the last token of each request, s."""
+    """Moments of the first and the last token of each request, s; both its end where it was not streamed."""
     sent = rows["sent_s"] - _wait(rows)
-    return sent + rows["ttft_s"], sent + rows["e2e_s"]
+    return sent + rows["ttft_s"].fillna(rows["e2e_s"]), sent + rows["e2e_s"]
+
+
+def _share_written(began: pd.Series, ended: pd.Series, moment: float) -> pd.Series:
+    """Share of each answer's tokens, spread evenly from `began` to `ended`, that were there at `moment`."""
+    spread = ((moment - began) / (ended - began).where(ended > began)).clip(0, 1)
+    return spread.fillna((ended <= moment).astype(float))
 
 
 def _wait(rows: pd.DataFrame) -> pd.Series:
@@ -171,7 +178,7 @@ def backlog(rows: pd.DataFrame) -> float:
         return np.nan
     last = rows["sent_s"].max()
     began, ended = _written(good)
-    written = ((last - began) / np.maximum(ended - began, 1e-9)).clip(0, 1)
+    written = _share_written(began, ended, last)
     return 1 - float((good["output_tokens"] * written).sum() / good["output_tokens"].sum())
 
 
@@ -234,8 +241,8 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None, pooled: 
     loops; the largest of the runs), runs, requests, failed, counted (requests that `steady` leaves); wall_s,
     requests_per_s, output_tokens_per_s and goodput_per_s (requests that meet every objective of `slo`, by
     default study.yaml's), means over runs. Over the requests that count, of all runs together: met (share
-    that met the objectives) and quick (that got PER_USER tokens/s), their bounds over runs met_low, met_high,
-    quick_low, quick_high (`shares`; empty for fewer than shares.FEWEST_RUNS); mean prompt_tokens and
+    that met the objectives) and quick (that got PER_USER tokens/s), with met_low,
+    met_high, quick_low, quick_high (`share_interval`); mean prompt_tokens and
     new_tokens; of each of TIMES the median, the percentiles TAILS where the requests bound them, and the
     maximum; acceptance_rate. started is the last run's.
     """
@@ -244,7 +251,6 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None, pooled: 
     return _levels(requests.loc[requests["experiment"] == "serving", columns], tuple(slo.items()), pooled)
 
 
-@memo.by_content
 def _levels(rows: pd.DataFrame, objectives: tuple[tuple[str, float], ...], pooled: bool) -> pd.DataFrame:
     slo = dict(objectives)
     keys = [*([] if pooled else ["run_id"]), *schema.CONFIGURATION, *LEVEL]
@@ -253,20 +259,28 @@ def _levels(rows: pd.DataFrame, objectives: tuple[tuple[str, float], ...], poole
         for key, level in rows.groupby(keys, sort=False, dropna=False)
     ]
     table = pd.DataFrame(found, columns=[*keys, *_level(rows.iloc[:0], slo)])
-    # Bounds of the shares over runs: the correlation of a run's requests is pooled over all levels of a
-    # machine in steady state, for an overloaded one has a share that hangs on how long it lasted.
-    for name in SHARES:
-        pairs, bounds = table[f"{name}_runs"], {}
-        for _, own in table.groupby(["gpu", "host"], dropna=False):
-            alike = shares.correlation(pairs[own.index[own["state"] == STEADY]].tolist())
-            bounds |= {place: shares.interval(pairs[place], alike) for place in own.index}
-        rows_of_bounds: list[tuple[float, ...]] = [bounds[place] for place in table.index]
-        table[[name, f"{name}_low", f"{name}_high"]] = np.array(rows_of_bounds, dtype=float).reshape(-1, 3)
-    return table.drop(columns=[f"{name}_runs" for name in SHARES])
+    return table
+
+
+def share_interval(runs: Sequence[tuple[int, int]]) -> tuple[float, float, float]:
+    """Return (share, low, high) of the (hits, requests) of each of `runs`.
+
+    The share is that of all requests; its interval is Student's t over the shares of FEWEST_RUNS runs or
+    more, cut at 0 and 1. It is NaN for fewer runs, and where every request of all runs hit or none did: runs
+    that do not differ tell nothing of how much they might.
+    """
+    runs = [run for run in runs if run[1] > 0]
+    hits, total = sum(hit for hit, _ in runs), sum(count for _, count in runs)
+    if not total:
+        return math.nan, math.nan, math.nan
+    if len(runs) < FEWEST_RUNS or hits in (0, total):
+        return hits / total, math.nan, math.nan
+    _, low, high = estimates.mean_interval([hit / count for hit, count in runs])
+    return hits / total, max(low, 0.0), min(high, 1.0)
 
 
 def _level(rows: pd.DataFrame, slo: dict[str, float]) -> Fields:
-    """The columns of `levels` for one level, and the hits and requests of each run that SHARES are of."""
+    """Return the columns of `levels` for one level."""
     runs = [run for _, run in sorted(rows.groupby("run_id"), key=lambda run: run[1]["started"].max())]
     held = [run[steady(run)] for run in runs]
     counted = pd.concat(held) if runs else rows
@@ -283,8 +297,8 @@ def _level(rows: pd.DataFrame, slo: dict[str, float]) -> Fields:
     }
     good = counted[counted["error"] == ""]
     for name, goal in (("met", slo), ("quick", {"tpot_s": 1 / PER_USER})):
-        level |= {name: np.nan, f"{name}_low": np.nan, f"{name}_high": np.nan}
-        level[f"{name}_runs"] = tuple((int(meets(run, goal).sum()), len(run)) for run in held)
+        interval = share_interval([(int(meets(run, goal).sum()), len(run)) for run in held])
+        level |= dict(zip((name, f"{name}_low", f"{name}_high"), interval))
     level |= {"prompt_tokens": good["prompt_tokens"].mean(), "new_tokens": good["output_tokens"].mean()}
     level |= {"started": rows["started"].max() if len(rows) else ""}
     for column in TIMES:

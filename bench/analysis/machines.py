@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from bench import naming
 from bench.machine import identity
-from bench.observations import schema
+from bench.observations import schema, store
+from llm_measured.core import naming
 
 MACHINE = ["gpu", "host"]
 FRONT = "BENCH_FRONT"
@@ -43,8 +43,14 @@ def _chosen(every: list, strict: bool) -> list:
     """Those of `every` machine that BENCH_FRONT names."""
     wish = os.environ.get(FRONT, "").strip()
     name = identity.host() if wish == "here" else wish
-    chosen = [machine for machine in every if name and name in (*machine, "-".join(machine))]
-    if wish and not chosen and strict:
+    chosen = [
+        (gpu, host)
+        for gpu, host in every
+        for spelling in (host, naming.lettered_host(host))
+        if name and name in (gpu, spelling, f"{gpu}-{spelling}")
+    ]
+    shown_beside_others = wish == "here" and store.files(store.shared_folder())
+    if wish and not chosen and strict and not shown_beside_others:
         known = ", ".join(f"{gpu} (host {host})" for gpu, host in every)
         raise ValueError(
             f"{FRONT}={wish} names no machine that has measured: {known}. Give a device or a host of these."
@@ -64,6 +70,11 @@ def put_in_front(name: str | None) -> Iterator[None]:
         if name:
             os.environ.pop(FRONT)
             os.environ.update({FRONT: before} if before is not None else {})
+
+
+def is_here_in_front() -> bool:
+    """Whether BENCH_FRONT names the machine of this checkout."""
+    return os.environ.get(FRONT, "").strip() in ("here", identity.host())
 
 
 def labelled(table: pd.DataFrame, strict: bool = True) -> list[tuple[str, pd.DataFrame]]:
@@ -91,6 +102,11 @@ def versioned(table: pd.DataFrame) -> pd.DataFrame:
         return table
     version = " (" + table["backend_version"] + ")"
     return table.assign(option=table["option"] + version.where(several, ""))
+
+
+def every(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """Return the requests of `experiment` of all machines, options as in `here`: what a regression takes."""
+    return versioned(naming.named(requests[requests["experiment"] == experiment]))
 
 
 def front(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from bench import hardware, inputs, metrics
+from bench import inputs
 from bench.analysis import batching
+from llm_measured.core import metrics, names
 
 SIXTEEN_BITS = "weights in 16 bits"
 
@@ -20,7 +21,7 @@ def published_mbu() -> pd.DataFrame:
     """
     rows = [*_husain(), *_mosaic(), *_mlc()]
     table = pd.DataFrame(rows, columns="label model gpu tpot_s derivation source".split())
-    sheet = {gpu: hardware.bandwidth(gpu) for gpu in set(table["gpu"])}
+    sheet = {gpu: names.bandwidth(gpu) for gpu in set(table["gpu"])}
     weights = table["model"].map(lambda model: 2 * inputs.shape(model)["step_parameters"])
     table = table.assign(
         weight_bytes=weights, mbu=metrics.mbu(weights, 0, table["tpot_s"], table["gpu"].map(sheet))

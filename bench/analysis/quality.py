@@ -6,17 +6,21 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bench import memo, metrics
+from bench import memo
+from bench.analysis import estimates, machines
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, statistics
 from bench.observations import schema
+from llm_measured.core import metrics, naming
 
 REFERENCE = ("transformers", "float32")
+# The prompt of the latency study whose answer is known, and that the reference answers right.
+QUESTION, RIGHT = 7, "72"
+NOT_REACHED = "none"  # no result within the tokens that were asked for: neither right nor wrong
 # What answers and texts must share to be compared.
 KEYS = "model weights gpu host".split()
 # What `summary` takes from `latency.summary`: speed, its interval, and from which options it is
 # distinguished.
-SPEED = ["output_tokens_per_s", "output_tokens_per_s_interval", "groups", "reason", "weight_bytes"]
+SPEED = ["output_tokens_per_s", "output_tokens_per_s_interval", "reason", "weight_bytes"]
 
 
 def token_ids(text: str) -> list[int]:
@@ -36,6 +40,84 @@ def agreement(ids: Sequence[int], reference: Sequence[int]) -> float:
     After the first other token the texts differ, so later agreement is chance.
     """
     return float(np.mean(np.asarray(ids) == np.asarray(reference)))
+
+
+# Where an answer states a result: the end of an equation that begins with the product, or a number after one
+# of these words. A number that goes on ("= 10 × 8") is a step on the way; those of a list's items or of names
+# (num1) are none.
+EQUATION = re.compile(r"\b9\W*(?:\\?times|[×x*])\W*8\W*=(?P<steps>[^\n]*)")
+STATED = re.compile(
+    r"(?:\b(?:is|equals|gives us)\b|boxed\{|output\n)\W{0,4}(\d+)\b(?!\s*(?:\\times|[×x*+/-])\s*\d)"
+)
+
+
+def product(answer: str) -> str:
+    """Return what an answer says 9 × 8 is: the first result that it states; NOT_REACHED where it states none
+    before it is cut."""
+    found = [(stated.start(), stated[1]) for stated in STATED.finditer(answer)]
+    for equation in EQUATION.finditer(answer):
+        last = re.fullmatch(r"\D*(\d+)\D*", equation["steps"].rpartition("=")[2])
+        if last:
+            found.append((equation.start(), last[1]))
+    return min(found, default=(0, NOT_REACHED))[1]
+
+
+@memo.by_content
+def costs(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return what each configuration's speed costs in answers: one row per configuration with real weights.
+
+    Columns: the configuration; product (what most of its answers to 9 × 8 say), same_answers and answers
+    (latency prompts answered token for token as the reference), perplexity, perplexity_ratio,
+    perplexity_above (`perplexities`); worse: 9 × 8 is wrong, or the perplexity lies above the reference's.
+    9 × 8 is the one prompt whose right answer is known and that the reference answers right.
+    """
+    timed = requests[(requests["experiment"] == "latency") & (requests["weights"] == "real")]
+    asked = timed[(timed["prompt"] == QUESTION) & (timed["error"] == "")]
+    said = asked.assign(product=asked["answer"].map(product)).groupby(schema.CONFIGURATION, as_index=False)
+    said = said.agg(product=("product", lambda products: products.mode()[0]))
+    table = timed[schema.CONFIGURATION].drop_duplicates().merge(said, "left", schema.CONFIGURATION)
+    each = (
+        answers(requests)
+        .groupby(schema.CONFIGURATION, as_index=False)
+        .agg(answers=("prompt", "count"), same_answers=("agreement", lambda a: a.eq(1).sum()))
+    )
+    text = perplexities(requests).drop(columns="text_tokens")
+    table = table.merge(each, "left", schema.CONFIGURATION).merge(text, "left", schema.CONFIGURATION)
+    above = table["perplexity_above"].eq(True)
+    wrong = table["product"].notna() & ~table["product"].isin([RIGHT, NOT_REACHED])
+    return table.assign(perplexity_above=above, worse=wrong | above)
+
+
+def beside(summary: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
+    """Return `summary`, a row per configuration and version of the default machine, with the columns of
+    `costs` and verdict: what its answers cost (`verdict`); empty for random weights."""
+    lost = costs(naming.named(machines.in_front(requests)))
+    lost = lost.assign(verdict=[verdict(row) for _, row in lost.iterrows()])
+    keys = [name for name in schema.CONFIGURATION if name != "option"]
+    plain = summary["option"].str.replace(r" \([^()]*\)$", "", regex=True)  # of several versions, each
+    lost = lost.rename(columns={"option": "plain"})
+    table = summary.assign(plain=plain).merge(lost, "left", [*keys, "plain"]).drop(columns="plain")
+    return table.assign(product=table["product"].fillna(""), verdict=table["verdict"].fillna(""))
+
+
+def verdict(row: pd.Series) -> str:
+    """Return what a row of `costs` lost: `9 × 8 = 11; perplexity +30 %`, nothing, or nothing seen."""
+    lost = []
+    if pd.notna(row["product"]) and row["product"] not in (RIGHT, NOT_REACHED):
+        lost.append(f"9 × 8 = {row['product']}")
+    if row["perplexity_above"]:
+        lost.append(f"perplexity +{_two(100 * (row['perplexity_ratio'] - 1))} %")
+    if pd.isna(row["product"]) and pd.isna(row["answers"]):
+        return "; ".join(lost)
+    if row["product"] == NOT_REACHED:
+        lost.append("9 × 8 not reached")
+    alike = "as the reference" if row["same_answers"] == row["answers"] else "not worse"
+    return "; ".join(lost) or alike
+
+
+def _two(value: float) -> str:
+    """Return a number with two digits, without an exponent: `170`, `1.4`."""
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def _newest(requests: pd.DataFrame) -> pd.DataFrame:
@@ -59,13 +141,14 @@ def _references(rows: pd.DataFrame) -> pd.DataFrame:
 def answers(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per scored answer: how it compares with the reference's own answer to the same prompt.
 
-    Columns: the configuration, started, prompt, output_tokens, reference_nll_nats; departs_at, agreement and
-    excess_nll_nats (its NLL above that of the reference's answer), NaN without a scored reference.
+    Columns: the configuration, started, prompt, output_tokens; departs_at and agreement, NaN without a
+    scored reference.
     """
-    rows = scored(requests).dropna(subset="reference_nll_nats")
+    rows = scored(requests)
+    rows = rows[rows["prompt"] > 0]
     shown = [*schema.CONFIGURATION, "backend_version", "started", "prompt", "output_tokens"]
     keys = [*KEYS, "prompt", "output_tokens"]
-    values = ["output_ids", "reference_nll_nats"]
+    values = ["output_ids"]
     both = rows[shown + values].merge(_references(rows)[keys + values], "left", keys, suffixes=("", "_own"))
     pairs = [
         (token_ids(a), token_ids(b)) if isinstance(b, str) else None
@@ -74,18 +157,20 @@ def answers(requests: pd.DataFrame) -> pd.DataFrame:
     return both.assign(
         departs_at=[departs_at(*pair) if pair else np.nan for pair in pairs],
         agreement=[agreement(*pair) if pair else np.nan for pair in pairs],
-        excess_nll_nats=both["reference_nll_nats"] - both["reference_nll_nats_own"],
-    ).drop(columns=["output_ids", "output_ids_own", "reference_nll_nats_own"])
+    ).drop(columns=["output_ids", "output_ids_own"])
 
 
 def perplexities(requests: pd.DataFrame) -> pd.DataFrame:
     """Perplexity of the fixed text: one row per configuration whose engine returns log-probabilities.
 
     Columns: the configuration, text_tokens, perplexity, perplexity_ratio (to the reference's on the same
-    tokens); NaN where a piece of the text failed.
+    tokens), perplexity_above (whether it lies above the reference's: the 95 % interval of the difference,
+    piece by piece of the text, lies above 0; never of 16 bits or more, which only round otherwise); NaN
+    where a piece of the text failed.
     """
     rows = _newest(requests)
     rows = rows[rows["prompt"] == 0]
+    above = _above(rows)
     weighted = rows["own_nll_nats"] * rows["output_tokens"]
     rows = rows.assign(nats=weighted.where(rows["error"] == ""))
     table = rows.groupby(schema.CONFIGURATION, as_index=False).agg(
@@ -97,7 +182,21 @@ def perplexities(requests: pd.DataFrame) -> pd.DataFrame:
     own = _references(table)[[*KEYS, "text", "perplexity"]]
     table = table.merge(own, "left", [*KEYS, "text"], suffixes=("", "_own"))
     table = table.assign(perplexity_ratio=table["perplexity"] / table["perplexity_own"])
+    table = table.merge(above, "left", schema.CONFIGURATION)
     return table.drop(columns=["nats", "text", "perplexity_own"])
+
+
+def _above(pieces: pd.DataFrame) -> pd.DataFrame:
+    """Return perplexity_above of each configuration from the scored `pieces` of the text."""
+    keys = [*KEYS, "output_ids"]
+    own = _references(pieces)[[*keys, "own_nll_nats"]].drop_duplicates(keys)
+    both = pieces.merge(own, "inner", keys, suffixes=("", "_own"))
+    rows = []
+    for key, rest in both.groupby(schema.CONFIGURATION):
+        low = estimates.mean_interval(rest["own_nll_nats"] - rest["own_nll_nats_own"])[1]
+        rounds = (naming.bits(rest["option"].iloc[0]) or 16) >= 16
+        rows.append((*key, bool(low > 0) and not rounds))
+    return pd.DataFrame(rows, columns=[*schema.CONFIGURATION, "perplexity_above"])
 
 
 @memo.by_content
@@ -106,10 +205,8 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
 
     Columns: the configuration; backend_version (that was scored), answers, same_answers (token for token the
     reference's), agreement (share of tokens), departs_first and departs_median (index of the first other
-    token: earliest, and median over answers; NaN for never), reference_nll_nats, excess_nll_nats,
-    excess_prompt_interval (half width of its 95 % interval over prompts, not over runs: another run gives the
-    same tokens), started (of the run that scored it); those of `perplexities`; SPEED, of the latency runs of
-    the same version.
+    token: earliest, and median over answers; NaN for never), started (of the run that scored it); product
+    (its answer to 9 × 8), verdict, those of `perplexities`; SPEED, of the latency runs of the same version.
     """
     each = answers(requests)
     # An answer without another token departs nowhere: later than any other.
@@ -122,14 +219,15 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
         agreement=("agreement", "mean"),
         departs_first=("place", "min"),
         departs_median=("place", "median"),
-        reference_nll_nats=("reference_nll_nats", "mean"),
-        excess_nll_nats=("excess_nll_nats", "mean"),
-        excess_prompt_interval=("excess_nll_nats", statistics.half_width),
         started=("started", "max"),
     ).replace(np.inf, np.nan)
     speed = latency_analysis.summary(requests[requests["experiment"] == "latency"])
     speed = speed[[*latency_analysis.VERSIONED, *SPEED]]
-    table = table.merge(perplexities(requests), "left", schema.CONFIGURATION)
+    lost = costs(requests)
+    lost = lost.assign(verdict=[verdict(row) for _, row in lost.iterrows()])
+    lost = lost[[*schema.CONFIGURATION, "product", "worse", "verdict"]]
+    table = table.merge(perplexities(requests).drop(columns="perplexity_above"), "left", schema.CONFIGURATION)
+    table = table.merge(lost, "left", schema.CONFIGURATION)
     table = table.merge(speed, "left", latency_analysis.VERSIONED)
     return table.sort_values("output_tokens_per_s", ascending=False, ignore_index=True)
 
@@ -137,42 +235,6 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
 def here(requests: pd.DataFrame) -> pd.DataFrame:
     """`summary` on the machine in front."""
     return summary(machines.in_front(requests))
-
-
-def most_faithful(requests: pd.DataFrame, options: pd.DataFrame) -> tuple[list, ...]:
-    """Which of `options` (rows of `summary`, of one setting) keep most of the reference's tokens, and which
-    fewest: two lists of their index.
-
-    More than one where the differences to the first, prompt by prompt, do not part them (95 % intervals over
-    prompts, each at the level that holds for all of them at once).
-    """
-    shares = answers(requests).merge(options.reset_index()[["index", *schema.CONFIGURATION]])
-    wide = shares.pivot(index="prompt", columns="index", values="agreement").dropna()
-    return tuple(_not_beaten(sign * wide) for sign in (1, -1))
-
-
-def _not_beaten(wide: pd.DataFrame) -> list:
-    """The columns of `wide` (one row per prompt) whose mean none of the others exceeds for certain."""
-    means, confidence = wide.mean(), 1 - (1 - statistics.CONFIDENCE) / max(wide.shape[1] - 1, 1)
-    ahead = wide.rsub(wide[means.idxmax()], axis=0).drop(columns=means.idxmax())
-    beaten = {name for name, gaps in ahead.items() if statistics.mean_interval(gaps, confidence)[1] > 0}
-    return [name for name in means.sort_values(ascending=False, kind="stable").index if name not in beaten]
-
-
-def ranked(requests: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `table` (of `summary`, of one setting) by their speed among each other, by the model of all
-    latency runs of that setting; columns of `ranking.rank`."""
-    first = table.iloc[0]
-    rows = requests[requests["experiment"] == "latency"]
-    rows = rows[(rows[[*schema.SETTING, "host"]] == first[[*schema.SETTING, "host"]]).all(axis=1)]
-    among = tuple(table[latency_analysis.VERSIONED].itertuples(index=False, name=None))
-    return latency_analysis.ranked(rows, latency_analysis.RATE, among)
-
-
-def distinguished(row: pd.Series, other: pd.Series) -> bool:
-    """Whether the speeds of two ranked rows of `summary` are distinguished: they share no letter."""
-    letters = [set(re.findall(r"[A-Za-z]|\(\d+\)", each["groups"])) for each in (row, other)]
-    return all(letters) and not letters[0] & letters[1]
 
 
 def frontier(table: pd.DataFrame, loss: str) -> np.ndarray:

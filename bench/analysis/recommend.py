@@ -1,79 +1,96 @@
-"""Which engine should I use? Wishes answered from the observations of one machine and the limits in
-study.yaml."""
+"""Which engine should I use? Wishes answered from the runs of one machine and the limits in study.yaml."""
 
 import pandas as pd
 
 from bench import inputs
 from bench.analysis import batching as batching_analysis
+from bench.analysis import estimates, machines
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, ranking
 from bench.analysis import quality as quality_analysis
-from bench.definitions import Fields
 from bench.observations import schema
+from llm_measured.core.definitions import Fields
 
-COLUMNS = ["want", "column", "gpu", "model", "backend", "option", "value", "interval", "part", "reason"]
-BEST, NEXT, UNRANKED = "best", "next", "not ranked"
+COLUMNS = [
+    *("want", "column", "gpu", "model", "part", "backend", "option", "value", "interval", "batch_size"),
+    *("gap_s", "verdict", "not_compared"),
+]
+BEST, NEXT, ONE_RUN = "best", "next", "one run each"
+WITHHELD = "an option that was not compared has all its runs above"
 RATE = "output_tokens_per_s"
 
 
 def choices(requests: pd.DataFrame) -> pd.DataFrame:
-    """What fulfils each wish that the data of the machine in front can answer, of one model.
+    """Return who fulfils each wish best on the default machine, of one model: the highest mean over runs.
 
-    One row per wish and configuration that is named; columns want, `column` that decides, gpu, model,
-    backend, option, value and interval (half width over runs), both in the column's unit; part: BEST (several
-    rows where they cannot be distinguished), NEXT (the first of the other engines), or UNRANKED (the first of
-    those that are not ranked, where none is), and reason (why not).
+    Two rows per wish: part BEST, and NEXT, the best of the other engines where there is one. Columns: want,
+    `column` that decides, gpu, model, backend, option; value and interval (half width of the 95 % t interval
+    over runs), both in the column's unit; batch_size and gap_s (the longest gap of any request) where batches
+    decide; verdict (`quality_analysis.verdict`); not_compared: the configurations with one run, with failed
+    requests, or whose tokens could not be checked for want of memory. Where all have
+    one run, part is ONE_RUN; where an option that was not compared has all its runs above the best one's
+    mean, it is WITHHELD.
     """
     own = machines.each(requests)
     if not own:
         return pd.DataFrame(columns=COLUMNS)
     rows = own[0][1]
     limit = inputs.study()["slo"]["tpot_s"]
+    timed = latency_analysis.runs(latency_analysis.described(rows, "latency"))
+    lost = quality_analysis.costs(rows)
+    alike = lost.loc[lost["same_answers"] == lost["answers"], ["backend", "option"]]
     everybody = f"the highest throughput with a token at least every {limit * 1e3:.0f} ms for everybody"
-    timed = latency_analysis.described(rows, "latency")
     wishes = [
-        ("the fastest answer for one user", RATE, latency_analysis.ranked(timed, RATE)),
-        ("the shortest wait for the first token", "ttft_s", latency_analysis.ranked(timed, "ttft_s")),
-        (everybody, RATE, _within(rows, limit)),
-        ("the smallest memory", "peak_memory_bytes", latency_analysis.ranked(timed, "peak_memory_bytes")),
-        (
-            "speed without any loss: every answer the reference's, token for token",
-            RATE,
-            _lossless(timed, rows),
-        ),
+        ("the fastest answer for one user", RATE, timed),
+        ("the fastest that answers as the reference, token for token", RATE, timed.merge(alike)),
+        ("the shortest wait for the first token", "ttft_s", timed),
+        (everybody, RATE, batching_analysis.most_within(rows, limit)),
+        ("the smallest memory", "peak_memory_bytes", timed),
     ]
-    named = [_named(*wish) for wish in wishes]
-    return pd.DataFrame([row for rows in named for row in rows], columns=COLUMNS)
+    named = [row for wish in wishes for row in _named(*wish)]
+    if not named:
+        return pd.DataFrame(columns=COLUMNS)
+    return quality_analysis.beside(pd.DataFrame(named), rows).reindex(columns=COLUMNS)
 
 
-def _within(requests: pd.DataFrame, limit: float) -> pd.DataFrame:
-    """The sweeps in which the slowest gap of the slowest request is within `limit` seconds, ranked."""
-    within = batching_analysis.most_within(requests, limit)
-    return ranking.rank(within, schema.CONFIGURATION, RATE)
+def _named(want: str, column: str, runs: pd.DataFrame) -> list[Fields]:
+    """Return the rows of one wish; none where nothing has a figure."""
+    runs = runs[runs[column] > 0]
+    table = pd.DataFrame(
+        [_mean(key, rows, column) for key, rows in runs.groupby(schema.CONFIGURATION, sort=True)]
+    )
+    if table.empty:
+        return []
+    better = latency_analysis.higher_is_better(column)
+    table = table.sort_values("value", ascending=not better, kind="stable")
+    judged = table[~table["unjudged"]]
+    if judged.empty:
+        return []
+    compared = judged[(judged["runs"] > 1) & (judged["failed"] == 0)]
+    out = table.drop(compared.index)
+    left = ", ".join(f"{row.backend} {row.option}" for row in out.itertuples())
+    found = {"want": want, "column": column, "not_compared": left}
+    if compared.empty:
+        return [judged.iloc[0].to_dict() | found | {"part": ONE_RUN}]
+    best = compared.iloc[0]
+    if estimates.all_runs_better(out, best["value"], better).any():
+        return [best.to_dict() | found | {"part": WITHHELD}]
+    others = compared[compared["backend"] != best["backend"]]
+    rows = [(BEST, best), *((NEXT, row) for _, row in others.head(1).iterrows())]
+    return [row.to_dict() | found | {"part": part} for part, row in rows]
 
 
-def _lossless(timed: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
-    """The options of `timed` whose answers are all the reference's, ranked among themselves."""
-    table = quality_analysis.summary(requests)
-    same = table.loc[table["same_answers"] == table["answers"], latency_analysis.VERSIONED]
-    # Scores have the options' own names, `timed` those with versions: runs are what both know.
-    kept = machines.front(requests, "latency").merge(same, on=latency_analysis.VERSIONED)["run_id"]
-    among = timed.loc[timed["run_id"].isin(kept), latency_analysis.VERSIONED].drop_duplicates()
-    return latency_analysis.ranked(timed, RATE, tuple(among.itertuples(index=False, name=None)))
-
-
-def _named(want: str, column: str, table: pd.DataFrame) -> list:
-    """The rows of one wish; none where nothing has a figure."""
-    table = table.dropna(subset="mean")
-    best = ranking.leaders(table)
-    if best.empty:
-        return [_row(want, column, row, UNRANKED) for _, row in table.head(1).iterrows()]
-    others = table[(table["reason"] == "") & ~table["may_be_best"] & ~table["backend"].isin(best["backend"])]
-    parts = (BEST, best), (NEXT, others.head(1))
-    return [_row(want, column, row, part) for part, rows in parts for _, row in rows.iterrows()]
-
-
-def _row(want: str, column: str, row: pd.Series, part: str) -> Fields:
-    half = (row["high"] - row["low"]) / 2
-    kept = {name: row[name] for name in ("gpu", "model", "backend", "option", "reason")}
-    return kept | {"want": want, "column": column, "value": row["mean"], "interval": half, "part": part}
+def _mean(key: tuple, rows: pd.DataFrame, column: str) -> Fields:
+    """Return the mean of `column` over the runs of one configuration, with its interval."""
+    failed = rows["failed"].sum() if "failed" in rows else 0
+    unjudged = "not_judged" in rows and bool((rows["not_judged"] != "").any())
+    batch = {}
+    if "batch_size" in rows:
+        batch = {"batch_size": rows["batch_size"].iloc[0], "gap_s": rows["itl_max_s"].max()}
+    value, _, high = estimates.mean_interval(rows[column])
+    mean = {"value": value, "interval": high - value, "least": rows[column].min(), "most": rows[column].max()}
+    return (
+        dict(zip(schema.CONFIGURATION, key))
+        | mean
+        | batch
+        | {"runs": len(rows), "failed": failed, "unjudged": unjudged}
+    )

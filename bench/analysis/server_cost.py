@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from bench import naming
-from bench.analysis import adjusted, machines
+from bench.analysis import estimates, machines
 from bench.analysis import latency as latency_analysis
+from llm_measured.core import naming
 
 COST = ["ttft_s_inside", "ttft_s", "ttft_cost_s", "tpot_s_inside", "tpot_s", "tpot_cost_s", "tpot_factor"]
 COST += ["minutes", "pairs", "tpot_factor_low", "tpot_factor_high"]
@@ -39,7 +39,7 @@ def server_cost(requests: pd.DataFrame) -> pd.DataFrame:
     adjusted_names = ["tpot_factor", "tpot_factor_low", "tpot_factor_high"]
     medians = [name for name in COST if name not in adjusted_names]
     table = pairs.groupby(keys, as_index=False).agg(dict.fromkeys(medians, "median") | {"pairs": "sum"})
-    factors = adjusted.means(pairs, keys, "tpot_factor")[[*keys, "mean", "low", "high"]]
+    factors = estimates.within_runs(pairs, keys, "tpot_factor")[[*keys, *estimates.INTERVAL]]
     table = table.merge(factors.set_axis([*keys, *adjusted_names], axis=1), on=keys)[[*keys, *COST]]
     return naming.named(machines.versioned(table).sort_values("tpot_factor", ignore_index=True))
 

@@ -12,16 +12,16 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from bench import inputs, naming
-from bench.analysis import adjusted, comparison, machines, ranking
+from bench import inputs
+from bench.analysis import adjusted, estimates, machines
 from bench.analysis import levels as levels_analysis
 from bench.analysis.drafting import drafts, undrafted
-from bench.definitions import Fields
 from bench.observations import schema
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 CURVE = schema.CONFIGURATION
 LOOP = ["loop", "load"]
-MACHINE = [*schema.SETTING, "host"]
 STEADY, OVERLOADED = levels_analysis.STEADY, levels_analysis.OVERLOADED
 # Share of a level's requests that must meet the objectives for the level to hold them; a failed request
 # meets none. As many as the percentile that the default number of requests bounds.
@@ -48,7 +48,8 @@ def levels(requests: pd.DataFrame) -> pd.DataFrame:
     """
     own = machines.versioned(machines.front(requests, "serving"))
     table = levels_analysis.loops(levels_analysis.levels(own, pooled=True)).drop(columns=RATE)
-    rates = adjusted.means(of_runs(own), CURVE, RATE, LOOP)[[*CURVE, *LOOP, "mean", "low", "high"]]
+    rates = adjusted.means(_versioned_runs(requests), CURVE, RATE, LOOP)
+    rates = rates[[*CURVE, *LOOP, *estimates.INTERVAL]]
     rates = rates.set_axis([*CURVE, *LOOP, RATE, f"{RATE}_low", f"{RATE}_high"], axis=1)
     table = table.merge(rates, "left", [*CURVE, *LOOP]).sort_values([*CURVE, *LOOP], ignore_index=True)
     devices = table["tensor_parallel"] * table["data_parallel"]
@@ -73,20 +74,6 @@ def steady(requests: pd.DataFrame) -> pd.DataFrame:
     return table[table["state"] == STEADY]
 
 
-def best_held(requests: pd.DataFrame) -> pd.DataFrame:
-    """Each curve's closed level with the most output tokens/s among those that hold the objectives, ranked:
-    columns of `levels` and of `ranking.rank`, best first, those that are not ranked last.
-
-    An open loop in steady state yields the offered rate, so it says nothing of the engine.
-    """
-    table, holds = steady(requests), goals()[0][1]
-    held = table[(holds(table) == 1) & (table["loop"] == "closed")]
-    best = held.sort_values(RATE, ascending=False).drop_duplicates(CURVE)
-    runs = _versioned_runs(requests).merge(best[[*CURVE, *LOOP]], on=[*CURVE, *LOOP])
-    ranked = ranking.rank(runs, CURVE, RATE)
-    return ranked.drop(columns="runs").merge(best, on=CURVE)
-
-
 def published() -> pd.DataFrame:
     """The published curves (read off figures, ± 0.05 ms): one row per curve and level; columns of
     `levels` as far as they are known.
@@ -108,6 +95,7 @@ def published() -> pd.DataFrame:
         data_parallel=1,
         state=STEADY,
         requests=np.nan,
+        runs=np.nan,
         failed=0,
         tpot_p50_s=table["tpot_ms"] / 1e3,
         ttft_p50_s=table["ttft_ms"] / 1e3,
@@ -131,7 +119,8 @@ def goals() -> list[tuple[str, Callable[[pd.DataFrame], pd.Series]]]:
 
     The function maps a table of levels to 1 where a level holds the goal, 0 where not, NaN where that is not
     known. It holds where the whole interval of the share of its requests lies above the share that the goal
-    takes, and does not where it lies below, or where the level is overloaded.
+    takes, or every request of three runs or more meets it; it does not where the interval lies below, where
+    no request meets it, or where the level is overloaded.
     """
     objectives = " and ".join(
         f"{name.removesuffix('_s').upper()} at most {bound * 1e3:g} ms"
@@ -147,8 +136,10 @@ def goals() -> list[tuple[str, Callable[[pd.DataFrame], pd.Series]]]:
 
 
 def _holds(table: pd.DataFrame, name: str, share: float) -> pd.Series:
-    held = np.where(table[f"{name}_low"] >= share, 1.0, np.nan)
-    lost = (table[f"{name}_high"] < share) | (table["state"] == OVERLOADED)
+    several = table["runs"] >= levels_analysis.FEWEST_RUNS
+    every, none = several & (table[name] == 1), several & (table[name] == 0)
+    held = np.where(every | (table[f"{name}_low"] >= share), 1.0, np.nan)
+    lost = none | (table[f"{name}_high"] < share) | (table["state"] == OVERLOADED)
     return pd.Series(np.where(lost, 0.0, held), table.index)
 
 
@@ -225,18 +216,16 @@ def _ratios(
 
 
 def _models(runs: pd.DataFrame, metric: str) -> dict:
-    """{(gpu, model, weights, host, loop, load): the model of `metric` of the curves of `runs` at that
-    level}."""
+    """{(loop, load): the regression of `metric` of the curves of `runs` at that level}."""
     every = adjusted.fits(runs, CURVE, metric, LOOP)
-    return {tuple(where[name] for name in [*MACHINE, *LOOP]): model for where, model in every}
+    return {tuple(where[name] for name in LOOP): model for where, model in every}
 
 
 def _compared(models: dict, level: tuple, curve: tuple, baseline: tuple) -> Fields:
     """RATIO of two curves at the same level; UNKNOWN where one of them has no figure above zero there."""
-    own = dict(zip(CURVE, curve))
-    model = models.get((*(own[name] for name in MACHINE), *level))
+    model = models.get(level)
     if model is None or not model.places.keys() >= {curve, baseline}:
-        return UNKNOWN | {"verdict": comparison.NO_RUNS}
+        return UNKNOWN | {"verdict": estimates.NO_RUNS}
     found = model.compare(curve, baseline)
     return {name: found[name] for name in RATIO}
 
@@ -260,7 +249,7 @@ def tensor_parallel(requests: pd.DataFrame) -> pd.DataFrame:
 def widened(requests: pd.DataFrame) -> pd.DataFrame:
     """What WIDER times the concurrency costs: one row per curve with two such levels in steady state, at the
     smallest; columns the curve, narrow (the concurrency), slower (ratio of TPOT) and more (ratio of output
-    tokens/s) of the two levels of a run, adjusted means over runs, and their intervals (_low, _high)."""
+    tokens/s) of the two levels of a run, means over runs, and their intervals (_low, _high)."""
     table, each = steady(requests), _versioned_runs(requests)
     each, rows = each[each["loop"] == "closed"].set_index([*CURVE, "load", "run_id"]).sort_index(), []
     for key, curve in table[table["loop"] == "closed"].groupby(CURVE, sort=True):
@@ -279,30 +268,9 @@ def widened(requests: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=[*wider, *itertools.chain(*names.values())])
     ratios = pd.concat(rows).reset_index()
     slower, more = (
-        adjusted.means(ratios, wider, name)[[*wider, "mean", "low", "high"]].set_axis([*wider, *own], axis=1)
+        estimates.within_runs(ratios, wider, name)[[*wider, *estimates.INTERVAL]].set_axis(
+            [*wider, *own], axis=1
+        )
         for name, own in names.items()
     )
     return slower.merge(more, "left", wider)
-
-
-def loops_apart(requests: pd.DataFrame) -> pd.DataFrame:
-    """The two loops at the same throughput: one row per level of an open loop whose curve has both loops in
-    steady state.
-
-    Columns the curve, load, output_tokens_per_s, ttft_p90_s, closed_ttft_p90_s, ratio, requests (that count,
-    of the open level, all runs together). The closed loop's is interpolated between its levels, up to its
-    highest throughput; levels outside its range, and levels whose requests do not bound the percentile, are
-    not compared.
-    """
-    tables = []
-    for _, curve in steady(requests).dropna(subset=[RATE, "ttft_p90_s"]).groupby(CURVE, sort=True):
-        closed, opened = (curve[curve["loop"] == loop] for loop in ("closed", "open"))
-        closed = closed.sort_values("load")
-        closed = closed[closed[RATE] >= closed[RATE].cummax()]
-        opened = opened[opened[RATE].between(closed[RATE].min(), closed[RATE].max())]
-        if len(closed) > 1 and len(opened):
-            there = np.interp(opened[RATE], closed[RATE], closed["ttft_p90_s"])
-            ratio = opened["ttft_p90_s"] / there
-            tables.append(opened.assign(closed_ttft_p90_s=there, ratio=ratio, requests=opened["counted"]))
-    columns = [*CURVE, *COMPARED]
-    return pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)

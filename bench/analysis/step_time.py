@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench import memo
-from bench.definitions import Fields
 from bench.observations import derived, schema
+from llm_measured.core.definitions import Fields
 
 COEFFICIENTS = ["overhead_s", "bandwidth_bytes_per_s", "peak_flops_per_s"]
 POINT = "step_s step_bytes step_flops bandwidth_bytes_per_s peak_flops_per_s".split()
@@ -201,7 +200,6 @@ def _ends(table: pd.DataFrame, terms: Sequence[float] | np.ndarray, drawn: Seque
     return ends
 
 
-@memo.by_content
 def models(requests: pd.DataFrame) -> pd.DataFrame:
     """The fits of all sweeps in `requests`: one row per configuration with enough batches; columns of
     `model`.

@@ -6,8 +6,9 @@ option does, the others count as the same system); what has been measured is rea
 
 import pandas as pd
 
-from bench import backends, inputs, naming
+from bench import backends, inputs
 from bench.analysis import commands
+from llm_measured.core import naming
 
 SYSTEM = ["study", "platform", "options"]
 MOSAIC = "ttft_ms", "throughput_req_per_s"

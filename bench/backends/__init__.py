@@ -14,14 +14,15 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import naming, processes
+from bench import processes
 from bench.backends.common import checkpoints, contract, servers
 from bench.paths import ROOT
+from llm_measured.core import naming
 
 # Adapters kept elsewhere (the tests' fake engine, somebody's private engine) join by naming their folder
 # here.
@@ -153,8 +154,15 @@ class Backend:
     def scores(self) -> bool:
         """Whether its engine may give log-probabilities; nobody knows before it is loaded where the adapter
         has no class `Engine`."""
+        return self._may(contract.Scores.log_probabilities)
+
+    def answers(self) -> bool:
+        """Whether its engine may end an answer by itself; likewise."""
+        return self._may(contract.Answers.answer)
+
+    def _may(self, part: Callable) -> bool:
         kind = getattr(self.module, "Engine", None)
-        return kind is None or hasattr(kind, contract.Scores.log_probabilities.__name__)
+        return kind is None or hasattr(kind, part.__name__)
 
     def prepare(self, model: str, option: str, device: str) -> checkpoints.Checkpoint:
         """Make the checkpoint `model` and the engine's own format of it, in a process of its own; returns the

@@ -1,6 +1,7 @@
 """**CTranslate2**: a C++ inference engine for Transformer models with its own kernels and weight formats.
 
-- Install: part of the default environment (`requirements.txt`): `ctranslate2`. With an NVIDIA GPU `make study
+- Install: part of the default environment
+  (`environments/default.txt`): `ctranslate2`. With an NVIDIA GPU `make study
   ENGINES=ctranslate2` makes an environment of its own, `.venvs/ctranslate2-cuda`, from
   `environments/ctranslate2-cuda.txt`. Not tried on CUDA: no GPU was at hand.
 - Documentation: <https://opennmt.net/CTranslate2/>
@@ -22,11 +23,11 @@ from importlib.metadata import version as _installed
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import files
 from bench.backends import common
-from bench.backends.common import checkpoints, cuda, effective
+from bench.backends.common import checkpoints, contract, cuda, effective
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core import files
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     import ctranslate2
@@ -116,6 +117,16 @@ class Engine:
             callback=on_token and _callback(on_token),
         )
         return [result.sequences_ids[0] for result in results]
+
+    def answer(self, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
+        results = self.generator.generate_batch(
+            [[self.tokenizer.id_to_token(i) for i in ids] for ids in prompts],
+            sampling_topk=1,
+            end_token=self.end,
+            max_length=max_new_tokens,
+            include_prompt_in_result=False,
+        )
+        return [contract.until_end(result.sequences_ids[0], self.end) for result in results]
 
     def log_probabilities(self, ids: Sequence[int]) -> list[float]:
         words = [self.tokenizer.id_to_token(i) for i in ids]

@@ -31,11 +31,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench import files
 from bench.backends import common
 from bench.backends.common import checkpoints, cuda, effective, weights
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core import files
+from llm_measured.core.definitions import Fields
 
 OPTIONS: dict[str, Fields] = {
     "4bpw": {"bits": 4},

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from bench.backends import common, http
 from bench.backends.common import servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 OPTIONS: dict[str, Fields] = {"completions": {}, "chat": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
@@ -59,7 +59,13 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         raise ValueError(
             f"The access token is sent over https only, not to {there.scheme}://{there.hostname}."
         )
-    name = checkpoint.name if option == "tgi" else http.first_model(url, token, "hf auth login or HF_TOKEN")
+    name = (
+        checkpoint.name
+        if option == "tgi"
+        else http.served_model(
+            url, token, "hf auth login or HF_TOKEN", checkpoint.name, request.served_model
+        )["id"]
+    )
     settings = http.settings_of(option, name)
     return servers.Served(url, option, name, settings, lambda new_tokens: http.body(option), token)
 

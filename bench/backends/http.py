@@ -17,6 +17,8 @@ APIs, Triton, Modal, a SageMaker endpoint behind a gateway.
   `/generate_stream`.
 - Tokens become visible as events of the stream. How many there are is what the server's usage says; an event
   may hold several.
+- Bodies of servers that reject a field are changed with `-p body '{"ignore_eos": null}'`, headers added with
+  `-p headers '{"api-key": "$NAME"}'` (NAME is a variable of the environment).
 - Traps: nothing here can switch off a prefix cache or make a server write exactly as many tokens as the study
   counts on (`ignore_eos` is sent, where the dialect has no such word a model that stops early gives rows with
   `error`). The access token is read from `BENCH_API_TOKEN` in the environment, and written nowhere.
@@ -24,14 +26,13 @@ APIs, Triton, Modal, a SageMaker endpoint behind a gateway.
 
 import json
 import os
-import urllib.error
-import urllib.request
 from http.client import HTTPException
-from typing import Any
 
+from bench import endpoint
 from bench.backends.common import servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 OPTIONS: dict[str, Fields] = {"completions": {}, "text": {}, "chat": {}, "llamacpp": {}, "tgi": {}}
 DEVICES = ("cpu", "cuda")
@@ -57,17 +58,30 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
             "The backend http needs the address of a running server: -p url http://localhost:8000"
         )
     secret = token(os.environ.get(TOKEN, ""), TOKEN)
-    name = checkpoint.name if option in ("llamacpp", "tgi") else first_model(request.url, secret, TOKEN)
-    url = request.url.rstrip("/")
+    url = endpoint.checked(request.url)
+    if option in ("llamacpp", "tgi"):
+        name, more = request.served_model or checkpoint.name, {}
+    else:
+        wanted, headers = request.served_model, request.headers
+        model = served_model(url, secret, TOKEN, checkpoint.name, wanted, headers)
+        name, more = model["id"], usage_of_each_event(model)
     settings = settings_of(option, name)
-    return servers.Served(url, option, name, settings, lambda new_tokens: body(option), secret)
+    return servers.Served(
+        url,
+        option,
+        name,
+        settings,
+        lambda new_tokens: body(option) | more,
+        secret,
+        changes=request.changes,
+        headers=request.headers,
+    )
 
 
 def settings_of(option: str, name: str) -> Fields:
     """What the sidecar keeps of a server that runs already. The row's model is what the reader says; this is
     how the server calls what it answers with, of a path its last part."""
-    shown = name.rstrip("/").rpartition("/")[2] if name.startswith("/") else name
-    return {"dialect": option, "url_given": True, "served_model": shown}
+    return {"dialect": option, "url_given": True, "served_model": _shown(name)}
 
 
 def token(text: str, where: str) -> str:
@@ -89,31 +103,59 @@ def body(option: str) -> Fields:
     return {} if option == "tgi" else {"ignore_eos": True}
 
 
-def first_model(url: str, token: str, where: str) -> str:
-    """The first model that the server offers; RuntimeError if it offers none or does not answer. `where` says
-    whence the token is read."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+def usage_of_each_event(model: Fields) -> Fields:
+    """The field of a body that asks for usage with every event, of servers that are known to take it: it says
+    how many tokens the first event has."""
+    if model.get("owned_by") not in ("vllm", "sglang"):
+        return {}
+    return {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+
+
+def served_model(
+    url: str,
+    token: str,
+    where: str,
+    model: str,
+    wanted: str = "",
+    headers: dict[str, str] | None = None,
+) -> Fields:
+    """The server's entry (`id`, maybe `owned_by`) of the model to ask for: of those that it offers the one
+    that is called `wanted`, or like `model`.
+
+    RuntimeError with the list where none is, for rows would name a model that was not measured; with the
+    address that was asked where the server does not say which it has. `where` says whence the token is read.
+    """
+    sent = ({"Authorization": f"Bearer {token}"} if token else {}) | (headers or {})
     try:
-        query = urllib.request.Request(url.rstrip("/") + "/v1/models", headers=headers)
-        with urllib.request.build_opener(_Stay).open(query, timeout=30) as answer:
-            return json.load(answer)["data"][0]["id"]
+        models = {
+            entry["id"]: entry for entry in json.loads(endpoint.get(url, "/v1/models", sent, 30))["data"]
+        }
+        offered = list(models)
     except (OSError, ValueError, LookupError, TypeError, HTTPException) as failure:
+        if wanted and not endpoint.refuses_token(failure):
+            return {"id": wanted}
         raise RuntimeError(
-            f"The server does not say which models it has (GET /v1/models: {_why(failure)}). "
-            f"Is it running there, and is there a token in {where} if it wants one?"
+            f"The server does not say which models it has (GET {endpoint.join(url, '/v1/models')}: "
+            f"{endpoint.why(failure)}). Is it running there, and is there a token in {where} if it wants one?"
+            f"{endpoint.past_proxy(url)} -p served_model names the model of a server without such a list."
         ) from None
+    asked = wanted or model
+    named = [name for name in offered if name == asked] or [name for name in offered if _alike(name, asked)]
+    if len(named) == 1:
+        return models[named[0]]
+    raise RuntimeError(
+        f"The server offers {naming.listed(map(_shown, offered)) or 'no model'}, and "
+        f"{len(named) or 'none'} of them {'are' if len(named) > 1 else 'is'} {asked}. Say which is measured, "
+        f"-p served_model NAME, and which model it is: -p model (rows say {model})."
+    )
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: the access token would go along, wherever that leads."""
+def _alike(name: str, asked: str) -> bool:
+    """Whether a server's `name` is the model that is asked for, whatever its case and its publisher."""
+    last = [text.rstrip("/").rpartition("/")[2].rpartition(":")[2].lower() for text in (name, asked)]
+    return last[0] == last[1] or name.lower().endswith("/" + last[1])
 
-    def redirect_request(self, *arguments: Any) -> None:
-        return None
 
-
-def _why(failure: Exception) -> str:
-    """A failure in words that quote neither the request nor the answer: either may hold the access token."""
-    if isinstance(failure, urllib.error.HTTPError):
-        return f"HTTP {failure.code}"
-    reason = f": {failure.reason}" if isinstance(failure, urllib.error.URLError) else ""
-    return f"{type(failure).__name__}{reason}"
+def _shown(name: str) -> str:
+    """The server's name of a model, of a path its last part."""
+    return name.rstrip("/").rpartition("/")[2] if name.startswith("/") else name

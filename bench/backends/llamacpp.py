@@ -1,7 +1,8 @@
 """**llama.cpp**: inference in plain C++ on GGUF files, here through the wheel `xllamacpp`, which runs
 llama.cpp's own server inside this process.
 
-- Install: part of the default environment (`requirements.txt`): `xllamacpp` for the engine, `gguf` for making
+- Install: part of the default environment
+  (`environments/default.txt`): `xllamacpp` for the engine, `gguf` for making
   its files. With an NVIDIA GPU `make study ENGINES=llamacpp` makes an environment of its own,
   `.venvs/llamacpp-cuda`, from `environments/llamacpp-cuda.txt`: its wheel for CUDA 12.8 is on the project's
   own list, not on the public index; it needs glibc 2.35 and the libraries of CUDA 12. Not tried on CUDA: no
@@ -11,10 +12,12 @@ llama.cpp's own server inside this process.
 - Licence: MIT (both).
 - Options: the type of every matrix in the GGUF file, tied head included: `F16`, `Q8_0` (8 bits and a 16-bit
   scale per 32 weights), `Q4_0` (4 bits likewise). Norms stay float32, the KV cache is float16. In the
-  quantised options activations are rounded to 8 bits as well, on a GPU too. A Llama that has no GGUF file
-  (from the hub, or random weights) is written as GGUF from its own layout. `Q8_0-ngram` is speculative
-  decoding without a second model (`--spec-type ngram-simple`): what followed the last two tokens when they
-  stood in the text before, up to ten tokens, is drafted and checked in one pass.
+  quantised options activations are rounded to 8 bits as well, on a GPU too. A Llama or a Qwen2 without a GGUF
+  file (from the hub, or random weights) is written as one from its own layout. `as-shipped` is the GGUF file
+  that the model came as, untouched, in the mixture of types that its publisher chose (`Q4_K_M` of
+  Qwen2.5-Coder, `Q4_1` of SmolLM2; the run's settings have it as `file_type`).
+  `Q8_0-ngram` is speculative decoding without a second model (`--spec-type ngram-simple`): what followed the
+  last two tokens when they stood in the text before, up to ten tokens, is drafted and checked in one pass.
 - On CUDA all layers and the head are on the first visible GPU, flash attention is as llama.cpp decides; `F16`
   multiplies in float16 there.
 - Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which
@@ -50,10 +53,10 @@ from typing import TYPE_CHECKING, Any
 
 from bench import prefix_cache
 from bench.backends import common
-from bench.backends.common import cuda, gguf_files, servers
+from bench.backends.common import contract, cuda, gguf_files, servers
 from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.servers import Wanted
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     import xllamacpp
@@ -64,6 +67,12 @@ OPTIONS: dict[str, Fields] = {
     "Q8_0": {"file": "Q8_0", "arithmetic": "int8"},
     "Q8_0-ngram": {"file": "Q8_0", "arithmetic": "int8", "batches": False, **NGRAM},
     "Q4_0": {"file": "Q4_0", "arithmetic": "int8"},
+    # It takes a model that came as a GGUF file.
+    gguf_files.AS_SHIPPED: {
+        "file": gguf_files.AS_SHIPPED,
+        "arithmetic": "int8",
+        "on_request": ("cpu", "cuda"),
+    },
 }
 DEVICES = ("cuda", "cpu")
 PREFIX_CACHE = True
@@ -187,6 +196,15 @@ def _settings(details: Fields, device: str, threads: int) -> Fields:
     return settings
 
 
+def _arithmetic(path: Path, details: Fields, device: str) -> str:
+    """The number format in which matrices of the file at `path` are multiplied: as it was shipped, a file may
+    hold floats."""
+    shipped = details["file"] == gguf_files.AS_SHIPPED
+    if shipped and gguf_files.file_type(path) in ("ALL_F32", "F16", "BF16"):
+        details = OPTIONS["F16"]
+    return str(details.get(f"arithmetic_{device}", details["arithmetic"]))
+
+
 def _engine(device: str) -> ModuleType:
     """The module `xllamacpp`. RuntimeError unless it can use `device`: the wheel for CPUs would leave a GPU
     alone without a word."""
@@ -215,10 +233,11 @@ class Engine:
         self.xllamacpp, self.checkpoint, self.path, self.details = xllamacpp, checkpoint, path, details
         self.place = device, threads
         self.weight_bytes = gguf_files.step_bytes(path)
-        self.arithmetic = details.get(f"arithmetic_{device}", details["arithmetic"])
+        self.arithmetic = _arithmetic(path, details, device)
         self.ids = gguf_files.text_reader(checkpoint)
         self.settings = _settings(details, device, threads) | {"system": xllamacpp.get_system_info().strip()}
         self.settings |= gguf_files.read_back("llama.cpp", checkpoint, path)
+        self.settings["file_type"] = gguf_files.file_type(path)
         self.server: Any = None  # xllamacpp's, while one is started
         self.room = 0, 0
         self.reserve(1, CONTEXT)
@@ -235,6 +254,14 @@ class Engine:
         if on_token is None:
             return self._post(body | {"return_tokens": True})
         return self._stream(body, len(prompts), on_token)
+
+    def answer(self, prompts: list[list[int]], max_new_tokens: int) -> list[list[int]]:
+        longest = max_new_tokens + max(map(len, prompts))
+        if len(prompts) > self.room[0] or longest > self.room[1]:
+            self.reserve(len(prompts), longest)
+        body = {"prompt": prompts, "n_predict": max_new_tokens, "temperature": 0, "cache_prompt": False}
+        answers = self._post(body | {"return_tokens": True})
+        return [contract.until_end(ids, self.checkpoint.end_token_ids) for ids in answers]
 
     def _stream(self, body: Fields, requests: int, on_token: Callable[[int, int], object]) -> list[list[int]]:
         """The server's own callback, one event per visible token, in this process."""

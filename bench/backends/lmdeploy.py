@@ -27,7 +27,7 @@ from pathlib import Path
 from bench.backends import common
 from bench.backends.common import servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 OPTIONS: dict[str, Fields] = {
     "bfloat16": {"backend": "turbomind", "dtype": "bfloat16"},
@@ -80,9 +80,9 @@ def _reported(log: Path, option: str) -> Fields:
     RuntimeError with the log's own words where it does.
     """
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    if fallen := [line.strip() for line in lines if FALLBACK in line.lower()]:
+    if fell_back := [line.strip() for line in lines if FALLBACK in line.lower()]:
         raise RuntimeError(
-            f"LMDeploy runs on its PyTorch engine, which {option} does not stand for: {fallen[0][-200:]} "
+            f"LMDeploy runs on its PyTorch engine, which {option} does not stand for: {fell_back[0][-200:]} "
             "Measure bfloat16-pytorch, or install the CUDA libraries that TurboMind opens."
         )
     return {}

@@ -34,11 +34,11 @@ from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 
-from bench import files
 from bench.backends import common
 from bench.backends.common import checkpoints, copies, effective, servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core import files
+from llm_measured.core.definitions import Fields
 
 OPTIONS: dict[str, Fields] = {"q4f16_1": {}, "q0f16": {}, "q3f16_1": {}}
 DEVICES = ("cuda",)

@@ -1,7 +1,8 @@
 """**ONNX Runtime GenAI** (Microsoft): models as ONNX graphs with fused attention, run by ONNX Runtime with a
 KV cache that lives in place.
 
-- Install: part of the default environment (`requirements.txt`): `onnxruntime-genai`; building a model also
+- Install: part of the default environment
+  (`environments/default.txt`): `onnxruntime-genai`; building a model also
   takes `onnx` and `onnx-ir`. With an NVIDIA GPU `make study ENGINES=onnxruntime` makes an environment of its
   own, `.venvs/onnxruntime-cuda`, from `environments/onnxruntime-cuda.txt`: `onnxruntime-genai-cuda` with
   `onnxruntime-gpu` and the libraries of CUDA and cuDNN 9 that it wants, which its documentation has one
@@ -37,11 +38,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench import files
 from bench.backends import common
-from bench.backends.common import checkpoints, effective
+from bench.backends.common import checkpoints, contract, effective
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core import files
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     import onnxruntime_genai
@@ -88,6 +89,8 @@ def load(checkpoint: Checkpoint, option: str, device: str, threads: int) -> "Eng
 
 
 class Engine:
+    answers_together = False  # it takes a batch of prompts of one length only
+
     def __init__(
         self, checkpoint: Checkpoint, path: Path, arithmetic: str, device: str, threads: int
     ) -> None:
@@ -99,6 +102,7 @@ class Engine:
         import onnxruntime_genai
 
         self.genai, self.arithmetic = onnxruntime_genai, arithmetic
+        self.end = checkpoint.end_token_ids
         self.kv_value_bytes = KV_VALUE_BYTES[device]
         self.settings = {"intra_op_num_threads": threads, "inter_op_num_threads": 1}
         config = onnxruntime_genai.Config(str(path))
@@ -131,6 +135,16 @@ class Engine:
                     on_token(request, token)
         return [generator.get_sequence(i)[size:].tolist() for i in range(len(prompts))]
 
+    def answer(self, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
+        return [self._answer(ids, max_new_tokens) for ids in prompts]
+
+    def _answer(self, ids: Sequence[int], max_new_tokens: int) -> list[int]:
+        generator = self._generator(1, len(ids) + max_new_tokens, least=0)
+        generator.append_tokens(np.array([ids], dtype=np.int32))
+        while not generator.is_done():
+            generator.generate_next_token()
+        return contract.until_end(generator.get_sequence(0)[len(ids) :].tolist(), self.end)
+
     def log_probabilities(self, ids: Sequence[int]) -> list[float]:
         generator = self._generator(1, len(ids) + 1)
         generator.append_tokens(np.array([ids], dtype=np.int32))
@@ -138,13 +152,14 @@ class Engine:
         logits -= logits.max(axis=-1, keepdims=True)
         return (logits[np.arange(len(ids) - 1), ids[1:]] - np.log(np.exp(logits).sum(axis=-1))).tolist()
 
-    def _generator(self, batch_size: int, length: int) -> "onnxruntime_genai.Generator":
-        """A greedy generator for exactly `length` tokens, the prompt included: `min_length` suppresses the
-        end-of-sequence ids."""
+    def _generator(
+        self, batch_size: int, length: int, least: int | None = None
+    ) -> "onnxruntime_genai.Generator":
+        """A greedy generator for exactly `length` tokens, the prompt included, or for `least` to `length`:
+        `min_length` suppresses the end-of-sequence ids."""
         params = self.genai.GeneratorParams(self.model)
-        params.set_search_options(
-            do_sample=False, batch_size=batch_size, min_length=length, max_length=length
-        )
+        least = length if least is None else least
+        params.set_search_options(do_sample=False, batch_size=batch_size, min_length=least, max_length=length)
         return self.genai.Generator(self.model, params)
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """**OpenVINO GenAI** (Intel): models compiled for a CPU, read straight from GGUF files.
 
-- Install: part of the default environment (`requirements.txt`): `openvino-genai`; `gguf` for making its
+- Install: part of the default environment
+  (`environments/default.txt`): `openvino-genai`; `gguf` for making its
   files.
 - Documentation: <https://docs.openvino.ai/2026/openvino-workflow-generative.html>
 - Licence: Apache-2.0.
@@ -23,9 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.backends import common
-from bench.backends.common import gguf_files
+from bench.backends.common import contract, gguf_files
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     import openvino
@@ -82,20 +83,35 @@ class Engine:
         max_new_tokens: int,
         on_token: Callable[[int, int], object] | None,
     ) -> list[list[int]]:
-        import numpy
+        config = self._config(max_new_tokens, max_new_tokens)
+        if on_token:
+            return self._stream(self._inputs(prompts), config, on_token)
+        return self._generated(prompts, config)
 
-        config = self.genai.GenerationConfig(
-            max_new_tokens=max_new_tokens,
-            min_new_tokens=max_new_tokens,
+    def answer(self, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
+        answers = self._generated(prompts, self._config(max_new_tokens, 0))
+        return [contract.until_end(ids, self.end) for ids in answers]
+
+    def _config(self, most: int, least: int) -> "openvino_genai.GenerationConfig":
+        """Greedy, `least` to `most` tokens long."""
+        return self.genai.GenerationConfig(
+            max_new_tokens=most,
+            min_new_tokens=least,
             eos_token_id=self.end[0],
             stop_token_ids=set(self.end),
             do_sample=False,
             apply_chat_template=False,
         )
-        inputs = [self.tensor(numpy.array([ids])) for ids in prompts]
-        if on_token:
-            return self._stream(inputs, config, on_token)
-        answers = self.pipeline.generate(inputs, [config] * len(inputs))
+
+    def _inputs(self, prompts: Sequence[Sequence[int]]) -> list["openvino.Tensor"]:
+        import numpy
+
+        return [self.tensor(numpy.array([ids])) for ids in prompts]
+
+    def _generated(
+        self, prompts: Sequence[Sequence[int]], config: "openvino_genai.GenerationConfig"
+    ) -> list[list[int]]:
+        answers = self.pipeline.generate(self._inputs(prompts), [config] * len(prompts))
         return [list(answer.m_generation_ids[0]) for answer in answers]
 
     def _stream(

@@ -32,7 +32,7 @@ from importlib.metadata import version as _installed
 from bench.backends import common
 from bench.backends.common import effective, servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 OPTIONS: dict[str, Fields] = {
     "bfloat16": {"dtype": "bfloat16"},

@@ -32,7 +32,7 @@ from pathlib import Path
 from bench.backends import common
 from bench.backends.common import copies, cuda, servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 OPTIONS: dict[str, Fields] = {
     "bfloat16": {"dtype": "bfloat16"},

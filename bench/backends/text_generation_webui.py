@@ -32,7 +32,7 @@ from bench import environment
 from bench.backends import exllamav3
 from bench.backends.common import copies, servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 OPTIONS: dict[str, Fields] = {"4bpw": {"bits": 4}, "6bpw": {"bits": 6}, "float16": {}}
 DEVICES = ("cuda",)

@@ -34,7 +34,7 @@ from pathlib import Path
 from bench import environment
 from bench.backends.common import copies, effective, servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.7"
 OPTIONS: dict[str, Fields] = {

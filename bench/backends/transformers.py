@@ -1,7 +1,8 @@
 """Hugging Face **transformers**: the reference implementation of most open models, run by PyTorch without any
 server.
 
-- Install: part of the default environment (`requirements.txt`): `transformers`, `torch`, `bitsandbytes`. The
+- Install: part of the default environment
+  (`environments/default.txt`): `transformers`, `torch`, `bitsandbytes`. The
   option `gptq-int4` has an environment of its own, made by `make study ENGINES=transformers/gptq-int4` from
   `environments/gptq.txt`, with an NVIDIA GPU from `environments/gptq-cuda.txt`.
 - Documentation: <https://huggingface.co/docs/transformers/main/en/llm_tutorial>, quantisation:
@@ -29,11 +30,11 @@ from importlib.metadata import version as _installed
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import files
 from bench.backends import common
-from bench.backends.common import checkpoints, effective, torch_models
+from bench.backends.common import checkpoints, contract, effective, torch_models
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core import files
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     import torch
@@ -138,6 +139,25 @@ class Engine:
         if self.passes:
             self.speculation = self.passes.speculation(ids.shape[1], out.shape[1])
         return out[:, ids.shape[1] :].tolist()
+
+    def answer(self, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
+        longest = max(map(len, prompts))
+        if self.fixed:
+            self.more = self.fixed.emptied(len(prompts), longest + max_new_tokens)
+        pads = [[0] * (longest - len(ids)) for ids in prompts]  # before the prompt, and masked
+        ids = self.torch.tensor([[*pad, *own] for pad, own in zip(pads, prompts)], device=self.device)
+        mask = self.torch.tensor([[*pad, *[1] * len(own)] for pad, own in zip(pads, prompts)])
+        out = self.model.generate(
+            ids,
+            attention_mask=mask.to(self.device),
+            do_sample=False,
+            use_cache=True,
+            eos_token_id=self.end,
+            pad_token_id=self.end[0],
+            max_new_tokens=max_new_tokens,
+            **self.more,
+        )
+        return [contract.until_end(answer, self.end) for answer in out[:, longest:].tolist()]
 
     def reserve(self, requests: int, tokens: int) -> None:
         if self.fixed:

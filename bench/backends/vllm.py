@@ -44,9 +44,9 @@ from importlib.metadata import version as _installed
 from typing import TYPE_CHECKING, Any
 
 from bench.backends import common
-from bench.backends.common import checkpoints, effective, servers, vllm_server
+from bench.backends.common import checkpoints, contract, effective, servers, vllm_server
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -168,6 +168,12 @@ class Engine:
         done = self.llm.generate(inputs, self._params(max_new_tokens, "FINAL_ONLY"), use_tqdm=False)
         return [list(answer.outputs[0].token_ids) for answer in done]
 
+    def answer(self, prompts: list[list[int]], max_new_tokens: int) -> list[list[int]]:
+        inputs = [{"prompt_token_ids": list(ids)} for ids in prompts]
+        params = self._params(max_new_tokens, "FINAL_ONLY", least=0)
+        done = self.llm.generate(inputs, params, use_tqdm=False)
+        return [contract.until_end(answer.outputs[0].token_ids, self.end) for answer in done]
+
     def _check(
         self, inputs: list, max_new_tokens: int, on_token: Callable[[int, int], object]
     ) -> list[list[int]]:
@@ -194,15 +200,17 @@ class Engine:
         answer = self.llm.generate([{"prompt_token_ids": list(ids)}], params, use_tqdm=False)[0]
         return [found[token].logprob for found, token in zip(answer.prompt_logprobs[1:], ids[1:])]
 
-    def _params(self, tokens: int, output_kind: "RequestOutputKind") -> "SamplingParams":
-        """Greedy, exactly `tokens` long: until `min_tokens` are there, vLLM gives the stop tokens no
-        probability."""
+    def _params(
+        self, tokens: int, output_kind: "RequestOutputKind", least: int | None = None
+    ) -> "SamplingParams":
+        """Greedy, exactly `tokens` long, or `least` to `tokens`: until `min_tokens` are there, vLLM gives the
+        stop tokens no probability."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         return SamplingParams(
             temperature=0,
-            min_tokens=tokens,
+            min_tokens=tokens if least is None else least,
             max_tokens=tokens,
             stop_token_ids=self.end,
             detokenize=False,

@@ -39,7 +39,9 @@ def _single(engine, case):
     answers = _ids(engine.generate(prompts, TOKENS, calls if streams else None))
     yield finding("exactly as many tokens as requested", conformance.count_faults(answers, prompts))
     if streams:
-        yield finding("callback: (request, token_id), each token once, in order", calls.faults(answers))
+        yield finding(
+            "callback: (request, token_id), each token once, in order", calls.faults(answers, prompts)
+        )
     else:
         yield Finding("callback", untried="the engine says that it does not stream; its TTFT stays empty")
     longer = _ids(engine.generate([case.judged], judge.TOKENS, (lambda *_: None) if streams else None))
@@ -68,7 +70,10 @@ def _batch(engine, case):
         engine.reserve(len(case.prompts), PROMPT_TOKENS + TOKENS)
     streams = getattr(engine, "streams", True)
     answers = _ids(engine.generate(case.prompts, TOKENS, calls if streams else None))
-    faults = [*conformance.count_faults(answers, case.prompts), *(calls.faults(answers) if streams else [])]
+    faults = [
+        *conformance.count_faults(answers, case.prompts),
+        *(calls.faults(answers, case.prompts) if streams else []),
+    ]
     fault = " ".join(faults) or conformance.judged(case, engine, case.prompts, answers).fault
     if not fault and calls.one_after_the_other():
         fault = (
@@ -89,6 +94,17 @@ def _log_probabilities(engine, case):
     good = all(math.isfinite(value) and value <= 0.01 for value in found)
     wrong = "some are above 0 or not finite; natural logarithms are expected."
     return Finding(title, "" if good else wrong)
+
+
+def _answers(engine, case):
+    """The finding on answers that may end: up to its end one has the tokens of a request of fixed length."""
+    title = "answers that end by themselves"
+    if not hasattr(engine, "answer"):
+        return Finding(title, untried="the engine ends none; HumanEval is left out")
+    (whole,) = _ids(engine.generate([case.judged], judge.TOKENS, None))
+    (ended,) = _ids(engine.answer([case.judged], judge.TOKENS))
+    other = "answer gives other tokens before its end than generate, which suppresses the end."
+    return Finding(title, "" if ended == whole[: len(ended)] else other)
 
 
 def _closing(engine, before):
@@ -151,18 +167,27 @@ def loaded(backend: Backend, option: str, device: str, threads: int, case: Case)
     if not faults:
         yield finding("bytes per step are plausible", conformance.byte_faults(engine, case.checkpoint))
     if callable(getattr(engine, "generate", None)):
-        yield from _guarded("one request", lambda: _single(engine, case), bool(faults))
-        yield from _guarded("two prompts at a time", lambda: _batch(engine, case), bool(faults))
-        yield from _guarded("log-probabilities", lambda: [_log_probabilities(engine, case)], bool(faults))
+        parts = {
+            "one request": lambda: _single(engine, case),
+            "two prompts at a time": lambda: _batch(engine, case),
+            "log-probabilities": lambda: [_log_probabilities(engine, case)],
+            "answers that end by themselves": lambda: [_answers(engine, case)],
+        }
+        why = "the engine lacks a part of the contract" if faults else ""
+        for title, checks in parts.items():
+            for found in _guarded(title, checks, why):
+                yield found
+                if found.fault:  # what comes after it would be its consequence
+                    why = "after the first fault"
+                    break
     if hasattr(engine, "close"):
         yield _closing(engine, before)
 
 
 def _guarded(title, findings, skip):
-    """`findings()`, and a fault where they end with an exception; nothing is tried of an engine that lacks a
-    part."""
+    """`findings()`, and a fault where they end with an exception; nothing is tried where `skip` says why."""
     if skip:
-        yield Finding(title, untried="the engine lacks a part of the contract")
+        yield Finding(title, untried=skip)
         return
     try:
         yield from findings()

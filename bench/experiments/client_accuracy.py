@@ -25,11 +25,11 @@ import numpy as np
 
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.backends.common import checkpoints
-from bench.definitions import Fields
 from bench.experiments import client_process
 from bench.experiments.client_process import pinned
 from bench.instrument import peers, reference_server
 from bench.observations import schema
+from llm_measured.core.definitions import Fields
 
 TOKENS = 100
 ALONE_REQUESTS = 10  # at least so many where there is one stream

@@ -10,8 +10,8 @@ from bench.backends.common import checkpoints
 from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.contract import Engine
 from bench.backends.common.servers import Served
-from bench.definitions import Fields
 from bench.experiments import judge
+from llm_measured.core.definitions import Fields
 
 PROMPT_TOKENS, TOKENS = 16, 24
 LEAST_BITS, MOST_BYTES = 1.5, 4.5  # per weight; with its scales
@@ -58,9 +58,9 @@ class Calls:
     def __call__(self, *arguments: Any) -> None:
         self.all.append(arguments)
 
-    def faults(self, answers: list[list[int]]) -> list[str]:
-        """Sentences on calls that do not match `answers`, the ids that `generate` returned for each
-        request."""
+    def faults(self, answers: list[list[int]], prompts: list[list[int]]) -> list[str]:
+        """Sentences on calls that do not match `answers`, the ids that `generate` returned for each of
+        `prompts`."""
         if not self.all:
             return [
                 "on_token was never called; an engine that cannot tell when a token is there has streams = "
@@ -68,6 +68,11 @@ class Calls:
             ]
         if not all(len(c) == 2 and all(isinstance(part, numbers.Integral) for part in c) for c in self.all):
             return [f"on_token takes two whole numbers, (request, token_id), but got {self.all[0]!r}."]
+        tokens = [token for _, token in self.all]
+        if tokens[: len(prompts[0])] == list(prompts[0]):
+            return [
+                f"on_token was called with the prompt's {len(prompts[0])} tokens first: it takes new ones."
+            ]
         known = range(len(answers))
         strays = [call for call in self.all if call[0] not in known]
         if strays and all(token in known for _, token in self.all):
@@ -97,6 +102,11 @@ def count_faults(answers: list[list[int]], prompts: list[list[int]]) -> list[str
     """Sentences on answers that are too few, too short or too long."""
     if len(answers) != len(prompts):
         return [f"generate returned {len(answers)} answers for {len(prompts)} prompts."]
+    for prompt, ids in zip(prompts, answers):
+        if list(ids[: len(prompt)]) == list(prompt):
+            return [
+                f"generate returned the prompt's {len(prompt)} tokens before the answer's: new ones only."
+            ]
     return [
         f"generate returned {len(ids)} tokens for prompt {k}, not exactly max_new_tokens = {TOKENS}."
         for k, ids in enumerate(answers)

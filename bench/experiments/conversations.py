@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bench import inputs, naming, prefix_cache
+from bench import inputs, prefix_cache
 from bench.analysis import levels
 from bench.backends.common.servers import Served
 from bench.experiments import parameters
 from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
 from bench.experiments.session import Setup
-from bench.experiments.steps import Steps
 from bench.instrument.load import counters, protocols, schedule, sessions
 from bench.instrument.load import prefix_cache as trials
 from bench.observations import gates, schema
 from bench.workloads import Workload, conversations, replay, traces
+from llm_measured.core import naming
 
 RATES = "0.25"  # sessions/s where nobody says
 SESSIONS = 24  # of a level where nobody says
@@ -170,7 +170,7 @@ class Conversations(Load):
     def _simulate(self, level):
         """The sidecar keeps what a simulated cache of the declared size answers of a level, by tokens: what
         hits below the expected ones are shown beside."""
-        sized = self.declared.kind == "slots" or self.declared.capacity_tokens is not None
+        sized = self.declared.capacity_tokens is not None
         if not any(level.each) or not sized or level.workload.history == "own":
             return
         hits = [hit for own in level.workload.simulated(self.declared) for hit in own]
@@ -426,7 +426,6 @@ KINDS = {
     "requests": ("serving", Load),
     "conversations": ("conversations", Conversations),
     "trace": ("replay", Replays),
-    "steps": ("steps", Steps),
 }
 
 

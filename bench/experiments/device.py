@@ -14,11 +14,11 @@ from typing import Self
 
 from tqdm import tqdm
 
-from bench.definitions import Fields
 from bench.experiments.target import Target
-from bench.machine import bandwidth, contention, gemm, gpu, identity, memory, neighbours, sampler
-from bench.observations import gates
+from bench.machine import bandwidth, contention, gemm, gpu, identity, memory, neighbours, sampler, waiting
+from bench.observations import gates, schema
 from bench.paths import ROOT
+from llm_measured.core.definitions import Fields
 
 LOOKS = 3  # a machine is busy if it was so in each of them
 LOOK_S = 0.5
@@ -29,13 +29,20 @@ PUBLISHED = ROOT / "_llama-inference"
 class Alone:
     """The machine-wide lock of one kind of device, and a look at who else computes.
 
-    Results that go to the published folder are refused beside neighbours, at once; those that go to a folder
-    of one's own are measured with a warning. With BENCH_WAIT in the environment it waits for idleness.
+    Beside neighbours, results are measured with a warning that go to a folder of one's own, or that can be
+    `marked`; others are refused at once, as all of them are with BENCH_STRICT in the environment. With
+    BENCH_WAIT it waits for idleness.
     """
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, folder: Path, marked: bool = False) -> None:
         self.kind, self.scratch = kind, Path(folder).resolve() != PUBLISHED.resolve()
+        self.marked = marked and not _is_set("BENCH_STRICT")
         self.lock, self.warned, self.busy_looks = None, False, 0
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a run beside neighbours is refused."""
+        return not (self.scratch or self.marked)
 
     def __enter__(self) -> Self:
         self.lock = neighbours.take(self.kind)
@@ -71,17 +78,22 @@ class Alone:
         self.busy_looks = self.busy_looks + 1 if seen.cores > gates.BUSY_CORES else 0
         if self.busy_looks and not self.warned:
             self._warn(seen)
-        if self.busy_looks > 1 and not self.scratch and self.cores()["others"] > gates.BUSY_CORES:
+        if self.busy_looks > 1 and self.refuses and self.cores()["others"] > gates.BUSY_CORES:
             raise gates.Refused(_sentence(seen))
 
     def refuse_if_busy(self) -> None:
-        """gates.Refused where others kept the machine busy since it was taken; a warning for one's own."""
+        """gates.Refused where others kept the machine busy since it was taken, but in a folder of one's own
+        or where that is marked."""
         others = self.cores()["others"]
-        if others > gates.BUSY_CORES and not self.scratch:
+        if others > gates.BUSY_CORES and self.refuses:
             raise gates.Refused(_sentence(contention.Look(others, self.watch.look().processes)))
 
     def _idle(self):
         """Look a few times; refuse, warn or wait where somebody is busy in every look."""
+        with waiting.Waiting() as shown:
+            self._look_until_idle(shown)
+
+    def _look_until_idle(self, shown):
         while True:
             watch, calmest = contention.Watch(), None
             for _ in range(LOOKS):
@@ -90,17 +102,20 @@ class Alone:
                 calmest = seen if calmest is None or seen.cores < calmest.cores else calmest
                 if calmest.cores <= gates.BUSY_CORES:
                     return
-            if self.scratch:
+            if self.scratch or not _is_set("BENCH_WAIT"):
+                if self.refuses:
+                    raise gates.Refused(_sentence(calmest))
                 return self._warn(calmest)
-            if not os.environ.get("BENCH_WAIT"):
-                raise gates.Refused(_sentence(calmest))
-            if not self.warned:
-                print(f"Waiting for an idle machine: other processes keep {calmest}.", flush=True)
-            self.warned = True
+            shown.say(f"for an idle machine, until it is one: other processes keep {calmest}")
 
     def _warn(self, seen):
         self.warned = True
-        tqdm.write(f"Warning: other processes keep {seen}, so these times are not to be trusted.")
+        kept = " The run is kept apart, marked, and compared with nothing." if self.marked else ""
+        tqdm.write(f"Warning: other processes keep {seen}, so these times are not to be trusted.{kept}")
+
+
+def _is_set(name):
+    return os.environ.get(name, "") not in ("", "0")
 
 
 def _sentence(seen):
@@ -125,8 +140,8 @@ class Device:
 
     def __init__(self, target: Target) -> None:
         self.target, self.gemm_flops_per_s, self.held = target, {}, contextlib.ExitStack()
-        alone = Anyway if target.experiment == "quality" or target.url else Alone
-        self.alone = alone(target.device, target.folder)
+        alone = Anyway if target.experiment in schema.UNTIMED or target.url else Alone
+        self.alone = alone(target.device, target.folder, marked=True)
         self.count = 1 if target.url else target.devices.count  # of GPUs; a server elsewhere has its own
         self.kind = "cpu" if target.elsewhere else target.device  # of what can be read here
 

@@ -15,9 +15,9 @@ import math
 import time
 from collections.abc import Callable
 
-from bench.definitions import Fields
 from bench.experiments.target import Target
 from bench.machine import energy, gpu, sampler
+from llm_measured.core.definitions import Fields
 
 METHOD = (
     "NVML's energy counter over the window, the GPU's own processes and idle power included, where the "

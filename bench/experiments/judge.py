@@ -9,8 +9,8 @@ a reading depends on its content alone, so the same answer of the same checkpoin
 An option of 16 bits or more may take another token than the reference only where the reference itself hardly
 prefers one: within `near_nats`, which is measured on this very answer, as what rounding to the option's
 number format changes in the reference's own margins. With fewer bits, or where a server does not say how
-many, the answer must be as likely under the reference as answers of such options in the committed quality
-runs, rather than as tokens drawn blindly.
+many, the answer must be about as likely under the reference as the answers that such options of the same
+model have given to the same prompt in the committed runs.
 """
 
 import hashlib
@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from bench import backends, files, inputs, naming, processes
+from bench import backends, inputs, processes
 from bench.backends.common import checkpoints, weights
-from bench.definitions import Fields
-from bench.observations import gates, store
+from bench.observations import gates
 from bench.paths import ROOT
+from llm_measured.core import files, naming
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     from bench.experiments.running import Running
@@ -43,6 +44,9 @@ NARROW = "int8", "fp8"  # formats of arithmetic with fewer than 16 bits
 # may multiply it, has as many, and some engines keep the KV cache of a float32 model in float16.
 SIGNIFICANT_BITS = {"bfloat16": 8, "float16": 11}
 WIDE = 16, 32
+# How much less likely an answer of fewer bits may be than the least likely that was kept of the same model
+# and prompt: kept ones of one model differ by a factor of about two between options.
+UNLIKELIER = 1.5
 SEED = 28  # of the made noise
 ROOM = 1.3  # memory that the reading takes, as a multiple of the model's float32 weights
 
@@ -123,7 +127,7 @@ def of_run(target: "Target", running: "Running") -> Fields:
         return unjudged(why)
     ids = prompt(target.checkpoint)
     (row,) = running.generate([ids], TOKENS)
-    if row["error"] and (target.url or target.experiment == "memory"):
+    if row["error"] and target.url:
         return unjudged(f"The judge's request failed: {row['error']}")
     if row["error"]:
         raise gates.Refused(f"The engine does not answer the prompt of the judge: {row['error']}")
@@ -165,16 +169,16 @@ def of_answer(
             f"The reference, transformers in float32 on the CPU, could not read the answer: {last}"
         )
     facts = {
-        "prompt_sha256": hashlib.sha256(json.dumps(prompt_ids).encode()).hexdigest(),
+        "prompt_sha256": _sha256(prompt_ids),
         "prompt_tokens": len(prompt_ids),
         "output_ids": " ".join(map(str, answer)),
         "answer_nll_nats": sum(found.nll_nats) / len(answer),
         "reference": found.reference,
         "rounded_as": rounded_as,
     }
-    judge = _by_likelihood if rounded_as is None else _by_tokens
-    verdict = judge(checkpoint, found, answer, rounded_as)
-    return verdict | facts
+    if rounded_as is None:
+        return _by_likelihood(checkpoint, prompt_ids, found, answer) | facts
+    return _by_tokens(checkpoint, found, answer, rounded_as) | facts
 
 
 def _by_tokens(checkpoint, found, answer, rounded_as):
@@ -223,17 +227,18 @@ def _place(checkpoint, found, answer, place):
     }
 
 
-def _by_likelihood(checkpoint, found, answer, _):
+def _by_likelihood(checkpoint, prompt_ids, found, answer):
     """The verdict with fewer than 16 bits: the answer is as likely as such options' answers are, and no token
     of it less likely than one drawn blindly."""
-    mean, most = sum(found.nll_nats) / len(answer), most_nll_nats(kept_nll_nats(), found.noise_nll_nats)
+    kept = kept_nll_nats(checkpoint.name, prompt_ids)
+    mean, most = sum(found.nll_nats) / len(answer), most_nll_nats(kept, found.noise_nll_nats)
     worst = max(range(len(answer)), key=lambda place: found.nll_nats[place])
     limits = {"most_nll_nats": most, "noise_nll_nats": found.noise_nll_nats}
     if mean > most:
         why = (
             f"The reference finds the engine's answer too unlikely: {mean:.2f} nats per token, where "
-            f"{most:.2f} parts what options with fewer than 16 bits have answered in this study from tokens "
-            f"drawn blindly ({found.noise_nll_nats:.2f})."
+            f"{most:.2f} is the limit between what options with fewer than 16 bits have answered in this "
+            f"study and tokens drawn blindly ({found.noise_nll_nats:.2f})."
         )
         return {"verdict": "refused", "why": why} | limits
     if found.nll_nats[worst] > math.log(found.vocabulary):
@@ -244,30 +249,37 @@ def _by_likelihood(checkpoint, found, answer, _):
 
 
 def most_nll_nats(kept: list[float], noise: float) -> float:
-    """NLL per token that parts answers from noise: as many times what the least likely answer of `kept` has
-    as the `noise` has of it (their geometric mean).
+    """The most nats per token that an answer may have: UNLIKELIER times the least likely answer that options
+    of this model have given to the same prompt (`kept`), at most the geometric mean of that and `noise`;
+    without any, the geometric mean of one nat and `noise`.
 
     ValueError where an answer that was kept is no likelier than noise.
     """
-    most = max(kept, default=1.0)  # without any run: an answer of which each token has one chance in e
-    if most >= noise:
+    if not kept:
+        return math.sqrt(noise)
+    if max(kept) >= noise:
         raise ValueError(
-            f"A committed answer has {most:.2f} nats per token, noise {noise:.2f}: likelihood parts nothing."
+            f"A committed answer has {max(kept):.2f} nats per token, noise {noise:.2f}: "
+            "likelihood parts nothing."
         )
-    return math.sqrt(most * noise)
+    return min(UNLIKELIER * max(kept), math.sqrt(max(kept) * noise))
 
 
-def kept_nll_nats(folder: Path | None = None) -> list[float]:
-    """NLL per token of every scored answer of an option with fewer than 16 bits, in the quality runs of
-    `folder` (default: the committed ones)."""
-    found = []
-    for file in sorted((folder or ROOT / "_llama-inference").glob("*/quality-*.csv")):
-        rows, sidecar = store.read(file)
-        arithmetic = sidecar.get("arithmetic", "float32")
-        for row in rows:
-            if row["reference_nll_nats"] and number_format(row["option"], arithmetic) is None:
-                found.append(float(row["reference_nll_nats"]))
+def kept_nll_nats(model: str, prompt_ids: list[int], folder: Path | None = None) -> list[float]:
+    """NLL per token of the answers that options of `model` with fewer than 16 bits have given to this very
+    prompt, by the sidecars of `folder` (default: the committed runs): another model's answers, or those to
+    another prompt, say nothing of these."""
+    asked, found = _sha256(prompt_ids), []
+    for file in sorted((folder or ROOT / "_llama-inference").glob(f"*/*-{model}-*.json")):
+        entry = json.loads(file.read_text()).get("judge", {})
+        likely = entry.get("verdict") == "likely" and entry.get("prompt_sha256") == asked
+        if likely:
+            found.append(entry["answer_nll_nats"])
     return found
+
+
+def _sha256(ids):
+    return hashlib.sha256(json.dumps(ids).encode()).hexdigest()
 
 
 def _lacking_memory(checkpoint):
@@ -282,7 +294,7 @@ def _lacking_memory(checkpoint):
 def reading(checkpoint: checkpoints.Checkpoint, prompt_ids: list[int], answer: list[int]) -> Reading:
     """The Reading of `answer` after `prompt_ids`, made by the default environment's Python, once for each
     content of checkpoint, tokens and pins. RuntimeError with its last words where that fails."""
-    pins = hashlib.sha256((ROOT / "requirements.txt").read_bytes()).hexdigest()
+    pins = hashlib.sha256((ROOT / "environments/default.txt").read_bytes()).hexdigest()
     content = [checkpoint.digest(), checkpoint.end_token_ids, prompt_ids, answer, pins, READ_AS]
     name = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     ids = list(prompt_ids), list(answer)

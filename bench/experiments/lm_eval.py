@@ -24,9 +24,9 @@ from typing import Any
 from bench import backends
 from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.contract import Engine
-from bench.definitions import Fields
 from bench.experiments import target
 from bench.machine import neighbours
+from llm_measured.core.definitions import Fields
 
 CONTEXT_TOKENS = 2048  # prompt and answer together
 ANSWER_TOKENS = 256  # where a task does not say: the harness's own default

@@ -1,6 +1,8 @@
 """A live notebook: one run at a time, none that goes on after a failed cell, errors that end with their
 sentence."""
 
+import contextlib
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -8,9 +10,9 @@ from types import TracebackType
 
 from IPython import get_ipython
 
-from bench.definitions import Fields, Result
 from bench.experiments import parameters
 from bench.paths import ROOT
+from llm_measured.core.definitions import Fields, Result
 
 
 class _Kernel:
@@ -47,6 +49,17 @@ def used(run: object) -> None:
     _Kernel.used = _Kernel.used or run is _Kernel.run
 
 
+def tell(sentence: str) -> None:
+    """Print `sentence` in the notebook, and where the kernel was started: what a kernel prints is lost to the
+    terminal, and with a kernel that is killed altogether."""
+    print(sentence)
+    if get_ipython() is None:
+        return
+    terminal = getattr(sys.stderr, "_original_stdstream_copy", 2)  # ipykernel puts a pipe in the place of 2
+    with contextlib.suppress(OSError, TypeError):
+        os.write(terminal, f"{sentence}\n".encode())
+
+
 def _before(*_):
     _Kernel.used = False
 
@@ -71,5 +84,6 @@ def _show(shell, kind, error, trace, tb_offset=None):
 def deliberate(trace: TracebackType) -> bool:
     """Whether a `raise` of this repository raised the error: its sentence is enough then."""
     last = traceback.extract_tb(trace)[-1]
-    ours = Path(last.filename).is_relative_to(ROOT / "bench") and "site-packages" not in last.filename
-    return ours and (last.line or "").startswith("raise ")
+    file = Path(last.filename)
+    ours = any(file.is_relative_to(ROOT / package) for package in ("bench", "llm_measured"))
+    return ours and "site-packages" not in last.filename and (last.line or "").startswith("raise ")

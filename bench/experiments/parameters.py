@@ -1,15 +1,19 @@
 """Parameters of a notebook: which there are, what they are set to, and whether that can be."""
 
 import difflib
+import json
 import math
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import naming
 from bench.analysis.commands import declared, defaults
-from bench.definitions import Fields, Value
 from bench.paths import RESULTS, ROOT
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields, Value
 
+SECRET = re.compile("auth|key|token|secret|cookie|passw", re.IGNORECASE)
 INJECTED = "# Parameters"  # how papermill begins the cell that it puts in
 
 
@@ -115,3 +119,43 @@ def _words(text: str) -> list[str]:
 def or_auto(text: str, read: Callable[[str, str], list], name: str, usual: str) -> list:
     """What `read` makes of a parameter, of `usual` where it is `auto`, nothing where it is `none`."""
     return [] if text == "none" else read(name, usual if text == "auto" else text)
+
+
+def changes(text: str) -> Fields:
+    """The changes to a request's body that the parameter `body` names; ValueError for no JSON object."""
+    return _object("body", text, '{"min_tokens": null, "max_completion_tokens": "$new_tokens"}')
+
+
+def headers(text: str) -> dict[str, str]:
+    """The headers that the parameter `headers` names, a value that begins with $ read from the environment.
+
+    ValueError, which quotes no value, where a name that sounds secret has a value of its own: parameters are
+    kept with a run.
+    """
+    made = {}
+    for name, value in _object("headers", text, '{"api-key": "$NAME"}').items():
+        variable = str(value).removeprefix("$")
+        if str(value).startswith("$"):
+            if variable not in os.environ:
+                raise ValueError(f"Header {name}: there is no variable {variable} in the environment.")
+            value = os.environ[variable]
+        elif SECRET.search(name):
+            raise ValueError(
+                f"The value of header {name} would be kept with the run: put it into a variable of the "
+                f'environment, and say -p headers \'{{"{name}": "$VARIABLE"}}\'.'
+            )
+        value = str(value).strip()
+        if not (value.isprintable() and value.isascii() and name.isprintable() and ":" not in name):
+            raise ValueError(f"Header {name} has a line's end or a letter that no header has.")
+        made[name] = value
+    return made
+
+
+def _object(name: str, text: str, example: str) -> Fields:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ValueError(f"Parameter {name} must be a JSON object such as {example}.")
+    return value

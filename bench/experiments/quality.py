@@ -13,17 +13,20 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from bench import backends, inputs, naming
+from bench import backends, inputs
 from bench.analysis import commands
 from bench.analysis import quality as quality_analysis
 from bench.backends.common.contract import Engine
-from bench.definitions import Fields
 from bench.experiments import notebook, session
 from bench.experiments.session import Setup
 from bench.instrument import in_process
-from bench.observations import store
+from bench.observations import schema, store
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 CHUNK_TOKENS = inputs.CHUNK_TOKENS
+# Experiment whose answers are scored -> the experiment that scores them.
+SCORED_BY = {answers: scores for scores, answers in schema.SCORES.items()}
 # A float32 logarithm of a probability of 1 may come out a little above 0.
 ROUNDING_NATS = 1e-3
 
@@ -49,8 +52,13 @@ class Answers:
 
 def start(namespace: Fields) -> Setup:
     """`session.start` of quality.ipynb; ValueError for a model of which quality cannot be measured."""
-    demand_real(notebook.begin(namespace, "quality")["model"])
-    return session.start("quality", namespace)
+    values = notebook.begin(namespace, "quality")
+    demand_real(values["model"])
+    return session.start(
+        SCORED_BY[naming.choose("scored experiment", values["answers"], SCORED_BY)],
+        namespace,
+        notebook_name="quality",
+    )
 
 
 def demand_real(model: str) -> None:
@@ -64,13 +72,14 @@ def demand_real(model: str) -> None:
 
 
 def stored(setup: Setup) -> Answers:
-    """Answers of the newest latency run on one device of the engine, option and model of `setup`, with
-    `max_new_tokens` tokens each; it may have been any repeat.
+    """Answers of the newest run (of the experiment `answers`, latency or sizes) on one device of the engine,
+    option and model of `setup`, with `max_new_tokens` tokens each; it may have been any repeat.
 
     FileNotFoundError with the command that measures it if there is none; ValueError if it had other prompts
     or another checkpoint.
     """
-    name = naming.run_id(**setup.identity | {"experiment": "latency"}, n="")
+    experiment = setup.parameters["answers"]
+    name = naming.run_id(**setup.identity | {"experiment": experiment}, n="")
     tokens, refused = setup.parameters["max_new_tokens"], []
     numbers = {path: naming.split_number(path.stem)[1] for path in Path(setup.folder).glob(f"{name}*.csv")}
     for path in sorted((p for p, n in numbers.items() if n.isdigit()), key=lambda p: -int(numbers[p])):
@@ -81,7 +90,7 @@ def stored(setup: Setup) -> Answers:
             return _answers(setup, requests, store.read(path)[1])
     gates = f"; gates refuse {', '.join(refused)}" if refused else ""
     raise FileNotFoundError(
-        f"There is no latency run {name}… whose answers could be scored{gates}. Measure it with: "
+        f"There is no {experiment} run {name}… whose answers could be scored{gates}. Measure it with: "
         f"{_command(setup)}"
     )
 
@@ -95,6 +104,7 @@ def _command(setup: Setup) -> str:
         "device": setup.device,
         "max_new_tokens": setup.parameters["max_new_tokens"],
     }
+    values |= inputs.study()["experiments"][setup.parameters["answers"]]["parameters"] | values
     if setup.parameters.get("results"):
         values["results"] = setup.parameters["results"]
     return commands.papermill("latency", values)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from bench import paths
 from bench.backends.common import contract, servers
 from bench.backends.common.checkpoints import Checkpoint
+from bench.experiments import parameters
 from bench.experiments.target import Target
 from bench.instrument import in_process, isolated
 from bench.instrument.load import decoding, parallel, protocols, schedule, sessions
@@ -42,12 +43,11 @@ class Running:
             engine.reserve(1, self.target.longest())
         return engine
 
-    def worker(self, limit_bytes: float, patience_s: float) -> isolated.Worker:
+    def worker(self, patience_s: float) -> isolated.Worker:
         """The engine in a process of its own that a failure cannot take the run with."""
         worker = isolated.Worker(
             self.target.backend.name,
             *self.target.load_arguments(),
-            limit_bytes=int(limit_bytes),
             patience_s=patience_s,
         )
         return self.use(worker, worker.load_s)
@@ -74,6 +74,9 @@ class Running:
             target.url,
             target.devices.data_parallel,
             cache_tokens,
+            served_model=target.parameters.get("served_model", ""),
+            changes=parameters.changes(target.parameters.get("body", "")),
+            headers=parameters.headers(target.parameters.get("headers", "")),
         )
         watch = in_process.Stopwatch()
         with target.backend.serve(target.checkpoint, target.option, target.device, room) as served:
@@ -122,7 +125,8 @@ def through_server(
     calls = schedule.calls(served, schedule.Level("closed", 1, len(texts)), texts)
     rows, _ = parallel.run(served.url, calls, served.dialect, 1, REQUEST_S)
     encode = checkpoint.encode
-    return [decoding.with_ids(decoding.with_gaps(row, encode), encode) for row in rows]
+    unsure = {"uncertain": protocols.uncertain(served.dialect, served.changes)}
+    return [decoding.with_ids(decoding.with_gaps(row, encode), encode) | unsure for row in rows]
 
 
 def drive(
@@ -132,14 +136,19 @@ def drive(
     prompts: list[protocols.Prompt],
     first: int,
     timeout_s: float,
+    fresh: bool = False,
+    most_failed: float = math.inf,
 ) -> tuple[Rows, dict[str, Any]]:
-    """(measured columns of each of `prompts`, how the load client fared) at one level of load."""
-    places, more = int(level.value) if level.kind == "closed" else 1, dict[str, Any]()
+    """(measured columns of each of `prompts`, how the load client fared) at one level of load; `fresh` and
+    `most_failed` as `client.Client` has them."""
+    places = int(level.value) if level.kind == "closed" else 1
+    more: dict[str, Any] = {"fresh": fresh, "most_failed": most_failed}
     if isinstance(level, sessions.SessionLevel):
         calls = sessions.calls(served, level, checkpoint.decode, first)
         own = level.workload.history == "own"
-        more = {"until_s": level.until_s or math.inf, "encode": checkpoint.encode if own else None}
+        more |= {"until_s": level.until_s or math.inf, "encode": checkpoint.encode if own else None}
     else:
         calls = schedule.calls(served, level, prompts, first)
     rows, fared = parallel.run(served.url, calls, served.dialect, places, timeout_s, **more)
-    return [decoding.with_gaps(row, checkpoint.encode) for row in rows], fared
+    unsure = {"uncertain": protocols.uncertain(served.dialect, served.changes)}
+    return [decoding.with_gaps(row, checkpoint.encode) | unsure for row in rows], fared

@@ -4,17 +4,18 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
-from bench import naming
 from bench.analysis import levels
 from bench.backends.common.servers import Served
-from bench.definitions import Fields
 from bench.experiments import parameters
 from bench.experiments.session import Setup
 from bench.instrument.load import prefix_cache, schedule
 from bench.observations import gates, schema
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 WARM_PLACES = 16  # warm-up requests at once, at most
 WARM_TOKENS = 128  # of each of them on a GPU: a round of a second shows a change of 3 %
+NOT_SENT = "Not sent: "  # how the error of a request begins that a level's end left unsent
 OWN = 0  # requests at once: as many as the engine takes of itself
 USUAL_CONTEXT = 4096  # where a model does not say how much its context has room for
 TRIAL_TOKENS = 2048  # of a prompt that shows whether a server elsewhere keeps a prefix cache, at most
@@ -47,8 +48,8 @@ class Load:
         """What the loads of every workload have."""
         self.setup, self.started = setup, []
         self.run = int(naming.split_number(setup.run_id)[1])
-        self.source = setup.identity["host"], self.run
         values = setup.parameters
+        self.source = setup.source()
         values["arrivals"] = self.arrivals if values["arrivals"] == "auto" else values["arrivals"]
 
     def __str__(self) -> str:
@@ -161,11 +162,18 @@ class Load:
     def note(self, rows: list[Fields]) -> list[Fields]:
         """Look whether the level that gave `rows` saturated the server; returns them, as failed where the
         client was late with them."""
+        rows, ended = sent(rows)
         kept = self.punctual(rows)
         if kept is not rows:
             return kept
         table, kind = schema.frame(rows), self.now.kind
-        if levels.short(table):
+        self._tell_unmeasured(table)
+        if ended:
+            often = table.loc[table["error"] != "", "error"].mode().iloc[0]
+            print(
+                f"{self.now} ended after {len(rows)} of {self.now.requests} requests: {ended} Often: {often}"
+            )
+        elif levels.short(table):
             edge = f"{len(rows)} requests at {self.now} are too few beside ramp and drain"
             print(f"Too short: {edge}, so this level is compared with nothing; leave `requests` at 0.")
         self.before.setdefault(kind, []).append(table)
@@ -174,6 +182,15 @@ class Load:
         elif levels.saturated(self.before[kind]):
             self._end(f"Saturated at {self.now}: more load gives hardly more tokens/s.")
         return rows
+
+    def _tell_unmeasured(self, table):
+        """Say which times the good answers of a level do not have, and why."""
+        without = table[(table["unmeasured"] != "") & (table["error"] == "")]
+        if len(without):
+            print(
+                f"{len(without)} of {len(table)} answers at {self.now} have no TPOT, or no TTFT either. "
+                f"The first: {without['unmeasured'].iloc[0]}"
+            )
 
     def punctual(self, rows: list[Fields]) -> list[Fields]:
         """`rows` of the level under way, as failed where the client was late with them."""
@@ -197,6 +214,13 @@ class Load:
         self.done.add(kind)
         rest = [str(one) for one in self.levels if one.kind == kind and one.value > self.now.value]
         print(why + (f" Left out: {', '.join(rest)}." if rest else ""))
+
+
+def sent(rows: list[Fields]) -> tuple[list[Fields], str]:
+    """(the rows of requests that were sent, why the others were not; empty where all were)."""
+    unsent = [row["error"] for row in rows if row["error"].startswith(NOT_SENT)]
+    kept = [row for row in rows if not row["error"].startswith(NOT_SENT)]
+    return kept, unsent[0].removeprefix(NOT_SENT) if unsent else ""
 
 
 def _levels(values, places, offered, run):

@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import json
 import math
+import secrets
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -22,35 +23,56 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from bench import backends, inputs, naming
+from bench import backends, inputs
 from bench.backends.common import contract, servers
-from bench.definitions import Fields
-from bench.experiments import device, energy, judge, notebook, running
+from bench.experiments import device, energy, judge, notebook, parameters, running
 from bench.experiments import target as targets
 from bench.instrument import isolated
 from bench.instrument.load import protocols, schedule
 from bench.machine import gpu
-from bench.observations import derived, gates, provenance, schema, store
+from bench.observations import gates, partial, provenance, schema, store
+from llm_measured.core import device_peaks, naming
+from llm_measured.core.definitions import Fields
 
 
 def start(
-    experiment: str, namespace: dict[str, Any], needs: str = "load", notebook_name: str | None = None
+    experiment: str,
+    namespace: dict[str, Any],
+    needs: str = "load",
+    notebook_name: str | None = None,
+    continues: bool = False,
 ) -> "Setup":
     """Check all parameters of the running notebook, prepare the model's format, take the device.
 
     Returns the Setup. `needs` is the part of the backend contract that the experiment calls: `load`, `serve`,
     or `load or serve`, the first one first. `notebook_name` is the notebook's where the experiment has
-    another. What an earlier run of this kernel still holds is let go first.
+    another. A run that `continues` takes up an attempt that has left levels on disk. What an earlier run of
+    this kernel still holds is let go first.
     """
     values = notebook.begin(namespace, notebook_name or experiment)
-    return notebook.attend(Setup(experiment, values, needs))
+    return notebook.attend(Setup(experiment, values, needs, continues))
+
+
+def of_latency(server: bool, prompt_numbers: str) -> tuple[str, str]:
+    """(experiment, part of the contract) of a run of latency.ipynb with these parameters.
+
+    Some of the prompts are an experiment of their own: runs of three prompts are compared with none of nine.
+    """
+    if server and prompt_numbers:
+        raise ValueError("Through its server an engine answers all prompts: leave prompt_numbers empty.")
+    if server:
+        return "served", "serve"
+    return ("sizes" if prompt_numbers else "latency"), "load or serve"
 
 
 class Setup:
     """One run: what it measures (a Target), the Device that it holds until it ends, the Running engine, and
     what it will write."""
 
-    def __init__(self, experiment: str, values: dict[str, Any], needs: str = "load") -> None:
+    def __init__(
+        self, experiment: str, values: dict[str, Any], needs: str = "load", continues: bool = False
+    ) -> None:
+        self.continues = continues
         self.target, self.parameters = targets.make(experiment, values, needs), values
         self.backend, self.option, self.checkpoint = (
             self.target.backend,
@@ -62,7 +84,8 @@ class Setup:
         self.taken, self.running = device.Device(self.target).take(), running.Running(self.target)
         self.bandwidth, self.meter = self.taken.bandwidth, energy.Meter(self.target)
         try:
-            self.run_id = self.target.run_id()
+            self.run_id = self.target.run_id(continues)
+            self._refuse_a_second_shared_run()
             self.started, self.order = provenance.now(), provenance.order()
         except BaseException:
             self.taken.release()
@@ -74,10 +97,21 @@ class Setup:
         self.peak_memory_bytes = self.busy_cores = None  # where a server's end took them before the run's
         # Of a run that has ended and is not on disk yet.
         self.unwritten: tuple[running.Rows, Fields] | None = None
+        self.kept = 0  # rows of the levels that have ended and are on disk
         self.ended = ""
 
     engine = property(lambda self: self.running.engine, doc="The engine that is measured.")
     load_s = property(lambda self: self.running.load_s, doc="Seconds that loading it took.")
+
+    def _refuse_a_second_shared_run(self) -> None:
+        """gates.Refused where others are busy and the run was measured beside others before: only a quiet
+        machine adds something."""
+        kept, alone = store.path(self.run_id, folder=store.shared_folder(self.folder)), self.taken.alone
+        if alone.warned and alone.marked and kept.exists():
+            raise gates.Refused(
+                "The machine is busy, and this run was measured beside others before (marked, in "
+                f"{store.SHARED}/): it is measured again on a quiet machine. make study WAIT=1 waits for one."
+            )
 
     # The engine
 
@@ -92,10 +126,10 @@ class Setup:
         """Measure `engine`, which took `load_s` seconds to load; returns it."""
         return self._probed_beside(self.running.use(engine, load_s))
 
-    def worker(self, limit_bytes: float = 0, patience_s: float = 1800) -> isolated.Worker:
+    def worker(self, patience_s: float = 1800) -> isolated.Worker:
         """The engine in a process of its own that a failure cannot take the run with: `isolated.Worker`."""
         self.in_use()
-        return self._judged(self.running.worker(limit_bytes, patience_s))
+        return self._judged(self.running.worker(patience_s))
 
     @contextlib.contextmanager
     def serve(self, requests: int, tokens: int, cache_tokens: int | None = None) -> Iterator[servers.Served]:
@@ -129,18 +163,32 @@ class Setup:
 
     # Measuring
 
-    def prompts(self, which: str = "latency") -> pd.Series:
-        """Token ids of a prompt set, indexed by prompt number: the same for every engine.
+    def prompts(self, which: str = "latency", numbers: str = "") -> pd.Series:
+        """Token ids of a prompt set, indexed by prompt number: the same for every engine; with `numbers`
+        ("7 8 9") those of the set only.
 
         A server that runs already may have answered them before: there a head stands before each prompt,
         which the column head_tokens counts.
         """
         ids = targets.encoded(which, self.checkpoint)
+        if numbers:
+            chosen = parameters.numbers("prompt_numbers", numbers)
+            known = ids.index.astype(str)
+            ids = ids[[int(naming.choose(f"prompt of {which}", str(n), known)) for n in chosen]]
         if not self.target.url:
             return ids
-        source = self.identity["host"], naming.split_number(self.run_id)[1], which
-        heads = schedule.Heads(self.checkpoint, source)
+        heads = schedule.Heads(self.checkpoint, (*self.source(), which))
         return pd.Series({prompt: heads[prompt] + list(tokens) for prompt, tokens in ids.items()})
+
+    def source(self) -> tuple[str | int, ...]:
+        """What the random tokens of this run's prompts follow from: host and number of the run, and of a
+        server that runs already a number of this attempt, which the sidecar keeps. Such a server may have
+        answered an attempt of the same number that left no file."""
+        of_run = self.identity["host"], int(naming.split_number(self.run_id)[1])
+        if not self.target.url:
+            return of_run
+        self.settings.setdefault("attempt", secrets.token_hex(8))
+        return (*of_run, self.settings["attempt"])
 
     def progress(self, requests: Iterable, total: int) -> tqdm:
         """`requests` behind a progress bar that is only ever drawn between two requests."""
@@ -172,8 +220,6 @@ class Setup:
     ) -> running.Rows:
         """`rows`, which these `batches` gave, with the joules of each request: ten untimed seconds more."""
         self.in_use()
-        if self.target.experiment == "memory":  # it measures no pace
-            return rows
         what = f"{len(batches[0])} x {len(batches[0][0])}+{max_new_tokens}"
         if self.running.served:
             once_s = sum(row["e2e_s"] for row in rows if not row["error"])
@@ -198,8 +244,9 @@ class Setup:
         """
         self.in_use()
         self.meter.start()
+        more = self.parameters["fresh_connections"], self.parameters["most_failed"]
         timeout_s = self.parameters["timeout_s"]
-        measured, fared = running.drive(served, self.checkpoint, level, prompts, first, timeout_s)
+        measured, fared = running.drive(served, self.checkpoint, level, prompts, first, timeout_s, *more)
         if counts:
             self.client.append({"level": str(level)} | fared)
             measured = self.meter.during(str(level), measured)
@@ -280,17 +327,54 @@ class Setup:
             self.unwritten = self._finished(rows)
             self.close()
         finished, sidecar = self.unwritten
-        path = store.write(finished, sidecar, self.run_id, self.folder, self.taken.alone.scratch)
+        alone = self.taken.alone
+        try:
+            path = store.write(finished, sidecar, self.run_id, self.folder, alone.scratch, alone.marked)
+        except gates.Refused as refusal:
+            raise gates.Refused(f"{refusal}{self.rescue()}") from None
+        except OSError as failure:
+            raise OSError(f"{failure}.{self.rescue()}") from None
+        self.partial.unlink(missing_ok=True)
         self.unwritten = None
         written = json.loads(path.with_suffix(".json").read_text())
         if written.get("shared"):
             print(f"These times are no measurement. {written['shared']}")
-        if written.get("bandwidth_probes_bytes_per_s") and derived.peak_bytes_per_s(written) is None:
+        if written.get("bandwidth_probes_bytes_per_s") and device_peaks.peak_bytes_per_s(written) is None:
             print(
                 "MBU stays empty: no probe of the memory's bandwidth had its cores to itself for "
-                f"{derived.ALONE:.0%} of its time."
+                f"{device_peaks.ALONE:.0%} of its time."
             )
         return path
+
+    @property
+    def partial(self) -> Path:
+        """Where the levels that have ended lie until the run is written."""
+        return store.path(self.run_id, store.PARTIAL, self.folder)
+
+    def keep(self, rows: running.Rows) -> None:
+        """Put on disk what `rows`, all of the run so far, have more than at the last call: a level.
+
+        OSError where it cannot be written; the levels before it are on disk.
+        """
+        level = [{"peak_memory_bytes": self.taken.peak_memory_bytes()} | row for row in rows[self.kept :]]
+        sidecar = self.sidecar() | {"energy": self.meter.about()}
+        if self.device == "cuda" and "gpu_after" not in self.taken.machine:
+            sidecar["machine"] = self.taken.machine | {"gpu_after": self.taken.gpu_state()}
+        try:
+            partial.append(level, sidecar, self.run_id, self.folder)
+        except OSError as failure:
+            raise OSError(f"A level could not be kept: {failure}.{self.rescue()}") from None
+        if not self.kept:
+            notebook.tell(f"Each level is kept when it has ended.{self.rescue()}")
+        self.kept = len(rows)
+
+    def rescue(self) -> str:
+        """How to make a run of the levels that are on disk, a sentence after a blank; empty without any."""
+        if not self.partial.exists() or not self.partial.stat().st_size:
+            return ""
+        if self.continues:
+            return " To go on after it, should this run not end: the same command again."
+        return f" To make a run of the whole levels, should this one not end: {partial.command(self.partial)}"
 
     def _finished(self, rows: running.Rows) -> tuple[running.Rows, Fields]:
         """(rows as they are written, sidecar), while the engine and the device are still held.
@@ -331,7 +415,7 @@ class Setup:
             "arithmetic": backends.arithmetic(engine),
             "gemm_flops_per_s": taken.gemm_flops_per_s,
             **target.checkpoint.matrices,
-            "limit_bytes": getattr(engine, "limit_bytes", None),
+            "limit_bytes": None,
             "loaded_bytes": getattr(engine, "loaded_bytes", None),
             "client": self.client,
             "counters": self.counters,
@@ -357,6 +441,8 @@ class Setup:
         if self.ended:
             return
         self.ended = why
+        if self.unwritten is None and (rescue := self.rescue()):
+            notebook.tell(f"{self.run_id} {why}.{rescue}")
         with contextlib.ExitStack() as last:
             last.callback(self.taken.release)
             self.running.close()

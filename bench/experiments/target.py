@@ -10,20 +10,21 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
-from bench import backends, inputs, naming
+from bench import backends, endpoint, inputs
 from bench.backends.common import checkpoints
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
 from bench.experiments import judge, parameters
 from bench.machine import devices, gpu, identity
-from bench.observations import store
+from bench.observations import partial, store
 from bench.paths import ROOT
+from llm_measured.core import files, naming
+from llm_measured.core.definitions import Fields
 
 WAYS = {"load": "in process", "serve": "through a server"}  # the parts of the backend contract in words
 HERE = ("auto", "cpu", "cuda")  # values of `gpu` that mean a device of this machine
 LOCAL = ("localhost", "127.0.0.1", "::1")
 LENGTHS = ("max_new_tokens", "warmup_tokens", "input_tokens", "short_tokens", "pairs")
-PROMPT_SETS = {name: ("latency", "warmup") for name in ("latency", "served", "overhead")}
+PROMPT_SETS = {name: ("latency", "warmup") for name in ("latency", "served", "overhead", "sizes")}
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,21 @@ class Target:
             "host": identity.host(),
         }
 
-    def run_id(self) -> str:
+    def run_id(self, continues: bool = False) -> str:
         """The run's identifier: the next free number, unless `run` names one; FileExistsError if that is
-        taken."""
-        number = self.parameters["run"] or store.next_number(self.identity, self.folder)
+        taken. A run that `continues` has that of the first attempt which has not ended, if there is one."""
+        begun = store.begun(self.identity, self.folder) if continues else None
+        number = self.parameters["run"] or begun or store.next_number(self.identity, self.folder)
         identifier = naming.run_id(**self.identity, n=number)
         if store.path(identifier, folder=self.folder).exists():
             raise FileExistsError(
                 f"{identifier} has been measured already; leave `run` at 0 for the next number."
+            )
+        left = store.path(identifier, store.PARTIAL, self.folder)
+        if left.exists() and not continues:
+            raise FileExistsError(
+                f"Levels of {identifier} are in {left}, of an attempt that did not end. Make a run of them, "
+                f"{partial.command(left)}, or delete the file."
             )
         return identifier
 
@@ -136,13 +144,14 @@ def make(experiment: str, values: Fields, needs: str = "load") -> Target:
     if missing := backend.missing(place.device, option) or _other_environment(backend, place.device, option):
         raise RuntimeError(missing)
     part = _part(backend, needs)
+    folder = parameters.folder(values["results"], store.RESULTS)
+    files.can_write(folder / backend.name)
     several = Devices(*(_at_once(backend, values, part, kind) for kind in ("tensor", "data")))
     _enough(several, place, threads, values.get("url"))
     environment = set_threads(threads)
     checkpoint = backend.prepare(values["model"], option, place.device)
     for which in PROMPT_SETS.get(experiment, ()):
         _fits(which, checkpoint, values.get("max_new_tokens", 1))
-    folder = parameters.folder(values["results"], store.RESULTS)
     return Target(
         experiment, values, backend, part, place, option, threads, several, folder, environment, checkpoint
     )
@@ -163,7 +172,7 @@ def place_of(values: Fields) -> Place:
     A server that runs already is where `gpu` says, for nobody can see that from here: ValueError where it
     does not say; for a url that is none as well.
     """
-    device, slug, url = values["device"], values["gpu"], values.get("url")
+    device, slug, url = values["device"], values["gpu"], endpoint.checked(values.get("url") or "")
     device = "cuda" if device == "gpu" else device
     if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
         raise ValueError(f"url must be like http://localhost:8000, with http:// or https://, not {url!r}.")

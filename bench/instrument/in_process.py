@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench import metrics
-from bench.definitions import Fields, Result
+from llm_measured.core import metrics
+from llm_measured.core.definitions import Fields, Result
 
 if TYPE_CHECKING:
     from bench.backends.common.contract import Engine

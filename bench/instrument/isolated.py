@@ -10,7 +10,6 @@ come back.
 import contextlib
 import os
 import pickle
-import resource
 import select
 import signal
 import subprocess
@@ -23,10 +22,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bench import backends
 from bench.backends.common import contract
-from bench.definitions import Fields
 from bench.instrument import in_process
 from bench.machine import memory
 from bench.paths import ROOT
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     from bench.backends.common.checkpoints import Checkpoint
@@ -40,8 +39,8 @@ class Worker:
     the caller.
 
     A process that failed is replaced before the next batch. `parallel` is how many devices share the model,
-    where they are several; `limit_bytes` bounds the address space (0: no bound), `patience_s` the time that
-    one batch may take. RuntimeError from the constructor if the engine cannot even be loaded.
+    where they are several; `patience_s` is the time that one
+    batch may take. RuntimeError from the constructor if the engine cannot even be loaded.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class Worker:
         device: str,
         threads: int,
         *parallel: int,
-        limit_bytes: float = 0,
         patience_s: float = 1800,
     ) -> None:
         self.order = {
@@ -60,9 +58,8 @@ class Worker:
             "load": (checkpoint, option, device, threads, *parallel),
             "device": device,
             "gpus": parallel[0] if parallel else 1,
-            "limit_bytes": limit_bytes,
         }
-        self.limit_bytes, self.patience_s = limit_bytes or None, patience_s
+        self.patience_s = patience_s
         self.process: Any = None  # a Popen with pipes, while there is one
         facts, lost = self._start()
         if lost:
@@ -137,8 +134,6 @@ class Worker:
 
 def _load(order: Fields) -> tuple[Any, Fields]:
     """Load the engine that `order` describes; returns it and what the parent needs to know of it."""
-    if order["limit_bytes"]:
-        resource.setrlimit(resource.RLIMIT_AS, (order["limit_bytes"],) * 2)
     engine, load_s = in_process.timed(backends.get(order["backend"]).load, *order["load"])
     contract.check_engine(engine)
     facts = {name: getattr(engine, name) for name in ("weight_bytes", "kv_value_bytes", "settings")}

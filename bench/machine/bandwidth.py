@@ -28,9 +28,9 @@ from typing import Self
 
 import numpy as np
 
-from bench.definitions import Fields
 from bench.machine import identity
 from bench.paths import ROOT
+from llm_measured.core.definitions import Fields
 
 PASSES = 5
 WORKING_SET_S = 0.1  # a small working set is read for at least so long

@@ -1,8 +1,8 @@
 """Which device of this machine a run uses."""
 
-from bench import naming
 from bench.machine import gpu as driver
 from bench.machine import identity
+from llm_measured.core import naming
 
 
 def device_of(device: str, gpu: str | None) -> tuple[str, str]:

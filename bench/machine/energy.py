@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import monotonic as clock
 from typing import TYPE_CHECKING
 
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     from bench.machine.sampler import Sampler

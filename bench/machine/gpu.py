@@ -5,10 +5,10 @@ import re
 import subprocess
 from collections.abc import Callable
 
-from bench import hardware
-from bench.definitions import Fields
 from bench.environment import used_gpus as used
 from bench.environment import visible_gpus
+from llm_measured.core import names
+from llm_measured.core.definitions import Fields
 
 STATE = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "memory.used")
 # What stands for several GPUs at once: the slowest clock, the hottest chip, all watts, all bytes.
@@ -68,10 +68,9 @@ def _number(text: str) -> float | None:
 
 
 def datasheet_bandwidth(gpu: str) -> float | None:
-    """The vendor's figure for the device called `gpu` (its slug) in bytes/s, None where data/accelerators.csv
+    """The vendor's figure for the device called `gpu` (its slug) in bytes/s, None where core/accelerators.csv
     has no such row (CPUs), or where the name may be of two variants that differ."""
-    found = hardware.bandwidth(gpu)
-    return found if found > 0 else None
+    return names.bandwidth(gpu)
 
 
 def gpu_processes(count: int = 1) -> list[tuple[int, int]]:

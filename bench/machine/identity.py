@@ -11,10 +11,11 @@ from pathlib import Path
 
 import psutil
 
-from bench import environment, naming
-from bench.definitions import Fields
+from bench import environment
 from bench.machine import gpu
 from bench.paths import ROOT
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 ZEN = {
     (23, 1): "zen1",
@@ -29,10 +30,13 @@ ZEN = {
 
 
 def host() -> str:
-    """This checkout's short random id, drawn once and kept in .host, which git ignores."""
+    """This checkout's short random id, drawn once and kept in .host, which git ignores.
+
+    It begins with a letter: pandas, R and Excel read 096e72 as a number.
+    """
     file = ROOT / ".host"
     if not file.exists():
-        file.write_text(secrets.token_hex(3) + "\n")
+        file.write_text(f"h{secrets.token_hex(3)}" + "\n")
     return file.read_text().strip()
 
 

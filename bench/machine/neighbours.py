@@ -10,8 +10,8 @@ import psutil
 from filelock import FileLock, Timeout
 
 from bench import environment
-from bench.definitions import Fields
-from bench.machine import gpu, memory
+from bench.machine import gpu, memory, waiting
+from llm_measured.core.definitions import Fields
 
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 
@@ -79,6 +79,19 @@ def take(device: str = "cpu", wait_s: float = 3600) -> FileLock:
     """Hold `device` until this process ends; TimeoutError if another measurement keeps it for `wait_s`
     seconds."""
     lock = alone(device)
+    with waiting.Waiting() as shown:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            shown.say(
+                f"for another measurement on this machine, {wait_s / 60:.0f} min at most: it holds the "
+                f"{device} ({Path(lock.lock_file).name})"
+            )
+            _acquire(lock, device, wait_s)
+    return lock
+
+
+def _acquire(lock: FileLock, device: str, wait_s: float) -> None:
     try:
         lock.acquire(timeout=wait_s)
     except Timeout:
@@ -86,7 +99,6 @@ def take(device: str = "cpu", wait_s: float = 3600) -> FileLock:
             f"Another measurement has held the {device} for {wait_s} s; runs never overlap on one device. "
             "Wait for it or stop it."
         ) from None
-    return lock
 
 
 def gpu_contention(gpus: int = 1) -> list[int]:

@@ -23,8 +23,8 @@ from typing import Self
 
 import psutil
 
-from bench.definitions import Fields, Value
 from bench.paths import ROOT
+from llm_measured.core.definitions import Fields, Value
 
 INTERVAL_S = 0.1
 MODULE = "bench.machine.sampler"

@@ -1,18 +1,14 @@
 """What is computed when observations are read: rates, utilisation, whole batches."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
-from bench import metrics, naming
-from bench.definitions import Fields
 from bench.observations import schema
+from llm_measured.core import device_peaks, metrics, naming
+from llm_measured.core.definitions import Fields
 
-ALONE = 0.9
 ONE_CORE = 0.75
 ENOUGH_RUNS = 3
-BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "int8": 8}
 
 
 def derive(table: pd.DataFrame) -> pd.DataFrame:
@@ -26,11 +22,12 @@ def derive(table: pd.DataFrame) -> pd.DataFrame:
         metrics.mean_context_tokens(table["prompt_tokens"], table["output_tokens"]) * table["batch_size"]
     )
     kv = metrics.kv_cache_bytes(context, table["kv_values_per_token"], table["kv_value_bytes"])
-    tpot = metrics.tpot_s(table["ttft_s"], table["e2e_s"], table["output_tokens"])
+    first = table["first_event_tokens"].fillna(1)
+    tpot = metrics.tpot_s(table["ttft_s"], table["e2e_s"], table["output_tokens"], first)
     steps = metrics.decode_steps(table["output_tokens"], table["accepted_tokens"])
     step = (table["e2e_s"] - table["ttft_s"]) / np.where(steps > 0, steps, np.nan)
     return table.assign(
-        tpot_s=tpot,
+        tpot_s=tpot.where(table["unmeasured"] == ""),
         output_tokens_per_s=metrics.output_tokens_per_s(table["output_tokens"], table["e2e_s"]).where(
             table["error"] == ""
         ),
@@ -53,53 +50,40 @@ def sharing(table: pd.DataFrame) -> pd.Series:
 def context(sidecar: Fields) -> Fields:
     """The columns that a run's sidecar adds to its rows: what derived figures need, and when it ran."""
     columns = {column: sidecar.get(column) for column in schema.CONTEXT}
-    columns["bandwidth_bytes_per_s"] = peak_bytes_per_s(sidecar)
-    columns["best_probe_bytes_per_s"] = max(sidecar["bandwidth_probes_bytes_per_s"], default=None)
+    columns["bandwidth_bytes_per_s"] = device_peaks.peak_bytes_per_s(sidecar)
+    # What one run knows; `peaks.of_sessions` has those of its measuring session.
+    probes = device_peaks.peak_probes_bytes_per_s(sidecar)
+    columns["slowest_probe_bytes_per_s"] = min(probes, default=None)
+    columns["fastest_probe_bytes_per_s"] = max(probes, default=None)
     columns["probe_cpu_share"] = max(sidecar.get("probe_cpu_shares") or [], default=None)
     columns["probe_ways"] = max(map(len, sidecar.get("probe_ways_bytes_per_s") or [()])) or 1
     idle = (sidecar.get("energy") or {}).get("idle") or {}
     columns |= {f"{name}_idle_w": idle.get(f"{name}_w") for name in ("gpu", "cpu")}
-    columns |= {"placements": 1, "placement": ""}  # until a machine's runs are read together: `placement`
-    return columns | {
-        "peak_flops_per_s": peak_flops_per_s(sidecar.get("gemm_flops_per_s", {}), sidecar.get("arithmetic"))
-    }
+    # Older runs have the sentence only.
+    columns["shared_by"] = sidecar.get("shared_by") or sidecar.get("shared")
+    columns["not_judged"] = not_judged_for_memory(sidecar)
+    gemms = sidecar.get("gemm_flops_per_s", {})
+    return columns | {"peak_flops_per_s": device_peaks.peak_flops_per_s(gemms, sidecar.get("arithmetic"))}
 
 
-def in_cache(sidecar: Fields) -> bool:
-    """Whether the weights that a step reads fit into the last-level cache and the run has probed the
-    bandwidth of a working set of their size."""
-    cache, weights = sidecar["machine"].get("cache_bytes"), sidecar.get("weight_bytes")
-    return bool(cache and weights and weights <= cache and sidecar.get("working_set_probes_bytes_per_s"))
+def not_judged_for_memory(sidecar: Fields) -> str:
+    """Return why the reference had no memory to check the tokens of an engine on real weights, as
+    `bench.experiments.judge` says it; empty for a run that was checked, and for all others.
 
-
-def peak_bytes_per_s(sidecar: Fields) -> float | None:
-    """Best read bandwidth that the run's probes found, in bytes/s: of memory, or of a working set of the
-    weights' size where the last-level cache holds them (`in_cache`); None without probes.
-
-    The best, because a probe can only be disturbed: nothing makes memory faster than it is. A probe whose
-    readers had their cores for less than ALONE of its time does not count.
+    A run without an entry is older than the check; synthetic weights, engines that say why they cannot be
+    checked, and servers have no right answer here, which is no fault of theirs.
     """
-    return max((probe for probe, share in _probes(sidecar, 1) if share >= ALONE), default=None)
+    entry = sidecar.get("judge")
+    if not isinstance(entry, dict) or entry.get("verdict") != "not judged":
+        return ""
+    why = str(entry.get("why", ""))
+    return why if why.startswith("The reference") and "memory" in why.lower() else ""
 
 
-def most_bytes_per_s(sidecar: Fields) -> float | None:
-    """Bytes/s that the memory surely does not exceed, also where no probe had its cores to itself; None
-    without probes.
-
-    Readers that have their cores for a share of the time read at least that share of the peak. Sidecars
-    without `probe_cpu_shares` may hold readers that were on one core together.
-    """
-    shares = _probes(sidecar, 1 / (sidecar.get("threads") or 1))
-    return max((probe / share for probe, share in shares if share), default=None)
-
-
-def _probes(sidecar: Fields, unknown_share: float) -> Iterable[tuple[float, float]]:
-    """Pairs of a probe in bytes/s and the share of its time for which its readers had their cores."""
-    name = "working_set_probes_bytes_per_s" if in_cache(sidecar) else "bandwidth_probes_bytes_per_s"
-    probes = sidecar[name]
-    shares = sidecar.get("probe_cpu_shares") or [unknown_share] * len(probes)
-    # The first probe may come before the weights are known: the working set's probes are the last ones.
-    return zip(probes, shares[-len(probes) :])
+def judged(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return `requests` without those of runs whose tokens memory did not allow to check: they enter no
+    sentence."""
+    return requests[requests["not_judged"] == ""]
 
 
 def without_poor_peaks(table: pd.DataFrame) -> pd.DataFrame:
@@ -135,22 +119,6 @@ def without_one_core_peaks(table: pd.DataFrame) -> pd.DataFrame:
     shared = table["probe_cpu_share"].isna() & table["gpu"].map(naming.is_cpu).astype(bool)
     shared &= (table["threads"] > 1) & (table["bandwidth_bytes_per_s"] < ONE_CORE * best)
     return table.assign(bandwidth_bytes_per_s=table["bandwidth_bytes_per_s"].mask(shared))
-
-
-def peak_flops_per_s(gemms: dict[str, list[float]], arithmetic: str | None) -> float | None:
-    """Best matrix-multiply rate among `gemms` (format -> rates) in the format `arithmetic` or a wider one;
-    None where none was measured.
-
-    A wider format counts as well, because numbers can be widened: where a library multiplies int8 slower than
-    bfloat16, the faster way is open to an engine all the same.
-    """
-    wide_enough = [
-        rate
-        for dtype, rates in gemms.items()
-        for rate in rates
-        if BITS.get(dtype, 0) >= BITS.get(arithmetic or "", 64)
-    ]
-    return max(wide_enough, default=None)
 
 
 # Columns of a sidecar that are the same for all requests of a batch and that its utilisation needs.

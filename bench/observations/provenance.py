@@ -7,9 +7,13 @@ import subprocess
 from datetime import datetime, timezone
 from pathlib import Path
 
-from bench.definitions import Fields
 from bench.paths import ROOT
+from llm_measured.core.definitions import Fields
 
+# The instrument and its inputs, as paths of the repository: provenance, validity checks and the vetting of
+# contributed runs look at these. Old revisions are compared by the same paths: today's llm_measured/core was
+# in bench/ (metrics, names) and in data/ (tables of accelerators and models).
+INSTRUMENT = "bench", "notebooks", "llm_measured/core", "data", "study.yaml"
 # Environment variable in which a study says to each of its runs where it stands in its order.
 ORDER = "BENCH_ORDER"
 
@@ -22,12 +26,17 @@ def git_state() -> Fields:
     if not shutil.which("git"):
         return {"revision": _head(), "dirty": None}
 
-    changed = _git("status", "--porcelain", "--untracked-files=all", "--", "bench", "notebooks").splitlines()
+    changed = _git("status", "--porcelain", "--untracked-files=all", "--", *INSTRUMENT).splitlines()
     return {
         "revision": _git("rev-parse", "HEAD").strip(),
-        "dirty": bool(_git("status", "--porcelain", "--", "bench", "notebooks", "data", "study.yaml")),
-        "uncommitted": [line[3:] for line in changed if line.endswith((".py", ".ipynb"))],
+        "dirty": bool(_git("status", "--porcelain", "--", *INSTRUMENT)),
+        "uncommitted": [line[3:] for line in changed if is_code(line[3:])],
     }
+
+
+def is_code(file: str) -> bool:
+    """Whether `file`, a path below INSTRUMENT, is code: rows of a table may be added by whoever measures."""
+    return file.endswith((".py", ".ipynb", ".c"))
 
 
 def _git(*arguments: str) -> str:

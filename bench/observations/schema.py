@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from bench import metrics
-from bench.definitions import Fields
+from llm_measured.core import metrics
+from llm_measured.core.definitions import Fields
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,14 @@ DECLARED = [
         ("backend", "text", "engine: a file of bench/backends/"),
         ("backend_version", "text", "version of the engine as it states it"),
         ("option", "text", "one of the engine's OPTIONS"),
-        ("model", "text", "a row of data/models.csv, hub:<name> or shape:<name>"),
+        ("model", "text", "a row of core/models.csv, hub:<name> or shape:<name>"),
         ("weights", "text", "real or synthetic"),
         ("gpu", "text", "slug of the device"),
-        ("host", "text", "short random id of the checkout"),
+        (
+            "host",
+            "text",
+            "short random id of the checkout; older ones get an h before them in downloads, not in run_id",
+        ),
         ("tensor_parallel", "devices", "devices that share the model"),
         ("request", "number", "number of the request within its run, from 1"),
     ),
@@ -138,6 +142,25 @@ DECLARED = [
             "prompt tokens that a cache may have seen before: more is not this load's; fixed before the run",
         ),
     ),
+    *_columns(
+        "served",
+        10,
+        (
+            "first_event_tokens",
+            "number",
+            "tokens that came with the first event; 1 where a file does not say",
+        ),
+        ("answer_ttft_s", "number", "time to the first token after the reasoning; empty without reasoning"),
+        ("unmeasured", "text", "why TPOT, or TTFT as well, is empty for a good answer"),
+        ("retries", "number", "connections that failed before the server worked on the request"),
+        ("uncertain", "text", "what a changed request body no longer fixes: length, greedy"),
+    ),
+    *_columns(
+        "scores",
+        11,
+        ("passed", "number", "1: the answer's program passed its problem's tests, 0: it did not"),
+        ("failure", "text", "why it did not: its error, or how it ended"),
+    ),
 ]
 COLUMNS = [column.name for column in DECLARED]
 # What files of every layout have, the newest first.
@@ -154,7 +177,7 @@ SIDECAR = """
 """.split()
 # Fields that a sidecar has since a layout that it claims itself (`layout`); one that claims none is older.
 SIDECAR_SINCE = {"layout": 7, "order": 7, "judge": 8, "counters": 9}
-LAYOUT = max(SIDECAR_SINCE.values())
+LAYOUT = max(*SIDECAR_SINCE.values(), *(column.since for column in DECLARED))
 # What a sidecar adds to every row of its run when it is read; in no CSV.
 FROM_SIDECAR = _columns(
     "sidecar",
@@ -162,21 +185,28 @@ FROM_SIDECAR = _columns(
     (
         "bandwidth_bytes_per_s",
         "number",
-        "bandwidth that MBU is against: the best probe of the run, or, where placements is 2, the best one "
-        "of the request's placement on that machine",
+        "bandwidth that MBU is against: the 95 % quantile of the probes of the run's measuring session",
     ),
     ("datasheet_bandwidth_bytes_per_s", "number", "bandwidth of the device's datasheet"),
     ("weight_bytes", "number", "weights that a decode step reads"),
     ("kv_value_bytes", "number", "bytes of one number in the KV cache"),
     ("kv_values_per_token", "number", "numbers that one token adds to the KV cache"),
     ("threads", "number", "threads of the engine"),
+    ("scored_run", "text", "run whose answers a run of humaneval-score has scored; empty elsewhere"),
+    ("shared_by", "text", "what the run shared its machine with; empty where it had it to itself"),
+    ("not_judged", "text", "why memory did not do for the check of the engine's tokens; empty elsewhere"),
     ("started", "text", "when the run began"),
+    ("ended", "text", "when the run ended"),
     ("arithmetic", "text", "number format of the matrix multiplications"),
     ("peak_flops_per_s", "number", "fastest matrix multiplication measured in that format or a wider one"),
     ("block_parameters", "number", "parameters of all layers' matrices"),
     ("head_parameters", "number", "parameters of the output matrix"),
     ("attention_values", "number", "layers x query heads x head size"),
-    ("limit_bytes", "number", "memory that the run was limited to; empty without a limit"),
+    (
+        "limit_bytes",
+        "number",
+        "memory that the run was limited to; empty without a limit",
+    ),
     ("loaded_bytes", "number", "memory held once the engine was loaded"),
     ("probe_cpu_share", "number", "share of a core's time that the bandwidth probe itself had"),
     (
@@ -184,21 +214,10 @@ FROM_SIDECAR = _columns(
         "number",
         "in how many ways the bandwidth probe read memory; 1 in older files (peak maybe too low)",
     ),
-    ("best_probe_bytes_per_s", "number", "fastest bandwidth probe of the run"),
+    ("slowest_probe_bytes_per_s", "number", "slowest bandwidth probe of the run's measuring session"),
+    ("fastest_probe_bytes_per_s", "number", "fastest bandwidth probe of the run's measuring session"),
     ("gpu_idle_w", "number", "power of the GPUs with the engine loaded and idle, W"),
     ("cpu_idle_w", "number", "power of the CPU's packages with the engine loaded and idle, W"),
-    (
-        "placements",
-        "number",
-        "2 where the processors of the machine lie near each other or apart and the request is between two "
-        "bandwidth probes, else 1",
-    ),
-    (
-        "placement",
-        "text",
-        "near or apart, where the probes before and after the request agree; else empty, and it counts in "
-        "neither stratum where placements is 2",
-    ),
 )
 CONTEXT = [column.name for column in FROM_SIDECAR]
 TEXT = {column.name for column in (*DECLARED, *FROM_SIDECAR) if column.type == "text"}
@@ -215,6 +234,11 @@ CONFIGURATION = "backend option model weights gpu host tensor_parallel data_para
 SHAPE = "batch_size prompt_tokens max_new_tokens".split()
 # What is compared with each other stands in one panel of a figure and one block of a table.
 SETTING = ["gpu", "model", "weights"]
+# Experiments whose rows are scores, no times -> the experiment whose stored answers they score.
+SCORES = {"quality": "latency", "sizes_quality": "sizes"}
+# Experiments that judge answers: no time of theirs is a measurement, and no neighbour spoils them.
+EVALUATIONS = "humaneval", "humaneval-score"
+UNTIMED = *SCORES, *EVALUATIONS
 # The load of a level: of a closed loop, or of an open one.
 LEVEL = ["concurrency", "request_rate"]
 

@@ -2,7 +2,8 @@
 
 A run is one process of one experiment on one backend, option, model and device:
 `_llama-inference/<backend>/<run>.csv` with one row per request, `<run>.json` with where it came from,
-`<run>.ipynb` as it was executed. Written once, whole or not at all.
+`<run>.ipynb` as it was executed. Written once, whole or not at all. A run that shared its machine lies in
+`_llama-inference/shared/<backend>/`, with the reason in its sidecar; it is read only where it is asked for.
 """
 
 import csv
@@ -17,15 +18,36 @@ from typing import Any
 
 import pandas as pd
 
-from bench import memo, naming
-from bench.definitions import Fields
-from bench.files import csv_text, write_whole
-from bench.observations import derived, gates, placement, provenance, schema
+from bench import memo
+from bench.observations import derived, gates, peaks, provenance, schema
 from bench.paths import RESULTS, ROOT
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
+from llm_measured.core.files import csv_text, write_whole
 
 # Tables of this study are cut into thousands of small ones, and a selection of a few rows costs twice as much
 # where their texts are Arrow's.
 pd.set_option("mode.string_storage", "python")
+
+# Experiments whose committed runs stay as files and enter no table, with the reason that Method gives.
+WITHDRAWN = dict.fromkeys(
+    ["bursts_conv", "bursts_code"],
+    "all levels replay the first 120 requests of a trace, one uncommonly uneven stretch of it, so nothing "
+    "follows for the whole",
+) | dict.fromkeys(["memory", "steps"], "the experiment was removed")
+
+
+PARTIAL = ".partial"  # suffix of the levels of a run that has not ended (`partial`)
+SHARED = "shared"  # folder of the runs that shared their machine, below the others'; git ignores it
+
+
+def withdrawn(folder: str | Path | None = None) -> list[str]:
+    """Return a sentence for each run in `folder` (default: paths.RESULTS) whose experiment was WITHDRAWN."""
+    return [
+        f"`{file.parent.name}/{file.stem}` stays where it is and enters no table: {why}."
+        for name, why in WITHDRAWN.items()
+        for file in sorted(Path(folder or RESULTS).glob(f"*/{name}-*.csv"))
+    ]
 
 
 def path(identifier: str, suffix: str = ".csv", folder: str | Path | None = None) -> Path:
@@ -33,13 +55,35 @@ def path(identifier: str, suffix: str = ".csv", folder: str | Path | None = None
     return Path(folder or RESULTS) / f"{identifier}{suffix}"
 
 
+def shared_folder(folder: str | Path | None = None) -> Path:
+    """Where the runs of `folder` lie that shared their machine."""
+    return Path(folder or RESULTS) / SHARED
+
+
 def next_number(identity: dict[str, str], folder: str | Path | None = None) -> int:
-    """The first repeat of `identity` (arguments of run_id but n) that has not been measured: 1, 2, …"""
+    """The first repeat of `identity` (arguments of run_id but n) that has not been measured, alone or beside
+    others: 1, 2, …"""
     return _first_free(lambda n: naming.run_id(**identity, n=n), folder)
 
 
+def begun(identity: dict[str, str], folder: str | Path | None = None) -> int | None:
+    """The lowest repeat of `identity` (arguments of run_id but n) that has not ended and has left levels on
+    disk; None without one."""
+    name = path(naming.run_id(**identity, n=""), "", folder)
+    files = list(name.parent.glob(f"{name.name}*{PARTIAL}"))
+    numbers = [naming.split_number(file.stem)[1] for file in files if not file.with_suffix(".csv").exists()]
+    return min((int(number) for number in numbers if number.isdigit()), default=None)
+
+
 def _first_free(identifier: Callable[[int], str], folder: str | Path | None) -> int:
-    return next(n for n in itertools.count(1) if not path(identifier(n), folder=folder).exists())
+    folders = Path(folder or RESULTS), shared_folder(folder)
+
+    def taken(n: int) -> bool:
+        return any(
+            path(identifier(n), suffix, each).exists() for each in folders for suffix in (".csv", PARTIAL)
+        )
+
+    return next(n for n in itertools.count(1) if not taken(n))
 
 
 def _unwritten(identifier: str, folder: str | Path | None) -> Path:
@@ -59,19 +103,23 @@ def write(
     identifier: str,
     folder: str | Path | None = None,
     scratch: bool = False,
+    marked: bool = False,
 ) -> Path:
     """Write one run through all gates and return the CSV's path; the CSV comes last: a run without it does
     not exist.
 
-    A `scratch` run may have shared its machine (`gates.check`).
+    A run that shared its machine is written and marked where it is a `scratch` run, in a folder of one's own,
+    or may be `marked`: that one goes to `shared_folder`.
     Refused if a gate objects, FileExistsError if the run has been measured before, OSError if the disk is
     full.
     """
     target = _unwritten(identifier, folder)
     table = schema.frame(rows)
     sidecar = json.loads(json.dumps(sidecar))
-    gates.check(table, sidecar, identifier, scratch)
-    if target.is_relative_to(ROOT / "_llama-inference"):
+    gates.check(table, sidecar, identifier, scratch, marked)
+    if "shared" in sidecar and not scratch:
+        target = _unwritten(identifier, shared_folder(folder))
+    elif target.is_relative_to(ROOT / "_llama-inference"):
         gates.committed(sidecar)
     _write_both(target, table, sidecar)
     return target
@@ -90,6 +138,13 @@ def files(folder: str | Path | None = None) -> list[Path]:
     and load clients, not runs."""
     folder = Path(folder or RESULTS)
     return sorted(p for p in folder.glob("*/*.csv") if p.parent.name not in ("hardware", "clients"))
+
+
+def is_published(file: Path) -> bool:
+    """Whether a run's file is one of the repository's own observations, which no run is that shared its
+    machine."""
+    published = (ROOT / "_llama-inference").resolve()
+    return file.resolve().is_relative_to(published) and not file.resolve().is_relative_to(published / SHARED)
 
 
 def read(file: Path) -> tuple[pd.DataFrame, Fields]:
@@ -121,18 +176,26 @@ def devices(identifier: str, folder: str | Path | None = None) -> int:
 
 
 def load(
-    paths: Iterable[Path] | None = None, experiment: str | None = None, folder: str | Path | None = None
+    paths: Iterable[Path] | None = None,
+    experiment: str | None = None,
+    folder: str | Path | None = None,
+    shared: bool = False,
 ) -> pd.DataFrame:
     """All requests of the runs `paths` (default: every run) with derived columns; an empty frame with all
     columns if there are none.
 
-    A run that a gate refuses by what its files hold is not among them; `judged` names it.
+    With `shared` also those of the runs in `shared_folder`: the column shared_by tells them from the others.
+    A run that a gate refuses by what its files hold is not among them (`judged` names it), nor is one of an
+    experiment that was WITHDRAWN.
     """
-    runs = read_all([Path(p) for p in paths] if paths is not None else files(folder))
-    everything = runs.rows[~runs.rows["file"].isin(gates.refused(runs))].drop(columns="file")
+    if paths is None:
+        paths = [*files(folder), *(files(shared_folder(folder)) if shared else [])]
+    runs = read_all([Path(p) for p in paths])
+    kept = ~runs.rows["file"].isin(gates.refused(runs)) & ~runs.rows["experiment"].isin(WITHDRAWN)
+    everything = runs.rows[kept].drop(columns="file")
     everything = everything.reset_index(drop=True)
     contended = [name for name, sidecar in zip(runs.identifiers, runs.sidecars) if sidecar.get("shared")]
-    if contended:
+    if contended and not shared:
         warnings.warn(
             f"{len(contended)} of {len(runs.sidecars)} runs shared their machine with other processes, so "
             f"their times are no measurement ({contended[0]}; its sidecar says how much).",
@@ -146,7 +209,7 @@ def load(
 def read_all(paths: Iterable[Path], alone: bool = False) -> gates.Runs:
     """The runs `paths` (CSV files) as the gates judge them, a `gates.Runs` with derived columns.
 
-    `alone`: each against its own peak, whatever the probes of others say of it and of the machine.
+    `alone`: each against its own highest probe, whatever those of others say of it and of the machine.
     """
     rows, sidecars = [], []
     for place, file in enumerate(paths):
@@ -155,11 +218,10 @@ def read_all(paths: Iterable[Path], alone: bool = False) -> gates.Runs:
         rows += [row | more for row in run]
         sidecars.append(sidecar)
     table = schema.numbers(pd.DataFrame(rows, columns=[*schema.COLUMNS, *schema.CONTEXT, "file"]))
-    published = (ROOT / "_llama-inference").resolve()
-    own = {k for k, file in enumerate(paths) if file.resolve().is_relative_to(published)}
+    own = {k for k, file in enumerate(paths) if is_published(file)}
     names = [f"{file.parent.name}/{file.stem}" for file in paths]
     if not alone:
-        table = placement.stratified(derived.without_poor_peaks(table), sidecars)
+        table = peaks.of_sessions(derived.without_poor_peaks(table), sidecars)
     rows = derived.derive(table)
     return gates.Runs(rows, sidecars, names, frozenset(own))
 
@@ -174,8 +236,8 @@ def judged(
     falls; columns run, gate, reason.
     """
     runs = read_all([Path(p) for p in paths] if paths is not None else files(folder))
-    fallen = gates.refused(runs)
-    rows = [(runs.identifiers[file], gate, reason) for file, (gate, reason) in sorted(fallen.items())]
+    refused_runs = gates.refused(runs)
+    rows = [(runs.identifiers[file], gate, reason) for file, (gate, reason) in sorted(refused_runs.items())]
     refused = pd.DataFrame(rows, columns=["run", "gate", "reason"])
     held = gates.held(runs).groupby("gate", sort=False)["checked"].agg(checked="sum", concerned="size")
     counts = held.reindex(list(gates.GATES), fill_value=0).rename_axis("gate").reset_index()

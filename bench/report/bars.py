@@ -12,13 +12,16 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from bench import html, naming, style
+from bench import html, style
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
-from bench.metrics import METRICS
+from bench.observations import schema
 from bench.style import BESIDE, GREY, INK, TALLEST, WIDTH
+from llm_measured.core import naming
+from llm_measured.core.metrics import METRICS
 
 ROW, PANEL, REST = 0.235, 0.6, 1.75  # inches: a row, what a panel has around its rows, title and small print
+SHARED_HATCH = "//////"
 LABEL, THICK = -0.3, 0.66  # where in a row its label begins, and how thick its bar is
 
 
@@ -32,7 +35,12 @@ def block(
     `above` other rows; the title says so where it leaves any out.
     """
     each = [rows for _, rows in latency_analysis.settings(machines.here(requests, "latency"))]
-    found = [(rows, latency_analysis.summary(rows)) for rows in each]
+    every = latency_analysis.summary(machines.every(requests, "latency"))
+    keys = [*schema.SETTING, "host", "option"]
+    found = [
+        (pd.concat(latency_analysis.apart(rows)), every.merge(rows[keys].drop_duplicates())[list(every)])
+        for rows in each
+    ]
     found = [(rows, summary) for rows, summary in found if len(summary) and summary[metric].notna().any()]
     if not found:
         return None
@@ -51,10 +59,13 @@ def most_rows(panels: int = 1) -> int:
 
 
 def configurations(summary: pd.DataFrame) -> list[str]:
-    """Labels of the rows of `summary`: engine, option, and how many requests failed."""
+    """Labels of the rows of `summary`: engine, option, how many requests failed, and whether the runs shared
+    their machine."""
     failures = summary.get("failed", pd.Series(0, summary.index))
     return [
-        naming.label(row) + (f" · {n} requests failed" if n else "")
+        naming.label(row)
+        + (f" · {n} requests failed" if n else "")
+        + (" · shared" if row.get("shared_by") else "")
         for (_, row), n in zip(summary.iterrows(), failures)
     ]
 
@@ -96,15 +107,20 @@ def draw(
     """Draw one bar per row of `table`: its value in `column` times `factor`, and the value written behind it.
 
     Behind means behind the whisker of half width `spread`, and behind `reach`, where marks beside it end.
-    No whisker goes on past `most`, the largest value that there can be.
+    No whisker goes on past `most`, the largest value that there can be. A row of runs that shared their
+    machine (column shared_by) is hatched on white.
     """
     values = (table[column] * factor).to_numpy(dtype=float)
     half = np.zeros(len(table)) if spread is None else spread.fillna(0).to_numpy() * factor
     above = np.minimum(half, most - values)
     ends = np.fmax(np.nan_to_num(values + above), reach)
-    for y, (backend, value, end) in enumerate(zip(table["backend"], values, ends)):
+    shared = table.get("shared_by", pd.Series("", table.index))
+    for y, (backend, value, end, beside) in enumerate(zip(table["backend"], values, ends, shared)):
         colour, hatch = look[backend]
-        axes.barh(y, np.nan_to_num(value), THICK, color=colour, hatch=hatch, edgecolor="white", linewidth=0)
+        fill: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        if beside:
+            fill = {"facecolor": "white", "edgecolor": colour, "hatch": SHARED_HATCH, "linewidth": 0.8}
+        axes.barh(y, np.nan_to_num(value), THICK, **fill)
         if half[y]:
             whisker = [[half[y]], [above[y]]]
             axes.errorbar(value, y, xerr=whisker, color=INK, capsize=2, elinewidth=1, capthick=1, zorder=4)

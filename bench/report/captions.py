@@ -1,6 +1,5 @@
 """Words of figures: the title, and the small print that says what ran where and how often."""
 
-import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -8,9 +7,11 @@ from matplotlib.figure import Figure
 
 from bench import html, style
 from bench.analysis import latency as latency_analysis
-from bench.analysis.comparison import MOST_ROUNDS as MOST
 from bench.observations import schema
 from bench.report import per_machine
+from llm_measured.core import naming
+
+MOST_NAMED = 3  # runs that shared their machine which small print names
 
 
 def titled(drawn: Figure, title: str, caption: str) -> Figure:
@@ -32,17 +33,9 @@ def plural(values: Sequence[float], word: str) -> str:
     return f"{_spell(values)}\N{NO-BREAK SPACE}{word}" + ("" if max(values) == min(values) == 1 else "s")
 
 
-def group(row: pd.Series) -> str:
-    """`1–4 (+6 rounds)`: the ranks that a row of a ranking may have, and how many more rounds would settle
-    whether it is the first where that is open; why it has none, where it has none."""
-    if row["reason"]:
-        return row["reason"]
-    first, last = f"{row['rank_from']:.0f}", f"{row['rank_to']:.0f}"
-    places = first if first == last else f"{first}–{last}"
-    rounds = row.get("rounds_to_settle", math.nan)
-    if math.isnan(rounds):
-        return places
-    return f"{places} (+{rounds:.0f} rounds)" if math.isfinite(rounds) else f"{places} (over +{MOST} rounds)"
+def compared(row: pd.Series) -> str:
+    """Return `may be best`, why a row of `estimates.rank` was not compared, or nothing where it is worse."""
+    return row["reason"] or ("may be best" if row["may_be_best"] else "")
 
 
 def setting(key: Sequence[str]) -> str:
@@ -59,4 +52,14 @@ def caption(requests: pd.DataFrame, *more: str) -> str:
     good = requests[requests["error"] == ""]
     size, tokens, threads = good["batch_size"], good["max_new_tokens"], good["threads"]
     ran = f"{where} {_spell(size)}, {_spell(tokens)} output tokens, {plural(threads, 'thread')}"
-    return " ".join([f"{ran}, {plural(counts, 'run')} each.", *more])
+    return " ".join([f"{ran}, {plural(counts, 'run')} each.", *more, *_shared(requests)])
+
+
+def _shared(requests: pd.DataFrame) -> list[str]:
+    """The sentence on runs that shared their machine, where there are any: with what, and whose they are."""
+    marked = requests[requests["shared_by"] != ""].drop_duplicates("run_id")
+    if marked.empty:
+        return []
+    each = [f"{row['shared_by']} ({naming.label(row)})" for _, row in marked.head(MOST_NAMED).iterrows()]
+    more = f" and {len(marked) - MOST_NAMED} more" if len(marked) > MOST_NAMED else ""
+    return [f"Hatched, shared: no measurement, for {'; '.join(each)}{more}."]

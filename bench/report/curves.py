@@ -10,11 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from bench import naming, style
-from bench.definitions import Fields
+from bench import style
 from bench.observations import schema
 from bench.report import captions
 from bench.style import FAINT, GREY, INK, MARKERS, TALLEST, WIDTH, log_axes, plain_logs
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 GREYS = FAINT, "0.58", GREY  # of published curves
 SMALL_FROM = 6  # lines of a legend from which on it is written smaller

@@ -14,17 +14,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench import html, metrics
-from bench.files import csv_text, write_whole
+from bench import html
 from bench.observations import schema, store
 from bench.paths import DOWNLOADS
+from llm_measured.core import metrics, naming
+from llm_measured.core.files import csv_text, write_whole
 
 NAME = "observations"
 
 
 def table(requests: pd.DataFrame) -> pd.DataFrame:
-    """One row per request: the columns of `dictionary`, in its order, as they are stored or derived."""
-    return requests[dictionary()["column"]].reset_index(drop=True)
+    """One row per request: the columns of `dictionary`, in its order, as they are stored or derived,
+    but the host begins with a letter (`naming.lettered_host`)."""
+    rows = requests[dictionary()["column"]].reset_index(drop=True)
+    return rows.assign(host=rows["host"].map(naming.lettered_host))
 
 
 def dictionary() -> pd.DataFrame:

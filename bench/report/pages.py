@@ -1,6 +1,6 @@
 """What the pages of the site show: figures, tables and computed sentences, each with its command.
 
-The pages are prose; they call these functions, and these call `figures`, `tables` and `findings`, so pages
+The pages are prose; they call these functions, and these call `figures`, `tables` and `headlines`, so pages
 and notebooks cannot disagree. A cell of a page that shows a figure or a table runs in a notebook as it is:
 there it gives the same matplotlib figure, or the same rows as a DataFrame.
 """
@@ -8,30 +8,27 @@ there it gives the same matplotlib figure, or the same rows as a DataFrame.
 import functools
 import html
 import inspect
-import io
 import os
 import re
-import urllib.parse
 from collections.abc import Iterable
 
 import pandas as pd
 from IPython.display import Markdown, display
 from matplotlib.figure import Figure
 
-from bench import columns, files, inputs, memo, naming, style
 from bench import html as html_report
+from bench import inputs, memo
 from bench.analysis import commands, machines
 from bench.analysis import latency as latency_analysis
 from bench.analysis import quality as quality_analysis
 from bench.machine import identity
 from bench.observations import schema, store
-from bench.paths import DOWNLOADS
-from bench.report import figures, findings, hover, links, per_machine, recounting, tables
-from bench.report.findings import client_accuracy as client_accuracy_findings
-from bench.report.findings import quality as quality_findings
-from bench.report.findings import serving as serving_findings
-from bench.report.findings.words import plural
+from bench.paths import DOWNLOADS, FIGURES, ROOT
+from bench.report import client_accuracy, figures, links, per_machine, recounting, tables
+from bench.report.words import plural
+from llm_measured.core import columns, files, naming
 
+SITE_FOLDERS = "(?:assets|downloads|figures|pages)/"
 UNMEASURED = f"*{html_report.EMPTY.capitalize()}*"
 
 
@@ -59,12 +56,18 @@ def _is_page() -> bool:
     return bool(os.environ.get("SHOWN_ON_A_PAGE"))
 
 
-def show_figure(name: str, rows: pd.DataFrame, data: pd.DataFrame | None = None) -> None:
-    """Show figure `name`, its command, and the first rows of the `data` that it is drawn from.
+def show_figure(
+    name: str, rows: pd.DataFrame, data: pd.DataFrame | None = None, otherwise: str | None = None
+) -> None:
+    """Show figure `name`, its command, and the first rows of the `data` that it is drawn from; where they are
+    empty, the Markdown `otherwise`, if it is given.
 
-    The docstring of the figure's function is the alternative text, and each mark says on hover what it is
-    (`hover.layer`). In a notebook the same figure stands there as Matplotlib draws it.
+    The docstring of the figure's function is the alternative text. In a notebook the same figure stands there
+    as Matplotlib draws it.
     """
+    if otherwise is not None and data is not None and data.empty:
+        display(Markdown(otherwise))
+        return
     parts = figures.parts(name, rows)
     if not _is_page():
         if data is not None:
@@ -72,7 +75,7 @@ def show_figure(name: str, rows: pd.DataFrame, data: pd.DataFrame | None = None)
         display(*(figure for _, figure in parts))
         return
     alt = _description(name)
-    shown = [_picture(alt, label, figure, place > 0) for place, (label, figure) in enumerate(parts)]
+    shown = [_picture(name, alt, label, figure, place > 0) for place, (label, figure) in enumerate(parts)]
     more = _left_out(parts, rows) + (_first_rows(data) if data is not None else "")
     _show_plot(name, "".join(shown) + more)
 
@@ -86,7 +89,9 @@ def _left_out(parts: list[tuple[str, Figure]], rows: pd.DataFrame) -> str:
     if not left:
         return ""
     named = ", ".join(f"<code>{html.escape(label)}</code>" for label in left)
-    ways = '<a href="explore.html">the Explorer</a>, or redraw it with <code>-p front</code> and the name'
+    ways = (
+        '<a href="pages/explore.html">the Explorer</a>, or redraw it with <code>-p front</code> and the name'
+    )
     return f'<p class="whole-table">Not drawn here: {named}. They are in {ways}.</p>'
 
 
@@ -98,7 +103,7 @@ def _first_rows(data: pd.DataFrame) -> str:
 
 
 def show_file(name: str) -> None:
-    """Show figure `name` as its committed file, without marks: for a page whose own picture is another."""
+    """Show figure `name` as its committed file: for a page whose own picture is another."""
     _show_plot(name, f'<img alt="{html.escape(_description(name))}" src="figures/{name}.svg">')
 
 
@@ -115,37 +120,44 @@ def _show_plot(name, picture):
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
 
 
-def _picture(alt, label, figure, folded=False):
-    """The image of one machine's part of a figure under the layer of its marks; a label is empty where there
-    is one machine only. Of several machines each part can be folded, and all but the first are."""
+def _picture(name, alt, label, figure, folded=False):
+    """The image of one machine's part of a figure; a label is empty where there is one machine only. Of
+    several machines each part can be folded, and all but the first are."""
     alt = f"{alt} On {label}." if label else alt
-    image = f'<img alt="{html.escape(alt)}" src="{svg_address(figure)}">'
-    picture = f'<div class="named-marks">{image}{hover.layer(figure)}</div>'
+    picture = f'<img alt="{html.escape(alt)}" src="{_written(name, label, figure)}">'
     if not label:
         return picture
     start = f'<details class="device" data-device="{html.escape(label)}"{"" if folded else " open"}>'
     return f"{start}<summary>{html.escape(label)}</summary>{picture}</details>"
 
 
+def from_page(text: str) -> str:
+    """Return the HTML `text` with its addresses in the site (`src="figures/…"`, from the root) turned for the
+    page that is being made: Quarto leaves addresses in raw HTML alone.
+
+    Quarto names the page's folder in QUARTO_DOCUMENT_PATH, and so does `preview`.
+    """
+    up = os.path.relpath(ROOT, os.environ.get("QUARTO_DOCUMENT_PATH") or ROOT)
+    return text if up == "." else re.sub(rf'\b(href|src)="(?={SITE_FOLDERS})', rf'\1="{up}/', text)
+
+
+def _written(name: str, label: str, figure: Figure) -> str:
+    """Write `figure` as an SVG file for the site; returns its address from a page."""
+    file = f"{name}-{naming.safe(label).strip('-')}" if label else name
+    command = commands.papermill("figure", {"figure": name}, out="figure.ipynb")
+    files.write_whole(FIGURES / "pages" / f"{file}.svg", figures.svg(figure, name, command))
+    return f"figures/pages/{file}.svg"
+
+
 def show_html(text: str) -> None:
-    """Show HTML as a raw block of Markdown.
+    """Show HTML as a raw block of Markdown, its addresses as in `from_page`.
 
     For an output of type text/html Quarto would load jQuery and RequireJS from a CDN.
     """
+    text = from_page(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     fence = max(fence, "```", key=len)
     display(Markdown(f"{fence}{{=html}}\n{text.rstrip()}\n{fence}\n"))
-
-
-def svg_address(figure: Figure) -> str:
-    """A figure as a data: address of its SVG; as an image its ids cannot meet those of the page.
-
-    Percent-encoded, with quotes that need no encoding: a sixth smaller than in base64.
-    """
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="svg", metadata={"Date": None})
-    text = style.slim(drawn.getvalue().decode()).replace("'", "&apos;").replace('"', "'")
-    return "data:image/svg+xml," + urllib.parse.quote(text, safe=" !$'()*+,-./:;=?@_~")
 
 
 # What a page shows of a table: numbers that decide stand first, and the CSV has the rest.
@@ -154,14 +166,18 @@ MOST_COLUMNS, MOST_ROWS, MOST_PARTS = 12, 40, 8
 APART = [tables.DEVICE, columns.column("model").head, columns.column("weights").head]
 
 
-def show_table(name: str, rows: pd.DataFrame, caption: str) -> None:
-    """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints it.
+def show_table(name: str, rows: pd.DataFrame, caption: str, otherwise: str | None = None) -> None:
+    """Show table `name` of bench/report/tables/, sortable, with its caption and the command that prints it;
+    of a table without rows the Markdown `otherwise`, if it is given.
 
     A page has its first MOST_COLUMNS columns and MOST_ROWS rows, of a table of machines for each machine and
     model, all but the first folded; a file has the rest. In a notebook the same rows stand there as
     DataFrames.
     """
     table = tables.TABLES[naming.choose("table", name, tables.names())](rows)
+    if otherwise is not None and table.empty:
+        display(Markdown(otherwise))
+        return
     parts = table_parts(table)
     if not _is_page():
         for label, part in parts:
@@ -233,7 +249,7 @@ def _whole_table(name: str, table: pd.DataFrame, left: int) -> str:
     size = f"{html_report.number(len(table))} rows, {len(table.columns)} columns"
     more = f" ({left} more machines or models there)" if left > 0 else ""
     address = f'<a href="downloads/table-{name}.csv" download>table-{name}.csv</a>'
-    words = f'All of it: {address}, {size}{more}. Or <a href="explore.html">explore</a> the runs.'
+    words = f'All of it: {address}, {size}{more}. Or <a href="pages/explore.html">explore</a> the runs.'
     return f'<p class="whole-table">{words}</p>\n'
 
 
@@ -272,47 +288,10 @@ def show_sentences(sentences: Iterable[str | None], otherwise: str = "") -> None
     display(Markdown("\n".join(f"- {sentence}" for sentence in sentences if sentence) or otherwise))
 
 
-def _show_each(rows, sentences):
-    """Show the list `sentences`(requests of one machine) for every machine, the one in front first,
-    the others folded.
-
-    assets/sorter.html lets a reader put another one in front.
-    """
-    every = machines.labelled(rows)
-    if len(every) < 2:
-        return show_sentences(sentences(rows) if len(rows) else (), UNMEASURED)
-    parts = []
-    for label, own in every:
-        found = findings.named(sentences(own), own, label)
-        words = "\n".join(f"- {sentence}" for sentence in found) or f"- Not measured on `{label}`."
-        head = (
-            f"<details class=device data-device='{label}'{' open' * (not parts)}><summary>{label}</summary>"
-        )
-        parts.append(f"{head}\n\n{words}\n\n</details>")
-    display(Markdown("<div class=devices>\n\n" + "\n\n".join(parts) + "\n\n</div>\n"))
-
-
 def show_clients(rows: pd.DataFrame) -> None:
     """Show how far load clients were off, computed, as a list."""
     command = commands.papermill("client-accuracy")
-    show_sentences(
-        client_accuracy_findings.client_findings(rows), f"*Nothing measured here yet: `{command}`.*"
-    )
-
-
-def show_energy(rows: pd.DataFrame) -> None:
-    """Show what a token costs in energy on the machines that could read it, or that none could."""
-    read = rows[["gpu_energy_j", "cpu_energy_j"]].notna().any(axis=1)
-    if not read.any():
-        command = commands.papermill("latency", {"device": "cuda"})
-        words = f"*No machine of these runs let its energy be read. Where NVML or RAPL can: `{command}`.*"
-        return show_sentences([], words)
-    show_figure("energy", rows[read.groupby([rows["gpu"], rows["host"]]).transform("any")])
-
-
-def show_quality(rows: pd.DataFrame) -> None:
-    """Show what the scored answers have shown, computed, as a list."""
-    _show_each(rows, quality_findings.quality_findings)
+    show_sentences(client_accuracy.client_findings(rows), f"*Nothing measured here yet: `{command}`.*")
 
 
 def scoring(rows: pd.DataFrame) -> dict:
@@ -368,14 +347,14 @@ def protocol(rows: pd.DataFrame) -> dict:
 
 def probes(rows: pd.DataFrame) -> dict:
     """The bandwidth probes of the latency runs as numbers for method.qmd; empty without data."""
-    found = latency_analysis.probe_scatter(rows)
+    found = latency_analysis.runs(rows[(rows["experiment"] == "latency") & (rows["error"] == "")])
     if found.empty:
         return {}
-    peaks = found.loc[found["mbu"].notna(), "best_probe_bytes_per_s"] / 1e9
+    peaks = found["bandwidth_bytes_per_s"].dropna() / 1e9
     several = found.groupby(latency_analysis.VERSIONED).filter(lambda runs: len(runs) > 2)
     scatter = {
         column: several.groupby(latency_analysis.VERSIONED)[column].agg(lambda v: v.std() / v.mean())
-        for column in ("mbu", "output_tokens_per_s", "mbu_unjudged")
+        for column in ("mbu", "output_tokens_per_s")
     }
     return {
         "slowest": html_report.number(peaks.min()),
@@ -385,13 +364,7 @@ def probes(rows: pd.DataFrame) -> dict:
         "runs": len(found),
         "mbu": f"{scatter['mbu'].median():.1%}",
         "rate": f"{scatter['output_tokens_per_s'].median():.1%}",
-        "before": f"{scatter['mbu_unjudged'].max():.0%}",
     }
-
-
-def show_serving(rows: pd.DataFrame) -> None:
-    """Show what servers under load have shown, computed, as a list."""
-    _show_each(rows, serving_findings.serving_findings)
 
 
 def workload(rows: pd.DataFrame) -> dict:

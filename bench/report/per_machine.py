@@ -48,8 +48,9 @@ def _drawing(which: Part) -> Iterator[None]:
         _PART.reset(token)
 
 
-def of_machines(draw: Draw) -> Draw:
-    """Decorator: `draw` (rows of one machine in, a Figure or None out) for rows of any number of machines.
+def of_machines(draw: Draw, prepare: Callable[[pd.DataFrame], pd.DataFrame] = lambda rows: rows) -> Draw:
+    """Decorator: `draw` (rows of one machine in, a Figure or None out) for rows of any number of machines,
+    which `prepare` may add to.
 
     It then draws the machine in front, or the next one that has measured what is drawn; the attribute `parts`
     gives a list of (label, Figure), one for each of the first MOST_MACHINES machines that have measured it.
@@ -58,7 +59,7 @@ def of_machines(draw: Draw) -> Draw:
     @functools.wraps(draw)
     def drawn(rows: pd.DataFrame) -> Figure:
         with style.style():
-            several = _several(rows)
+            several = _several(prepare(rows))
             for place, (label, own) in enumerate(several, start=1):
                 figure = _try(draw, Part(label), own)
                 if figure is None:
@@ -75,7 +76,7 @@ def of_machines(draw: Draw) -> Draw:
         with style.style():
             shown: list[tuple[Part, pd.DataFrame, Figure]] = []
             missing: list[str] = []
-            for label, own in _several(rows):
+            for label, own in _several(prepare(rows)):
                 if len(shown) == MOST_MACHINES:
                     break
                 which = Part(label, first=not shown)

@@ -2,6 +2,8 @@
 
     python -m bench.report.preview                 the pages that _quarto.yml lists, in _site/
     python -m bench.report.preview --out mysite    somewhere else
+    python -m bench.report.preview --cells         only what cells show, before Quarto renders (`finished`)
+    python -m bench.report.preview --llms          only mend Quarto's pages for language models, after it
 
 Reads the same _quarto.yml, _environment, pages and assets as Quarto. jupytext reads the pages, IPython runs
 their cells, `outputs` writes what they show as Markdown just as Quarto does, and pandoc, Quarto's own parser,
@@ -29,12 +31,15 @@ from pathlib import Path
 import nbformat
 import yaml
 
-from bench.definitions import Value
 from bench.machine import identity
 from bench.paths import ROOT, SITE
+from bench.report import finished
 from bench.report import links as repository
+from llm_measured.core.definitions import Value
 
 CELL_S = 300
+# A picture as an address of its own, and packed data: nothing that a language model reads.
+EMBEDDED = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{400,}={0,2}")
 SKELETON = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -49,36 +54,36 @@ $endif$
 <meta property="og:description" content="$description$">
 <meta property="og:type" content="website">
 $if(image)$
-<meta property="og:image" content="$image$">
+<meta property="og:image" content="$root$$image$">
 <meta property="og:image:alt" content="$image-alt$">
 <meta name="twitter:card" content="summary_large_image">
 $endif$
 <link rel="icon" href="data:,">
-<link rel="stylesheet" href="assets/preview.css">
+<link rel="stylesheet" href="$root$assets/preview.css">
 $for(css)$
-<link rel="stylesheet" href="$css$">
+<link rel="stylesheet" href="$root$$css$">
 $endfor$
 </head>
 <body>
 <a class="skip" href="#content">Skip to the text</a>
 <header><nav aria-label="Pages">
-<a class="brand" href="index.html">$site$</a>
+<a class="brand" href="$root$index.html">$site$</a>
 $for(links)$
 $if(links.menu)$
 <details name="menu"><summary>$links.text$</summary><div>
 $for(links.menu)$
-<a href="$links.menu.href$"$if(links.menu.current)$ aria-current="page"$endif$>$links.menu.text$</a>
+<a href="$root$$links.menu.href$"$if(links.menu.current)$ aria-current="page"$endif$>$links.menu.text$</a>
 $endfor$
 </div></details>
 $else$
-<a href="$links.href$"$if(links.current)$ aria-current="page"$endif$>$links.text$</a>
+<a href="$root$$links.href$"$if(links.current)$ aria-current="page"$endif$>$links.text$</a>
 $endif$
 $endfor$
 </nav></header>
 <main id="content">
 <h1>$title$</h1>
-$if(subtitle)$
-<p class="subtitle">$subtitle$</p>
+$if(description)$
+<p class="subtitle">$description$</p>
 $endif$
 $if(toc)$
 <nav id="TOC" aria-labelledby="toc-title">
@@ -97,6 +102,21 @@ $for(include-after)$
 $include-after$
 $endfor$
 </body>
+</html>
+"""
+
+
+# What stands at an old address; as with Quarto the place within the page is kept.
+MOVED = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Moved</title>
+<link rel="canonical" href="{address}">
+<script>location.replace("{address}" + location.search + location.hash);</script>
+<noscript><meta http-equiv="refresh" content="0; url={address}"></noscript>
+</head>
+<body><p>This page is now at <a href="{address}">{address}</a>.</p></body>
 </html>
 """
 
@@ -151,7 +171,7 @@ def _is_module(name: str) -> bool:
 
 def execute(notebook: nbformat.NotebookNode, name: str, root: Path = ROOT) -> None:
     """Run every cell of `notebook` in place, in a namespace of its own, as IPython does in a kernel that
-    starts in `root`.
+    starts in `root`, for the page `name`, a path there.
 
     SystemExit with page and traceback if a cell fails.
     """
@@ -159,7 +179,7 @@ def execute(notebook: nbformat.NotebookNode, name: str, root: Path = ROOT) -> No
     from traitlets.config import Config
 
     os.chdir(root)
-    os.environ.update(variables(root))
+    os.environ.update(variables(root), QUARTO_DOCUMENT_PATH=str((root / name).parent), **{finished.LIVE: "1"})
     main_module = sys.modules["__main__"]  # IPython puts the page's own there
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
@@ -295,33 +315,86 @@ def convert(text: str, variables: dict, options: dict, root: Path = ROOT) -> str
 
 
 def write(source: Path, site: dict, to: Path, root: Path = ROOT) -> None:
-    """Execute the page `source` and write its HTML into the folder `to`, its source beside it."""
+    """Execute the page `source` and write its HTML into the folder `to`, where the page has it in `root`, its
+    source beside it, and a page that leads there at each address that it had before (`aliases`)."""
     front, notebook = read(source)
-    execute(notebook, source.name, root)
-    html, website = page(source.name), site["website"]
+    name = source.relative_to(root).as_posix()
+    execute(notebook, name, root)
+    html, website = page(name), site["website"]
     variables = {
         "title": source.stem,
         **front,
+        "root": "../" * name.count("/"),
         "site": website["title"],
         "links": links(website, html),
-        "source": repository.source(source.name, root),
+        "source": repository.source(name, root),
         "issue": repository.issue(root),
         **{name: website[name] for name in ("image", "image-alt") if name in website},
     }
-    text = convert(markdown(notebook, source.name), variables, site["format"]["html"], root)
+    text = convert(markdown(notebook, name), variables, site["format"]["html"], root)
+    (to / html).parent.mkdir(parents=True, exist_ok=True)
     (to / html).write_text(text, encoding="utf-8")
-    shutil.copy(source, to)
+    shutil.copy(source, (to / html).parent)
+    for alias in many(front.get("aliases")):
+        (to / alias.removeprefix("/")).write_text(MOVED.format(address=html), encoding="utf-8")
 
 
-def llms_txt(site: dict, root: Path = ROOT) -> str:
-    """The pages with their descriptions as https://llmstxt.org has it; Quarto's own has the pages as Markdown
-    beside it."""
+def make_cells(names: list[str], root: Path = ROOT) -> None:
+    """Execute the pages `names` and keep what their cells show (`finished`), for Quarto, which reads it."""
+    with _pool(names, root) as pool:
+        for done in as_completed([pool.submit(_make_cells, name, root) for name in names]):
+            done.result()
+
+
+def _make_cells(name: str, root: Path) -> None:
+    _, notebook = read(root / name)
+    execute(notebook, name, root)
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and "finished.replay" not in cell.source:
+            finished.store(name, cell.source, [_kept(output, name) for output in cell.outputs])
+
+
+def _kept(output, name):
+    _output(output, name)  # refuses what a page may not show
+    return {"stream": output.text} if output.output_type == "stream" else dict(output.data)
+
+
+def _pool(names: list[str], root: Path) -> ProcessPoolExecutor:
+    """Processes that make pages, forked from one that has imported what these import."""
+    # Teams of threads on the same cores wait for each other, busily: pages are made beside each other.
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    beginning = multiprocessing.get_context("forkserver")
+    beginning.set_forkserver_preload(imported(read(root / name)[1] for name in names))
+    return ProcessPoolExecutor(identity.cores(), mp_context=beginning)
+
+
+def asked(site: dict) -> list[str]:
+    """The pages that Quarto is about to render, of those that `site` lists; all, where it does not say."""
+    named = os.environ.get("QUARTO_PROJECT_INPUT_FILES", "").splitlines()
+    wanted = [os.path.relpath(name, ROOT) if os.path.isabs(name) else name for name in named]
+    every = site["project"]["render"]
+    return [name for name in every if name in wanted] or every
+
+
+def llms_txt(site: dict, root: Path = ROOT, ending: str = ".html") -> str:
+    """The pages with their descriptions as https://llmstxt.org has it; under Quarto they are Markdown, with
+    the `ending` .llms.md."""
     website = site["website"]
     lines = [f"# {website['title']}", "", f"> {website['description']}", "", "## Pages", ""]
     for name in site["project"]["render"]:
         front, _ = read(root / name)
-        lines.append(f"- [{front.get('title', name)}]({page(name)}): {front.get('description', '')}")
+        address = page(name).replace(".html", ending)
+        lines.append(f"- [{front.get('title', name)}]({address}): {front.get('description', '')}")
     return "\n".join(lines) + "\n"
+
+
+def mend_llms(out: Path, root: Path = ROOT) -> None:
+    """Take the embedded files out of the pages that Quarto writes for language models into the folder `out`,
+    and give its list of them the order and the descriptions of `llms_txt`."""
+    for page_file in out.rglob("*.llms.md"):
+        text = page_file.read_text(encoding="utf-8")
+        page_file.write_text(EMBEDDED.sub("", text), encoding="utf-8")
+    (out / "llms.txt").write_text(llms_txt(settings(root), root, ".llms.md"), encoding="utf-8")
 
 
 def replace(out: Path, new: Path) -> None:
@@ -348,17 +421,13 @@ def build(out: Path, root: Path = ROOT) -> Path:
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site-") as scratch:
         new = Path(scratch) / "new"
         new.mkdir()
-        # What a page's cells write for readers to take along goes straight into the site.
-        os.environ["BENCH_DOWNLOADS"] = str(new / "downloads")
-        # Teams of threads on the same cores wait for each other, busily: pages are made beside each other.
-        os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        # Files that cells of pages write, and figures that pages link, go straight into the site.
+        os.environ |= {f"BENCH_{folder.upper()}": str(new / folder) for folder in ("downloads", "figures")}
         for folder in ("assets", "figures"):
             if (root / folder).is_dir():
-                shutil.copytree(root / folder, new / folder)
+                shutil.copytree(root / folder, new / folder, ignore=shutil.ignore_patterns("pages"))
         pages = site["project"]["render"]
-        beginning = multiprocessing.get_context("forkserver")
-        beginning.set_forkserver_preload(imported(read(root / name)[1] for name in pages))
-        with ProcessPoolExecutor(identity.cores(), mp_context=beginning) as pool:
+        with _pool(pages, root) as pool:
             done = [pool.submit(write, root / name, site, new, root) for name in pages]
             try:
                 for page_done in tqdm(as_completed(done), total=len(done), unit="page", leave=False):
@@ -377,9 +446,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.report.preview", description=__doc__.split("\n")[0]
     )
+    parser.add_argument("--cells", action="store_true", help="only make what cells show, for Quarto")
+    parser.add_argument("--llms", action="store_true", help="only mend what Quarto wrote for language models")
     parser.add_argument("--out", type=Path, default=SITE, help="folder of the site (default: _site)")
-    out = parser.parse_args(arguments).out.resolve()
-    print(f"Preview of the site: {build(out)}")
+    given = parser.parse_args(arguments)
+    if given.cells:
+        make_cells(asked(settings()))
+        return 0
+    if given.llms:
+        mend_llms(given.out.resolve())
+        return 0
+    print(f"Preview of the site: {build(given.out.resolve())}")
     return 0
 
 

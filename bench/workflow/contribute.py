@@ -1,4 +1,4 @@
-"""Checks the runs that somebody wants to commit, and shows what they would change on the site.
+"""Checks the runs that somebody wants to commit.
 
     python -m bench.workflow.contribute                       what this checkout adds (make contribute)
     python -m bench.workflow.contribute --base upstream/main  compared with another commit
@@ -9,20 +9,15 @@ Exit code 1 with one sentence per fault. The workflow of a pull request calls th
 """
 
 import argparse
-import json
-import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import naming
-from bench.definitions import Fields
 from bench.paths import ROOT
 from bench.workflow import candidates, vetting
-from bench.workflow.candidates import OBSERVATIONS, Candidate, git
+from bench.workflow.candidates import OBSERVATIONS, Candidate
+from llm_measured.core import naming
 
 
 def check(
@@ -58,50 +53,6 @@ def notes(new: Sequence[Candidate], root: Path) -> list[str]:
     return sentences
 
 
-def differences(before: Fields, after: Fields) -> list[str]:
-    """What the site would show otherwise, as lines of Markdown; both are what bench.report.snapshot says."""
-    lines = [f"- goes: {s}" for s in before["findings"] if s not in after["findings"]]
-    lines += [f"- comes: {s}" for s in after["findings"] if s not in before["findings"]]
-    for name in sorted(before["tables"].keys() | after["tables"].keys()):
-        old, new = before["tables"].get(name, []), after["tables"].get(name, [])
-        gone, come = len([r for r in old if r not in new]), len([r for r in new if r not in old])
-        if gone or come:
-            lines.append(
-                f"- table `{name}`: rows that come or change: {come}; that go or change: {gone}; "
-                f"before: {len(old)}, after: {len(new)}"
-            )
-    drawn = before["figures"], after["figures"]
-    redrawn = [name for name in sorted(drawn[0] | drawn[1]) if drawn[0].get(name) != drawn[1].get(name)]
-    if redrawn:
-        lines.append(f"- figures drawn anew: {', '.join(redrawn)}")
-    return lines
-
-
-def effect(root: Path, base: str, new: Sequence[Candidate]) -> list[str]:
-    """`differences` that the runs `new` make to the site of the observations at `base`."""
-    with tempfile.TemporaryDirectory() as scratch:
-        archive = Path(scratch, "base.tar")
-        git(root, "archive", "--output", str(archive), base, OBSERVATIONS)
-        folders = [Path(scratch, "before"), Path(scratch, "after")]
-        for folder in folders:
-            shutil.unpack_archive(archive, folder, filter="data")
-        take(new, folders[1])
-        started = [_shown(folder / OBSERVATIONS) for folder in folders]
-        texts = [process.communicate()[0] for process in started]
-    if any(process.returncode for process in started):
-        raise ValueError(
-            "What the site would show could not be made: python -m bench.report.snapshot says why."
-        )
-    return differences(*map(json.loads, texts))
-
-
-def _shown(folder):
-    """A process of its own, because the folder of the observations is read when bench is imported."""
-    command = [sys.executable, "-m", "bench.report.snapshot"]
-    environment = os.environ | {"BENCH_RESULTS": str(folder)}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-
-
 def take(new: Sequence[Candidate], root: Path) -> None:
     """Copy the files of the runs `new` into the observations of the checkout `root`."""
     for candidate in new:
@@ -122,7 +73,6 @@ def _parser():
     parser.add_argument("--from", dest="folder", help="folder with runs that are not in this checkout")
     parser.add_argument("--take", action="store_true", help="with --from: copy the runs that pass")
     parser.add_argument("--root", type=Path, help="checkout to look at (default: this one)")
-    parser.add_argument("--no-site", action="store_true", help="leave out what would change on the site")
     return parser
 
 
@@ -149,9 +99,6 @@ def _report(options, root, base, sentences, others, new):
     faults = [(run, sentence) for run, several in sentences.items() for sentence in several] + others
     _section("Faults", [f"- `{where}`: {sentence}" for where, sentence in faults])
     _section("Notes", [f"- {sentence}" for sentence in notes(good, root)])
-    if good and not options.no_site:
-        changed = effect(root, base, good)
-        _section("What would change on the site", changed or ["- nothing"])
     if options.take:
         take(good, root)
         print(f"Copied into {OBSERVATIONS}/: {len(good)} runs.")

@@ -5,39 +5,48 @@ from collections.abc import Sequence
 from datetime import datetime
 from statistics import mean, median
 
-from bench import naming
+from bench import inputs
 from bench.machine import identity
 from bench.paths import RESULTS
 from bench.workflow.runs import Run
+from llm_measured.core import naming
 
 # What a run takes beside the seconds in its sidecar: the start of two interpreters, the kernel's, and their
 # end.
 START_S = 8.0
 GENEROUS = 1 / 3  # of the time that a run is expected to take, where this machine's speed is not known yet
-UNKNOWN_S = 60.0  # where no run has ever been measured
+# Where no run of a configuration has ever been measured, of a model of so many numbers at most; of a larger
+# one in proportion.
+UNKNOWN_S, UNKNOWN_NUMBERS = 60.0, 0.45e9
 
 
 def expected_s(runs: Sequence[Run], generous: bool = False) -> dict[Run, float]:
     """Run -> seconds that it took or, as long as it is not measured, will take.
 
     Estimated from this checkout's own runs of the same configuration; else from those of other machines, by
-    how much this one was
-    faster or slower so far; else from the mean of the others. A `generous` estimate takes GENEROUS of what no
-    own run is known for.
+    how much this one was faster or slower so far; else from the mean of the others of its model, or by its
+    size. A `generous` estimate takes GENEROUS of what no own run is known for.
     """
     own, others = {run: own_s(run) for run in runs}, {run: elsewhere_s(run) for run in runs}
     ratios = [own[run] / others[run] for run in runs if own[run] and others[run]]
-    ratio, known = median(ratios) if ratios else 1.0, [s for s in others.values() if s]
-    usual = mean(known) if known else UNKNOWN_S
+    ratio = median(ratios) if ratios else 1.0
+    usual = {run: _usual_s(run, others) for run in runs}
     part = GENEROUS if generous else 1.0
-    return {run: START_S + (own[run] or ratio * part * (others[run] or usual)) for run in runs}
+    return {run: START_S + (own[run] or ratio * part * (others[run] or usual[run])) for run in runs}
+
+
+def _usual_s(run: Run, others: dict[Run, float | None]) -> float:
+    """Seconds of a run that nobody has measured: the mean of its model's `others`, or by the model's size."""
+    known = [s for other, s in others.items() if s and other.model == run.model]
+    return mean(known) if known else UNKNOWN_S * max(1.0, (inputs.numbers(run.model) or 0) / UNKNOWN_NUMBERS)
 
 
 def own_s(run: Run) -> float | None:
     """Seconds of the run itself, else the mean of the same configuration in this checkout; None if there is
     none."""
+    written = run.written
     return _mean_s(
-        [run.csv.with_suffix(".json")] if run.measured else _sidecars(run, f"{run.gpu}-{identity.host()}")
+        [written.with_suffix(".json")] if written else _sidecars(run, f"{run.gpu}-{identity.host()}")
     )
 
 

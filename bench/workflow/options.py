@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from bench import naming
-from bench.definitions import Fields
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 
 def _bits(option):

@@ -9,10 +9,10 @@ was interrupted goes on in it, and what is installed later or fails leaves the o
 import hashlib
 import json
 
-from bench import naming
 from bench.machine import identity
 from bench.observations import store
 from bench.workflow.runs import Run
+from llm_measured.core import naming
 
 
 def seed_of(study: dict) -> int:
@@ -63,7 +63,8 @@ def interleaved(runs: list[Run], last: str | None) -> list[Run]:
 def last_measured(gpu: str) -> str | None:
     """The configuration (a run's name without its number) that this checkout has measured last on the device
     with the slug `gpu`; None if none."""
-    files = store.RESULTS.glob(f"*/*-{gpu}-{identity.host()}-*.json")
+    name = f"*/*-{gpu}-{identity.host()}-*.json"
+    files = [*store.RESULTS.glob(name), *store.shared_folder().glob(name)]
     ended = {
         file: json.loads(file.read_text())["ended"]
         for file in files

@@ -20,21 +20,23 @@ from dataclasses import replace
 
 import yaml
 
-from bench import backends, inputs, naming, paths
-from bench.definitions import Fields
+from bench import backends, inputs, paths
 from bench.machine import devices
 from bench.observations import store
 from bench.paths import ROOT
-from bench.workflow import auto, durations, order
+from bench.workflow import durations, order
 from bench.workflow.options import measured_options
 from bench.workflow.runs import Run, make
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
-AUTO, BY_BUDGET = "auto", "budget"  # values of `repeats` beside a number of rounds
+MOST_SHARED = 2  # rounds of a configuration beside others: the first, and one repetition
+AUTO = "auto"  # value of `seed` beside a number
+BY_BUDGET = "budget"  # value of `repeats` beside a number of rounds
 # Keys of study.yaml that are numbers: of which type, and which words stand beside them.
 NUMBERS = {
     "budget": (float, ()),
-    "most_runs": (int, ()),
-    "repeats": (int, (AUTO, BY_BUDGET)),
+    "repeats": (int, (BY_BUDGET,)),
     "seed": (int, (AUTO,)),
 }
 
@@ -45,8 +47,7 @@ def load(overrides: Fields | None = None) -> Fields:
 
     `experiments` keeps the requested ones: those named in `overrides`, of which none waits for a second
     round, all with `all`, else those of the first question, whose options replace their own. `rounds` is
-    their number, None where `budget` decides, or with `auto` the intervals (`bench.workflow.auto`); `minutes`
-    is then what the requested budget allows, else None.
+    their number, None where `budget` decides.
     """
     study = inputs.study()
     overrides = dict(overrides or {})
@@ -54,6 +55,7 @@ def load(overrides: Fields | None = None) -> Fields:
         naming.choose("key of study.yaml", key, study)
     names = overrides.pop("experiments", None)
     study |= overrides
+    study |= _of_models(study, overrides, names)
     study["all"] = str(study["all"]).lower() in ("true", "1")
     study["first_only"] = names is None and not study["all"]
     every = study["experiments"]
@@ -62,15 +64,30 @@ def load(overrides: Fields | None = None) -> Fields:
         study["experiments"] = {name: _at_once(every[name]) for name in names}
     elif study["first_only"]:
         study["experiments"] = {
-            name: every[name] | {"options": {"first_round": which, "later_rounds": which}}
+            name: every[name] | {"options": which if isinstance(which, dict) else _always(which)}
             for name, which in study["first_question"].items()
         }
+    else:
+        study["experiments"] = {name: entry for name, entry in every.items() if not entry.get("by_name")}
     for key, (kind, words) in NUMBERS.items():
         study[key] = _number_of(study[key], key, kind, words)
-    study["auto"] = study["repeats"] == AUTO
-    study["minutes"] = study["budget"] if study["auto"] and "budget" in overrides else None
     study["rounds"] = _rounds(study)
     return study
+
+
+def _of_models(study, overrides, names):
+    """What `studies` of study.yaml says of the study's models, of the first of several, where all have an
+    entry there; without what `overrides` say otherwise. Nothing where experiments are requested."""
+    entries = [study["studies"].get(str(model)) for model in study["models"]]
+    if names is not None or "all" in overrides or None in entries or not entries:
+        return {}
+    # Who gives a budget wants it to decide.
+    given = overrides.keys() | ({"repeats"} if "budget" in overrides else set())
+    return {key: value for key, value in entries[0].items() if key not in given}
+
+
+def _always(which):
+    return {"first_round": which, "later_rounds": which}
 
 
 def _at_once(entry):
@@ -78,6 +95,8 @@ def _at_once(entry):
     options = entry["options"]
     if options["first_round"] != "none":
         return entry
+    if options["later_rounds"] == "none":
+        return entry | {"options": _always("all")}
     return entry | {"options": options | {"first_round": options["later_rounds"]}}
 
 
@@ -96,12 +115,6 @@ def _number_of(value, key, kind, words=()):
 
 
 def _rounds(study):
-    if study["auto"]:
-        if study["most_runs"] < 2:
-            raise ValueError(
-                f"most_runs must be at least 2, as one run has no interval, not {study['most_runs']}."
-            )
-        return None
     if study["repeats"] == BY_BUDGET:
         return None if study["first_only"] else 1
     return study["repeats"]
@@ -161,9 +174,7 @@ def plan(study: Fields, generous: bool = False) -> list[Run]:
     rounds end before the first run that would exceed it. A `generous` plan takes a machine whose speed is not
     known yet for faster than those that are (`durations.GENEROUS`): what then proves too much is not started.
     """
-    if study["auto"]:
-        runs = auto.plan(rounds(study), study, generous)
-    elif study["rounds"] is None:
+    if study["rounds"] is None:
         runs = list(_in_budget(study, generous))
     else:
         runs = itertools.chain(*itertools.islice(_rounds_of(study), study["rounds"]))
@@ -177,18 +188,6 @@ def _placed(runs, seed):
     """`runs`, each with the seed and its place in its round."""
     places = collections.defaultdict(lambda: itertools.count(1))
     return [replace(run, seed=seed, place=next(places[run.round])) for run in runs]
-
-
-def choice(study: Fields) -> list[Run]:
-    """Every run that the plan of `study` chooses from, whatever has failed or is spent by now."""
-    if not study["auto"]:
-        return plan(study, generous=True)
-    return _with_predecessors(list(itertools.chain(*rounds(study))))
-
-
-def rounds(study: Fields) -> list[list[Run]]:
-    """The runs that `REPEATS=auto` chooses from: a list per round, as many as it may take."""
-    return list(itertools.islice(_rounds_of(study), study["most_runs"]))
 
 
 def _rounds_of(study):
@@ -213,7 +212,9 @@ def _round(study, n):
         for engine, offered in offers.items():
             if not backends.get(engine).can(entry.get("needs", "load")):
                 continue
-            chosen = offered if engine in named else measured_options(entry["options"], n, offered)
+            chosen = measured_options(entry["options"], n, offered)
+            if engine in named and chosen:
+                chosen = offered
             pairs = itertools.product(chosen, study["models"])
             runs += [make(name, engine, option, model, kind, gpu, n) for option, model in pairs]
     return [replace(run, n=_number(run), round=n) for run in runs]
@@ -231,10 +232,15 @@ def _in_budget(study, generous):
     first = next(each)
     left = study["budget"] * 60 - sum(durations.expected_s(first, generous).values())
     yield from first
-    failed = {run.configuration for run in first if not (generous or run.measured)}
+    failed = {run.configuration for run in first if not (generous or run.written)}
+    shared = collections.Counter(run.configuration for run in first if run.marked)
     for later in each if first else ():
-        # What failed in the first round is not tried again in the next.
-        runs = [run for run in later if run.configuration not in failed]
+        # What failed in the first round is not tried again in the next; what was measured beside others twice
+        # only a quiet machine measures again.
+        stays = {run.configuration for run in later} - failed
+        stays = {configuration for configuration in stays if shared[configuration] < MOST_SHARED}
+        runs = [run for run in later if run.configuration in stays]
+        shared.update(run.configuration for run in runs if run.marked)
         if not runs:
             return
         expected = durations.expected_s(runs, generous)
@@ -313,7 +319,7 @@ def as_words(config: Fields) -> str:
 
 def run_in_budget(identifier: str, *words: str, alone: bool = False) -> None:
     """Become the command among `words` if the plan, as of now, has the run; return if the budget has been
-    spent, the runs that are there are enough, or it was measured in another's turn.
+    spent or it was measured in another's turn.
 
     With `alone` (one run at a time) another configuration's run is measured first where it is its `turn`.
     What an earlier study has logged of a run that is not needed goes, for nobody misses it any more.
@@ -333,8 +339,6 @@ def run_in_budget(identifier: str, *words: str, alone: bool = False) -> None:
         os.execv(command[0], command)
     for suffix in (".txt", ".ipynb"):
         (ROOT / paths.log(identifier).with_suffix(suffix)).unlink(missing_ok=True)
-    if study["auto"]:
-        auto.no_more(identifier, rounds(study))
 
 
 def show(*words: str) -> None:

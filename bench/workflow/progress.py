@@ -11,10 +11,11 @@ import psutil
 from tqdm import tqdm
 
 from bench import paths
-from bench.definitions import Fields
+from bench.machine import waiting
 from bench.paths import ROOT
-from bench.workflow import durations, plan, report
+from bench.workflow import costs, durations, plan, report
 from bench.workflow.runs import Run
+from llm_measured.core.definitions import Fields
 
 LOOK_S = 2  # between two looks at the files: a loop that keeps a core busy would be in the measurement
 REDRAW_S = 10  # on a terminal; in a log a bar would be one more line, so there it comes with results only
@@ -25,6 +26,19 @@ LEAST_LEFT = 0.1  # a run that takes longer than expected still needs this share
 def has_ended(run: Run) -> bool:
     """Whether the run is measured, or its job has ended without a CSV."""
     return run.measured or (ROOT / run.ended).exists()
+
+
+class Waits:
+    """Sentences on what runs of this study wait for, each once."""
+
+    def __init__(self) -> None:
+        self.shown = waiting.now()  # what a run that was killed has left behind
+
+    def new(self) -> str:
+        """The sentence that has not been shown; empty where no run waits, or that is known."""
+        now = waiting.now()
+        new, self.shown = (now if now != self.shown else ""), now
+        return new
 
 
 def seconds_left(runs: Sequence[Run], running_s: float) -> float:
@@ -45,23 +59,19 @@ def heading(config: Fields, runs: Sequence[Run]) -> str:
     engines, options = {run.backend for run in runs}, {(run.backend, run.option) for run in runs}
     names = " ".join(config["experiments"])
     what = f"Measuring {names}; engines: {len(engines)}, with their options: {len(options)}"
-    rounds = f"rounds: {config['rounds']}" if config["rounds"] else _until(config)
+    rounds = (
+        f"rounds: {config['rounds']}"
+        if config["rounds"]
+        else f"in rounds until {config['budget']} min are spent"
+    )
     rest = " The rest (other experiments, every option): make study ALL=1" if config["first_only"] else ""
     return f"{what}; {rounds}.{rest}"
-
-
-def _until(config: Fields) -> str:
-    """What ends the rounds of a study whose number is not fixed."""
-    if not config["auto"]:
-        return f"in rounds until {config['budget']} min are spent"
-    minutes = f", or {config['minutes']:g} min," if config["minutes"] else ""
-    return f"until {report.AIM}, or {config['most_runs']} runs of each{minutes} are spent"
 
 
 def watch(config: Fields) -> None:
     """Print the result of each run of the study `config` as it ends, below them a bar with the time left;
     until all have ended."""
-    runs, since = plan.plan(config), monotonic()
+    runs, since, waits = plan.plan(config), monotonic(), Waits()
     shown = {run.id for run in runs if has_ended(run)}
     tqdm.write(heading(config, runs))
     with tqdm(total=len(runs), initial=len(shown), mininterval=0, bar_format="{desc}") as bar:
@@ -69,20 +79,24 @@ def watch(config: Fields) -> None:
             left = words(seconds_left(runs, monotonic() - since))
             bar.bar_format = "{n_fmt} of {total_fmt} runs |{bar}| {elapsed} gone, about " + left + " left"
             bar.refresh()
-            for run in (new := _newly_ended(runs, shown, REDRAW_S if bar.fp.isatty() else NEVER_S)):
+            new = _newly_ended(runs, shown, REDRAW_S if bar.fp.isatty() else NEVER_S, waits, bar.write)
+            for run in new:
                 bar.write(report.row(run))
                 shown.add(run.id)
+            costs.drop(new, [run for run in runs if not has_ended(run)])
             runs, since = (plan.plan(config), monotonic()) if new else (runs, since)
             bar.total, bar.n = len(runs), sum(run.id in shown for run in runs)
-        bar.bar_format = "{n_fmt} of {total_fmt} runs |{bar}| {elapsed} gone; now what is drawn from them"
+        bar.bar_format = "{n_fmt} of {total_fmt} runs |{bar}| {elapsed} gone; now what is drawn from new ones"
         bar.refresh()
 
 
-def _newly_ended(runs, shown, patience_s):
+def _newly_ended(runs, shown, patience_s, waits, say):
     """Those of `runs` that are not among the names `shown` and have ended, as soon as there is one; none
-    after so many seconds."""
+    after so many seconds. What they wait for meanwhile goes to `say`."""
     begun = monotonic()
     while monotonic() - begun < patience_s:
+        if sentence := waits.new():
+            say(sentence)
         if new := [run for run in runs if run.id not in shown and has_ended(run)]:
             return new
         sleep(LOOK_S)

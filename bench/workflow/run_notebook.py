@@ -18,10 +18,11 @@ import nbformat
 import papermill
 import yaml
 
-from bench import files, paths, processes
-from bench.definitions import Fields
+from bench import paths, processes
 from bench.observations import store
 from bench.paths import ROOT
+from llm_measured.core import files
+from llm_measured.core.definitions import Fields
 
 
 def execute(notebook: str, identifier: str, parameters: Fields) -> None:
@@ -34,8 +35,10 @@ def execute(notebook: str, identifier: str, parameters: Fields) -> None:
 def keep(identifier: str) -> None:
     """Move the notebook of a run that has its CSV beside it, executed to the end or not; nothing if it lies
     there or nowhere."""
-    source, target = ROOT / paths.log(identifier), store.path(identifier, ".ipynb")
-    if not source.exists() or target.exists() or not store.path(identifier).exists():
+    source, shared = ROOT / paths.log(identifier), store.shared_folder()
+    folder = next((f for f in (None, shared) if store.path(identifier, folder=f).exists()), None)
+    target = store.path(identifier, ".ipynb", folder)
+    if not source.exists() or target.exists() or not target.with_suffix(".csv").exists():
         return
     # Where this checkout lies, or an environment that it links to, is nobody's business: warnings name
     # relative files.

@@ -6,10 +6,11 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import backends, inputs, naming
+from bench import backends, inputs
 from bench.machine import identity as identity_machine
 from bench.observations import provenance, store
 from bench.paths import ROOT
+from llm_measured.core import naming
 
 ENDED, TRIED = "logs/ended", "logs/tried"
 
@@ -58,6 +59,21 @@ class Run:
     def measured(self) -> bool:
         """Whether its CSV exists. It was written whole, so nothing else is checked."""
         return self.csv.exists()
+
+    @property
+    def shared_csv(self) -> Path:
+        """Path of the CSV where it was measured beside others, which is marked and enters no comparison."""
+        return store.path(self.id, folder=store.shared_folder())
+
+    @property
+    def written(self) -> Path | None:
+        """The CSV of the run alone on its machine, else that beside others; None where there is neither."""
+        return next((file for file in (self.csv, self.shared_csv) if file.exists()), None)
+
+    @property
+    def marked(self) -> bool:
+        """Whether it was measured, but only beside others."""
+        return not self.measured and self.shared_csv.exists()
 
     @property
     def ended(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 
-from bench.observations import gates, schema, store
+from bench.observations import gates, provenance, schema, store
 from bench.workflow import leaks
 from bench.workflow.candidates import OBSERVATIONS, Candidate, git
 
@@ -67,8 +67,8 @@ class Repository:
     def instrument(self, revision: str) -> list[str]:
         """Files of the instrument that `revision` has otherwise than the history of the base."""
         before = git(self.root, "merge-base", self.base, revision).strip()
-        changed = git(self.root, "diff", "--name-only", before, revision, "--", "bench", "notebooks")
-        return [file for file in changed.split("\n") if file]
+        changed = git(self.root, "diff", "--name-only", before, revision, "--", *provenance.INSTRUMENT)
+        return [file for file in changed.split("\n") if provenance.is_code(file)]
 
     @cached_property
     def shallow(self) -> bool:

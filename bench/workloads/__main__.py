@@ -4,7 +4,7 @@
     python -m bench.workloads my.jsonl --cache 512000 15360000 all --replicas 4 --router "round robin"
 
 Hit rates need a trace with hash ids; the cache is the least recently used of blocks, requests one after the
-other (`bench.prefix_cache`, which has vLLM's pool and llama.cpp's slots as well).
+other (`bench.prefix_cache`).
 """
 
 import argparse

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench import naming
 from bench.workloads import Session, Turn, Workload
 from bench.workloads.words import Words
+from llm_measured.core import naming
 
 DISTRIBUTIONS = {
     "constant": ("value",),

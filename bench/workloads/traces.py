@@ -322,12 +322,19 @@ def _moments(name, table, numbers, unit, usual):
         raise ValueError(
             f"All {len(table)} requests of {name} have the same moment: there is nothing to replay."
         )
-    rate = (len(table) - 1) / span
-    if unit == "auto" and len(table) > FEW and not RATES_PER_S[0] <= rate <= RATES_PER_S[1]:
-        other = "ms" if usual == "s" else "s"
+    if unit == "auto":
+        likely(name, len(table), span, usual)
+
+
+def likely(name: str, requests: int, span_s: float, unit: str) -> None:
+    """ValueError where `requests` over `span_s` tell that the moments of the file `name` aren't in `unit`."""
+    rate = (requests - 1) / span_s
+    if requests > FEW and not RATES_PER_S[0] <= rate <= RATES_PER_S[1]:
+        other = "ms" if unit == "s" else "s"
         raise ValueError(
-            f"{name} would have {rate:.3g} requests per second with its moments in {usual}, which its format "
-            f"says: state the unit, {other} if that is what they are in, or {usual} to have it so."
+            f"{name} would have {rate:.3g} requests per second with its moments in {unit}, which its format "
+            f"says: state the unit, {other} if that is what they are in, or {unit} to have it so "
+            f"(-p trace {name} -p trace_unit {other})."
         )
 
 

@@ -2,6 +2,7 @@
 sentences that follow the data."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from builders import MATRICES, PEAKS, make_sidecar, write_sweep
 from commands import execute
@@ -12,10 +13,10 @@ from bench.analysis import published as published_analysis
 from bench.analysis import recommend
 from bench.analysis import step_time as step_time_analysis
 from bench.experiments import parameters as parameters_experiments
-from bench.observations import derived, gates, store
-from bench.report.findings import batching as batching_findings
+from bench.observations import derived, gates, schema, store
 from bench.report.tables import batching as batching_tables
 from bench.report.tables import step_time as step_time_tables
+from llm_measured.core import device_peaks
 
 pytestmark = pytest.mark.early
 
@@ -82,7 +83,7 @@ def test_an_engine_that_reads_no_weights_has_no_utilisation(tmp_path):
 def test_a_format_may_be_computed_in_a_wider_one():
     gemms = {"float32": [1.0, 2.0], "bfloat16": [5.0], "int8": [3.0]}
     for name, peak in (("float32", 2.0), ("bfloat16", 5.0), ("int8", 5.0), (None, None)):
-        assert derived.peak_flops_per_s(gemms, name) == peak
+        assert device_peaks.peak_flops_per_s(gemms, name) == peak
 
 
 def test_a_lost_batch_is_a_row_and_the_others_stay(tmp_path):
@@ -104,46 +105,11 @@ def test_a_batch_of_which_one_request_failed_is_no_whole_batch(tmp_path):
     assert 8 not in set(batching_analysis.uniform(requests)["batch_size"])
 
 
-def test_the_planner_agrees_with_what_ran(tmp_path):
-    request = (512 + 64) * 1000 * 4
-    sidecar = make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=2e9 - 20.5 * request)
-    write_sweep(tmp_path, experiment="memory", lost=(32, 64), sidecar=sidecar)
-    requests = store.load(folder=tmp_path)
-    row = batching_analysis.memory(requests).iloc[0]
-    assert (row["planned"], row["ran"], row["failed"]) == (20, 16, 32)
-    assert "right in 1 of 1" in batching_findings.memory_planned(requests)
-    wrong = requests.assign(loaded_bytes=2e9 - 40 * request)
-    assert "right in 0 of 1" in batching_findings.memory_planned(wrong)
-
-
-def test_the_planner_knows_where_the_published_sweep_ended():
-    table = batching_analysis.published_memory()
-    assert len(table) and ((table["ran"] <= table["planned"]) & (table["planned"] < table["failed"])).all()
-
-
 def test_published_utilisations_are_possible_and_derived():
     table = published_analysis.published_mbu()
     assert len(table) >= 8
     assert table["mbu"].between(0, 1, inclusive="right").all()
     assert (table["derivation"] != "").all()
-
-
-SENTENCES = (
-    batching_findings.share_of_gain,
-    batching_findings.input_against_output,
-    batching_findings.limited,
-    lambda r: batching_findings.limits(r)[0],
-)
-
-
-@pytest.mark.parametrize("sentence", SENTENCES, ids=["gain", "input", "limited", "limits"])
-def test_sentences_about_batches_follow_the_data(tmp_path, sentence):
-    write_sweep(tmp_path / "a", overhead=0.02, bandwidth=30e9, peak=2e11, wait=1e-3)
-    write_sweep(tmp_path / "b", overhead=0.0, bandwidth=20e9, peak=1e11, wait=2e-3)
-    first, second = (sentence(store.load(folder=tmp_path / name)) for name in "ab")
-    assert first and second and first != second
-    empty = store.load(folder=tmp_path / "nothing")
-    assert sentence is SENTENCES[3] or sentence(empty) is None
 
 
 def test_decisions_follow_the_data(tmp_path):
@@ -157,7 +123,7 @@ def test_decisions_follow_the_data(tmp_path):
         return dict(zip(table["part"], table["backend"]))
 
     write_sweep(tmp_path, backend="fake", overhead=0.02)
-    assert named() == {recommend.UNRANKED: "fake"}
+    assert named() == {recommend.ONE_RUN: "fake"}
     write("llamacpp", overhead=0.0)
     assert named() == {recommend.BEST: "llamacpp"}
     write("transformers", overhead=0.02)
@@ -249,3 +215,15 @@ def test_tables_of_batches_have_rows(tmp_path):
     assert len(batching_tables.batching(requests)) == 12
     assert len(step_time_tables.step_time(requests)) == 1
     assert len(batching_tables.prompt_cost(requests)) == 1
+
+
+def test_nothing_is_best_where_all_runs_of_an_option_that_failed_are_better():
+    rates = {"a": [10.0, 10.1], "b": [20.0, 20.1]}
+    rows = [
+        {name: "x" for name in schema.CONFIGURATION}
+        | {"backend": key, "output_tokens_per_s": rate, "failed": key == "b"}
+        for key, values in rates.items()
+        for rate in values
+    ]
+    (row,) = recommend._named("speed", "output_tokens_per_s", pd.DataFrame(rows))
+    assert (row["part"], row["backend"], row["not_compared"]) == (recommend.WITHHELD, "a", "b x")

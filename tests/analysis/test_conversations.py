@@ -86,14 +86,6 @@ def test_a_hit_is_judged_against_its_bounds(hit, verdict):
     assert table["verdict"].tolist() == [verdict]
 
 
-def test_bursts_are_compared_with_poisson_of_the_same_rate_and_run():
-    rows = [one for run in (1, 2) for one in load(run=run, arrivals="poisson", ttft_s=0.2)]
-    rows += [one for run in (1, 2) for one in load(run=run, arrivals="trace", ttft_s=0.6)]
-    (found,) = conversations.bursts(frame(rows)).to_dict("records")
-    assert found["times"] == pytest.approx(3) and found["runs"] == 2
-    assert conversations.bursts(frame(load(arrivals="trace"))).empty
-
-
 def test_spreading_takes_the_ticks_of_a_clock_away_and_leaves_its_minutes():
     table = conversations.of_traces().set_index(["trace", "window_s"])
     ticks = table.loc["mooncake_conversation"]
@@ -141,5 +133,5 @@ def test_a_hit_rate_that_no_counter_confirms_is_empty(tmp_path, cache, why, know
 
 def test_without_sessions_there_is_nothing_and_no_error():
     empty = frame(load()).iloc[:0]
-    names = "levels by_turn by_uncached pairs saved cut checked bursts".split()
+    names = "levels by_turn by_uncached pairs saved cut checked".split()
     assert all(getattr(conversations, name)(empty).empty for name in names)

@@ -16,7 +16,7 @@ from builders import (
     write_sweep,
 )
 
-from bench.analysis import batching, commands, comparison, explorer, latency
+from bench.analysis import batching, commands, estimates, explorer, latency, quality
 from bench.observations import schema, store
 
 
@@ -48,6 +48,31 @@ def test_means_and_intervals_are_those_of_the_latency_table(requests):
     for name in latency.INTERVALS:
         np.testing.assert_allclose(ours[name], rate[name])
         np.testing.assert_allclose(ours[f"{name}_interval"], rate[f"{name}_interval"], atol=1e-15)
+
+
+def test_three_prompts_of_128_tokens_are_never_pooled_with_nine_of_200(tmp_path):
+    """The same configuration in both forms: an experiment each, its scores with the rate of its own runs."""
+    for n, rate in ((1, 40.0), (2, 44.0)):
+        write_run(tmp_path, rate=rate, run=n, n=9, tokens=200)
+        write_run(tmp_path, rate=2 * rate, run=n, n=3, tokens=128, experiment="sizes")
+    write_quality(tmp_path, [[5, 5]], [0.5], [2.0, 3.0])
+    write_quality(tmp_path, [[5, 6]], [0.6], [4.0, 5.0], experiment="sizes_quality")
+    requests = store.load(folder=tmp_path)
+    nine, three = requests[requests["experiment"] == "latency"], latency.of_sizes(requests)
+    assert set(three["experiment"]) == {"latency", "quality"}
+    for own, asked in ((nine, 9), (three[three["experiment"] == "latency"], 3)):
+        (row,) = latency.summary(own).to_dict("records")
+        assert row["runs"] == 2 and row["requests"] == 2 * asked
+    rates = {
+        name: explorer.points(requests, name)["output_tokens_per_s"].tolist()
+        for name in explorer.experiments(requests)
+    }
+    assert set(rates) == {"latency", "sizes", "quality", "sizes_quality"}
+    assert rates["quality"] == rates["latency"] != rates["sizes"] == rates["sizes_quality"]
+    assert (
+        len(quality.costs(requests)) == 1
+        and quality.costs(three)["perplexity"][0] > quality.costs(requests)["perplexity"][0]
+    )
 
 
 def test_every_experiment_has_its_conditions_and_metrics(requests):
@@ -89,15 +114,15 @@ def test_a_command_repeats_what_was_changed_and_the_notebook_takes_it(tmp_path):
     assert words[3:] == "-p backend fake -p option float32 -p model smollm2-135m -p max_new_tokens 20".split()
     assert set(words[4::2][: len(words)])
     assert {"max_new_tokens", "threads"} <= set(commands.defaults("latency"))
-    assert commands.notebook("served") == "latency" and commands.notebook("memory") == "batching"
+    assert commands.notebook("served") == "latency"
 
 
-def test_the_mean_of_a_condition_leaves_out_which_sittings_it_was_measured_in(tmp_path):
-    """Everything is 1.5 times as slow in the second sitting; one engine has two of its three runs there."""
-    for backend, sittings in (("llamacpp", [1, 1, 2]), ("vllm", [1, 2, 2])):
-        for n, sitting in enumerate(sittings, start=1):
-            sidecar = make_sidecar(**MATRICES, **PEAKS, started=f"2026-01-0{sitting}T00:{n:02d}:00+00:00")
-            slower = {1: 1.0, 2: 1.5}[sitting] * (1 + n / 1e4)
+def test_the_mean_of_a_condition_leaves_out_which_sessions_it_was_measured_in(tmp_path):
+    """Everything is 1.5 times as slow in the second session; one engine has two of its three runs there."""
+    for backend, sessions in (("llamacpp", [1, 1, 2]), ("vllm", [1, 2, 2])):
+        for n, session in enumerate(sessions, start=1):
+            sidecar = make_sidecar(**MATRICES, **PEAKS, started=f"2026-01-0{session}T00:{n:02d}:00+00:00")
+            slower = {1: 1.0, 2: 1.5}[session] * (1 + n / 1e4)
             coefficients = {"overhead": 0.01 * slower, "bandwidth": 30e9 / slower, "peak": 2e11 / slower}
             write_sweep(tmp_path, backend=backend, run=n, sidecar=sidecar, wait=1e-3 * slower, **coefficients)
     table = explorer.points(store.load(folder=tmp_path), "batching").set_index(["backend", "batch_size"])
@@ -113,7 +138,7 @@ def test_the_mean_of_a_condition_leaves_out_which_sittings_it_was_measured_in(tm
 
 
 def test_what_the_page_compares_by_is_the_model_s_comparison_of_every_pair(tmp_path):
-    """Options that share sittings unequally, one of one run, one alone in another sitting."""
+    """Options that share sessions unequally, one of one run, one alone in another session."""
     draw = np.random.default_rng(3)
     days = {
         "Q4_0": [1, 1, 1, 2],
@@ -139,14 +164,15 @@ def test_what_the_page_compares_by_is_the_model_s_comparison_of_every_pair(tmp_p
         expected = model.compare(*(latency.configuration(each) for each in (first, second)), False)
         seen.add(expected["verdict"])
         if half is None:
-            assert expected["verdict"] == comparison.NOT_CONNECTED
+            assert expected["verdict"] == estimates.NEVER_MET
             continue
         ratio = first["tpot_s"] / second["tpot_s"]
         found = ratio, ratio * np.exp(-half), ratio * np.exp(half)
         assert found == pytest.approx([expected[name] for name in ("ratio", "low", "high")], rel=2e-4)
-        assert (found[1] > 1) == (expected["verdict"] == comparison.SLOWER)
-        assert (found[2] < 1) == (expected["verdict"] == comparison.FASTER)
-    assert seen == {comparison.FASTER, comparison.SLOWER, comparison.EQUAL, comparison.NOT_CONNECTED}
+        assert (found[1] > 1) == (expected["verdict"] == estimates.SLOWER)
+        assert (found[2] < 1) == (expected["verdict"] == estimates.FASTER)
+    # Sessions were repeated, so options that never met are compared as well.
+    assert seen == {estimates.FASTER, estimates.SLOWER, estimates.EQUAL}
 
 
 def test_a_figure_of_zero_is_shown_and_in_no_model(tmp_path):

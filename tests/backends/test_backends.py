@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 from commands import run
 
-from bench import backends, metrics, naming, processes
+from bench import backends, processes
 from bench.backends.common import checkpoints, random_weights
 from bench.experiments import judge
 from bench.paths import ROOT
 from bench.workflow import plan
+from llm_measured.core import metrics, naming
 
 pytestmark = pytest.mark.early
 

@@ -14,7 +14,7 @@ from bench.experiments import check_backend, conformance, judge
 TOKENS = conformance.TOKENS
 VOCABULARY = 1000
 
-ADAPTER = '''"""**replay**: Install: nothing. Documentation: none. Licence: none."""
+ADAPTER = '''"""**replay**: Install: nothing. Documentation: none. Licence: none. Options: one. Traps: none."""
 {imports}
 OPTIONS = {{"float32": {{}}}}
 DEVICES = ("cpu",)
@@ -33,7 +33,7 @@ def load(checkpoint, option, device, threads):
 class Checkpoint:
     """A model whose weights are a thousand numbers."""
 
-    end_token_ids, config, path = [2], {"vocab_size": VOCABULARY}, None
+    name, end_token_ids, config, path = "rule", [2], {"vocab_size": VOCABULARY}, None
     tokenizer = types.SimpleNamespace(decode=lambda ids, skip_special_tokens: f"<{ids[0]}>")
 
 
@@ -108,8 +108,11 @@ def changed(**attributes):
 def test_a_good_engine_has_no_fault_and_is_closed(case):
     engine = Engine()
     found = report(engine, case)
-    assert not [each for each in found.values() if each.fault] and engine.closed and len(found) == 10
-    assert [check for check, each in found.items() if each.untried] == ["log-probabilities"]
+    assert not [each for each in found.values() if each.fault] and engine.closed and len(found) == 11
+    assert [check for check, each in found.items() if each.untried] == [
+        "log-probabilities",
+        "answers that end by themselves",
+    ]
     assert any(check.endswith("transformers float32: same tokens") for check in found)
 
 
@@ -291,7 +294,7 @@ def test_a_clock_is_found(tmp_path, imports):
 
 
 MODULES = {
-    "docstring": ({"__doc__": "An engine."}, "Install, Documentation, Licence"),
+    "docstring": ({"__doc__": "An engine."}, "Install:, Documentation:, Licence:"),
     "options": ({"OPTIONS": ["float32"]}, "OPTIONS must be a dict"),
     "devices": ({"DEVICES": "cpu"}, "DEVICES must be"),
     "stray device": ({"OPTIONS": {"a": {"devices": ("cuda",)}}}, "devices that DEVICES lacks: cuda"),
@@ -313,3 +316,13 @@ def test_every_adapter_of_this_repository_keeps_the_contract(name):
     if "backends.fake" in module.__name__:
         pytest.skip("the tests' own engine has a clock, and no licence")
     assert [found.fault for found in check_backend.adapter(module)] == ["", ""]
+
+
+def test_a_prompt_that_comes_back_is_named_as_that():
+    prompt, answer = [[7, 8, 9]], [list(range(20, 20 + conformance.TOKENS))]
+    assert not conformance.count_faults(answer, prompt)
+    assert "the prompt's 3 tokens" in conformance.count_faults([prompt[0] + answer[0]], prompt)[0]
+    calls = conformance.Calls()
+    for request, token in enumerate(prompt[0]):  # as a streamer passes a prompt on
+        calls(request, token)
+    assert "the prompt's 3 tokens first" in calls.faults(answer, prompt)[0]

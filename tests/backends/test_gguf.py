@@ -1,4 +1,4 @@
-"""Llamas written as GGUF from the Hugging Face layout: the same numbers, the same tokens, or a refusal that says what to do."""
+"""Llamas and a Qwen2 written as GGUF from the Hugging Face layout: the same numbers, the same tokens, or a refusal that says what to do."""
 
 import json
 import os
@@ -151,6 +151,63 @@ def test_llamacpp_gives_the_reference_s_tokens_for_random_weights(tiny, expected
     assert seen == expected
 
 
+QWEN2 = """
+import sys
+from pathlib import Path
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+from bench.backends.common import random_weights
+torch.manual_seed(3)
+sizes = dict(hidden_size=128, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+more = dict(max_position_embeddings=512, rope_theta=5000.0, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2)
+model = Qwen2ForCausalLM(Qwen2Config(vocab_size=600, **sizes, **more))
+for name, parameter in model.named_parameters():
+    # Biases begin at nothing, and a writer that left them out would not be noticed.
+    parameter.data = torch.randn_like(parameter) if name.endswith("bias") else parameter.data * (8 if parameter.dim() > 1 else 1)
+model.save_pretrained(sys.argv[1])
+random_weights._numbered_tokenizer(600).save(str(Path(sys.argv[1]) / "tokenizer.json"))
+"""
+
+
+def test_a_qwen2_has_its_own_names_biases_and_no_turned_heads(tmp_path, converted):
+    folder = tmp_path / "qwen2" / "checkpoint"
+    run("python", "-c", QWEN2, folder)
+    expected = result(GENERATE, folder, json.dumps(PROMPTS), TOKENS)
+    assert len({tuple(answer) for answer in expected}) == len(PROMPTS), "answers that tell nothing"
+    assert result(STREAM, folder, json.dumps(PROMPTS), TOKENS, "F16", "llamacpp")[0] == expected
+    written = converted(checkpoints.Checkpoint("shape:tiny", folder, "synthetic"))
+    assert metadata(written)["general.architecture"] == "qwen2" and "qwen2.rope.freq_base" in metadata(
+        written
+    )
+    biases = {name for name in tensors(written) if name.endswith(".bias")}
+    assert biases == {f"blk.{layer}.attn_{each}.bias" for layer in (0, 1) for each in "qkv"}
+
+
+def test_the_file_that_a_model_came_as_is_taken_as_it_is(tiny, tmp_path, converted, monkeypatch):
+    """A file of one's own, `gguf:`: named relative to the repository, another checkpoint where it is another."""
+    monkeypatch.setattr(checkpoints, "MODELS", tmp_path / "models")
+    made = []
+    monkeypatch.setattr(
+        checkpoints.processes, "in_child", lambda function, to, name, python: made.append(name)
+    )
+    file = tmp_path / "my.gguf"
+    shutil.copy(gguf_files.prepare(tiny, "Q8_0"), file)
+    mine = checkpoints.checkpoint(f"gguf:{file}")
+    assert gguf_files.prepare(mine, "as-shipped").samefile(file) and made == ["my.gguf"]
+    assert gguf_files.file_type(file) == "Q8_0"
+    assert checkpoints.checkpoint(f"gguf:{file}").path == mine.path and len(made) == 1
+    shutil.copy(gguf_files.prepare(tiny, "Q4_0"), tmp_path / "another.gguf")
+    os.replace(tmp_path / "another.gguf", file)
+    assert checkpoints.checkpoint(f"gguf:{file}").path != mine.path and len(made) == 2
+    with pytest.raises(ValueError, match="came without a GGUF file"):
+        gguf_files.prepare(tiny, "as-shipped")
+    (tmp_path / "text.gguf").write_text("no weights")
+    with pytest.raises(ValueError, match="is no GGUF file"):
+        checkpoints.checkpoint(f"gguf:{tmp_path / 'text.gguf'}")
+    with pytest.raises(ValueError, match="there is no such file"):
+        checkpoints.checkpoint("gguf:models/missing.gguf")
+
+
 def test_accepted_drafts_of_random_weights_are_found_by_their_numbers(written):
     checkpoint = written["circle"]
     seen, returned, own, speculation, _ = result(
@@ -283,7 +340,7 @@ def test_tensors_are_read_and_written_one_by_one(converted, tiny, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"model_type": "mpt"}, "is of the type mpt, not llama"),
+        ({"model_type": "mpt"}, "is of the type mpt, not llama or qwen2"),
         (
             {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e5, "factor": 8.0}},
             "stretches its rotary embeddings",
@@ -298,7 +355,7 @@ def test_tensors_are_read_and_written_one_by_one(converted, tiny, monkeypatch):
 def test_what_cannot_be_written_is_refused(tiny, tmp_path, converted, change, why):
     folder = linked(tiny.path, tmp_path / "checkpoint", "config.json")
     (folder / "config.json").write_text(json.dumps(tiny.config | change))
-    with pytest.raises(ValueError, match=f"shape:tiny {why}.*Choose a model that comes as GGUF"):
+    with pytest.raises(ValueError, match=f"shape:tiny {why}.*choose a model that comes as GGUF"):
         converted(checkpoints.Checkpoint("shape:tiny", folder, "synthetic"))
     assert not list((tmp_path / "models").glob("*/*.gguf")), "half a file was left"
 
@@ -309,7 +366,7 @@ def test_a_tokenizer_of_another_kind_is_refused(tiny, tmp_path, converted):
         json.dumps({"model": {"type": "Unigram", "vocab": []}, "pre_tokenizer": None, "added_tokens": []})
     )
     with pytest.raises(
-        ValueError, match="has a tokenizer of another kind.*Choose a model that comes as GGUF"
+        ValueError, match="has a tokenizer of another kind.*choose a model that comes as GGUF"
     ):
         converted(checkpoints.Checkpoint("shape:tiny", folder, "synthetic"))
 

@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 from unittest import mock
 
-from bench import backends, files, processes
+from bench import backends, processes
 from bench.backends.common import checkpoints, servers, vllm_server
 from bench.instrument.load import client, protocols, schedule
+from llm_measured.core import files
 
 PROMPT = protocols.Prompt((11, 12, 13, 14, 15), "one two three four five", 4)
 CONFIG = {

@@ -11,8 +11,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import files
 from bench.paths import ROOT
+from llm_measured.core import files
 
 FOLDER = ROOT / ".venvs" / "contracts"
 # Linux on x86-64 and the Python of GPU nodes, whatever this machine is: of an engine nothing compiled is loaded.
@@ -39,12 +39,12 @@ class Package:
 
 
 def pin(environment: str, name: str) -> str:
-    """`name==version` as the file environments/<environment>.txt (or requirements.txt) pins it.
+    """`name==version` as the file environments/<environment>.txt (or environments/default.txt) pins it.
 
     ValueError where it does not.
     """
     file = (
-        ROOT / "requirements.txt"
+        ROOT / "environments/default.txt"
         if environment == "requirements"
         else ROOT / f"environments/{environment}.txt"
     )

@@ -7,7 +7,7 @@ import pytest
 from filelock import FileLock
 
 from bench.experiments import device
-from bench.machine import contention, neighbours
+from bench.machine import contention, neighbours, waiting
 from bench.observations import gates
 
 BUSY = contention.Look(1.3, (contention.Process("indexer", 4711, 1.1), contention.Process("editor", 12, 0.2)))
@@ -35,6 +35,8 @@ def around(monkeypatch, tmp_path):
     """A function that sets what is seen of the neighbours, and their mean over the run."""
     monkeypatch.setattr(device, "LOOK_S", 0)
     monkeypatch.delenv("BENCH_WAIT", raising=False)
+    monkeypatch.delenv("BENCH_STRICT", raising=False)
+    monkeypatch.setattr(waiting, "FILE", tmp_path / "waiting.txt")
     monkeypatch.setattr(neighbours, "alone", lambda kind="cpu": FileLock(tmp_path / "lock"))
 
     def show(*seen, mean=0.0):
@@ -81,6 +83,40 @@ def test_it_waits_where_that_is_set(around, monkeypatch, capsys):
     monkeypatch.setenv("BENCH_WAIT", "1")
     with device.Alone("cpu", device.PUBLISHED):
         assert capsys.readouterr().out.count("Waiting for an idle machine") == 1
+    assert not waiting.now(), "it waits no more"
+
+
+def test_a_run_that_can_be_marked_is_measured_beside_neighbours(around, capsys, monkeypatch):
+    around(BUSY, mean=1.3)
+    with device.Alone("cpu", device.PUBLISHED, marked=True) as alone:
+        for _ in range(5):
+            alone.look()
+        alone.refuse_if_busy()
+    (warning,) = capsys.readouterr().out.splitlines()
+    assert "indexer" in warning and "kept apart, marked" in warning
+    monkeypatch.setenv("BENCH_STRICT", "1")
+    with pytest.raises(gates.Refused, match="indexer"):
+        device.Alone("cpu", device.PUBLISHED, marked=True).__enter__()
+
+
+def test_who_waits_for_the_lock_says_so(around, tmp_path, capsys):
+    around(IDLE)
+    with FileLock(tmp_path / "lock"):
+        with pytest.raises(TimeoutError, match="runs never overlap"):
+            neighbours.take("cpu", wait_s=0.3)
+    said = capsys.readouterr().out
+    assert "Waiting for another measurement on this machine" in said and str(tmp_path / "lock") in said
+    assert not waiting.now()
+    neighbours.take("cpu").release()
+    assert not capsys.readouterr().out, "nobody has waited"
+
+
+def test_what_is_waited_for_lies_in_a_file_meanwhile(around, capsys):
+    with waiting.Waiting() as shown:
+        shown.say("for rain")
+        shown.say("for snow")
+        assert waiting.now() == "Waiting for rain."
+    assert not waiting.now() and capsys.readouterr().out.splitlines() == ["Waiting for rain.", "Waited 0 s."]
 
 
 def test_who_comes_later_and_stays_is_refused_at_once(around, tmp_path, capsys):

@@ -4,10 +4,10 @@ import nbformat
 import pytest
 from commands import run_cells
 
-from bench import metrics
 from bench.backends.common import checkpoints, torch_models
 from bench.inputs import prompts
 from bench.paths import ROOT
+from llm_measured.core import metrics
 
 MOST_LINES = 60
 

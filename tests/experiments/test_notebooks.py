@@ -13,7 +13,7 @@ from builders import make_rows, write_run
 from commands import BIN, execute, run_cells
 from fake import ANSWER, ITL_S, TTFT_S
 
-from bench import backends
+from bench import backends, inputs
 from bench.experiments import parameters as parameters_experiments
 from bench.machine import gpu
 from bench.observations import schema, store
@@ -174,6 +174,40 @@ def test_figures_of_the_committed_runs_need_no_engine(tmp_path):
 )
 def test_a_mistyped_figure_is_named(cells, name, value, words):
     refused(cells, words, "figure", **{name: value})
+
+
+def test_what_to_expect_is_shown_with_who_measured_it_and_the_nearest_rows(tmp_path, capsys):
+    names = run_cells("expect", {"accelerator": "2x RTX 3090", "model": "Llama-3-70B", "context": 2000})
+    said = capsys.readouterr().out
+    assert said.startswith("2 × rtx-3090") and "tokens/s" in said and "https://" not in said
+    found, shown = names["found"], names["SHOWN"]
+    assert len(found.exact[shown]) and len(found.near[shown]) == 5
+    stated = {
+        "accelerator": "",
+        "bandwidth_gb_per_s": 460,
+        "model": "",
+        "parameters_b": 8.5,
+        "weights_format": "",
+        "bits": 4.5,
+        "engine": "",
+    }
+    assert run_cells("expect", stated)["found"].setup["bandwidth"] == 460e9
+    with pytest.raises(ValueError, match="No accelerator is called"):
+        run_cells("expect", {"accelerator": "a toaster"})
+
+
+@pytest.mark.check
+def test_what_to_expect_runs_through_papermill(tmp_path):
+    execute(
+        "expect",
+        tmp_path / "out.ipynb",
+        {"accelerator": "H100 SXM", "engine": "vllm", "weights_format": "bf16"},
+    )
+    executed = nbformat.read(tmp_path / "out.ipynb", as_version=4)
+    shown = [str(o) for c in executed.cells if c.cell_type == "code" for o in c.outputs]
+    assert "per million output tokens" in shown[0] and len(shown) == 3
+    # It asks for no run: it is no experiment of a study.
+    assert "expect" not in inputs.study()["experiments"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)

@@ -8,9 +8,11 @@ import pytest
 from commands import run
 
 from bench import backends
+from bench.backends.common import contract
 from bench.observations import store
 from bench.paths import ROOT
 from bench.report import engines
+from llm_measured.core import naming
 
 README = (ROOT / "README.md").read_text()
 SECTION = README.split("## Add an engine\n")[1].split("\n## ")[0]
@@ -62,3 +64,11 @@ def test_the_engine_shown_in_the_readme_works(tmp_path, monkeypatch):
 
     monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path / "adapters")])
     assert "plain decode loop over transformers" in engines.notes("mine", rows)
+
+
+def test_the_engine_shown_in_the_readme_keeps_what_the_tests_of_adapters_ask_of_it(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(SOURCE)
+    monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
+    mine = backends.get("mine")
+    assert not contract.module_faults(mine.module)
+    assert naming.bits(mine.options("cuda")[0]) != 32 and mine.options("cpu")[0] == "float32"

@@ -15,8 +15,7 @@ from fake import ITL_S, TTFT_S
 
 from bench import backends, workloads
 from bench.analysis import levels as levels_analysis
-from bench.analysis import steps as steps_analysis
-from bench.experiments import conversations, serving, steps
+from bench.experiments import conversations, serving
 from bench.instrument import reference_server
 from bench.instrument.load import schedule
 from bench.observations import gates, store
@@ -100,6 +99,7 @@ def test_a_saturated_server_ends_the_climb(cells, tmp_path, capsys):
 @pytest.mark.timing
 def test_a_server_elsewhere_with_a_prefix_cache_is_refused(cells, tmp_path, caching):
     parameters = {"backend": "http", "url": f"{caching}/fault/cache-silent", "request_rates": "none"}
+    parameters |= {"served_model": "ground-truth"}
     parameters |= {"option": "chat"}  # whose answers are text behind a template, which no judge reads
     with pytest.raises(gates.Refused, match="answers from a prefix cache and does not report it"):
         cells("serving", **SMALL | parameters)
@@ -205,36 +205,6 @@ def test_conversations_hit_what_was_expected_and_each_cache_gets_the_same_sessio
     assert (on.loc[on["turn"] > 1, "cached_tokens"] >= 64).all(), "the shared system prompt at least"
 
 
-@pytest.mark.parametrize("number", [6, 48])
-def test_the_answers_of_a_loop_of_steps_end_at_different_times(number):
-    answers = steps.answers(number)
-    assert len(answers) == number and len(set(answers)) > 0.75 * number
-    assert np.mean(answers) == pytest.approx(steps.ANSWER_TOKENS, rel=0.1)
-    assert max(abs(tokens - steps.ANSWER_TOKENS) for tokens in answers) <= steps.SPREAD_TOKENS
-
-
-@pytest.mark.timing
-@pytest.mark.check
-def test_the_steps_of_a_server_are_taken_apart(cells):
-    """Loops of equal prompts, then prompts that come when the request before them has begun to decode."""
-    requests = cells("serving", backend="fake", workload="steps", concurrency="2")["observed"]
-    assert (requests["error"] == "").all() and set(requests["experiment"]) == {"steps"}
-    table = steps_analysis.steps(requests)
-    loops, late = table[table["step_s"].notna()], table[table["last_ttft_s"].notna()]
-    assert sorted(zip(loops["batch_size"], loops["prompt_tokens"])) == [(1, 64), (2, 64), (2, 512)]
-    assert loops["step_s"].to_list() == pytest.approx([ITL_S] * 3, rel=0.1)
-    assert not loops["ends_together"].any()
-    assert list(late["prompt_tokens"].sort_values()) == list(steps.LATE_TOKENS)
-    assert set(late["requests"]) == {steps.PAIRS}
-    for _, level in requests[requests["request_rate"].notna()].groupby("request_rate"):
-        level = level.sort_values("request")
-        first, second = level.iloc[::2].reset_index(), level.iloc[1::2].reset_index()
-        begun = (second["sent_s"] - first["sent_s"]) / first["e2e_s"]
-        assert begun.between(0.1, 0.9).all(), "the prompt comes in the middle of an answer"
-        ends = first["sent_s"] + first["e2e_s"]
-        assert (first["sent_s"].iloc[1:].to_numpy() > ends.iloc[:-1].to_numpy()).all()
-
-
 @pytest.mark.timing
 @pytest.mark.check
 def test_the_sidecar_says_what_the_server_counted(cells, tmp_path):
@@ -255,6 +225,7 @@ def test_a_users_own_trace_is_replayed_on_a_server_elsewhere(cells, tmp_path, ca
     lines = [f"{k / 10},{24 + 8 * (k // 3)},6,{k % 3}" for k in range(9)]
     trace.write_text("at_s,prompt_tokens,new_tokens,session\n" + "\n".join(lines) + "\n")
     named = {"backend": "http", "url": caching, "workload": "trace", "trace": str(trace), "cache": "64000"}
+    named |= {"served_model": "ground-truth"}
     names = cells("serving", option="chat", cache_block_tokens=16, arrivals="trace poisson", **named)
     requests = names["observed"]
     assert len(requests) == 18 and (requests["workload"] == "my.csv").all()
@@ -333,6 +304,7 @@ def test_arrivals_are_drawn_for_a_trace_without_moments(cells, tmp_path):
 @pytest.mark.check
 def test_a_server_that_says_nothing_of_its_cache_keeps_its_rows_and_has_no_hit_rate(cells, caching, capsys):
     named = {"backend": "http", "url": f"{caching}/fault/cache-silent", "cache": "on", "option": "chat"}
+    named |= {"served_model": "ground-truth"}
     names = cells("serving", **named, **TALKS)
     assert names["observed"]["cached_tokens"].isna().all() and len(names["observed"]) == 12
     assert "The server reports no cached tokens: its hit rate stays empty." in capsys.readouterr().out
@@ -399,7 +371,7 @@ def test_a_gpu_s_server_elsewhere_is_measured_from_a_machine_without_one(tmp_pat
     # Answers behind a chat template are text that no judge reads; others would be held against the model's.
     named = {"backend": "http", "option": "chat", "gpu": "h100", "concurrency": "2", "request_rates": "none"}
     with reference_server.running(tmp_path / "server.txt") as running:
-        named |= {"results": tmp_path, "url": running}
+        named |= {"results": tmp_path, "url": running, "served_model": "ground-truth"}
         execute("serving", tmp_path / "out.ipynb", SMALL | named)
     requests = store.load(folder=tmp_path)
     assert (requests["gpu"] == "h100").all() and (requests["error"] == "").all() and len(requests) == 12

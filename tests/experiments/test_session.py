@@ -1,11 +1,13 @@
-"""What a run does when its end goes wrong."""
+"""What a run does when its end goes wrong, or when it was measured beside others before."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from bench.experiments import session
+from bench.observations import gates, store
 
 
 class Run(SimpleNamespace):
@@ -13,7 +15,8 @@ class Run(SimpleNamespace):
 
     write = session.Setup.write
     engine = meter = unwritten = run_id = folder = None
-    ended, taken = False, SimpleNamespace(alone=SimpleNamespace(scratch=True))
+    ended, taken = False, SimpleNamespace(alone=SimpleNamespace(scratch=True, marked=False))
+    partial, rescue = Path("none.partial"), staticmethod(lambda: "")
 
     def in_use(self):
         assert not self.ended, "a run that has ended is not measured again"
@@ -48,3 +51,21 @@ def test_a_run_that_a_full_disk_refused_is_written_when_the_cell_runs_again(monk
     assert unprobed.startswith("MBU stays empty: no probe")
     with pytest.raises(AssertionError, match="has ended"):
         run.write(["row"])
+
+
+def test_a_run_is_measured_beside_others_once(tmp_path):
+    busy = SimpleNamespace(alone=SimpleNamespace(warned=True, marked=True))
+    calm = SimpleNamespace(alone=SimpleNamespace(warned=False, marked=True))
+    for taken in (busy, calm):
+        run = SimpleNamespace(run_id="fake/run-1", folder=tmp_path, taken=taken)
+        session.Setup._refuse_a_second_shared_run(run)  # nothing lies there yet
+    kept = store.path("fake/run-1", folder=store.shared_folder(tmp_path))
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    session.Setup._refuse_a_second_shared_run(
+        SimpleNamespace(run_id="fake/run-1", folder=tmp_path, taken=calm)
+    )
+    with pytest.raises(gates.Refused, match="measured again on a quiet machine"):
+        session.Setup._refuse_a_second_shared_run(
+            SimpleNamespace(run_id="fake/run-1", folder=tmp_path, taken=busy)
+        )

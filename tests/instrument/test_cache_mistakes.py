@@ -228,7 +228,7 @@ def simultaneous_first_requests(judge):
 
 
 def eviction_taken_for_a_small_hit_rate(judge):
-    declared = prefix_cache.Declared("blocks", block_tokens=32, capacity_tokens=14 * 32)
+    declared = prefix_cache.Declared("blocks", block_tokens=32, capacity_tokens=13 * 32)
     shared = tuple(next(FRESH) + k for k in range(32))
     of_sessions = [talk(k, [40] + [12] * 8, shared=shared, answers=3, given=ANSWER) for k in range(1, 6)]
     in_turn = [of_sessions[k].turns[n] for n in range(9) for k in range(5)]
@@ -245,10 +245,10 @@ def eviction_taken_for_a_small_hit_rate(judge):
         small.end()
     simulated = prefix_cache.simulated(requests, declared)
     without = [low for low, _ in prefix_cache.expected(requests, declared, in_order=True)]
-    alike = sum(a == b for a, b in zip(hits, simulated))
     assert sum(hits) < sum(without), "some were evicted"
-    assert alike == 45, (
-        f"{alike} of 45 hits are the simulation's: {sum(hits)} tokens, and {sum(simulated)} there"
+    evicted = sum(without) - sum(hits)
+    assert abs(sum(hits) - sum(simulated)) < 0.3 * evicted, (
+        f"{sum(hits)} tokens were hit, {sum(simulated)} are simulated, and {sum(without)} without eviction"
     )
 
 
@@ -474,7 +474,7 @@ CASES = [
     Case("3.7", "text encoded anew", text_encoded_anew, experiment, "bounds_of_own", "0.0, math.inf, answer", "0.0, math.inf, None"),
     Case("3.8", "template rewrites earlier turns", a_template_rewrites_earlier_turns, trials, "broken_history", "cached is None", "cached is not None"),
     Case("3.9", "simultaneous first requests", simultaneous_first_requests, prefix_cache, "expected", "declared.usable(low, n)", "declared.usable(high, n)"),
-    Case("3.10", "eviction taken for a low hit rate", eviction_taken_for_a_small_hit_rate, prefix_cache, "_cache", "declared.capacity_tokens // declared.block_tokens", "10**4"),
+    Case("3.10", "eviction taken for a low hit rate", eviction_taken_for_a_small_hit_rate, prefix_cache, "simulated", "declared.capacity_tokens // size", "10**4"),
     Case("3.11", "time moves hits where requests overlap", time_moves_hits_where_requests_overlap, workloads, "_planned", "earliest = max(earliest + (turn.gap_s or 0.0), turn.at_s or 0.0)", "earliest = 10.0 * session.number"),
     Case("3.12", "ticks replayed as bursts", ticks_replayed_as_bursts, timing, "TICKED", "", 1.1),
     Case("3.13", "requests thinned instead of sessions", requests_thinned_instead_of_sessions, timing, "sample", "np.unique(np.asarray(sessions))", "np.arange(1, len(sessions) + 1)"),

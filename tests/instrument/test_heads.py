@@ -19,6 +19,7 @@ def headed(monkeypatch):
         words, elsewhere = Words(), SimpleNamespace(url="http://127.0.0.1:1")
         run_id = f"http/latency-{run}"
         setup = SimpleNamespace(identity={"host": host}, run_id=run_id, checkpoint=words, target=elsewhere)
+        setup.settings, setup.source = {}, lambda: session.Setup.source(setup)
         return session.Setup.prompts(setup, "latency")
 
     return prompts
@@ -29,4 +30,5 @@ def test_published_prompts_stay_whole_behind_heads_of_one_length(headed):
     assert [ids[schedule.HEAD_TOKENS :] for ids in first] == [[1, 2], [3]] and list(first.index) == [1, 2]
     heads = [tuple(ids[: schedule.HEAD_TOKENS]) for ids in [*first, *headed(2), *headed(1, "decade")]]
     assert len(set(heads)) == 6, "another prompt, another repeat, another machine: another head"
-    assert headed(1).tolist() == first.tolist(), "the same for every engine"
+    again = [tuple(ids[: schedule.HEAD_TOKENS]) for ids in headed(1)]
+    assert not {*again} & {*heads}, "another attempt of the same number: another head"

@@ -286,17 +286,19 @@ def test_the_address_is_that_of_the_url(monkeypatch):
 
     monkeypatch.setattr(connection.socket, "getaddrinfo", known)
     tried = []
-    monkeypatch.setattr(connection, "_accepts", lambda family, where: tried.append(family) or family == 10)
-    assert connection.address("http://here") == (10, ("second", 80)) and tried == [2, 10]
-    monkeypatch.setattr(connection, "_accepts", lambda family, where: False)
-    assert connection.address("https://here") == (2, ("here", 443))
-    assert connection.address("https://here:81")[1] == ("here", 81)
+    monkeypatch.setattr(connection, "_accepts", lambda family, *_: tried.append(family) or family == 10)
+    assert connection.addresses("http://here") == [(10, ("second", 80))] and tried == [2, 10]
+    monkeypatch.setattr(connection, "_accepts", lambda *_: True)
+    assert [where for _, where in connection.addresses("http://here")] == [("here", 80), ("second", 80)]
+    monkeypatch.setattr(connection, "_accepts", lambda *_: False)
+    assert connection.addresses("https://here") == [(2, ("here", 443))]
+    assert connection.addresses("https://here:81")[0][1] == ("here", 81)
     assert {kind for _, _, kind in asked} == {socket.SOCK_STREAM}
     assert connection.Connections("https://me@here/x").host == "here"
     assert connection.Connections("https://here").tls and not connection.Connections("http://here").tls
     for url in ("here:80", "ftp://here", "http://", "//here"):
         with pytest.raises(ValueError, match=f"must be like .*, not {url!r}"):
-            connection.address(url)
+            connection.addresses(url)
 
 
 def test_an_unknown_host_is_named(monkeypatch):
@@ -307,7 +309,7 @@ def test_an_unknown_host_is_named(monkeypatch):
     with pytest.raises(
         ValueError, match="'http://nowhere' is not known: Name or service not known"
     ) as refused:
-        connection.address("http://nowhere")
+        connection.addresses("http://nowhere")
     assert refused.value.__suppress_context__
 
 
@@ -352,7 +354,8 @@ class Process:
         if Process.lost:
             raise Process.lost
         rows = [{"request": call.number, "late_s": call.number / 8} for call in self.share[1]]
-        report = {"cpu_s": 1.0, "reading_cpu_s": 0.5, "peak_memory_bytes": 100, "kernel_stamps": True}
+        report = {"connections": {"here": 2}, "retries": 1, "pauses": 0, "ended": ""}
+        report |= {"cpu_s": 1.0, "reading_cpu_s": 0.5, "peak_memory_bytes": 100, "kernel_stamps": True}
         return rows, report | {"first_in_line": len(Process.made) == 1, "read_lag_s": np.array([0.25, 0.5])}
 
     def send(self, message):
@@ -367,7 +370,7 @@ class Process:
 def processes(monkeypatch):
     Process.made, Process.events, Process.lost = [], [], None
     monkeypatch.setattr(parallel, "_Process", Process)
-    monkeypatch.setattr(parallel.connection, "address", lambda url: None)
+    monkeypatch.setattr(parallel.connection, "addresses", lambda url: None)
     monkeypatch.setattr(parallel, "clock", lambda: 50.0)
     monkeypatch.setattr(parallel.os, "cpu_count", lambda: 8)
     return Process
@@ -386,13 +389,16 @@ def test_a_load_is_dealt_to_processes(processes):
     assert [[call.number for call in share[1]] for share in shares] == [[1, 3, 5], [2, 4]]
     assert [share[3] for share in shares] == [3, 2], "the places of each"
     assert all((share[0], share[2], *share[4:6]) == ("url", "chat", 7.0, {1}) for share in shares)
-    assert all(share[6:] == (math.inf, None) for share in shares), "no end, and no answers to be encoded"
+    assert all(share[6:] == (math.inf, None, False, math.inf) for share in shares), (
+        "no end, and no answers to be encoded"
+    )
     assert [made.sent for made in processes.made] == [[50.1]] * 2, "one start for all"
     assert processes.events == ["receive"] * 2 + ["send"] * 2 + ["receive"] * 2 + ["end"] * 2
     assert report == {
         "processes": 2, "cpu_s": 2.0, "reading_cpu_s": 1.0, "peak_memory_bytes": 200, "kernel_stamps": True,
         "first_in_line": False, "read_lag_p50_s": 0.375, "read_lag_p99_s": 0.5, "late_p50_s": 0.375,
-        "late_p99_s": pytest.approx(0.62),
+        "late_p99_s": pytest.approx(0.62), "connections": 4, "addresses": {"here": 4}, "retries": 2,
+        "pauses": 0, "ended": "",
     }  # fmt: skip
 
 

@@ -46,20 +46,6 @@ def test_an_idle_connection_that_was_reset_unseen_is_replaced():
     assert all(map(whole, rows)) and len(came) == 3
 
 
-def test_a_request_counts_as_sent_where_it_was_served():
-    def serve(peer, number):
-        request_of(peer)
-        peer.sendall(stream())
-        if number == 1:
-            request_of(peer)
-            time.sleep(0.2)
-            hang_up(peer)
-
-    with tiny(serve) as (url, _):
-        rows, _ = here(url, make_calls(url, 2))
-    assert rows[1]["ttft_s"] < 0.1 and rows[1]["connect_s"] > 0.19, "what the lost connection took is set-up"
-
-
 @pytest.mark.parametrize("answered", [b"", events.STREAMED + events.chunk(EVENT)])
 def test_a_fresh_connection_or_a_begun_answer_is_not_tried_again(answered):
     def serve(peer, number):

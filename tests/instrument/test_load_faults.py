@@ -35,10 +35,7 @@ ERRORS = {
 }
 # One of each kind is quick to see; `make check` tries its relatives as well.
 RELATIVES = "silent drip http-500 http-503 no-http no-length empty endless".split()
-TRIED = [
-    pytest.param(fault, marks=(pytest.mark.check, pytest.mark.mutants) if fault in RELATIVES else ())
-    for fault in ERRORS
-]
+TRIED = [pytest.param(fault, marks=pytest.mark.check if fault in RELATIVES else ()) for fault in ERRORS]
 HARMLESS = "utf8 two-per-chunk two-per-packet keeps-no-connection".split()
 # tests/instrument/test_cache_mistakes.py, and the trial before a run in test_serving.py
 ELSEWHERE = "cache-misreports cache-silent cache-shared-late retokenises loses-cache counts-twice".split()
@@ -49,7 +46,6 @@ def test_every_fault_of_the_server_has_a_test():
 
 
 @pytest.mark.check
-@pytest.mark.mutants
 def test_the_clients_memory_is_its_own(fresh):
     """The peak that getrusage has of a process begins with its parent's: half a gigabyte here."""
     held = bytearray(b"x" * 600_000_000)
@@ -102,7 +98,7 @@ def test_a_server_that_is_not_there_is_named():
 
 
 def test_a_server_without_a_way_there_is_named(truth, monkeypatch):
-    monkeypatch.setattr(connection, "address", lambda url: (socket.AF_INET, ("255.255.255.255", 9)))
+    monkeypatch.setattr(connection, "addresses", lambda url: [(socket.AF_INET, ("255.255.255.255", 9))])
     rows, _ = here(truth.url, make_calls(truth.url, 3), concurrency=2)
     assert all("Permission denied" in row["error"] or "unreachable" in row["error"] for row in rows), rows
 
@@ -196,7 +192,6 @@ def test_single_bytes_count_with_what_they_cost(fresh, monkeypatch):
 
 
 @pytest.mark.check
-@pytest.mark.mutants
 def test_a_long_run_lets_go_of_what_it_has_read(fresh, monkeypatch):
     monkeypatch.setattr(results, "HELD_BYTES", 20000)
     held = []
@@ -222,7 +217,6 @@ def test_a_long_run_lets_go_of_what_it_has_read(fresh, monkeypatch):
 
 
 @pytest.mark.check
-@pytest.mark.mutants
 def test_a_thousand_streams_at_once():
     server = Truth(ttft_s=0.5, itl_s=0.1)
     try:

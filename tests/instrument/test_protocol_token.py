@@ -31,9 +31,9 @@ def test_a_server_that_quotes_the_token_is_not_repeated(quoting, answer):
 def test_looking_for_the_models_name_tells_no_token(quoting, answer):
     with pytest.raises(
         RuntimeError,
-        match="does not say which models it has .GET /v1/models: .* BENCH_API_TOKEN if it wants one",
+        match="does not say which models it has .GET http://[^ ]*/v1/models: .* BENCH_API_TOKEN if it wants one",
     ) as failed:
-        running.first_model(quoting(answer), SECRET, "BENCH_API_TOKEN")
+        running.served_model(quoting(answer), SECRET, "BENCH_API_TOKEN", "m")
     assert not any(SECRET[k : k + 8] in repr(failed.value) for k in range(len(SECRET) - 7))
     assert failed.value.__suppress_context__
 
@@ -45,7 +45,7 @@ def test_the_token_follows_no_redirection(quoting, token, speaker):
         b"Content-Length", b"Location: %s/v1/models\r\nContent-Length" % speaker.encode()
     )
     with pytest.raises(RuntimeError, match="HTTP 307"):
-        running.first_model(quoting(leads), SECRET, "BENCH_API_TOKEN")
+        running.served_model(quoting(leads), SECRET, "BENCH_API_TOKEN", "m")
     assert "HTTP 307" in ask(quoting(leads), "completions", token=SECRET)["error"] and Speaker.bodies == []
 
 

@@ -187,8 +187,8 @@ def test_a_repetition_that_cannot_have_been_computed_is_a_cache(repeated, cached
     fresh = [2.0, 2.4, 6.0]
     found = prefix_cache.result(rows(fresh, repeated))
     assert found == {
-        "prompt_tokens": 300, "reported": False, "cached_tokens": None, "fresh_ttft_s": fresh,
-        "repeated_ttft_s": repeated, "cached": cached,
+        "prompt_tokens": 300, "reported": False, "cached_tokens": None, "template_tokens": 0,
+        "fresh_ttft_s": fresh, "repeated_ttft_s": repeated, "cached": cached,
     }  # fmt: skip
     assert bool(prefix_cache.why_not(found)) == cached
 
@@ -197,6 +197,10 @@ def test_a_server_that_reports_is_believed_and_a_failed_trial_is_named():
     found = prefix_cache.result(rows([0.1], [0.01], cached_tokens=0))
     assert found["reported"] and found["cached"] is None and prefix_cache.why_not(found) == ""
     assert prefix_cache.result(rows([0.1] * 2, [0.1] * 2, cached_tokens=250))["cached_tokens"] == 500
+    chat = rows([0.1] * 3, [0.1] * 3, cached_tokens=0)
+    for row, cached in zip(chat, (0, 300, 25, 300, 27, 300)):
+        row["cached_tokens"] = cached
+    assert prefix_cache.result(chat)["template_tokens"] == 25, "what two new prompts have in common"
     other = rows([0.1], [0.1])
     other[1]["prompt_tokens"] = 9
     assert prefix_cache.result(other)["prompt_tokens"] == 300

@@ -129,11 +129,15 @@ def test_calls_carry_the_schedule_and_what_is_counted():
 
 def test_events_with_several_tokens_are_resolved_by_the_tokenizer():
     at, texts = np.array([1.0, 1.5, 1.7]), ["a b", "c", "d e f"]
-    row = decoding.with_gaps({"output_tokens": 6, "pieces": (at, texts)}, Words().encode)
+    made = {"output_tokens": 6, "pieces": (at, texts), "text": "a b c d e f"}
+    row = decoding.with_gaps(made, Words().encode)
+    assert row["first_event_tokens"] == 2
     assert "pieces" not in row and row["itl_max_s"] == pytest.approx(0.5) and row["itl_p50_s"] == 0
-    for texts, tokens in ((["a b", "c", "d e"], 6), (["a b c", "", "d e f"], 6)):
-        row = decoding.with_gaps({"output_tokens": tokens, "pieces": (at, texts)}, Words().encode)
-        assert row == {"output_tokens": tokens}, "where the tokenizer does not agree, nothing is invented"
+    for texts, first in ((["a b", "c", "d e"], 2), (["a b c", "", "d e f"], 3)):
+        made = {"output_tokens": 6, "pieces": (at, texts), "text": " ".join(texts)}
+        row = decoding.with_gaps(made, Words().encode)
+        assert "itl_p50_s" not in row, "where the tokenizer does not agree, nothing is invented"
+        assert row["first_event_tokens"] == first, "one token more or less is how texts are encoded again"
     assert decoding.with_gaps({"itl_p50_s": 1.0}, Words().encode) == {"itl_p50_s": 1.0}
 
 
@@ -251,3 +255,12 @@ def test_ids_of_a_text_stand_where_the_server_sent_fewer_than_tokens():
     assert decoding.with_ids(whole, Words().encode) is whole
     failed = row | {"error": "gone", "output_tokens": 0}
     assert decoding.with_ids(failed, Words().encode) is failed
+
+
+def test_moments_in_another_unit_than_seconds_are_named(tmp_path):
+    """400 requests over 100 s, in milliseconds, would be replayed in 28 hours."""
+    file = tmp_path / "ms.csv"
+    rows = "".join(f"{250 * k},16,4\n" for k in range(400))
+    file.write_text("at_s,prompt_tokens,new_tokens\n" + rows)
+    with pytest.raises(ValueError, match="ms.csv would have 0.004 requests per second .* ms if"):
+        schedule.replay(file)

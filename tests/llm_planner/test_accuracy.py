@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from llm_planner import accuracy, engines, findings, fit, own, published, studies, validation
+from llm_planner import accuracy, engines, findings, fit, published, studies, validation
 
 
 @pytest.mark.parametrize("left_out", accuracy.LEFT_OUT)
@@ -110,15 +110,15 @@ def test_errors_of_curves_by_hand():
 
 
 def test_a_prediction_is_empty_until_its_level_is_measured():
-    predicted = own.inputs.table("predictions").iloc[0]
+    predicted = accuracy.inputs.table("predictions").iloc[0]
     keys = ["backend", "option", "model", "gpu", "concurrency"]
     nothing = pd.DataFrame(columns=[*keys, "experiment", "error", "tpot_s", "ttft_s"])
-    assert own.predictions(nothing)["measured_tpot_s"].isna().all()
+    assert accuracy.predictions(nothing)["measured_tpot_s"].isna().all()
     served = pd.DataFrame(
         [
             predicted[keys].to_dict() | {"experiment": "serving", "error": "", "tpot_s": t, "ttft_s": 1.0}
             for t in (0.02, 0.04, 0.05)
         ]
     )
-    found = own.predictions(served)
+    found = accuracy.predictions(served)
     assert found.loc[0, "measured_tpot_s"] == 0.04 and found.loc[1:, "measured_tpot_s"].isna().all()

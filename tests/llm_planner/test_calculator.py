@@ -145,6 +145,15 @@ def test_an_estimate_says_so_and_a_gpu_brings_its_price(page):
     assert "estimated" not in page.locator("#planner-status").inner_text()
 
 
+def test_a_gpu_without_a_listed_price_does_not_keep_that_of_the_gpu_before(page):
+    known = calculator.data()
+    without = next(name for name in known["devices"] if name not in known["prices"])
+    chosen(page, **CASES[0] | {"gpu": "h200_sxm"})
+    page.locator("#planner-gpu").select_option(without)
+    assert page.locator("#planner-usd_per_gpu_hour").input_value() == ""
+    assert "“Dollars per GPU hour” must be a number" in page.locator("#planner-status").inner_text()
+
+
 def test_the_data_of_the_page_are_the_tables(page):
     data = calculator.data()
     assert set(data["devices"]) == set(shapes.devices())

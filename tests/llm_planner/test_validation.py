@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from llm_planner import check, engines, fit, own, published, scheduler, state, step_time, validation, widths
+from llm_planner import check, engines, fit, published, step_time, validation, widths
 
 
 @pytest.fixture(scope="module")
@@ -121,19 +121,6 @@ def test_scores_of_a_table_worked_out_by_hand():
     assert row["ttft_ms_coverage"] == 1 and row["tpot_ms_coverage"] == 0
 
 
-def test_costs_are_found_from_batches():
-    size = np.array([1, 1, 1, 2, 4, 8], dtype=float)
-    prompt = np.array([64, 512, 2048, 512, 512, 512], dtype=float)
-    batches = pd.DataFrame({"error": "", "batch_size": size, "prompt_tokens": prompt, "max_new_tokens": 64})
-    context = size * (prompt + 32)
-    decode = 0.004 + 0.001 * size + 1e-6 * context
-    prefill = 0.006 + 2e-4 * size * prompt + 1e-8 * size * prompt**2 / 2
-    cost = own.fitted(batches.assign(step_s=decode, last_ttft_s=prefill))
-    assert cost[state.FIXED] == pytest.approx(0.004) and cost[state.KV_TOKEN] == pytest.approx(1e-6)
-    assert cost[state.GEMM_TOKEN] + cost[state.SEQUENCE] == pytest.approx(0.001)
-    assert cost[state.GEMM_TOKEN] == pytest.approx(2e-4) and cost[state.ATTENTION] == pytest.approx(1e-8)
-
-
 def test_inferencemax_draws_lengths_and_others_do_not():
     case = engines.Case("llama-3.1-70b", "h100_sxm", "vllm", "fp8", 4, 8, 1024, 1024, "inferencemax")
     prompt, output = engines.lengths(case, 500)
@@ -190,62 +177,3 @@ def test_an_interval_never_sees_its_own_row(table):
 def test_rules_are_chosen_by_rows_that_were_fitted(table):
     made = pd.DataFrame({"row": [0, 0, 1, 1], "rules": list("abab"), "loss": [2.0, 1.0, 5.0, 4.0]})
     assert set(validation.chosen(made, table)["rules"]) == {"b"}
-
-
-def test_costs_are_found_from_the_steps_of_a_server():
-    """Steps of decoding alone tell nothing of a prefill, and a prompt beside one request nothing of decoding."""
-    size, tokens = np.array([1.0, 2, 4, 8, 4]), np.array([64.0, 64, 64, 64, 512])
-    late = np.array([64.0, 256, 1024])
-    loops = pd.DataFrame({"batch_size": size, "prompt_tokens": tokens, "max_new_tokens": 96})
-    loops["step_s"] = 0.004 + 0.001 * size + 1e-6 * size * (tokens + 48)
-    loops["ttft_s"] = 0.03
-    mixed = pd.DataFrame({"batch_size": 1, "prompt_tokens": late, "max_new_tokens": 0})
-    mixed["last_ttft_s"] = 0.006 + 2e-4 * late + 1e-8 * late**2 / 2
-    steps = pd.concat([loops, mixed]).assign(error="")
-    cost = own.fitted(steps)
-    assert cost[state.FIXED] == pytest.approx(0.004) and cost[state.KV_TOKEN] == pytest.approx(1e-6)
-    assert cost[state.GEMM_TOKEN] == pytest.approx(2e-4) and cost[state.ATTENTION] == pytest.approx(1e-8)
-    prefill_s = 0.006 + 2e-4 * 64 + 1e-8 * 64**2 / 2
-    assert own.outside_s(steps, cost) == pytest.approx(0.03 - prefill_s)
-    line = own.decoding(steps)
-    assert list(line["batch_size"]) == [1, 2, 4, 8]
-    assert line["line_s"].to_numpy() == pytest.approx(line["step_s"].to_numpy())
-
-
-def test_loops_whose_answers_end_together_are_told_from_others():
-    """Late prompts go with both; a configuration without such loops is left out."""
-    place = dict(zip(own.CONFIGURATION, ("e", "o", "m", "g", "h")))
-    table = pd.DataFrame({"step_s": [0.1, 0.2, None, 0.3], "ends_together": [False, True, None, True]})
-    table = table.assign(**place)
-    table.loc[3, "host"] = "another"
-    assert list(own.of_loops(table, False).index) == [0, 2]
-    assert list(own.of_loops(table, True).index) == [1, 2, 3]
-    assert own.of_loops(pd.DataFrame(), True).empty
-
-
-def test_a_step_takes_what_was_measured_at_its_batch_size():
-    """No straight line goes through these steps; between two sizes lies what lies between them, and above the
-    largest its difference from the line stays."""
-    size = np.array([1.0, 2, 4, 8])
-    batches = pd.DataFrame({"error": "", "batch_size": size, "prompt_tokens": 64.0, "max_new_tokens": 64})
-    batches = batches.assign(step_s=[0.010, 0.020, 0.032, 0.045], last_ttft_s=0.01 * size)
-    cost = own.bent(own.fitted(batches), batches)
-
-    def step_s(decoders):
-        return scheduler.step_s(cost, decoders, decoders * 96, 0.0, 0.0)
-
-    assert [step_s(int(n)) for n in size] == pytest.approx([0.010, 0.020, 0.032, 0.045])
-    assert step_s(3) == pytest.approx(0.026) and step_s(6) == pytest.approx(0.0385)
-    line = cost[: state.BENDS]
-    extra = step_s(8) - scheduler.step_s(line, 8, 8 * 96, 0.0, 0.0)
-    assert step_s(20) - scheduler.step_s(line, 20, 20 * 96, 0.0, 0.0) == pytest.approx(extra)
-
-
-def test_the_scatter_of_runs_is_counted_per_level():
-    level = dict(backend="e", option="o", model="m", gpu="g", host="h", concurrency=4.0, request_rate=np.nan)
-    table = pd.DataFrame(
-        [level | {"tpot_s": t, "ttft_s": 1.0} for t in (1.0, 1.1)] + [level | {"concurrency": 8.0}]
-    )
-    found = own.scatter(table)
-    assert len(found) == 1 and found["ttft"][0] == 0
-    assert found["tpot"][0] == pytest.approx((0.1 + 0.1 / 1.1) / 2)

@@ -9,6 +9,7 @@ from builders import make_sidecar
 
 from bench.machine import bandwidth, identity
 from bench.observations import derived, schema
+from llm_measured.core import device_peaks
 
 
 def test_each_reader_has_a_core_of_its_own():
@@ -63,16 +64,16 @@ def sidecar(**more):
 
 
 def test_a_disturbed_probe_is_no_roof():
-    assert derived.peak_bytes_per_s(sidecar()) == 66e9
-    assert derived.peak_bytes_per_s(sidecar(probe_cpu_shares=[1.0, 0.5, 0.95])) == 64e9
-    assert derived.peak_bytes_per_s(sidecar(probe_cpu_shares=[0.2, 0.5, 0.6])) is None
+    assert device_peaks.peak_bytes_per_s(sidecar()) == 66e9
+    assert device_peaks.peak_bytes_per_s(sidecar(probe_cpu_shares=[1.0, 0.5, 0.95])) == 64e9
+    assert device_peaks.peak_bytes_per_s(sidecar(probe_cpu_shares=[0.2, 0.5, 0.6])) is None
 
 
 def test_weights_that_fit_into_the_cache_are_held_against_its_bandwidth():
-    assert derived.peak_bytes_per_s(sidecar(weight_bytes=20e6)) == 95e9
-    assert derived.peak_bytes_per_s(sidecar(weight_bytes=33e6)) == 66e9
+    assert device_peaks.peak_bytes_per_s(sidecar(weight_bytes=20e6)) == 95e9
+    assert device_peaks.peak_bytes_per_s(sidecar(weight_bytes=33e6)) == 66e9
     older = sidecar(weight_bytes=20e6, working_set_probes_bytes_per_s=[], probe_cpu_shares=[])
-    assert derived.peak_bytes_per_s(older) == 66e9
+    assert device_peaks.peak_bytes_per_s(older) == 66e9
 
 
 @pytest.mark.parametrize(

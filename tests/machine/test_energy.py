@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from bench import metrics
 from bench.machine import energy, sampler
+from llm_measured.core import metrics
 
 
 def samples(seconds=12.0, step=0.1, watts=300.0, factor=1.0, gpus=1, cpu_w=50.0, **changes):

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from bench import naming
 from bench.machine import gemm, gpu, neighbours
+from llm_measured.core import naming
 
 SMI = """#!/bin/sh
 for word; do

@@ -4,12 +4,14 @@ import math
 import shutil
 import subprocess
 
+import pandas as pd
 import pytest
 from builders import make_rows, make_sidecar, write_run, write_serving
 
 from bench import environment
 from bench.machine import identity
 from bench.observations import gates, provenance, schema, store
+from bench.paths import ROOT
 from bench.report.tables import evidence
 
 
@@ -117,7 +119,7 @@ def test_what_lies_there_falls_by_a_gate_that_came_later(tmp_path, gate):
 def test_what_a_file_does_not_hold_is_not_checked_and_refuses_nothing(tmp_path):
     write_run(tmp_path)
     write_run(tmp_path, make_sidecar(busy_cores={"others": 0.0, "steal": 0.0, "throttled": 0.0}), run=2)
-    write_run(tmp_path, make_sidecar(git={"uncommitted": ["bench/metrics.py"]}), run=3)
+    write_run(tmp_path, make_sidecar(git={"uncommitted": ["llm_measured/core/metrics.py"]}), run=3)
     counts, refused = store.judged(folder=tmp_path)
     counts = counts.set_index("gate")
     assert refused.empty and len(store.load(folder=tmp_path)["run_id"].unique()) == 3
@@ -137,10 +139,10 @@ def test_an_instrument_that_differed_falls_among_the_repository_s_own(tmp_path, 
     write_run(folder, make_sidecar(git={"uncommitted": ["bench/backends/mine.py"]}))
     write_run(folder, make_sidecar(git={"dirty": True}), run=2)
     path = write_run(folder, make_sidecar(git={"uncommitted": []}), run=3)
-    tamper(path, ('"uncommitted": []', '"uncommitted": ["bench/metrics.py"]'), sidecar=True)
+    tamper(path, ('"uncommitted": []', '"uncommitted": ["llm_measured/core/metrics.py"]'), sidecar=True)
     counts, refused = store.judged(folder=folder)
     assert refused["run"].tolist() == [f"fake/{path.stem}"]
-    assert "bench/metrics.py" in refused["reason"].iloc[0]
+    assert "llm_measured/core/metrics.py" in refused["reason"].iloc[0]
     assert counts.set_index("gate").loc["the instrument was its revision"].tolist() == [2, 1, 1]
 
 
@@ -175,6 +177,22 @@ def test_without_git_a_run_has_its_revision_and_says_that_nobody_looked(tmp_path
     state = provenance.git_state()
     assert state["dirty"] is None and "uncommitted" not in state
     assert refusal(make_rows(), git=state) == ""
+
+
+def test_a_bandwidth_in_the_table_of_accelerators_is_part_of_the_instrument(tmp_path, monkeypatch):
+    run = lambda *words: subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    table = tmp_path / "llm_measured" / "core" / "accelerators.csv"
+    table.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "llm_measured" / "core" / "accelerators.csv", table)
+    run("init", "-q")
+    run("add", ".")
+    run("-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-q", "-m", "first")
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    assert provenance.git_state()["dirty"] is False
+    rows = pd.read_csv(table)
+    rows.loc[0, "bandwidth_gb_per_s"] += 1
+    rows.to_csv(table, index=False)
+    assert provenance.git_state()["dirty"] is True
 
 
 def test_a_gate_that_was_renamed_in_one_place_only_is_named(tmp_path, monkeypatch):

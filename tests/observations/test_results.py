@@ -12,17 +12,16 @@ from builders import make_rows, make_sidecar, write_run
 
 from bench import backends, html, inputs
 from bench.analysis import client_accuracy as accuracy_analysis
+from bench.analysis import estimates, machines
 from bench.analysis import latency as latency_analysis
-from bench.analysis import machines, ranking
 from bench.observations import derived, gates, schema, store
 from bench.paths import ROOT
-from bench.report import findings
+from bench.report import headlines
 from bench.report.figures import latency as latency_figures
-from bench.report.findings import readme as readme_findings
 from bench.report.tables import latency as latency_tables
 
 # What git keeps: a reader who has run `make study` has runs of their own beside them.
-COMMITTED = readme_findings.committed_files()
+COMMITTED = headlines.committed_files()
 
 
 def refused(rows, sidecar, folder):
@@ -39,8 +38,9 @@ def test_a_good_run_is_read_back_as_it_was_written(tmp_path):
     assert list(requests["request"]) == [1, 2, 3]
     assert requests["answer"].iloc[0] == 'a,b "c"\n<script>'
     assert requests["tpot_s"].iloc[0] == pytest.approx(0.01)
-    # 1e8 bytes of weights and (8 + 10 / 2) tokens of 1,000 numbers of 4 bytes in 10 ms, of 40 GB/s
-    assert requests["mbu"].iloc[0] == pytest.approx((1e8 + 13 * 4000) / 0.01 / 40e9)
+    # 1e8 bytes of weights and (8 + 10 / 2) tokens of 1,000 numbers of 4 bytes in 10 ms, of 39 GB/s:
+    # the 95 % quantile of two probes, 20 and 40
+    assert requests["mbu"].iloc[0] == pytest.approx((1e8 + 13 * 4000) / 0.01 / 39e9)
 
 
 @pytest.mark.parametrize("answer", ["ends\r", "\r", "a\rb", "a\r\nb\n\r", " \t", '"', "5"])
@@ -104,6 +104,32 @@ def test_a_run_that_shared_its_machine_is_named_to_who_reads_it(tmp_path, recwar
         store.load(folder=tmp_path)
 
 
+def test_a_marked_run_lies_apart_and_is_read_only_where_it_is_asked_for(tmp_path, recwarn):
+    write_run(tmp_path, option="int8")
+    rows, busy = make_rows(), {"busy_cores": {"others": 0.9, "steal": 0.0}}
+    path = store.write(rows, make_sidecar(**busy), rows[0]["run_id"], tmp_path, marked=True)
+    assert path == tmp_path / "shared" / "fake" / f"{rows[0]['run_id'].split('/')[1]}.csv"
+    assert set(store.load(folder=tmp_path)["option"]) == {"int8"} and path not in store.files(tmp_path)
+    both = store.load(folder=tmp_path, shared=True)
+    assert dict(zip(both["option"], both["shared_by"])) == {
+        "int8": "",
+        "float32": "others used 45% of the CPU",
+    }
+    assert not [one for one in recwarn if "shared" in str(one.message)], "who asks for them knows"
+    with pytest.raises(FileExistsError):
+        store.write(rows, make_sidecar(**busy), rows[0]["run_id"], tmp_path, marked=True)
+    identity = {name: rows[0][name] for name in ("experiment", "backend", "model", "option", "gpu", "host")}
+    assert store.next_number(identity, tmp_path) == 2
+    assert (
+        store.write(rows, make_sidecar(), rows[0]["run_id"], tmp_path, marked=True).parent.parent == tmp_path
+    )
+
+
+def test_no_run_that_shared_its_machine_is_one_of_the_published():
+    assert store.is_published(ROOT / "_llama-inference" / "fake" / "run-1.csv")
+    assert not store.is_published(ROOT / "_llama-inference" / "shared" / "fake" / "run-1.csv")
+
+
 def test_a_run_is_never_overwritten(tmp_path):
     path = write_run(tmp_path)
     before = path.read_bytes()
@@ -145,10 +171,10 @@ def test_intervals_are_over_runs(observations):
     assert own["runs"] == 3
     assert own["output_tokens_per_s"] == pytest.approx(math.prod(own["rates"]) ** (1 / 3), rel=1e-3)
     # One run has the scatter of the others, over the root of one instead of three.
-    assert own["note"] == "one sitting" and (one["runs"], one["note"]) == (1, "one run")
+    assert own["note"] == estimates.ONE_SESSION and (one["runs"], one["note"]) == (1, "one run")
     relative = [row["output_tokens_per_s_interval"] / row["output_tokens_per_s"] for row in (own, one)]
     assert 0 < relative[0] < relative[1]
-    assert one["reason"] == ranking.ONE_RUN and not own["reason"]
+    assert not one["reason"] and not own["reason"]
 
 
 def test_the_machine_with_the_most_runs_is_in_front(observations):
@@ -162,7 +188,7 @@ def test_the_machine_with_the_most_runs_is_in_front(observations):
 
 
 @pytest.fixture(scope="module")
-def fallen():
+def refused_runs():
     """{path: (gate, sentence)} of the committed runs that a gate refuses, each judged by its own rows alone.
 
     Those of before neighbours were judged by their share of the cores may have had more: they stay, and enter
@@ -179,8 +205,8 @@ def fallen():
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda p: p.stem)
 @pytest.mark.check
-def test_every_committed_run_passes_every_gate(path, fallen):
-    assert path not in fallen, fallen[path]
+def test_every_committed_run_passes_every_gate(path, refused_runs):
+    assert path not in refused_runs, refused_runs[path]
     assert set(schema.SIDECAR) <= set(store.read(path)[1])
     executed = json.loads(path.with_suffix(".ipynb").read_text())
     assert all(not o.get("ename") for cell in executed["cells"] for o in cell.get("outputs", [])), (
@@ -232,8 +258,6 @@ def test_every_engine_has_committed_sweeps_and_scores():
     timed = requests[(requests["experiment"] == "latency") & (requests["error"] == "")]
     probed = timed["bandwidth_bytes_per_s"].notna()  # empty where the readers of every probe shared a core
     assert probed.mean() > 0.5 and timed[probed]["mbu"].between(0, 1, inclusive="right").all()
-    # The worker survives its engine: some sweep was run out of memory on purpose, and went on.
-    assert {True, False} <= set(derived.batches(requests[requests["experiment"] == "memory"])["error"] == "")
 
 
 @pytest.mark.check
@@ -266,7 +290,6 @@ def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
     requests = store.load(folder=tmp_path)
     assert len(requests) == 9000
     html.html(latency_tables.latency(requests))
-    findings.headlines(requests)
     latency_figures.latency(requests)
     assert time.perf_counter() - start < 10
 

@@ -8,9 +8,9 @@ from pictures import words
 from bench import html
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.observations import gates, schema, store
+from bench.report import client_accuracy as client_accuracy_findings
 from bench.report import figures, tables
 from bench.report.figures import client_accuracy as client_accuracy_figures
-from bench.report.findings import client_accuracy as client_accuracy_findings
 from bench.report.tables import client_accuracy as client_accuracy_tables
 
 

@@ -7,28 +7,27 @@ import pandas as pd
 import pytest
 import session_rows
 from builders import (
-    MATRICES,
-    PEAKS,
     make_rows,
     make_sidecar,
     two_engines,
-    write_flipping,
+    write_evaluation,
     write_quality,
     write_repeats,
     write_run,
+    write_score,
     write_serving,
+    write_sizes,
     write_sweep,
 )
 from matplotlib.figure import Figure
 
-from bench import columns, html, style
-from bench.analysis.conversations import PROOF
-from bench.metrics import METRICS
+from bench import html, style
 from bench.observations import store
 from bench.report import bars, curves, figures, tables
 from bench.report.figures import latency as latency_figures
-from bench.report.findings import latency as latency_findings
 from bench.report.tables import latency as latency_tables
+from llm_measured.core import columns
+from llm_measured.core.metrics import METRICS
 
 pytestmark = pytest.mark.early
 
@@ -49,12 +48,9 @@ def written(tmp_path_factory):
     write_quality(
         observations, [[5, 5], [5, 5]], [0.4, 0.6], [1.9, 3.0], backend="transformers", option="float32"
     )
-    write_sweep(
-        observations,
-        experiment="memory",
-        lost=(16, 32, 64),
-        sidecar=make_sidecar(**MATRICES, **PEAKS, limit_bytes=2e9, loaded_bytes=1.97e9),
-    )
+    answers = write_evaluation(observations, option="int8")
+    scored = f"{answers.parent.name}/{answers.stem}"
+    write_score(observations, [1] * 90 + [0] * 74, scored, option="int8")
     for option in ("Q8_0", "Q8_0-ngram"):
         write_serving(
             observations,
@@ -64,11 +60,10 @@ def written(tmp_path_factory):
             option=option,
         )
     write_sweep(observations, backend="llamacpp", option="Q8_0")  # what the planner predicts its server from
+    write_sizes(observations)
     write_run(observations, experiment="served", option="int8", rate=80.0)
     newer = {"option": "int8", "backend_version": "2.0", "first": 4, "later": "02-01"}
     write_repeats(observations, [150.0, 151.0, 152.0], **newer)
-    for run in (1, 2, 3):
-        write_flipping(observations, run, backend="openvino", option="F16")
     # Two more machines, on which two options come in opposite orders.
     for host, rates in (("bbbbbb", (100.0, 300.0)), ("cccccc", (300.0, 100.0))):
         for option, rate in zip(("F16", "Q4_0"), rates):
@@ -112,10 +107,6 @@ def test_every_figure_draws(name, requests, nothing, tmp_path):
     assert (tmp_path / f"{name}.svg").read_text() == svg and (tmp_path / f"{name}.png").exists()
 
 
-# Tables of results that a command writes, and that nobody may have committed yet: they are empty then.
-PROOFS = {"replay_proof": PROOF / "replay.csv", "conversation_peers": PROOF / "conversation_peers.csv"}
-
-
 def test_a_mistyped_figure_is_answered_with_those_that_exist(nothing):
     with pytest.raises(ValueError, match="latency"):
         figures.parts("latencyy", nothing)
@@ -125,7 +116,7 @@ def test_a_mistyped_figure_is_answered_with_those_that_exist(nothing):
 @pytest.mark.check
 def test_every_table_is_made(name, requests, nothing):
     made = tables.TABLES[name]
-    assert len(made(requests)) or name in PROOFS and not PROOFS[name].exists()
+    assert len(made(requests))
     for table in map(made, (requests, nothing)):
         assert "<table" in html.html(table, "caption", "command") and html.text(table)
 
@@ -169,25 +160,11 @@ def test_synthetic_weights_are_labelled_everywhere(tmp_path):
     assert "synthetic" in html.text(latency_tables.latency(requests))
 
 
-def test_drafts_are_compared_with_the_same_option_without(tmp_path):
-    write_run(tmp_path, option="float32", rate=50.0)
+def test_bytes_of_accepted_drafts_are_read_once(tmp_path):
     write_run(tmp_path, option="float32-lookup", rate=100.0, drafted_tokens=8, accepted_tokens=4)
-    requests = store.load(folder=tmp_path)
-    (sentence,) = latency_findings.drafts(requests)
-    assert "fake float32-lookup" in sentence and "1.6 times" in sentence and "50 % of the tokens" in sentence
-    assert "one run each, so no verdict" in sentence
     # Four of nine tokens after the first came with a pass: five passes, each of which read everything.
-    row = requests[requests["option"] == "float32-lookup"].iloc[0]
-    assert row["mbu"] == pytest.approx((1e8 + 13 * 4000) / (9 * 0.01 / 5) / 40e9)
-    write_run(tmp_path, option="float32-lookup", rate=100.0, drafted_tokens=8, accepted_tokens=0, run=2)
-    assert "25 % of the tokens" in latency_findings.drafts(store.load(folder=tmp_path))[0]
-    # An engine that pads its drafts does not tell how many it guessed: no share, and still a sentence.
-    write_run(tmp_path / "padded", backend="vllm", option="bfloat16", rate=50.0)
-    write_run(tmp_path / "padded", backend="vllm", option="bfloat16-ngram", rate=100.0, accepted_tokens=4)
-    (sentence,) = latency_findings.drafts(store.load(folder=tmp_path / "padded"))
-    assert "vllm bfloat16-ngram" in sentence and "guessed" not in sentence and "nan" not in sentence
-    # A guess is no quantisation: it does not count among the options with fewer bits.
-    assert latency_findings.speed_ups(store.load(folder=tmp_path)) == []
+    row = store.load(folder=tmp_path).iloc[0]
+    assert row["mbu"] == pytest.approx((1e8 + 13 * 4000) / (9 * 0.01 / 5) / 39e9)  # 95 % of 20 and 40 GB/s
 
 
 def test_the_last_digits_of_a_place_change_no_byte(tmp_path):

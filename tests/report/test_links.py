@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import posixpath
 import re
 import shutil
 import subprocess
@@ -58,7 +59,7 @@ def test_the_address_stands_in_one_place():
     found = subprocess.run(
         ["git", "grep", "-lF", address], cwd=ROOT, capture_output=True, text=True
     ).stdout.split()
-    assert found == ["_quarto.yml"]
+    assert found == ["README.md", "_quarto.yml"]  # and the command that needs no clone
 
 
 def test_another_address_is_warned_of(capsys):
@@ -139,16 +140,19 @@ def test_a_fork_rehearsed(tmp_path):
     in_fork(folder, "bench.report.preview", **known)
     in_fork(folder, "bench.report.notebooks", str(tmp_path / "notebooks"))
     site = folder / "_site"
-    pages = {file.name: Links(file.read_text()) for file in site.glob("*.html")}
+    pages = {
+        file.relative_to(site).as_posix(): Links(file.read_text())
+        for file in (site / "index.html", *site.glob("pages/*.html"))
+    }
     quarto = yaml.safe_load((ROOT / "_quarto.yml").read_text())
-    assert {name.replace(".qmd", ".html") for name in quarto["project"]["render"]} <= set(pages)
+    assert {name.replace(".qmd", ".html") for name in quarto["project"]["render"]} == set(pages)
     for name, page in pages.items():
         colab = [address for address in page.to if "colab." in address]
         assert len(colab) >= page.figures, name
         assert f"{FORK}/issues/new" in page.to
         for address in page.to:
             leads_somewhere(address, name, pages, site, folder, tmp_path / "notebooks")
-    assert links.repository() not in "".join(file.read_text() for file in site.glob("*.html"))
+    assert links.repository() not in "".join(file.read_text() for file in site.rglob("*.html"))
 
 
 def leads_somewhere(address, name, pages, site, folder, made):
@@ -160,7 +164,8 @@ def leads_somewhere(address, name, pages, site, folder, made):
     elif address.startswith(f"{FORK}/blob/main/"):
         assert (folder / unquote(address.removeprefix(f"{FORK}/blob/main/"))).exists(), address
     elif not parts.scheme:
-        target = unquote(parts.path) or name
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(parts.path)))
+        target = target if parts.path else name
         assert (site / target).exists(), f"{name}: {address}"
         if parts.fragment and target in pages:
             assert unquote(parts.fragment) in pages[target].ids, f"{name}: {address}"
@@ -168,11 +173,11 @@ def leads_somewhere(address, name, pages, site, folder, made):
 
 @pytest.mark.check
 def test_reading_needs_no_engine(tmp_path):
-    """With requirements-read.txt alone, papermill executes figure.ipynb, and the figure is the same, byte for byte."""
+    """With environments/read.txt alone, papermill executes figure.ipynb, and the figure is the same, byte for byte."""
     venv.create(tmp_path / "venv", with_pip=True)
     python = str(tmp_path / "venv/bin/python")
     quiet = ["--quiet", "--disable-pip-version-check"]
-    in_fork(ROOT, "pip", "install", *quiet, "--requirement", "requirements-read.txt", python=python)
+    in_fork(ROOT, "pip", "install", *quiet, "--requirement", "environments/read.txt", python=python)
     installed = in_fork(ROOT, "pip", "list", "--format", "freeze", python=python)
     assert not re.search("^(torch|transformers|openvino|onnxruntime|ctranslate2)=", installed, flags=re.M)
     drawn = []

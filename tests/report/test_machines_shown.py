@@ -11,7 +11,7 @@ from bench import backends, html, style
 from bench.analysis import machines
 from bench.machine import identity
 from bench.observations import gates, store
-from bench.report import figures, findings, pages, tables
+from bench.report import figures, pages, tables
 
 pytestmark = pytest.mark.early
 
@@ -78,7 +78,6 @@ def test_an_experiment_that_a_machine_lacks_is_missing_not_borrowed(both, monkey
     assert set(table["device"]) == {FIRST} and table.attrs["missing"] == [SECOND]
     assert f"No row of {SECOND}: not measured there." in html.html(table)
     assert f"No row of {SECOND}: not measured there." in html.text(table)
-    assert not any(FIRST in sentence for sentence in findings.headlines(both))
 
 
 @pytest.mark.parametrize("name", ["latency", "ttft_tpot", "mbu", "itl", "frontier", "published", "quality"])
@@ -122,13 +121,6 @@ def test_tables_name_the_device_and_keep_every_row(name, both):
 def test_rows_on_a_page_say_their_device_where_there_are_several(both):
     assert f'<tr data-device="{SECOND}">' in html.html(tables.TABLES["latency"](both))
     assert "data-device" not in html.html(tables.TABLES["latency"](both[both["gpu"] == FIRST]))
-
-
-def test_a_machine_with_one_option_says_so_and_none_says_nothing(tmp_path, nothing):
-    write_run(tmp_path / "one", backend="llamacpp", option="Q4_0", gpu=SECOND)
-    (sentence,) = findings.headlines(store.load(folder=tmp_path / "one"))
-    assert sentence.startswith(f"On `{SECOND}`, only **llamacpp Q4_0** ")
-    assert findings.headlines(nothing) == []
 
 
 def test_a_look_follows_from_the_name_alone():

@@ -5,7 +5,7 @@ from bench.report import preview
 
 def test_the_navigation_has_eight_entries_at_most_and_leads_to_every_page_but_the_first():
     site = preview.settings()
-    entries = preview.links(site["website"], "latency.html")
+    entries = preview.links(site["website"], "pages/latency.html")
     linked = [link["href"] for e in entries for link in e.get("menu", [e])]
     assert len(entries) <= 8 and len(linked) == len(set(linked))
     assert {preview.page(name) for name in site["project"]["render"]} - set(linked) == {"index.html"}

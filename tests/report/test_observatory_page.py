@@ -6,7 +6,8 @@ import pandas as pd
 import pictures
 import pytest
 
-from llm_observatory import expect, expect_explorer
+from bench.report.published import expect_explorer
+from llm_measured.published import build
 
 pytestmark = [pytest.mark.check, pytest.mark.timing]
 READY = "#observatory"
@@ -15,7 +16,7 @@ FIRST_MS, FILTER_MS, REDRAW_MS = 2000, 100, 500
 
 @pytest.fixture(scope="module")
 def rows():
-    return expect.observatory()
+    return build.table()
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,19 @@ def test_the_csv_of_a_view_has_the_rows_of_its_filters(opened, rows):
     rate = found.set_index("row_id")["output_tokens_per_s"]
     one = wanted[wanted["source"] == "premai"].iloc[0]
     assert float(rate[one["row_id"]]) == pytest.approx(one["throughput_raw"], rel=1e-5)
+
+
+def test_a_filter_is_searched_and_its_counts_follow_the_others(opened, rows):
+    page = opened("?o-source=localscore")
+    models = page.locator("#observatory details[data-name=model]")
+    models.locator("summary").click()
+    own = rows[(rows["source"] == "localscore") & (rows["audit"] != "excluded")]["model"].value_counts()
+    assert models.locator("label:visible").first.inner_text().strip().endswith(f"({own.iloc[0]:,})")
+    page.locator("#observatory details[data-name=accelerator_family] summary").click()
+    cards = page.locator("#observatory details[data-name=accelerator_family]")
+    cards.get_by_role("searchbox").fill("4090")
+    shown = cards.locator("label:visible").all_inner_texts()
+    assert shown and all("4090" in text for text in shown)
 
 
 def test_mlperf_stands_alone_with_its_trademark(opened, rows):

@@ -5,11 +5,11 @@ import re
 
 import markupsafe
 import pytest
-from builders import write_every
+from builders import write_every, write_sizes
 
 from bench.observations import store
 from bench.paths import ROOT
-from bench.report import pages, preview
+from bench.report import figures, pages, preview
 
 SHOWN = re.compile(r"pages\.show_(?:figure|table)\(")
 PAGES = "latency", "batching", "serving", "quality", "backends", "method", "answers"
@@ -17,7 +17,7 @@ PAGES = "latency", "batching", "serving", "quality", "backends", "method", "answ
 
 def cells(page):
     """The cells of a page that a reader can unfold."""
-    _, notebook = preview.read(ROOT / f"{page}.qmd")
+    _, notebook = preview.read(ROOT / "pages" / f"{page}.qmd")
     return [cell.source for cell in notebook.cells if cell.cell_type == "code" and preview.code(cell)]
 
 
@@ -31,6 +31,7 @@ def measured(tmp_path_factory):
     for gpu, host in (("test-cpu", "abc123"), ("other-cpu", "def456")):
         for backend, option in (("transformers", "float32"), ("llamacpp", "Q4_0")):
             write_every(folder, backend=backend, option=option, gpu=gpu, host=host)
+    write_sizes(folder)
     return store.load(folder=folder)
 
 
@@ -39,6 +40,7 @@ def execute(monkeypatch, tmp_path):
     """A function that executes a cell alone and returns what it displays."""
     monkeypatch.setattr(pages, "share", lambda: None)
     monkeypatch.setattr(pages, "DOWNLOADS", tmp_path)
+    monkeypatch.setattr(pages, "FIGURES", tmp_path)
 
     def executed(source, requests, on_a_page):
         displayed = []
@@ -60,8 +62,12 @@ def test_a_cell_gives_in_a_notebook_what_the_page_shows(page, number, measured, 
     pictures = [one for one in beside if hasattr(one, "savefig")]
     frames = [one for one in beside if hasattr(one, "columns")]
     assert pictures or frames
-    for picture in pictures:
-        assert pages.svg_address(picture) in on_page.data
+    linked = re.findall(r'<img [^>]*src="figures/(pages/[^"]+)"', on_page.data)
+    assert len(linked) == len(pictures)
+    for file, picture in zip(linked, pictures):
+        written = (pages.FIGURES / file).read_text()
+        command = re.search("<dc:description>(.*?)</dc:description>", written)[1]
+        assert written == figures.svg(picture, re.search("<dc:title>(.*?)</dc:title>", written)[1], command)
     if "show_figure" in source:
         assert len(pictures) == on_page.data.count("<img") and len(frames) == 1
     else:
@@ -75,7 +81,15 @@ def test_a_cell_works_before_anything_was_measured(shown, measured, execute):
     assert execute(source, measured.iloc[:0], on_a_page=True)
 
 
+def test_models_that_nobody_has_measured_are_one_sentence(measured, execute):
+    without = measured[measured["experiment"] != "sizes"]
+    sources = [source for source in cells("latency") if '"sizes' in source]
+    shown = [one.data for source in sources for one in execute(source, without, on_a_page=True)]
+    assert len(sources) == 4 and [text for text in shown if text] == shown[:1]
+    assert shown[0].startswith("Not measured yet: `make study MODELS=")
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_figure_and_table_of_a_page_has_its_cell(page):
-    whole = (ROOT / f"{page}.qmd").read_text()
+    whole = (ROOT / "pages" / f"{page}.qmd").read_text()
     assert len(SHOWN.findall(whole)) == sum(len(SHOWN.findall(source)) for source in cells(page)) > 0

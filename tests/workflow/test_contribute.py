@@ -64,7 +64,7 @@ def change_answer(root, text):
 
 def contributed(root, capsys, *arguments):
     """(exit code, text) of the command line."""
-    code = contribute.main(["--no-site", *arguments], root)
+    code = contribute.main([*arguments], root)
     printed = capsys.readouterr()
     return code, printed.out + printed.err
 
@@ -113,8 +113,8 @@ CHANGES = {
     "an unknown revision": (lambda s: s["git"].update(revision="0" * 40), "not in the history"),
     "no revision": (lambda s: s.update(git={}), "not in the history"),
     "changes not committed": (
-        lambda s: s["git"].update(uncommitted=["bench/metrics.py"]),
-        "The instrument differs from its revision: bench/metrics.py",
+        lambda s: s["git"].update(uncommitted=["llm_measured/core/metrics.py"]),
+        "The instrument differs from its revision: llm_measured/core/metrics.py",
     ),
     "changes that are not named": (lambda s: s["git"].update(dirty=True), "does not say in which files"),
     "other prompts": (lambda s: s.update(prompts_sha256="0" * 64), "Its prompts"),
@@ -209,12 +209,14 @@ def test_an_instrument_that_only_the_branch_has_is_refused(new_run, capsys):
         ["git", "-C", str(new_run), "rev-parse", "HEAD"], capture_output=True, text=True
     ).stdout.strip()
     try:
-        (new_run / "bench/metrics.py").write_text("# faster\n")
+        (new_run / "llm_measured/core/metrics.py").write_text("# faster\n")
         git(new_run, "commit", "--quiet", "--all", "--message", "a faster clock")
         head = candidates.git(new_run, "rev-parse", "HEAD").strip()
         change_sidecar(new_run, lambda sidecar: sidecar["git"].update(revision=head))
         code, text = contributed(new_run, capsys, "--base", base)
-        assert code == 1 and "an instrument that is not the repository's: bench/metrics.py" in text
+        assert (
+            code == 1 and "an instrument that is not the repository's: llm_measured/core/metrics.py" in text
+        )
     finally:
         git(new_run, "reset", "--quiet", "--hard", base)
 
@@ -257,33 +259,6 @@ def test_what_a_model_answers_may_hold_a_path(tmp_path):
     (tmp_path / "run.csv").write_text("answer,error\ncd /home/user,no such file /home/ada/model.bin\n")
     (sentence,) = leaks.found(tmp_path / "run.csv")
     assert "Row 1, error" in sentence and "/home/ada/model.bin" in sentence
-
-
-def test_differences_are_sentences_rows_and_figures():
-    before = {
-        "findings": ["a", "b"],
-        "tables": {"t": ["1", "2"], "same": ["0"]},
-        "figures": {"f": "x", "g": "y"},
-    }
-    after = {
-        "findings": ["b", "c"],
-        "tables": {"t": ["2", "3", "4"], "same": ["0"]},
-        "figures": {"f": "z", "g": "y"},
-    }
-    assert contribute.differences(before, before) == []
-    assert contribute.differences(before, after) == [
-        "- goes: a",
-        "- comes: c",
-        "- table `t`: rows that come or change: 2; that go or change: 1; before: 2, after: 3",
-        "- figures drawn anew: f",
-    ]
-
-
-@pytest.mark.check
-def test_the_site_s_change_is_shown(new_run, capsys):
-    assert contribute.main([], new_run) == 0
-    text = capsys.readouterr().out
-    assert "## What would change on the site" in text and "intel-xeon-2c" in text
 
 
 @pytest.mark.check

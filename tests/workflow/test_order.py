@@ -22,14 +22,12 @@ WAYS = {
     "plain": {},
     "BUDGET": {"budget": 20},
     "REPEATS=n": {"repeats": 4},
-    "REPEATS=auto": {"repeats": "auto", "most_runs": 9},
-    "REPEATS=auto BUDGET": {"repeats": "auto", "budget": 60},
     "ALL=1": {"all": True},
     "ALL=1 REPEATS=n": {"all": True, "repeats": 3},
     "EXPERIMENTS": {"experiments": "latency quality batching", "repeats": 3},
     "EXPERIMENTS, one that reads another": {"experiments": "quality", "repeats": 2},
     "ENGINES": {"engines": FAKES, "repeats": 5},
-    "ENGINES EXPERIMENTS REPEATS=auto": {"engines": FAKES, "experiments": "latency", "repeats": "auto"},
+    "ENGINES EXPERIMENTS REPEATS=n": {"engines": FAKES, "experiments": "latency", "repeats": 20},
 }
 
 
@@ -160,9 +158,9 @@ def begun(config, folder, ends):
 @pytest.mark.parametrize("seed", range(1, 9))
 @pytest.mark.check
 def test_configurations_that_end_earlier_bring_no_two_runs_together(folder, seed):
-    """As with REPEATS=auto and BUDGET: what comes next is only known when it comes."""
+    """As with BUDGET: what comes next is only known when it comes."""
     ends = {"float32": 12, "int8": 8, "mute": 10, "short": 3}
-    config = plan.load({"engines": FAKES, "experiments": "latency", "repeats": "auto", "seed": seed})
+    config = plan.load({"engines": FAKES, "experiments": "latency", "repeats": 12, "seed": seed})
     done = begun(config, folder, ends)
     assert Counter(run.option for run in done) == ends and not in_a_row(done)
 

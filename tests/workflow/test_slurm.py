@@ -18,9 +18,10 @@ import psutil
 import pytest
 from commands import BIN
 
-from bench import naming, processes
+from bench import processes
 from bench.machine import identity
 from bench.paths import ROOT
+from llm_measured.core import naming
 
 CONF = """
 ClusterName=test

@@ -5,21 +5,21 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 
 import nbformat
 import pandas as pd
 import psutil
 import pytest
-from builders import write_run
+from builders import make_rows, make_sidecar, write_run
 from commands import BIN, TESTS, cloned, run
 
 from bench import backends, paths
-from bench.analysis import repeats
-from bench.machine import identity, neighbours
+from bench.machine import identity, neighbours, waiting
 from bench.observations import schema, store
 from bench.paths import ROOT
 from bench.report import figures
-from bench.workflow import auto, options, progress, run_notebook
+from bench.workflow import durations, options, progress, report, run_notebook
 from bench.workflow import plan as plan_workflow
 
 pytestmark = pytest.mark.early
@@ -78,6 +78,81 @@ def test_what_failed_in_the_first_round_is_not_tried_in_the_next(tmp_path, monke
     assert {r.option for r in plan(engines="fake", budget=60) if r.n > 1} == {r.option}
 
 
+def beside_others(folder, planned, cores=0.14):
+    """Write `planned` as a run whose neighbours kept so many cores busy."""
+    rows = make_rows(option=planned.option, gpu=planned.gpu, host=identity.host(), run=planned.n)
+    busy = make_sidecar(busy_cores={"others": cores, "steal": 0.0})
+    return store.write(rows, busy, rows[0]["run_id"], folder, marked=True)
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    """A checkout in which nothing has been measured."""
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
+    monkeypatch.setattr(durations, "RESULTS", tmp_path)
+    return tmp_path
+
+
+def test_what_was_measured_beside_others_is_repeated_once(empty):
+    asked = {"engines": "fake", "budget": 60}
+    for r in plan(engines="fake"):
+        beside_others(empty, r)
+    assert {r.n for r in plan(**asked)} >= {1, 2}, "it is tried again in the next round"
+    for r in plan(**asked):
+        if r.n == 2 and r.option == "float32":
+            beside_others(empty, r)
+    assert {(r.option, r.n) for r in plan(**asked)} >= {("int8", 2), ("float32", 2)}
+    assert ("float32", 3) not in {(r.option, r.n) for r in plan(**asked)}
+    assert not any(r.measured for r in plan(**asked)), "a quiet machine measures all of them"
+
+
+def test_a_study_ends_well_where_every_engine_s_default_has_a_row_clean_or_marked(empty):
+    config = plan_workflow.load({"engines": "fake", "repeats": 1})
+    runs = plan_workflow.plan(config)
+    assert [r.option for r in report.without_row(config)] == ["float32"]
+    (sentence,) = report.lacking(config)
+    assert sentence.startswith("No row of 1: latency fake float32: ") and not report.is_new(config, 0)
+    default = next(r for r in runs if r.option == "float32")
+    since = time.time() - 1
+    beside_others(empty, default)
+    assert not report.without_row(config) and not report.lacking(config)
+    assert report.is_new(config, since) and not default.measured and default.marked
+    *each, words = report.shared(config)
+    assert each == [f"SHARED {default.id}: others used 7% of the CPU."]
+    assert words.startswith("1 of 2 runs shared the machine") and "quiet machine" in words
+    assert "no measurement: others used 7% of the CPU" in report.row(default)
+    assert [r.option for r in report.unmeasured(config)] == ["int8"]
+    named = plan_workflow.load({"engines": "fake/float32 fake/int8", "repeats": 1})
+    assert [r.option for r in report.without_row(named)] == ["int8"], "what is named has to have a row"
+    write_run(empty, option="float32", gpu=default.gpu, host=identity.host(), run=1)
+    assert not default.marked and not report.shared(config), "a clean run takes its place"
+
+
+def test_nothing_is_drawn_where_nothing_is_new(empty, monkeypatch):
+    config = plan_workflow.load({"engines": "fake", "repeats": 1})
+    default = next(r for r in plan_workflow.plan(config) if r.option == "float32")
+    write_run(empty, option="float32", gpu=default.gpu, host=identity.host(), run=1)
+    later = time.time() + 60
+    monkeypatch.setattr(report, "SITE", empty / "site")
+    assert report.is_new(config, later), "there is no page yet"
+    (empty / "site").mkdir()
+    (empty / "site" / "index.html").touch()
+    assert not report.is_new(config, later) and report.is_new(config, 0)
+
+
+def test_what_a_run_waits_for_is_shown_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(waiting, "FILE", tmp_path / "waiting.txt")
+    (tmp_path / "waiting.txt").write_text("Waiting for a run that was killed.")
+    waits, said = progress.Waits(), []
+    assert not waits.new()
+    with waiting.Waiting() as shown:
+        shown.say("for an idle machine")
+        monkeypatch.setattr(progress, "LOOK_S", 0.01)
+        open_run = [r for r in plan(engines="fake") if not r.measured][:1]
+        progress._newly_ended(open_run, {r.id for r in open_run}, 0.1, waits, said.append)
+    assert said == ["Waiting for an idle machine."]
+
+
 def test_options_that_are_named_are_all_measured():
     assert len(plan(engines="fake/float32 fake/int8 fake/mute")) == 3
 
@@ -99,8 +174,20 @@ def test_the_time_left_is_never_nothing_as_long_as_a_run_is_open(tmp_path, monke
 def test_the_cost_of_measuring_is_left_to_those_who_repeat():
     assert {r.experiment for r in plan(all=True)} == {"latency", "quality", "batching", "serving"}
     second = {r.experiment for r in plan(all=True, repeats=2) if r.n == 2}
-    sessions = {"conversations", "replay", "bursts_conv", "bursts_code"}
-    assert second == {"latency", "batching", "serving", "served", "steps", "overhead"} | sessions
+    sessions = {"conversations", "replay"}
+    assert second == {"latency", "batching", "serving", "served", "overhead"} | sessions
+
+
+def test_what_takes_hours_or_runs_generated_code_is_measured_by_name_only():
+    """Neither is in any round of ALL=1; a score comes after the answers that it reads."""
+    every = plan(all=True, repeats=3)
+    assert not [run for run in every if run.experiment.startswith("humaneval")]
+    runs = plan(engines="ctranslate2", experiments="humaneval-score")
+    assert {run.experiment for run in runs} == {"humaneval", "humaneval-score"}
+    places = {(run.option, run.experiment): place for place, run in enumerate(runs)}
+    for planned in runs:
+        assert places[planned.option, "humaneval"] <= places[planned.option, planned.experiment]
+    assert ("run_generated_code", False) in next(r for r in runs if r.experiment != "humaneval").parameters
 
 
 def test_an_experiment_that_is_named_is_measured_in_one_round():
@@ -117,8 +204,22 @@ def test_a_number_that_is_none_is_refused_with_what_may_stand_there(key, value):
         plan_workflow.load({key: value})
 
 
-def test_most_runs_of_a_study_are_those_that_its_proof_supposes():
-    assert repeats.BUDGET == plan_workflow.load()["most_runs"]
+def test_repeats_n_plans_as_many_runs_of_every_configuration():
+    counts = Counter(r.configuration for r in plan(engines="fake", repeats=3))
+    assert len(counts) > 1 and set(counts.values()) == {3}
+
+
+def test_repeats_auto_and_its_limit_are_refused():
+    with pytest.raises(ValueError, match="repeats must be a whole number above 0 or budget, not 'auto'"):
+        plan_workflow.load({"repeats": "auto"})
+    with pytest.raises(ValueError, match="most_runs"):
+        plan_workflow.load({"most_runs": 30})
+
+
+def test_a_plain_study_keeps_to_its_budget():
+    config = plan_workflow.load({})
+    assert config["rounds"] is None
+    assert "min are spent" in progress.heading(config, plan_workflow.plan(config))
 
 
 def test_which_options_each_repeat_measures():
@@ -256,7 +357,7 @@ def studied(tmp_path_factory):
 def test_a_failure_does_not_stop_the_rest(studied):
     folder, done, _ = studied
     names = {p.name.split("-")[3] for p in store.files(folder)}
-    assert done.returncode != 0
+    assert done.returncode == 0, "the default option has a row"
     assert {"float32", "int8", "broken", "mute"} <= names and not {"short", "impossible"} & names
     assert "FAILED fake/latency-smollm2-135m-short" in done.stdout and "the engine gave" in done.stdout
     assert "above 1" in done.stdout
@@ -282,15 +383,15 @@ def test_a_study_forgets_what_failed_before_it_plans(tmp_path):
 
     It stands among the studies because nothing is forgotten while another one runs.
     """
-    asked = {"engines": "fake/mute", "experiments": "latency", "repeats": "auto"}
-    first = plan_workflow.rounds(plan_workflow.load(asked))[0][0]
+    asked = {"engines": "fake/mute", "experiments": "latency", "repeats": 3}
+    first = plan(**asked)[0]
     log = ROOT / paths.log(first.id).with_suffix(".txt")
-    marks = [ROOT / first.ended, ROOT / auto.enough(first)]
+    marks = [ROOT / first.ended, ROOT / first.tried]
     for mark in (log, *marks):
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
     words = [f"{key}={value}" for key, value in asked.items()]
-    planned = snakemake(tmp_path, "-n", "--config", *words, "most_runs=3", "--", "measure").stdout
+    planned = snakemake(tmp_path, "-n", "--config", *words, "--", "measure").stdout
     log.unlink()
     assert [first.id[:-1] + n in planned for n in "1234"] == [True, True, True, False]
     assert not any(mark.exists() for mark in marks)
@@ -376,7 +477,7 @@ def test_an_interrupted_study_goes_on(tmp_path, stop, whom, second_runs):
 def test_a_run_whose_last_cell_fails_is_measured(tmp_path):
     """The plot comes after the CSV, so it can cost the plot only."""
     cells = [
-        "from bench import files\nfrom bench.observations import store\nfiles.write_whole(store.path('fake/plot-1'), 'whole')",
+        "from llm_measured.core import files\nfrom bench.observations import store\nfiles.write_whole(store.path('fake/plot-1'), 'whole')",
         "raise ValueError('no plot')",
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}

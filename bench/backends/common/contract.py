@@ -3,7 +3,7 @@ anything.
 
 An adapter is a module, `bench/backends/<name>.py`: `Adapter` is what every one has, `InProcess` or
 `IsServer` (or both) how its engine is reached, `Converts` what some have besides. What `load` returns is an
-`Engine`; some `Reserve` or `Score`. No adapter imports a clock: the times are taken in
+`Engine`; some `Reserve`, `Score` or `Answer`. No adapter imports a clock: the times are taken in
 `bench/instrument/in_process.py`, in the callback.
 
 **The checkpoint** that an adapter gets (`bench/backends/common/checkpoints.py`) offers
@@ -38,9 +38,10 @@ is, once.
 
 import ast
 import inspect
+import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Protocol
@@ -139,6 +140,22 @@ class Scores(Protocol):
         """Natural logarithms of the probabilities of ids[1:], each after all ids before it."""
 
 
+class Answers(Protocol):
+    """An engine whose answers may end by themselves: for what is judged by its content, never by its time."""
+
+    answers_together: ClassVar[bool] = True
+    """False: `answer` takes one prompt at a time. An option with `"batches": False` does so anyway."""
+
+    def answer(self, prompts: list[list[int]], max_new_tokens: int) -> list[list[int]]:
+        """Greedy decoding of each prompt (token ids, of any lengths) up to a token of
+        `checkpoint.end_token_ids`, without it (`until_end`). An answer of `max_new_tokens` tokens was cut."""
+
+
+def until_end(ids: Iterable[int], end: Collection[int]) -> list[int]:
+    """The token ids before the first one that is in `end`; all of them where none is."""
+    return list(itertools.takewhile(lambda token: token not in end, ids))
+
+
 class InProcess(Protocol):
     """An adapter whose engine runs in this process."""
 
@@ -156,10 +173,10 @@ class Converts(Protocol):
 
     def prepare(self, checkpoint: Checkpoint, option: str, device: str) -> Path:
         """Path of that format. Called in a process of its own, once for each version of the engine:
-        `checkpoints.conversion` names the path, `bench.files.made` makes it whole or not at all."""
+        `checkpoints.conversion` names the path, `files.made` makes it whole or not at all."""
 
 
-DOCUMENTED = "Install", "Documentation", "Licence"
+DOCUMENTED = "Install:", "Documentation:", "Licence:", "Options:", "Traps:"
 ARITHMETIC = "float32", "bfloat16", "float16", "int8", "fp8"
 CLOCKS = {"time", "timeit", "datetime", "perf_counter", "monotonic", "in_process"}
 
@@ -179,7 +196,7 @@ def engine_faults(engine: Engine) -> list[str]:
         *_settings(engine),
         *_callable(engine, Engine.close),
     ]
-    for part in (Reserves.reserve, Scores.log_probabilities):
+    for part in (Reserves.reserve, Scores.log_probabilities, Answers.answer):
         faults += _callable(engine, part) if hasattr(engine, part.__name__) else []
     if getattr(engine, "arithmetic", Engine.arithmetic) not in ARITHMETIC:
         faults.append(f"Its arithmetic is {engine.arithmetic!r}, which is none of {', '.join(ARITHMETIC)}.")

@@ -18,9 +18,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from bench import files
 from bench.backends.common import checkpoints, weights
-from bench.definitions import Fields
+from llm_measured.core import files
+from llm_measured.core.definitions import Fields
 
 INDEX = "model.safetensors.index.json"
 # Classes that transformers 4 does not have, by the name of the one that reads the same tokenizer.json there.

@@ -11,7 +11,7 @@ import urllib.request
 from typing import Any
 
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Value
+from llm_measured.core.definitions import Value
 
 FACTS = ("rope_theta", "dtype", "vocab_size", "end_token_ids")
 

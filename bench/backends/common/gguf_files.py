@@ -1,9 +1,9 @@
 """GGUF files in the precision that an option names: made of the GGUF file that a checkpoint came from, or of
-the Hugging Face layout of a Llama.
+the Hugging Face layout of a Llama or a Qwen2; and the file that it came from, as it was shipped.
 
-What of the Hugging Face layout can be written: checkpoints of the type `llama` with plain rotary embeddings
-and a byte-pair tokenizer, either over bytes (Llama 3, SmolLM, the synthetic weights) or over SentencePiece's
-pieces (Llama 2, TinyLlama).
+What of the Hugging Face layout can be written: checkpoints of the types `llama` and `qwen2` with plain rotary
+embeddings and a byte-pair tokenizer, either over bytes (Llama 3, SmolLM, Qwen2.5, the synthetic weights) or
+over SentencePiece's pieces (Llama 2, TinyLlama).
 """
 
 import functools
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench import files
 from bench.backends.common import checkpoints, effective, gguf_tokens
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core import files
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     import gguf
@@ -30,11 +30,22 @@ if TYPE_CHECKING:
 # Option -> the number that `general.file_type` has in such a file.
 TYPES = {"F16": 1, "Q8_0": 7, "Q4_0": 2}
 FLOATS = "F32", "F16", "BF16"  # called the same in safetensors and GGUF
+AS_SHIPPED = "as-shipped"  # the option that is no precision of ours
+# Types of models that are written as GGUF -> the heads whose rows are put in another order (`_values`): of a
+# Qwen2 llama.cpp turns the rotary pairs where the Hugging Face layout keeps them.
+REORDERED = {"llama": ("attn_q", "attn_k"), "qwen2": ()}
 
 
 def prepare(checkpoint: Checkpoint, option: str) -> Path:
     """Path of `checkpoint` as GGUF in `option`, written first if it is not there; ValueError for one that
-    cannot be written as GGUF here."""
+    cannot be written as GGUF here, or that has no file to be taken as it was shipped."""
+    if option == AS_SHIPPED:
+        if not checkpoint.gguf:
+            raise ValueError(
+                f"{checkpoint.name} came without a GGUF file, so there is none to be measured as it was "
+                "shipped: name a file with -p model gguf:<file>, or choose another option."
+            )
+        return checkpoint.gguf
 
     def make(to: Path) -> None:
         if checkpoint.gguf:
@@ -54,12 +65,27 @@ def _read(path: str | Path) -> tuple[Fields, list[tuple[str, int, int, int]]]:
     reader = gguf.GGUFReader(path)
     kind = reader.fields["general.architecture"].contents()
     base, end = (reader.fields.get(key) for key in (f"{kind}.rope.freq_base", "tokenizer.ggml.eos_token_id"))
+    stated = reader.fields.get("general.file_type")
     told = {
         "rope_theta": base.contents() if base else 10000.0,  # what llama.cpp and OpenVINO take without one
         "vocab_size": len(reader.fields["tokenizer.ggml.tokens"].data),
         "end_token_ids": [end.contents()] if end else None,
+        "file_type": _file_type(stated.contents()) if stated else "unknown",
     }
     return told, [(t.name, int(t.n_elements), len(t.shape), int(t.n_bytes)) for t in reader.tensors]
+
+
+def _file_type(number: int) -> str:
+    """What most of the matrices of a file are in, as llama.cpp calls the number: 15 -> Q4_K_M."""
+    import gguf
+
+    known = {int(each): each.name.removeprefix("MOSTLY_") for each in gguf.LlamaFileType}
+    return known.get(number, f"type {number}")
+
+
+def file_type(path: str | Path) -> str:
+    """What the GGUF file at `path` says that it is: `Q4_K_M`, `F16`; `unknown` where it does not say."""
+    return _read(path)[0]["file_type"]
 
 
 def step_bytes(path: str | Path, per_value: float | None = None) -> int:
@@ -134,13 +160,15 @@ def _kind(shape: Sequence[int], option: str) -> "gguf.GGMLQuantizationType":
 
 
 def _convert(checkpoint: Checkpoint, option: str, to: Path) -> None:
-    """Write a Llama in the Hugging Face layout as GGUF with every matrix in `option`: one tensor at a time, a
-    7B model need not fit twice."""
+    """Write a Llama or a Qwen2 in the Hugging Face layout as GGUF with every matrix in `option`.
+
+    One tensor at a time: a 7B model need not fit twice.
+    """
     import gguf
 
     found = _tensors(checkpoint)
     kinds = {name: _kind(tensor.shape, option) for name, tensor in found.items()}
-    writer = gguf.GGUFWriter(to, "llama")
+    writer = gguf.GGUFWriter(to, checkpoint.config["model_type"])
     _add_shape(writer, checkpoint)
     gguf_tokens.add_tokens(writer, checkpoint)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
@@ -164,11 +192,12 @@ def _tensors(checkpoint: Checkpoint) -> "dict[str, Tensor]":
     from gguf.utility import SafetensorsLocal
 
     kind, rotary = checkpoint.config.get("model_type"), _rotary(checkpoint.config)
-    if kind != "llama":
-        raise gguf_tokens.refusal(checkpoint, f"is of the type {kind}, not llama")
+    if kind not in REORDERED:
+        raise gguf_tokens.refusal(checkpoint, f"is of the type {kind}, not {' or '.join(REORDERED)}")
     if rotary["kind"] != "default":
         raise gguf_tokens.refusal(checkpoint, f"stretches its rotary embeddings ({rotary['kind']})")
-    names, found = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, checkpoint.config["num_hidden_layers"]), {}
+    architecture = gguf.MODEL_ARCH[kind.upper()]
+    names, found = gguf.get_tensor_name_map(architecture, checkpoint.config["num_hidden_layers"]), {}
     for file in sorted(checkpoint.path.glob("*.safetensors")):
         for name, tensor in SafetensorsLocal(file).tensors.items():
             own_head = name != "lm_head.weight" or not checkpoint.config.get("tie_word_embeddings")
@@ -192,13 +221,13 @@ def _values(name: str, tensor: "torch.Tensor", checkpoint: Checkpoint) -> np.nda
     """The numbers of a tensor on disk in float32, in the order that llama.cpp wants.
 
     Rotary embeddings turn pairs of rows of a query or key head: the Hugging Face layout keeps the two in
-    different halves of the head, llama.cpp beside each other.
+    different halves of the head, llama.cpp beside each other in a Llama.
     """
     import gguf
 
     values = gguf.quants.dequantize(tensor.mmap_bytes(), gguf.GGMLQuantizationType[tensor.dtype])
     values = values.reshape(tensor.shape)
-    heads = dict(zip(("attn_q", "attn_k"), checkpoint.heads)).get(name.split(".")[-2])
+    heads = dict(zip(REORDERED[checkpoint.config["model_type"]], checkpoint.heads)).get(name.split(".")[-2])
     if not heads:
         return values
     return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)

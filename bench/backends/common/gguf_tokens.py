@@ -5,7 +5,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bench.backends.common.checkpoints import Checkpoint
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     import gguf
@@ -18,8 +18,8 @@ SPLITS = {r"\\p{N}{1,3}": "llama-bpe", '"Digits"': "smollm", r"\\p{N}": "qwen2"}
 def refusal(checkpoint: Checkpoint, why: str) -> ValueError:
     """The ValueError for a checkpoint that cannot be written as GGUF here."""
     return ValueError(
-        f"{checkpoint.name} {why}: it has no GGUF file, and one cannot be written of it here. Choose a model "
-        "that comes as GGUF, such as smollm2-135m."
+        f"{checkpoint.name} {why}: it has no GGUF file, and one cannot be written of it here. Name one, "
+        "gguf:<file>, or choose a model that comes as GGUF, such as smollm2-135m."
     )
 
 

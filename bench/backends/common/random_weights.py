@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from bench import processes
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

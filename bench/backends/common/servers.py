@@ -25,7 +25,8 @@ class Wanted:
     start (s); `url` where one runs already; how many replicas of the model stand behind its address
     (`data_parallel`). `cache_tokens`: the size of its prefix cache, 0 where it is to be off, in tokens; with
     either it counts prompt tokens where it can. None: no cache, and no counters that nobody reads. `port` of
-    the loopback is where it is to listen.
+    the loopback is where it is to listen. Of one that runs already: `served_model` is its name of the model,
+    `changes` are made to the body of every request (`protocols.changed`), and `headers` added to its head.
     """
 
     requests: int
@@ -38,6 +39,9 @@ class Wanted:
     data_parallel: int = 1
     cache_tokens: int | None = None
     port: int = field(default_factory=processes.free_port)
+    served_model: str = ""
+    changes: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass
@@ -48,7 +52,7 @@ class Served:
     `body` a function of the number of new tokens that returns what goes into the body of every request (some
     servers need that number), `token` the access token, if it needs one. Which bytes a step reads is unknown,
     because how many requests a step serves is the server's own affair: there is no MBU.
-    `cache`: the prefix cache that it has; None where nobody can say.
+    `cache`: the prefix cache that it has; None where nobody can say. `changes` and `headers` as in `Wanted`.
     """
 
     url: str
@@ -58,6 +62,8 @@ class Served:
     body: Callable[[int], dict[str, Any]] = lambda new_tokens: {}
     token: str = field(default="", repr=False)
     cache: prefix_cache.Declared | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
     weight_bytes: None = None
     kv_value_bytes: None = None
 

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import files
-from bench.definitions import Fields
+from llm_measured.core import files
+from llm_measured.core.definitions import Fields
 
 CACHE = ".hashes.json"  # under models/: what was hashed, with the size and time that it was hashed at
 

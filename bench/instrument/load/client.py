@@ -10,6 +10,7 @@ says so. `parallel.run` runs this loop in processes of its own, away from the no
 
 import contextlib
 import gc
+import heapq
 import math
 import os
 import time
@@ -17,13 +18,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic as clock
 
-from bench.definitions import Fields
-from bench.instrument.load import connection, http1
+from bench.instrument.load import connection, http1, refusals
 from bench.instrument.load.backlog import Backlog
 from bench.instrument.load.connection import Stream
 from bench.instrument.load.records import Answer, Call
 from bench.instrument.load.results import Results
 from bench.machine import memory
+from llm_measured.core.definitions import Fields
 
 AWAKE_S = (
     0.002  # a sleeper wakes up to so late (twice rounded up to ms): so much of every wait is spent awake
@@ -36,7 +37,12 @@ class Client:
     `concurrency` bounds how many requests without a schedule are under way at once; scheduled ones never
     wait. `dialect` is a name in `protocols.DIALECTS`; a request that takes longer than `timeout_s` has
     failed. `until_s` after the start the level ends: what is under way is cancelled. `encode` makes token ids
-    of the text of an answer, for sessions whose history is the server's own answers.
+    of the text of an answer, for sessions whose history is the server's own answers. With `fresh` each
+    request gets a connection of its own. When the share `most_failed` of refusals.FEWEST requests or more has
+    failed, no further one is sent, and `ended` says why.
+
+    A request is sent again only where no server has worked on it: its open connection was closed at once, or
+    a server that has answered before refuses connections, as one does that is started again.
     """
 
     def __init__(
@@ -48,8 +54,13 @@ class Client:
         timeout_s: float,
         until_s: float = math.inf,
         encode: Callable[[str], list[int]] | None = None,
+        fresh: bool = False,
+        most_failed: float = math.inf,
     ) -> None:
-        self.connections, self.results = connection.Connections(url), Results(dialect)
+        self.connections, self.results = connection.Connections(url, fresh), Results(dialect)
+        self.failures, self.pauses = refusals.Failures(most_failed), refusals.Pauses(timeout_s)
+        self.ended, self.answered = "", False
+        self.redials: list[tuple[float, int, Answer]] = []  # (when to connect again, number, answer)
         self.backlog, self.timeout_s = Backlog(calls, concurrency), timeout_s
         self.until_s, self.encode = until_s, encode
         self.underway: deque[Answer] = deque()
@@ -79,8 +90,11 @@ class Client:
         self._expire()  # first: it may free a place
         if clock() >= self.backlog.start + self.until_s:
             self._end_level()
+        self._redial()
         self._begin()
-        moments = [self.results.look(), *self.backlog.moments(self.active)]
+        moments = [self.results.look(), *self.backlog.moments(self.active + self.pauses.places(clock()))]
+        moments += [self.redials[0][0]] if self.redials else []
+        moments += self.pauses.moments() if self.backlog.waiting else []
         moments += [self.underway[0].begun + self.timeout_s] if self.underway else []
         moments += [self.backlog.start + self.until_s]
         self.alarm = min(moments) if self.backlog or self.active else 0.0  # the last one may just have failed
@@ -92,8 +106,21 @@ class Client:
 
     def _begin(self) -> None:
         now = clock()
-        while answer := self.backlog.take(now, self.active):
+        while answer := self.backlog.take(now, self.active + self.pauses.places(now)):
             self._take_up(answer)
+
+    def _redial(self) -> None:
+        """Connect once more for the requests whose connection a server that is being started refused."""
+        now = clock()
+        while self.redials and self.redials[0][0] <= now:
+            answer = heapq.heappop(self.redials)[-1]
+            self.underway.append(answer)
+            self._connect_again(answer)
+
+    def _connect_again(self, answer: Answer) -> None:
+        if not answer.call.scheduled:
+            answer.dialled = clock()  # its times count from its sending, and so does its set-up
+        self._connect(answer)
 
     def _take_up(self, answer: Answer) -> None:
         answer.begun = clock()
@@ -110,7 +137,17 @@ class Client:
         try:
             self.connections.open(answer)
         except OSError as failure:
-            self._finish(answer, connection.reason(failure))
+            self._unconnected(answer, failure)
+
+    def _unconnected(self, answer: Answer, failure: Exception) -> None:
+        """No connection: try once more a little later, where the server may be starting again, or fail."""
+        now, refused = clock(), isinstance(failure, ConnectionRefusedError)
+        if not (refused and self.answered and now < answer.begun + refusals.RESTART_S):
+            return self._finish(answer, connection.reason(failure))
+        answer.retries += 1
+        later = now + min(refusals.REDIAL_S * 2 ** (answer.retries - 1), refusals.LONGEST_REDIAL_S)
+        heapq.heappush(self.redials, (later, answer.call.number, answer))
+        self.alarm = 0.0
 
     def _serve(self, stream: Stream, ready: int) -> None:
         """Do what a connection is ready for."""
@@ -124,10 +161,13 @@ class Client:
             elif not ready & connection.READ:
                 self._send(stream)
             elif stream.receive():
+                self.answered, stream.answer.head = True, stream.head
                 self._finish(self.connections.release(stream, keep=stream.head.stays_open))
         except BlockingIOError:
             pass  # woken for nothing
         except (OSError, http1.Broken) as failure:
+            if stream.connecting and not stream.secure:
+                return self._unconnected(self.connections.release(stream), failure)
             self._fail(stream, connection.reason(failure))
 
     def _send(self, stream: Stream) -> None:
@@ -138,19 +178,26 @@ class Client:
         self.connections.watch(stream)
 
     def _fail(self, stream: Stream, error: str, again: bool = True) -> None:
-        """The request has failed; one that found its connection closed is sent again over a new one."""
-        unserved = stream.reused and not stream.received
+        """The request has failed; one that found its connection closed, at once and without a byte, is sent
+        again over a new one: nobody can have worked on it."""
+        at_once_s = refusals.AT_ONCE_S + self.connections.round_trip_s
+        unserved = stream.reused and not stream.received and clock() - stream.answer.sent < at_once_s
         answer = self.connections.release(stream)
         if unserved and again:
             answer.reads.clear()
+            answer.retries += 1
             answer.sent = math.nan  # it counts as sent where it is served
-            return self._connect(answer)
+            return self._connect_again(answer)
         self._finish(answer, error)
 
     def _finish(self, answer: Answer, error: str = "") -> None:
         answer.ended, answer.error, self.alarm = clock(), error, 0.0  # a place is free
         self.active -= 1
         self.results.add(answer)
+        if not answer.call.scheduled:
+            self.pauses.note(answer)
+        if (why := self.failures.note(answer)) and not self.ended:
+            self._stop(why)
         call = self.backlog.next_turn(answer)
         if call is not None:
             self._follow(answer, call)
@@ -176,10 +223,19 @@ class Client:
         due = math.nan if call.at_s is None else self.backlog.start + call.at_s
         self.results.add(Answer(call, due, error=f"Not sent: {why}."))
 
+    def _stop(self, why: str) -> None:
+        """Send no further request; those under way go on."""
+        self.ended = why
+        for call in self.backlog.clear():
+            self._cut(call, why)
+
     def _end_level(self) -> None:
         """Cancel what is under way, and leave out what has not begun."""
         for call in self.backlog.clear():
             self._cut(call, "the level had ended")
+        for *_, answer in self.redials:
+            self._finish(answer, "Cancelled: the level had ended.")
+        self.redials = []
         for answer in [answer for answer in self.underway if answer.stream is not None]:
             self._fail(answer.stream, "Cancelled: the level had ended.", again=False)
         self.until_s = math.inf
@@ -203,6 +259,8 @@ def report(client: Client) -> Fields:
     """How a Client fared that has run: a dict.
 
     `cpu_s` is CPU time while requests were under way, `reading_cpu_s` that of reading the answers afterwards;
+    `connections` counts those opened to each address, `retries` those that failed before the server worked,
+    `pauses` how often a place waited as the server asked, `ended` says why no further request was sent;
     `kernel_stamps` whether the kernel's moments count; `first_in_line` whether this process ran before all
     that compute; `peak_memory_bytes`; `read_lag_s` an array, s from each kernel's stamp to the client's read.
     """
@@ -213,6 +271,10 @@ def report(client: Client) -> Fields:
         "first_in_line": client.first_in_line,
         "peak_memory_bytes": memory.peak_memory_bytes(),
         "read_lag_s": client.results.read_lag_s(),
+        "connections": dict(client.connections.opened),
+        "retries": sum(row["retries"] for row in client.results.rows),
+        "pauses": client.pauses.count,
+        "ended": client.ended,
     }
 
 

@@ -2,11 +2,13 @@
 
 import contextlib
 import errno
+import itertools
 import math
 import os
 import selectors
 import socket
 import ssl
+from collections import Counter
 from time import monotonic as clock
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,14 +21,14 @@ from bench.instrument.load.records import READ_COST_BYTES, Answer
 READ_BYTES = 1 << 13
 ANSWER_BYTES = 1 << 26  # an answer longer than this has no end
 LAST_CHUNK = b"\r\n0\r\n\r\n"
-REACHABLE_S = 5  # how long an address may take to accept a connection
+REACHABLE_S, FURTHER_S = 5.0, 1.0  # how long an address may take to accept; where another one has
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Stream:
     """One connection and the request that it carries."""
 
-    __slots__ = "sock answer reads unsent head chunks walked received reused connecting secure".split()
+    __slots__ = "sock answer reads unsent head chunks walked received reused connecting secure begun".split()
     sock: Any  # a socket, or one of TLS
     answer: Any  # an Answer while it carries one, else None
     head: Any  # an http1.Head once that is there, else None
@@ -34,6 +36,7 @@ class Stream:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.answer, self.connecting, self.secure = sock, None, True, False
+        self.begun = clock()
 
     def carry(self, answer: Answer, reused: bool) -> None:
         """Take up the request of `answer`; `reused`: over a connection that has served before."""
@@ -119,12 +122,16 @@ class Stream:
 class Connections:
     """The connections to the server at `url`, and the selector that watches them.
 
-    A connection that has served waits in `idle` for another request. ValueError for an address that cannot
-    be.
+    A connection that has served waits in `idle` for another request; with `fresh` each request gets a new
+    one. The addresses of the host take turns; `opened` counts the connections to each. `round_trip_s` is the
+    longest time that the server took to accept one. ValueError for an address that cannot be.
     """
 
-    def __init__(self, url: str) -> None:
-        self.address, self.host = address(url), urlsplit(url).hostname
+    def __init__(self, url: str, fresh: bool = False) -> None:
+        reachable = addresses(url)
+        self.turns, self.host, self.fresh = itertools.cycle(reachable), urlsplit(url).hostname, fresh
+        self.opened: Counter[str] = Counter()
+        self.round_trip_s = 0.0
         self.tls = ssl.create_default_context() if urlsplit(url).scheme == "https" else None
         self.selector = selectors.DefaultSelector()
         self.idle: list[Stream] = []
@@ -136,7 +143,7 @@ class Connections:
 
     def open(self, answer: Answer) -> None:
         """Begin a connection for the request of `answer`; OSError where no route, port or file is left."""
-        family, where = self.address
+        family, where = next(self.turns)
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -146,6 +153,7 @@ class Connections:
         if failed not in (0, errno.EINPROGRESS):  # any other failure shows when the socket becomes writable
             sock.close()
             raise OSError(failed, os.strerror(failed))
+        self.opened[where[0]] += 1
         stream = Stream(sock)
         stream.carry(answer, reused=False)
         self.selector.register(sock, WRITE, stream)
@@ -155,6 +163,8 @@ class Connections:
         failure = stream.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if failure:
             raise OSError(failure, os.strerror(failure))
+        if not stream.secure:
+            self.round_trip_s = max(self.round_trip_s, clock() - stream.begun)
         stream.connecting = bool(self.tls) and not self._shaken(stream)
         return not stream.connecting
 
@@ -184,7 +194,7 @@ class Connections:
         """The answer that `stream` carried; the connection is kept for another one, or closed."""
         answer: Answer = stream.answer
         stream.answer = answer.stream = None
-        if keep:
+        if keep and not self.fresh:
             self.idle.append(stream)
         else:
             self.drop(stream)
@@ -206,8 +216,8 @@ class Connections:
             self.drop(key.data)
 
 
-def address(url: str) -> tuple[int, tuple]:
-    """(family, address) of the server at `url`, the first that accepts a connection.
+def addresses(url: str) -> list[tuple[int, tuple]]:
+    """[(family, address)] of the server at `url`: those that accept a connection, the first if none does.
 
     ValueError for an address that cannot be.
     """
@@ -219,13 +229,17 @@ def address(url: str) -> tuple[int, tuple]:
         found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
     except OSError as failure:
         raise ValueError(f"The host of {url!r} is not known: {failure.strerror}.") from None
-    candidates = [(family, where) for family, _, _, _, where in found]
-    return next((each for each in candidates if _accepts(*each)), candidates[0])
+    candidates = list(dict.fromkeys((int(family), where) for family, _, _, _, where in found))
+    accepting: list[tuple[int, tuple]] = []
+    for family, where in candidates:
+        if _accepts(family, where, FURTHER_S if accepting else REACHABLE_S):
+            accepting.append((family, where))
+    return accepting or candidates[:1]
 
 
-def _accepts(family: int, where: tuple) -> bool:
+def _accepts(family: int, where: tuple, patience_s: float) -> bool:
     with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.settimeout(REACHABLE_S)
+        sock.settimeout(patience_s)
         return sock.connect_ex(where) == 0
 
 

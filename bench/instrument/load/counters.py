@@ -3,11 +3,11 @@
 import math
 import re
 import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPException
 
-from bench.definitions import Fields, Value
+from bench import endpoint
+from llm_measured.core.definitions import Fields, Value
 
 # Family of counters -> (the counter of prompt tokens, whether it has the cached ones too, that of cached
 # ones). llama.cpp counts what it computed, vLLM and SGLang whole prompts.
@@ -26,9 +26,7 @@ def read(url: str, token: str = "") -> Fields:
     no such counters or does not answer."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        query = urllib.request.Request(url.rstrip("/") + "/metrics", headers=headers)
-        with urllib.request.urlopen(query, timeout=PATIENCE_S) as answer:
-            return parsed(answer.read().decode(errors="replace"))
+        return parsed(endpoint.get(url, "/metrics", headers, PATIENCE_S).decode(errors="replace"))
     except urllib.error.HTTPError as failure:
         return {"why": f"The server has no counters (GET /metrics: HTTP {failure.code})."}
     except (OSError, HTTPException, ValueError) as failure:

@@ -4,20 +4,31 @@ counts agree.
 Errors of this module end up in the column `error` of a row, so their words stay as committed runs have them.
 """
 
+import contextlib
+import gzip
 import math
 import re
+import zlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bench import metrics
-from bench.definitions import Fields, Value
 from bench.instrument import kernel_stamps
 from bench.instrument.load import http1, protocols
 from bench.instrument.load.protocols import Piece
 from bench.instrument.load.records import Answer, Call
+from llm_measured.core import metrics
+from llm_measured.core.definitions import Fields, Value
 
-AUTHORIZATION = re.compile(rb"\r\nAuthorization: Bearer (\S+)")
+# An answer of so many tokens or more is streamed if it has at least so many events, ...
+STREAMED_TOKENS, STREAMED_EVENTS = 8, 4
+# ... and those after the first do not come within the last share of its time, faster one after the other (s)
+# than any engine decodes: after a long wait in a queue, honest tokens are within that share as well.
+LUMP_SHARE, LUMP_GAP_S = 0.05, 1e-3
+ENCODED_AGAIN = 0.05  # share by which tokens of an answer and of its text, encoded again, may differ
+AUTHORIZATION = re.compile(
+    rb"\r\n[^:\r\n]*(?:auth|key|token|secret|cookie)[^:\r\n]*: (?:Bearer )?(\S+)", re.IGNORECASE
+)
 
 
 class Wrong(ValueError):
@@ -38,7 +49,8 @@ def measured(
         "request": answer.call.number,
         "sent_s": answer.begun if unsent else answer.sent,
         "late_s": answer.begun - answer.free,
-        "connect_s": answer.connected - answer.begun,
+        "connect_s": answer.connected - (answer.begun if math.isnan(answer.dialled) else answer.dialled),
+        "retries": answer.retries,
         "output_tokens": 0,
         "output_ids": [],
         "error": _failure(answer),
@@ -84,33 +96,90 @@ def _times(answer: Answer, dialect: str, stamps: np.ndarray) -> Fields:
     pieces, arrivals = _pieces(answer, dialect, stamps)
     call = answer.call
     reported = {name: _last(pieces, name) for name in ("prompt_tokens", "output_tokens", "cached_tokens")}
-    spoken = [(at, piece) for at, piece in zip(arrivals, pieces) if piece.text or piece.ids]
-    texts = [piece.text for _, piece in spoken]
-    counts = _counts([piece for _, piece in spoken], reported["output_tokens"])
-    total = reported["output_tokens"]
+    grown = _growth(pieces)
+    tokens = grown or [0] * len(pieces)
+    spoken = [
+        (at, piece, n) for at, piece, n in zip(arrivals, pieces, tokens) if piece.text or piece.ids or n
+    ]
+    texts = [piece.text for _, piece, _ in spoken]
+    total, finish = reported["output_tokens"], _last(pieces, "finish") or ""
+    if finish == "error":
+        raise Wrong(f"The server ended the answer with finish_reason 'error' after {len(spoken)} events.")
+    counts = _counts([piece for _, piece, _ in spoken], total)
+    if not counts and grown and sum(grown) == total:
+        counts = [n for *_, n in spoken]
     if total is None and counts:
         total = sum(counts)
-    _agree(call, reported["prompt_tokens"], total, len(spoken))
+    _agree(call, reported["prompt_tokens"], total, len(spoken), finish)
     if not call.prompt_tokens and protocols.echoed(call.payload, texts[0]):
         raise Wrong(
             "The server sent the prompt back: its first event is no answer, "
             "and its moment is not the first token's."
         )
     from_s = answer.due if call.scheduled else answer.sent
-    at = np.array([at for at, _ in spoken])
+    at = np.array([at for at, *_ in spoken])
+    thoughts = [piece.thought for _, piece, _ in spoken]
+    answers = [moment for moment, piece, _ in spoken if piece.text != piece.thought]
     row = {
         "ttft_s": at[0] - from_s,
+        "answer_ttft_s": answers[0] - from_s if answers and any(thoughts) else math.nan,
         "e2e_s": at[-1] - from_s,
         "output_tokens": total,
         "chunks": len(spoken),
         "prompt_tokens": call.prompt_tokens or reported["prompt_tokens"],
         "cached_tokens": reported["cached_tokens"],
-        "finish_reason": _last(pieces, "finish") or "",
+        "finish_reason": finish,
         "text": "".join(texts),
-        "output_ids": [token for _, piece in spoken for token in piece.ids],
+        "content": "".join(text.removeprefix(thought) for text, thought in zip(texts, thoughts)),
+        "output_ids": [token for _, piece, _ in spoken for token in piece.ids],
     }
-    row |= gaps(at, counts) if counts else {"pieces": (at, texts)}
+    if why := _not_streamed(at - from_s, total):
+        row |= {"ttft_s": math.nan, "answer_ttft_s": math.nan, "unmeasured": why}
+    elif counts:
+        row |= _paced(at, counts)
+    else:
+        row |= {"pieces": (at, texts), "thought_tokens": _last(pieces, "thought_tokens")}
     return row | _truth(pieces, arrivals)
+
+
+def _growth(pieces: list[Piece]) -> list[int] | None:
+    """Tokens that each event brought, where the usage grows from event to event; None where it does not.
+
+    Every event with text must have usage of its own.
+    """
+    if not all(piece.output_tokens for piece in pieces if piece.text or piece.ids):
+        return None
+    counted, grown = 0, []
+    for piece in pieces:
+        now = counted if piece.output_tokens is None else piece.output_tokens
+        if now < counted or (not now and piece.text):
+            return None
+        grown.append(now - counted)
+        counted = now
+    return grown if sum(map(bool, grown)) > 1 else None
+
+
+def _not_streamed(at_s: np.ndarray, total: int) -> str:
+    """Why an answer of `total` tokens, whose events came at `at_s` (s after the request), was not streamed,
+    in a sentence; empty where it was, or is too short to tell."""
+    if total < STREAMED_TOKENS:
+        return ""
+    if len(at_s) < STREAMED_EVENTS:
+        return f"Not streamed: {len(at_s)} events for {total} tokens."
+    last_s, rest_s = at_s[-1], at_s[-1] - at_s[1]
+    if rest_s <= LUMP_SHARE * last_s and rest_s < LUMP_GAP_S * (len(at_s) - 2):
+        return (
+            f"Not streamed: {len(at_s) - 1} of {len(at_s)} events came within the last {rest_s * 1e3:.2g} ms "
+            f"of {last_s:.3g} s. A proxy between client and server may keep them back."
+        )
+    return ""
+
+
+def _paced(at: np.ndarray, counts: Sequence[int]) -> Fields:
+    """The inter-token columns and the tokens of the first event, of events at `at` with `counts` tokens."""
+    row = gaps(at, counts) | {"first_event_tokens": counts[0]}
+    whole = sum(counts) == counts[0] > 1
+    return row | ({"unmeasured": f"All {counts[0]} tokens came with the first event."} if whole else {})
 
 
 def _pieces(answer: Answer, dialect: str, stamps: np.ndarray) -> tuple[list[Piece], np.ndarray]:
@@ -123,8 +192,10 @@ def _pieces(answer: Answer, dialect: str, stamps: np.ndarray) -> tuple[list[Piec
     body, places, complete = http1.body(raw, head)
     body = _without_token(body, payload)  # whole again where it came in two chunks
     if head.status != 200:
-        raise Wrong(f"HTTP {head.status}: {protocols.reason(body)}")
+        raise Wrong(f"HTTP {head.status}{_about(head)}: {_words(head, body)}")
     found, rest = http1.events(body)
+    if not found and complete and body.strip():
+        raise Wrong(f"HTTP 200{_about(head)} instead of a stream of events: {_words(head, body)}")
     if not complete or rest:
         raise Wrong("The answer ended in the middle of an event.")
     parsed = [(protocols.read(dialect, data), end) for data, end in found]
@@ -135,6 +206,23 @@ def _pieces(answer: Answer, dialect: str, stamps: np.ndarray) -> tuple[list[Piec
     positions = begins_raw[chunk] + last - begins[chunk] if len(pieces) else last
     ends = np.cumsum([len(read[2]) for read in answer.reads])
     return [piece for piece, _ in pieces], stamps[np.searchsorted(ends, positions, side="right")]
+
+
+def _about(head: http1.Head) -> str:
+    """The fields of a refusal's head that tell its cause, in brackets after a blank; empty without any."""
+    fields = [head.fields.get(name, "") for name in ("content-type", "content-encoding", "location")]
+    kind = "" if fields[0].startswith("application/json") and head.status != 200 else fields[0]
+    told = [kind, fields[1] and f"compressed by {fields[1]}", fields[2] and f"location {fields[2]}"]
+    told = [text for text in told if text]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _words(head: http1.Head, body: bytes | bytearray) -> str:
+    """The server's own words in a body that is no stream; compressed ones are unpacked where it is gzip."""
+    if head.fields.get("content-encoding", "").lower() == "gzip":
+        with contextlib.suppress(OSError, EOFError, zlib.error):
+            return protocols.reason(gzip.decompress(bytes(body)))
+    return protocols.reason(bytes(body))
 
 
 def _without_token(content: Value, payload: bytes) -> Value:
@@ -184,7 +272,7 @@ def _counts(spoken: list[Piece], total: int) -> list[int] | None:
     return [1] * len(spoken) if total == len(spoken) else None
 
 
-def _agree(call: Call, prompt_tokens: Value, output_tokens: Value, events: int) -> None:
+def _agree(call: Call, prompt_tokens: Value, output_tokens: Value, events: int, finish: str) -> None:
     """Wrong unless the answer has as many tokens as the call needs, of the prompt that was sent."""
     disagree = "Server and client disagree on token counts:"
     if not events:
@@ -194,16 +282,32 @@ def _agree(call: Call, prompt_tokens: Value, output_tokens: Value, events: int) 
             "The server did not report usage and sent no token ids, so tokens cannot be counted "
             "(events are no tokens)."
         )
-    if output_tokens != call.new_tokens:
-        raise Wrong(f"{disagree} {output_tokens} output tokens where {call.new_tokens} were asked for.")
+    if output_tokens > call.new_tokens or (call.exact and output_tokens != call.new_tokens):
+        raise Wrong(_other_length(call, output_tokens, finish))
     if events > output_tokens:
         raise Wrong(f"{disagree} {events} events with text, {output_tokens} output tokens reported.")
     if call.prompt_tokens and prompt_tokens not in (None, call.prompt_tokens):
-        raise Wrong(f"{disagree} {prompt_tokens} prompt tokens where {call.prompt_tokens} were sent.")
+        more = (
+            " Does it add a beginning-of-sequence token?" if prompt_tokens == call.prompt_tokens + 1 else ""
+        )
+        raise Wrong(f"{disagree} {prompt_tokens} prompt tokens where {call.prompt_tokens} were sent.{more}")
     if not call.prompt_tokens and prompt_tokens is None:
         raise Wrong(
             "The server did not report how many tokens the prompt has, and it splits the text itself."
         )
+
+
+def _other_length(call: Call, output_tokens: int, finish: str) -> str:
+    """Why an answer of another length than asked for does not count."""
+    if output_tokens < call.new_tokens and finish and finish not in ("length", "limit"):
+        return (
+            f"The answer ended after {output_tokens} of {call.new_tokens} tokens (finish_reason {finish!r}): "
+            "the server does not keep ignore_eos. With it taken out of the body answers may be shorter."
+        )
+    return (
+        f"Server and client disagree on token counts: {output_tokens} output tokens where {call.new_tokens} "
+        "were asked for."
+    )
 
 
 def gaps(at: np.ndarray, counts: Sequence[int]) -> Fields:
@@ -223,15 +327,27 @@ def _truth(pieces: list[Piece], arrivals: np.ndarray) -> Fields:
 
 
 def with_gaps(row: Fields, encode: Callable[[str], Sequence[int]]) -> Fields:
-    """`row` with its inter-token columns, where events had several tokens and only their text tells how many.
+    """`row` with its inter-token columns and the tokens of its first event, where events had several tokens
+    and only their text tells how many.
 
-    The tokenizer counts them; where its count is not the server's, the columns stay empty.
+    The tokenizer counts them. Where its count is not the server's, the inter-token columns stay empty; where
+    they differ by more than texts that are encoded again do, `unmeasured` says so.
     """
     at, texts = row.pop("pieces", (None, None))
+    thought_tokens = row.pop("thought_tokens", None)
     if texts is None:
         return row
-    counts = [len(encode(text)) for text in texts]
-    return row | (gaps(at, counts) if sum(counts) == row["output_tokens"] and min(counts) > 0 else {})
+    total, counts = row["output_tokens"], [len(encode(text)) for text in texts]
+    if sum(counts) == total and min(counts) > 0:
+        return row | _paced(at, counts)
+    visible = max(len(texts), len(encode(row["text"])))
+    if abs(visible - total) > max(1, ENCODED_AGAIN * total):
+        thought = f" (it counts {thought_tokens} of them as reasoning)" if thought_tokens else ""
+        return row | {
+            "unmeasured": f"Text and usage disagree: the text that came is {visible} tokens, and the server "
+            f"counts {total}{thought}. Tokens that were not sent have no moment, so there is no pace."
+        }
+    return row | {"first_event_tokens": min(max(1, counts[0]), total)}
 
 
 def with_ids(row: Fields, encode: Callable[[str], Sequence[int]]) -> Fields:

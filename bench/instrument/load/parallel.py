@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from time import monotonic as clock
 from typing import BinaryIO
@@ -28,10 +29,10 @@ from typing import BinaryIO
 import numpy as np
 
 from bench import processes as parents
-from bench.definitions import Fields, Value
 from bench.instrument.load import client, connection
 from bench.instrument.load.records import Call
 from bench.paths import ROOT
+from llm_measured.core.definitions import Fields, Value
 
 STREAMS_PER_PROCESS = 1000
 START_S = 0.1  # from the moment that all processes are ready to the first request
@@ -47,23 +48,25 @@ def run(
     cores: int | None = None,
     until_s: float = math.inf,
     encode: Callable[[str], list[int]] | None = None,
+    fresh: bool = False,
+    most_failed: float = math.inf,
 ) -> tuple[list[Fields], Fields]:
     """Send `calls` (`records.Call`) to the server at `url`; returns (rows, report).
 
     One row of measured columns per call (`decoding.measured`), in their order, errors included. `concurrency`
     is how many of the calls without a schedule are under way at once. `processes` 0: as many as the load
     needs and the machine has cores to spare; the turns of a session stay in one. `cores`: those that the
-    processes may use, all if None. `until_s` and `encode` as `client.Client` has them. The report is that of
-    `_report`. ValueError for an address that cannot be; RuntimeError if a process of the
-    client is lost.
+    processes may use, all if None. `until_s`, `encode`, `fresh` and `most_failed` as `client.Client`
+    has them. The report is that of `_report`. ValueError for an address that cannot be; RuntimeError if a
+    process of the client is lost.
     """
-    connection.address(url)
+    connection.addresses(url)
     sessions = _sessions(calls)
     wide = len(sessions) if all(call.scheduled for call in calls) else max(concurrency, 1)
     count = processes or max(1, min(math.ceil(wide / STREAMS_PER_PROCESS), (os.cpu_count() or 1) // 2))
     count = min(count, len(sessions), wide)
     places = [len(range(k, wide, count)) for k in range(count)]
-    more = cores, until_s, encode
+    more = cores, until_s, encode, fresh, most_failed
     dealt = ([call for one in sessions[k::count] for call in one] for k in range(count))
     shares = [(url, own, dialect, places[k], timeout_s, *more) for k, own in enumerate(dealt)]
     started = [_Process(share) for share in shares]
@@ -93,7 +96,8 @@ def _sessions(calls: Sequence[Call]) -> list[list[Call]]:
 def _report(rows: list[Fields], reports: list[Fields]) -> Fields:
     """How the client fared, from the `client.report` of each process.
 
-    Processes, CPU time and peak memory of all of them, whether kernel's stamps count, whether all were first
+    Processes, CPU time and peak memory of all of them, connections (of all, and to each address), retries,
+    pauses, why it ended before its time, whether kernel's stamps count, whether all were first
     in line, and percentiles of how late it read (s after the kernel's stamp) and sent (s after a request was
     due).
     """
@@ -102,8 +106,11 @@ def _report(rows: list[Fields], reports: list[Fields]) -> Fields:
     found: Fields = {"processes": len(reports)}
     found |= {
         name: sum(report[name] for report in reports)
-        for name in ("cpu_s", "reading_cpu_s", "peak_memory_bytes")
+        for name in ("cpu_s", "reading_cpu_s", "peak_memory_bytes", "retries", "pauses")
     }
+    opened: Counter[str] = sum((Counter(report["connections"]) for report in reports), Counter())
+    found |= {"connections": sum(opened.values()), "addresses": dict(opened)}
+    found["ended"] = next((report["ended"] for report in reports if report["ended"]), "")
     found |= {name: all(report[name] for report in reports) for name in ("kernel_stamps", "first_in_line")}
     for name, values in (("read_lag", lag), ("late", late)):
         for q in (50, 99):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 PAIRS = 3
 # The slowest repetition that takes less than this share of the fastest new prompt's time was not computed:
@@ -32,8 +32,10 @@ def result(rows: list[Fields]) -> Fields:
     """What the measured columns of the requests `twice` show: a dict for the sidecar.
 
     `reported`: whether the server reports cached tokens, `cached_tokens` how many of all repetitions;
-    `fresh_ttft_s` and `repeated_ttft_s`: TTFT of each prompt and of its repetition, s; `cached`: whether
-    repetitions came faster than they can be computed (None where the server reports, and is believed).
+    `template_tokens`: cached tokens that prompts sent for the first time have in common, which only the
+    server's chat template can be; `fresh_ttft_s` and `repeated_ttft_s`: TTFT of each prompt and of its
+    repetition, s; `cached`: whether repetitions came faster than they can be computed (None where the server
+    reports, and is believed).
     RuntimeError where a request failed.
     """
     failed = [row["error"] for row in rows if row["error"]]
@@ -45,6 +47,7 @@ def result(rows: list[Fields]) -> Fields:
         "prompt_tokens": int(rows[0]["prompt_tokens"]),
         "reported": reported,
         "cached_tokens": sum(row["cached_tokens"] for row in rows[1::2]) if reported else None,
+        "template_tokens": min((row.get("cached_tokens") or 0 for row in rows[2::2]), default=0),
         "fresh_ttft_s": fresh,
         "repeated_ttft_s": repeated,
         "cached": None if reported else max(repeated) < SHARE * min(fresh),

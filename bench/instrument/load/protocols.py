@@ -16,10 +16,13 @@ Nothing here takes the time: `client` stamps bytes as they arrive and has them r
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
-from bench import naming
-from bench.definitions import Fields, Value
+from bench import endpoint
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields, Value
+
+NEW_TOKENS = "$new_tokens"
 
 
 class Malformed(ValueError):
@@ -28,7 +31,10 @@ class Malformed(ValueError):
 
 @dataclass
 class Piece:
-    """What one event brought: text, token ids where the server sends them, counts and why it stopped."""
+    """What one event brought: text, token ids where the server sends them, counts and why it stopped.
+
+    `text` is all that was generated, `thought` the part of it that is reasoning and no answer.
+    """
 
     text: str = ""
     ids: list = field(default_factory=list)
@@ -37,6 +43,8 @@ class Piece:
     output_tokens: int | None = None
     cached_tokens: int | None = None
     finish: str = ""
+    thought: str = ""
+    thought_tokens: int | None = None  # of the whole answer, as the server counts them
     sent_ns: int | None = None  # when the server sent it, where it says so: `reference_server` does
 
 
@@ -108,8 +116,9 @@ def _read_openai(event: Fields) -> Piece:
     usage, choices = event.get("usage") or {}, event.get("choices") or [{}]
     choice = choices[0]
     content = choice.get("delta") or choice
-    texts = [content.get(name) for name in ("reasoning_content", "reasoning", "content", "text")]
-    text = "".join(part for part in texts if isinstance(part, str))
+    # Servers that send both spellings of the reasoning send it twice.
+    thought = _text_of(content, "reasoning_content") or _text_of(content, "reasoning")
+    text = thought + _text_of(content, "content") + _text_of(content, "text")
     ids = choice.get("token_ids") or []
     return Piece(
         text=text,
@@ -119,7 +128,14 @@ def _read_openai(event: Fields) -> Piece:
         output_tokens=usage.get("completion_tokens"),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
         finish=choice.get("finish_reason") or "",
+        thought=thought,
+        thought_tokens=(usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
     )
+
+
+def _text_of(content: Fields, name: str) -> str:
+    value = content.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _read_openai_bos(event: Fields) -> Piece:
@@ -169,6 +185,10 @@ DIALECTS = {
 EVERY = DIALECTS | {"text-bos": ("/v1/completions", _text, _read_openai_bos)}
 
 
+# Dialects whose events have `choices`; the fields in which an answer's tokens come in any dialect.
+OPENAI, ANSWER_FIELDS = {"completions", "text", "text-bos", "chat"}, {"choices", "content", "token"}
+
+
 def request(
     dialect: str,
     url: str,
@@ -177,26 +197,56 @@ def request(
     more: Fields | None = None,
     token: str = "",
     fields: Mapping[str, str] | None = None,
+    changes: Fields | None = None,
 ) -> bytes:
     """The bytes of one HTTP request for `prompt` (Prompt) to the server at `url`.
 
-    `more` goes into the body, `token` and further `fields` into the header. ValueError for a dialect that
-    does not exist.
+    `more` goes into the body, `token` and further `fields` into the header; `changes` are made to the body
+    last (`changed`). ValueError for a dialect that does not exist.
     """
     path, body, _ = EVERY[naming.choose("dialect", dialect, EVERY)]
-    return post(url, path, body(prompt, model, more or {}), token, fields)
+    whole = changed(body(prompt, model, more or {}), changes or {}, prompt.new_tokens)
+    return post(url, path, whole, token, fields)
+
+
+def changed(body: Fields, changes: Fields, new_tokens: int) -> Fields:
+    """`body` with `changes`, objects within it likewise: None takes a field out, NEW_TOKENS stands for the
+    number of tokens that the answer is to have."""
+    made = dict(body)
+    for name, value in changes.items():
+        if value is None:
+            made.pop(name, None)
+        elif isinstance(value, dict):
+            inner = made.get(name)
+            made[name] = changed(inner if isinstance(inner, dict) else {}, value, new_tokens)
+        else:
+            made[name] = new_tokens if value == NEW_TOKENS else value
+    return made
+
+
+def uncertain(dialect: str, changes: Fields) -> str:
+    """What the request bodies no longer fix once `changes` are made, in words separated by commas: length,
+    greedy; empty where both are fixed as far as the dialect can."""
+    if not changes:
+        return ""
+    inner = changes.get("parameters") or {} if dialect == "tgi" else changes
+    ends, temperature = inner.get("ignore_eos", True), inner.get("temperature", 0)
+    length = not ends and not inner.get("min_tokens")
+    greedy = inner.get("do_sample") if dialect == "tgi" else temperature != 0
+    return ", ".join([*(["length"] if length else []), *(["greedy"] if greedy else [])])
 
 
 def post(
     url: str, path: str, body: Fields, token: str = "", fields: Mapping[str, str] | None = None
 ) -> bytes:
     """The bytes of one HTTP POST of a JSON body to `path` below `url`."""
-    parts, payload = urlsplit(url), json.dumps(body).encode()
+    parts, payload = urlsplit(endpoint.join(url, path)), json.dumps(body).encode()
     head = [
-        f"POST {parts.path.rstrip('/')}{path} HTTP/1.1",
+        f"POST {urlunsplit(('', '', parts.path, parts.query, ''))} HTTP/1.1",
         f"Host: {parts.netloc.rpartition('@')[2]}",
         "User-Agent: llm-inference-measured",
         "Accept: text/event-stream",
+        "Accept-Encoding: identity",
         "Content-Type: application/json",
         f"Content-Length: {len(payload)}",
         "Connection: keep-alive",
@@ -231,6 +281,12 @@ def read(dialect: str, data: bytes) -> Piece | None:
             raise TypeError(f"{type(event).__name__} instead of an object")
         if event.get("error"):
             raise Malformed(f"the server reported within the stream: {_message(event['error'])}")
+        if event.get("object") == "error" or ("message" in event and "choices" not in event):
+            raise Malformed(f"the server reported within the stream: {_message(event)}")
+        if ("choices" in event) != (dialect in OPENAI) and ANSWER_FIELDS & event.keys():
+            raise Malformed(
+                f"events of another dialect than {dialect!r}: their fields are {', '.join(event)}"
+            )
         piece = EVERY[dialect][2](event)
         piece.sent_ns = event.get("sent_ns")
         return _sound(piece)
@@ -244,7 +300,8 @@ def read(dialect: str, data: bytes) -> Piece | None:
 
 def _sound(piece: Piece) -> Piece:
     """`piece`, if its texts are texts and its numbers numbers; TypeError if not."""
-    numbers = piece.prompt_tokens, piece.output_tokens, piece.cached_tokens, piece.sent_ns
+    counts = piece.prompt_tokens, piece.output_tokens, piece.cached_tokens, piece.thought_tokens
+    numbers = (*counts, piece.sent_ns)
     if type(piece.text) is not str or type(piece.finish) is not str:
         raise TypeError("its text is no text")
     if any(number is not None and type(number) is not int for number in numbers) or any(

@@ -28,6 +28,7 @@ class Call:
     turn: int | None = None
     after: int | None = None
     gap_s: float = 0.0
+    exact: bool = True  # whether the answer must have `new_tokens`, or at most so many
     own: Any = field(default=None, repr=False)  # a `sessions.Own`, which imports this module
 
     @property
@@ -52,6 +53,9 @@ class Answer:
     error: str = ""
     ended: float = math.nan
     stream: Any = None  # the `connection.Stream` that carries it, which imports this module
+    dialled: float = math.nan  # the connection that served was begun, where that is set-up of nothing else
+    head: Any = None  # the `http1.Head` of a complete answer
+    retries: int = 0  # connections that failed before the server had begun to work
     free: float = math.nan  # from then on it may begin: when due, or when the answer before it has come
 
     def __post_init__(self) -> None:

@@ -5,9 +5,9 @@ from time import monotonic as clock
 
 import numpy as np
 
-from bench.definitions import Fields
 from bench.instrument.load import decoding
 from bench.instrument.load.records import Answer
+from llm_measured.core.definitions import Fields
 
 HELD_BYTES = (
     1 << 29

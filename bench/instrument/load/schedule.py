@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bench import inputs, naming
+from bench import inputs
 from bench.instrument.load import protocols, records
+from bench.workloads import traces
+from llm_measured.core import naming
 
 if TYPE_CHECKING:
     from bench.backends.common.checkpoints import Checkpoint
@@ -84,9 +86,10 @@ def trace(path: str | Path) -> pd.DataFrame:
 class Heads:
     """Random tokens that stand before a prompt, HEAD_TOKENS of them: no server can have seen them.
 
-    They follow from `source`, the checkout's id and the number of the run, and from the prompt's number: the
-    same for every engine with the same tokenizer, others in every repeat and on every machine. They are
-    tokens of the study's text, so that their text has about as many.
+    They follow from `source` and from the prompt's number. `source` is the checkout's id and the number of
+    the run: the same for every engine with the same tokenizer, others in every repeat and on every machine.
+    Of a server that runs already it has a random number of the attempt as well (`session.Setup.source`). They
+    are tokens of the study's text, so that their text has about as many.
     """
 
     def __init__(self, checkpoint: "Checkpoint", source: Sequence[object]) -> None:
@@ -169,6 +172,7 @@ def replay(path: str | Path) -> list[Level]:
     at_s = at_s - at_s.min()  # in the file's order, as the lengths are
     if not at_s.max() > 0:
         raise ValueError(f"{path} has rows without a moment in at_s, or all at the same one.")
+    traces.likely(Path(path).name, len(at_s), at_s.max(), "s")
     return [Level("replay", round((len(at_s) - 1) / at_s.max(), 3), len(at_s), at_s)]
 
 
@@ -177,10 +181,20 @@ def calls(
 ) -> list[records.Call]:
     """The requests of a level as `records.Call`s, numbered from `first`: one per `protocols.Prompt`."""
     made = []
+    exact = "length" not in protocols.uncertain(served.dialect, served.changes)
     for k, prompt in enumerate(prompts):
         more = served.body(prompt.new_tokens)
-        payload = protocols.request(served.dialect, served.url, prompt, served.model, more, served.token)
+        payload = protocols.request(
+            served.dialect,
+            served.url,
+            prompt,
+            served.model,
+            more,
+            served.token,
+            served.headers,
+            served.changes,
+        )
         at_s = None if level.at_s is None else float(level.at_s[k])
         tokens = len(prompt.ids) if served.dialect in ("completions", "llamacpp") else None
-        made.append(records.Call(first + k, payload, at_s, tokens, prompt.new_tokens))
+        made.append(records.Call(first + k, payload, at_s, tokens, prompt.new_tokens, exact=exact))
     return made

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.definitions import Fields
 from bench.instrument.load import protocols, records
+from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     from bench import prefix_cache
@@ -100,9 +100,9 @@ class Own:
     ) -> str:
         """Make the request of `call` after `answer`, whose measured columns are `row`; says why it cannot be,
         else empty."""
-        before, text = answer.call.own.prompt, row["text"]
+        before, text = answer.call.own.prompt, row["content"]  # no client sends a model its thoughts back
         ids = row["output_ids"]
-        if call.prompt_tokens and len(ids) != row["output_tokens"]:
+        if call.prompt_tokens and (len(ids) != row["output_tokens"] or text != row["text"]):
             ids = encode(text)
         history = (*before.messages, ("assistant", text), ("user", self.added.text))
         self.prompt = protocols.Prompt(
@@ -122,10 +122,13 @@ class Recipe:
     def __init__(self, served: Served, new_tokens: int, session: int, turn: int) -> None:
         self.where = served.dialect, served.url
         self.model, self.more, self.token = served.model, served.body(new_tokens), served.token
-        self.fields = {"X-Session-ID": str(session), "X-Turn": str(turn)}
+        self.fields = served.headers | {"X-Session-ID": str(session), "X-Turn": str(turn)}
+        self.changes = served.changes
 
     def __call__(self, prompt: protocols.Prompt) -> bytes:
-        return protocols.request(*self.where, prompt, self.model, self.more, self.token, self.fields)
+        return protocols.request(
+            *self.where, prompt, self.model, self.more, self.token, self.fields, self.changes
+        )
 
 
 def calls(
@@ -158,6 +161,7 @@ def calls(
             turn,
             last if turn > 1 else None,
             planned.gap_s or 0.0,
+            exact="length" not in protocols.uncertain(served.dialect, served.changes),
         )
         if own:
             added = protocols.Prompt(planned.added, new_text, planned.new_tokens)

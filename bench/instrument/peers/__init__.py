@@ -9,10 +9,6 @@ A client is a module with
     command(work) -> list of words        # does the `Work`, leaves what it found in `work.folder`, and ends
     reported(work) -> Reported            # what the client itself says it measured, read from there
 
-and, where the client can hold conversations,
-
-    converse(talks) -> list[Told]         # holds the `Talks`, and says what it reports of each turn
-
 The docstring of the module says what the client is, how it is installed, its licence and where its
 documentation is. Nothing here measures anything: `bench.experiments.client_accuracy` starts the command
 beside a server that knows the truth, and compares.
@@ -22,7 +18,7 @@ import importlib
 import os
 import pkgutil
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -30,9 +26,8 @@ from types import ModuleType
 
 import numpy as np
 
-from bench import naming
 from bench.paths import ROOT
-from bench.workloads import Workload
+from llm_measured.core import naming
 
 # Clients kept elsewhere (the tests' lying one, somebody's own) join by naming their folder here.
 __path__ += [p for p in os.environ.get("BENCH_CLIENTS", "").split(os.pathsep) if p]
@@ -54,30 +49,6 @@ class Work:
     tokens: int
     folder: Path
     tokenizer: Path
-
-
-@dataclass(frozen=True)
-class Talks:
-    """Conversations with the chat endpoint at `url`: the sessions of `workload` (history own, gaps between
-    turns), whose token ids `decode` makes text of. The rest as in `Work`."""
-
-    url: str
-    model: str
-    workload: Workload
-    decode: Callable[[Sequence[int]], str]
-    folder: Path
-    tokenizer: Path
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a client reports of one turn (numbers from 1): TTFT (s), and the tokens of its prompt that the
-    server says were cached (None: the client does not report them)."""
-
-    session: int
-    turn: int
-    ttft_s: float
-    cached_tokens: float | None
 
 
 @dataclass

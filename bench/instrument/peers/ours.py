@@ -15,9 +15,8 @@ import sys
 
 import numpy as np
 
-from bench.backends.common import servers
 from bench.instrument import peers
-from bench.instrument.load import parallel, protocols, records, sessions
+from bench.instrument.load import parallel, protocols, records
 from bench.paths import ROOT
 
 PATIENCE_S = 120  # for one request; a load that takes longer is ended by the caller
@@ -48,18 +47,6 @@ def reported(work: peers.Work) -> peers.Reported:
         delays_s=np.concatenate([np.empty(0), *(row["delays_s"] for row in good)]),
         kernel_stamps=report["kernel_stamps"],
     )
-
-
-def converse(talks: peers.Talks) -> list[peers.Told]:
-    served = servers.Served(talks.url, "chat", talks.model, {})
-    level = sessions.SessionLevel(talks.workload, None, "peers", "poisson")
-    calls = sessions.calls(served, level, talks.decode)
-    rows, _ = parallel.run(talks.url, calls, "chat", timeout_s=PATIENCE_S)
-    return [
-        peers.Told(row["session"], row["turn"], row["ttft_s"], row["cached_tokens"])
-        for row in rows
-        if not row["error"]
-    ]
 
 
 def main(url: str, model: str, streams: str, requests: str, tokens: str, folder: str) -> None:

@@ -28,8 +28,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench import processes
-from bench.definitions import Fields
 from bench.instrument.reference_server.events import MODEL
+from llm_measured.core.definitions import Fields
 
 __all__ = ["MODEL", "running", "truth"]
 START_S = 30  # what it may take to start

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 MODEL = "ground-truth"
 TEXT, ANSWER = " token", 1  # every token of every answer: its text and its id

@@ -12,12 +12,12 @@ from itertools import count
 from time import monotonic as clock
 from time import monotonic_ns
 
-from bench.definitions import Fields
 from bench.instrument import kernel_stamps
 from bench.instrument.reference_server import faults
 from bench.instrument.reference_server.cache import Cache, Held
 from bench.instrument.reference_server.connection import Connection
 from bench.instrument.reference_server.events import MODEL, NOW, Completion, Part, Schedule, plain
+from llm_measured.core.definitions import Fields
 
 LOOK_EVERY = 8  # after so many events that are due, new requests are looked for again
 PATIENCE_S = 60  # the longest sleep: what a silent answer waits is more than epoll takes

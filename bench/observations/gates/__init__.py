@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pandas as pd
 
 from bench import paths
-from bench.definitions import Fields
 from bench.observations import derived, peaks, schema
 from bench.observations.gates import conditions, coverage, measurements
 from bench.observations.gates.conditions import committed, is_adapter
@@ -23,6 +22,7 @@ from bench.observations.gates.limits import (
     settled,
 )
 from bench.observations.gates.measurements import Runs
+from llm_measured.core.definitions import Fields
 
 Gate = Callable[[Runs], dict[int, str]]  # the place of a run that falls -> the sentence that says why
 
@@ -38,10 +38,8 @@ GATES: dict[str, Gate] = {
     "answers came token by token, not in one lump": measurements.streamed,
     "the first counted request was no slower than the others": measurements.quick_start,
     "the GPU's warm-up had settled": conditions.warm,
-    "no neighbours on the processor": conditions.of_contention(conditions.alone, scratch=True),
-    "no cores stolen by other virtual machines": conditions.of_contention(
-        conditions.not_stolen, scratch=True
-    ),
+    "no neighbours on the processor": conditions.of_contention(conditions.alone),
+    "no cores stolen by other virtual machines": conditions.of_contention(conditions.not_stolen),
     "no threads held back by a quota": conditions.of_contention(conditions.unthrottled),
     "the GPU's clock was steady": conditions.steady_clock,
     "the instrument was its revision": conditions.of_revision,
@@ -59,14 +57,17 @@ GATES: dict[str, Gate] = {
     "weight bytes agree with checkpoint and option": measurements.weights_counted,
     "the memory was probed beside it": conditions.probed,
     "others on the machine were counted": conditions.counted,
+    "an evaluation has all its answers": measurements.whole_evaluation,
 }
 
 
-def check(table: pd.DataFrame, sidecar: Fields, identifier: str, scratch: bool = False) -> None:
+def check(
+    table: pd.DataFrame, sidecar: Fields, identifier: str, scratch: bool = False, marked: bool = False
+) -> None:
     """Every gate of a run; raises Refused with one sentence that says why it may not be published.
 
-    A `scratch` run goes to a folder of one's own: neighbours do not refuse it, but its sidecar says so
-    (field `shared`, the sentence).
+    Neighbours, stolen time and clocks do not refuse a run that may be `marked`, or a `scratch` run, which
+    goes to a folder of one's own: its sidecar then says so (`conditions.sharing`).
     """
     lacking = [c for c in schema.COLUMNS if c not in table] + [k for k in schema.SIDECAR if k not in sidecar]
     if lacking or table.empty:
@@ -75,11 +76,9 @@ def check(table: pd.DataFrame, sidecar: Fields, identifier: str, scratch: bool =
             "field of bench/observations/schema.py."
         )
     rows = derived.derive(schema.numbers(table.assign(**derived.context(sidecar))))
-    busy = sidecar["busy_cores"]
     experiment, gpu, host = (table[name].iloc[0] for name in ("experiment", "gpu", "host"))
-    shared = conditions.alone(busy, sidecar["threads"] or 1) or conditions.not_stolen(busy)
-    if scratch and shared and conditions.minds_contention(sidecar, experiment):
-        sidecar["shared"] = shared
+    if scratch or marked:
+        sidecar.update(conditions.sharing(sidecar, experiment))
     run = Runs(rows.assign(file=0), [sidecar], [identifier], known=peaks.of_device(gpu, host, paths.RESULTS))
     for _, sentence in refused(run).values():
         raise Refused(sentence)

@@ -5,11 +5,11 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal
 
-from bench import naming
-from bench.definitions import Fields
 from bench.observations import schema
 from bench.observations.gates import limits
 from bench.observations.gates.measurements import Runs
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 Judge = Callable[[Fields], str]  # a sidecar in, the sentence that refuses its run out
 
@@ -40,15 +40,13 @@ def warm(sidecar: Fields) -> str:
 def minds_contention(sidecar: Fields, experiment: str) -> bool:
     """Whether other processes would be in the run's times: scores are no times, and a server that ran already
     is one of the others."""
-    return experiment != "quality" and not sidecar.get("parameters", {}).get("url")
+    return experiment not in schema.UNTIMED and not sidecar.get("parameters", {}).get("url")
 
 
-def of_contention(
-    judge: Callable[..., str | Literal[False]], scratch: bool = False
-) -> Callable[[Runs], dict[int, str]]:
+def of_contention(judge: Callable[..., str | Literal[False]]) -> Callable[[Runs], dict[int, str]]:
     """The gate that asks `judge(busy_cores, threads)` for a sentence of every run that `minds_contention`.
 
-    With `scratch` it lets pass what says itself that it was `shared`, but among the published runs.
+    A run that says itself that it was `shared` passes, but among the published runs.
     """
 
     def gate(runs: Runs) -> dict[int, str]:
@@ -56,11 +54,34 @@ def of_contention(
             file: sentence
             for file, sidecar in enumerate(runs.sidecars)
             if minds_contention(sidecar, runs.experiments[file])
-            and not (scratch and "shared" in sidecar and file not in runs.published)
+            and not is_marked(runs, file)
             and (sentence := judge(sidecar.get("busy_cores", {}), sidecar.get("threads") or 1))
         }
 
     return gate
+
+
+def is_marked(runs: Runs, file: int) -> bool:
+    """Whether a run says itself that it shared its machine, and is none of the published ones."""
+    return "shared" in runs.sidecars[file] and file not in runs.published
+
+
+def sharing(sidecar: Fields, experiment: str) -> Fields:
+    """How a run shared its machine: `shared`, the sentence of the first check that it fails, and `shared_by`,
+    the same in a few words; empty where it had the machine to itself, or nobody minds."""
+    if not minds_contention(sidecar, experiment):
+        return {}
+    busy, threads = sidecar.get("busy_cores", {}), sidecar.get("threads") or 1
+    reasons = (
+        (alone(busy, threads), f"others used {_cores(busy, 'others') / threads:.0%} of the CPU"),
+        (
+            not_stolen(busy),
+            f"other virtual machines used {_cores(busy, 'steal') / threads:.0%} of the CPU",
+        ),
+        (unthrottled(busy), f"a quota held it back for {_cores(busy, 'throttled'):.0%} of the time"),
+        (_clock_drift(sidecar), "the GPU's clock changed meanwhile"),
+    )
+    return next(({"shared": why, "shared_by": words} for why, words in reasons if why), {})
 
 
 def _cores(busy: Fields, name: str) -> float:
@@ -145,9 +166,14 @@ def clocks(sidecar: Fields) -> tuple[float | None, float | None]:
     return warm, sidecar.get("machine", {}).get("gpu_after", {}).get("clocks.sm")
 
 
-@of_each
-def steady_clock(sidecar: Fields) -> str:
-    """Refuse a run during which a GPU's clock drifted or was throttled; nothing where none was reported."""
+def steady_clock(runs: Runs) -> dict[int, str]:
+    """Refuse a run during which a GPU's clock drifted or was throttled, and that does not say so itself;
+    nothing where none was reported."""
+    each = {file: _clock_drift(sidecar) for file, sidecar in enumerate(runs.sidecars)}
+    return {file: sentence for file, sentence in each.items() if sentence and not is_marked(runs, file)}
+
+
+def _clock_drift(sidecar: Fields) -> str:
     warm, after = clocks(sidecar)
     if not (warm and after and abs(after - warm) > limits.CLOCK_DRIFT * warm):
         return ""

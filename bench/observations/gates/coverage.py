@@ -2,10 +2,11 @@
 
 import pandas as pd
 
-from bench import naming
-from bench.definitions import Fields
+from bench.observations import schema
 from bench.observations.gates import conditions, measurements
 from bench.observations.gates.measurements import Runs
+from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 
 def held(runs: Runs, gates: dict) -> pd.DataFrame:
@@ -46,6 +47,7 @@ def held(runs: Runs, gates: dict) -> pd.DataFrame:
         ),
         "the memory was probed beside it": (facts["probes"], facts["probes"]),
         "others on the machine were counted": (minds, facts["others"] & facts["steal"] | facts["order"]),
+        "an evaluation has all its answers": (facts["evaluates"], everywhere),
         "MFU at most 1": (facts["sweeps"], facts["peak_flops_per_s"]),
     }
     if strays := concern.keys() - set(gates):
@@ -73,7 +75,8 @@ def _facts(runs: Runs) -> pd.DataFrame:
     facts["real"] = (by_file["weights"].first() == "real").to_numpy()
     facts["answers"] = facts.index.isin(good.loc[good["output_ids"] != "", "file"])
     facts["timed"] = good["ttft_s"].notna().groupby(good["file"]).sum().reindex(facts.index, fill_value=0)
-    facts["times"] = first["experiment"] != "quality"  # scores are no times
+    facts["times"] = ~first["experiment"].isin(schema.UNTIMED)  # scores are no times
+    facts["evaluates"] = first["experiment"].isin(schema.EVALUATIONS)
     facts["all"], facts["gpu"] = True, ~first["gpu"].map(naming.is_cpu).astype(bool)
     facts["reads"], facts["sweeps"] = (
         first["weight_bytes"] > 0,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench.definitions import Fields
+from llm_measured.core.definitions import Fields
 
 # The first counted request may be slower than the slowest of the others by this factor, else the warm-up had
 # not settled. Two, because other tenants of its host may take half of a small virtual machine's memory

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from bench import naming, plausibility
-from bench.definitions import Fields
 from bench.observations import derived, peaks, schema
 from bench.observations.gates import limits
 from bench.paths import ROOT
+from llm_measured.core import device_peaks, naming, plausibility
+from llm_measured.core.definitions import Fields
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Runs:
         own = own.astype(float).loc[first.index].join(first[["gpu", "host"]])
         found = pd.concat([own, self.known]).groupby(["gpu", "host"])[peaks.PEAKS].max()
         best = own[["gpu", "host"]].join(found, on=["gpu", "host"])
-        cached = [derived.in_cache(self.sidecars[file]) for file in best.index]
+        cached = [device_peaks.in_cache(self.sidecars[file]) for file in best.index]
         return best.assign(bandwidth=best["cache"].where(cached, best["memory"]))
 
     @functools.cached_property
@@ -74,14 +74,17 @@ def agrees_with_path(runs: Runs) -> dict[int, str]:
 
 def counts(runs: Runs) -> dict[int, str]:
     found: dict[int, str] = {}
-    good = runs.good
+    good = runs.good[runs.good["experiment"] != "humaneval-score"]  # which generates nothing
     for column in ("prompt_tokens", "max_new_tokens", "batch_size"):
         sentence = f"{column} must be a positive number in every row."
         found |= dict.fromkeys(good.loc[~(good[column] > 0), "file"], sentence)
     counted = pd.Series([len(ids.split()) for ids in good["output_ids"]], good.index, dtype=float)
     # Over HTTP the load client has counted; a load test keeps no answers, and not every server sends ids.
     counted = counted.where((counted > 0) | good["chunks"].isna(), good["output_tokens"])
-    same = (counted == good["output_tokens"]) & (good["output_tokens"] == good["max_new_tokens"])
+    exact = good["output_tokens"] == good["max_new_tokens"]
+    may_end = good["uncertain"].str.contains("length") | (good["experiment"] == "humaneval")
+    shorter = may_end & (good["output_tokens"] < good["max_new_tokens"])
+    same = (counted == good["output_tokens"]) & (exact | shorter)
     sentence = (
         "Token counts disagree: output_ids, output_tokens and max_new_tokens must be the same number in "
         "every row."
@@ -142,13 +145,17 @@ def punctual(runs: Runs) -> dict[int, str]:
 
 def uncached(runs: Runs) -> dict[int, str]:
     """Refuse a run in which a prefix cache answered that is declared off, or that nobody has declared: a
-    prompt that is not computed costs nothing."""
+    prompt that is not computed costs nothing. What all prompts of a server elsewhere share, its chat template
+    (`template_tokens` of the trial before the run), may come from a cache: no reader can avoid that."""
     on = (runs.rows["workload"] != "") & (runs.rows["cache_capacity_tokens"] != 0)
-    hits = runs.rows[(runs.rows["cached_tokens"] > 0) & ~on].sort_values("cached_tokens")
+    trials = [sidecar.get("settings", {}).get("prefix_cache_trial") or {} for sidecar in runs.sidecars]
+    template = runs.rows["file"].map(lambda file: trials[file].get("template_tokens") or 0)
+    hits = runs.rows[(runs.rows["cached_tokens"] > template) & ~on].sort_values("cached_tokens")
     return {
         file: f"The server answered {len(own)} requests from its prefix cache "
         f"({own['cached_tokens'].iloc[-1]:.0f} of {own['prompt_tokens'].iloc[-1]:.0f} prompt tokens). Start "
-        "it without prefix caching."
+        "it without prefix caching, or have requests switch it off (llama.cpp: "
+        "-p body '{\"cache_prompt\": false}')."
         for file, own in hits.groupby("file")
     }
 
@@ -176,10 +183,10 @@ def uncontaminated(runs: Runs) -> dict[int, str]:
 
 def possible_bandwidth(runs: Runs) -> dict[int, str]:
     """Refuse a run that reads more bytes per second than the memory was seen to read: in the median over
-    equal requests (of one placement of the processors, where that is known), or in any request by ABOVE_PEAK
-    more than the best that is known of its device.
+    equal requests, or in any request by ABOVE_PEAK more than the best that is known of its device.
 
-    The median, because one request may have run while the processors lay better than beside every probe.
+    The bound is the highest probe, of its measuring session where the runs of that are read together. The
+    median, because one request may have run while memory was faster than beside every probe.
     Where no probe had its cores to itself: more than the memory can read.
     """
     return _single_request(runs) | _in_the_median(runs)
@@ -187,14 +194,14 @@ def possible_bandwidth(runs: Runs) -> dict[int, str]:
 
 def _in_the_median(runs: Runs) -> dict[int, str]:
     unseen = runs.rows["bandwidth_bytes_per_s"].isna()
-    rows = pd.concat([runs.rows[~unseen], _against_the_most(runs.rows[unseen], runs.sidecars)])
-    # What lies between probes of two placements is of neither.
-    rows = rows[(rows["placements"] < 2) | (rows["placement"] != "")]
+    seen = runs.rows[~unseen]
+    seen = derived.derive(seen.assign(bandwidth_bytes_per_s=seen["fastest_probe_bytes_per_s"]))
+    rows = pd.concat([seen, _against_the_most(runs.rows[unseen], runs.sidecars)])
     # A sweep's shapes are few requests each; all other requests of a level are one load.
     sweeps = rows["experiment"].isin(["batching", "memory"])
     keys = [rows["file"], *(rows[name].fillna(0) for name in ("batch_size", "concurrency", "request_rate"))]
     keys += [rows[name].where(sweeps, 0) for name in ("prompt_tokens", "max_new_tokens")]
-    rows = rows.assign(middle=rows["mbu"].groupby([*keys, rows["placement"]]).transform("median"))
+    rows = rows.assign(middle=rows["mbu"].groupby(keys).transform("median"))
     above = rows[rows["middle"] > 1]
     peak = above["bandwidth_bytes_per_s"] * derived.sharing(above)
     step_s = above["tpot_s"] * above["mbu"] / above["middle"]
@@ -221,8 +228,8 @@ def _single_request(runs: Runs) -> dict[int, str]:
 
 
 def _against_the_most(rows: pd.DataFrame, sidecars: Sequence[Fields]) -> pd.DataFrame:
-    """`rows` that have no peak, with MBU against `derived.most_bytes_per_s`."""
-    most = {file: derived.most_bytes_per_s(sidecars[file]) for file in rows["file"].unique()}
+    """`rows` that have no peak, with MBU against `device_peaks.most_bytes_per_s`."""
+    most = {file: device_peaks.most_bytes_per_s(sidecars[file]) for file in rows["file"].unique()}
     return derived.derive(rows.assign(bandwidth_bytes_per_s=rows["file"].map(most).astype(float)))
 
 
@@ -297,7 +304,7 @@ def answered(runs: Runs) -> dict[int, str]:
     embedding, a random token's likeliest successor is itself, and an engine that says so is right.
     """
     rows = of_models(runs)
-    timed = (rows["weights"] == "real") & (rows["experiment"] != "quality")
+    timed = (rows["weights"] == "real") & ~rows["experiment"].isin(schema.UNTIMED)
     answers = timed & (rows["output_tokens"] >= limits.TELLING_TOKENS) & (rows["output_ids"] != "")
     # Only what is read below: `groupby` and `itertuples` build every column that a frame has.
     rows = rows.loc[answers, ["file", "prompt", "output_tokens", "output_ids"]]
@@ -327,7 +334,7 @@ def weights_counted(runs: Runs) -> dict[int, str]:
     most 32; and as many in every run of one version of an engine, where three or more are known.
     """
     rows, found = of_models(runs).drop_duplicates("file"), {}
-    rows = rows[(rows["experiment"] != "quality") & rows["weight_bytes"].notna()]
+    rows = rows[~rows["experiment"].isin(schema.UNTIMED) & rows["weight_bytes"].notna()]
     same = rows.groupby(["backend", "backend_version", "option", "model", "gpu"])["weight_bytes"]
     usual = same.transform("median").where(same.transform("size") >= 3)
     parameters = rows["block_parameters"] + rows["head_parameters"]
@@ -341,6 +348,26 @@ def weights_counted(runs: Runs) -> dict[int, str]:
             f"with option {row['option']} it reads {least[place] / 1e9:.3f} to {most[place] / 1e9:.3f} GB: "
             "look at what the adapter counts as weight_bytes."
         )
+    return found
+
+
+def whole_evaluation(runs: Runs) -> dict[int, str]:
+    """Refuse an evaluation, or a score of one, that lacks problems it set out to answer; and, of the
+    repository's own observations, one that set out to answer a part of them."""
+    asked = runs.rows[runs.rows["experiment"].isin(schema.EVALUATIONS)].groupby("file")["prompt"].nunique()
+    found = {}
+    for file, count in asked.items():
+        settings = runs.sidecars[file].get("settings", {})
+        wanted, whole = settings.get("problems", 0), settings.get("problems_of", 0)
+        if not 0 < wanted <= count:
+            found[file] = (
+                f"{count} of {wanted or whole} problems are answered: an evaluation is a run when all are. "
+                "Run its notebook again: it goes on after those that are on disk."
+            )
+        elif file in runs.published and wanted < whole:
+            found[file] = (
+                f"{wanted} of {whole} problems are a trial, which is not published: answer all of them."
+            )
     return found
 
 

@@ -12,11 +12,12 @@ import jinja2
 import pandas as pd
 from matplotlib.colors import to_hex
 
-from bench import memo, style
-from bench.analysis import comparison, explorer
-from bench.columns import COLUMNS
-from bench.definitions import Fields
-from bench.metrics import METRICS
+from bench import style
+from bench.analysis import estimates, explorer
+from bench.observations import schema
+from llm_measured.core.columns import COLUMNS
+from llm_measured.core.definitions import Fields
+from llm_measured.core.metrics import METRICS
 
 # What the axes show first; the first two of them that an experiment measures.
 START = ["output_tokens_per_s", "ttft_s", "tpot_s", "perplexity", "tpot_p50_s", "peak_memory_bytes"]
@@ -50,17 +51,16 @@ VERDICTS = {
     "worse": "worse",
     "more": "more",
     "less": "less",
-    "equal": comparison.EQUAL,
-    "one_each": comparison.ONE_EACH,
-    "no_scatter": comparison.NO_SCATTER,
-    "not_connected": comparison.NOT_CONNECTED,
-    "none": comparison.NO_RUNS,
+    "equal": estimates.EQUAL,
+    "one_each": estimates.ONE_EACH,
+    "no_scatter": estimates.ONE_EACH,
+    "not_connected": estimates.NEVER_MET,
+    "none": estimates.NO_RUNS,
     "elsewhere": "not compared: another machine, model or condition",
     "zero": "no ratio: a value is not above zero",
 }
 
 
-@memo.by_content
 def experiment(requests: pd.DataFrame, name: str) -> Fields:
     """One experiment of the payload: name, csv (`explorer.frame`), uneven, comparisons, and the metrics on
     its axes."""
@@ -75,10 +75,9 @@ def experiment(requests: pd.DataFrame, name: str) -> Fields:
 
 
 def _read(requests: pd.DataFrame, name: str) -> pd.DataFrame:
-    """The requests that an experiment is made of: its own, and for quality the rates of latency as well. A
-    run of another experiment then leaves what was made of these as it was."""
-    names = {name, "latency"} if name == "quality" else {name}
-    return requests[requests["experiment"].isin(names)]
+    """The requests that an experiment is made of: its own, and for scores the rates of the runs whose answers
+    they score. A run of another experiment then leaves what was made of these as it was."""
+    return requests[requests["experiment"].isin([name, schema.SCORES.get(name, name)])]
 
 
 def payload(requests: pd.DataFrame) -> Fields:

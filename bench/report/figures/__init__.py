@@ -16,9 +16,10 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bench import files, naming, registry, style
+from bench import registry, style
 from bench.paths import FIGURES
 from bench.report import per_machine
+from llm_measured.core import files, naming
 
 DRAWN = registry.FIGURES
 
@@ -29,9 +30,12 @@ def listed(draw: Callable) -> Callable:
     return DRAWN[draw.__name__]
 
 
-def of_machines(draw: Callable) -> Callable:
-    """Decorator: a listed figure whose function draws one machine; the first machines have a part each."""
-    DRAWN[draw.__name__] = per_machine.of_machines(draw)
+def of_machines(draw: Callable, prepare: Callable = lambda rows: rows) -> Callable:
+    """Decorator: a listed figure whose function draws one machine; the first machines have a part each.
+
+    `prepare` may add rows before they are parted by machine (`bench.report.shared.added`).
+    """
+    DRAWN[draw.__name__] = per_machine.of_machines(draw, prepare)
     return DRAWN[draw.__name__]
 
 
@@ -89,7 +93,9 @@ def _thousandths(found):
     return f"{float(found[0]):.3f}".rstrip("0").rstrip(".")
 
 
-# A topic is a file of this folder, or of a package beside the study; its figures join when it is imported.
+# A topic is a file of this folder, of `bench.report.published` or of a package beside the study; its figures
+# join when it is imported.
 for _topic in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_topic.name}")
+importlib.import_module("bench.report.published.figures")
 registry.join("figures")

@@ -11,22 +11,22 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.transforms import blended_transform_factory
 
-from bench import columns, style
+from bench import style
 from bench.analysis import across_machines as across_analysis
 from bench.report import bars, captions, figures
 from bench.style import GREY, INK, WIDTH
+from llm_measured.core import columns
 
 # Inches: a row, all else, and of that the legend up to three lines. 20 rows fit a screen.
 ROW, REST, KEY, MOST_ROWS = 0.235, 2.1, 0.66, 20
 COLUMNS = 3  # of the legend
 MACHINES = "o", "s", "^", "v", "P", "X", "<", ">"
-AGREED = across_analysis.EVERYWHERE, across_analysis.SO_FAR
 
 
 @figures.listed
 def across_machines(requests: pd.DataFrame) -> Figure | None:
     """Output tokens/s of engines and options over those of the one in front of all machines: a row per engine
-    and option, a mark per machine that has both, and a diamond for the ratio pooled over machines.
+    and option, a mark per machine that has both, and a diamond for the mean of the processor types.
 
     Its height is that of its rows, however many machines there are; of more than MOST_ROWS those are drawn
     that most machines have.
@@ -59,13 +59,10 @@ def across_machines(requests: pd.DataFrame) -> Figure | None:
     return captions.titled(drawn, "What holds on every machine", _caption(requests, table, shown))
 
 
-# The legend's entries that are no machine, in the order of the caption.
+# The legend's entry that is no machine.
 _MEANINGS: dict[str, dict[str, Any]] = {
-    "pooled": {"marker": "D", "color": INK, "markersize": 7, "linestyle": ""},
-    "pooled, at odds": {
-        "marker": "D", "color": INK, "markerfacecolor": "white", "markersize": 7, "linestyle": "",
-    },
-}  # fmt: skip
+    "mean of processor types": {"marker": "D", "color": INK, "markersize": 7, "linestyle": ""},
+}
 
 
 def _styles(each: pd.DataFrame) -> dict[str, dict]:
@@ -93,24 +90,15 @@ def _rows(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame, styles: dict[str,
         axes.hlines(
             own["row"] + offset, own["low"], own["high"], color=look["color"], linewidth=0.8, alpha=0.6
         )
-        for borrowed, rows in own.groupby("borrowed"):
-            face: dict[str, Any] = {"markerfacecolor": "white"} if borrowed else {}
-            label = f"{machine}, one run" if borrowed else machine
-            axes.plot(rows["ratio"], rows["row"] + offset, label=label, zorder=3, **look | face)
-    axes.hlines(
-        shown.index, shown["predicted_low"], shown["predicted_high"], color=GREY, linewidth=1, zorder=2
-    )
+        axes.plot(own["ratio"], own["row"] + offset, label=machine, zorder=3, **look)
     axes.hlines(shown.index, shown["low"], shown["high"], color=INK, linewidth=2.4, zorder=4)
-    agreed = shown["verdict"].str.contains("|".join(AGREED))
-    for look, rows in zip(_MEANINGS.values(), (shown[agreed], shown[~agreed])):
-        axes.plot(rows["ratio"], rows.index, label="pooled", zorder=5, **look)
+    (look,) = _MEANINGS.values()
+    axes.plot(shown["ratio"], shown.index, label="mean of processor types", zorder=5, **look)
 
 
 def _limits(axes: Axes, shown: pd.DataFrame, each: pd.DataFrame) -> None:
-    """A log axis as wide as the machines' ratios and the pooled intervals of three machines or more; of two
-    machines, whose interval may be a thousand times as wide, it is cut off."""
-    several = shown[shown["machines"] >= across_analysis.FEWEST_MACHINES]
-    known = np.concatenate([each["ratio"], shown["ratio"], several["low"], several["high"], [1.0]])
+    """A log axis as wide as the ratios and the pooled intervals."""
+    known = np.concatenate([each["ratio"], shown["ratio"], shown["low"], shown["high"], [1.0]]).astype(float)
     known = known[np.isfinite(known)]
     axes.set(xscale="log", xlim=(known.min() / 1.15, known.max() * 1.15), yticks=[])
     axes.set_ylim(len(shown) - 0.45, -0.6)
@@ -129,8 +117,6 @@ def _caption(requests: pd.DataFrame, table: pd.DataFrame, shown: pd.DataFrame) -
     interval = "95\N{NO-BREAK SPACE}% interval"
     return (
         f"{run['model']} ({run['weights']} weights), one request at a time, engines of the same version. "
-        f"Small mark with line: one machine and its own {interval}; white: one run, with the scatter of "
-        f"others' runs. Diamond: pooled over machines, thick line: its {interval}; white diamond: machines "
-        f"contradict each other; thin line: where a "
-        f"further machine's ratio lies (95\N{NO-BREAK SPACE}%).{rest}"
+        f"Small mark with line: one machine and its {interval}. Diamond: mean of the processor types, thick "
+        f"line: its {interval}, where {across_analysis.FEWEST_PROCESSORS} types or more have both.{rest}"
     )

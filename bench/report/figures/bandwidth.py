@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bench import columns, naming, style
+from bench import style
 from bench.analysis import latency as latency_analysis
 from bench.analysis import published as published_analysis
 from bench.report import bars, captions, figures, per_machine
 from bench.report.figures import latency as latency_figures
+from llm_measured.core import columns, naming
 
 MBU = columns.column("mbu").axis
 MEASURED = f"{MBU}, of the measured bandwidth"
@@ -16,28 +17,24 @@ MEASURED = f"{MBU}, of the measured bandwidth"
 
 @figures.of_machines
 def mbu(requests: pd.DataFrame) -> Figure | None:
-    """Model bandwidth utilisation against the best bandwidth probed in the run: a bar per engine and option,
-    the highest on top, the interval over runs, and the ranks that it may have."""
-    found = bars.block(requests, metric="mbu")
+    """Model bandwidth utilisation against the bandwidth of the measuring session: a bar per engine and option
+    with its interval over runs, in the order of output tokens/s, for MBU ranks nobody across sessions."""
+    known = requests[requests["run_id"].isin(requests.loc[requests["mbu"].notna(), "run_id"])]
+    found = bars.block(known)
     if not found:
         return None
     title, rows, summary = found
     drawn, panel = bars.canvas([len(summary)])
-    # The ranking of this figure's own quantity, in whose intervals the probe's spread is.
-    ranked = latency_analysis.ranked(rows, "mbu")[[*latency_analysis.VERSIONED, *latency_analysis.PLACES]]
-    summary = ranked.merge(summary.drop(columns=latency_analysis.PLACES), on=latency_analysis.VERSIONED)
     bars.rows(panel, bars.configurations(summary), MEASURED)
     bars.draw(panel, summary, "mbu", style.looks(requests), spread=summary["mbu_interval"], most=1.0)
     bars.fraction(panel)
-    latency_figures.places(panel, summary)
     y, look = np.arange(len(summary)), {"color": "white", "edgecolor": style.INK}
     panel.scatter(summary["mbu_datasheet"], y, marker="D", s=16, zorder=5, **look)
     panel.set_title(title)
     more = [
-        "1 is every byte per second that the best probe could read, of the request's placement where there "
-        "are two.",
-        f"Bar: adjusted mean; {latency_figures.WHISKER}",
-        latency_figures.PLACES,
+        "1 is every byte per second of the 95\N{NO-BREAK SPACE}% quantile of the measuring session's probes. "
+        "Fastest option on top: MBU is compared within a session only.",
+        f"Bar: mean; {latency_figures.WHISKER}",
     ]
     if rows["mbu_datasheet"].notna().any():
         more.append("Diamond: against the datasheet's bandwidth instead.")
@@ -53,7 +50,7 @@ def mbu_published(requests: pd.DataFrame) -> Figure | None:
     theirs, part = published_analysis.published_mbu(), per_machine.part()
     above = [len(theirs)] * part.first
     wide = requests[[(naming.bits(option) or 0) >= 16 for option in requests["option"]]]
-    ours = bars.block(wide, metric="mbu", above=sum(above))
+    ours = bars.block(wide[wide["mbu"].notna()], above=sum(above))
     if part.label and not ours:  # the published rows stand above those of another machine
         return None
     drawn, panels = bars.canvas([*above, *([len(ours[2])] if ours else [])], squeeze=False)

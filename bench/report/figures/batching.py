@@ -8,10 +8,11 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench import columns, html, metrics, naming, style
+from bench import html, style
 from bench.analysis import batching as batching_analysis
 from bench.observations import derived, schema
 from bench.report import captions, curves, figures
+from llm_measured.core import columns, metrics, naming
 
 GIGA = 1e9
 INTENSITY = columns.column("arithmetic_intensity")

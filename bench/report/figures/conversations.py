@@ -4,11 +4,12 @@ import pandas as pd
 from matplotlib import ticker
 from matplotlib.figure import Figure
 
-from bench import columns, html, naming, style
+from bench import html, style
 from bench.analysis import conversations as conversations_analysis
-from bench.analysis import statistics
+from bench.analysis import estimates
 from bench.observations import schema
 from bench.report import captions, curves, figures
+from llm_measured.core import columns, naming
 
 # How a level is drawn: with the cache filled, without it hollow and thin.
 HOLLOW = curves.HOLLOW
@@ -145,7 +146,9 @@ def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
             sizes = own.sort_values("started").groupby("cache_capacity_tokens")
             means = sizes[["by_tokens", "expected_high"]].mean()
             curves.joined(panel, means.index, 100 * means["by_tokens"], styles[name])
-            ends = 100 * sizes["by_tokens"].agg(statistics.half_width)
+            ends = 100 * sizes["by_tokens"].agg(
+                lambda rates: estimates.mean_interval(rates)[2] - rates.mean()
+            )
             panel.errorbar(
                 means.index, 100 * means["by_tokens"], ends, fmt="none", ecolor=styles[name].colour, capsize=2
             )

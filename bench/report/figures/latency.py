@@ -1,28 +1,33 @@
 """Figures of the topic latency."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench import columns, naming, style
+from bench import style
 from bench.analysis import latency as latency_analysis
+from bench.analysis import quality as quality_analysis
 from bench.observations import schema
-from bench.report import bars, captions, figures
+from bench.report import bars, captions, figures, shared
+from llm_measured.core import columns, naming
 
 ITL = columns.column("itl_s")
-WHISKER = "whisker: its 95\N{NO-BREAK SPACE}% interval, of one run with the others' scatter."
-PLACES = (
-    "Place: those that an option may have, all at once with 95\N{NO-BREAK SPACE}% confidence; +6 rounds: so "
-    "many more would settle whether it is the first."
+WHISKER = "whisker: its 95\N{NO-BREAK SPACE}% interval, over runs and measuring sessions."
+ANSWERS = (
+    "Right: what it answers to 9 × 8 if not 72, and the perplexity of the fixed text above the reference's; "
+    "as the reference: every prompt token for token."
 )
+WORSE = "#b3261e"
 
 
-@figures.of_machines
+@functools.partial(figures.of_machines, prepare=shared.added)
 def latency(requests: pd.DataFrame) -> Figure | None:
     """Output tokens/s on the machine in front: a bar per engine and option, the fastest on top, a dot per
-    run, the interval over runs, and the ranks that it may have."""
+    run, the interval over runs, and what its answers cost."""
     found = bars.block(requests)
     if not found:
         return None
@@ -38,22 +43,25 @@ def latency(requests: pd.DataFrame) -> Figure | None:
     place = {(row["backend"], row["option"]): y for y, row in summary.iterrows()}
     at = pd.Series([place.get(key) for key in zip(runs["backend"], runs["option"])], runs.index, dtype=float)
     bars.small_dots(panel, runs.loc[at.notna(), rate], at.dropna())
-    places(panel, summary)
+    _answers(panel, summary, requests)
     panel.set_title(title)
-    marks = f"Bar: adjusted mean, sittings and placements weighing equally; dot: one run; {WHISKER} {PLACES}"
+    marks = f"Bar: the regression's mean (measuring sessions taken out); dot: one run; {WHISKER} {ANSWERS}"
     return captions.titled(drawn, "Output speed, one request at a time", captions.caption(rows, marks))
 
 
-def places(axes: Axes, ranked: pd.DataFrame) -> None:
-    """The group of each row of a ranking at the right of its bar: `place 1–4`, or why it has none."""
-    axes.set_xlim(0, axes.get_xlim()[1] * 1.15)
-    for y, (_, row) in enumerate(ranked.iterrows()):
-        text = "not ranked" if row["reason"] else f"place {captions.group(row)}"
+def _answers(axes: Axes, summary: pd.DataFrame, requests: pd.DataFrame) -> None:
+    """Write at the right of each bar what its answers cost (`quality.verdict`), in red where they are
+    worse than the reference's."""
+    axes.set_xlim(0, axes.get_xlim()[1] * 1.75)
+    for y, row in quality_analysis.beside(summary, requests).iterrows():
+        colour = WORSE if row["worse"] == 1 else style.GREY
         at = axes.get_yaxis_transform()
-        axes.text(1, y, text, color=style.GREY, transform=at, ha="right", va="center_baseline", fontsize=8)
+        axes.text(
+            1, y, row["verdict"], color=colour, transform=at, ha="right", va="center_baseline", fontsize=8
+        )
 
 
-@figures.of_machines
+@functools.partial(figures.of_machines, prepare=shared.added)
 def ttft_tpot(requests: pd.DataFrame) -> Figure | None:
     """Time to first token and time per output token side by side: a bar per engine and option, in the order
     of `latency`."""
@@ -76,7 +84,7 @@ def ttft_tpot(requests: pd.DataFrame) -> Figure | None:
     return captions.titled(drawn, "First token (TTFT) and each later one (TPOT)", caption)
 
 
-@figures.of_machines
+@functools.partial(figures.of_machines, prepare=shared.added)
 def itl(requests: pd.DataFrame) -> Figure | None:
     """Spread of inter-token latency on a log axis: median, 90th percentile and longest gap per engine and
     option."""

@@ -15,8 +15,8 @@ PERCENT = 100
 
 @figures.of_machines
 def overhead(requests: pd.DataFrame) -> Figure | None:
-    """What measuring costs, harness / the engine's own loop - 1: a dot per pair, the mean with its 95 %
-    interval over pairs, the 1 % line."""
+    """What measuring costs, time with the harness against the engine's own loop: a dot per pair, the mean
+    with its 95 % interval over pairs, the 1 % line."""
     pairs, table = latency_analysis.pairs(requests), latency_analysis.overhead_summary(requests)
     table = table.head(bars.most_rows())
     if pairs.empty:

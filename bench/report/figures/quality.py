@@ -5,10 +5,11 @@ import pandas as pd
 from matplotlib import ticker
 from matplotlib.figure import Figure
 
-from bench import columns, html, naming, style
+from bench import html, style
 from bench.analysis import quality as quality_analysis
 from bench.observations import schema
 from bench.report import captions, curves, figures
+from llm_measured.core import columns, naming
 
 RATE = "output_tokens_per_s"
 # What is lost: a column of quality.summary, its axis, and the function from the column to percent.

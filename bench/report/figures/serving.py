@@ -4,10 +4,11 @@ import pandas as pd
 from matplotlib import ticker
 from matplotlib.figure import Figure
 
-from bench import columns, html, naming, style
+from bench import html, style
 from bench.analysis import serving as serving_analysis
 from bench.observations import schema
 from bench.report import captions, curves, figures, per_machine
+from llm_measured.core import columns, naming
 
 # How levels are drawn: a closed loop and a median filled, an open loop and a tail hollow and thin. The dash
 # is the option's.

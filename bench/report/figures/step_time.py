@@ -4,12 +4,12 @@ import pandas as pd
 from matplotlib import ticker
 from matplotlib.figure import Figure
 
-from bench import columns
 from bench.analysis import batching as batching_analysis
 from bench.analysis import machines
 from bench.analysis import step_time as step_time_analysis
 from bench.observations import schema
 from bench.report import captions, curves, figures
+from llm_measured.core import columns
 
 STEP = columns.column("step_s")
 

@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from bench import columns, html, naming, registry
+from bench import html, registry
 from bench.analysis import machines as machines_analysis
 from bench.machine import identity
 from bench.observations import store
+from llm_measured.core import columns, naming
 
 TABLES = registry.TABLES
 DEVICE = columns.column("gpu").head
@@ -26,8 +27,9 @@ DEVICE = columns.column("gpu").head
 listed = registry.table
 
 
-def of_machines(function: Callable) -> Callable:
-    """Decorator: a listed table whose function knows one machine, for requests of any number of machines.
+def of_machines(function: Callable, prepare: Callable = lambda rows: rows) -> Callable:
+    """Decorator: a listed table whose function knows one machine, for requests of any number of machines,
+    which `prepare` may add to (`bench.report.shared.added`).
 
     The rows of each stand one after the other, those of the machine in front first, and the column device
     names it; published rows stand once, at the end. `attrs` has the `machines`, and those `missing` a row.
@@ -35,6 +37,7 @@ def of_machines(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def table(requests: pd.DataFrame) -> pd.DataFrame:
+        requests = prepare(requests)
         every = machines_analysis.labelled(requests)
         if len(every) < 2:
             table = _named(function(requests), requests["gpu"].iloc[0] if len(requests) else "")
@@ -70,16 +73,21 @@ def names() -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table named in `arguments`, of this checkout's runs alone if `here` follows; ValueError
-    listing the tables for any other name."""
+    """Print the table named in `arguments`, of this checkout's runs alone if `here` follows and there are
+    any, those beside others among them; ValueError listing the tables for any other name."""
     name, where = naming.choose("table", arguments[0] if arguments else "", names()), arguments[1:]
     rows = store.load()
-    own = rows[rows["host"] == identity.host()] if where == ["here"] else rows[:0]
-    print(html.text(TABLES[name](own if len(own) else rows)))
+    own = pd.DataFrame()
+    if where == ["here"]:
+        with machines_analysis.put_in_front("here"):
+            own = TABLES[name](rows[rows["host"] == identity.host()])
+    print(html.text(own if len(own) else TABLES[name](rows)))
 
 
-# A topic is a file of this folder, or of a package beside the study; its tables join when it is imported.
+# A topic is a file of this folder, of `bench.report.published` or of a package beside the study; its tables
+# join when it is imported.
 for _topic in pkgutil.iter_modules(__path__):
     if _topic.name != "__main__":
         importlib.import_module(f"{__name__}.{_topic.name}")
+importlib.import_module("bench.report.published.tables")
 registry.join("tables")

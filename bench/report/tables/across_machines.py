@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from bench import columns
+from bench import html
 from bench.analysis import across_machines as across_analysis
-from bench.analysis import across_machines_proof
-from bench.columns import Column
 from bench.report import tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 MOST_ROWS = 40
 
@@ -14,64 +14,48 @@ MOST_ROWS = 40
 @tables.listed
 def across_machines(requests: pd.DataFrame) -> pd.DataFrame:
     """Every engine and option against the one in front of all machines, in output tokens/s: one row per
-    engine and option that several machines have beside it, the best first, pooled over machines."""
+    engine and option that several machines have beside it, the best first."""
     table = across_analysis.against_leader(requests)
     leader = " ".join(table.iloc[0][across_analysis.THAN[:2]]) if len(table) else "the one in front"
     return columns.shown(
-        _counted(table.head(MOST_ROWS)),
-        "verdict backend option ratio low high spread predicted_low predicted_high least most on",
-        ratio=Column(f"times {leader}"),
-        **_POOLED,
+        _with_processors(table.head(MOST_ROWS), across_analysis.each_against_leader(requests)),
+        "verdict backend option ratio low high by_processor least most",
+        ratio=Column(f"times {leader}, mean of processor types"),
+        **_COLUMNS,
     )
 
 
 @tables.listed
 def depends_on_machine(requests: pd.DataFrame) -> pd.DataFrame:
-    """The pairs of engines and options of which one is faster on some machines and not on others: one row per
-    pair, those that most machines have first, then those whose ratios lie farthest apart."""
+    """The pairs of engines and options of which one is faster on some machines and slower on others: one row
+    per pair, those that most machines have first, then those whose ratios lie farthest apart."""
     table = across_analysis.every_pair(requests)
-    table = table[table["verdict"] == across_analysis.DEPENDS]
+    table = table[(table["slower"] > 0) & (table["faster"] > 0)]
     table = table.assign(
         apart=table["most"] / table["least"], than=table["than_backend"] + " " + table["than_option"]
     )
     table = table.sort_values(["machines", "apart"], ascending=False).head(MOST_ROWS)
     return columns.shown(
-        _counted(table),
-        "verdict backend option than ratio low high spread least most on",
+        table,
+        "verdict backend option than ratio low high least most",
         than=Column("against"),
         ratio=Column("times as fast"),
-        **{name: column for name, column in _POOLED.items() if not name.startswith("predicted")},
+        **{name: column for name, column in _COLUMNS.items() if name != "by_processor"},
     )
 
 
-@tables.listed
-def across_machines_coverage() -> pd.DataFrame:
-    """Simulated machines: one row per interval and number of machines; how often it holds the truth in the
-    least and the most favourable case."""
-    return columns.shown(
-        across_machines_proof.proof_table(across_machines_proof.load()),
-        "method machines lowest spread errors errors_are highest studies",
-        method=Column("interval"),
-        lowest=Column("holds at least", "%", 100),
-        spread=Column("there: true spread", "%", 100),
-        errors=Column("errors of machines"),
-        highest=Column("holds at most", "%", 100),
-        studies=Column("studies each"),
-    )
-
-
-_POOLED = {
-    "low": Column("95 % interval from"),
+_COLUMNS = {
+    "low": Column(f"95 % interval, from {across_analysis.FEWEST_PROCESSORS} processor types on, from"),
     "high": Column("to"),
-    "spread": Column("spread between machines", "%", 100),
-    "predicted_low": Column("a further machine from"),
-    "predicted_high": Column("to "),
+    "by_processor": Column("by processor type"),
     "least": Column("least of a machine"),
-    "on": Column("machines"),
 }
 
 
-def _counted(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` with the machines in words (`4, 2 with one run`)."""
-    once = (", " + table["borrowed"].astype(str) + " with one run").where(table["borrowed"] > 0, "")
-    return table.assign(on=table["machines"].astype(str) + once)
+def _with_processors(table: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
+    """Add by_processor: the ratio on each processor type, `epyc-zen4-2c 1.15, intel-xeon-2c 0.74`."""
+    types = across_analysis.by_processor(each)
+    types = types.assign(by_processor=types["gpu"] + " " + types["ratio"].map(html.number))
+    names = [*across_analysis.KEYS, *across_analysis.THAN]
+    said = types.groupby(names)["by_processor"].agg(", ".join).reset_index()
+    return table.merge(said, "left", names)

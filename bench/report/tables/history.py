@@ -2,8 +2,10 @@
 
 import pandas as pd
 
-from bench import columns
+from bench import inputs
 from bench.report import tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 
 @tables.listed
@@ -22,3 +24,18 @@ def measured_when(requests: pd.DataFrame) -> pd.DataFrame:
     table["new"] = ["new version" if n else "" for n in (first == table["day"]) & (first > begun)]
     table = table.sort_values(["day", "gpu", "experiment", "backend"], ascending=[False, True, True, True])
     return columns.shown(table, "day experiment backend version options gpu runs new", new="change")
+
+
+@tables.listed
+def corrections() -> pd.DataFrame:
+    """What was published and is corrected: a row per entry of the referee's report on revision 53dabe5, with
+    the sentence before, the one now and the arithmetic (data/corrections.csv)."""
+    return columns.shown(
+        inputs.table("corrections"),
+        "id where before after arithmetic",
+        id=Column("entry"),
+        where=Column("where"),
+        before=Column("published until 2026-11-26"),
+        after=Column("published now"),
+        arithmetic=Column("arithmetic"),
+    )

@@ -1,41 +1,61 @@
 """Tables of the topic latency."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 
-from bench import columns, inputs
+from bench import inputs
 from bench.analysis import latency as latency_analysis
 from bench.analysis import machines
-from bench.columns import Column
-from bench.metrics import METRICS
-from bench.report import captions, tables
+from bench.analysis import quality as quality_analysis
+from bench.observations import schema
+from bench.report import captions, shared, tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
+from llm_measured.core.metrics import METRICS
 
 ANSWER_CHARACTERS = 200
 
 
-@tables.of_machines
+@functools.partial(tables.of_machines, prepare=shared.added)
 def latency(requests: pd.DataFrame) -> pd.DataFrame:
     """The latency study: one row per engine, option and version on the machine in front, the fastest first
-    within each device and model, adjusted means (`bench.analysis.comparison`).
+    within each device and model (`bench.analysis.estimates`).
 
-    `group` is the ranks that an option may have, all at once with 95 % confidence, and how many more rounds
-    would settle whether it is the first where that is open; or why it is not ranked. `known from` says where
-    an option has one run, whose interval is made of the others' scatter, or one sitting.
+    `compared` says which may be the best, or why an option was not compared. `note` says where an option has
+    one run or one measuring session, and where its mean lies outside the range of its own runs.
     """
     rows = machines.here(requests, "latency")
-    blocks = [block for _, block in latency_analysis.settings(rows)] or [rows]
-    every = pd.concat(map(latency_analysis.summary, blocks), ignore_index=True)
+    every = latency_analysis.summary(machines.every(requests, "latency"))
+    order = {key: place for place, (key, _) in enumerate(latency_analysis.settings(rows))}
+    place = pd.Series([order.get(key) for key in zip(*(every[name] for name in schema.SETTING))], every.index)
+    here = place.notna() & every["host"].isin(rows["host"])
+    every = every[here].assign(place=place).sort_values("place", kind="stable", ignore_index=True)
     return columns.shown(
-        every.assign(group=[captions.group(row) for _, row in every.iterrows()]),
-        f"{columns.ENGINE} output_tokens_per_s output_tokens_per_s_interval ttft_s ttft_s_interval tpot_s "
-        "itl_p90_s mbu peak_memory_bytes group runs itl_max_s mbu_interval acceptance_rate "
-        f"{columns.known(every, ' '.join(latency_analysis.ENERGY))} load_s sittings note "
+        quality_analysis.beside(every, requests).assign(
+            compared=[captions.compared(row) for _, row in every.iterrows()]
+        ),
+        f"{columns.ENGINE} output_tokens_per_s output_tokens_per_s_interval product perplexity_ratio verdict "
+        "ttft_s ttft_s_interval tpot_s itl_p90_s mbu peak_memory_bytes compared runs itl_max_s mbu_interval "
+        "mbu_datasheet slowest_probe_bytes_per_s bandwidth_bytes_per_s fastest_probe_bytes_per_s "
+        "acceptance_rate "
+        f"{columns.known(every, ' '.join(latency_analysis.ENERGY))} load_s measuring_sessions note "
         f"requests failed backend_version {columns.WHERE}",
         output_tokens_per_s_interval=Column("± 95 % over runs", "tokens/s"),
         ttft_s_interval=Column("± TTFT", "ms", 1e3),
+        product=Column("9 × 8 = ?"),
+        perplexity_ratio=Column("perplexity, times the reference's"),
+        verdict=Column("answers"),
         itl_max_s="longest gap",
-        note=Column("known from"),
+        note=Column("note"),
+        compared=Column("compared"),
+        measuring_sessions=Column("measuring sessions"),
         mbu_interval=Column("± MBU"),
+        mbu_datasheet=Column("MBU of the datasheet's bandwidth"),
+        bandwidth_bytes_per_s=Column("bandwidth of the MBU", "GB/s", 1e-9),
+        slowest_probe_bytes_per_s=Column("slowest probe", "GB/s", 1e-9),
+        fastest_probe_bytes_per_s=Column("fastest probe", "GB/s", 1e-9),
         failed="failed requests",
     )
 

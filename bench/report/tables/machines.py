@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from bench import columns
-from bench.columns import Column
 from bench.report import tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 
 @tables.listed
@@ -16,7 +16,7 @@ def machines(requests: pd.DataFrame) -> pd.DataFrame:
         requests=("run_id", "size"),
         first=("started", "min"),
         last=("started", "max"),
-        best=("bandwidth_bytes_per_s", "max"),
+        best=("fastest_probe_bytes_per_s", "max"),
     )
     table = table.assign(first=table["first"].str[:10], last=table["last"].str[:10], best=table["best"] / 1e9)
     return columns.shown(

@@ -2,13 +2,13 @@
 
 import pandas as pd
 
-from bench.metrics import METRICS
 from bench.report import tables
+from llm_measured.core.metrics import METRICS
 
 
 @tables.listed
 def metrics() -> pd.DataFrame:
-    """One row per metric that a function of bench/metrics.py computes: what it is called, what it is,
+    """One row per metric that a function of core/metrics.py computes: what it is called, what it is,
     formula, unit, source, and its name in the code."""
     rows = [
         {

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from bench import columns
 from bench.analysis import latency as latency_analysis
-from bench.columns import Column
 from bench.report import tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 
 @tables.of_machines

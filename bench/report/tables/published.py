@@ -2,17 +2,18 @@
 
 import pandas as pd
 
-from bench import columns, inputs
+from bench import inputs
 from bench.analysis import published as published_analysis
-from bench.columns import Column
 from bench.report import tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 
 @tables.listed
 def published() -> pd.DataFrame:
     """The published latency study as it was printed: one row per platform and options, fastest first.
 
-    `bench.report.findings.published.published_corrections` computes what it corrects.
+    `bench.report.published_corrections` computes what it corrects.
     """
     table = inputs.table("published/husain_llama2_7b_latency")
     table = table.sort_values("tokens_per_s", ascending=False, ignore_index=True)

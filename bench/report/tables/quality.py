@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from bench import columns
 from bench.analysis import quality as quality_analysis
-from bench.columns import Column
 from bench.report import tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 
 @tables.of_machines
@@ -14,17 +14,17 @@ def quality(requests: pd.DataFrame) -> pd.DataFrame:
     the fastest first; real weights only."""
     return columns.shown(
         quality_analysis.here(requests),
-        f"{columns.ENGINE} output_tokens_per_s weight_bytes agreement same_answers answers "
-        "perplexity perplexity_ratio excess_nll_nats excess_prompt_interval departs_first departs_median "
-        "reference_nll_nats gpu model",
+        f"{columns.ENGINE} output_tokens_per_s product perplexity perplexity_ratio "
+        "verdict agreement same_answers "
+        "answers weight_bytes "
+        "departs_first departs_median gpu model",
         weight_bytes="weights read per token",
         agreement=Column("tokens as the reference's", "%", 100),
         same_answers=Column("answers the same"),
         departs_first=Column("same tokens before the earliest other one"),
         departs_median=Column("median over answers"),
-        reference_nll_nats=Column("NLL of the answers", "nats/token"),
-        excess_nll_nats=Column("above the reference's"),
-        excess_prompt_interval=Column("± 95 % over prompts"),
+        product=Column("9 × 8 = ?"),
+        verdict=Column("verdict"),
         perplexity="perplexity of the text",
         perplexity_ratio=Column("times the reference's"),
     )

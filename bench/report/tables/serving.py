@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from bench import columns
 from bench.analysis import server_cost as server_cost_analysis
 from bench.analysis import serving as serving_analysis
-from bench.columns import Column
 from bench.report import tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 # Of each time: what is shown over requests. A tail stands where a level's requests bound it.
 TIMES = {"ttft": "p50 p90 p99 max", "tpot": "p50 p90 p99 max", "itl_max": "p50", "e2e": "p90 p99 max"}
@@ -42,11 +42,12 @@ def serving(requests: pd.DataFrame) -> pd.DataFrame:
     bound them, and beside them the slowest of the requests.
     """
     table = columns.apart(serving_analysis.levels(requests))
+    every = ("every request of " + table["counted"].astype(str)).where(table["met"] == 1, "")
     half = (table["output_tokens_per_s_high"] - table["output_tokens_per_s_low"]) / 2
     return columns.shown(
-        table.assign(user=1 / table["tpot_p50_s"], half=half),
+        table.assign(user=1 / table["tpot_p50_s"], half=half, every=every),
         f"{columns.ENGINE} {columns.LOAD} output_tokens_per_s half {' '.join(FIRST)} goodput_per_s met state "
-        f"user {_times(table)} met_low met_high backlog requests counted failed late_max_s runs "
+        f"user {_times(table)} every met_low met_high backlog requests counted failed late_max_s runs "
         f"{columns.WHERE} tensor_parallel {columns.replicas(table)}",
         backlog=Column("backlog", "%", 100),
         counted=Column("requests that count"),
@@ -54,8 +55,9 @@ def serving(requests: pd.DataFrame) -> pd.DataFrame:
         user=Column("user tokens/s"),
         itl_max_p50_s=Column("longest gap of a request, p50", "ms", 1e3),
         met=Column("within objectives", "%", 100),
-        met_low=Column("at least", "%", 100),
-        met_high=Column("at most", "%", 100),
+        every=Column("objectives met by"),
+        met_low=Column("over runs, from", "%", 100),
+        met_high=Column("to", "%", 100),
         late_max_s=Column("client late, latest", "ms", 1e3),
         **SLOWEST,
     )
@@ -65,8 +67,9 @@ def serving(requests: pd.DataFrame) -> pd.DataFrame:
 def serving_goal(requests: pd.DataFrame) -> pd.DataFrame:
     """The largest load that holds a goal: one row per goal and curve, ours first, then the published ones.
 
-    A level holds a goal where the 95 % interval of the share of its requests that meet it lies above the
-    share that the goal takes, and fails where it lies below; between the two it has too few requests to tell.
+    A level holds a goal where the 95 % interval (Student's t over three runs or more) of the share of its
+    requests that meet it lies above the share that the goal takes, or every request meets it. It fails where
+    the interval lies below; between the two nobody can tell.
     """
     table = serving_analysis.goal(requests)
     return columns.shown(

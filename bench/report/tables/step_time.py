@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from bench import columns
 from bench.analysis import machines
 from bench.analysis import step_time as step_time_analysis
-from bench.columns import Column
 from bench.report import tables
+from llm_measured.core import columns
+from llm_measured.core.columns import Column
 
 COEFFICIENTS = {
     "overhead_s": Column("overhead", "ms", 1e3),

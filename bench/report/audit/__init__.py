@@ -1,0 +1,1 @@
+"""Pages and pictures of `llm_measured.audit`, and its audit of our own runs."""

@@ -1,0 +1,36 @@
+"""Figures of the topic HumanEval."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bench import style
+from bench.analysis import humaneval as humaneval_analysis
+from bench.report import bars, captions, figures
+
+PERCENT = 100
+
+
+@figures.of_machines
+def humaneval(requests: pd.DataFrame) -> Figure | None:
+    """Solved problems of HumanEval, pass@1 in per cent: one mark per engine and option, with Wilson's 95 %
+    interval, and a line at the published score of the unquantised weights."""
+    table = humaneval_analysis.here(requests)
+    table = table[table["solved"].notna()].head(bars.most_rows()).reset_index(drop=True)
+    if table.empty:
+        return None
+    drawn, panel = bars.canvas([len(table)])
+    look = style.looks(requests)
+    bars.rows(panel, bars.configurations(table), "pass@1, %")
+    for y, row in table.iterrows():
+        colour = look[row["backend"]][0]
+        panel.hlines(y, row["low"] * PERCENT, row["high"] * PERCENT, color=colour, linewidth=1.6)
+        panel.scatter(row["pass_at_1"] * PERCENT, y, s=40, color=colour, zorder=4)
+    for share in table["published"].dropna().unique():
+        panel.axvline(share * PERCENT, color=style.GREY, linewidth=1.2, linestyle="--", zorder=1)
+    bars.ticks(panel.xaxis, 5)
+    words = (
+        f"Of {humaneval_analysis.PROBLEMS} problems, one greedy answer each, with Wilson's "
+        "95\N{NO-BREAK SPACE}% interval. All weights start from the official 4-bit file. Dashed: published "
+        "for the bfloat16 weights."
+    )
+    return captions.titled(drawn, "Solved problems", words)

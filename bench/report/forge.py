@@ -1,0 +1,116 @@
+"""What a forge shows of the repository without building anything: results and data dictionary as Markdown.
+
+python -m bench.report.forge        writes data/results.md and data/dictionary.md from the committed runs
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from bench import html
+from bench.paths import DATA
+from bench.report import downloads, front, headlines
+from bench.report.published import lookup
+from llm_measured.core.files import write_whole
+from llm_measured.published import schema
+
+RESULTS, DICTIONARY = "results.md", "dictionary.md"
+
+
+def markdown(rows: pd.DataFrame) -> str:
+    """`rows` as a table of Markdown."""
+    heads = list(rows)
+    lines = [heads, ["---"] * len(heads), *rows.astype(str).to_numpy().tolist()]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def published() -> pd.DataFrame:
+    """The look-up of the front picture's devices: one row each, in each class median (from–to; n)."""
+    found = lookup.cells()
+    lines = []
+    for name in front.SHOWN:
+        cells = {"accelerator": name}
+        for each in lookup.CLASSES:
+            cell = found.get((name, each.title))
+            empty = "" if lookup.fits(name, each) else "does not fit"
+            cells[each.title] = _cell(cell) if cell else empty
+        lines.append(cells)
+    return pd.DataFrame(lines)
+
+
+def _cell(cell: lookup.Cell) -> str:
+    short = lookup.rate_text
+    spread = f"{short(cell.low)}–{short(cell.high)}; " if cell.n > 1 else ""
+    return f"**{short(cell.median)}** ({spread}{cell.n})"
+
+
+def own(requests: pd.DataFrame) -> pd.DataFrame:
+    """Our own runs on the default machine: one row per engine and number format, the fastest first."""
+    runs = front.own_runs(requests)
+    if runs.latency.empty:
+        return pd.DataFrame({"engine": [], "number format": []})
+    each = runs.latency.groupby(["backend", "option"])
+    table = each[["output_tokens_per_s", "ttft_s"]].mean().assign(runs=each.size())
+    table = table.sort_values("output_tokens_per_s", ascending=False).reset_index()
+    return pd.DataFrame(
+        {
+            "engine": table["backend"],
+            "number format": table["option"],
+            "tokens/s": table["output_tokens_per_s"].map(html.number),
+            "TTFT (ms)": (1e3 * table["ttft_s"]).map(html.number),
+            "runs": table["runs"],
+            "answers worse than the reference": [
+                runs.lost((row.backend, row.option)) for row in table.itertuples()
+            ],
+        }
+    )
+
+
+def results(requests: pd.DataFrame) -> str:
+    """The text of RESULTS."""
+    model = front.own_model(requests)
+    runs = front.own_runs(requests)
+    return "\n\n".join(
+        [
+            "# Results",
+            "## What others measured: tokens/s of one user",
+            "Median (from–to; number of measurements). Every accelerator, with links to the rows, is on "
+            "the page *Published* of the built site; every row is in `data/observatory/rows/`.",
+            markdown(published()),
+            f"## What we measured: {front.model_words(model)}, two cores ({runs.on}), one user",
+            "Means over runs; intervals and other machines are on the page *Latency* of the built site, the "
+            "runs in `_llama-inference/`.",
+            markdown(own(requests)),
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def dictionary() -> str:
+    """The text of DICTIONARY: the columns of a run's CSV, then those of the published table."""
+    runs = downloads.dictionary().drop(columns="since")
+    others = pd.DataFrame([(c.name, c.kind, c.unit, c.meaning) for c in schema.COLUMNS])
+    others.columns = ["column", "type", "unit", "meaning"]
+    return "\n\n".join(
+        [
+            "# Data dictionary",
+            "## Requests of our own runs (`_llama-inference/*/*.csv`)",
+            markdown(runs),
+            "## Published measurements (`data/observatory/rows/*.csv.gz`)",
+            markdown(others),
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def texts(requests: pd.DataFrame) -> dict[str, str]:
+    """{name of a file in data/: its text}."""
+    return {RESULTS: results(requests), DICTIONARY: dictionary()}
+
+
+def write(folder: Path = DATA) -> None:
+    """Write both files from the committed runs."""
+    for name, text in texts(headlines.committed()).items():
+        write_whole(folder / name, text)
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,351 @@
+"""The front page: how fast one user's answer comes on the reader's accelerator, from what people measured.
+
+`picker` answers a question at once, and assets/picker.js every other one from the same numbers.
+"""
+
+import functools
+
+import jinja2
+import numpy as np
+import pandas as pd
+
+from bench import html
+from bench.analysis import latency as latency_analysis
+from bench.analysis import quality as quality_analysis
+from bench.observations import derived
+from bench.paths import DOWNLOADS
+from bench.report import headlines
+from bench.report.published import expect_page, lookup
+from bench.report.words import plural
+from llm_measured.core import files, hardware, naming
+from llm_measured.predict import answer as predicted
+from llm_measured.predict import question
+from llm_measured.published import answers, build
+
+DEVICE, MODEL, BITS = "RTX 4090", "llama-3.1-8b", 4  # what the picker begins with
+# How a format of so many bits is asked of the calculator: its format (`expect_page.FORMATS`) and its engine.
+ASKED = {
+    2: ("Q2_K", "llama.cpp"), 3: ("Q3_K_M", "llama.cpp"), 4: ("Q4_K_M", "llama.cpp"),
+    5: ("Q5_K_M", "llama.cpp"), 6: ("Q6_K", "llama.cpp"), 8: ("Q8_0", "llama.cpp"),
+    16: ("bf16 or fp16", "any"),
+}  # fmt: skip
+FEWEST_ROWS = 3  # of a model that the picker offers
+EXPECTED_DATA = "expected.js"
+
+
+def devices() -> list[list]:
+    """[name, group, accelerator, memory in GB or None, bandwidth in GB/s or None] of all that can be chosen:
+    those that somebody measured, and every other accelerator of the table. `accelerator` is the variant that
+    the calculator is asked about: the one with most rows, else the fastest; empty for processors, and where
+    nobody states a bandwidth."""
+    rows, families = lookup.one_user(), lookup.families()
+    cards = hardware.accelerators().sort_values("bandwidth_gb_per_s", ascending=False, na_position="last")
+    fastest = cards.drop_duplicates("family").set_index("family")["accelerator"]
+    known = rows[rows["accelerator"].isin(cards["accelerator"])].groupby("device")["accelerator"]
+    variant = fastest.to_dict() | known.agg(lambda ids: ids.value_counts().index[0]).to_dict()
+    others = families.index[(families["kind"] != "CPU") & families["bandwidth_gb_per_s"].notna()]
+    answered = set(expect_page.accelerators()["machine"])
+    found = []
+    for name in sorted({*rows["device"], *others}, key=str.lower):
+        group = lookup.group(name)
+        card = families.reindex([name]).iloc[0]
+        own = variant.get(name, "")
+        own = own if group != "CPUs" and own in answered else ""
+        memory = None if group == "CPUs" else _plain(card["memory_gb"])
+        found.append([name, group, own, memory, _plain(card["bandwidth_gb_per_s"])])
+    return found
+
+
+def _plain(value: float) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def models() -> list[list]:
+    """[name, parameters in 10⁹, all names of the shape] of the models with FEWEST_ROWS rows or more."""
+    rows = lookup.one_user()
+    sizes = hardware.models().set_index("model")["parameters_b"]
+    counts = rows["model"].value_counts()
+    offered = [name for name in counts.index[counts >= FEWEST_ROWS] if name in sizes.index]
+    same = lookup.shapes()
+    return [
+        [name, float(sizes[name]), sorted({name, *(other for other, shape in same.items() if shape == name)})]
+        for name in sorted(offered)
+        if sizes[name] == sizes[name]
+    ]
+
+
+@functools.cache
+def measured() -> dict[tuple[str, str, int], list]:
+    """{(device, model, bits): [n, lowest, median, highest, sources, engines]}; tokens/s of one user."""
+    rows = lookup.one_user()
+    return {
+        (device, model, int(bits)): [
+            len(part),
+            *(float(f"{value:.3g}") for value in part["rate"].quantile([0, 0.5, 1])),
+            part["source"].nunique(),
+            ", ".join(part["engine"].value_counts().index[:3]),
+        ]
+        for (device, model, bits), part in rows.groupby(["device", "model", "bits"])
+    }
+
+
+def expected(accelerator: str, model: str, bits: int) -> tuple[float, float, float] | None:
+    """(expected, low, high) tokens/s of one user by the calculator; None where it does not answer or not
+    all of it fits.
+
+    The one place in Python that asks it; in the browser that is `expectedRange` of assets/picker.js.
+    """
+    form, engine = ASKED[bits]
+    asked = dict(zip(question.ASKED, (accelerator, model, expect_page.FORMATS[form], engine)))
+    try:
+        found = predicted.one(asked)
+    except question.Refused:
+        return None
+    return None if found.outside else (found.rate, found.low, found.high)
+
+
+def answer(device: str, model: str, bits: int, with_expected: bool = True) -> str:
+    """The picker's sentences as HTML: what was measured, what is to be expected, what comes nearest."""
+    cards, sizes = {row[0]: row for row in devices()}, {row[0]: row for row in models()}
+    cell, card = measured().get((device, model, bits)), cards[device]
+    found = expected(card[2], model, bits) if with_expected and card[2] else None
+    return SAID.render(
+        cell=cell, short=lookup.rate_text, plural=plural, expected=found,
+        engine=ASKED[bits][1], nearest=nearest(device, model, bits),
+        rows=lookup.link(accelerator_family=device, model=sizes[model][2], one_user_bits=f"{bits} bits"),
+    )  # fmt: skip
+
+
+def nearest(device: str, model: str, bits: int) -> list[tuple[str, float, int, str]]:
+    """(words, median tokens/s, n, address) of what comes nearest: two models of about the size on the device,
+    two devices of about the bandwidth with the model."""
+    sizes = {row[0]: row for row in models()}
+    width = {row[0]: row[4] for row in devices()}
+    here = [m for d, m, b in measured() if d == device and b == bits and m != model and m in sizes]
+    there = [d for d, m, b in measured() if m == model and b == bits and d != device and width.get(d)]
+    here.sort(key=lambda m: (round(abs(sizes[m][1] / sizes[model][1] - 1), 4), m))
+    there.sort(key=lambda d: (abs(width[d] - (width[device] or 0)), d))
+    found = [(f"{m} on {device}", device, m) for m in here[:2]] + [
+        (f"{model} on {d}", d, model) for d in there[:2]
+    ]
+    return [
+        (
+            words, measured()[d, m, bits][2], measured()[d, m, bits][0],
+            lookup.link(accelerator_family=d, model=sizes[m][2], one_user_bits=f"{bits} bits"),
+        )
+        for words, d, m in found
+    ]  # fmt: skip
+
+
+SAID = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
+<p>
+{% if cell and cell[0] > 1 %}
+<b>{{ short(cell[1]) }} to {{ short(cell[3]) }} tokens/s</b> for one user: {{ cell[0] }} measurements of
+exactly this, from {{ plural(cell[4], "source") }} ({{ cell[5] }}), half of them above {{ short(cell[2]) }}.
+{% elif cell %}
+<b>{{ short(cell[2]) }} tokens/s</b> for one user: one measurement of exactly this ({{ cell[5] }}).
+{% else %}
+<b>Nobody here has measured exactly this.</b>
+{% endif %}
+<span id="picker-expected">
+{% if expected %}
+To be expected{{ " with " ~ engine if engine != "any" }}: about {{ short(expected[0]) }}, most likely
+between {{ short(expected[1]) }} and {{ short(expected[2]) }}.
+{% endif %}
+</span></p>
+<p>
+{% if cell %}<a href="{{ rows }}">The {{ plural(cell[0], "row") }}</a> ·
+{% endif %}
+<a href="pages/plan.html">many users</a>
+{% for words, rate, n, address in nearest %}
+· <a href="{{ address }}">{{ words }}</a>: {{ short(rate) }} (n {{ n }})
+{% endfor %}
+</p>
+""")
+
+
+def picker() -> str:
+    """The picker as HTML, prefilled and answered; writes EXPECTED_DATA, the calculator's data, beside it."""
+    DOWNLOADS.mkdir(parents=True, exist_ok=True)
+    packed = expect_page.packed(expect_page.payload())
+    files.write_whole(DOWNLOADS / EXPECTED_DATA, f'globalThis.expectedData="{packed}";\n')
+    cards, sizes = devices(), models()
+    place = {row[0]: k for k, row in enumerate(cards)}, {row[0]: k for k, row in enumerate(sizes)}
+    data = {
+        "devices": cards,
+        "models": sizes,
+        "asked": ASKED,
+        "context": question.USUAL_CONTEXT,
+        "least": {bits: low for bits, (low, _) in lookup.BITS.items()},
+        "measured": [
+            [place[0][device], place[1][model], bits, *cell]
+            for (device, model, bits), cell in measured().items()
+            if model in place[1]
+        ],
+    }
+    groups = [(group, [row[0] for row in cards if row[1] == group]) for group in lookup.GROUPS]
+    return PICKER.render(
+        groups=groups, models=sizes, bits=list(lookup.BITS),
+        start={"device": DEVICE, "model": MODEL, "bits": BITS},
+        answer=answer(DEVICE, MODEL, BITS),
+        data=expect_page.packed(data),
+        expected=EXPECTED_DATA,
+    )  # fmt: skip
+
+
+PICKER = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
+<form id="picker" aria-label="How fast will it run?">
+<div><label for="picker-device">Accelerator</label>
+<select id="picker-device" name="device">
+{% for group, names in groups %}
+<optgroup label="{{ group }}">
+{% for name in names %}
+<option{{ ' selected' if name == start.device }}>{{ name }}</option>
+{% endfor %}
+</optgroup>
+{% endfor %}
+</select></div>
+<div><label for="picker-model">Model</label>
+<select id="picker-model" name="model">
+{% for name, size, _ in models %}
+<option value="{{ name }}"{{ ' selected' if name == start.model }}>{{ name }}</option>
+{% endfor %}
+</select></div>
+<div><label for="picker-bits">Bits per weight</label>
+<select id="picker-bits" name="bits">
+{% for count in bits %}
+<option value="{{ count }}"{{ ' selected' if count == start.bits }}>{{ count }} bits</option>
+{% endfor %}
+</select></div>
+</form>
+<div id="picker-said" role="status" aria-live="polite">{{ answer | safe }}</div>
+<noscript><p>Without JavaScript: <a href="pages/published.html">all accelerators in one table</a>.</p>
+</noscript>
+<script type="text/plain" id="picker-data" data-expected="downloads/{{ expected }}">{{ data }}</script>
+<script src="assets/expect.js" defer></script>
+<script src="assets/picker.js" defer></script>
+""")
+
+
+def line(text: str) -> dict[str, str]:
+    """A computed text as `pages.say` takes it; empty where there is none."""
+    return {"line": text} if text else {}
+
+
+def one_form(requests: pd.DataFrame) -> pd.DataFrame:
+    """`requests`, in which a model that was asked three prompts only (`sizes`) has these as its latency and
+    quality: no model has both forms."""
+    asked_nine = requests.loc[requests["experiment"] == "latency", "model"]
+    short = latency_analysis.of_sizes(requests)
+    return pd.concat([requests, short[~short["model"].isin(asked_nine)]], ignore_index=True)
+
+
+def own_model(requests: pd.DataFrame) -> str:
+    """The largest model with real weights whose latency two engines or more have measured, the reference
+    among them, in runs whose tokens were not left unchecked; empty without one."""
+    rows = derived.judged(one_form(requests))
+    rows = rows[(rows["experiment"] == "latency") & (rows["weights"] == "real")]
+    sizes = hardware.models().set_index("model")["parameters_b"]
+    found = [
+        (float(sizes.get(model, 0)), model)
+        for model, part in rows.groupby("model")
+        if part["backend"].nunique() > 1
+        and (part[["backend", "option"]] == quality_analysis.REFERENCE).all(axis=1).any()
+    ]
+    return max(found, default=(0, ""))[1]
+
+
+def own_runs(requests: pd.DataFrame) -> headlines.Runs:
+    """The runs of `own_model`."""
+    return headlines.Runs(one_form(requests[requests["model"] == own_model(requests)]))
+
+
+def model_words(model: str) -> str:
+    """`smollm2-135m, 0.13 billion parameters`."""
+    sizes = hardware.models().set_index("model")["parameters_b"]
+    return f"{model}, {sizes[model]:.2g} billion parameters" if model in sizes else model
+
+
+def processor_line(requests: pd.DataFrame) -> str:
+    """What our own runs say of a processor: the fastest, and the fastest that answers as the reference."""
+    runs = own_runs(requests)
+    if runs.latency.empty:
+        return ""
+    own = requests[requests["model"] == own_model(requests)]
+    among = " of those whose tokens we could check" if len(derived.judged(own)) < len(own) else ""
+    means = runs.means("output_tokens_per_s").sort_values(ascending=False)
+    best = means.index[0]
+    lost = runs.lost(best)
+    engines = runs.latency["backend"].nunique()
+    asked = runs.front[runs.front["experiment"] == "latency"]
+    form = f"{plural(asked['prompt'].nunique(), 'prompt')} of {asked['max_new_tokens'].max():.0f} new tokens"
+    first = (
+        f"We measured {engines} engines on two cores ({runs.on}) with {model_words(own_model(requests))}, "
+        f"{form}: **{' '.join(best)}** has the highest mean speed{among}, "
+        f"{html.number(means.iloc[0])} tokens/s{f', and answers worse ({lost})' if lost else ''}."
+    )
+    alike = headlines.answers_alike(runs)
+    return f"{first} {alike.text}" if alike else first
+
+
+def quantization_line() -> str:
+    """What people published of four bits against sixteen, for one user."""
+    every = answers.quantization()
+    part = every[every["bits"].round() == 4]
+    found = answers.pooled(np.log(part["gained"]), part["source"])
+    return (
+        f"4 bits are {found.factor:.1f} ({found.low:.1f} to {found.high:.1f}) times as fast as 16, not "
+        f"{16 / 4:g} times ({found.rows} settings of "
+        f"{found.sources} sources)."
+    )
+
+
+def news(requests: pd.DataFrame) -> str:
+    """What is new: the latest version of the published table as its changelog has it, and our latest runs."""
+    rows = build.table()
+    last = rows["retrieved"].max()
+    new = rows.loc[rows["retrieved"] == last, "source"].unique()
+    words = [
+        f"Published table {build.VERSION}, read until {last}: {len(rows):,} rows of "
+        f"{rows['source'].nunique()} sources; read last: {naming.listed(sorted(new))}."
+    ]
+    if len(requests):
+        day = requests["started"].str[:10]
+        own = requests[day == day.max()]
+        versions = own.groupby("backend")["backend_version"].max().str.split(",").str[0]
+        named = ", ".join(f"{name} {version.removeprefix(f'{name} ')}" for name, version in versions.items())
+        words.append(f"Our latest runs, {day.max()}: {plural(own['run_id'].nunique(), 'run')} ({named}).")
+    return "\n".join(f"- {text}" for text in words)
+
+
+# What the front picture shows of the devices that somebody measured: those that readers ask for most.
+SHOWN = (
+    "RTX 5090", "RTX PRO 6000 Blackwell", "RTX 4090", "RTX 3090", "RTX 4070 Ti SUPER", "RTX 4060 Ti",
+    "RTX 3060", "H100", "Apple M4 Max", "Apple M4 Pro", "Apple M4", "RX 7900 XTX", "Ryzen AI Max+ 395",
+    "desktop CPUs", "laptop CPUs", "Snapdragon 8 Elite",
+)  # fmt: skip
+
+
+def shown_rows() -> pd.DataFrame:
+    """The published rows of the front picture: device and rate (tokens/s of one user), the fastest first."""
+    rows = lookup.one_user()
+    own = rows[(rows["model"] == MODEL) & (rows["bits"] == BITS) & rows["device"].isin(SHOWN)]
+    order = own.groupby("device")["rate"].max().sort_values(ascending=False).index
+    return own[["device", "rate"]].sort_values(
+        "device", key=lambda name: name.map(list(order).index), kind="stable"
+    )
+
+
+def shown_own(requests: pd.DataFrame) -> pd.DataFrame:
+    """Our own rows of the front picture: on each kind of processor every engine and number format that
+    answers no worse than the reference; columns device and rate (mean over its runs)."""
+    runs = own_runs(requests)
+    if runs.rows.empty:
+        return pd.DataFrame({"device": [], "rate": []})
+    own = latency_analysis.runs(runs.rows[runs.rows["experiment"] == "latency"])
+    kept = [key for key, rows in runs.costs.items() if not rows["worse"].any()]
+    means = own.groupby(["gpu", "backend", "option"])["output_tokens_per_s"].mean().reset_index()
+    means = means[[key in kept for key in zip(means["backend"], means["option"])]]
+    table = means.assign(device=means["gpu"].map(headlines.processor), rate=means["output_tokens_per_s"])
+    order = table.groupby("device")["rate"].max().sort_values(ascending=False).index
+    return table[["device", "rate"]].sort_values("device", key=lambda name: name.map(list(order).index))

@@ -1,0 +1,10 @@
+import glob
+
+import pandas as pd
+
+files = glob.glob("_llama-inference/*/latency-smollm2-135m-*096e72*.csv")
+rows = pd.concat(pd.read_csv(file, dtype={"host": str}) for file in files)
+medians = rows.groupby(["backend", "option", "run_id"])["ttft_s"].median()
+means = 1000 * medians.groupby(["backend", "option"]).mean()
+named = [("vllm", "bfloat16-compiled"), ("vllm", "bfloat16"), ("openvino", "F16"), ("llamacpp", "F16")]
+answer = {" ".join(name): means[name] for name in named}

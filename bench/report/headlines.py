@@ -1,0 +1,338 @@
+"""Headlines: at most eight sentences of at most thirty words, computed from the runs.
+
+    python -m bench.report.headlines             the headlines on the terminal
+    python -m bench.report.headlines README.md   they in the marked place of a file, from the runs that git
+                                                 keeps
+
+Each headline names the processor that it is about. Beside each stands a file of `headline_snippets/`: the ten
+lines of pandas with which a reader gets its numbers from the CSVs; a test runs them and compares.
+"""
+
+import html as html_escape
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from bench import html, inputs
+from bench.analysis import batching as batching_analysis
+from bench.analysis import estimates, machines
+from bench.analysis import latency as latency_analysis
+from bench.analysis import quality as quality_analysis
+from bench.observations import derived, store
+from bench.paths import ROOT
+from bench.report import words
+from llm_measured.core import naming
+
+MOST, MOST_WORDS = 8, 30
+TWICE = (
+    "SmolLM2 in four bits is a second quantisation of a tiny model: what it loses says nothing about yours."
+)
+SNIPPETS = ROOT / "bench" / "report" / "headline_snippets"
+SNIPPET_HOST = "096e72"  # the host that the files of SNIPPETS name
+Config = tuple[str, str]  # engine and number format
+
+PLACE = re.compile(r"(<!-- findings: .*?-->\n).*?(<!-- end of findings -->)", re.S)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A sentence, the numbers that it prints (as its snippet's `answer` has them), and its snippet's name."""
+
+    text: str
+    numbers: dict[str, object]
+    snippet: str
+
+
+class Runs:
+    """What headlines are about: the runs of one model on all machines, and on the default one; without those
+    whose tokens could not be checked for want of memory."""
+
+    def __init__(self, requests: pd.DataFrame) -> None:
+        real = derived.judged(requests[(requests["weights"] == "real") & (requests["error"] == "")])
+        models = real[real["experiment"] == "latency"].groupby("model")["run_id"].nunique()
+        self.rows = real[real["model"] == (models.idxmax() if len(models) else "")]
+        self.front = machines.in_front(self.rows)
+        self.latency = latency_analysis.runs(self.front[self.front["experiment"] == "latency"])
+        self.on = processor(self.front["gpu"].iloc[0]) if len(self.front) else ""
+        costs = quality_analysis.costs(self.rows)
+        self.costs = {key: rows for key, rows in costs.groupby(["backend", "option"])}
+
+    def means(self, metric: str) -> pd.Series:
+        """Return means over the runs of the default machine, by engine and number format."""
+        return self.latency.groupby(["backend", "option"])[metric].mean()
+
+    def lost(self, config: Config) -> str:
+        """Return ` says 9×8 = 11` or how much its perplexity rose; empty where answers are no worse."""
+        rows = self.costs.get(config)
+        if rows is None or not rows["worse"].any():
+            return ""
+        row = rows[rows["worse"]].iloc[0]
+        if row["product"] != quality_analysis.RIGHT:
+            return f"9×8 = {rows.loc[rows['worse'], 'product'].mode()[0]}"
+        return f"perplexity {words.two(row['perplexity_ratio'])} times"
+
+    def fastest(self, config: Config, others: Iterable[Config], metric: str) -> bool:
+        """Return whether `config` has more of `metric` than each of `others`, as tables say it: the
+        regression of all machines' runs, Holm over the others (`estimates.best`)."""
+        keys, rivals = latency_analysis.VERSIONED, {*others, config}
+        every = latency_analysis.runs(self.rows[self.rows["experiment"] == "latency"])
+        named = pd.Series(list(zip(self.latency["backend"], self.latency["option"])), self.latency.index)
+        model = estimates.fit(every, keys, metric)
+        leader, _ = estimates.best(
+            estimates.rank(self.latency[named.isin(rivals)], keys, metric, model=model)
+        )
+        return leader is not None and (leader["backend"], leader["option"]) == config
+
+
+def processor(gpu: str) -> str:
+    """Return `Zen 4` for `epyc-zen4-2c`, `Intel` for `intel-xeon-2c`, else the device's own name."""
+    zen = re.search(r"zen(\d)", gpu)
+    return f"Zen {zen[1]}" if zen else "Intel" if gpu.startswith("intel") else gpu
+
+
+def four_bits(runs: Runs) -> Headline | None:
+    """Compare the two fastest engines in four bits by type of processor."""
+    first, second = ("llamacpp", "Q4_0"), ("onnxruntime", "int4")
+    each = latency_analysis.runs(runs.rows[runs.rows["experiment"] == "latency"])
+    means = each.groupby(["gpu", "host", "backend", "option"])["output_tokens_per_s"].mean()
+    means = means.unstack(["backend", "option"])
+    if not {first, second} <= set(means.columns):
+        return None
+    ratio = (means[first] / means[second]).dropna().groupby("gpu").mean().sort_values(ascending=False)
+    if ratio.empty:
+        return None
+    shown = [f"{words.two(value)} on {processor(gpu)}" for gpu, value in ratio.items()]
+    shown[0] = f"{words.two(ratio.iloc[0])} times {_name(second)}'s speed on {processor(ratio.index[0])}"
+    lost = [runs.lost(config) for config in (first, second)]
+    cost = f"both say {lost[0]}" if lost[0] == lost[1] else " against ".join(lost)
+    text = f"{_name(first)} runs at {', '.join(shown)}{'; ' * any(lost)}{cost if any(lost) else ''}."
+    return Headline(text, ratio.to_dict(), "four_bits")
+
+
+def answers_alike(runs: Runs) -> Headline | None:
+    """Name the fastest that answers every prompt as the reference, token for token."""
+    own = runs.front[runs.front["experiment"] == "latency"]
+    texts = own.groupby(["backend", "option", "prompt"])["output_ids"].agg(frozenset).unstack()
+    reference = quality_analysis.REFERENCE
+    if reference not in texts.index:
+        return None
+    alike = [key for key, row in texts.iterrows() if row.equals(texts.loc[reference])]
+    means = runs.means("output_tokens_per_s")[alike].sort_values(ascending=False)
+    if len(means) < 2 or means.index[0] == reference:
+        return None
+    best, second = means.index[:2]
+    rank = "fastest" if runs.fastest(best, alike, "output_tokens_per_s") else "highest mean speed"
+    text = (
+        f"On {runs.on}, the {rank} that answers as {_name(reference)}, token for token, is {_name(best)}: "
+        f"{html.number(means[best])} tokens/s; next is {_name(second)} with {html.number(means[second])}."
+    )
+    numbers = {"name": " ".join(best), "best": means[best], "second": means[second]}
+    return Headline(text, numbers, "answers_alike")
+
+
+def fewer_bits(runs: Runs) -> Headline | None:
+    """Compare eight bits with 16 or 32 of the same engine."""
+    pairs = {
+        "onnxruntime": ("int8", "float32"),
+        "llamacpp": ("Q8_0", "F16"),
+        "ctranslate2": ("int8", "float32"),
+    }
+    means, ratios = runs.means("output_tokens_per_s"), {}
+    for engine, (narrow, wide) in pairs.items():
+        if not {(engine, narrow), (engine, wide)} <= set(means.index):
+            return None
+        ratios[engine] = means[engine, narrow] / means[engine, wide]
+    shown = []
+    for engine, ratio in sorted(ratios.items(), key=lambda item: -item[1]):
+        lost = runs.lost((engine, pairs[engine][0]))
+        narrow, wide = pairs[engine]
+        shown.append(
+            f"{_name((engine, narrow))} {words.two(ratio)} times {wide}{f' and {lost}' if lost else ''}"
+        )
+    text = f"Speed of 8 bits in the same engine, on {runs.on}: {'; '.join(shown)}."
+    return Headline(text, ratios, "fewer_bits")
+
+
+def first_token(runs: Runs) -> Headline | None:
+    """Compare the time to the first token of engines in 16 bits."""
+    named = [("vllm", "bfloat16-compiled"), ("vllm", "bfloat16"), ("openvino", "F16"), ("llamacpp", "F16")]
+    means = 1e3 * runs.means("ttft_s")
+    if not set(named) <= set(means.index):
+        return None
+    waits = means[named].sort_values()
+    shown = [f"{html.number(wait)} with {_name(config)}" for config, wait in waits.items()]
+    text = f"In 16 bits on {runs.on}, milliseconds to the first token: {', '.join(shown)}."
+    return Headline(text, {" ".join(config): wait for config, wait in waits.items()}, "first_token")
+
+
+def drafts(runs: Runs) -> Headline | None:
+    """Compare n-gram speculation with the same number format without."""
+    plain = {"vllm": "bfloat16", "llamacpp": "Q8_0"}
+    means, gains = runs.means("output_tokens_per_s"), {}
+    for engine, option in plain.items():
+        if not {(engine, option), (engine, f"{option}-ngram")} <= set(means.index):
+            return None
+        gains[engine] = means[engine, f"{option}-ngram"] / means[engine, option]
+    shown = [f"{_name((engine, plain[engine]))} {words.two(gain)}" for engine, gain in gains.items()]
+    text = (
+        f"N-gram speculation makes {naming.listed(shown)} times as fast on {runs.on}; a small model whose "
+        "answers repeat themselves helps it."
+    )
+    return Headline(text, gains, "drafts")
+
+
+def batching(runs: Runs) -> Headline | None:
+    """Name the engine whose throughput grows most with the batch: ratios inside each run, all engines."""
+    curves = _sweeps(runs)
+    if curves.empty or 1 not in curves:
+        return None
+    gains = curves.div(curves[1], axis=0).groupby(["backend", "option"]).mean()
+    most = gains.max(axis=1).sort_values(ascending=False)
+    if len(most) < 2:
+        return None
+    best, size = most.index[0], gains.loc[most.index[0]].idxmax()
+    text = (
+        f"On {runs.on}, batching gains most in the mean with {_name(best)}: {words.two(most.iloc[0])} times "
+        f"one request's tokens/s at batch {size:.0f}; next is {_name(most.index[1])} with "
+        f"{words.two(most.iloc[1])}."
+    )
+    return Headline(text, {"name": " ".join(best), "gain": most.iloc[0], "size": size}, "batching")
+
+
+def gap_limit(runs: Runs) -> Headline | None:
+    """Name the engine with the most throughput while nobody waits longer than the objective for a token."""
+    limit = inputs.study()["slo"]["tpot_s"]
+    curves = _sweeps(runs)
+    if curves.empty:
+        return None
+    rates = curves.groupby(["backend", "option"]).mean().stack()
+    gaps = _sweeps(runs, "itl_max_s").groupby(["backend", "option"]).max().stack()
+    within = rates[gaps.reindex(rates.index) <= limit]
+    if within.empty:
+        return None
+    *best, size = within.idxmax()
+    rate, gap = within.max(), 1e3 * gaps[within.idxmax()]
+    lost = runs.lost(tuple(best))
+    text = (
+        f"With every token within {1e3 * limit:.0f} ms, {_name(best)} yields most in the mean on {runs.on}: "
+        f"{html.number(rate)} tokens/s at batch {size:.0f}, longest gap {gap:.0f} ms"
+        f"{f'; it says {lost}' if lost else ''}."
+    )
+    return Headline(text, {"name": " ".join(best), "size": size, "rate": rate, "gap": gap}, "gap_limit")
+
+
+def objectives(runs: Runs) -> Headline | None:
+    """Say how many requests of the highest load tried met both objectives, with vLLM."""
+    limits = inputs.study()["slo"]
+    own = runs.front[(runs.front["experiment"] == "serving") & (runs.front["backend"] == "vllm")]
+    own = own[(own["option"] == "bfloat16") & (own["request_rate"] == own["request_rate"].max())]
+    if own.empty:
+        return None
+    load = own["request_rate"].iloc[0]
+    met = int(((own["ttft_s"] <= limits["ttft_s"]) & (own["tpot_s"] <= limits["tpot_s"])).sum())
+    share = f"every one of {len(own)}" if met == len(own) else f"{met} of {len(own)}"
+    text = (
+        f"On {runs.on}, {_name(('vllm', 'bfloat16'))} kept TTFT within {limits['ttft_s']:.0f} s and TPOT "
+        f"within {1e3 * limits['tpot_s']:.0f} ms in {share} requests at {load:g} requests/s, the highest "
+        "load tried."
+    )
+    return Headline(text, {"met": met, "requests": len(own), "load": load}, "objectives")
+
+
+HEADLINES: tuple[Callable[[Runs], Headline | None], ...] = (
+    four_bits, answers_alike, fewer_bits, first_token, drafts, batching, gap_limit, objectives,
+)  # fmt: skip
+
+
+def headlines(requests: pd.DataFrame) -> list[Headline]:
+    """Return the headlines that the runs support; none without runs."""
+    runs = Runs(requests)
+    return [found for headline in HEADLINES if len(runs.front) and (found := headline(runs))]
+
+
+def sentences(requests: pd.DataFrame) -> list[str]:
+    """Return the headlines as Markdown, and last what four bits of this model are."""
+    texts = [headline.text for headline in headlines(requests)]
+    return [*texts, TWICE] if texts else []
+
+
+def shown(requests: pd.DataFrame) -> str:
+    """Return the headlines as an HTML list, each with its snippet folded; empty without headlines."""
+    found = headlines(requests)
+    if not found:
+        return ""
+    host = machines.in_front(requests)["host"].iloc[0]
+    items = []
+    for headline in found:
+        text = re.sub(r"\*\*(.*?)\*\*", r"<strong>\1</strong>", html_escape.escape(headline.text))
+        code = html_escape.escape(snippet(headline.snippet).replace(SNIPPET_HOST, host))
+        fold = f"<summary>The same numbers from the CSVs</summary><pre><code>{code}</code></pre>"
+        items.append(f"<li>{text}<details class=data>{fold}</details></li>")
+    return f"<ul>{''.join(items)}</ul><p>{TWICE}</p>"
+
+
+def snippet(name: str) -> str:
+    """Return the text of a headline's snippet."""
+    return (SNIPPETS / f"{name}.py").read_text(encoding="utf-8")
+
+
+def _sweeps(runs: Runs, column: str = "output_tokens_per_s") -> pd.DataFrame:
+    """Return `column` by run and batch size, of the most frequent prompt and answer length of the sweeps."""
+    batches = batching_analysis.of_runs(runs.front[runs.front["experiment"] == "batching"])
+    if batches.empty:
+        return pd.DataFrame()
+    shape = ["prompt_tokens", "max_new_tokens"]
+    lengths = batches[shape].value_counts().index[0]
+    own = batches[(batches[shape] == list(lengths)).all(axis=1)]
+    return own.set_index(["backend", "option", "run_id", "batch_size"])[column].unstack()
+
+
+def _name(config: Iterable[str]) -> str:
+    return f"**{' '.join(config)}**"
+
+
+def committed_files() -> list[Path]:
+    """Paths of the CSVs of all runs that git keeps."""
+    listing = ["git", "ls-files", "_llama-inference/*.csv"]
+    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    return [ROOT / name for name in names if "/hardware/" not in name and "/clients/" not in name]
+
+
+def committed() -> pd.DataFrame:
+    """All requests of the runs that git keeps: what a repository may claim of itself, whatever else this
+    checkout has measured."""
+    return store.load(committed_files())
+
+
+def fill(text: str, sentences: Iterable[str]) -> str:
+    """`text` with the sentences between the two comments that mark their place.
+
+    ValueError without such a place.
+    """
+    if not PLACE.search(text):
+        raise ValueError(
+            "There is no place marked <!-- findings: … --> … <!-- end of findings --> in this file."
+        )
+    lines = "\n".join(f"- {sentence}" for sentence in sentences)
+    return PLACE.sub(lambda place: f"{place[1]}{lines}\n{place[2]}", text)
+
+
+def main() -> None:
+    """Print the headlines, or write them into the file that the command line names."""
+    if not sys.argv[1:]:
+        print("\n".join(sentences(store.load())) or html.EMPTY)
+        return
+    page = ROOT / sys.argv[1]
+    page.write_text(fill(page.read_text(encoding="utf-8"), sentences(committed())), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ValueError as error:  # no marked place, or a BENCH_FRONT that has not measured
+        sys.exit(str(error))

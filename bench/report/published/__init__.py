@@ -1,0 +1,1 @@
+"""Figures, tables, findings and pages of `llm_measured.published`."""

@@ -1,0 +1,98 @@
+"""A against B in what others have published: one user, both in the same source, model, bits and engine.
+
+Two cards are compared only where somebody measured both; sources count alike. A verdict needs three sources
+and an interval that leaves 1 out; anything else cannot be told.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bench.report.published import lookup
+from bench.report.words import plural, two
+from llm_measured.published import answers
+
+SETTING = ["source", "device", "model", "bits", "engine"]  # what both must share, but for what is compared
+FEWEST_SOURCES, FEWEST_SETTINGS = 3, 3
+# Names under which one engine is published.
+SAME_ENGINE = {"llama-server": "llama.cpp", "mlx-lm": "mlx", "mlx-swift": "mlx"}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The first of `values` of the column `by` of `lookup.one_user` against each of the others, shown as
+    `names`; `only` devices whose name begins so."""
+
+    by: str
+    values: tuple[str | float, ...]
+    names: tuple[str, ...]
+    only: str = ""
+
+
+def _devices(*names: str) -> Comparison:
+    return Comparison("device", names, names)
+
+
+COMPARISONS = (
+    _devices("RTX 3090", "RTX 4090", "RTX 5090"),
+    _devices("RTX 4090", "Apple M4 Max"),
+    _devices("RTX 3060", "RTX 4060 Ti"),
+    _devices("A100", "H100"),
+    Comparison("engine", ("llama.cpp", "mlx"), ("llama.cpp on a Mac", "MLX"), "Apple M"),
+    Comparison("engine", ("llama.cpp", "vllm"), ("llama.cpp", "vLLM")),
+    Comparison("bits", (16, 8, 4), ("16 bits", "8 bits", "4 bits")),
+    Comparison("model", ("qwen3-32b", "qwen3-30b-a3b"), ("Qwen3-32B (dense)", "Qwen3-30B-A3B")),
+)
+
+
+def pairs(each: Comparison) -> pd.DataFrame:
+    """One row per setting in which the first value and another were measured; columns SETTING without `by`,
+    first, other (tokens/s, medians), against (the other's name), ratio (other ÷ first)."""
+    rows = lookup.one_user()
+    rows = rows[rows["device"].str.startswith(each.only)].assign(engine=rows["engine"].replace(SAME_ENGINE))
+    keys = [name for name in SETTING if name != each.by]
+    cells = rows.groupby([*keys, each.by])["rate"].median().unstack(each.by)
+    found = [
+        pd.DataFrame({"first": cells[each.values[0]], "other": cells[value]}).dropna().assign(against=name)
+        for value, name in zip(each.values[1:], each.names[1:])
+        if {each.values[0], value} <= set(cells)
+    ]
+    columns = [*keys, "first", "other", "against"]
+    table = pd.concat(found).reset_index() if found else pd.DataFrame(columns=columns)
+    return table.assign(ratio=table["other"].astype(float) / table["first"].astype(float))
+
+
+def verdicts(each: Comparison) -> list[str]:
+    """A sentence for each of the others against the first."""
+    table = pairs(each)
+    return [_verdict(name, each.names[0], table[table["against"] == name]) for name in each.names[1:]]
+
+
+def _verdict(name: str, first: str, own: pd.DataFrame) -> str:
+    unknown = f"**{name} against {first}: cannot be told.**"
+    if own.empty:
+        return f"{unknown} Nobody here measured both in one setting."
+    count = f"{plural(len(own), 'setting')} of {plural(own['source'].nunique(), 'source')}"
+    if own["source"].nunique() < FEWEST_SOURCES:
+        spread = f"{two(own['ratio'].min())} to {two(own['ratio'].max())} times"
+        sides = set(np.sign(np.log(own["ratio"])))
+        if len(own) >= FEWEST_SETTINGS and len(sides) == 1:
+            word = "faster" if sides == {1.0} else "slower"
+            return f"**{name} was {word} than {first} in all {count}:** {spread}. More sources could differ."
+        return f"{unknown} {two(own['ratio'].median())} times in the median of {count}, {spread}."
+    effect = answers.pooled(np.log(own["ratio"]), own["source"])
+    words = f"{two(effect.factor)} times ({two(effect.low)} to {two(effect.high)}; {count})."
+    if effect.low <= 1 <= effect.high:
+        return f"{unknown} {words}"
+    return f"**{name} is {'faster' if effect.factor > 1 else 'slower'} than {first}:** {words}"
+
+
+def settings(each: Comparison) -> pd.DataFrame:
+    """The settings behind a comparison, as the page shows them: of each other the slowest ratio first."""
+    table = pairs(each).sort_values(["against", "ratio"])
+    first, other = f"{each.names[0]} (tokens/s)", "other (tokens/s)"
+    table = table.rename(columns={"first": first, "other": other, "against": "other", "ratio": "times"})
+    keys = [name for name in ("model", "device", "bits", "engine", "source") if name in table]
+    several = ["other"] if len(each.names) > 2 else []
+    return table[[*several, *keys, first, other, "times"]]

@@ -1,0 +1,303 @@
+"""How fast one user's answer comes, looked up: published rows by accelerator, model class and bits.
+
+A row counts where one request ran at a time on one accelerator, with a short context and without
+speculation, and where no check objects. Nothing is estimated here; `does not fit` is arithmetic.
+"""
+
+import functools
+import re
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import jinja2
+import numpy as np
+import pandas as pd
+
+from bench import html, memo
+from llm_measured.core import hardware
+from llm_measured.published import build, derived
+
+LONGEST_CONTEXT = 4096  # tokens: up to here, reading the KV cache is small beside the weights
+# Bits per weight, with scales: the formats of one bucket are chosen between as if they were one.
+BITS = {
+    2: (1.5, 2.95),
+    3: (2.95, 3.85),
+    4: (3.85, 5.15),
+    5: (5.15, 6.0),
+    6: (6.0, 7.0),
+    8: (7.0, 9.1),
+    16: (15, 17),
+}
+LEAST_BITS = {4: 4.25, 16: 16.0}  # per weight and scale, of the smallest usual format of the bucket
+
+LAPTOP, DESKTOP, SERVER, BOARD = "laptop CPUs", "desktop CPUs", "server CPUs", "single-board computers"
+# Suffixes of mobile processors: i7-8550U, i5-1135G7, i9-13900HX, Ultra 7 258V, Ryzen 7 7840HS, AI 9 HX 370.
+_LAPTOP = re.compile(
+    r"i\d-\d{4,5}(?:U|Y|M|P|G\d|H|HK|HQ|HX)\b|i\d-\dY\d\d|M-5Y|Ultra \d \d{3}(?:U|H|HX|V)\b"
+    r"|\d{4}(?:U|H|HS|HX)\b|HX \d{3}|Ryzen AI|mobile|Framework|Core Ultra (?:1|2)00V?$|Z1"
+)
+_SERVER = re.compile(r"Xeon|EPYC|Threadripper|Opteron|DO-Premium|Ampere|Graviton|Haswell, no TSX")
+_BOARD = re.compile(r"Raspberry|\bPi \d|RK\d|Radxa|RISC-V")
+
+BOARDS = "integrated GPUs, NPUs, boards"
+GROUPS = (
+    "NVIDIA GeForce and RTX", "Apple", "AMD and Intel GPUs", "CPUs", "phones", BOARDS,
+    "data-centre accelerators",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Class:
+    """Models that a reader takes for one: by `model`, or by parameters (10⁹) and, of a mixture of experts,
+    those that a token passes (`active`); `bits` per weight."""
+
+    title: str
+    bits: int
+    parameters: tuple[float, float] = (0, 0)
+    active: tuple[float, float] | None = None
+    model: str = ""
+
+    def of(self, rows: pd.DataFrame) -> pd.Series:
+        """Which of `rows` (of `one_user`) belong to the class."""
+        own = rows["bits"] == self.bits
+        if self.model:
+            return own & (rows["model"] == self.model)
+        own &= rows["parameters_b"].between(*self.parameters)
+        sparse = rows["active_b"] < 0.95 * rows["parameters_b"]
+        return own & (sparse & rows["active_b"].between(*self.active) if self.active else ~sparse)
+
+    @property
+    def least_bytes(self) -> float:
+        """Bytes of the weights of the smallest model of the class."""
+        if self.model:
+            sizes = hardware.models().set_index("model")["parameters_b"]
+            return sizes[self.model] * 1e9 * LEAST_BITS[self.bits] / 8
+        return self.parameters[0] * 1e9 * LEAST_BITS[self.bits] / 8
+
+
+CLASSES = (
+    Class("7–8B, 4 bits", 4, (6.5, 9.3)),
+    Class("7–8B, 16 bits", 16, (6.5, 9.3)),
+    Class("1B, 4 bits", 4, (0.9, 1.9)),
+    Class("3–4B, 4 bits", 4, (2.7, 4.6)),
+    Class("12–14B, 4 bits", 4, (11.5, 15.5)),
+    Class("24–34B, 4 bits", 4, (23, 35)),
+    Class("30B-A3B, 4 bits", 4, (25, 37), (2.5, 4.6)),
+    Class("70B, 4 bits", 4, (65, 75)),
+    Class("gpt-oss-20b", 4, model="gpt-oss-20b"),
+    Class("gpt-oss-120b", 4, model="gpt-oss-120b"),
+)
+
+
+@functools.cache
+def families() -> pd.DataFrame:
+    """One row per family of accelerators, by name: vendor, kind, and memory_gb and bandwidth_gb_per_s of its
+    largest and fastest variant."""
+    cards = hardware.accelerators()
+    first = cards.drop_duplicates("family").set_index("family")[["vendor", "kind"]]
+    return first.join(cards.groupby("family")[["memory_gb", "bandwidth_gb_per_s"]].max())
+
+
+def device(rows: pd.DataFrame) -> pd.Series:
+    """The name under which a row's accelerator is looked up: its family, of a processor its class."""
+    kinds = families()["kind"]
+    family = rows["accelerator_family"].astype(object)
+    text = (
+        rows["host_cpu"].fillna("") + " " + rows["accelerator_raw"].fillna("") + " " + family.fillna("")
+    ).astype(str)
+    processor = (family == "CPU") | (family.map(kinds) == "CPU")
+    return family.where(~processor, text.map(_processor))
+
+
+def _processor(text: str) -> str:
+    for name, pattern in ((BOARD, _BOARD), (SERVER, _SERVER), (LAPTOP, _LAPTOP)):
+        if pattern.search(text):
+            return name
+    return DESKTOP
+
+
+def group(name: str) -> str:
+    """Which of GROUPS a device (`device`) belongs to."""
+    if name.endswith(" CPUs"):
+        return "CPUs"
+    card = families().reindex([name]).iloc[0]
+    if card["kind"] == "phone":
+        return "phones"
+    if card["vendor"] == "Apple":
+        return "Apple"
+    if card["kind"] in ("integrated", "NPU") or name == BOARD or card.isna().all():
+        return BOARDS
+    if card["vendor"] == "NVIDIA" and re.search("RTX|GTX|Titan|Quadro|laptop", name, re.I):
+        return GROUPS[0]
+    if card["vendor"] in ("AMD", "Intel") and re.search("RX |Radeon|Arc|Pro", name):
+        return "AMD and Intel GPUs"
+    return "data-centre accelerators"
+
+
+@functools.cache
+def shapes() -> dict[str, str]:
+    """Each model's name, to the one under which models of the same shape are looked up (llama-3-8b to
+    llama-3.1-8b): of equal layers, widths, vocabulary and size, the last by name among the shortest."""
+    columns = ["layers", "hidden_size", "intermediate_size", "vocab_size", "parameters_b"]
+    models = hardware.models().dropna(subset=columns)
+    named: dict[str, str] = {}
+    for _, names in models.groupby(columns)["model"]:
+        plain = names[~names.str.contains("distill|coder|instruct|guard")]
+        together = plain if len(plain) else names
+        named |= dict.fromkeys(names, max(together, key=lambda name: (-len(name), name)))
+    if "llama-3-8b" in named:
+        named |= dict.fromkeys(("llama-3-8b", "llama-3.1-8b"), "llama-3.1-8b")
+    return named
+
+
+def qualifies(rows: pd.DataFrame) -> pd.Series:
+    """Which rows tell one user's speed, from what was set and never from the rate."""
+    context = rows["context_depth"].fillna(0) + rows["input_tokens"].fillna(0)
+    return (
+        (derived.in_flight(rows) == 1)
+        & (rows["accelerators"].fillna(1) == 1)
+        & rows["comparable_within"].isna()
+        & ~(rows["speculative"].notna() & (rows["speculative"] != "none"))
+        & (context <= LONGEST_CONTEXT)
+        & ~(rows["prefill_chunk"] < 64)
+        & rows["duplicate_of"].isna()
+        & (rows["audit"] == "ok")
+    )
+
+
+def bits_of(rows: pd.DataFrame) -> pd.Series:
+    """The bucket (a key of BITS) of each row's number format, NaN where it is in none."""
+    bits = derived.datasheet(rows)["weight_bits"]
+    found = pd.Series(np.nan, index=rows.index)
+    for bucket, (low, high) in BITS.items():
+        found[(bits >= low) & (bits < high)] = bucket
+    return found
+
+
+@functools.cache
+def one_user() -> pd.DataFrame:
+    """The published rows that tell one user's speed; columns row_id, device, model (its shape's name), bits
+    (a key of BITS), rate (tokens/s), engine, source, accelerator, format, parameters_b, active_b."""
+    return memo.kept((f"{__name__}.one_user", build.VERSION), _one_user)
+
+
+def _one_user() -> pd.DataFrame:
+    rows = build.table()
+    rows = rows[qualifies(rows)]
+    # A processor's run on a machine with a card says nothing of the card.
+    on_processor = rows["flags"].astype("string").fillna("").str.contains(r"n_gpu_layers=0\b")
+    rows = rows[~(on_processor & (rows["accelerator_family"] != "CPU")).astype(bool)]
+    known = derived.datasheet(rows)
+    made = pd.DataFrame(
+        {
+            "row_id": rows["row_id"],
+            "device": device(rows),
+            "model": rows["model"].map(lambda name: shapes().get(name, name)),
+            "bits": bits_of(rows),
+            "rate": derived.derived(rows)["output_tokens_per_s_per_request"],
+            "engine": rows["engine"].fillna("not stated"),
+            "source": rows["source"],
+            "accelerator": rows["accelerator"],
+            "format": rows["weights_format"],
+            "parameters_b": known["parameters"] / 1e9,
+            "active_b": known["active"] / 1e9,
+        },
+        index=rows.index,
+    )
+    return made[made["rate"].gt(0) & made["device"].notna() & made["bits"].notna()]
+
+
+def classes_of(rows: pd.DataFrame) -> pd.Series:
+    """The title of each row's class, None where it has none; `rows` as `one_user` has them."""
+    found = pd.Series(None, index=rows.index, dtype=object)
+    for each in CLASSES:
+        found[each.of(rows)] = each.title
+    return found
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What people measured of one class on one device: tokens/s of one user, and how many measurements."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+    link: str
+
+
+def link(**filters: str | list[str]) -> str:
+    """The address of the Explorer with the rows that `filters` (`expect_explorer.FILTERS`) keep."""
+    several = {name: [values] if isinstance(values, str) else values for name, values in filters.items()}
+    query = [(f"o-{name}", value) for name, values in several.items() for value in values]
+    return f"pages/explore.html?{urlencode(query)}#published-by-others"
+
+
+def cells() -> dict[tuple[str, str], Cell]:
+    """{(device, title of a class): Cell} of what was measured."""
+    rows = one_user().assign(title=lambda rows: classes_of(rows)).dropna(subset=["title"])
+    return {
+        (name, title): Cell(
+            part["rate"].median(),
+            part["rate"].min(),
+            part["rate"].max(),
+            len(part),
+            link(accelerator_family=name, model_class=title),
+        )
+        for (name, title), part in rows.groupby(["device", "title"])
+    }
+
+
+def fits(name: str, each: Class) -> bool:
+    """Whether the weights of the smallest model of a class fit the memory of the largest variant of a device;
+    True where its memory is the machine's or is unknown."""
+    memory = families()["memory_gb"].get(name, np.nan)
+    return bool(np.isnan(memory) or each.least_bytes <= memory * 1e9)
+
+
+def table() -> str:
+    """The look-up as HTML: devices by group, the fastest memory first; in each cell median, from–to and n."""
+    found = cells()
+    devices = pd.DataFrame({"name": sorted({name for name, _ in found})})
+    devices["group"] = devices["name"].map(group)
+    devices["width"] = devices["name"].map(families()["bandwidth_gb_per_s"]).fillna(0)
+    parts = []
+    for title in GROUPS:
+        own = devices[devices["group"] == title].sort_values(["width", "name"], ascending=[False, True])
+        lines = [
+            (name, [(each, found.get((name, each.title)), fits(name, each)) for each in CLASSES])
+            for name in own["name"]
+        ]
+        parts.append((title, lines))
+    return TEMPLATE.render(parts=parts, classes=CLASSES, number=rate_text)
+
+
+def rate_text(value: float) -> str:
+    """A rate with two digits below 10, else without decimals."""
+    return html.number(float(f"{value:.2g}")) if value < 10 else f"{value:,.0f}"
+
+
+TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
+<p class="jump">{% for title, lines in parts if lines %}
+<a href="#look-up-{{ loop.index }}">{{ title }} ({{ lines | length }})</a>
+{% endfor %}</p>
+{% for title, lines in parts if lines %}
+<h3 id="look-up-{{ loop.index }}">{{ title }}</h3>
+<div class="table-scroll" role="region" tabindex="0" aria-label="Speed of one user: {{ title }}">
+<table class="sortable look-up" data-quarto-disable-processing="true">
+<thead><tr><th scope="col">accelerator</th>
+{% for each in classes %}<th scope="col" class="number">{{ each.title }}</th>{% endfor %}
+</tr></thead>
+<tbody>
+{% for name, row in lines %}
+<tr><th scope="row">{{ name }}</th>
+{%- for each, cell, fits in row %}
+{%- if cell %}<td data-sort="{{ cell.median }}"><a href="{{ cell.link }}"><b>{{ number(cell.median) }}</b></a>
+<small>
+{%- if cell.n > 1 %}{{ number(cell.low) }}–{{ number(cell.high) }}{% endif %} n {{ cell.n }}</small></td>
+{%- elif not fits %}<td data-sort="" class="too-large">does not fit</td>
+{%- else %}<td data-sort=""></td>{% endif %}{% endfor %}</tr>
+{% endfor %}
+</tbody></table></div>
+{% endfor %}
+""")

@@ -1,0 +1,51 @@
+"""Numbers and names as words of a sentence."""
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from bench import html
+from llm_measured.core.definitions import Value
+from llm_measured.core.naming import listed  # noqa: F401 (the packages' too)
+
+
+def on(row: pd.Series) -> str:
+    """``On `epyc-zen4-2c` ``: the machine that a sentence is about."""
+    return f"On `{row['gpu']}`"
+
+
+def about(row: pd.Series, sentence: str) -> str:
+    """`sentence` with `on` before it."""
+    return f"{on(row)}, {sentence[0].lower()}{sentence[1:]}"
+
+
+def within(value: float, half: float) -> str:
+    """`209 ± 33`: a mean with the half width of its interval, which one run does not have."""
+    return html.number(value) + ("" if math.isnan(half) else f" ± {two(half)}")
+
+
+def plural(count: float, word: str) -> str:
+    """`1 run`, `3 runs`."""
+    return f"{html.number(count)} {word}{'' if count == 1 else 's'}"
+
+
+def two(value: float) -> str:
+    """A number with two digits."""
+    return html.number(float(f"{value:.2g}")).replace("-", "−")
+
+
+def ms(value: float) -> str:
+    """`1.3 ms`: milliseconds with two digits."""
+    return f"{two(value)} ms"
+
+
+def range(values: Sequence[float] | pd.Series) -> str:
+    """`3 times`, `3 to 40 times`: the smallest and the largest of some ratios."""
+    low, high = two(values.min()), two(values.max())
+    return f"{low} times" if low == high else f"{low} to {high} times"
+
+
+def plain(value: Value) -> str | int | float:
+    """Integers without a decimal point, words as they are."""
+    return value if isinstance(value, str) else int(value) if float(value).is_integer() else float(value)

@@ -1,0 +1,68 @@
+"""llm-measured: what cannot be true in a benchmark file, whether B is faster than A, what others published.
+
+llm-measured audit FILE...       what in benchmark files cannot be true, contradicts itself or is missing;
+                                 --place: and the expected range, and the published rows that come nearest
+llm-measured compare A B         whether B is faster than A: two result files, or folders of repeats
+llm-measured published COMMAND   what the field has published, one checked table (sources, checks, ...)
+llm-measured expect QUESTION     tokens/s of a model on an accelerator; predict DATA OUT: of each row of a CSV
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+# Command -> module with a `main` that takes the words after it and returns the exit status.
+COMMANDS = {
+    "audit": "llm_measured.audit.report",
+    "compare": "llm_measured.compare.command",
+    "published": "llm_measured.published.__main__",
+    "expect": "llm_measured.predict.command",
+}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command that `words`, or the command line, begin with; returns its exit status."""
+    command, *rest = list(sys.argv[1:] if words is None else words) or [""]
+    if command in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    if command not in COMMANDS:
+        print(
+            f"Unknown command {command!r}." if command else "Name a command.",
+            __doc__,
+            sep="\n\n",
+            file=sys.stderr,
+        )
+        return 2
+    # The audit lies below the predictions, and may not import them.
+    placed = command == "audit" and "--place" in rest
+    return importlib.import_module("llm_measured.predict.place" if placed else COMMANDS[command]).main(rest)
+
+
+def _renamed(old: str, command: str) -> int:
+    print(f"{old} is now llm-measured {command}; the old name goes with the next release.", file=sys.stderr)
+    return main([command, *sys.argv[1:]])
+
+
+def old_audit() -> int:
+    """llm-audit, as it was called before."""
+    return _renamed("llm-audit", "audit")
+
+
+def old_observatory() -> int:
+    """llm-observatory, as it was called before."""
+    return _renamed("llm-observatory", "published")
+
+
+def old_planner() -> int:
+    """llm-planner, as it was called before; it runs from a checkout alone."""
+    print("llm-planner runs from a checkout: python -m llm_planner.", file=sys.stderr)
+    try:
+        return importlib.import_module("llm_planner.command").main(sys.argv[1:])
+    except ModuleNotFoundError as error:
+        print(f"Here it is not: {error}.", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+"""python -m llm_measured.audit FILE...: the same as llm-audit."""
+
+import sys
+
+from llm_measured.audit.report import main
+
+sys.exit(main())

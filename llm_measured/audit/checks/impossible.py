@@ -1,0 +1,488 @@
+"""What cannot be true: bytes and operations beyond the device, and times against their own order."""
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from llm_measured.audit import catalog, frame
+from llm_measured.audit.checks.finding import IMPOSSIBLE, UNCOUNTED, Finding, check, count, levels, number
+from llm_measured.audit.frame import Audited
+from llm_measured.core import metrics, plausibility
+
+ROUNDING = 1.02  # published figures are rounded
+KV_BYTES = 1  # of a cached number: the least that engines store (8 bits)
+# a single stream is assumed where a file names no batch and no concurrency, up to so many times the peak
+GUESS_AT_MOST = 2.5
+MOST_DEVICES = 72  # that share one model: the largest NVLink domain; beyond that no count has to be known
+PEAK_FACTORS = (
+    (4.0, 4.0),
+    (8.0, 2.0),
+    (64.0, 1.0),
+)  # a device computes 4-bit numbers up to four times as fast as 16-bit ones, 8-bit twice
+FOUR_BIT_DEVICES = ("B200", "GB200", "B300", "RTX 5090", "RTX 5080", "RTX PRO 6000", "MI355X")
+
+
+# What `peaks` looks at, and columns of which `operations` makes its rates.
+SAID_OF_PEAKS = (
+    "level gpu model weights option name engine tensor_parallel weight_bytes model_bytes model_parameters "
+    "bandwidth_bytes_per_s flops_per_s"
+).split()
+RATES = (
+    "prompt_tokens_per_s total_prompt_tokens requests_per_s total_tokens_per_s output_tokens_per_s "
+    "total_output_tokens"
+).split()
+
+
+@frame.once
+def peaks(audited: Audited) -> pd.DataFrame:
+    """One row per level: devices, bandwidth_bytes_per_s and flops_per_s of all of them, step_bytes
+    (weights), bits, shape; NaN where unknown.
+
+    Weights whose format is not stated count nothing here. Measured peaks stand before
+    datasheets. `counted`: the number of devices is stated, not assumed as the fewest that hold the weights.
+    """
+    out = []
+    for row in audited.levels[SAID_OF_PEAKS].to_dict("records"):
+        gpu, shape = catalog.device(row["gpu"]), catalog.model(row["model"])
+        # dtype float16 beside a model's name with AWQ is the format of the activations: the fewest bits count
+        named = [catalog.bits(row[c]) for c in ("weights", "option", "name", "model")]
+        bits = min((size for size in named if size), default=np.nan)
+        if bits != bits and row["weights"].strip().lower() in catalog.UNQUANTISED - {""}:
+            bits = 16.0
+        weights = _stated(_step_bytes(row, shape), shape and shape["step_parameters"] * bits / 8)
+        devices, counted = _devices(row, gpu, weights)
+        bandwidth = _stated(row["bandwidth_bytes_per_s"], gpu and gpu["bandwidth_bytes_per_s"])
+        flops = _stated(row["flops_per_s"], gpu and gpu["flops_per_s"] * _factor(gpu, bits))
+        out.append(
+            {
+                "level": row["level"],
+                "devices": devices,
+                "counted": counted,
+                "bandwidth_bytes_per_s": bandwidth * devices,
+                "flops_per_s": flops * devices,
+                "step_bytes": weights,
+                "bits": bits,
+                "shape": shape,
+                "speculative": catalog.speculative(row["option"], row["name"], row["engine"], row["model"]),
+                "measured": row["bandwidth_bytes_per_s"] > 0,
+            }
+        )
+    return pd.DataFrame(out).set_index("level")
+
+
+def _stated(own, known):
+    """What the file states, else what is known of the name; NaN where neither is."""
+    return own if own > 0 else np.nan if known is None else known
+
+
+def _step_bytes(row, shape):
+    """Bytes of weights that one step reads, from what the file says of the whole model; NaN where unknown.
+
+    Of a mixture of experts that is what a token passes, and of an embedding table nothing: one row is read.
+    """
+    whole, parameters = row["model_bytes"], row["model_parameters"]
+    if row["weight_bytes"] > 0 or not whole > 0:
+        return row["weight_bytes"]
+    if catalog.mixture(row["model"], row["option"], row["weights"]):
+        if not shape or not parameters > 0:
+            return np.nan
+        return whole * min(shape["step_parameters"] / parameters, 1.0)
+    if shape and shape["exact"] and parameters > 0:
+        return whole * min(shape["step_parameters"] / parameters, 1.0)
+    return whole
+
+
+def _devices(row, gpu, weights):
+    """(devices that share the model, whether that is stated): as stated, in the device's name, else the
+    fewest
+    whose memories hold the weights; one for a CPU."""
+    if row["tensor_parallel"] >= 1:
+        return float(row["tensor_parallel"]), True
+    if not gpu:
+        return 1.0, True
+    if gpu["count"]:
+        return float(gpu["count"]), True
+    fit = np.ceil(weights / gpu["memory_bytes"])  # NaN where one of the two is not known
+    return max(float(fit), 1.0) if fit == fit else 1.0, False
+
+
+def _factor(gpu, bits):
+    """How many times its 16-bit peak a device may reach with weights of so many bits; unknown bits count as
+    the fewest that it knows."""
+    least = 4.0 if gpu["gpu"] in FOUR_BIT_DEVICES else 8.0
+    return next(
+        factor for limit, factor in PEAK_FACTORS if max(bits if bits == bits else least, least) <= limit
+    )
+
+
+@frame.once
+@np.errstate(all="ignore")
+def steps(audited: Audited) -> tuple[pd.Series, pd.Series]:
+    """Seconds of one decode step in each level, as published: TPOT, else gap, else batch / tokens/s, else
+    an answer's time / tokens; and
+    whether a single stream had to be assumed. Requests give their level's median."""
+    known = audited.figures()
+    at_once = frame.first(known["batch_size"], known["concurrency"])
+    loads = at_once, known["request_rate"], known["requests_per_s"], known["total_tokens_per_s"]
+    alone = np.isnan(np.array(loads)).all(axis=0)
+    paces = [1 / known[f"request_tokens_per_s{q}"] for q in ("", "_mean")]
+    rated = frame.first(at_once, np.where(alone, 1.0, np.nan)) / known["output_tokens_per_s"]
+    whole = frame.middle(known, "e2e") / known["output_tokens"]
+    step = frame.first(frame.middle(known, "tpot"), frame.middle(known, "itl"), *paces)
+    assumed = np.isnan(step) & alone & ~np.isnan(rated)
+    index = pd.Index(known["level"], name="level")
+    step = pd.Series(frame.first(step, rated, whole), index)
+    rows = audited.good()
+    rows = rows[(rows["output_tokens"] > 1) & ~(rows["drafted_tokens"] > 0)]
+    own = ((rows["e2e_s"] - rows["ttft_s"]) / (rows["output_tokens"] - 1)).fillna(
+        rows["e2e_s"] / rows["output_tokens"]
+    )
+    own = own.fillna(rows["tpot_s"]).fillna(rows["itl_s"]).fillna(1 / rows["request_tokens_per_s"])
+    return own.groupby(rows["level"]).median().reindex(index).fillna(step), pd.Series(assumed, index)
+
+
+@check(
+    IMPOSSIBLE,
+    "MBU = (weight bytes + KV bytes of one request) / time per token / bandwidth > 1",
+    "MosaicML, LLM Inference Performance Engineering (2023)",
+    ("compute_beyond_device", "ttft_beyond_device", "prefix_cache"),
+)
+def bandwidth_beyond_device(audited: Audited) -> Finding | None:
+    """More bytes per second than the device's memory gives."""
+    peak, (step, assumed) = peaks(audited), steps(audited)
+    level = audited.levels.set_index("level")
+    prompt = (
+        level["prompt_tokens"].fillna(audited.good().groupby("level")["prompt_tokens"].median()).fillna(0)
+    )
+    cached = [s["kv_values_per_token"] if s else 0 for s in peak["shape"]] * prompt * KV_BYTES
+    mbu = metrics.mbu(peak["step_bytes"], cached, step, peak["bandwidth_bytes_per_s"])
+    hit = (mbu > ROUNDING) & ~peak["speculative"] & ~(assumed & (mbu > GUESS_AT_MOST))
+    certain = hit & (peak["counted"] | (mbu * peak["devices"] > MOST_DEVICES))
+    if not hit.any():
+        return None
+    k = mbu.where(certain if certain.any() else hit).idxmax()
+    reads = (
+        f"{named(level, k)} reads {number(peak.at[k, 'step_bytes'] / 1e9)} GB of weights every "
+        f"{number(step[k] * 1e3)} ms"
+    )
+    single = " if one request ran at a time, as the file does not say" if assumed[k] else ""
+    bandwidth = number(peak.at[k, "bandwidth_bytes_per_s"] / 1e9, 4)
+    has = f"the {bandwidth} GB/s that {devices_named(level, peak, k)}"
+    numbers = {"mbu": float(mbu[k]), "step_ms": float(step[k] * 1e3), "bits": float(peak.at[k, "bits"])}
+    if not certain.any():
+        alone = mbu * peak["devices"]
+        k = alone.where(hit).idxmax()
+        bandwidth = number(peak.at[k, "bandwidth_bytes_per_s"] / peak.at[k, "devices"] / 1e9, 4)
+        needs = (
+            f"{named(level, k)} reads {number(peak.at[k, 'step_bytes'] / 1e9)} GB of weights every "
+            f"{number(step[k] * 1e3)} ms, {alone[k]:.0%} of the {bandwidth} GB/s that it has"
+            f"{single}{levels(hit)}"
+        )
+        return _uncounted("bandwidth_beyond_device", level.loc[k], needs, float(alone[k]), numbers)
+    open_ones = int((hit & ~certain).sum())
+    others = f" So is one device in {count(open_ones, 'other level')}: state how many." if open_ones else ""
+    fits = peak.at[k, "bits"] / mbu[k]
+    bits = f"weights of at most {number(fits, 2)} bits, " if fits == fits else ""
+    return Finding(
+        "bandwidth_beyond_device",
+        IMPOSSIBLE,
+        level.at[k, "file"],
+        f"Bandwidth beyond the device: {reads}, {mbu[k]:.0%} of {has}{single}{levels(certain)}.{others}",
+        numbers,
+        f"Explained by {bits}several tokens per step, a prompt or a cached answer in the count, or more "
+        f"or faster devices.",
+        {"most_tokens_per_s": float(1 / step[k] / mbu[k])},
+    )
+
+
+def _uncounted(name, level, needs, times, numbers):
+    """The finding where one device is not enough `times` over, and how many there were is not stated."""
+    least = int(np.ceil(times / ROUNDING))
+    return Finding(
+        name,
+        UNCOUNTED,
+        level["file"],
+        f"Impossible on one {str(level['gpu'])[:40]}: {needs}. At least {least} were at work, or the figure "
+        f"is wrong: state how many (--tensor-parallel {least}, with make TP={least}).",
+        numbers | {"least_devices": least},
+        "State the number of devices.",
+    )
+
+
+def named(level: pd.DataFrame, k: int) -> str:
+    """Model, format and option of level `k` in words."""
+    words = [str(level.at[k, c])[:40] for c in ("model", "weights", "option") if level.at[k, c]]
+    return " ".join(dict.fromkeys(words)) or "the model"
+
+
+def devices_named(level: pd.DataFrame, peak: pd.DataFrame, k: int) -> str:
+    """The devices of level `k` with a verb, and whence their bandwidth is known."""
+    n = peak.at[k, "devices"]
+    what = str(level.at[k, "gpu"])[:40]
+    what = what if n == 1 else re.sub(r"^\d+ ?[x×*] ?| ?[x×*] ?\d+$", "", what)
+    having = f"{what} has" if n == 1 else f"{n:.0f} x {what} have"
+    few = "" if peak.at[k, "counted"] or n == 1 else ", the fewest that hold the weights,"
+    having = having.replace(" have", f"{few} have") if few else having
+    return having + (" by measurement" if peak.at[k, "measured"] else " by datasheet")
+
+
+def operations(audited: Audited) -> tuple[pd.Series, pd.Series, pd.Series, pd.Series]:
+    """Prompt tokens/s, output tokens/s, and the share of the peak that each needs; one row per level, NaN
+    where unknown."""
+    peak, level = peaks(audited), audited.levels.set_index("level")
+    prompts = level["prompt_tokens_per_s"].fillna(level["total_prompt_tokens"] / level["duration_s"])
+    prompts = prompts.fillna(level["requests_per_s"] * level["prompt_tokens"])
+    prompts = prompts.fillna(level["total_tokens_per_s"] - level["output_tokens_per_s"])
+    outputs = level["output_tokens_per_s"].fillna(level["total_output_tokens"] / level["duration_s"])
+    outputs = outputs.fillna(0)
+    block = pd.Series(
+        [(s.get("block_parameters") or 0.9 * s["step_parameters"]) if s else np.nan for s in peak["shape"]],
+        peak.index,
+    )
+    whole = pd.Series([s["step_parameters"] if s else np.nan for s in peak["shape"]], peak.index)
+    peak = peak["flops_per_s"]
+    return prompts, outputs, 2 * block * prompts / peak, 2 * whole * outputs / peak
+
+
+@check(
+    IMPOSSIBLE,
+    "MFU = 2 x (block parameters x prompt tokens/s + all parameters x output tokens/s) / peak > 1",
+    "PaLM (2022)",
+    ("ttft_beyond_device",),
+)
+def compute_beyond_device(audited: Audited) -> Finding | None:
+    """More operations per second than the device computes."""
+    if not audited.levels_have(*RATES):
+        return None
+    peak, level = peaks(audited), audited.levels.set_index("level")
+    prompts, outputs, of_prompts, of_outputs = operations(audited)
+    mfu = of_prompts.fillna(0) + of_outputs
+    hit = mfu > ROUNDING
+    certain = hit & (peak["counted"] | (mfu * peak["devices"] > MOST_DEVICES))
+    if not hit.any():
+        return None
+    k = mfu.where(certain if certain.any() else hit).idxmax()
+    needs = (
+        f"{named(level, k)} at {number(prompts[k] if prompts[k] == prompts[k] else 0)} prompt and "
+        f"{number(outputs[k])} output tokens/s needs {mfu[k]:.0%} of the peak that "
+        f"{devices_named(level, peak, k)}"
+    )
+    if not certain.any():
+        alone = float(mfu[k] * peak.at[k, "devices"])
+        rates = f"{number(prompts[k] if prompts[k] == prompts[k] else 0)} prompt and {number(outputs[k])}"
+        needs = f"{named(level, k)} at {rates} output tokens/s needs {alone:.0%} of its peak of operations"
+        return _uncounted("compute_beyond_device", level.loc[k], needs, alone, {"mfu": float(mfu[k])})
+    return Finding(
+        "compute_beyond_device",
+        IMPOSSIBLE,
+        level.at[k, "file"],
+        f"Operations beyond the device: {needs}{levels(certain)}.",
+        {"mfu": float(mfu[k])},
+        "Explained by prompts that a prefix cache answered, by more devices, or by a rate that counts "
+        "other tokens.",
+    )
+
+
+@frame.once
+def too_fast_first_tokens(audited: Audited) -> tuple[int, int, float, float, float] | None:
+    """(how many, of how many, a TTFT, the least that its prompt takes, its prompt tokens) of TTFTs below
+    prefill FLOPs / peak; None: none."""
+    peak, rows = peaks(audited), frame.rows(audited)
+    rows = rows[(rows["ttft_s"] > 0) & (rows["prompt_tokens"] > 0)]
+    names = ("block_parameters", "head_parameters", "attention_values")
+    exact = {level: [s[name] for name in names] for level, s in peak["shape"].items() if s and s["exact"]}
+    rows = rows[rows["level"].isin(list(exact))]
+    if rows.empty:
+        return None
+    blocks, head, attention = np.array([exact[level] for level in rows["level"]]).T
+    flops_per_s = rows["level"].map(peak["flops_per_s"])
+    least = plausibility.least_prefill_s(blocks, head, attention, rows["prompt_tokens"], flops_per_s)
+    certain = rows["level"].map(peak["counted"]) | (
+        rows["ttft_s"] * MOST_DEVICES * ROUNDING < least * rows["level"].map(peak["devices"])
+    )
+    short = (rows["ttft_s"] * ROUNDING < least) & certain.astype(bool)
+    if not short.any():
+        return None
+    k = (least / rows["ttft_s"]).where(short).idxmax()
+    return (
+        int(short.sum()),
+        len(rows),
+        float(rows.at[k, "ttft_s"]),
+        float(least[k]),
+        float(rows.at[k, "prompt_tokens"]),
+    )
+
+
+@check(
+    IMPOSSIBLE,
+    "TTFT < prefill FLOPs / peak",
+    "PaLM (2022); Transformer FLOPs of `llm_measured.core.metrics.prefill_flops`",
+)
+def ttft_beyond_device(audited: Audited) -> Finding | None:
+    """A first token faster than its prompt can be computed."""
+    found = too_fast_first_tokens(audited)
+    if not found:
+        return None
+    n, of, ttft, least, prompt = found
+    return Finding(
+        "ttft_beyond_device",
+        IMPOSSIBLE,
+        audited.levels["file"].iloc[0],
+        f"{n} of {count(of, 'TTFT')} are faster than the prompt can be computed: {number(ttft * 1e3)} ms "
+        f"for {number(prompt, 6)} tokens, which take at least {number(least * 1e3)} ms at the device's peak.",
+        {"ttft_ms": ttft * 1e3, "least_ms": least * 1e3},
+        f"Explained by a prefix cache that answered at least {1 - ttft / least:.0%} of the prompt.",
+    )
+
+
+@check(
+    IMPOSSIBLE,
+    "0 < TTFT <= e2e, of each request and of each quantile; a part <= the whole",
+    "the definitions",
+    ("prompt_counted_as_output", "rate_against_times", "client_queue", "tpot_contains_ttft", "littles_law"),
+)
+def times_backwards(audited: Audited) -> Finding | None:
+    """Times run backwards: a first token before the request, or after the last, or a time of nothing."""
+    rows = frame.rows(audited)
+    whole = rows["e2e_s"].where(rows["scope"] == "request")
+    wrong = plausibility.backwards(rows["ttft_s"], whole, 1e-6 + whole * 1e-6)
+    wrong |= (rows[["tpot_s", "itl_s", "e2e_s"]] < 0).any(axis=1)
+    bad = int(wrong.sum())
+    if not bad:
+        return _first_after_last(audited) or _no_time(audited) or _part_longer(audited)
+    return Finding(
+        "times_backwards",
+        IMPOSSIBLE,
+        audited.levels["file"].iloc[0],
+        f"Times run backwards: in {count(bad, 'row')} a time is negative or the first token comes after "
+        f"the last.",
+        {"rows": bad},
+        "Two clocks were mixed, or columns exchanged.",
+    )
+
+
+def first_after_last(levels: pd.DataFrame) -> pd.DataFrame:
+    """Which levels have a TTFT above their e2e; one row per level, one column per statistic of both."""
+    return pd.DataFrame(
+        {
+            q: plausibility.backwards(
+                levels[f"ttft{q}_s"], last := levels[f"e2e{q}_s"], (ROUNDING - 1) * last
+            )
+            for q in frame.STATISTICS
+            if q
+        }
+    )
+
+
+def _first_after_last(audited):
+    """The finding where a level's mean or percentile of TTFT is above the same of e2e: request by request the
+    first token is not after the last, so neither is any quantile; None where there is none."""
+    if not audited.levels_have(*(f"{time}{q}_s" for time in ("ttft", "e2e") for q in frame.STATISTICS if q)):
+        return None
+    level = audited.levels
+    for q, hit in first_after_last(level).items():
+        first, last = level[f"ttft{q}_s"], level[f"e2e{q}_s"]
+        if hit.any():
+            k = (first / last).where(hit).idxmax()
+            return Finding(
+                "times_backwards",
+                IMPOSSIBLE,
+                level.at[k, "file"],
+                f"Times run backwards: the {q[1:]} of TTFT is {number(first[k] * 1e3)} ms, and that "
+                f"of the whole answer {number(last[k] * 1e3)} ms{levels(hit)}.",
+                {"ttft_s": float(first[k]), "e2e_s": float(last[k])},
+                "Columns were exchanged, or one of them has another unit.",
+            )
+    return None
+
+
+SHORTEST_S = 5e-3  # of a first token: what is printed in longer steps may be rounded to 0
+
+
+def _no_time(audited):
+    """The finding where first tokens or whole answers are published to take no time at all, while others of
+    the same level took some; None where there is none."""
+    level = audited.levels
+    for time in ("ttft", "e2e"):
+        columns = [f"{time}{q}_s" for q in ("_p50", "_mean", "")]
+        if not audited.levels_have(*columns):
+            continue
+        whole = level[["ttft_mean_s", "ttft_p99_s", "e2e_mean_s", "e2e_s", "e2e_p50_s"]].max(axis=1)
+        if not (level[columns] == 0).any(axis=None):
+            continue
+        fine = ~(audited.step(*columns) >= SHORTEST_S)
+        for column in columns:
+            hit = (level[column] == 0) & (whole > SHORTEST_S) & fine
+            if hit.any():
+                k = whole.where(hit).idxmax()
+                what = {"_p50": "median", "_mean": "mean"}.get(column[len(time) : -2], "figure")
+                of_half = ": at least half of them were not timed" if what == "median" else ""
+                return Finding(
+                    "times_backwards",
+                    IMPOSSIBLE,
+                    level.at[k, "file"],
+                    f"The {what} of {time.upper()} is 0, where other times of the same answers go up to "
+                    f"{number(whole[k] * 1e3)} ms{of_half}{levels(hit)}.",
+                    {"rows": int(hit.sum())},
+                    "Time the first event that holds a token; leave out what was not timed.",
+                )
+    rows = audited.good()
+    none = (rows["ttft_s"] == 0) & (rows["output_tokens"] > 0)
+    if not none.any() or none.all() or not rows["ttft_s"].max() > SHORTEST_S:
+        return None
+    return Finding(
+        "times_backwards",
+        IMPOSSIBLE,
+        level["file"].iloc[0],
+        f"{count(int(none.sum()), 'TTFT')} of {len(rows)} are 0, though tokens came: they were not timed.",
+        {"rows": int(none.sum())},
+        "Time the first event that holds a token; leave out what was not timed.",
+    )
+
+
+def _part_longer(audited):
+    """The finding where reading the prompt or generating took longer than the whole answer; None where
+    neither did."""
+    for rows in (audited.good(), audited.levels):
+        if rows.empty:
+            continue
+        whole = rows["e2e_s"].fillna(rows["e2e_mean_s"]) if "e2e_mean_s" in rows else rows["e2e_s"]
+        for part, what in (("decode_s", "generating"), ("prefill_s", "reading the prompt")):
+            hit = rows[part] > ROUNDING * whole
+            if hit.any():
+                k = (rows[part] / whole).where(hit).idxmax()
+                more = f" ({int(hit.sum())} rows)" if hit.sum() > 1 else ""
+                return Finding(
+                    "times_backwards",
+                    IMPOSSIBLE,
+                    audited.levels["file"].iloc[0],
+                    f"A part is longer than the whole: {what} took {number(rows.at[k, part], 5)} s of an "
+                    f"answer of {number(whole[k])} s{more}.",
+                    {"part_s": float(rows.at[k, part]), "e2e_s": float(whole[k])},
+                    "One of the two has another unit, or was read from another line.",
+                )
+    return None
+
+
+@check(
+    IMPOSSIBLE,
+    "tokens that arrived <= gaps + 1, each with a time of its own",
+    "the definition of ITL; flexible-inference-bench pull request 66",
+)
+def more_tokens_than_times(audited: Audited) -> Finding | None:
+    """An answer has fewer tokens than times: more arrivals are timed than tokens are counted."""
+    rows = audited.good()
+    more = rows[(rows["gaps"] + 1 > rows["output_tokens"] * 1.02 + 1) & (rows["output_tokens"] > 0)]
+    if len(more) <= 0.05 * len(rows):
+        return None
+    return Finding(
+        "more_tokens_than_times",
+        IMPOSSIBLE,
+        audited.levels["file"].iloc[0],
+        f"{count(len(more), 'answer')} of {len(rows)} have more timed arrivals than tokens "
+        f"({number(more['gaps'].median() + 1, 6)} against "
+        f"{number(more['output_tokens'].median(), 6)}, medians).",
+        {"rows": len(more)},
+        "Events without a token were timed, or tokens of another tokenizer were counted.",
+    )

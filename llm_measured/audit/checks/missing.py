@@ -1,0 +1,235 @@
+"""What cannot be told: percentiles that the sample does not bound, an overload, one run, and conditions
+that the file does not state."""
+
+import math
+import re
+
+import numpy as np
+
+from llm_measured.audit import catalog, frame
+from llm_measured.audit.checks.finding import MISSING, REGISTRY, Check, Finding, check, count, number
+from llm_measured.audit.checks.impossible import peaks, steps
+from llm_measured.audit.frame import Audited
+from llm_measured.core import names
+
+CONFIDENCE = 0.95
+KEPT_UP = 0.9  # of the offered rate
+
+
+def needed(q: float) -> int:
+    """Requests from which the largest one bounds the q-th percentile with 95 % confidence: log(0.05) /
+    log(q / 100)."""
+    return math.ceil(math.log(1 - CONFIDENCE) / math.log(q / 100))
+
+
+@check(
+    MISSING,
+    "n < log(0.05) / log(q): 299 for p99, 59 for p95, 29 for p90",
+    "Wilks, Determination of sample sizes for setting tolerance limits (1941)",
+)
+def percentile_from_too_few(audited: Audited) -> Finding | None:
+    """A percentile from too few requests: it is not bounded, and is the maximum of so many."""
+    level = audited.levels
+    for q in (99, 95, 90):
+        columns = [f"{time}_p{q}_s" for time in ("ttft", "tpot", "e2e")]
+        if not audited.levels_have(*columns):
+            continue
+        stated = level[columns].notna().any(axis=1)
+        own = audited.good().groupby("level").size()
+        n = level["requests"].fillna(level["level"].map(own))
+        few = stated & (n < needed(q))
+        if few.any():
+            k = n.where(few).idxmin()
+            held = 1 - (q / 100) ** n[k]
+            return Finding(
+                "percentile_from_too_few",
+                MISSING,
+                level["file"].iloc[0],
+                f"A p{q} of {count(int(n[k]), 'request')}: even the slowest of them bounds the 99th "
+                f"percentile's kind only with {held:.0%} "
+                f"confidence.".replace("the 99th percentile's kind", f"the p{q}"),
+                {"requests": float(n[k]), "needed": needed(q)},
+                f"Call it the maximum of {int(n[k])}, or measure {needed(q)} requests.",
+            )
+    return None
+
+
+@check(MISSING, "requests/s < 0.9 x offered requests/s", "the definition of an open loop")
+def overload(audited: Audited) -> Finding | None:
+    """Overload: the server did not keep up, so every latency depends on how long the run was."""
+    if not audited.levels_have("request_rate") or not audited.levels_have("requests_per_s"):
+        return None
+    level = audited.levels
+    kept = level["requests_per_s"] / level["request_rate"]
+    if not (kept < KEPT_UP).any():
+        return None
+    k = kept.idxmin()
+    return Finding(
+        "overload",
+        MISSING,
+        level["file"].iloc[0],
+        f"{number(level.at[k, 'requests_per_s'])} requests/s were served where "
+        f"{number(level.at[k, 'request_rate'])} were offered: the queue grew as "
+        "long as the run lasted, and no latency of it can be told.",
+        {"kept": float(kept[k])},
+        "Offer a rate that the server keeps up with.",
+    )
+
+
+@check(
+    MISSING,
+    "runs of a configuration < 2",
+    "an interval is over runs, never over requests of one run",
+    across=True,
+)
+def one_run(audited: Audited) -> list[Finding]:
+    """One run of each configuration: no spread between runs can be told, and nothing ranks."""
+    level = audited.levels
+    if level.empty or (level["runs"] >= 2).any():
+        return []
+    same = [
+        "engine",
+        "option",
+        "weights",
+        "model",
+        "gpu",
+        "batch_size",
+        "concurrency",
+        "request_rate",
+        "prompt_tokens",
+        "output_tokens",
+    ]
+    if level.groupby(same, dropna=False).size().max() > 1:
+        return []
+    file = level["file"].iloc[0]
+    sentence = (
+        "Every configuration was measured in one run: how much runs differ cannot be told, and one "
+        "run ranks nothing."
+    )
+    return [
+        Finding("one_run", MISSING, file, sentence, {}, "Repeat each configuration at least three times.")
+    ]
+
+
+def _dtype(audited):
+    """Whether the number format is absent; with what the speed itself says of it."""
+    level = audited.levels
+    absent = level[["weights", "option", "model", "name"]].map(catalog.bits).isna().all(axis=1)
+    if not absent.any():
+        return None
+    peak, (step, assumed) = peaks(audited), steps(audited)
+    parameters = np.array([s["step_parameters"] if s else np.nan for s in peak["shape"]])
+    most = step.where(~assumed) * peak["bandwidth_bytes_per_s"] * 8 / parameters
+    bound = f"; at its speed they have at most {number(most.min(), 2)} bits" if most.min() < 16 else ""
+    return f"The number format of the weights is not stated{bound}."
+
+
+def _unknown(audited, column, known, noun, example):
+    """Whether a device or model is absent; a sentence where one is stated that no table knows."""
+    named = [name for name in dict.fromkeys(audited.levels[column]) if name]
+    if len(named) == 0 or (audited.levels[column] == "").any():
+        return True
+    strange = [name for name in named if known(name) is None]
+    if not strange or catalog.mixture(strange[0]) or CPU.search(strange[0]):
+        return None
+    near = _nearest(column, strange[0])
+    if len(named) > 1:
+        count_of = (
+            f"{len(strange)} of the {len(named)} {noun}s are"
+            if len(strange) > 1
+            else f"One of {len(named)} {noun}s is"
+        )
+        return f'{count_of} in no table ("{strange[0][:60]}"), so those rows were not compared.{near}'
+    return (
+        f'No table knows the {noun} "{strange[0][:60]}", so nothing can be compared with it.{near} '
+        f'--{column} "NAME" (with make {column.upper()}="NAME") states what it is.'
+    )
+
+
+def _nearest(column, name):
+    """A sentence with the nearest names that a table has."""
+    try:
+        (names.accelerator if column == "gpu" else names.model)(name)
+    except names.UnknownName as unknown:
+        return f" Nearest: {', '.join(unknown.nearest)}." if unknown.nearest else ""
+    return ""
+
+
+CPU = re.compile(r"cpu|xeon|epyc|ryzen|core\(tm\)|threadripper|graviton|\dc$", re.I)
+
+
+def _absent(column):
+    return lambda audited: audited.levels[column].replace("", np.nan).isna().any()
+
+
+def _length(audited: Audited) -> bool:
+    known = audited.levels["output_tokens"].notna() | audited.levels["level"].isin(
+        audited.good().dropna(subset=["output_tokens"])["level"]
+    )
+    return not known.all()
+
+
+FACTS = {
+    "dtype_missing": (_dtype, "", "State the number format of the weights."),
+    "sampling_missing": (
+        _absent("temperature"),
+        "Whether tokens were sampled or chosen greedily is not stated.",
+        "State the temperature.",
+    ),
+    "lengths_missing": (
+        _length,
+        "How long the answers were is not stated.",
+        "State prompt and output tokens.",
+    ),
+    "version_missing": (
+        _absent("engine_version"),
+        "The engine's version is not stated.",
+        "State engine and version.",
+    ),
+    "warm_up_missing": (
+        _absent("warmup_requests"),
+        "Whether the server was warmed up is not stated.",
+        "Leave out the first requests, and say so.",
+    ),
+    "device_missing": (
+        lambda audited: _unknown(audited, "gpu", catalog.device, "device", "h100_sxm"),
+        "The device is not stated, so nothing can be compared with its peaks: --gpu h100_sxm states it "
+        "(make audit FILE=… GPU=h100_sxm).",
+        "State the device (--gpu).",
+    ),
+    "model_missing": (
+        lambda audited: _unknown(audited, "model", catalog.model, "model", "llama-3-8b"),
+        "The model is not stated: --model llama-3-8b states it (make audit FILE=… MODEL=llama-3-8b).",
+        "State the model (--model).",
+    ),
+    "power_missing": (
+        _absent("power_w"),
+        "Power was not recorded: nothing can be told of energy or of throttling.",
+        "Record the devices' power.",
+    ),
+    "requests_missing": (
+        lambda a: _percentiles(a) and a.levels["requests"].isna().any() and a.requests.empty,
+        "Percentiles are given, and not of how many requests.",
+        "State the number of requests.",
+    ),
+}
+
+
+def _percentiles(audited):
+    return audited.levels_have(*(f"{time}_p{q}_s" for time in frame.TIMES for q in (90, 95, 99)))
+
+
+def _fact(name, absent, sentence, change):
+    def function(audited):
+        found = absent(audited)
+        text = found if isinstance(found, str) else sentence
+        return Finding(name, MISSING, audited.levels["file"].iloc[0], text, {}, change) if found else None
+
+    statement = sentence or "The number format of the weights is not stated."
+    REGISTRY[name] = Check(
+        name, MISSING, statement, "the column is empty", "what a reader needs to compare", (), False, function
+    )
+
+
+for _name, _parts in FACTS.items():
+    _fact(_name, *_parts)

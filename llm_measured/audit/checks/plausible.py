@@ -1,0 +1,64 @@
+"""What was found plausible: figures that were compared with the device or with each other, and fit."""
+
+import numpy as np
+
+from llm_measured.audit import frame
+from llm_measured.audit.checks.finding import ALARMS, Finding, number
+from llm_measured.audit.checks.impossible import RATES, devices_named, named, operations, peaks, steps
+from llm_measured.audit.checks.nothing_measured import failed_wholly
+from llm_measured.audit.checks.sums import identities
+
+
+def sentences(audited: frame.Audited, findings: list[Finding]) -> list[tuple[str, str]]:
+    """(file, sentence) for each comparison with the device or among the file's own figures that came out
+    right,
+    in files without an impossible or contradictory finding of that kind."""
+    alarms = {(f.check, name) for f in findings for name in f.file.split(" and ") if f.kind in ALARMS}
+    out = []
+    for file in dict.fromkeys(audited.levels["file"]):
+        one = audited.of_levels(audited.levels["file"] == file)
+        one = one.of_levels(~failed_wholly(one))
+        if one.levels.empty:
+            continue
+        if ("bandwidth_beyond_device", file) not in alarms:
+            out += [(file, text) for text in (_bandwidth(one), _compute(one)) if text]
+        if ("plain_sums", file) not in alarms and (text := _sums(one)):
+            out.append((file, text))
+    return out
+
+
+def _bandwidth(audited):
+    peak, (step, assumed) = peaks(audited), steps(audited)
+    mbu = peak["step_bytes"] / step / peak["bandwidth_bytes_per_s"]
+    mbu = mbu.where((peak["counted"] | (peak["devices"] == 1)) & ~assumed & (mbu <= 1.02) & (mbu > 0))
+    if not mbu.notna().any():
+        return None
+    level, k = audited.levels.set_index("level"), mbu.idxmax()
+    more = f", the most of {int(mbu.notna().sum())} levels" if mbu.notna().sum() > 1 else ""
+    if not peak.at[k, "counted"]:
+        more += ", if it was one (state how many: --tensor-parallel 1)"
+    return (
+        f"{named(level, k)} reads {number(peak.at[k, 'step_bytes'] / 1e9)} GB every {number(step[k] * 1e3)} "
+        f"ms = {mbu[k]:.0%} of the {number(peak.at[k, 'bandwidth_bytes_per_s'] / 1e9, 4)} GB/s that "
+        f"{devices_named(level, peak, k)}{more}."
+    )
+
+
+def _compute(audited):
+    if not audited.levels_have(*RATES):
+        return None
+    _, _, of_prompts, of_outputs = operations(audited)
+    share = (of_prompts.fillna(0) + of_outputs).where(peaks(audited)["counted"])
+    share = share.where(share.between(0.01, 1.02))
+    if not share.notna().any():
+        return None
+    return f"Its tokens/s need {share.max():.0%} of the device's peak of operations (most)."
+
+
+def _sums(audited):
+    table = identities(audited)
+    right = table[(table["quotient"] - 1).abs() <= table["tolerance"]]
+    if right.empty:
+        return None
+    worst = np.abs(right["quotient"] - 1).max()
+    return f"Adds up, within {max(worst, 0.0001):.2%}: {'; '.join(dict.fromkeys(right['name']))}."

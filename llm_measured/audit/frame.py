@@ -1,0 +1,347 @@
+"""The study's own frame of an audited benchmark: two tables, `levels` and `requests`, that every importer
+gives and every check reads.
+
+`levels`: one row per load level or configuration, with figures as the file publishes them, never computed
+here. `requests`: one row per request, where the file has them; `level` joins the two. Times are seconds,
+sizes bytes, rates per second; an absent figure is NaN and an absent text "". The columns are declared below.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from llm_measured.core.definitions import Fields, Result
+
+# Checks select a few rows thousands of times, which costs twice as much where texts are Arrow's.
+pd.set_option("mode.string_storage", "python")
+
+STATISTICS = "", "_mean", "_p50", "_p90", "_p95", "_p99", "_min", "_max"  # "": the file does not say which
+TIMES = {
+    "ttft": "time to the first token",
+    "tpot": "time per output token after the first",
+    "itl": "gap between two tokens",
+    "e2e": "time of a whole answer",
+}
+TEXTS = {
+    "file": "name of the file, without its folder",
+    "tool": "which tool wrote it",
+    "name": "what the file calls this level",
+    "model": "model",
+    "gpu": "device",
+    "engine": "engine or server",
+    "engine_version": "its version",
+    "option": "option, platform or note that tells configurations apart",
+    "weights": "number format of the weights",
+}
+NUMBERS = {
+    "level": "number of the level, unique in the frame",
+    "tensor_parallel": "devices that share the model",
+    "batch_size": "prompts sent as one batch",
+    "concurrency": "requests under way at once that the client allows (closed loop)",
+    "request_rate": "requests/s that the client offers (open loop)",
+    "temperature": "sampling temperature; 0 is greedy",
+    "prompt_tokens": "prompt tokens of a request, mean",
+    "output_tokens": "output tokens of a request, mean",
+    "max_new_tokens": "output tokens that a request asks for",
+    "requests": "successful requests",
+    "asked": "requests that were sent, whatever became of them",
+    "all_at_once": "1 where the client sends everything at once, with no limit and at no rate",
+    "failed": "failed requests",
+    "runs": "repetitions in which a level was measured",
+    "warmup_requests": "requests before the first that counts",
+    "power_w": "mean power of the devices, W",
+    "duration_s": "time in which the requests were served, s",
+    "requests_per_s": "successful requests per second",
+    "output_tokens_per_s": "output tokens per second of all requests together",
+    "output_tokens_per_s_per_device": "output tokens per second of one device, where that is published",
+    "total_tokens_per_s": "prompt and output tokens per second together",
+    "prompt_tokens_per_s": "prompt tokens per second",
+    "total_prompt_tokens": "prompt tokens of all requests",
+    "total_output_tokens": "output tokens of all requests",
+    "prefill_s": "time in which a server read the prompt, by its own clock, s",
+    "decode_s": "time in which a server generated the answer, by its own clock, s",
+    "late_mean_s": "how late the client sent a request, mean, s",
+    "late_p99_s": "how late the client sent a request, 99th percentile, s",
+    "cached_tokens": "prompt tokens that a cache answered, of all requests",
+    "cached_share": "share of prompt tokens that a cache answered",
+    "weight_bytes": "bytes of weights that one step reads, as the file states them",
+    "model_bytes": "bytes of the whole model, all experts and embeddings, as the file states them",
+    "model_parameters": "parameters of the whole model, as the file states them",
+    "sample_tokens_per_s": "tokens/s, mean of the samples that stand beside the level's own figure",
+    "sample_s": "time of one sample, mean of the samples beside the level's own figure, s",
+    "bandwidth_bytes_per_s": "memory bandwidth measured beside the run, of one device",
+    "flops_per_s": "matrix-multiply peak measured beside the run, of one device",
+    "device_times": "1 where times count from the call of an engine, without a network between",
+}
+NUMBERS |= {
+    f"{k}{q}_s": f"{text}, {q[1:] or 'statistic not stated'}, s"
+    for k, text in TIMES.items()
+    for q in STATISTICS
+}
+NUMBERS |= {
+    f"request_tokens_per_s{q}": f"output tokens/s of one request, {q[1:] or 'statistic not stated'}"
+    for q in STATISTICS
+}
+NUMBERS |= {f"{k}_sd_s": f"{TIMES[k]}, standard deviation over requests, s" for k in ("tpot", "e2e")}
+LEVELS = TEXTS | NUMBERS
+REQUEST_NUMBERS = {
+    "level": "number of the level that the request belongs to",
+    "sent_s": "when it was sent, s on any clock",
+    "late_s": "how long after it was due it was sent, s",
+    "ttft_s": TIMES["ttft"] + ", s",
+    "tpot_s": TIMES["tpot"] + ", s, as published",
+    "itl_s": TIMES["itl"] + ", mean of the request, s",
+    "e2e_s": TIMES["e2e"] + ", s",
+    "prefill_s": "time in which the server read the prompt, by its own clock, s",
+    "decode_s": "time in which the server generated the answer, by its own clock, s",
+    "prompt_tokens": "prompt tokens",
+    "output_tokens": "output tokens",
+    "max_new_tokens": "output tokens asked for",
+    "gaps": "gaps between arrivals that the client kept",
+    "events": "events in which the tokens came",
+    "cached_tokens": "prompt tokens that a cache answered",
+    "shared_tokens": "prompt tokens that a cache may answer by the load's own plan, as the file states",
+    "drafted_tokens": "tokens drafted by speculative decoding",
+    "request_tokens_per_s": "output tokens/s of the request, as published",
+    "answer_chars": "characters of the answer",
+    "question_chars": "characters of the question",
+}
+REQUEST_TEXTS = {
+    "question": "text of the prompt, cut",
+    "answer": "text of the answer, cut",
+    "error": "why it failed; empty: it did not",
+}
+ANSWER_CHARS = 500  # of a question or an answer kept for comparison
+
+Rows: TypeAlias = Sequence[Fields] | pd.DataFrame  # as an importer has them
+
+
+def once(function: Callable[["Audited"], Result]) -> Callable[["Audited"], Result]:
+    """Decorator: what several checks need of the same `Audited` is computed once; of tables, alone or in a
+    list or tuple, callers get copies, which take no memory until they are changed."""
+
+    @functools.wraps(function)
+    def remembered(audited: "Audited") -> Result:
+        if audited.known is None:
+            return function(audited)
+        if function not in audited.known:
+            audited.known[function] = function(audited)
+        return _copied(audited.known[function])
+
+    return remembered
+
+
+def _copied(found):
+    if isinstance(found, list | tuple):
+        return type(found)(map(_copied, found))
+    return found.copy(deep=False) if isinstance(found, pd.DataFrame | pd.Series) else found
+
+
+@dataclass
+class Audited:
+    """What was read of one or several files: the two tables, and sentences about the reading itself
+    (`notes`: file, sentence)."""
+
+    levels: pd.DataFrame
+    requests: pd.DataFrame
+    notes: list = field(default_factory=list)
+    # (file, column of `levels`) -> the finest step in which the file prints its figures, in the column's
+    # unit; a column that is absent has as many digits as its numbers show.
+    printed: dict[tuple[str, str], float] = field(default_factory=dict, repr=False)
+    # What `once` has computed; None: nothing is kept, because the tables may still change.
+    known: dict | None = field(default=None, repr=False, compare=False)
+
+    def stated(self, **facts: Any) -> "Audited":
+        """The same with `facts` (column of `levels` -> value) where the files state nothing; ValueError for
+        an unknown column."""
+        for column, value in facts.items():
+            self.levels[column] = self.levels[column].where(~self._empty(column), value)
+        return self
+
+    def overruled(self, **facts: Any) -> "Audited":
+        """The same with `facts` in place of what the files state, and a note that says so. A file that states
+        several values of a column keeps them, and is filled where it states none."""
+        for column, value in facts.items():
+            empty = self._empty(column)
+            for file, rows in self.levels.groupby("file", sort=False):
+                named = list(dict.fromkeys(rows.loc[~empty[rows.index], column]))
+                if len(named) == 1 and named[0] != value:
+                    self.levels.loc[rows.index, column] = value
+                    self.notes.append((file, f"{value} stands for the {column} {named[0]} of the file."))
+                elif len(named) > 1:
+                    several = f"{len(named)} values of {column}"
+                    self.notes.append(
+                        (file, f"The file states {several}, which were kept; {value} fills the other rows.")
+                    )
+        return self.stated(**facts)
+
+    def _empty(self, column):
+        if column not in LEVELS:
+            raise ValueError(f"{column} is no column of a level; there are {', '.join(LEVELS)}.")
+        return self.levels[column] == "" if column in TEXTS else self.levels[column].isna()
+
+    def of_levels(self, keep: pd.Series) -> "Audited":
+        """The levels where `keep` is true, with their requests; what is computed of them is kept."""
+        levels = self.levels[keep]
+        requests = self.requests[self.requests["level"].isin(levels["level"])]
+        return Audited(levels, requests, self.notes, self.printed, known={})
+
+    def step(self, *columns: str) -> pd.Series:
+        """The finest step in which each level's file prints `columns`, in their unit; NaN where it has
+        none of them."""
+        steps = {}
+        for file, rows in self.levels.groupby("file", sort=False):
+            known = [self.printed.get((file, c), _step(rows[c])) for c in columns]
+            steps[file] = min((one for one in known if one == one), default=np.nan)
+        return self.levels["file"].map(steps).astype(float)
+
+    @once
+    def good(self) -> pd.DataFrame:
+        """Requests that succeeded."""
+        return self.requests[self.requests["error"] == ""]
+
+    @once
+    def by_level(self) -> list[pd.DataFrame]:
+        """The figures of the requests that succeeded (REQUEST_NUMBERS), a table for each level that has
+        some: without texts, whose selection costs more than that of all figures."""
+        return [rows for _, rows in self.good()[[*REQUEST_NUMBERS]].groupby("level")]
+
+    @once
+    def figures(self) -> dict[str, np.ndarray]:
+        """The columns of NUMBERS, an array of one figure per level each: in a formula over a few levels an
+        array takes a fiftieth of the time of a Series."""
+        return dict(zip(NUMBERS, self.levels[[*NUMBERS]].to_numpy(float).T))
+
+    @once
+    def _stated(self) -> set[str]:
+        return {name for name, values in self.figures().items() if not np.isnan(values).all()}
+
+    def levels_have(self, *columns: str) -> bool:
+        """Whether any level has a figure in one of `columns` (of NUMBERS): a check that needs one of them
+        has nothing to look at elsewhere."""
+        return not self._stated().isdisjoint(columns)
+
+
+def _step(values):
+    """The finest decimal step in which any of `values` is written; NaN where there is none."""
+    decimals = []
+    for value in values.dropna():
+        text, _, power = f"{value:.12g}".partition("e")
+        decimals.append(len(text.partition(".")[2]) - int(power or 0))
+    return 10.0 ** -max(decimals) if decimals else np.nan
+
+
+def _typed(table, texts, numbers):
+    """`table` with exactly these columns: texts as str, numbers as float."""
+    given = set(table.columns)
+    columns = {c: _texts(table[c] if c in given else None, table.index) for c in texts}
+    columns |= {c: _numbers(table[c] if c in given else None, table.index) for c in numbers}
+    return pd.DataFrame(columns, index=table.index)
+
+
+def _texts(values, index):
+    if values is None:
+        return pd.Series("", index, dtype=str)
+    return pd.Series(np.where(values.notna(), values.to_numpy(object), ""), index, dtype=str)
+
+
+def _numbers(values, index):
+    if values is None:
+        return np.full(len(index), np.nan)
+    found = pd.to_numeric(values, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def make(
+    file: str, tool: str, levels: Rows, requests: Rows | None = None, notes: Sequence[str] = ()
+) -> Audited:
+    """`Audited` of one file from a list of dicts or a DataFrame each; absent columns become empty, text
+    that is no number NaN."""
+    levels = pd.DataFrame(levels)
+    levels = levels.assign(file=file, tool=tool)
+    if "level" not in levels:
+        levels["level"] = range(len(levels))
+    requests = pd.DataFrame(requests if requests is not None else [])
+    if len(requests) and "level" not in requests:
+        requests["level"] = 0
+    tables = _typed(levels, TEXTS, NUMBERS), _typed(requests, REQUEST_TEXTS, REQUEST_NUMBERS)
+    return Audited(*tables, [(file, note) for note in notes])
+
+
+def join(parts: Sequence[Audited], one_file: bool = False) -> Audited:
+    """Several `Audited` as one, their levels numbered anew; a file name that comes twice gets a number,
+    unless they are parts of `one_file`."""
+    levels, requests, notes, printed, first = [], [], [], {}, 0
+    names = [part.levels["file"].iloc[0] if len(part.levels) else "" for part in parts]
+    for part, name in zip(parts, names if one_file else distinct(names)):
+        for (_, column), step in part.printed.items():
+            printed[name, column] = min(step, printed.get((name, column), step))
+        levels.append(part.levels.assign(level=part.levels["level"] + first, file=name))
+        requests.append(part.requests.assign(level=part.requests["level"] + first))
+        notes += [(name, sentence) for _, sentence in part.notes]
+        first += int(part.levels["level"].max()) + 1 if len(part.levels) else 0
+    tables = pd.concat(levels, ignore_index=True), pd.concat(requests, ignore_index=True)
+    return Audited(*tables, notes, printed)
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """`names` in a list, those that come twice with a number."""
+    count, found = {}, []
+    for name in names:
+        count[name] = count.get(name, 0) + 1
+        found.append(name if count[name] == 1 else f"{name} ({count[name]})")
+    return found
+
+
+def first(*values: np.ndarray) -> np.ndarray:
+    """Element by element the first of `values` that is known; NaN where none is."""
+    return functools.reduce(lambda one, other: np.where(np.isnan(one), other, one), values)
+
+
+def where(condition: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`values` where `condition` holds, NaN elsewhere."""
+    return np.where(condition, values, np.nan)
+
+
+def centre(levels: pd.DataFrame, time: str) -> pd.Series:
+    """The figure of `time` (ttft, tpot, itl, e2e) that stands for a level: its mean, else the unqualified
+    one, else its median; s."""
+    return levels[f"{time}_mean_s"].fillna(levels[f"{time}_s"]).fillna(levels[f"{time}_p50_s"])
+
+
+def middle(known: dict[str, np.ndarray], time: str) -> np.ndarray:
+    """`centre` of the arrays of `Audited.figures`."""
+    return first(known[f"{time}_mean_s"], known[f"{time}_s"], known[f"{time}_p50_s"])
+
+
+@once
+def rows(audited: Audited) -> pd.DataFrame:
+    """Requests and levels as one table, for checks that hold for either: one row per successful request and
+    one per level.
+
+    Columns: file, level, scope (request or level), ttft_s, tpot_s, itl_s, e2e_s, prompt_tokens,
+    output_tokens, max_new_tokens, gaps,
+    events, request_tokens_per_s, batch_size, concurrency, tensor_parallel. A level's times are `centre`s, and
+    its rate of single requests is the one whose statistic is not stated: a mean of rates times a mean of
+    times is no number of tokens.
+    """
+    known = audited.figures()
+    shared = "level prompt_tokens output_tokens max_new_tokens batch_size concurrency tensor_parallel".split()
+    tall = pd.DataFrame(
+        {"file": audited.levels["file"]}
+        | {column: known[column] for column in (*shared, "request_tokens_per_s")}
+        | {"scope": "level", "gaps": np.nan, "events": np.nan}
+        | {f"{time}_s": middle(known, time) for time in TIMES},
+        audited.levels.index,
+    )
+    requests = audited.good()
+    if requests.empty:
+        return tall
+    identity = tall.set_index("level")[["file", "batch_size", "concurrency", "tensor_parallel"]]
+    own = requests[[c for c in tall if c in REQUEST_NUMBERS]].join(identity, on="level")
+    own["scope"] = "request"
+    return pd.concat([own.reindex(columns=tall.columns), tall], ignore_index=True)

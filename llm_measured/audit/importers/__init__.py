@@ -1,0 +1,125 @@
+"""Importers: one module per tool, one function for all: `read(file)` recognises the format and gives the
+study's own frame.
+
+A module has TOOL (its name), LOOKED_FOR (what its files have that no other has), `matches(content)` and
+`load(content, file)`, where
+`content` is a `Content`: the parsed JSON, the JSON lines, or the lines of text.
+"""
+
+import difflib
+import importlib
+import itertools
+from pathlib import Path
+from types import ModuleType
+
+from llm_measured.audit import frame
+from llm_measured.audit.importers import console
+from llm_measured.audit.importers.content import Content
+from llm_measured.audit.importers.words import BY_NAME
+from llm_measured.core import naming
+
+MODULES = (
+    "vllm guidellm aiperf inference_perf llm_d trtllm optimum llmfit llama_bench own older "
+    "csv_words json_words"
+).split()
+
+
+def modules() -> list[ModuleType]:
+    """The importers' modules, in the order in which they are tried: the more particular first."""
+    return [importlib.import_module(f"{__name__}.{name}") for name in MODULES]
+
+
+def read(file: str | Path, mapping: dict[str, str] | None = None) -> frame.Audited:
+    """`frame.Audited` of one file; `mapping` (column of a CSV -> word of the study) helps where the file's
+    own names are not known.
+
+    ValueError with one sentence for a file that is empty, damaged, not text or of no known format: what was
+    looked for, and was not found.
+    """
+    path = Path(file)
+    content = Content(path, mapping or {})
+    piped = not content.is_json and content.text.lstrip().partition("\n")[0].count("|") >= 2
+    audited = None if piped else _by_module(content)
+    if audited is None:
+        audited = _of_text(content)
+    if audited is None:
+        raise ValueError(_unknown(content))
+    return audited
+
+
+def _by_module(content: Content) -> frame.Audited | None:
+    """What the first module that knows the content makes of it, None where none does."""
+    for module in modules():
+        if module.matches(content):
+            audited = _loaded(module, content, content.path.name)
+            if audited.levels.empty:
+                raise ValueError(
+                    f"{content.path.name}: {module.TOOL} wrote it, but it holds no result; measure again."
+                )
+            audited.notes += [(content.path.name, note) for note in content.notes]
+            return audited
+    return None
+
+
+def _of_text(content: Content) -> frame.Audited | None:
+    """Every table and every printed result in a text, None where it holds neither."""
+    if content.is_json:
+        return None
+    name, parts, strange = content.path.name, [], 0
+    for rows in content.tables:
+        try:
+            read = _by_module(content.of_table(rows))
+        except ValueError:
+            read = None
+        strange += read is None
+        parts += [read] if read is not None else []
+    if console.matches(content):
+        parts.append(console.load(content, name))
+    if not parts:
+        return None
+    audited = frame.join(parts, one_file=True)
+    audited.notes = list(dict.fromkeys(audited.notes))
+    if strange or len(content.tables) > 1:
+        what = f"{len(content.tables) - strange} of the text's {len(content.tables)} tables were read"
+        audited.notes.append(
+            (name, what + ("; the others hold no results that are known." if strange else "."))
+        )
+    return audited
+
+
+def _unknown(content: Content) -> str:
+    """Why a file could not be read, in a sentence that says what to do."""
+    words = "ttft_ms, tpot_ms, e2e_s, output_tokens_per_s, requests_per_s, concurrency, prompt_tokens"
+    nearest = _nearest(content)
+    hint = f" Nearest: {nearest}." if nearest else ""
+    return (
+        f"{content.path.name} ({content.described()}) is of no known format.{hint} A table is read once its "
+        f"columns have names that are known: --map theirs=word, where word is one of {words} and the other "
+        f"columns of the frame. Formats that are read: {', '.join(module.TOOL for module in modules())}, and "
+        f"{console.TOOL}."
+    )
+
+
+def _nearest(content: Content) -> str:
+    """The names of the file that come closest to a word, with it; empty where none does."""
+    names = list(content.header) if not content.is_json and not content.tables else []
+    if content.is_json and isinstance(content.json, dict):
+        names = list(content.json)
+    slugs = {naming.slug(str(name)).replace("-", "_"): str(name) for name in names[:200]}
+    pairs = (
+        (slugs[own], near[0]) for own in slugs if (near := difflib.get_close_matches(own, BY_NAME, 1, 0.75))
+    )
+    return ", ".join(f"{own[:30]} is like {near}" for own, near in itertools.islice(pairs, 3))
+
+
+def _loaded(module, content, name):
+    """What a module makes of a file; ValueError where the file has the right names and other things under
+    them."""
+    try:
+        return module.load(content, name)
+    except (AttributeError, TypeError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
+        reason = f"{type(error).__name__}: {error}"[:120]
+        raise ValueError(
+            f"{name} looks like a file of {module.TOOL}, but its fields are not what that tool writes "
+            f"({reason})."
+        ) from None

@@ -1,0 +1,297 @@
+"""What benchmark tools print, as people paste it into issues and blogs: lines of a name and a value.
+
+vLLM's and SGLang's "Serving Benchmark Result" (vllm-project/vllm `vllm/benchmarks/serve.py`,
+sgl-project/sglang `python/sglang/bench_serving.py`), `vllm bench throughput` and `latency`, trtllm-bench's
+"PERFORMANCE OVERVIEW" (NVIDIA/TensorRT-LLM `tensorrt_llm/bench/dataclasses/reporting.py`) and
+gptManagerBenchmark before it,
+`ollama run --verbose` (ollama/ollama `api/types.go`), and the timings of llama.cpp's server and tools.
+Samples in data/audits/samples are made up in the same form.
+"""
+
+import re
+from collections.abc import Iterator
+
+from llm_measured.audit import frame
+from llm_measured.audit.importers.content import Content
+
+TOOL = "console text"
+LOOKED_FOR = (
+    "printed results of vllm bench, SGLang bench_serving, trtllm-bench, ollama --verbose or llama.cpp"
+)
+VLLM, SGLANG, TRTLLM, OLLAMA, LLAMA = (
+    "vllm bench",
+    "SGLang bench_serving",
+    "trtllm-bench",
+    "ollama",
+    "llama.cpp",
+)
+MOST_LINES, LINE_CHARS = 200_000, 400
+# What loggers and quotes put before a line: a moment, a level, a process.
+PREFIX = re.compile(
+    r"^(?:[>\s|]+|\x1b\[[\d;]*m|\([^()]{1,60}pid=\d+[^()]{0,20}\)\s*|\[[^\[\]]{1,60}\]\s*"
+    r"|(?:INFO|WARNING|DEBUG)\s+[\d:., \-]{4,30}|\d{4}-\d\d-\d\d[T ][\d:.,+Z]+\s*-?\s*)+"
+)
+SERVING = re.compile(r"=+ *Serving Benchmark Result *=+", re.I)
+LINE = re.compile(r"^([A-Za-z][\w /.,%&()\[\]\-]{1,70}?)\s*[:=]\s+(\S.*)$")
+NUMBER = re.compile(r"^[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+# A name without its unit, in small letters -> column of the frame.
+SERVE_NAMES = {
+    "successful requests": "requests",
+    "failed requests": "failed",
+    "maximum request concurrency": "concurrency",
+    "max request concurrency": "concurrency",
+    "max reqeuest concurrency": "concurrency",  # as SGLang wrote it until 0.4
+    "request rate configured": "request_rate",
+    "traffic request rate": "request_rate",
+    "benchmark duration": "duration_s",
+    "total input tokens": "total_prompt_tokens",
+    "total generated tokens": "total_output_tokens",
+    "request throughput": "requests_per_s",
+    "input token throughput": "prompt_tokens_per_s",
+    "output token throughput": "output_tokens_per_s",
+    "total token throughput": "total_tokens_per_s",
+    "accept length": "accepted",
+    "acceptance length": "accepted",
+    "backend": "engine",
+}
+TRT_NAMES = {
+    "model": "model",
+    "tensorrt-llm version": "engine_version",
+    "tensorrt llm version": "engine_version",
+    "dtype": "dtype",
+    "quantization": "weights",
+    "tp size": "tensor_parallel",
+    "number of requests": "requests",
+    "average input length": "prompt_tokens",
+    "average output length": "output_tokens",
+    "request throughput": "requests_per_s",
+    "total output throughput": "output_tokens_per_s",
+    "token throughput": "output_tokens_per_s",
+    "total token throughput": "total_tokens_per_s",
+    "total latency": "duration_s",
+    "average request latency": "e2e_mean_s",
+    "average time-to-first-token [ttft]": "ttft_mean_s",
+    "average time-per-output-token [tpot]": "tpot_mean_s",
+    "per user output throughput [w/ ctx]": "request_tokens_per_s_mean",
+    "per user output speed": "",
+    "per gpu output throughput": "output_tokens_per_s_per_device",
+}
+OLLAMA_NAMES = {
+    "total duration": "e2e_s",
+    "load duration": "",
+    "prompt eval count": "prompt_tokens",
+    "prompt eval duration": "prefill_s",
+    "prompt eval rate": "prompt_tokens_per_s",
+    "eval count": "output_tokens",
+    "eval duration": "decode_s",
+    "eval rate": "decode_rate",
+}
+GPT_MANAGER = {
+    "num_samples": "requests",
+    "total_latency": "duration_s",
+    "seq_throughput": "requests_per_s",
+    "token_throughput": "output_tokens_per_s",
+    "avg_sequence_latency": "e2e_mean_s",
+    "avg_time_to_first_token": "ttft_mean_s",
+    "avg_inter_token_latency": "tpot_mean_s",
+    "num_error_samples": "failed",
+    "avg_acceptance_rate": "accepted",
+} | {
+    f"{q}_{theirs}": f"{ours}_{q}_s"
+    for theirs, ours in {"sequence_latency": "e2e", "time_to_first_token": "ttft"}.items()
+    for q in ("min", "p50", "p90", "p99", "max")
+}
+# `[BENCHMARK] total_latency(ms) 52372.21`, in later versions with a colon
+GPT_LINE = re.compile(r"\[BENCHMARK\] (\w+)(?:\(([\w/ ]+)\))?\s*[:=]?\s+(-?\d[\d.]*)")
+TIMES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e", "e2e latency": "e2e"}
+TIMED = re.compile(r"(mean|median|max|min|p\d\d(?:\.\d)?) (ttft|tpot|itl|e2el|e2e latency)")
+QUANTILES = {"mean": "_mean", "median": "_p50", "p50": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
+QUANTILES |= {"min": "_min", "max": "_max", "average": "_mean", "minimum": "_min", "maximum": "_max"}
+BREAKDOWN = re.compile(
+    r"^\[(Latency|TTFT|TPOT|ITL)\] (P50|P90|P95|P99|MINIMUM|MAXIMUM|AVERAGE)\s*: *([\d.,]+)", re.I
+)
+OF_TRT = {"latency": "e2e", "ttft": "ttft", "tpot": "tpot", "itl": "itl"}
+THROUGHPUT = re.compile(
+    r"^Throughput: ([\d.]+) requests/s, ([\d.]+) (?:total )?tokens/s(?:, ([\d.]+) output tokens/s)?"
+)
+LATENCY = re.compile(r"^(?:Avg latency: ([\d.]+) seconds|(\d\d)% percentile latency: ([\d.]+) seconds)")
+LLAMA_TIME = re.compile(
+    r"(prompt eval|eval|total) time = *([\d.]+) ms / *(\d+) (?:tokens|runs)"
+    r"(?: *\( *[\d.]+ ms per token, *([\d.]+) tokens per second\))?"
+)
+DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|μs|ns)")
+SECONDS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+MODEL = re.compile(r"^Model(?: name)?: +([\w./:-]{3,100})$", re.I)
+RUN = re.compile(r"ollama run (?:--verbose )?([\w./:-]{2,80})")
+NAMESPACE = re.compile(
+    r"\b(model|tensor_parallel_size|max_concurrency|request_rate|dtype)=(?:'([^']{0,120})'|([\w.]+))"
+)
+TEXT_COLUMNS = {"model", "engine", "engine_version", "weights", "dtype"}
+
+
+def matches(content: Content) -> bool:
+    return not content.is_json and any(True for _ in blocks(content.whole_text))
+
+
+def load(content: Content, file: str) -> frame.Audited:
+    levels = [_finished(tool, found) for tool, found in blocks(content.whole_text)]
+    made = [frame.make(file, tool, [level]) for tool, level in levels]
+    read = frame.join(made, one_file=True)
+    names = ", ".join(dict.fromkeys(tool for tool, _ in levels))
+    read.notes.append((file, f"Printed results of {names} were read: {len(levels)} in all."))
+    return read
+
+
+def blocks(text: str) -> Iterator[tuple[str, dict]]:
+    """(tool, {column: value}) of each result that the text prints, in its order."""
+    tool, found, about = "", {}, {}
+    for line in text.splitlines()[:MOST_LINES]:
+        raw = line[:LINE_CHARS]
+        about |= _about(line[:4_000])
+        plain = PREFIX.sub("", raw).strip()
+        begins, pairs = _read(plain, raw, tool)
+        again = set(pairs) & set(found) - {"engine", "model", "engine_version"}
+        if begins == SGLANG and tool == VLLM and not again:
+            tool = SGLANG  # both begin with one heading
+        elif begins and (begins != tool or SERVING.search(plain) or again):
+            whole = _whole(found)
+            if whole:
+                yield tool, about | found
+            # Counts that stand twice before the first time are one result's.
+            tool, found = begins, {} if whole or begins != tool else found
+        elif again:
+            continue  # the breakdown repeats a mean
+        if tool or begins:
+            found |= pairs
+    if _whole(found):
+        yield tool, about | found
+
+
+def _whole(found: dict) -> bool:
+    """Whether a block holds something that was measured."""
+    return any(key.endswith(("_s", "_rate")) and key != "request_rate" for key in found)
+
+
+def _about(line: str) -> dict:
+    """What a command or its printed options say of the run that follows."""
+    out = {}
+    if "Namespace(" in line:
+        for name, quoted, bare in NAMESPACE.findall(line):
+            value = quoted or bare
+            column = {"max_concurrency": "concurrency", "tensor_parallel_size": "tensor_parallel"}.get(
+                name, name
+            )
+            if value not in ("None", "auto", "inf", ""):
+                out[column] = value if column in TEXT_COLUMNS else _number(value)
+    named = RUN.search(line) or MODEL.match(PREFIX.sub("", line[:LINE_CHARS]).strip())
+    if named:
+        out["model"] = named[1]
+    return out
+
+
+def _read(plain: str, raw: str, tool: str) -> tuple[str, dict]:
+    """(the tool whose result this line belongs to, what it says), both empty for any other line."""
+    if SERVING.search(plain):
+        return VLLM, {}
+    if match := THROUGHPUT.match(plain):
+        rates = {"requests_per_s": match[1], "total_tokens_per_s": match[2], "output_tokens_per_s": match[3]}
+        return VLLM, {k: float(v) for k, v in rates.items() if v} | {"device_times": 1, "name": "throughput"}
+    if match := LATENCY.match(plain):
+        column = "e2e_mean_s" if match[1] else f"e2e_p{match[2]}_s"
+        known = match[1] or match[2] in ("50", "90", "95", "99")
+        return (
+            (VLLM, {column: float(match[1] or match[3]), "device_times": 1, "name": "latency"})
+            if known
+            else ("", {})
+        )
+    if match := LLAMA_TIME.search(plain):
+        return LLAMA, _of_llama(*match.groups())
+    if match := BREAKDOWN.match(raw.strip().lstrip("> ")):
+        column = f"{OF_TRT[match[1].lower()]}{QUANTILES[match[2].lower()]}_s"
+        return "", {column: _number(match[3]) / 1e3} if tool == TRTLLM else {}
+    if (match := GPT_LINE.search(raw)) and match[1] in GPT_MANAGER:
+        return TRTLLM, _value(GPT_MANAGER[match[1]], match[3], match[2] or "")
+    match = LINE.match(plain)
+    return _named(match[1].strip().lower(), match[2].strip(), tool) if match else ("", {})
+
+
+def _of_llama(what: str, ms: str, tokens: str, rate: str | None) -> dict:
+    seconds, count = float(ms) / 1e3, float(tokens)
+    if what == "total":
+        return {"e2e_s": seconds}
+    kind = "prefill" if what == "prompt eval" else "decode"
+    lengths = {"prefill": "prompt_tokens", "decode": "output_tokens"}
+    rates = {"prefill": "prompt_tokens_per_s", "decode": "decode_rate"}
+    return {f"{kind}_s": seconds, lengths[kind]: count} | ({rates[kind]: float(rate)} if rate else {})
+
+
+def _named(name: str, value: str, tool: str) -> tuple[str, dict]:
+    """(tool, {column: value}) of a line of a name and a value."""
+    if "retokenized" in name:
+        return "", {}
+    bare, _, unit = name.partition(" (")
+    unit = unit.split(")")[0]
+    if bare in OLLAMA_NAMES:
+        return OLLAMA, _value(OLLAMA_NAMES[bare], value, unit)
+    if timed := TIMED.fullmatch(bare.replace("end-to-end latency", "e2e latency")):
+        known = timed[1] in QUANTILES and tool in (VLLM, SGLANG)
+        column = f"{TIMES[timed[2]]}{QUANTILES.get(timed[1], '')}_s"
+        return (tool, _value(column, value, unit or "ms")) if known else ("", {})
+    if tool in (VLLM, SGLANG) and bare in SERVE_NAMES:
+        return (SGLANG if bare == "traffic request rate" else tool), _value(SERVE_NAMES[bare], value, unit)
+    if bare == "successful requests":
+        return VLLM, _value("requests", value, unit)
+    trt_unit = "tokens/sec" in unit or "req/sec" in unit or "tps/" in unit
+    if bare in TRT_NAMES and (tool == TRTLLM or trt_unit or "tensorrt" in bare):
+        return TRTLLM, _value(TRT_NAMES[bare], value, unit)
+    return "", {}
+
+
+def _value(column: str, value: str, unit: str) -> dict:
+    """{column: the value in its unit}, empty where there is none."""
+    if not column:
+        return {}
+    if column in TEXT_COLUMNS:
+        return {column: value[:120]} if value.lower() not in ("none", "n/a", "null") else {}
+    number = _seconds(value, unit) if column.endswith("_s") and "per_s" not in column else _number(value)
+    return {column: number} if number is not None else {}
+
+
+def _seconds(value: str, unit: str) -> float | None:
+    """Seconds of `2m27.99s`, of `204.563ms`, or of a number whose unit stands in the name."""
+    parts = DURATION.findall(value)
+    if parts and re.fullmatch(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s|us|µs|μs|ns))+", value.replace(" ", "")):
+        return sum(float(number) * SECONDS[each] for number, each in parts)
+    number = _number(value)
+    factor = SECONDS.get(unit.strip().lower(), SECONDS.get({"sec": "s", "seconds": "s"}.get(unit, "s"), 1))
+    return None if number is None else number * factor
+
+
+def _number(value: str) -> float | None:
+    match = NUMBER.match(value)
+    return float(match[0].replace(",", "")) if match else None
+
+
+def _finished(tool: str, found: dict) -> tuple[str, dict]:
+    """A block as a level of the frame: means of lengths, and what follows from the tool itself."""
+    level = dict(found)
+    requests = level.get("requests")
+    if requests and tool in (VLLM, SGLANG):
+        for total, mean in (
+            ("total_prompt_tokens", "prompt_tokens"),
+            ("total_output_tokens", "output_tokens"),
+        ):
+            if level.get(total) is not None:
+                level[mean] = level[total] / requests
+    if tool in (OLLAMA, LLAMA):
+        level |= {"concurrency": 1, "engine": tool, "batch_size": None}
+        rate = level.pop("decode_rate", None)
+        level |= {"tpot_s": 1 / rate} if rate else {}
+    dtype = level.pop("dtype", None)
+    if dtype:
+        level["weights"] = f"{level.get('weights', '')} {dtype}".strip()
+    if (accepted := level.pop("accepted", None)) and accepted > 1:
+        level["option"] = f"speculative decoding, {accepted:.3g} tokens a step"
+    if tool == TRTLLM:
+        level.setdefault("engine", "TensorRT-LLM")
+    return tool, level

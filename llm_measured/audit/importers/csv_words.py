@@ -1,0 +1,386 @@
+"""Any CSV that names what it has in the study's words, any subset of them, or in words that `words.meaning`
+understands.
+
+A mapping (column -> word) serves for other names. Rows are requests where they have what only requests have
+(a send time, an answer, an
+error) or where many rows share all conditions; else each row is a level.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from llm_measured.audit import frame
+from llm_measured.audit.importers import numerals, row_kinds, units
+from llm_measured.audit.importers.content import Content
+from llm_measured.audit.importers.words import meaning
+from llm_measured.core import naming
+
+TOOL = "CSV in the study's words"
+LOOKED_FOR = (
+    "a CSV with at least one of ttft_ms, tpot_ms, itl_ms, e2e_s, output_tokens_per_s, requests_per_s, "
+    "each with the conditions it has; --map theirs=word names others"
+)
+MEASURED = (
+    "ttft",
+    "tpot",
+    "itl",
+    "e2e",
+    "request_tokens_per_s",
+    "output_tokens_per_s",
+    "requests_per_s",
+    "total_tokens_per_s",
+    "decode_rate",
+    "prompt_tokens_per_s",
+)
+# What was asked of the server where the file has the tokens that came, and the total that says so.
+ASKED = re.compile(r"(?:mean_|avg_)?(?:osl|isl)|(?:random_)?(?:output|input)_(?:len|length|sequence_length)")
+LENGTHS = {"output_tokens": "total_output_tokens", "prompt_tokens": "total_prompt_tokens"}
+NOMINAL = 0.02  # of a length: what was asked and what came differ by more
+WORDS_THEMSELVES = "question", "answer", "error", "succeeded"
+FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
+ONLY_REQUESTS = {"sent_s", "question", "answer", "error", "events", "gaps", "request"}
+# What a request that did not fail says of itself.
+SUCCEEDED = {
+    "true",
+    "1",
+    "1.0",
+    "ok",
+    "success",
+    "succeeded",
+    "200",
+    "completed",
+    "stop",
+    "length",
+    "yes",
+    "",
+}
+# Columns of a table that has one for the number and one for what it counts, as MLPerf's.
+RESULT, UNIT = {"result", "value", "score"}, {"unit", "units"}
+UNREAD = 12  # columns that a note lists by name
+FIRST_ROWS = 60  # of a table that are looked at to see what it is
+SHARED = 5  # rows per set of conditions from which rows count as requests
+
+
+def matches(content: Content) -> bool:
+    if content.is_json:
+        return False
+    names = content.header
+    if measured(_meanings(content)) or _wide(names) or _with_units(names):
+        return True
+    return len(names) >= 2 and measured(meanings(row_kinds.obeyed(_beginning(content))[0].columns, {}))
+
+
+def _beginning(content):
+    """The first rows of a table as texts: enough to see whether its first column names metrics."""
+    names = frame.distinct(content.header)
+    rows = itertools.islice(content.rows(), FIRST_ROWS)
+    return pd.DataFrame([(row + [""] * len(names))[: len(names)] for row in rows], columns=names)
+
+
+def measured(found: dict) -> bool:
+    """Whether any of the columns `found` (name -> meaning) is something that a benchmark measures."""
+    return any(word.startswith(MEASURED) for word, _ in found.values())
+
+
+def _meanings(content):
+    """Column -> (word, factor) of a CSV; ValueError where the mapping names what is not there."""
+    known = set(content.mapping) - set(content.header)
+    if known:
+        raise ValueError(
+            f"The mapping names {', '.join(sorted(known))}, which {content.path.name} does not have."
+        )
+    return meanings(content.header, content.mapping)
+
+
+def meanings(names: Iterable[str], mapping: dict[str, str] | None) -> dict[str, tuple]:
+    """Name -> (word, factor); a word that two names have stays with the first, but formats are joined."""
+    found = {}
+    for name in names:
+        word = meaning(mapping.get(name, name))
+        if word and (word[0] == "weights" or word[0] not in [one for one, _ in found.values()]):
+            found[name] = word
+    return found
+
+
+def load(content: Content, file: str) -> frame.Audited:
+    whole, notes = row_kinds.obeyed(_whole(content))
+    found = meanings(whole.columns, content.mapping)
+    if not measured(found) and (formats := _wide(whole.columns)):
+        notes.append(f"The columns {', '.join(formats)} were read as tokens/s in that number format.")
+        whole = _long(whole, formats)
+    elif not measured(found):
+        whole = _with_unit_columns(whole, file, *_with_units(whole.columns))
+    found = meanings(whole.columns, content.mapping)
+    made = audited(whole, found, list(whole), file, content.delimiter == ";")
+    made.notes += [(file, note) for note in notes]
+    return made
+
+
+def _whole(content):
+    """Every column of a CSV as a table of texts, with the lengths of questions and answers, which are cut."""
+    names = content.header
+    found = _meanings(content)
+    chars = {name: [] for name, (word, _) in found.items() if word in ("question", "answer")}
+    rows, short = [], 0
+    for row in content.rows():
+        short += len(row) < len(names)
+        row = (row + [""] * len(names))[: len(names)]
+        for name in chars:
+            place = names.index(name)
+            chars[name].append(len(row[place]))
+            row[place] = row[place][: frame.ANSWER_CHARS]
+        rows.append(row)
+    if short:
+        content.notes.append(
+            f"{short} rows have fewer fields than the header; the last ones were left empty."
+        )
+    table = pd.DataFrame(rows, columns=frame.distinct(names))
+    for name, lengths in chars.items():
+        table[f"{found[name][0]}_chars"] = lengths
+    return table
+
+
+def _with_unit_columns(table, file, result, unit):
+    """A table that says in each row what its number counts as one with a column for each such unit."""
+    units_named = [name for name in dict.fromkeys(table[unit].str.strip()) if name]
+    for name in units_named:
+        table[name] = table[result].where(table[unit].str.strip() == name, "")
+    if not measured(meanings(units_named, {})):
+        raise ValueError(f"{file}: {unit} names no quantity that is known ({', '.join(units_named[:6])}).")
+    return table.drop(columns=[result, unit])
+
+
+def _with_units(names):
+    """(column of numbers, column of their units) of a table that has one of each; () where it has not."""
+    result = [name for name in names if naming.slug(name) in RESULT]
+    unit = [name for name in names if naming.slug(name) in UNIT]
+    return (result[0], unit[0]) if result and unit else ()
+
+
+def audited(
+    table: pd.DataFrame, found: dict, header: Sequence[str], file: str, decimal_comma: bool = False
+) -> frame.Audited:
+    """`frame.Audited` of a table of texts whose columns mean `found` (name -> word, factor); `header` names
+    all that were there."""
+    table, notes, printed = _converted(table, found, decimal_comma)
+    if "requests_per_min" in table and "requests_per_s" not in table:
+        table["requests_per_s"] = table["requests_per_min"] / 60
+    notes += _measured_lengths(table, found)
+    table = _with_decode_rate(table)
+    decoding = _while_decoding(table)
+    if decoding.any():
+        table["output_tokens_per_s"] = table["output_tokens_per_s"].mask(decoding)
+        notes.append(
+            f"In {int(decoding.sum())} rows of one request at a time the tokens/s are those after the first "
+            "token, by TTFT and TPOT; they were read so."
+        )
+    requests = _are_requests(table, "timestamp" in {naming.slug(name) for name in found})
+    made = _requests(table, file) if requests else _levels(table, file)
+    unread = [name for name in header if name not in found and name not in ("question_chars", "answer_chars")]
+    if unread:
+        more = f" and {len(unread) - UNREAD} more" if len(unread) > UNREAD else ""
+        names = ", ".join(str(name)[:40] for name in unread[:UNREAD])
+        notes.append(f"Columns that were not read, because their names mean nothing here: {names}{more}.")
+    notes.append(f"Each row was read as {'a request' if requests else 'a load level'}.")
+    made.notes += [(file, note) for note in notes]
+    made.printed |= {(file, column): step for column, step in printed.items() if column in frame.LEVELS}
+    return made
+
+
+def _measured_lengths(table, found):
+    """Put the tokens that came in place of those that were asked for, where the table has their total or
+    their rate; one sentence for each column in which they differ."""
+    notes = []
+    for name, (word, _) in found.items():
+        if word not in LENGTHS or word not in table or not ASKED.fullmatch(_plain(name)):
+            continue
+        column = lambda key: table[key] if key in table else pd.Series(np.nan, table.index)  # noqa: E731
+        came = column(LENGTHS[word]) / column("requests").fillna(column("asked") - column("failed").fillna(0))
+        if word == "output_tokens":
+            came = came.fillna(column("output_tokens_per_s") / column("requests_per_s"))
+            came = came.where(came < table[word] * (1 + NOMINAL), table[word].where(came.notna()))
+        came = came.where(np.isfinite(came) & (came > 0))
+        far = (came / table[word] - 1).abs() > NOMINAL
+        if far.any():
+            k = (came / table[word] - 1).abs().where(far).idxmax()
+            what = "answers" if word == "output_tokens" else "prompts"
+            notes.append(
+                f"{what.capitalize()} have {came[k]:,.0f} tokens on average where {name} says "
+                f"{table.at[k, word]:,.0f}"
+                + (f" (the farthest of {int(far.sum())} rows)" if far.sum() > 1 else "")
+                + "; what came was read, not what was asked."
+            )
+        if word == "output_tokens" and "max_new_tokens" not in table:
+            table["max_new_tokens"] = table[word].where(came.notna())
+        table[word] = came.fillna(table[word])
+    return notes
+
+
+def _plain(name):
+    return naming.slug(str(name)).replace("-", "_")
+
+
+def _with_decode_rate(table):
+    """A rate of decoding alone is the TPOT of a single request, and of many the system's."""
+    if "decode_rate" not in table:
+        return table
+    absent = pd.Series(np.nan, table.index)
+    at_once = table.get("batch_size", absent).fillna(table.get("concurrency", absent)).fillna(1)
+    single = (1 / table["decode_rate"]).where((at_once <= 1) & (table["decode_rate"] > 0))
+    table["tpot_s"] = table.get("tpot_s", absent).fillna(single)
+    table["output_tokens_per_s"] = table.get("output_tokens_per_s", absent).fillna(
+        table["decode_rate"].where(at_once > 1)
+    )
+    return table.dropna(axis=1, how="all")
+
+
+def _while_decoding(table):
+    """Rows of one request at a time whose tokens/s leave the TTFT out, though it is no small part."""
+    absent = pd.Series(np.nan, table.index)
+    column = lambda *names: next((table[n] for n in names if n in table), absent)  # noqa: E731
+    step = column("tpot_s", "tpot_mean_s", "tpot_p50_s")
+    first, rate = column("ttft_s", "ttft_mean_s", "ttft_p50_s"), column("output_tokens_per_s")
+    alone = (column("batch_size").fillna(column("concurrency")) == 1) & column("requests_per_s").isna()
+    # A TTFT as long as all the steps together cannot be within the TPOT, which is the other reading.
+    return alone & ((rate * step - 1).abs() < 0.03) & (first > step * column("output_tokens"))
+
+
+def _converted(table, found, decimal_comma):
+    """(the table in words and units of the frame, notes about what had to be guessed, {column: the step in
+    which it is printed})."""
+    out, unknown = {c: table[c] for c in table if c in ("question_chars", "answer_chars")}, {}
+    figures = [
+        n for n, (word, _) in found.items() if word not in frame.TEXTS and word not in WORDS_THEMSELVES
+    ]
+    decimals, notes = numerals.of_table({name: table[name] for name in figures}, decimal_comma)
+    printed = {}
+    for name, (word, factor) in found.items():
+        values = table[name]
+        if word in frame.TEXTS and word in out:
+            values = (out[word].fillna("").astype(str) + " " + values.fillna("").astype(str)).str.strip()
+        elif word == "succeeded" and _counts(values):
+            word, values = "requests", numerals.numbers(values)[0]
+        elif word == "succeeded":
+            good = values.fillna("").astype(str).str.strip().str.lower().isin(SUCCEEDED)
+            word, values = "error", np.where(good, "", "failed")
+        elif word == "sent_s" and factor == 1:
+            values = numerals.moments(values, decimals[name])
+        elif name in figures:
+            values, stated, step, strange = numerals.numbers(values, decimals[name], word)
+            notes += _no_numbers(name, strange)
+            if word.endswith("_s") and "per_s" not in word:
+                if factor is None and stated.isna().any() and not _nanoseconds(name, values, stated):
+                    unknown[name] = word
+                usual = 1e-9 if factor is None and _nanoseconds(name, values, stated) else factor
+                size = stated.fillna(1.0 if usual is None else usual)
+                values, step = values * size, step * size.min()
+            else:
+                values = values * factor
+            printed[word] = step
+        out[word] = values
+    out = pd.DataFrame(out, index=table.index)
+    before = {word: out[word].copy() for word in unknown.values()}
+    notes += units.resolve(out, unknown, _are_requests(out))
+    for word in unknown.values():  # the step changes its unit with the numbers
+        ratio = (out[word] / before[word]).median()
+        printed[word] *= ratio if ratio == ratio else 1.0
+    return out, notes, printed
+
+
+def _nanoseconds(name, values, stated):
+    """Whether a duration without a unit counts nanoseconds, as the API of Ollama does."""
+    of_api = str(name).lower().endswith("duration") and stated.isna().all()
+    return bool(of_api and values.median() > 1e6 and (values.dropna() % 1 == 0).all())
+
+
+def _no_numbers(name, strange):
+    """A sentence about the texts of a column of numbers that are none."""
+    if not strange:
+        return []
+    count = (
+        f"{len(strange)} of its texts are no number" if len(strange) > 1 else "one of its texts is no number"
+    )
+    return [f'{str(name)[:40]}: {count} ("{strange[0][:30]}") and was left empty.']
+
+
+def _counts(values):
+    """Whether a column of successes counts them: numbers that are no 0, 1 or HTTP's 200."""
+    found = pd.to_numeric(values, errors="coerce").dropna()
+    return len(found) > 0.5 * len(values) and not found.isin([0, 1, 200]).all()
+
+
+def _wide(names):
+    """The columns of a table that has one for each number format: two names at least that are formats and
+    nothing else."""
+    formats = [name for name in names if FORMAT.fullmatch(naming.slug(name))]
+    return formats if len(formats) >= 2 else []
+
+
+def _long(table, formats):
+    """A table with a column for each number format as one with a row for each, of tokens/s."""
+    others = [c for c in table if c not in formats]
+    return table.melt(others, formats, "weights", "tokens_per_s")
+
+
+def _are_requests(table, stamped=False):
+    """Whether each row is a request; a `stamped` row has a moment that may be when it was written."""
+    level_only = [c for c in table if c.endswith(("_mean_s", "_p50_s", "_p90_s", "_p95_s", "_p99_s"))]
+    # When a row was made says nothing beside means and percentiles.
+    if ONLY_REQUESTS & set(table) - ({"sent_s"} if level_only or stamped else set()):
+        return True
+    one_time = {"ttft_s", "tpot_s", "e2e_s", "request_tokens_per_s"} & set(table)
+    if (
+        not one_time
+        or level_only
+        or {"asked", "requests_per_s", "duration_s", "requests", "total_output_tokens", "runs"} & set(table)
+    ):
+        return False
+    conditions = _conditions(table)
+    groups = table.groupby(conditions, dropna=False).ngroups if conditions else 1
+    return len(table) >= SHARED * groups and not _chosen(table.get("prompt_tokens"))
+
+
+def _chosen(lengths):
+    """Whether prompt lengths were chosen one by one, as for a table over context lengths: all different, and
+    round."""
+    if lengths is None:
+        return False
+    known = lengths.dropna()
+    round_ones = (known % 64 == 0) | (known % 100 == 0)
+    return len(known) >= 3 and known.nunique() == len(known) and bool(round_ones.all())
+
+
+def _conditions(table):
+    numbers = {"tensor_parallel", "batch_size", "concurrency", "request_rate", "temperature"}
+    return [c for c in table if c in frame.TEXTS or c in numbers]
+
+
+def _requests(table, file):
+    conditions = _conditions(table)
+    if conditions:
+        table = table.assign(level=table.groupby(conditions, dropna=False, sort=False).ngroup())
+    else:
+        table = table.assign(level=0)
+    levels = table.drop_duplicates("level")[["level", *conditions]]
+    if "output_tokens_per_s" in table and "request_tokens_per_s" not in table:
+        table = table.rename(columns={"output_tokens_per_s": "request_tokens_per_s"})
+    if "cached_share" in table and "cached_tokens" not in table:
+        share = table["cached_share"].where(table["cached_share"] <= 1, table["cached_share"] / 100)
+        table = table.assign(cached_tokens=share * table.get("prompt_tokens", 1))
+    return frame.make(file, TOOL, levels, table)
+
+
+def _levels(table, file):
+    if "asked" in table and "requests" not in table:
+        failed = table["failed"].fillna(0) if "failed" in table else 0
+        table["requests"] = table["asked"] - failed
+    if "per_gpu" in table:
+        table["output_tokens_per_s_per_device"] = table["per_gpu"]
+        table["output_tokens_per_s"] = table["per_gpu"] * table.get(
+            "tensor_parallel", pd.Series(1, table.index)
+        ).fillna(1)
+    return frame.make(file, TOOL, table.rename(columns={"late_s": "late_mean_s"}))

@@ -1,0 +1,172 @@
+"""llama-bench, of llama.cpp: its JSON, JSON lines, CSV and Markdown.
+
+Read from files that a build of llama.cpp wrote here, and as ggml-org/llama.cpp
+`tools/llama-bench/README.md` documents them. Every row is one
+test on one stream: `pp` reads prompts of n_prompt tokens, `tg` generates n_gen tokens one by one, so its 1
+/ rate is the TPOT.
+"""
+
+import re
+
+from llm_measured.audit import frame
+from llm_measured.audit.importers.content import Content
+
+TOOL = "llama-bench"
+LOOKED_FOR = (
+    "build_commit with model_type and avg_ts, or a Markdown table with the columns model, size, test and t/s"
+)
+# What llama-batched-bench (ggml-org/llama.cpp `tools/batched-bench/README.md`) calls its columns.
+BATCHED = {"PP", "TG", "B", "N_KV"}
+BILLIONS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+GIB = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def matches(content: Content) -> bool:
+    if content.is_json:
+        found = content.records if content.records is not None else content.json
+        first = found[0] if isinstance(found, list) and found else None
+        return isinstance(first, dict) and {"model_type", "avg_ts"} <= set(first)
+    if BATCHED <= set(content.header):
+        return True
+    return {"model_type", "avg_ts"} <= set(content.header) or _table_at(content.text) is not None
+
+
+def load(content: Content, file: str) -> frame.Audited:
+    if content.is_json:
+        rows = content.records if content.records is not None else content.json
+    elif BATCHED <= set(content.header):
+        tests = [dict(zip(content.header, row, strict=False)) for row in content.rows()]
+        return frame.make(file, "llama-batched-bench", [_batched(row) for row in tests])
+    elif "avg_ts" in content.header:
+        rows = [dict(zip(content.header, row, strict=False)) for row in content.rows()]
+    else:
+        return frame.make(file, TOOL, [_from_markdown(row) for row in _markdown(content.text)])
+    return frame.make(file, TOOL, [_level(row) for row in rows if isinstance(row, dict)])
+
+
+def _batched(row):
+    """One line of llama-batched-bench: prompts of PP tokens in batches of B read in T_PP seconds, then TG
+    tokens of each generated in T_TG; its S_TG is a rate of decoding alone."""
+    number = {name: _number(value) for name, value in row.items()}
+    steps = number.get("TG") or 0
+    return {
+        "name": "batch",
+        "engine": "llama.cpp",
+        "batch_size": number.get("B"),
+        "prompt_tokens": number.get("PP"),
+        "output_tokens": steps or None,
+        "prefill_s": number.get("T_PP s"),
+        "decode_s": number.get("T_TG s"),
+        "prompt_tokens_per_s": number.get("S_PP t/s"),
+        "total_tokens_per_s": number.get("S t/s"),
+        "tpot_mean_s": number["T_TG s"] / steps if number.get("T_TG s") and steps else None,
+        "temperature": 0,
+        "device_times": 1,
+    }
+
+
+def _level(row):
+    number = lambda name: _number(row.get(name))  # noqa: E731
+    prompt, generated, rate = number("n_prompt") or 0, number("n_gen") or 0, number("avg_ts") or float("nan")
+    samples = row.get("samples_ns")
+    level = {
+        "model": row.get("model_filename") or row.get("model_type"),
+        "option": row.get("model_type"),
+        "weights": row.get("model_type"),
+        "gpu": row.get("gpu_info") or row.get("cpu_info"),
+        "engine": "llama.cpp " + str(row.get("backends", "")),
+        "engine_version": str(row.get("build_number") or row.get("build_commit") or ""),
+        "batch_size": 1,
+        "model_bytes": number("model_size") if generated and not prompt else None,
+        "model_parameters": number("model_n_params"),
+        "device_times": 1,
+        "runs": len(samples) if isinstance(samples, list) else None,
+        "temperature": 0,
+        "tensor_parallel": _devices(row),
+        "sample_tokens_per_s": _mean(row.get("samples_ts")),
+        "sample_s": (_mean(samples) or number("avg_ns") or float("nan")) * 1e-9,
+    } | _ALWAYS
+    return level | _rates(prompt, generated, number("n_depth") or 0, rate)
+
+
+# It runs each test once before it counts.
+_ALWAYS = {"warmup_requests": 1}
+
+
+def _devices(row):
+    """Devices that the file lists; one where it names a single one."""
+    listed = str(row.get("gpu_info") or "").split(",")
+    return len(listed) if listed[0].strip() else None
+
+
+def _mean(values):
+    """Mean of a list of numbers; None where there is none."""
+    numbers = [v for v in values or [] if isinstance(v, (int, float))] if isinstance(values, list) else []
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def _rates(prompt, generated, depth, rate):
+    """Figures of one test: a rate of prompt tokens, of output tokens, or of both together; `depth` tokens
+    lie in the cache before."""
+    if prompt and generated:
+        return {
+            "name": "pp+tg",
+            "prompt_tokens": prompt,
+            "output_tokens": generated,
+            "total_tokens_per_s": rate,
+        }
+    if prompt:
+        return {"name": "pp", "prompt_tokens": prompt, "prompt_tokens_per_s": rate, "output_tokens": 0}
+    return {
+        "name": "tg",
+        "prompt_tokens": depth,
+        "output_tokens": generated,
+        "output_tokens_per_s": rate,
+        "tpot_mean_s": 1 / rate if rate else None,
+    }
+
+
+def _table_at(text):
+    """Where the header of a Markdown table of llama-bench begins, None where there is none."""
+    found = re.search(r"^\|\s*model\s*\|.*\|\s*test\s*\|\s*t/s\s*\|", text, re.M)
+    return found.start() if found else None
+
+
+def _markdown(text):
+    header = []
+    for line in text[_table_at(text) :].splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.strip().startswith("|"):
+            header = []
+        elif "t/s" in cells:
+            header = cells
+        elif header and not set("".join(cells)) <= set("-: "):
+            yield dict(zip(header, cells, strict=False))
+
+
+def _from_markdown(row):
+    test = re.match(r"(pp|tg)\s*(\d+)(?:\s*\+\s*tg\s*(\d+))?(?:\s*@\s*d\s*(\d+))?", row.get("test", ""))
+    size = re.match(r"([\d.]+) ([KMG]iB)", row.get("size", ""))
+    params = re.match(r"([\d.]+) ?([KMBT])", row.get("params", ""))
+    rate = _number(row.get("t/s", "").split("±")[0])
+    kind, n, more, depth = test.groups() if test else ("", 0, 0, 0)
+    prompt, generated = (int(n), int(more or 0)) if kind == "pp" else (0, int(n or 0))
+    level = {
+        "model": row.get("model"),
+        "option": row.get("model"),
+        "weights": row.get("model"),
+        "engine": "llama.cpp " + row.get("backend", ""),
+        "batch_size": 1,
+        "device_times": 1,
+        "temperature": 0,
+        "model_bytes": float(size[1]) * GIB[size[2]] if size and generated and not prompt else None,
+        "model_parameters": float(params[1]) * BILLIONS[params[2]] if params else None,
+    } | _ALWAYS
+    return level | _rates(prompt, generated, int(depth or 0), rate or float("nan"))
+
+
+def _number(value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

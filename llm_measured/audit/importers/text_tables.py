@@ -1,0 +1,59 @@
+"""Every table in a text: of Markdown, of GenAI-Perf's and evalscope's boxes, of grids drawn with + and -."""
+
+import re
+
+BARS = str.maketrans("┃│║｜", "||||")
+RULE = re.compile(r"^[\s|:+=\-─━═┄┏┓┗┛┡┩┌┐└┘├┤┬┴┼╇╈┳┻╋╭╮╰╯╞╪╡╘╧╛╒╤╕╟╢╠╣╔╗╚╝╦╩╬]+$")
+MOST_TABLES = 200  # of a text
+MOST_COLUMNS = 200  # of a table
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The tables of a text, each a list of rows of cells, its header first: lines with bars between their
+    cells, of which one is a rule."""
+    found, rows, ruled = [], [], False
+    for line in [*text.translate(BARS).splitlines(), ""]:
+        plain = line.strip().lstrip("> ").strip()
+        rule = bool(plain) and bool(RULE.match(plain)) and re.search(r"[-=─━═]{2,}", plain) is not None
+        if rule and rows and not ruled and plain[0] in "┏┌╒╔╭+":
+            rows, ruled = [], True  # a box begins: what stood above it is a title
+        elif rule and (rows or "|" not in plain):
+            ruled = True
+        elif "|" in plain and not rule:
+            rows.append(_cells(plain))
+        elif not plain and rows and not ruled:
+            rows = []
+        else:
+            _close(found, rows, ruled)
+            rows, ruled = [], False
+    return found[:MOST_TABLES]
+
+
+def _close(found: list, rows: list[list[str]], ruled: bool) -> None:
+    """Add the `rows` to the tables where they are one: a rule, a header and a row, of two columns or more."""
+    if not ruled or len(rows) < 2 or len(rows[0]) < 2:
+        return
+    width = min(len(rows[0]), MOST_COLUMNS)
+    made: list[list[str]] = [rows[0][:width]]
+    for row in rows[1:]:
+        row = (row + [""] * width)[:width] if len(row) <= width or not any(row[width:]) else row
+        if len(made) > 1 and row[0] and not any(row[1:]):  # a name that goes on in the next line of a box
+            made[-1][0] = f"{made[-1][0]} {row[0]}".strip()
+        elif any(row):
+            made.append(row)
+    if len(made) > 1:
+        found.append(made)
+
+
+def _cells(line: str) -> list[str]:
+    inner = line[1:] if line.startswith("|") else line
+    inner = inner[:-1] if inner.endswith("|") and not inner.endswith("\\|") else inner
+    parts = re.split(r"(?<!\\)\|", inner)
+    return [_plain(part) for part in parts]
+
+
+def _plain(cell: str) -> str:
+    """A cell without the marks of Markdown and HTML around its text."""
+    linked = re.sub(r"\[([^\]]{1,200})\]\([^)]{1,500}\)", r"\1", cell.strip())
+    bare = re.sub(r"</?[a-zA-Z][^>]{0,80}>", " ", linked)
+    return re.sub(r"^[\s*`_~]+|[\s*`]+$", "", bare.replace("\\|", "|"))

@@ -1,0 +1,360 @@
+"""The audit of benchmark files as text, JSON or a page.
+
+    llm-audit FILE... [--gpu h100_sxm --model llama-3-8b --tensor-parallel 2] [--map theirs=word] [--json OUT]
+    [--all] [--html OUT]
+
+A folder stands for the files in it. What an option states overrules the files. Exit code 1 where something
+is impossible, on one device or at all, or contradicts itself, 2 where a file could not be read, else 0.
+"""
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import llm_measured.audit
+from llm_measured.audit.checks import plausible, run
+from llm_measured.audit.checks.finding import (
+    ALARMS,
+    CONTRADICTION,
+    IMPOSSIBLE,
+    KINDS,
+    MISSING,
+    UNCOUNTED,
+    Finding,
+    count,
+)
+
+FACTS = "model", "gpu", "weights", "engine", "engine_version"
+COUNTS = "tensor_parallel", "batch_size", "concurrency", "prompt_tokens", "output_tokens"
+TITLES = {
+    "impossible": "Impossible",
+    "impossible on one": "Impossible on one device",
+    "contradicts itself": "Contradicts itself",
+    "cannot be told": "Cannot be told",
+}
+WIDTH = 100
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,
+initial-scale=1">
+<title>Audit of {{ files | join(", ") }}</title>
+<style>
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 0 auto; padding: 1rem; overflow-wrap:
+anywhere; }
+article { border-left: .3rem solid; padding: .1rem 1rem; margin: 1rem 0; }
+.impossible { border-color: #b3261e; } .contradicts { border-color: #b8860b; } .cannot { border-color:
+#6b7280; }
+.change, .cause, footer { opacity: .8; font-size: .93rem; } code { font-size: .9em; }
+</style></head><body>
+<h1>Audit</h1>
+<p>{{ summary }}</p>
+{% for name, sentence in unread %}<p><strong>{{ name }}</strong> was not read: {{ sentence }}</p>{% endfor %}
+{% for kind, found in groups if found %}<h2>{{ titles[kind] }}</h2>
+{% for f in found %}<article class="{{ kind.split()[0] }}"><p><strong>{{ f.file }}</strong>: {{ f.sentence
+}}</p>
+{% if f.change %}<p class="change">{{ f.change }}</p>{% endif %}
+{% if f.consequence_of %}<p class="cause">Follows from <code>{{ f.consequence_of }}</code>.</p>{% endif
+%}</article>
+{% endfor %}{% endfor %}
+{% if plausible %}<h2>Plausible</h2><ul>{% for name, found in plausible %}<li>{{ name }}: {{ found }}</li>{%
+endfor %}</ul>{% endif %}
+{% if notes %}<h2>How it was read</h2><ul>{% for name, note in notes %}<li>{{ name }}: {{ note }}</li>{%
+endfor %}</ul>{% endif %}
+<footer>Checks, formulas and sources: <code>llm_measured/audit/checks/</code>.</footer>
+</body></html>
+"""
+
+
+def plain(text: object) -> str:
+    """`text` without anything that a terminal would take for a command: no control characters, no change of
+    direction."""
+    return "".join(c if c.isprintable() else " " for c in str(text))
+
+
+def summary(findings: Sequence[Finding], files: int, unread: int = 0) -> str:
+    """One sentence: how many files were read, and how many findings of each kind. One that could not be read
+    stands first, since nothing is known of it."""
+    lost = f"{count(unread, 'file')} could not be read" if unread else ""
+    if not files:
+        return f"Nothing was audited: {lost or 'no file was named'}."
+    n = {kind: sum(f.kind == kind and not f.consequence_of for f in findings) for kind in KINDS}
+    parts = [
+        count(n[IMPOSSIBLE], "impossible figure") if n[IMPOSSIBLE] else "",
+        f"{count(n[UNCOUNTED], 'figure')} impossible on one device, whose number is not stated"
+        if n[UNCOUNTED]
+        else "",
+        count(n[CONTRADICTION], "contradiction") if n[CONTRADICTION] else "",
+    ]
+    said = ", ".join(filter(None, parts)) or "nothing impossible, no contradiction"
+    begin = f"{lost}, {count(files, 'file')} audited" if lost else f"{count(files, 'file')} audited"
+    return f"{begin}: {said}."
+
+
+# What a file leaves unsaid, in the order in which stating it tells the most.
+TO_STATE = (
+    "overload",
+    "device_missing",
+    "model_missing",
+    "dtype_missing",
+    "lengths_missing",
+    "requests_missing",
+)
+SHOWN_NOTES, SHOWN_PLAUSIBLE = 5, 3  # sentences on the reading, and on what fits, without --all
+
+
+def text(
+    findings: Sequence[Finding],
+    notes: Sequence[tuple[str, str]] = (),
+    unread: Sequence[tuple[str, str]] = (),
+    files: int = 1,
+    plausible: Sequence[tuple[str, str]] = (),
+    everything: bool = False,
+) -> str:
+    """The report as text: what cannot be, each once with its smallest change, then the one thing to state to
+    know more, and how the files were read; `everything`: also what follows from another finding, and all
+    that cannot be told."""
+    lines = _wrapped(summary(findings, files, len(unread)), "  ")
+    lines += [line for _, sentence in unread for line in _wrapped(f"Not read: {sentence}", "  ")]
+    for kind in KINDS[:-1]:
+        found = [f for f in findings if f.kind == kind and (everything or not f.consequence_of)]
+        lines += ["", TITLES[kind].upper()] if found else []
+        for names, f in _once(found):
+            cause = f" [follows from {f.consequence_of}]" if f.consequence_of else ""
+            lines += _wrapped(f"- {names}: {f.sentence}{cause}", "  ")
+            lines += _wrapped(f"  -> {f.change}", "     ") if f.change and kind != UNCOUNTED else []
+    missing = [f for f in findings if f.kind == MISSING]
+    lines += _unsaid(missing) if everything else _to_know_more(missing, findings)
+    shown = plausible if everything else plausible[:SHOWN_PLAUSIBLE]
+    lines += _section("PLAUSIBLE", shown)
+    # What says no more than that names mean nothing, or that a row is a row, waits behind the others.
+    last = [note for note in notes if note[1].startswith(("Each row was", "Columns that were not read"))]
+    ordered = [note for note in notes if note not in last] + last
+    lines += _section("HOW IT WAS READ", ordered if everything else ordered[:SHOWN_NOTES])
+    follow = sum(bool(f.consequence_of) and f.kind != MISSING for f in findings)
+    hidden = [
+        f"{count(follow, 'finding')} that follow{'s' if follow == 1 else ''} from the above"
+        if follow
+        else "",
+        count(len(missing), "point") + " that cannot be told" if missing else "",
+        count(len(notes) - SHOWN_NOTES, "note") + " on the reading" if len(notes) > SHOWN_NOTES else "",
+    ]
+    if not everything and any(hidden):
+        lines += ["", *_wrapped(f"More with --all: {', '.join(filter(None, hidden))}.", "  ")]
+    return "\n".join(lines) + "\n"
+
+
+def _once(findings):
+    """(names of files, finding) of each finding, those that several files share word by word once."""
+    alike: dict[tuple, list[Finding]] = {}
+    for one in findings:
+        alike.setdefault((one.check, one.sentence, one.consequence_of), []).append(one)
+    for same in alike.values():
+        names = list(dict.fromkeys(one.file for one in same))
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield (f"{len(names)} files ({shown})" if len(names) > 1 else shown), same[0]
+
+
+def _to_know_more(missing, findings):
+    """The one thing that is worth stating, with what it would tell."""
+    broken = [f for f in missing if "broke off" in f.sentence]
+    named = {f.check: f for f in reversed(missing)}
+    first = next((named[name] for name in TO_STATE if name in named), None)
+    same_run = [f for f in missing if f.check == "copied_rows"]
+    if any(f.check == "no_result" for f in findings):
+        first = None
+    chosen = [*broken, *same_run, *([first] if first else [])]
+    return (
+        ["", "TO KNOW MORE"]
+        + [line for names, f in _once(chosen) for line in _wrapped(f"- {names}: {f.sentence}", "  ")]
+        if chosen
+        else []
+    )
+
+
+def _unsaid(missing):
+    """All that cannot be told: one paragraph for a file of what it does not state."""
+    if not missing:
+        return []
+    lines, absent = ["", TITLES[MISSING].upper()], [f for f in missing if f.check.endswith("_missing")]
+    for names, f in _once([f for f in missing if f not in absent]):
+        lines += _wrapped(f"- {names}: {f.sentence}", "  ")
+    for file in dict.fromkeys(f.file for f in absent):
+        lines += _wrapped(f"- {file}: " + " ".join(f.sentence for f in absent if f.file == file), "  ")
+    return lines
+
+
+def _section(title, sentences):
+    """A heading and a line for each (file, sentence), a sentence that several files share once."""
+    alike: dict[str, list[str]] = {}
+    for name, sentence in sentences:
+        alike.setdefault(sentence, []).append(name)
+    lines = ["", title] if alike else []
+    for sentence, names in alike.items():
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        lines += _wrapped(f"- {shown}: {sentence}", "  ")
+    return lines
+
+
+def _wrapped(line, indent):
+    return textwrap.wrap(plain(line), WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def as_json(
+    findings: Sequence[Finding],
+    notes: Sequence[tuple[str, str]] = (),
+    unread: Sequence[tuple[str, str]] = (),
+    plausible: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The report as JSON text: findings (every field of `Finding`), what is plausible, notes, unread
+    files."""
+    content = {
+        "findings": [asdict(f) for f in findings],
+        "plausible": [{"file": name, "sentence": sentence} for name, sentence in plausible],
+        "notes": [{"file": name, "note": note} for name, note in notes],
+        "unread": [{"file": name, "reason": reason} for name, reason in unread],
+    }
+    return json.dumps(content, indent=1, ensure_ascii=True, default=float) + "\n"
+
+
+def as_html(
+    findings: Sequence[Finding],
+    notes: Sequence[tuple[str, str]] = (),
+    unread: Sequence[tuple[str, str]] = (),
+    files: int = 1,
+    plausible: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The report as a page of its own: everything that a file holds is escaped, nothing is loaded from
+    elsewhere."""
+    import jinja2
+
+    page = jinja2.Environment(autoescape=True).from_string(PAGE)
+    names = list(dict.fromkeys(plain(f.file) for f in findings))
+    groups = [(kind, [f for f in findings if f.kind == kind]) for kind in KINDS]
+    return page.render(
+        files=names,
+        summary=summary(findings, files, len(unread)),
+        groups=groups,
+        titles=TITLES,
+        plausible=plausible,
+        notes=notes,
+        unread=[(plain(name), plain(sentence)) for name, sentence in unread],
+    )
+
+
+SUFFIXES = {".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".md", ".txt", ".log", ".yaml", ".yml"}
+MOST_FILES = 2_000  # of a folder
+
+
+def expand(files: Sequence[str | Path]) -> tuple[list[Path], set[Path]]:
+    """`files` with each folder replaced by the benchmark files in it, and which ones came from a folder."""
+    out, inside = [], set()
+    for file in map(Path, files):
+        if file.is_dir():
+            found = sorted(f for f in file.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())[
+                :MOST_FILES
+            ]
+            inside |= set(found)
+            out += found
+        else:
+            out.append(file)
+    return out, inside
+
+
+def collect(files: Sequence[str | Path], mapping: dict[str, str] | None = None, **facts: Any) -> tuple:
+    """(findings, notes, unread) of `files` and folders: what cannot be read is in `unread` (name,
+    sentence), the
+    rest is audited together. Of a folder, what is no benchmark's file is in the notes."""
+    findings, notes, unread, _, _ = full(files, mapping, **facts)
+    return findings, notes, unread
+
+
+def full(files: Sequence[str | Path], mapping: dict[str, str] | None = None, **facts: Any) -> tuple:
+    """(findings, notes, unread, what was found plausible as (file, sentence), number of files read)."""
+    parts, unread, others = [], [], []
+    paths, inside = expand(files)
+    for file in paths:
+        try:
+            parts.append(llm_measured.audit.importers.read(file, mapping))
+        except ValueError as error:
+            (others if file in inside else unread).append((file.name, str(error)))
+        except MemoryError:
+            sentence = f"{file.name} holds more than this machine's memory; audit a part of it."
+            unread.append((file.name, sentence))
+    if not parts:
+        if inside or not paths:
+            unread.append(("folder", "No file in the folder is a benchmark's result; name one that is."))
+        return [], [], unread, [], 0
+    read = llm_measured.audit.frame.join(parts).overruled(**facts)
+    notes = list(read.notes)
+    if others:
+        names = ", ".join(name for name, _ in others[:6])
+        notes.append(
+            ("the folder", f"{count(len(others), 'file')} not read, as of no known format: {names}.")
+        )
+    findings = run(read)
+    return findings, notes, unread, plausible.sentences(read, findings), len(parts)
+
+
+def _pairs(texts):
+    for one in texts:
+        if "=" not in one:
+            raise ValueError(f"--map needs theirs=word, not {one}.")
+    return dict(one.split("=", 1) for one in texts)
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """The command line's options as a namespace."""
+    parser = argparse.ArgumentParser(
+        prog="llm-measured audit",
+        description=__doc__.split("\n\n")[0],
+        epilog="llm-measured audit FILE... --place: also the expected range and the nearest published rows.",
+    )
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="a benchmark's result file, of any known tool, or a folder"
+    )
+    parser.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        metavar="THEIRS=WORD",
+        help="what a column of a CSV means, in the study's words",
+    )
+    parser.add_argument("--all", action="store_true", help="also what follows, and all that cannot be told")
+    parser.add_argument("--json", metavar="OUT", help="write the report as JSON, too")
+    parser.add_argument("--html", metavar="OUT", help="write the report as a page, too")
+    for name in FACTS:
+        parser.add_argument(f"--{name.replace('_', '-')}", help=f"{name}, in place of what the files state")
+    for name in COUNTS:
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=float, help=f"{name}, in place of what the files state"
+        )
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Audit the files that the command line names; returns the exit code."""
+    options = arguments(words)
+    facts = {name: getattr(options, name) for name in (*FACTS, *COUNTS) if getattr(options, name) is not None}
+    try:
+        findings, notes, unread, good, number = full(options.files, _pairs(options.map), **facts)
+    except ValueError as error:
+        print(plain(error), file=sys.stderr)
+        return 2
+    print(text(findings, notes, unread, number, good, options.all), end="")
+    for out, content in ((options.json, as_json), (options.html, as_html)):
+        if out:
+            more = {"files": number} if content is as_html else {}
+            page = content(findings, notes, unread, plausible=good, **more)
+            Path(out).write_text(page, encoding="utf-8")
+    if any(f.kind in ALARMS for f in findings):
+        return 1
+    return 2 if unread else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

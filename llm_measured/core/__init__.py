@@ -1,0 +1,1 @@
+"""Arithmetic and names that audit, published rows and the study share."""

@@ -1,0 +1,569 @@
+"""Read accelerators, models, number formats and engines as people write them.
+
+One parser for the audit, the published rows, the predictor and the study. Tables come first
+(accelerators.csv, devices.csv, models.csv, model_tags.csv, formats.csv), rules second, a size in the name
+last. What a text may mean besides is returned too: two candidates are two candidates. A text that names
+nothing known is an `UnknownName`, which lists the nearest names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+
+import pandas as pd
+
+from llm_measured.core import hardware, naming
+
+NAME_CHARS = 300  # of a text that are looked at: patterns must not take long on a hostile one
+
+
+class UnknownName(ValueError):
+    """No table has what `text` names; `nearest` are the names in the table that come closest."""
+
+    def __init__(self, kind: str, text: str, nearest: list[str], why: str = "") -> None:
+        self.kind, self.text, self.nearest = kind, str(text)[:60], nearest
+        reason = why or f"No {kind} is called {self.text!r}."
+        super().__init__(f"{reason} Nearest: {', '.join(nearest)}." if nearest else reason)
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """An accelerator that a text names.
+
+    `candidates`: ids of accelerators.csv, one where the variant is certain; `family`: what they have in
+    common; `count`: how many, None where the text does not say; `memory_gb`: of one, as the text states it;
+    `modified`: the text states more memory than the maker sells; `mixed`: it lists several kinds.
+    """
+
+    candidates: tuple[str, ...]
+    family: str
+    count: int | None = None
+    memory_gb: float | None = None
+    modified: bool = False
+    mixed: bool = False
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that a text names.
+
+    `candidates`: ids of models.csv, none where only a size was read; `parameters_b`, `active_b`: 10⁹
+    parameters in all and those that a token passes, None where nobody states them; `mixture`: whether it is
+    one of experts; `estimated`: read from a size in the name, or of the model that it was fine-tuned from;
+    `or_parameters_b`: the other reading of a size such as 1-5b, which may be 5 or 1.5.
+    """
+
+    candidates: tuple[str, ...]
+    parameters_b: float | None
+    active_b: float | None
+    mixture: bool
+    estimated: bool = False
+    or_parameters_b: float | None = None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A number format: `bits` per weight of the file, `least_bits` of its smallest block, the `block_types`
+    that a GGUF file of that name holds, `scheme` (the kind of its kernels), weights per scale (`group_size`)
+    where stated, and whether the format was `assumed` from the engine or the maker."""
+
+    name: str
+    bits: float
+    least_bits: float
+    scheme: str
+    block_types: tuple[str, ...] = ()
+    group_size: int | None = None
+    assumed: bool = False
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine, the `family` whose kernels it runs, its `backend` where it has several, its `version`."""
+
+    name: str
+    family: str
+    backend: str | None = None
+    version: str | None = None
+
+
+def slug(text: str) -> str:
+    """`text` in small letters, its other signs as single hyphens, as much of it as a name has."""
+    return naming.slug(str(text)[:NAME_CHARS])
+
+
+@cache
+def _table(name: str) -> pd.DataFrame:
+    with (resources.files("llm_measured.core") / f"{name}.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)
+
+
+def _nearest(text: str, names: list[str], count: int = 3) -> list[str]:
+    by_slug = {slug(name): name for name in names}
+    return [by_slug[near] for near in difflib.get_close_matches(slug(text), by_slug, n=count, cutoff=0.5)]
+
+
+# --- accelerators ---------------------------------------------------------------------------------------
+
+# How many, before the name ("8x", "2 ×"), after it ("x8", "* 2", "(2x)", "(8 GPUs)"), or in a pod's name.
+COUNTS = [
+    re.compile(r"^(\d{1,3}) ?[x×*] ?(?=\D|\d{4}(?!\d))"),
+    re.compile(r"^(\d{1,2}) (?=(?:nvidia|amd|intel|rtx|gtx|radeon|tesla|[ahbl]\d))"),
+    re.compile(r" ?\((?:[x×] ?)?(\d{1,3})(?: ?[x×]| ?gpus?| ?cards?)?\)$"),
+    re.compile(r"[ -]?(?<![a-z])[x×*] ?(\d{1,3})$"),
+    re.compile(r"(?<=v5e|v6e)-(\d{1,3})$|(?<=v5lite)-(\d{1,3})$"),
+]
+PART = re.compile(r"(^|-)(mig|vgpu)(-|$)|(?<![a-z0-9])\dg-\d+gb")
+VENDOR_WORDS = re.compile(r"(^|-)(nvidia|amd|intel|geforce|tesla|radeon|instinct|gpus?|graphics|card)(?=-|$)")
+MEMORY = re.compile(r"(?<![a-z0-9.])(\d{1,3})[ -]?gi?b?(?![a-z0-9])")
+# Behind a pattern that fits: the name of a variant that the table does not have (RTX 4090 Ti).
+OTHER_VARIANT = re.compile(r"-?(ti|super|xtx?|gre|ultra|[xs])(?![a-z0-9])")
+CORES = re.compile(r"(?<!\d)(\d{1,2})-?(?:gpu-?)?c(?:ores?)?(?:-gpu)?(?![a-z])")
+
+
+def accelerator(text: str, memory_gb: float | None = None) -> Accelerator:
+    """The accelerator that `text` names; `memory_gb`, as drivers report it (up to a tenth less), tells
+    variants apart where the text does not. Raises UnknownName."""
+    return _accelerator(str(text)[:NAME_CHARS], None if memory_gb != memory_gb else memory_gb)
+
+
+@cache
+def _accelerator(text: str, memory_gb: float | None) -> Accelerator:
+    plain = " ".join(re.sub(r"\((r|tm|c)\)", " ", text.lower().replace("_", " ")).split())
+    ids = _accelerators()
+    if slug(text) in ids.index:
+        return Accelerator((slug(text),), ids.at[slug(text), "family"], memory_gb=_stated_memory(plain))
+    device = _device(plain)
+    if device:
+        return device
+    parts = [part for part in re.split(r", | \+ | and ", plain) if part.strip()]
+    if len(parts) > 1:
+        listed = _listed(parts, memory_gb)
+        if listed:
+            return listed
+    count, rest = split_count(plain)
+    if PART.search(slug(rest)):
+        why = f"{text[:60]!r} is a part of an accelerator (MIG, vGPU), whose bandwidth is not stated."
+        raise UnknownName("accelerator", text, [], why)
+    family, variant = _accelerator_rule(rest)
+    if family is None:
+        raise UnknownName("accelerator", text, _nearest(rest, sorted(ids["name"])))
+    stated = _stated_memory(rest)
+    candidates = (variant,) if variant else _variants(family, slug(rest), stated or memory_gb)
+    sold = ids.loc[list(candidates), "memory_gb"].max() if candidates else float("nan")
+    discrete = candidates and set(ids.loc[list(candidates), "kind"]) == {"GPU"}
+    modified = bool(discrete and stated and stated > 1.2 * sold)
+    return Accelerator(candidates, family, count, stated, modified)
+
+
+def _device(plain: str) -> Accelerator | None:
+    """What is in a rented machine, phone or computer that is called by its own name; None for all others."""
+    count, rest = split_count(plain)
+    for pattern, ids, of_device in _devices():
+        if pattern.search(rest):
+            families = _accelerators().loc[list(ids), "family"].unique()
+            times = of_device if count is None else count * (of_device or 1)
+            return Accelerator(ids, " or ".join(sorted(families)), times, _stated_memory(rest))
+    return None
+
+
+@cache
+def _devices() -> list[tuple[re.Pattern, tuple[str, ...], int | None]]:
+    return [
+        (
+            re.compile(row.pattern),
+            tuple(row.accelerators.split()),
+            None if pd.isna(row.count) else int(row.count),
+        )
+        for row in _table("devices").itertuples(index=False)
+    ]
+
+
+def split_count(plain: str) -> tuple[int | None, str]:
+    """How many accelerators a text in small letters states (None: it does not) and the text without it."""
+    for pattern in COUNTS:
+        match = pattern.search(plain)
+        if match:
+            number = next(int(group) for group in match.groups() if group)
+            rest = (plain[: match.start()] + " " + plain[match.end() :]).strip(" -")
+            if number and re.search(r"[a-z]|\d{4}", rest):
+                return number, rest
+    return None, plain
+
+
+def _listed(parts: list[str], memory_gb: float | None) -> Accelerator | None:
+    """Several accelerators in one text ("RTX 4090 + RTX 3090", "H100, H100"); None where parts are none."""
+    try:
+        read = [_accelerator(part, memory_gb) for part in parts]
+    except UnknownName:
+        return None
+    families = {each.family for each in read}
+    candidates = tuple(dict.fromkeys(name for each in read for name in each.candidates))
+    count = sum(each.count or 1 for each in read)
+    if len(families) > 1:
+        return Accelerator(candidates, " + ".join(sorted(families)), count, mixed=True)
+    return Accelerator(candidates, read[0].family, count, read[0].memory_gb)
+
+
+def bandwidth(text: str) -> float | None:
+    """The datasheet's bytes/s of the accelerator that `text` names; None where no table knows it, or where
+    the variants that it may mean differ."""
+    try:
+        rows = _accelerators().loc[list(accelerator(text).candidates), "bandwidth_gb_per_s"].unique()
+    except UnknownName:
+        return None
+    return float(rows[0]) * 1e9 if len(rows) == 1 and rows[0] == rows[0] else None
+
+
+@cache
+def _accelerators() -> pd.DataFrame:
+    return hardware.accelerators().set_index("accelerator")
+
+
+def _accelerator_rule(rest: str) -> tuple[str | None, str | None]:
+    """(family, id or None where the text does not say which variant) by the first pattern that fits."""
+    plain = slug(rest)
+    bare = VENDOR_WORDS.sub("-", plain).strip("-")
+    for form in (plain, bare, re.sub(r"^r([tx]x)?-?(?=\d{4})", "", bare)):
+        for pattern, variant, family in hardware.accelerator_rules():
+            match = pattern.search(form)
+            if match and not OTHER_VARIANT.match(form[match.end() :]):
+                return family, variant if isinstance(variant, str) else None
+    return None, None
+
+
+def _stated_memory(rest: str) -> float | None:
+    match = MEMORY.search(rest.replace("-", " "))
+    return float(match[1]) if match else None
+
+
+def _variants(family: str, plain: str, memory_gb: float | None) -> tuple[str, ...]:
+    """Ids of the variants of `family`: those with the stated number of cores, else the memory, else all."""
+    table = _accelerators()
+    table = table[table["family"] == family]
+    cores = CORES.findall(plain)
+    by_cores = [name for name in table.index if any(name.endswith(f"-{n}c") for n in cores)]
+    if by_cores:
+        return tuple(by_cores)
+    if memory_gb and table["memory_gb"].notna().any():
+        by_memory = table.index[table["memory_gb"].between(memory_gb * 0.99, memory_gb / 0.9)]
+        if len(by_memory):
+            return tuple(by_memory)
+    return tuple(table.index)
+
+
+# --- models ---------------------------------------------------------------------------------------------
+
+MAKERS = re.compile(
+    r"^(meta|qwen|google|microsoft|mistralai|nvidia|ibm|unsloth|deepseek-ai|openai|lgai|zai-org"
+    r"|moonshotai)-(?=\w)"
+)
+FORMAT_WORDS = re.compile(
+    r"(^|-)(mostly|gguf|ggml|gptq|awq|exl[23]|mlx|hf|chat|instruct|it|bnb|ud|dynamic|quantized|weights|model|"
+    r"base|i?q\d(-[k01])?(-(xxs|xs|s|m|l|xl|nl))?|f(p)?(16|32|8|4)|bf16|int[48]|[2-8]-?bit|w\da\d+|latest|"
+    r"qat|mxfp4|nvfp4|medium|small|large|v0-\d|\d-\d+-?bpw|group-?size-?\d+|g\d+|\d+g)(?=-|$)"
+)
+SIZE = re.compile(r"(?<![\da-z.,])(\d{1,4}(?:[.,]\d{1,3})?) ?b(?![a-z0-9])")
+ACTIVE = re.compile(r"(?<![a-z0-9])a(\d{1,3}(?:[.-]\d)?)([bm])(?![a-z0-9])")
+EXPERTS = re.compile(r"(?<![a-z0-9])\d+x\d+(?:[.-]\d+)?[be]?(?![a-z0-9])|moe|experts")
+
+
+def model(text: str) -> Model:
+    """The model that `text` names (an organisation before a slash left out). Raises UnknownName."""
+    return _model(str(text)[:NAME_CHARS])
+
+
+@cache
+def _model(text: str) -> Model:
+    bare = re.sub(r"^(?:[\w.-]+/)+", "", text.strip())
+    tag = _tags().get(bare.lower().removesuffix(":latest"))
+    if tag:
+        return _of_table(tag)
+    plain = slug(bare)
+    stripped = _without_format(plain)
+    forms = dict.fromkeys(
+        [plain, stripped, MAKERS.sub("", stripped), re.sub(r"(?<=[a-z])(?=\d)", "-", stripped, count=1)]
+    )
+    for form in forms:
+        matches = _by_pattern(form)
+        if matches:
+            return _of_table(matches)
+    stated = _stated_size(bare, plain)
+    base = _fine_tuned_from(stripped, stated)
+    if base:
+        return _of_table((base,), estimated=True)
+    active = ACTIVE.search(bare.lower())
+    if stated is None or (EXPERTS.search(plain) and not active):
+        why = f"No model is called {text[:60]!r}, and its name states no size such as 8B."
+        raise UnknownName("model", text, _nearest(stripped or plain, sorted(hardware.models()["model"])), why)
+    passed = float(active[1].replace("-", ".")) / (1e3 if active[2] == "m" else 1) if active else stated
+    other = (
+        re.search(r"(?<![\da-z])([1-9])-(\d)b(?![a-z0-9])", plain)
+        if not re.search(r"\d[.,]\d", bare)
+        else None
+    )
+    or_stated = float(f"{other[1]}.{other[2]}") if other and not active else None
+    return Model((), stated, passed, bool(active), True, or_stated)
+
+
+@cache
+def _tags() -> dict[str, tuple[str, ...]]:
+    """{tag of a model library: ids of the models that it has meant}."""
+    table = _table("model_tags")
+    return {row.tag: tuple(row.models.split()) for row in table.itertuples()}
+
+
+@cache
+def _model_patterns() -> list[tuple[re.Pattern, str]]:
+    """Each model's pattern; of a mixture also its name without the active part ("qwen3-30b"), unless a dense
+    model has that name."""
+    table = hardware.models()
+    patterns = [
+        (re.compile(row.pattern), row.model) for row in table.itertuples() if isinstance(row.pattern, str)
+    ]
+    names = set(table["model"])
+    for name in table.loc[table["active_b"].notna(), "model"]:
+        short = re.sub(r"-a\d+(\.\d+)?b$", "", name)
+        if short != name and short not in names:
+            loose = re.escape(slug(short)).replace("\\-", "-?")
+            patterns.append((re.compile(loose + r"(-.*)?"), name))
+    return patterns
+
+
+def _by_pattern(form: str) -> tuple[str, ...]:
+    matches = dict.fromkeys(name for pattern, name in _model_patterns() if pattern.fullmatch(form))
+    return tuple(matches)[:1]
+
+
+def _of_table(ids: tuple[str, ...], estimated: bool = False) -> Model:
+    rows = hardware.models().set_index("model").loc[list(ids)]
+    total, active = rows["parameters_b"], rows["active_b"].fillna(rows["parameters_b"])
+    return Model(tuple(ids), _agreed(total), _agreed(active), bool(rows["active_b"].notna().any()), estimated)
+
+
+def _agreed(sizes: pd.Series) -> float | None:
+    """The mean of sizes of several candidates, None where one is unknown or they differ by over a tenth."""
+    if sizes.isna().any() or sizes.max() > 1.1 * sizes.min():
+        return None
+    return float(sizes.mean())
+
+
+def _without_format(plain: str) -> str:
+    before = None
+    while before != plain:
+        before, plain = plain, re.sub(r"-+", "-", FORMAT_WORDS.sub("", plain)).strip("-")
+    return plain
+
+
+def _stated_size(bare: str, plain: str) -> float | None:
+    """10⁹ parameters as the name states them, the last size in it; a number before it is a version."""
+    sizes = SIZE.findall(bare.lower().replace("_", "-").replace(":", "-"))
+    if sizes:
+        return float(sizes[-1].replace(",", "."))
+    if re.search(r"\d[.,_]\d", bare):
+        sizes = re.findall(r"(?<![\da-z])(\d{1,4})b(?![a-z0-9])", plain)
+        return float(sizes[-1]) if sizes else None
+    sizes = re.findall(r"(?<![\da-z])(0-\d|\d{1,4})b(?![a-z0-9])", plain)
+    return float(sizes[-1].replace("-", ".")) if sizes else None
+
+
+def _fine_tuned_from(stripped: str, stated: float | None) -> str | None:
+    """The model whose name ends the name ("Hermes-3-Llama-3.1-8B"), if it has the stated size."""
+    sizes = hardware.models().set_index("model")["parameters_b"]
+    words = stripped.split("-")
+    for first in range(1, len(words) - 1):
+        base = _by_pattern("-".join(words[first:]))
+        if base and (stated is None or abs(sizes[base[0]] / stated - 1) < 0.1):
+            return base[0]
+    return None
+
+
+# --- number formats -------------------------------------------------------------------------------------
+
+# The cache's own format says nothing of the weights.
+OF_CACHE = re.compile(
+    r"\bkv[-_ ]?(cache)?[-_ =:]*(dtype|type)?[-_ =:]*[a-z]*\d+(_e\dm\d)?|[a-z]*\d+(_\d)?[-_ ]?kv\b", re.I
+)
+UNCHOSEN = {"", "-", "auto", "none", "default", "original", "native", "n/a", "unknown", "unset"}
+BITS_PER_WEIGHT = re.compile(r"(?:^|[^\d.])(\d{1,2}(?:\.\d+)?)[- ]?bpw")
+EXL = re.compile(r"exl(?:v?[23])[-_ ]?(\d\.\d+|[2-8](?!\d))")
+NAMED_BITS = re.compile(
+    r"(?:^|[^\w.])([2-8])[- _]?bits?\b|"
+    r"(?:gptq|awq|bnb|hqq|aqlm|quip\W?|mlx|int|w|q)[-_ ]?([2-8])(?:[-_ ]?bits?|wo)"
+)
+GROUP = re.compile(
+    r"(?:group[-_ ]?size|gs|groups of|(?<![a-z])g|int[48]wo-)[-_ =]?(\d{2,4})\b|(?<![\w.])(\d{2,3})g\b"
+)
+# Models that their makers publish in other than 16 bits.
+PUBLISHED_IN = [
+    (re.compile(r"gpt-oss"), "MXFP4"),
+    (
+        re.compile(r"deepseek-(v3|r1)(?!.*(distill|qwen|llama))|kimi-k2(?!-5)|minimax-m2"),
+        "FP8",
+    ),
+]
+# Engines that take a checkpoint as it is published, in 16 bits, where nobody says otherwise.
+SIXTEEN_BIT_ENGINES = {
+    "vllm", "transformers", "tensorrt-llm", "sglang", "tgi", "deepspeed", "gpt-fast", "lmdeploy",
+    "fastertransformer",
+}  # fmt: skip
+
+
+def number_format(text: str, model: str = "", engine: str = "") -> Format:
+    """The number format that `text` names; where nobody chose one, that of the model's own name, of its
+    maker, or 16 bits of an engine that takes checkpoints as they are (`assumed`). Raises UnknownName."""
+    return _number_format(str(text)[:NAME_CHARS], str(model)[:NAME_CHARS], engine)
+
+
+@cache
+def _number_format(text: str, model: str, engine: str) -> Format:
+    chosen = OF_CACHE.sub(" ", text).strip().lower()
+    if chosen in UNCHOSEN:
+        chosen = ""
+    if chosen:
+        read = _read_format(chosen)
+        if read is None:
+            names = sorted(_table("formats")["name"])
+            why = f"{text[:40]!r} names no number format; write Q4_K_M, int4, fp8, bf16 or the like."
+            raise UnknownName("number format", text, _nearest(text, names), why)
+        # A GGUF file "in F16" keeps the experts of gpt-oss, nearly all of the model, as they are published.
+        if read.bits == 16 and "gpt-oss" in model.lower() and engine.startswith("llama.cpp"):
+            return _format_named("MXFP4")
+        return read
+    of_name = _read_format(OF_CACHE.sub(" ", model).lower()) if model else None
+    if of_name:
+        return of_name
+    maker = next((name for pattern, name in PUBLISHED_IN if pattern.search(slug(model))), None)
+    if maker or engine in SIXTEEN_BIT_ENGINES:
+        return replace(_format_named(maker or "BF16"), assumed=True)
+    why = "No number format of the weights is stated; write Q4_K_M, int4, fp8, bf16 or the like."
+    raise UnknownName("number format", text, [], why)
+
+
+def bits(text: str) -> float | None:
+    """Bits per weight of the file in a format that `text` names; None where it names none."""
+    try:
+        return number_format(text).bits
+    except UnknownName:
+        return None
+
+
+@cache
+def _format_rules() -> list[tuple[re.Pattern, Format]]:
+    return [
+        (
+            re.compile(row.pattern),
+            Format(
+                row.name,
+                float(row.bits),
+                float(row.least_bits),
+                row.scheme,
+                tuple(str(row.block_types).split()),
+            )
+            if isinstance(row.block_types, str)
+            else Format(row.name, float(row.bits), float(row.least_bits), row.scheme),
+        )
+        for row in _table("formats").itertuples(index=False)
+    ]
+
+
+def _read_format(text: str) -> Format | None:
+    """The format that a text in small letters names, None where it names none."""
+    group = GROUP.search(text)
+    size = int(next(g for g in group.groups() if g)) if group else None
+    stated = BITS_PER_WEIGHT.search(text) or EXL.search(text)
+    if stated:
+        bits = float(stated[1])
+        return Format(f"{bits:g} bits", bits, bits, "exl", (), size)
+    named = NAMED_BITS.search(text)
+    if named and not re.search(r"[qk]\d_[k01]", text):
+        number = int(next(g for g in named.groups() if g))
+        return Format(f"INT{number}", number, number, "integers", (), size)
+    for form in (text, text.replace("-", "_"), text.replace("_", "-")):
+        for pattern, format_ in _format_rules():
+            if pattern.search(form):
+                return replace(format_, group_size=size)
+    return None
+
+
+def _format_named(name: str) -> Format:
+    return next(format_ for _, format_ in _format_rules() if format_.name == name)
+
+
+# --- engines --------------------------------------------------------------------------------------------
+
+# The first pattern that a name fits decides: (engine, family of engines whose kernels it runs, pattern).
+ENGINES = [
+    # Engines that have the name of another in theirs and none of its kernels.
+    ("ktransformers", "ktransformers", r"ktransformers"),
+    ("xfastertransformer", "xfastertransformer", r"xfastertransformer"),
+    ("executorch", "executorch", r"execu?torch"),
+    ("torchao", "gpt-fast", r"torch-?(ao|tune|chat)"),
+    ("ollama", "llama.cpp", r"ollama"),
+    ("lm studio mlx", "mlx", r"lm-?studio.*mlx"),
+    ("lm studio", "llama.cpp", r"lm-?studio"),
+    ("llamafile", "llama.cpp", r"llamafile|localscore"),
+    ("vllm-mlx", "mlx", r"vllm-mlx"),
+    ("mlx", "mlx", r"mlx"),
+    ("mlc", "mlc", r"(^|-)mlc"),
+    ("llama.rn", "llama.cpp", r"llama-rn"),
+    ("ctransformers", "llama.cpp", r"ctransformers"),
+    (
+        "llama.cpp",
+        "llama.cpp",
+        r"llama-?cpp|llama-(bench|server|cli)|ggml|gguf|kobold|lemonade|unsloth-studio|docker-model-runner|"
+        r"(^|-)jan(-ai)?$|gpt4all",
+    ),
+    ("fastertransformer", "fastertransformer", r"faster-?transformer|megatron"),
+    ("ctranslate2", "ctranslate2", r"ctranslate"),
+    ("neuronx", "neuronx", r"neuron"),
+    ("tensorrt-llm", "tensorrt-llm", r"tensorrt|trt-?llm|optimum-nvidia|(^|-)trt"),
+    ("sglang", "sglang", r"sglang"),
+    ("vllm", "vllm", r"vllm|aphrodite"),
+    ("lmdeploy", "lmdeploy", r"lmdeploy|turbomind"),
+    ("tgi", "tgi", r"(^|-)tgi|text-generation-inference"),
+    ("exllama", "exllama", r"ex-?llama|exl[23]|tabby"),
+    ("autoawq", "autoawq", r"auto-?awq"),
+    ("deepspeed", "deepspeed", r"deep-?speed|^ds-"),
+    ("gpt-fast", "gpt-fast", r"gpt-?fast"),
+    ("onnxruntime", "onnxruntime", r"onnx|(^|-)ort(-|$)"),
+    ("openvino", "openvino", r"openvino"),
+    ("litert-lm", "litert-lm", r"lite-?rt"),
+    ("core ml", "core ml", r"core-?(ml|ai)|apple-fm"),
+    ("autogptq", "transformers", r"auto-?gptq"),
+    ("bitsandbytes", "transformers", r"bitsandbytes|(^|-)bnb"),
+    (
+        "transformers",
+        "transformers",
+        r"transformers|(^|-)hf(-|$)|hugging|fastchat|accelerate|^(py)?torch(?!-?[a-z])|pipelines|lightning",
+    ),
+]
+# Sets of kernels that llama.cpp has besides a vendor's own.
+BACKENDS = [
+    ("vulkan", r"vulkan|radv|amdvlk"),
+    ("rocm", r"rocm|hip\b|hipblas"),
+    ("sycl", r"sycl"),
+    ("opencl", r"opencl"),
+]
+NO_ENGINE = {"", "any", "unknown", "other", "none", "n-a", "na", "nan"}
+VERSION = re.compile(r"(?:^|[\s=v@/-])(\d+(?:\.\d+)+[\w.+]*)|\b(b\d{3,5})\b")
+
+
+@cache
+def engine(text: str) -> Engine:
+    """The engine that `text` names; "any" where it names none, its own name where no rule knows it."""
+    plain = slug(text)
+    if plain in NO_ENGINE:
+        return Engine("any", "any")
+    version = VERSION.search(str(text)[:NAME_CHARS].lower())
+    stated = next((group for group in version.groups() if group), None) if version else None
+    for name, family, pattern in ENGINES:
+        if re.search(pattern, plain):
+            backend = (
+                next((b for b, p in BACKENDS if re.search(p, plain)), None) if family == "llama.cpp" else None
+            )
+            return Engine(name, family, backend, stated)
+    return Engine(plain, plain, None, stated)

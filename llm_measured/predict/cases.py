@@ -1,0 +1,139 @@
+"""Published rows as cases that a fit learns from: what a question cannot tell apart is one case of a source.
+
+Which rows enter is decided from what was set and never from the rate."""
+
+import numpy as np
+import pandas as pd
+
+from llm_measured.core import hardware
+from llm_measured.predict import question, step
+from llm_measured.published import checks, derived
+
+# Runs that strangers sent in, over several lengths together, hold shared and partly offloaded machines: of
+# these a case is the median of at least so many.
+FEWEST_SENT_IN = 4
+SHORTEST_ANSWER = 32  # tokens, below which a rate is mostly its start
+MOST_USERS = 8  # requests in flight, up to which a step of decoding has no prompt of another in it
+# What a case of a source is made of.
+CASE = ["source", "machine", "accelerators", "split", "model", "format", "engine", "users", "depth"]
+
+
+def eligible(rows: pd.DataFrame) -> pd.Series:
+    """Which rows say how fast tokens come to few users: whole answers, no speculation, not MLPerf, no
+    objection of the importer, everything on the accelerator, and one model on all of them."""
+    users = derived.in_flight(rows)
+    rate = derived.derived(rows)["output_tokens_per_s_per_request"].notna()
+    backend = (rows["backend"].fillna("") + " " + rows["engine"].fillna("")).str.lower()
+    kinds = hardware.accelerators().set_index("accelerator")["kind"]
+    beside = backend.str.contains(r"\bcpu\b|xnnpack") & ~rows["accelerator"].map(kinds).isin(["CPU", "phone"])
+    return (
+        users.between(1, MOST_USERS)
+        & (users % 1 == 0)
+        & rate
+        & ~beside
+        & rows["comparable_within"].isna()
+        & ~(rows["speculative"].notna() & (rows["speculative"] != "none"))
+        & ~(rows["output_tokens"] < SHORTEST_ANSWER)
+        & ~(rows["prefill_chunk"] < 64)
+        & ~(rows["dp"] > 1)
+        & ~rows["flags"].fillna("").str.contains(r"n_gpu_layers=0\b")
+        & rows["caveat"].isna()
+        & rows["duplicate_of"].isna()
+    )
+
+
+def asked(rows: pd.DataFrame) -> pd.DataFrame:
+    """The published `rows` as questions, same index: what a reader would write to ask for them."""
+    unknown = rows["accelerator"].isna() | rows["accelerator"].isin([hardware.UNKNOWN_VARIANT, "cpu"])
+    date = rows["measured_on"].fillna(rows["published_on"])
+    by_rows = rows["flags"].fillna("").str.contains(r"split[-_]mode=row|-sm row")
+    tensor = (rows["tp"] > 1) & (rows["tp"] == rows["accelerators"]) | by_rows
+    return pd.DataFrame(
+        {
+            "accelerator": rows["accelerator"].where(~unknown, rows["accelerator_raw"]),
+            "accelerator_memory_gb": rows["accelerator_memory_gb"],
+            "model": rows["model"].fillna(rows["checkpoint_raw"]),
+            "weights_format": rows["weights_format"].fillna(""),
+            "engine": rows["engine"].fillna("any") + " " + rows["backend"].fillna(""),
+            "accelerators": rows["accelerators"].fillna(1),
+            "split": np.where(tensor, "tensor", np.where(rows["pp"] == rows["accelerators"], "layers", "")),
+            "year": date.str[:4].astype(float)
+            + (date.str[5:7].replace("", None).astype(float) - 0.5).fillna(6) / 12,
+        }
+    )
+
+
+def setups(rows: pd.DataFrame) -> pd.DataFrame:
+    """The setups of published `rows`, their users and the tokens in their cache as measured."""
+    questions = asked(rows)
+    questions.loc[rows["accelerators"].fillna(1) == 1, "split"] = ""
+    table = question.read(questions)
+    known = rows["context_depth"].notna() | rows["input_tokens"].notna()
+    given, made = derived.lengths(rows)
+    cached = rows["context_depth"].fillna(0) + given.fillna(0) + made.fillna(128) / 2
+    table["users"] = derived.in_flight(rows).fillna(1)
+    table["context"] = cached.where(known, question.USUAL_CONTEXT)
+    table["depth"] = depth(table["context"])
+    return table
+
+
+def depth(context: pd.Series) -> pd.Series:
+    """The step of a context (tokens): those within a factor of four of each other are one case."""
+    return np.maximum(np.round(np.log(context.clip(lower=1)) / np.log(4)), 5)
+
+
+def cases(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per case: of the rows of one source that a question cannot tell from each other the median.
+    Fields of a setup, source, row_id (of one), rows (their number), rate (tokens/s of one user)."""
+    part = rows[eligible(rows)]
+    table = setups(part)
+    for name in ("source", "row_id", "source_url", "measured_by", "measured_on", "engine_version"):
+        table[name] = part[name]
+    table["mixed"] = (part["lengths"] == "mixed").to_numpy()
+    table["fine"] = (part["audit"] != checks.EXCLUDED).to_numpy()
+    table["rate"] = derived.derived(part)["output_tokens_per_s_per_request"]
+    table = table[table["refused"] == ""]
+    table = table[step.outside(table, question.ROOM) == 0]
+    grouped = table.groupby(CASE, sort=True, dropna=False)
+    one = grouped.first()
+    one["rate"], one["context"], one["year"] = (
+        grouped[name].median() for name in ("rate", "context", "year")
+    )
+    one["seconds"] = 1 / one["rate"]
+    one["fine"] = grouped["fine"].all()
+    one["rows"] = grouped.size()
+    one = one[~one["mixed"] | (one["rows"] >= FEWEST_SENT_IN)].reset_index().drop(columns=["mixed"])
+    return one
+
+
+PROMPTS = ["source", "machine", "accelerators", "split", "model", "format", "engine", "prompt"]
+
+
+def prompts(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per case of the time of a prompt of one user (TTFT, or its tokens over their rate): fields of a
+    setup, source, prompt (tokens) and seconds."""
+    given, _ = derived.lengths(rows)
+    ttft = rows["ttft_p50_ms"].fillna(rows["ttft_mean_ms"]) / 1e3
+    seconds = ttft.fillna(given / rows["prompt_tokens_per_s"])
+    part = rows[
+        (derived.in_flight(rows) == 1)
+        & seconds.between(1e-4, 3600)
+        & (given >= 64)
+        & (rows["audit"] != checks.EXCLUDED)
+        & (rows["prefix_cached"] != "yes")
+        & rows["comparable_within"].isna()
+        & rows["caveat"].isna()
+        & rows["duplicate_of"].isna()
+    ]
+    table = setups(part).assign(source=part["source"], prompt=given[part.index], seconds=seconds[part.index])
+    table = table[table["refused"] == ""]
+    table = table[step.outside(table, question.ROOM) == 0]
+    grouped = table.groupby(PROMPTS, sort=True, dropna=False)
+    one = grouped.first()
+    one["seconds"], one["year"] = grouped["seconds"].median(), grouped["year"].median()
+    return one.reset_index()
+
+
+def taught(table: pd.DataFrame) -> pd.Series:
+    """Which `cases` a fit may learn from: no check excludes them, and they are not faster than the bound."""
+    return table["fine"] & (1 / table["rate"] >= step.least(table))

@@ -1,0 +1,242 @@
+"""What to expect, from what others have published.
+
+llm-measured expect ACCELERATOR MODEL [FORMAT] [ENGINE] …   one question (--help: what may be stated)
+llm-measured expect --at-least RATE --model MODEL …   accelerators that reach RATE tokens/s
+llm-measured expect --largest ACCELERATOR …           the largest known models that fit
+llm-measured expect predict DATA OUT    a rate, its interval and its price for each row of a CSV
+
+In a checkout, to estimate anew:
+llm-measured expect fit     the coefficients, from all published rows   (make predict-fit)
+llm-measured expect prove   families of sources left out whole: intervals and proof   (make expect-proof)
+llm-measured expect log     predictions that wait for measurements, with today's date   (make expect-log)
+"""
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from llm_measured.predict import answer, backwards, prices, question
+
+MOST_BYTES = 64_000_000
+
+
+def read(file: str) -> pd.DataFrame:
+    """The rows of a CSV, every cell as text; ValueError in one sentence where it is no table to predict."""
+    path = Path(file)
+    if not path.is_file():
+        raise ValueError(f"There is no file {file!r}: make expect DATA=rows.csv OUT=predicted.csv.")
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{path.name} has more than {MOST_BYTES / 1e6:.0f} MB; split it.")
+    try:
+        rows = pd.read_csv(
+            path, dtype=str, keep_default_na=False, encoding="utf-8-sig", encoding_errors="strict"
+        )
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error) as error:
+        raise ValueError(f"{path.name} is not a CSV in UTF-8 ({type(error).__name__}).") from None
+    instead = {"accelerator": "bandwidth_gb_per_s", "model": "parameters_b", "weights_format": "bits"}
+    for name in question.ASKED:
+        if name not in rows and instead.get(name) not in rows:
+            raise ValueError(f"{path.name} has no column {name!r}; it needs {', '.join(question.ASKED)}.")
+    return rows
+
+
+def predict(file: str, out: str) -> str:
+    """Write `file` with its predictions to `out`; returns one sentence of what was done. Columns that a
+    prediction makes replace those of the same name."""
+    rows = read(file)
+    made = answer.predictions(rows)
+    ends = {"rate": "", "low": "_low", "high": "_high"}
+    rates = pd.DataFrame({name: made[answer.PREDICTED + end] for name, end in ends.items()})
+    made = made.join(prices.costs(question.read(rows), rates))
+    kept = rows.drop(columns=[name for name in made if name in rows])
+    kept.join(made).to_csv(out, index=False, float_format="%.6g", lineterminator="\n")
+    refused = int((made["refused"] != "").sum())
+    return (
+        f"{len(rows) - refused} of {len(rows)} rows predicted, {refused} refused (column refused says why)."
+    )
+
+
+def told(found: answer.Answer, cases: bool = True) -> str:
+    """An answer in lines; `cases`: with the published ones beside it."""
+    setup = found.setup
+    count = f"{setup['accelerators']:g} × " if setup["accelerators"] > 1 else ""
+    engine = setup["engine"] if setup["engine"] != "any" else "an engine of which nothing is said"
+    lines = [
+        f"{count}{setup['machine']}, {setup['model']} ({setup['parameters'] / 1e9:.4g} · 10⁹ parameters, "
+        f"{setup['active'] / 1e9:.4g} passed), {setup['bits']:.3g} bits, {engine}, "
+        f"{setup['context']:,.0f} tokens in the cache."
+    ]
+    if cases and len(found.exact):
+        lines.append("Measured by others, exactly this:")
+        lines += [f"  {case(row)}" for _, row in found.exact.head(6).iterrows()]
+    lines.append(_memory(found))
+    lines.append(
+        f"Expected: {found.rate:.3g} tokens/s, {found.low:.3g} to {found.high:.3g} in 95 of 100 sources"
+        f"{' (the interval ends at the bound)' if found.high > 0.999 * found.bound else ''}; "
+        f"the bound that nobody passes is {found.bound:.3g}."
+    )
+    parts = {name: share for name, share in found.shares.items() if share >= 0.01}
+    lines.append(
+        "Of a token's time: "
+        + ", ".join(f"{name} {100 * share:.0f} %" for name, share in parts.items())
+        + "."
+    )
+    lines += _cost(found)
+    seconds, low, high = found.first_token_s
+    lines.append(
+        f"First token of a prompt of {found.prompt_tokens:,.0f} tokens: {seconds:.3g} s "
+        f"({low:.2g} to {high:.2g})."
+    )
+    if setup["guessed"]:
+        lines.append("Guessed: " + "; ".join(setup["guessed"]) + ".")
+    if cases:
+        lines.append("Published and nearest:")
+        lines += [f"  {case(row)}" for _, row in found.near.iterrows()]
+    return "\n".join(lines)
+
+
+def _cost(found: answer.Answer) -> list[str]:
+    """Dollars per million tokens in a line; none where the setup does not run."""
+    if not found.answered:
+        return []
+    if found.usd_per_million is None:
+        listed = sorted(set(prices.table()["accelerator"]))
+        return [f"Cost: no price is listed (there are {', '.join(listed)}); state --usd-per-gpu-hour."]
+    middle, low, high = found.usd_per_million
+    users = found.setup["users"]
+    of = "for one user" if users == 1 else f"for all {users:g} users"
+    return [
+        f"Cost: ${middle:.3g} per million output tokens {of} (${low:.3g} to ${high:.3g}), at "
+        f"${found.price.usd_per_gpu_hour:.2f} an hour of each accelerator ({found.price.source}); "
+        "the time of prompts is not in it."
+    ]
+
+
+def as_json(found: answer.Answer) -> str:
+    """An answer as JSON; what nobody states is null."""
+    setup = found.setup
+    cost = found.usd_per_million or (None, None, None)
+    shown = {
+        **{name: setup[name] for name in ("machine", "accelerators", "split", "model", "format", "bits")},
+        **{name: setup[name] for name in ("engine", "context", "users")},
+        answer.PREDICTED: found.rate,
+        f"{answer.PREDICTED}_low": found.low,
+        f"{answer.PREDICTED}_high": found.high,
+        "bound_output_tokens_per_s": found.bound,
+        "fits": not found.outside,
+        "runs": found.answered,
+        "weights_gb": found.weights_gb,
+        "cache_gb": found.cache_gb,
+        "held_gb": found.held_gb if found.held_gb < float("inf") else None,
+        "prompt_tokens": found.prompt_tokens,
+        **dict(zip(("ttft_s", "ttft_s_low", "ttft_s_high"), found.first_token_s)),
+        **dict(zip(prices.COLUMNS, cost)),
+        "price_usd_per_gpu_hour": found.price.usd_per_gpu_hour if found.price else None,
+        "price_source": found.price.source if found.price else None,
+        "guessed": list(setup["guessed"]),
+        "measured": _cases(found.exact),
+        "nearest": _cases(found.near),
+    }
+    return json.dumps(shown, indent=2, ensure_ascii=False, allow_nan=False, default=float)
+
+
+def _cases(table: pd.DataFrame) -> list[dict]:
+    return table.astype(object).where(table.notna(), None).to_dict("records")
+
+
+def _memory(found: answer.Answer) -> str:
+    needs = f"weights {found.weights_gb:.3g} GB and cache {found.cache_gb:.2g} GB"
+    if found.held_gb == float("inf"):
+        return f"Memory: {needs}; how much there is nobody stated."
+    if not found.outside:
+        return f"Fits: {needs} of {found.held_gb:.3g} GB."
+    if found.offloads:
+        return (
+            f"Does not fit: {needs}, {found.held_gb:.3g} GB held. {100 * found.outside:.0f} % of the weights "
+            f"are read from the host's memory at {found.setup['host_bandwidth'] / 1e9:.3g} GB/s, "
+            "one after the other."
+        )
+    return f"Does not fit: {needs}, {found.held_gb:.3g} GB held. What follows is what it would be if it did."
+
+
+def case(row: pd.Series) -> str:
+    """A published case in a line: rate, setup, source."""
+    count = f"{row['accelerators']:g} × " if row["accelerators"] > 1 else ""
+    day = row["measured_on"] if isinstance(row["measured_on"], str) else "no date"
+    return (
+        f"{row['rate']:.4g} tokens/s  {count}{row['machine']}, {row['model']}, {row['format']}, "
+        f"{row['engine']}, "
+        f"{row['context']:,.0f} tokens  {row['source']} ({day}) {row['source_url']}"
+    )
+
+
+def _question(words: list[str]) -> str:
+    parser = argparse.ArgumentParser(
+        prog="llm-measured expect", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name in question.ASKED:
+        parser.add_argument(name, nargs="?", default="", help="as people write it")
+    # The same by name, for a question that leaves out the words before.
+    for name in question.ASKED:
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, dest=f"named_{name}", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--accelerators", default="", help="how many")
+    parser.add_argument("--split", default="", help="tensor (side by side) or layers (one after the other)")
+    for name, (_, _, unit) in question.NUMBERS.items():
+        if name != "accelerator_memory_gb":
+            parser.add_argument(f"--{name.replace('_', '-')}", default="", help=unit)
+    parser.add_argument(
+        "--prompt-tokens", default=answer.USUAL_PROMPT, type=float, help="for the first token"
+    )
+    parser.add_argument("--at-least", type=float, help="tokens/s: which accelerators reach it")
+    parser.add_argument("--largest", action="store_true", help="the largest known models that fit")
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    given = vars(parser.parse_args(words))
+    prompt, rate = given.pop("prompt_tokens"), given.pop("at_least")
+    largest, in_json = given.pop("largest"), given.pop("json")
+    for name in question.ASKED:
+        given[name] = given.pop(f"named_{name}") or given[name]
+    if not 1 <= prompt <= 1e7:
+        raise question.Refused(
+            f"--prompt-tokens is {prompt:g}; it is a number of tokens from 1 to 10 million."
+        )
+    if rate is not None and not 0 < rate < 1e6:
+        raise question.Refused(f"--at-least is {rate:g}; it is a number of tokens/s above 0.")
+    if largest:
+        return backwards.largest_text(given, rate or 0.0, in_json)
+    if rate is not None:
+        return backwards.reaching_text(given, rate, in_json)
+    found = answer.one(given, prompt)
+    return as_json(found) if in_json else told(found)
+
+
+def _maker(name: str) -> Callable[[], str]:
+    """What estimates anew needs the table of all published rows; imported only when asked for."""
+    from llm_measured.predict import proof
+
+    return {"fit": proof.refit, "prove": proof.prove, "log": proof.append}[name]
+
+
+def main(words: list[str] | None = None) -> int:
+    """Exit status: 0, or 1 with one sentence on stderr."""
+    words = list(sys.argv[1:] if words is None else words)
+    try:
+        if words[:1] == ["predict"] and len(words) == 3:
+            print(predict(*words[1:]))
+        elif words in (["fit"], ["prove"], ["log"]):
+            print(_maker(words[0])())
+        else:
+            print(_question(words or ["--help"]))
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

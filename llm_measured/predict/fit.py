@@ -1,0 +1,219 @@
+"""How fast hardware and engines pass what a step has, estimated from published cases.
+
+Each part of a step has a factor, whose logarithm is a sum of effects (engine, class and generation of the
+accelerator, format, year …). The widths of effects are estimated from the cases themselves (empirical
+Bayes; Efron and Morris 1975), effects of sources among them: of a source to come they are unknown and widen
+the interval. Noise has Student's tails, so single cases that are far off weigh little."""
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import linalg, sparse
+
+from llm_measured.predict.effects import STEP, Model, factors, levels
+
+FOLDER = Path(__file__).parent
+STUDENT = 4.0  # degrees of freedom of the noise: single cases may be far off
+ALIKE = 8.0  # cases that speak for every source having the same noise, against its own
+NOISE = 0.02  # variance of the noise, before the rows have said it
+BELIEVED = 4.0  # levels that speak for an effect's width before the rows, against its own
+UNIT = 1e-4  # of covariances as they are shipped: an interval adds up some thousand of them
+STEPS = (6, 3, 3)  # towards the likeliest effects, before and after each estimate of the widths
+
+
+def total(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(logarithm of the sum of the parts, share of each part in it) of logarithms, a row per setup."""
+    most = logs.max(axis=1, keepdims=True)
+    parts = np.exp(logs - most)
+    whole = parts.sum(axis=1, keepdims=True)
+    return (most + np.log(whole))[:, 0], parts / whole
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The fitted model. `index` maps (effect, level) to its place in `effects` and in `covariance`;
+    `variances` holds what a level that was never seen may have, `noise` that of a case of a new source."""
+
+    model: Model
+    index: dict[tuple[str, str], int]
+    effects: np.ndarray
+    covariance: np.ndarray
+    variances: dict[str, float]
+    noise: float
+
+    @cached_property
+    def new_source(self) -> float:
+        """Variance of all that a new source may have of its own."""
+        return self.noise + sum(self.variances[effect.name] for effect in self.model.of_sources)
+
+    def seconds(
+        self, table: pd.DataFrame, offloaded: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(logarithm of a step's seconds, its standard deviation for a source never seen, share of each of
+        the model's parts in it) of setups."""
+        scale = factors(table)
+        logs = self.model.parts(table, offloaded)
+        slopes = {on: np.zeros((len(table), len(self.effects))) for on in self.model.on}
+        never = {on: np.zeros(len(table)) for on in self.model.on}
+        for effect in self.model.askable:
+            factor = scale[effect.factor]
+            at = np.array(
+                [self.index.get((effect.name, level), -1) for level in levels(table, effect.columns)]
+            )
+            here = at >= 0
+            slopes[effect.on][np.flatnonzero(here), at[here]] += factor[here]
+            never[effect.on] += np.where(here, 0, self.variances[effect.name] * factor**2)
+        for on, signs in self.model.on.items():
+            logs = logs + np.outer(slopes[on] @ self.effects, signs)
+        whole, shares = total(logs)
+        every = np.zeros((len(table), len(self.effects)))
+        variance = np.zeros(len(table))
+        for on, signs in self.model.on.items():
+            weight = shares @ np.array(signs)
+            every += weight[:, None] * slopes[on]
+            variance += weight**2 * never[on]
+        variance += np.einsum("ij,ij->i", every @ self.covariance, every)
+        # Of variants that a name may mean one is right: as far from the middle as half their range.
+        spread = np.log(table["bandwidth_most"] / table["bandwidth_low"]).to_numpy(dtype=float) / 2
+        return whole, np.sqrt(variance + self.new_source + spread**2), shares
+
+    def seen(self, effect: str, level: str) -> bool:
+        """Whether some case had this level of an effect."""
+        return (effect, level) in self.index
+
+
+def design(model: Model, table: pd.DataFrame) -> tuple[sparse.csr_array, list[tuple[str, str]]]:
+    """(factor of each case by effect and level, the effects and levels) of cases."""
+    scale, keys, entries = factors(table), [], []
+    for effect in model.effects:
+        factor = scale[effect.factor]
+        here = np.flatnonzero(factor)
+        codes, found = pd.factorize(np.array(levels(table, effect.columns), dtype=object)[here])
+        entries.append((factor[here], here, codes + len(keys)))
+        keys += [(effect.name, str(level)) for level in found]
+    values, rows, columns = (np.concatenate(each) for each in zip(*entries))
+    return sparse.csr_array((values, (rows, columns)), shape=(len(table), len(keys))), keys
+
+
+def fit(table: pd.DataFrame, like: Fit | None = None, model: Model = STEP) -> Fit:
+    """The model of `cases`; `like`, a fit of more or fewer of them, gives the widths of effects and where to
+    start from, which spares the search for both."""
+    whole, keys = design(model, table)
+    place = {effect.name: k for k, effect in enumerate(model.effects)}
+    which = np.array([place[name] for name, _ in keys])
+    widths = np.array([effect.width for effect in model.effects]) ** 2
+    given = np.array([like.variances[e.name] for e in model.effects]) if like else widths
+    noise = like.variances["noise"] if like else NOISE
+    single = np.array([not effect.columns for effect in model.effects])
+    known = [like.index.get(key, -1) if like else -1 for key in keys]
+    effects = np.array([like.effects[at] if like and at >= 0 else 0.0 for at in known])
+    turns = [STEPS[0]] if like else list(STEPS)
+    for turn, count in enumerate(turns, start=1):
+        effects, covariance, left, weights = _likeliest(
+            model, table, whole, which, given[which], noise, effects, count
+        )
+        if turn == len(turns):
+            break
+        square = effects**2 + np.diag(covariance)
+        many = np.bincount(which, minlength=len(given))
+        sums = np.bincount(which, square, minlength=len(given))
+        given = np.where(single, widths, (sums + BELIEVED * widths) / (many + BELIEVED))
+        noise = float(np.average(left, weights=weights))
+    # Of a new source the noise is as large as that of sources is on average, its far cases included.
+    by_source = pd.Series(left).groupby(table["source"].to_numpy()).mean()
+    found = {effect.name: float(given[k]) for k, effect in enumerate(model.effects)} | {"noise": noise}
+    return Fit(
+        model,
+        dict(zip(keys, range(len(keys)))),
+        effects,
+        covariance,
+        found,
+        float(by_source.clip(upper=9 * noise).mean()),
+    )
+
+
+def _likeliest(
+    model: Model,
+    table: pd.DataFrame,
+    whole: sparse.csr_array,
+    which: np.ndarray,
+    prior: np.ndarray,
+    noise: float,
+    effects: np.ndarray,
+    count: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(effects, their covariance, squares of what cases are off, weights): Gauss and Newton's `count` steps
+    from `effects` to the likeliest, each of which weighs cases by what they are off at it."""
+    sign = np.array([model.on[model.effects[k].on] for k in which], dtype=float)
+    time = np.log(table["seconds"].to_numpy(dtype=float))
+    bare = model.parts(table, None)
+    sources, _ = pd.factorize(table["source"])
+    counts = np.bincount(sources)
+    scale = np.ones(len(counts))
+
+    on = list(model.on)
+    kinds = np.array([on.index(model.effects[k].on) for k in which])[
+        whole.indices
+    ]  # of each entry of `whole`
+    rows = np.repeat(np.arange(whole.shape[0]), np.diff(whole.indptr))
+
+    def off(effects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(what the logarithm of each time is off, the shares of its parts)."""
+        seconds, shares = total(bare + whole @ (effects[:, None] * sign))
+        return time - seconds, shares
+
+    for _ in range(count):
+        residual, shares = off(effects)
+        by_kind = shares @ np.array([model.on[name] for name in on], dtype=float).T
+        slopes = sparse.csr_array(
+            (whole.data * by_kind[rows, kinds], whole.indices, whole.indptr), whole.shape
+        )
+        weights = (STUDENT + 1) / (STUDENT + residual**2 / noise / scale[sources])
+        scale = (ALIKE + np.bincount(sources, weights * residual**2 / noise)) / (ALIKE + counts)
+        precision = weights / scale[sources] / noise
+        precise = (slopes.T @ sparse.diags_array(precision) @ slopes).toarray() + np.diag(1 / prior)
+        move = linalg.solve(precise, slopes.T @ (precision * residual) - effects / prior, assume_a="pos")
+        effects = effects + move * min(1.0, 2 / np.abs(move).max())
+    return effects, linalg.inv(precise), off(effects)[0] ** 2, weights
+
+
+def write(found: Fit, folder: Path = FOLDER) -> None:
+    """Write what an answer needs of a fit: effects without those of sources, their covariance (the lower
+    triangle, row by row, in units of UNIT), and the widths of effects."""
+    asked, name = {effect.name for effect in found.model.askable}, found.model.name
+    kept = [(key, at) for key, at in found.index.items() if key[0] in asked]
+    at = np.array([place for _, place in kept])
+    table = pd.DataFrame([key for key, _ in kept], columns=["effect", "level"])
+    table["value"] = found.effects[at]
+    table.to_csv(folder / f"{name}_effects.csv", index=False, float_format="%.5g", lineterminator="\n")
+    matrix = found.covariance[np.ix_(at, at)]
+    whole = np.rint(matrix / UNIT).astype(int)
+    lower = [" ".join(map(str, row[: k + 1])) for k, row in enumerate(whole)]
+    pd.Series(lower, name="covariance").to_csv(
+        folder / f"{name}_covariance.csv.gz",
+        index=False,
+        lineterminator="\n",
+        compression={"method": "gzip", "mtime": 1},
+    )
+    known = pd.Series(found.variances | {"noise of a new source": found.noise}, name="variance")
+    known.rename_axis("effect").to_csv(
+        folder / f"{name}_variances.csv", float_format="%.4g", lineterminator="\n"
+    )
+
+
+@cache
+def committed(model: Model = STEP) -> Fit:
+    """The fit of all committed rows, as `make predict-fit` has written it."""
+    table = pd.read_csv(FOLDER / f"{model.name}_effects.csv", keep_default_na=False)
+    keys = list(zip(table["effect"], table["level"]))
+    rows = pd.read_csv(FOLDER / f"{model.name}_covariance.csv.gz")["covariance"].astype(str)
+    matrix = np.zeros((len(keys), len(keys)))
+    matrix[np.tril_indices(len(keys))] = np.array(" ".join(rows).split(), dtype=float) * UNIT
+    matrix = matrix + np.tril(matrix, -1).T
+    known = pd.read_csv(FOLDER / f"{model.name}_variances.csv").set_index("effect")["variance"].to_dict()
+    noise = known.pop("noise of a new source")
+    index = dict(zip(keys, range(len(keys))))
+    return Fit(model, index, table["value"].to_numpy(dtype=float), matrix, known, noise)

@@ -1,0 +1,76 @@
+"""What tokens cost: dollars per hour of an accelerator from a dated price list, over tokens/s.
+
+prices.csv has a row per accelerator and provider, with the day on which the price was read; nobody's price
+is estimated, so what no row and no question states has none."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import pandas as pd
+
+STATED = "stated in the question"
+PER_MILLION = "usd_per_million_output_tokens"
+COLUMNS = [PER_MILLION, f"{PER_MILLION}_low", f"{PER_MILLION}_high", "price_usd_per_gpu_hour", "price_source"]
+
+
+@dataclass(frozen=True)
+class Price:
+    """Dollars per hour of one accelerator, and who asks them: provider, kind of rental, day of the list."""
+
+    usd_per_gpu_hour: float
+    source: str
+
+
+@cache
+def _table() -> pd.DataFrame:
+    with (resources.files("llm_measured.predict") / "prices.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)
+
+
+def table() -> pd.DataFrame:
+    """One row per accelerator and provider; columns device (the planner's name), accelerator (an id of
+    core/accelerators.csv), vendor, usd_per_gpu_hour, kind, date, source."""
+    return _table().copy()
+
+
+@cache
+def listed(accelerator: str) -> Price | None:
+    """The lowest listed price of an accelerator's id; None where no row has it."""
+    rows = _table()[_table()["accelerator"] == accelerator].sort_values("usd_per_gpu_hour")
+    if rows.empty:
+        return None
+    row = rows.iloc[0]
+    return Price(float(row["usd_per_gpu_hour"]), f"{row['vendor']}, {row['kind']}, {row['date']}")
+
+
+def of(setup: pd.Series) -> Price | None:
+    """The price that a question states, else the lowest in the list; None where there is neither."""
+    if setup["usd_per_gpu_hour"] == setup["usd_per_gpu_hour"]:
+        return Price(float(setup["usd_per_gpu_hour"]), STATED)
+    return listed(setup["machine"])
+
+
+def per_million(price: Price, setup: pd.Series, rate: float) -> float:
+    """Dollars per million output tokens where each of the setup's users gets `rate` tokens/s: the hour of
+    all accelerators over the tokens of all users. The time of prompts is not in it."""
+    return price.usd_per_gpu_hour * setup["accelerators"] / (3600 * rate * setup["users"]) * 1e6
+
+
+def costs(setups: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
+    """COLUMNS of setups, same index, from columns rate, low, high (tokens/s of each user); a row without
+    rate or price is empty."""
+    out = pd.DataFrame(np.nan, index=setups.index, columns=COLUMNS)
+    out["price_source"] = ""
+    for index in rates.index[rates["rate"].notna()]:
+        setup = setups.loc[index]
+        price = of(setup)
+        if price is None:
+            continue
+        # The slowest rate is the dearest.
+        for end, rate in (("", "rate"), ("_low", "high"), ("_high", "low")):
+            out.loc[index, PER_MILLION + end] = per_million(price, setup, rates.at[index, rate])
+        out.loc[index, "price_usd_per_gpu_hour"] = price.usd_per_gpu_hour
+        out.loc[index, "price_source"] = price.source
+    return out

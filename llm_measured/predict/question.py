@@ -1,0 +1,431 @@
+"""Read what somebody asks: names and numbers as people write them, as the setup that a step is computed of.
+
+A question names an accelerator or states its bandwidth, names a model or states its size, names a format
+or states its bits. What is missing is guessed and said (`guessed`), and nonsense is refused in a sentence."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import pandas as pd
+
+from llm_measured.core import hardware, names
+from llm_measured.predict import machines
+
+ASKED = ["accelerator", "model", "weights_format", "engine"]
+COUNTS = {"accelerators": 1, "concurrency": 1}
+# Numbers that may be stated: least and most that a question may say, and their unit.
+NUMBERS = {
+    "accelerator_memory_gb": (0.1, 100_000, "GB"),
+    "memory_gb": (0.1, 100_000, "GB"),
+    "bandwidth_gb_per_s": (0.5, 100_000, "GB/s"),
+    "parameters_b": (0.01, 20_000, "10⁹ parameters"),
+    "active_b": (0.01, 20_000, "10⁹ parameters"),
+    "bits": (1, 32, "bits per weight"),
+    "context": (0, 20_000_000, "tokens"),
+    "year": (2022, 2030, "the year of the engine"),
+    "host_bandwidth_gb_per_s": (1, 2_000, "GB/s"),
+    "usd_per_gpu_hour": (0.001, 10_000, "dollars per hour of one accelerator"),
+}
+SPLITS = {"": "", "tensor": "tensor", "tp": "tensor", "row": "tensor", "layer": "layers", "layers": "layers"}
+OPTIONAL = [*COUNTS, *NUMBERS, "split"]
+USUAL_CONTEXT = 512.0  # tokens in the cache where nobody states them: a short prompt and half an answer
+TODAY = 2026.0  # year of an engine whose version nobody states
+HOST_GB_PER_S = 60.0  # two channels of DDR5: what most hosts of one card read what was offloaded at
+ROOM = 1.02  # of the weights' bytes: buffers that every engine keeps beside them
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One question read. Bandwidths in bytes/s of one accelerator, memory in bytes, counts of parameters;
+    `guessed`: what nobody stated, in short sentences; `refused`: one sentence, or empty."""
+
+    refused: str = ""
+    machine: str = ""
+    family: str = ""
+    architecture: str = ""
+    accelerator_class: str = ""
+    vendor: str = ""
+    bandwidth_low: float = np.nan
+    bandwidth: float = np.nan
+    bandwidth_most: float = np.nan
+    memory_bytes: float = np.nan
+    peak_flops: float = np.nan
+    model: str = ""
+    known_model: str | None = None
+    model_kind: str = ""
+    parameters: float = np.nan
+    active: float = np.nan
+    read_parameters: float = np.nan
+    layers: float = np.nan
+    hidden: float = np.nan
+    cache_bytes_per_token: float = np.nan
+    mixture: str = ""
+    format: str = ""
+    scheme: str = ""
+    bits: float = np.nan
+    least_bits: float = np.nan
+    engine: str = ""
+    engine_family: str = ""
+    engine_kind: str = ""
+    accelerators: float = 1.0
+    split: str = "one"
+    users: float = 1.0
+    context: float = USUAL_CONTEXT
+    year: float = TODAY
+    host_bandwidth: float = HOST_GB_PER_S * 1e9
+    usd_per_gpu_hour: float = np.nan
+    guessed: tuple[str, ...] = ()
+
+
+class Refused(ValueError):
+    """A question that cannot be answered; its text is one sentence that says why."""
+
+
+def read(questions: pd.DataFrame) -> pd.DataFrame:
+    """One row per question, same index: the fields of `Setup`. Columns ASKED, and OPTIONAL where they are."""
+    taken = [name for name in (*ASKED, *OPTIONAL) if name in questions]
+    filled = questions[taken].astype(object).where(questions[taken].notna(), "")
+    setups = [
+        asdict(setup(tuple((name, " ".join(str(value).split())) for name, value in row.items())))
+        for row in filled.to_dict("records")
+    ]
+    return pd.DataFrame(setups, index=questions.index, columns=list(Setup.__dataclass_fields__))
+
+
+@cache
+def setup(question: tuple[tuple[Hashable, str], ...]) -> Setup:
+    """`question` (pairs of column and text) read; what cannot be has `refused` and nothing else."""
+    try:
+        return _setup({str(name): value for name, value in question})
+    except Refused as refused:
+        return Setup(refused=str(refused))
+
+
+def _setup(q: dict[str, str]) -> Setup:
+    cards, users = _count(q, "accelerators"), _count(q, "concurrency")
+    numbers = {name: _number(q, name) for name in NUMBERS}
+    if users > 1:
+        raise Refused(
+            "For more than one user at a time ask the planner: what is known here is one request at a time."
+        )
+    stated = q.get("split", "").strip().lower()
+    if stated not in SPLITS:
+        raise Refused(f"split is {stated[:40]!r}; say tensor or layers.")
+    machine = _machine(q, numbers)
+    own, family, version = _engine(q.get("engine", ""))
+    _seen_by(machine.vendor, family)
+    model = _model(q, numbers)
+    form, assumed_format = _format(q, numbers, own)
+    cards = float(machine.count) if cards == 1 else cards
+    year = numbers["year"] or version or TODAY
+    way = split(SPLITS[stated], cards, family, machine.accelerator_class, year)
+    context = USUAL_CONTEXT if numbers["context"] is None else numbers["context"]
+    longest = CONTEXTS.get(model.known_model or "")
+    if longest and context > longest:
+        raise Refused(
+            f"{model.model} was made for {longest:,} tokens, and the context asked for is {context:,.0f}."
+        )
+    host = numbers["host_bandwidth_gb_per_s"]
+    return replace(
+        model,
+        machine=machine.machine,
+        family=machine.family,
+        architecture=machine.architecture,
+        accelerator_class=machine.accelerator_class,
+        vendor=machine.vendor,
+        bandwidth_low=machine.bandwidth_low,
+        bandwidth=machine.bandwidth,
+        bandwidth_most=machine.bandwidth_most,
+        memory_bytes=machine.memory_bytes,
+        peak_flops=machine.peak_flops,
+        format=f"{form.scheme} {form.least_bits:g}",
+        scheme=form.scheme,
+        bits=form.bits,
+        least_bits=form.least_bits,
+        engine=own,
+        engine_family=family,
+        engine_kind=machines.engine_kind(family),
+        accelerators=cards,
+        split=way,
+        context=context,
+        year=year,
+        host_bandwidth=host * 1e9 if host else HOST_GB_PER_S * 1e9,
+        usd_per_gpu_hour=numbers["usd_per_gpu_hour"] or np.nan,
+        guessed=tuple(filter(None, (*machine.guessed, *model.guessed, assumed_format))),
+    )
+
+
+def _count(q: dict[str, str], name: str) -> float:
+    text = q.get(name, "").strip()
+    try:
+        number = float(text or "nan")
+    except ValueError:
+        number = -1.0
+    if number != number:
+        return float(COUNTS[name])
+    if not number.is_integer() or not 1 <= number <= 100_000:
+        raise Refused(f"{name} is {text[:40]!r}, which is no whole number of at least 1.")
+    return number
+
+
+def _number(q: dict[str, str], name: str) -> float | None:
+    text = q.get(name, "").strip()
+    least, most, unit = NUMBERS[name]
+    try:
+        number = float(text or "nan")
+    except ValueError:
+        raise Refused(f"{name} is {text[:40]!r}, which is no number.") from None
+    if number != number:
+        return None
+    if not least <= number <= most:
+        raise Refused(f"{name} is {text[:40]!r}; it is {unit}, from {least:g} to {most:,}.")
+    return number
+
+
+@dataclass(frozen=True)
+class _Machine:
+    machine: str
+    family: str
+    architecture: str
+    accelerator_class: str
+    vendor: str
+    bandwidth_low: float
+    bandwidth: float
+    bandwidth_most: float
+    memory_bytes: float
+    peak_flops: float
+    count: int
+    guessed: tuple[str, ...]
+
+
+def _machine(q: dict[str, str], numbers: dict[str, float | None]) -> _Machine:
+    name, rate = q.get("accelerator", ""), numbers["bandwidth_gb_per_s"]
+    gib = numbers["memory_gb"] or numbers["accelerator_memory_gb"]
+    if not name and not rate:
+        raise Refused("The row names no accelerator; name one, or state bandwidth_gb_per_s and memory_gb.")
+    found = machines.machine(name, gib) if name else None
+    if rate and (found is None or isinstance(found, str)):
+        found = machines.stated(rate, gib or np.nan)
+    if found is None or isinstance(found, str):
+        raise Refused(str(found))
+    low, high = (rate * 1e9, rate * 1e9) if rate else (found.low, found.high)
+    memory = numbers["memory_gb"] * 2**30 if numbers["memory_gb"] else found.memory_bytes
+    guessed = () if rate and found.name != "stated" else (found.guessed,)
+    return _Machine(
+        found.name, found.family, found.architecture, found.kind, found.vendor,
+        low, (low * high) ** 0.5, high, memory, found.peak_flops, found.count, guessed,
+    )  # fmt: skip
+
+
+def _model(q: dict[str, str], numbers: dict[str, float | None]) -> Setup:
+    """The fields of a `Setup` that the model decides; a stated size goes before the table's."""
+    name, size, active = q.get("model", ""), numbers["parameters_b"], numbers["active_b"]
+    if not name and not size:
+        raise Refused("The row names no model; name one, or state parameters_b (and active_b of a mixture).")
+    known, of_table, guessed = None, None, []
+    try:
+        of_table = names.model(name) if name else None
+    except names.UnknownName as unknown:
+        if not size:
+            raise Refused(f"{unknown} Or state parameters_b.") from None
+    if of_table and of_table.candidates:
+        known = of_table.candidates[0]
+        if len(of_table.candidates) > 1:
+            guessed.append(f"{name} may be {' or '.join(of_table.candidates)}: the first was taken")
+        if of_table.estimated:
+            guessed.append(f"{name} was taken for a fine-tune of {known}")
+    total = size or (of_table.parameters_b if of_table else None)
+    if total is None and known:
+        total = _shape(known, "parameters_b")
+    passed = active or (None if size else of_table.active_b if of_table else None)
+    if passed is None and known and not size:
+        passed = _shape(known, "active_b")
+    if total is None:
+        raise Refused(f"The number of parameters of {name[:60]!r} is not known; state parameters_b.")
+    passed = passed or total
+    if passed > total:
+        raise Refused(
+            f"active_b is {passed:g} and parameters_b {total:g}: no token passes more than there is."
+        )
+    if known is None and not size:
+        guessed.append(f"the name {name} says {total:g} · 10⁹ parameters and nothing else is known of it")
+        mixed = _family_of_mixtures(name) if passed == total else ""
+        if mixed:
+            guessed.append(f"taken as dense; models of that name are mixtures too ({mixed}): state active_b")
+    label = known or names.slug(name) or f"{total:g}b"
+    return _of_size(label, None if size else known, total * 1e9, passed * 1e9, tuple(guessed))
+
+
+def _of_size(label: str, known: str | None, total: float, active: float, guessed: tuple[str, ...]) -> Setup:
+    mixture = active < 0.95 * total
+    layers = _shape(known, "layers") or _layers(total, active)
+    hidden = _shape(known, "hidden_size") or (active / layers / 12) ** 0.5
+    heads, width = _shape(known, "kv_heads"), _shape(known, "head_dim")
+    kind = machines.model_kind(label)
+    values = heads * width if heads and width else 1024.0
+    per_token = 2 * 2 * layers * values * (1.0 if heads else CACHE_SHARE.get(kind, 1.0))
+    # The input embedding is looked up, not read; where it is tied to the head, all of it is read.
+    vocabulary = (_shape(known, "vocab_size") or 0) * (_shape(known, "hidden_size") or 0)
+    tied = known is not None and str(_shapes().at[known, "tied_embeddings"]) == "True"
+    unread = (0.0 if tied else vocabulary) if vocabulary else 0.07 * active
+    return Setup(
+        model=label,
+        known_model=known,
+        model_kind=kind,
+        parameters=total,
+        active=active,
+        read_parameters=active - unread,
+        layers=layers,
+        hidden=hidden,
+        cache_bytes_per_token=per_token,
+        mixture="mixture" if mixture else "dense",
+        guessed=guessed,
+    )
+
+
+# Of a cache over all layers, how much models hold that keep it in some layers, in windows or as a latent.
+CACHE_SHARE = {
+    "linear attention": 0.25,
+    "sliding windows, large vocabulary": 0.4,
+    "sliding windows, experts": 0.5,
+    "latent attention": 0.3,
+}
+# Tokens that a model was made for, where its maker states them (their config.json, rope scaling included).
+CONTEXTS = {
+    "llama-2-7b": 4096,
+    "llama-2-13b": 4096,
+    "llama-2-70b": 4096,
+    "tinyllama-1.1b": 2048,
+    "smollm2-135m": 8192,
+    "llama-3-8b": 8192,
+    "llama-3-70b": 8192,
+    "llama-3.1-8b": 131072,
+    "llama-3.1-70b": 131072,
+    "llama-3.1-405b": 131072,
+    "llama-3.3-70b": 131072,
+    "mixtral-8x7b": 32768,
+    "gpt-oss-20b": 131072,
+    "gpt-oss-120b": 131072,
+    "qwen3-8b": 131072,
+    "qwen3-32b": 131072,
+    "deepseek-v3": 163840,
+}
+
+
+@cache
+def _shapes() -> pd.DataFrame:
+    return hardware.models().set_index("model")
+
+
+def _shape(known: str | None, column: str) -> float | None:
+    value = _shapes().at[known, column] if known else np.nan
+    return float(value) if value == value else None
+
+
+def _layers(parameters: float, active: float) -> float:
+    """About how many layers a model of that size has: 32 with 7 · 10⁹ parameters, 80 with 70 · 10⁹."""
+    return float(np.clip(32 * (np.sqrt(parameters * active) / 7e9) ** 0.38, 12, 130))
+
+
+@cache
+def _family_of_mixtures(name: str) -> str:
+    """A mixture of the table whose name begins as `name` does up to its size; empty where none."""
+    word = names.slug(name).split("-")[0]
+    table = _shapes()
+    mixed = [one for one in table.index[table["active_b"].notna()] if one.split("-")[0] == word]
+    return mixed[-1] if mixed else ""
+
+
+def _format(q: dict[str, str], numbers: dict[str, float | None], engine: str) -> tuple[names.Format, str]:
+    text, bits = q.get("weights_format", ""), numbers["bits"]
+    try:
+        form = names.number_format(text, q.get("model", ""), engine)
+    except names.UnknownName as unknown:
+        # What ollama fetches where nobody names a format.
+        if not text and engine == "ollama" and not bits:
+            return replace(names.number_format("Q4_K_M"), assumed=True), "Q4_K_M, ollama's usual format"
+        if not bits:
+            raise Refused(f"{unknown} Or state bits.") from None
+        kinds = "floating point" if bits in (8, 16, 32) else "integers"
+        return names.Format(f"{bits:g} bits", bits, bits, kinds), ""
+    if bits and not text:
+        return names.Format(f"{bits:g} bits", bits, bits, form.scheme), ""
+    if bits:
+        form = replace(form, bits=bits)
+    return form, f"{form.name}, as such a checkpoint is published" if form.assumed else ""
+
+
+def _engine(text: str) -> tuple[str, str, float | None]:
+    """(engine, its family, year of the version that the text states)."""
+    found = names.engine(text)
+    own = f"{found.name} {found.backend}" if found.backend else found.name
+    return own, found.family, version_year(found.family, found.version)
+
+
+# When versions came out, from their projects' release pages: (family, version, year).
+RELEASES = {
+    "vllm": [((0, 1), 2023.5), ((0, 2), 2023.8), ((0, 3), 2024.1), ((0, 4), 2024.3), ((0, 5), 2024.5),
+             ((0, 6), 2024.7), ((0, 7), 2025.1), ((0, 8), 2025.2), ((0, 9), 2025.4), ((0, 10), 2025.6),
+             ((0, 11), 2025.8), ((0, 12), 2026.0)],
+    "sglang": [((0, 1), 2024.1), ((0, 2), 2024.6), ((0, 3), 2024.7), ((0, 4), 2024.95), ((0, 5), 2025.6)],
+    "tensorrt-llm": [((0, 5), 2023.8), ((0, 8), 2024.2), ((0, 10), 2024.5), ((0, 14), 2024.9),
+                     ((0, 17), 2025.2), ((0, 20), 2025.5), ((1, 0), 2025.7)],
+}  # fmt: skip
+
+
+def version_year(family: str, version: str | None) -> float | None:
+    """About when `version` of a family of engines came out; None where its versions are not listed."""
+    if not version:
+        return None
+    build = version.removeprefix("b")
+    if family == "llama.cpp" and version.startswith("b") and build.isdigit():
+        return float(
+            np.interp(
+                int(build),
+                [1000, 1700, 3000, 4400, 6300, 8000],
+                [2023.6, 2024, 2024.45, 2025, 2025.65, 2026.1],
+            )
+        )
+    parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    since = [year for first, year in RELEASES.get(family, []) if parts >= first]
+    return since[-1] if since and len(parts) == 2 else None
+
+
+@cache
+def vendors() -> dict[str, set[str]]:
+    """Family of engines -> vendors of accelerators that some published row has it on."""
+    with (resources.files("llm_measured.predict") / "engines.csv").open(encoding="utf-8") as file:
+        table = pd.read_csv(file, keep_default_na=False)
+    return {family: set(part["vendor"]) for family, part in table.groupby("engine_family")}
+
+
+def _seen_by(vendor: str, family: str) -> None:
+    on = vendors().get(family)
+    if vendor and on and vendor not in on:
+        raise Refused(
+            f"No published row has {family} on an accelerator of {vendor}; "
+            f"it has it on {names_of(sorted(on))}."
+        )
+
+
+def names_of(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def split(asked: str, cards: float, family: str, accelerator_class: str, year: float) -> str:
+    """How several accelerators share a model: `one`, `tensor` (they read side by side) or `layers` (one
+    after the other)."""
+    if cards == 1:
+        return "one"
+    if asked:
+        return asked
+    if family == "any":
+        return "tensor" if accelerator_class.endswith("server") else "layers"
+    if family in machines.BY_LAYERS and not (family == "llama.cpp" and year < machines.LAYERS_SINCE):
+        return "layers"
+    return "tensor"

@@ -1,0 +1,57 @@
+"""gpt-fast's tables: tokens/s of one sequence on A100-80GB at 330 W, 1 to 8 of them, and on one die of an
+MI250X."""
+
+import re
+from collections.abc import Iterator
+
+from llm_measured.published.reading import LeftOut, Place, Raw, Row, leading
+from llm_measured.published.sources import Source
+from llm_measured.published.sources._tables import single
+
+ABOUT = Source(
+    repository="https://github.com/pytorch-labs/gpt-fast",
+    commit="32971d3129541c5bfb4f715abc33d1c5f408d204",
+    licence="BSD-3-Clause",
+    kind="vendor",
+    measured_by="PyTorch",
+    citation="PyTorch, gpt-fast, benchmarks, 2023–2024",
+    published_on="2024-09-15",
+    files=("*README*.md",),
+)
+
+
+def rows(raw: Raw) -> Iterator[Row | LeftOut]:
+    for file in raw.files(*ABOUT.files):
+        model = None
+        for at, r, headings in raw.tables(file):
+            cards = [k for k in r if re.fullmatch(r"\d+ GPU", str(k))]
+            if cards:
+                for name in cards:
+                    yield _row(at.cell(name), "Mixtral 8x7B", r[name], r[""] or "", int(name[0]), "")
+                continue
+            if "Tokens/Second" not in r:
+                continue
+            model = r["Model"] or model
+            split = "Tensor Parallelism" in headings[-1] or any("Tensor Parallelism" in h for h in headings)
+            count = leading(r["Number of GPUs"]) if "Number of GPUs" in r else 8 if split else 1
+            amd = any(h == "AMD" or "MI-250x" in h for h in headings)
+            yield _row(
+                at, model, r["Tokens/Second"], r["Technique"] or "Base", count, "MI250X die" if amd else ""
+            )
+
+
+def _row(at: Place, model: str | None, cell: str, technique: str, count: float, card: str) -> Row | LeftOut:
+    if cell.strip().upper() == "OOM":
+        return at.left_out("out of memory")
+    technique = technique.strip()
+    precision = "bfloat16" if re.search(r"base", technique, re.I) else technique
+    return at.row(
+        **single(leading(cell)),
+        accelerator_raw=card or "A100-80GB",
+        accelerators=count,
+        tp=count,
+        power_limit_w=None if card else 330,
+        engine="gpt-fast",
+        checkpoint_raw=model,
+        weights_format=precision,
+    )

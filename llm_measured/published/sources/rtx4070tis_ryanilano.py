@@ -1,0 +1,48 @@
+"""llama-bench on one RTX 4070 Ti SUPER at 250 W, one sequence at context depths up to 32,768: 512 prompt and
+128 new tokens are llama-bench's defaults, which no file states, so both lengths stay empty."""
+
+import re
+from collections.abc import Iterator
+
+from llm_measured.published.reading import LeftOut, Raw, Row, scaled
+from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources._tables import single
+
+ABOUT = Source(
+    repository="https://github.com/ryanilano/localai-16gb-bench-results",
+    commit="7033c75e75d68939a014a686efb28f320adfccf5",
+    licence=FACTS,
+    kind="community",
+    measured_by="ryanilano",
+    citation="R. Ilano, localai-16gb-bench-results, 2026",
+    published_on="2026-07-04",
+    retrieved="2026-11-26",
+    files=("results__*throughput.csv", "results__*versions.txt"),
+)
+
+
+def rows(raw: Raw) -> Iterator[Row | LeftOut]:
+    for file in raw.files("results__*throughput.csv"):
+        versions = raw.files(file.replace("throughput.csv", "versions.txt"))
+        told = raw.text(versions[0]) if versions else ""
+        commit = re.search(r"source git commit:\s+(\w+)", told)
+        limit = re.search(r"power \(limit,max\):\s+([\d.]+) W", told)
+        for at, r in raw.csv(file):
+            if r["status"] != "OK":
+                yield at.left_out(f"the run failed ({r['status']})")
+                continue
+            yield at.row(
+                **single(r["tg_tok_s"]),
+                measured_on=file.split("__")[1][:10],
+                accelerator_raw="NVIDIA GeForce RTX 4070 Ti SUPER",
+                accelerators=1,
+                power_limit_w=limit[1] if limit else None,
+                engine="llama.cpp",
+                engine_version=commit[1] if commit else None,
+                backend="CUDA",
+                checkpoint_raw=r["label"],
+                weights_format=r["quant"],
+                context_depth=r["depth"],
+                prompt_tokens_per_s=r["pp_tok_s"],
+                peak_memory_bytes=scaled(r["vram_peak_mib"], 2**20),
+            )

@@ -1,0 +1,90 @@
+"""NVIDIA's table of TensorRT-LLM, one page for each edition: output tokens/s, and time to the first
+token.
+
+Rule of this source alone: what the number is of stands in the table's heading, "(out tok/s)" of all GPUs
+or "(out tok/s/GPU)", and changed from one edition to the next; v1.0 counts all GPUs again. On 2023-12-08
+the H100 table says per GPU while L40S and A100 still say all. A line that an earlier edition has is left
+out."""
+
+import re
+from collections.abc import Iterator
+
+from llm_measured.published.reading import LeftOut, Raw, Row, leading
+from llm_measured.published.sources import Source
+
+ABOUT = Source(
+    repository="https://github.com/WhiteD2125/TensorRT-LLM",
+    commit="39756de0264354c9de20c0534d1938d92693a3c0",
+    licence="Apache-2.0",
+    urls={"v1.0*": ("https://github.com/NVIDIA/TensorRT-LLM", "00f37686aa854010d68bcbd0f4ab000221541ca6")},
+    kind="vendor",
+    measured_by="NVIDIA",
+    citation="NVIDIA, Performance of TensorRT-LLM, editions of 2023-10 to 2024-04 and v1.0",
+    files=("*_perf-overview_tables.md", "v1.0*.csv"),
+)
+
+
+def rows(raw: Raw) -> Iterator[Row | LeftOut]:
+    seen: set[tuple] = set()
+    for file in raw.files("*_perf-overview_tables.md"):
+        edition = re.match(r"\d{4}-\d\d(-\d\d)?", file)
+        for at, r, headings in raw.tables(file):
+            card = re.match(r"(\w+) GPUs \((\w+)\)", headings[-1] if headings else "")
+            rate = next((name for name in r if str(name).startswith("Throughput")), None)
+            first = "1st Token Latency (ms)"
+            if not card or (rate is None and first not in r) or not r["Model"]:
+                continue
+            per_card = bool(rate) and "/GPU" in rate
+            value = leading(r[rate] if rate else r[first])
+            key = (*card.groups(), r["Model"], r["Batch Size"], r["TP (1)"], r["Input Length"])
+            key += (r["Output Length"], value, per_card)
+            if key in seen:
+                yield at.left_out("an earlier edition has the same line")
+                continue
+            seen.add(key)
+            cards = leading(r["TP (1)"])
+            yield at.row(
+                published_on=edition[0] if edition else None,
+                accelerator_raw=card[1],
+                accelerators=cards,
+                engine="TensorRT-LLM",
+                engine_version="0.5" if "v0.5" in file else None,
+                checkpoint_raw=r["Model"],
+                weights_format=card[2],
+                tp=cards,
+                workload="static_batch",
+                batch=r["Batch Size"],
+                concurrency=r["Batch Size"],
+                input_tokens=r["Input Length"],
+                output_tokens=r["Output Length"] if rate else 1,
+                lengths="exact",
+                throughput_raw=value if rate else None,
+                throughput_counts="output" if rate else None,
+                throughput_scope=None if not rate else "per_accelerator" if per_card else "all",
+                printed={"throughput_scope": "all"} if per_card else None,
+                ttft_mean_ms=None if rate else value,
+            )
+    for file in raw.files("v1.0*.csv"):
+        for at, r in raw.csv(file):
+            sizes = dict(re.findall(r"(TP|PP|EP|DP)(\d+)", r["parallel"] or ""))
+            yield at.row(
+                published_on="2025",
+                accelerator_raw=r["gpu"],
+                accelerators=r["gpus"],
+                engine="TensorRT-LLM",
+                engine_version="1.0",
+                checkpoint_raw=r["model"],
+                weights_format=r["precision"],
+                tp=sizes.get("TP"),
+                pp=sizes.get("PP"),
+                ep=sizes.get("EP"),
+                dp=sizes.get("DP"),
+                workload="offline",
+                input_tokens=r["input_tokens"],
+                output_tokens=r["output_tokens"],
+                lengths="exact",
+                throughput_raw=r["total_output_tokens_per_s"],
+                throughput_counts="output",
+                throughput_scope="all",
+                caveat="typed over from the page by hand",
+            )

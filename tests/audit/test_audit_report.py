@@ -1,0 +1,146 @@
+"""The report: exit codes, hostile and damaged files, what it imports, our own runs."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from bench import inputs
+from bench.observations import store
+from bench.paths import ROOT
+from bench.report.audit import own_runs
+from llm_measured.audit import report
+from llm_measured.audit.checks.finding import CONTRADICTION, KINDS, MISSING
+
+HOSTILE = (
+    'model,gpu,tp,weights,batch_size,output_tokens_per_s,note\n"<script>alert(1)</script> '
+    'llama-2-7b",A100-80GB,1,float32,1,104.1,"=1+1\x1b[31m"\n'
+)
+
+
+def test_hostile_content_is_shown_and_never_executed(tmp_path, capsys):
+    file = tmp_path / "<img src=x onerror=alert(1)>.csv"
+    file.write_text(HOSTILE)
+    page, machine = tmp_path / "out.html", tmp_path / "out.json"
+    assert report.main([str(file), "--html", str(page), "--json", str(machine)]) == 1
+    shown = page.read_text()
+    assert (
+        "<script" not in shown
+        and "<img" not in shown
+        and "&lt;script&gt;" in shown
+        and "src=" not in shown.replace("src=x", "")
+    )
+    assert "\x1b" not in capsys.readouterr().out
+    assert json.loads(machine.read_text())["findings"][0]["check"] == "bandwidth_beyond_device"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("empty.csv", b"", "is empty"),
+        ("binary.json", b"{\0\0\0", "is not text"),
+        ("cut.json", b'{"mean_ttft_ms": 3, "request', "is damaged"),
+        ("deep.json", b"[" * 200_000, "nested too deep"),
+        ("prose.txt", b"hello\nthere\n", "no known format"),
+        ("wrong.json", b'{"benchmarks": [{"metrics": 5}]}', "not what that tool writes"),
+        ("open.csv", b'model,tpot_ms\n"a,3\n' + b"x,4\n" * 400_000, "is damaged"),
+        ("long.csv", b"tpot_ms\n" + b"9" * (1 << 21), "more than"),
+    ],
+)
+def test_a_file_that_cannot_be_read_gives_one_sentence_that_names_it(
+    tmp_path, capsys, name, content, sentence
+):
+    file = tmp_path / name
+    file.write_bytes(content)
+    assert report.main([str(file)]) == 2
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Not read")]
+    assert len(said) == 1 and name in said[0] and sentence in said[0] and str(tmp_path) not in said[0]
+
+
+def test_a_file_that_is_not_there_does_not_hide_the_others(tmp_path, capsys):
+    file = tmp_path / "good.csv"
+    file.write_text("concurrency,ttft_ms,tpot_ms\n1,20,8\n")
+    assert report.main([str(tmp_path / "absent.json"), str(file)]) == 2
+    shown = capsys.readouterr().out
+    assert "absent.json is not a file" in shown and "good.csv" in shown
+
+
+def test_nothing_heavy_is_imported():
+    code = (
+        "import sys, llm_measured.audit; heavy = {'torch', 'transformers', 'scipy', 'matplotlib', 'jinja2', 'ijson'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
+
+
+@pytest.mark.parametrize("every", [60, pytest.param(1, marks=pytest.mark.check)])
+def test_our_own_committed_runs_raise_nothing_impossible_and_no_contradiction(every):
+    """As the page Audit asks; a file that cannot be read is an error."""
+    files = store.files()[::every]
+    table = own_runs.audited(files, os.cpu_count() or 1)
+    assert len(table) == len(files) + 1 and set(table["alarms"]) == {""} and table[MISSING].sum() > 0
+    assert len(store.files()) > 100
+
+
+def test_committed_audits_are_those_of_the_committed_runs_and_of_these_checks(monkeypatch):
+    """A row of another key is an audit that nobody reads: `make audit-runs` writes them anew."""
+    committed = inputs.table(own_runs.TABLE).set_index("run")
+    some = [file for file in store.files() if f"{file.parent.name}/{file.stem}" in committed.index][::40]
+    monkeypatch.setattr(own_runs, "_known", dict)
+    for _, row in own_runs.audited(some).iloc[:-1].iterrows():
+        kept = committed.loc[row["run"]]
+        assert row["key"] == kept["key"] and row[[*KINDS]].tolist() == kept[[*KINDS]].tolist(), row["run"]
+
+
+def test_a_run_that_has_changed_is_audited_anew_and_an_audited_one_is_not(tmp_path, monkeypatch):
+    file = tmp_path / "engine" / store.files()[0].name
+    file.parent.mkdir()
+    for suffix in (".csv", ".json"):
+        shutil.copy(store.files()[0].with_suffix(suffix), file.with_suffix(suffix))
+    monkeypatch.setattr(own_runs, "DATA", tmp_path)
+    monkeypatch.setattr(inputs, "DATA", tmp_path)
+    first = own_runs.audited([file])
+    (tmp_path / "audits").mkdir()
+    first.to_csv(tmp_path / f"{own_runs.TABLE}.csv", index=False)
+    with monkeypatch.context() as nothing_runs:
+        nothing_runs.setattr(own_runs.checks, "run_alone", None)
+        assert own_runs.audited([file]).to_dict("records") == first.to_dict("records")
+    table = pd.read_csv(file)
+    table["ttft_s"] = table["e2e_s"] * 2
+    table.to_csv(file, index=False)
+    assert "Times run backwards" in own_runs.audited([file])["alarms"].iloc[0]
+
+
+@pytest.mark.parametrize("more", [0, 50], ids=["as planned", "beyond the plan"])
+def test_hits_that_a_conversation_plans_are_no_contradiction_and_more_are(tmp_path, more):
+    run = next(file for file in store.files() if file.name.startswith("conversations-"))
+    table = pd.read_csv(run)
+    table["cached_tokens"] += more * (table["cached_tokens"] > 0)
+    table.to_csv(tmp_path / run.name, index=False)
+    findings, _, _ = report.collect([tmp_path / run.name])
+    hits = [finding for finding in findings if finding.check == "prefix_cache"]
+    assert bool(hits) == bool(more) and [f for f in findings if f.kind == CONTRADICTION] == hits
+
+
+def test_the_text_names_each_kind_and_what_follows_from_what(tmp_path):
+    file = tmp_path / "levels.csv"
+    file.write_text("concurrency,requests_per_s,output_tokens,ttft_ms,tpot_ms,e2e_s\n8,2,100,6000,20,8\n")
+    findings, notes, unread = report.collect([file])
+    shown = report.text(findings, notes, unread)
+    assert (
+        "CONTRADICTS ITSELF" in shown
+        and "[follows from client_queue]" not in shown
+        and "becomes 2,000 ms" in shown
+        and "More with --all" in shown
+    )
+    assert max(map(len, shown.splitlines())) <= report.WIDTH
+    assert "[follows from client_queue]" in report.text(findings, notes, unread, everything=True)

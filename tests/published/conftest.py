@@ -1,0 +1,23 @@
+"""A folder for the tables that a build writes: tests leave the package's own alone."""
+
+import pytest
+
+from llm_measured.published import answers, build, checks, committed
+
+
+def forget():
+    """Forget what this process has read of the committed tables."""
+    build._table.cache_clear()
+    checks.committed.cache_clear()
+    for known, _ in answers.ANSWERS.values():
+        known.clear()
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """The folder of the tables, empty and the test's own."""
+    monkeypatch.setattr(committed, "FOLDER", tmp_path / "tables")
+    (tmp_path / "tables").mkdir()
+    forget()
+    yield tmp_path / "tables"
+    forget()

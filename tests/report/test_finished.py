@@ -1,0 +1,103 @@
+"""What cells show is made once, and a kernel that renders a page only reads it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bench.report import finished, preview
+
+SITE = {"project": {"render": ["page.qmd"]}, "website": {"title": "t", "description": "d"}}
+PAGE = """---
+title: Page
+description: What it says.
+---
+
+```{python}
+from bench.report import finished
+
+finished.replay("page.qmd")
+```
+
+```{python}
+#| label: drawn
+import matplotlib
+from IPython.display import Markdown, display
+
+display(Markdown(f"made by {matplotlib.__name__}"))
+print("and printed")
+```
+"""
+KERNEL = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from bench.report import preview
+from pathlib import Path
+import nbformat
+_, notebook = preview.read(Path("page.qmd"))
+for name in [name for name in sys.modules if name.startswith("matplotlib")]:
+    del sys.modules[name]
+shell = InteractiveShell.instance()
+with capture_output() as captured:
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert shell.run_cell(cell.source).success
+print([each.data for each in captured.outputs], captured.stdout, "matplotlib" in sys.modules)
+"""
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    (tmp_path / "page.qmd").write_text(PAGE)
+    monkeypatch.setattr(finished, "FINISHED", tmp_path / "finished")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rendered(folder, **variables):
+    """What a kernel that renders the page shows, what it prints, and whether it has imported Matplotlib."""
+    from bench.paths import ROOT
+
+    done = subprocess.run(
+        [sys.executable, "-c", KERNEL],
+        cwd=folder,
+        env={
+            "PYTHONPATH": str(ROOT),
+            "BENCH_FINISHED": str(folder / "finished"),
+            "HOME": str(folder),
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_kernel_that_renders_shows_what_was_made_and_imports_nothing_for_it(page):
+    preview._make_cells("page.qmd", page)
+    shown = rendered(page, SHOWN_ON_A_PAGE="1")
+    assert "made by matplotlib" in shown and "and printed" in shown and shown.strip().endswith("False")
+
+
+def test_a_cell_that_was_changed_or_stands_in_a_notebook_runs(page):
+    preview._make_cells("page.qmd", page)
+    assert rendered(page).strip().endswith("True"), "a notebook of one's own"
+    (page / "page.qmd").write_text(PAGE.replace("made by", "now made by"))
+    changed = rendered(page, SHOWN_ON_A_PAGE="1")
+    assert "now made by matplotlib" in changed and changed.strip().endswith("True")
+
+
+def test_an_option_of_a_cell_is_no_part_of_its_key():
+    assert finished.file("a.qmd", "#| echo: true\nx = 1") == finished.file("a.qmd", "x = 1\n")
+    assert finished.file("a.qmd", "x = 1") != finished.file("b.qmd", "x = 1")
+
+
+def test_pages_for_language_models_hold_no_packed_data(tmp_path, monkeypatch):
+    (tmp_path / "pages").mkdir()
+    text = "# Page\n\n![alt](data:image/png;base64," + "QUJD" * 200 + ")\n\nwords\n"
+    (tmp_path / "pages" / "latency.llms.md").write_text(text)
+    preview.mend_llms(tmp_path)
+    assert (tmp_path / "pages" / "latency.llms.md").read_text() == "# Page\n\n![alt]()\n\nwords\n"
+    assert "(pages/latency.llms.md): " in (tmp_path / "llms.txt").read_text()

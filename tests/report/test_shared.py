@@ -1,0 +1,103 @@
+"""Runs that shared their machine: drawn on its own pages, marked, and in nothing that is compared."""
+
+import pandas as pd
+import pytest
+from builders import make_rows, make_sidecar, two_engines, write_run
+from pictures import words
+
+from bench import html
+from bench.analysis import latency, machines
+from bench.machine import identity
+from bench.observations import store
+from bench.report import figures, headlines, shared, tables
+
+HERE = {"host": "abc123", "gpu": "test-cpu"}  # whose runs `two_engines` has most of
+BESIDE = "others used 7% of the CPU"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Runs of two machines; this one also measured two configurations beside others, one of them a second time
+    alone."""
+    monkeypatch.setattr(identity, "host", lambda: "abc123")
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
+    two_engines(tmp_path)
+    for option, run in (("float32", 4), ("int4", 1)):
+        rows = make_rows(option=option, run=run, rate=250.0, **HERE)
+        busy = make_sidecar(busy_cores={"others": 0.14, "steal": 0.0})
+        store.write(rows, busy, rows[0]["run_id"], tmp_path, marked=True)
+    return tmp_path
+
+
+def test_they_are_added_where_this_machine_stands_in_front_and_nowhere_else(folder):
+    requests = store.load()
+    for name in (None, "other-cpu"):
+        with machines.put_in_front(name):
+            assert shared.added(requests) is requests
+    with machines.put_in_front("here"):
+        added = shared.added(requests)
+    assert set(added.loc[added["shared_by"] != "", "option"]) == {"float32", "int4"}
+    assert added.attrs == requests.attrs and len(added) == len(requests) + 6
+
+
+def test_a_clean_run_is_drawn_in_their_place_and_they_enter_no_mean(folder):
+    clean, both = store.load(), store.load(shared=True)
+    before, after = (latency.summary(rows[rows["gpu"] == "test-cpu"]) for rows in (clean, both))
+    marked = after[after["shared_by"] != ""]
+    assert marked["option"].tolist() == ["int4"] and marked["reason"].tolist() == [BESIDE]
+    assert marked["output_tokens_per_s"].iloc[0] > before["output_tokens_per_s"].max()
+    assert marked["output_tokens_per_s_interval"].isna().all() and not marked["may_be_best"].any()
+    alone = after[after["shared_by"] == ""]
+    pd.testing.assert_frame_equal(alone[before.columns], before, check_dtype=False)
+
+
+def test_their_bars_are_hatched_on_white_with_a_line_on_the_neighbours(folder):
+    requests = store.load()
+    without = figures.DRAWN["latency"](requests)
+    assert "shared" not in words(without)
+    with machines.put_in_front("here"):
+        drawn = figures.DRAWN["latency"](requests)
+    (hatched,) = [bar for axes in drawn.axes for bar in axes.patches if bar.get_facecolor()[:3] == (1, 1, 1)]
+    assert hatched.get_hatch() and hatched.get_width() > 100
+    shown = " ".join(words(drawn).split())
+    assert "fake int4 · shared" in shown and f"no measurement, for {BESIDE} (fake int4)" in shown
+
+
+def test_the_table_says_what_they_shared_the_machine_with(folder):
+    with machines.put_in_front("here"):
+        table = tables.TABLES["latency"](store.load())
+    assert BESIDE in html.text(table[table["option"] == "int4"])
+    assert "int4" not in html.text(tables.TABLES["latency"](store.load()))
+
+
+def test_no_headline_knows_them(folder):
+    before = headlines.sentences(store.load())
+    for file in store.files(store.shared_folder()):
+        file.unlink()
+    assert headlines.sentences(store.load()) == before
+
+
+def test_a_machine_that_has_only_them_can_stand_in_front(folder, monkeypatch, capsys):
+    monkeypatch.setattr(identity, "host", lambda: "123abc")
+    for file in store.files(store.shared_folder()):
+        file.unlink()
+    with machines.put_in_front("here"), pytest.raises(ValueError, match="names no machine"):
+        machines.each(store.load())
+    rows = make_rows(option="int8", host="123abc", gpu="third-cpu")
+    busy = make_sidecar(busy_cores={"others": 0.14, "steal": 0.0})
+    store.write(rows, busy, rows[0]["run_id"], folder, marked=True)
+    with machines.put_in_front("here"):
+        assert machines.each(store.load()), "figures without such runs are those of the usual machine"
+        assert "third-cpu" in words(figures.DRAWN["latency"](store.load()))
+    tables.main(["latency", "here"])
+    shown = capsys.readouterr().out
+    assert BESIDE in shown and "test-cpu" not in shown
+
+
+def test_a_run_beside_others_in_a_folder_of_ones_own_is_marked_as_well(tmp_path):
+    busy = make_sidecar(busy_cores={"others": 0.14, "steal": 0.0})
+    write_run(tmp_path, busy, scratch=True)
+    with pytest.warns(UserWarning, match="shared their machine"):
+        requests = store.load(folder=tmp_path)
+    assert BESIDE in " ".join(words(figures.DRAWN["latency"](requests)).split())
+    assert BESIDE in html.text(tables.TABLES["latency"](requests))

@@ -1,0 +1,43 @@
+"""Host ids begin with a letter, and the old ones are found by both spellings."""
+
+import re
+
+from builders import write_run
+
+from bench.analysis import machines
+from bench.machine import identity
+from bench.observations import store
+from bench.paths import ROOT
+from bench.report import downloads
+from llm_measured.core import naming
+
+
+def test_a_new_host_begins_with_a_letter(tmp_path, monkeypatch):
+    monkeypatch.setattr(identity, "ROOT", tmp_path)
+    drawn = identity.host()
+    assert re.fullmatch("h[0-9a-f]{6}", drawn) and identity.host() == drawn
+    assert naming.lettered_host(drawn) == drawn and naming.lettered_host("096e72") == "h096e72"
+
+
+def test_an_old_host_is_read_by_both_spellings_and_downloaded_with_its_letter(tmp_path, monkeypatch):
+    write_run(tmp_path, host="096e72", gpu="a-cpu")
+    write_run(tmp_path, host="def456", gpu="b-cpu", run=1)
+    requests = store.load(folder=tmp_path)
+    for name in ("096e72", "h096e72", "a-cpu-096e72", "a-cpu-h096e72"):
+        monkeypatch.setenv(machines.FRONT, name)
+        assert machines.each(requests)[0][0] == ("a-cpu", "096e72"), name
+    assert set(downloads.table(requests)["host"]) == {"h096e72", "hdef456"}
+    assert set(requests["host"]) == {"096e72", "def456"}, "files keep theirs"
+
+
+def test_a_withdrawn_experiment_enters_no_table(tmp_path):
+    write_run(tmp_path, experiment="bursts_conv")
+    write_run(tmp_path)
+    assert set(store.load(folder=tmp_path)["experiment"]) == {"latency"}
+    (sentence,) = store.withdrawn(tmp_path)
+    assert "/bursts_conv-" in sentence and "first 120 requests" in sentence
+
+
+def test_the_six_committed_bursts_are_named_one_by_one():
+    bursts = [sentence for sentence in store.withdrawn(ROOT / "_llama-inference") if "bursts_" in sentence]
+    assert len(set(bursts)) == 6
