@@ -85,8 +85,9 @@ def command(wildcards):
 
 
 if workflow.is_main_process and not PARTIAL:
-    for run in RUNS:
-        run_notebook.keep(run.id)  # of a run that was interrupted after its CSV was written
+    for run in RUNS:  # the notebook of a run that was interrupted after its CSV was written
+        if lacks_its_end := run_notebook.keep(run.id):
+            print(lacks_its_end, file=sys.stderr)
 
 
 wildcard_constraints:

@@ -32,20 +32,36 @@ def execute(notebook: str, identifier: str, parameters: Fields) -> None:
     )
 
 
-def keep(identifier: str) -> None:
+def executed_whole(notebook: nbformat.NotebookNode) -> bool:
+    """Whether papermill executed `notebook` to its end, without an exception."""
+    made = notebook.metadata.get("papermill", {})
+    return bool(made.get("end_time")) and not made.get("exception")
+
+
+def keep(identifier: str) -> str:
     """Move the notebook of a run that has its CSV beside it, executed to the end or not; nothing if it lies
-    there or nowhere."""
+    there or nowhere.
+
+    Returns a sentence on a notebook that lacks its end (stopped, or failed in a later cell), else "".
+    """
     source, shared = ROOT / paths.log(identifier), store.shared_folder()
     folder = next((f for f in (None, shared) if store.path(identifier, folder=f).exists()), None)
     target = store.path(identifier, ".ipynb", folder)
     if not source.exists() or target.exists() or not target.with_suffix(".csv").exists():
-        return
+        return ""
     # Where this checkout lies, or an environment that it links to, is nobody's business: warnings name
     # relative files.
     text = source.read_text(encoding="utf-8")
     text = text.replace(str(ROOT), ".").replace(str(Path(sys.prefix).resolve()), ".")
     files.write_whole(target, text)
     source.unlink()
+    if executed_whole(nbformat.reads(text, as_version=4)):
+        return ""
+    three = " ".join(os.path.relpath(target.with_suffix(end), ROOT) for end in (".csv", ".json", ".ipynb"))
+    return (
+        f"{identifier} is measured, but its notebook ended in a cell after that: the run is shown and cannot "
+        f"be contributed. To measure it again: rm {three}"
+    )
 
 
 def error(notebook: Path) -> str | None:

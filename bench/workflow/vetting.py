@@ -12,7 +12,7 @@ import nbformat
 import pandas as pd
 
 from bench.observations import gates, provenance, schema, store
-from bench.workflow import leaks
+from bench.workflow import leaks, run_notebook
 from bench.workflow.candidates import OBSERVATIONS, Candidate, git
 
 SQUASHED = "data/squashed_revisions.csv"
@@ -207,8 +207,8 @@ def _notebook(candidate: Candidate, repository: "Repository") -> None:
     printed = "".join(output.get("text", "") for output in _outputs(notebook))
     _refuse(
         "Its notebook was not executed to its end by papermill: commit the one that the run wrote.",
-        not made.get("end_time"), made.get("exception"),
-    )  # fmt: skip
+        not run_notebook.executed_whole(notebook),
+    )
     _refuse(
         f"Its notebook is that of {made.get('output_path')}: commit the one that this run wrote.",
         candidate.run not in f"{made.get('output_path')} {printed}"

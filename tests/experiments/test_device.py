@@ -105,7 +105,8 @@ def test_who_waits_for_the_lock_says_so(around, tmp_path, capsys):
         with pytest.raises(TimeoutError, match="runs never overlap"):
             neighbours.take("cpu", wait_s=0.3)
     said = capsys.readouterr().out
-    assert "Waiting for another measurement on this machine" in said and "(lock)" in said, "the file without its folder: no machine path in an executed notebook"
+    # The file without its folder: no machine path stands in an executed notebook.
+    assert "Waiting for another measurement on this machine" in said and "(lock)" in said
     assert not waiting.now()
     neighbours.take("cpu").release()
     assert not capsys.readouterr().out, "nobody has waited"

@@ -489,6 +489,26 @@ def test_a_run_whose_last_cell_fails_is_measured(tmp_path):
     assert run_notebook.error(tmp_path / "fake" / "plot-1.ipynb") == "ValueError: no plot"
 
 
+def test_a_notebook_stopped_after_its_csv_is_kept_and_named(tmp_path, monkeypatch):
+    """As it is found at the next start after Ctrl-C: shown, but no contribution, and what to do about it."""
+    notebook = nbformat.v4.new_notebook(metadata={"papermill": {"end_time": None, "exception": None}})
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
+    monkeypatch.setattr(run_notebook, "ROOT", tmp_path)
+    csv, log = store.path("fake/stopped-1"), tmp_path / paths.log("fake/stopped-1")
+    for file in (csv, log):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    csv.write_text("whole")
+    nbformat.write(notebook, log)
+    said = run_notebook.keep("fake/stopped-1")
+    assert "cannot be contributed" in said and "rm fake/stopped-1.csv fake/stopped-1.json" in said
+    assert csv.with_suffix(".ipynb").exists() and not log.exists()
+    assert not run_notebook.keep("fake/stopped-1"), "said once"
+    csv.with_suffix(".ipynb").unlink()
+    notebook.metadata["papermill"]["end_time"] = "2026-11-26T23:00:00"
+    nbformat.write(notebook, log)
+    assert not run_notebook.keep("fake/stopped-1")
+
+
 @pytest.mark.check
 def test_two_studies_in_one_checkout_do_not_overlap(tmp_path):
     from filelock import FileLock
