@@ -221,6 +221,11 @@ def one(asked: Mapping[str, object], prompt_tokens: float = USUAL_PROMPT) -> Ans
     )
 
 
+def short(number: float) -> str:
+    """`number` with three digits, in full from a thousand on."""
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
+
+
 def first_token(table: pd.DataFrame) -> tuple[float, float, float]:
     """(seconds to the first token of a prompt, low, high) of the one setup in `table` (column prompt), alone
     on its machine; never less than reading the weights once."""

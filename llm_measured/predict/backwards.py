@@ -30,7 +30,10 @@ def reaching(asked: Mapping[str, object], rate: float) -> pd.DataFrame:
     the setup: sources), usd_per_million_output_tokens, price_source. question.Refused where the rest of the
     question has no answer."""
     if asked.get("accelerator") or asked.get("bandwidth_gb_per_s"):
-        raise question.Refused("--at-least asks for accelerators: name none, or add --largest.")
+        raise question.Refused(
+            "--at-least asks for accelerators: name none, or add --largest. What else is asked goes by name: "
+            "--model, --weights-format, --engine."
+        )
     # What is wrong with the rest of the question is said once, not for every accelerator.
     beside = {"accelerator": "", "bandwidth_gb_per_s": "1000", "memory_gb": ""}
     setup = question.read(pd.DataFrame([dict(asked) | beside], dtype=object)).iloc[0]
@@ -96,7 +99,7 @@ def largest_text(asked: Mapping[str, object], rate: float, in_json: bool = False
         {
             "model": table["model"],
             "10⁹ parameters": table["parameters"] / 1e9,
-            "passed": table["active"] / 1e9,
+            "active": table["active"] / 1e9,
             "weights (GB)": table["weights_gb"],
             "tokens/s": table["rate"],
             "from": table["low"],
@@ -116,6 +119,6 @@ def _json(shown: pd.DataFrame) -> str:
 
 
 def _lines(head: str, shown: pd.DataFrame, most: int) -> str:
-    words = shown.head(most).to_string(index=False, float_format=lambda v: f"{v:.3g}", na_rep="")
+    words = shown.head(most).to_string(index=False, float_format=answer.short, na_rep="")
     rest = [f"… and {len(shown) - most} more (--json has all)."] if len(shown) > most else []
     return "\n".join([head, words, *rest])

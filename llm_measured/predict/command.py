@@ -1,7 +1,7 @@
 """What to expect, from what others have published.
 
 llm-measured expect ACCELERATOR MODEL [FORMAT] [ENGINE] …   one question (--help: what may be stated)
-llm-measured expect --at-least RATE --model MODEL …   accelerators that reach RATE tokens/s
+llm-measured expect --at-least RATE --model MODEL --weights-format FORMAT …   accelerators that reach it, tokens/s
 llm-measured expect --largest ACCELERATOR …           the largest known models that fit
 llm-measured expect predict DATA OUT    a rate, its interval and its price for each row of a CSV
 
@@ -68,7 +68,7 @@ def told(found: answer.Answer, cases: bool = True) -> str:
     engine = setup["engine"] if setup["engine"] != "any" else "an engine of which nothing is said"
     lines = [
         f"{count}{setup['machine']}, {setup['model']} ({setup['parameters'] / 1e9:.4g} · 10⁹ parameters, "
-        f"{setup['active'] / 1e9:.4g} passed), {setup['bits']:.3g} bits, {engine}, "
+        f"{setup['active'] / 1e9:.4g} active), {setup['bits']:.3g} bits, {engine}, "
         f"{setup['context']:,.0f} tokens in the cache."
     ]
     if cases and len(found.exact):
@@ -76,9 +76,10 @@ def told(found: answer.Answer, cases: bool = True) -> str:
         lines += [f"  {case(row)}" for _, row in found.exact.head(6).iterrows()]
     lines.append(_memory(found))
     lines.append(
-        f"Expected: {found.rate:.3g} tokens/s, {found.low:.3g} to {found.high:.3g} in 95 of 100 sources"
+        f"Expected: {answer.short(found.rate)} tokens/s, {answer.short(found.low)} to "
+        f"{answer.short(found.high)} in 95 of 100 sources"
         f"{' (the interval ends at the bound)' if found.high > 0.999 * found.bound else ''}; "
-        f"the bound that nobody passes is {found.bound:.3g}."
+        f"the bound that nobody passes is {answer.short(found.bound)}."
     )
     parts = {name: share for name, share in found.shares.items() if share >= 0.01}
     lines.append(
@@ -111,7 +112,8 @@ def _cost(found: answer.Answer) -> list[str]:
     users = found.setup["users"]
     of = "for one user" if users == 1 else f"for all {users:g} users"
     return [
-        f"Cost: ${middle:.3g} per million output tokens {of} (${low:.3g} to ${high:.3g}), at "
+        f"Cost: ${answer.short(middle)} per million output tokens {of} (${answer.short(low)} to "
+        f"${answer.short(high)}), at "
         f"${found.price.usd_per_gpu_hour:.2f} an hour of each accelerator ({found.price.source}); "
         "the time of prompts is not in it."
     ]
