@@ -1,7 +1,7 @@
 """What to expect, from what others have published.
 
 llm-measured expect ACCELERATOR MODEL [FORMAT] [ENGINE] …   one question (--help: what may be stated)
-llm-measured expect --at-least RATE --model MODEL --weights-format FORMAT …   accelerators that reach it, tokens/s
+llm-measured expect --at-least RATE --model MODEL --weights-format FORMAT …   accelerators that reach it
 llm-measured expect --largest ACCELERATOR …           the largest known models that fit
 llm-measured expect predict DATA OUT    a rate, its interval and its price for each row of a CSV
 
