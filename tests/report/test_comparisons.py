@@ -33,10 +33,65 @@ def test_two_sources_that_measured_one_each_are_not_compared(rows):
 def test_three_sources_that_agree_give_a_verdict_and_three_that_do_not_give_none(rows):
     rows(*both("a", 2.0), *both("b", 2.1), *both("c", 1.9))
     (said,) = comparisons.verdicts(CARDS)
-    assert said.startswith("**B is faster than A:** 2 times (1.8 to 2.3; 3 settings of 3 sources)")
+    assert said == "**B is faster than A:** 2 times (1.8 to 2.3; 3 settings of 3 sources). Faster in 3 of 3."
     rows(*both("a", 2.0), *both("b", 0.5), *both("c", 1.1))
     (said,) = comparisons.verdicts(CARDS)
-    assert "cannot be told" in said
+    assert "cannot be told" in said and said.endswith("Faster in 2 of 3.")
+
+
+def test_one_setting_is_named_as_one(rows):
+    rows(*both("a", 1.2))
+    (said,) = comparisons.verdicts(CARDS)
+    assert said.endswith("cannot be told.** 1.2 times in the one setting that somebody measured.")
+
+
+def test_many_users_are_compared_at_the_same_number_and_lengths(monkeypatch):
+    served = pd.DataFrame(
+        {
+            "source": "a",
+            "device": ["A", "B", "A", "B"],
+            "model": "m",
+            "bits": 8.0,
+            "engine": "vllm",
+            "accelerators": 1.0,
+            "format": "fp8",
+            "users": [8.0, 8.0, 16.0, 32.0],
+            "input_tokens": 100.0,
+            "output_tokens": 100.0,
+            "rate": [100.0, 150.0, 180.0, 400.0],
+        }
+    )
+    monkeypatch.setattr(lookup, "many_users", lambda: served)
+    (pair,) = comparisons.pairs(
+        comparisons.Comparison("device", ("A", "B"), ("A", "B"), many=True)
+    ).itertuples()
+    assert (pair.users, pair.first, pair.other, pair.engine) == (8.0, 100.0, 150.0, "vLLM")
+
+
+def test_versions_are_the_oldest_and_the_newest_build_of_a_setting(monkeypatch):
+    one = pd.DataFrame({"source": "a", "device": "A", "model": ["m"] * 3 + ["n"] * 2, "bits": 4.0})
+    one = one.assign(
+        engine="llama-server", backend=None, build=[5000, 5050, 6000, 7000, 7050], rate=[10, 11, 15, 20, 30]
+    )
+    monkeypatch.setattr(lookup, "one_user", lambda: one)
+    (pair,) = comparisons.pairs(
+        comparisons.Comparison("version", (comparisons.OLDER, comparisons.NEWER), ("old", "new"))
+    ).itertuples()
+    assert (pair.model, pair.first, pair.other) == ("m", 10, 15), "fifty builds are no two versions"
+
+
+def test_a_build_is_read_as_versions_are_written():
+    versions = [
+        "b8639",
+        "build=5921; commit=086cf81e",
+        "build_info: b8925-0adede866",
+        "9db451ee1",
+        None,
+        "b8460 2496f9c14",
+    ]
+    rows = pd.DataFrame({"engine_version": versions, "engine": "llama.cpp"})
+    assert lookup.builds(rows).fillna(0).tolist() == [8639, 5921, 8925, 0, 0, 8460]
+    assert lookup.builds(rows.assign(engine="vllm")).isna().all()
 
 
 def test_fewer_sources_are_counted_and_not_generalised(rows):

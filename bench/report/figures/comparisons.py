@@ -9,10 +9,10 @@ from bench.report.published import comparisons
 
 @style.of_no_machine
 def published_comparisons(requests: pd.DataFrame) -> style.Figure | None:
-    """Published speed of one user, B over A, one dot per setting that somebody measured with both, on a
+    """Published speed of one user (or of many, per accelerator), B over A, one dot per setting that somebody measured with both, on a
     logarithmic axis; the line at 1 says as fast."""
     rows = [
-        (f"{name} ÷ {each.names[0]}", part["ratio"].astype(float))
+        (f"{name} ÷ {each.names[0]}{', many users' * each.many}", part["ratio"].astype(float))
         for each in comparisons.COMPARISONS
         for name, part in comparisons.pairs(each).groupby("against", sort=False)
     ]
@@ -31,4 +31,4 @@ def published_comparisons(requests: pd.DataFrame) -> style.Figure | None:
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     caption = "Bar: median. Number: settings that somebody measured with both."
-    return style.titled(drawn, "B ÷ A, tokens/s of one user", caption)
+    return style.titled(drawn, "B ÷ A, tokens/s", caption)

@@ -1,4 +1,5 @@
-"""A against B in what others have published: one user, both in the same source, model, bits and engine.
+"""A against B in what others have published: both in the same source, model, bits and engine, for one user or
+for as many users with the same lengths.
 
 Two cards are compared only where somebody measured both; sources count alike. A verdict needs three sources
 and an interval that leaves 1 out; anything else cannot be told.
@@ -10,48 +11,66 @@ import numpy as np
 import pandas as pd
 
 from bench.report.published import lookup
+from bench.report import words
 from bench.report.words import plural, two
-from llm_measured.published import answers
+from llm_measured.published import answers, names
 
 SETTING = ["source", "device", "model", "bits", "engine"]  # what both must share, but for what is compared
+OF_MANY = [
+    "accelerators",
+    "format",
+    "users",
+    "input_tokens",
+    "output_tokens",
+]  # and where many users are served
 FEWEST_SOURCES, FEWEST_SETTINGS = 3, 3
-# Names under which one engine is published.
-SAME_ENGINE = {"llama-server": "llama.cpp", "mlx-lm": "mlx", "mlx-swift": "mlx"}
+FEWEST_BUILDS = 100  # between two versions of llama.cpp: some two weeks
+OLDER, NEWER = "older build", "newer build"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The first of `values` of the column `by` of `lookup.one_user` against each of the others, shown as
-    `names`; `only` devices whose name begins so."""
+    """The first of `values` of the column `by` of `lookup.one_user` (`many`: of `lookup.many_users`) against
+    each of the others, shown as `names`; `only` devices whose name begins so."""
 
     by: str
     values: tuple[str | float, ...]
     names: tuple[str, ...]
     only: str = ""
+    many: bool = False
 
 
-def _devices(*names: str) -> Comparison:
-    return Comparison("device", names, names)
+def _devices(*names: str, many: bool = False) -> Comparison:
+    return Comparison("device", names, names, many=many)
 
 
 COMPARISONS = (
-    _devices("RTX 3090", "RTX 4090", "RTX 5090"),
+    _devices("RTX 4090", "RTX 3090", "RTX 5090"),
     _devices("RTX 4090", "Apple M4 Max"),
     _devices("RTX 3060", "RTX 4060 Ti"),
+    _devices("RTX 5070", "Apple M4 Pro"),
     _devices("A100", "H100"),
-    Comparison("engine", ("llama.cpp", "mlx"), ("llama.cpp on a Mac", "MLX"), "Apple M"),
-    Comparison("engine", ("llama.cpp", "vllm"), ("llama.cpp", "vLLM")),
+    _devices("H200", "H100", "B200", "MI300X", "MI355X", many=True),
+    Comparison("engine", ("llama.cpp", "MLX"), ("llama.cpp on a Mac", "MLX"), "Apple M"),
+    Comparison("engine", ("llama.cpp", "vLLM"), ("llama.cpp", "vLLM")),
+    Comparison("engine", ("vLLM", "SGLang", "TensorRT-LLM"), ("vLLM", "SGLang", "TensorRT-LLM"), many=True),
+    Comparison("version", (OLDER, NEWER), (f"llama.cpp, {OLDER}", NEWER)),
     Comparison("bits", (16, 8, 4), ("16 bits", "8 bits", "4 bits")),
     Comparison("model", ("qwen3-32b", "qwen3-30b-a3b"), ("Qwen3-32B (dense)", "Qwen3-30B-A3B")),
 )
 
 
 def pairs(each: Comparison) -> pd.DataFrame:
-    """One row per setting in which the first value and another were measured; columns SETTING without `by`,
-    first, other (tokens/s, medians), against (the other's name), ratio (other ÷ first)."""
-    rows = lookup.one_user()
-    rows = rows[rows["device"].str.startswith(each.only)].assign(engine=rows["engine"].replace(SAME_ENGINE))
-    keys = [name for name in SETTING if name != each.by]
+    """One row per setting in which the first value and another were measured; columns SETTING (`many`: with
+    OF_MANY) without `by`, first, other (tokens/s, medians), against (the other's name), ratio (other ÷
+    first)."""
+    rows = lookup.many_users() if each.many else lookup.one_user()
+    rows = rows[rows["device"].str.startswith(each.only)]
+    rows = rows.assign(engine=rows["engine"].map(names.engine))
+    shared = [*SETTING, *(OF_MANY if each.many else [])]
+    if each.by == "version":
+        rows, shared = _versions(rows), [*shared, "backend"]
+    keys = [name for name in shared if name != each.by]
     cells = rows.groupby([*keys, each.by])["rate"].median().unstack(each.by)
     found = [
         pd.DataFrame({"first": cells[each.values[0]], "other": cells[value]}).dropna().assign(against=name)
@@ -61,6 +80,18 @@ def pairs(each: Comparison) -> pd.DataFrame:
     columns = [*keys, "first", "other", "against"]
     table = pd.concat(found).reset_index() if found else pd.DataFrame(columns=columns)
     return table.assign(ratio=table["other"].astype(float) / table["first"].astype(float))
+
+
+def _versions(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the oldest and of the newest build of llama.cpp in each setting, FEWEST_BUILDS or more apart;
+    with the column version."""
+    rows = rows[rows["build"].notna()].assign(backend=rows["backend"].fillna("not stated"))
+    builds = rows.groupby([*SETTING, "backend"])["build"]
+    oldest, newest = builds.transform("min"), builds.transform("max")
+    named = pd.Series(
+        np.select([rows["build"] == oldest, rows["build"] == newest], [OLDER, NEWER], ""), rows.index
+    )
+    return rows.assign(version=named)[(newest - oldest >= FEWEST_BUILDS) & (named != "")]
 
 
 def verdicts(each: Comparison) -> list[str]:
@@ -74,18 +105,21 @@ def _verdict(name: str, first: str, own: pd.DataFrame) -> str:
     if own.empty:
         return f"{unknown} Nobody here measured both in one setting."
     count = f"{plural(len(own), 'setting')} of {plural(own['source'].nunique(), 'source')}"
+    faster = f"Faster in {int((own['ratio'] > 1).sum())} of {len(own)}."
+    if len(own) == 1:
+        return f"{unknown} {two(own['ratio'].iloc[0])} times in the one setting that somebody measured."
     if own["source"].nunique() < FEWEST_SOURCES:
-        spread = f"{two(own['ratio'].min())} to {two(own['ratio'].max())} times"
+        spread = f"{words.range(own['ratio'])}"
         sides = set(np.sign(np.log(own["ratio"])))
         if len(own) >= FEWEST_SETTINGS and len(sides) == 1:
             word = "faster" if sides == {1.0} else "slower"
             return f"**{name} was {word} than {first} in all {count}:** {spread}. More sources could differ."
-        return f"{unknown} {two(own['ratio'].median())} times in the median of {count}, {spread}."
+        return f"{unknown} {two(own['ratio'].median())} times in the median of {count}, {spread}. {faster}"
     effect = answers.pooled(np.log(own["ratio"]), own["source"])
-    words = f"{two(effect.factor)} times ({two(effect.low)} to {two(effect.high)}; {count})."
+    pooled = f"{two(effect.factor)} times ({two(effect.low)} to {two(effect.high)}; {count}). {faster}"
     if effect.low <= 1 <= effect.high:
-        return f"{unknown} {words}"
-    return f"**{name} is {'faster' if effect.factor > 1 else 'slower'} than {first}:** {words}"
+        return f"{unknown} {pooled}"
+    return f"**{name} is {'faster' if effect.factor > 1 else 'slower'} than {first}:** {pooled}"
 
 
 def settings(each: Comparison) -> pd.DataFrame:
@@ -93,6 +127,7 @@ def settings(each: Comparison) -> pd.DataFrame:
     table = pairs(each).sort_values(["against", "ratio"])
     first, other = f"{each.names[0]} (tokens/s)", "other (tokens/s)"
     table = table.rename(columns={"first": first, "other": other, "against": "other", "ratio": "times"})
-    keys = [name for name in ("model", "device", "bits", "engine", "source") if name in table]
+    shown = ["model", "device", "bits", "engine", *OF_MANY, "backend", "source"]
+    keys = [name for name in shown if name in table]
     several = ["other"] if len(each.names) > 2 else []
     return table[[*several, *keys, first, other, "times"]]

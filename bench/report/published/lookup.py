@@ -15,7 +15,7 @@ import pandas as pd
 
 from bench import html, memo
 from llm_measured.core import hardware
-from llm_measured.published import build, derived
+from llm_measured.published import answers, build, derived, names
 
 LONGEST_CONTEXT = 4096  # tokens: up to here, reading the KV cache is small beside the weights
 # Bits per weight, with scales: the formats of one bucket are chosen between as if they were one.
@@ -177,7 +177,8 @@ def bits_of(rows: pd.DataFrame) -> pd.Series:
 @functools.cache
 def one_user() -> pd.DataFrame:
     """The published rows that tell one user's speed; columns row_id, device, model (its shape's name), bits
-    (a key of BITS), rate (tokens/s), engine, source, accelerator, format, parameters_b, active_b."""
+    (a key of BITS), rate (tokens/s), engine, source, accelerator, format, parameters_b, active_b, backend,
+    build (llama.cpp's number, NaN where it is not stated)."""
     return memo.kept((f"{__name__}.one_user", build.VERSION), _one_user)
 
 
@@ -201,8 +202,45 @@ def _one_user() -> pd.DataFrame:
             "format": rows["weights_format"],
             "parameters_b": known["parameters"] / 1e9,
             "active_b": known["active"] / 1e9,
+            "backend": rows["backend"],
+            "build": builds(rows),
         },
         index=rows.index,
+    )
+    return made[made["rate"].gt(0) & made["device"].notna() & made["bits"].notna()]
+
+
+def builds(rows: pd.DataFrame) -> pd.Series:
+    """llama.cpp's build number, NaN where the version says none."""
+    text = rows["engine_version"].astype("string")
+    number = text.str.extract(r"(?:^|\s)b(\d{4,5})\b|build=(\d{4,5})\b").bfill(axis=1)[0].astype(float)
+    return number.where(rows["engine"].map(names.engine) == "llama.cpp")
+
+
+@functools.cache
+def many_users() -> pd.DataFrame:
+    """The published rows of two users or more at once, without speculation, that no check objects to; columns
+    device, model, bits (a key of BITS), rate (tokens/s of all users, per accelerator), engine, source,
+    accelerators, format, users, input_tokens, output_tokens."""
+    return memo.kept((f"{__name__}.many_users", build.VERSION), _many_users)
+
+
+def _many_users() -> pd.DataFrame:
+    rows = answers.usable()
+    rows = rows[(rows["in_flight"] >= 2) & (rows["speculative"].fillna("none") == "none")]
+    made = pd.DataFrame(
+        {
+            "device": device(rows),
+            "model": rows["model"].map(lambda name: shapes().get(name, name)),
+            "bits": bits_of(rows),
+            "rate": rows["output_tokens_per_s_per_accelerator"],
+            "engine": rows["engine"].fillna("not stated"),
+            "source": rows["source"],
+            "accelerators": rows["accelerators"],
+            "format": rows["weights_format"],
+            "users": rows["in_flight"],
+            **{name: rows[name] for name in ("input_tokens", "output_tokens")},
+        }
     )
     return made[made["rate"].gt(0) & made["device"].notna() & made["bits"].notna()]
 
