@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bench.report.published import lookup
 from bench.report import words
+from bench.report.published import lookup
 from bench.report.words import plural, two
 from llm_measured.published import answers, names
 

@@ -141,10 +141,10 @@ def shapes() -> dict[str, str]:
     columns = ["layers", "hidden_size", "intermediate_size", "vocab_size", "parameters_b"]
     models = hardware.models().dropna(subset=columns)
     named: dict[str, str] = {}
-    for _, names in models.groupby(columns)["model"]:
-        plain = names[~names.str.contains("distill|coder|instruct|guard")]
-        together = plain if len(plain) else names
-        named |= dict.fromkeys(names, max(together, key=lambda name: (-len(name), name)))
+    for _, alike in models.groupby(columns)["model"]:
+        plain = alike[~alike.str.contains("distill|coder|instruct|guard")]
+        together = plain if len(plain) else alike
+        named |= dict.fromkeys(alike, max(together, key=lambda name: (-len(name), name)))
     if "llama-3-8b" in named:
         named |= dict.fromkeys(("llama-3-8b", "llama-3.1-8b"), "llama-3.1-8b")
     return named
