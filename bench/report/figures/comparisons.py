@@ -9,8 +9,8 @@ from bench.report.published import comparisons
 
 @style.of_no_machine
 def published_comparisons(requests: pd.DataFrame) -> style.Figure | None:
-    """Published speed of one user (or of many, per accelerator), B over A, one dot per setting that somebody measured with both, on a
-    logarithmic axis; the line at 1 says as fast."""
+    """Published speed of one user (or of many, per accelerator), B over A, one dot per setting that somebody
+    measured with both, on a logarithmic axis; the line at 1 says as fast."""
     rows = [
         (f"{name} ÷ {each.names[0]}{', many users' * each.many}", part["ratio"].astype(float))
         for each in comparisons.COMPARISONS
