@@ -81,7 +81,8 @@ def by_source(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 # What is known of the sources' files (each found once by hand), and the check that finds it again; a pitfall
-# that only an importer can know names the importer.
+# that only an importer can know names the importer and the column, with a value where no label contradicts
+# it.
 PITFALLS = [
     ("inferencex", "isl and osl are maxima, answers are shorter", "e2e_against_parts"),
     ("inferencex", "isl and osl are maxima: Little's law with osl", "littles_law"),
@@ -115,12 +116,74 @@ PITFALLS = [
     ("anyscale-ray-serve", "all-parts keeps the concurrency of one client", "littles_law"),
     ("anyscale-ray-serve", "median ITL of 0.004 ms", "itl_against_tpot"),
     ("4x3090", "conditions inferred", "stated_by_importer"),
-    ("tech-grandpa", '"(P)" is not explained', "stated_by_importer"),
+    ("tech-grandpa", '"(P)" is one client that asks several machines at once', "stated_by_importer"),
+    ("tech-grandpa", "64 requests are sent over a minute: fewer are in flight", "littles_law"),
     ("infpop", "prefill dominates", "stated_by_importer"),
     ("premai", "faster than its weights can be read", "bandwidth_beyond_device"),
     ("strix-halo-lhl", 'gpt-oss "in F16" has 4 to 5 bits', "file_smaller_than_format"),
     ("strix-halo-lhl", "power is a mean with the loading in it", "power_of_another_window"),
     ("mac-llm-bench", "GB of a file are GiB", "importer: weights_bytes"),
+    ("apple-alexhiesch", "a drafting model stands in the test's name", "importer: speculative = any"),
+    ("dgx-spark-djangodevreng", 'weights "in bf16" have fewer bits', "bandwidth_beyond_device"),
+    # Cards, boards and laptops that people own.
+    ("arc-b70-pmzfx", "the size is of one part of a split file", "file_smaller_than_format"),
+    ("club-3090", "MTP and DFlash in most rows, told in a card's name", "importer: speculative = any"),
+    ("club-3090", "several pairs of rates in one cell of prose", "left out: not one plain pair of rates"),
+    ("dgx-spark-jvr0x", "runs that failed print a rate of 0", "impossible_time"),
+    (
+        "epyc9655-pestopoppa",
+        "an answer of a few tokens may be an echo of the prompt",
+        "left out: an answer of less than 64 tokens, which may be an echo",
+    ),
+    (
+        "epyc9655-pestopoppa",
+        "a later file repeats answers",
+        "left out: an earlier file has the same answer",
+    ),
+    ("geerlingguy", "two pages have the same rows", "left out: the newer page has the same row"),
+    ("gpustack", "the printed rate is not tokens over seconds", "plain_sums"),
+    ("gpustack", "gaps of 0 ms, or of several tokens", "importer: itl_p50_ms"),
+    (
+        "gpustack",
+        "a page's command serves another model",
+        "left out: its command serves another model than its page is of",
+    ),
+    ("guruswami", "1,000.0 tokens/s is the limit of a clock", "rate_at_clock_limit"),
+    ("guruswami", "Phi-3-medium (9) and 3 capped rates outrun the memory", "bandwidth_beyond_device"),
+    ("guruswami", "a long prompt's first token takes one step: cached", "importer: prefix_cached = yes"),
+    (
+        "guruswami",
+        "test-model and demo-model among the rows",
+        "left out: no measurement (test-model, demo-model)",
+    ),
+    ("iog-vllm", "at a low request rate the number is the load", "importer: workload = open_loop"),
+    ("jetson-orin-jbecirovski", "a llama 8B of no version", "importer: checkpoint_raw"),
+    ("jetson-orin-jbecirovski", "the power mode stands in a folder's name", "importer: power_limit_w = any"),
+    ("llmfit-community", "weights partly in the processor's memory", "weights_beyond_memory"),
+    ("localmaxxing", "weights partly in other memory, or on two cards", "weights_beyond_memory"),
+    ("localmaxxing", "a 27B at 99 to 522 tokens/s on one RTX 3090", "bandwidth_beyond_device"),
+    ("localmaxxing", "prompts found in a cache, and the same 27B", "compute_beyond_device"),
+    ("localmaxxing", "images as prompts, placeholders of 1", "prompt_slower_than_answer"),
+    ("localmaxxing", "rates of whole requests; notes of two cards", "stated_by_importer"),
+    ("localmaxxing", "batchSize is llama.cpp's -b", "importer: prefill_chunk = any"),
+    ("localmaxxing", "llama-bench's -d is a context depth", "importer: context_depth = any"),
+    ("localmaxxing", "drafting is told in a name, a note or a command", "importer: speculative = any"),
+    (
+        "localmaxxing",
+        "the same measurement was sent again",
+        "left out: the same measurement was sent before",
+    ),
+    ("mi50-fank", "cards, power and number format stand in no file", "stated_by_importer"),
+    ("mi50-fank", "drafting stands in a file's name", "importer: speculative = any"),
+    ("mi50-kyuz0", "tokens_per_second counts the prompt", "importer: throughput_counts = input+output"),
+    ("openvino-core-ultra", "one setting has several numbers", "stated_by_importer"),
+    ("r9700-kyuz0", "runs that failed among the rows", "left out: the run failed (runtime)"),
+    ("r9700-kyuz0", "two cards by the log file's name alone", "importer: accelerators = 2"),
+    ("rtx4070tis-ryanilano", "runs that failed among the rows", "left out: the run failed (FAIL)"),
+    ("rtx6kpro", "MTP on and off by the file's name", "importer: speculative = MTP"),
+    ("rx7900xtx-1337hero", "a llama 7B of no version", "importer: checkpoint_raw"),
+    ("vllm-cards-kyuz0", "tokens_per_second counts the prompt", "importer: throughput_counts = input+output"),
+    ("vllm-mlx", "tables without a machine", "left out: no table of single requests with its machine"),
 ]
 
 
@@ -143,8 +206,7 @@ def pitfalls(rows: pd.DataFrame) -> pd.DataFrame:
     for source, pitfall, check in PITFALLS:
         by, _, what = check.partition(": ")
         if by == "importer":
-            differs = rows.loc[rows["source"] == source, "as_printed"].fillna("").str.contains(f'"{what}"')
-            counts = {"as_printed": int(differs.sum()), "as_read": 0}
+            counts = {"as_printed": _read_otherwise(rows[rows["source"] == source], what), "as_read": 0}
         elif by == "reader":
             folder = build.folder_of(source)
             lines = sum(build.imported(source, folder).ragged.values()) if folder else 0
@@ -156,6 +218,17 @@ def pitfalls(rows: pd.DataFrame) -> pd.DataFrame:
             counts = {name: int(series.get((source, check), 0)) for name, series in found.items()}
         table.append({"source": source, "pitfall": pitfall, "check": check} | counts)
     return pd.DataFrame(table)
+
+
+def _read_otherwise(rows: pd.DataFrame, what: str) -> int:
+    """Rows that an importer reads otherwise than their labels: `column`, as `as_printed` keeps the label's
+    value, or `column = value` (`any`: every value) of a column for which a file has no label."""
+    column, _, value = what.partition(" = ")
+    if not value:
+        return int(rows["as_printed"].fillna("").str.contains(f'"{column}"').sum())
+    if value == "any":
+        return int(rows[column].notna().sum())
+    return int((rows[column] == (float(value) if column in schema.NUMBERS else value)).sum())
 
 
 def sample(rows: pd.DataFrame, check: str, count: int) -> str:

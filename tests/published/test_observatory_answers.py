@@ -10,7 +10,7 @@ import pytest
 from bench import registry
 from bench.paths import ROOT
 from bench.report.published import figures, findings, tables
-from llm_measured.published import answers, checks, names, reports
+from llm_measured.published import answers, checks, names, reports, sources
 from llm_measured.published.sources import of_files
 
 
@@ -216,11 +216,31 @@ def test_every_sentence_has_its_number_of_rows():
 
 def test_what_was_read_by_hand_is_what_the_seed_draws():
     read = pd.read_csv(reports.build.DATA / "reviewed_rows.csv")
-    assert read["row_id"].isin(answers.rows()["row_id"]).all() and set(read["right"]) == {"yes", "no"}
+    assert read["row_id"].isin(answers.rows()["row_id"]).all() and set(read["right"]) == {
+        "yes",
+        "no",
+        "undecidable",
+    }
     summary = pd.read_csv(reports.build.DATA / "reviewed.csv").set_index("check")
     counted = read.groupby("check")["right"].agg(["size", lambda v: (v == "yes").sum()])
     for check, (drawn, right) in zip(counted.index, counted.to_numpy()):
         assert (summary.at[check, "drawn"], summary.at[check, "right"]) == (drawn, right)
+
+
+def test_every_pitfall_has_rows_and_a_value_is_counted_where_no_label_contradicts_it():
+    table = reports.pitfalls(answers.rows()).set_index(["source", "check"])["as_printed"]
+    assert (table[[source in sources_of_owners() for source, _ in table.index]] > 0).all()
+    rows = answers.rows()
+    cards = rows[rows["source"] == "vllm-cards-kyuz0"]
+    both = (cards["throughput_counts"] == "input+output").sum()
+    assert table["vllm-cards-kyuz0", "importer: throughput_counts = input+output"] == both == 72
+    two = (rows["source"] == "r9700-kyuz0") & (rows["accelerators"] == 2)
+    assert table["r9700-kyuz0", "importer: accelerators = 2"] == two.sum() > 0
+
+
+def sources_of_owners():
+    """Sources that were read on the day on which the cards that people own came in."""
+    return {name for name, module in sources.modules() if module.ABOUT.retrieved == "2026-11-26"}
 
 
 def test_the_notebook_names_its_parameters():

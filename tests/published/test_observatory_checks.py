@@ -262,6 +262,28 @@ def test_one_rate_for_two_settings_and_a_run_far_from_its_group_are_found():
     assert [row for row, check in found(*group) if check == "far_from_group"] == [3]
 
 
+def test_runs_of_other_settings_are_no_group():
+    # One file's rates by length, of which the importer knows no more than its name.
+    rates = {128: 61.3, 512: 59.3, 2048: 54.0, 16384: 12.3}
+    group = [
+        SINGLE | {"lengths": None, "input_tokens": None, "throughput_raw": rate, "flags": f"prompt_size={n}"}
+        for n, rate in rates.items()
+    ]
+    assert "far_from_group" not in {check for _, check in found(*group)}
+    drafted = [SINGLE | {"lengths": None, "throughput_raw": v} for v in (20, 21, 20.5)]
+    faster = SINGLE | {"lengths": None, "throughput_raw": 70, "speculative": "MTP"}
+    assert "far_from_group" not in {check for _, check in found(*drafted, faster)}
+
+
+def test_a_mean_is_a_median_by_rounding_in_some_rows_of_a_file_and_in_all_where_it_is_one():
+    times = {"tpot_mean_ms": None, "e2e_mean_ms": None, "ttft_p99_ms": 10.9}
+    means = [SINGLE | times | {"ttft_mean_ms": round(10.21 + n / 50, 2)} for n in range(10)]
+    rounded = [row | {"ttft_p50_ms": 10.35} for row in means]  # the eighth is 10.35 itself
+    assert "mean_called_median" not in {check for _, check in found(*rounded)}
+    same = [row | {"ttft_p50_ms": row["ttft_mean_ms"]} for row in means]
+    assert [row for row, check in found(*same) if check == "mean_called_median"] == list(range(10))
+
+
 def test_one_thousand_tokens_at_the_top_of_a_file_in_three_settings_is_a_clocks_limit():
     alone = SINGLE | {"accelerator_raw": "x", "checkpoint_raw": "SmolLM2-360M", "throughput_raw": 1000.0}
     capped = [alone | {"weights_format": form} for form in ("Q8_0", "Q6_K", "Q4_K_M")]

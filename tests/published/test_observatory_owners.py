@@ -463,6 +463,24 @@ def test_a_batch_of_llama_cpp_is_no_number_of_sequences_and_a_rate_of_a_whole_re
     assert rows["input_tokens"].isna().to_list() == [True, False]
 
 
+def test_llama_bench_drafts_nothing_and_states_a_depth_and_notes_of_two_cards_are_told(tmp_path):
+    flags = {"mtpEnabled": False, "specDecoding": False, "tensorParallel": None}
+    flags |= {"commandSnippet": "llama-bench -m Qwen3.6-27B.gguf -p 512 -n 128 -d 8192 -o json"}
+    r = {"promptTokens": 512, "outputTokens": 128, "contextLength": 8192, "batchSize": 1, "tokSOut": 30.5}
+    r |= {"engine": {"engineName": "llama.cpp", "quantization": "Q4_K_M"}, "engineFlags": flags}
+    r |= {"model": {"hfId": "unsloth/Qwen3.6-27B-MTP-GGUF"}, "notes": "Dual GPU via layer split."}
+    r |= {"hardware": {"gpuName": "RTX 3090", "gpuCount": 1, "vramGb": 24}}
+    named = r | {"tokSOut": 31.0, "notes": "Dual Xeon | device: ROCm0,ROCm1"}
+    served = r | {"tokSOut": 32.0, "notes": None, "engineFlags": flags | {"commandSnippet": "llama-server"}}
+    # A prompt's 88 ms of 23 s cannot be told from none: the rate may be of the answer alone.
+    short = {"promptTokens": 530, "outputTokens": 256, "tokSOut": 11.2, "tokSTotal": 34, "ttftMs": 88.2}
+    text = "\n".join(json.dumps({"row": row}) for row in (r, named, served, served | short))
+    rows, _ = rows_of(tmp_path, "localmaxxing", benchmark_cache_union_DOT_jsonl=text)
+    assert rows["context_depth"].to_list()[:2] == [8192, 8192] and rows["context_depth"].isna().sum() == 2
+    assert rows["speculative"].to_list() == [None, None, "MTP", "MTP"]
+    assert rows["caveat"].to_list() == ["the notes name two cards, the entry one"] * 2 + [None, None]
+
+
 def test_a_serving_benchmark_at_a_rate_has_its_card_from_the_folder_and_failed_runs_are_left_out(tmp_path):
     printed = BLOCK.replace("Successful requests:", "Failed requests:     0\nSuccessful requests:")
     bulk = {"elapsed_time": 518.4, "num_requests": 1000, "tokens_per_second": 1430.0}

@@ -247,6 +247,28 @@ def test_a_prompt_that_was_read_before_is_marked_by_its_cold_run(tmp_path):
     assert fast.sum() == 378 and (committed.loc[fast, "prefix_cached"] == "yes").sum() == 373
 
 
+def test_a_drafting_model_in_a_tests_name_is_speculative(tmp_path):
+    head = "test_id,test_name,backend,quant,kv_cache,prompt_type,ttft_ms,decode_tps,completion_tokens"
+    names_of = ("26B-A4B llama.cpp UD-Q4_K_M spec-e2b,x,UD-Q4_K_M,spec-e2b", "27B mtp-2,x,Q4,default")
+    lines = [f"A,{name},short,121.5,206.4,512" for name in (*names_of, "27B 4bit,x,4bit,default")]
+    text = "\n".join([head, *lines]) + "\n"
+    rows, _ = rows_of(tmp_path, "apple-alexhiesch", results__b_20260401_1_DOT_csv=text)
+    assert rows["speculative"].to_list() == ["spec-e2b", "mtp-2", None]
+
+
+def test_a_curve_with_short_names_is_read_and_two_in_one_are_left_out(tmp_path):
+    record = {"output_tps_kind": "single_stream_wall", "concurrency": 1, "output_tok_s": 145.4, "tp": 2}
+    record |= {"engine": "vllm", "model": "m", "ttft_p50_ms": 171.2, "tpot_p50_ms": 5.92}
+    alone = {"conc": 1, "out_tps": 145.4, "ttft_ms": 171.2, "tpot_ms": 5.92}
+    four = {"conc": 4, "out_tps": 365.5, "ttft_ms": 540.5, "tpot_ms": 8.79}
+    lines = [record | {"curve": [alone, four]}, record | {"curve": [alone, four, four | {"out_tps": 300.0}]}]
+    text = "\n".join(map(json.dumps, lines)) + "\n"
+    rows, found = rows_of(tmp_path, "4x3090", benchmarks_DOT_jsonl=text)
+    assert rows["throughput_raw"].to_list() == [145.4, 365.5, 145.4]
+    assert rows["tpot_p50_ms"].to_list()[1] == 8.79 and rows["concurrency"].to_list()[1] == 4
+    assert len(found.left_out) == 2
+
+
 def test_layers_on_several_cards_are_a_pipeline():
     rows = build.committed("4x3090")
     moved = rows["as_printed"].dropna().map(json.loads)

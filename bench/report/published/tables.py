@@ -251,7 +251,7 @@ def corrected() -> pd.DataFrame:
 @_listed("pitfalls")
 def pitfalls() -> pd.DataFrame:
     """Mistakes found by hand, and the check that finds each again."""
-    return columns.shown(
+    made = columns.shown(
         reports.pitfalls(build.rows()),
         "source pitfall check as_printed as_read",
         pitfall="what is easily misread",
@@ -259,6 +259,8 @@ def pitfalls() -> pd.DataFrame:
         as_printed="rows found, labels believed",
         as_read="rows found, as read here",
     )
+    made.attrs["whole"] = "All of them, to look one up."
+    return made
 
 
 @_listed("unplaced")

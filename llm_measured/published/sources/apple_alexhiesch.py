@@ -20,6 +20,8 @@ ABOUT = Source(
     published_on="2026-05-15",
     files=("results/*.csv",),
 )
+# A drafting model (Gemma's E2B) or the model's own prediction of several tokens, in the test's name.
+DRAFTS = re.compile(r"spec-e2b|e2b-spec|mtp-\d+")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:
@@ -33,6 +35,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 yield at.left_out("no answer")
                 continue
             first, cold = number(r["ttft_ms"]), number(r["cold_ttft_ms"])
+            drafts = DRAFTS.search(f"{r['test_name']} {r['kv_cache']}")
             yield at.row(
                 measured_on="-".join(day.groups()) if day else None,
                 accelerator_raw="Apple M3 Max",
@@ -46,6 +49,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 else f"{r['model']} ({r['test_name']})",
                 weights_format=r["quant"],
                 kv_format=None if r["kv_cache"] == "default" else r["kv_cache"],
+                speculative=drafts[0] if drafts else None,
                 workload="single",
                 concurrency=1,
                 input_tokens=r["prompt_tokens"],

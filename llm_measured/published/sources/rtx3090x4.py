@@ -4,6 +4,7 @@ llama.cpp's `split_mode: layer` gives each card its layers, which is a pipeline;
 number of cards."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Record, Row, joined, number, scaled
@@ -36,8 +37,14 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 )
             else:
                 yield _point(at, r, kind.startswith("single"))
-            points = [p for p in r["curve"] or [] if isinstance(p, dict)]
+            points = [_named(p) for p in r["curve"] or [] if isinstance(p, dict)]
+            levels = Counter(point.get("concurrency") for point in points)
             for index, point in enumerate(points):
+                if levels[point.get("concurrency")] > 1:
+                    yield at.cell(f"curve/{index}").left_out(
+                        "two curves in one, and not said how they differ"
+                    )
+                    continue
                 same = point.get("concurrency") == r["concurrency"]
                 if same and point.get("output_tok_s") == r["output_tok_s"]:
                     continue
@@ -63,6 +70,17 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                     ),
                     number(point.get("concurrency")) == 1,
                 )
+
+
+RATES = {"conc": "concurrency", "out_tps": "output_tok_s"}
+TIMES = {"ttft_ms": "ttft_p50", "tpot_ms": "tpot_p50"}
+
+
+def _named(point: dict) -> dict:
+    """`point` of a curve under one set of names: some curves have shorter ones. Where these have a TPOT, the
+    first point repeats the record's medians; of the others nobody says which statistic their times are."""
+    short = RATES | (TIMES if "tpot_ms" in point else {})
+    return {short.get(name, name): value for name, value in point.items()}
 
 
 def _point(at: Place, r: Record, single: bool) -> Row | LeftOut:

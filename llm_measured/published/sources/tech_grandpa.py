@@ -1,6 +1,9 @@
 """llmperf on cards of a home lab and rented ones, 64 requests together, lengths drawn around a mean.
 
-"(P)" in a card's name is not explained by the files: `flags` keeps it, and a row with it says so."""
+"(P)" in a card's name is not explained by the files. Runs with it end in the same seconds on three or five
+cards, with the same latencies as alone and half the rate, and the file's name says "parallel": one client
+asked several machines and kept fewer requests in flight at each. `flags` keeps it, and a row with it says
+so."""
 
 import json
 from collections.abc import Iterator
@@ -59,7 +62,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 throughput_scope="all",
                 requests=total,
                 failed=0 if done == 0 else None,
-                caveat='"(P)" in the card\'s name is not explained: perhaps a power limit'
+                caveat='"(P)" in the card\'s name: one client asked several machines at the same time'
                 if "(P)" in card
                 else None,
                 **times,
