@@ -276,3 +276,28 @@ def test_what_follows_from_copied_rows_does_so_in_all_of_them(tmp_path):
     found = proof.audited(proof.copied_rows(1001, 2), "csv of levels")
     assert found[0].check == "same_run_twice"
     assert {f.consequence_of for f in found if f.check == "bandwidth_beyond_device"} <= {"same_run_twice"}
+
+
+def test_repeats_that_share_short_figures_are_not_one_measurement(tmp_path):
+    head = "quant,prompt_type,run_num,ttft_ms,decode_tps,prefill_tps,completion_tokens,prompt_tokens,total_time_s\n"
+    rows = "nvfp4,code,1,875.4,34.7,857.9,202,751,6.66\nnvfp4,code,3,875.4,{},857.9,202,751,6.66\n"
+    twice = saved(tmp_path, head + rows.format(34.7))
+    assert "copied_rows" in {f.check for f in report.collect([twice])[0]}
+    repeats = saved(tmp_path, head + rows.format(34.8))
+    assert "copied_rows" not in {f.check for f in report.collect([repeats])[0]}
+
+
+def test_a_command_of_three_runs_and_a_column_of_hardware_are_read(tmp_path):
+    page = (
+        "```\nuvx llama-benchy --model m --runs {} --pp 1024\n```\n\n| model | test | t/s |\n|---|---|---|\n"
+        "| qwen3-8b | tg128 | 42.06 ± 0.40 |\n"
+    )
+    assert importers.read(saved(tmp_path, page.format(3), "x.md")).levels["runs"].tolist() == [3]
+    assert "one_run" not in {f.check for f in report.collect([tmp_path / "x.md"])[0]}
+    assert "one_run" in {f.check for f in report.collect([saved(tmp_path, page.format(1), "y.md")])[0]}
+    table = saved(
+        tmp_path, "model_name,hardware_gpu,tokens_per_second\ngemma-3-4b-it-Q4_K_M,Radeon 8060S,45.8\n"
+    )
+    assert importers.read(table).levels["gpu"].tolist() == ["Radeon 8060S"]
+    nested = {"metadata": {"model": "m-8b"}, "results": [{"concurrency": 1, "ttft_p50": 0.05, "tpot_ms": 9}]}
+    assert importers.read(saved(tmp_path, json.dumps(nested), "n.json")).levels["model"].tolist() == ["m-8b"]

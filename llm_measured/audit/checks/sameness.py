@@ -343,7 +343,8 @@ def copied_rows(audited: Audited) -> list[Finding]:
                 (first, second, n)
             )
     groups = {files: (pairs, _other(level, pairs)) for files, pairs in groups.items()}
-    findings = [_copied(level, files, pairs, other) for files, (pairs, other) in groups.items()]
+    groups = {files: (_of_one(level, files, *found), found[1]) for files, found in groups.items()}
+    findings = [_copied(level, files, pairs, other) for files, (pairs, other) in groups.items() if pairs]
     return findings[:20] + _other_models(audited)
 
 
@@ -401,6 +402,14 @@ def _other(level, pairs):
                 names = [str(value)[:40] or "unnamed" for value in (one, two)]
                 return f"{column.replace('_', ' ')} {' and '.join(names)}"
     return ""
+
+
+def _of_one(level, files, pairs, other):
+    """The `pairs` that are one measurement: repeats in one file, under the same labels, are two where any
+    figure of theirs differs, however many short ones are equal."""
+    if other or files[0] != files[1]:
+        return pairs
+    return [pair for pair in pairs if _agree(level.loc[pair[0]].to_dict(), level.loc[pair[1]].to_dict())]
 
 
 def _copied(level, files, pairs, other):

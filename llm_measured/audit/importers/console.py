@@ -124,6 +124,7 @@ DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|μs|ns)")
 SECONDS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 MODEL = re.compile(r"^Model(?: name)?: +([\w./:-]{3,100})$", re.I)
 DEVICE = re.compile(r"^(?:Hardware|GPU|Device|Accelerator)s?: +(\S.{1,80})$", re.I)
+RUNS = re.compile(r" --runs (\d{1,3})\b")  # of llama-benchy's command
 MARKS = str.maketrans("", "", "*`_")  # that make a name bold
 RUN = re.compile(r"ollama run (?:--verbose )?([\w./:-]{2,80})")
 NAMESPACE = re.compile(
@@ -170,19 +171,24 @@ def blocks(text: str) -> Iterator[tuple[str, dict]]:
         yield tool, about | found
 
 
-def stated(text: str) -> dict[str, str]:
-    """The model and the device that lines of a text state for all of it (`**Model:** qwen3-8b`), where it
-    states one of each; a device only where a table knows it."""
-    named: dict[str, dict[str, None]] = {"model": {}, "gpu": {}}
+def stated(text: str) -> dict[str, str | float]:
+    """The model, the device and the repeats that lines of a text state for all of it (`**Model:** qwen3-8b`),
+    where it states one of each; a device only where a table knows it."""
+    named: dict[str, dict[str, None]] = {"model": {}, "gpu": {}, "runs": {}}
     for line in text.splitlines()[:MOST_LINES]:
         plain = line[:LINE_CHARS].translate(MARKS).strip("-> \t")
         for column, pattern in (("model", MODEL), ("gpu", DEVICE)):
             if match := pattern.match(plain):
                 named[column][match[1].strip()] = None
+        if match := RUNS.search(line[:4_000]):
+            named["runs"][match[1]] = None
+    one: dict[str, str | float]
     one = {column: next(iter(values)) for column, values in named.items() if len(values) == 1}
+    if "runs" in one:
+        one["runs"] = float(one["runs"])
     if "gpu" in one:
         try:
-            names.accelerator(one["gpu"])
+            names.accelerator(str(one["gpu"]))
         except names.UnknownName:
             del one["gpu"]
     return one

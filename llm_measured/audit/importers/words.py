@@ -12,6 +12,8 @@ WORDS = {
         "gpu_info",
         "chip_name",
         "hardware_name",
+        "hardware_gpu",
+        "hardware_id",
         "device_name",
         "system_gpu",
         "hw",
