@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from bench.paths import ROOT
 from llm_measured.audit import importers, report
 from llm_measured.audit.checks.finding import ALARMS, CONTRADICTION, IMPOSSIBLE, UNCOUNTED
 from llm_measured.core import names
@@ -301,3 +302,20 @@ def test_a_command_of_three_runs_and_a_column_of_hardware_are_read(tmp_path):
     assert importers.read(table).levels["gpu"].tolist() == ["Radeon 8060S"]
     nested = {"metadata": {"model": "m-8b"}, "results": [{"concurrency": 1, "ttft_p50": 0.05, "tpot_ms": 9}]}
     assert importers.read(saved(tmp_path, json.dumps(nested), "n.json")).levels["model"].tolist() == ["m-8b"]
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "data" / "audits" / "samples").iterdir()), ids=lambda f: f.name
+)
+def test_no_committed_sample_of_a_tool_is_accused(file):
+    """llama-bench on a busy machine: three samples of 4, 9 and 31 s, whose mean rate is twice that of their
+    mean time."""
+    assert alarms(file) == []
+
+
+def test_a_mean_of_rates_is_not_below_the_rate_of_the_mean_time(tmp_path):
+    lines = (ROOT / "data/audits/samples/llama-bench.jsonl").read_text().splitlines()
+    row = json.loads(lines[1])
+    wrong = row | {"avg_ts": 1.03, "samples_ts": [1.03, 1.02, 1.04]}
+    file = saved(tmp_path, f"{lines[0]}\n{json.dumps(wrong)}\n", "x.jsonl")
+    assert alarms(file) == [(CONTRADICTION, "plain_sums")]
