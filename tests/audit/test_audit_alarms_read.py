@@ -253,6 +253,9 @@ def test_the_last_answer_and_chance_are_no_overload(tmp_path):
     assert overloads(saved(tmp_path, printed(200, 760, 85760), "x.md")) == []
     assert overloads(saved(tmp_path, printed(100, 400, 1000), "x.md")) == [], "within three deviations"
     assert len(overloads(saved(tmp_path, printed(200, 1400, 85760), "x.md"))) == 1
+    assert len(overloads(saved(tmp_path, printed(200, 1000, 400000), "x.md"))) == 1, (
+        "answers as long as the run"
+    )
 
 
 def test_energy_that_is_stated_was_recorded(tmp_path):
