@@ -116,8 +116,6 @@ def unit_changed(audited: Audited) -> Finding | None:
                 {"rows": int(high.sum())},
                 "Bring all rows to one unit.",
             )
-    if found := _first_token_of_another_unit(audited):
-        return found
     level = audited.levels  # within one level: percentiles a thousand times apart from their own mean
     # The median of gaps is next to nothing where several tokens come at once.
     for time in ("ttft", "tpot", "e2e"):
@@ -140,33 +138,6 @@ def unit_changed(audited: Audited) -> Finding | None:
                     "It seems to be in seconds where the others are in milliseconds.",
                 )
     return None
-
-
-def _first_token_of_another_unit(audited):
-    """The finding where TTFT + TPOT x (tokens - 1) is the e2e in some levels, and in the others only with
-    1,000 times the TTFT; None where there is none."""
-    if not audited.levels_have("ttft_mean_s", "ttft_s") or not audited.levels_have(*LEVEL_E2E):
-        return None
-    level = audited.levels
-    ttft = level["ttft_mean_s"].fillna(level["ttft_s"])
-    after = frame.centre(level, "tpot") * (level["output_tokens"] - 1)
-    e2e = level["e2e_mean_s"].fillna(level["e2e_s"])
-    as_is, times = (np.log((unit * ttft + after) / e2e).abs() for unit in (1, 1000))
-    hit = (as_is > SHIFTED) & (times < OFF) & (ttft > 0)
-    if not hit.any() or not (as_is[~hit] < OFF).mean() > 0.5:
-        return None
-    k = (as_is - times).where(hit).idxmax()
-    return Finding(
-        "unit_changed",
-        CONTRADICTION,
-        _file(audited),
-        f"The unit of TTFT is another in {int(hit.sum())} of {count(len(level), 'level')}: "
-        f"{number(ttft[k] * 1e3)} ms of TTFT and {number(after[k])} s after it are no e2e of "
-        f"{number(e2e[k])} s; with 1,000 times the TTFT they are.",
-        {"rows": int(hit.sum())},
-        "Bring all rows to one unit.",
-        levels=[float(one) for one in level.loc[hit, "level"]],
-    )
 
 
 def _jump(table, column):

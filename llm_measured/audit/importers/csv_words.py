@@ -289,6 +289,9 @@ def _converted(table, found, decimal_comma):
             printed[word] = step
         out[word] = values
     out = pd.DataFrame(out, index=table.index)
+    for total, mean in (("total_prompt_tokens", "prompt_tokens"), ("total_output_tokens", "output_tokens")):
+        if total in out and "requests" in out and mean not in out:
+            out[mean] = out[total] / out["requests"].where(out["requests"] > 0)
     before = {word: out[word].copy() for word in unknown.values()}
     notes += units.resolve(out, unknown, _are_requests(out))
     for word in unknown.values():  # the step changes its unit with the numbers
@@ -383,9 +386,6 @@ def _levels(table, file):
     if "asked" in table and "requests" not in table:
         failed = table["failed"].fillna(0) if "failed" in table else 0
         table["requests"] = table["asked"] - failed
-    for total, mean in (("total_prompt_tokens", "prompt_tokens"), ("total_output_tokens", "output_tokens")):
-        if total in table and "requests" in table and mean not in table:
-            table[mean] = table[total] / table["requests"].where(table["requests"] > 0)
     if "per_gpu" in table:
         absent = pd.Series(np.nan, table.index)
         table["output_tokens_per_s_per_device"] = table["per_gpu"]
