@@ -102,6 +102,7 @@ def model(text: str) -> Fields | None:
     return {
         "model": name,
         "exact": False,
+        "listed": bool(read.candidates),
         "mixture": read.mixture,
         "step_parameters": 0.9e9 * passed,
         "kv_values_per_token": 0.0,
@@ -113,6 +114,7 @@ def _shape(name: str, row: pd.Series, mixture: bool) -> Fields:
     return sizes | {
         "model": name,
         "exact": True,
+        "listed": True,
         "mixture": mixture,
         "step_parameters": sizes["block_parameters"] + sizes["head_parameters"],
         "kv_values_per_token": metrics.kv_values_per_token(

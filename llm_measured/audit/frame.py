@@ -54,6 +54,7 @@ NUMBERS = {
     "runs": "repetitions in which a level was measured",
     "warmup_requests": "requests before the first that counts",
     "power_w": "mean power of the devices, W",
+    "energy_j": "energy of the devices, J, of whatever the file counts it for",
     "duration_s": "time in which the requests were served, s",
     "requests_per_s": "successful requests per second",
     "output_tokens_per_s": "output tokens per second of all requests together",

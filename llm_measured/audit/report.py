@@ -85,7 +85,7 @@ def summary(findings: Sequence[Finding], files: int, unread: int = 0) -> str:
     n = {kind: sum(f.kind == kind and not f.consequence_of for f in findings) for kind in KINDS}
     parts = [
         count(n[IMPOSSIBLE], "impossible figure") if n[IMPOSSIBLE] else "",
-        f"{count(n[UNCOUNTED], 'figure')} impossible on one device, whose number is not stated"
+        f"{count(n[UNCOUNTED], 'figure')} impossible on one device, where the file does not state enough"
         if n[UNCOUNTED]
         else "",
         count(n[CONTRADICTION], "contradiction") if n[CONTRADICTION] else "",

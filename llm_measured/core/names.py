@@ -384,8 +384,12 @@ def _fine_tuned_from(stripped: str, stated: float | None) -> str | None:
 # --- number formats -------------------------------------------------------------------------------------
 
 # The cache's own format says nothing of the weights.
+NAMED = r"[a-z]*\d+(?:_e\dm\d|_\d)?"
 OF_CACHE = re.compile(
-    r"\bkv[-_ ]?(cache)?[-_ =:]*(dtype|type)?[-_ =:]*[a-z]*\d+(_e\dm\d)?|[a-z]*\d+(_\d)?[-_ ]?kv\b", re.I
+    rf"\bkv[-_ ]?(cache)?[-_ =:]*(dtype|type)?[-_ =:]*{NAMED}|"
+    rf"{NAMED}[-_]?kv\b(?![-_=:])|{NAMED} kv\b(?![-_ =:]*(cache)?[-_ =:]*(dtype|type)?[-_ =:]*[a-z]*\d)|"
+    rf"\b(?:ct|cache[-_]type[-_])[kv][-_ =:]+{NAMED}",
+    re.I,
 )
 UNCHOSEN = {"", "-", "auto", "none", "default", "original", "native", "n/a", "unknown", "unset"}
 BITS_PER_WEIGHT = re.compile(r"(?:^|[^\d.])(\d{1,2}(?:\.\d+)?)[- ]?bpw")

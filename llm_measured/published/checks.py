@@ -398,7 +398,7 @@ def times_backwards(c: Context) -> pd.DataFrame:
     return pd.concat(parts) if parts else _none()
 
 
-@check()
+@check("TTFT < prefill FLOPs / peak")
 def ttft_beyond_device(c: Context) -> pd.DataFrame:
     """A first token faster than its prompt can be computed: a cache, another unit, a shorter one."""
     r = c.rows

@@ -89,7 +89,7 @@ def test_a_latency_of_minutes_without_a_unit_is_not_read_as_microseconds(tmp_pat
 def test_the_decimal_mark_is_one_for_a_whole_table(tmp_path):
     text = "users;OSL;ITL;tok/s/GPU;req/s\n16;20;12.25 ms;{};64.42\n32;20;14.5 ms;1,288;64.40\n"
     found = llm_measured.audit.read([saved(tmp_path, "points.csv", text.format("1,287"))])
-    assert found.levels["output_tokens_per_s"].tolist() == [1287, 1288]
+    assert found.levels["output_tokens_per_s_per_device"].tolist() == [1287, 1288]
     text = "users;OSL;ITL (ms);tok/s;req/s\n16;20;12,25;1.287,4;64,42\n"
     found = llm_measured.audit.read([saved(tmp_path, "commas.csv", text)]).levels.iloc[0]
     assert (found["itl_s"], found["requests_per_s"]) == (0.01225, 64.42)

@@ -23,12 +23,15 @@ def test_files_read_and_alarms_are_counted(tmp_path):
     (tmp_path / "other" / "c.md").write_text("Nothing of use.\n")
     (tmp_path / "other" / "d.txt").write_text("Of no layout that is looked at.\n")
     shutil.copy(SAMPLE, tmp_path / "wrong" / "a.json")
-    assert collected.counted(tmp_path).to_numpy().tolist() == [
+    every = collected.raised(tmp_path)
+    assert collected.counted(every).to_numpy().tolist() == [
         ["clean", "no alarm", "", 1],
-        ["other", "not read", "", 1],
+        ["other", "not read", "", 2],
         ["wrong", "contradicts itself", "plain_sums", 1],
         ["wrong", "no alarm", "", 1],
     ]
+    drawn = collected.drawn(pd.concat([every] * 30))
+    assert drawn["check"].tolist() == ["plain_sums"] * collected.DRAWN and set(drawn["file"]) == {"b.json"}
 
 
 def test_the_page_counts_each_file_of_the_committed_table_once(monkeypatch):
@@ -47,6 +50,7 @@ def test_the_page_counts_each_file_of_the_committed_table_once(monkeypatch):
         "read": 11,
         "readable": 2,
         "impossible": 3,
+        "uncounted": 0,
         "contradictory": 3,
         "alarming": 2,
     }

@@ -10,7 +10,7 @@ from bench import inputs
 from bench.paths import DATA
 from bench.report.audit import own_runs
 from llm_measured.audit import catalog, checks, collected, frame, importers
-from llm_measured.audit.checks.finding import CONTRADICTION, IMPOSSIBLE, KINDS
+from llm_measured.audit.checks.finding import ALARMS, CONTRADICTION, IMPOSSIBLE, KINDS, UNCOUNTED
 from llm_measured.audit.checks.impossible import peaks, steps
 from llm_measured.core.definitions import Fields
 
@@ -166,7 +166,8 @@ def proof_numbers() -> dict[str, str | int]:
 
 def collected_numbers() -> Fields:
     """Numbers on published files, data/audits/collected.csv: files and sources, how many of each an importer
-    reads, files whose first alarm is impossible or contradictory, and sources with such a file."""
+    reads, files whose first alarm is impossible, impossible on one device or contradictory, and sources with
+    such a file."""
     table = inputs.table(collected.TABLE)
     read = table[table["strength"] != collected.UNREAD]
     alarming = read[read["strength"] != collected.PASSED]
@@ -177,6 +178,7 @@ def collected_numbers() -> Fields:
         "read": int(read["files"].sum()),
         "readable": read["source"].nunique(),
         "impossible": int(kinds.get(IMPOSSIBLE, 0)),
+        "uncounted": int(kinds.get(UNCOUNTED, 0)),
         "contradictory": int(kinds.get(CONTRADICTION, 0)),
         "alarming": alarming["source"].nunique(),
     }
@@ -186,7 +188,7 @@ def collected_alarms() -> pd.DataFrame:
     """One row per strength and check that came first in a published file, impossible ones and the most
     frequent before: strength, check, files, and the sources with how many of them each has."""
     table = inputs.table(collected.TABLE)
-    table = table[table["strength"].isin([IMPOSSIBLE, CONTRADICTION])]
+    table = table[table["strength"].isin(ALARMS)]
     table = table.sort_values(["files", "source"], ascending=[False, True])
     rows = [
         [

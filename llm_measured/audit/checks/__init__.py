@@ -43,7 +43,6 @@ ORDER = [
     "prefix_cache",
     "bandwidth_beyond_device",
     "compute_beyond_device",
-    "ttft_beyond_device",
     "littles_law",
     "rate_against_times",
     "plain_sums",

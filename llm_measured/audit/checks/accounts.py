@@ -43,7 +43,9 @@ def _with_level(rows, audited):
         "total_prompt_tokens",
     ]
     level = audited.levels.set_index("level")
-    blur = (spread(level, "tpot") * spread(level, "e2e")).rename("blur")
+    paces, wholes = spread(level, "tpot"), spread(level, "e2e")
+    # Where paces vary more than whole times, lengths vary with them: the long answers had the quick paces.
+    blur = (paces * np.fmax(wholes, paces)).rename("blur")
     return rows.join(level[columns], on="level").join(blur, on="level")
 
 

@@ -14,6 +14,7 @@ ROUNDING = 1.02  # published figures are rounded
 KV_BYTES = 1  # of a cached number: the least that engines store (8 bits)
 # a single stream is assumed where a file names no batch and no concurrency, up to so many times the peak
 GUESS_AT_MOST = 2.5
+LEAST_ACTIVE = 40  # times that a mixture has at the most of what a token passes
 MOST_DEVICES = 72  # that share one model: the largest NVLink domain; beyond that no count has to be known
 PEAK_FACTORS = (
     (4.0, 4.0),
@@ -41,6 +42,7 @@ def peaks(audited: Audited) -> pd.DataFrame:
 
     Weights whose format is not stated count nothing here. Measured peaks stand before
     datasheets. `counted`: the number of devices is stated, not assumed as the fewest that hold the weights.
+    `dense`: a table knows how many parameters a token passes; of other models only the name's size is known.
     """
     out = []
     for row in audited.levels[SAID_OF_PEAKS].to_dict("records"):
@@ -64,6 +66,7 @@ def peaks(audited: Audited) -> pd.DataFrame:
                 "step_bytes": weights,
                 "bits": bits,
                 "shape": shape,
+                "dense": not shape or shape["listed"] or shape["mixture"],
                 "speculative": catalog.speculative(row["option"], row["name"], row["engine"], row["model"]),
                 "measured": row["bandwidth_bytes_per_s"] > 0,
             }
@@ -146,7 +149,7 @@ def steps(audited: Audited) -> tuple[pd.Series, pd.Series]:
     IMPOSSIBLE,
     "MBU = (weight bytes + KV bytes of one request) / time per token / bandwidth > 1",
     "MosaicML, LLM Inference Performance Engineering (2023)",
-    ("compute_beyond_device", "ttft_beyond_device", "prefix_cache"),
+    ("compute_beyond_device", "prefix_cache"),
 )
 def bandwidth_beyond_device(audited: Audited) -> Finding | None:
     """More bytes per second than the device's memory gives."""
@@ -158,7 +161,7 @@ def bandwidth_beyond_device(audited: Audited) -> Finding | None:
     cached = [s["kv_values_per_token"] if s else 0 for s in peak["shape"]] * prompt * KV_BYTES
     mbu = metrics.mbu(peak["step_bytes"], cached, step, peak["bandwidth_bytes_per_s"])
     hit = (mbu > ROUNDING) & ~peak["speculative"] & ~(assumed & (mbu > GUESS_AT_MOST))
-    certain = hit & (peak["counted"] | (mbu * peak["devices"] > MOST_DEVICES))
+    certain = hit & _stated_of(peak, mbu)
     if not hit.any():
         return None
     k = mbu.where(certain if certain.any() else hit).idxmax()
@@ -179,7 +182,9 @@ def bandwidth_beyond_device(audited: Audited) -> Finding | None:
             f"{number(step[k] * 1e3)} ms, {alone[k]:.0%} of the {bandwidth} GB/s that it has"
             f"{single}{levels(hit)}"
         )
-        return _uncounted("bandwidth_beyond_device", level.loc[k], needs, float(alone[k]), numbers)
+        return _uncounted(
+            "bandwidth_beyond_device", level.loc[k], peak.loc[k], needs, float(alone[k]), numbers
+        )
     open_ones = int((hit & ~certain).sum())
     others = f" So is one device in {count(open_ones, 'other level')}: state how many." if open_ones else ""
     fits = peak.at[k, "bits"] / mbu[k]
@@ -196,17 +201,36 @@ def bandwidth_beyond_device(audited: Audited) -> Finding | None:
     )
 
 
-def _uncounted(name, level, needs, times, numbers):
-    """The finding where one device is not enough `times` over, and how many there were is not stated."""
+def _stated_of(peak, times):
+    """Which levels are beyond the device whatever the file leaves out: the number of devices, or how much of
+    a model that no table knows a token passes."""
+    counted = peak["counted"] | (times * peak["devices"] > MOST_DEVICES)
+    return counted & (peak["dense"] | (times > LEAST_ACTIVE))
+
+
+def _uncounted(name, level, peak, needs, times, numbers):
+    """The finding where one device is not enough `times` over, and how many there were is not stated, or
+    whether the model is a mixture of experts."""
     least = int(np.ceil(times / ROUNDING))
+    if peak["counted"] and not peak["dense"]:
+        ending = (
+            f"No table knows the model: of a dense one {least} devices are needed, and of a mixture of "
+            "experts as many as its active parameters need. State them (--model NAME-35B-A3B)."
+        )
+        change = "State how many parameters are active."
+    else:
+        ending = (
+            f"At least {least} were at work, or the figure is wrong: state how many "
+            f"(--tensor-parallel {least}, with make TP={least})."
+        )
+        change = "State the number of devices."
     return Finding(
         name,
         UNCOUNTED,
         level["file"],
-        f"Impossible on one {str(level['gpu'])[:40]}: {needs}. At least {least} were at work, or the figure "
-        f"is wrong: state how many (--tensor-parallel {least}, with make TP={least}).",
+        f"Impossible on one {str(level['gpu'])[:40]}: {needs}. {ending}",
         numbers | {"least_devices": least},
-        "State the number of devices.",
+        change,
     )
 
 
@@ -249,7 +273,6 @@ def operations(audited: Audited) -> tuple[pd.Series, pd.Series, pd.Series, pd.Se
     IMPOSSIBLE,
     "MFU = 2 x (block parameters x prompt tokens/s + all parameters x output tokens/s) / peak > 1",
     "PaLM (2022)",
-    ("ttft_beyond_device",),
 )
 def compute_beyond_device(audited: Audited) -> Finding | None:
     """More operations per second than the device computes."""
@@ -259,7 +282,7 @@ def compute_beyond_device(audited: Audited) -> Finding | None:
     prompts, outputs, of_prompts, of_outputs = operations(audited)
     mfu = of_prompts.fillna(0) + of_outputs
     hit = mfu > ROUNDING
-    certain = hit & (peak["counted"] | (mfu * peak["devices"] > MOST_DEVICES))
+    certain = hit & _stated_of(peak, mfu)
     if not hit.any():
         return None
     k = mfu.where(certain if certain.any() else hit).idxmax()
@@ -272,7 +295,8 @@ def compute_beyond_device(audited: Audited) -> Finding | None:
         alone = float(mfu[k] * peak.at[k, "devices"])
         rates = f"{number(prompts[k] if prompts[k] == prompts[k] else 0)} prompt and {number(outputs[k])}"
         needs = f"{named(level, k)} at {rates} output tokens/s needs {alone:.0%} of its peak of operations"
-        return _uncounted("compute_beyond_device", level.loc[k], needs, alone, {"mfu": float(mfu[k])})
+        share = {"mfu": float(mfu[k])}
+        return _uncounted("compute_beyond_device", level.loc[k], peak.loc[k], needs, alone, share)
     return Finding(
         "compute_beyond_device",
         IMPOSSIBLE,
@@ -311,28 +335,6 @@ def too_fast_first_tokens(audited: Audited) -> tuple[int, int, float, float, flo
         float(rows.at[k, "ttft_s"]),
         float(least[k]),
         float(rows.at[k, "prompt_tokens"]),
-    )
-
-
-@check(
-    IMPOSSIBLE,
-    "TTFT < prefill FLOPs / peak",
-    "PaLM (2022); Transformer FLOPs of `llm_measured.core.metrics.prefill_flops`",
-)
-def ttft_beyond_device(audited: Audited) -> Finding | None:
-    """A first token faster than its prompt can be computed."""
-    found = too_fast_first_tokens(audited)
-    if not found:
-        return None
-    n, of, ttft, least, prompt = found
-    return Finding(
-        "ttft_beyond_device",
-        IMPOSSIBLE,
-        audited.levels["file"].iloc[0],
-        f"{n} of {count(of, 'TTFT')} are faster than the prompt can be computed: {number(ttft * 1e3)} ms "
-        f"for {number(prompt, 6)} tokens, which take at least {number(least * 1e3)} ms at the device's peak.",
-        {"ttft_ms": ttft * 1e3, "least_ms": least * 1e3},
-        f"Explained by a prefix cache that answered at least {1 - ttft / least:.0%} of the prompt.",
     )
 
 

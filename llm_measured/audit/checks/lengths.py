@@ -24,7 +24,9 @@ SAME = [
     "request_rate",
 ]
 FEWEST = 6  # requests from which a pattern among them counts
+SHIFTED = 0.35  # of a logarithm: so far is a level's e2e from its parts where one of them is another's
 OFF = 0.12  # of a logarithm: an answer's time that is so far from its parts is not its own
+PAUSED = 0.25  # of a logarithm: by so much may a pause lengthen an answer that is nobody else's
 BOTH_WAYS = 0.25, 0.75  # share of times that are too long among those that are not their answers'
 FAR = 5.0  # usual deviations of a time per token from which it is not its answer's
 UNIT = np.log(1000)
@@ -83,7 +85,6 @@ def empty_answer_in_mean(audited: Audited) -> Finding | None:
         "cached_answer_in_mean",
         "bandwidth_beyond_device",
         "compute_beyond_device",
-        "ttft_beyond_device",
         "prefix_cache",
         "tokens_per_event",
         "prompt_counted_as_output",
@@ -318,7 +319,7 @@ def times_of_other_answers(audited: Audited) -> Finding | None:
     levels = audited.levels
     built = frame.centre(levels, "ttft") + frame.centre(levels, "tpot") * (levels["output_tokens"] - 1)
     off = np.log(levels["e2e_mean_s"].fillna(levels["e2e_s"]) / built).replace([np.inf, -np.inf], np.nan)
-    off, hit = off.dropna(), off.dropna().abs() > 0.35
+    off, hit = off.dropna(), off.dropna().abs() > SHIFTED
     if len(off) >= 4 and hit.any() and hit.mean() <= 0.5 and off[~hit].abs().median() < 0.1:
         k = off.abs().idxmax()
         return Finding(
@@ -360,6 +361,8 @@ def _beside_parts(rows, step):
     deviation = off.std(ddof=1)
     shuffled = np.median(order) < 0.03 and deviation > 3 * max(np.std(order), 0.02)
     fits = np.median(np.abs(off[~apart])) < 0.02 if (~apart).any() else False
+    # Exchanged times are too long and too short; what is only a little too long waited once more.
+    fits = fits and apart.any() and (off[apart].min() < 0 or off[apart].max() > PAUSED)
     # One factor on all rows is another mistake.
     constant = deviation < 0.25 * abs(np.median(off))
     if apart.sum() < max(2, 0.03 * len(off)) or constant or not (shuffled or fits and apart.mean() < 0.7):

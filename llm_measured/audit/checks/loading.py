@@ -145,8 +145,8 @@ def _beyond_concurrency(audited):
     "cached prompt tokens > 0; or TTFT of a repeated prompt < half of its first; or TTFTs of equal "
     "prompts in two groups 2.5 apart; or TTFT, its growth with the prompt, or 1 / prompt tokens/s < prefill "
     "FLOPs / peak",
-    "vLLM, Automatic Prefix Caching; LLMKube issue 1268",
-    ("ttft_beyond_device", "compute_beyond_device"),
+    "vLLM, Automatic Prefix Caching; PaLM (2022); LLMKube issue 1268",
+    ("compute_beyond_device",),
 )
 def prefix_cache(audited: Audited) -> Finding | None:
     """A prefix cache answered part of the prompts, and their TTFT counts as computed.

@@ -125,7 +125,7 @@ def _some_in_one_lump(audited):
     "one round figure (one digit, printed to a thousandth and finer) is the highest rate or time of three "
     "rows and more with other labels",
     "a clock of 1 ms turns 0.8 ms into 1,000 tokens/s; guruswami-ai/mlx-benchmarks",
-    ("same_run_twice", "copied_rows"),
+    ("same_run_twice", "copied_rows", "bandwidth_beyond_device"),
 )
 def clamped_figure(audited: Audited) -> Finding | None:
     """A figure is a limit of the clock or of a timeout, and no measurement."""
@@ -156,6 +156,7 @@ def _clamped(audited, column, most, hit):
         f"every digit printed, the most of the file, as from {why}.",
         {"rows": int(hit.sum()), "figure": float(most)},
         "Measure longer answers, with a finer clock, or leave these rows out.",
+        levels=[float(one) for one in audited.levels.loc[hit, "level"]],
     )
 
 

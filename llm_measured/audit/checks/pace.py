@@ -13,6 +13,8 @@ MLPERF = "MLPerf Inference and vLLM define TPOT = (e2e - TTFT) / (output tokens 
 VISIBLE_AMONG, VISIBLE_ALONE = 0.015, 0.04
 VISIBLE_EACH = 0.0025  # in requests of their own, whose times were rounded and not averaged
 WAITED = 0.1  # share of an answer's time from which a TTFT is a queue's rather than a prompt's
+# rows of a TTFT of at least that share, whose TPOT times their tokens is the whole within that much
+AGREEING, PLAIN, AGREED = 5, 0.05, 0.02
 TIMES_LONGER = 1.5  # a gap is read as several tokens' from here on
 
 
@@ -52,7 +54,10 @@ def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     least = VISIBLE_EACH if good.sum() >= 8 and of_request.all() else least
     visible = good & (expected > least) & (share < 1)
     if "blur" in rows:  # a mean of paces times a mean length is no mean time where both scatter
-        visible &= ~(expected < accounts.BLURRED * rows["blur"].to_numpy(float))
+        plain = good & (expected > PLAIN) & (share < 1)
+        agree = (np.abs(together[plain]) < AGREED).mean() if plain.sum() >= AGREEING else 0.0
+        if agree < 0.8:  # where so many rows come out the same, it is no scatter
+            visible &= ~(expected < accounts.BLURRED * rows["blur"].to_numpy(float))
     # With the TTFT inside, short answers lift the mean of many paces above the time over the tokens. Below it
     # by more than rounding is a mean in which long answers, or late ones, had the slower pace.
     below = expected * np.where(~of_request & (expected > WAITED), 0.15, 0.35)

@@ -22,6 +22,7 @@ SKEWED = 1.5  # mean of rates over their median from here on
 NO_RESULT = "duration_s", "late_mean_s", "late_p99_s", "bandwidth_bytes_per_s", "flops_per_s"
 WORDS = re.compile(r"[\s_,;/-]")  # between the parts of a label
 LABELS = ["engine", "option", "weights", "model", "gpu"]
+BASELINE = {"baseline", "reference", "default"}  # words that say what a row is compared as
 SAME_TIME = 0.02  # median difference of two options' times, relative, that counts as none
 EXACT = 5  # digits of a time from which two equal ones are one measurement
 SAME = 1e-4  # relative: further apart are two figures
@@ -36,7 +37,6 @@ ALL_DIGITS = 6  # of all figures together
     "Husain, Optimizing latency: one answer from a cache lifts a mean from 65 to 124 tokens/s",
     (
         "prefix_cache",
-        "ttft_beyond_device",
         "bandwidth_beyond_device",
         "rate_against_times",
         "more_tokens_than_times",
@@ -161,7 +161,6 @@ def _cached_by_figures(audited):
     (
         "other_number_format",
         "bandwidth_beyond_device",
-        "ttft_beyond_device",
         "compute_beyond_device",
         "prefix_cache",
     ),
@@ -175,8 +174,7 @@ def same_run_twice(audited: Audited) -> list[Finding]:
         groups.setdefault((files[pair[0]], files[pair[1]]), []).append(pair)
     findings = []
     for found in list(groups.values())[:20]:
-        first, second, why = found[0]
-        findings.append(_same_finding(audited, first, second, why, len(found)))
+        findings.append(_same_finding(audited, found))
     return findings
 
 
@@ -290,10 +288,16 @@ def _named_apart(one, other):
     if any(one[c] and other[c] and one[c] != other[c] for c in LABELS):
         return True
     if one["file"] == other["file"]:
-        return any(one[c] != other[c] for c in LABELS)
+        return any(one[c] != other[c] for c in LABELS) and _words(one) != _words(other)
     stems = [name.rpartition(".")[0] for name in (one["file"], other["file"])]
     formats = [catalog.bits(stem, published=False) for stem in stems]
     return None not in formats and formats[0] != formats[1]
+
+
+def _words(row):
+    """The words of a row's labels, whichever column holds them: a further table of a page may repeat a row
+    as its baseline."""
+    return set(re.findall(r"[a-z0-9.]+", " ".join(row[c] for c in LABELS).lower())) - BASELINE
 
 
 def _figures(n):
@@ -310,14 +314,13 @@ def _labels(audited, first, second):
     CONTRADICTION,
     ">= 3 published figures, 10 digits and more of them together, equal under other conditions or "
     "labels, or in another file; equal long answers of two models",
-    "two measurements are never equal to the digit",
+    "two measurements are never equal to the digit; anthony-chaudhary/fak issue 145",
     (
         "plain_sums",
         "rate_against_times",
         "littles_law",
         "bandwidth_beyond_device",
         "compute_beyond_device",
-        "ttft_beyond_device",
         "times_of_other_answers",
         "same_time_for_other_lengths",
         "prompt_counted_as_output",
@@ -340,7 +343,8 @@ def copied_rows(audited: Audited) -> list[Finding]:
                 (first, second, n)
             )
     groups = {files: (pairs, _other(level, pairs)) for files, pairs in groups.items()}
-    findings = [_copied(level, files, pairs, other) for files, (pairs, other) in groups.items()]
+    groups = {files: (_of_one(level, files, *found), found[1]) for files, found in groups.items()}
+    findings = [_copied(level, files, pairs, other) for files, (pairs, other) in groups.items() if pairs]
     return findings[:20] + _other_models(audited)
 
 
@@ -385,7 +389,8 @@ def _other(level, pairs):
     two files one may state what the other leaves out, or round a length."""
     for first, second, _ in pairs:
         apart = level.at[first, "file"] != level.at[second, "file"]
-        for column in [*LABELS, "name", *CONDITIONS]:
+        alike = not apart and _words(level.loc[first]) == _words(level.loc[second])
+        for column in [*([] if alike else LABELS), "name", *CONDITIONS]:
             one, two = level.at[first, column], level.at[second, column]
             if column in CONDITIONS:
                 unlike = one != two and (one == one or two == two)
@@ -397,6 +402,14 @@ def _other(level, pairs):
                 names = [str(value)[:40] or "unnamed" for value in (one, two)]
                 return f"{column.replace('_', ' ')} {' and '.join(names)}"
     return ""
+
+
+def _of_one(level, files, pairs, other):
+    """The `pairs` that are one measurement: repeats in one file, under the same labels, are two where any
+    figure of theirs differs, however many short ones are equal."""
+    if other or files[0] != files[1]:
+        return pairs
+    return [pair for pair in pairs if _agree(level.loc[pair[0]].to_dict(), level.loc[pair[1]].to_dict())]
 
 
 def _copied(level, files, pairs, other):
@@ -458,7 +471,9 @@ def _other_models(audited):
     return found[:20]
 
 
-def _same_finding(audited, first, second, why, pairs):
+def _same_finding(audited, found):
+    """The finding of all pairs of levels of two files, with the words of the first of them."""
+    (first, second, why), pairs = found[0], len(found)
     level = audited.levels.set_index("level")
     names = []
     for one in (first, second):
@@ -481,7 +496,8 @@ def _same_finding(audited, first, second, why, pairs):
         + (f", and so in {pairs} pairs of rows.{baseline}" if pairs > 1 else f".{baseline}"),
         {"levels": [float(first), float(second)]},
         "Measure the option that was copied.",
-        levels=[float(second)],
+        # Which of two equal ones was measured is not known: what is wrong of either may follow.
+        levels=sorted({float(one) for pair in found for one in pair[:2]}),
     )
 
 
@@ -489,7 +505,7 @@ def _same_finding(audited, first, second, why, pairs):
     CONTRADICTION,
     "bits per weight by one label / by another outside 0.6 to 1.6, or by weight bytes x 8 / parameters "
     "outside 0.45 to 2.2",
-    "llama.cpp, docs on quantization: bits per weight of each format",
+    "llama.cpp, docs on quantization: bits per weight of each format; gianlucamazza/xllama pull request 205",
     ("bandwidth_beyond_device",),
 )
 def other_number_format(audited: Audited) -> Finding | None:

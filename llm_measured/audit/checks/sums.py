@@ -17,6 +17,7 @@ BY_HAND = ("CSV in the study's words", "JSON in the study's words")
 WINDOWS = {"GuideLLM": 0.12, "AIPerf / GenAI-Perf": 0.06, "inference-perf": 0.06, "this study": 0.12}
 IDLE = 0.75, 1.06  # share of a closed loop's places that are busy
 COMPLETED = "completed + failed = asked"
+SCATTERED = 0.25  # share by which the samples' rate and time may differ
 SAMPLES = "tokens/s x mean time of its samples = tokens"
 SCOPE = 0.04  # how far a rate may be from a whole multiple of another
 
@@ -46,12 +47,16 @@ def identities(audited: frame.Audited) -> pd.DataFrame:
     ]
     names, *figures = zip(*sums, *_of_requests(audited))
     published, computed = map(np.array, figures)  # one row per sum, one column per level
-    which, row = np.nonzero((computed > 0) & np.isfinite(computed) & (published >= 0))
+    compared = (computed > 0) & np.isfinite(computed) & (published >= 0)
+    # A mean of rates is never below the rate of the mean time, and above it as far as the samples scatter.
+    k = names.index(SAMPLES)
+    compared[k] &= ~((published[k] > (1 + SCATTERED) * computed[k]) & (known["sample_tokens_per_s"] > 0))
+    which, row = np.nonzero(compared)
     name = np.array(names)[which]
     published, computed = published[which, row], computed[which, row]
     tolerance = level["tool"].map(_tolerance).to_numpy(float)[row]
     # A sample's rate is a mean of rates, and its time a mean of times: they differ by the samples' spread.
-    tolerance = np.select([name == COMPLETED, name == SAMPLES], [1e-6, 0.25], tolerance)
+    tolerance = np.select([name == COMPLETED, name == SAMPLES], [1e-6, SCATTERED], tolerance)
     return pd.DataFrame(
         {
             "level": known["level"][row],

@@ -77,7 +77,7 @@ def _of_text(content: Content) -> frame.Audited | None:
         parts.append(console.load(content, name))
     if not parts:
         return None
-    audited = frame.join(parts, one_file=True)
+    audited = frame.join(parts, one_file=True).stated(**console.stated(content.whole_text))
     audited.notes = list(dict.fromkeys(audited.notes))
     if strange or len(content.tables) > 1:
         what = f"{len(content.tables) - strange} of the text's {len(content.tables)} tables were read"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from llm_measured.audit import frame
 from llm_measured.audit.importers.content import Content
+from llm_measured.core import names
 
 TOOL = "console text"
 LOOKED_FOR = (
@@ -122,6 +123,9 @@ LLAMA_TIME = re.compile(
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|μs|ns)")
 SECONDS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 MODEL = re.compile(r"^Model(?: name)?: +([\w./:-]{3,100})$", re.I)
+DEVICE = re.compile(r"^(?:Hardware|GPU|Device|Accelerator)s?: +(\S.{1,80})$", re.I)
+RUNS = re.compile(r" --runs (\d{1,3})\b")  # of llama-benchy's command
+MARKS = str.maketrans("", "", "*`_")  # that make a name bold
 RUN = re.compile(r"ollama run (?:--verbose )?([\w./:-]{2,80})")
 NAMESPACE = re.compile(
     r"\b(model|tensor_parallel_size|max_concurrency|request_rate|dtype)=(?:'([^']{0,120})'|([\w.]+))"
@@ -137,8 +141,8 @@ def load(content: Content, file: str) -> frame.Audited:
     levels = [_finished(tool, found) for tool, found in blocks(content.whole_text)]
     made = [frame.make(file, tool, [level]) for tool, level in levels]
     read = frame.join(made, one_file=True)
-    names = ", ".join(dict.fromkeys(tool for tool, _ in levels))
-    read.notes.append((file, f"Printed results of {names} were read: {len(levels)} in all."))
+    tools = ", ".join(dict.fromkeys(tool for tool, _ in levels))
+    read.notes.append((file, f"Printed results of {tools} were read: {len(levels)} in all."))
     return read
 
 
@@ -165,6 +169,29 @@ def blocks(text: str) -> Iterator[tuple[str, dict]]:
             found |= pairs
     if _whole(found):
         yield tool, about | found
+
+
+def stated(text: str) -> dict[str, str | float]:
+    """The model, the device and the repeats that lines of a text state for all of it (`**Model:** qwen3-8b`),
+    where it states one of each; a device only where a table knows it."""
+    named: dict[str, dict[str, None]] = {"model": {}, "gpu": {}, "runs": {}}
+    for line in text.splitlines()[:MOST_LINES]:
+        plain = line[:LINE_CHARS].translate(MARKS).strip("-> \t")
+        for column, pattern in (("model", MODEL), ("gpu", DEVICE)):
+            if match := pattern.match(plain):
+                named[column][match[1].strip()] = None
+        if match := RUNS.search(line[:4_000]):
+            named["runs"][match[1]] = None
+    one: dict[str, str | float]
+    one = {column: next(iter(values)) for column, values in named.items() if len(values) == 1}
+    if "runs" in one:
+        one["runs"] = float(one["runs"])
+    if "gpu" in one:
+        try:
+            names.accelerator(str(one["gpu"]))
+        except names.UnknownName:
+            del one["gpu"]
+    return one
 
 
 def _whole(found: dict) -> bool:
@@ -236,7 +263,8 @@ def _named(name: str, value: str, tool: str) -> tuple[str, dict]:
     if timed := TIMED.fullmatch(bare.replace("end-to-end latency", "e2e latency")):
         known = timed[1] in QUANTILES and tool in (VLLM, SGLANG)
         column = f"{TIMES[timed[2]]}{QUANTILES.get(timed[1], '')}_s"
-        return (tool, _value(column, value, unit or "ms")) if known else ("", {})
+        # No time begins a result: vLLM prints its median once more as the P50.
+        return "", _value(column, value, unit or "ms") if known else {}
     if tool in (VLLM, SGLANG) and bare in SERVE_NAMES:
         return (SGLANG if bare == "traffic request rate" else tool), _value(SERVE_NAMES[bare], value, unit)
     if bare == "successful requests":

@@ -176,7 +176,7 @@ def audited(
         table["output_tokens_per_s"] = table["output_tokens_per_s"].mask(decoding)
         notes.append(
             f"In {int(decoding.sum())} rows of one request at a time the tokens/s are those after the first "
-            "token, by TTFT and TPOT; they were read so."
+            "token, by TTFT and TPOT or as the rate of decoding; they were read so."
         )
     requests = _are_requests(table, "timestamp" in {naming.slug(name) for name in found})
     made = _requests(table, file) if requests else _levels(table, file)
@@ -238,15 +238,21 @@ def _with_decode_rate(table):
     return table.dropna(axis=1, how="all")
 
 
+SMALL_PART = 0.02  # of the time of all steps: so short a TTFT does not show in a rate
+
+
 def _while_decoding(table):
-    """Rows of one request at a time whose tokens/s leave the TTFT out, though it is no small part."""
+    """Rows of one request at a time whose tokens/s leave the TTFT out, though it is no small part: by TTFT
+    and TPOT, or because the file has the same figure as its rate of decoding."""
     absent = pd.Series(np.nan, table.index)
     column = lambda *names: next((table[n] for n in names if n in table), absent)  # noqa: E731
     step = column("tpot_s", "tpot_mean_s", "tpot_p50_s")
     first, rate = column("ttft_s", "ttft_mean_s", "ttft_p50_s"), column("output_tokens_per_s")
     alone = (column("batch_size").fillna(column("concurrency")) == 1) & column("requests_per_s").isna()
     # A TTFT as long as all the steps together cannot be within the TPOT, which is the other reading.
-    return alone & ((rate * step - 1).abs() < 0.03) & (first > step * column("output_tokens"))
+    decoding = (rate / column("decode_rate") - 1).abs() < 1e-9
+    long = first > step * column("output_tokens") * np.where(decoding, SMALL_PART, 1)
+    return alone & ((rate * step - 1).abs() < 0.03) & long
 
 
 def _converted(table, found, decimal_comma):
@@ -283,6 +289,9 @@ def _converted(table, found, decimal_comma):
             printed[word] = step
         out[word] = values
     out = pd.DataFrame(out, index=table.index)
+    for total, mean in (("total_prompt_tokens", "prompt_tokens"), ("total_output_tokens", "output_tokens")):
+        if total in out and "requests" in out and mean not in out:
+            out[mean] = out[total] / out["requests"].where(out["requests"] > 0)
     before = {word: out[word].copy() for word in unknown.values()}
     notes += units.resolve(out, unknown, _are_requests(out))
     for word in unknown.values():  # the step changes its unit with the numbers
@@ -301,10 +310,9 @@ def _no_numbers(name, strange):
     """A sentence about the texts of a column of numbers that are none."""
     if not strange:
         return []
-    count = (
-        f"{len(strange)} of its texts are no number" if len(strange) > 1 else "one of its texts is no number"
-    )
-    return [f'{str(name)[:40]}: {count} ("{strange[0][:30]}") and was left empty.']
+    several = len(strange) > 1
+    count = f"{len(strange)} of its texts are no numbers" if several else "one of its texts is no number"
+    return [f'{str(name)[:40]}: {count} ("{strange[0][:30]}") and {"were" if several else "was"} left empty.']
 
 
 def _counts(values):
@@ -379,8 +387,9 @@ def _levels(table, file):
         failed = table["failed"].fillna(0) if "failed" in table else 0
         table["requests"] = table["asked"] - failed
     if "per_gpu" in table:
+        absent = pd.Series(np.nan, table.index)
         table["output_tokens_per_s_per_device"] = table["per_gpu"]
-        table["output_tokens_per_s"] = table["per_gpu"] * table.get(
-            "tensor_parallel", pd.Series(1, table.index)
-        ).fillna(1)
+        # Of how many devices nobody says, the rate of all is not known.
+        of_all = table["per_gpu"] * table.get("tensor_parallel", absent)
+        table["output_tokens_per_s"] = table.get("output_tokens_per_s", absent).fillna(of_all)
     return frame.make(file, TOOL, table.rename(columns={"late_s": "late_mean_s"}))

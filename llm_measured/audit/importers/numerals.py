@@ -17,10 +17,11 @@ from llm_measured.audit.importers.words import UNITS
 TEXT_CHARS = 60  # of a cell that are looked at
 SPACES = "\u00a0\u2007\u2009\u202f"  # that typesetters put between thousands
 DIGITS = rf"\d[\d.,'’_{SPACES}]*(?: \d{{3}}(?![\d.,]*\d{{4}}))*(?:[.,]\d+)?|[.,]\d+"
-# A number, the spread that may follow it, and what it counts; anything else beside it makes it no number.
+# A number, the spread or the change that may follow it, and what it counts; what has anything else beside it
+# is no number.
 NUMBER = re.compile(
     rf"^[~≈∼]?\s*(?P<sign>[-+−]?)(?P<digits>{DIGITS})(?P<power>[eE][-+]?\d+)?\s*"
-    r"(?:(?:±|\+/-|\+-)\s*[\d.,]+(?:[eE][-+]?\d+)?\s*%?|\(\s*(?:±|\+/-)?\s*[\d.,]+\s*%?\s*\))?\s*"
+    r"(?:(?:±|\+/-|\+-)\s*[\d.,]+(?:[eE][-+]?\d+)?\s*%?|\(\s*(?:±|\+/-|[-+−])?\s*[\d.,]+\s*%?\s*\))?\s*"
     r"(?P<unit>[A-Za-zµμ%/°×][A-Za-zµμ%/ ²()·×]*)?$"
 )
 PER_SECOND = re.compile(

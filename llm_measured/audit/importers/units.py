@@ -61,8 +61,8 @@ def _unlikely(table, unknown, kind, factor):
 
 
 def _misfit(table, unknown, scale, requests):
-    """Sum over the identities of how far the table is from each: a median of absolute logarithms, at most
-    FAR."""
+    """Sum over the identities of how far the table is from each: the median of logarithms, each at most FAR,
+    and how far the rows are from it."""
     factor = {word: scale.get(_kind(word), 1.0) for word in unknown.values()}
 
     def time(kind):
@@ -100,6 +100,8 @@ def _misfit(table, unknown, scale, requests):
     for ratio, one_sided in [*((r, False) for r in equal), *((r, True) for r in order)]:
         ratio = ratio[np.isfinite(ratio) & (ratio > 0)]
         if len(ratio):
-            far = float(np.log(ratio).median())
-            total += min(max(far, 0.0) if one_sided else abs(far), FAR)
+            logs = np.log(ratio).clip(-FAR, FAR)
+            far = float(logs.median())
+            # A right unit fits all rows alike: lengths that are the most that was asked make one factor.
+            total += max(far, 0.0) if one_sided else abs(far) + float((logs - far).abs().mean())
     return total
