@@ -53,8 +53,8 @@ picker.said = (data, device, model, bits) => {
   const [, , , memory] = data.devices[at[0]];
   const bytes = (size * data.least[bits]) / 8;
   let words = "";
-  if (cell && cell[0] > 1) words = `<b>${short(cell[1])} to ${short(cell[3])} tokens/s</b> for one user: ${cell[0]} measurements of exactly this, from ${plural(cell[4], "source")} (${cell[5]}), half of them above ${short(cell[2])}.`;
-  else if (cell) words = `<b>${short(cell[2])} tokens/s</b> for one user: one measurement of exactly this (${cell[5]}).`;
+  if (cell && cell[0] > 1) words = `<b>${short(cell[1])} to ${short(cell[3])} tokens/s</b> for one user, ${short(cell[2])} in the median of ${cell[0]} measurements of ${cell[6]}, from ${plural(cell[4], "source")} (${cell[5]}).`;
+  else if (cell) words = `<b>${short(cell[2])} tokens/s</b> for one user: one measurement of ${cell[6]} (${cell[5]}).`;
   else if (memory && bytes > memory) words = `<b>Does not fit:</b> the weights have at least ${short(bytes)} GB, one ${device} has ${short(memory)} GB.`;
   else words = "<b>Nobody here has measured exactly this.</b>";
   const near = picker.nearest(data, device, model, bits).map(([text, rate, n, address]) => ` · <a href="${address}">${text}</a>: ${short(rate)} (n ${n})`);
@@ -62,10 +62,14 @@ picker.said = (data, device, model, bits) => {
   return `<p>${words} <span id="picker-expected"></span></p><p>${rows}<a href="pages/plan.html">many users</a>${near.join("")}</p>`;
 };
 
-picker.expectedWords = (data, found, bits) => {
+picker.expectedWords = (data, found, bits, measured) => {
   const engine = data.asked[bits][1];
-  return found ? `To be expected${engine === "any" ? "" : ` with ${engine}`}: about ${picker.short(found.rate)}, most likely between ${picker.short(found.low)} and ${picker.short(found.high)}.` : "";
+  const asked = engine === "any" ? "" : `, asked for ${engine},`;
+  return found ? `A model of all published rows${asked} says about ${picker.short(found.rate)} (${picker.short(found.low)} to ${picker.short(found.high)})${measured ? ": trust the measurements more" : ""}.` : "";
 };
+
+picker.isMeasured = (data, device, model, bits) =>
+  data.measured.some(([d, m, b]) => data.devices[d][0] === device && data.models[m][0] === model && b === bits);
 
 (async () => {
   const form = document.getElementById("picker");
@@ -73,13 +77,14 @@ picker.expectedWords = (data, found, bits) => {
   const data = (picker.data = await expectation.unpacked(document.getElementById("picker-data").textContent));
   const said = document.getElementById("picker-said");
   const NAMES = ["device", "model", "bits"];
+  for (const name of NAMES) form.elements[name].disabled = false; // without this script they would look alive
   const usual = NAMES.map((name) => form.elements[name].value).join();
 
   async function update() {
     const [device, model, bits] = NAMES.map((name) => form.elements[name].value);
     history.replaceState(null, "", `?${new URLSearchParams({ device, model, bits })}${location.hash}`);
     said.innerHTML = picker.said(data, device, model, Number(bits));
-    const words = picker.expectedWords(data, await picker.expectedRange(data, device, model, Number(bits)), bits);
+    const words = picker.expectedWords(data, await picker.expectedRange(data, device, model, Number(bits)), bits, picker.isMeasured(data, device, model, Number(bits)));
     if (NAMES.map((name) => form.elements[name].value).join() === [device, model, bits].join()) document.getElementById("picker-expected").textContent = words;
     form.dataset.ready = String(Number(form.dataset.ready ?? 0) + 1);
   }

@@ -57,7 +57,7 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 <p class="missing">No row of {{ missing | join(", ") }}: not measured there.</p>
 {% endif %}
 {% if command %}
-<p class="command">Redraw: <code>{{ command }}</code></p>
+<details class="command"><summary>Redraw</summary><code>{{ command }}</code></details>
 {% endif %}
 """)
 

@@ -9,15 +9,14 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from bench import html
 from bench.analysis import latency as latency_analysis
 from bench.analysis import quality as quality_analysis
 from bench.observations import derived
 from bench.paths import DOWNLOADS
 from bench.report import headlines
 from bench.report.published import expect_page, lookup
-from bench.report.words import plural
-from llm_measured.core import files, hardware, naming
+from bench.report.words import plural, two
+from llm_measured.core import files, hardware
 from llm_measured.predict import answer as predicted
 from llm_measured.predict import question
 from llm_measured.published import answers, build
@@ -76,7 +75,8 @@ def models() -> list[list]:
 
 @functools.cache
 def measured() -> dict[tuple[str, str, int], list]:
-    """{(device, model, bits): [n, lowest, median, highest, sources, engines]}; tokens/s of one user."""
+    """{(device, model, bits): [n, lowest, median, highest, sources, engines, models]}; tokens/s of one user,
+    engines and names of models by their rows."""
     rows = lookup.one_user()
     return {
         (device, model, int(bits)): [
@@ -84,6 +84,7 @@ def measured() -> dict[tuple[str, str, int], list]:
             *(float(f"{value:.3g}") for value in part["rate"].quantile([0, 0.5, 1])),
             part["source"].nunique(),
             ", ".join(part["engine"].value_counts().index[:3]),
+            " or ".join(part["named"].value_counts().index),
         ]
         for (device, model, bits), part in rows.groupby(["device", "model", "bits"])
     }
@@ -140,17 +141,17 @@ def nearest(device: str, model: str, bits: int) -> list[tuple[str, float, int, s
 SAID = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
 <p>
 {% if cell and cell[0] > 1 %}
-<b>{{ short(cell[1]) }} to {{ short(cell[3]) }} tokens/s</b> for one user: {{ cell[0] }} measurements of
-exactly this, from {{ plural(cell[4], "source") }} ({{ cell[5] }}), half of them above {{ short(cell[2]) }}.
+<b>{{ short(cell[1]) }} to {{ short(cell[3]) }} tokens/s</b> for one user, {{ short(cell[2]) }} in the median of
+{{ cell[0] }} measurements of {{ cell[6] }}, from {{ plural(cell[4], "source") }} ({{ cell[5] }}).
 {% elif cell %}
-<b>{{ short(cell[2]) }} tokens/s</b> for one user: one measurement of exactly this ({{ cell[5] }}).
+<b>{{ short(cell[2]) }} tokens/s</b> for one user: one measurement of {{ cell[6] }} ({{ cell[5] }}).
 {% else %}
 <b>Nobody here has measured exactly this.</b>
 {% endif %}
 <span id="picker-expected">
 {% if expected %}
-To be expected{{ " with " ~ engine if engine != "any" }}: about {{ short(expected[0]) }}, most likely
-between {{ short(expected[1]) }} and {{ short(expected[2]) }}.
+A model of all published rows{{ ", asked for " ~ engine ~ "," if engine != "any" }} says about
+{{ short(expected[0]) }} ({{ short(expected[1]) }} to {{ short(expected[2]) }}){{ ": trust the measurements more" if cell }}.
 {% endif %}
 </span></p>
 <p>
@@ -196,7 +197,7 @@ def picker() -> str:
 PICKER = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
 <form id="picker" aria-label="How fast will it run?">
 <div><label for="picker-device">Accelerator</label>
-<select id="picker-device" name="device">
+<select id="picker-device" name="device" disabled>
 {% for group, names in groups %}
 <optgroup label="{{ group }}">
 {% for name in names %}
@@ -206,13 +207,13 @@ PICKER = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=Tru
 {% endfor %}
 </select></div>
 <div><label for="picker-model">Model</label>
-<select id="picker-model" name="model">
+<select id="picker-model" name="model" disabled>
 {% for name, size, _ in models %}
 <option value="{{ name }}"{{ ' selected' if name == start.model }}>{{ name }}</option>
 {% endfor %}
 </select></div>
 <div><label for="picker-bits">Bits per weight</label>
-<select id="picker-bits" name="bits">
+<select id="picker-bits" name="bits" disabled>
 {% for count in bits %}
 <option value="{{ count }}"{{ ' selected' if count == start.bits }}>{{ count }} bits</option>
 {% endfor %}
@@ -282,7 +283,7 @@ def processor_line(requests: pd.DataFrame) -> str:
     first = (
         f"We measured {engines} engines on two cores ({runs.on}) with {model_words(own_model(requests))}, "
         f"{form}: **{' '.join(best)}** has the highest mean speed{among}, "
-        f"{html.number(means.iloc[0])} tokens/s{f', and answers worse ({lost})' if lost else ''}."
+        f"{two(means.iloc[0])} tokens/s{f', and answers worse ({lost})' if lost else ''}."
     )
     alike = headlines.answers_alike(runs)
     return f"{first} {alike.text}" if alike else first
@@ -307,7 +308,7 @@ def news(requests: pd.DataFrame) -> str:
     new = rows.loc[rows["retrieved"] == last, "source"].unique()
     words = [
         f"Published table {build.VERSION}, read until {last}: {len(rows):,} rows of "
-        f"{rows['source'].nunique()} sources; read last: {naming.listed(sorted(new))}."
+        f"{rows['source'].nunique()} sources, {len(new)} of them read last."
     ]
     if len(requests):
         day = requests["started"].str[:10]

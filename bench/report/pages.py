@@ -59,7 +59,7 @@ def _is_page() -> bool:
 def show_figure(
     name: str, rows: pd.DataFrame, data: pd.DataFrame | None = None, otherwise: str | None = None
 ) -> None:
-    """Show figure `name`, its command, and the first rows of the `data` that it is drawn from; where they are
+    """Show figure `name` and its command, in a notebook the `data` that it is drawn from, too; where they are
     empty, the Markdown `otherwise`, if it is given.
 
     The docstring of the figure's function is the alternative text. In a notebook the same figure stands there
@@ -76,8 +76,7 @@ def show_figure(
         return
     alt = _description(name)
     shown = [_picture(name, alt, label, figure, place > 0) for place, (label, figure) in enumerate(parts)]
-    more = _left_out(parts, rows) + (_first_rows(data) if data is not None else "")
-    _show_plot(name, "".join(shown) + more)
+    _show_plot(name, "".join(shown) + _left_out(parts, rows))
 
 
 def _left_out(parts: list[tuple[str, Figure]], rows: pd.DataFrame) -> str:
@@ -95,13 +94,6 @@ def _left_out(parts: list[tuple[str, Figure]], rows: pd.DataFrame) -> str:
     return f'<p class="whole-table">Not drawn here: {named}. They are in {ways}.</p>'
 
 
-def _first_rows(data: pd.DataFrame) -> str:
-    """The head of a figure's data, folded."""
-    text = html.escape(data.to_string(max_cols=8, max_colwidth=24, index=False, float_format="{:.4g}".format))
-    summary = "<summary>First rows of its data</summary>"
-    return f'<details class="data">{summary}<pre tabindex="0">{text}</pre></details>'
-
-
 def show_file(name: str) -> None:
     """Show figure `name` as its committed file: for a page whose own picture is another."""
     _show_plot(name, f'<img alt="{html.escape(_description(name))}" src="figures/{name}.svg">')
@@ -115,7 +107,8 @@ def _description(name):
 def _show_plot(name, picture):
     command = commands.papermill("figure", {"figure": name}, out="figure.ipynb")
     caption = (
-        f'<figcaption class="command">Redraw: <code>{command}</code>{links.under_figure(name)}</figcaption>'
+        f'<figcaption class="command"><details><summary>Redraw</summary><code>{command}</code>'
+        f"{links.under_figure(name)}</details></figcaption>"
     )
     show_html(f'<figure class="plot">{picture}{caption}</figure>')
 
@@ -195,7 +188,9 @@ def show_table(name: str, rows: pd.DataFrame, caption: str, otherwise: str | Non
         text = f'<div class="devices">\n{text}\n</div>'
     notes = _missing(table) + (_whole_table(name, table, len(parts) - MOST_PARTS) if cut else "")
     command = f".venv/bin/python -m bench.report.tables {name}"
-    show_html(f'{text}\n{notes}<p class="command">Redraw: <code>{command}</code></p>')
+    show_html(
+        f'{text}\n{notes}<details class="command"><summary>Redraw</summary><code>{command}</code></details>'
+    )
 
 
 def table_parts(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

@@ -33,10 +33,18 @@ def test_two_sources_that_measured_one_each_are_not_compared(rows):
 def test_three_sources_that_agree_give_a_verdict_and_three_that_do_not_give_none(rows):
     rows(*both("a", 2.0), *both("b", 2.1), *both("c", 1.9))
     (said,) = comparisons.verdicts(CARDS)
-    assert said == "**B is faster than A:** 2 times (1.8 to 2.3; 3 settings of 3 sources). Faster in 3 of 3."
+    assert said == "**B is faster than A:** 2 times (1.8 to 2.3, 3 sources), faster in all of 3 settings."
     rows(*both("a", 2.0), *both("b", 0.5), *both("c", 1.1))
     (said,) = comparisons.verdicts(CARDS)
-    assert "cannot be told" in said and said.endswith("Faster in 2 of 3.")
+    assert "cannot be told" in said and said.endswith(
+        "1.1 times in the median, 0.5 to 2 times in 3 settings of 3 sources."
+    )
+
+
+def test_sources_that_mostly_agree_are_counted(rows):
+    rows(*both("a", 2.0), *both("b", 0.4), *both("c", 1.9), *both("a", 1.8, "n"), *both("a", 1.7, "o"))
+    (said,) = comparisons.verdicts(CARDS)
+    assert said.startswith("**B was faster than A in 4 of 5 settings of 3 sources:** 1.8 times in the median")
 
 
 def test_one_setting_is_named_as_one(rows):
@@ -98,7 +106,8 @@ def test_fewer_sources_are_counted_and_not_generalised(rows):
     rows(*both("a", 2.0), *both("a", 1.5, "n"), *both("a", 3.0, "o"))
     (said,) = comparisons.verdicts(CARDS)
     assert said == (
-        "**B was faster than A in all 3 settings of 1 source:** 1.5 to 3 times. More sources could differ."
+        "**B was faster than A in all of 3 settings of 1 source:** 2 times in the median, 1.5 to 3 times. "
+        "More sources could differ."
     )
     rows(*both("a", 2.0), *both("a", 0.9, "n"))
     assert "cannot be told" in comparisons.verdicts(CARDS)[0]

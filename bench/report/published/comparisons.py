@@ -1,8 +1,9 @@
 """A against B in what others have published: both in the same source, model, bits and engine, for one user or
 for as many users with the same lengths.
 
-Two cards are compared only where somebody measured both; sources count alike. A verdict needs three sources
-and an interval that leaves 1 out; anything else cannot be told.
+Two cards are compared only where somebody measured both; sources count alike. `is faster` needs three
+sources and an interval that leaves 1 out, `was faster in so many` four settings of five; anything else cannot
+be told.
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ OF_MANY = [
     "output_tokens",
 ]  # and where many users are served
 FEWEST_SOURCES, FEWEST_SETTINGS = 3, 3
+MOSTLY = 0.8  # of the settings: where so many agree, the sentence counts them
 FEWEST_BUILDS = 100  # between two versions of llama.cpp: some two weeks
 OLDER, NEWER = "older build", "newer build"
 
@@ -104,22 +106,23 @@ def _verdict(name: str, first: str, own: pd.DataFrame) -> str:
     unknown = f"**{name} against {first}: cannot be told.**"
     if own.empty:
         return f"{unknown} Nobody here measured both in one setting."
-    count = f"{plural(len(own), 'setting')} of {plural(own['source'].nunique(), 'source')}"
-    faster = f"Faster in {int((own['ratio'] > 1).sum())} of {len(own)}."
     if len(own) == 1:
         return f"{unknown} {two(own['ratio'].iloc[0])} times in the one setting that somebody measured."
-    if own["source"].nunique() < FEWEST_SOURCES:
-        spread = f"{words.range(own['ratio'])}"
-        sides = set(np.sign(np.log(own["ratio"])))
-        if len(own) >= FEWEST_SETTINGS and len(sides) == 1:
-            word = "faster" if sides == {1.0} else "slower"
-            return f"**{name} was {word} than {first} in all {count}:** {spread}. More sources could differ."
-        return f"{unknown} {two(own['ratio'].median())} times in the median of {count}, {spread}. {faster}"
-    effect = answers.pooled(np.log(own["ratio"]), own["source"])
-    pooled = f"{two(effect.factor)} times ({two(effect.low)} to {two(effect.high)}; {count}). {faster}"
-    if effect.low <= 1 <= effect.high:
-        return f"{unknown} {pooled}"
-    return f"**{name} is {'faster' if effect.factor > 1 else 'slower'} than {first}:** {pooled}"
+    sources, won = own["source"].nunique(), int((own["ratio"] > 1).sum())
+    agree, word = max((won, "faster"), (len(own) - won, "slower"))
+    often = f"{agree if agree < len(own) else 'all'} of {plural(len(own), 'setting')}"
+    if sources >= FEWEST_SOURCES:
+        effect = answers.pooled(np.log(own["ratio"]), own["source"])
+        if not effect.low <= 1 <= effect.high:
+            interval = (
+                f"{two(effect.factor)} times ({two(effect.low)} to {two(effect.high)}, {sources} sources)"
+            )
+            return f"**{name} is {word} than {first}:** {interval}, {word} in {often}."
+    median = f"{two(own['ratio'].median())} times in the median, {words.range(own['ratio'])}"
+    if len(own) >= FEWEST_SETTINGS and agree >= MOSTLY * len(own):
+        of = plural(sources, "source")
+        return f"**{name} was {word} than {first} in {often} of {of}:** {median}. More sources could differ."
+    return f"{unknown} {median} in {plural(len(own), 'setting')} of {plural(sources, 'source')}."
 
 
 def settings(each: Comparison) -> pd.DataFrame:
@@ -130,4 +133,4 @@ def settings(each: Comparison) -> pd.DataFrame:
     shown = ["model", "device", "bits", "engine", *OF_MANY, "backend", "source"]
     keys = [name for name in shown if name in table]
     several = ["other"] if len(each.names) > 2 else []
-    return table[[*several, *keys, first, other, "times"]]
+    return table[[*several, "times", first, other, *keys]]

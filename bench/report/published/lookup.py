@@ -166,19 +166,25 @@ def qualifies(rows: pd.DataFrame) -> pd.Series:
 
 
 def bits_of(rows: pd.DataFrame) -> pd.Series:
-    """The bucket (a key of BITS) of each row's number format, NaN where it is in none."""
+    """The bucket (a key of BITS) of each row's number format, NaN where it is in none: of GGUF's k-quants
+    the one that is in the name, though Q3_K_M has 3.9 bits and Q3_K_L more than 4."""
     bits = derived.datasheet(rows)["weight_bits"]
+    named = (
+        rows["weights_format"].astype("string").str.extract(r"(?i)^(?:gguf[_ ])?i?q(\d)_")[0].astype(float)
+    )
+    bits = named.where(named.isin(BITS), bits)
     found = pd.Series(np.nan, index=rows.index)
     for bucket, (low, high) in BITS.items():
         found[(bits >= low) & (bits < high)] = bucket
-    return found
+    named = rows["weights_format"].astype("string").str.extract(r"(?i)\bi?q(\d)_")[0].astype(float)
+    return named.where(named.isin(BITS), found)
 
 
 @functools.cache
 def one_user() -> pd.DataFrame:
-    """The published rows that tell one user's speed; columns row_id, device, model (its shape's name), bits
-    (a key of BITS), rate (tokens/s), engine, source, accelerator, format, parameters_b, active_b, backend,
-    build (llama.cpp's number, NaN where it is not stated)."""
+    """The published rows that tell one user's speed; columns row_id, device, model (its shape's name), named
+    (its own), bits (a key of BITS), rate (tokens/s), engine, source, accelerator, format, parameters_b,
+    active_b, backend, build (llama.cpp's number, NaN where it is not stated)."""
     return memo.kept((f"{__name__}.one_user", build.VERSION), _one_user)
 
 
@@ -194,6 +200,7 @@ def _one_user() -> pd.DataFrame:
             "row_id": rows["row_id"],
             "device": device(rows),
             "model": rows["model"].map(lambda name: shapes().get(name, name)),
+            "named": rows["model"],
             "bits": bits_of(rows),
             "rate": derived.derived(rows)["output_tokens_per_s_per_request"],
             "engine": rows["engine"].fillna("not stated"),

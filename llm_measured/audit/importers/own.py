@@ -19,6 +19,9 @@ LEVEL = (
 SHARED = "expected_cached_tokens_high"  # of a load whose prompts share what a cache keeps
 # Their "answers" were not written in the run: texts that every model is given to read, or another run's.
 READING = {"quality", "sizes_quality"}
+# Their times are no measurement: a batch of problems ends with its longest answer.
+UNTIMED = {"humaneval", "humaneval-score"}
+TIMES = ["sent_s", "ttft_s", "e2e_s"]
 NAMES = {"backend": "engine", "backend_version": "engine_version", "run_id": "name"}
 SAME = (
     "sent_s ttft_s e2e_s output_tokens prompt_tokens max_new_tokens late_s cached_tokens drafted_tokens"
@@ -47,6 +50,7 @@ def load(content: Content, file: str) -> frame.Audited:
         question=table["prompt"],
         answer=table["answer"].str[: frame.ANSWER_CHARS].mask(table["experiment"].isin(READING), ""),
     )
+    requests[TIMES] = requests[TIMES].mask(table["experiment"].isin(UNTIMED))
     return frame.make(file, TOOL, levels, requests)
 
 
