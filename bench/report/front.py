@@ -141,8 +141,8 @@ def nearest(device: str, model: str, bits: int) -> list[tuple[str, float, int, s
 SAID = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
 <p>
 {% if cell and cell[0] > 1 %}
-<b>{{ short(cell[1]) }} to {{ short(cell[3]) }} tokens/s</b> for one user, {{ short(cell[2]) }} in the median of
-{{ cell[0] }} measurements of {{ cell[6] }}, from {{ plural(cell[4], "source") }} ({{ cell[5] }}).
+<b>{{ short(cell[1]) }} to {{ short(cell[3]) }} tokens/s</b> for one user, {{ short(cell[2]) }} in the
+median of {{ cell[0] }} measurements of {{ cell[6] }}, from {{ plural(cell[4], "source") }} ({{ cell[5] }}).
 {% elif cell %}
 <b>{{ short(cell[2]) }} tokens/s</b> for one user: one measurement of {{ cell[6] }} ({{ cell[5] }}).
 {% else %}
@@ -151,7 +151,8 @@ SAID = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
 <span id="picker-expected">
 {% if expected %}
 A model of all published rows{{ ", asked for " ~ engine ~ "," if engine != "any" }} says about
-{{ short(expected[0]) }} ({{ short(expected[1]) }} to {{ short(expected[2]) }}){{ ": trust the measurements more" if cell }}.
+{{ short(expected[0]) }} ({{ short(expected[1]) }} to {{ short(expected[2]) }})
+{{- ": trust the measurements more" if cell }}.
 {% endif %}
 </span></p>
 <p>
