@@ -33,7 +33,7 @@
 #     make contribute                    whether new runs may be committed (CONTRIBUTING)
 #     make observatory                   every published measurement in one table, checked (data/observatory/observatory.parquet);
 #                                        SOURCE=name: one source, its rows, empty columns and findings; OBSERVATORY_RAW=folder: more raw files
-#     make expect DATA=rows.csv OUT=predicted.csv   what to expect of one user on any accelerator, from what others published;
+#     make expect DATA=rows.csv OUT=predicted.csv   what to expect of one user or many on any accelerator, from what others published;
 #                                        predict-fit: its coefficients from all published rows; expect-proof: its errors on
 #                                        sources left out, and what intervals need;
 #                                        expect-log: predictions that wait for a measurement

@@ -57,9 +57,10 @@ expectation.format = (data, { format, bits }, model, engine) => {
 
 // What a question means, with the names of question.Setup; `refused` says why there is no answer.
 expectation.setup = (data, q) => {
-  const { accelerators, split, context } = q;
+  const { accelerators, split, users = 1, prompt = 1000, answer = 500 } = q;
+  const context = users > 1 ? Math.max(q.context, prompt) : q.context; // of several users each has its prompt in the cache
   const [card, model, engine] = [expectation.card(data, q), expectation.model(data, q), data.engines.get(q.engine)];
-  const s = { ...card, ...model, ...engine, ...expectation.format(data, q, model, engine), accelerators, context, users: 1, guessed: [...card.guessed, ...model.guessed], refused: "" };
+  const s = { ...card, ...model, ...engine, ...expectation.format(data, q, model, engine), accelerators, context, users, prompt, answer, guessed: [...card.guessed, ...model.guessed], refused: "" };
   s.memory_bytes ??= Infinity;
   s.split = accelerators === 1 ? "one" : split || (s.accelerator_class.endsWith("server") ? s.server_split : s.other_split);
   if (s.vendor && s.vendors.length && !s.vendors.includes(s.vendor)) s.refused = `No published row has ${s.engine_family} on an accelerator of ${s.vendor}; it has it on ${expectation.listed(s.vendors)}.`;
@@ -71,38 +72,58 @@ expectation.setup = (data, q) => {
   s.held_bytes = s.memory_bytes * accelerators;
   const whole = s.weight_bytes * data.constants.room;
   s.outside = Math.min(Math.max((whole + s.cache_bytes - s.held_bytes) / whole, 0), 1);
-  // One accelerator of an engine that leaves the rest in the host's memory; anything else that does not fit is answered as if it did.
-  s.offloaded = s.offloads && accelerators === 1 ? s.outside : 0;
+  s.users_fit = s.held_bytes < whole ? 0 : Math.floor((s.held_bytes - whole) / Math.max(s.context * s.cache_bytes_per_token, 1));
+  // One accelerator and one user of an engine that leaves the rest in the host's memory; anything else that does not fit is answered as if it did.
+  s.offloaded = s.offloads && accelerators === 1 && users === 1 ? s.outside : 0;
+  s.reached_flops = expectation.reached(data, s);
   s.runs = s.outside === 0 || s.offloaded > 0;
   return s;
 };
 
 expectation.listed = (words) => (words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words[0]);
 
-// Logarithms of the seconds of weights, cache, layers and links at full speed (step.parts; one user touches the active weights).
+// Parameters that a step reads (step.touched).
+expectation.touched = (s) => {
+  const share = 1 - (1 - Math.min(s.active / s.parameters, 1)) ** s.users;
+  return (s.read_parameters * s.parameters * share) / s.active;
+};
+
+// Operations of one prompt (step.prompt_operations).
+expectation.promptOperations = (s, prompt) => prompt * (2 * s.active + 2 * prompt * s.layers * s.hidden);
+
+// Operations per second of an accelerator that a prompt alone reaches (fit.reached).
+expectation.reached = (data, s) => {
+  const { mean, shares } = expectation.seconds(data.fits.prompt, expectation.promptParts(data.constants, s, data.constants.prompt_tokens), s);
+  return expectation.promptOperations(s, data.constants.prompt_tokens) / (Math.exp(mean) * shares[0] * s.width);
+};
+
+// Logarithms of the seconds of weights, cache, layers, links and of what users beside the first add, at full speed (step.parts).
 expectation.parts = (c, s, bandwidth, bits) => {
   const rate = bandwidth * s.width;
-  const weights = ((s.read_parameters * bits) / 8) * ((1 - s.offloaded) / rate + s.offloaded / c.host_bandwidth);
+  const weights = ((expectation.touched(s) * bits) / 8) * ((1 - s.offloaded) / rate + s.offloaded / c.host_bandwidth);
   const linked = s.split === "tensor" && s.accelerators > 1;
-  return [Math.log(weights), Math.max(Math.log(s.cache_bytes / rate), c.nothing), Math.log(s.layers * c.layer_s), linked ? Math.log(2 * s.layers * c.reduction_s) : c.nothing];
+  const others = s.users - 1;
+  const reached = s.reached_flops * s.width;
+  const seconds = [weights, s.cache_bytes / rate, s.layers * c.layer_s, linked ? 2 * s.layers * c.reduction_s : 0];
+  seconds.push((others * 2 * s.active) / reached, others * c.sequence_s, (others * expectation.promptOperations(s, s.prompt)) / s.answer / reached);
+  return seconds.map((each) => Math.max(Math.log(each), c.nothing));
 };
 
 // Logarithms of the seconds of a prompt's operations and of its start (step.prompt_parts).
 expectation.promptParts = (c, s, prompt) => {
-  const attention = 2 * prompt * s.layers * s.hidden;
-  return [Math.log((prompt * (2 * s.active + attention)) / (s.peak_flops * s.width)), Math.log(c.start_s)];
+  return [Math.log(expectation.promptOperations(s, prompt) / (s.peak_flops * s.width)), Math.log(c.start_s)];
 };
 
 // Seconds that no step can pass (step.least).
 expectation.least = (c, s) => {
   const faster = Math.min(Math.max(16 / s.bits, 1), 4);
-  return Math.max(Math.exp(expectation.parts(c, s, s.bandwidth_most, s.least_bits)[0]), (2 * s.active * s.users) / (s.peak_flops * faster * s.width));
+  return Math.max(Math.exp(expectation.parts(c, { ...s, users: 1 }, s.bandwidth_most, s.least_bits)[0]), (2 * s.active * s.users) / (s.peak_flops * faster * s.width));
 };
 
 // {mean, spread, shares}: logarithm of the seconds, its standard deviation for a source never seen, and the share of each part (Fit.seconds).
 expectation.seconds = (fit, bare, s) => {
   const several = Math.log(s.accelerators);
-  const factors = { one: 1, several_tensor: s.split === "tensor" ? several : 0, several_layers: s.split === "layers" ? several : 0, users: Math.log(s.users) };
+  const factors = { one: 1, several_tensor: s.split === "tensor" ? several : 0, several_layers: s.split === "layers" ? several : 0, users: Math.log(s.users), beside: Number(s.users > 1) };
   const logs = [...bare];
   const seen = [];
   const never = {};
@@ -115,22 +136,40 @@ expectation.seconds = (fit, bare, s) => {
       fit.on[on].forEach((sign, k) => (logs[k] += sign * by * fit.effects[at]));
     }
   }
+  // Of parts that run at the same time the longest hides the others (fit.total).
+  const inner = logs.map(() => 1);
+  if (fit.hidden.length) {
+    const longest = Math.max(...fit.hidden.map((k) => logs[k]));
+    const powers = fit.hidden.map((k) => Math.exp(fit.sharp * (logs[k] - longest)));
+    const powersSum = powers.reduce((sum, power) => sum + power, 0);
+    fit.hidden.forEach((k, at) => {
+      inner[k] = powers[at] / powersSum;
+      logs[k] = longest + Math.log(powersSum) / fit.sharp;
+    });
+  }
   const most = Math.max(...logs);
-  const whole = logs.reduce((sum, log) => sum + Math.exp(log - most), 0);
-  const shares = logs.map((log) => Math.exp(log - most) / whole);
+  const parts = logs.map((log, k) => Math.exp(log - most) * inner[k]);
+  const whole = parts.reduce((sum, part) => sum + part, 0);
+  const shares = parts.map((part) => part / whole);
   const weight = Object.fromEntries(Object.entries(fit.on).map(([on, signs]) => [on, signs.reduce((sum, sign, k) => sum + sign * shares[k], 0)]));
-  let variance = fit.new_source + (Math.log(s.bandwidth_most / s.bandwidth_low) / 2) ** 2;
+  const own = fit.of_sources.reduce((sum, [factor, width]) => sum + width * factors[factor] ** 2, fit.noise);
+  let variance = own + (Math.log(s.bandwidth_most / s.bandwidth_low) / 2) ** 2;
   for (const [on, sum] of Object.entries(never)) variance += weight[on] ** 2 * sum;
   for (const [i, first, on] of seen) for (const [j, second, and] of seen) variance += first * weight[on] * second * weight[and] * fit.matrix[(Math.max(i, j) * (Math.max(i, j) + 1)) / 2 + Math.min(i, j)];
   return { mean: most + Math.log(whole), spread: Math.sqrt(variance), shares };
 };
 
-// {rate, low, high, bound, shares} in tokens/s of one user (answer.interval).
+// {rate, low, high, bound, shares} in tokens/s of each user (answer.interval).
 expectation.predict = (data, s) => {
   const c = data.constants;
   const fit = data.fits[new RegExp(data.small).test(s.accelerator_class) ? "small" : "step"];
-  const { mean, spread, shares } = expectation.seconds(fit, expectation.parts(c, s, s.bandwidth, s.bits), s);
-  const stretch = data.stretches[[s.accelerator_class, s.engine_family, s.split, s.mixture].join("|")];
+  const made = (setup) => expectation.seconds(fit, expectation.parts(c, setup, setup.bandwidth, setup.bits), setup);
+  const { mean: together, spread, shares } = made(s);
+  // A step of several users takes at least as long as that of fewer of them.
+  let mean = together;
+  for (let users = 1; users < s.users; users *= 2) mean = Math.max(mean, made({ ...s, users, cache_bytes: (s.cache_bytes / s.users) * users }).mean);
+  const load = data.loads.find((most) => s.users <= most);
+  const stretch = data.stretches[[s.accelerator_class, s.engine_family, s.split, s.mixture, load].join("|")];
   const half = Math.hypot(c.quantile * stretch * spread, s.offloaded > 0 ? c.quantile * c.offload_spread : 0);
   const least = expectation.least(c, s);
   const rate = (log) => 1 / Math.max(Math.exp(log), least);
@@ -140,7 +179,7 @@ expectation.predict = (data, s) => {
 // The price of an accelerator: dollars per hour and who says so; `own` is the reader's. Undefined where nobody states one (prices.of).
 expectation.price = (data, s, own) => (own ? { usd_per_gpu_hour: own, source: "stated here" } : data.prices[s.machine]);
 
-// {usd, low, high} per million output tokens of one user, null without a price or of what does not run (prices.per_million).
+// {usd, low, high} per million output tokens of all users, null without a price or of what does not run (prices.per_million).
 expectation.cost = (s, p, price) => {
   if (!price || !s.runs) return null;
   const usd = (rate) => ((price.usd_per_gpu_hour * s.accelerators) / (3600 * rate * s.users)) * 1e6;
@@ -162,28 +201,28 @@ expectation.distance = (s, p) => {
   let far = (p.machine === s.machine ? 0 : p.architecture === s.architecture ? 1.5 : 3) + (p.model === s.model ? 0 : 1) + Math.abs(Math.log(p.active / s.active));
   if (s.engine_family !== "any") far += p.engine === s.engine ? 0 : p.engine_family === s.engine_family ? 0.75 : 1.5;
   far += (p.mixture === s.mixture ? 0 : 1.5) + 0.3 * Math.abs(Math.log2(p.bits / s.bits)) + Math.abs(Math.log2(p.accelerators / s.accelerators));
+  far += 0.5 * Math.abs(Math.log2(p.users / s.users));
   return far + 0.2 * Math.abs(Math.log2((p.context + 512) / (s.context + 512)));
 };
 
 expectation.nearest = (data, s, count) => {
   const far = new Map(data.points.map((p) => [p, Math.round(1e9 * expectation.distance(s, p))])); // ties as in Python
-  return [...data.points].sort((a, b) => far.get(a) - far.get(b)).slice(0, count);
+  return data.points.filter((p) => (p.users === 1) === (s.users === 1)).sort((a, b) => far.get(a) - far.get(b)).slice(0, count);
 };
 
 // Published cases of the very setup (nearest.exact), the fastest first.
 expectation.exact = (data, s) =>
   data.points
-    .filter((p) => ["machine", "accelerators", "model", "format", "engine_family"].every((name) => p[name] === s[name]) && Math.abs(Math.log((p.context + 512) / (s.context + 512))) < Math.log(4))
+    .filter((p) => ["machine", "accelerators", "model", "format", "engine_family"].every((name) => p[name] === s[name]) && Math.abs(Math.log(p.users / s.users)) < Math.log(1.5) && Math.abs(Math.log((p.context + 512) / (s.context + 512))) < Math.log(4))
     .sort((a, b) => b.rate - a.rate);
 
-// Tokens/s at the whole bandwidth over the active weights, of a setup or a published case.
+// Tokens/s of one user at the whole bandwidth over the active weights, of a setup or a published case.
 expectation.division = (p) => (p.bandwidth * (p.split === "layers" ? 1 : p.accelerators)) / ((p.active * p.bits) / 8);
 
 (async () => {
   const form = document.getElementById("expect");
   if (!form) return;
   const data = (expectation.data = expectation.ready(await expectation.unpacked(document.getElementById("expect-data").textContent)));
-  const planning = await expectation.unpacked(document.getElementById("expect-planner").textContent);
   const said = document.getElementById("expect-said");
   const picture = document.getElementById("expect-picture");
   const body = document.querySelector("#expect-nearest tbody");
@@ -220,26 +259,30 @@ expectation.division = (p) => (p.bandwidth * (p.split === "layers" ? 1 : p.accel
   }
 
   function memory(s) {
-    const needs = `weights ${short(s.weight_bytes / 1e9)} GB and cache ${short(s.cache_bytes / 1e9)} GB`;
+    const several = s.users > 1;
+    const needs = `weights ${short(s.weight_bytes / 1e9)} GB and cache ${short(s.cache_bytes / 1e9)} GB${several ? ` of ${s.users} users` : ""}`;
+    const most = several && s.held_bytes !== Infinity ? ` ${short(s.users_fit)} users would fit with ${short(s.context)} tokens each.` : "";
     if (s.held_bytes === Infinity) return `Memory: ${needs}; how much there is nobody stated.`;
-    if (!s.outside) return `It fits: ${needs} of ${short(s.held_bytes / 1e9)} GB.`;
+    if (!s.outside) return `It fits: ${needs} of ${short(s.held_bytes / 1e9)} GB.${most}`;
     const not = `<b>Does not fit:</b> ${needs}, ${short(s.held_bytes / 1e9)} GB held.`;
     if (s.offloaded) return `${not} ${Math.round(100 * s.outside)} % of the weights are taken to be read from the host's memory at ${short(data.constants.host_bandwidth / 1e9)} GB/s, one after the other.`;
-    return `${not} What follows is what it would be if it did.`;
+    return `${not}${most} What follows is what it would be if it did.`;
   }
 
   function sentences(q, s, p) {
     const found = [];
+    const who = s.users > 1 ? `each of ${s.users} users` : "one user";
     const exact = expectation.exact(data, s);
     const rates = exact.map((each) => each.rate);
     if (rates.length) found.push(`Measured by others, exactly this: <b>${rates.length > 1 ? `${short(Math.min(...rates))} to ${short(Math.max(...rates))}` : short(rates[0])} tokens/s</b> (${[...new Set(exact.map((each) => each.source))].join(", ")}).`);
     found.push(memory(s));
-    found.push(`<b>${short(p.rate)} tokens/s</b> for one user is to be expected, ${short(p.low)} to ${short(p.high)} in 95 of 100 sources${p.high > 0.999 * p.bound ? " (the interval ends at the bound)" : ""}. Estimated from what comparable hardware reached, not measured.`);
-    const parts = ["reading weights", "reading the cache", `what each of ${Math.round(s.layers)} layers takes however few bytes it has`, "links"];
+    found.push(`<b>${short(p.rate)} tokens/s</b> for ${who} is to be expected, ${short(p.low)} to ${short(p.high)} in 95 of 100 sources${p.high > 0.999 * p.bound ? " (the interval ends at the bound)" : ""}. Estimated from what comparable hardware reached, not measured.`);
+    if (s.users > 1) found.push(`All ${s.users} together: <b>${short(s.users * p.rate)} tokens/s</b>, ${short(s.users * p.low)} to ${short(s.users * p.high)}, while each sends prompts of ${short(s.prompt)} tokens and gets answers of ${short(s.answer)}.`);
+    const parts = ["reading weights", "reading the cache", `what each of ${Math.round(s.layers)} layers takes however few bytes it has`, "links", "arithmetic", "the host, for each further user", "prompts of the others"];
     const shares = parts.map((name, k) => [name, Math.round(100 * p.shares[k])]).filter(([, share]) => share >= 1);
     found.push(`By the model a token's time goes into ${expectation.listed(shares.map(([name, share]) => `${name} (${share} %)`))}.`);
     const count = `${s.accelerators > 1 ? `${s.accelerators} × ` : ""}${s.title}`;
-    found.push(`The bound: ${count} ${s.offloaded ? "and the host's memory allow" : "allows"} at most ${short(p.bound)} tokens/s. Whoever claims more for one user, without speculative decoding, contradicts the datasheet.`);
+    found.push(`The bound: ${count} ${s.offloaded ? "and the host's memory allow" : "allows"} at most ${short(p.bound)} tokens/s. Whoever claims more for ${who}, without speculative decoding, contradicts the datasheet.`);
     if (q.claim) {
       const claim = Number(q.claim);
       const where = claim > p.bound ? "is impossible: the weights cannot be read so fast" : claim > p.high ? "is possible, but more than comparable sources reached: look for speculation, a smaller format, or several users" : claim < p.low ? "is less than comparable sources reached: look for offloading, a power limit or a longer context" : "is what comparable sources reached";
@@ -247,7 +290,8 @@ expectation.division = (p) => (p.bandwidth * (p.split === "layers" ? 1 : p.accel
     }
     found.push(cost(q, s, p));
     const first = expectation.firstToken(data, s, q.prompt);
-    if (!s.outside) found.push(`The first token of a prompt of ${short(q.prompt)} tokens comes after ${short(first.seconds)} s (${short(first.low)} to ${short(first.high)}), alone on the machine.`);
+    const beside = s.users > 1 ? "; how long it waits beside the others is not answered" : "";
+    if (!s.outside) found.push(`The first token of a prompt of ${short(q.prompt)} tokens comes after ${short(first.seconds)} s (${short(first.low)} to ${short(first.high)}), alone on the machine${beside}.`);
     if (s.guessed.length) found.push(`Guessed: ${s.guessed.join("; ")}.`);
     return found;
   }
@@ -259,25 +303,7 @@ expectation.division = (p) => (p.bandwidth * (p.split === "layers" ? 1 : p.accel
     const found = expectation.cost(s, p, price);
     if (!s.runs) return "";
     if (!found) return "Nobody states a price of this accelerator: state dollars per hour for what a million tokens cost.";
-    return `<b>${dollars(found.usd)} per million output tokens</b> for one user (${dollars(found.low)} to ${dollars(found.high)}), at $${price.usd_per_gpu_hour.toFixed(2)} an hour of each accelerator (${price.source}); the time of prompts is not in it.`;
-  }
-
-  // What the planner says of many users, where it has coefficients for engine, accelerator, model and format.
-  function many(q, s) {
-    if (q.users <= 1) return "";
-    const names = { gpu: planning.devices[s.machine], model: planning.models[s.model], weights: planning.weights[s.format], engine: planning.engines[s.engine] };
-    const lacking = Object.entries({ accelerator: names.gpu, model: names.model, format: names.weights, engine: names.engine }).filter(([, name]) => !name).map(([word]) => word);
-    if (lacking.length) return `For ${q.users} users the planner says nothing: it does not know this ${lacking.join(", ")}.`;
-    const one = planner.replica(planning.data, names, s.accelerators);
-    if (one === null) return `For ${q.users} users: the planner finds that the model does not fit.`;
-    if (q.users * (q.prompt + q.answer) > one.kvTokens) return `For ${q.users} users: the KV cache holds ${Math.floor(one.kvTokens / (q.prompt + q.answer))} such requests at a time, says the planner; the others wait.`;
-    const [ttft, tpot] = planner.times(one, q.users, q.prompt, q.answer);
-    const errors = planning.data.fits[`${names.engine}|${names.gpu}`].errors[names.model];
-    const off = Math.round(100 * (Math.exp(errors.tpot_width) - 1));
-    const all = (q.users * q.answer) / (ttft + tpot * (q.answer - 1));
-    const price = expectation.price(data, s, q.usd_per_gpu_hour);
-    const paid = price ? ` For all together that is <b>${dollars((price.usd_per_gpu_hour * s.accelerators * 1e6) / (3600 * all))} per million output tokens</b>, prompts included.` : "";
-    return `For ${q.users} users at a time the planner says: TPOT ${short(1e3 * tpot)} ms, so ${short(1 / tpot)} tokens/s for each and ${short(all)} for all, TTFT ${short(1e3 * ttft)} ms; off by up to ${off} % in TPOT on 95 of 100 points${errors.unknown ? ", estimated from other engines, devices or models" : ""}.${paid}`;
+    return `<b>${dollars(found.usd)} per million output tokens</b> for ${s.users > 1 ? `all ${s.users} users` : "one user"} (${dollars(found.low)} to ${dollars(found.high)}), at $${price.usd_per_gpu_hour.toFixed(2)} an hour of each accelerator (${price.source}); the time of ${s.users > 1 ? "the own prompt" : "prompts"} is not in it.`;
   }
 
   function cell(kind, text, value) {
@@ -294,7 +320,7 @@ expectation.division = (p) => (p.bandwidth * (p.split === "layers" ? 1 : p.accel
     const [citation, address] = data.sources[p.source];
     const link = Object.assign(document.createElement("a"), { href: address, textContent: p.source, title: citation });
     const number = (value, digits = value) => cell("td", short(digits), value);
-    line.append(cell("th", p.machine), cell("td", p.model), cell("td", p.format), cell("td", p.engine), number(p.accelerators), number(p.context), number(p.rate), number((100 * p.rate) / expectation.division(p)), cell("td", link));
+    line.append(cell("th", p.machine), cell("td", p.model), cell("td", p.format), cell("td", p.engine), number(p.accelerators), number(p.users), number(p.context), number(p.rate), number((100 * p.rate) / expectation.division(p)), cell("td", link));
     return line;
   }
 
@@ -320,7 +346,7 @@ expectation.division = (p) => (p.bandwidth * (p.split === "layers" ? 1 : p.accel
 ${near.map((each, k) => `<circle cx="${x(scaled[k])}" cy="${72 + 4 * (k % 3)}" r="4.5"><title>${each.machine}, ${each.model}, ${each.engine}: ${short(each.rate)} tokens/s, ${Math.round((100 * each.rate) / expectation.division(each))} % of its bandwidth ÷ bytes (${each.source})</title></circle>`).join("")}
 <line x1="12" x2="${width - 12}" y1="96" y2="96" class="axis"/>
 ${ticks.map((t) => `<line x1="${x(t)}" x2="${x(t)}" y1="96" y2="101" class="axis"/><text x="${x(t)}" y="114" text-anchor="middle">${short(t)}</text>`).join("")}
-<text x="12" y="136">tokens/s of one user; points: nearest published, brought to this bandwidth ÷ bytes</text></svg>`;
+<text x="12" y="136">tokens/s of ${s.users > 1 ? "each user" : "one user"}; points: nearest published, brought to this bandwidth ÷ bytes</text></svg>`;
   }
 
   function update() {
@@ -337,7 +363,7 @@ ${ticks.map((t) => `<line x1="${x(t)}" x2="${x(t)}" y1="96" y2="101" class="axis
         said.textContent = s.refused;
       } else {
         const p = expectation.predict(data, s);
-        said.innerHTML = [...sentences(q, s, p), many(q, s)].filter(Boolean).map((words) => `<p>${words}</p>`).join("");
+        said.innerHTML = sentences(q, s, p).filter(Boolean).map((words) => `<p>${words}</p>`).join("");
         draw(s, p, near);
       }
       const set = NAMES.filter((name) => q[name] !== "" && q[name] !== null).map((name) => [name, q[name]]);

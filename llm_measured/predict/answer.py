@@ -15,7 +15,8 @@ FOLDER = Path(__file__).parent
 PREDICTED = "predicted_output_tokens_per_s"
 QUANTILE = 1.959964  # of the normal distribution: 95 % lie within so many standard deviations
 OFFLOAD_SPREAD = 0.5  # of the logarithm: nobody says how a host's memory is read, and few rows tell
-USUAL_PROMPT = 1000.0  # tokens
+# Users at once that a regime goes up to; phones, processors and one user have regimes of their own.
+LOADS = {8.0: "2 to 8 users", 32.0: "9 to 32 users", float(question.MOST_USERS): "more than 32 users"}
 
 
 def regime(table: pd.DataFrame) -> pd.Series:
@@ -24,10 +25,14 @@ def regime(table: pd.DataFrame) -> pd.Series:
     mixed = table["mixture"] == "mixture"
     own = table["engine_family"].isin(["llama.cpp", "mlx"])
     made = table["accelerator_class"]
+    users = table["users"]
+    load = pd.Series(np.searchsorted(list(LOADS), users), index=table.index).clip(upper=len(LOADS) - 1)
+    many = load.map(dict(enumerate(LOADS.values()))) + np.where(mixed, ", mixtures", ", dense")
     found = np.select(
         [
-            made.isin(["phone"]) | made.str.contains("NPU|ASIC"),
-            made == "CPU",
+            (made.isin(["phone"]) | made.str.contains("NPU|ASIC")) & (users == 1),
+            (made == "CPU") & (users == 1),
+            users > 1,
             several & mixed,
             several & (table["split"] == "layers"),
             several,
@@ -40,6 +45,7 @@ def regime(table: pd.DataFrame) -> pd.Series:
         [
             "phones, NPUs, ASICs",
             "processors",
+            many,
             "mixtures on several",
             "several, by layers",
             "several, side by side",
@@ -65,6 +71,21 @@ def seconds(
     table: pd.DataFrame, offloaded: np.ndarray | None, fitted: Callable[[effects.Model], fit.Fit]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`fit.Fit.seconds` of setups, each by the model that answers it, as `fitted` has it."""
+    found = _seconds(table, offloaded, fitted)
+    # A step of several users takes at least as long as that of fewer of them.
+    fewer = 1.0
+    while (more := (table["users"] > fewer).to_numpy()).any():
+        away = None if offloaded is None else offloaded[more]
+        least = _seconds(table[more].assign(users=fewer), away, fitted)[0]
+        found[0][more] = np.maximum(found[0][more], least)
+        fewer *= 2
+    return found
+
+
+def _seconds(
+    table: pd.DataFrame, offloaded: np.ndarray | None, fitted: Callable[[effects.Model], fit.Fit]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    table = fit.reached(table, fitted(effects.PROMPT))
     mean, spread, shares = np.empty(len(table)), np.empty(len(table)), np.empty((len(table), len(step.PARTS)))
     small = effects.is_small(table).to_numpy()
     for model, here in ((effects.STEP, ~small), (effects.SMALL, small)):
@@ -95,10 +116,10 @@ def fits(table: pd.DataFrame) -> np.ndarray:
 
 
 def offloads(table: pd.DataFrame) -> np.ndarray:
-    """Whether what does not fit is read from the host's memory, of setups: one accelerator, and an engine
-    that leaves the rest there."""
+    """Whether what does not fit is read from the host's memory, of setups: one accelerator, one user, and an
+    engine that leaves the rest there."""
     engines = table["engine_family"].isin(question.machines.OFFLOADING)
-    return (engines & (table["accelerators"] == 1)).to_numpy(dtype=bool)
+    return (engines & (table["accelerators"] == 1) & (table["users"] == 1)).to_numpy(dtype=bool)
 
 
 def estimated(setup: pd.Series) -> bool:
@@ -146,17 +167,21 @@ def too_large(setup: pd.Series) -> str:
         float(f(row)[0]) / 1e9 for f in (step.weight_bytes, step.cache_bytes, step.capacity)
     )
     rate = 1 / interval(row)["seconds"].iloc[0]
+    users, fitting = setup["users"], step.most_users(row, question.ROOM)[0]
+    fewer = f" of {users:g} users; {fitting:,.0f} would fit" if users > 1 else ""
     return (
-        f"The weights have {weights:.3g} GB and the cache {cache_:.2g}, the accelerators hold {held:.4g}: "
-        f"it does not fit; if it did, {rate:.3g} tokens/s would be expected."
+        f"The weights have {weights:.3g} GB and the cache {cache_:.3g}{fewer}, the accelerators hold "
+        f"{held:.4g}: it does not fit; if it did, {rate:.3g} tokens/s would be expected"
+        f"{' of each' if users > 1 else ''}."
     )
 
 
 @dataclass(frozen=True)
 class Answer:
     """What is expected for one question: tokens/s with its interval and bound, seconds to the first token of
-    a prompt of `prompt_tokens`, gigabytes needed and held, who measured exactly this, what comes nearest,
-    and the price of an accelerator (None where nobody states one)."""
+    a prompt alone on the machine, gigabytes needed and held, how many users fit, who measured exactly this,
+    what comes nearest, and the price of an accelerator (None where nobody states one). Rates are those of
+    each user."""
 
     setup: pd.Series
     rate: float
@@ -164,11 +189,11 @@ class Answer:
     high: float
     bound: float
     shares: dict[str, float]
-    prompt_tokens: float
     first_token_s: tuple[float, float, float]
     weights_gb: float
     cache_gb: float
     held_gb: float
+    users_fit: float
     outside: float
     offloads: bool
     exact: pd.DataFrame
@@ -191,7 +216,7 @@ class Answer:
         return middle, low, high
 
 
-def one(asked: Mapping[str, object], prompt_tokens: float = USUAL_PROMPT) -> Answer:
+def one(asked: Mapping[str, object]) -> Answer:
     """The answer to one question; question.Refused where there is none."""
     table = question.read(pd.DataFrame([asked], dtype=object))
     setup = table.iloc[0]
@@ -208,11 +233,11 @@ def one(asked: Mapping[str, object], prompt_tokens: float = USUAL_PROMPT) -> Ans
         1 / found["low"],
         1 / step.least(table, outside if told else None)[0],
         {name: float(found[name]) for name in step.PARTS},
-        prompt_tokens,
-        first_token(table.assign(prompt=prompt_tokens)),
+        first_token(table),
         step.weight_bytes(table)[0] / 1e9,
         step.cache_bytes(table)[0] / 1e9,
         held,
+        float(step.most_users(table, question.ROOM)[0]),
         float(outside[0]),
         told,
         nearest.exact(setup),

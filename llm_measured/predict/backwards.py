@@ -1,7 +1,11 @@
-"""Questions asked backwards: which accelerators reach a rate, and which models fit on an accelerator."""
+"""Questions asked backwards: which accelerators reach a rate, which models fit on an accelerator, how many
+users at once get a rate, and how many accelerators they need."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from llm_measured.core import hardware
@@ -9,6 +13,8 @@ from llm_measured.predict import answer, nearest, prices, question, step
 
 MOST_LINES = 40  # of a table in a terminal
 MOST_MODELS = 15
+GROUPS = (1, 2, 4, 8)  # accelerators that share one copy of a model
+MOST_ASKED = 1_000_000  # users that `how_many` divides among copies
 
 
 def _answers(asked: Mapping[str, object], column: str, names: list[str]) -> pd.DataFrame:
@@ -31,8 +37,8 @@ def reaching(asked: Mapping[str, object], rate: float) -> pd.DataFrame:
     question has no answer."""
     if asked.get("accelerator") or asked.get("bandwidth_gb_per_s"):
         raise question.Refused(
-            "--at-least asks for accelerators: name none, or add --largest. What else is asked goes by name: "
-            "--model, --weights-format, --engine."
+            "--at-least asks for accelerators: name none, or add --largest, --most-users or --how-many. What "
+            "else is asked goes by name: --model, --weights-format, --engine."
         )
     # What is wrong with the rest of the question is said once, not for every accelerator.
     beside = {"accelerator": "", "bandwidth_gb_per_s": "1000", "memory_gb": ""}
@@ -62,6 +68,100 @@ def largest(asked: Mapping[str, object], rate: float = 0.0) -> pd.DataFrame:
     table = table[table["rate"] >= rate].drop_duplicates("model")
     table = table.assign(weights_gb=step.weight_bytes(table) / 1e9)
     return table.sort_values(["parameters", "rate"], ascending=False, kind="stable")
+
+
+@dataclass(frozen=True)
+class Users:
+    """How many users at once get a rate: as expected, with the whole interval, and how many fit in memory;
+    `setup` is that of two of them."""
+
+    expected: int
+    sure: int
+    fit: float
+    setup: pd.Series
+
+
+def most_users(asked: Mapping[str, object], rate: float) -> Users:
+    """The most users at once of whom each, and each of any fewer, is expected to get `rate` tokens/s, up to
+    question.MOST_USERS. question.Refused where the rest of the question has no answer."""
+    numbers = [str(n) for n in range(1, question.MOST_USERS + 1)]
+    rows = pd.DataFrame([dict(asked)] * len(numbers), dtype=object).assign(concurrency=numbers)
+    table = question.read(rows)
+    if table["refused"].iloc[0]:
+        raise question.Refused(table["refused"].iloc[0])
+    # One user's context is what is stated or short; of more it has their prompts in it.
+    setup, held = table.iloc[1], float(step.most_users(table.iloc[1:2], question.ROOM)[0])
+    fitting = table[answer.fits(table) == 0]
+    if fitting.empty:
+        return Users(0, 0, 0.0, setup)
+    found = answer.interval(fitting)
+    expected, sure = (int(np.cumprod(1 / found[end] >= rate).sum()) for end in ("seconds", "high"))
+    return Users(expected, min(sure, expected), held, setup)
+
+
+def how_many(asked: Mapping[str, object], users: int, rate: float) -> pd.DataFrame:
+    """How many accelerators `users` users at once need for `rate` tokens/s each: one row per number of
+    accelerators that share a copy of the model (GROUPS) and give a user the rate, the fewest first; columns
+    group, users (of one copy), copies, accelerators, and sure (accelerators for the whole interval, NaN
+    where no number is enough)."""
+    rows = []
+    for group in GROUPS:
+        found = most_users({**asked, "accelerators": str(group)}, rate)
+        if found.expected:
+            copies = -(-users // found.expected)
+            sure = group * -(-users // found.sure) if found.sure else np.nan
+            rows.append((group, found.expected, copies, group * copies, sure))
+    table = pd.DataFrame(rows, columns=["group", "users", "copies", "accelerators", "sure"])
+    return table.sort_values(["accelerators", "group"], ignore_index=True)
+
+
+def most_users_text(asked: Mapping[str, object], rate: float, in_json: bool = False) -> str:
+    """`most_users` as a sentence, or as JSON."""
+    found = most_users(asked, rate)
+    setup, held = found.setup, found.fit
+    if in_json:
+        shown = {name: setup[name] for name in ("machine", "accelerators", "model", "context")}
+        shown |= {"output_tokens_per_s_of_each": rate, "most_users": found.expected}
+        shown |= {"most_users_whole_interval": found.sure, "users_that_fit": held if held < np.inf else None}
+        return json.dumps(shown, indent=2, ensure_ascii=False, allow_nan=False)
+    count = f"{setup['accelerators']:g} × " if setup["accelerators"] > 1 else ""
+    head = f"{count}{setup['machine']}, {setup['model']}, {setup['bits']:.3g} bits:"
+    if not held:
+        return f"{head} it does not fit; state more --accelerators, fewer --bits or a shorter --context."
+    fit = f"; the memory holds {held:,.0f}" if held < np.inf else ""
+    if not found.expected:
+        return f"{head} not even one user is expected to get {rate:g} tokens/s{fit}."
+    more = " or more" if found.expected == question.MOST_USERS else ""
+    return (
+        f"{head} {found.expected}{more} users at once are expected to get {rate:g} tokens/s each, "
+        f"{found.sure} of them with the whole interval{fit} (caches of {setup['context']:,.0f} tokens, "
+        f"prompts of {setup['prompt']:,.0f}, answers of {setup['answer']:,.0f})."
+    )
+
+
+def how_many_text(asked: Mapping[str, object], rate: float, in_json: bool = False) -> str:
+    """`how_many` as lines, or as JSON."""
+    text = str(asked.get("concurrency") or "")
+    if not text.isdigit() or not 1 <= int(text) <= MOST_ASKED:
+        raise question.Refused(f"--how-many needs --users, a whole number from 1 to {MOST_ASKED:,}.")
+    table = how_many(dict(asked) | {"concurrency": ""}, int(text), rate)
+    titles = [
+        "accelerators of a copy",
+        "users of a copy",
+        "copies",
+        "accelerators",
+        "with the whole interval",
+    ]
+    shown = table.set_axis(titles, axis=1)
+    if in_json:
+        return _json(shown)
+    if shown.empty:
+        *first, last = GROUPS
+        return (
+            f"No {', '.join(map(str, first))} or {last} of them hold the model and are expected to give one "
+            f"user {rate:g} tokens/s."
+        )
+    return _lines(f"For {int(text):,} users at once with {rate:g} tokens/s each:", shown, MOST_LINES)
 
 
 def reaching_text(asked: Mapping[str, object], rate: float, in_json: bool = False) -> str:

@@ -13,22 +13,29 @@ from llm_measured.published import checks, derived
 # these a case is the median of at least so many.
 FEWEST_SENT_IN = 4
 SHORTEST_ANSWER = 32  # tokens, below which a rate is mostly its start
-MOST_USERS = 8  # requests in flight, up to which a step of decoding has no prompt of another in it
+FEW_USERS = 8  # up to which a source may say less of how they were served
 # What a case of a source is made of.
-CASE = ["source", "machine", "accelerators", "split", "model", "format", "engine", "users", "depth"]
+CASE = ["source", "machine", "accelerators", "split", "model", "format", "engine", "users", "depth", "ratio"]
 
 
 def eligible(rows: pd.DataFrame) -> pd.Series:
-    """Which rows say how fast tokens come to few users: whole answers, no speculation, not MLPerf, no
-    objection of the importer, everything on the accelerator, and one model on all of them."""
+    """Which rows say how fast tokens come to each user: whole answers, no speculation, not MLPerf, no
+    objection of the importer, everything on the accelerator, and one model on all of them; of many users
+    also no queue, and prompts on the same accelerators."""
     users = derived.in_flight(rows)
     rate = derived.derived(rows)["output_tokens_per_s_per_request"].notna()
+    parallel = rows["tp"].fillna(1) * rows["pp"].fillna(1)
+    replicas = rows["accelerators_prefill"].notna() | (
+        rows["tp"].notna() & (parallel != rows["accelerators"])
+    )
+    queue = rows["max_num_seqs"] < users
     backend = (rows["backend"].fillna("") + " " + rows["engine"].fillna("")).str.lower()
     kinds = hardware.accelerators().set_index("accelerator")["kind"]
     beside = backend.str.contains(r"\bcpu\b|xnnpack") & ~rows["accelerator"].map(kinds).isin(["CPU", "phone"])
     return (
-        users.between(1, MOST_USERS)
+        users.between(1, question.MOST_USERS)
         & (users % 1 == 0)
+        & ~((users > FEW_USERS) & (replicas | queue))
         & rate
         & ~beside
         & rows["comparable_within"].isna()
@@ -74,6 +81,14 @@ def setups(rows: pd.DataFrame) -> pd.DataFrame:
     table["users"] = derived.in_flight(rows).fillna(1)
     table["context"] = cached.where(known, question.USUAL_CONTEXT)
     table["depth"] = depth(table["context"])
+    # A batch that starts at once has no prompts in its steps where the time of a token is stated apart.
+    apart = (rows["workload"] == "static_batch") & (
+        rows["tpot_mean_ms"].notna() | rows["tpot_p50_ms"].notna()
+    )
+    table["prompt"] = given.fillna(0).mask(apart, 0)
+    table["answer"] = made.fillna(question.USUAL_ANSWER).clip(lower=1)
+    proportion = np.round(np.log2((table["prompt"] + 1) / table["answer"]) / 2)
+    table["ratio"] = np.where(table["users"] > 1, proportion, 0)
     return table
 
 
@@ -96,9 +111,8 @@ def cases(rows: pd.DataFrame) -> pd.DataFrame:
     table = table[step.outside(table, question.ROOM) == 0]
     grouped = table.groupby(CASE, sort=True, dropna=False)
     one = grouped.first()
-    one["rate"], one["context"], one["year"] = (
-        grouped[name].median() for name in ("rate", "context", "year")
-    )
+    for name in ("rate", "context", "year", "prompt", "answer"):
+        one[name] = grouped[name].median()
     one["seconds"] = 1 / one["rate"]
     one["fine"] = grouped["fine"].all()
     one["rows"] = grouped.size()

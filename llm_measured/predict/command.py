@@ -3,6 +3,8 @@
 llm-measured expect ACCELERATOR MODEL [FORMAT] [ENGINE] …   one question (--help: what may be stated)
 llm-measured expect --at-least RATE --model MODEL --weights-format FORMAT …   accelerators that reach it
 llm-measured expect --largest ACCELERATOR …           the largest known models that fit
+llm-measured expect --most-users --at-least RATE ACCELERATOR MODEL …   users at once that each get the rate
+llm-measured expect --how-many --users N --at-least RATE ACCELERATOR MODEL …   accelerators that N users need
 llm-measured expect predict DATA OUT    a rate, its interval and its price for each row of a CSV
 
 In a checkout, to estimate anew:
@@ -69,18 +71,22 @@ def told(found: answer.Answer, cases: bool = True) -> str:
     lines = [
         f"{count}{setup['machine']}, {setup['model']} ({setup['parameters'] / 1e9:.4g} · 10⁹ parameters, "
         f"{setup['active'] / 1e9:.4g} active), {setup['bits']:.3g} bits, {engine}, "
-        f"{setup['context']:,.0f} tokens in the cache."
+        f"{setup['context']:,.0f} tokens in the cache{_load(setup)}."
     ]
     if cases and len(found.exact):
         lines.append("Measured by others, exactly this:")
         lines += [f"  {case(row)}" for _, row in found.exact.head(6).iterrows()]
     lines.append(_memory(found))
+    users = setup["users"]
     lines.append(
-        f"Expected: {answer.short(found.rate)} tokens/s, {answer.short(found.low)} to "
-        f"{answer.short(found.high)} in 95 of 100 sources"
+        f"Expected: {answer.short(found.rate)} tokens/s{' of each user' if users > 1 else ''}, "
+        f"{answer.short(found.low)} to {answer.short(found.high)} in 95 of 100 sources"
         f"{' (the interval ends at the bound)' if found.high > 0.999 * found.bound else ''}; "
         f"the bound that nobody passes is {answer.short(found.bound)}."
     )
+    if users > 1:
+        rate, low, high = (answer.short(users * each) for each in (found.rate, found.low, found.high))
+        lines.append(f"All {users:g} users together: {rate} tokens/s, {low} to {high}.")
     parts = {name: share for name, share in found.shares.items() if share >= 0.01}
     lines.append(
         "Of a token's time: "
@@ -89,9 +95,10 @@ def told(found: answer.Answer, cases: bool = True) -> str:
     )
     lines += _cost(found)
     seconds, low, high = found.first_token_s
+    waits = ", alone on the machine; how long it waits beside the others is not answered"
     lines.append(
-        f"First token of a prompt of {found.prompt_tokens:,.0f} tokens: {seconds:.3g} s "
-        f"({low:.2g} to {high:.2g})."
+        f"First token of a prompt of {setup['prompt']:,.0f} tokens: {seconds:.3g} s "
+        f"({low:.2g} to {high:.2g}){waits if users > 1 else ''}."
     )
     if setup["guessed"]:
         lines.append("Guessed: " + "; ".join(setup["guessed"]) + ".")
@@ -99,6 +106,16 @@ def told(found: answer.Answer, cases: bool = True) -> str:
         lines.append("Published and nearest:")
         lines += [f"  {case(row)}" for _, row in found.near.iterrows()]
     return "\n".join(lines)
+
+
+def _load(setup: pd.Series) -> str:
+    """How many users there are and what each sends, for a line; empty for one user."""
+    if setup["users"] == 1:
+        return ""
+    return (
+        f" of each of {setup['users']:g} users at once, prompts of {setup['prompt']:,.0f} tokens and answers "
+        f"of {setup['answer']:,.0f}"
+    )
 
 
 def _cost(found: answer.Answer) -> list[str]:
@@ -115,7 +132,7 @@ def _cost(found: answer.Answer) -> list[str]:
         f"Cost: ${answer.short(middle)} per million output tokens {of} (${answer.short(low)} to "
         f"${answer.short(high)}), at "
         f"${found.price.usd_per_gpu_hour:.2f} an hour of each accelerator ({found.price.source}); "
-        "the time of prompts is not in it."
+        f"the time of {'prompts' if users == 1 else 'the own prompt'} is not in it."
     ]
 
 
@@ -126,16 +143,22 @@ def as_json(found: answer.Answer) -> str:
     shown = {
         **{name: setup[name] for name in ("machine", "accelerators", "split", "model", "format", "bits")},
         **{name: setup[name] for name in ("engine", "context", "users")},
+        "users_that_fit": found.users_fit if found.users_fit < float("inf") else None,
         answer.PREDICTED: found.rate,
         f"{answer.PREDICTED}_low": found.low,
         f"{answer.PREDICTED}_high": found.high,
+        **{
+            f"{answer.PREDICTED}_all{end}": setup["users"] * rate
+            for end, rate in (("", found.rate), ("_low", found.low), ("_high", found.high))
+        },
         "bound_output_tokens_per_s": found.bound,
         "fits": not found.outside,
         "runs": found.answered,
         "weights_gb": found.weights_gb,
         "cache_gb": found.cache_gb,
         "held_gb": found.held_gb if found.held_gb < float("inf") else None,
-        "prompt_tokens": found.prompt_tokens,
+        "prompt_tokens": setup["prompt"],
+        "answer_tokens": setup["answer"],
         **dict(zip(("ttft_s", "ttft_s_low", "ttft_s_high"), found.first_token_s)),
         **dict(zip(prices.COLUMNS, cost)),
         "price_usd_per_gpu_hour": found.price.usd_per_gpu_hour if found.price else None,
@@ -152,26 +175,31 @@ def _cases(table: pd.DataFrame) -> list[dict]:
 
 
 def _memory(found: answer.Answer) -> str:
-    needs = f"weights {found.weights_gb:.3g} GB and cache {found.cache_gb:.2g} GB"
+    users = found.setup["users"]
+    of = f" of {users:g} users" if users > 1 else ""
+    needs = f"weights {found.weights_gb:.3g} GB and cache {found.cache_gb:.3g} GB{of}"
+    fit = f"; {found.users_fit:,.0f} users would fit at that context" if users > 1 else ""
     if found.held_gb == float("inf"):
         return f"Memory: {needs}; how much there is nobody stated."
     if not found.outside:
-        return f"Fits: {needs} of {found.held_gb:.3g} GB."
+        return f"Fits: {needs} of {found.held_gb:.3g} GB{fit}."
     if found.offloads:
         return (
             f"Does not fit: {needs}, {found.held_gb:.3g} GB held. {100 * found.outside:.0f} % of the weights "
             f"are read from the host's memory at {found.setup['host_bandwidth'] / 1e9:.3g} GB/s, "
             "one after the other."
         )
-    return f"Does not fit: {needs}, {found.held_gb:.3g} GB held. What follows is what it would be if it did."
+    held = f"{found.held_gb:.3g} GB held{fit}"
+    return f"Does not fit: {needs}, {held}. What follows is what it would be if it did."
 
 
 def case(row: pd.Series) -> str:
     """A published case in a line: rate, setup, source."""
     count = f"{row['accelerators']:g} × " if row["accelerators"] > 1 else ""
     day = row["measured_on"] if isinstance(row["measured_on"], str) else "no date"
+    users = f" of each of {row['users']:g} users" if row["users"] > 1 else ""
     return (
-        f"{row['rate']:.4g} tokens/s  {count}{row['machine']}, {row['model']}, {row['format']}, "
+        f"{row['rate']:.4g} tokens/s{users}  {count}{row['machine']}, {row['model']}, {row['format']}, "
         f"{row['engine']}, "
         f"{row['context']:,.0f} tokens  {row['source']} ({day}) {row['source_url']}"
     )
@@ -189,31 +217,31 @@ def _question(words: list[str]) -> str:
         parser.add_argument(option, dest=f"named_{name}", default="", help=argparse.SUPPRESS)
     parser.add_argument("--accelerators", default="", help="how many")
     parser.add_argument("--split", default="", help="tensor (side by side) or layers (one after the other)")
+    parser.add_argument("--users", "--concurrency", dest="concurrency", default="", help="requests at once")
     for name, (_, _, unit) in question.NUMBERS.items():
         if name != "accelerator_memory_gb":
             parser.add_argument(f"--{name.replace('_', '-')}", default="", help=unit)
-    parser.add_argument(
-        "--prompt-tokens", default=answer.USUAL_PROMPT, type=float, help="for the first token"
-    )
-    parser.add_argument("--at-least", type=float, help="tokens/s: which accelerators reach it")
+    parser.add_argument("--at-least", type=float, help="tokens/s of each user: which accelerators reach it")
+    parser.add_argument("--most-users", action="store_true", help="how many users at once get --at-least")
+    parser.add_argument("--how-many", action="store_true", help="accelerators that --users need for it")
     parser.add_argument("--largest", action="store_true", help="the largest known models that fit")
     parser.add_argument("--json", action="store_true", help="the answer as JSON")
     given = vars(parser.parse_args(words))
-    prompt, rate = given.pop("prompt_tokens"), given.pop("at_least")
-    largest, in_json = given.pop("largest"), given.pop("json")
+    rate, largest, in_json = (given.pop(name) for name in ("at_least", "largest", "json"))
+    most, how_many = given.pop("most_users"), given.pop("how_many")
     for name in question.ASKED:
         given[name] = given.pop(f"named_{name}") or given[name]
-    if not 1 <= prompt <= 1e7:
-        raise question.Refused(
-            f"--prompt-tokens is {prompt:g}; it is a number of tokens from 1 to 10 million."
-        )
     if rate is not None and not 0 < rate < 1e6:
         raise question.Refused(f"--at-least is {rate:g}; it is a number of tokens/s above 0.")
+    if most or how_many:
+        if rate is None:
+            raise question.Refused("State the tokens/s that each user is to get: --at-least 20.")
+        return (backwards.most_users_text if most else backwards.how_many_text)(given, rate, in_json)
     if largest:
         return backwards.largest_text(given, rate or 0.0, in_json)
     if rate is not None:
         return backwards.reaching_text(given, rate, in_json)
-    found = answer.one(given, prompt)
+    found = answer.one(given)
     return as_json(found) if in_json else told(found)
 
 

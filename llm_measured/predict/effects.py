@@ -26,12 +26,14 @@ class Effect:
 @dataclass(frozen=True)
 class Model:
     """Effects, what each may be on (its sign in the logarithm of every part) and the parts' logarithms of
-    seconds at full speed, of setups and the share of the weights that is offloaded."""
+    seconds at full speed, of setups and the share of the weights that is offloaded; `hidden`: places of the
+    parts of which the longest hides the others."""
 
     name: str
     effects: tuple[Effect, ...]
     on: Mapping[str, tuple[int, ...]]
     parts: Callable[[pd.DataFrame, np.ndarray | None], np.ndarray]
+    hidden: tuple[int, ...] = ()
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -49,11 +51,14 @@ class Model:
 
 # What an effect is on, and its sign in the logarithm of the seconds of each of step.PARTS.
 _ON_STEP = {
-    "bandwidth": (-1, -1, 0, 0),
-    "cache": (0, -1, 0, 0),
-    "layer": (0, 0, 1, 0),
-    "link": (0, 0, 0, 1),
-    "source": (1, 1, 1, 1),
+    "bandwidth": (-1, -1, 0, 0, 0, 0, 0),
+    "cache": (0, -1, 0, 0, 0, 0, 0),
+    "layer": (0, 0, 1, 0, 0, 0, 0),
+    "link": (0, 0, 0, 1, 0, 0, 0),
+    "arithmetic": (0, 0, 0, 0, 1, 0, 0),
+    "sequences": (0, 0, 0, 0, 0, 1, 0),
+    "prompts": (0, 0, 0, 0, 0, 0, 1),
+    "source": (1, 1, 1, 1, 1, 1, 1),
 }
 _STEP = (
     Effect("efficiency", "bandwidth", (), 0.5),
@@ -97,15 +102,31 @@ _STEP = (
     Effect("link by engine family", "link", ("engine_family",), 0.5),
     Effect("link by number", "link", (), 0.4, "several_tensor"),
     Effect("link of mixtures", "link", ("mixture",), 0.4),
+    Effect("link by users", "link", (), 0.2, "users"),
+    Effect("efficiency by users", "bandwidth", ("mixture",), 0.1, "users"),
+    Effect("cache by users", "cache", (), 0.2, "users"),
+    Effect("arithmetic", "arithmetic", (), 0.4, "beside"),
+    Effect("arithmetic by engine family", "arithmetic", ("engine_family",), 0.2, "beside"),
+    Effect("arithmetic by class", "arithmetic", ("accelerator_class",), 0.15, "beside"),
+    Effect("arithmetic by kind of format", "arithmetic", ("scheme",), 0.2, "beside"),
+    Effect("arithmetic of mixtures", "arithmetic", ("mixture",), 0.3, "beside"),
+    Effect("prompts", "prompts", (), 0.5, "beside"),
+    Effect("prompts by engine family", "prompts", ("engine_family",), 0.4, "beside"),
+    Effect("sequences", "sequences", (), 1.0, "beside"),
+    Effect("sequences by engine family", "sequences", ("engine_family",), 0.5, "beside"),
+    Effect("sequences by class", "sequences", ("accelerator_class",), 0.3, "beside"),
     Effect("source", "source", ("source",), 0.25),
+    Effect("source by users", "source", ("source",), 0.1, "users"),
     Effect("source and engine", "source", ("source", "engine_family"), 0.2),
     Effect("source and class", "source", ("source", "accelerator_class"), 0.12),
     Effect("source and model kind", "source", ("source", "mixture"), 0.12),
 )
-STEP = Model("step", _STEP, _ON_STEP, step.parts)
+# While weights are read the operations on those before them go on.
+_HIDDEN = (step.PARTS.index("weights"), step.PARTS.index("arithmetic"))
+STEP = Model("step", _STEP, _ON_STEP, step.parts, _HIDDEN)
 # Phones, processors and NPUs have kernels of their own, whose formats cost arithmetic and not bytes alone;
 # fitted together they would draw llama.cpp's other rates down.
-SMALL = Model("small", _STEP, _ON_STEP, step.parts)
+SMALL = Model("small", _STEP, _ON_STEP, step.parts, _HIDDEN)
 SMALL_CLASSES = r"CPU|phone|NPU"
 
 
@@ -148,6 +169,7 @@ def factors(table: pd.DataFrame) -> dict[str, np.ndarray]:
         "several_tensor": several * (table["split"] == "tensor").to_numpy(),
         "several_layers": several * (table["split"] == "layers").to_numpy(),
         "users": np.log(table["users"].to_numpy(dtype=float)),
+        "beside": (table["users"] > 1).to_numpy(dtype=float),
     }
 
 

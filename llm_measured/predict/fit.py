@@ -6,13 +6,14 @@ Bayes; Efron and Morris 1975), effects of sources among them: of a source to com
 the interval. Noise has Student's tails, so single cases that are far off weigh little."""
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import linalg, sparse
 
+from llm_measured.predict import step
 from llm_measured.predict.effects import STEP, Model, factors, levels
 
 FOLDER = Path(__file__).parent
@@ -21,13 +22,25 @@ ALIKE = 8.0  # cases that speak for every source having the same noise, against 
 NOISE = 0.02  # variance of the noise, before the rows have said it
 BELIEVED = 4.0  # levels that speak for an effect's width before the rows, against its own
 UNIT = 1e-4  # of covariances as they are shipped: an interval adds up some thousand of them
+PROMPT_TOKENS = 1000.0  # of the prompt whose operations per second are taken for those of others
+SHARP = 3.0  # of the maximum of parts that run at the same time
 STEPS = (6, 3, 3)  # towards the likeliest effects, before and after each estimate of the widths
 
 
-def total(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(logarithm of the sum of the parts, share of each part in it) of logarithms, a row per setup."""
+def total(logs: np.ndarray, hidden: tuple[int, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """(logarithm of the sum of the parts, share of each part in it) of logarithms, a row per setup. Of the
+    parts `hidden` the longest hides the others: they count as the root of their powers' sum."""
+    logs = logs.copy()
+    inner = np.ones_like(logs)
+    if hidden:
+        at = list(hidden)
+        power = SHARP * (logs[:, at] - logs[:, at].max(axis=1, keepdims=True))
+        weight = np.exp(power)
+        sums = weight.sum(axis=1, keepdims=True)
+        inner[:, at] = weight / sums
+        logs[:, at] = logs[:, at].max(axis=1, keepdims=True) + np.log(sums) / SHARP
     most = logs.max(axis=1, keepdims=True)
-    parts = np.exp(logs - most)
+    parts = np.exp(logs - most) * inner
     whole = parts.sum(axis=1, keepdims=True)
     return (most + np.log(whole))[:, 0], parts / whole
 
@@ -44,10 +57,10 @@ class Fit:
     variances: dict[str, float]
     noise: float
 
-    @cached_property
-    def new_source(self) -> float:
-        """Variance of all that a new source may have of its own."""
-        return self.noise + sum(self.variances[effect.name] for effect in self.model.of_sources)
+    def new_source(self, scale: dict[str, np.ndarray]) -> np.ndarray:
+        """Variance of all that a new source may have of its own, of setups with the factors `scale`."""
+        own = [self.variances[effect.name] * scale[effect.factor] ** 2 for effect in self.model.of_sources]
+        return self.noise + np.sum(own, axis=0)
 
     def seconds(
         self, table: pd.DataFrame, offloaded: np.ndarray | None = None
@@ -68,21 +81,32 @@ class Fit:
             never[effect.on] += np.where(here, 0, self.variances[effect.name] * factor**2)
         for on, signs in self.model.on.items():
             logs = logs + np.outer(slopes[on] @ self.effects, signs)
-        whole, shares = total(logs)
+        whole, shares = total(logs, self.model.hidden)
         every = np.zeros((len(table), len(self.effects)))
         variance = np.zeros(len(table))
         for on, signs in self.model.on.items():
             weight = shares @ np.array(signs)
             every += weight[:, None] * slopes[on]
             variance += weight**2 * never[on]
-        variance += np.einsum("ij,ij->i", every @ self.covariance, every)
+        used = np.flatnonzero(every.any(axis=0))
+        every = every[:, used]
+        variance += np.einsum("ij,ij->i", every @ self.covariance[np.ix_(used, used)], every)
         # Of variants that a name may mean one is right: as far from the middle as half their range.
         spread = np.log(table["bandwidth_most"] / table["bandwidth_low"]).to_numpy(dtype=float) / 2
-        return whole, np.sqrt(variance + self.new_source + spread**2), shares
+        return whole, np.sqrt(variance + self.new_source(scale) + spread**2), shares
 
     def seen(self, effect: str, level: str) -> bool:
         """Whether some case had this level of an effect."""
         return (effect, level) in self.index
+
+
+def reached(table: pd.DataFrame, prompts: Fit) -> pd.DataFrame:
+    """Setups with reached_flops: operations per second of an accelerator that `prompts`, a fit of PROMPT,
+    expects of a prompt alone."""
+    alone = table.assign(prompt=PROMPT_TOKENS)
+    whole, _, shares = prompts.seconds(alone)
+    seconds = np.exp(whole) * shares[:, 0] * step.width(table)
+    return table.assign(reached_flops=step.prompt_operations(alone) / seconds)
 
 
 def design(model: Model, table: pd.DataFrame) -> tuple[sparse.csr_array, list[tuple[str, str]]]:
@@ -162,7 +186,7 @@ def _likeliest(
 
     def off(effects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(what the logarithm of each time is off, the shares of its parts)."""
-        seconds, shares = total(bare + whole @ (effects[:, None] * sign))
+        seconds, shares = total(bare + whole @ (effects[:, None] * sign), model.hidden)
         return time - seconds, shares
 
     for _ in range(count):

@@ -20,19 +20,19 @@ COLUMNS = [
         "mixture",
         "active",
     ),
-    *("format", "bits", "engine", "engine_family", "context"),
+    *("format", "bits", "engine", "engine_family", "context", "users"),
 ]
 
 
 @cache
 def published() -> pd.DataFrame:
-    """One row per published case of one user; columns COLUMNS, rate in tokens/s."""
+    """One row per published case; columns COLUMNS, rate in tokens/s of each user."""
     return pd.read_csv(FILE)
 
 
 def write(cases: pd.DataFrame) -> None:
-    """Keep of `cases` those of one user, to be shown beside an answer."""
-    table = cases.loc[(cases["users"] == 1) & cases["fine"], COLUMNS]
+    """Keep `cases`, to be shown beside an answer."""
+    table = cases.loc[cases["fine"], COLUMNS]
     table.to_csv(
         FILE,
         index=False,
@@ -55,20 +55,23 @@ def distance(asked: pd.Series, table: pd.DataFrame) -> np.ndarray:
     far += np.where(table["mixture"] == asked["mixture"], 0, 1.5)
     far += 0.3 * np.abs(np.log2(table["bits"].to_numpy() / asked["bits"]))
     far += np.abs(np.log2(table["accelerators"].to_numpy() / asked["accelerators"]))
+    far += 0.5 * np.abs(np.log2(table["users"].to_numpy() / asked["users"]))
     return far + 0.2 * np.abs(np.log2((table["context"].to_numpy() + 512) / (asked["context"] + 512)))
 
 
 def of(setup: pd.Series, count: int, table: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The `count` published cases nearest to a setup, the nearest first."""
+    """The `count` published cases nearest to a setup, the nearest first: to one user those of one user, to
+    several those of several."""
     table = published() if table is None else table
+    table = table[(table["users"] == 1) == (setup["users"] == 1)]
     # Two that are equally far are in the table's order here and in the browser, whatever the last bits say.
     far = distance(setup, table).round(9)
     return table.iloc[np.argsort(far, kind="stable")[:count]]
 
 
 def exact(setup: pd.Series) -> pd.DataFrame:
-    """Published cases of the very setup: accelerator and number, model, format, engine family, and a context
-    within a factor of four."""
+    """Published cases of the very setup: accelerator and number, model, format, engine family, a context
+    within a factor of four, and as many users within a factor of one and a half."""
     table = published()
     same = np.logical_and.reduce(
         [
@@ -77,4 +80,5 @@ def exact(setup: pd.Series) -> pd.DataFrame:
         ]
     )
     ratio = np.log((table["context"] + 512) / (setup["context"] + 512)).abs()
-    return table[same & (ratio < np.log(4))].sort_values("rate", ascending=False)
+    load = np.log(table["users"] / setup["users"]).abs()
+    return table[same & (load < np.log(1.5)) & (ratio < np.log(4))].sort_values("rate", ascending=False)

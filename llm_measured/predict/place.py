@@ -2,8 +2,8 @@
 
 llm-measured audit FILE... --place    the audit, then this; both read what the audit's options state
 
-The model is of one request at a time. Of a level with more, the range of one request alone is given beside
-it.
+Of a setup that was measured with one request at a time that level is placed, of others the one with the
+fewest at once, where the model goes that far.
 """
 
 import sys
@@ -70,16 +70,20 @@ def _rate(audited):
 
 
 def _placed(rows: pd.DataFrame) -> Iterator[str]:
+    alone = rows[_alone(rows)]
+    several = alone.empty and rows["concurrency"].between(2, question.MOST_USERS).any()
+    rows = rows[rows["concurrency"] == rows["concurrency"].min()] if several else rows
     first = rows.iloc[0]
     name = f"{first['model'] or 'a model'}, {first['gpu'] or 'a device'}, {first['engine'] or 'an engine'}"
     try:
-        found = answer.one(_asked(rows))
+        found = answer.one(_asked(rows, several))
     except question.Refused as refused:
         yield f"- {name}: no place. {refused}"
         return
-    said = f"{found.rate:.3g} tokens/s expected of one request alone, {found.low:.3g} to {found.high:.3g}"
-    alone = rows[_alone(rows)]
-    measured = alone["rate"].dropna()
+    users = found.setup["users"]
+    of = f"each of {users:g} requests at once" if several else "one request alone"
+    said = f"{found.rate:.3g} tokens/s expected of {of}, {found.low:.3g} to {found.high:.3g}"
+    measured = (rows if several else alone)["rate"].dropna()
     if len(measured):
         rate = float(measured.median())
         where = "below it" if rate < found.low else "above it" if rate > found.high else "inside"
@@ -106,13 +110,20 @@ def _alone(rows):
     return (rows["concurrency"] == 1) | (rows["batch_size"] == 1)
 
 
-def _asked(rows):
+def _asked(rows, several):
     """The question that `answer.one` answers: the setup, with half an answer behind the prompt in the
-    cache."""
+    cache; `several`: with its requests at once."""
     first = rows.iloc[0]
     engine = f"{first['engine']} {first['engine_version']}".strip()
     context = rows["prompt_tokens"].median() + rows["output_tokens"].median() / 2
-    return {
+    load = {}
+    if several:
+        load["concurrency"] = f"{max(round(first['concurrency']), 2)}"
+        for column in ("prompt_tokens", "output_tokens"):
+            tokens = rows[column].median()
+            name = column.replace("output", "answer")
+            load[name] = "" if pd.isna(tokens) else f"{max(tokens, 1):g}"
+    return load | {
         "accelerator": first["gpu"],
         "model": first["model"],
         "weights_format": first["weights"],

@@ -1,7 +1,7 @@
 """How far answers are off for sources that the fit has not seen: families of sources are left out whole,
-everything is estimated again from the rest, and every case of one user of the family is predicted, also
-those that a check holds impossible. Beside each stand two naive answers from the same rows: one division,
-and the nearest published case."""
+everything is estimated again from the rest, and every case of the family is predicted, also those that a
+check holds impossible. Beside each stand two naive answers from the same rows: one division, and the nearest
+published case."""
 
 import datetime
 
@@ -30,45 +30,71 @@ def family(source: str) -> str:
     return FAMILIES.get(source, source)
 
 
-def fitted(table: pd.DataFrame) -> dict[effects.Model, fit.Fit]:
-    """Both models of a step, from the cases that a fit may learn from."""
+def fitted(table: pd.DataFrame, prompts: pd.DataFrame) -> dict[effects.Model, fit.Fit]:
+    """Both models of a step, from the cases that a fit may learn from, and that of `prompts`."""
+    alone = fit.fit(prompts, model=effects.PROMPT)
+    table = fit.reached(table, alone)
     small = effects.is_small(table)
     parts = {effects.STEP: table[~small], effects.SMALL: table[small]}
-    return {
+    return {effects.PROMPT: alone} | {
         model: fit.fit(part[cases.taught(part)].reset_index(drop=True), model=model)
         for model, part in parts.items()
     }
 
 
-def left_out(table: pd.DataFrame, like: dict[effects.Model, fit.Fit]) -> pd.DataFrame:
-    """`cases.cases` of one user with log_seconds and spread of fits without their family, with the widths of
-    effects that `like`, the fits of all, found; naive_nearest (tokens/s) of the same rows."""
+def prompts_without(prompts: pd.DataFrame, like: fit.Fit) -> dict[str, fit.Fit]:
+    """Family -> the fit of `prompts` without it; `like`: the fit of all."""
+    of = prompts["source"].map(family)
+    return {
+        name: fit.fit(prompts[of != name].reset_index(drop=True), like, effects.PROMPT)
+        for name in sorted(of.unique())
+    }
+
+
+def left_out(
+    table: pd.DataFrame, like: dict[effects.Model, fit.Fit], prompts: dict[str, fit.Fit]
+) -> pd.DataFrame:
+    """`cases.cases` with log_seconds and spread of fits without their family, with the widths of effects that
+    `like`, the fits of all with that of prompts, found; naive_nearest (tokens/s) of the same rows. `prompts`,
+    which say how many operations a second has, are `prompts_without`."""
     of = table["source"].map(family)
-    learnt = cases.taught(table)
-    one, small = table["users"] == 1, effects.is_small(table)
+    learnt, small = cases.taught(table), effects.is_small(table)
     parts = []
-    for model, found in like.items():
-        kind = small == (model is effects.SMALL)
-        for name in sorted(of[one & kind].unique()):
-            others = table[learnt & kind & (of != name)].reset_index(drop=True)
-            part = table[one & kind & (of == name)]
-            mean, spread, _ = fit.fit(others, found, model).seconds(part)
-            near = nearest_rate(part, table[learnt & one & (of != name)])
-            parts.append(part.assign(left_out=name, log_seconds=mean, spread=spread, naive_nearest=near))
+    for name in sorted(of.unique()):
+        fits = like | {effects.PROMPT: prompts.get(name, like[effects.PROMPT])}
+        others = fit.reached(table, fits[effects.PROMPT])[learnt & (of != name)]
+        for model in (effects.STEP, effects.SMALL):
+            kind = small == (model is effects.SMALL)
+            if (kind & (of == name)).any():
+                rows = others[kind[others.index]].reset_index(drop=True)
+                fits[model] = fit.fit(rows, like[model], model)
+        part = table[of == name]
+        mean, spread, _ = answer.seconds(part, None, fits.__getitem__)
+        near = nearest_rate(part, others)
+        parts.append(part.assign(left_out=name, log_seconds=mean, spread=spread, naive_nearest=near))
     return pd.concat(parts).sort_index()
 
 
 def division(table: pd.DataFrame) -> np.ndarray:
-    """Tokens/s by one division: 0.65 of the bandwidth of all accelerators over the active weights' bytes."""
-    rate = NAIVE_SHARE * table["bandwidth"] * table["accelerators"]
-    return (rate / (table["active"] * table["bits"] / 8)).to_numpy(dtype=float)
+    """Tokens/s of each user by one division: 0.65 of the bandwidth of all accelerators over the active
+    weights' bytes; of several users over the weights that their tokens touch and the cache of all."""
+    rate = (NAIVE_SHARE * table["bandwidth"] * table["accelerators"]).to_numpy(dtype=float)
+    one = (table["active"] * table["bits"] / 8).to_numpy(dtype=float)
+    several = step.touched(table) * (table["bits"] / 8).to_numpy(dtype=float) + step.cache_bytes(table)
+    return rate / np.where(table["users"] > 1, several, one)
 
 
 def nearest_rate(asked: pd.DataFrame, table: pd.DataFrame) -> np.ndarray:
     """Tokens/s of the nearest of `table` times the ratio of the bounds, of each of `asked`."""
-    bounds, rates = division(table), table["rate"].to_numpy()
-    at = [int(np.argmin(nearest.distance(setup, table))) for _, setup in asked.iterrows()]
-    return rates[at] * division(asked) / bounds[at]
+    found = np.empty(len(asked))
+    words = ("architecture", "machine", "model", "engine", "engine_family", "mixture")
+    alone, table = table["users"] == 1, table.astype(dict.fromkeys(words, "category"))
+    for one in (True, False):  # one user is compared with one user, several with several
+        of, here = table[alone == one], ((asked["users"] == 1) == one).to_numpy()
+        bounds, rates, part = division(of), of["rate"].to_numpy(), asked[here]
+        at = [int(np.argmin(nearest.distance(setup, of))) for _, setup in part.iterrows()]
+        found[here] = rates[at] * division(part) / bounds[at]
+    return found
 
 
 FOLDER = fit.FOLDER
@@ -76,7 +102,7 @@ DATA = build.DATA.parent
 PROOF = DATA / "proof" / "predict.csv"
 REFUSED = DATA / "proof" / "predict_refused.csv"
 LOG = DATA / "predict_log.csv"
-VERSION = "predict 1"  # of the model, in each line of the log
+VERSION = "predict 2"  # of the model, in each line of the log
 HELD = 0.95
 LEAST_HELD = 0.92  # of the cases of every regime, also of families that were left out
 
@@ -136,31 +162,34 @@ def _held(far: np.ndarray, weight: np.ndarray) -> float:
 def refit() -> str:
     """Estimate everything from the committed rows and write it into the package; returns one sentence."""
     rows = build.table()
-    table = cases.cases(rows)
-    for found in fitted(table).values():
+    table, prompts = cases.cases(rows), cases.prompts(rows)
+    for found in fitted(table, prompts).values():
         fit.write(found)
-    prompts = cases.prompts(rows)
-    fit.write(fit.fit(prompts, model=effects.PROMPT))
     nearest.write(table)
-    many = int(cases.taught(table).sum())
-    return f"{many:,} cases of {table['source'].nunique()} sources, {len(prompts):,} of prompts."
+    learnt = table[cases.taught(table)]
+    return (
+        f"{len(learnt):,} cases of {table['source'].nunique()} sources, "
+        f"{int((learnt['users'] > 1).sum()):,} of them of several users, {len(prompts):,} of prompts."
+    )
 
 
 def prove() -> str:
     """Leave out each family of sources; write what intervals need into the package, data/proof/predict.csv
     and data/proof/predict_refused.csv. Returns the table by regime."""
     rows = build.table()
-    table = cases.cases(rows)
-    told = left_out(table, fitted(table))
+    table, prompts = cases.cases(rows), cases.prompts(rows)
+    like = fitted(table, prompts)
+    without = prompts_without(prompts, like[effects.PROMPT])
+    told = left_out(table, like, without)
     made, more = widened(errors(told))
     known = stretches(told)
     known["stretch"] *= more
-    prompts = prompts_left_out(cases.prompts(rows))
-    known.loc["prompts", ["stretch", "cases", "sources"]] = prompts
+    known.loc["prompts", ["stretch", "cases", "sources"]] = prompts_left_out(prompts, without)
     known.to_csv(FOLDER / "regimes.csv", float_format="%.4g", lineterminator="\n")
     made[PROVED].to_csv(PROOF, index=False, float_format="%.5g", lineterminator="\n")
     refused(rows).to_csv(REFUSED, index=False, lineterminator="\n")
-    whole = pd.concat([summary(made.assign(all="all"), "all"), summary(made, "regime")])
+    load = np.where(made["users"] == 1, "one user", "several users")
+    whole = pd.concat([summary(made.assign(load=load), "load"), summary(made, "regime")])
     return whole.round(2).to_string()
 
 
@@ -174,7 +203,10 @@ PROVED = [
         "model",
         "format",
         "engine",
+        "users",
         "context",
+        "prompt",
+        "answer",
         "year",
     ),
     *(
@@ -212,13 +244,12 @@ def refused(rows: pd.DataFrame) -> pd.DataFrame:
 QUOTED = r"'[^']*'|\"[^\"]*\"|(?<=parameters of ).*(?= is not known)|(?<=Nearest: ).*(?=\. Or state)"
 
 
-def prompts_left_out(table: pd.DataFrame) -> list[float]:
-    """What an interval of a prompt's time needs: stretch, cases and sources of families left out."""
+def prompts_left_out(table: pd.DataFrame, without: dict[str, fit.Fit]) -> list[float]:
+    """What an interval of a prompt's time needs: stretch, cases and sources of families left out; `without`:
+    `prompts_without` of the same `table`."""
     of = table["source"].map(family)
-    whole = fit.fit(table, model=effects.PROMPT)
     parts = []
-    for name in sorted(of.unique()):
-        found = fit.fit(table[of != name].reset_index(drop=True), whole, effects.PROMPT)
+    for name, found in without.items():
         mean, spread, _ = found.seconds(table[of == name])
         parts.append(table[of == name].assign(log_seconds=mean, spread=spread))
     told = pd.concat(parts)
@@ -227,6 +258,18 @@ def prompts_left_out(table: pd.DataFrame) -> list[float]:
     alike = (1 / told.groupby("source")["source"].transform("size")).to_numpy()
     stretch = max(_held(far, np.ones(len(far))), _held(far, alike))
     return [stretch, len(told), told["source"].nunique()]
+
+
+def one_user() -> pd.DataFrame:
+    """What `prove` wrote of one user."""
+    table = pd.read_csv(PROOF)
+    return table[table["users"] == 1]
+
+
+def several_users() -> pd.DataFrame:
+    """What `prove` wrote of several users at once."""
+    table = pd.read_csv(PROOF)
+    return table[table["users"] > 1]
 
 
 SAME = ["machine", "accelerators", "split", "model", "format", "engine_family", "depth"]

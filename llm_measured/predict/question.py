@@ -27,11 +27,16 @@ NUMBERS = {
     "context": (0, 20_000_000, "tokens"),
     "year": (2022, 2030, "the year of the engine"),
     "host_bandwidth_gb_per_s": (1, 2_000, "GB/s"),
+    "prompt_tokens": (1, 10_000_000, "tokens of each prompt"),
+    "answer_tokens": (1, 1_000_000, "tokens of each answer"),
     "usd_per_gpu_hour": (0.001, 10_000, "dollars per hour of one accelerator"),
 }
 SPLITS = {"": "", "tensor": "tensor", "tp": "tensor", "row": "tensor", "layer": "layers", "layers": "layers"}
 OPTIONAL = [*COUNTS, *NUMBERS, "split"]
 USUAL_CONTEXT = 512.0  # tokens in the cache where nobody states them: a short prompt and half an answer
+USUAL_PROMPT = 1000.0  # tokens of each prompt, likewise
+USUAL_ANSWER = 500.0  # and of each answer
+MOST_USERS = 256  # requests in flight: what engines serve at once where nobody told them otherwise
 TODAY = 2026.0  # year of an engine whose version nobody states
 HOST_GB_PER_S = 60.0  # two channels of DDR5: what most hosts of one card read what was offloaded at
 ROOM = 1.02  # of the weights' bytes: buffers that every engine keeps beside them
@@ -53,6 +58,7 @@ class Setup:
     bandwidth_most: float = np.nan
     memory_bytes: float = np.nan
     peak_flops: float = np.nan
+    reached_flops: float = np.nan
     model: str = ""
     known_model: str | None = None
     model_kind: str = ""
@@ -74,6 +80,8 @@ class Setup:
     split: str = "one"
     users: float = 1.0
     context: float = USUAL_CONTEXT
+    prompt: float = USUAL_PROMPT
+    answer: float = USUAL_ANSWER
     year: float = TODAY
     host_bandwidth: float = HOST_GB_PER_S * 1e9
     usd_per_gpu_hour: float = np.nan
@@ -107,9 +115,10 @@ def setup(question: tuple[tuple[Hashable, str], ...]) -> Setup:
 def _setup(q: dict[str, str]) -> Setup:
     cards, users = _count(q, "accelerators"), _count(q, "concurrency")
     numbers = {name: _number(q, name) for name in NUMBERS}
-    if users > 1:
+    if users > MOST_USERS:
         raise Refused(
-            "For more than one user at a time ask the planner: what is known here is one request at a time."
+            f"concurrency is {users:,.0f}; published rows reach {MOST_USERS} users at once: divide them "
+            "among copies of the model (llm-measured expect --how-many does)."
         )
     stated = q.get("split", "").strip().lower()
     if stated not in SPLITS:
@@ -122,7 +131,7 @@ def _setup(q: dict[str, str]) -> Setup:
     cards = float(machine.count) if cards == 1 else cards
     year = numbers["year"] or version or TODAY
     way = split(SPLITS[stated], cards, family, machine.accelerator_class, year)
-    context = USUAL_CONTEXT if numbers["context"] is None else numbers["context"]
+    context, prompt, made = _lengths(numbers, users)
     longest = CONTEXTS.get(model.known_model or "")
     if longest and context > longest:
         raise Refused(
@@ -150,7 +159,10 @@ def _setup(q: dict[str, str]) -> Setup:
         engine_kind=machines.engine_kind(family),
         accelerators=cards,
         split=way,
+        users=users,
         context=context,
+        prompt=prompt,
+        answer=made,
         year=year,
         host_bandwidth=host * 1e9 if host else HOST_GB_PER_S * 1e9,
         usd_per_gpu_hour=numbers["usd_per_gpu_hour"] or np.nan,
@@ -183,6 +195,18 @@ def _number(q: dict[str, str], name: str) -> float | None:
     if not least <= number <= most:
         raise Refused(f"{name} is {text[:40]!r}; it is {unit}, from {least:g} to {most:,}.")
     return number
+
+
+def _lengths(numbers: dict[str, float | None], users: float) -> tuple[float, float, float]:
+    """(tokens in the cache, of each prompt, of each answer). Of several users each has at least its prompt
+    in the cache; where nobody states how long it is, it is no longer than the cache."""
+    stated, prompt = numbers["context"], numbers["prompt_tokens"]
+    made = numbers["answer_tokens"] or USUAL_ANSWER
+    if users == 1:
+        return USUAL_CONTEXT if stated is None else stated, prompt or USUAL_PROMPT, made
+    if prompt is None:
+        prompt = USUAL_PROMPT if stated is None else max(1.0, min(stated, USUAL_PROMPT))
+    return prompt + made / 2 if stated is None else max(stated, prompt), prompt, made
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,24 @@
 """Bytes, layers and links that a step passes, and the seconds that they would take at full speed.
 
     step = (weights + KV cache) ÷ (bandwidth × efficiency) + layers × time of a layer + links
+           + (users − 1) × ((operations of a token + of a prompt ÷ tokens of an answer) ÷ those of a
+                            second + host time of a sequence)
 
 and never less than operations ÷ peak. Weights are those that a step of so many users touches: of a mixture
-each user's token takes its own experts. Accelerators that share each matrix (tensor parallel) read side by
-side; those that hold each its layers read one after the other, so bandwidth does not add up. What does not
-fit is read from the host's memory, in series. How fast hardware and engines pass all that is `fit`."""
+each user's token takes its own experts. The cache is that of all users. While one user's answer is generated
+each other user sends a prompt, whose operations delay everybody's step; how many operations a second has
+(`reached_flops`) is what prompts alone reach on such hardware. Accelerators that
+share each matrix (tensor parallel) read side by side; those that hold each its layers read one after the
+other, so bandwidth does not add up. What does not fit is read from the host's memory, in series. How fast
+hardware and engines pass all that is `fit`."""
 
 import numpy as np
 import pandas as pd
 
 LAYER_S = 20e-6  # where the time of a layer starts from
 REDUCTION_S = 10e-6  # and that of one reduction over links: two a layer in tensor parallel
-PARTS = ("weights", "cache", "layers", "links")
+SEQUENCE_S = 20e-6  # and the host's for one more sequence: its next token, its page of the cache, its event
+PARTS = ("weights", "cache", "layers", "links", "arithmetic", "sequences", "prompts")
 NOTHING = -60.0  # logarithm of no time at all
 
 
@@ -49,31 +55,43 @@ def outside(setups: pd.DataFrame, room: float) -> np.ndarray:
     return np.clip((whole + cache_bytes(setups) - capacity(setups)) / whole, 0, 1)
 
 
+def most_users(setups: pd.DataFrame, room: float) -> np.ndarray:
+    """How many users' caches fit beside the weights; infinite where nobody says how much there is."""
+    left = capacity(setups) - weight_bytes(setups) * room
+    each = (setups["context"] * setups["cache_bytes_per_token"]).to_numpy(dtype=float)
+    return np.where(left < 0, 0.0, np.floor(left / np.maximum(each, 1.0)))
+
+
 def parts(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> np.ndarray:
     """Logarithms of the seconds of each of PARTS at full speed, a row per setup; `offloaded`: share of the
-    weights that is read from the host's memory."""
+    weights that is read from the host's memory. The last three are what users beside the first add."""
     rate = setups["bandwidth"].to_numpy(dtype=float) * width(setups)
     share = np.zeros(len(setups)) if offloaded is None else offloaded
     host = setups["host_bandwidth"].to_numpy(dtype=float)
     weights = touched(setups) * setups["bits"].to_numpy(dtype=float) / 8
     layers = setups["layers"].to_numpy(dtype=float)
-    linked = ((setups["split"] == "tensor") & (setups["accelerators"] > 1)).to_numpy()
+    linked = (setups["split"] == "tensor") & (setups["accelerators"] > 1)
+    others = setups["users"].to_numpy(dtype=float) - 1
+    reached = setups["reached_flops"].fillna(setups["peak_flops"]).to_numpy(dtype=float) * width(setups)
+    prompts = prompt_operations(setups) / setups["answer"].to_numpy(dtype=float)
+    seconds = [
+        weights * ((1 - share) / rate + share / host),
+        cache_bytes(setups) / rate,
+        layers * LAYER_S,
+        np.where(linked, 2 * layers * REDUCTION_S, 0),
+        others * 2 * setups["active"].to_numpy(dtype=float) / reached,
+        others * SEQUENCE_S,
+        others * prompts / reached,
+    ]
     with np.errstate(divide="ignore"):
-        cached = np.log(cache_bytes(setups) / rate)
-    return np.column_stack(
-        [
-            np.log(weights * ((1 - share) / rate + share / host)),
-            np.maximum(cached, NOTHING),
-            np.log(layers * LAYER_S),
-            np.where(linked, np.log(2 * layers * REDUCTION_S), NOTHING),
-        ]
-    )
+        return np.maximum(np.log(np.column_stack(seconds)), NOTHING)
 
 
 def least(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> np.ndarray:
-    """Seconds that no step can pass: its smallest bytes at the fastest variant's bandwidth, side by side or
-    one after the other, or its operations at the peak."""
-    fastest = setups.assign(bandwidth=setups["bandwidth_most"], bits=setups["least_bits"])
+    """Seconds that no step can pass: the smallest bytes of one user's step at the fastest variant's
+    bandwidth, side by side or one after the other, or all users' operations at the peak."""
+    alike = {"users": 1.0}  # who all choose the same experts
+    fastest = setups.assign(bandwidth=setups["bandwidth_most"], bits=setups["least_bits"], **alike)
     reading = np.exp(parts(fastest, offloaded)[:, 0])
     return np.maximum(reading, operations(setups))
 
@@ -86,14 +104,17 @@ def operations(setups: pd.DataFrame) -> np.ndarray:
     return 2 * (setups["active"] * setups["users"]).to_numpy(dtype=float) / rate
 
 
+def prompt_operations(setups: pd.DataFrame) -> np.ndarray:
+    """Operations of one prompt (column `prompt`: its tokens)."""
+    attention = 2 * setups["prompt"] * setups["layers"] * setups["hidden"]  # half of all pairs of tokens
+    return (setups["prompt"] * (2 * setups["active"] + attention)).to_numpy(dtype=float)
+
+
 START_S = 20e-3  # where the start of an answer begins: tokenizer, queue, first launch
 
 
 def prompt_parts(setups: pd.DataFrame, offloaded: np.ndarray | None = None) -> np.ndarray:
     """Logarithms of the seconds of a prompt's operations at the 16-bit peak (column `prompt`: its tokens) and
     of its start, a row per setup; of layers on several accelerators one part works at a time."""
-    rate = setups["peak_flops"].to_numpy(dtype=float) * width(setups)
-    attention = 2 * setups["prompt"] * setups["layers"] * setups["hidden"]  # half of all pairs of tokens
-    of_token = (2 * setups["active"] + attention).to_numpy(dtype=float)
-    seconds = setups["prompt"].to_numpy(dtype=float) * of_token / rate
+    seconds = prompt_operations(setups) / (setups["peak_flops"].to_numpy(dtype=float) * width(setups))
     return np.column_stack([np.log(seconds), np.full(len(setups), np.log(START_S))])

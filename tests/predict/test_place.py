@@ -29,8 +29,12 @@ def test_a_rate_of_one_request_stands_inside_above_or_below_the_range(tmp_path, 
     assert any("https://" in line for line in said[1:])
 
 
-def test_a_rate_under_load_is_not_held_against_the_range_of_one(tmp_path):
-    said = lines(tmp_path, "RTX 4090,Llama-3.1-8B,Q4_K_M,llama.cpp,1,16,512,128,40")
+def test_a_rate_under_load_is_held_against_the_range_of_as_many(tmp_path):
+    said = lines(tmp_path, *(f"RTX 4090,Llama-3.1-8B,fp16,vllm,1,{n},512,128,40" for n in (32, 16)))
+    assert "25 tokens/s measured" in said[0] and "expected of each of 16 requests at once" in said[0]
+    said = lines(tmp_path, *(f"RTX 4090,Llama-3.1-8B,fp16,vllm,1,{n},512,128,40" for n in (1, 16)))
+    assert "expected of one request alone" in said[0]
+    said = lines(tmp_path, "RTX 4090,Llama-3.1-8B,fp16,vllm,1,2000,512,128,40")
     assert "25 tokens/s of each request under load, which is not predicted" in said[0]
 
 

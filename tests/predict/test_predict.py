@@ -43,7 +43,11 @@ NONSENSE = [
     ({"accelerators": "-1"}, "whole number"),
     ({"accelerators": "1.5"}, "whole number"),
     ({"accelerators": "half"}, "whole number"),
-    ({"concurrency": "64"}, "planner"),
+    ({"concurrency": "300"}, "--how-many"),
+    ({"concurrency": "2.5"}, "whole number"),
+    ({"prompt_tokens": "0"}, "prompt_tokens"),
+    ({"answer_tokens": "long"}, "no number"),
+    ({"concurrency": "100", "context": "100000"}, "1 would fit"),
     ({"model": ""}, "names no model"),
     ({"model": "Thing-large"}, "states no size"),
     ({"model": "mine", "parameters_b": "-8"}, "parameters_b"),
@@ -112,6 +116,75 @@ def test_a_step_of_many_users_touches_more_experts_but_never_more_than_there_are
     setup = asked(model="qwen3-30b-a3b").to_frame().T.infer_objects()
     some = [step.touched(setup.assign(users=float(n)))[0] for n in (1, 8, 10_000)]
     assert some[0] < some[1] < some[2] == pytest.approx(some[0] * 30.532 / 3.346, rel=1e-3)
+    # Of 8 users each expert is missed by all with (1 − 3.346 ÷ 30.532)^8 = 0.395.
+    assert some[1] / some[0] == pytest.approx(0.605 * 30.532 / 3.346, rel=1e-2)
+
+
+def test_the_parts_of_a_batch_are_what_one_reckons_by_hand():
+    asked_ = {"accelerator": "H100 SXM", "model": "Llama-3.1-8B", "weights_format": "bf16", "engine": "vllm"}
+    stated = {"concurrency": "64", "prompt_tokens": "1000", "answer_tokens": "500"}
+    setup = asked(**asked_, **stated)
+    assert setup["context"] == 1250  # the prompt and half the answer
+    # Operations per second as if prompts reached half of 989 · 10¹².
+    table = setup.to_frame().T.infer_objects().assign(reached_flops=0.5 * setup["peak_flops"])
+    seconds = dict(zip(step.PARTS, np.exp(step.parts(table)[0])))
+    # 7.5 · 10⁹ parameters that are read, 2 bytes each, at 3.35 · 10¹² bytes/s.
+    assert seconds["weights"] == pytest.approx(7.505e9 * 2 / 3.35e12, rel=0.01)
+    # 2 · 32 layers · 8 heads · 128 values · 2 bytes for each of 64 · 1250 tokens.
+    assert seconds["cache"] == pytest.approx(64 * 1250 * 131072 / 3.35e12, rel=0.01)
+    assert seconds["arithmetic"] == pytest.approx(63 * 2 * 8.03e9 / 494.5e12, rel=0.02)
+    assert seconds["sequences"] == pytest.approx(63 * 20e-6)
+    # 63 others' prompts, each of 1000 tokens, while 500 tokens are generated; attention: 2 · 1000 · 32 · 4096.
+    of_prompt = 1000 * (2 * 8.03e9 + 2 * 1000 * 32 * 4096)
+    assert seconds["prompts"] == pytest.approx(63 * of_prompt / 500 / 494.5e12, rel=0.02)
+    alone = dict(zip(step.PARTS, np.exp(step.parts(table.assign(users=1.0))[0])))
+    assert max(alone[name] for name in ("links", "arithmetic", "sequences", "prompts")) < 1e-20
+
+
+def test_the_longest_of_parts_at_the_same_time_hides_the_others():
+    logs = np.log([[4.0, 1.0, 3.0], [1.0, 1.0, 1.0]])
+    whole, shares = fit.total(logs, (0, 2))
+    inner = (4**3 + 3**3) ** (1 / 3)
+    assert np.exp(whole) == pytest.approx([inner + 1, 2 ** (1 / 3) + 1])
+    assert shares.sum(axis=1) == pytest.approx(1)
+    # A share is the slope of the logarithm of the whole: a hundredth more of the first part.
+    more = fit.total(logs + np.array([[0.01, 0, 0]]), (0, 2))[0]
+    assert (more - whole) / 0.01 == pytest.approx(shares[:, 0], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"accelerator": "H100 SXM", "weights_format": "bf16", "engine": "vllm"},
+        {"accelerator": "H200 SXM", "model": "qwen3-30b-a3b", "weights_format": "fp8", "engine": "sglang"},
+        {"accelerator": "RTX 3090", "model": "Llama-3.2-1B"},
+        {"accelerator": "MI300X", "model": "Llama-3.1-70B", "weights_format": "bf16", "engine": "vllm"},
+        {"accelerator": "M2 Ultra 76c", "model": "qwen3-30b-a3b"},
+    ],
+)
+def test_more_users_get_less_each_and_more_together(changes):
+    users = [1, 2, 3, 4, 8, 16, 32, 64, 128, 256]
+    rows = pd.DataFrame(
+        [RTX | changes | {"context": "1200", "concurrency": str(n)} for n in users], dtype=object
+    )
+    table = question.read(rows)
+    rates = 1 / answer.interval(table)["seconds"].to_numpy()
+    assert (np.diff(rates) <= 1e-9).all() and rates[-1] < 0.7 * rates[0]
+    # All together get more, until what each adds fills the machine.
+    together = rates * users
+    assert (together >= 0.8 * np.maximum.accumulate(together)).all() and together[-1] > 1.5 * together[0]
+    longer = table.assign(prompt=4 * table["prompt"])
+    slower = 1 / answer.interval(longer)["seconds"].to_numpy()
+    assert slower[0] == pytest.approx(rates[0]) and (slower <= rates * (1 + 1e-9)).all()
+    assert slower[-1] < 0.8 * rates[-1]
+
+
+def test_the_memory_holds_the_weights_and_the_caches_of_so_many_users():
+    found = answer.one(H100 | {"concurrency": "64", "context": "4000"})
+    # 85.9 · 10⁹ bytes less 16.06 · 1.02, over 4000 tokens of 131072 bytes.
+    assert found.users_fit == pytest.approx((80 * 2**30 - 16.06e9 * 1.02) // (4000 * 131072), abs=1)
+    assert found.cache_gb == pytest.approx(64 * 4000 * 131072 / 1e9)
+    assert not found.outside and answer.one(H100 | {"concurrency": "200", "context": "4000"}).outside
 
 
 def test_a_long_context_is_slower_and_what_is_offloaded_slower_still():
@@ -225,9 +298,18 @@ def test_who_measured_exactly_this_comes_first_and_the_nearest_next():
     assert text.index("exactly this") < text.index("Expected:")
 
 
-def test_every_source_of_one_user_is_in_the_proof_with_both_naive_answers():
+def test_many_users_are_compared_with_many_users():
+    asked_ = H100 | {"concurrency": "64", "context": "1000"}
+    found = answer.one(asked_)
+    assert (found.near["users"] > 1).all() and found.near["users"].between(8, 512).any()
+    assert (found.exact["users"] > 64 / 1.5).all() and (found.exact["users"] < 64 * 1.5).all()
+    assert (answer.one(H100).near["users"] == 1).all() and (answer.one(H100).exact["users"] == 1).all()
+
+
+def test_every_source_is_in_the_proof_with_both_naive_answers():
     table = pd.read_csv(proof.PROOF)
     assert set(table["source"]) >= set(nearest.published()["source"])
+    assert (table["users"] > 1).sum() > 2000 and table["users"].max() <= question.MOST_USERS
     assert table[["predicted", "low", "high", "naive_division", "naive_nearest"]].gt(0).all(axis=None)
     counted = proof.summary(table, "regime")
     # Cases that are faster than the bandwidth allows are in no interval, and count as missed.
@@ -392,6 +474,76 @@ def test_the_largest_models_fit_and_the_next_larger_does_not():
     assert set(fast["model"]) < set(found["model"]) and (fast["rate"] >= 100).all()
     with pytest.raises(question.Refused, match="names no accelerator"):
         backwards.largest(asked | {"accelerator": ""})
+
+
+SERVED = H100 | {"context": "1500", "prompt_tokens": "1000", "answer_tokens": "500"}
+
+
+def test_the_most_users_reach_the_rate_and_one_more_does_not():
+    found = backwards.most_users(SERVED, 20)
+    assert 1 <= found.sure < found.expected < question.MOST_USERS
+
+    def rates(users):
+        one = answer.one(SERVED | {"concurrency": str(users)})
+        return one.rate, one.low
+
+    assert rates(found.expected)[0] >= 20 > rates(found.expected + 1)[0]
+    assert rates(found.sure)[1] >= 20 > rates(found.sure + 1)[1]
+    assert backwards.most_users(SERVED, 10_000).expected == 0
+    # What the memory holds bounds it too, and what does not fit at all serves nobody.
+    long = backwards.most_users(SERVED | {"context": "100000"}, 1)
+    assert long.expected == long.fit == 5
+    assert backwards.most_users(SERVED | {"model": "Llama-3.1-405B"}, 1).expected == 0
+    with pytest.raises(question.Refused, match="names no model"):
+        backwards.most_users(SERVED | {"model": ""}, 30)
+
+
+def test_many_users_are_divided_among_copies():
+    found = backwards.how_many(SERVED, 1000, 20)
+    alone = found[found["group"] == 1].iloc[0]
+    most = backwards.most_users(SERVED, 20)
+    assert alone["users"] == most.expected
+    assert alone["copies"] == alone["accelerators"] == -(-1000 // most.expected)
+    assert alone["sure"] == -(-1000 // most.sure) and found["accelerators"].is_monotonic_increasing
+    # A model that one accelerator doesn't hold begins with a group that does.
+    large = backwards.how_many(SERVED | {"model": "Llama-3.1-70B"}, 100, 15)
+    assert large["group"].min() >= 2 and (large["accelerators"] == large["group"] * large["copies"]).all()
+
+
+def test_questions_of_many_users_on_the_command_line(capsys):
+    words = [*H100.values(), "--prompt-tokens", "1000"]
+    assert command.main([*words, "--users", "100"]) == 0
+    said = capsys.readouterr().out
+    assert "tokens/s of each user" in said and "All 100 users together" in said
+    assert "users would fit" in said and "for all 100 users" in said and "not answered" in said
+    assert command.main([*words, "--concurrency", "100", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["users"] == 100 and shown["users_that_fit"] > 100
+    assert shown[f"{answer.PREDICTED}_all"] == pytest.approx(100 * shown[answer.PREDICTED])
+    assert {row["users"] for row in shown["nearest"]} - {1.0}
+    assert command.main([*words, "--most-users", "--at-least", "30"]) == 0
+    assert "users at once are expected to get 30 tokens/s each" in capsys.readouterr().out
+    assert command.main([*words, "--most-users", "--at-least", "30", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["most_users"] > 10
+    assert command.main([*words, "--how-many", "--users", "1000", "--at-least", "30"]) == 0
+    assert capsys.readouterr().out.startswith("For 1,000 users at once with 30 tokens/s each:")
+    for wrong, word in (
+        (["--most-users"], "--at-least"),
+        (["--how-many", "--at-least", "30"], "--users"),
+        (["--users", "1000"], "--how-many"),
+    ):
+        assert command.main([*words, *wrong]) == 1
+        assert word in capsys.readouterr().err
+
+
+def test_a_table_of_questions_may_have_many_users(tmp_path):
+    data, out = tmp_path / "rows.csv", tmp_path / "out.csv"
+    pd.DataFrame([H100 | {"concurrency": n} for n in (1, 32, 9999)]).to_csv(data, index=False)
+    command.predict(str(data), str(out))
+    made = pd.read_csv(out)
+    rate = made[answer.PREDICTED]
+    assert rate[1] < rate[0] and rate.isna()[2] and "--how-many" in made["refused"][2]
+    assert made[prices.PER_MILLION][1] < made[prices.PER_MILLION][0] / 10
 
 
 def test_backward_questions_on_the_command_line_are_tables(capsys):

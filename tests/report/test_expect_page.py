@@ -21,7 +21,8 @@ GRID = itertools.product(
     ["llama-3.1-8b", "llama-2-70b", "qwen3-30b-a3b", "gpt-oss-120b", "gemma-3-4b", "deepseek-v3"],
     [("bf16 or fp16", "transformers"), ("bf16 or fp16", "llama.cpp"), ("fp8 or int8", "vllm"), ("Q4_K_M", "llama.cpp"), ("Q8_0", "any"),
      ("int4: AWQ, GPTQ, MLX 4-bit", "mlx")],
-    [(1, "", 512), (1, "", 100_000), (2, "", 0), (8, "tensor", 4000), (4, "layers", 512)],
+    [(1, "", 512, 1), (1, "", 100_000, 1), (2, "", 0, 1), (8, "tensor", 4000, 1), (4, "layers", 512, 2),
+     (1, "", 1000, 16), (4, "tensor", 3000, 200)],
 )  # fmt: skip
 ONE = {"accelerator": "rtx-4090", "model": "llama-3.1-8b", "format": "Q4_K_M", "engine": "llama.cpp"}
 
@@ -66,8 +67,9 @@ def questions():
     return [
         ONE
         | {"accelerator": card, "model": model, "format": form, "engine": engine}
-        | {"accelerators": count, "split": split, "context": context}
-        for card, model, (form, engine), (count, split, context) in GRID
+        | {"accelerators": count, "split": split, "context": context, "users": users}
+        | {"prompt": 2000 if users == 200 else 1000, "answer": 300}
+        for card, model, (form, engine), (count, split, context, users) in GRID
         if card in offered
     ]
 
@@ -75,6 +77,8 @@ def questions():
 def as_python(asked):
     """A question of the page, as Python reads it."""
     read = {name: "" if value in ("stated", None) else value for name, value in asked.items()}
+    names = {"users": "concurrency", "prompt": "prompt_tokens", "answer": "answer_tokens"}
+    read = {names.get(name, name): value for name, value in read.items()}
     read["weights_format"] = expect_page.FORMATS.get(read.pop("format"), "")
     return read
 
@@ -90,8 +94,8 @@ const made = asked.map((q) => {
   if (s.refused) return { refused: s.refused };
   const p = globalThis.expectation.predict(data, s);
   const price = globalThis.expectation.price(data, s, q.usd_per_gpu_hour);
-  return { refused: "", outside: s.outside, guessed: s.guessed, format: s.format, ...p, price, cost: globalThis.expectation.cost(s, p, price),
-    first: globalThis.expectation.firstToken(data, s, 1000),
+  return { refused: "", outside: s.outside, users_fit: Math.min(s.users_fit, 1e9), guessed: s.guessed, format: s.format, ...p, price, cost: globalThis.expectation.cost(s, p, price),
+    first: globalThis.expectation.firstToken(data, s, s.prompt),
     near: globalThis.expectation.nearest(data, s, 5).map((p) => [p.source, p.rate]),
     exact: globalThis.expectation.exact(data, s).map((p) => p.rate) };
 });
@@ -119,7 +123,13 @@ def test_the_browser_s_arithmetic_is_python_s_on_a_grid_of_questions(grid):
     assert made["guessed"].map(tuple).to_list() == part["guessed"].to_list()
     outside = answer.fits(part)
     assert made["outside"].to_numpy(dtype=float) == pytest.approx(outside)
-    alone = (part["accelerators"] == 1) & part["engine_family"].isin(question.machines.OFFLOADING)
+    fitting = np.minimum(answer.step.most_users(part, question.ROOM), 1e9)
+    assert made["users_fit"].to_numpy(dtype=float) == pytest.approx(fitting, abs=1)
+    alone = (
+        (part["accelerators"] == 1)
+        & (part["users"] == 1)
+        & part["engine_family"].isin(question.machines.OFFLOADING)
+    )
     away = np.where(alone, outside, 0)
     assert (away > 0).sum() > 20 and ((outside > 0) & (away == 0)).sum() > 20
     expected = answer.interval(part, away)
@@ -141,7 +151,7 @@ def test_the_browser_s_arithmetic_is_python_s_on_a_grid_of_questions(grid):
             costs.loc[paid.index, prices.PER_MILLION + end].to_list(), rel=1e-9
         )
     for row in part.index[::23]:
-        first = answer.first_token(part.loc[[row]].assign(prompt=1000.0))
+        first = answer.first_token(part.loc[[row]])
         assert list(found.at[row, "first"].values()) == pytest.approx(first, rel=1e-9)
         near = nearest.of(part.loc[row], 5)
         assert [rate for _, rate in found.at[row, "near"]] == near["rate"].to_list()
@@ -169,8 +179,10 @@ def test_two_sources_of_one_setting_bound_the_best_answer():
 
 
 def test_the_tables_count_every_case_and_every_reason():
-    table = pd.read_csv(proof.PROOF)
-    assert expect_page.errors()["cases"].sum() == expect_page.proved()["cases"].iloc[0] == len(table)
+    table, one = pd.read_csv(proof.PROOF), proof.one_user()
+    assert expect_page.errors()["cases"].sum() == expect_page.proved()["cases"].iloc[0] == len(one)
+    many = expect_page.proved_of_many()["cases"]
+    assert many.iloc[0] == many.iloc[1:].sum() == len(table) - len(one)
     refused = expect_page.refusals()
     assert refused["rows"].gt(0).all() and refused["reason"].str.endswith(".").all()
 
@@ -181,15 +193,13 @@ def test_the_figure_of_errors_needs_nobody_s_runs():
 
     drawn = registry.FIGURES["expect_errors"](pd.DataFrame())
     labels = {label.get_text() for label in drawn.axes[0].get_yticklabels()}
-    assert labels == set(pd.read_csv(proof.PROOF)["source"])
+    assert labels == set(proof.one_user()["source"])
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, browser):
     folder = tmp_path_factory.mktemp("expect")
-    from llm_planner import calculator
-
-    block = expect_page.calculator(expect_page.joined(calculator.data()))
+    block = expect_page.calculator()
     file = pictures.page(folder, "expect.html", block)
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.troubles = []
@@ -228,13 +238,18 @@ def test_a_claim_above_the_bound_is_called_impossible(page):
 
 
 @pytest.mark.check
-def test_many_users_are_the_planner_s_where_it_has_coefficients(page):
+def test_many_users_get_a_rate_each_and_one_together(page):
     choose(page, accelerator="h100-sxm", model="llama-3.1-8b", format="bf16 or fp16", engine="vllm")
     page.locator("#expect-users").fill("16")
-    assert "the planner says: TPOT" in said(page) and "NaN" not in said(page)
-    choose(page, format="Q4_K_M")
-    assert "it does not know this format" in said(page)
+    asked = {"accelerator": "h100-sxm", "model": "llama-3.1-8b", "weights_format": "bf16", "engine": "vllm"}
+    asked |= {"context": "512", "concurrency": "16", "prompt_tokens": "1000", "answer_tokens": "500"}
+    rate = answer.one(asked).rate
+    assert f"{rate:.3g} tokens/s for each of 16 users" in said(page) and "NaN" not in said(page)
+    assert "All 16 together" in said(page) and "users would fit" in said(page)
+    page.locator("#expect-users").fill("1000")
+    assert "Users at once" in said(page)
     page.locator("#expect-users").fill("1")
+    assert "for one user" in said(page)
 
 
 @pytest.mark.check
@@ -284,7 +299,7 @@ def test_an_accelerator_chosen_anew_never_keeps_the_price_of_the_one_before(page
     page.get_by_label("Dollars per hour").fill("1.5")
     assert "at $1.50 an hour" in said(page) and "stated here" in said(page)
     page.locator("#expect-users").fill("16")
-    assert "For all together that is" in said(page)
+    assert "per million output tokens for all 16 users" in said(page)
     page.locator("#expect-users").fill("1")
     choose(page, accelerator="rtx-4090")
     assert page.get_by_label("Dollars per hour").input_value() == ""

@@ -9,9 +9,10 @@ from llm_measured.predict import proof
 
 @style.of_no_machine
 def expect_errors(requests: pd.DataFrame) -> style.Figure | None:
-    """Predicted over measured rate of every case of each source, predicted by a fit that had left out its
-    family: median and middle half as a bar, all cases as points, sources from the best to the worst."""
-    table = pd.read_csv(proof.PROOF)
+    """Predicted over measured rate of every case of one user of each source, predicted by a fit that had left
+    out its family: median and middle half as a bar, all cases as points, sources from the best to the
+    worst."""
+    table = proof.one_user()
     table["ratio"] = table["predicted"] / table["rate"]
     order = (table["ratio"] - 1).abs().groupby(table["source"]).median().sort_values(ascending=False).index
     drawn = style.Figure(

@@ -70,7 +70,21 @@ ENGINE = ["engine", "engine_family", "engine_kind"]
 # What the parts are read beside, one at a time: any other would do that leaves nothing to guess.
 BESIDE = {"accelerator": "h100-sxm", "model": "llama-3.1-8b", "weights_format": "fp8", "engine": "any"}
 POINTS = ["machine", "architecture", "accelerators", "split", "bandwidth", "model", "mixture", "active"]
-POINTS += ["format", "bits", "engine", "engine_family", "context", "source", "measured_on", "rate", "rows"]
+POINTS += [
+    "format",
+    "bits",
+    "engine",
+    "engine_family",
+    "context",
+    "users",
+    "source",
+    "measured_on",
+    "rate",
+    "rows",
+]
+
+
+LOADS = [1.0, *answer.LOADS]  # users up to which a regime goes
 
 
 def fitted(model: effects.Model) -> dict:
@@ -84,7 +98,10 @@ def fitted(model: effects.Model) -> dict:
         "keys": ["|".join(key) for key in found.index],
         "effects": found.effects.tolist(),
         "covariance": " ".join(map(str, np.rint(lower).astype(int))),
-        "new_source": found.new_source,
+        "noise": found.noise,
+        "of_sources": [[e.factor, found.variances[e.name]] for e in model.of_sources],
+        "hidden": model.hidden,
+        "sharp": fit.SHARP,
     }
 
 
@@ -150,14 +167,19 @@ def _engines() -> pd.DataFrame:
 
 
 def _stretches(classes: pd.Series, engines: pd.DataFrame) -> dict[str, float]:
-    """{class of accelerator|family of engines|split|mixture: how many times wider an interval has to be}."""
+    """{class of accelerator|family of engines|split|mixture|users up to: how many times wider an interval has
+    to be}."""
     kinds = engines[["engine_family", "engine_kind"]].drop_duplicates()
     table = pd.DataFrame({"accelerator_class": classes.unique()}).merge(kinds, how="cross")
     table = table.merge(pd.DataFrame({"split": ["one", "tensor", "layers"]}), how="cross")
     table = table.merge(pd.DataFrame({"mixture": ["dense", "mixture"]}), how="cross")
+    table = table.merge(pd.DataFrame({"users": LOADS}), how="cross")
     known = answer.regimes()["stretch"]
     wide = answer.regime(table).map(known).fillna(known.max())
-    keys = table["accelerator_class"].str.cat([table[c] for c in ("engine_family", "split", "mixture")], "|")
+    table["users"] = table["users"].map("{:g}".format)
+    keys = table["accelerator_class"].str.cat(
+        [table[c] for c in ("engine_family", "split", "mixture", "users")], "|"
+    )
     return dict(zip(keys, wide))
 
 
@@ -185,9 +207,12 @@ def payload() -> dict:
         "fits": {model.name: fitted(model) for model in (effects.STEP, effects.SMALL, effects.PROMPT)},
         "small": effects.SMALL_CLASSES,
         "stretches": _stretches(classes, engines),
+        "loads": LOADS,
         "constants": {
             "layer_s": step.LAYER_S,
             "reduction_s": step.REDUCTION_S,
+            "sequence_s": step.SEQUENCE_S,
+            "prompt_tokens": fit.PROMPT_TOKENS,
             "nothing": step.NOTHING,
             "start_s": step.START_S,
             "room": question.ROOM,
@@ -202,7 +227,7 @@ def payload() -> dict:
 
 
 def points() -> dict:
-    """The published cases of one user, and their sources: {source: [citation, address]}."""
+    """The published cases, and their sources: {source: [citation, address]}."""
     table = nearest.published()
     about = {name: module.ABOUT for name, module in sources.modules()}
     return {
@@ -223,26 +248,8 @@ def _number(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-# Formats as the planner calls them.
-PLANNED = {"floating point 16": "bf16", "floating point 8": "fp8"}
-
-
-def joined(planner: dict) -> dict:
-    """The planner's data (`llm_planner.calculator.data`) with its devices and models under the names that
-    this page has for them; what the page alone may join."""
-    devices = {name: machines.machine(name.replace("_", " ")) for name in planner["devices"]}
-    models = {name: names.model(name).candidates for name in planner["models"]}
-    return {
-        "data": planner,
-        "devices": {found.name: name for name, found in devices.items() if not isinstance(found, str)},
-        "models": {found[0]: name for name, found in models.items() if found},
-        "weights": PLANNED,
-        "engines": {names.engine(name).name: name for name in planner["engines"]},
-    }
-
-
-def calculator(planner: dict) -> str:
-    """The calculator: form, empty answers, data and scripts; `planner` as `joined` has it."""
+def calculator() -> str:
+    """The calculator: form, empty answers, data and scripts."""
     data = payload() | points()
     cards = accelerators()
     selects = [
@@ -271,9 +278,10 @@ def calculator(planner: dict) -> str:
         price=limits["usd_per_gpu_hour"],
         start=START,
         context=f"{question.USUAL_CONTEXT:.0f}",
-        prompt=f"{answer.USUAL_PROMPT:.0f}",
+        prompt=f"{question.USUAL_PROMPT:.0f}",
         data=packed(data),
-        planner=packed(planner),
+        most_users=question.MOST_USERS,
+        answer=f"{question.USUAL_ANSWER:.0f}",
     )
 
 
@@ -303,7 +311,7 @@ value="1" required></div>
 <select id="expect-split" name="split"><option value="">as the engine does</option>
 <option value="tensor">side by side (tensor parallel)</option>
 <option value="layers">by layers, one after the other</option></select></div>
-<div><label for="expect-context">Tokens in the cache</label>
+<div><label for="expect-context">Tokens in the cache of each user</label>
 <input id="expect-context" name="context" type="number" min="0" max="20000000" step="1"
 value="{{ context }}" required></div>
 <div><label for="expect-claim">A rate that you were told (tokens/s, may be empty)</label>
@@ -311,14 +319,15 @@ value="{{ context }}" required></div>
 <div><label for="expect-usd_per_gpu_hour">Dollars per hour of one accelerator (empty: listed)</label>
 <input id="expect-usd_per_gpu_hour" name="usd_per_gpu_hour" type="number" min="{{ price[0] }}"
 max="{{ price[1] }}" step="any"></div>
-<div><label for="expect-users">Users at a time</label>
-<input id="expect-users" name="users" type="number" min="1" max="4096" step="1" value="1" required></div>
+<div><label for="expect-users">Users at once</label>
+<input id="expect-users" name="users" type="number" min="1" max="{{ most_users }}" step="1" value="1"
+required></div>
 <div><label for="expect-prompt">Prompt (tokens)</label>
 <input id="expect-prompt" name="prompt" type="number" min="1" max="200000" step="1"
 value="{{ prompt }}" required></div>
 <div><label for="expect-answer">Answer (tokens)</label>
 <input id="expect-answer" name="answer" type="number" min="2" max="200000" step="1"
-value="500" required></div>
+value="{{ answer }}" required></div>
 </form>
 <div id="expect-said" role="status" aria-live="polite"></div>
 <div id="expect-picture"></div>
@@ -328,14 +337,13 @@ value="500" required></div>
 <caption>The published measurements that come nearest, medians of a source's rows of one setting.</caption>
 <thead><tr><th scope="col">accelerator</th><th scope="col">model</th><th scope="col">format</th>
 <th scope="col">engine</th><th scope="col" class="number">accelerators</th>
-<th scope="col" class="number">context (tokens)</th><th scope="col" class="number">tokens/s</th>
+<th scope="col" class="number">users</th>
+<th scope="col" class="number">context (tokens)</th><th scope="col" class="number">tokens/s of each</th>
 <th scope="col" class="number">of bandwidth ÷ bytes (%)</th>
 <th scope="col">source</th></tr></thead><tbody></tbody>
 </table>
 </div>
 <script type="text/plain" id="expect-data" data-encoding="gzip base64">{{ data }}</script>
-<script type="text/plain" id="expect-planner" data-encoding="gzip base64">{{ planner }}</script>
-<script src="assets/planner.js" defer></script>
 <script src="assets/expect.js" defer></script>
 """)
 
@@ -361,7 +369,7 @@ def examples() -> pd.DataFrame:
 
 @functools.cache
 def _proof() -> pd.DataFrame:
-    return pd.read_csv(proof.PROOF)
+    return proof.one_user()
 
 
 COUNTED = {
@@ -386,6 +394,16 @@ def proved() -> pd.DataFrame:
     """How far answers are off for sources left out, by kind of setup, beside naive answers."""
     whole = proof.summary(_proof().assign(regime="all"), "regime")
     return _counted(pd.concat([whole, proof.summary(_proof(), "regime")]), "kind of setup")
+
+
+def proved_of_many() -> pd.DataFrame:
+    """How far answers for several users are off for sources left out, by users and kind of model."""
+    table = proof.several_users()
+    whole = proof.summary(table.assign(regime="all"), "regime")
+    order = [f"{load}, {kind}" for load in answer.LOADS.values() for kind in ("dense", "mixtures")]
+    counted = proof.summary(table, "regime")
+    kinds = [name for name in order if name in counted.index]
+    return _counted(pd.concat([whole, counted.loc[kinds]]), "users at once")
 
 
 def errors() -> pd.DataFrame:
@@ -451,6 +469,27 @@ def waiting() -> pd.DataFrame:
     )
 
 
+def _of_many() -> dict[str, object]:
+    table = proof.several_users()
+    whole = proof.summary(table.assign(all="all"), "all").loc["all"]
+    shares = {
+        "median": whole["median"],
+        "p90": whole["p90"],
+        "inside": whole["inside"],
+        "division": whole["division median"],
+        "division_p90": whole["division p90"],
+        "nearest": whole["nearest median"],
+        "nearest_p90": whole["nearest p90"],
+    }
+    return {
+        **{f"many_{name}": f"{100 * share:.0f} %" for name, share in shares.items()},
+        "many_width": f"{(table['high'] / table['low']).median():.1f}",
+        "many_cases": f"{len(table):,}",
+        "many_sources": table["source"].nunique(),
+        "many_families": table["left_out"].nunique(),
+    }
+
+
 def numbers() -> dict[str, object]:
     """What the page's sentences say."""
     table, asked, apart = _proof(), _asked(), proof.disagreements(_proof())
@@ -487,4 +526,5 @@ def numbers() -> dict[str, object]:
         "above": len(above),
         "above_sources": ", ".join(sorted(above["source"].unique())) or "none",
         "version": build.VERSION,
+        **_of_many(),
     }
