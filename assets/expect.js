@@ -284,9 +284,10 @@ expectation.division = (p) => (p.bandwidth * (p.split === "layers" ? 1 : p.accel
     const count = `${s.accelerators > 1 ? `${s.accelerators} × ` : ""}${s.title}`;
     found.push(`The bound: ${count} ${s.offloaded ? "and the host's memory allow" : "allows"} at most ${short(p.bound)} tokens/s. Whoever claims more for ${who}, without speculative decoding, contradicts the datasheet.`);
     if (q.claim) {
+      // Whoever asks this asks it first.
       const claim = Number(q.claim);
       const where = claim > p.bound ? "is impossible: the weights cannot be read so fast" : claim > p.high ? "is possible, but more than comparable sources reached: look for speculation, a smaller format, or several users" : claim < p.low ? "is less than comparable sources reached: look for offloading, a power limit or a longer context" : "is what comparable sources reached";
-      found.push(`${short(claim)} tokens/s ${where}.`);
+      found.unshift(`<b>${short(claim)} tokens/s ${where}.</b>`);
     }
     found.push(cost(q, s, p));
     const first = expectation.firstToken(data, s, q.prompt);
@@ -320,7 +321,7 @@ expectation.division = (p) => (p.bandwidth * (p.split === "layers" ? 1 : p.accel
     const [citation, address] = data.sources[p.source];
     const link = Object.assign(document.createElement("a"), { href: address, textContent: p.source, title: citation });
     const number = (value, digits = value) => cell("td", short(digits), value);
-    line.append(cell("th", p.machine), cell("td", p.model), cell("td", p.format), cell("td", p.engine), number(p.accelerators), number(p.users), number(p.context), number(p.rate), number((100 * p.rate) / expectation.division(p)), cell("td", link));
+    line.append(cell("th", p.machine), number(p.rate), cell("td", p.model), cell("td", p.format), cell("td", p.engine), number(p.accelerators), number(p.users), number(p.context), number((100 * p.rate) / expectation.division(p)), cell("td", link));
     return line;
   }
 

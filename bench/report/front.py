@@ -4,6 +4,7 @@
 """
 
 import functools
+from urllib.parse import urlencode
 
 import jinja2
 import numpy as np
@@ -29,6 +30,7 @@ ASKED = {
     16: ("bf16 or fp16", "any"),
 }  # fmt: skip
 FEWEST_ROWS = 3  # of a model that the picker offers
+USERS = 32  # of the link to what many users get
 EXPECTED_DATA = "expected.js"
 
 
@@ -113,8 +115,15 @@ def answer(device: str, model: str, bits: int, with_expected: bool = True) -> st
     return SAID.render(
         cell=cell, short=lookup.rate_text, plural=plural, expected=found,
         engine=ASKED[bits][1], nearest=nearest(device, model, bits),
+        many=_many(card[2], model, bits), users=USERS,
         rows=lookup.link(accelerator_family=device, model=sizes[model][2], one_user_bits=f"{bits} bits"),
     )  # fmt: skip
+
+
+def _many(accelerator: str, model: str, bits: int) -> str:
+    """The address of the calculator, asked for USERS users of an accelerator that it knows."""
+    asked = {"accelerator": accelerator, "model": model, "format": ASKED[bits][0], "users": USERS}
+    return f"pages/expect.html?{urlencode(asked)}" if accelerator else "pages/expect.html"
 
 
 def nearest(device: str, model: str, bits: int) -> list[tuple[str, float, int, str]]:
@@ -158,7 +167,7 @@ A model of all published rows{{ ", asked for " ~ engine ~ "," if engine != "any"
 <p>
 {% if cell %}<a href="{{ rows }}">The {{ plural(cell[0], "row") }}</a> ·
 {% endif %}
-<a href="pages/plan.html">many users</a>
+<a href="{{ many }}">{{ users }} users at once</a>
 {% for words, rate, n, address in nearest %}
 · <a href="{{ address }}">{{ words }}</a>: {{ short(rate) }} (n {{ n }})
 {% endfor %}
@@ -177,6 +186,7 @@ def picker() -> str:
         "devices": cards,
         "models": sizes,
         "asked": ASKED,
+        "users": USERS,
         "context": question.USUAL_CONTEXT,
         "least": {bits: low for bits, (low, _) in lookup.BITS.items()},
         "measured": [

@@ -335,10 +335,11 @@ value="{{ answer }}" required></div>
 <div class="table-scroll" role="region" tabindex="0" aria-label="Published measurements that come nearest">
 <table id="expect-nearest" class="sortable" data-quarto-disable-processing="true">
 <caption>The published measurements that come nearest, medians of a source's rows of one setting.</caption>
-<thead><tr><th scope="col">accelerator</th><th scope="col">model</th><th scope="col">format</th>
+<thead><tr><th scope="col">accelerator</th><th scope="col" class="number">tokens/s of each</th>
+<th scope="col">model</th><th scope="col">format</th>
 <th scope="col">engine</th><th scope="col" class="number">accelerators</th>
 <th scope="col" class="number">users</th>
-<th scope="col" class="number">context (tokens)</th><th scope="col" class="number">tokens/s of each</th>
+<th scope="col" class="number">context (tokens)</th>
 <th scope="col" class="number">of bandwidth ÷ bytes (%)</th>
 <th scope="col">source</th></tr></thead><tbody></tbody>
 </table>
