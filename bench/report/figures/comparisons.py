@@ -18,7 +18,7 @@ def published_comparisons(requests: pd.DataFrame) -> style.Figure | None:
     ]
     if not rows:
         return None
-    drawn = style.Figure(figsize=(style.WIDTH, 0.32 * len(rows) + 1.2), layout="constrained")
+    drawn = style.Figure(figsize=(style.WIDTH, 0.3 * len(rows) + 1.2), layout="constrained")
     axes = drawn.subplots()
     for place, (_, ratios) in enumerate(rows):
         axes.plot(ratios, np.full(len(ratios), place), "o", color="#0173b2", alpha=0.5, markeredgewidth=0)
