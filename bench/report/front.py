@@ -296,8 +296,12 @@ def processor_line(requests: pd.DataFrame) -> str:
         f"{form}: **{' '.join(best)}** has the highest mean speed{among}, "
         f"{two(means.iloc[0])} tokens/s{f', and answers worse ({lost})' if lost else ''}."
     )
-    alike = headlines.answers_alike(runs)
-    return f"{first} {alike.text}" if alike else first
+    if alike := headlines.answers_alike(runs):
+        return f"{first} {alike.text}"
+    if headlines.same_tokens(runs) == [quality_analysis.REFERENCE]:
+        name, rate = " ".join(quality_analysis.REFERENCE), means[quality_analysis.REFERENCE]
+        return f"{first} None of the others answers as **{name}**, {two(rate)} tokens/s, token for token."
+    return first
 
 
 def quantization_line() -> str:

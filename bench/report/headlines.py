@@ -114,14 +114,22 @@ def four_bits(runs: Runs) -> Headline | None:
     return Headline(text, ratio.to_dict(), "four_bits")
 
 
-def answers_alike(runs: Runs) -> Headline | None:
-    """Name the fastest that answers every prompt as the reference, token for token."""
+def same_tokens(runs: Runs) -> list[Config]:
+    """Options that answer every prompt as the reference, token for token, with it; none where it is not
+    measured."""
     own = runs.front[runs.front["experiment"] == "latency"]
     texts = own.groupby(["backend", "option", "prompt"])["output_ids"].agg(frozenset).unstack()
     reference = quality_analysis.REFERENCE
     if reference not in texts.index:
+        return []
+    return [key for key, row in texts.iterrows() if row.equals(texts.loc[reference])]
+
+
+def answers_alike(runs: Runs) -> Headline | None:
+    """Name the fastest that answers every prompt as the reference, token for token."""
+    alike, reference = same_tokens(runs), quality_analysis.REFERENCE
+    if not alike:
         return None
-    alike = [key for key, row in texts.iterrows() if row.equals(texts.loc[reference])]
     means = runs.means("output_tokens_per_s")[alike].sort_values(ascending=False)
     if len(means) < 2 or means.index[0] == reference:
         return None

@@ -46,6 +46,17 @@ def test_our_largest_model_with_a_reference_is_shown(tmp_path):
     assert front.own_model(rows.iloc[:0]) == "" and front.processor_line(rows.iloc[:0]) == ""
 
 
+def test_where_no_other_option_answers_as_the_reference_the_front_page_says_so(tmp_path):
+    for backend, option in (("transformers", "float32"), ("llamacpp", "F16")):
+        write_every(tmp_path, backend=backend, option=option, model="qwen2.5-coder-1.5b")
+    rows = store.load(folder=tmp_path)
+    none = "None of the others answers as **transformers float32**"
+    assert none not in front.processor_line(rows)
+    turned = rows["output_ids"].map(lambda ids: " ".join(reversed(ids.split())))
+    other = rows.assign(output_ids=rows["output_ids"].mask(rows["backend"] == "llamacpp", turned))
+    assert none in front.processor_line(other)
+
+
 def test_a_larger_model_that_was_asked_three_prompts_only_is_shown_with_its_form(tmp_path):
     """SmolLM2 has both forms, the larger model the short one: neither is pooled."""
     for backend, option in (("transformers", "float32"), ("llamacpp", "F16")):
