@@ -9,6 +9,7 @@ the exit status is 0 all the same: the study goes on, and its report says what f
 killed ends otherwise.
 """
 
+import contextlib
 import os
 import sys
 import threading
@@ -55,8 +56,10 @@ def keep(identifier: str) -> str:
     text = text.replace(str(ROOT), ".").replace(str(Path(sys.prefix).resolve()), ".")
     files.write_whole(target, text)
     source.unlink()
-    if executed_whole(nbformat.reads(text, as_version=4)):
-        return ""
+    # A kill may leave an empty file.
+    with contextlib.suppress(nbformat.reader.NotJSONError):
+        if executed_whole(nbformat.reads(text, as_version=4)):
+            return ""
     three = " ".join(os.path.relpath(target.with_suffix(end), ROOT) for end in (".csv", ".json", ".ipynb"))
     return (
         f"{identifier} is measured, but its notebook ended in a cell after that: the run is shown and cannot "

@@ -504,6 +504,9 @@ def test_a_notebook_stopped_after_its_csv_is_kept_and_named(tmp_path, monkeypatc
     assert csv.with_suffix(".ipynb").exists() and not log.exists()
     assert not run_notebook.keep("fake/stopped-1"), "said once"
     csv.with_suffix(".ipynb").unlink()
+    log.write_text("")  # killed while it was written
+    assert "cannot be contributed" in run_notebook.keep("fake/stopped-1")
+    csv.with_suffix(".ipynb").unlink()
     notebook.metadata["papermill"]["end_time"] = "2026-11-26T23:00:00"
     nbformat.write(notebook, log)
     assert not run_notebook.keep("fake/stopped-1")
