@@ -136,8 +136,8 @@ def errors(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     them.
     """
     measured = rows.loc[table["row"]].reset_index(drop=True)
-    strata = [engines.stratum(case) for case in published.cases(measured)]
-    found = measured[["engine", "gpu", "model"]].assign(row=table["row"].to_numpy(), stratum=strata)
+    groups = [engines.stratum(case) for case in published.cases(measured)]
+    found = measured[["engine", "gpu", "model"]].assign(row=table["row"].to_numpy(), stratum=groups)
     for name in SCORED:
         ratio = table[f"predicted_{name}"].to_numpy() / measured[name].to_numpy()
         found[name.removesuffix("_ms")] = np.log(ratio)

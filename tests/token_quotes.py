@@ -4,8 +4,8 @@ import socket
 import threading
 
 import pytest
+from dialect_server import ask
 from protocol_cases import SECRET
-from speakers import ask
 
 CREDENTIALS = f"Bearer {SECRET}".encode()
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -251,7 +251,7 @@ def overhead_summary(requests: pd.DataFrame) -> pd.DataFrame:
     """What measuring costs: one row per configuration of the overhead experiment, dearest first.
 
     Columns pairs, runs, mean, low, high (fractions; 95 % interval over the pairs of its runs, in the order of
-    measuring: both halves of a pair have the run's mood, so what is left is their difference), verdict:
+    measuring: both halves of a pair share what slows the run, so what is left is their difference), verdict:
     dearer, cheaper or `estimates.EQUAL`.
     """
     rows = []

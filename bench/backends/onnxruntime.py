@@ -18,7 +18,7 @@ KV cache that lives in place.
   inside the engine.
 - Traps: `max_length` and `min_length` include the prompt. End-of-sequence is suppressed by `min_length`. The
   thread count of the model's `genai_config.json` wins over `OMP_NUM_THREADS`, which this engine does not
-  read. Its threads spin while they wait. `python -m onnxruntime_genai.models.builder --help` fails on a stray
+  read. Its threads spin while they wait. `python -m onnxruntime_genai.models.builder --help` fails on a lone
   per cent sign in 0.18; the documentation lists the options. Packages for CPUs and for CUDA install the same
   modules: one environment can hold one of them. Which processor a model runs on stands in its
   `genai_config.json`. CUDA graphs are off there, the builder's default. The builder holds every weight in

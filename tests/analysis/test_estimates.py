@@ -136,7 +136,7 @@ def test_holm_is_that_of_statsmodels():
 
 
 def test_a_rank_deficient_design_is_not_solved_in_silence(monkeypatch):
-    """Were no session of a chain its reference, sessions and configurations could not be told apart."""
+    """Were no session of a chain its reference, effects of sessions and of configurations would have no single solution."""
     alone = lambda graph: (len(graph), np.arange(len(graph)))  # noqa: E731
     assert estimates.fit(drawn(1), KEYS, "rate").session_freedom > 0
     monkeypatch.setattr(estimates.pd.Series, "duplicated", lambda series: series.notna())

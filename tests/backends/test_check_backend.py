@@ -297,7 +297,7 @@ MODULES = {
     "docstring": ({"__doc__": "An engine."}, "Install:, Documentation:, Licence:"),
     "options": ({"OPTIONS": ["float32"]}, "OPTIONS must be a dict"),
     "devices": ({"DEVICES": "cpu"}, "DEVICES must be"),
-    "stray device": ({"OPTIONS": {"a": {"devices": ("cuda",)}}}, "devices that DEVICES lacks: cuda"),
+    "unknown device": ({"OPTIONS": {"a": {"devices": ("cuda",)}}}, "devices that DEVICES lacks: cuda"),
     "no version": ({"version": None}, "no function version()"),
     "neither": ({"load": None}, "neither load"),
     "arguments": ({"load": lambda checkpoint: None}, "load takes 1 arguments"),

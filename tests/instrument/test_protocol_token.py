@@ -1,13 +1,13 @@
 """The access token goes to the server that it is for, and into no row, error or log."""
 
 import pytest
+from dialect_server import DialectServer, ask, reached
 from protocol_cases import SECRET
-from speakers import Speaker, ask, reached
 from token_quotes import CREDENTIALS, QUOTES, keeps_quiet, refusal
 
 from bench.backends import http as running
 
-pytest_plugins = ["speakers", "token_quotes"]
+pytest_plugins = ["dialect_server", "token_quotes"]
 
 
 @pytest.mark.parametrize("answer", QUOTES)
@@ -38,21 +38,23 @@ def test_looking_for_the_models_name_tells_no_token(quoting, answer):
     assert failed.value.__suppress_context__
 
 
-def test_the_token_follows_no_redirection(quoting, token, speaker):
+def test_the_token_follows_no_redirection(quoting, token, server):
     """Whoever is named by a `Location` may be anybody: urllib would send the token along."""
-    Speaker.bodies.clear()
+    DialectServer.bodies.clear()
     leads = refusal(b"{}", 307).replace(
-        b"Content-Length", b"Location: %s/v1/models\r\nContent-Length" % speaker.encode()
+        b"Content-Length", b"Location: %s/v1/models\r\nContent-Length" % server.encode()
     )
     with pytest.raises(RuntimeError, match="HTTP 307"):
         running.served_model(quoting(leads), SECRET, "BENCH_API_TOKEN", "m")
-    assert "HTTP 307" in ask(quoting(leads), "completions", token=SECRET)["error"] and Speaker.bodies == []
+    assert (
+        "HTTP 307" in ask(quoting(leads), "completions", token=SECRET)["error"] and DialectServer.bodies == []
+    )
 
 
 @pytest.mark.parametrize("value", [f"{SECRET}\n", f" {SECRET} "])
-def test_a_tokens_line_end_is_left_out(speaker, token, monkeypatch, value):
+def test_a_tokens_line_end_is_left_out(server, token, monkeypatch, value):
     monkeypatch.setenv("BENCH_API_TOKEN", value)
-    with reached("http", "completions", speaker, "cpu") as served:
+    with reached("http", "completions", server, "cpu") as served:
         assert served.token == SECRET and ask(served.url, "completions", token=served.token)["error"] == ""
 
 

@@ -254,8 +254,8 @@ def unusable(module: ModuleType) -> list[str]:
     faults = []
     if not isinstance(options, dict) or not options or not all(isinstance(o, dict) for o in options.values()):
         faults.append("OPTIONS must be a dict from each option's name to a dict, with the default first.")
-    elif stray := {d for o in options.values() for d in o.get("devices", devices)} - set(devices):
-        faults.append(f"OPTIONS name devices that DEVICES lacks: {', '.join(sorted(stray))}.")
+    elif unknown := {d for o in options.values() for d in o.get("devices", devices)} - set(devices):
+        faults.append(f"OPTIONS name devices that DEVICES lacks: {', '.join(sorted(unknown))}.")
     if not devices or isinstance(devices, str) or not set(devices) <= {"cpu", "cuda"}:
         faults.append('DEVICES must be a tuple of "cpu", "cuda" or both.')
     faults += [

@@ -232,7 +232,7 @@ class Content:
                 yield row[:width] if width else row
         if long > BAD_ROWS * (read + long):
             raise ValueError(
-                f"{self.path.name}: {first}, so its fields cannot be told apart; nothing was read. "
+                f"{self.path.name}: {first}, so nobody can say which field is which; nothing was read. "
                 "Quote fields that hold the separator, or add the missing name to the header."
             )
         if long:

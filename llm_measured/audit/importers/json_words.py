@@ -16,7 +16,8 @@ from llm_measured.audit.importers.content import TEXT_CHARS, Content
 TOOL = "JSON in the study's words"
 LOOKED_FOR = "objects with any of the same words"
 PREFIX = re.compile(
-    r"^(results?|summary|timings|metrics|stats|statistics|performance|benchmark|config|parameters|args|metadata)_"
+    r"^(results?|summary|timings|metrics|stats|statistics|performance|benchmark|config|parameters|args|"
+    r"metadata)_"
 )
 DEPTH = 4
 COLUMNS = 400

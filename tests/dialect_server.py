@@ -19,7 +19,7 @@ from bench import backends
 from bench.backends.common import servers
 from bench.instrument.load import client, schedule
 
-# Each speaker is a generator of (kind, object): `token` for an event with tokens, `more` for one without.
+# Each server is a generator of (kind, object): `token` for an event with tokens, `more` for one without.
 # What it says depends on the request body.
 
 
@@ -123,7 +123,7 @@ def llamacpp(body, quirks):
     yield "more", end | ({} if "no-usage" in quirks else counts)
 
 
-SPEAKERS = {
+DIALECTS = {
     "v1/completions": openai,
     "v1/chat/completions": chat,
     "generate_stream": tgi,
@@ -145,7 +145,7 @@ def reached(engine, option, url, device="cuda"):
     return backends.get(engine).serve(Named, option, device, wanted)
 
 
-class Speaker(http.server.BaseHTTPRequestHandler):
+class DialectServer(http.server.BaseHTTPRequestHandler):
     """Answers below /<number of the case>/ with the quirks of that case.
 
     Records when it wrote what, and refuses whoever has not the token.
@@ -185,7 +185,7 @@ class Speaker(http.server.BaseHTTPRequestHandler):
         if dialect == "text" and not isinstance(body["prompt"], str):
             return self.plain(400, {"error": "a list is a list of prompts"})
         type(self).bodies.append(body)
-        self.stream(SPEAKERS[path](body, set(quirks.split())), quirks)
+        self.stream(DIALECTS[path](body, set(quirks.split())), quirks)
 
     def stream(self, events, quirks):
         self.send_response(200)
@@ -214,9 +214,9 @@ class Speaker(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def speaker():
+def server():
     """The address of a server that speaks every dialect."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Speaker) as speaking:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), DialectServer) as speaking:
         speaking.daemon_threads = True
         threading.Thread(target=speaking.serve_forever, args=(0.05,), daemon=True).start()
         yield f"http://127.0.0.1:{speaking.server_port}"
@@ -226,7 +226,7 @@ def speaker():
 @pytest.fixture
 def token(monkeypatch):
     """The server wants this token."""
-    monkeypatch.setattr(Speaker, "token", SECRET)
+    monkeypatch.setattr(DialectServer, "token", SECRET)
     for name in ("HF_TOKEN", "BENCH_API_TOKEN"):
         monkeypatch.setenv(name, SECRET)
     return SECRET
@@ -249,7 +249,7 @@ def check(url, case, tries=3):
     each other, two clocks cannot always be read at the same moment.
     """
     dialect, _, expected = CASES[case]
-    Speaker.wrote.clear()
+    DialectServer.wrote.clear()
     row = ask(f"{url}/{list(CASES).index(case)}", dialect)
     if isinstance(expected, str):
         assert expected in row["error"] and "ttft_s" not in row, row
@@ -261,7 +261,7 @@ def check(url, case, tries=3):
     assert ("itl_p50_s" in row) == expected["gaps"] and ("pieces" in row) != expected["gaps"], (
         "events are no tokens"
     )
-    (wrote,) = Speaker.wrote
+    (wrote,) = DialectServer.wrote
     tokens = [k for k, (_, kind) in enumerate(wrote) if kind == "token"]
     stamped = (tokens[0], row["ttft_s"]), (tokens[-1], row["e2e_s"])
     right = [  # after every write comes a pause
