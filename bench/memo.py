@@ -22,8 +22,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from bench import paths
 from bench.paths import CACHE, ROOT
 from llm_measured.core.definitions import Result
@@ -41,7 +39,6 @@ PLACES = {
 }
 LEFT = 2  # folders of other inputs or observations that stay, those that were written to last
 UNUSED_S = 14 * 86400.0  # what nobody read for so long, such as the results of older code, goes
-MANY_ROWS = 5000
 IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]+)|import\s+([^\n]+))", re.M)
 DYNAMIC = re.compile(r"\b(importlib\.import_module|pkgutil\.iter_modules)\(")
 
@@ -159,33 +156,6 @@ def _source(module: str) -> Path | None:
     home = getattr(sys.modules.get(top), "__file__", None)
     place = Path(home).parent.joinpath(*rest) if home else ROOT.joinpath(top, *rest)
     return next((f for f in (place.with_suffix(".py"), place / "__init__.py") if f.is_file()), None)
-
-
-def by_content(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Decorator: `function(table, *hashables, **hashables)` is computed once for the same rows; of a
-    DataFrame callers get copies."""
-    known, name = {}, f"{function.__module__}.{function.__qualname__}"
-
-    @functools.wraps(function)
-    def remembered(table: pd.DataFrame, *others: Hashable, **named: Hashable) -> Result:
-        try:
-            key = content(table), others, tuple(sorted(named.items()))
-        except TypeError:  # a cell that holds a list has no hash
-            return function(table, *others, **named)
-        if key not in known:
-            known[key] = kept((name, *key), functools.partial(function, table, *others, **named))
-        found = known[key]
-        return found.copy() if isinstance(found, pd.DataFrame) else found
-
-    return remembered
-
-
-def content(table: pd.DataFrame) -> tuple[Hashable, ...]:
-    """What tells the columns, index and cells of `table` from those of any other; TypeError where a cell has
-    no hash."""
-    # Hashing each text once pays where there are many rows of the same few.
-    many = len(table) > MANY_ROWS
-    return tuple(table.columns), pd.util.hash_pandas_object(table, categorize=many).to_numpy().tobytes()
 
 
 def kept(key: Hashable, compute: Callable[[], Result]) -> Result:

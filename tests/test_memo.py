@@ -1,18 +1,16 @@
-"""What is computed once: the same rows and the same code, in this process and the next."""
+"""What is computed once: of the same inputs and the same code, in this process and the next."""
 
 import os
 import pickle
 import subprocess
 import sys
 
-import pandas as pd
 import pytest
 
 from bench import memo
 from bench.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("monkeypatch")  # nothing is shared with other tests (conftest.py)
-ROWS = pd.DataFrame({"run_id": list("abcd"), "e2e_s": [0.4, 0.1, 0.3, 0.2]})
 
 
 def test_what_is_kept_is_computed_once_and_a_damaged_file_again(tmp_path):
@@ -49,19 +47,6 @@ def test_results_of_other_inputs_are_kept_apart_and_the_oldest_go(tmp_path, monk
         memo.keep_in(None)
 
 
-def test_a_name_is_part_of_what_is_remembered():
-    calls = []
-
-    @memo.by_content
-    def largest(table, metric, of=1):
-        calls.append(metric)
-        return table.nlargest(of, metric)
-
-    for _ in range(2):
-        assert len(largest(ROWS, "e2e_s", of=2)) == 2 and len(largest(ROWS, "e2e_s", of=3)) == 3
-    assert len(calls) == 2
-
-
 PACKAGE = {
     "__init__.py": "",
     "callee.py": "def twice(value):\n    return 2 * value\n",
@@ -72,20 +57,22 @@ from bench import memo
 from study import between
 
 
-@memo.by_content
-def total(table):
+def compute():
     print("computed")
-    return between.callee.twice(int(table["x"].sum()))
+    return between.callee.twice(3)
+
+
+def total():
+    return memo.kept("total", compute)
 """,
 }
 ASK = """
 import sys
-import pandas as pd
 from pathlib import Path
 from bench import memo
 from study import result
 memo.keep_in(Path(sys.argv[1]))
-print(result.total(pd.DataFrame({"x": [1, 2]})))
+print(result.total())
 """
 
 

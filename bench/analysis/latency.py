@@ -4,8 +4,7 @@ import itertools
 
 import pandas as pd
 
-from bench import memo
-from bench.analysis import estimates, machines, statistics
+from bench.analysis import estimates, machines, once, statistics
 from bench.observations import schema
 from bench.observations.peaks import BANDWIDTHS
 from llm_measured.core import metrics, naming
@@ -31,6 +30,7 @@ def runs(requests: pd.DataFrame) -> pd.DataFrame:
     keys = ["run_id", "experiment", *schema.CONFIGURATION, "backend_version", "threads", "started"]
     return (
         bounded(requests)
+        .assign(failed=requests["error"] != "")
         .groupby(keys, as_index=False, sort=True)
         .agg(
             **_each("median", "ttft_s", "tpot_s", "itl_p90_s"),
@@ -42,7 +42,7 @@ def runs(requests: pd.DataFrame) -> pd.DataFrame:
             **_each("max", "peak_memory_bytes", "itl_max_s"),
             **_each("first", "load_s", "not_judged"),
             requests=("request", "count"),
-            failed=("error", lambda errors: int((errors != "").sum())),
+            failed=("failed", "sum"),
         )
     )
 
@@ -79,7 +79,11 @@ def compared(requests: pd.DataFrame, metric: str) -> estimates.Fit:
 
     A figure that is not above zero, such as the MBU of an engine that reads no weights, is none.
     """
-    each = runs(requests)
+    return _fitted(runs(requests), metric)
+
+
+def _fitted(each: pd.DataFrame, metric: str) -> estimates.Fit:
+    """`compared` of `runs`."""
     return estimates.fit(each[each[metric] > 0], VERSIONED, metric)
 
 
@@ -88,30 +92,12 @@ def configuration(row: pd.Series) -> tuple:
     return tuple(row[VERSIONED])
 
 
-def ranked(
-    requests: pd.DataFrame,
-    metric: str,
-    among: tuple[tuple, ...] | None = None,
-    model: estimates.Fit | None = None,
-) -> pd.DataFrame:
-    """Order the configurations of `requests`, which are of one setting on one machine, by `metric`.
-
-    One row per configuration and version, best first; columns of `estimates.rank`. `among`: only these
-    (tuples of VERSIONED) are ranked; `model`: `compared` of the requests of all machines, whose scatter is
-    then pooled, else of `requests`.
-    """
-    each, model = runs(requests), model or compared(requests, metric)
-    if among is not None:
-        each = each[pd.MultiIndex.from_frame(each[VERSIONED]).isin(among)]
-    return estimates.rank(each, VERSIONED, metric, higher_is_better(metric), model=model)
-
-
 def higher_is_better(metric: str) -> bool:
     """Whether more of `metric` is better, as it was declared."""
     return metrics.METRICS[metric].better == "higher"
 
 
-@memo.by_content
+@once.for_the_same_rows
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """Return one row per configuration and version, fastest first, those that are not compared last.
 
@@ -126,8 +112,9 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     output_tokens_per_s among the configurations of the same setting and machine (`estimates.rank`).
     """
     requests, shared = apart(requests)
-    each = runs(requests).sort_values("started", kind="stable")
-    table = each.groupby(VERSIONED, as_index=False, sort=True).agg(
+    each = runs(requests)
+    in_order = each.sort_values("started", kind="stable")
+    table = in_order.groupby(VERSIONED, as_index=False, sort=True).agg(
         **_each("mean", *(name for name in MEANS if name not in INTERVALS)),
         **_each("median", "weight_bytes"),
         **_each("max", "itl_max_s", "fastest_probe_bytes_per_s"),
@@ -138,7 +125,7 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
         measured=("started", "max"),
     )
     for metric in INTERVALS:
-        table = table.merge(_adjusted(requests, metric), "left", VERSIONED)
+        table = table.merge(_adjusted(each, metric), "left", VERSIONED)
     accepted = metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"])
     table = table.assign(acceptance_rate=accepted, unranked=table["reason"] != "")
     table = table.sort_values(["unranked", RATE], ascending=[True, False], ignore_index=True)
@@ -177,15 +164,17 @@ def beside_others(requests: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(RATE, ascending=False, ignore_index=True)
 
 
-def _adjusted(requests: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The mean of `metric` of every configuration and half the width of its interval; of RATE also PLACES."""
+def _adjusted(each: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The mean of `metric` of every configuration of the runs `each` and half the width of its interval; of
+    RATE also PLACES, among the configurations of the same setting and machine."""
     kept = [*VERSIONED, "mean", "half", *(PLACES if metric == RATE else [])]
     named = {"mean": metric, "half": f"{metric}_interval"}
-    if requests.empty:
+    if each.empty:
         return pd.DataFrame(columns=kept).rename(columns=named)
-    model = compared(requests, metric)
-    groups = requests.groupby([*schema.SETTING, "host"])
-    table = pd.concat([ranked(rows, metric, model=model) for _, rows in groups], ignore_index=True)
+    model = _fitted(each, metric)
+    better, groups = higher_is_better(metric), each.groupby([*schema.SETTING, "host"])
+    ranks = [estimates.rank(own, VERSIONED, metric, better, model=model) for _, own in groups]
+    table = pd.concat(ranks, ignore_index=True)
     return table.assign(half=(table["high"] - table["low"]) / 2)[kept].rename(columns=named)
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bench import memo
-from bench.analysis import estimates, machines
+from bench.analysis import estimates, machines, once
 from bench.analysis import latency as latency_analysis
 from bench.observations import schema
 from llm_measured.core import metrics, naming
@@ -62,7 +61,7 @@ def product(answer: str) -> str:
     return min(found, default=(0, NOT_REACHED))[1]
 
 
-@memo.by_content
+@once.for_the_same_rows
 def costs(requests: pd.DataFrame) -> pd.DataFrame:
     """Return what each configuration's speed costs in answers: one row per configuration with real weights.
 
@@ -199,7 +198,7 @@ def _above(pieces: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*schema.CONFIGURATION, "perplexity_above"])
 
 
-@memo.by_content
+@once.for_the_same_rows
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per scored configuration on real weights, fastest first.
 

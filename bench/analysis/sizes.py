@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bench import inputs, memo
-from bench.analysis import estimates, humaneval, latency, quality
+from bench import inputs
+from bench.analysis import estimates, humaneval, latency, once, quality
 from bench.observations import schema
 from llm_measured.core import hardware, metrics, naming
 from llm_measured.core.definitions import Fields
@@ -52,7 +52,7 @@ def timed(requests: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["experiment"] == "latency"]
 
 
-@memo.by_content
+@once.for_the_same_rows
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """Return one row per machine, model, option and version, the largest model first, then the fastest.
 
