@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bench.analysis import estimates
+from bench.analysis import estimates, once
 from bench.observations import schema
 
 SETTING = ["experiment", *schema.SETTING, "host"]
@@ -23,8 +23,17 @@ def fits(
     `metric`, started. A configuration with a figure that is not above zero, which has no logarithm, is in no
     regression.
     """
-    where, fitted = ["experiment", *conditions], []
-    for place, rows in runs[runs[metric].notna()].groupby(where, dropna=False, sort=True):
+    where = ["experiment", *conditions]
+    names = dict.fromkeys([*where, *keys, metric, "host", "started", "ended"])
+    return _fits(runs[[name for name in names if name in runs]], tuple(keys), metric, tuple(where))
+
+
+@once.for_the_same_rows
+def _fits(
+    runs: pd.DataFrame, keys: tuple[str, ...], metric: str, where: tuple[str, ...]
+) -> list[tuple[dict, estimates.Fit]]:
+    fitted = []
+    for place, rows in runs[runs[metric].notna()].groupby(list(where), dropna=False, sort=True):
         if (rows[metric] <= 0).any():
             above = (rows[metric] > 0).groupby([rows[key] for key in keys], dropna=False).transform("all")
             rows = rows[above]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from bench import inputs
-from bench.analysis import adjusted, estimates, machines
+from bench.analysis import adjusted, estimates, machines, once
 from bench.analysis import latency as latency_analysis
 from bench.observations import derived, schema
 from llm_measured.core import hardware, metrics
@@ -39,6 +39,7 @@ PLANNED_GPUS = {
 INTERVALS = "output_tokens_per_s", "ttft_s", "tpot_s"
 
 
+@once.for_the_same_rows
 def of_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """The batches of the sweeps `rows` that came whole: one row per run and shape of a batch.
 

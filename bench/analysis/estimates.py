@@ -168,9 +168,11 @@ def cells(runs: pd.DataFrame, keys: Sequence[str], metric: str) -> pd.DataFrame:
         measuring_session=measuring_sessions(runs), figure=runs[metric], log=np.log(runs[metric])
     )
     names = list(dict.fromkeys([*keys, "host", "measuring_session"]))
+    means = runs.groupby(names, dropna=False)["log"].transform("mean")
+    runs = runs.assign(squares=(runs["log"] - means) ** 2)
     return runs.groupby(names, as_index=False, dropna=False, sort=True).agg(
         mean=("log", "mean"),
-        squares=("log", lambda logs: ((logs - logs.mean()) ** 2).sum()),
+        squares=("squares", "sum"),
         runs=("log", "size"),
         least=("figure", "min"),
         most=("figure", "max"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from bench.analysis import adjusted, batching, commands, estimates, latency, levels, statistics
+from bench.analysis import adjusted, batching, commands, estimates, latency, levels, once, statistics
 from bench.observations import derived, schema
 from llm_measured.core import metrics, naming
 from llm_measured.core.definitions import Fields
@@ -68,8 +68,8 @@ def _of_levels(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per run and level of load."""
     table = levels.levels(rows)
     loop = np.where(table["concurrency"].notna(), "closed", "open")
-    once = ["backend_version", "peak_memory_bytes", "load_s", "weight_bytes"]
-    table = table.assign(loop=loop).merge(_once(rows, once), "left", "run_id")
+    same = ["backend_version", "peak_memory_bytes", "load_s", "weight_bytes"]
+    table = table.assign(loop=loop).merge(_once(rows, same), "left", "run_id")
     energy = _energy(rows, levels.LEVEL)
     table = table.drop(columns=ENERGY, errors="ignore").merge(energy, "left", ["run_id", *levels.LEVEL])
     return table.drop(columns="prompt_tokens")  # a mean here, no condition
@@ -107,7 +107,11 @@ def of_runs(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     Columns run_id, started, IDENTITY, CONDITION, failed, state (of load tests) and every metric of NAMES,
     NaN where the experiment does not measure it; seconds, bytes and rates per second.
     """
-    rows = requests[requests["experiment"] == experiment]
+    return _of_runs(requests[requests["experiment"] == experiment], experiment)
+
+
+@once.for_the_same_rows
+def _of_runs(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     table = HOW.get(experiment, _of_requests)(rows).assign(experiment=experiment)
     defaults = dict.fromkeys([*CONDITION, *NAMES], np.nan) | {"failed": 0, "state": "", "loop": ""}
     columns = ["run_id", "started", *IDENTITY, *CONDITION, "failed", "state", *NAMES]

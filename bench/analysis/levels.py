@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from bench import inputs
-from bench.analysis import estimates, statistics
+from bench.analysis import estimates, once, statistics
 from bench.observations import schema
 from bench.observations.derived import meets
 from bench.observations.schema import LEVEL
@@ -251,6 +251,7 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None, pooled: 
     return _levels(requests.loc[requests["experiment"] == "serving", columns], tuple(slo.items()), pooled)
 
 
+@once.for_the_same_rows
 def _levels(rows: pd.DataFrame, objectives: tuple[tuple[str, float], ...], pooled: bool) -> pd.DataFrame:
     slo = dict(objectives)
     keys = [*([] if pooled else ["run_id"]), *schema.CONFIGURATION, *LEVEL]

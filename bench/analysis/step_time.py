@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bench.analysis import once
 from bench.observations import derived, schema
 from llm_measured.core.definitions import Fields
 
@@ -206,7 +207,11 @@ def models(requests: pd.DataFrame) -> pd.DataFrame:
 
     An empty frame where there is no sweep.
     """
-    table = points(requests)
+    return _models(points(requests))
+
+
+@once.for_the_same_rows
+def _models(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, batches in table.groupby(schema.CONFIGURATION, sort=True):
         if len(batches) >= len(COEFFICIENTS) + 1:

@@ -18,9 +18,10 @@ def measuring_sessions(runs: pd.DataFrame) -> pd.Series:
         raise ValueError("A run has no start, so it has no measuring session: give only runs with `started`.")
     ended = pd.to_datetime(runs["ended"].replace("", None), utc=True) if "ended" in runs else started
     hosts = runs["host"].astype(str).to_numpy()
-    times = pd.DataFrame({"host": hosts, "started": started.to_numpy(), "ended": ended.to_numpy()})
+    begin, end = (moments.dt.tz_convert(None).to_numpy() for moments in (started, ended))
+    times = pd.DataFrame({"host": hosts, "started": begin, "ended": end})
     times = times.assign(ended=times["ended"].fillna(times["started"]))
     times = times.sort_values(["host", "started"], kind="stable")
-    before = times.groupby("host")["ended"].transform(lambda ends: ends.cummax().shift())
+    before = times.groupby("host")["ended"].cummax().groupby(times["host"]).shift()
     begins = before.isna() | (times["started"] - before > pd.Timedelta(seconds=GAP_S))
     return pd.Series((begins.cumsum() - 1).sort_index().to_numpy(), index=runs.index, dtype=int)

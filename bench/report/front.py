@@ -34,6 +34,7 @@ USERS = 32  # of the link to what many users get
 EXPECTED_DATA = "expected.js"
 
 
+@functools.cache
 def devices() -> list[list]:
     """[name, group, accelerator, memory in GB or None, bandwidth in GB/s or None] of all that can be chosen:
     those that somebody measured, and every other accelerator of the table. `accelerator` is the variant that

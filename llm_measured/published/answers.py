@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from llm_measured.core import hardware, naming
-from llm_measured.published import build, committed, derived, names, schema
+from llm_measured.published import build, committed, derived, names, reports, schema
 
 SEED = 29
 DRAWS = 1000  # of a bootstrap
@@ -117,6 +117,12 @@ def usable() -> pd.DataFrame:
     every = rows()
     stands = (every["audit"] == "ok") & every["duplicate_of"].isna() & every["comparable_within"].isna()
     return every[stands].reset_index(drop=True)
+
+
+@_kept
+def pitfalls() -> pd.DataFrame:
+    """What is easily misread, as `reports.pitfalls` counts it over all sources."""
+    return reports.pitfalls(build.rows())
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,9 @@ def test_what_was_read_by_hand_is_what_the_seed_draws():
 
 
 def test_every_pitfall_has_rows_and_a_value_is_counted_where_no_label_contradicts_it():
-    table = reports.pitfalls(answers.rows()).set_index(["source", "check"])["as_printed"]
+    every = reports.pitfalls(answers.rows())
+    pd.testing.assert_frame_equal(every, answers.pitfalls())
+    table = every.set_index(["source", "check"])["as_printed"]
     assert (table[[source in sources_of_owners() for source, _ in table.index]] > 0).all()
     rows = answers.rows()
     cards = rows[rows["source"] == "vllm-cards-kyuz0"]

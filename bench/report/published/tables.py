@@ -252,7 +252,7 @@ def corrected() -> pd.DataFrame:
 def pitfalls() -> pd.DataFrame:
     """Mistakes found by hand, and the check that finds each again."""
     made = columns.shown(
-        reports.pitfalls(build.rows()),
+        answers.pitfalls(),
         "source pitfall check as_printed as_read",
         pitfall="what is easily misread",
         check="found by",
