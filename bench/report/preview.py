@@ -331,7 +331,8 @@ def write(source: Path, site: dict, to: Path, root: Path = ROOT) -> None:
         "issue": repository.issue(root),
         **{name: website[name] for name in ("image", "image-alt") if name in website},
     }
-    text = convert(markdown(notebook, name), variables, site["format"]["html"], root)
+    options = site["format"]["html"] | {key: front[key] for key in ("toc",) if key in front}
+    text = convert(markdown(notebook, name), variables, options, root)
     (to / html).parent.mkdir(parents=True, exist_ok=True)
     (to / html).write_text(text, encoding="utf-8")
     shutil.copy(source, (to / html).parent)

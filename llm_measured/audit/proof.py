@@ -5,6 +5,7 @@ python -m llm_measured.audit.proof    # in the checkout; writes data/audits/proo
                                       # detections, by layout and strength
 """
 
+import argparse
 import itertools
 import tempfile
 from collections.abc import Iterable
@@ -240,6 +241,7 @@ def table(clean: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     out = Path("data/audits/proof.csv")
     table(false_alarms([0]), detections([1000, 1001])).round(2).to_csv(out, index=False, lineterminator="\n")
     print(out.read_text(encoding="utf-8"))

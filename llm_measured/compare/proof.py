@@ -7,6 +7,7 @@ difference is told where that is so in the right direction alone. Beside it: wha
 output tokens/s of the same pairs.
 """
 
+import argparse
 import itertools
 import json
 import tarfile
@@ -205,4 +206,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     main()
