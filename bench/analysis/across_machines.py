@@ -94,18 +94,19 @@ def by_processor(each: pd.DataFrame) -> pd.DataFrame:
     return table.assign(ratio=np.exp(table["ratio"]), variance=table["variance"] / table["machines"] ** 2)
 
 
-def summarised(each: pd.DataFrame) -> pd.DataFrame:
-    """Count over machines what the rows of `ratios` say: one row per pair that several machines have.
+def summarised(of_machines: pd.DataFrame) -> pd.DataFrame:
+    """Count over machines what the rows of `ratios` say: one row per pair of configurations, the first (KEYS)
+    against the second (THAN), that several machines have.
 
-    Columns SUMMARY: verdict (`slower on 5 of the 6 that have both`), slower and faster (machines on which the
-    first is so, intervals apart), not_compared, machines (that have both), processors (types with a ratio),
-    ratio (geometric mean over types), low and high (its 95 % interval, from FEWEST_PROCESSORS types on),
-    least and most (of the machines' ratios).
+    Columns SUMMARY: verdict (`slower on 5 of the 6 that have both`: the first is slower), slower and faster
+    (machines on which the interval of its ratio of tokens/s lies below or above 1), not_compared, machines
+    (that have both), processors (types with a ratio), ratio (geometric mean over types), low and high (its
+    95 % interval, from FEWEST_PROCESSORS types on), least and most (of the machines' ratios).
     """
-    types = dict(list(by_processor(each).groupby([*KEYS, *THAN]))) if len(each) else {}
+    types = dict(list(by_processor(of_machines).groupby([*KEYS, *THAN]))) if len(of_machines) else {}
     rows = [
         _summary(key, own, types.get(key, pd.DataFrame(columns=["ratio", "variance"])))
-        for key, own in each.groupby([*KEYS, *THAN], sort=False)
+        for key, own in of_machines.groupby([*KEYS, *THAN], sort=False)
         if len(own) > 1
     ]
     return pd.DataFrame(rows, columns=SUMMARY)

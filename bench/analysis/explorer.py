@@ -141,6 +141,7 @@ def points(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     return table.drop(columns=rate).merge(speed, "left", latency.VERSIONED)[list(table)]
 
 
+@once.for_the_same_rows
 def _points(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     each = of_runs(rows, experiment)
     groups = each.groupby(ROW, sort=True, dropna=False)

@@ -45,6 +45,8 @@ LIMITS = {
     "RLIMIT_CORE": 0,
 }
 HOME_BYTES = 64 * MIB
+TEST_S = 20.0  # for each program of `self_test`
+SECRET_VARIABLE = "BENCH_SANDBOX_DECOY"  # of this process, while `self_test` looks whether a program sees it
 GONE_S = 5  # in which the kernel ends what was killed
 SAID_CHARS = 300  # that are kept of what a program ended with
 # Users that a child of root becomes one of, none of them anybody's. Each program has another: its limit on
@@ -323,12 +325,15 @@ class Check:
 
 
 def self_test(python: str = sys.executable) -> list[Check]:
-    """Whether each limit bites on this machine; Uncontained where nothing can be contained at all."""
+    """Whether each limit bites on this machine, tried with programs that do no harm where it does not.
+
+    Where not even a harmless program runs, that one check alone; Uncontained on another system than Linux.
+    """
     if sys.platform != "linux":
         raise Uncontained(
             f"Generated code runs only on Linux, whose namespaces contain it; this is {sys.platform}."
         )
-    checks = [_check("a harmless program runs", "pass", python, wanted="")]
+    checks = [_check("a harmless program runs", "pass", python, ends_with="")]
     if not checks[0].bites:
         return checks
     with socket.create_server(("127.0.0.1", 0)) as server, tempfile.TemporaryDirectory() as folder:
@@ -349,9 +354,9 @@ def self_test(python: str = sys.executable) -> list[Check]:
             _check("memory", _MEMORY.format(bytes=LIMITS["RLIMIT_AS"]), python),
             _check("size of a file", _file(), python),
             _check("size of its home", _files(), python),
-            _check("HOME and environment", _HOME.format(home=INSIDE, name="BENCH_SANDBOX_DECOY"), python),
+            _check("HOME and environment", _HOME.format(home=INSIDE, name=SECRET_VARIABLE), python),
         ]
-    spun = run(_SPIN, 20, python, cpu_s=1)
+    spun = run(_SPIN, TEST_S, python, cpu_s=1)
     return [*checks, Check("processor time", "by signal" in spun.why, spun.why), _lingering(python)]
 
 
@@ -367,12 +372,13 @@ def demand(python: str = sys.executable) -> list[Check]:
     return checks
 
 
-def _check(limit, program, python, wanted="SystemExit: kept"):
-    """The Check of one payload, which says `wanted` where the limit bites."""
-    with _variable("BENCH_SANDBOX_DECOY"):
-        outcome = run(program, 20, python)
+def _check(limit, program, python, ends_with="SystemExit: kept"):
+    """The Check of one program: the limit bites where the program ends with these words; empty: ends well. A
+    variable of our environment that the program must not see is set meanwhile."""
+    with _variable(SECRET_VARIABLE):
+        outcome = run(program, TEST_S, python)
     seen = outcome.why.removeprefix("SystemExit: ") or "it ended well"
-    return Check(limit, outcome.why == wanted, seen)
+    return Check(limit, outcome.why == ends_with, seen)
 
 
 @contextlib.contextmanager
@@ -386,7 +392,7 @@ def _variable(name):
 
 
 def _sleeps(python):
-    seen = run(_SLEEPS.format(most=PROCESSES), 20, python).why.removeprefix("SystemExit: ")
+    seen = run(_SLEEPS.format(most=PROCESSES), TEST_S, python).why.removeprefix("SystemExit: ")
     started = seen.removesuffix(" started")
     bites = started.isdigit() and 0 < int(started) <= PROCESSES
     return Check("processes", bites, f"{seen} of {PROCESSES + 1} where {PROCESSES} are allowed")

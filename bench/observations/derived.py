@@ -67,11 +67,11 @@ def context(sidecar: Fields) -> Fields:
 
 
 def not_judged_for_memory(sidecar: Fields) -> str:
-    """Return why the reference had no memory to check the tokens of an engine on real weights, as
-    `bench.experiments.judge` says it; empty for a run that was checked, and for all others.
+    """Return the reason of a run whose tokens were not compared with the reference's (transformers in
+    float32), because the machine had too little memory for it; empty for every other run.
 
-    A run without an entry is older than the check; synthetic weights, engines that say why they cannot be
-    checked, and servers have no right answer here, which is no fault of theirs.
+    `bench.experiments.judge` writes the reason, and its first words are read here. Empty as well where there
+    was nothing to compare: runs older than the check, synthetic weights, running servers.
     """
     entry = sidecar.get("judge")
     if not isinstance(entry, dict) or entry.get("verdict") != "not judged":

@@ -54,20 +54,24 @@ def unmeasured(config: Fields) -> list[Run]:
 
 
 def text(config: Fields) -> str:
-    """The report on the study `config` (`plan.load`), one line per fact, the failures last."""
-    named = str(config["engines"]).split()  # who names some has left out the others
-    lines = [f"- {sentence}" for sentence in ([] if named else plan.left_out(plan.device(config)[0]))]
+    """The report on the study `config` (`plan.load`), one line per fact, what is missing last."""
+    device, _ = plan.device(config)
+    named = str(config["engines"]).split()  # whoever names engines knows which others are left out
+    lines = [f"- {sentence}" for sentence in ([] if named else plan.left_out(device))]
     page = SITE / "index.html"
     where = os.path.relpath(page, ROOT) if page.exists() else "it could not be built"
     first = f"this machine, host {identity.host()}, stands first on it after: BENCH_FRONT=here make site"
-    lines += ["", rest(config), f"The page: {where}; {first}"]
+    lines += ["", scope(config), f"The page: {where}; {first}"]
     lines += [
-        f"NOTE {run.id}: measured, but its notebook failed after that: {why}" for run, why in _after(config)
+        f"NOTE {run.id}: measured, but its notebook failed after that: {why}"
+        for run, why in _failed_after_measuring(config)
     ]
-    return "\n".join(lines + refusals(config) + failures(config) + shared(config) + lacking(config))
+    return "\n".join(
+        lines + refusals(config) + failures(config) + beside_others(config) + without_row_line(config)
+    )
 
 
-def shared(config: Fields) -> list[str]:
+def beside_others(config: Fields) -> list[str]:
     """What was measured beside others, where it lies, and what a quiet machine would add; nothing where all
     runs had the machine to themselves."""
     marked = [run for run in plan.plan(config) if run.marked]
@@ -89,14 +93,14 @@ def _shared_by(run: Run) -> str:
     return sidecar.get("shared_by", "")
 
 
-def lacking(config: Fields) -> list[str]:
+def without_row_line(config: Fields) -> list[str]:
     """The line that names each engine without a row, and why; nothing where each has one."""
     runs = without_row(config)
     reasons = [f"{run.experiment} {run.backend} {run.option}: {_why(run).rstrip('.')}" for run in runs]
     return [f"No row of {len(runs)}: {'; '.join(reasons)}."] if runs else []
 
 
-def rest(config: Fields) -> str:
+def scope(config: Fields) -> str:
     """What this study was about, how often, and the command for everything else."""
     runs = plan.plan(config)
     rounds = max(collections.Counter(run.configuration for run in runs if run.measured).values(), default=0)
@@ -152,7 +156,7 @@ def row(run: Run) -> str:
     return f"{name}: {one['output_tokens_per_s']:.3g} output tokens/s{wait}{beside}"
 
 
-def _after(config):
+def _failed_after_measuring(config):
     """Measured runs of the plan whose notebook failed after writing them, with the error."""
     found = (
         (run, run_notebook.error(run.written.with_suffix(".ipynb")))

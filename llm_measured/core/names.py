@@ -424,6 +424,9 @@ def number_format(text: str, model: str = "", engine: str = "") -> Format:
 
 @cache
 def _number_format(text: str, model: str, engine: str) -> Format:
+    """What the user states, else what the model's name states, else (assumed) what its maker publishes or
+    what such an engine loads; UnknownName where none of them says it. Words of the cache's format are no
+    statement on the weights."""
     chosen = OF_CACHE.sub(" ", text).strip().lower()
     if chosen in UNCHOSEN:
         chosen = ""
@@ -440,9 +443,9 @@ def _number_format(text: str, model: str, engine: str) -> Format:
     of_name = _read_format(OF_CACHE.sub(" ", model).lower()) if model else None
     if of_name:
         return of_name
-    maker = next((name for pattern, name in PUBLISHED_IN if pattern.search(slug(model))), None)
-    if maker or engine in SIXTEEN_BIT_ENGINES:
-        return replace(_format_named(maker or "BF16"), assumed=True)
+    published_in = next((name for pattern, name in PUBLISHED_IN if pattern.search(slug(model))), None)
+    if published_in or engine in SIXTEEN_BIT_ENGINES:
+        return replace(_format_named(published_in or "BF16"), assumed=True)
     why = "No number format of the weights is stated; write Q4_K_M, int4, fp8, bf16 or the like."
     raise UnknownName("number format", text, [], why)
 

@@ -84,16 +84,17 @@ def division(table: pd.DataFrame) -> np.ndarray:
     return rate / np.where(table["users"] > 1, several, one)
 
 
-def nearest_rate(asked: pd.DataFrame, table: pd.DataFrame) -> np.ndarray:
-    """Tokens/s of the nearest of `table` times the ratio of the bounds, of each of `asked`."""
+def nearest_rate(asked: pd.DataFrame, measured: pd.DataFrame) -> np.ndarray:
+    """Tokens/s of each user, for each row of `asked`: what the nearest row of `measured` has, scaled by what
+    `division` says of the one and of the other. No row of `asked` may stand in `measured`."""
     found = np.empty(len(asked))
-    words = ("architecture", "machine", "model", "engine", "engine_family", "mixture")
-    alone, table = table["users"] == 1, table.astype(dict.fromkeys(words, "category"))
+    texts = ("architecture", "machine", "model", "engine", "engine_family", "mixture")
+    alone, measured = measured["users"] == 1, measured.astype(dict.fromkeys(texts, "category"))  # quicker
     for one in (True, False):  # one user is compared with one user, several with several
-        of, here = table[alone == one], ((asked["users"] == 1) == one).to_numpy()
-        bounds, rates, part = division(of), of["rate"].to_numpy(), asked[here]
-        at = [int(np.argmin(nearest.distance(setup, of))) for _, setup in part.iterrows()]
-        found[here] = rates[at] * division(part) / bounds[at]
+        known, wanted = measured[alone == one], ((asked["users"] == 1) == one).to_numpy()
+        plain, rates, part = division(known), known["rate"].to_numpy(), asked[wanted]
+        at = [int(np.argmin(nearest.distance(setup, known))) for _, setup in part.iterrows()]
+        found[wanted] = rates[at] * division(part) / plain[at]
     return found
 
 

@@ -110,14 +110,14 @@ def test_a_study_ends_well_where_every_engine_s_default_has_a_row_clean_or_marke
     config = plan_workflow.load({"engines": "fake", "repeats": 1})
     runs = plan_workflow.plan(config)
     assert [r.option for r in report.without_row(config)] == ["float32"]
-    (sentence,) = report.lacking(config)
+    (sentence,) = report.without_row_line(config)
     assert sentence.startswith("No row of 1: latency fake float32: ") and not report.is_new(config, 0)
     default = next(r for r in runs if r.option == "float32")
     since = time.time() - 1
     beside_others(empty, default)
-    assert not report.without_row(config) and not report.lacking(config)
+    assert not report.without_row(config) and not report.without_row_line(config)
     assert report.is_new(config, since) and not default.measured and default.marked
-    *each, words = report.shared(config)
+    *each, words = report.beside_others(config)
     assert each == [f"SHARED {default.id}: others used 7% of the CPU."]
     assert words.startswith("1 of 2 runs shared the machine") and "quiet machine" in words
     assert "no measurement: others used 7% of the CPU" in report.row(default)
@@ -125,7 +125,7 @@ def test_a_study_ends_well_where_every_engine_s_default_has_a_row_clean_or_marke
     named = plan_workflow.load({"engines": "fake/float32 fake/int8", "repeats": 1})
     assert [r.option for r in report.without_row(named)] == ["int8"], "what is named has to have a row"
     write_run(empty, option="float32", gpu=default.gpu, host=identity.host(), run=1)
-    assert not default.marked and not report.shared(config), "a clean run takes its place"
+    assert not default.marked and not report.beside_others(config), "a clean run takes its place"
 
 
 def test_nothing_is_drawn_where_nothing_is_new(empty, monkeypatch):

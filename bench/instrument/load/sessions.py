@@ -136,7 +136,9 @@ def calls(
 ) -> list[records.Call]:
     """The requests of a level, numbered from `first`, session by session.
 
-    `decode` makes text of token ids, for servers that take text.
+    `decode` makes text of token ids, for servers that take text, whose prompts nobody counts before they are
+    sent. With the history `own` a later turn repeats the answers that the server gave: its payload is made
+    when the answer before it has come (`Own`).
     """
     made: list[records.Call] = []
     last: int | None = None
@@ -152,15 +154,15 @@ def calls(
         prompt = protocols.Prompt(planned.prompt, text, planned.new_tokens, messages)
         recipe = Recipe(served, planned.new_tokens, session, turn)
         call = records.Call(
-            number,
-            b"" if own and turn > 1 else recipe(prompt),
-            planned.at_s,
-            len(planned.prompt) if by_ids else None,
-            planned.new_tokens,
-            session,
-            turn,
-            last if turn > 1 else None,
-            planned.gap_s or 0.0,
+            number=number,
+            payload=b"" if own and turn > 1 else recipe(prompt),
+            at_s=planned.at_s,
+            prompt_tokens=len(planned.prompt) if by_ids else None,
+            new_tokens=planned.new_tokens,
+            session=session,
+            turn=turn,
+            after=last if turn > 1 else None,
+            gap_s=planned.gap_s or 0.0,
             exact="length" not in protocols.uncertain(served.dialect, served.changes),
         )
         if own:

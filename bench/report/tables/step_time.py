@@ -18,7 +18,8 @@ COEFFICIENTS = {
 @tables.of_machines
 def step_time(requests: pd.DataFrame) -> pd.DataFrame:
     """The fitted step-time model: one row per engine and option; coefficients with 95 % intervals over
-    resampled batches, what limits a step at batch size 1 (open where they do not agree), and errors."""
+    resampled batches, what limits a step at batch size 1 and its share of it (open where resamples disagree),
+    and errors."""
     shown = COEFFICIENTS | {
         "first_limit": Column("batch 1 limited by"),
         "first_share": Column("share of the step", "%", 100),
