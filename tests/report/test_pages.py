@@ -120,10 +120,24 @@ OUTLINE = """() => ({
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_headings_stand_in_the_contents(desk, name):
-    outline = desk(name.replace(".qmd", ".html")).evaluate(OUTLINE)
-    assert outline["headings"] == titles((ROOT / name).read_text()) and len(outline["headings"]) > 1
-    assert outline["contents"] == outline["headings"] and outline["targets"] == outline["addresses"]
-    assert all(outline["addresses"])
+    outline, source = desk(name.replace(".qmd", ".html")).evaluate(OUTLINE), (ROOT / name).read_text()
+    assert (
+        outline["headings"] == titles(source) and len(outline["headings"]) > 1 and all(outline["addresses"])
+    )
+    if "\ntoc: false\n" in source:
+        assert name == "index.qmd" and outline["contents"] == []
+    else:
+        assert outline["contents"] == outline["headings"] and outline["targets"] == outline["addresses"]
+
+
+def test_the_first_screen_holds_the_picker_its_answer_the_picture_and_four_lines(desk):
+    """At 1280 by 800, without a scroll."""
+    ends = desk("index.html").evaluate("""() => [
+      ...document.querySelectorAll("#picker, #picker-said, .front-page img, .front-page p:has(> strong:first-child)")
+    ].map(one => [one.innerText.slice(0, 12), one.getBoundingClientRect().bottom + scrollY])""")
+    said = [words for words, _ in ends]
+    assert {"A processor.", "Fewer bits. ", "Many users. ", "Is that numb"} <= set(said) and len(ends) == 7
+    assert max(bottom for _, bottom in ends) <= 800
 
 
 def test_links_within_the_site_lead_somewhere(rendered):
