@@ -1,10 +1,9 @@
 """Results of long computations, kept for as long as the process lives, and from `begin` on for others.
 
-A page asks for the same table several times: for a figure, for a table, and for each sentence; and Quarto
-executes each page in a process of its own. The key of a result is the content of the rows, so that changed
-rows are computed anew, and the code behind it (`code`), so that a change in any function that it depends on
-is seen, and one elsewhere costs nothing. All else that results depend on (data/, study.yaml, versions of
-libraries) names the folder. Deleting .cache/ costs nothing but time.
+Quarto executes each page in a process of its own, and several pages ask for the same long computation. The
+key of a result is what its caller names, and the code behind it (`code`), so that a change in any function
+that it depends on is seen, and one elsewhere costs nothing. All else that results depend on (data/,
+study.yaml, versions of libraries) names the folder. Deleting .cache/ costs nothing but time.
 """
 
 import ast
