@@ -962,6 +962,7 @@ def measured_through(url, backend, option, folder, check=True):
         "backend": backend,
         "option": option,
         "url": url,
+        "served_model": "endpoint-model",
         "results": folder / "results",
         "lengths": lengths,
         "concurrency": "4",
