@@ -42,8 +42,8 @@ class Fits:
     """
 
     def __init__(self, table: pd.DataFrame | None = None) -> None:
-        table = (inputs.table(COMMITTED) if table is None else table).fillna({"stratum": ""})
-        wide = table.pivot(index=[*published.GROUP, "stratum"], columns="coefficient", values="value")
+        table = (inputs.table(COMMITTED) if table is None else table).fillna({"error_group": ""})
+        wide = table.pivot(index=[*published.GROUP, "error_group"], columns="coefficient", values="value")
         self.coefficients = {
             key[:2]: (row[step_time.NAMES].to_numpy(dtype=float),)
             for key, row in wide.iterrows()
@@ -51,9 +51,9 @@ class Fits:
         }
         self.widths = {key: row[widths.NAMES].to_numpy(dtype=float) for key, row in wide.iterrows()}
         self.models = {}
-        for engine, gpu, stratum in self.widths:
-            if stratum and engine != "any":
-                self.models.setdefault((engine, gpu), set()).add(stratum.split()[0])
+        for engine, gpu, error_group in self.widths:
+            if error_group and engine != "any":
+                self.models.setdefault((engine, gpu), set()).add(error_group.split()[0])
 
     @cached_property
     def near(self) -> nearby.Errors:
@@ -74,14 +74,16 @@ class Fits:
         near = [self.models[key] for key in same or beside or self.coefficients]
         return found if any(model in models for models in near) else ["model", *found]
 
-    def of(self, engine: str, gpu: str, model: str, stratum: str = "") -> tuple[np.ndarray, np.ndarray, str]:
+    def of(
+        self, engine: str, gpu: str, model: str, error_group: str = ""
+    ) -> tuple[np.ndarray, np.ndarray, str]:
         """(coefficients, half widths of TTFT and TPOT as logarithms, what was never fitted or "")."""
         best, _ = fit.lookup(self.coefficients, engine, gpu)
         lacking = self.unknown(engine, gpu, model)
         if lacking:
             half = widths.together([self.widths["any", "any", kind] for kind in lacking])
             return best, half, " and ".join(lacking)
-        return best, self.widths.get((engine, gpu, stratum), self.widths[engine, gpu, ""]), ""
+        return best, self.widths.get((engine, gpu, error_group), self.widths[engine, gpu, ""]), ""
 
 
 def predictions(rows: pd.DataFrame, fits: Fits | None = None) -> pd.DataFrame:
@@ -98,7 +100,7 @@ def predictions(rows: pd.DataFrame, fits: Fits | None = None) -> pd.DataFrame:
     made, cases = [], [named(case) for case in published.cases(known)]
     lengthened = fits.near.of([case for case, _ in cases]) if cases else ()
     for (case, note), longer in zip(cases, lengthened, strict=True):
-        best, width, unknown = fits.of(case.engine, case.gpu, case.model, engines.stratum(case))
+        best, width, unknown = fits.of(case.engine, case.gpu, case.model, engines.error_group(case))
         if case.engine not in engines.ENGINES:
             note += (
                 f"No row of {case.engine} was fitted: {SCHEDULER}'s scheduler and other engines' step times "
@@ -200,7 +202,7 @@ def commit_fit(rows: pd.DataFrame | None = None) -> dict:
 
 
 def half_widths(rows: pd.DataFrame) -> pd.DataFrame:
-    """Half widths of 95 % intervals: one row per engine, device, stratum and quantity, and per kind of thing
+    """Half widths of 95 % intervals: one row per engine, device, error group and quantity, and per kind of thing
     that may be unknown; columns of data/planner_coefficients.csv.
     """
     made, found = inputs.table(accuracy.VALIDATION), []
@@ -208,15 +210,19 @@ def half_widths(rows: pd.DataFrame) -> pd.DataFrame:
     # A question that is like no published point has no point near it, and the errors of the folds without.
     folds, plain = parts["folds"], parts[validation.PLAIN]
 
-    def keep(engine, gpu, stratum, half, number):
+    def keep(engine, gpu, error_group, half, number):
         for name, value in zip(widths.NAMES, half):
-            found.append((engine, gpu, stratum, name, value, np.nan, np.nan, "log", number))
+            found.append((engine, gpu, error_group, name, value, np.nan, np.nan, "log", number))
 
     for (engine, gpu), part in folds.groupby(published.GROUP):
-        for stratum in ["", *part["stratum"].unique()]:
-            number = len(part) if not stratum else int((part["stratum"] == stratum).sum())
+        for error_group in ["", *part["error_group"].unique()]:
+            number = len(part) if not error_group else int((part["error_group"] == error_group).sum())
             keep(
-                engine, gpu, stratum, widths.known(folds if stratum else plain, engine, gpu, stratum), number
+                engine,
+                gpu,
+                error_group,
+                widths.known(folds if error_group else plain, engine, gpu, error_group),
+                number,
             )
     for kind in widths.UNKNOWN:
         off = parts[kind].assign(unit=validation.units(parts[kind], kind))

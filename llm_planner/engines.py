@@ -101,7 +101,7 @@ def setting(case: Case, rules: Rules = RULES) -> step_time.Setting:
     )
 
 
-def stratum(case: Case) -> str:
+def error_group(case: Case) -> str:
     """Which rows' errors a case's interval is taken from first: those of its model, client and kind
     of load.
     """

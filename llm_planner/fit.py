@@ -12,7 +12,7 @@ import pandas as pd
 
 from llm_planner import published, step_time
 
-COLUMNS = "engine gpu stratum coefficient value low high unit rows".split()
+COLUMNS = "engine gpu error_group coefficient value low high unit rows".split()
 SCALE = np.array([0.12, 0.05])  # relative errors of TTFT and TPOT that weigh the same
 LINEAR_FROM = 1.0  # scales
 DIFFERENCE = 0.06  # of a coefficient's logarithm: the simulator's answers are rough at smaller ones

@@ -136,8 +136,8 @@ def errors(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     them.
     """
     measured = rows.loc[table["row"]].reset_index(drop=True)
-    groups = [engines.stratum(case) for case in published.cases(measured)]
-    found = measured[["engine", "gpu", "model"]].assign(row=table["row"].to_numpy(), stratum=groups)
+    groups = [engines.error_group(case) for case in published.cases(measured)]
+    found = measured[["engine", "gpu", "model"]].assign(row=table["row"].to_numpy(), error_group=groups)
     for name in SCORED:
         ratio = table[f"predicted_{name}"].to_numpy() / measured[name].to_numpy()
         found[name.removesuffix("_ms")] = np.log(ratio)
@@ -173,7 +173,7 @@ def with_intervals(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
             if not in_folds:
                 half[here] = widths.unknown(seen)
                 continue
-            for key, at in off.loc[here].groupby(["engine", "gpu", "stratum"]).groups.items():
+            for key, at in off.loc[here].groupby(["engine", "gpu", "error_group"]).groups.items():
                 half[at] = widths.known(seen, *key)
         for k, name in enumerate(SCORED):
             part[f"predicted_{name}_low"] = part[f"predicted_{name}"] / np.exp(half[:, k])

@@ -1,6 +1,6 @@
 """Half widths of 95 % prediction intervals, as logarithms, from the errors of rows that no fit saw.
 
-Errors are tables: one row per predicted row; columns engine, gpu, stratum (`engines.stratum`), unit (the
+Errors are tables: one row per predicted row; columns engine, gpu, error_group (`engines.error_group`), unit (the
 engine, GPU and model that were left out together), ttft and tpot, logarithms of predicted over measured.
 """
 
@@ -10,21 +10,23 @@ import pandas as pd
 NAMES = ["ttft_half_width", "tpot_half_width"]
 ERRORS = ["ttft", "tpot"]
 LEVEL, NORMAL = 0.95, 1.96
-KIN = 0.1  # weight of an error of the same engine and device in another stratum, beside 1 of the case's own
-POOLED = 2.0  # rows that all errors together count for, and all of the stratum on other devices
+KIN = (
+    0.1  # weight of an error of the same engine and device in another error group, beside 1 of the case's own
+)
+POOLED = 2.0  # rows that all errors together count for, and all of the error group on other devices
 UNKNOWN = ("model", "gpu", "engine")  # what a fit may never have seen
 
 
-def known(errors: pd.DataFrame, engine: str, gpu: str, stratum: str = "") -> np.ndarray:
+def known(errors: pd.DataFrame, engine: str, gpu: str, error_group: str = "") -> np.ndarray:
     """(TTFT, TPOT) where engine, device and model were fitted: weighted quantiles of absolute errors.
 
-    Errors of the case's own engine, device and stratum count fully, others of the engine and device `KIN`,
-    those of the stratum elsewhere and of everything as `POOLED` rows together.
+    Errors of the case's own engine, device and error group count fully, others of the engine and device `KIN`,
+    those of the error group elsewhere and of everything as `POOLED` rows together.
     """
     own = ((errors["engine"] == engine) & (errors["gpu"] == gpu)).to_numpy()
-    like = (errors["stratum"] == stratum).to_numpy() | (stratum == "")
+    like = (errors["error_group"] == error_group).to_numpy() | (error_group == "")
     weights = np.where(own & like, 1.0, np.where(own, KIN, 0.0)) + POOLED / len(errors)
-    if stratum and like.any():
+    if error_group and like.any():
         weights = weights + np.where(like, POOLED / like.sum(), 0.0)
     every, found = np.abs(errors[ERRORS].to_numpy()), []
     for column in every.T:

@@ -26,7 +26,9 @@ class Drawn:
     def __init__(self, coefficients: np.ndarray) -> None:
         self.coefficients = coefficients
 
-    def of(self, engine: str, gpu: str, model: str, stratum: str = "") -> tuple[np.ndarray, np.ndarray, str]:
+    def of(
+        self, engine: str, gpu: str, model: str, error_group: str = ""
+    ) -> tuple[np.ndarray, np.ndarray, str]:
         """(coefficients, no half widths, "")."""
         return self.coefficients, np.zeros(2), ""
 

@@ -27,7 +27,7 @@ class Usual:
 
     near = nearby.Errors([], np.zeros((0, 2)))
 
-    def of(self, engine, gpu, model, stratum=""):
+    def of(self, engine, gpu, model, error_group=""):
         return np.array([c.prior for c in step_time.COEFFICIENTS]), np.array([0.4, 0.15]), ""
 
 

@@ -129,7 +129,7 @@ def test_inferencemax_draws_lengths_and_others_do_not():
 
 
 def errors(**columns):
-    table = pd.DataFrame({"engine": "e", "gpu": "g", "stratum": "s", "unit": "u"} | columns)
+    table = pd.DataFrame({"engine": "e", "gpu": "g", "error_group": "s", "unit": "u"} | columns)
     return table.assign(tpot=table["ttft"])
 
 
@@ -142,7 +142,7 @@ def test_an_unknown_has_the_normal_interval_of_so_many_units():
 def test_a_known_width_is_a_quantile_of_the_own_errors_first():
     own_errors, others = np.linspace(0.01, 1.0, 100), np.full(100, 5.0)
     table = errors(
-        ttft=[*own_errors, *others], engine=["e"] * 100 + ["f"] * 100, stratum=["s"] * 100 + ["t"] * 100
+        ttft=[*own_errors, *others], engine=["e"] * 100 + ["f"] * 100, error_group=["s"] * 100 + ["t"] * 100
     )
     assert 0.93 <= widths.known(table, "e", "g", "s")[0] <= 0.99
     assert widths.known(table, "f", "g", "t")[0] == 5.0
