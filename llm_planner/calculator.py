@@ -1,4 +1,4 @@
-"""The calculator of plan.qmd: a form, and the JSON that assets/planner.js computes from."""
+"""The calculator of expect.qmd: a form, and the JSON that assets/planner.js computes from."""
 
 import json
 

@@ -202,8 +202,8 @@ def commit_fit(rows: pd.DataFrame | None = None) -> dict:
 
 
 def half_widths(rows: pd.DataFrame) -> pd.DataFrame:
-    """Half widths of 95 % intervals: one row per engine, device, error group and quantity, and per kind of thing
-    that may be unknown; columns of data/planner_coefficients.csv.
+    """Half widths of 95 % intervals: one row per engine, device, error group and quantity, and per kind of
+    thing that may be unknown; columns of data/planner_coefficients.csv.
     """
     made, found = inputs.table(accuracy.VALIDATION), []
     parts = {name: validation.errors(rows, part) for name, part in made.groupby("left_out")}

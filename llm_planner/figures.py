@@ -1,4 +1,4 @@
-"""Figures of the page Plan."""
+"""Figures of the planner."""
 
 import pandas as pd
 import seaborn as sns

@@ -1,4 +1,4 @@
-"""Sentences of the page Plan: lists of Markdown, from predictions and their errors."""
+"""Sentences of the planner: lists of Markdown, from predictions and their errors."""
 
 import numpy as np
 import pandas as pd

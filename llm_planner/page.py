@@ -1,4 +1,4 @@
-"""What the page Plan, its figures and its tables share: one question, its answers and simulated loads, each
+"""What the planner, its figures and its tables share: one question, its answers and simulated loads, each
 computed once.
 """
 

@@ -1,4 +1,4 @@
-"""Tables of the page Plan."""
+"""Tables of the planner."""
 
 import pandas as pd
 

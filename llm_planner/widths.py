@@ -1,7 +1,7 @@
 """Half widths of 95 % prediction intervals, as logarithms, from the errors of rows that no fit saw.
 
-Errors are tables: one row per predicted row; columns engine, gpu, error_group (`engines.error_group`), unit (the
-engine, GPU and model that were left out together), ttft and tpot, logarithms of predicted over measured.
+Errors are tables: one row per predicted row; columns engine, gpu, error_group (`engines.error_group`), unit
+(the engine, GPU and model that were left out together), ttft and tpot, logarithms of predicted over measured.
 """
 
 import numpy as np
@@ -10,9 +10,8 @@ import pandas as pd
 NAMES = ["ttft_half_width", "tpot_half_width"]
 ERRORS = ["ttft", "tpot"]
 LEVEL, NORMAL = 0.95, 1.96
-KIN = (
-    0.1  # weight of an error of the same engine and device in another error group, beside 1 of the case's own
-)
+# Weight of an error of the same engine and device in another group, beside 1 of the case's own.
+KIN = 0.1
 POOLED = 2.0  # rows that all errors together count for, and all of the error group on other devices
 UNKNOWN = ("model", "gpu", "engine")  # what a fit may never have seen
 
@@ -20,8 +19,8 @@ UNKNOWN = ("model", "gpu", "engine")  # what a fit may never have seen
 def known(errors: pd.DataFrame, engine: str, gpu: str, error_group: str = "") -> np.ndarray:
     """(TTFT, TPOT) where engine, device and model were fitted: weighted quantiles of absolute errors.
 
-    Errors of the case's own engine, device and error group count fully, others of the engine and device `KIN`,
-    those of the error group elsewhere and of everything as `POOLED` rows together.
+    Errors of the case's own engine, device and error group count fully, others of the engine and device
+    `KIN`, those of the error group elsewhere and of everything as `POOLED` rows together.
     """
     own = ((errors["engine"] == engine) & (errors["gpu"] == gpu)).to_numpy()
     like = (errors["error_group"] == error_group).to_numpy() | (error_group == "")

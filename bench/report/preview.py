@@ -337,7 +337,9 @@ def write(source: Path, site: dict, to: Path, root: Path = ROOT) -> None:
     (to / html).write_text(text, encoding="utf-8")
     shutil.copy(source, (to / html).parent)
     for alias in many(front.get("aliases")):
-        (to / alias.removeprefix("/")).write_text(MOVED.format(address=html), encoding="utf-8")
+        old = to / alias.removeprefix("/")
+        old.parent.mkdir(parents=True, exist_ok=True)
+        old.write_text(MOVED.format(address=os.path.relpath(to / html, old.parent)), encoding="utf-8")
 
 
 def make_cells(names: list[str], root: Path = ROOT) -> None:

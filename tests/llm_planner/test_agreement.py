@@ -1,4 +1,4 @@
-"""The calculator of the page Plan and the simulator agree within their stated error on a grid of 60 questions."""
+"""The calculator of the planner and the simulator agree within their stated error on a grid of 60 questions."""
 
 import itertools
 import json

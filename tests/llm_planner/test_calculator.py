@@ -1,4 +1,4 @@
-"""The calculator of the page Plan in headless Chromium: its numbers are Python's, and everybody can use it."""
+"""The calculator of the planner in headless Chromium: its numbers are Python's, and everybody can use it."""
 
 import shutil
 

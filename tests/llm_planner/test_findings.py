@@ -1,4 +1,4 @@
-"""Sentences of the page Plan: what fell outside its interval."""
+"""Sentences of the planner: what fell outside its interval."""
 
 import pandas as pd
 

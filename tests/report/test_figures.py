@@ -84,7 +84,7 @@ def requests(written):
 
 
 def quick(names):
-    """Names as parameters: those of the page Plan simulate load tests of others first, so they are for `make
+    """Names as parameters: those of the planner simulate load tests of others first, so they are for `make
     check`; the pages' tests draw them in every run."""
     return [pytest.param(n, marks=pytest.mark.check) if n.startswith("plan_") else n for n in names]
 
