@@ -130,7 +130,10 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(acceptance_rate=accepted, unranked=table["reason"] != "")
     table = table.sort_values(["unranked", RATE], ascending=[True, False], ignore_index=True)
     table = table.drop(columns="unranked").assign(shared_by="")
-    return pd.concat([table, beside_others(shared)], ignore_index=True) if len(shared) else table
+    if shared.empty:
+        return table
+    # A table without a row has no types of its own: the numbers beside it would be objects, and unrounded.
+    return pd.concat([table, beside_others(shared)], ignore_index=True).infer_objects()
 
 
 def apart(requests: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

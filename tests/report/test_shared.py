@@ -51,6 +51,13 @@ def test_a_clean_run_is_drawn_in_their_place_and_they_enter_no_mean(folder):
     pd.testing.assert_frame_equal(alone[before.columns], before, check_dtype=False)
 
 
+def test_numbers_are_numbers_where_every_run_was_shared(folder):
+    both = store.load(shared=True)
+    table = latency.summary(both[both["shared_by"] != ""])
+    assert set(table["option"]) == {"float32", "int4"}
+    assert table[["output_tokens_per_s", "output_tokens_per_s_interval", "ttft_s"]].dtypes.eq(float).all()
+
+
 def test_their_bars_are_hatched_on_white_with_a_line_on_the_neighbours(folder):
     requests = store.load()
     without = figures.DRAWN["latency"](requests)
