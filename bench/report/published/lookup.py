@@ -339,7 +339,8 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 {%- for each, cell, fits in row %}
 {%- if cell %}<td data-sort="{{ cell.median }}"><a href="{{ cell.link }}"><b>{{ number(cell.median) }}</b></a>
 <small>
-{%- if cell.n > 1 %}<span>{{ number(cell.low) }}–{{ number(cell.high) }}</span> {% endif %}<span>n {{ cell.n }}</span></small></td>
+{%- if cell.n > 1 %}<span>{{ number(cell.low) }}–{{ number(cell.high) }}</span> {% endif -%}
+<span>n {{ cell.n }}</span></small></td>
 {%- elif not fits %}<td data-sort="" class="too-large">does not fit</td>
 {%- else %}<td data-sort=""></td>{% endif %}{% endfor %}</tr>
 {% endfor %}
