@@ -91,6 +91,6 @@ def test_models_that_nobody_has_measured_are_one_sentence(measured, execute):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_figure_and_table_of_a_page_has_its_cell(page):
-    # Whoever looks at what changed wants no code.
+    # The tables under Changes show no code: their rows are history, nothing to redraw.
     whole = (ROOT / "pages" / f"{page}.qmd").read_text().partition("\n## Changes")[0]
     assert len(SHOWN.findall(whole)) == sum(len(SHOWN.findall(source)) for source in cells(page)) > 0
