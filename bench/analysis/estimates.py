@@ -164,18 +164,27 @@ def cells(runs: pd.DataFrame, keys: Sequence[str], metric: str) -> pd.DataFrame:
     runs = runs[runs[metric].notna()]
     if (runs[metric] <= 0).any():
         raise ValueError(f"{metric} is not above zero in some runs: leave out runs without an answer.")
-    runs = runs.assign(
-        measuring_session=measuring_sessions(runs), figure=runs[metric], log=np.log(runs[metric])
-    )
     names = list(dict.fromkeys([*keys, "host", "measuring_session"]))
-    means = runs.groupby(names, dropna=False)["log"].transform("mean")
-    runs = runs.assign(squares=(runs["log"] - means) ** 2)
-    return runs.groupby(names, as_index=False, dropna=False, sort=True).agg(
-        mean=("log", "mean"),
-        squares=("squares", "sum"),
-        runs=("log", "size"),
-        least=("figure", "min"),
-        most=("figure", "max"),
+    runs = runs.assign(measuring_session=measuring_sessions(runs))[[*names, metric]]
+    # Sums by numbers of groups: pandas' own `agg` takes five times as long, and a page fits hundreds.
+    cell = runs.groupby(names, dropna=False, sort=True).ngroup().to_numpy()
+    first, count = np.unique(cell, return_index=True, return_counts=True)[1:]
+    figure = runs[metric].to_numpy(dtype=float)
+    log = np.log(figure)
+    mean = np.bincount(cell, log) / count
+    by_cell = figure[np.argsort(cell, kind="stable")]
+    starts = np.cumsum(count) - count
+    return (
+        runs[names]
+        .iloc[first]
+        .reset_index(drop=True)
+        .assign(
+            mean=mean,
+            squares=np.bincount(cell, (log - mean[cell]) ** 2),
+            runs=count,
+            least=np.minimum.reduceat(by_cell, starts) if len(starts) else by_cell,
+            most=np.maximum.reduceat(by_cell, starts) if len(starts) else by_cell,
+        )
     )
 
 
@@ -212,11 +221,13 @@ def _fit_cells(table: pd.DataFrame, keys: Sequence[str]) -> Fit:
         np.eye(configuration.max(initial=-1) + 1)[configuration],
         np.eye(session.max(initial=-1) + 1)[session],
     )
-    every = table.groupby(keys, as_index=False, dropna=False, sort=False).agg(
-        runs=("runs", "sum"),
-        measuring_sessions=("measuring_session", "nunique"),
-        least=("least", "min"),
-        most=("most", "max"),
+    by_configuration = table.assign(configuration=configuration).groupby("configuration")
+    every = table[keys].iloc[np.unique(configuration, return_index=True)[1]].reset_index(drop=True)
+    every = every.assign(
+        runs=(x.T @ runs).astype(int),
+        measuring_sessions=((x.T @ s) > 0).sum(axis=1),
+        least=by_configuration["least"].min().to_numpy(),
+        most=by_configuration["most"].max().to_numpy(),
     )
     met = (x.T @ s) @ (s.T @ x) > 0
     alike = np.unique(x.T @ (runs[:, None] * s), axis=0, return_inverse=True)[1].ravel()

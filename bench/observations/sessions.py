@@ -1,5 +1,6 @@
 """Measuring sessions: stretches of time in which a host measured without a long pause."""
 
+import numpy as np
 import pandas as pd
 
 GAP_S = 3600  # without a run, which ends a session: a host that was idle so long may have become another
@@ -18,10 +19,13 @@ def measuring_sessions(runs: pd.DataFrame) -> pd.Series:
         raise ValueError("A run has no start, so it has no measuring session: give only runs with `started`.")
     ended = pd.to_datetime(runs["ended"].replace("", None), utc=True) if "ended" in runs else started
     hosts = runs["host"].astype(str).to_numpy()
-    begin, end = (moments.dt.tz_convert(None).to_numpy() for moments in (started, ended))
-    times = pd.DataFrame({"host": hosts, "started": begin, "ended": end})
-    times = times.assign(ended=times["ended"].fillna(times["started"]))
-    times = times.sort_values(["host", "started"], kind="stable")
-    before = times.groupby("host")["ended"].cummax().groupby(times["host"]).shift()
-    begins = before.isna() | (times["started"] - before > pd.Timedelta(seconds=GAP_S))
-    return pd.Series((begins.cumsum() - 1).sort_index().to_numpy(), index=runs.index, dtype=int)
+    begin, end = (
+        moments.dt.tz_convert(None).to_numpy("datetime64[us]").astype(int)
+        for moments in (started, ended.fillna(started))
+    )
+    numbers, session, previous, until = np.empty(len(runs), dtype=int), -1, None, 0
+    for row in np.lexsort((begin, hosts)):
+        if hosts[row] != previous or begin[row] > until + GAP_S * 1_000_000:
+            session, previous, until = session + 1, hosts[row], end[row]
+        numbers[row], until = session, max(until, end[row])
+    return pd.Series(numbers, index=runs.index, dtype=int)
