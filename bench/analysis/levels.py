@@ -152,22 +152,21 @@ def steady_tokens_per_s(rows: pd.DataFrame) -> float:
     return float((good["output_tokens"] * share).sum() / (last - first))
 
 
-def _written(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+def _written(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Moments of the first and the last token of each request, s; both its end where it was not streamed."""
-    sent = rows["sent_s"] - _wait(rows)
-    return sent + rows["ttft_s"].fillna(rows["e2e_s"]), sent + rows["e2e_s"]
+    sent, ttft, e2e, late, connect = (
+        rows[name].to_numpy(dtype=float) for name in ("sent_s", "ttft_s", "e2e_s", "late_s", "connect_s")
+    )
+    if _opened(rows):  # a scheduled request's times count from before it was sent
+        sent = sent - np.where(rows["request_rate"].notna(), np.nan_to_num(late) + np.nan_to_num(connect), 0)
+    return sent + np.where(np.isnan(ttft), e2e, ttft), sent + e2e
 
 
-def _share_written(began: pd.Series, ended: pd.Series, moment: float) -> pd.Series:
+def _share_written(began: np.ndarray, ended: np.ndarray, moment: float) -> np.ndarray:
     """Share of each answer's tokens, spread evenly from `began` to `ended`, that were there at `moment`."""
-    spread = ((moment - began) / (ended - began).where(ended > began)).clip(0, 1)
-    return spread.fillna((ended <= moment).astype(float))
-
-
-def _wait(rows: pd.DataFrame) -> pd.Series:
-    """By how much a scheduled request's times count from before it was sent, s."""
-    opened = rows["request_rate"].notna()
-    return (rows["late_s"].fillna(0) + rows["connect_s"].fillna(0)).where(opened, 0)
+    lasted = ended > began
+    spread = np.clip((moment - began) / np.where(lasted, ended - began, 1), 0, 1)
+    return np.where(lasted, spread, ended <= moment)
 
 
 def backlog(rows: pd.DataFrame) -> float:

@@ -80,17 +80,29 @@ def models() -> list[list]:
 def measured() -> dict[tuple[str, str, int], list]:
     """{(device, model, bits): [n, lowest, median, highest, sources, engines, models]}; tokens/s of one user,
     engines and names of models by their rows."""
-    rows = lookup.one_user()
+    keys = ["device", "model", "bits"]
+    cells = lookup.one_user().groupby(keys)
+    counts = cells.agg(n=("rate", "size"), sources=("source", "nunique"))
+    rates = cells["rate"].agg(["min", "median", "max"]).map(lambda rate: float(f"{rate:.3g}"))
+    often = {name: _by_frequency(cells[name].value_counts()) for name in ("engine", "named")}
     return {
         (device, model, int(bits)): [
-            len(part),
-            *(float(f"{value:.3g}") for value in part["rate"].quantile([0, 0.5, 1])),
-            part["source"].nunique(),
-            ", ".join(part["engine"].value_counts().index[:3]),
-            " or ".join(part["named"].value_counts().index),
+            int(n),
+            *rates.loc[(device, model, bits)].tolist(),
+            int(sources),
+            ", ".join(often["engine"][device, model, bits][:3]),
+            " or ".join(often["named"][device, model, bits]),
         ]
-        for (device, model, bits), part in rows.groupby(["device", "model", "bits"])
+        for (device, model, bits), n, sources in counts.itertuples(name=None)
     }
+
+
+def _by_frequency(counts: pd.Series) -> dict[tuple, list[str]]:
+    """{cell: its values, the most frequent first} of the `value_counts` of a column by cells."""
+    listed: dict[tuple, list[str]] = {}
+    for *cell, value in counts.index:
+        listed.setdefault(tuple(cell), []).append(value)
+    return listed
 
 
 def expected(accelerator: str, model: str, bits: int) -> tuple[float, float, float] | None:
