@@ -203,7 +203,7 @@ def fit_cells(table: pd.DataFrame, keys: Sequence[str]) -> Fit:
 
     ValueError where the design is rank-deficient: least squares would answer without a word.
     """
-    import statsmodels.api  # noqa: F401 - its own import may warn, which is nobody's error
+    import statsmodels.regression.linear_model  # noqa: F401 - its own import may warn, which is nobody's error
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -211,7 +211,8 @@ def fit_cells(table: pd.DataFrame, keys: Sequence[str]) -> Fit:
 
 
 def _fit_cells(table: pd.DataFrame, keys: Sequence[str]) -> Fit:
-    import statsmodels.api as sm
+    # Not statsmodels.api, whose import takes four times as long.
+    from statsmodels.regression.linear_model import GLS, OLS, WLS
 
     keys = list(keys)
     mean, runs = table["mean"].to_numpy(), table["runs"].to_numpy()
@@ -254,17 +255,17 @@ def _fit_cells(table: pd.DataFrame, keys: Sequence[str]) -> Fit:
     run = max(table["squares"].sum() / run_freedom, EXACT**2) if run_freedom else 0.0
     cell = 0.0
     if freedom:
-        plain = sm.OLS(mean, full).fit()
+        plain = OLS(mean, full).fit()
         rest = 1 - np.sum(np.linalg.qr(full)[0] ** 2, axis=1)  # of a cell's variance in its residual
         cell = max((plain.ssr - run * np.sum(rest / runs)) / freedom, 0.0 if run else EXACT**2)
     variance = cell + run / runs
     between, shared = 0.0, math.nan
     if session_freedom:
         weights = 1 / variance
-        explained = sm.WLS(mean, x, weights).fit().ssr - sm.WLS(mean, full, weights).fit().ssr
+        explained = WLS(mean, x, weights).fit().ssr - WLS(mean, full, weights).fit().ssr
         trace = weights.sum() - np.sum((x.T @ weights**2) / (x.T @ weights))
         between = shared = max((explained - session_freedom) / trace, 0.0)
-    model = sm.GLS(mean, x, sigma=np.diag(variance) + between * s @ s.T).fit()
+    model = GLS(mean, x, sigma=np.diag(variance) + between * s @ s.T).fit()
     return Fit(
         keys,
         every,
