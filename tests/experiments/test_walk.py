@@ -2,7 +2,7 @@
 picture.
 
 A file counts if it runs on the way and handles the number: it names it, or one of its functions takes it (or its
-name) as an argument. Each of them is one subject (CONTRIBUTING, "Packages and layers").
+name) as an argument. Each of them is one subject (CONTRIBUTING, "Layers").
 """
 
 import re
