@@ -274,7 +274,7 @@ expectation.division = (p) => (p.bandwidth * (p.split === "layers" ? 1 : p.accel
     const who = s.users > 1 ? `each of ${s.users} users` : "one user";
     const exact = expectation.exact(data, s);
     const rates = exact.map((each) => each.rate);
-    if (rates.length) found.push(`Measured by others, exactly this: <b>${rates.length > 1 ? `${short(Math.min(...rates))} to ${short(Math.max(...rates))}` : short(rates[0])} tokens/s</b> (${[...new Set(exact.map((each) => each.source))].join(", ")}).`);
+    if (rates.length) found.push(`Measured by others, exactly this: <b>${rates.length > 1 ? `${short(Math.min(...rates))} to ${short(Math.max(...rates))}` : short(rates[0])} tokens/s</b> (${rates.length > 1 ? "medians of " : ""}${[...new Set(exact.map((each) => each.source))].join(", ")}).`);
     found.push(memory(s));
     found.push(`<b>${short(p.rate)} tokens/s</b> for ${who} is to be expected, ${short(p.low)} to ${short(p.high)} in 95 of 100 sources${p.high > 0.999 * p.bound ? " (the interval ends at the bound)" : ""}. Estimated from what comparable hardware reached, not measured.`);
     if (s.users > 1) found.push(`All ${s.users} together: <b>${short(s.users * p.rate)} tokens/s</b>, ${short(s.users * p.low)} to ${short(s.users * p.high)}, while each sends prompts of ${short(s.prompt)} tokens and gets answers of ${short(s.answer)}.`);

@@ -45,11 +45,11 @@ picker.nearest = (data, device, model, bits) => {
   return [...here.slice(0, 2), ...there.slice(0, 2)].map(([d, m, , cell]) => [`${m} on ${d}`, cell[2], cell[0], picker.link(data, d, m, bits)]);
 };
 
-// The calculator, asked for many users of an accelerator that it knows.
+// A link to the calculator, asked for many users of an accelerator; empty for one that it does not know.
 picker.many = (data, device, model, bits) => {
   const accelerator = data.devices.find((row) => row[0] === device)[2];
   const query = new URLSearchParams({ accelerator, model, format: data.asked[bits][0], users: data.users });
-  return accelerator ? `pages/expect.html?${query}` : "pages/expect.html";
+  return accelerator ? `<a href="pages/expect.html?${query}">${data.users} users at once</a>` : "";
 };
 
 picker.said = (data, device, model, bits) => {
@@ -66,7 +66,7 @@ picker.said = (data, device, model, bits) => {
   else words = "<b>Nobody here has measured exactly this.</b>";
   const near = picker.nearest(data, device, model, bits).map(([text, rate, n, address]) => ` · <a href="${address}">${text}</a>: ${short(rate)} (n ${n})`);
   const rows = cell ? `<a href="${picker.link(data, device, model, bits)}">The ${plural(cell[0], "row")}</a> · ` : "";
-  return `<p>${words} <span id="picker-expected"></span></p><p>${rows}<a href="${picker.many(data, device, model, bits)}">${data.users} users at once</a>${near.join("")}</p>`;
+  return `<p>${words} <span id="picker-expected"></span></p><p>${rows}${picker.many(data, device, model, bits)}${near.join("")}</p>`;
 };
 
 picker.expectedWords = (data, found, bits, measured) => {

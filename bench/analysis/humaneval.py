@@ -72,6 +72,7 @@ def here(requests: pd.DataFrame) -> pd.DataFrame:
     return summary(machines.in_front(requests))
 
 
+SHIPPED = "as-shipped"  # the option that takes the official file as it is
 AGAINST = ["reference", "only_reference", "only_this", "fewer", "fewer_most", "p_value"]
 
 
@@ -148,3 +149,21 @@ def verdict(row: pd.Series) -> str:
     if fewer < 0:
         return f"{-fewer} more of {PROBLEMS} (95 %: up to {max(0, most)} fewer)"
     return f"{fewer} fewer of {PROBLEMS} (95 %: up to {most})"
+
+
+def file_against_published(requests: pd.DataFrame) -> list[str]:
+    """A sentence per model whose official 4-bit file was scored as it is, against the pass@1 that its makers
+    published for the bfloat16 weights."""
+    table = summary(requests)
+    shipped = table[(table["option"] == SHIPPED) & table["solved"].notna() & table["published"].notna()]
+    return [
+        f"**{row['model']}** from its official 4-bit file solves {row['solved']:.0f} of {PROBLEMS}: pass@1 "
+        f"{100 * row['pass_at_1']:.1f} % ({100 * row['low']:.1f} to {100 * row['high']:.1f}); published for "
+        f"bfloat16: {100 * row['published']:.1f} %. "
+        + (
+            "That is inside the interval: no loss that so few problems can show."
+            if row["low"] <= row["published"] <= row["high"]
+            else "That is outside the interval."
+        )
+        for _, row in shipped.iterrows()
+    ]

@@ -15,7 +15,7 @@ from bench.analysis import quality as quality_analysis
 from bench.observations import derived
 from bench.paths import DOWNLOADS
 from bench.report import headlines
-from bench.report.published import expect_page, lookup
+from bench.report.published import comparisons, expect_page, lookup
 from bench.report.words import plural, two
 from llm_measured.core import files, hardware
 from llm_measured.predict import answer as predicted
@@ -134,9 +134,10 @@ def answer(device: str, model: str, bits: int, with_expected: bool = True) -> st
 
 
 def _many(accelerator: str, model: str, bits: int) -> str:
-    """The address of the calculator, asked for USERS users of an accelerator that it knows."""
+    """The address of the calculator, asked for USERS users of an accelerator; empty for one that it does not
+    know."""
     asked = {"accelerator": accelerator, "model": model, "format": ASKED[bits][0], "users": USERS}
-    return f"pages/expect.html?{urlencode(asked)}" if accelerator else "pages/expect.html"
+    return f"pages/expect.html?{urlencode(asked)}" if accelerator else ""
 
 
 def nearest(device: str, model: str, bits: int) -> list[tuple[str, float, int, str]]:
@@ -180,7 +181,8 @@ A model of all published rows{{ ", asked for " ~ engine ~ "," if engine != "any"
 <p>
 {% if cell %}<a href="{{ rows }}">The {{ plural(cell[0], "row") }}</a> ·
 {% endif %}
-<a href="{{ many }}">{{ users }} users at once</a>
+{% if many %}<a href="{{ many }}">{{ users }} users at once</a>
+{% endif %}
 {% for words, rate, n, address in nearest %}
 · <a href="{{ address }}">{{ words }}</a>: {{ short(rate) }} (n {{ n }})
 {% endfor %}
@@ -313,19 +315,22 @@ def processor_line(requests: pd.DataFrame) -> str:
         return f"{first} {alike.text}"
     if headlines.same_tokens(runs) == [quality_analysis.REFERENCE]:
         name, rate = " ".join(quality_analysis.REFERENCE), means[quality_analysis.REFERENCE]
-        return f"{first} None of the others answers as **{name}**, {two(rate)} tokens/s, token for token."
+        return (
+            f"{first} None of them gives token for token the answers of **{name}**, which runs at "
+            f"{two(rate)} tokens/s."
+        )
     return first
 
 
 def quantization_line() -> str:
-    """What people published of four bits against sixteen, for one user."""
-    every = answers.quantization()
-    part = every[every["bits"].round() == 4]
-    found = answers.pooled(np.log(part["gained"]), part["source"])
+    """What people published of four bits against sixteen, for one user: the sentence of Comparisons."""
+    bits = next(each for each in comparisons.COMPARISONS if each.by == "bits")
+    pairs = comparisons.pairs(bits)
+    four = pairs[pairs["against"] == "4 bits"]
+    found = answers.pooled(np.log(four["ratio"]), four["source"])
     return (
         f"4 bits are {found.factor:.1f} ({found.low:.1f} to {found.high:.1f}) times as fast as 16, not "
-        f"{16 / 4:g} times ({found.rows} settings of "
-        f"{found.sources} sources)."
+        f"{16 / 4:g} times ({found.rows} settings of {found.sources} sources)."
     )
 
 

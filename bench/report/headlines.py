@@ -281,7 +281,10 @@ def shown(requests: pd.DataFrame) -> str:
         code = html_escape.escape(snippet(headline.snippet).replace(SNIPPET_HOST, host))
         fold = f"<summary>The same numbers from the CSVs</summary><pre><code>{code}</code></pre>"
         items.append(f"<li>{text}<details class=data>{fold}</details></li>")
-    return f"<ul>{''.join(items)}</ul><p>{TWICE}</p>"
+    model = Runs(requests).rows["model"].iloc[0]
+    larger = "<a href='#models-that-people-use'>larger ones</a>"
+    about = f"These sentences are about {model}, a small model; {larger} stand below."
+    return f"<p>{about}</p><ul>{''.join(items)}</ul><p>{TWICE}</p>"
 
 
 def snippet(name: str) -> str:

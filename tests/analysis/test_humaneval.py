@@ -136,3 +136,20 @@ def test_without_runs_table_and_figure_say_so(nothing):
 def test_the_figure_has_a_mark_for_each_scored_option(folder):
     words = words_of(figure.humaneval(store.load(folder=folder)))
     assert ">llamacpp Q4_0<" in words and ">transformers float32<" in words and "int8" not in words
+
+
+def test_the_official_file_is_held_against_what_its_makers_published(tmp_path):
+    model = {"backend": "llamacpp", "option": "as-shipped", "model": "qwen2.5-coder-1.5b"}
+    path = write_evaluation(tmp_path, **model)
+    write_score(tmp_path, [1] * 114 + [0] * 50, run_of(path), **model)
+    (said,) = humaneval.file_against_published(store.load(folder=tmp_path))
+    assert "solves 114 of 164: pass@1 69.5 % (62.1 to 76.0); published for bfloat16: 70.7 %" in said
+    assert said.endswith("no loss that so few problems can show.")
+
+
+def test_a_file_that_solves_far_fewer_is_said_to_be_outside(tmp_path):
+    model = {"backend": "llamacpp", "option": "as-shipped", "model": "qwen2.5-coder-1.5b"}
+    path = write_evaluation(tmp_path, **model)
+    write_score(tmp_path, [1] * 60 + [0] * 104, run_of(path), **model)
+    (said,) = humaneval.file_against_published(store.load(folder=tmp_path))
+    assert said.endswith("That is outside the interval.")

@@ -37,8 +37,20 @@ def test_three_sources_that_agree_give_a_verdict_and_three_that_do_not_give_none
     rows(*both("a", 2.0), *both("b", 0.5), *both("c", 1.1))
     (said,) = comparisons.verdicts(CARDS)
     assert "cannot be told" in said and said.endswith(
-        "1.1 times in the median, 0.5 to 2 times in 3 settings of 3 sources."
+        "1.1 times in the median of 3 settings of 3 sources, from 0.5 (m, b) to 2 (m, a)."
     )
+
+
+def test_where_two_cards_cannot_be_told_their_bandwidths_stand_beside(monkeypatch):
+    pairs = [("a", 2.0), ("b", 0.5), ("c", 1.1)]
+    cards = [
+        (source, f"RTX {n}", "m", 50.0 * r) for source, ratio in pairs for n, r in ((4090, 1), (3090, ratio))
+    ]
+    table = pd.DataFrame(cards, columns=["source", "device", "model", "rate"])
+    monkeypatch.setattr(lookup, "one_user", lambda: table.assign(bits=4.0, engine="llama.cpp"))
+    names = ("RTX 4090", "RTX 3090")
+    (said,) = comparisons.verdicts(comparisons.Comparison("device", names, names))
+    assert said.endswith("Their bandwidths alone would make it 0.93 times.")  # 936 GB/s to 1,008
 
 
 def test_sources_that_mostly_agree_are_counted(rows):

@@ -122,7 +122,20 @@ def _verdict(name: str, first: str, own: pd.DataFrame) -> str:
     if len(own) >= FEWEST_SETTINGS and agree >= MOSTLY * len(own):
         of = plural(sources, "source")
         return f"**{name} was {word} than {first} in {often} of {of}:** {median}. More sources could differ."
-    return f"{unknown} {median} in {plural(len(own), 'setting')} of {plural(sources, 'source')}."
+    ends = own.sort_values("ratio").iloc[[0, -1]]
+    low, high = (f"{two(r)} ({m}, {s})" for r, m, s in zip(ends["ratio"], ends["model"], ends["source"]))
+    return (
+        f"{unknown} {two(own['ratio'].median())} times in the median of {plural(len(own), 'setting')} of "
+        f"{plural(sources, 'source')}, from {low} to {high}.{_by_bandwidth(name, first)}"
+    )
+
+
+def _by_bandwidth(name: str, first: str) -> str:
+    """What the datasheets' bandwidths of two devices would let one expect; empty for anything else."""
+    rates = lookup.families()["bandwidth_gb_per_s"].reindex([name, first])
+    if rates.isna().any():
+        return ""
+    return f" Their bandwidths alone would make it {two(rates.iloc[0] / rates.iloc[1])} times."
 
 
 def settings(each: Comparison) -> pd.DataFrame:
