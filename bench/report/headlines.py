@@ -269,6 +269,13 @@ def sentences(requests: pd.DataFrame) -> list[str]:
     return [*texts, TWICE] if texts else []
 
 
+def of_servers(requests: pd.DataFrame) -> list[str]:
+    """Return the headlines about more than one request at once."""
+    runs = Runs(requests)
+    found = [headline(runs) for headline in (objectives, gap_limit, batching)] if len(runs.front) else []
+    return [headline.text for headline in found if headline]
+
+
 def shown(requests: pd.DataFrame) -> str:
     """Return the headlines as an HTML list, each with its snippet folded; empty without headlines."""
     found = headlines(requests)

@@ -130,3 +130,10 @@ def test_the_page_has_a_section_for_each():
 
     page = (ROOT / "pages" / "comparisons.qmd").read_text()
     assert page.count("\n## ") == len(comparisons.COMPARISONS) == page.count("\nshow(")
+
+
+def test_the_page_begins_with_what_can_be_told():
+    said = comparisons.told()
+    every = [verdict for each in comparisons.COMPARISONS for verdict in comparisons.verdicts(each)]
+    assert 0 < len(said) < len(every) and set(said) < set(every)
+    assert all("cannot be told" not in verdict for verdict in said)

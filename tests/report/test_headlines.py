@@ -57,3 +57,9 @@ def test_every_snippet_belongs_to_a_headline():
 def test_without_runs_there_are_no_headlines(committed):
     nothing = committed.iloc[:0]
     assert headlines.sentences(nothing) == [] and headlines.shown(nothing) == ""
+
+
+def test_servers_have_the_headlines_about_more_than_one_request(committed):
+    said = headlines.of_servers(committed)
+    assert said and set(said) < set(headlines.sentences(committed))
+    assert headlines.of_servers(committed.iloc[:0]) == []

@@ -27,6 +27,7 @@ OF_MANY = [
 FEWEST_SOURCES, FEWEST_SETTINGS = 3, 3
 MOSTLY = 0.8  # of the settings: where so many agree, the sentence counts them
 FEWEST_BUILDS = 100  # between two versions of llama.cpp: some two weeks
+CANNOT = "cannot be told"
 OLDER, NEWER = "older build", "newer build"
 
 
@@ -102,8 +103,14 @@ def verdicts(each: Comparison) -> list[str]:
     return [_verdict(name, each.names[0], table[table["against"] == name]) for name in each.names[1:]]
 
 
+def told() -> list[str]:
+    """The verdicts of all COMPARISONS but those that cannot be told."""
+    every = (verdict for each in COMPARISONS for verdict in verdicts(each))
+    return [verdict for verdict in every if CANNOT not in verdict]
+
+
 def _verdict(name: str, first: str, own: pd.DataFrame) -> str:
-    unknown = f"**{name} against {first}: cannot be told.**"
+    unknown = f"**{name} against {first}: {CANNOT}.**"
     if own.empty:
         return f"{unknown} Nobody here measured both in one setting."
     if len(own) == 1:
