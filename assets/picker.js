@@ -72,7 +72,7 @@ picker.said = (data, device, model, bits) => {
 picker.expectedWords = (data, found, bits, measured) => {
   const engine = data.asked[bits][1];
   const asked = engine === "any" ? "" : `, asked for ${engine},`;
-  return found ? `A model of all published rows${asked} says about ${picker.short(found.rate)} (${picker.short(found.low)} to ${picker.short(found.high)})${measured ? ": trust the measurements more" : ""}.` : "";
+  return found ? `A calculation from all published rows${asked} says about ${picker.short(found.rate)} (${picker.short(found.low)} to ${picker.short(found.high)})${measured ? ": trust the measurements more" : ""}.` : "";
 };
 
 picker.isMeasured = (data, device, model, bits) =>

@@ -173,7 +173,7 @@ median of {{ cell[0] }} measurements of {{ cell[6] }}, from {{ plural(cell[4], "
 {% endif %}
 <span id="picker-expected">
 {% if expected %}
-A model of all published rows{{ ", asked for " ~ engine ~ "," if engine != "any" }} says about
+A calculation from all published rows{{ ", asked for " ~ engine ~ "," if engine != "any" }} says about
 {{ short(expected[0]) }} ({{ short(expected[1]) }} to {{ short(expected[2]) }})
 {{- ": trust the measurements more" if cell }}.
 {% endif %}

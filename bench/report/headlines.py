@@ -270,10 +270,11 @@ def sentences(requests: pd.DataFrame) -> list[str]:
 
 
 def of_servers(requests: pd.DataFrame) -> list[str]:
-    """Return the headlines about more than one request at once."""
+    """Return the headlines about more than one request at once, and last whose they are."""
     runs = Runs(requests)
     found = [headline(runs) for headline in (objectives, gap_limit, batching)] if len(runs.front) else []
-    return [headline.text for headline in found if headline]
+    texts = [headline.text for headline in found if headline]
+    return [*texts, f"These are of {runs.rows['model'].iloc[0]}, a small model, on processors."] if texts else []
 
 
 def shown(requests: pd.DataFrame) -> str:
