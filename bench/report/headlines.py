@@ -274,7 +274,9 @@ def of_servers(requests: pd.DataFrame) -> list[str]:
     runs = Runs(requests)
     found = [headline(runs) for headline in (objectives, gap_limit, batching)] if len(runs.front) else []
     texts = [headline.text for headline in found if headline]
-    return [*texts, f"These are of {runs.rows['model'].iloc[0]}, a small model, on processors."] if texts else []
+    if texts:
+        texts.append(f"These are of {runs.rows['model'].iloc[0]}, a small model, on processors.")
+    return texts
 
 
 def shown(requests: pd.DataFrame) -> str:

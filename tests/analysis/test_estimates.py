@@ -149,7 +149,7 @@ def test_a_warning_of_a_fit_is_an_error(monkeypatch):
     def warns(*_, **__):
         warnings.warn("the fit did not converge", RuntimeWarning)
 
-    monkeypatch.setattr("statsmodels.api.GLS", warns)
+    monkeypatch.setattr("statsmodels.regression.linear_model.GLS", warns)
     with pytest.raises(RuntimeWarning, match="did not converge"):
         estimates.fit(drawn(1), KEYS, "rate")
 
