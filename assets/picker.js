@@ -64,9 +64,9 @@ picker.said = (data, device, model, bits) => {
   else if (cell) words = `<b>${short(cell[2])} tokens/s</b> for one user: one measurement of ${cell[6]} (${cell[5]}).`;
   else if (memory && bytes > memory) words = `<b>Does not fit:</b> the weights have at least ${short(bytes)} GB, one ${device} has ${short(memory)} GB.`;
   else words = "<b>Nobody here has measured exactly this.</b>";
-  const near = picker.nearest(data, device, model, bits).map(([text, rate, n, address]) => ` · <a href="${address}">${text}</a>: ${short(rate)} (n ${n})`);
-  const rows = cell ? `<a href="${picker.link(data, device, model, bits)}">The ${plural(cell[0], "row")}</a> · ` : "";
-  return `<p>${words} <span id="picker-expected"></span></p><p>${rows}${picker.many(data, device, model, bits)}${near.join("")}</p>`;
+  const near = picker.nearest(data, device, model, bits).map(([text, rate, n, address]) => `<a href="${address}">${text}</a>: ${short(rate)} (n ${n})`);
+  const rows = cell ? `<a href="${picker.link(data, device, model, bits)}">The ${plural(cell[0], "row")}</a>` : "";
+  return `<p>${words} <span id="picker-expected"></span></p><p>${[rows, picker.many(data, device, model, bits), ...near].filter(Boolean).join(" · ")}</p>`;
 };
 
 picker.expectedWords = (data, found, bits, measured) => {

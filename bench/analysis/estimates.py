@@ -203,7 +203,7 @@ def fit_cells(table: pd.DataFrame, keys: Sequence[str]) -> Fit:
 
     ValueError where the design is rank-deficient: least squares would answer without a word.
     """
-    import statsmodels.regression.linear_model  # noqa: F401 - its own import may warn, which is nobody's error
+    import statsmodels.regression.linear_model  # noqa: F401 - its import may warn
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")

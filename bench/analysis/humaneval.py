@@ -72,7 +72,7 @@ def here(requests: pd.DataFrame) -> pd.DataFrame:
     return summary(machines.in_front(requests))
 
 
-SHIPPED = "as-shipped"  # the option that takes the official file as it is
+SHIPPED = "as-shipped"  # gguf_files.AS_SHIPPED, which needs an engine's libraries
 AGAINST = ["reference", "only_reference", "only_this", "fewer", "fewer_most", "p_value"]
 
 

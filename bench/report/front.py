@@ -7,7 +7,6 @@ import functools
 from urllib.parse import urlencode
 
 import jinja2
-import numpy as np
 import pandas as pd
 
 from bench.analysis import latency as latency_analysis
@@ -20,7 +19,7 @@ from bench.report.words import plural, two
 from llm_measured.core import files, hardware
 from llm_measured.predict import answer as predicted
 from llm_measured.predict import question
-from llm_measured.published import answers, build
+from llm_measured.published import build
 
 DEVICE, MODEL, BITS = "RTX 4090", "llama-3.1-8b", 4  # what the picker begins with
 # How a format of so many bits is asked of the calculator: its format (`expect_page.FORMATS`) and its engine.
@@ -125,11 +124,16 @@ def answer(device: str, model: str, bits: int, with_expected: bool = True) -> st
     cards, sizes = {row[0]: row for row in devices()}, {row[0]: row for row in models()}
     cell, card = measured().get((device, model, bits)), cards[device]
     found = expected(card[2], model, bits) if with_expected and card[2] else None
+    rows = lookup.link(accelerator_family=device, model=sizes[model][2], one_user_bits=f"{bits} bits")
+    links = [(f"The {plural(cell[0], 'row')}", rows, "")] if cell else []
+    if many := _many(card[2], model, bits):
+        links.append((f"{USERS} users at once", many, ""))
+    links += [
+        (words, address, f": {lookup.rate_text(rate)} (n {n})")
+        for words, rate, n, address in nearest(device, model, bits)
+    ]
     return SAID.render(
-        cell=cell, short=lookup.rate_text, plural=plural, expected=found,
-        engine=ASKED[bits][1], nearest=nearest(device, model, bits),
-        many=_many(card[2], model, bits), users=USERS,
-        rows=lookup.link(accelerator_family=device, model=sizes[model][2], one_user_bits=f"{bits} bits"),
+        cell=cell, short=lookup.rate_text, plural=plural, expected=found, engine=ASKED[bits][1], links=links
     )  # fmt: skip
 
 
@@ -179,12 +183,8 @@ A calculation from all published rows{{ ", asked for " ~ engine ~ "," if engine 
 {% endif %}
 </span></p>
 <p>
-{% if cell %}<a href="{{ rows }}">The {{ plural(cell[0], "row") }}</a> ·
-{% endif %}
-{% if many %}<a href="{{ many }}">{{ users }} users at once</a>
-{% endif %}
-{% for words, rate, n, address in nearest %}
-· <a href="{{ address }}">{{ words }}</a>: {{ short(rate) }} (n {{ n }})
+{% for words, address, note in links %}
+{{ "· " if not loop.first }}<a href="{{ address }}">{{ words }}</a>{{ note }}
 {% endfor %}
 </p>
 """)
@@ -326,8 +326,7 @@ def quantization_line() -> str:
     """What people published of four bits against sixteen, for one user: the sentence of Comparisons."""
     bits = next(each for each in comparisons.COMPARISONS if each.by == "bits")
     pairs = comparisons.pairs(bits)
-    four = pairs[pairs["against"] == "4 bits"]
-    found = answers.pooled(np.log(four["ratio"]), four["source"])
+    found = comparisons.pooled(pairs[pairs["against"] == "4 bits"])
     return (
         f"4 bits are {found.factor:.1f} ({found.low:.1f} to {found.high:.1f}) times as fast as 16, not "
         f"{16 / 4:g} times ({found.rows} settings of {found.sources} sources)."

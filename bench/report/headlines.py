@@ -55,7 +55,8 @@ class Runs:
     def __init__(self, requests: pd.DataFrame) -> None:
         real = derived.judged(requests[(requests["weights"] == "real") & (requests["error"] == "")])
         models = real[real["experiment"] == "latency"].groupby("model")["run_id"].nunique()
-        self.rows = real[real["model"] == (models.idxmax() if len(models) else "")]
+        self.model = models.idxmax() if len(models) else ""
+        self.rows = real[real["model"] == self.model]
         self.front = machines.in_front(self.rows)
         self.latency = latency_analysis.runs(self.front[self.front["experiment"] == "latency"])
         self.on = processor(self.front["gpu"].iloc[0]) if len(self.front) else ""
@@ -275,7 +276,7 @@ def of_servers(requests: pd.DataFrame) -> list[str]:
     found = [headline(runs) for headline in (objectives, gap_limit, batching)] if len(runs.front) else []
     texts = [headline.text for headline in found if headline]
     if texts:
-        texts.append(f"These are of {runs.rows['model'].iloc[0]}, a small model, on processors.")
+        texts.append(f"These are of {runs.model}.")
     return texts
 
 
@@ -291,9 +292,8 @@ def shown(requests: pd.DataFrame) -> str:
         code = html_escape.escape(snippet(headline.snippet).replace(SNIPPET_HOST, host))
         fold = f"<summary>The same numbers from the CSVs</summary><pre><code>{code}</code></pre>"
         items.append(f"<li>{text}<details class=data>{fold}</details></li>")
-    model = Runs(requests).rows["model"].iloc[0]
-    larger = "<a href='#models-that-people-use'>larger ones</a>"
-    about = f"These sentences are about {model}, a small model; {larger} stand below."
+    others = "<a href='#models-that-people-use'>models that people use</a>"
+    about = f"These sentences are about {Runs(requests).model}; {others} stand below."
     return f"<p>{about}</p><ul>{''.join(items)}</ul><p>{TWICE}</p>"
 
 

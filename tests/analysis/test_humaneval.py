@@ -8,6 +8,7 @@ from builders import evaluation_sidecar, make_rows, write_evaluation, write_scor
 
 from bench import html
 from bench.analysis import humaneval
+from bench.backends.common import gguf_files
 from bench.observations import gates, store
 from bench.report import figures
 from bench.report.figures import humaneval as figure
@@ -139,6 +140,7 @@ def test_the_figure_has_a_mark_for_each_scored_option(folder):
 
 
 def test_the_official_file_is_held_against_what_its_makers_published(tmp_path):
+    assert humaneval.SHIPPED == gguf_files.AS_SHIPPED
     model = {"backend": "llamacpp", "option": "as-shipped", "model": "qwen2.5-coder-1.5b"}
     path = write_evaluation(tmp_path, **model)
     write_score(tmp_path, [1] * 114 + [0] * 50, run_of(path), **model)

@@ -50,7 +50,9 @@ def test_where_two_cards_cannot_be_told_their_bandwidths_stand_beside(monkeypatc
     monkeypatch.setattr(lookup, "one_user", lambda: table.assign(bits=4.0, engine="llama.cpp"))
     names = ("RTX 4090", "RTX 3090")
     (said,) = comparisons.verdicts(comparisons.Comparison("device", names, names))
-    assert said.endswith("Their bandwidths alone would make it 0.93 times.")  # 936 GB/s to 1,008
+    assert said.endswith(
+        "The bandwidths of their fastest variants alone would make it 0.93 times."
+    )  # 936 GB/s to 1,008
 
 
 def test_sources_that_mostly_agree_are_counted(rows):

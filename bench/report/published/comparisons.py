@@ -97,6 +97,11 @@ def _versions(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(version=named)[(newest - oldest >= FEWEST_BUILDS) & (named != "")]
 
 
+def pooled(own: pd.DataFrame) -> answers.Effect:
+    """The ratio of rows of `pairs` of one other; sources count alike."""
+    return answers.pooled(np.log(own["ratio"]), own["source"])
+
+
 def verdicts(each: Comparison) -> list[str]:
     """A sentence for each of the others against the first."""
     table = pairs(each)
@@ -119,7 +124,7 @@ def _verdict(name: str, first: str, own: pd.DataFrame) -> str:
     agree, word = max((won, "faster"), (len(own) - won, "slower"))
     often = f"{agree if agree < len(own) else 'all'} of {plural(len(own), 'setting')}"
     if sources >= FEWEST_SOURCES:
-        effect = answers.pooled(np.log(own["ratio"]), own["source"])
+        effect = pooled(own)
         if not effect.low <= 1 <= effect.high:
             interval = (
                 f"{two(effect.factor)} times ({two(effect.low)} to {two(effect.high)}, {sources} sources)"
@@ -142,7 +147,8 @@ def _by_bandwidth(name: str, first: str) -> str:
     rates = lookup.families()["bandwidth_gb_per_s"].reindex([name, first])
     if rates.isna().any():
         return ""
-    return f" Their bandwidths alone would make it {two(rates.iloc[0] / rates.iloc[1])} times."
+    alone = two(rates.iloc[0] / rates.iloc[1])
+    return f" The bandwidths of their fastest variants alone would make it {alone} times."
 
 
 def settings(each: Comparison) -> pd.DataFrame:
