@@ -23,7 +23,6 @@ RATE = latency.RATE
 KEYS = ["backend", "option", "backend_version"]
 THAN = [f"than_{key}" for key in KEYS]  # the configuration that another one is compared with
 FEWEST_PROCESSORS = 5  # of which a ratio is pooled
-FEWEST_MACHINES, FEWEST_RUNS = 3, derived.ENOUGH_RUNS  # for the comparison to lead all headlines
 SUMMARY = [
     *KEYS, *THAN, "verdict", "ratio", "low", "high", "processors", "least", "most",
     "machines", "slower", "faster", "not_compared",
@@ -171,14 +170,6 @@ def leader(runs: pd.DataFrame) -> Key | None:
     own = np.log(runs[RATE]).groupby([runs["machine"], *(runs[key] for key in KEYS)]).mean()
     over = own.groupby(level=KEYS).agg(["count", "mean"])
     return over.sort_values(["count", "mean"]).index[-1]
-
-
-def machines_with_rounds(requests: pd.DataFrame) -> list[str]:
-    """Labels of the machines that have FEWEST_RUNS rounds or more: so many runs of their median
-    configuration."""
-    runs = compared(requests)
-    sizes = runs.groupby(["machine", *KEYS]).size().groupby(level="machine").median()
-    return list(sizes.index[sizes >= FEWEST_RUNS])
 
 
 def _configurations(runs: pd.DataFrame) -> list[Key]:

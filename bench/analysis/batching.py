@@ -150,23 +150,6 @@ def gains(requests: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*names, "best", "gain", "slower"])
 
 
-def mean_gains(requests: pd.DataFrame) -> pd.DataFrame:
-    """Average `gains` over runs, without a model, for each is a ratio inside one run; largest first.
-
-    One row per configuration; columns batch_size, mean, low, high (Student's t), least, most, runs (gain),
-    best (output tokens/s), slower (means), may_be_largest: some run of it gains as much as the least of the
-    first.
-    """
-    each = gains(requests)
-    keys = [*schema.CONFIGURATION, "batch_size"]
-    table = estimates.within_runs(each, keys, "gain").merge(
-        each.groupby(keys, as_index=False).agg(
-            least=("gain", "min"), most=("gain", "max"), best=("best", "mean"), slower=("slower", "mean")
-        )
-    )
-    table = table.sort_values("mean", ascending=False, ignore_index=True)
-    return table.assign(may_be_largest=table["most"] >= (table["least"].iloc[0] if len(table) else 0))
-
 
 def _best_size(curves: pd.DataFrame) -> float:
     """The batch size with the most output tokens/s in the mean over runs, of those that most runs have."""

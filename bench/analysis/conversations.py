@@ -21,7 +21,6 @@ from bench.workloads.traces import MOONCAKE_BLOCK_TOKENS
 LEVEL = ["experiment", "workload", "arrivals", "history", "session_rate", "cache_capacity_tokens"]
 CURVE = [*schema.CONFIGURATION, "backend_version"]
 OFF = 0.0
-SAME_RATE = 0.01  # two rates of sessions that differ by less are one
 BOUNDS = ["expected_cached_tokens_low", "expected_cached_tokens_high"]
 OF_ONE_RATE = ("conversations", "replay")  # experiments whose rates are not shares of a measured capacity
 ABOVE, WITHIN, BELOW = "above", "within", "below"

@@ -28,9 +28,9 @@ DIRECTIONS = {"higher": 1, "lower": -1, None: 0}
 
 
 def _of_requests(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per run of an experiment that asks one request at a time: `latency.runs`, and medians over
-    requests of what only whole requests have."""
-    rows = _answers(rows)
+    """One row per run of an experiment that asks one request at a time: `latency.runs`, and medians over its
+    requests of inter-token latency, end-to-end and step time, MFU, arithmetic intensity, KV cache, energy."""
+    rows = _without_engine_loops(rows)
     gaps = rows["output_tokens"] - 1
     enough = gaps >= statistics.requests_needed(0.99)
     kv = metrics.kv_cache_bytes(
@@ -38,21 +38,22 @@ def _of_requests(rows: pd.DataFrame) -> pd.DataFrame:
         rows["kv_values_per_token"],
         rows["kv_value_bytes"],
     )
-    more = rows.assign(itl_p99_s=rows["itl_p99_s"].where(enough), kv_cache_bytes=kv).groupby("run_id")
-    batches = derived.batches(rows).assign(arithmetic_intensity=lambda t: t["decode_intensity"])
+    of_requests = rows.assign(itl_p99_s=rows["itl_p99_s"].where(enough), kv_cache_bytes=kv).groupby("run_id")
+    batches = derived.batches(rows)  # each of one request
+    batches["arithmetic_intensity"] = batches["decode_intensity"]
     names = "e2e_s step_s requests_per_s mfu_prefill mfu_decode arithmetic_intensity".split()
     table = latency.runs(rows).assign(
         acceptance_rate=lambda t: metrics.acceptance_rate(t["accepted_tokens"], t["drafted_tokens"])
     )
-    table = table.merge(more[["itl_p50_s", "itl_p99_s", "kv_cache_bytes"]].median().reset_index(), "left")
-    table = table.drop(columns=ENERGY, errors="ignore").merge(
-        batches.groupby("run_id")[names].median().reset_index(), "left"
-    )
-    return table.merge(_energy(rows, []), "left", "run_id")
+    medians = of_requests[["itl_p50_s", "itl_p99_s", "kv_cache_bytes"]].median()
+    table = table.merge(medians.reset_index(), "left", "run_id")
+    table = table.merge(batches.groupby("run_id")[names].median().reset_index(), "left", "run_id")
+    # Energy as in every other experiment's rows: the median over requests, where `latency.runs` has the mean.
+    return table.drop(columns=ENERGY, errors="ignore").merge(_energy(rows, by=[]), "left", "run_id")
 
 
-def _answers(rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` without those of the engine's own loop."""
+def _without_engine_loops(rows: pd.DataFrame) -> pd.DataFrame:
+    """`rows` of whole requests: without those in which `overhead` timed the engine's own loop."""
     return rows[rows["ttft_s"].notna() | (rows["experiment"] != "overhead")]
 
 
@@ -61,7 +62,7 @@ def _of_sweeps(rows: pd.DataFrame) -> pd.DataFrame:
     table = batching.of_runs(rows).assign(arithmetic_intensity=lambda t: t["decode_intensity"])
     table = table.drop(columns=ENERGY, errors="ignore")
     table = table.merge(_once(rows, ["backend_version", "load_s"]), "left", "run_id")
-    return table.merge(_energy(rows, schema.SHAPE), "left", ["run_id", *schema.SHAPE])
+    return table.merge(_energy(rows, by=schema.SHAPE), "left", ["run_id", *schema.SHAPE])
 
 
 def _of_levels(rows: pd.DataFrame) -> pd.DataFrame:
@@ -70,7 +71,7 @@ def _of_levels(rows: pd.DataFrame) -> pd.DataFrame:
     loop = np.where(table["concurrency"].notna(), "closed", "open")
     same = ["backend_version", "peak_memory_bytes", "load_s", "weight_bytes"]
     table = table.assign(loop=loop).merge(_once(rows, same), "left", "run_id")
-    energy = _energy(rows, levels.LEVEL)
+    energy = _energy(rows, by=levels.LEVEL)
     table = table.drop(columns=ENERGY, errors="ignore").merge(energy, "left", ["run_id", *levels.LEVEL])
     return table.drop(columns="prompt_tokens")  # a mean here, no condition
 
@@ -87,9 +88,9 @@ def _of_quality(rows: pd.DataFrame) -> pd.DataFrame:
     return table.join(perplexity, "run_id").join(failed, "run_id")
 
 
-def _energy(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """ENERGY of each run and of each of its conditions `keys`: medians over requests."""
-    return rows.groupby(["run_id", *keys], as_index=False, dropna=False)[ENERGY].median()
+def _energy(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """ENERGY of each run and of each of its conditions `by`: medians over requests."""
+    return rows.groupby(["run_id", *by], as_index=False, dropna=False)[ENERGY].median()
 
 
 def _once(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

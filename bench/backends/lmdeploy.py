@@ -58,7 +58,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         "--backend": details["backend"],
         "--dtype": details["dtype"],
         "--tp": request.tensor_parallel,
-        "--log-level": "WARNING",  # where a fallback is logged
+        "--log-level": "WARNING",  # where a fall-back from TurboMind to PyTorch is logged
         "--session-len": servers.context(checkpoint, request),
         **servers.at_once("--max-batch-size", request),
     }
@@ -67,14 +67,14 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
     return servers.Server(
         [servers.tool("lmdeploy"), "serve", "api_server", checkpoint.path],
         flags,
-        _body,
-        "text",
-        settings={"prefix_caching": False},
-        reported=lambda url: _reported(request.log, option),
+        body=_body,
+        events="text",
+        settings={"prefix_caching": False},  # the server's own default
+        reported=lambda url: _check_engine(request.log, option),
     )
 
 
-def _reported(log: Path, option: str) -> Fields:
+def _check_engine(log: Path, option: str) -> Fields:
     """Nothing, where the log of the server does not say that it runs on the other of its two engines.
 
     RuntimeError with the log's own words where it does.

@@ -110,7 +110,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
     return servers.Server(
         [*TOOL, "serve", path],
         flags,
-        _body,
+        body=_body,
         model=str(path),  # served under the path of its folder, as the command names it
         settings=_reported(checkpoint, path),
         health="/v1/models",

@@ -84,7 +84,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         return effective.checked("SGLang", checkpoint, found, details["dtype"])
 
     command = [sys.executable, "-m", "sglang.launch_server"]
-    return servers.Server(command, flags, functools.partial(_body, checkpoint), reported=reported)
+    return servers.Server(command, flags, body=functools.partial(_body, checkpoint), reported=reported)
 
 
 def _body(checkpoint: Checkpoint, new_tokens: int) -> Fields:

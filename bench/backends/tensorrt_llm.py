@@ -91,7 +91,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         "--extra_llm_api_options": file.resolve(),
     }
     command = [servers.tool("trtllm-serve"), prepare(checkpoint, option, device)]
-    return servers.Server(command, flags, _body, settings=settings)
+    return servers.Server(command, flags, body=_body, settings=settings)
 
 
 def _engine(details: Fields) -> Fields:

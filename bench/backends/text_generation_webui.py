@@ -105,9 +105,9 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
     return servers.Server(
         ["env", f"--chdir={_home()}", _python(), "server.py", "--api", "--nowebui"],
         flags,
-        _body,
-        "text-bos" if _counts_bos(checkpoint) else "text",
-        path.name,
+        body=_body,
+        events="text-bos" if _counts_bos(checkpoint) else "text",
+        model=path.name,
         health="/v1/internal/health",
         environment=visible,
     )

@@ -99,7 +99,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
     return servers.Server(
         [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *switches],
         flags,
-        functools.partial(vllm_server.body, checkpoint),
+        body=functools.partial(vllm_server.body, checkpoint),
         settings=settings,
         reported=lambda url: vllm_server.reported(checkpoint, details["dtype"], url),
         environment=environment,

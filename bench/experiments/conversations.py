@@ -53,17 +53,21 @@ class Conversations(Load):
         self.simulated = []
 
     def __str__(self) -> str:
-        requests = sum(workload.requests for workload, _ in self.plan)
-        rates = [workload.session_rate for workload, _ in self.plan]
-        rates = ", ".join(f"{100 * rate:.3g} %" if self.of_capacity else f"{rate:.3g}" for rate in rates)
+        workloads = [workload for workload, _ in self.plan]
+        rates = ", ".join(
+            f"{100 * own.session_rate:.3g} %" if self.of_capacity else f"{own.session_rate:.3g}"
+            for own in workloads
+        )
         caches = ", ".join("off" if size == 0 else f"{size or 'unknown'} tokens" for size in self.caches)
         load = (
-            f"{sum(len(workload.sessions) for workload, _ in self.plan)} sessions with {requests} requests "
-            f"of up to {self.room} tokens, at {rates} "
+            f"{sum(len(own.sessions) for own in workloads)} sessions with "
+            f"{sum(own.requests for own in workloads)} requests of up to {self.room} tokens, at {rates} "
             f"{'of its capacity' if self.of_capacity else 'sessions/s'}; cache: {caches}"
         )
-        long = "" if self.of_capacity else announced([own for own, _ in self.plan], len(self.caches))
-        return f"{load}. {long}" if long else load
+        if self.of_capacity:  # how long it takes is known once the capacity has been measured
+            return load
+        duration = long_duration(workloads, times=len(self.caches))
+        return f"{load}. {duration}" if duration else load
 
     def _rates(self, usual):
         """The sessions per second of the levels, from few to many; where they are shares of the capacity
@@ -294,7 +298,7 @@ class Replays(Conversations):
 ARRIVALS = "trace", "poisson", "constant"
 
 
-def announced(workloads: list[Workload], times: int) -> str:
+def long_duration(workloads: list[Workload], times: int) -> str:
     """That the sessions of `workloads`, one after the other and all `times` times, arrive over hours, and
     what shortens it; empty where they do not."""
     lasts_s = times * sum(len(workload.sessions) / workload.session_rate for workload in workloads)

@@ -57,7 +57,7 @@ NAMESPACES = {"mount": 0x20000, "PID": 0x20000000, "network": 0x40000000, "IPC":
 NEW_USER = 0x10000000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, ATTR_RDONLY, ATTR_NOSUID = 442, -100, 0x8000, 1, 2
-SET_DEATH_SIGNAL, SET_DUMPABLE, SET_NO_NEW_PRIVS, GET_NO_NEW_PRIVS = 1, 4, 38, 39
+SET_DEATH_SIGNAL, SET_NO_NEW_PRIVS, GET_NO_NEW_PRIVS = 1, 38, 39
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/dev/null")
 INSIDE = "/home/program"  # the tmpfs
 # What runs a program: says over the pipe how it ended. `token` says that it came to its last line.

@@ -29,8 +29,9 @@ def forget_peak(device: str = "cpu", gpus: int = 1) -> None:
 
 
 def peak_memory_bytes(device: str = "cpu", gpus: int = 1) -> float:
-    """Largest resident set of this process and, added up, what its children hold now; on a GPU the most that
-    the engine's processes held there since `forget_peak`. In bytes.
+    """Largest resident set of this process since `forget_peak` and, added up, what its children hold now (of
+    another process the system tells no peak since then); on a GPU the most that the engine's processes held
+    there since `forget_peak`. In bytes.
 
     On GPUs it is sampled at the driver, ten times a second, whatever the engine allocates by: caches, context
     and kernels are in it. In a container, which hides processes from the driver, all that is in use there

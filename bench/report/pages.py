@@ -29,7 +29,6 @@ from bench.report.words import plural
 from llm_measured.core import columns, files, naming
 
 SITE_FOLDERS = "(?:assets|downloads|figures|pages)/"
-UNMEASURED = f"*{html_report.EMPTY.capitalize()}*"
 
 
 def requests() -> pd.DataFrame:

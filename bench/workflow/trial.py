@@ -59,10 +59,11 @@ def _run(engine, option, model, kind, gpu):
 
 
 def measure(run: Run) -> None:
-    """Carry `run` out, with a line that says how long it has taken, and what it waits for."""
+    """Carry `run` out, with a line that says how long it has taken and, where it waits for the machine or a
+    download, for what. Whether it succeeded is told by the file that it wrote, or did not."""
     waits, began = progress.Waits(), time.monotonic()
     process = subprocess.Popen(shlex.split(run.command), cwd=ROOT)
-    with tqdm(bar_format="{desc}", disable=None) as bar:  # a log needs no seconds
+    with tqdm(bar_format="{desc}", disable=None) as bar:  # None: no line of seconds in a log
         while process.poll() is None:
             if sentence := waits.new():
                 bar.write(sentence)

@@ -105,16 +105,16 @@ _STEP = (
     Effect("link by users", "link", (), 0.2, "users"),
     Effect("efficiency by users", "bandwidth", ("mixture",), 0.1, "users"),
     Effect("cache by users", "cache", (), 0.2, "users"),
-    Effect("arithmetic", "arithmetic", (), 0.4, "beside"),
-    Effect("arithmetic by engine family", "arithmetic", ("engine_family",), 0.2, "beside"),
-    Effect("arithmetic by class", "arithmetic", ("accelerator_class",), 0.15, "beside"),
-    Effect("arithmetic by kind of format", "arithmetic", ("scheme",), 0.2, "beside"),
-    Effect("arithmetic of mixtures", "arithmetic", ("mixture",), 0.3, "beside"),
-    Effect("prompts", "prompts", (), 0.5, "beside"),
-    Effect("prompts by engine family", "prompts", ("engine_family",), 0.4, "beside"),
-    Effect("sequences", "sequences", (), 1.0, "beside"),
-    Effect("sequences by engine family", "sequences", ("engine_family",), 0.5, "beside"),
-    Effect("sequences by class", "sequences", ("accelerator_class",), 0.3, "beside"),
+    Effect("arithmetic", "arithmetic", (), 0.4, "several_users"),
+    Effect("arithmetic by engine family", "arithmetic", ("engine_family",), 0.2, "several_users"),
+    Effect("arithmetic by class", "arithmetic", ("accelerator_class",), 0.15, "several_users"),
+    Effect("arithmetic by kind of format", "arithmetic", ("scheme",), 0.2, "several_users"),
+    Effect("arithmetic of mixtures", "arithmetic", ("mixture",), 0.3, "several_users"),
+    Effect("prompts", "prompts", (), 0.5, "several_users"),
+    Effect("prompts by engine family", "prompts", ("engine_family",), 0.4, "several_users"),
+    Effect("sequences", "sequences", (), 1.0, "several_users"),
+    Effect("sequences by engine family", "sequences", ("engine_family",), 0.5, "several_users"),
+    Effect("sequences by class", "sequences", ("accelerator_class",), 0.3, "several_users"),
     Effect("source", "source", ("source",), 0.25),
     Effect("source by users", "source", ("source",), 0.1, "users"),
     Effect("source and engine", "source", ("source", "engine_family"), 0.2),
@@ -162,14 +162,14 @@ PROMPT = Model(
 
 
 def factors(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """What effects are multiplied by."""
-    several = np.log(table["accelerators"].to_numpy(dtype=float))
+    """What an `Effect` is multiplied by in each setup, by the name that it gives (no unit)."""
+    log_accelerators = np.log(table["accelerators"].to_numpy(dtype=float))
     return {
         "one": np.ones(len(table)),
-        "several_tensor": several * (table["split"] == "tensor").to_numpy(),
-        "several_layers": several * (table["split"] == "layers").to_numpy(),
+        "several_tensor": log_accelerators * (table["split"] == "tensor").to_numpy(),
+        "several_layers": log_accelerators * (table["split"] == "layers").to_numpy(),
         "users": np.log(table["users"].to_numpy(dtype=float)),
-        "beside": (table["users"] > 1).to_numpy(dtype=float),
+        "several_users": (table["users"] > 1).to_numpy(dtype=float),
     }
 
 

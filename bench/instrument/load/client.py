@@ -59,7 +59,8 @@ class Client:
     ) -> None:
         self.connections, self.results = connection.Connections(url, fresh), Results(dialect)
         self.failures, self.pauses = refusals.Failures(most_failed), refusals.Pauses(timeout_s)
-        self.ended, self.answered = "", False
+        self.ended = ""  # why the load ended early
+        self.has_answered = False  # the server, once
         self.redials: list[tuple[float, int, Answer]] = []  # (when to connect again, number, answer)
         self.backlog, self.timeout_s = Backlog(calls, concurrency), timeout_s
         self.until_s, self.encode = until_s, encode
@@ -77,7 +78,7 @@ class Client:
                     if clock() >= self.alarm:
                         self._look_round()
                     for key, ready in self.connections.selector.select(self._patience()):
-                        self._serve(key.data, ready)
+                        self._on_ready(key.data, ready)
             finally:
                 self.results.compare_clocks()
                 self.connections.close()
@@ -142,15 +143,15 @@ class Client:
     def _unconnected(self, answer: Answer, failure: Exception) -> None:
         """No connection: try once more a little later, where the server may be starting again, or fail."""
         now, refused = clock(), isinstance(failure, ConnectionRefusedError)
-        if not (refused and self.answered and now < answer.begun + refusals.RESTART_S):
+        if not (refused and self.has_answered and now < answer.begun + refusals.RESTART_S):
             return self._finish(answer, connection.reason(failure))
         answer.retries += 1
         later = now + min(refusals.REDIAL_S * 2 ** (answer.retries - 1), refusals.LONGEST_REDIAL_S)
         heapq.heappush(self.redials, (later, answer.call.number, answer))
         self.alarm = 0.0
 
-    def _serve(self, stream: Stream, ready: int) -> None:
-        """Do what a connection is ready for."""
+    def _on_ready(self, stream: Stream, ready: int) -> None:
+        """Do what a connection is ready for: `ready` has the bits of `selectors`."""
         if stream.answer is None:  # the server closes an idle connection
             return self.connections.drop(stream)
         try:
@@ -160,13 +161,14 @@ class Client:
                     self._send(stream)
             elif not ready & connection.READ:
                 self._send(stream)
-            elif stream.receive():
-                self.answered, stream.answer.head = True, stream.head
+            elif stream.receive():  # the answer is complete
+                self.has_answered = True
+                stream.answer.head = stream.head
                 self._finish(self.connections.release(stream, keep=stream.head.stays_open))
         except BlockingIOError:
             pass  # woken for nothing
         except (OSError, http1.Broken) as failure:
-            if stream.connecting and not stream.secure:
+            if stream.connecting and not stream.secure:  # no TCP connection; a failed TLS handshake is final
                 return self._unconnected(self.connections.release(stream), failure)
             self._fail(stream, connection.reason(failure))
 

@@ -275,8 +275,9 @@ def ordered_gaps(runs: Runs) -> dict[int, str]:
 def possible_prefill(runs: Runs) -> dict[int, str]:
     """Refuse a first token that came before its prompt could be computed.
 
-    Computing it takes `plausibility.least_prefill_s` at the best matrix-multiply rate known of the device, in
-    any format, and reading the weights once at its best bandwidth; ABOVE_PEAK is allowed for.
+    The least time is the longer of two: computing it (`plausibility.least_prefill_s`) at the best
+    matrix-multiply rate known of the device, in any format, and reading the weights once at its best
+    bandwidth; ABOVE_PEAK is allowed for. One sentence a file, of its earliest first token.
     """
     rows = of_models(runs)
     rows = rows[rows["ttft_s"].notna()].join(runs.best[["flops_per_s", "bandwidth"]], on="file")

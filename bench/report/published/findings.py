@@ -133,17 +133,6 @@ def disagreement() -> Sentences:
     return sentences
 
 
-def disagreement_first() -> str:
-    """Two sources of different origin on one accelerator, model and number of bits."""
-    table = answers.disagreement_summary()
-    row = table[(table["level"] == "same model") & ~table["one_origin"]].iloc[0]
-    return (
-        f"Two sources that measured the same accelerator, model and bits differ by a factor of "
-        f"**{_number(row['median'])}** {_interval(row['low'], row['high'])} (median of {row['settings']} "
-        f"settings, {row['sources']} sources)."
-    )
-
-
 def software() -> Sentences:
     """Question 3."""
     every = answers.software()
@@ -198,7 +187,7 @@ def reruns(again: pd.DataFrame) -> Sentences:
 
 
 def exchange() -> Sentences:
-    """Question 5."""
+    """What it costs in throughput to serve each user faster."""
     table, pairs, load = answers.exchange(), answers.crossings(), answers.exchange_loads().iloc[0]
     both = table.dropna(subset=["kept"])
     points = answers.exchange_points()

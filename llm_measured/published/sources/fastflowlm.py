@@ -18,7 +18,8 @@ ABOUT = Source(
     published_on="2025-06",
     files=("llama3_results*.md",),
 )
-METHODS = {
+VERSION = "0.1.3"  # of June 2025, when they were measured
+METHODS = {  # accelerator, engine, backend
     "NPU (FastFlowLM)": ("Ryzen AI NPU (XDNA2)", "FastFlowLM", "NPU"),
     "NPU (Ryzen™ AI SW)": ("Ryzen AI NPU (XDNA2)", "Ryzen AI SW", "NPU"),
     "iGPU": ("Ryzen AI iGPU", "LM Studio", "iGPU"),
@@ -31,7 +32,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
         model, speeds, watts = None, [], {}
         for at, r, headings in raw.tables(file):
             model = (r["**Model**"] or "").strip("* ") or model
-            how = METHODS.get(r["**Hardware**"] or r["**Method**"])
+            how = METHODS.get(r["**Hardware**"] or r["**Method**"])  # a heading that is missing reads as None
             title = " ".join(headings)
             if how and "Decoding Speed" in title:
                 speeds.append((at, r, model, how))
@@ -40,6 +41,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
             elif how:
                 yield at.left_out("prefill, or power of prefill")
         for at, r, name, how in speeds:
+            accelerator, engine, backend = how
             for column, cell in r.items():
                 length = re.fullmatch(r"\*\*(\d+)k\*\*", str(column))
                 if not length:
@@ -49,14 +51,14 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                     continue
                 yield at.cell(column).row(
                     **single(leading(cell)),
-                    accelerator_raw=how[0],
-                    accelerator="cpu" if how[2] == "CPU" else None,
+                    accelerator_raw=accelerator,
+                    accelerator="cpu" if backend == "CPU" else None,  # the others are placed by name
                     accelerators=1,
-                    engine=how[1],
-                    engine_version="0.1.3" if how[1] == "FastFlowLM" else None,
-                    backend=how[2],
+                    engine=engine,
+                    engine_version=VERSION if engine == "FastFlowLM" else None,
+                    backend=backend,
                     checkpoint_raw=name,
                     context_depth=int(length[1]) * 1024,
-                    power_w=watts.get((name, how)),
+                    power_w=watts.get((name, how)),  # the source has one figure for all context lengths
                     power_scope="package" if (name, how) in watts else None,
                 )
