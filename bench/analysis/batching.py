@@ -150,7 +150,6 @@ def gains(requests: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*names, "best", "gain", "slower"])
 
 
-
 def _best_size(curves: pd.DataFrame) -> float:
     """The batch size with the most output tokens/s in the mean over runs, of those that most runs have."""
     sizes = curves.groupby("batch_size").agg(rate=("output_tokens_per_s", "mean"), runs=("run_id", "nunique"))

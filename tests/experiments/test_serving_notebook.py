@@ -273,7 +273,9 @@ def test_a_load_that_takes_hours_is_announced():
     """A trace whose moments are in another unit than its file says is one."""
     turns = [(workloads.Turn((1, 2), (1, 2), 1, at_s, None),) for at_s in (0.0, 3600.0, 7200.0)]
     workload = workloads.Workload(tuple(workloads.Session(k, own) for k, own in enumerate(turns, 1)))
-    assert conversations.long_duration([workload], 2).startswith("They arrive over 6.0 h: higher `session_rates`")
+    assert conversations.long_duration([workload], 2).startswith(
+        "They arrive over 6.0 h: higher `session_rates`"
+    )
     assert conversations.long_duration([conversations.at_rate(workload, 1.0)], 2) == ""
 
 
