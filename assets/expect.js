@@ -123,7 +123,7 @@ expectation.least = (c, s) => {
 // {mean, spread, shares}: logarithm of the seconds, its standard deviation for a source never seen, and the share of each part (Fit.seconds).
 expectation.seconds = (fit, bare, s) => {
   const several = Math.log(s.accelerators);
-  const factors = { one: 1, several_tensor: s.split === "tensor" ? several : 0, several_layers: s.split === "layers" ? several : 0, users: Math.log(s.users), beside: Number(s.users > 1) };
+  const factors = { one: 1, several_tensor: s.split === "tensor" ? several : 0, several_layers: s.split === "layers" ? several : 0, users: Math.log(s.users), several_users: Number(s.users > 1) };
   const logs = [...bare];
   const seen = [];
   const never = {};

@@ -98,6 +98,16 @@ $if(issue)$
 $endif$
 </p>
 </main>
+<script>
+// Menus close with Escape, or when something else is clicked, as Bootstrap's do under Quarto.
+const menus = document.querySelectorAll("header nav details");
+const close = menu => { menu.open = false; };
+document.addEventListener("keydown", event => {
+  const menu = event.key === "Escape" && document.querySelector("header nav details[open]");
+  if (menu) { close(menu); menu.querySelector("summary").focus(); }
+});
+document.addEventListener("click", event => menus.forEach(menu => menu.contains(event.target) || close(menu)));
+</script>
 $for(include-after)$
 $include-after$
 $endfor$

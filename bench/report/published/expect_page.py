@@ -307,18 +307,6 @@ step="any" value="{{ value }}"{{ ' required' if not optional }} disabled></div>
 <div><label for="expect-accelerators">How many of them</label>
 <input id="expect-accelerators" name="accelerators" type="number" min="1" max="1024" step="1"
 value="1" required></div>
-<div><label for="expect-split">Several share a model</label>
-<select id="expect-split" name="split"><option value="">as the engine does</option>
-<option value="tensor">side by side (tensor parallel)</option>
-<option value="layers">by layers, one after the other</option></select></div>
-<div><label for="expect-context">Tokens in the cache of each user</label>
-<input id="expect-context" name="context" type="number" min="0" max="20000000" step="1"
-value="{{ context }}" required></div>
-<div><label for="expect-claim">A rate that you were told (tokens/s, may be empty)</label>
-<input id="expect-claim" name="claim" type="number" min="0" step="any"></div>
-<div><label for="expect-usd_per_gpu_hour">Dollars per hour of one accelerator (empty: listed)</label>
-<input id="expect-usd_per_gpu_hour" name="usd_per_gpu_hour" type="number" min="{{ price[0] }}"
-max="{{ price[1] }}" step="any"></div>
 <div><label for="expect-users">Users at once</label>
 <input id="expect-users" name="users" type="number" min="1" max="{{ most_users }}" step="1" value="1"
 required></div>
@@ -328,6 +316,18 @@ value="{{ prompt }}" required></div>
 <div><label for="expect-answer">Answer (tokens)</label>
 <input id="expect-answer" name="answer" type="number" min="2" max="200000" step="1"
 value="{{ answer }}" required></div>
+<div><label for="expect-split">Several are used</label>
+<select id="expect-split" name="split"><option value="">as the engine does</option>
+<option value="tensor">side by side (tensor parallel)</option>
+<option value="layers">by layers, one after the other</option></select></div>
+<div><label for="expect-context">Context of each user (tokens)</label>
+<input id="expect-context" name="context" type="number" min="0" max="20000000" step="1"
+value="{{ context }}" required></div>
+<div><label for="expect-claim">A rate you were told (tokens/s)</label>
+<input id="expect-claim" name="claim" type="number" min="0" step="any"></div>
+<div><label for="expect-usd_per_gpu_hour">Dollars per hour of one</label>
+<input id="expect-usd_per_gpu_hour" name="usd_per_gpu_hour" type="number" min="{{ price[0] }}"
+max="{{ price[1] }}" step="any"></div>
 </form>
 <div id="expect-said" role="status" aria-live="polite"></div>
 <div id="expect-picture"></div>
