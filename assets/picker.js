@@ -60,7 +60,7 @@ picker.said = (data, device, model, bits) => {
   const [, , , memory] = data.devices[at[0]];
   const bytes = (size * data.least[bits]) / 8;
   let words = "";
-  if (cell && cell[0] > 1) words = `<b>${short(cell[1])} to ${short(cell[3])} tokens/s</b> for one user, ${short(cell[2])} in the median of ${cell[0]} measurements of ${cell[6]}, from ${plural(cell[4], "source")} (${cell[5]}).`;
+  if (cell && cell[0] > 1) words = `<b>${short(cell[1])} to ${short(cell[3])} tokens/s</b> for one user in ${cell[0]} measurements of ${cell[6]} (${cell[5]}); ${short(cell[2])} in the median${cell[4] > 1 ? ` of the medians of ${cell[4]} sources` : ", all of one source"}.`;
   else if (cell) words = `<b>${short(cell[2])} tokens/s</b> for one user: one measurement of ${cell[6]} (${cell[5]}).`;
   else if (memory && bytes > memory) words = `<b>Does not fit:</b> the weights have at least ${short(bytes)} GB, one ${device} has ${short(memory)} GB.`;
   else words = "<b>Nobody here has measured exactly this.</b>";

@@ -110,8 +110,11 @@ def verdict(row: pd.Series) -> str:
         return "; ".join(lost)
     if row["product"] == NOT_REACHED:
         lost.append("9 × 8 not reached")
-    alike = "as the reference" if row["same_answers"] == row["answers"] else "not worse"
-    return "; ".join(lost) or alike
+    if lost:
+        return "; ".join(lost)
+    if row["same_answers"] == row["answers"]:
+        return "as the reference"
+    return "9 × 8 = 72" if pd.isna(row["perplexity_ratio"]) else "no loss seen"
 
 
 def _two(value: float) -> str:

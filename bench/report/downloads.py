@@ -3,7 +3,7 @@
     python -m bench.report.downloads        writes them into downloads/
 
 The columns are those of a run's CSV (`bench.observations.schema`), then what its sidecar adds to every row,
-then what is derived when read; nothing is rounded and nothing is left out.
+then what is derived when read; nothing is rounded; left out are runs that a check refuses.
 """
 
 import os

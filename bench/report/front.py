@@ -77,12 +77,14 @@ def models() -> list[list]:
 
 @functools.cache
 def measured() -> dict[tuple[str, str, int], list]:
-    """{(device, model, bits): [n, lowest, median, highest, sources, engines, models]}; tokens/s of one user,
-    engines and names of models by their rows."""
+    """{(device, model, bits): [n, lowest, median, highest, sources, engines, models]}; tokens/s of one user
+    (`lookup.of_sources` for the median), engines and names of models by their rows."""
     keys = ["device", "model", "bits"]
     cells = lookup.one_user().groupby(keys)
     counts = cells.agg(n=("rate", "size"), sources=("source", "nunique"))
-    rates = cells["rate"].agg(["min", "median", "max"]).map(lambda rate: float(f"{rate:.3g}"))
+    rates = cells["rate"].agg(["min", "max"])
+    rates.insert(1, "median", lookup.of_sources(lookup.one_user(), keys))
+    rates = rates.map(lambda rate: float(f"{rate:.3g}"))
     often = {name: _by_frequency(cells[name].value_counts()) for name in ("engine", "named")}
     return {
         (device, model, int(bits)): [
@@ -168,8 +170,9 @@ def nearest(device: str, model: str, bits: int) -> list[tuple[str, float, int, s
 SAID = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
 <p>
 {% if cell and cell[0] > 1 %}
-<b>{{ short(cell[1]) }} to {{ short(cell[3]) }} tokens/s</b> for one user, {{ short(cell[2]) }} in the
-median of {{ cell[0] }} measurements of {{ cell[6] }}, from {{ plural(cell[4], "source") }} ({{ cell[5] }}).
+<b>{{ short(cell[1]) }} to {{ short(cell[3]) }} tokens/s</b> for one user in {{ cell[0] }} measurements of
+{{ cell[6] }} ({{ cell[5] }}); {{ short(cell[2]) }} in the median
+{{- " of the medians of " ~ cell[4] ~ " sources" if cell[4] > 1 else ", all of one source" }}.
 {% elif cell %}
 <b>{{ short(cell[2]) }} tokens/s</b> for one user: one measurement of {{ cell[6] }} ({{ cell[5] }}).
 {% else %}
@@ -314,10 +317,13 @@ def processor_line(requests: pd.DataFrame) -> str:
     if alike := headlines.answers_alike(runs):
         return f"{first} {alike.text}"
     if headlines.same_tokens(runs) == [quality_analysis.REFERENCE]:
-        name, rate = " ".join(quality_analysis.REFERENCE), means[quality_analysis.REFERENCE]
+        reference = quality_analysis.REFERENCE
+        wide = [key for key in means.index if key[1].startswith("float32") and key[0] != reference[0]]
+        others = "No other option" if wide else "No option with fewer bits"
+        alone = "" if wide else ", and no other engine was run in 32 bits"
         return (
-            f"{first} None of them gives token for token the answers of **{name}**, which runs at "
-            f"{two(rate)} tokens/s."
+            f"{first} {others} gives token for token the answers of **{' '.join(reference)}** "
+            f"({two(means[reference])} tokens/s){alone}."
         )
     return first
 
@@ -328,8 +334,8 @@ def quantization_line() -> str:
     pairs = comparisons.pairs(bits)
     found = comparisons.pooled(pairs[pairs["against"] == "4 bits"])
     return (
-        f"4 bits are {found.factor:.1f} ({found.low:.1f} to {found.high:.1f}) times as fast as 16, not "
-        f"{16 / 4:g} times ({found.rows} settings of {found.sources} sources)."
+        f"Files of 4 to 5 bits a weight are {found.factor:.1f} ({found.low:.1f} to {found.high:.1f}) times as "
+        f"fast as 16 bits ({found.rows} settings of {found.sources} sources)."
     )
 
 

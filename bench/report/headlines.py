@@ -97,22 +97,22 @@ def processor(gpu: str) -> str:
 
 
 def four_bits(runs: Runs) -> Headline | None:
-    """Compare the two fastest engines in four bits by type of processor."""
+    """Compare the two fastest engines in four bits by type of processor, on machines with ENOUGH_RUNS of each."""
     first, second = ("llamacpp", "Q4_0"), ("onnxruntime", "int4")
     each = latency_analysis.runs(runs.rows[runs.rows["experiment"] == "latency"])
-    means = each.groupby(["gpu", "host", "backend", "option"])["output_tokens_per_s"].mean()
-    means = means.unstack(["backend", "option"])
+    means = each.groupby(["gpu", "host", "backend", "option"])["output_tokens_per_s"].agg(["mean", "size"])
+    means = means["mean"].where(means["size"] >= derived.ENOUGH_RUNS).unstack(["backend", "option"])
     if not {first, second} <= set(means.columns):
         return None
-    ratio = (means[first] / means[second]).dropna().groupby("gpu").mean().sort_values(ascending=False)
+    ratio = (means[first] / means[second]).dropna().sort_values(ascending=False)
     if ratio.empty:
         return None
-    shown = [f"{words.two(value)} on {processor(gpu)}" for gpu, value in ratio.items()]
-    shown[0] = f"{words.two(ratio.iloc[0])} times {_name(second)}'s speed on {processor(ratio.index[0])}"
+    shown = [f"{words.range(own)} on {processor(gpu)}" for gpu, own in ratio.groupby("gpu", sort=False)]
+    shown[0] = shown[0].replace("times", f"times {_name(second)}'s speed")
     lost = [runs.lost(config) for config in (first, second)]
     cost = f"both say {lost[0]}" if lost[0] == lost[1] else " against ".join(lost)
     text = f"{_name(first)} runs at {', '.join(shown)}{'; ' * any(lost)}{cost if any(lost) else ''}."
-    return Headline(text, ratio.to_dict(), "four_bits")
+    return Headline(text, {" ".join(machine): value for machine, value in ratio.items()}, "four_bits")
 
 
 def same_tokens(runs: Runs) -> list[Config]:
@@ -169,13 +169,20 @@ def fewer_bits(runs: Runs) -> Headline | None:
 
 def first_token(runs: Runs) -> Headline | None:
     """Compare the time to the first token of engines in 16 bits."""
-    named = [("vllm", "bfloat16-compiled"), ("vllm", "bfloat16"), ("openvino", "F16"), ("llamacpp", "F16")]
+    named = [
+        *(("vllm", "bfloat16-compiled"), ("vllm", "bfloat16"), ("openvino", "F16")),
+        *(("transformers", "bfloat16"), ("llamacpp", "F16")),
+    ]
     means = 1e3 * runs.means("ttft_s")
     if not set(named) <= set(means.index):
         return None
     waits = means[named].sort_values()
-    shown = [f"{html.number(wait)} with {_name(config)}" for config, wait in waits.items()]
-    text = f"In 16 bits on {runs.on}, milliseconds to the first token: {', '.join(shown)}."
+    shown = [f"{_name(config)} {html.number(wait)}" for config, wait in waits.items()]
+    lengths = runs.front.loc[runs.front["experiment"] == "latency", "prompt_tokens"]
+    text = (
+        f"First token in 16 bits on {runs.on}, ms after {lengths.min():.0f} to {lengths.max():.0f} tokens: "
+        f"{', '.join(shown)}."
+    )
     return Headline(text, {" ".join(config): wait for config, wait in waits.items()}, "first_token")
 
 
@@ -206,15 +213,16 @@ def batching(runs: Runs) -> Headline | None:
         return None
     best, size = most.index[0], gains.loc[most.index[0]].idxmax()
     text = (
-        f"On {runs.on}, batching gains most in the mean with {_name(best)}: {words.two(most.iloc[0])} times "
-        f"one request's tokens/s at batch {size:.0f}; next is {_name(most.index[1])} with "
-        f"{words.two(most.iloc[1])}."
+        f"On {runs.on}, batches {_lengths(runs)} gain most in the mean with {_name(best)}: "
+        f"{words.two(most.iloc[0])} times one request's tokens/s at {size:.0f}; next {_name(most.index[1])} "
+        f"with {words.two(most.iloc[1])}."
     )
     return Headline(text, {"name": " ".join(best), "gain": most.iloc[0], "size": size}, "batching")
 
 
 def gap_limit(runs: Runs) -> Headline | None:
-    """Name the engine with the most throughput while nobody waits longer than the objective for a token."""
+    """Name the engine with the most throughput in batches while nobody waits longer than the objective for a
+    token after the first, and how long for that."""
     limit = inputs.study()["slo"]["tpot_s"]
     curves = _sweeps(runs)
     if curves.empty:
@@ -225,14 +233,15 @@ def gap_limit(runs: Runs) -> Headline | None:
     if within.empty:
         return None
     *best, size = within.idxmax()
-    rate, gap = within.max(), 1e3 * gaps[within.idxmax()]
-    lost = runs.lost(tuple(best))
+    rate, lost = within.max(), runs.lost(tuple(best))
+    first_s = _sweeps(runs, "ttft_s").groupby(["backend", "option"]).mean().stack()[within.idxmax()]
     text = (
-        f"With every token within {1e3 * limit:.0f} ms, {_name(best)} yields most in the mean on {runs.on}: "
-        f"{html.number(rate)} tokens/s at batch {size:.0f}, longest gap {gap:.0f} ms"
-        f"{f'; it says {lost}' if lost else ''}."
+        f"Batches {_lengths(runs)}, gaps within {1e3 * limit:.0f} ms, on {runs.on}: {_name(best)} has the "
+        f"highest mean, {html.number(rate)} tokens/s at batch {size:.0f}; first token after "
+        f"{words.two(first_s)} s{f'; it says {lost}' if lost else ''}."
     )
-    return Headline(text, {"name": " ".join(best), "size": size, "rate": rate, "gap": gap}, "gap_limit")
+    numbers = {"name": " ".join(best), "size": size, "rate": rate, "first_s": first_s}
+    return Headline(text, numbers, "gap_limit")
 
 
 def objectives(runs: Runs) -> Headline | None:
@@ -247,8 +256,8 @@ def objectives(runs: Runs) -> Headline | None:
     share = f"every one of {len(own)}" if met == len(own) else f"{met} of {len(own)}"
     text = (
         f"On {runs.on}, {_name(('vllm', 'bfloat16'))} kept TTFT within {limits['ttft_s']:.0f} s and TPOT "
-        f"within {1e3 * limits['tpot_s']:.0f} ms in {share} requests at {load:g} requests/s, the highest "
-        "load tried."
+        f"within {1e3 * limits['tpot_s']:.0f} ms in {share} requests sent at {load:g} requests/s, the "
+        "highest load tried."
     )
     return Headline(text, {"met": met, "requests": len(own), "load": load}, "objectives")
 
@@ -300,6 +309,13 @@ def shown(requests: pd.DataFrame) -> str:
 def snippet(name: str) -> str:
     """Return the text of a headline's snippet."""
     return (SNIPPETS / f"{name}.py").read_text(encoding="utf-8")
+
+
+def _lengths(runs: Runs) -> str:
+    """Return the lengths of the batches of `_sweeps`: `of 512 tokens in, 64 out`."""
+    batches = batching_analysis.of_runs(runs.front[runs.front["experiment"] == "batching"])
+    prompt, answer = batches[["prompt_tokens", "max_new_tokens"]].value_counts().index[0]
+    return f"of {prompt:.0f} tokens in, {answer:.0f} out"
 
 
 def _sweeps(runs: Runs, column: str = "output_tokens_per_s") -> pd.DataFrame:

@@ -371,6 +371,7 @@ def workload(rows: pd.DataFrame) -> dict:
     closed, opened = rows.dropna(subset="concurrency"), rows.dropna(subset="request_rate")
     each = rows.groupby([*schema.CONFIGURATION, "concurrency", "request_rate"], dropna=False).size()
     return {
+        "machine": f"{rows['gpu'].iloc[0]} ({rows['host'].iloc[0]})",
         "lengths": " or ".join(map(_lengths, which)),
         "scaled": _scaled(rows, which),
         "prompt": html_report.number(rows["prompt_tokens"].mean()),

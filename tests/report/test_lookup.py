@@ -39,12 +39,12 @@ def test_rows_of_many_users_speculation_or_an_objection_do_not_count():
     assert not lookup.qualifies(many).any()
 
 
-def test_a_cell_is_the_median_of_its_rows_and_leads_to_them():
+def test_a_cell_is_the_median_of_its_sources_medians_and_leads_to_its_rows():
     cell = lookup.cells()["RTX 4090", "7–8B, 4 bits"]
     rows = lookup.one_user()
     own = rows[(rows["device"] == "RTX 4090") & (rows["bits"] == 4) & rows["parameters_b"].between(6.5, 9.3)]
     assert (cell.n, cell.median, cell.low, cell.high) == (
-        len(own), own["rate"].median(), own["rate"].min(), own["rate"].max()
+        len(own), own.groupby("source")["rate"].median().median(), own["rate"].min(), own["rate"].max()
     )  # fmt: skip
     shown = expect_explorer.table(build.table())
     kept = shown[(shown["accelerator_family"] == "RTX 4090") & (shown["model_class"] == "7–8B, 4 bits")]
@@ -52,6 +52,18 @@ def test_a_cell_is_the_median_of_its_rows_and_leads_to_them():
     assert (
         "o-accelerator_family=RTX+4090" in cell.link and "o-model_class=7%E2%80%938B%2C+4+bits" in cell.link
     )
+
+
+def test_a_class_that_is_slower_than_a_larger_one_is_marked():
+    def cell(rate):
+        return lookup.Cell(rate, rate, rate, 1, "")
+
+    small, large = (
+        next(each for each in lookup.CLASSES if each.title == f"{size}, 4 bits") for size in ("1B", "7–8B")
+    )
+    found = {("A", small.title): cell(96.0), ("A", large.title): cell(136.0), ("B", small.title): cell(300.0)}
+    assert lookup.slow(found, "A", small) and not lookup.slow(found, "A", large)
+    assert not lookup.slow(found, "B", small) and not lookup.slow(found, "B", large)
 
 
 def test_what_does_not_fit_is_arithmetic():

@@ -11,4 +11,5 @@ rate = batches["output_tokens"].sum() / (batches["ended_s"].max() - batches["sen
 rates = rate.groupby(level=[0, 1, 2, 3]).median().groupby(level=[0, 1, 2]).mean()
 gaps = rows.groupby(["backend", "option", "batch_size"])["itl_max_s"].max()
 best = rates[gaps <= 0.1].idxmax()
-answer = {"name": " ".join(best[:2]), "size": best[2], "rate": rates[best], "gap": 1000 * gaps[best]}
+firsts = batches["ttft_s"].median().groupby(level=[0, 1, 2, 3]).median().groupby(level=[0, 1, 2]).mean()
+answer = {"name": " ".join(best[:2]), "size": best[2], "rate": rates[best], "first_s": firsts[best]}

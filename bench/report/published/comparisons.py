@@ -1,9 +1,9 @@
 """A against B in what others have published: both in the same source, model, bits and engine, for one user or
 for as many users with the same lengths.
 
-Two cards are compared only where somebody measured both; sources count alike. `is faster` needs three
-sources and an interval that leaves 1 out, `was faster in so many` four settings of five; anything else cannot
-be told.
+Two cards are compared only where somebody measured both. `is faster` needs three sources, which count alike,
+and an interval that leaves 1 out; `was faster in so many` four settings of five, and says what each source has
+in the median; anything else cannot be told.
 """
 
 from dataclasses import dataclass
@@ -26,6 +26,8 @@ OF_MANY = [
 ]  # and where many users are served
 FEWEST_SOURCES, FEWEST_SETTINGS = 3, 3
 MOSTLY = 0.8  # of the settings: where so many agree, the sentence counts them
+# Of one user on a card: where less of its bandwidth is reached, the host or the engine sets the pace.
+LEAST_MBU = 0.1
 FEWEST_BUILDS = 100  # between two versions of llama.cpp: some two weeks
 CANNOT = "cannot be told"
 OLDER, NEWER = "older build", "newer build"
@@ -69,6 +71,8 @@ def pairs(each: Comparison) -> pd.DataFrame:
     first)."""
     rows = lookup.many_users() if each.many else lookup.one_user()
     rows = rows[rows["device"].str.startswith(each.only)]
+    if each.by == "device" and not each.many:
+        rows = rows[~(rows["mbu"] < LEAST_MBU)]
     rows = rows.assign(engine=rows["engine"].map(names.engine))
     shared = [*SETTING, *(OF_MANY if each.many else [])]
     if each.by == "version":
@@ -130,10 +134,9 @@ def _verdict(name: str, first: str, own: pd.DataFrame) -> str:
                 f"{two(effect.factor)} times ({two(effect.low)} to {two(effect.high)}, {sources} sources)"
             )
             return f"**{name} is {word} than {first}:** {interval}, {word} in {often}."
-    median = f"{two(own['ratio'].median())} times in the median, {words.range(own['ratio'])}"
     if len(own) >= FEWEST_SETTINGS and agree >= MOSTLY * len(own):
         of = plural(sources, "source")
-        return f"**{name} was {word} than {first} in {often} of {of}:** {median}. More sources could differ."
+        return f"**{name} was {word} than {first} in {often} of {of}:** {_by_source(own, word)}{_users(own)}."
     ends = own.sort_values("ratio").iloc[[0, -1]]
     low, high = (f"{two(r)} ({m}, {s})" for r, m, s in zip(ends["ratio"], ends["model"], ends["source"]))
     return (
@@ -142,13 +145,31 @@ def _verdict(name: str, first: str, own: pd.DataFrame) -> str:
     )
 
 
+def _by_source(own: pd.DataFrame, word: str) -> str:
+    """How many times as fast, in the median; of several sources each one's, and how many say otherwise."""
+    medians = own.groupby("source")["ratio"].median()
+    if len(medians) == 1:
+        return f"{two(medians.iloc[0])} times in the median, {words.range(own['ratio'])}"
+    against = int(((medians > 1) != (word == "faster")).sum())
+    otherwise = f"; {against} of {len(medians)} says otherwise" if against else ""
+    return f"medians of the sources {words.range(medians)}{otherwise}"
+
+
+def _users(own: pd.DataFrame) -> str:
+    """How many users were served at once, of settings of many."""
+    if "users" not in own:
+        return ""
+    low, high = own["users"].min(), own["users"].max()
+    return f", at {low:,.0f} users" if low == high else f", at {low:,.0f} to {high:,.0f} users"
+
+
 def _by_bandwidth(name: str, first: str) -> str:
     """What the datasheets' bandwidths of two devices would let one expect; empty for anything else."""
     rates = lookup.families()["bandwidth_gb_per_s"].reindex([name, first])
     if rates.isna().any():
         return ""
     alone = two(rates.iloc[0] / rates.iloc[1])
-    return f" The bandwidths of their fastest variants alone would make it {alone} times."
+    return f" By bandwidth alone, of the fastest card of each name, it would be {alone} times."
 
 
 def settings(each: Comparison) -> pd.DataFrame:

@@ -79,8 +79,9 @@ def mbu() -> Sentences:
     sentences += [
         f"Weights that take twice as long to read reach {_number(size['factor'])} "
         f"{_interval(size['low'], size['high'])} times the share {counts}.",
-        f"A measurement a year later reaches {_number(year['factor'])} "
-        f"{_interval(year['low'], year['high'])} times the share.",
+        f"At equal bytes, accelerator and engine, rows published a year later reach "
+        f"{_number(year['factor'])} {_interval(year['low'], year['high'])} times the share: other models and "
+        "sources, and no trend of any one.",
     ]
     return sentences + engines()
 

@@ -184,7 +184,8 @@ def bits_of(rows: pd.DataFrame) -> pd.Series:
 def one_user() -> pd.DataFrame:
     """The published rows that tell one user's speed; columns row_id, device, model (its shape's name), named
     (its own), bits (a key of BITS), rate (tokens/s), engine, source, accelerator, format, parameters_b,
-    active_b, backend, build (llama.cpp's number, NaN where it is not stated)."""
+    active_b, backend, build (llama.cpp's number, NaN where it is not stated), mbu (the weights' bytes a second,
+    of the datasheet's bandwidth; NaN where that is unknown)."""
     return memo.kept((f"{__name__}.one_user", build.VERSION), _one_user)
 
 
@@ -194,7 +195,7 @@ def _one_user() -> pd.DataFrame:
     # A processor's run on a machine with a card says nothing of the card.
     on_processor = rows["flags"].astype("string").fillna("").str.contains(r"n_gpu_layers=0\b")
     rows = rows[~(on_processor & (rows["accelerator_family"] != "CPU")).astype(bool)]
-    known = derived.datasheet(rows)
+    known, figures = derived.datasheet(rows), derived.derived(rows)
     made = pd.DataFrame(
         {
             "row_id": rows["row_id"],
@@ -202,7 +203,7 @@ def _one_user() -> pd.DataFrame:
             "model": rows["model"].map(lambda name: shapes().get(name, name)),
             "named": rows["model"],
             "bits": bits_of(rows),
-            "rate": derived.derived(rows)["output_tokens_per_s_per_request"],
+            "rate": figures["output_tokens_per_s_per_request"],
             "engine": rows["engine"].fillna("not stated"),
             "source": rows["source"],
             "accelerator": rows["accelerator"],
@@ -211,6 +212,7 @@ def _one_user() -> pd.DataFrame:
             "active_b": known["active"] / 1e9,
             "backend": rows["backend"],
             "build": builds(rows),
+            "mbu": figures["mbu"],
         },
         index=rows.index,
     )
@@ -260,9 +262,15 @@ def classes_of(rows: pd.DataFrame) -> pd.Series:
     return found
 
 
+def of_sources(rows: pd.DataFrame, keys: list[str]) -> pd.Series:
+    """The median of the sources' medians of `rows` by `keys`: tokens/s, each source counting alike."""
+    return rows.groupby([*keys, "source"])["rate"].median().groupby(level=keys).median()
+
+
 @dataclass(frozen=True)
 class Cell:
-    """What people measured of one class on one device: tokens/s of one user, and how many measurements."""
+    """What people measured of one class on one device: tokens/s of one user (the median of the sources'
+    medians, and the lowest and highest of all), and how many measurements."""
 
     median: float
     low: float
@@ -281,9 +289,10 @@ def link(**filters: str | list[str]) -> str:
 def cells() -> dict[tuple[str, str], Cell]:
     """{(device, title of a class): Cell} of what was measured."""
     rows = one_user().assign(title=lambda rows: classes_of(rows)).dropna(subset=["title"])
+    medians = of_sources(rows, ["device", "title"])
     return {
         (name, title): Cell(
-            part["rate"].median(),
+            float(medians[name, title]),
             part["rate"].min(),
             part["rate"].max(),
             len(part),
@@ -291,6 +300,21 @@ def cells() -> dict[tuple[str, str], Cell]:
         )
         for (name, title), part in rows.groupby(["device", "title"])
     }
+
+
+def slow(found: dict[tuple[str, str], Cell], name: str, each: Class) -> bool:
+    """Whether a larger class of dense models in as many bits is faster on the device: the host or the engine
+    of those who measured this one set the pace, not the memory."""
+    own = found.get((name, each.title))
+    larger = [
+        found[name, other.title].median
+        for other in CLASSES
+        if (name, other.title) in found
+        and other.bits == each.bits
+        and not (other.active or other.model)
+        and other.parameters[0] > each.parameters[1] > 0
+    ]
+    return bool(own and larger and max(larger) > own.median)
 
 
 def fits(name: str, each: Class) -> bool:
@@ -310,7 +334,13 @@ def table() -> str:
     for title in GROUPS:
         own = devices[devices["group"] == title].sort_values(["width", "name"], ascending=[False, True])
         lines = [
-            (name, [(each, found.get((name, each.title)), fits(name, each)) for each in CLASSES])
+            (
+                name,
+                [
+                    (found.get((name, each.title)), fits(name, each), slow(found, name, each))
+                    for each in CLASSES
+                ],
+            )
             for name in own["name"]
         ]
         parts.append((title, lines))
@@ -336,8 +366,8 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 <tbody>
 {% for name, row in lines %}
 <tr><th scope="row">{{ name }}</th>
-{%- for each, cell, fits in row %}
-{%- if cell %}<td data-sort="{{ cell.median }}"><a href="{{ cell.link }}"><b>{{ number(cell.median) }}</b></a>
+{%- for cell, fits, slow in row %}
+{%- if cell %}<td data-sort="{{ cell.median }}"><a href="{{ cell.link }}"><b>{{ number(cell.median) }}</b></a>{{ " †" if slow }}
 <small>
 {%- if cell.n > 1 %}<span>{{ number(cell.low) }}–{{ number(cell.high) }}</span> {% endif -%}
 <span>n {{ cell.n }}</span></small></td>
