@@ -334,8 +334,8 @@ def quantization_line() -> str:
     pairs = comparisons.pairs(bits)
     found = comparisons.pooled(pairs[pairs["against"] == "4 bits"])
     return (
-        f"Files of 4 to 5 bits a weight are {found.factor:.1f} ({found.low:.1f} to {found.high:.1f}) times as "
-        f"fast as 16 bits ({found.rows} settings of {found.sources} sources)."
+        f"Files of 4 to 5 bits a weight are {found.factor:.1f} ({found.low:.1f} to {found.high:.1f}) times "
+        f"as fast as 16 bits ({found.rows} settings of {found.sources} sources)."
     )
 
 

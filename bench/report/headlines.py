@@ -97,7 +97,7 @@ def processor(gpu: str) -> str:
 
 
 def four_bits(runs: Runs) -> Headline | None:
-    """Compare the two fastest engines in four bits by type of processor, on machines with ENOUGH_RUNS of each."""
+    """Compare the two fastest engines in four bits by processor, on machines with ENOUGH_RUNS of each."""
     first, second = ("llamacpp", "Q4_0"), ("onnxruntime", "int4")
     each = latency_analysis.runs(runs.rows[runs.rows["experiment"] == "latency"])
     means = each.groupby(["gpu", "host", "backend", "option"])["output_tokens_per_s"].agg(["mean", "size"])

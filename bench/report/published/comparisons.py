@@ -2,8 +2,8 @@
 for as many users with the same lengths.
 
 Two cards are compared only where somebody measured both. `is faster` needs three sources, which count alike,
-and an interval that leaves 1 out; `was faster in so many` four settings of five, and says what each source has
-in the median; anything else cannot be told.
+and an interval that leaves 1 out; `was faster in so many` four settings of five, and says what the sources
+have in the median; anything else cannot be told.
 """
 
 from dataclasses import dataclass

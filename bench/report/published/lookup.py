@@ -184,8 +184,8 @@ def bits_of(rows: pd.DataFrame) -> pd.Series:
 def one_user() -> pd.DataFrame:
     """The published rows that tell one user's speed; columns row_id, device, model (its shape's name), named
     (its own), bits (a key of BITS), rate (tokens/s), engine, source, accelerator, format, parameters_b,
-    active_b, backend, build (llama.cpp's number, NaN where it is not stated), mbu (the weights' bytes a second,
-    of the datasheet's bandwidth; NaN where that is unknown)."""
+    active_b, backend, build (llama.cpp's number, NaN where it is not stated), mbu (the weights' bytes a
+    second over the datasheet's bandwidth; NaN where that is unknown)."""
     return memo.kept((f"{__name__}.one_user", build.VERSION), _one_user)
 
 
@@ -367,7 +367,8 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 {% for name, row in lines %}
 <tr><th scope="row">{{ name }}</th>
 {%- for cell, fits, slow in row %}
-{%- if cell %}<td data-sort="{{ cell.median }}"><a href="{{ cell.link }}"><b>{{ number(cell.median) }}</b></a>{{ " †" if slow }}
+{%- if cell %}<td data-sort="{{ cell.median }}"><a href="{{ cell.link }}"><b>{{ number(cell.median) }}</b></a>
+{{- " †" if slow }}
 <small>
 {%- if cell.n > 1 %}<span>{{ number(cell.low) }}–{{ number(cell.high) }}</span> {% endif -%}
 <span>n {{ cell.n }}</span></small></td>
