@@ -106,7 +106,7 @@ document.addEventListener("keydown", event => {
   const menu = event.key === "Escape" && document.querySelector("header nav details[open]");
   if (menu) { close(menu); menu.querySelector("summary").focus(); }
 });
-document.addEventListener("click", event => 
+document.addEventListener("click", event =>
   menus.forEach(menu => menu.contains(event.target) || close(menu)));
 </script>
 $for(include-after)$
