@@ -14,7 +14,6 @@ import pickle
 import re
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Hashable, Iterable
 from importlib import metadata
@@ -24,6 +23,7 @@ from typing import Any
 from bench import paths
 from bench.paths import CACHE, ROOT
 from llm_measured.core.definitions import Result
+from llm_measured.core.files import write_whole
 
 LIBRARIES = "numpy pandas scipy matplotlib seaborn".split()
 # Variables that say where something lies: no result depends on the place, and all on what is read there.
@@ -171,14 +171,7 @@ def kept(key: Hashable, compute: Callable[[], Result]) -> Result:
     except Exception:  # not there, cut off, or of another version of a library
         found = compute()
     try:
-        _write(file, pickle.dumps(found))
+        write_whole(file, pickle.dumps(found))
     except OSError:  # a full disk, or one that may not be written: the result is there all the same
         pass
     return found
-
-
-def _write(file: Path, data: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".", delete=False) as out:
-        out.write(data)
-    os.replace(out.name, file)

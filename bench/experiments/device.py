@@ -125,14 +125,14 @@ def _sentence(seen):
     )
 
 
-class Anyway(Alone):
+class LockOnly(Alone):
     """The lock alone: for what no neighbour can spoil, such as scores, or a server that runs elsewhere."""
 
     def look(self) -> None:
-        """Nothing is looked at."""
+        """Skip the check for neighbours."""
 
     def _idle(self) -> None:
-        """Nothing is looked at."""
+        """Skip the check for neighbours."""
 
 
 class Device:
@@ -140,7 +140,7 @@ class Device:
 
     def __init__(self, target: Target) -> None:
         self.target, self.gemm_flops_per_s, self.held = target, {}, contextlib.ExitStack()
-        alone = Anyway if target.experiment in schema.UNTIMED or target.url else Alone
+        alone = LockOnly if target.experiment in schema.UNTIMED or target.url else Alone
         self.alone = alone(target.device, target.folder, marked=True)
         self.count = 1 if target.url else target.devices.count  # of GPUs; a server elsewhere has its own
         self.kind = "cpu" if target.elsewhere else target.device  # of what can be read here

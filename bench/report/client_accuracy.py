@@ -54,7 +54,7 @@ def peers_errors(table: pd.DataFrame) -> Iterator[str]:
     what it takes of the CPU."""
     for _, rows in accuracy_analysis.against(table).groupby("client"):
         each = [f"{words.ms(row['peer_ms'])} at {html.number(row['streams'])}" for _, row in rows.iterrows()]
-        ratio, cpu = (words.range(rows[column]) for column in ("error_ratio", "cpu_ratio"))
+        ratio, cpu = (words.ratio_range(rows[column]) for column in ("error_ratio", "cpu_ratio"))
         streams = "streams" if rows["streams"].max() > 1 else "stream"
         yield (
             f"{_client(rows.iloc[0])} is off by {', '.join(each)} {streams} in the mean TTFT: {ratio} as far "

@@ -37,7 +37,7 @@ class Mark(NamedTuple):
     dash: object = "-"
 
 
-def styles(table: pd.DataFrame, requests: pd.DataFrame) -> dict:
+def styles(table: pd.DataFrame) -> dict:
     """{(backend, option): Mark} of `table`: colour and first marker are the engine's own (`style.look`), each
     further option of it has the next marker and another dash."""
     styles = {}

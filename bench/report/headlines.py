@@ -107,7 +107,7 @@ def four_bits(runs: Runs) -> Headline | None:
     ratio = (means[first] / means[second]).dropna().sort_values(ascending=False)
     if ratio.empty:
         return None
-    shown = [f"{words.range(own)} on {processor(gpu)}" for gpu, own in ratio.groupby("gpu", sort=False)]
+    shown = [f"{words.ratio_range(own)} on {processor(gpu)}" for gpu, own in ratio.groupby("gpu", sort=False)]
     shown[0] = shown[0].replace("times", f"times {_name(second)}'s speed")
     lost = [runs.lost(config) for config in (first, second)]
     cost = f"both say {lost[0]}" if lost[0] == lost[1] else " against ".join(lost)

@@ -10,14 +10,9 @@ from llm_measured.core.definitions import Value
 from llm_measured.core.naming import listed  # noqa: F401 (the packages' too)
 
 
-def on(row: pd.Series) -> str:
-    """``On `epyc-zen4-2c` ``: the machine that a sentence is about."""
-    return f"On `{row['gpu']}`"
-
-
 def about(row: pd.Series, sentence: str) -> str:
-    """`sentence` with `on` before it."""
-    return f"{on(row)}, {sentence[0].lower()}{sentence[1:]}"
+    """``On `epyc-zen4-2c`, `` before `sentence`: the machine that it is about."""
+    return f"On `{row['gpu']}`, {sentence[0].lower()}{sentence[1:]}"
 
 
 def within(value: float, half: float) -> str:
@@ -40,7 +35,7 @@ def ms(value: float) -> str:
     return f"{two(value)} ms"
 
 
-def range(values: Sequence[float] | pd.Series) -> str:
+def ratio_range(values: Sequence[float] | pd.Series) -> str:
     """`3 times`, `3 to 40 times`: the smallest and the largest of some ratios."""
     low, high = two(values.min()), two(values.max())
     return f"{low} times" if low == high else f"{low} to {high} times"

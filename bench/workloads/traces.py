@@ -222,7 +222,7 @@ def _of_table(name, table, numbers, unit):
     )
     table["session"] = pd.factorize(table["session"])[0] + 1
     if rounds:
-        return _rounds(name, table, numbers, unit)
+        return _rounds(name, table, unit)
     for column in {"prefix_tokens", "gap_s"} & set(table.columns):
         values = table[column] = pd.to_numeric(table[column], errors="coerce")
         most = table["prompt_tokens"] if column == "prefix_tokens" else math.inf
@@ -258,7 +258,7 @@ def _spelled(name, table):
 COLUMNS = ("at_s", "prompt_tokens", "new_tokens", "session")
 
 
-def _rounds(name, table, numbers, unit):
+def _rounds(name, table, unit):
     """A CSV of rounds: a session arrives at a moment, its later rounds follow after a gap."""
     factor = UNITS["ms" if unit == "auto" else unit]
     waits = pd.to_numeric(table["tool_wait_after_ms"], errors="coerce") * 1e-3

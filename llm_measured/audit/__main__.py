@@ -1,4 +1,4 @@
-"""python -m llm_measured.audit FILE...: the same as llm-audit."""
+"""python -m llm_measured.audit FILE...: the same as llm-measured audit."""
 
 import sys
 

@@ -156,6 +156,11 @@ class Audited:
     # What `once` has computed; None: nothing is kept, because the tables may still change.
     known: dict | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def first_file(self) -> str:
+        """The file of the first load level: the name of a finding that concerns all of what was read."""
+        return self.levels["file"].iloc[0]
+
     def stated(self, **facts: Any) -> "Audited":
         """The same with `facts` (column of `levels` -> value) where the files state nothing; ValueError for
         an unknown column."""

@@ -20,6 +20,7 @@ from types import ModuleType
 
 import pandas as pd
 
+from llm_measured.core import files
 from llm_measured.published import committed as committed_tables
 from llm_measured.published import schema, sources, tool_files
 from llm_measured.published.reading import LeftOut, Raw, Row, SourceError
@@ -186,13 +187,10 @@ def write_text(path: Path, text: str) -> bool:
     """`text` into a .gz whose bytes depend on the text alone; False where the file has that text already."""
     if path.exists() and gzip.decompress(path.read_bytes()).decode() == text:
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
     stream = io.BytesIO()
     with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=9, mtime=0, filename="") as packed:
         packed.write(text.encode())
-    fresh = path.with_suffix(".tmp")
-    fresh.write_bytes(stream.getvalue())
-    os.replace(fresh, path)
+    files.write_whole(path, stream.getvalue())
     return True
 
 

@@ -5,11 +5,12 @@ whoever changes a check or an answer runs `make observatory` and commits what it
 """
 
 import io
-import os
 import zlib
 from pathlib import Path
 
 import pandas as pd
+
+from llm_measured.core import files
 
 FOLDER = Path(__file__).parent
 UNKNOWN = "\\N"  # an unknown text, told from an empty one
@@ -74,8 +75,5 @@ def write(name: str, table: pd.DataFrame) -> None:
     content = text(table).encode()
     if path(name).exists() and zlib.decompress(path(name).read_bytes(), wbits=31) == content:
         return
-    path(name).parent.mkdir(parents=True, exist_ok=True)
     packer = zlib.compressobj(9, wbits=31)  # gzip without a name or a time
-    fresh = path(name).with_suffix(".tmp")
-    fresh.write_bytes(packer.compress(content) + packer.flush())
-    os.replace(fresh, path(name))
+    files.write_whole(path(name), packer.compress(content) + packer.flush())

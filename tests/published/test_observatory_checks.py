@@ -323,7 +323,7 @@ def test_a_record_that_stands_twice_in_its_file_is_a_duplicate_however_few_its_d
     assert judged["duplicate_of"].to_list() == [None, "made-up:abc"]
 
 
-def test_a_check_of_the_audit_s_name_has_the_audit_s_kind_and_formula():
+def test_every_check_shared_with_the_audit_is_planted_and_is_no_gap():
     """One vocabulary: what both packages look for has one name, and the name means one thing."""
     shared = [one for one in checks.CHECKS if one.name in audit.REGISTRY]
     assert len(shared) >= 10

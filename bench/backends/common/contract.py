@@ -3,7 +3,7 @@ anything.
 
 An adapter is a module, `bench/backends/<name>.py`: `Adapter` is what every one has, `InProcess` or
 `IsServer` (or both) how its engine is reached, `Converts` what some have besides. What `load` returns is an
-`Engine`; some `Reserve`, `Score` or `Answer`. No adapter imports a clock: the times are taken in
+`Engine`; some `Reserves`, `Scores` or `Answers`. No adapter imports a clock: the times are taken in
 `bench/instrument/in_process.py`, in the callback.
 
 **The checkpoint** that an adapter gets (`bench/backends/common/checkpoints.py`) offers

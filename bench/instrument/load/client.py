@@ -210,11 +210,10 @@ class Client:
         why = f"{before} ({answer.error})" if answer.error else ""
         if call.own is not None and not why:
             row = self.results.now(answer)
-            why = (
-                f"{before} ({row['error']})"
-                if row["error"]
-                else call.own.follow(call, answer, row, self.encode)
-            )
+            if row["error"]:
+                why = f"{before} ({row['error']})"
+            else:
+                call.own.follow(call, answer, row, self.encode)
         if not why:
             return self.backlog.schedule(call, answer.ended)
         for turn in self.backlog.rest_of(call):

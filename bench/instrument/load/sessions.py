@@ -97,9 +97,8 @@ class Own:
 
     def follow(
         self, call: records.Call, answer: records.Answer, row: Fields, encode: Callable[[str], Sequence[int]]
-    ) -> str:
-        """Make the request of `call` after `answer`, whose measured columns are `row`; says why it cannot be,
-        else empty."""
+    ) -> None:
+        """Make the request of `call` after `answer`, whose measured columns are `row`."""
         before, text = answer.call.own.prompt, row["content"]  # no client sends a model its thoughts back
         ids = row["output_ids"]
         if call.prompt_tokens and (len(ids) != row["output_tokens"] or text != row["text"]):
@@ -113,7 +112,6 @@ class Own:
         )
         call.payload = self.recipe(self.prompt)
         call.prompt_tokens = len(self.prompt.ids) if call.prompt_tokens else None
-        return ""
 
 
 class Recipe:

@@ -26,7 +26,7 @@ def frontier(requests: pd.DataFrame) -> Figure | None:
     table = batching_analysis.uniform(requests)
     if table.empty:
         return None
-    styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
+    styles, blocks = curves.styles(table), curves.sweep_blocks(table)
     drawn, axes = curves.panels(len(blocks), 4.2, styles)
     for panel, (title, rows) in zip(axes, blocks):
         _published_sweep(panel)
@@ -83,7 +83,7 @@ def roofline(requests: pd.DataFrame) -> Figure | None:
     table = batching_analysis.sweeps(requests).dropna(subset=["peak_flops_per_s", "step_flops"])
     if table.empty:
         return None
-    styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
+    styles, blocks = curves.styles(table), curves.sweep_blocks(table)
     drawn, axes = curves.panels(2 * len(blocks), 3.4, styles)
     for k, (title, rows) in enumerate(blocks):
         for panel, phase in zip(axes[2 * k : 2 * k + 2], ("prefill", "decode")):
@@ -128,7 +128,7 @@ def ttft_prompt(requests: pd.DataFrame) -> Figure | None:
     table = batching_analysis.alone(requests)
     if table.empty:
         return None
-    styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
+    styles, blocks = curves.styles(table), curves.sweep_blocks(table)
     drawn, axes = curves.panels(len(blocks), 3.8, styles)
     for panel, (title, rows) in zip(axes, blocks):
         for key, curve in curves.each(rows):

@@ -38,7 +38,7 @@ def conversation_hits(requests: pd.DataFrame) -> Figure | None:
     table = table[table["cache_capacity_tokens"] != conversations_analysis.OFF]
     if table.empty:
         return None
-    styles, groups = curves.styles(table, requests), list(curves.each(table))
+    styles, groups = curves.styles(table), list(curves.each(table))
     key = [
         ({"marker": "", "color": style.FAINT}, "from sure to possible"),
         ({"linestyle": "none"}, "a request"),
@@ -98,7 +98,7 @@ def conversation_uncached(requests: pd.DataFrame) -> Figure | None:
 def _over(table, requests, x, label, title, caption):
     """TTFT p50 over the column `x`: a panel per load, a curve per engine, option and cache."""
     loads = list(table.groupby(["workload", "arrivals", "session_rate"], dropna=False, sort=True))
-    styles = curves.styles(table, requests)
+    styles = curves.styles(table)
     drawn, axes = curves.panels(
         len(loads), 3.2, styles, also=curves.plain_key(({}, "cache on"), (HOLLOW, "cache off"))
     )
@@ -135,7 +135,7 @@ def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
     table = table[systems.transform("nunique") > 1]
     if table.empty:
         return None
-    styles = curves.styles(table, requests)
+    styles = curves.styles(table)
     loads = list(table.groupby(["workload", "arrivals"], sort=True))
     simulated = conversations_analysis.simulated(requests)
     at_most = {"marker": "", "linestyle": ":"}, "at most, if nothing were evicted"

@@ -34,7 +34,7 @@ def quality(requests: pd.DataFrame) -> Figure | None:
     table = table[table["agreement"].notna() & table[RATE].notna()]
     if table.empty:
         return None
-    styles = curves.styles(table, requests)
+    styles = curves.styles(table)
     shown = [
         (title, rows, loss)
         for title, rows in curves.sweep_blocks(table)

@@ -153,7 +153,7 @@ def serving_frontier(requests: pd.DataFrame) -> Figure | None:
     table = _levels(requests, x, y)
     if table.empty:
         return None
-    styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
+    styles, blocks = curves.styles(table), curves.sweep_blocks(table)
     key = _plain_key(table, LOOPS.values(), "closed loop", "open loop")
     above = per_machine.part().first  # of several machines the published curves stand with the first
     drawn, axes = curves.panels(len(blocks) + above, 3.5, styles, 1.5, key)
@@ -187,7 +187,7 @@ def serving_ttft(requests: pd.DataFrame) -> Figure | None:
     table = _levels(requests, "load", "ttft_p50_s")
     if table.empty:
         return None
-    styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
+    styles, blocks = curves.styles(table), curves.sweep_blocks(table)
     loops = [(title, rows[rows["loop"] == loop], loop) for title, rows in blocks for loop in LOADS]
     loops = [(title, rows, loop) for title, rows, loop in loops if len(rows)]
     tail, words = _tail(table)
@@ -215,7 +215,7 @@ def serving_loops(requests: pd.DataFrame) -> Figure | None:
     y, words = _tail(table)
     if table.empty:
         return None
-    styles, blocks = curves.styles(table, requests), curves.sweep_blocks(table)
+    styles, blocks = curves.styles(table), curves.sweep_blocks(table)
     engines = [
         (" · ".join(word for word in (backend, title) if word), curve)
         for title, rows in blocks

@@ -21,7 +21,7 @@ def step_time(requests: pd.DataFrame) -> Figure | None:
     fitted = step_time_analysis.models(machines.here(requests, "batching"))
     if fitted.empty:
         return None
-    table, styles = batching_analysis.uniform(requests), curves.styles(fitted, requests)
+    table, styles = batching_analysis.uniform(requests), curves.styles(fitted)
     blocks = curves.sweep_blocks(table)
     drawn, axes = curves.panels(len(blocks), 4.2, styles)
     for panel, (title, rows) in zip(axes, blocks):

@@ -149,10 +149,10 @@ def _by_source(own: pd.DataFrame, word: str) -> str:
     """How many times as fast, in the median; of several sources each one's, and how many say otherwise."""
     medians = own.groupby("source")["ratio"].median()
     if len(medians) == 1:
-        return f"{two(medians.iloc[0])} times in the median, {words.range(own['ratio'])}"
+        return f"{two(medians.iloc[0])} times in the median, {words.ratio_range(own['ratio'])}"
     against = int(((medians > 1) != (word == "faster")).sum())
     otherwise = f"; {against} of {len(medians)} says otherwise" if against else ""
-    return f"medians of the sources {words.range(medians)}{otherwise}"
+    return f"medians of the sources {words.ratio_range(medians)}{otherwise}"
 
 
 def _users(own: pd.DataFrame) -> str:

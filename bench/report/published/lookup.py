@@ -169,10 +169,6 @@ def bits_of(rows: pd.DataFrame) -> pd.Series:
     """The bucket (a key of BITS) of each row's number format, NaN where it is in none: of GGUF's k-quants
     the one that is in the name, though Q3_K_M has 3.9 bits and Q3_K_L more than 4."""
     bits = derived.datasheet(rows)["weight_bits"]
-    named = (
-        rows["weights_format"].astype("string").str.extract(r"(?i)^(?:gguf[_ ])?i?q(\d)_")[0].astype(float)
-    )
-    bits = named.where(named.isin(BITS), bits)
     found = pd.Series(np.nan, index=rows.index)
     for bucket, (low, high) in BITS.items():
         found[(bits >= low) & (bits < high)] = bucket

@@ -116,7 +116,7 @@ def _made(one, audited):
         found = Finding(
             one.name,
             MISSING,
-            audited.levels["file"].iloc[0],
+            audited.first_file,
             f"The check {one.name} broke off ({reason}); the other checks were made. Please report the file.",
         )
         return [found] if one.across else found

@@ -63,7 +63,7 @@ def _misfit(audited, rows):
             return Finding(
                 "rate_against_times",
                 CONTRADICTION,
-                _file(audited),
+                audited.first_file,
                 f"Rates and times do not fit: {sentence.format(number(middle))}{rows_named}. {parts_named} "
                 "cannot all be of the same answers.",
                 {"quotient": float(middle)},
@@ -86,7 +86,7 @@ def littles_law(audited: Audited) -> Finding | None:
     return Finding(
         "littles_law",
         CONTRADICTION,
-        _file(audited),
+        audited.first_file,
         f"Little's law: rate times latency puts {number(under_way[beyond.idxmax()])} requests under way "
         f"where the client allows {number(row['concurrency'], 5)} at once{levels(beyond > 1)}.",
         {"under_way": float(under_way[beyond.idxmax()]), "concurrency": float(row["concurrency"])},
@@ -141,7 +141,7 @@ def percentiles_out_of_order(audited: Audited) -> Finding | None:
             return Finding(
                 "percentiles_out_of_order",
                 CONTRADICTION,
-                _file(audited),
+                audited.first_file,
                 f"The {order[place][1:]} of {time.upper()}, {number(spread[row, place] * 1e3)} ms, is "
                 f"below a lower percentile, {number(highest * 1e3)} ms.",
                 {"time": time},
@@ -166,14 +166,10 @@ def count_against_text(audited: Audited) -> Finding | None:
     return Finding(
         "count_against_text",
         CONTRADICTION,
-        _file(audited),
+        audited.first_file,
         f"Tokens were not counted: answers of {number(rows['answer_chars'].median())} characters are said to "
         f"be {number(rows['output_tokens'].median())} tokens (medians), {number(each.median())} characters "
         "each.",
         {"characters_per_token": float(each.median())},
         "Count the tokens of the answer, not its sequences or events.",
     )
-
-
-def _file(audited):
-    return audited.levels["file"].iloc[0]

@@ -68,7 +68,7 @@ def _prompt_finding(audited, why, prompt_share):
     return Finding(
         "prompt_counted_as_output",
         CONTRADICTION,
-        audited.levels["file"].iloc[0],
+        audited.first_file,
         f"The prompt is counted as output: {why}.",
         {"prompt_share_of_counted_tokens": float(prompt_share)},
         "Count only the tokens that were generated"

@@ -356,7 +356,7 @@ def times_backwards(audited: Audited) -> Finding | None:
     return Finding(
         "times_backwards",
         IMPOSSIBLE,
-        audited.levels["file"].iloc[0],
+        audited.first_file,
         f"Times run backwards: in {count(bad, 'row')} a time is negative or the first token comes after "
         f"the last.",
         {"rows": bad},
@@ -458,7 +458,7 @@ def _part_longer(audited):
                 return Finding(
                     "times_backwards",
                     IMPOSSIBLE,
-                    audited.levels["file"].iloc[0],
+                    audited.first_file,
                     f"A part is longer than the whole: {what} took {number(rows.at[k, part], 5)} s of an "
                     f"answer of {number(whole[k])} s{more}.",
                     {"part_s": float(rows.at[k, part]), "e2e_s": float(whole[k])},
@@ -481,7 +481,7 @@ def more_tokens_than_times(audited: Audited) -> Finding | None:
     return Finding(
         "more_tokens_than_times",
         IMPOSSIBLE,
-        audited.levels["file"].iloc[0],
+        audited.first_file,
         f"{count(len(more), 'answer')} of {len(rows)} have more timed arrivals than tokens "
         f"({number(more['gaps'].median() + 1, 6)} against "
         f"{number(more['output_tokens'].median(), 6)}, medians).",

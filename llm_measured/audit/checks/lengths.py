@@ -50,7 +50,7 @@ def empty_answer_in_mean(audited: Audited) -> Finding | None:
         return Finding(
             "empty_answer_in_mean",
             CONTRADICTION,
-            _file(audited),
+            audited.first_file,
             f"{int(empty.sum())} of {count(len(rows), 'answer')} have no tokens, did not fail, and "
             f"are in the means: the mean {time.upper()} is {number(whole)} ms with them.",
             {"answers": int(empty.sum())},
@@ -66,7 +66,7 @@ def empty_answer_in_mean(audited: Audited) -> Finding | None:
     return Finding(
         "empty_answer_in_mean",
         CONTRADICTION,
-        _file(audited),
+        audited.first_file,
         "The shortest time of an answer is 0, so answers of no tokens are in the means.",
         {},
         "Leave out what has no token, or count it as failed.",
@@ -110,7 +110,7 @@ def unit_changed(audited: Audited) -> Finding | None:
             return Finding(
                 "unit_changed",
                 CONTRADICTION,
-                _file(audited),
+                audited.first_file,
                 f"The unit changes in the middle of the file: in {int(high.sum())} of "
                 f"{count(len(table), scope)} {names} is about 1,000 times what it is in the others.",
                 {"rows": int(high.sum())},
@@ -130,7 +130,7 @@ def unit_changed(audited: Audited) -> Finding | None:
                 return Finding(
                     "unit_changed",
                     CONTRADICTION,
-                    _file(audited),
+                    audited.first_file,
                     f"One figure has another unit: the {q[1:]} of {time.upper()} is "
                     f"{number(level.at[k, f'{time}{q}_s'] * 1e3)} ms where the middle is "
                     f"{number(middle[k] * 1e3)} ms.",
@@ -199,7 +199,7 @@ def batch_time_as_request_time(audited: Audited) -> Finding | None:
     return Finding(
         "batch_time_as_request_time",
         CONTRADICTION,
-        _file(audited),
+        audited.first_file,
         f"The latency of a batch is called that of a request: {sentence}.",
         numbers,
         "Measure each request to its own last token, or call the figure the latency of a batch.",
@@ -308,7 +308,7 @@ def times_of_other_answers(audited: Audited) -> Finding | None:
             return Finding(
                 "times_of_other_answers",
                 CONTRADICTION,
-                _file(audited),
+                audited.first_file,
                 f"End-to-end times do not belong to their answers: {found}.",
                 {},
                 "Rows or columns were shifted, sorted apart or joined wrongly; join them by the "
@@ -325,7 +325,7 @@ def times_of_other_answers(audited: Audited) -> Finding | None:
         return Finding(
             "times_of_other_answers",
             CONTRADICTION,
-            _file(audited),
+            audited.first_file,
             f"End-to-end times do not belong to their rows: in {int(hit.sum())} of "
             f"{count(len(off), 'level')} e2e is up to {number(np.exp(abs(off[k])))} times off TTFT + TPOT x "
             "(tokens - 1), and in the others it fits.",
@@ -471,14 +471,10 @@ def _same_time(audited, tokens, times, noun):
     return Finding(
         "same_time_for_other_lengths",
         CONTRADICTION,
-        _file(audited),
+        audited.first_file,
         f"The times are the same for different lengths: {count(len(times), noun)} of "
         f"{number(tokens.min(), 6)} to {number(tokens.max(), 6)} tokens took {number(times.min(), 4)} to "
         f"{number(times.max(), 4)} s.",
         {"tokens_ratio": float(tokens.max() / tokens.min()), "time_ratio": float(times.max() / times.min())},
         "The times or the lengths were copied, or are those of a limit and not of the answer.",
     )
-
-
-def _file(audited):
-    return audited.levels["file"].iloc[0]

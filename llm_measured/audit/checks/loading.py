@@ -31,7 +31,7 @@ def client_queue(audited: Audited) -> Finding | None:
     return Finding(
         "client_queue",
         CONTRADICTION,
-        audited.levels["file"].iloc[0],
+        audited.first_file,
         sentence,
         numbers,
         change,
@@ -180,7 +180,7 @@ def prefix_cache(audited: Audited) -> Finding | None:
             return Finding(
                 "prefix_cache",
                 CONTRADICTION,
-                audited.levels["file"].iloc[0],
+                audited.first_file,
                 sentence,
                 numbers,
                 change,

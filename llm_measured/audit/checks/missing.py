@@ -47,9 +47,8 @@ def percentile_from_too_few(audited: Audited) -> Finding | None:
                 "percentile_from_too_few",
                 MISSING,
                 level["file"].iloc[0],
-                f"A p{q} of {count(int(n[k]), 'request')}: even the slowest of them bounds the 99th "
-                f"percentile's kind only with {held:.0%} "
-                f"confidence.".replace("the 99th percentile's kind", f"the p{q}"),
+                f"A p{q} of {count(int(n[k]), 'request')}: even the slowest of them bounds the p{q} only "
+                f"with {held:.0%} confidence.",
                 {"requests": float(n[k]), "needed": needed(q)},
                 f"Call it the maximum of {int(n[k])}, or measure {needed(q)} requests.",
             )
@@ -137,7 +136,7 @@ def _dtype(audited):
     return f"The number format of the weights is not stated{bound}."
 
 
-def _unknown(audited, column, known, noun, example):
+def _unknown(audited, column, known, noun):
     """Whether a device or model is absent; a sentence where one is stated that no table knows."""
     named = [name for name in dict.fromkeys(audited.levels[column]) if name]
     if len(named) == 0 or (audited.levels[column] == "").any():
@@ -205,13 +204,13 @@ FACTS = {
         "Leave out the first requests, and say so.",
     ),
     "device_missing": (
-        lambda audited: _unknown(audited, "gpu", catalog.device, "device", "h100_sxm"),
+        lambda audited: _unknown(audited, "gpu", catalog.device, "device"),
         "The device is not stated, so nothing can be compared with its peaks: --gpu h100_sxm states it "
         "(make audit FILE=… GPU=h100_sxm).",
         "State the device (--gpu).",
     ),
     "model_missing": (
-        lambda audited: _unknown(audited, "model", catalog.model, "model", "llama-3-8b"),
+        lambda audited: _unknown(audited, "model", catalog.model, "model"),
         "The model is not stated: --model llama-3-8b states it (make audit FILE=… MODEL=llama-3-8b).",
         "State the model (--model).",
     ),
@@ -236,7 +235,7 @@ def _fact(name, absent, sentence, change):
     def function(audited):
         found = absent(audited)
         text = found if isinstance(found, str) else sentence
-        return Finding(name, MISSING, audited.levels["file"].iloc[0], text, {}, change) if found else None
+        return Finding(name, MISSING, audited.first_file, text, {}, change) if found else None
 
     statement = sentence or "The number format of the weights is not stated."
     REGISTRY[name] = Check(

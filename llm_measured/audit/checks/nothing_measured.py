@@ -89,7 +89,7 @@ def not_streamed(audited: Audited) -> Finding | None:
     return Finding(
         "not_streamed",
         CONTRADICTION,
-        audited.levels["file"].iloc[0],
+        audited.first_file,
         f"Answers were not streamed: TTFT is {number(rows.at[k, 'ttft_s'], 4)} s and e2e "
         f"{number(rows.at[k, 'e2e_s'], 4)} s, with {number(rows.at[k, 'output_tokens'], 5)} tokens between"
         f"{levels(hit)}{pace}.",
@@ -151,7 +151,7 @@ def _clamped(audited, column, most, hit):
     return Finding(
         "clamped_figure",
         CONTRADICTION,
-        audited.levels["file"].iloc[0],
+        audited.first_file,
         f"A figure is a limit, not a measurement: {int(hit.sum())} rows with other labels have {shown} to "
         f"every digit printed, the most of the file, as from {why}.",
         {"rows": int(hit.sum()), "figure": float(most)},

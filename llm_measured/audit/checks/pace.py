@@ -78,7 +78,7 @@ def _ttft_inside(audited, rows):
     return Finding(
         "tpot_contains_ttft",
         CONTRADICTION,
-        _file(audited),
+        audited.first_file,
         f"TPOT contains the TTFT: {number(middle['tpot_s'] * 1e3)} ms x {number(middle['output_tokens'], 5)} "
         f"tokens is the whole answer's {number(middle['whole_s'])} s, {number(middle['ttft_s'] * 1e3)} ms of "
         f"TTFT included (medians of {count(int(hit.sum()), 'row')}).",
@@ -139,7 +139,7 @@ def _event_finding(audited, rows, k, how):
     return Finding(
         "tokens_per_event",
         CONTRADICTION,
-        _file(audited),
+        audited.first_file,
         f"Several tokens per event are read as one gap: answers of "
         f"{number(rows['output_tokens'].median(), 5)} tokens {how} {fact}.",
         {"tokens_per_event": k, "gap_ms": float(gap * 1e3)},
@@ -148,7 +148,3 @@ def _event_finding(audited, rows, k, how):
         else "Count tokens, not events.",
         undone,
     )
-
-
-def _file(audited):
-    return audited.levels["file"].iloc[0]

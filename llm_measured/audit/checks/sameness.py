@@ -102,7 +102,7 @@ def _cached_finding(audited, rates, fast):
     return Finding(
         "cached_answer_in_mean",
         CONTRADICTION,
-        _file(audited),
+        audited.first_file,
         f"{count(len(fast), 'answer')} of {len(rates)} came at {number(rates[fast].max())} tokens/s where "
         f"the median is {number(rates.median())}: an answer from a cache is in the mean of {number(mean)}.",
         {
@@ -144,7 +144,7 @@ def _cached_by_figures(audited):
     return Finding(
         "cached_answer_in_mean",
         CONTRADICTION,
-        _file(audited),
+        audited.first_file,
         f"Mean and median lie far apart, as when an answer came from a cache: {found}.",
         {"mean_over_median": float(skew)},
         f"Publish the median, {number(median.max())} tokens/s, or leave out what was not computed."
@@ -344,7 +344,7 @@ def copied_rows(audited: Audited) -> list[Finding]:
             )
     groups = {files: (pairs, _other(level, pairs)) for files, pairs in groups.items()}
     groups = {files: (_of_one(level, files, *found), found[1]) for files, found in groups.items()}
-    findings = [_copied(level, files, pairs, other) for files, (pairs, other) in groups.items() if pairs]
+    findings = [_copied(files, pairs, other) for files, (pairs, other) in groups.items() if pairs]
     return findings[:20] + _other_models(audited)
 
 
@@ -412,7 +412,12 @@ def _of_one(level, files, pairs, other):
     return [pair for pair in pairs if _agree(level.loc[pair[0]].to_dict(), level.loc[pair[1]].to_dict())]
 
 
-def _copied(level, files, pairs, other):
+def _both(first: str, second: str) -> str:
+    """A file, or two by name."""
+    return first if first == second else f"{first} and {second}"
+
+
+def _copied(files, pairs, other):
     """The finding of one pair of files. Equal rows under equal labels are one measurement that is listed
     twice."""
     what = f"{count(len(pairs), 'row')}, {max(n for *_, n in pairs)} figures of one, equal to every digit"
@@ -421,7 +426,7 @@ def _copied(level, files, pairs, other):
         return Finding(
             "copied_rows",
             CONTRADICTION,
-            files[0] if files[0] == files[1] else f"{files[0]} and {files[1]}",
+            _both(*files),
             f"Rows were copied: {what}; {where}" + (f", under {other}." if other else "."),
             {"rows": len(pairs)},
             "Measure again what was copied.",
@@ -431,7 +436,7 @@ def _copied(level, files, pairs, other):
     return Finding(
         "copied_rows",
         MISSING,
-        files[0] if files[0] == files[1] else f"{files[0]} and {files[1]}",
+        _both(*files),
         f"One measurement is listed twice: {what}; {where}, under the same labels."
         if files[0] == files[1]
         else f"{of_one}: {what}. It counts once.",
@@ -489,9 +494,7 @@ def _same_finding(audited, found):
     return Finding(
         "same_run_twice",
         CONTRADICTION,
-        level.at[first, "file"]
-        if level.at[first, "file"] == level.at[second, "file"]
-        else f"{level.at[first, 'file']} and {level.at[second, 'file']}",
+        _both(level.at[first, "file"], level.at[second, "file"]),
         f"One run stands under two names ({names[0]} | {names[1]}): {why}"
         + (f", and so in {pairs} pairs of rows.{baseline}" if pairs > 1 else f".{baseline}"),
         {"levels": [float(first), float(second)]},
@@ -543,7 +546,3 @@ def other_number_format(audited: Audited) -> Finding | None:
                     "One label belongs to another run; find out which.",
                 )
     return None
-
-
-def _file(audited):
-    return audited.levels["file"].iloc[0]

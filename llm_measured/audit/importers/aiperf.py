@@ -13,7 +13,7 @@ import io
 import re
 
 from llm_measured.audit import frame
-from llm_measured.audit.importers.content import Content
+from llm_measured.audit.importers.content import Content, seconds_from_ms
 
 TOOL = "AIPerf / GenAI-Perf"
 LOOKED_FOR = (
@@ -140,7 +140,10 @@ def _level(found):
     rate = found.get("e2e_output_token_throughput") or {}
     level |= {f"request_tokens_per_s{q}": rate[name] for name, q in QUANTILES.items() if name in rate}
     late = found.get("credit_to_start_latency") or {}
-    return level | {"late_mean_s": _ms(late.get("avg")), "late_p99_s": _ms(late.get("p99"))}
+    return level | {
+        "late_mean_s": seconds_from_ms(late.get("avg")),
+        "late_p99_s": seconds_from_ms(late.get("p99")),
+    }
 
 
 def _conditions(config):
@@ -169,10 +172,10 @@ def _record(metrics, about):
     gaps = gaps if isinstance(gaps, list) else []
     issued, started = about.get("credit_issued_ns"), about.get("request_start_ns")
     return {
-        "ttft_s": _ms(value("time_to_first_token")),
-        "tpot_s": _ms(value("inter_token_latency")),
-        "e2e_s": _ms(value("request_latency")),
-        "itl_s": _ms(sum(gaps) / len(gaps)) if gaps else None,
+        "ttft_s": seconds_from_ms(value("time_to_first_token")),
+        "tpot_s": seconds_from_ms(value("inter_token_latency")),
+        "e2e_s": seconds_from_ms(value("request_latency")),
+        "itl_s": seconds_from_ms(sum(gaps) / len(gaps)) if gaps else None,
         "gaps": len(gaps) or None,
         "sent_s": started * 1e-9 if started else None,
         "late_s": (started - issued) * 1e-9 if started and issued else None,
@@ -180,7 +183,3 @@ def _record(metrics, about):
         "output_tokens": value("output_sequence_length"),
         "cached_tokens": value("usage_prompt_cache_read_tokens"),
     }
-
-
-def _ms(value):
-    return value / 1e3 if isinstance(value, (int, float)) else None

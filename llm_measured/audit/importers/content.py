@@ -257,6 +257,11 @@ class Content:
                 ) from None
 
 
+def seconds_from_ms(value: Value) -> float | None:
+    """Seconds of a number of milliseconds; None of anything else."""
+    return value / 1e3 if isinstance(value, int | float) else None
+
+
 def _cut(value):
     """A text of a record as long as anybody compares it, anything else as it is."""
     return value[:TEXT_CHARS] if isinstance(value, str) else value

@@ -196,7 +196,7 @@ def _measured_lengths(table, found):
     their rate; one sentence for each column in which they differ."""
     notes = []
     for name, (word, _) in found.items():
-        if word not in LENGTHS or word not in table or not ASKED.fullmatch(_plain(name)):
+        if word not in LENGTHS or word not in table or not ASKED.fullmatch(row_kinds.snake(name)):
             continue
         column = lambda key: table[key] if key in table else pd.Series(np.nan, table.index)  # noqa: E731
         came = column(LENGTHS[word]) / column("requests").fillna(column("asked") - column("failed").fillna(0))
@@ -218,10 +218,6 @@ def _measured_lengths(table, found):
             table["max_new_tokens"] = table[word].where(came.notna())
         table[word] = came.fillna(table[word])
     return notes
-
-
-def _plain(name):
-    return naming.slug(str(name)).replace("-", "_")
 
 
 def _with_decode_rate(table):

@@ -5,7 +5,7 @@ llama.cpp's server of the whole answer, of Ollama of its decoding alone.
 """
 
 from llm_measured.audit import frame
-from llm_measured.audit.importers.content import Content
+from llm_measured.audit.importers.content import Content, seconds_from_ms
 
 TOOL = "llmfit"
 LOOKED_FOR = "tool with the name llmfit, and hardware"
@@ -29,8 +29,8 @@ def load(content: Content, file: str) -> frame.Audited:
             "concurrency": 1,
             "requests": one.get("numRuns"),
             "output_tokens": one.get("avgOutputTokens"),
-            "ttft_mean_s": _ms(one.get("avgTtftMs")),
-            "e2e_mean_s": _ms(one.get("avgTotalMs")),
+            "ttft_mean_s": seconds_from_ms(one.get("avgTtftMs")),
+            "e2e_mean_s": seconds_from_ms(one.get("avgTotalMs")),
             "request_tokens_per_s_mean": one.get("avgTps"),
             "request_tokens_per_s_min": one.get("minTps"),
             "request_tokens_per_s_max": one.get("maxTps"),
@@ -38,7 +38,3 @@ def load(content: Content, file: str) -> frame.Audited:
         for one in content.json.get("results") or []
     ]
     return frame.make(file, TOOL, levels)
-
-
-def _ms(value):
-    return value / 1e3 if isinstance(value, int | float) else None

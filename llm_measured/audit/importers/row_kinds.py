@@ -38,7 +38,8 @@ def obeyed(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return table, notes
 
 
-def _plain(name: str) -> str:
+def snake(name: str) -> str:
+    """`name` in lower case with underscores."""
     return naming.slug(str(name)).replace("-", "_")
 
 
@@ -60,11 +61,11 @@ def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     of_rows, of_columns = _measures(cells), _measures(list(others))
     if len(of_rows) < max(1, MOSTLY * len(set(cells))) or len(of_rows) <= len(of_columns):
         return table
-    units = next((c for c in others if _plain(c) in ("unit", "units")), None)
+    units = next((c for c in others if snake(c) in ("unit", "units")), None)
     if units is not None:
         others.remove(units)
         cells = [f"{cell} ({unit})" if str(unit).strip() else cell for cell, unit in zip(cells, table[units])]
-    statistics = {c: _suffix(_plain(c)) for c in others}
+    statistics = {c: _suffix(snake(c)) for c in others}
     rows = []
     if sum(statistics[c] is not None for c in others) >= max(1, MOSTLY * len(others)):
         row = {}
@@ -80,7 +81,7 @@ def _turned(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         for c in others:
             row = dict(zip(cells, table[c], strict=True))
             if any(str(value).strip() for value in row.values()):
-                rows.append(({"option": str(c)} if _plain(c) not in ("value", "result") else {}) | row)
+                rows.append(({"option": str(c)} if snake(c) not in ("value", "result") else {}) | row)
         if len(rows) > 1:
             notes.append(
                 f"Each column was read as a load level: {', '.join(str(c)[:30] for c in others[:6])}."
@@ -98,11 +99,11 @@ def _suffix(plain: str) -> str | None:
 
 def _without_warm_up(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     for name in table.columns:
-        if _plain(name) not in WARM_UP:
+        if snake(name) not in WARM_UP:
             continue
         cells = _texts(table[name])
         warm = cells.str.fullmatch(WARM)
-        if "warm" in _plain(name):  # true and false; numbers count the requests of a warm-up
+        if "warm" in snake(name):  # true and false; numbers count the requests of a warm-up
             flags = cells.isin(TRUE | {"false", "no", "0", "0.0", ""})
             warm |= cells.isin(TRUE) & (flags.all() and set(cells) & {"true", "yes", "false", "no"} != set())
         if warm.any() and not warm.all():
@@ -115,7 +116,7 @@ def _without_warm_up(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
 def _statistics_in_columns(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """A table with a row for each percentile as one with a column for each."""
     for name in table.columns:
-        if _plain(name) not in STATISTIC:
+        if snake(name) not in STATISTIC:
             continue
         suffixes = _texts(table[name]).map(_suffix)
         if suffixes.notna().mean() < MOSTLY:
@@ -137,7 +138,7 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """A table that says of each row whether its rate is of prompt or of output tokens, with a column for
     each."""
     for name in table.columns:
-        if _plain(name) not in TEST:
+        if snake(name) not in TEST:
             continue
         cells = _texts(table[name])
         bare = cells.str.replace(DEPTH, "", regex=True).str.replace(CLIENTS, "", regex=True).str.strip()
@@ -151,7 +152,7 @@ def _tests(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
             word = found[0] if found else ""
             if word in ("output_tokens_per_s", "decode_rate", "prompt_tokens_per_s"):
                 values = out.pop(column)
-                of_all = "total" in _plain(column) or not cells.str.extract(CLIENTS)[0].notna().any()
+                of_all = "total" in snake(column) or not cells.str.extract(CLIENTS)[0].notna().any()
                 rate = "decode_rate" if of_all else "request_tokens_per_s"
                 out["prompt_tokens_per_s"] = values.where(prompt & of_all, "")
                 out[rate] = values.where(answer, "")
@@ -178,5 +179,5 @@ def _categories(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """A table whose categories are the names of its rows."""
     if any((m := meaning(str(c))) and m[0] == "name" for c in table):
         return table
-    named = [c for c in table if _plain(c) in CATEGORY and 1 < table[c].nunique()]
+    named = [c for c in table if snake(c) in CATEGORY and 1 < table[c].nunique()]
     return table.rename(columns={named[0]: "name"}) if named else table

@@ -5,7 +5,7 @@ token; without `--streaming` there are no streaming_metrics.
 """
 
 from llm_measured.audit import frame
-from llm_measured.audit.importers.content import Content
+from llm_measured.audit.importers.content import Content, seconds_from_ms
 
 TOOL = "trtllm-bench"
 LOOKED_FOR = "performance with system_output_throughput_tok_s"
@@ -30,21 +30,21 @@ def load(content: Content, file: str) -> frame.Audited:
     found = content.json
     rate, stream = found["performance"], found.get("streaming_metrics") or {}
     level = _conditions(found) | {
-        "duration_s": _ms(rate.get("total_latency_ms")),
+        "duration_s": seconds_from_ms(rate.get("total_latency_ms")),
         "requests_per_s": rate.get("request_throughput_req_s"),
         "output_tokens_per_s": rate.get("system_output_throughput_tok_s"),
         "total_tokens_per_s": rate.get("system_total_throughput_tok_s"),
         "request_tokens_per_s_mean": rate.get("output_throughput_per_user_tok_s"),
-        "e2e_mean_s": _ms(rate.get("avg_request_latency_ms")),
-        "ttft_mean_s": _ms(stream.get("avg_ttft_ms")),
-        "tpot_mean_s": _ms(stream.get("avg_tpot_ms")),
+        "e2e_mean_s": seconds_from_ms(rate.get("avg_request_latency_ms")),
+        "ttft_mean_s": seconds_from_ms(stream.get("avg_ttft_ms")),
+        "tpot_mean_s": seconds_from_ms(stream.get("avg_tpot_ms")),
     }
     for spread, ours in (
         (rate.get("request_latency_percentiles_ms"), "e2e"),
         (stream.get("ttft_percentiles"), "ttft"),
         (stream.get("tpot_percentiles"), "tpot"),
     ):
-        stated = {f"{ours}{q}_s": _ms((spread or {}).get(name)) for name, q in QUANTILES.items()}
+        stated = {f"{ours}{q}_s": seconds_from_ms((spread or {}).get(name)) for name, q in QUANTILES.items()}
         level |= {column: value for column, value in stated.items() if value is not None}
     return frame.make(file, TOOL, [level])
 
@@ -65,7 +65,3 @@ def _conditions(found):
         "prompt_tokens": made.get("avg_input_length"),
         "output_tokens": made.get("avg_output_length"),
     }
-
-
-def _ms(value):
-    return value / 1e3 if isinstance(value, (int, float)) else None

@@ -9,7 +9,7 @@ vllm-project/vllm `vllm/benchmarks/latency.py` and `vllm/benchmarks/throughput.p
 import numpy as np
 
 from llm_measured.audit import frame
-from llm_measured.audit.importers.content import Content
+from llm_measured.audit.importers.content import Content, seconds_from_ms
 from llm_measured.audit.importers.stream import summary
 
 TOOL = "vllm bench"
@@ -52,12 +52,15 @@ def load(content: Content, file: str) -> frame.Audited:
 
 def _serve(d):
     level = {
-        f"{ours}{q}_s": _ms(d.get(f"{s}_{theirs}_ms"))
+        f"{ours}{q}_s": seconds_from_ms(d.get(f"{s}_{theirs}_ms"))
         for theirs, ours in LATENCIES.items()
         for s, q in STATISTICS.items()
         if f"{s}_{theirs}_ms" in d
     }
-    level |= {"tpot_sd_s": _ms(d.get("std_tpot_ms")), "e2e_sd_s": _ms(d.get("std_e2el_ms"))}
+    level |= {
+        "tpot_sd_s": seconds_from_ms(d.get("std_tpot_ms")),
+        "e2e_sd_s": seconds_from_ms(d.get("std_e2el_ms")),
+    }
     completed, rate = d.get("completed"), d.get("request_rate")
     level |= {
         "model": d.get("model_id"),
@@ -82,7 +85,7 @@ def _serve(d):
         "tensor_parallel": d.get("tensor_parallel_size", d.get("tp")),
         "weights": " ".join(str(d[name]) for name in ("quantization", "dtype") if d.get(name)),
         "option": _speculative(d),
-        "late_mean_s": _ms(d.get("mean_client_queue_time_ms")) if not _unlimited(rate) else None,
+        "late_mean_s": seconds_from_ms(d.get("mean_client_queue_time_ms")) if not _unlimited(rate) else None,
         "engine_version": d.get("version") or d.get("vllm_version"),
     }
     if completed:
@@ -162,7 +165,3 @@ def _throughput(d):
         "output_tokens_per_s": d.get("output_tokens_per_second"),
         "device_times": 1,
     }, []
-
-
-def _ms(value):
-    return value / 1e3 if isinstance(value, (int, float)) else None

@@ -47,7 +47,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 yield at.left_out("another file of the source has the same row")
                 continue
             seen.add(key)
-            yield _row(at, r, file, latency)
+            yield _row(at, r, latency)
 
 
 def _joined_again(r: Record) -> Record:
@@ -61,7 +61,7 @@ def _joined_again(r: Record) -> Record:
     return Record(zip(keys, merged))
 
 
-def _row(at: Place, r: Record, file: str, latency: str | None) -> Row | LeftOut:
+def _row(at: Place, r: Record, latency: str | None) -> Row | LeftOut:
     batch, one = r["Batch Size"], r["Framework"] == "llama.cpp"
     length = number(r["Input Output Length"])
     formats = dict(re.findall(r"(Weight|KV Cache)\s*=\s*(\w+)", r["kv_cache_dtype"] or ""))
