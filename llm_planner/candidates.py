@@ -50,15 +50,15 @@ MIDDLE = Future(0.0, 0.0, 0)
 
 
 @cache
-def futures(number: int = FUTURES) -> tuple[Future, ...]:
-    """So many equally likely futures, the slowest steps first: a Latin hypercube over normal errors of TPOT
+def futures() -> tuple[Future, ...]:
+    """`FUTURES` equally likely futures, the slowest steps first: a Latin hypercube over normal errors of TPOT
     and TTFT, and arrivals of a seed of their own.
 
     Errors are taken as independent of each other. McKay, Beckman, Conover, A Comparison of Three Methods for
     Selecting Values of Input Variables, 1979.
     """
     normal = NormalDist()
-    errors = [normal.inv_cdf((k + 0.5) / number) / normal.inv_cdf(0.975) for k in range(number)][::-1]
+    errors = [normal.inv_cdf((k + 0.5) / FUTURES) / normal.inv_cdf(0.975) for k in range(FUTURES)][::-1]
     other = np.random.default_rng(0).permutation(errors)
     return tuple(Future(error, float(ttft), seed) for seed, (error, ttft) in enumerate(zip(errors, other)))
 
@@ -268,17 +268,17 @@ class Candidate:
             )
         )
 
-    def holds(self, rate: float, future: Future, share: float = SHARE) -> tuple[bool, rows.Simulation | None]:
-        """(whether `share` of the requests meet both objectives at `rate`, the simulation); no simulation
+    def holds(self, rate: float, future: Future) -> tuple[bool, rows.Simulation | None]:
+        """(whether `SHARE` of the requests meet both objectives at `rate`, the simulation); no simulation
         where the queue grows, which holds nothing.
         """
         if self.utilisation(rate, future) > MOST_UTILISED:
             return False, None
         tried = self.simulate(rate, future)
-        return bool(self.good(tried) >= share), tried
+        return bool(self.good(tried) >= SHARE), tried
 
-    def fewest_replicas(self, share: float = SHARE) -> tuple[int, list] | None:
-        """(replicas, `holds` of every future) of the fewest replicas that hold the objectives for `share` of
+    def fewest_replicas(self) -> tuple[int, list] | None:
+        """(replicas, `holds` of every future) of the fewest replicas that hold the objectives for `SHARE` of
         requests in `FUTURES_HELD` of the futures; None within `most_gpus` GPUs.
 
         The slowest futures decide where to look; what they leave is simulated in all of them.
@@ -289,25 +289,25 @@ class Candidate:
         most = high
         while low < high:
             middle = (low + high) // 2
-            if self._missed(middle, drawn[: 2 * allowed + 1], allowed, share) > allowed:
+            if self._missed(middle, drawn[: 2 * allowed + 1], allowed) > allowed:
                 low = middle + 1
             else:
                 high = middle
         for replicas in range(low, most + 1):
             tried = []
             for future in drawn:
-                tried.append(self.holds(self.question.rate / replicas, future, share))
+                tried.append(self.holds(self.question.rate / replicas, future))
                 if sum(not holds for holds, _ in tried) > allowed:
                     break
             else:
                 return replicas, tried
         return None
 
-    def _missed(self, replicas, drawn, allowed, share):
+    def _missed(self, replicas, drawn, allowed):
         """How many of the futures `drawn` miss the objectives, counted until one more than `allowed` does."""
         missed = 0
         for future in drawn:
-            missed += not self.holds(self.question.rate / replicas, future, share)[0]
+            missed += not self.holds(self.question.rate / replicas, future)[0]
             if missed > allowed:
                 break
         return missed

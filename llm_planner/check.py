@@ -188,12 +188,12 @@ def sentence(title: str, row: Fields) -> str:
     return f"{title:18s} {row['rows']:4d} rows, {row['curves']:3d} curves: " + "; ".join(parts)
 
 
-def commit_fit(rows: pd.DataFrame | None = None) -> dict:
+def commit_fit() -> dict:
     """Fit every engine and device of the published table, and write data/planner_coefficients.csv and the
     covariances of the coefficients; half widths are those of the rows left out in
     data/planner_validation.csv.
     """
-    rows = published.table() if rows is None else rows
+    rows = published.table()
     fits = fit.groups(rows, published.loads(rows))
     table = pd.concat([fit.tabulated(fits), half_widths(rows)])
     for name, made in ((COMMITTED, table), (COVARIANCE, fit.covariances(fits))):

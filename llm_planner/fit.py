@@ -39,56 +39,55 @@ def errors(loads: Sequence, measured: np.ndarray, coefficients: np.ndarray) -> n
     return np.log(published.predict(loads, coefficients)) - np.log(measured)
 
 
-def _residuals(loads: Sequence, measured: np.ndarray, logs: np.ndarray, prior: np.ndarray) -> np.ndarray:
+def _residuals(loads: Sequence, measured: np.ndarray, logs: np.ndarray) -> np.ndarray:
     scaled = (errors(loads, measured, np.exp(logs)) / SCALE).ravel()
     bent = np.sign(scaled) * LINEAR_FROM * np.sqrt(2 * (np.sqrt(1 + (scaled / LINEAR_FROM) ** 2) - 1))
-    return np.concatenate([bent, (logs - prior) / SPREAD])
+    return np.concatenate([bent, (logs - PRIOR) / SPREAD])
 
 
 def fit(
-    loads: Sequence, measured: np.ndarray, prior: np.ndarray = PRIOR, starts: list[np.ndarray] | None = None
+    loads: Sequence, measured: np.ndarray, starts: list[np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(coefficients, the covariance of their logarithms) for loads of one engine and device; `measured`: TTFT
     and TPOT in ms; `starts`: coefficients from which to descend, else the usual ones.
     """
-    starts = _starts(prior) if starts is None else [np.log(start) for start in starts]
-    tried = [_descended(loads, measured, start, prior) for start in starts]
+    starts = _starts() if starts is None else [np.log(start) for start in starts]
+    tried = [_descended(loads, measured, start) for start in starts]
     logs, now, slopes = min(tried, key=lambda end: end[1] @ end[1])
     covariance = np.linalg.inv(slopes.T @ slopes) * max(1.0, now @ now / max(1, len(now) - 2 * len(logs)))
     return np.exp(logs), covariance
 
 
-def loss(loads: Sequence, measured: np.ndarray, coefficients: np.ndarray, prior: np.ndarray = PRIOR) -> float:
+def loss(loads: Sequence, measured: np.ndarray, coefficients: np.ndarray) -> float:
     """What `fit` makes small: the sum of bent squares of errors, and of the coefficients' distance from
-    `prior`.
+    `PRIOR`.
     """
-    residuals = _residuals(loads, measured, np.log(coefficients), prior)
+    residuals = _residuals(loads, measured, np.log(coefficients))
     return float(residuals @ residuals)
 
 
-def _starts(prior: np.ndarray) -> list[np.ndarray]:
+def _starts() -> list[np.ndarray]:
     """The prior, and the prior with a front that is busy: below saturation the front's time changes no row,
     so a descent that begins there would never move it.
     """
-    busy = prior.copy()
+    busy = PRIOR.copy()
     busy[step_time.NAMES.index("token_s")] = np.log(BUSY_FRONT_S)
-    return [prior, busy]
+    return [PRIOR, busy]
 
 
 def _descended(
-    loads: Sequence, measured: np.ndarray, start: np.ndarray, prior: np.ndarray
+    loads: Sequence, measured: np.ndarray, start: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(logs of the coefficients, residuals, slopes) where Gauss-Newton from `start` ends."""
     logs, damping = start.copy(), 0.3
-    now = _residuals(loads, measured, logs, prior)
+    now = _residuals(loads, measured, logs)
     for number in range(ROUNDS):
         if number in DIFFERENTIATED:
             columns = [
-                _residuals(loads, measured, logs + DIFFERENCE * unit, prior) - now
-                for unit in np.eye(len(logs))
+                _residuals(loads, measured, logs + DIFFERENCE * unit) - now for unit in np.eye(len(logs))
             ]
             slopes = np.stack(columns, axis=1) / DIFFERENCE
-        before, (logs, after, damping) = logs, _step(loads, measured, logs, prior, now, slopes, damping)
+        before, (logs, after, damping) = logs, _step(loads, measured, logs, now, slopes, damping)
         gained, change, moved = 1 - (after @ after) / (now @ now), after - now, logs - before
         now = after
         if gained < ENOUGH:
@@ -101,7 +100,6 @@ def _step(
     loads: Sequence,
     measured: np.ndarray,
     logs: np.ndarray,
-    prior: np.ndarray,
     now: np.ndarray,
     slopes: np.ndarray,
     damping: float,
@@ -111,7 +109,7 @@ def _step(
     for _ in range(5):
         step = -np.linalg.solve(square + damping * np.diag(np.diag(square)), slopes.T @ now)
         tried = np.minimum(logs + np.clip(step, -LONGEST_STEP, LONGEST_STEP), HIGHEST)
-        after = _residuals(loads, measured, tried, prior)
+        after = _residuals(loads, measured, tried)
         if after @ after < now @ now:
             return tried, after, max(damping / 4, 1e-3)
         damping *= 4

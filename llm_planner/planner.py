@@ -327,8 +327,9 @@ def _money(question, candidate, gpus, api):
     return money
 
 
-def prefill_share(candidate: Candidate, batch: int = 32) -> float:
-    """Share of a replica's seconds that reading prompts takes, beside decoding in batches of `batch`."""
+def prefill_share(candidate: Candidate) -> float:
+    """Share of a replica's seconds that reading prompts takes, beside decoding in batches of 32."""
+    batch = 32
     q = candidate.question
     prefill = candidate.prefill_s()
     decode = (

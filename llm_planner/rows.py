@@ -1,13 +1,8 @@
-"""Simulated requests as rows of the serving schema, so that tables and figures show predicted and measured
-with the same code.
-"""
+"""Simulated requests: when they arrive, and what each of them waits for."""
 
 import numpy as np
-import pandas as pd
 
-from bench.observations import schema
 from llm_measured.core import naming
-from llm_measured.core.definitions import Fields
 from llm_planner import simulator, state
 
 
@@ -65,39 +60,3 @@ class Simulation:
         self.sent_s, self.gaps = due - request_s, requests.gaps
         self.ttft_s, self.e2e_s = requests.first - self.sent_s, requests.end - self.sent_s
         self.tpot_s = (self.e2e_s - self.ttft_s) / np.maximum(self.output - 1, 1)
-
-
-def frame(simulation: Simulation, identity: Fields | None = None, rate: float = np.nan) -> pd.DataFrame:
-    """One row per simulated request with the columns of `schema.COLUMNS`; `identity` fills those that say
-    what was simulated.
-
-    Columns that a simulation does not know are empty. Times in s.
-    """
-    known = {
-        "experiment": "serving",
-        "weights": "simulated",
-        "request": np.arange(1, len(simulation.prompt) + 1),
-        "prompt_tokens": simulation.prompt,
-        "max_new_tokens": simulation.output,
-        "output_tokens": simulation.output,
-        "batch_size": 1,
-        "concurrency": np.nan if simulation.concurrency is None else simulation.concurrency,
-        "request_rate": rate,
-        "temperature": 0.0,
-        "sent_s": simulation.sent_s,
-        "ttft_s": simulation.ttft_s,
-        "e2e_s": simulation.e2e_s,
-        "error": "",
-        "answer": "",
-        "output_ids": "",
-        "tensor_parallel": 1,
-        "data_parallel": 1,
-        "late_s": 0.0,
-        "connect_s": 0.0,
-    }
-    known |= {
-        name: simulation.gaps[:, k]
-        for k, name in enumerate(("itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s"))
-    }
-    table = pd.DataFrame(known | (identity or {}))
-    return table.reindex(columns=schema.COLUMNS)

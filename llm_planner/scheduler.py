@@ -270,12 +270,12 @@ def complete(
             state.finish[r, place] += steps
     while decoding and state.decoders[r] > 0 and state.finish[r, 0] <= state.count[r]:
         request = pop(state, r)
-        leave(state, requests, policy, r, request, seen_s)
+        leave(state, requests, r, request, seen_s)
         finished[number] = request
         number += 1
     for place in range(state.filled[r]):
         request = state.batch[r, place]
-        if join(state, requests, policy, r, request, seen_s):
+        if join(state, requests, r, request, seen_s):
             finished[number] = request
             number += 1
     state.filled[r] = 0
@@ -292,7 +292,7 @@ def send(state: State, cost: np.ndarray, r: int, tokens: float) -> float:
 
 
 @njit(cache=True)
-def join(state: State, requests: Requests, policy: np.ndarray, r: int, request: int, at_s: float) -> bool:
+def join(state: State, requests: Requests, r: int, request: int, at_s: float) -> bool:
     """The prompt of `request` has been read: its first token is there. Whether it was the only one."""
     if np.isnan(requests.first[request]):
         requests.first[request] = at_s
@@ -302,14 +302,14 @@ def join(state: State, requests: Requests, policy: np.ndarray, r: int, request: 
     state.context[r] += requests.prompt[request] + requests.written[request]
     remaining = requests.output[request] - requests.written[request]
     if remaining <= 0:
-        leave(state, requests, policy, r, request, at_s)
+        leave(state, requests, r, request, at_s)
         return True
     push(state, r, state.count[r] + remaining, request)
     return False
 
 
 @njit(cache=True)
-def leave(state: State, requests: Requests, policy: np.ndarray, r: int, request: int, at_s: float) -> None:
+def leave(state: State, requests: Requests, r: int, request: int, at_s: float) -> None:
     """The last token of `request` has been written: its memory is free."""
     held = requests.prompt[request] + requests.output[request]
     requests.end[request] = at_s

@@ -43,11 +43,11 @@ def _simulated(model, engine, gpu, tensor_parallel, lengths, fits, places=None, 
     return rows.Simulation(*lengths, cost, engines.policy(case, slots=slots), **more)
 
 
-def mlc(fits: check.Fits | None = None) -> pd.DataFrame:
+def mlc() -> pd.DataFrame:
     """One row per published level of MLC (`load`: concurrency of closed loops, or request_rate) and
     assumption on lengths: means of TPOT and TTFT in ms, published (TTFT of few) and predicted.
     """
-    fits, found = fits or check.Fits(), []
+    fits, found = check.Fits(), []
     ttft = inputs.table("published/mlc_h100_ttft").rename(columns={"concurrency": "level"})
     table = inputs.table("published/mlc_h100_tpot")
     keys = ["model", "gpu", "tensor_parallel", "engine", "load", "level"]
@@ -90,11 +90,11 @@ def errors(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     )
 
 
-def mosaicml(fits: check.Fits | None = None) -> pd.DataFrame:
+def mosaicml() -> pd.DataFrame:
     """One row per published point of MosaicML's static batches: requests/s, published and predicted; all
     estimated.
     """
-    fits, found = fits or check.Fits(), []
+    fits, found = check.Fits(), []
     for row in (
         inputs.table("published/mosaicml_throughput_req_per_s")
         .dropna(subset=["requests_per_s"])

@@ -10,6 +10,8 @@ from llm_planner import candidates, check, engines, rows, scheduler, steady, ste
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 WAVES = 4  # requests per place, of which the first, that all arrive at once, is not counted
 DRAFTS = (2, 4, 8)
+CONTEXT = 1500  # tokens of each sequence that speculates
+GPUS = 8  # to be shared between replicas
 
 
 def _case(model, gpu, engine, weights, tensor_parallel, prompt_tokens, answer_tokens):
@@ -25,7 +27,6 @@ def closed_loops(
     weights: str,
     lengths: tuple[int, int] = (1000, 1000),
     batches: Sequence[int] = BATCHES,
-    fits: check.Fits | None = None,
 ) -> pd.DataFrame:
     """Closed loops of one replica on 1, 2, 4 and 8 GPUs, simulated: one row per GPUs and `concurrency`.
 
@@ -33,7 +34,7 @@ def closed_loops(
     usd_per_million_output (NaN without a price), unknown (what was never
     fitted). `lengths`: prompt and new tokens.
     """
-    coefficients, _, unknown = (fits or check.Fits()).of(engine, gpu, model)
+    coefficients, _, unknown = check.Fits().of(engine, gpu, model)
     try:
         usd = candidates.price(gpu)[0]
     except ValueError:
@@ -73,17 +74,17 @@ def _level(cost, policy, request_s, batch, lengths):
     }
 
 
-def parallelism(table: pd.DataFrame, gpus: int = 8) -> pd.DataFrame:
-    """The same load on `gpus` GPUs as replicas of 1, 2, 4, 8: one row per GPUs of a replica and load.
+def parallelism(table: pd.DataFrame) -> pd.DataFrame:
+    """The same load on `GPUS` GPUs as replicas of 1, 2, 4, 8: one row per GPUs of a replica and load.
 
     `table`: `closed_loops`. `load`: requests at once on all GPUs together; output_tokens_per_s of all.
     """
     spread = table.assign(
-        load=table["concurrency"] * gpus // table["tensor_parallel"],
-        replicas=gpus // table["tensor_parallel"],
-        output_tokens_per_s=table["output_tokens_per_s_per_gpu"] * gpus,
+        load=table["concurrency"] * GPUS // table["tensor_parallel"],
+        replicas=GPUS // table["tensor_parallel"],
+        output_tokens_per_s=table["output_tokens_per_s_per_gpu"] * GPUS,
     )
-    return spread[spread["tensor_parallel"] <= gpus]
+    return spread[spread["tensor_parallel"] <= GPUS]
 
 
 def crossover(spread: pd.DataFrame) -> pd.DataFrame:
@@ -104,18 +105,9 @@ def crossover(spread: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def speculation(
-    model: str,
-    gpu: str,
-    engine: str,
-    weights: str,
-    tensor_parallel: int = 1,
-    context: int = 1500,
-    drafts: Sequence[int] = DRAFTS,
-    draft_share: float = 0.0,
-    fits: check.Fits | None = None,
-) -> pd.DataFrame:
-    """What share of drafted tokens must be accepted for speculation to pay: one row per batch and drafts.
+def speculation(model: str, gpu: str, engine: str, weights: str, draft_share: float = 0.0) -> pd.DataFrame:
+    """What share of drafted tokens must be accepted for speculation to pay on one GPU: one row per batch and
+    drafts.
 
     A verifying step has `drafts` + 1 rows per sequence and reads weights and KV cache once, as one decode
     step does. With each drafted token accepted with probability a (independently, and none after the first
@@ -124,13 +116,13 @@ def speculation(
     `draft_share`: of a decode step that drafting one token takes; 0 for n-grams. `accept`: the least a; NaN
     where no a suffices. `most`: the gain in tokens/s if all are accepted.
     """
-    coefficients, _, _ = (fits or check.Fits()).of(engine, gpu, model)
-    case = _case(model, gpu, engine, weights, tensor_parallel, context, 1)
+    coefficients, _, _ = check.Fits().of(engine, gpu, model)
+    case = _case(model, gpu, engine, weights, 1, CONTEXT, 1)
     cost, found = step_time.cost(engines.setting(case), coefficients), []
     for batch in BATCHES:
-        decode = scheduler.step_s(cost, batch, float(batch * context), 0.0, 0.0)
-        for number in drafts:
-            longer = verify_s(cost, batch, context, number) / decode + number * draft_share
+        decode = scheduler.step_s(cost, batch, float(batch * CONTEXT), 0.0, 0.0)
+        for number in DRAFTS:
+            longer = verify_s(cost, batch, CONTEXT, number) / decode + number * draft_share
             found.append(
                 {"batch_size": batch, "drafts": number, "times_as_long": longer}
                 | {"accept": least_accepted(longer, number), "most": (number + 1) / longer}

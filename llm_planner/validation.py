@@ -19,10 +19,10 @@ CHOSEN = "chosen inside each fold, by engine and GPU"
 NEAR_TOO = "all as committed, and corrected by the errors of points near a row"
 
 
-def folds(rows: pd.DataFrame, number: int = FOLDS, seed: int = 0) -> np.ndarray:
+def folds(rows: pd.DataFrame) -> np.ndarray:
     """The fold of every row: configurations are dealt out at random, all concurrencies of one together."""
     curve = published.curves(rows)
-    dealt = np.random.default_rng(seed).permutation(curve.max() + 1) % number
+    dealt = np.random.default_rng(0).permutation(curve.max() + 1) % FOLDS
     return dealt[curve]
 
 

@@ -5,7 +5,6 @@ import time
 import numpy as np
 import pytest
 
-from bench.observations import schema
 from llm_planner import rows, state
 from llm_planner.engines import Policy
 
@@ -154,15 +153,6 @@ def test_replicas_that_take_turns_are_servers_of_their_own():
     both = simulate(400, cost=BUSY, at_s=at_s, replicas=2)
     one = simulate(200, cost=BUSY, at_s=at_s[::2])
     assert both.ttft_s[::2] == pytest.approx(one.ttft_s)
-
-
-def test_rows_have_the_columns_of_the_serving_schema():
-    table = rows.frame(simulate(20, concurrency=4, cost=BUSY), {"model": "llama-3.1-8b", "backend": "vllm"})
-    assert list(table.columns) == schema.COLUMNS and len(table) == 20
-    assert (
-        table[["sent_s", "ttft_s", "e2e_s", "output_tokens", "itl_p50_s", "itl_max_s"]].notna().all(axis=None)
-    )
-    assert (table["weights"] == "simulated").all()
 
 
 def test_ten_thousand_requests_in_two_seconds():
