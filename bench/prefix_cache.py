@@ -96,19 +96,16 @@ class Request:
 
 
 def expected(
-    requests: Sequence[Request],
-    declared: Declared,
-    primed: Iterable[tuple[int, ...]] = (),
-    in_order: bool = False,
+    requests: Sequence[Request], declared: Declared, primed: Iterable[tuple[int, ...]] = ()
 ) -> list[tuple[int, int]]:
     """(lower, upper) bound of the cached tokens of each request, in the order of `requests`.
 
     The upper bound is the longest prefix shared with anything that may have been sent before, `primed`
     prompts included, if nothing is ever evicted (CHANCE_TOKENS at least where single tokens count): a server
     that reports more has hits that this load did not make. The lower bound counts what has surely ended
-    before: `primed` prompts, the session's own turns before, and with `in_order` (requests one after the
-    other, in this order) every request before. A server that reports less has evicted. The two differ where
-    turns of different sessions may overlap, and by the tokens of answers that are not known before the run.
+    before: `primed` prompts, and the session's own turns before. A server that reports less has evicted. The
+    two differ where turns of different sessions may overlap, and by the tokens of answers that are not known
+    before the run.
     Under a round robin over `replicas` nothing is sure, so that the lower bound is 0.
     """
     if declared.kind == "off":
@@ -118,25 +115,18 @@ def expected(
         may.add(ids, -math.inf, None)
         sure.add(ids, -math.inf, None)
     scattered = declared.replicas > 1 and declared.router == "round robin"
-    if not in_order:
-        for request in requests:
-            may.add(request.computed, request.earliest_s, request.session, request.unknown_tokens)
+    for request in requests:
+        may.add(request.computed, request.earliest_s, request.session, request.unknown_tokens)
     before: dict[int, list[Request]] = {}  # session -> its turns so far
     bounds = [(0, 0)] * len(requests)
-    order = range(len(requests))
-    for k in order if in_order else sorted(order, key=lambda k: (requests[k].session, requests[k].turn)):
+    for k in sorted(range(len(requests)), key=lambda k: (requests[k].session, requests[k].turn)):
         request = requests[k]
         turns = before.setdefault(request.session, [])
         low = max((_shared(turn.computed, request.ids) for turn in turns), default=0)
         low = max(low, sure.longest(request.ids, math.inf, None)[0])
         own = max((_reach(turn, request.ids) for turn in turns), default=0)
-        latest = math.inf if in_order else request.latest_s
-        high = max(low, own, may.longest(request.ids, latest, request.session)[1])
-        if in_order:
-            for tree in (sure, may):
-                tree.add(request.computed, -math.inf, None, request.unknown_tokens)
-        else:
-            turns.append(request)
+        high = max(low, own, may.longest(request.ids, request.latest_s, request.session)[1])
+        turns.append(request)
         n, chance = len(request.ids), CHANCE_TOKENS if declared.granularity_tokens == 1 else 0
         bounds[k] = (0 if scattered else declared.usable(low, n), declared.usable(max(high, chance), n))
     return bounds

@@ -2,6 +2,7 @@
 
 import math
 
+import in_order
 import numpy as np
 import pool_requests
 import pytest
@@ -120,7 +121,7 @@ def test_the_least_recently_used_blocks_are_those_that_vllm_keeps():
     declared = Declared("blocks", pool_requests.BLOCK, capacity_tokens=12 * pool_requests.BLOCK)
     hits = prefix_cache.simulated(sent(), declared)
     assert hits == [int(word) for word in ALONE.split()] and len(hits) == 45
-    assert sum(hits) < sum(low for low, _ in prefix_cache.expected(sent(), declared, in_order=True))
+    assert sum(hits) < sum(low for low, _ in in_order.expected(sent(), declared))
 
 
 def sent():
@@ -165,7 +166,7 @@ def test_a_first_turn_may_hit_what_begins_before_it_and_not_what_begins_after():
     early, late = turns(A[:64] + B[:9]), turns(A[:64] + C[:9], session=2, start=5.0)
     assert prefix_cache.expected(early + late, BLOCKS) == [(0, 0), (0, 64)]
     assert prefix_cache.expected(early + late, BLOCKS, primed=[A[:64]]) == [(64, 64), (64, 64)]
-    assert prefix_cache.expected(early + late, BLOCKS, in_order=True) == [(0, 0), (64, 64)]
+    assert in_order.expected(early + late, BLOCKS) == [(0, 0), (64, 64)]
 
 
 def test_a_session_s_own_later_turns_were_not_there_before_its_first():
@@ -193,10 +194,10 @@ def test_no_simulated_cache_hits_more_than_expected_and_a_large_one_no_less(seed
             Request(tuple(map(int, ids)), 5, number, 1, answer=tuple(random.integers(3, size=5).tolist()))
         )
     for kind, size in (("blocks", 16), ("slots", 1)):
+        bounds = in_order.expected(made, Declared(kind, size))
         for capacity, roomy in ((10**5, True), (960, False)):
-            declared = Declared(kind, size, capacity)
-            hits = prefix_cache.simulated(made, declared)
-            for hit, (low, high) in zip(hits, prefix_cache.expected(made, declared, in_order=True)):
+            hits = prefix_cache.simulated(made, Declared(kind, size, capacity))
+            for hit, (low, high) in zip(hits, bounds):
                 assert hit <= high and (hit >= low or not roomy)
 
 

@@ -4,8 +4,6 @@ Sizes in bytes, times in seconds. A sweep is `derived.batches` of the experiment
 focus.
 """
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from bench import inputs
@@ -195,7 +193,7 @@ def _as_printed(printed: float, computed: float) -> bool:
     return abs(computed - printed) <= 0.5 * 10 ** -len(decimals) + 1e-12
 
 
-def planner(models: Sequence[str] = PLANNED, contexts: Sequence[int] = CONTEXTS) -> pd.DataFrame:
+def planner() -> pd.DataFrame:
     """Largest batch that fits: one row per model, GPU of PLANNED_GPUS, precision of the weights
     and context.
 
@@ -203,12 +201,12 @@ def planner(models: Sequence[str] = PLANNED, contexts: Sequence[int] = CONTEXTS)
     """
     memory_gb = hardware.accelerators().set_index("accelerator")["memory_gb"]
     rows = []
-    for model in models:
+    for model in PLANNED:
         shape = inputs.shape(model)
         for precision, value_bytes in PRECISIONS.items():
             weights = shape["weight_parameters"] * value_bytes
             for gpu, sheet in PLANNED_GPUS.items():
-                for context in contexts:
+                for context in CONTEXTS:
                     request = metrics.kv_cache_bytes(context, shape["kv_values_per_token"], 2)
                     fits = metrics.largest_batch(USABLE * memory_gb[sheet] * 1e9, weights, request)
                     rows.append((model, precision, gpu, context, weights, int(fits)))

@@ -88,13 +88,13 @@ class Fit:
             raise KeyError(f"No run of {tuple(key)}: take one of {known}.")
         return self.places[tuple(key)]
 
-    def means(self, confidence: float = CONFIDENCE) -> pd.DataFrame:
+    def means(self) -> pd.DataFrame:
         """Return a row per configuration: keys and MEANS, geometric means in the metric's unit.
 
         The interval contains the sessions' variance where it is known. `note` says where it is not, and where
         the mean lies outside the range of the configuration's own runs.
         """
-        half = _quantile(self.residual_freedom, confidence) * np.sqrt(np.diag(self.covariance))
+        half = _quantile(self.residual_freedom) * np.sqrt(np.diag(self.covariance))
         table, mean = self.table, np.exp(self.effects)
         outside = (mean < table["least"] * (1 - EXACT)) | (mean > table["most"] * (1 + EXACT))
         notes = {
@@ -106,12 +106,7 @@ class Fit:
         found = {"mean": mean, "low": np.exp(self.effects - half), "high": np.exp(self.effects + half)}
         return table.assign(**found, note=note)[[*self.keys, *MEANS]]
 
-    def pairs(
-        self,
-        pairs: Sequence[tuple[int, int]],
-        higher_is_better: bool = True,
-        confidence: float = CONFIDENCE,
-    ) -> pd.DataFrame:
+    def pairs(self, pairs: Sequence[tuple[int, int]], higher_is_better: bool = True) -> pd.DataFrame:
         """Return the mean of the first of each of `pairs` (rows of `table`, of one host) over the second's.
 
         A row per pair; columns first, second and RATIO. Interval and p are empty, and the verdict says why,
@@ -125,7 +120,7 @@ class Fit:
         freedom = np.where(met, self.residual_freedom, self.session_freedom)
         comparable = same & (met | (self.session_freedom > 0))
         difference = np.where(comparable, difference, math.nan)
-        half = np.where(comparable, _quantile(freedom, confidence) * error, math.nan)
+        half = np.where(comparable, _quantile(freedom) * error, math.nan)
         low, high = np.exp(difference - half), np.exp(difference + half)
         above, below = (low > 1, high < 1) if higher_is_better else (high < 1, low > 1)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -147,10 +142,10 @@ class Fit:
         )
 
 
-def _quantile(freedom: np.ndarray | int, confidence: float) -> np.ndarray:
-    """Student's two-sided quantile; NaN without degrees of freedom."""
+def _quantile(freedom: np.ndarray | int) -> np.ndarray:
+    """Student's two-sided quantile of CONFIDENCE; NaN without degrees of freedom."""
     return np.where(
-        np.asarray(freedom) > 0, stats.t.ppf((1 + confidence) / 2, np.maximum(freedom, 1)), np.nan
+        np.asarray(freedom) > 0, stats.t.ppf((1 + CONFIDENCE) / 2, np.maximum(freedom, 1)), np.nan
     )
 
 
@@ -335,7 +330,7 @@ def rank(
     return table.loc[order, [*keys, *RANK]].reset_index(drop=True)
 
 
-def best(ranked: pd.DataFrame, higher_is_better: bool = True) -> tuple[pd.Series | None, str]:
+def best(ranked: pd.DataFrame) -> tuple[pd.Series | None, str]:
     """Return (the best row of `rank`, ""), or (None, a clause why no row may be called best).
 
     A row is best if all others that were compared are worse by Holm, and no configuration that was not
@@ -345,7 +340,7 @@ def best(ranked: pd.DataFrame, higher_is_better: bool = True) -> tuple[pd.Series
     if len(leaders) != 1:
         return None, "nothing was compared" if leaders.empty else f"{len(leaders)} cannot be distinguished"
     leader = leaders.iloc[0]
-    out = ranked[(ranked["reason"] != "") & all_runs_better(ranked, leader["mean"], higher_is_better)]
+    out = ranked[(ranked["reason"] != "") & all_runs_better(ranked, leader["mean"])]
     if out.empty:
         return leader, ""
     named = ", ".join(f"{row['backend']} {row['option']} ({row['reason']})" for _, row in out.iterrows())
@@ -357,9 +352,7 @@ def all_runs_better(table: pd.DataFrame, mean: float, higher_is_better: bool = T
     return table["least"] > mean if higher_is_better else table["most"] < mean
 
 
-def mean_interval(
-    values: Sequence[float] | np.ndarray | pd.Series, confidence: float = CONFIDENCE
-) -> tuple[float, float, float]:
+def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> tuple[float, float, float]:
     """Return (mean, low, high) of one figure per run, by Student's t, without a model.
 
     The interval is NaN for one run, all three are for none. Runs without a value are left out.
@@ -373,7 +366,7 @@ def mean_interval(
     sample = DescrStatsW(known)
     if sample.std == 0:
         return float(known[0]), float(known[0]), float(known[0])
-    low, high = sample.tconfint_mean(1 - confidence)
+    low, high = sample.tconfint_mean(1 - CONFIDENCE)
     return float(sample.mean), float(low), float(high)
 
 

@@ -102,14 +102,14 @@ def mcnemar(lost: int, won: int) -> float:
     return float(contingency_tables.mcnemar([[0, lost], [won, 0]], exact=True).pvalue)
 
 
-def most_fewer(lost: int, won: int, problems: int = PROBLEMS) -> int:
-    """How many fewer of `problems` are solved at most, with 95 % confidence or more: the upper end of
+def most_fewer(lost: int, won: int) -> int:
+    """How many fewer problems are solved at most, with 95 % confidence or more: the upper end of
     Clopper and Pearson's interval of the lost share less the lower end of the won share's."""
     from statsmodels.stats.proportion import proportion_confint
 
-    upper = proportion_confint(lost, problems, ALPHA, method="beta")[1]
-    lower = proportion_confint(won, problems, ALPHA, method="beta")[0]
-    return math.ceil(problems * (upper - lower) - 1e-9)
+    upper = proportion_confint(lost, PROBLEMS, ALPHA, method="beta")[1]
+    lower = proportion_confint(won, PROBLEMS, ALPHA, method="beta")[0]
+    return math.ceil(PROBLEMS * (upper - lower) - 1e-9)
 
 
 def least_shown() -> int:
@@ -118,9 +118,9 @@ def least_shown() -> int:
     return next(count for count in range(1, PROBLEMS) if mcnemar(count, 0) < ALPHA)
 
 
-def half_interval(share: float = 0.5) -> float:
-    """Half the width of Wilson's 95 % interval of a pass@1 of `share`."""
-    low, high = _wilson(pd.Series([share * PROBLEMS]))
+def half_interval() -> float:
+    """Half the width of Wilson's 95 % interval of a pass@1 of one half, the widest."""
+    low, high = _wilson(pd.Series([0.5 * PROBLEMS]))
     return float(high[0] - low[0]) / 2
 
 

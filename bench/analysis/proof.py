@@ -42,8 +42,8 @@ def simulated(
     return cells.assign(mean=session[numbers] + own, squares=squares)
 
 
-def coverage(cells: pd.DataFrame, studies: int = STUDIES) -> pd.DataFrame:
-    """Count the intervals of `studies` simulated studies that hold the truth.
+def coverage(cells: pd.DataFrame) -> pd.DataFrame:
+    """Count the intervals of STUDIES simulated studies that hold the truth.
 
     A row per host, kind of pairs and scenario for all configurations together, and one for each configuration
     (its pairs with all others); columns COVERAGE: share, half_width (median, of the log).
@@ -55,29 +55,29 @@ def coverage(cells: pd.DataFrame, studies: int = STUDIES) -> pd.DataFrame:
     rows = []
     for scenario, spread in SESSIONS.items():
         random, held, half = np.random.default_rng(SEED), np.zeros(len(i)), []
-        for _ in range(studies):
+        for _ in range(STUDIES):
             model = estimates.fit_cells(simulated(cells, truth.variances, spread, random), latency.VERSIONED)
             ratios = model.pairs(pairs)
             held += (ratios["verdict"] == estimates.EQUAL).to_numpy()
             half.append(np.log(ratios["high"] / ratios["low"]).to_numpy() / 2)
         each = pd.DataFrame(
-            {"host": hosts[i], "pairs": np.where(truth.met[i, j], MET, UNMET), "held": held / studies}
+            {"host": hosts[i], "pairs": np.where(truth.met[i, j], MET, UNMET), "held": held / STUDIES}
         ).assign(half_width=np.median(half, axis=0), first=i, second=j)
         for (host, kind), own in each.groupby(["host", "pairs"]):
-            rows.append((host, kind, scenario, "all", *_shares(own, studies)))
+            rows.append((host, kind, scenario, "all", *_shares(own)))
             for place in np.union1d(own["first"], own["second"]):
                 with_it = own[(own["first"] == place) | (own["second"] == place)]
                 row = truth.table.loc[place]
                 name = " ".join(row[["backend", "option", "model", "backend_version"]])
-                rows.append((host, kind, scenario, name, *_shares(with_it, studies)))
+                rows.append((host, kind, scenario, name, *_shares(with_it)))
     return pd.DataFrame(rows, columns=COVERAGE)
 
 
-def _shares(pairs: pd.DataFrame, studies: int) -> tuple[float, float, int]:
-    return pairs["held"].mean(), pairs["half_width"].median(), len(pairs) * studies
+def _shares(pairs: pd.DataFrame) -> tuple[float, float, int]:
+    return pairs["held"].mean(), pairs["half_width"].median(), len(pairs) * STUDIES
 
 
-def equal_runs(runs: pd.DataFrame, deals: int = DEALS) -> pd.DataFrame:
+def equal_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """Deal the runs of each configuration into two halves at random and compare the two.
 
     One row per host: configurations (with two runs or more in some session), comparisons, differ (the share
@@ -85,7 +85,7 @@ def equal_runs(runs: pd.DataFrame, deals: int = DEALS) -> pd.DataFrame:
     """
     random, counts = np.random.default_rng(SEED), []
     runs = runs.assign(session=estimates.measuring_sessions(runs))
-    for _ in range(deals):
+    for _ in range(DEALS):
         order = runs.assign(random=random.random(len(runs))).sort_values("random", kind="stable")
         half = order.groupby([*latency.VERSIONED, "session"], dropna=False).cumcount() % 2
         model = estimates.fit(order.assign(half=half), [*latency.VERSIONED, "half"], latency.RATE)
@@ -96,7 +96,7 @@ def equal_runs(runs: pd.DataFrame, deals: int = DEALS) -> pd.DataFrame:
         counts.append(pd.DataFrame({"host": hosts, "differ": verdict != estimates.EQUAL}))
     each = pd.concat(counts).groupby("host")["differ"].agg(["size", "mean"]).reset_index()
     each = each.rename(columns={"size": "comparisons", "mean": "differ"})
-    return each.assign(configurations=each["comparisons"] // deals)
+    return each.assign(configurations=each["comparisons"] // DEALS)
 
 
 def main() -> None:

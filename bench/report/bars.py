@@ -18,22 +18,20 @@ from bench.analysis import machines
 from bench.observations import schema
 from bench.style import BESIDE, GREY, INK, TALLEST, WIDTH
 from llm_measured.core import naming
-from llm_measured.core.metrics import METRICS
 
 ROW, PANEL, REST = 0.235, 0.6, 1.75  # inches: a row, what a panel has around its rows, title and small print
 SHARED_HATCH = "//////"
 LABEL, THICK = -0.3, 0.66  # where in a row its label begins, and how thick its bar is
 
 
-def block(
-    requests: pd.DataFrame, metric: str = "output_tokens_per_s", above: int = 0
-) -> tuple[str, pd.DataFrame, pd.DataFrame] | None:
+def block(requests: pd.DataFrame, above: int = 0) -> tuple[str, pd.DataFrame, pd.DataFrame] | None:
     """What a figure of bars compares: (title, requests, summary) of one model on the machine in front, the
     first of `latency_analysis.settings`; None where nothing was measured.
 
-    A summary (`latency_analysis.summary`) has the best rows by `metric`, as many as fit on a screen below
-    `above` other rows; the title says so where it leaves any out.
+    A summary (`latency_analysis.summary`) has the best rows by output tokens/s, as many as fit on a screen
+    below `above` other rows; the title says so where it leaves any out.
     """
+    rate = latency_analysis.RATE
     each = [rows for _, rows in latency_analysis.settings(machines.here(requests, "latency"))]
     every = latency_analysis.summary(machines.every(requests, "latency"))
     keys = [*schema.SETTING, "host", "option"]
@@ -41,12 +39,11 @@ def block(
         (pd.concat(latency_analysis.apart(rows)), every.merge(rows[keys].drop_duplicates())[list(every)])
         for rows in each
     ]
-    found = [(rows, summary) for rows, summary in found if len(summary) and summary[metric].notna().any()]
+    found = [(rows, summary) for rows, summary in found if len(summary) and summary[rate].notna().any()]
     if not found:
         return None
     rows, summary = found[0]
-    best_first = METRICS[metric].better == "lower"
-    shown = summary.sort_values(metric, ascending=best_first, kind="stable")
+    shown = summary.sort_values(rate, ascending=False, kind="stable")
     shown = shown.head(max(1, most_rows(1 + bool(above)) - above)).reset_index(drop=True)
     left, models = len(summary) - len(shown), len(found) - 1
     more = [f"{left} more options"] * bool(left) + [f"{models} more model{'s' * (models > 1)}"] * bool(models)

@@ -121,11 +121,11 @@ def expected(accelerator: str, model: str, bits: int) -> tuple[float, float, flo
     return None if found.outside else (found.rate, found.low, found.high)
 
 
-def answer(device: str, model: str, bits: int, with_expected: bool = True) -> str:
+def answer(device: str, model: str, bits: int) -> str:
     """The picker's sentences as HTML: what was measured, what is to be expected, what comes nearest."""
     cards, sizes = {row[0]: row for row in devices()}, {row[0]: row for row in models()}
     cell, card = measured().get((device, model, bits)), cards[device]
-    found = expected(card[2], model, bits) if with_expected and card[2] else None
+    found = expected(card[2], model, bits) if card[2] else None
     rows = lookup.link(accelerator_family=device, model=sizes[model][2], one_user_bits=f"{bits} bits")
     links = [(f"The {plural(cell[0], 'row')}", rows, "")] if cell else []
     if many := _many(card[2], model, bits):

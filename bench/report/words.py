@@ -7,7 +7,6 @@ import pandas as pd
 
 from bench import html
 from llm_measured.core.definitions import Value
-from llm_measured.core.naming import listed  # noqa: F401 (the packages' too)
 
 
 def about(row: pd.Series, sentence: str) -> str:

@@ -55,9 +55,7 @@ def faster(level: Level, factor: float) -> Level:
     return copy
 
 
-def server(
-    random: np.random.Generator, requests: int, scatter: float, gpu: str = "RTX 3090", in_flight: int = 16
-) -> Level:
+def server(random: np.random.Generator, requests: int, scatter: float, in_flight: int = 16) -> Level:
     """One simulated run of `requests` with so many in flight, slow and fast as a whole by `scatter`; times
     vary from request to request and drift within the run, as those of real servers do."""
     drift = np.cumsum(random.normal(0, 0.01, requests))
@@ -73,7 +71,7 @@ def server(
         sent[k] = free[place]
         free[place] += e2e[k]
     stated = dict.fromkeys((*reading.TEXTS, *reading.NUMBERS, *conditions.MEANING, "device", "devices"))
-    stated |= {"model": "simulated", "gpu": gpu, "tool": "simulated", "concurrency": float(in_flight)}
+    stated |= {"model": "simulated", "gpu": "RTX 3090", "tool": "simulated", "concurrency": float(in_flight)}
     level = Level("simulated", "simulated", stated, {}, requests)
     table = pd.DataFrame(
         {"sent_s": sent, "ttft_s": ttft, "e2e_s": e2e, "output_tokens": tokens, "prompt_tokens": 512}

@@ -101,9 +101,9 @@ def _table(name: str) -> pd.DataFrame:
         return pd.read_csv(file)
 
 
-def _nearest(text: str, names: list[str], count: int = 3) -> list[str]:
+def _nearest(text: str, names: list[str]) -> list[str]:
     by_slug = {slug(name): name for name in names}
-    return [by_slug[near] for near in difflib.get_close_matches(slug(text), by_slug, n=count, cutoff=0.5)]
+    return [by_slug[near] for near in difflib.get_close_matches(slug(text), by_slug, n=3, cutoff=0.5)]
 
 
 # --- accelerators ---------------------------------------------------------------------------------------

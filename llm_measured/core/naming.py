@@ -102,12 +102,7 @@ def bits(option: str) -> int | None:
     return next((number for number in numbers if number in (2, 3, 4, 5, 6, 8, 16, 32)), None)
 
 
-def listed(words: Iterable[str], most: int | None = None, last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`, with `last` before the last; of more than `most` the first ones, and how
-    many others there are; nothing of none."""
+def listed(words: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; nothing of none."""
     words = list(words)
-    if not words:
-        return ""
-    if most and len(words) > most:
-        words = [*words[:most], f"{len(words) - most} more"]
-    return f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

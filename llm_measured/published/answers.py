@@ -586,14 +586,14 @@ def front(points: pd.DataFrame) -> pd.DataFrame:
     return points.iloc[_edge(points[POINT].to_numpy())]
 
 
-def exchange_points(speculative: str = "none") -> pd.DataFrame:
-    """`_served` at the load that most accelerators have, with or without speculation (`none`, `mtp`)."""
+def exchange_points() -> pd.DataFrame:
+    """`_served` at the load that most accelerators have, without speculation."""
     load = exchange_loads().iloc[0]
     part = _served()
     return part[
         (part["input_tokens"] == load["input_tokens"])
         & (part["output_tokens"] == load["output_tokens"])
-        & (part["speculative"] == speculative)
+        & (part["speculative"] == "none")
     ]
 
 

@@ -23,14 +23,14 @@ def words(text):
 def test_the_first_answer_is_counted_from_the_rows():
     rows = lookup.one_user()
     own = rows[(rows["device"] == "RTX 4090") & (rows["model"] == "llama-3.1-8b") & (rows["bits"] == 4)]
-    said = words(front.answer(*START, with_expected=False))
+    said = words(front.answer(*START))
     assert f"{len(own)} measurements of llama-3.1-8b or llama-3-8b" in said
     assert not own["format"].str.contains("Q3|Q5").any(), "what the name calls three bits is none of four"
     assert said.startswith(f"{own['rate'].min():.0f} to {own['rate'].max():.0f} tokens/s for one user")
 
 
 def test_what_nobody_measured_says_so_and_names_what_comes_nearest():
-    said = words(front.answer("RTX 4090", "qwen3-235b-a22b", 16, with_expected=False))
+    said = words(front.answer("RTX 4090", "qwen3-235b-a22b", 16))
     assert said.startswith("Nobody here has measured exactly this.")
     assert front.nearest("RTX 4090", "llama-3.1-8b", 4)
 
