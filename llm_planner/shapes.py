@@ -62,7 +62,7 @@ VENDORS = {
 @cache
 def _models():
     """Rows of core/models.csv with a whole shape that are no mixture of experts, by name."""
-    known = hardware.models().set_index("model")
+    known = hardware.by_model()
     known = known[known[FIELDS].notna().all(axis=1) & known["active_b"].isna()]
     return {name: row.to_dict() for name, row in known.iterrows()}
 

@@ -199,7 +199,7 @@ def planner() -> pd.DataFrame:
 
     Columns model, precision, gpu, context_tokens, weight_bytes, largest_batch (with a KV cache in 16 bits).
     """
-    memory_gb = hardware.accelerators().set_index("accelerator")["memory_gb"]
+    memory_gb = hardware.by_accelerator()["memory_gb"]
     rows = []
     for model in PLANNED:
         shape = inputs.shape(model)

@@ -36,7 +36,7 @@ COEFFICIENTS = ["layer_s", "bandwidth_bytes_per_s"]
 def parameters_b(model: str) -> float:
     """Return the parameters of a model, with or without `shape:`, in 10⁹; NaN where the models' table has
     none."""
-    known = hardware.models().set_index("model")["parameters_b"]
+    known = hardware.by_model()["parameters_b"]
     return float(known.get(model.removeprefix("shape:"), np.nan))
 
 

@@ -64,7 +64,7 @@ def _plain(value: float) -> float | None:
 def models() -> list[list]:
     """[name, parameters in 10⁹, all names of the shape] of the models with FEWEST_ROWS rows or more."""
     rows = lookup.one_user()
-    sizes = hardware.models().set_index("model")["parameters_b"]
+    sizes = hardware.by_model()["parameters_b"]
     counts = rows["model"].value_counts()
     offered = [name for name in counts.index[counts >= FEWEST_ROWS] if name in sizes.index]
     same = lookup.shapes()
@@ -275,7 +275,7 @@ def own_model(requests: pd.DataFrame) -> str:
     among them, in runs whose tokens were not left unchecked; empty without one."""
     rows = derived.judged(one_form(requests))
     rows = rows[(rows["experiment"] == "latency") & (rows["weights"] == "real")]
-    sizes = hardware.models().set_index("model")["parameters_b"]
+    sizes = hardware.by_model()["parameters_b"]
     found = [
         (float(sizes.get(model, 0)), model)
         for model, part in rows.groupby("model")
@@ -292,7 +292,7 @@ def own_runs(requests: pd.DataFrame) -> headlines.Runs:
 
 def model_words(model: str) -> str:
     """`smollm2-135m, 0.13 billion parameters`."""
-    sizes = hardware.models().set_index("model")["parameters_b"]
+    sizes = hardware.by_model()["parameters_b"]
     return f"{model}, {sizes[model]:.2g} billion parameters" if model in sizes else model
 
 

@@ -52,7 +52,7 @@ def device(text: str) -> Fields | None:
         read = names.accelerator(text)
     except names.UnknownName:
         return None
-    table = hardware.accelerators().set_index("accelerator")
+    table = hardware.by_accelerator()
     rows = table.loc[list(read.candidates)]
     most = rows.select_dtypes("number").max()
     if read.mixed or "CPU" in set(rows["kind"]) or not most["bandwidth_gb_per_s"] > 0:
@@ -92,7 +92,7 @@ def model(text: str) -> Fields | None:
         read = names.model(text)
     except names.UnknownName:
         return None
-    rows = hardware.models().set_index("model").loc[list(read.candidates)]
+    rows = hardware.by_model().loc[list(read.candidates)]
     name = read.candidates[0] if read.candidates else f"{read.parameters_b:g}B"
     if len(rows) == 1 and rows[SHAPE].notna().all(axis=None):
         return _shape(name, rows.iloc[0], read.mixture)

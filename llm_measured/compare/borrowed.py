@@ -56,7 +56,7 @@ def kind(gpu: str | None, tool: str | None, in_process: bool) -> str | None:
             candidates = names.accelerator(gpu).candidates
         except names.UnknownName:
             return None
-        table = hardware.accelerators().set_index("accelerator")["kind"]
+        table = hardware.by_accelerator()["kind"]
         kinds = set(table.loc[list(candidates)])
         if len(kinds) != 1:
             return None

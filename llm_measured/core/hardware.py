@@ -14,21 +14,34 @@ UNKNOWN_VARIANT = "variant unknown"
 
 
 @cache
-def _table(name: str) -> pd.DataFrame:
+def table(name: str) -> pd.DataFrame:
+    """A table of this folder, shared by all callers: nobody may change it."""
     return pd.read_csv(Path(__file__).with_name(f"{name}.csv"))
 
 
 def accelerators() -> pd.DataFrame:
     """One row per variant; columns accelerator, name, family, vendor, kind, memory_gb, bandwidth_gb_per_s,
     …_dense_tflops by number format, tdp_w, year, pattern, source. Unknown is empty."""
-    whole = _table("accelerators")
+    whole = table("accelerators")
     return whole[whole["accelerator"].notna()].reset_index(drop=True)
 
 
 def models() -> pd.DataFrame:
     """One row per model shape; columns model, pattern, parameters_b, active_b (of mixtures of experts: what a
     token passes), layers … tied_embeddings where they are known, parameters_source."""
-    return _table("models").copy()
+    return table("models").copy()
+
+
+@cache
+def by_accelerator() -> pd.DataFrame:
+    """`accelerators` by id, shared by all callers: nobody may change it."""
+    return accelerators().set_index("accelerator")
+
+
+@cache
+def by_model() -> pd.DataFrame:
+    """`models` by name, shared by all callers: nobody may change it."""
+    return models().set_index("model")
 
 
 @cache
@@ -36,6 +49,6 @@ def accelerator_rules() -> list[tuple[re.Pattern, str | None, str]]:
     """(pattern of a slug, id or NaN for a family's own row, family), the first that fits decides."""
     return [
         (re.compile("|".join(f"(?:{p})" for p in row.pattern.split(" , "))), row.accelerator, row.family)
-        for row in _table("accelerators").itertuples()
+        for row in table("accelerators").itertuples()
         if isinstance(row.pattern, str)
     ]

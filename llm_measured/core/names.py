@@ -12,7 +12,6 @@ import difflib
 import re
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 
 import pandas as pd
 
@@ -95,12 +94,6 @@ def slug(text: str) -> str:
     return naming.slug(str(text)[:NAME_CHARS])
 
 
-@cache
-def _table(name: str) -> pd.DataFrame:
-    with (resources.files("llm_measured.core") / f"{name}.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file)
-
-
 def _nearest(text: str, names: list[str]) -> list[str]:
     by_slug = {slug(name): name for name in names}
     return [by_slug[near] for near in difflib.get_close_matches(slug(text), by_slug, n=3, cutoff=0.5)]
@@ -133,7 +126,7 @@ def accelerator(text: str, memory_gb: float | None = None) -> Accelerator:
 @cache
 def _accelerator(text: str, memory_gb: float | None) -> Accelerator:
     plain = " ".join(re.sub(r"\((r|tm|c)\)", " ", text.lower().replace("_", " ")).split())
-    ids = _accelerators()
+    ids = hardware.by_accelerator()
     if slug(text) in ids.index:
         return Accelerator((slug(text),), ids.at[slug(text), "family"], memory_gb=_stated_memory(plain))
     device = _device(plain)
@@ -164,7 +157,7 @@ def _device(plain: str) -> Accelerator | None:
     count, rest = split_count(plain)
     for pattern, ids, of_device in _devices():
         if pattern.search(rest):
-            families = _accelerators().loc[list(ids), "family"].unique()
+            families = hardware.by_accelerator().loc[list(ids), "family"].unique()
             times = of_device if count is None else count * (of_device or 1)
             return Accelerator(ids, " or ".join(sorted(families)), times, _stated_memory(rest))
     return None
@@ -178,7 +171,7 @@ def _devices() -> list[tuple[re.Pattern, tuple[str, ...], int | None]]:
             tuple(row.accelerators.split()),
             None if pd.isna(row.count) else int(row.count),
         )
-        for row in _table("devices").itertuples(index=False)
+        for row in hardware.table("devices").itertuples(index=False)
     ]
 
 
@@ -212,15 +205,11 @@ def bandwidth(text: str) -> float | None:
     """The datasheet's bytes/s of the accelerator that `text` names; None where no table knows it, or where
     the variants that it may mean differ."""
     try:
-        rows = _accelerators().loc[list(accelerator(text).candidates), "bandwidth_gb_per_s"].unique()
+        ids = list(accelerator(text).candidates)
     except UnknownName:
         return None
+    rows = hardware.by_accelerator().loc[ids, "bandwidth_gb_per_s"].unique()
     return float(rows[0]) * 1e9 if len(rows) == 1 and rows[0] == rows[0] else None
-
-
-@cache
-def _accelerators() -> pd.DataFrame:
-    return hardware.accelerators().set_index("accelerator")
 
 
 def _accelerator_rule(rest: str) -> tuple[str | None, str | None]:
@@ -242,7 +231,7 @@ def _stated_memory(rest: str) -> float | None:
 
 def _variants(family: str, plain: str, memory_gb: float | None) -> tuple[str, ...]:
     """Ids of the variants of `family`: those with the stated number of cores, else the memory, else all."""
-    table = _accelerators()
+    table = hardware.by_accelerator()
     table = table[table["family"] == family]
     cores = CORES.findall(plain)
     by_cores = [name for name in table.index if any(name.endswith(f"-{n}c") for n in cores)]
@@ -312,7 +301,7 @@ def _model(text: str) -> Model:
 @cache
 def _tags() -> dict[str, tuple[str, ...]]:
     """{tag of a model library: ids of the models that it has meant}."""
-    table = _table("model_tags")
+    table = hardware.table("model_tags")
     return {row.tag: tuple(row.models.split()) for row in table.itertuples()}
 
 
@@ -339,7 +328,7 @@ def _by_pattern(form: str) -> tuple[str, ...]:
 
 
 def _of_table(ids: tuple[str, ...], estimated: bool = False) -> Model:
-    rows = hardware.models().set_index("model").loc[list(ids)]
+    rows = hardware.by_model().loc[list(ids)]
     total, active = rows["parameters_b"], rows["active_b"].fillna(rows["parameters_b"])
     return Model(tuple(ids), _agreed(total), _agreed(active), bool(rows["active_b"].notna().any()), estimated)
 
@@ -372,7 +361,7 @@ def _stated_size(bare: str, plain: str) -> float | None:
 
 def _fine_tuned_from(stripped: str, stated: float | None) -> str | None:
     """The model whose name ends the name ("Hermes-3-Llama-3.1-8B"), if it has the stated size."""
-    sizes = hardware.models().set_index("model")["parameters_b"]
+    sizes = hardware.by_model()["parameters_b"]
     words = stripped.split("-")
     for first in range(1, len(words) - 1):
         base = _by_pattern("-".join(words[first:]))
@@ -433,7 +422,7 @@ def _number_format(text: str, model: str, engine: str) -> Format:
     if chosen:
         read = _read_format(chosen)
         if read is None:
-            names = sorted(_table("formats")["name"])
+            names = sorted(hardware.table("formats")["name"])
             why = f"{text[:40]!r} names no number format; write Q4_K_M, int4, fp8, bf16 or the like."
             raise UnknownName("number format", text, _nearest(text, names), why)
         # A GGUF file "in F16" keeps the experts of gpt-oss, nearly all of the model, as they are published.
@@ -473,7 +462,7 @@ def _format_rules() -> list[tuple[re.Pattern, Format]]:
             if isinstance(row.block_types, str)
             else Format(row.name, float(row.bits), float(row.least_bits), row.scheme),
         )
-        for row in _table("formats").itertuples(index=False)
+        for row in hardware.table("formats").itertuples(index=False)
     ]
 
 

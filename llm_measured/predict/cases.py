@@ -30,7 +30,7 @@ def eligible(rows: pd.DataFrame) -> pd.Series:
     )
     queue = rows["max_num_seqs"] < users
     backend = (rows["backend"].fillna("") + " " + rows["engine"].fillna("")).str.lower()
-    kinds = hardware.accelerators().set_index("accelerator")["kind"]
+    kinds = hardware.by_accelerator()["kind"]
     beside = backend.str.contains(r"\bcpu\b|xnnpack") & ~rows["accelerator"].map(kinds).isin(["CPU", "phone"])
     return (
         users.between(1, question.MOST_USERS)

@@ -103,11 +103,6 @@ class Machine:
     guessed: str = ""
 
 
-@cache
-def _cards() -> pd.DataFrame:
-    return hardware.accelerators().set_index("accelerator")
-
-
 def architecture(accelerator: str, family: str) -> str:
     """The generation of an accelerator's id; its family where no rule knows it."""
     return next((name for name, pattern in ARCHITECTURES if re.match(pattern, accelerator)), family)
@@ -115,7 +110,7 @@ def architecture(accelerator: str, family: str) -> str:
 
 def kind(accelerator: str) -> str:
     """The class of an accelerator: who makes it, and whether for servers, as a card or in a processor."""
-    card = _cards().loc[accelerator]
+    card = hardware.by_accelerator().loc[accelerator]
     made = "server" if re.match(SERVER, accelerator) else {"GPU": "card"}.get(card["kind"], card["kind"])
     return str(made) if made in ("CPU", "phone") else f"{card['vendor']} {made}"
 
@@ -148,7 +143,7 @@ def machine(name: str, memory_gb: float | None = None) -> Machine | str:
         read = names.accelerator(name, memory_gb)
     except names.UnknownName as unknown:
         return f"{unknown} Or state bandwidth_gb_per_s and memory_gb."
-    known = _cards().loc[list(read.candidates)]
+    known = hardware.by_accelerator().loc[list(read.candidates)]
     if read.mixed:
         return f"{name[:60]!r} lists several kinds of accelerators; name one kind."
     widths = known["bandwidth_gb_per_s"]

@@ -293,7 +293,7 @@ def _of_size(label: str, known: str | None, total: float, active: float, guessed
     per_token = 2 * 2 * layers * values * (1.0 if heads else CACHE_SHARE.get(kind, 1.0))
     # The input embedding is looked up, not read; where it is tied to the head, all of it is read.
     vocabulary = (_shape(known, "vocab_size") or 0) * (_shape(known, "hidden_size") or 0)
-    tied = known is not None and str(_shapes().at[known, "tied_embeddings"]) == "True"
+    tied = known is not None and str(hardware.by_model().at[known, "tied_embeddings"]) == "True"
     unread = (0.0 if tied else vocabulary) if vocabulary else 0.07 * active
     return Setup(
         model=label,
@@ -339,13 +339,8 @@ CONTEXTS = {
 }
 
 
-@cache
-def _shapes() -> pd.DataFrame:
-    return hardware.models().set_index("model")
-
-
 def _shape(known: str | None, column: str) -> float | None:
-    value = _shapes().at[known, column] if known else np.nan
+    value = hardware.by_model().at[known, column] if known else np.nan
     return float(value) if value == value else None
 
 
@@ -358,7 +353,7 @@ def _layers(parameters: float, active: float) -> float:
 def _family_of_mixtures(name: str) -> str:
     """A mixture of the table whose name begins as `name` does up to its size; empty where none."""
     word = names.slug(name).split("-")[0]
-    table = _shapes()
+    table = hardware.by_model()
     mixed = [one for one in table.index[table["active_b"].notna()] if one.split("-")[0] == word]
     return mixed[-1] if mixed else ""
 

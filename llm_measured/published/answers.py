@@ -182,7 +182,7 @@ def decode_cells() -> pd.DataFrame:
     `rows` rows), bound_ms (weights ÷ bandwidth of the datasheet), published (year of the measurement)."""
     every = usable()
     part = every[_alone(every) & every["mbu"].notna() & (every["accelerator"] != "cpu")]
-    cards = hardware.accelerators().set_index("accelerator")
+    cards = hardware.by_accelerator()
     together = part["accelerators_decode"].fillna(part["accelerators"])
     part = part.assign(
         bound_ms=1e3 * part["read_bytes"] / part["bandwidth_bytes_per_s"] / together,
@@ -701,7 +701,7 @@ def quantization() -> pd.DataFrame:
     both["gained"] = both["rate"] / both["rate_wide"]
     both["share"] = np.log(both["gained"]) / np.log(both["promised"])
     both["rows"] += both["rows_wide"]
-    kinds = hardware.accelerators().set_index("accelerator")["kind"]
+    kinds = hardware.by_accelerator()["kind"]
     both["hardware"] = both["accelerator"].map(kinds)
     both["bits"] = both["weight_bits"]
     columns = ["source", "kind", "accelerator", "hardware", "engine_family", "model", "bits"]
@@ -748,7 +748,7 @@ def energy() -> pd.DataFrame:
     active_b, in_flight, joules, weights_format, stated (whether it is stated, not power ÷ rate)."""
     every = usable()
     part = every[every["j_per_output_token"].notna() & (every["accelerator"] != "cpu")]
-    name = hardware.accelerators().set_index("accelerator")["name"]
+    name = hardware.by_accelerator()["name"]
     return pd.DataFrame(
         {
             "source": part["source"],
@@ -858,7 +858,7 @@ def prompt_against_decode() -> pd.DataFrame:
     )
     cells = cells.dropna(subset=["prompt", "decode"]).reset_index()
     cells["ratio"] = cells["prompt"] / cells["decode"]
-    cards = hardware.accelerators().set_index("accelerator")
+    cards = hardware.by_accelerator()
     by = cells.groupby(["source", "kind", "accelerator"]).agg(
         ratio=("ratio", "median"), rows=("rows", "sum"), models=("checkpoint_raw", "nunique")
     )
@@ -919,7 +919,7 @@ def mlperf() -> pd.DataFrame:
             "tokens_per_s": part["throughput_raw"],
             "power_w": part["power_w"],
             "trademark": part["trademark"],
-            "maker": part["accelerator"].map(hardware.accelerators().set_index("accelerator")["vendor"]),
+            "maker": part["accelerator"].map(hardware.by_accelerator()["vendor"]),
         }
     ).reset_index(drop=True)
 

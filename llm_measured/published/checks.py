@@ -582,7 +582,7 @@ def weights_beyond_memory(c: Context) -> pd.DataFrame:
     """Weights that do not fit into the accelerators: partly in the processor's memory, or of another format,
     or on more accelerators than the row says."""
     r = c.rows
-    datasheet = r["accelerator"].map(hardware.accelerators().set_index("accelerator")["memory_gb"])
+    datasheet = r["accelerator"].map(hardware.by_accelerator()["memory_gb"])
     memory = pd.concat([datasheet, r["accelerator_memory_gb"]], axis=1).max(axis=1) * r["accelerators"]
     weights = r["weights_bytes"].fillna(c.known["parameters"] * c.known["weight_bits"] / 8) / 2**30
     note = "weights of ", weights, " GiB in ", memory, " GiB: partly in other memory?"

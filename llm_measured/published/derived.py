@@ -16,8 +16,8 @@ def datasheet(frame: pd.DataFrame) -> pd.DataFrame:
     block_parameters (what a token passes without embedding and head), weight_bits, read_bytes (weights
     that one decode step of one sequence reads at least), of which
     `exact` says whether shape or file size is known."""
-    cards = hardware.accelerators().set_index("accelerator")
-    models = hardware.models().set_index("model")
+    cards = hardware.by_accelerator()
+    models = hardware.by_model()
     out = pd.DataFrame(index=frame.index)
     card = frame["accelerator"].where(frame["accelerator"].isin(cards.index))
     family = frame["accelerator_family"]

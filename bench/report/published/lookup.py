@@ -70,7 +70,7 @@ class Class:
     def least_bytes(self) -> float:
         """Bytes of the weights of the smallest model of the class."""
         if self.model:
-            sizes = hardware.models().set_index("model")["parameters_b"]
+            sizes = hardware.by_model()["parameters_b"]
             return sizes[self.model] * 1e9 * LEAST_BITS[self.bits] / 8
         return self.parameters[0] * 1e9 * LEAST_BITS[self.bits] / 8
 
