@@ -35,6 +35,7 @@ from scipy import stats
 from scipy.sparse.csgraph import connected_components
 
 from bench.observations.sessions import measuring_sessions
+from llm_measured.core.confidence import holm
 
 CONFIDENCE = 0.95
 FASTER, SLOWER, EQUAL = "faster", "slower", "cannot be distinguished"
@@ -273,21 +274,6 @@ def _fit_cells(table: pd.DataFrame, keys: Sequence[str]) -> Fit:
         freedom or run_freedom,
         session_freedom,
     )
-
-
-def holm(p: Sequence[float] | pd.Series) -> np.ndarray:
-    """Return the p-values of one family of comparisons adjusted after Holm; those that are NaN stay NaN."""
-    values = np.asarray(p, dtype=float)
-    known = ~np.isnan(values)
-    adjusted = np.full_like(values, math.nan)
-    if known.any():
-        # As statsmodels' `multipletests`, which collects all garbage of the process at each call: half of the
-        # time of a page.
-        order = np.argsort(values[known], kind="stable")
-        sizes = np.arange(len(order), 0, -1)
-        steps = np.maximum.accumulate(sizes * values[known][order]).clip(max=1)
-        adjusted[np.flatnonzero(known)[order]] = steps
-    return adjusted
 
 
 def rank(

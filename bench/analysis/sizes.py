@@ -17,7 +17,7 @@ import pandas as pd
 from bench import inputs
 from bench.analysis import estimates, humaneval, latency, once, quality
 from bench.observations import schema
-from llm_measured.core import hardware, metrics, naming
+from llm_measured.core import confidence, hardware, metrics, naming
 from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _pairs_of(own: pd.DataFrame, fitted: estimates.Fit) -> pd.DataFrame:
         if (first, model) in places and (second, model) in places
     ]
     table = fitted.pairs([(places[first, model], places[second, model]) for first, second, model in asked])
-    adjusted = estimates.holm(table["p"])
+    adjusted = confidence.holm(table["p"])
     lost = (adjusted > 1 - estimates.CONFIDENCE) & table["verdict"].isin([estimates.FASTER, estimates.SLOWER])
     return table.drop(columns=["first", "second"]).assign(
         first=[name[first] for first, _, _ in asked],

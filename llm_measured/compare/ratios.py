@@ -79,16 +79,6 @@ def of_single(
     return Ratio(math.log(b / a), math.sqrt(total), df, math.sqrt(total / 2))
 
 
-def holm(p: Sequence[float]) -> list[float]:
-    """Probabilities adjusted for their number (Holm, Scandinavian Journal of Statistics 6, 1979)."""
-    order = sorted(range(len(p)), key=p.__getitem__)
-    adjusted, largest = [0.0] * len(p), 0.0
-    for rank, place in enumerate(order):
-        largest = max(largest, min(1.0, (len(p) - rank) * p[place]))
-        adjusted[place] = largest
-    return adjusted
-
-
 def verdict(ratio: Ratio, adjusted: float, margin: float, more_is_better: bool) -> str:
     """Equal before faster or slower before cannot be told; of B against A."""
     if ratio.equal(margin):

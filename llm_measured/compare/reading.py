@@ -18,6 +18,7 @@ from llm_measured.audit.checks.finding import ALARMS, Finding
 from llm_measured.audit.frame import Audited
 from llm_measured.audit.report import expand
 from llm_measured.compare import files
+from llm_measured.core.confidence import requests_needed
 
 TOKENS = "output_tokens_per_s"
 TIMES = "ttft", "tpot", "itl", "e2e"
@@ -28,7 +29,6 @@ NUMBERS = (
     "concurrency request_rate all_at_once batch_size tensor_parallel prompt_tokens output_tokens "
     "max_new_tokens temperature warmup_requests device_times"
 ).split()
-CONFIDENCE = 0.95  # that the slowest request lies beyond a percentile that is shown
 RESAMPLES, SEED = 300, 44
 FEWEST = 8  # requests that are resampled
 ROUNDS = 10  # requests for each place in flight, below which the end of a level, as places empty, is replayed
@@ -51,20 +51,13 @@ class Level:
     spans: np.ndarray | None = field(default=None, repr=False)
 
 
-def needed(share: float) -> int:
-    """Fewest requests of which the slowest is beyond the percentile `share` with CONFIDENCE: 5 for the
-    median, 29 for p90, 299 for p99 (1 - share^n >= 0.95; David and Nagaraja, Order Statistics, 2003, section
-    7.1)."""
-    return math.ceil(math.log(1 - CONFIDENCE) / math.log(share))
-
-
 def bounded(statistic: str, requests: int | None) -> bool:
     """Whether so many requests bound the statistic; of an unknown number none but mean and median."""
     if statistic not in SHARES:
         return True
     if requests is None:
         return statistic == "p50"
-    return requests >= needed(SHARES[statistic])
+    return requests >= requests_needed(SHARES[statistic])
 
 
 def side(paths: Sequence[str | Path]) -> tuple[list[Level], list[str], list[Finding]]:

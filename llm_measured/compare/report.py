@@ -14,6 +14,7 @@ from llm_measured.compare import borrowed, conditions, ratios, reading
 from llm_measured.compare.limits import Limit
 from llm_measured.compare.ratios import EQUAL, FASTER, SLOWER, UNKNOWN
 from llm_measured.compare.reading import TOKENS, Level
+from llm_measured.core import confidence
 
 SCHEMA, VERSION = "llm-measured compare", 1
 NOT_COMPARABLE, MIXED = "not comparable", "faster and slower"
@@ -211,7 +212,7 @@ def adjust(levels: Sequence[dict[str, Any]], margin: float) -> None:
         for row in level["rows"]:
             row["p_holm"], row["verdict"] = None, UNKNOWN if level["comparable"] else NOT_COMPARABLE
     tested = [row for level in levels if level["comparable"] for row in level["rows"] if row["estimate"]]
-    for row, p in zip(tested, ratios.holm([row["estimate"].p() for row in tested])):
+    for row, p in zip(tested, confidence.holm([row["estimate"].p() for row in tested]).tolist()):
         row["p_holm"] = p
         row["verdict"] = ratios.verdict(row["estimate"], p, margin, row["metric"] == TOKENS)
         if row["verdict"] == UNKNOWN:
@@ -227,7 +228,7 @@ def _limits(limits, levels):
         for row in level["rows"]
         if level["comparable"] and (row["metric"], row["statistic"]) == limit.row and row["estimate"]
     ]
-    adjusted = ratios.holm([row["estimate"].p_beyond(limit.ratio, limit.above) for limit, _, row in tested])
+    unadjusted = [row["estimate"].p_beyond(limit.ratio, limit.above) for limit, _, row in tested]
     found = [
         {
             "limit": limit.text,
@@ -236,7 +237,7 @@ def _limits(limits, levels):
             "p_holm": p,
             "passed": p <= ratios.LEVEL,
         }
-        for (limit, level, row), p in zip(tested, adjusted)
+        for (limit, level, row), p in zip(tested, confidence.holm(unadjusted).tolist())
     ]
     untested = [limit for limit in limits if limit not in [one for one, _, _ in tested]]
     return found + [

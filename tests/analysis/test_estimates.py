@@ -123,18 +123,6 @@ def test_a_mean_and_its_interval_are_students():
     assert math.isnan(estimates.mean_interval([1.0])[1])
 
 
-def test_holm_multiplies_the_smallest_by_the_size_of_the_family_and_leaves_unknown_out():
-    assert estimates.holm([0.01, math.nan, 0.04]) == pytest.approx([0.02, math.nan, 0.04], nan_ok=True)
-
-
-def test_holm_is_that_of_statsmodels():
-    from statsmodels.stats.multitest import multipletests
-
-    for seed in range(5):
-        p = np.random.default_rng(seed).uniform(0, 0.3, 12).round(2)  # with ties
-        assert estimates.holm(p) == pytest.approx(multipletests(p, method="holm")[1])
-
-
 def test_a_rank_deficient_design_is_not_solved_in_silence(monkeypatch):
     """Were no session of a chain its reference, effects of sessions and of configurations would have no single solution."""
     alone = lambda graph: (len(graph), np.arange(len(graph)))  # noqa: E731

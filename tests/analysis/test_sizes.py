@@ -12,7 +12,7 @@ from bench.observations import schema, store
 from bench.report import figures
 from bench.report.figures import sizes as figure
 from bench.report.tables import sizes as tables
-from llm_measured.core import metrics
+from llm_measured.core import confidence, metrics
 
 SMALL, MIDDLE, LARGE = "smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"
 MEMORY = "The reference in float32 takes 8.2 GB of memory, and 5.1 GB are free."
@@ -99,7 +99,7 @@ def test_verdicts_are_those_of_the_regression_after_holm_over_all_rows_of_the_ma
         for a, b, m in zip(table["first"].str[0], table["second"].str[0], table["model"])
     ]
     plain = fitted.pairs(asked)
-    assert len(table) == 6 and table["p"].tolist() == pytest.approx(estimates.holm(plain["p"]).tolist())
+    assert len(table) == 6 and table["p"].tolist() == pytest.approx(confidence.holm(plain["p"]).tolist())
     assert table["ratio"].tolist() == plain["ratio"].tolist()
 
 

@@ -28,13 +28,6 @@ def test_a_single_run_adds_the_variances_of_its_requests_and_of_two_runs():
     assert alone.freedom == pytest.approx(20) and alone.error < ratio.error
 
 
-def test_holm_is_that_of_statsmodels():
-    from statsmodels.stats.multitest import multipletests
-
-    p = [0.04, 0.001, 0.03, 0.2, 0.012]
-    assert ratios.holm(p) == pytest.approx(multipletests(p, method="holm")[1])
-
-
 @pytest.mark.parametrize(
     "log, error, verdict",
     [

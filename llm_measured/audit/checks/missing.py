@@ -1,7 +1,6 @@
 """What cannot be told: percentiles that the sample does not bound, an overload, one run, and conditions
 that the file does not state."""
 
-import math
 import re
 
 import numpy as np
@@ -11,17 +10,11 @@ from llm_measured.audit.checks.finding import MISSING, REGISTRY, Check, Finding,
 from llm_measured.audit.checks.impossible import peaks, steps
 from llm_measured.audit.frame import Audited
 from llm_measured.core import names
+from llm_measured.core.confidence import requests_needed
 
-CONFIDENCE = 0.95
 KEPT_UP = 0.9  # of the offered rate
 SHORT = 0.3  # of the time of sending, that an answer takes where no queue grows
 DRAWN = 3.0  # deviations by which so many random arrivals may be late
-
-
-def needed(q: float) -> int:
-    """Requests from which the largest one bounds the q-th percentile with 95 % confidence: log(0.05) /
-    log(q / 100)."""
-    return math.ceil(math.log(1 - CONFIDENCE) / math.log(q / 100))
 
 
 @check(
@@ -39,7 +32,8 @@ def percentile_from_too_few(audited: Audited) -> Finding | None:
         stated = level[columns].notna().any(axis=1)
         own = audited.good().groupby("level").size()
         n = level["requests"].fillna(level["level"].map(own))
-        few = stated & (n < needed(q))
+        needed = requests_needed(q / 100)
+        few = stated & (n < needed)
         if few.any():
             k = n.where(few).idxmin()
             held = 1 - (q / 100) ** n[k]
@@ -49,8 +43,8 @@ def percentile_from_too_few(audited: Audited) -> Finding | None:
                 level["file"].iloc[0],
                 f"A p{q} of {count(int(n[k]), 'request')}: even the slowest of them bounds the p{q} only "
                 f"with {held:.0%} confidence.",
-                {"requests": float(n[k]), "needed": needed(q)},
-                f"Call it the maximum of {int(n[k])}, or measure {needed(q)} requests.",
+                {"requests": float(n[k]), "needed": needed},
+                f"Call it the maximum of {int(n[k])}, or measure {needed} requests.",
             )
     return None
 
