@@ -6,6 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "data"  # tables of inputs
+# The observations that the repository has, wherever RESULTS lead: a run is published if it lies here.
+COMMITTED = ROOT / "_llama-inference"
 
 
 def _folder(variable: str, default: str) -> Path:
@@ -14,7 +16,7 @@ def _folder(variable: str, default: str) -> Path:
     return Path(os.environ.get(variable) or ROOT / default)
 
 
-RESULTS = _folder("BENCH_RESULTS", "_llama-inference")
+RESULTS = _folder("BENCH_RESULTS", COMMITTED.name)
 FIGURES = _folder("BENCH_FIGURES", "figures")
 SITE = _folder("BENCH_SITE", "_site")
 DOWNLOADS = _folder("BENCH_DOWNLOADS", "downloads")

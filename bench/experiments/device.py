@@ -17,13 +17,12 @@ from tqdm import tqdm
 from bench.experiments.target import Target
 from bench.machine import bandwidth, contention, gemm, gpu, identity, memory, neighbours, sampler, waiting
 from bench.observations import gates, schema
-from bench.paths import ROOT
+from bench.paths import COMMITTED
 from llm_measured.core.definitions import Fields
 
 LOOKS = 3  # a machine is busy if it was so in each of them
 LOOK_S = 0.5
 INTERVAL_S = 2.0  # what is shorter is noise: tick counters have hundredths of a second
-PUBLISHED = ROOT / "_llama-inference"
 
 
 class Alone:
@@ -35,7 +34,7 @@ class Alone:
     """
 
     def __init__(self, kind: str, folder: Path, marked: bool = False) -> None:
-        self.kind, self.scratch = kind, Path(folder).resolve() != PUBLISHED.resolve()
+        self.kind, self.scratch = kind, Path(folder).resolve() != COMMITTED.resolve()
         self.marked = marked and not _is_set("BENCH_STRICT")
         self.lock, self.warned, self.busy_looks = None, False, 0
 

@@ -25,7 +25,7 @@ import psutil
 from bench import backends, inputs, processes
 from bench.backends.common import checkpoints, weights
 from bench.observations import gates
-from bench.paths import ROOT
+from bench.paths import COMMITTED, ROOT
 from llm_measured.core import files, naming
 from llm_measured.core.definitions import Fields
 
@@ -270,7 +270,7 @@ def kept_nll_nats(model: str, prompt_ids: list[int], folder: Path | None = None)
     prompt, by the sidecars of `folder` (default: the committed runs): another model's answers, or those to
     another prompt, say nothing of these."""
     asked, found = _sha256(prompt_ids), []
-    for file in sorted((folder or ROOT / "_llama-inference").glob(f"*/*-{model}-*.json")):
+    for file in sorted((folder or COMMITTED).glob(f"*/*-{model}-*.json")):
         entry = json.loads(file.read_text()).get("judge", {})
         likely = entry.get("verdict") == "likely" and entry.get("prompt_sha256") == asked
         if likely:

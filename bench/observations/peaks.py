@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bench.observations import schema
 from bench.observations.sessions import measuring_sessions
 from llm_measured.core import device_peaks
 from llm_measured.core.definitions import Fields
@@ -35,7 +36,7 @@ def of_device(gpu: str, host: str, folder: Path) -> pd.DataFrame:
     files = [
         file
         for file in folder.glob(f"*/*-{gpu}-{host}-*.json")
-        if file.parent.name not in ("hardware", "clients") and file.with_suffix(".csv").exists()
+        if file.parent.name not in schema.NOT_RUNS and file.with_suffix(".csv").exists()
     ]
     rows = [{"gpu": gpu, "host": host} | of_sidecar(json.loads(file.read_text())) for file in files]
     return pd.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(PEAKS, float))

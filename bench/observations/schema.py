@@ -239,6 +239,8 @@ SCORES = {"quality": "latency", "sizes_quality": "sizes"}
 # Experiments that judge answers: no time of theirs is a measurement, and no neighbour spoils them.
 EVALUATIONS = "humaneval", "humaneval-score"
 UNTIMED = *SCORES, *EVALUATIONS
+# Folders of what was measured of machines and of load clients: no runs.
+NOT_RUNS = "hardware", "clients"
 # The load of a level: of a closed loop, or of an open one.
 LEVEL = ["concurrency", "request_rate"]
 

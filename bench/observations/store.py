@@ -20,7 +20,7 @@ import pandas as pd
 
 from bench import memo
 from bench.observations import derived, gates, peaks, provenance, schema
-from bench.paths import RESULTS, ROOT
+from bench.paths import COMMITTED, RESULTS, ROOT
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
 from llm_measured.core.files import csv_text, write_whole
@@ -119,7 +119,7 @@ def write(
     gates.check(table, sidecar, identifier, scratch, marked)
     if "shared" in sidecar and not scratch:
         target = _unwritten(identifier, shared_folder(folder))
-    elif target.is_relative_to(ROOT / "_llama-inference"):
+    elif target.is_relative_to(COMMITTED):
         gates.committed(sidecar)
     _write_both(target, table, sidecar)
     return target
@@ -134,16 +134,15 @@ def _write_both(target: Path, table: pd.DataFrame, sidecar: Fields) -> None:
 
 
 def files(folder: str | Path | None = None) -> list[Path]:
-    """Paths of the CSVs of all runs, sorted; `hardware/` and `clients/` hold what was measured of machines
-    and load clients, not runs."""
+    """Paths of the CSVs of all runs, sorted; those in `schema.NOT_RUNS` are none."""
     folder = Path(folder or RESULTS)
-    return sorted(p for p in folder.glob("*/*.csv") if p.parent.name not in ("hardware", "clients"))
+    return sorted(p for p in folder.glob("*/*.csv") if p.parent.name not in schema.NOT_RUNS)
 
 
 def is_published(file: Path) -> bool:
     """Whether a run's file is one of the repository's own observations, which no run is that shared its
     machine."""
-    published = (ROOT / "_llama-inference").resolve()
+    published = COMMITTED.resolve()
     return file.resolve().is_relative_to(published) and not file.resolve().is_relative_to(published / SHARED)
 
 

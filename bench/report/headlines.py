@@ -23,8 +23,8 @@ from bench.analysis import batching as batching_analysis
 from bench.analysis import estimates, machines
 from bench.analysis import latency as latency_analysis
 from bench.analysis import quality as quality_analysis
-from bench.observations import derived, store
-from bench.paths import ROOT
+from bench.observations import derived, schema, store
+from bench.paths import COMMITTED, ROOT
 from bench.report import words
 from llm_measured.core import naming
 
@@ -335,9 +335,9 @@ def _name(config: Iterable[str]) -> str:
 
 def committed_files() -> list[Path]:
     """Paths of the CSVs of all runs that git keeps."""
-    listing = ["git", "ls-files", "_llama-inference/*.csv"]
+    listing = ["git", "ls-files", f"{COMMITTED.name}/*.csv"]
     names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    return [ROOT / name for name in names if "/hardware/" not in name and "/clients/" not in name]
+    return [ROOT / name for name in names if Path(name).parent.name not in schema.NOT_RUNS]
 
 
 def committed() -> pd.DataFrame:

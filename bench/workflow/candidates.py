@@ -5,7 +5,9 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-OBSERVATIONS = "_llama-inference"
+from bench.paths import COMMITTED
+
+OBSERVATIONS = COMMITTED.name
 SUFFIXES = ".csv", ".json", ".ipynb"
 PART = re.compile(r"(?P<run>[\w.-]+/[\w.-]+)(?P<suffix>\.csv|\.json|\.ipynb)")
 # Where a fork knows the repository that it came from, that one is compared with.

@@ -10,7 +10,7 @@ import hashlib
 import json
 
 from bench.machine import identity
-from bench.observations import store
+from bench.observations import schema, store
 from bench.workflow.runs import Run
 from llm_measured.core import naming
 
@@ -68,7 +68,7 @@ def last_measured(gpu: str) -> str | None:
     ended = {
         file: json.loads(file.read_text())["ended"]
         for file in files
-        if file.parent.name not in ("hardware", "clients") and file.with_suffix(".csv").exists()
+        if file.parent.name not in schema.NOT_RUNS and file.with_suffix(".csv").exists()
     }
     last = max(ended, key=lambda file: ended[file], default=None)
     return naming.split_number(f"{last.parent.name}/{last.stem}")[0] if last else None

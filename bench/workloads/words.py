@@ -1,11 +1,17 @@
 """Token ids that stand for a block, a head or a message: drawn from the study's text by name, not in turn."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def seed_of(parts: Iterable[object]) -> int:
+    """A seed of 64 bits that follows from the words of `parts`, by their hash."""
+    digest = hashlib.sha256(" ".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big")
 
 
 class Words:
@@ -20,13 +26,11 @@ class Words:
         if not len(text):
             raise ValueError("There is no text to take token ids from.")
         self.text = np.asarray(text, dtype=np.int64)
-        digest = hashlib.sha256(" ".join(map(str, source)).encode()).digest()
-        self.seed = int.from_bytes(digest[:8], "big")
+        self.seed = seed_of(source)
 
     def __call__(self, tokens: int, *name: int | str) -> tuple[int, ...]:
         """`tokens` ids that `name` stands for; fewer tokens of one name are the beginning of more."""
-        digest = hashlib.sha256(" ".join(map(str, (self.seed, *name))).encode()).digest()
-        key = np.uint64(int.from_bytes(digest[:8], "big"))
+        key = np.uint64(seed_of((self.seed, *name)))
         with np.errstate(over="ignore"):
             mixed = key + _STEP * np.arange(1, max(0, tokens) + 1, dtype=np.uint64)
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # splitmix64

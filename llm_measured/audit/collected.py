@@ -14,7 +14,7 @@ import pandas as pd
 
 from llm_measured.audit import checks, importers
 from llm_measured.audit.checks.finding import ALARMS, Finding
-from llm_measured.audit.report import SUFFIXES
+from llm_measured.audit.report import result_files
 
 TABLE = "audits/collected"
 COLUMNS = ["source", "strength", "check"]
@@ -39,8 +39,7 @@ def raised(folder: Path) -> pd.DataFrame:
     """
     rows = []
     for source in sorted(path for path in folder.iterdir() if path.is_dir()):
-        files = (path for path in source.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-        for file in sorted(files):
+        for file in result_files(source):
             found = alarms(file)
             name = str(file.relative_to(source))
             if not found:

@@ -250,14 +250,17 @@ SUFFIXES = {".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".md", ".txt", ".log",
 MOST_FILES = 2_000  # of a folder
 
 
+def result_files(folder: Path) -> list[Path]:
+    """The files of `folder`, however deep, that may be a benchmark's by their names."""
+    return sorted(f for f in folder.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
+
+
 def expand(files: Sequence[str | Path]) -> tuple[list[Path], set[Path]]:
     """`files` with each folder replaced by the benchmark files in it, and which ones came from a folder."""
     out, inside = [], set()
     for file in map(Path, files):
         if file.is_dir():
-            found = sorted(f for f in file.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())[
-                :MOST_FILES
-            ]
+            found = result_files(file)[:MOST_FILES]
             inside |= set(found)
             out += found
         else:

@@ -9,6 +9,7 @@ from filelock import FileLock
 from bench.experiments import device
 from bench.machine import contention, neighbours, waiting
 from bench.observations import gates
+from bench.paths import COMMITTED
 
 BUSY = contention.Look(1.3, (contention.Process("indexer", 4711, 1.1), contention.Process("editor", 12, 0.2)))
 IDLE = contention.Look(0.1, ())
@@ -57,14 +58,14 @@ def test_a_run_to_be_published_is_refused_before_it_begins(around, tmp_path):
     with pytest.raises(
         gates.Refused, match=r"1.3 cores busy \(indexer \[4711\] 1.1, editor \[12\] 0.2\)"
     ) as refused:
-        device.Alone("cpu", device.PUBLISHED).__enter__()
+        device.Alone("cpu", COMMITTED).__enter__()
     assert all(word in str(refused.value) for word in ("stop them", "BENCH_WAIT=1", "-p results scratch"))
     assert is_free(tmp_path)
 
 
 def test_a_moment_of_work_is_no_neighbour(around, tmp_path, capsys):
     around(BUSY, BUSY, IDLE)
-    with device.Alone("cpu", device.PUBLISHED):
+    with device.Alone("cpu", COMMITTED):
         assert not capsys.readouterr().out
     assert is_free(tmp_path)
 
@@ -81,14 +82,14 @@ def test_a_folder_of_ones_own_is_warned_once(around, tmp_path, capsys):
 def test_it_waits_where_that_is_set(around, monkeypatch, capsys):
     around(*[BUSY] * 2 * device.LOOKS, IDLE)
     monkeypatch.setenv("BENCH_WAIT", "1")
-    with device.Alone("cpu", device.PUBLISHED):
+    with device.Alone("cpu", COMMITTED):
         assert capsys.readouterr().out.count("Waiting for an idle machine") == 1
     assert not waiting.now(), "it waits no more"
 
 
 def test_a_run_that_can_be_marked_is_measured_beside_neighbours(around, capsys, monkeypatch):
     around(BUSY, mean=1.3)
-    with device.Alone("cpu", device.PUBLISHED, marked=True) as alone:
+    with device.Alone("cpu", COMMITTED, marked=True) as alone:
         for _ in range(5):
             alone.look()
         alone.refuse_if_busy()
@@ -96,7 +97,7 @@ def test_a_run_that_can_be_marked_is_measured_beside_neighbours(around, capsys, 
     assert "indexer" in warning and "kept apart, marked" in warning
     monkeypatch.setenv("BENCH_STRICT", "1")
     with pytest.raises(gates.Refused, match="indexer"):
-        device.Alone("cpu", device.PUBLISHED, marked=True).__enter__()
+        device.Alone("cpu", COMMITTED, marked=True).__enter__()
 
 
 def test_who_waits_for_the_lock_says_so(around, tmp_path, capsys):
@@ -122,7 +123,7 @@ def test_what_is_waited_for_lies_in_a_file_meanwhile(around, capsys):
 
 def test_who_comes_later_and_stays_is_refused_at_once(around, tmp_path, capsys):
     around(IDLE, BUSY, mean=1.3)
-    with pytest.raises(gates.Refused, match="indexer"), device.Alone("cpu", device.PUBLISHED) as alone:
+    with pytest.raises(gates.Refused, match="indexer"), device.Alone("cpu", COMMITTED) as alone:
         alone.look()  # a warning first
         assert "indexer" in capsys.readouterr().out
         alone.look()
@@ -131,14 +132,14 @@ def test_who_comes_later_and_stays_is_refused_at_once(around, tmp_path, capsys):
 
 def test_who_comes_and_goes_is_not(around):
     around(IDLE, BUSY, IDLE, BUSY, IDLE, mean=1.3)
-    with device.Alone("cpu", device.PUBLISHED) as alone:
+    with device.Alone("cpu", COMMITTED) as alone:
         for _ in range(4):
             alone.look()
 
 
 def test_roofs_beside_a_neighbour_are_refused(around):
     around(IDLE, mean=1.0)
-    with pytest.raises(gates.Refused), device.Alone("cpu", device.PUBLISHED) as alone:
+    with pytest.raises(gates.Refused), device.Alone("cpu", COMMITTED) as alone:
         alone.refuse_if_busy()
 
 

@@ -134,7 +134,7 @@ def test_what_a_file_does_not_hold_is_not_checked_and_refuses_nothing(tmp_path):
 
 
 def test_an_instrument_that_differed_falls_among_the_repository_s_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "ROOT", tmp_path)
+    monkeypatch.setattr(store, "COMMITTED", tmp_path / "_llama-inference")
     folder = tmp_path / "_llama-inference"
     write_run(folder, make_sidecar(git={"uncommitted": ["bench/backends/mine.py"]}))
     write_run(folder, make_sidecar(git={"dirty": True}), run=2)

@@ -1,6 +1,5 @@
 """The schedule of a load test: lengths, arrivals, prompts, levels, calls."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ import pandas as pd
 
 from bench import inputs
 from bench.instrument.load import protocols, records
-from bench.workloads import traces
+from bench.workloads import traces, words
 from llm_measured.core import naming
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ class Heads:
 
     def __init__(self, checkpoint: "Checkpoint", source: Sequence[object]) -> None:
         self.ordinary = np.array(sorted(set(checkpoint.encode(inputs.text()))))
-        digest = hashlib.sha256(" ".join(map(str, source)).encode()).digest()
-        self.seed = int.from_bytes(digest[:8], "big")
+        self.seed = words.seed_of(source)
 
     def __getitem__(self, number: int) -> list[int]:
         """The token ids before prompt `number`."""

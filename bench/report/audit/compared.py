@@ -4,7 +4,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from bench.paths import DATA, ROOT
+from bench.paths import COMMITTED, DATA
 from llm_measured.compare import compare, render
 
 RAW = DATA / "observatory" / "raw" / "iog-vllm" / "iog-vllm.tar.xz"
@@ -41,6 +41,6 @@ def published(pair: tuple[tuple[int, str, str, int], ...]) -> str:
 
 def own(a: str = "F16", b: str = "Q4_0") -> str:
     """The comparison of three of our own runs of each of two formats as Markdown."""
-    folder = ROOT / "_llama-inference" / "llamacpp"
+    folder = COMMITTED / "llamacpp"
     sides = [[folder / OWN.format(option=option, run=run) for run in RUNS] for option in (a, b)]
     return render.markdown(compare(sides[0], sides[1]))
