@@ -141,7 +141,7 @@ class Named:
 def reached(engine, option, url, device="cuda"):
     """The server at `url` as the adapter `engine` reaches it, for as long as the block lasts."""
     served_model = "" if option in ("llamacpp", "tgi") else "the-model"
-    wanted = servers.Wanted(1, 64, 1, url=url, served_model=served_model)
+    wanted = servers.ServerSpec(1, 64, 1, url=url, served_model=served_model)
     return backends.get(engine).serve(Named, option, device, wanted)
 
 
@@ -234,7 +234,7 @@ def token(monkeypatch):
 
 def ask(url, dialect, more=None, token="", prompt=PROMPT):
     """The row of one request, through all that stands between a study and a server."""
-    served = servers.Served(url, dialect, "the-model", {}, lambda new_tokens: more or {}, token)
+    served = servers.RunningServer(url, dialect, "the-model", {}, lambda new_tokens: more or {}, token)
     loop = client.Client(
         url, schedule.calls(served, schedule.Level("closed", 1, 1), [prompt]), dialect, 1, 5.0
     )

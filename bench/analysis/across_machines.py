@@ -163,7 +163,7 @@ def each_against_leader(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def leader(runs: pd.DataFrame) -> Key | None:
-    """The configuration in front of `runs` (`compared`): of those that most machines have, the one with the
+    """The leading configuration of `runs` (`compared`): of those that most machines have, the one with the
     best geometric mean over them; None without runs."""
     if runs.empty:
         return None

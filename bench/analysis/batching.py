@@ -56,13 +56,13 @@ def of_runs(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def sweeps(requests: pd.DataFrame) -> pd.DataFrame:
-    """The batches that came whole in the sweeps on the machine in front.
+    """The batches that came whole in the sweeps on the default machine.
 
     One row per configuration and shape of a batch; columns of `of_runs`, means over runs (itl_max_s: the
     longest gap of any run), runs; of INTERVALS the means of that shape (`adjusted.means`) and
     `<name>_interval`, half the width of their 95 % intervals.
     """
-    each = of_runs(machines.here(requests, "batching"))
+    each = of_runs(machines.on_default_machine(requests, "batching"))
     every = of_runs(machines.every(requests, "batching"))
     own = [*schema.CONFIGURATION, *schema.SHAPE]
     numbers = [name for name in each.select_dtypes("number").columns if name not in {*own, *INTERVALS}]
@@ -110,7 +110,7 @@ def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
     Interval and rule are open where the longer prompt took no longer than the shorter one in some run.
     """
     rows = []
-    for _, run in of_runs(machines.here(requests, "batching")).groupby("run_id"):
+    for _, run in of_runs(machines.on_default_machine(requests, "batching")).groupby("run_id"):
         curve = run[run["batch_size"] == 1].sort_values("max_new_tokens").drop_duplicates("prompt_tokens")
         ttft, tpot = (curve.set_index("prompt_tokens")[column] for column in ("ttft_s", "tpot_s"))
         pairs = [n for n in ttft.index if n + MORE_INPUT in ttft.index]

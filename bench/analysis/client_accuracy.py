@@ -26,15 +26,15 @@ def at(streams: float) -> str:
     return f"{streams:,.0f} stream" + ("" if streams == 1 else "s")
 
 
-def here(table: pd.DataFrame) -> pd.DataFrame:
+def on_default_machine(table: pd.DataFrame) -> pd.DataFrame:
     """The comparison that is shown: one row per client and load, means over its repeats.
 
-    It is on the machine in front (of those in `table`), and of those with the most loads that succeeded, the
+    It is on the default machine (of those in `table`), and of those with the most loads that succeeded, the
     latest, with every other one of the same versions at the same loads. Columns of `table`, and runs,
     ttft_error_ms_interval (half width of the 95 % interval over runs; empty for one run) and ttft_off_ms (the
     mean of the absolute errors: those of two runs to either side do not make up for each other).
     """
-    table = machines.in_front(table, strict=False)  # the machine of BENCH_FRONT may have compared none
+    table = machines.default_machine(table, strict=False)  # the machine of BENCH_FRONT may have compared none
     if table.empty:
         return table.assign(runs=[], ttft_error_ms_interval=[], ttft_off_ms=[])
     runs = table.assign(good=table["error"] == "").groupby("run")
@@ -66,7 +66,7 @@ def _mean(rows: pd.DataFrame) -> Fields:
 
 
 def published() -> pd.DataFrame:
-    """The published comparison of a Python client with a Rust one, in the columns of `here`.
+    """The published comparison of a Python client with a Rust one, in the columns of `on_default_machine`.
 
     The excess of ITL is over the gap that the server was set to.
     """
@@ -76,7 +76,7 @@ def published() -> pd.DataFrame:
 
 
 def sustained(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `here` without an error in which no request failed."""
+    """Rows of `on_default_machine` without an error in which no request failed."""
     return table[(table["error"] == "") & (table["failed"] == 0)]
 
 

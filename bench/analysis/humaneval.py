@@ -67,9 +67,9 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("solved", ascending=False, kind="stable", ignore_index=True)
 
 
-def here(requests: pd.DataFrame) -> pd.DataFrame:
+def on_default_machine(requests: pd.DataFrame) -> pd.DataFrame:
     """`summary` on the default machine."""
-    return summary(machines.in_front(requests))
+    return summary(machines.default_machine(requests))
 
 
 SHIPPED = "as-shipped"  # gguf_files.AS_SHIPPED, which needs an engine's libraries

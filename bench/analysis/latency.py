@@ -182,7 +182,7 @@ def _adjusted(each: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def upgrades(requests: pd.DataFrame) -> pd.DataFrame:
-    """What an upgrade of an engine changed on the machine in front, for one request at a time.
+    """What an upgrade of an engine changed on the default machine, for one request at a time.
 
     One row per configuration, version after its first, and metric (output_tokens_per_s, ttft_s); columns of
     before, after (versions) and `estimates.RATIO` (after over before). Runs with failed requests are left
@@ -216,20 +216,20 @@ def settings(requests: pd.DataFrame) -> list[tuple[tuple[str, ...], pd.DataFrame
 
 
 def described(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """The requests of `experiment` that a sentence is about: of one device of the machine in front, and one
+    """The requests of `experiment` that a sentence is about: of one device of the default machine, and one
     model, that with the most configurations; an empty frame where there are none."""
-    chosen = settings(machines.here(requests, experiment))
-    return chosen[0][1] if chosen else machines.here(requests, experiment)
+    chosen = settings(machines.on_default_machine(requests, experiment))
+    return chosen[0][1] if chosen else machines.on_default_machine(requests, experiment)
 
 
 def pairs(requests: pd.DataFrame) -> pd.DataFrame:
-    """Pairs of the overhead experiment on the machine in front, the engine's own loop and the harness on the
+    """Pairs of the overhead experiment on the default machine, the engine's own loop and the harness on the
     same prompt: one row per pair; columns the configuration, run_id, pair, prompt, cost (harness e2e / own
     loop's e2e - 1).
 
     A pair with a failure, or with two rows of the same kind, is left out.
     """
-    rows = machines.here(requests, "overhead")
+    rows = machines.on_default_machine(requests, "overhead")
     rows = rows[rows["error"] == ""]
     rows = rows.assign(pair=(rows["request"] - 1) // 2, harness=rows["ttft_s"].notna())
     keys = [*schema.CONFIGURATION, "started", "run_id", "pair", "prompt"]

@@ -1,8 +1,8 @@
-"""Every machine that has measured, which of them is in front, and which versions of an engine one has run.
+"""Every machine that has measured, which of them is the default, and which versions of an engine one has run.
 
-A machine is a device of a checkout: columns gpu and host. In front is the one with the most runs, of several
-the one that measured last, so that the same observations look the same wherever they are drawn. BENCH_FRONT
-puts another one there: its device, its host, or `here` for what this checkout has measured.
+A machine is a device of a checkout: columns gpu and host. The default one has the most runs, of several it
+measured last, so that the same observations look the same wherever they are drawn. BENCH_FRONT
+makes another one the default: its device, its host, or `here` for what this checkout has measured.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ FRONT = "BENCH_FRONT"
 
 
 def each(table: pd.DataFrame, strict: bool = True) -> list[tuple[tuple[str, str], pd.DataFrame]]:
-    """[((gpu, host), its rows)] of every machine in `table`, the one in front first, the others by runs.
+    """[((gpu, host), its rows)] of every machine in `table`, the default one first, the others by runs.
 
     `table` has one row per request, or the columns run and measured instead of run_id and started. ValueError
     where BENCH_FRONT names none of several machines; not `strict`, it is then as if it were not set.
@@ -59,7 +59,7 @@ def _chosen(every: list, strict: bool) -> list:
 
 
 @contextlib.contextmanager
-def put_in_front(name: str | None) -> Iterator[None]:
+def make_default(name: str | None) -> Iterator[None]:
     """Context in which `name` is that of BENCH_FRONT; nothing changes with an empty one."""
     before = os.environ.get(FRONT)
     if name:
@@ -84,8 +84,8 @@ def labelled(table: pd.DataFrame, strict: bool = True) -> list[tuple[str, pd.Dat
     return [(gpu if devices.count(gpu) == 1 else f"{gpu} ({host})", rows) for (gpu, host), rows in every]
 
 
-def in_front(table: pd.DataFrame, strict: bool = True) -> pd.DataFrame:
-    """The rows of the machine in front; `table` as in `each`."""
+def default_machine(table: pd.DataFrame, strict: bool = True) -> pd.DataFrame:
+    """The rows of the default machine; `table` as in `each`."""
     every = each(table, strict)
     return every[0][1] if len(every) > 1 else table
 
@@ -105,17 +105,17 @@ def versioned(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def every(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """Return the requests of `experiment` of all machines, options as in `here`: what a regression takes."""
+    """The requests of `experiment` of all machines, options as in `on_default_machine`: for a regression."""
     return versioned(naming.named(requests[requests["experiment"] == experiment]))
 
 
 def front(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """The requests of `experiment` on the machine in front, with the options' own names: none where it has
+    """The requests of `experiment` on the default machine, with the options' own names: none where it has
     not measured that, whoever else has."""
-    own = in_front(requests)
+    own = default_machine(requests)
     return own[own["experiment"] == experiment]
 
 
-def here(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
+def on_default_machine(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """`front`, options as `naming.named` and `versioned`."""
     return versioned(naming.named(front(requests, experiment)))

@@ -90,7 +90,7 @@ def costs(requests: pd.DataFrame) -> pd.DataFrame:
 def beside(summary: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     """Return `summary`, a row per configuration and version of the default machine, with the columns of
     `costs` and verdict: what its answers cost (`verdict`); empty for random weights."""
-    lost = costs(naming.named(machines.in_front(requests)))
+    lost = costs(naming.named(machines.default_machine(requests)))
     lost = lost.assign(verdict=[verdict(row) for _, row in lost.iterrows()])
     keys = [name for name in schema.CONFIGURATION if name != "option"]
     plain = summary["option"].str.replace(r" \([^()]*\)$", "", regex=True)  # of several versions, each
@@ -234,9 +234,9 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("output_tokens_per_s", ascending=False, ignore_index=True)
 
 
-def here(requests: pd.DataFrame) -> pd.DataFrame:
-    """`summary` on the machine in front."""
-    return summary(machines.in_front(requests))
+def on_default_machine(requests: pd.DataFrame) -> pd.DataFrame:
+    """`summary` on the default machine."""
+    return summary(machines.default_machine(requests))
 
 
 def frontier(table: pd.DataFrame, loss: str) -> np.ndarray:

@@ -13,8 +13,8 @@ COST += ["minutes", "pairs", "tpot_factor_low", "tpot_factor_high"]
 
 
 def server_cost(requests: pd.DataFrame) -> pd.DataFrame:
-    """What an engine's own server costs, one request at a time: one row per engine and option on the machine
-    in front that was measured in process and through its server.
+    """What an engine's own server costs, one request at a time: one row per engine and option of the
+    default machine that was measured in process and through its server.
 
     Columns of medians over pairs of runs: ttft_s, tpot_s, the same in process with `_inside`, ttft_cost_s and
     tpot_cost_s (server less in process); tpot_factor (server / in process, adjusted mean over pairs:
@@ -22,7 +22,7 @@ def server_cost(requests: pd.DataFrame) -> pd.DataFrame:
     pairs. Each run through the server (experiment `served`) stands beside a run in process that began near it
     in time, because machines have good hours and bad ones.
     """
-    own = machines.in_front(requests)
+    own = machines.default_machine(requests)
     both = latency_analysis.runs(own[own["experiment"].isin(["latency", "served"]) & (own["error"] == "")])
     both = both[both["tpot_s"] > 0].assign(at=pd.to_datetime(both["started"], utc=True))
     pairs = _pairs(both)

@@ -38,7 +38,7 @@ GOAL += ["rate_measured"]
 
 
 def levels(requests: pd.DataFrame) -> pd.DataFrame:
-    """Levels of load on the machine in front: one row per curve and level; columns of `levels.levels` over
+    """Levels of load on the default machine: one row per curve and level; columns of `levels.levels` over
     all its runs of one version together, loop, load, per_device.
 
     output_tokens_per_s is the adjusted mean over runs of that level (`adjusted.means`), with the ends of its

@@ -187,8 +187,8 @@ class Backend:
 
     @contextlib.contextmanager
     def serve(
-        self, checkpoint: checkpoints.Checkpoint, option: str, device: str, request: servers.Wanted
-    ) -> Iterator[servers.Served]:
+        self, checkpoint: checkpoints.Checkpoint, option: str, device: str, request: servers.ServerSpec
+    ) -> Iterator[servers.RunningServer]:
         """The engine's server for as long as the block lasts."""
         stated = self.module.serve(checkpoint, option, device, request)
         with servers.running(stated, checkpoint, request) as served:

@@ -42,7 +42,9 @@ def available() -> str | None:
     return common.absent("huggingface_hub")
 
 
-def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Served:
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.RunningServer:
     from huggingface_hub import get_token
 
     token = http.token(get_token() or "", "HF_TOKEN")
@@ -67,7 +69,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         )["id"]
     )
     settings = http.settings_of(option, name)
-    return servers.Served(url, option, name, settings, lambda new_tokens: http.body(option), token)
+    return servers.RunningServer(url, option, name, settings, lambda new_tokens: http.body(option), token)
 
 
 def _address(name: str, token: str) -> str:

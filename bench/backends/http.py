@@ -52,7 +52,9 @@ def available() -> str | None:
     return None
 
 
-def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Served:
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.RunningServer:
     if not request.url:
         raise ValueError(
             "The backend http needs the address of a running server: -p url http://localhost:8000"
@@ -66,7 +68,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         model = served_model(url, secret, TOKEN, checkpoint.name, wanted, headers)
         name, more = model["id"], usage_of_each_event(model)
     settings = settings_of(option, name)
-    return servers.Served(
+    return servers.RunningServer(
         url,
         option,
         name,

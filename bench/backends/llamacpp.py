@@ -55,7 +55,7 @@ from bench import prefix_cache
 from bench.backends import common
 from bench.backends.common import contract, cuda, gguf_files, servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.backends.common.servers import Wanted
+from bench.backends.common.servers import ServerSpec
 from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ def load(checkpoint: Checkpoint, option: str, device: str, threads: int) -> "Eng
     return Engine(checkpoint, prepare(checkpoint, option, device), OPTIONS[option], device, threads)
 
 
-def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.ServerCommand:
     """llama.cpp's own server in a process of its own: a slot for each request; a prompt cache where one is
     requested: what slots hold, and what is displaced from them in host memory."""
     details, path = OPTIONS[option], prepare(checkpoint, option, device)
@@ -114,7 +116,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         settings |= {"prompt_cache": cache.kind != "off", "cache_ram_mib": host_mib}
         settings |= {"endpoint_metrics": True, "n_cache_reuse": CACHE_REUSE}
     body = _body(checkpoint, cache.kind != "off")
-    return servers.Server(
+    return servers.ServerCommand(
         [sys.executable, "-m", __name__, path, option, device, request.port, *room, host_mib, int(counted)],
         body=lambda new_tokens: body,
         settings=settings,
@@ -123,7 +125,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
     )
 
 
-def _cache(checkpoint: Checkpoint, slots: int, request: Wanted) -> tuple[prefix_cache.Declared, int]:
+def _cache(checkpoint: Checkpoint, slots: int, request: ServerSpec) -> tuple[prefix_cache.Declared, int]:
     """(the requested prefix cache, MiB of host memory that it takes beside the slots).
 
     ValueError where the slots alone hold more than is requested.

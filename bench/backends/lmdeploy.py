@@ -49,7 +49,9 @@ def available() -> str | None:
     return common.absent("lmdeploy", study="lmdeploy")
 
 
-def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.ServerCommand:
     details = OPTIONS[option]
     flags = {
         "--model-name": checkpoint.name,
@@ -64,7 +66,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
     }
     if "format" in details:
         flags["--model-format"] = details["format"]
-    return servers.Server(
+    return servers.ServerCommand(
         [servers.tool("lmdeploy"), "serve", "api_server", checkpoint.path],
         flags,
         body=_body,

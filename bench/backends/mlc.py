@@ -88,7 +88,9 @@ def _do(command: Sequence[str | Path]) -> None:
         raise RuntimeError(f"mlc_llm {command[3]} failed:\n{(done.stdout + done.stderr)[-2000:]}")
 
 
-def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.ServerCommand:
     path = prepare(checkpoint, option, device)
     tokens = servers.context(checkpoint, request)
     limits = {"max_num_sequence": request.requests, "max_total_seq_length": request.requests * tokens}
@@ -107,7 +109,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         "--enable-debug": True,
         "--overrides": ";".join(f"{name}={value}" for name, value in room.items()),
     }
-    return servers.Server(
+    return servers.ServerCommand(
         [*TOOL, "serve", path],
         flags,
         body=_body,

@@ -53,7 +53,9 @@ def available() -> str | None:
     return common.absent("sglang", study="sglang")
 
 
-def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.ServerCommand:
     details = OPTIONS[option]
     flags = {
         "--model-path": checkpoint.path,
@@ -84,7 +86,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         return effective.checked("SGLang", checkpoint, found, details["dtype"])
 
     command = [sys.executable, "-m", "sglang.launch_server"]
-    return servers.Server(command, flags, body=functools.partial(_body, checkpoint), reported=reported)
+    return servers.ServerCommand(command, flags, body=functools.partial(_body, checkpoint), reported=reported)
 
 
 def _body(checkpoint: Checkpoint, new_tokens: int) -> Fields:

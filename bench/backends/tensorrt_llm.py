@@ -75,7 +75,9 @@ def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     return copies.for_transformers_4(checkpoint, dtype=OPTIONS[option]["dtype"])
 
 
-def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.ServerCommand:
     settings = _engine(OPTIONS[option])
     file = request.log.with_suffix(".yaml")
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +93,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         "--extra_llm_api_options": file.resolve(),
     }
     command = [servers.tool("trtllm-serve"), prepare(checkpoint, option, device)]
-    return servers.Server(command, flags, body=_body, settings=settings)
+    return servers.ServerCommand(command, flags, body=_body, settings=settings)
 
 
 def _engine(details: Fields) -> Fields:

@@ -89,7 +89,9 @@ def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     return exllamav3.converted(checkpoint, OPTIONS[option].get("bits"), _python(), loader, source)
 
 
-def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.ServerCommand:
     path = prepare(checkpoint, option, device)
     room = -(-request.requests * servers.context(checkpoint, request) // 256) * 256  # pages of 256 tokens
     flags = {
@@ -102,7 +104,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
     }
     flags |= {"--enable-tp": True, "--tp-backend": "nccl"} if request.tensor_parallel > 1 else {}
     visible = {"CUDA_VISIBLE_DEVICES": ",".join(environment.used_gpus(request.tensor_parallel))}
-    return servers.Server(
+    return servers.ServerCommand(
         ["env", f"--chdir={_home()}", _python(), "server.py", "--api", "--nowebui"],
         flags,
         body=_body,

@@ -69,7 +69,9 @@ def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     return copies.for_transformers_4(checkpoint, endless=True)
 
 
-def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.ServerCommand:
     path, tokens = prepare(checkpoint, option, device), servers.context(checkpoint, request)
     name = f"bench-tgi-{request.port}"
     # `--gpus all` would hand over GPUs that CUDA_VISIBLE_DEVICES hides: another one would be described here.
@@ -92,7 +94,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         found = {"dtype": effective.fetched(f"{url}/info").get("model_dtype")}
         return effective.checked("TGI", checkpoint, found, OPTIONS[option].get("--dtype"))
 
-    return servers.Server(
+    return servers.ServerCommand(
         command,
         flags,
         events="tgi",

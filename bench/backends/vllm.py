@@ -87,7 +87,9 @@ def load(
     return Engine(checkpoint, OPTIONS[option], device, tensor_parallel)
 
 
-def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wanted) -> servers.Server:
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.ServerCommand:
     """vLLM's own server with the options that the engine has in process."""
     details = OPTIONS[option]
     flags, switches = vllm_server.flags(checkpoint, details, device, request)
@@ -96,7 +98,7 @@ def serve(checkpoint: Checkpoint, option: str, device: str, request: servers.Wan
         "flags": " ".join(switches),
         "openmp_binding": environment.get("VLLM_CPU_OMP_THREADS_BIND", "none"),
     }
-    return servers.Server(
+    return servers.ServerCommand(
         [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *switches],
         flags,
         body=functools.partial(vllm_server.body, checkpoint),

@@ -201,7 +201,7 @@ def served(backend: Backend, option: str, device: str, threads: int, case: Case)
     before, rows, server = {child.pid for child in children()}, [], None
     log = paths.LOGS / "check_backend.server.txt"
     longest = max(PROMPT_TOKENS + TOKENS, len(case.judged) + judge.TOKENS)
-    room = servers.Wanted(len(case.prompts), longest, threads, log=paths.ROOT / log)
+    room = servers.ServerSpec(len(case.prompts), longest, threads, log=paths.ROOT / log)
     try:
         with backend.serve(case.checkpoint, option, device, room) as server:
             stranger = f"dialect is {server.dialect!r}, none of {', '.join(protocols.EVERY)}."

@@ -9,7 +9,7 @@ from bench import backends
 from bench.backends.common import checkpoints
 from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.contract import Engine
-from bench.backends.common.servers import Served
+from bench.backends.common.servers import RunningServer
 from bench.experiments import judge
 from llm_measured.core.definitions import Fields
 
@@ -115,7 +115,7 @@ def count_faults(answers: list[list[int]], prompts: list[list[int]]) -> list[str
 
 
 def judged(
-    case: Case, engine: Engine | Served, prompts: list[list[int]], answers: list[list[int]]
+    case: Case, engine: Engine | RunningServer, prompts: list[list[int]], answers: list[list[int]]
 ) -> Finding:
     """The Finding on greedy `answers` to `prompts`: no token that ends a sequence, and for the judge the
     model's own."""

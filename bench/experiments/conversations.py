@@ -13,7 +13,7 @@ import pandas as pd
 
 from bench import inputs, prefix_cache
 from bench.analysis import levels
-from bench.backends.common.servers import Served
+from bench.backends.common.servers import RunningServer
 from bench.experiments import parameters
 from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
 from bench.experiments.session import Setup
@@ -100,7 +100,7 @@ class Conversations(Load):
             self.now_cache, self.held = size, 0  # a session has the same number with every cache
             yield self.setup.parameters["slots"] or OWN, size, self.plan
 
-    def warm_up(self, served: Served, places: int) -> None:
+    def warm_up(self, served: RunningServer, places: int) -> None:
         """As `Load.warm_up`, the trial by what is declared; then the prompts that a workload primes a cache
         with."""
         super().warm_up(served, places)

@@ -17,7 +17,7 @@ from bench.paths import ROOT
 REQUEST_S = 600.0  # what a single request may take
 Prompts = list[list[int]]  # token ids
 Rows = list[dict[str, Any]]  # measured columns, one dict per request
-Measured = TypeVar("Measured")  # an Engine, a Worker, a Served, or what stands for one
+Measured = TypeVar("Measured")  # an Engine, a Worker, a RunningServer, or what stands for one
 
 
 class Running:
@@ -25,7 +25,7 @@ class Running:
 
     def __init__(self, target: Target) -> None:
         self.target, self.load_s = target, math.nan
-        self.engine: Any = None  # an Engine, a Worker or Served, once there is one
+        self.engine: Any = None  # an Engine, a Worker or RunningServer, once there is one
         self.server = contextlib.ExitStack()
 
     def use(self, engine: Measured, load_s: float = math.nan) -> Measured:
@@ -60,11 +60,11 @@ class Running:
         run_id: str,
         *at_end: Callable[[], None],
         cache_tokens: int | None = None,
-    ) -> Iterator[servers.Served]:
+    ) -> Iterator[servers.RunningServer]:
         """The backend's server, stopped when the block ends; `at_end` are called while it still lives, in
-        order: clocks fall when a server idles. `cache_tokens` as `servers.Wanted` has it."""
+        order: clocks fall when a server idles. `cache_tokens` as `servers.ServerSpec` has it."""
         target = self.target
-        room = servers.Wanted(
+        room = servers.ServerSpec(
             requests,
             tokens,
             target.threads,
@@ -108,7 +108,7 @@ class Running:
     @property
     def served(self) -> bool:
         """Whether the engine is a server."""
-        return isinstance(self.engine, servers.Served)
+        return isinstance(self.engine, servers.RunningServer)
 
     def close(self) -> None:
         """End the server and the engine."""
@@ -118,7 +118,7 @@ class Running:
 
 
 def through_server(
-    served: servers.Served, checkpoint: Checkpoint, prompts: Prompts, max_new_tokens: int
+    served: servers.RunningServer, checkpoint: Checkpoint, prompts: Prompts, max_new_tokens: int
 ) -> Rows:
     """Measured columns of `prompts` (token ids), sent one after the other by the load client."""
     texts = [protocols.Prompt(tuple(ids), checkpoint.decode(ids), max_new_tokens) for ids in prompts]
@@ -130,7 +130,7 @@ def through_server(
 
 
 def drive(
-    served: servers.Served,
+    served: servers.RunningServer,
     checkpoint: Checkpoint,
     level: schedule.Level | sessions.SessionLevel,
     prompts: list[protocols.Prompt],

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from bench.analysis import levels
-from bench.backends.common.servers import Served
+from bench.backends.common.servers import RunningServer
 from bench.experiments import parameters
 from bench.experiments.session import Setup
 from bench.instrument.load import prefix_cache, schedule
@@ -77,7 +77,7 @@ class Load:
         places = max((level.value for level, _ in closed), default=OWN)
         return [(at_once, None, pairs) for at_once, pairs in ((places, closed), (OWN, opened)) if pairs]
 
-    def warm_up(self, served: Served, places: int) -> None:
+    def warm_up(self, served: RunningServer, places: int) -> None:
         """Requests that are dropped, enough to have every place used once, on a GPU again and again until
         two rounds took the same time at the same clocks; then the trial for a prefix cache.
         RuntimeError with the first failure where one failed, gates.Refused where a GPU's server never

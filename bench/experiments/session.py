@@ -115,7 +115,7 @@ class Setup:
 
     # The engine
 
-    def load(self) -> contract.Engine | servers.Served:
+    def load(self) -> contract.Engine | servers.RunningServer:
         """The engine, loaded; one that is only a server, or is to be measured as one, is started as one."""
         self.in_use()
         if self.target.part == "load":
@@ -132,9 +132,11 @@ class Setup:
         return self._judged(self.running.worker(patience_s))
 
     @contextlib.contextmanager
-    def serve(self, requests: int, tokens: int, cache_tokens: int | None = None) -> Iterator[servers.Served]:
+    def serve(
+        self, requests: int, tokens: int, cache_tokens: int | None = None
+    ) -> Iterator[servers.RunningServer]:
         """Context of the backend's server with room for `requests` of `tokens` tokens, prompt and answer,
-        and the prefix cache that is declared (`servers.Wanted`)."""
+        and the prefix cache that is declared (`servers.ServerSpec`)."""
         self.in_use()
         room = max(tokens, judge.room(self.checkpoint))
         at_end = self._keep_usage, self.meter.ready  # while it still lives: clocks fall when a server idles
@@ -232,7 +234,7 @@ class Setup:
 
     def drive(
         self,
-        served: servers.Served,
+        served: servers.RunningServer,
         level: schedule.Level,
         prompts: list[protocols.Prompt],
         first: int = 1,

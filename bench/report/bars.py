@@ -25,14 +25,14 @@ LABEL, THICK = -0.3, 0.66  # where in a row its label begins, and how thick its 
 
 
 def block(requests: pd.DataFrame, above: int = 0) -> tuple[str, pd.DataFrame, pd.DataFrame] | None:
-    """What a figure of bars compares: (title, requests, summary) of one model on the machine in front, the
+    """What a figure of bars compares: (title, requests, summary) of one model on the default machine, the
     first of `latency_analysis.settings`; None where nothing was measured.
 
     A summary (`latency_analysis.summary`) has the best rows by output tokens/s, as many as fit on a screen
     below `above` other rows; the title says so where it leaves any out.
     """
     rate = latency_analysis.RATE
-    each = [rows for _, rows in latency_analysis.settings(machines.here(requests, "latency"))]
+    each = [rows for _, rows in latency_analysis.settings(machines.on_default_machine(requests, "latency"))]
     every = latency_analysis.summary(machines.every(requests, "latency"))
     keys = [*schema.SETTING, "host", "option"]
     found = [

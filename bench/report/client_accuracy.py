@@ -12,9 +12,9 @@ from bench.report import words
 
 
 def client_findings(requests: pd.DataFrame) -> list[str]:
-    """What the comparison of load clients on the machine in front has shown: a list of Markdown sentences,
+    """What the comparison of load clients on the default machine has shown: a list of Markdown sentences,
     empty where there was none."""
-    table = accuracy_analysis.here(store.load_accuracy(requests.attrs.get("folder")))
+    table = accuracy_analysis.on_default_machine(store.load_accuracy(requests.attrs.get("folder")))
     sentences = own_error(table), *peers_errors(table), goal_met(table)
     return [words.about(table.iloc[0], sentence) for sentence in sentences if sentence]
 

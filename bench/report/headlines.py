@@ -57,7 +57,7 @@ class Runs:
         models = real[real["experiment"] == "latency"].groupby("model")["run_id"].nunique()
         self.model = models.idxmax() if len(models) else ""
         self.rows = real[real["model"] == self.model]
-        self.front = machines.in_front(self.rows)
+        self.front = machines.default_machine(self.rows)
         self.latency = latency_analysis.runs(self.front[self.front["experiment"] == "latency"])
         self.on = processor(self.front["gpu"].iloc[0]) if len(self.front) else ""
         costs = quality_analysis.costs(self.rows)
@@ -294,7 +294,7 @@ def shown(requests: pd.DataFrame) -> str:
     found = headlines(requests)
     if not found:
         return ""
-    host = machines.in_front(requests)["host"].iloc[0]
+    host = machines.default_machine(requests)["host"].iloc[0]
     items = []
     for headline in found:
         text = re.sub(r"\*\*(.*?)\*\*", r"<strong>\1</strong>", html_escape.escape(headline.text))

@@ -324,7 +324,7 @@ def show_recounted(rows: pd.DataFrame) -> None:
 
 def protocol(rows: pd.DataFrame) -> dict:
     """Parameters of the latency runs, as numbers for method.qmd; empty without data."""
-    rows = machines.here(rows, "latency")
+    rows = machines.on_default_machine(rows, "latency")
     if rows.empty:
         return {}
     count = {
@@ -362,8 +362,8 @@ def probes(rows: pd.DataFrame) -> dict:
 
 
 def workload(rows: pd.DataFrame) -> dict:
-    """The workload of the servers on the machine in front, in words; empty without data."""
-    rows = machines.here(rows, "serving")
+    """The workload of the servers on the default machine, in words; empty without data."""
+    rows = machines.on_default_machine(rows, "serving")
     if rows.empty:
         return {}
     workloads = [store.read(store.path(run))[1]["parameters"] for run in rows["run_id"].unique()]

@@ -1,6 +1,6 @@
 """A figure of several machines: a part of each, none taller than a screen.
 
-A figure's function draws one machine. `of_machines` makes of it a figure of the machine in front, whose
+A figure's function draws one machine. `of_machines` makes of it a figure of the default machine, whose
 height no other machine changes, and a list of parts, of which a page unfolds one at a time: of the first
 machines only, so that a page does not grow with them. The Explorer has them all.
 """
@@ -52,7 +52,7 @@ def of_machines(draw: Draw, prepare: Callable[[pd.DataFrame], pd.DataFrame] = la
     """Decorator: `draw` (rows of one machine in, a Figure or None out) for rows of any number of machines,
     which `prepare` may add to.
 
-    It then draws the machine in front, or the next one that has measured what is drawn; the attribute `parts`
+    It then draws the default machine, or the next one that has measured what is drawn; the attribute `parts`
     gives a list of (label, Figure), one for each of the first MOST_MACHINES machines that have measured it.
     """
 

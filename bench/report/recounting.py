@@ -14,11 +14,11 @@ COUNTINGS = {
 
 
 def recounted(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per engine and option on the machine in front: tokens/s as counted here and elsewhere.
+    """One row per engine and option on the default machine: tokens/s as counted here and elsewhere.
 
     The wait left out is 1 / TPOT. Means over requests, as in the published table.
     """
-    rows = machines.here(rows, "latency")
+    rows = machines.on_default_machine(rows, "latency")
     rows = rows[rows["error"] == ""]
     first = rows.groupby("run_id")["request"].transform("min")
     rows = rows.assign(

@@ -8,7 +8,7 @@ from bench.observations import store
 
 
 def added(requests: pd.DataFrame) -> pd.DataFrame:
-    """`requests` and, where this checkout's machine stands in front, those of its runs that shared it: the
+    """`requests` and, where this checkout's machine is the default, those of its runs that shared it: the
     column shared_by tells them apart."""
     folder = requests.attrs.get("folder")
     files = store.files(store.shared_folder(folder)) if folder and machines.is_here_in_front() else []

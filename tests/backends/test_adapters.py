@@ -46,7 +46,7 @@ NEW = [
     "tgi",
 ]
 SECRET = "hf_ThisIsTheTokenThatNobodyMaySee0123456789"
-WANTED = servers.Wanted(requests=8, tokens=512, threads=2, tensor_parallel=2)
+WANTED = servers.ServerSpec(requests=8, tokens=512, threads=2, tensor_parallel=2)
 
 
 # What every adapter says of itself
@@ -171,7 +171,7 @@ def launched(monkeypatch, tmp_path):
 
 
 def serve(name, option, checkpoint, tmp_path, wanted=WANTED):
-    """The `Served` of a server that was not started."""
+    """The `RunningServer` of a server that was not started."""
     wanted = replace(wanted, log=tmp_path / "server.txt")
     with backends.get(name).serve(checkpoint, option, "cuda", wanted) as served:
         return served
@@ -586,7 +586,7 @@ if sys.argv[1] == "run":
 def test_a_container_is_stopped_whatever_happens(checkpoint, tmp_path, monkeypatch, fails):
     tools(tmp_path, monkeypatch, docker=DOCKER)
     assert tgi.available() is None
-    wanted = servers.Wanted(4, 256, 1, 1, tmp_path / "server.txt", patience_s=30)
+    wanted = servers.ServerSpec(4, 256, 1, 1, tmp_path / "server.txt", patience_s=30)
     try:
         with backends.get("tgi").serve(checkpoint, "float16", "cuda", wanted) as served:
             assert processes.answers(served.url + "/health")
@@ -858,7 +858,7 @@ def test_vllm_s_padding_is_no_draft(padded, checkpoint, monkeypatch):
 
 def asked(url, checkpoint):
     with backends.get("hf_endpoint").serve(
-        checkpoint, "completions", "cuda", servers.Wanted(2, 64, 1, url=url)
+        checkpoint, "completions", "cuda", servers.ServerSpec(2, 64, 1, url=url)
     ):
         pass
 

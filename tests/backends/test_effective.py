@@ -84,7 +84,7 @@ def address(monkeypatch):
 
 def serve(name, option, checkpoint, log):
     with backends.get(name).serve(
-        checkpoint, option, "cuda", servers.Wanted(4, 64, 1, log=log / "server.txt")
+        checkpoint, option, "cuda", servers.ServerSpec(4, 64, 1, log=log / "server.txt")
     ) as served:
         return served.settings.get("read_back", {})
 

@@ -56,7 +56,7 @@ def test_vllm_leaves_flashinfer_alone_on_a_gpu(monkeypatch):
     name, adapter = "VLLM_USE_FLASHINFER_SAMPLER", backends.get("vllm").module
     for variable in (name, "VLLM_LOGGING_LEVEL", "VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"):
         monkeypatch.setenv(variable, "before")
-    request = servers.Wanted(requests=8, tokens=512, threads=2)
+    request = servers.ServerSpec(requests=8, tokens=512, threads=2)
     assert vllm_server.environment("cuda", request)[name] == "0"
     assert name not in vllm_server.environment("cpu", request)
     adapter._set_environment("cuda", 2)

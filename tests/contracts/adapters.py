@@ -53,7 +53,7 @@ def checkpoint(folder: Path) -> checkpoints.Checkpoint:
 
 @contextlib.contextmanager
 def launched(name: str, option: str, folder: Path, device: str = "cuda", **wanted):
-    """(its command as words, its environment, the `Served`) of a server that is not started; `wanted` is
+    """(its command as words, its environment, the `RunningServer`) of a server that is not started; `wanted` is
     asked of it besides."""
     seen = {}
 
@@ -63,7 +63,7 @@ def launched(name: str, option: str, folder: Path, device: str = "cuda", **wante
         yield f"http://127.0.0.1:{port}"
 
     usual = {"requests": 8, "tokens": 512, "threads": 2, "tensor_parallel": 2}
-    request = servers.Wanted(**usual | wanted, log=folder / "server.txt")
+    request = servers.ServerSpec(**usual | wanted, log=folder / "server.txt")
     with (
         mock.patch.object(processes, "started", started),
         mock.patch.object(files, "made", lambda path, make: path),
@@ -75,7 +75,7 @@ def launched(name: str, option: str, folder: Path, device: str = "cuda", **wante
         yield seen["command"], seen["environment"], served
 
 
-def body(served: servers.Served) -> dict:
+def body(served: servers.RunningServer) -> dict:
     """The body of one request to `served`."""
     return protocols.EVERY[served.dialect][1](PROMPT, served.model, served.body(PROMPT.new_tokens))
 
@@ -101,7 +101,7 @@ def counted(dialect: str, events: list[str]) -> dict:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        served = servers.Served(url, dialect, "a-model", {})
+        served = servers.RunningServer(url, dialect, "a-model", {})
         calls = schedule.calls(served, schedule.Level("closed", 1, 1), [PROMPT])
         (row,) = client.Client(url, calls, dialect, 1, 20.0).run(time.monotonic() + 0.001)
         server.shutdown()

@@ -66,7 +66,7 @@ def serve(checkpoint, option, device, request):
         blocks = request.cache_tokens // BLOCK_TOKENS
         command += ["--cache-blocks", blocks, "--block-tokens", BLOCK_TOKENS, "--prefill-s-per-token", 1e-4]
         cache = prefix_cache.Declared("blocks", BLOCK_TOKENS, capacity_tokens=blocks * BLOCK_TOKENS)
-    return servers.Server(
+    return servers.ServerCommand(
         command,
         model="ground-truth",
         settings={"schedule": [TTFT_S, ITL_S], "devices": request.tensor_parallel * request.data_parallel},

@@ -145,7 +145,7 @@ def test_an_adapter_says_truly_how_it_uses_several_devices(name):
 
 
 def launched(tmp_path, name, device="cuda", **more):
-    """(command, environment, Served) of a server that is not started."""
+    """(command, environment, RunningServer) of a server that is not started."""
     wanted = {"threads": 4, "tensor_parallel": 1} | more
     with adapters.launched(name, "bfloat16", tmp_path, device, **wanted) as found:
         return found
@@ -337,7 +337,7 @@ def test_one_device_is_not_mentioned(tmp_path):
     write_run(tmp_path)
     write_serving(tmp_path, {1: (0.05, 0.005)})
     requests = store.load(folder=tmp_path)
-    assert set(machines.here(requests, "latency")["option"]) == {"float32"}
+    assert set(machines.on_default_machine(requests, "latency")["option"]) == {"float32"}
     assert not any(" TP " in text or " DP " in text for text in texts(latency_figures.latency(requests)))
     assert "replicas" not in serving_tables.serving(requests)
 
@@ -346,7 +346,7 @@ def test_replicas_have_their_column(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005)}, data_parallel=2, **GPU)
     requests = store.load(folder=tmp_path)
     assert list(serving_tables.serving(requests)["replicas"]) == [2]
-    assert set(machines.here(requests, "serving")["option"]) == {"float32 DP 2"}
+    assert set(machines.on_default_machine(requests, "serving")["option"]) == {"float32 DP 2"}
 
 
 def test_the_number_of_devices_is_no_number_of_bits():

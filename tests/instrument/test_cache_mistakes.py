@@ -79,7 +79,7 @@ def run(
     """Rows of `workload` on the reference server, with the bounds that were fixed before."""
     url = server.url + (f"/fault/{fault}" if fault else "")
     body = {"return_token_ids": True} if dialect == "completions" and encode is None else {}
-    served = servers.Served(url, dialect, "m", {}, lambda new_tokens: body)
+    served = servers.RunningServer(url, dialect, "m", {}, lambda new_tokens: body)
     level = sessions.SessionLevel(workload, declared, "made", "constant")
     calls = sessions.calls(served, level, lambda ids: " ".join(map(str, ids)))
     loop = client.Client(url, calls, dialect, 1, timeout_s, encode=encode, **more)
@@ -556,7 +556,7 @@ def test_a_server_that_dies_in_turn_3_leaves_the_other_rows_whole():
             super()._take_up(answer)
 
     before = counters.read(dying.url)
-    served = servers.Served(dying.url, "completions", "m", {})
+    served = servers.RunningServer(dying.url, "completions", "m", {})
     level = sessions.SessionLevel(load_of(*of_sessions), DECLARED, "made", "constant")
     calls = sessions.calls(served, level, str)
     rows = Ends(dying.url, calls, "completions", 1, 5).run(time.monotonic() + 0.01)
@@ -575,7 +575,7 @@ def test_turns_of_a_session_stay_in_one_process_and_follow_each_other(judge):
     level = sessions.SessionLevel(
         load_of(*(talk(k, [16] * 3, k / 50) for k in range(1, 7))), DECLARED, "made", "x"
     )
-    served = servers.Served(judge.url, "completions", "m", {})
+    served = servers.RunningServer(judge.url, "completions", "m", {})
     calls = sessions.calls(served, level, str)
     rows, report = parallel.run(judge.url, calls, "completions", timeout_s=5, processes=2)
     answered(rows)

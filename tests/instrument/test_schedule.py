@@ -114,7 +114,7 @@ def test_calls_carry_the_schedule_and_what_is_counted():
         ("chat", [None, None]),
         ("tgi", [None, None]),
     ):
-        served = servers.Served(
+        served = servers.RunningServer(
             "http://here:1", dialect, "m", {}, lambda new_tokens: {"min_tokens": new_tokens}, "secret"
         )
         made = schedule.calls(served, level, wanted, first=7)
@@ -237,12 +237,14 @@ def test_a_replay_keeps_moments_and_rounds_its_rate(tmp_path):
 
 def test_calls_are_numbered_from_one_and_ask_for_the_model():
     made = schedule.prompts(Words(), [(10, 4)], ("c0ffee", 1))
-    served = servers.Served("http://here:1/below", "llamacpp", "the-model", {}, lambda n: {"n_max": n}, "")
+    served = servers.RunningServer(
+        "http://here:1/below", "llamacpp", "the-model", {}, lambda n: {"n_max": n}, ""
+    )
     level = schedule.Level("open", 2, 1, np.array([0.5]))
     (call,) = schedule.calls(served, level, made)
     assert call.number == 1 and type(call.at_s) is float and call.at_s == 0.5
     assert b"/below/completion " in call.payload and b'"n_max": 4' in call.payload
-    chat = servers.Served("http://here:1", "chat", "the-model", {}, lambda n: {}, "")
+    chat = servers.RunningServer("http://here:1", "chat", "the-model", {}, lambda n: {}, "")
     assert b'"model": "the-model"' in schedule.calls(chat, level, made)[0].payload
     assert b"Authorization" not in call.payload
 

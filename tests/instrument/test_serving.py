@@ -344,7 +344,7 @@ def test_answers_from_a_prefix_cache_are_refused(tmp_path):
 def test_a_level_of_load_from_end_to_end(tmp_path):
     level, made = schedule.Level("closed", 2, 6), schedule.prompts(Words(), [(12, 5)] * 6, ("c0ffee", 1))
     with reference_server.running(tmp_path / "log", "--ttft-s", 0.01, "--itl-s", 0.001) as url:
-        calls = schedule.calls(servers.Served(url, "completions", "m", {}), level, made)
+        calls = schedule.calls(servers.RunningServer(url, "completions", "m", {}), level, made)
         rows, _ = parallel.run(url, calls, "completions", level.value, timeout_s=5)
         told = reference_server.truth(url)
     rows = [decoding.with_gaps(row, Words().encode) for row in rows]
@@ -369,7 +369,7 @@ def tried(url, run):
     """The result of a trial for a prefix cache with prompts that no other trial has."""
     made = schedule.prompts(Words(), [(200, 2)] * prefix_cache.PAIRS, ("c0ffee", run))
     level, prompts = schedule.Level("closed", 1, 2 * len(made)), prefix_cache.twice(made)
-    served = servers.Served(url, "completions", "m", {})
+    served = servers.RunningServer(url, "completions", "m", {})
     rows, _ = parallel.run(url, schedule.calls(served, level, prompts), "completions", 1, timeout_s=5)
     return prefix_cache.result(rows)
 
@@ -393,6 +393,6 @@ def test_a_server_without_a_prefix_cache_is_none_that_hides_one(tmp_path):
 
 
 def test_arrivals_meet_the_engines_own_limit():
-    request = servers.Wanted(0, 100, 1)
+    request = servers.ServerSpec(0, 100, 1)
     assert servers.at_once("--max-batch-size", request) == {}
-    assert servers.at_once("--max-batch-size", servers.Wanted(8, 100, 1)) == {"--max-batch-size": 8}
+    assert servers.at_once("--max-batch-size", servers.ServerSpec(8, 100, 1)) == {"--max-batch-size": 8}

@@ -146,7 +146,7 @@ def test_a_strict_server_is_measured_with_a_changed_body(monkeypatch):
         prompts, level = [protocols.Prompt((1,), "a b", 16)] * 3, schedule.Level("closed", 1, 3)
 
         def rows(changes, headers):
-            served = servers.Served(
+            served = servers.RunningServer(
                 url, "chat", "m", {}, lambda n: running.body("chat"), changes=changes, headers=headers
             )
             return runs.drive(served, Words(), level, prompts, 1, 10.0)[0]

@@ -179,11 +179,11 @@ def test_intervals_are_over_runs(observations):
 
 def test_the_machine_with_the_most_runs_is_in_front(observations):
     requests = store.load(folder=observations)
-    assert set(machines.in_front(requests)["host"]) == {"abc123"}
+    assert set(machines.default_machine(requests)["host"]) == {"abc123"}
     later = {"started": "2026-03-01T00:00:00+00:00"}
     write_run(observations, make_sidecar(**later), gpu="third-cpu", host="fff000", rate=300.0)
     requests = store.load(folder=observations)
-    assert set(machines.in_front(requests)["host"]) == {"abc123"}
+    assert set(machines.default_machine(requests)["host"]) == {"abc123"}
     assert [host for (_, host), _ in machines.each(requests)] == ["abc123", "fff000", "def456"]
 
 
@@ -268,7 +268,7 @@ def test_every_server_has_been_put_under_load_and_the_clients_were_checked():
     assert loads["concurrency"].notna().any()
     assert loads["request_rate"].notna().any()
     assert (loads["error"] == "").mean() > 0.99
-    clients = accuracy_analysis.here(store.load_accuracy(ROOT / "_llama-inference"))
+    clients = accuracy_analysis.on_default_machine(store.load_accuracy(ROOT / "_llama-inference"))
     ours = clients[clients["client"] == accuracy_analysis.OURS].set_index("streams")
     assert len(set(clients.loc[clients["error"] == "", "client"])) >= 3 and ours.loc[1000, "failed"] == 0
     assert (ours["ttft_error_ms"] < 5).all() and (ours["itl_p99_excess_ms"] < 1).all(), (

@@ -47,7 +47,7 @@ LOST = {"error": "TimeoutError: the client had not ended", "failed": 3000} | dic
 
 def compared(folder, rows):
     path = store.write_accuracy(rows, "test-cpu", "abc123", {"cpu": "x"}, {"run": 0, "results": str(folder)})
-    return path, accuracy_analysis.here(store.load_accuracy(folder))
+    return path, accuracy_analysis.on_default_machine(store.load_accuracy(folder))
 
 
 def usual(own=0.01, cpu=5.0, excess=0.01, last=None):
@@ -125,7 +125,10 @@ def test_the_fullest_comparison_is_shown_and_then_the_latest(tmp_path):
     path, _ = compared(tmp_path, [row("ours", 1, 9.0)])
     sidecar = json.loads(path.with_suffix(".json").read_text()) | {"ended": "2099-01-01T00:00:00+00:00"}
     path.with_suffix(".json").write_text(json.dumps(sidecar))
-    assert path.stem.endswith("-2") and len(accuracy_analysis.here(store.load_accuracy(tmp_path))) == 6
+    assert (
+        path.stem.endswith("-2")
+        and len(accuracy_analysis.on_default_machine(store.load_accuracy(tmp_path))) == 6
+    )
     path, shown = compared(tmp_path, usual(own=0.02))
     assert path.stem.endswith("-3") and set(shown["runs"]) == {2}, "the same versions at the same loads"
     ours = shown[shown["client"] == "ours"].iloc[0]
@@ -133,7 +136,7 @@ def test_the_fullest_comparison_is_shown_and_then_the_latest(tmp_path):
     assert ours["requests"] == 6 and "over 2 runs)" in client_accuracy_findings.own_error(shown)
     path, _ = compared(tmp_path, [each | {"version": "2.0"} for each in usual(own=0.03)])
     path.with_suffix(".json").write_text(json.dumps(sidecar))
-    newest = accuracy_analysis.here(store.load_accuracy(tmp_path))
+    newest = accuracy_analysis.on_default_machine(store.load_accuracy(tmp_path))
     assert set(newest["runs"]) == {1} and 0.03 in newest["ttft_error_ms"].tolist()
     assert "over" not in client_accuracy_findings.own_error(newest)
 

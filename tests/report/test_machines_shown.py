@@ -40,7 +40,7 @@ def test_the_machine_with_the_most_runs_is_in_front_unless_a_reader_says_otherwi
     for wish in (SECOND, "def456", f"{SECOND}-def456"):
         monkeypatch.setenv(machines.FRONT, wish)
         assert labels(both) == [SECOND, FIRST]
-        assert set(machines.here(both, "latency")["gpu"]) == {SECOND}
+        assert set(machines.on_default_machine(both, "latency")["gpu"]) == {SECOND}
     monkeypatch.setattr(identity, "host", lambda: "def456")
     monkeypatch.setenv(machines.FRONT, "here")
     assert labels(both) == [SECOND, FIRST]
@@ -51,7 +51,7 @@ def test_the_machine_with_the_most_runs_is_in_front_unless_a_reader_says_otherwi
 
 
 def test_it_is_put_in_front_for_a_while(both):
-    with machines.put_in_front("def456"):
+    with machines.make_default("def456"):
         assert labels(both) == [SECOND, FIRST]
     assert labels(both) == [FIRST, SECOND]
 
@@ -69,7 +69,7 @@ def test_two_checkouts_on_the_same_kind_of_machine_are_named_apart(tmp_path):
 
 def test_an_experiment_that_a_machine_lacks_is_missing_not_borrowed(both, monkeypatch):
     monkeypatch.setenv(machines.FRONT, SECOND)
-    assert machines.here(both, "batching").empty
+    assert machines.on_default_machine(both, "batching").empty
     ((label, part),) = figures.parts("frontier", both)
     assert label == FIRST and f"Not measured on {SECOND}." in words(part)
     drawn = words(figures.DRAWN["frontier"](both))

@@ -32,9 +32,9 @@ def folder(tmp_path, monkeypatch):
 def test_they_are_added_where_this_machine_stands_in_front_and_nowhere_else(folder):
     requests = store.load()
     for name in (None, "other-cpu"):
-        with machines.put_in_front(name):
+        with machines.make_default(name):
             assert shared.added(requests) is requests
-    with machines.put_in_front("here"):
+    with machines.make_default("here"):
         added = shared.added(requests)
     assert set(added.loc[added["shared_by"] != "", "option"]) == {"float32", "int4"}
     assert added.attrs == requests.attrs and len(added) == len(requests) + 6
@@ -62,7 +62,7 @@ def test_their_bars_are_hatched_on_white_with_a_line_on_the_neighbours(folder):
     requests = store.load()
     without = figures.DRAWN["latency"](requests)
     assert "shared" not in words(without)
-    with machines.put_in_front("here"):
+    with machines.make_default("here"):
         drawn = figures.DRAWN["latency"](requests)
     (hatched,) = [bar for axes in drawn.axes for bar in axes.patches if bar.get_facecolor()[:3] == (1, 1, 1)]
     assert hatched.get_hatch() and hatched.get_width() > 100
@@ -71,7 +71,7 @@ def test_their_bars_are_hatched_on_white_with_a_line_on_the_neighbours(folder):
 
 
 def test_the_table_says_what_they_shared_the_machine_with(folder):
-    with machines.put_in_front("here"):
+    with machines.make_default("here"):
         table = tables.TABLES["latency"](store.load())
     assert BESIDE in html.text(table[table["option"] == "int4"])
     assert "int4" not in html.text(tables.TABLES["latency"](store.load()))
@@ -88,12 +88,12 @@ def test_a_machine_that_has_only_them_can_stand_in_front(folder, monkeypatch, ca
     monkeypatch.setattr(identity, "host", lambda: "123abc")
     for file in store.files(store.shared_folder()):
         file.unlink()
-    with machines.put_in_front("here"), pytest.raises(ValueError, match="names no machine"):
+    with machines.make_default("here"), pytest.raises(ValueError, match="names no machine"):
         machines.each(store.load())
     rows = make_rows(option="int8", host="123abc", gpu="third-cpu")
     busy = make_sidecar(busy_cores={"others": 0.14, "steal": 0.0})
     store.write(rows, busy, rows[0]["run_id"], folder, marked=True)
-    with machines.put_in_front("here"):
+    with machines.make_default("here"):
         assert machines.each(store.load()), "figures without such runs are those of the usual machine"
         assert "third-cpu" in words(figures.DRAWN["latency"](store.load()))
     tables.main(["latency", "here"])

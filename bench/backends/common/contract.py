@@ -47,7 +47,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
 from bench.backends.common.checkpoints import Checkpoint
-from bench.backends.common.servers import Served, Server, Wanted
+from bench.backends.common.servers import RunningServer, ServerCommand, ServerSpec
 from bench.paths import ROOT
 
 WHERE = "What an adapter must have stands in bench/backends/common/contract.py."
@@ -83,7 +83,7 @@ class Adapter(Protocol):
     engine `bench/experiments/judge.py` compares an answer with the reference's before it is measured."""
     PREFIX_CACHE: ClassVar[bool] = False
     """`serve` starts a prefix cache of `request.cache_tokens` tokens where they are above 0, and says in
-    `Server.cache` what it is."""
+    `ServerCommand.cache` what it is."""
     ON_REQUEST: ClassVar[str] = ""
     """A study never measures this engine by itself: one sentence that says how it is done."""
 
@@ -165,7 +165,9 @@ class InProcess(Protocol):
 class IsServer(Protocol):
     """An adapter whose engine is a server: nothing is started, only stated."""
 
-    def serve(self, checkpoint: Checkpoint, option: str, device: str, request: Wanted) -> Server | Served: ...
+    def serve(
+        self, checkpoint: Checkpoint, option: str, device: str, request: ServerSpec
+    ) -> ServerCommand | RunningServer: ...
 
 
 class Converts(Protocol):

@@ -17,7 +17,7 @@ SPARE = 32  # tokens beyond the longest request: that a server adds to a text, k
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ServerSpec:
     """What a study needs of a server.
 
     `requests` at once (0: as many as the engine takes of itself) with `tokens` each (prompt and answer), CPU
@@ -45,14 +45,15 @@ class Wanted:
 
 
 @dataclass
-class Served:
+class RunningServer:
     """A server that answers.
 
     `dialect` is a name in `bench.instrument.load.protocols`, `model` the name that it has for the model,
     `body` a function of the number of new tokens that returns what goes into the body of every request (some
     servers need that number), `token` the access token, if it needs one. Which bytes a step reads is unknown,
     because how many requests a step serves is the server's own affair: there is no MBU.
-    `cache`: the prefix cache that it has; None where nobody can say. `changes` and `headers` as in `Wanted`.
+    `cache`: the prefix cache that it has; None where nobody can say. `changes` and `headers` as in
+    `ServerSpec`.
     """
 
     url: str
@@ -72,16 +73,16 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerCommand:
     """A server that is to be started: `command` with `flags`.
 
     `flags` maps names to values, True for a flag without one. They go into its settings, but for the port and
     for paths of this machine; `settings` come on top, and what `reported` finds at the server's address once
     it answers (an exception of `reported` ends the server). `events` is the dialect of its stream, `body` as
-    in `Served`. `model` is the server's name for the model, the checkpoint's where it is empty; `health` the
-    path that answers once it is ready, `below` what stands before the paths of its requests; `environment`
-    are variables of its process, `after` a command to run when it has ended. `cache` says at the server's
-    address which prefix cache it has, None where nobody can.
+    in `RunningServer`. `model` is the server's name for the model, the checkpoint's where it is empty;
+    `health` the path that answers once it is ready, `below` what stands before the paths of its requests;
+    `environment` are variables of its process, `after` a command to run when it has ended. `cache` says at
+    the server's address which prefix cache it has, None where nobody can.
     """
 
     command: Sequence[Any]  # words, paths, numbers
@@ -99,10 +100,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(server: Server | Served, checkpoint: Checkpoint, request: Wanted) -> Iterator[Served]:
+def running(
+    server: ServerCommand | RunningServer, checkpoint: Checkpoint, request: ServerSpec
+) -> Iterator[RunningServer]:
     """`server` for as long as the block lasts: started and stopped, whatever happens, unless it runs
     already."""
-    if isinstance(server, Served):
+    if isinstance(server, RunningServer):
         yield server
         return
     flags = [
@@ -120,7 +123,7 @@ def running(server: Server | Served, checkpoint: Checkpoint, request: Wanted) ->
         ) as url:
             settings = shown | server.settings | server.reported(url)
             model, at = server.model or checkpoint.name, url + server.below
-            yield Served(at, server.events, model, settings, server.body, cache=server.cache(url))
+            yield RunningServer(at, server.events, model, settings, server.body, cache=server.cache(url))
     finally:
         if server.after:
             subprocess.run(server.after, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -132,11 +135,11 @@ def tool(name: str) -> str:
     return str(beside) if beside.exists() else shutil.which(name) or name
 
 
-def context(checkpoint: Checkpoint, request: Wanted) -> float:
+def context(checkpoint: Checkpoint, request: ServerSpec) -> float:
     """Tokens that a server must have room for in one request, no more than the model can take."""
     return min(checkpoint.config.get("max_position_embeddings", math.inf), request.tokens + SPARE)
 
 
-def at_once(flag: str, request: Wanted) -> dict[str, int]:
+def at_once(flag: str, request: ServerSpec) -> dict[str, int]:
     """{`flag`: how many requests at once}; empty where the engine's own limit is to hold."""
     return {flag: request.requests} if request.requests else {}

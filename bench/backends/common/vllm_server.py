@@ -10,7 +10,7 @@ from typing import Any
 from bench import prefix_cache
 from bench.backends.common import effective
 from bench.backends.common.checkpoints import Checkpoint
-from bench.backends.common.servers import Wanted
+from bench.backends.common.servers import ServerSpec
 
 CACHE_SAYS, SAID = re.compile(r"vllm:cache_config_info\{([^}]*)\}"), re.compile(r'(\w+)="([^"]*)"')
 CONTEXT_TOKENS = 4096  # prompt and answer together; a model's full context would reserve a KV cache for it
@@ -27,7 +27,7 @@ BLOCK_TOKENS = {
 
 
 def flags(
-    checkpoint: Checkpoint, details: dict[str, Any], device: str, request: Wanted
+    checkpoint: Checkpoint, details: dict[str, Any], device: str, request: ServerSpec
 ) -> tuple[dict[str, Any], list[str]]:
     """(flags as name -> value, switches) of the server for an option's `details` and a `servers` request."""
     chosen = {
@@ -57,7 +57,7 @@ def flags(
     return chosen, [caching, *SWITCHES, *eager]
 
 
-def blocks(request: Wanted, size: int) -> int:
+def blocks(request: ServerSpec, size: int) -> int:
     """Blocks of `size` tokens of the requested prefix cache, with the first one, which vLLM never
     uses.
 
@@ -73,7 +73,7 @@ def blocks(request: Wanted, size: int) -> int:
     return tokens // size + 1
 
 
-def cache(device: str, request: Wanted, url: str) -> prefix_cache.Declared:
+def cache(device: str, request: ServerSpec, url: str) -> prefix_cache.Declared:
     """The prefix cache that the server at `url` has, as `prefix_cache.Declared`.
 
     RuntimeError where it says another size than it was started with.
@@ -93,7 +93,7 @@ def cache(device: str, request: Wanted, url: str) -> prefix_cache.Declared:
     return prefix_cache.Declared("blocks", block_tokens=size, capacity_tokens=capacity)
 
 
-def environment(device: str, request: Wanted) -> dict[str, str]:
+def environment(device: str, request: ServerSpec) -> dict[str, str]:
     """Variables of the server's process: quiet, and on a CPU as many threads on as many cores as were
     chosen."""
     chosen = {
@@ -154,12 +154,12 @@ def _value_bytes(dtype: str) -> int:
     return 4 if dtype == "float32" else 2
 
 
-def _threads_each(request: Wanted) -> int:
+def _threads_each(request: ServerSpec) -> int:
     """Threads of each rank of each replica: more than its cores would wait for each other."""
     return max(1, request.threads // (request.tensor_parallel * request.data_parallel))
 
 
-def _cores(request: Wanted) -> str:
+def _cores(request: ServerSpec) -> str:
     """Cores of each rank of each replica, as vLLM reads them: 0-1, or 0|1."""
     each, ranks = _threads_each(request), request.tensor_parallel * request.data_parallel
     bounds = [(rank * each, rank * each + each - 1) for rank in range(ranks)]

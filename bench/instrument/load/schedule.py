@@ -14,7 +14,7 @@ from llm_measured.core import naming
 
 if TYPE_CHECKING:
     from bench.backends.common.checkpoints import Checkpoint
-    from bench.backends.common.servers import Served
+    from bench.backends.common.servers import RunningServer
 
 GAPS = 1  # the stream of random numbers of a seed that arrivals take; lengths take the seed's own
 
@@ -175,7 +175,7 @@ def replay(path: str | Path) -> list[Level]:
 
 
 def calls(
-    served: "Served", level: Level, prompts: Sequence[protocols.Prompt], first: int = 1
+    served: "RunningServer", level: Level, prompts: Sequence[protocols.Prompt], first: int = 1
 ) -> list[records.Call]:
     """The requests of a level as `records.Call`s, numbered from `first`: one per `protocols.Prompt`."""
     made = []

@@ -15,7 +15,7 @@ from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     from bench import prefix_cache
-    from bench.backends.common.servers import Served
+    from bench.backends.common.servers import RunningServer
     from bench.workloads import Turn, Workload
 
 IDS = ("completions", "llamacpp")  # dialects in which a prompt goes as token ids
@@ -117,7 +117,7 @@ class Own:
 class Recipe:
     """What makes the bytes of a request to `served`: all but the prompt."""
 
-    def __init__(self, served: Served, new_tokens: int, session: int, turn: int) -> None:
+    def __init__(self, served: RunningServer, new_tokens: int, session: int, turn: int) -> None:
         self.where = served.dialect, served.url
         self.model, self.more, self.token = served.model, served.body(new_tokens), served.token
         self.fields = served.headers | {"X-Session-ID": str(session), "X-Turn": str(turn)}
@@ -130,7 +130,7 @@ class Recipe:
 
 
 def calls(
-    served: Served, level: SessionLevel, decode: Callable[[Sequence[int]], str], first: int = 1
+    served: RunningServer, level: SessionLevel, decode: Callable[[Sequence[int]], str], first: int = 1
 ) -> list[records.Call]:
     """The requests of a level, numbered from `first`, session by session.
 

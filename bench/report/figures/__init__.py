@@ -3,7 +3,7 @@ the same functions.
 
 What a figure compares shares one panel: a device, a model and its kind of weights; another setting gets a
 panel of its own. No figure is taller than a screen (`style.TALLEST`), however many engines and machines there
-are: the machine in front is drawn, of many rows the best, and the tables have the rest.
+are: the default machine is drawn, of many rows the best, and the tables have the rest.
 """
 
 import importlib

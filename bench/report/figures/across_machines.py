@@ -25,7 +25,7 @@ MACHINES = "o", "s", "^", "v", "P", "X", "<", ">"
 
 @figures.listed
 def across_machines(requests: pd.DataFrame) -> Figure | None:
-    """Output tokens/s of engines and options over those of the one in front of all machines: a row per engine
+    """Output tokens/s of engines and options over those of the leading one of all machines: a row per engine
     and option, a mark per machine that has both, and a diamond for the mean of the processor types.
 
     Its height is that of its rows, however many machines there are; of more than MOST_ROWS those are drawn

@@ -39,7 +39,7 @@ def _observations(requests):
 
 @per_machine.of_machines
 def _client_accuracy(table: pd.DataFrame) -> Figure:
-    table = accuracy_analysis.here(table)
+    table = accuracy_analysis.on_default_machine(table)
     lines, styles, key = _lines(table)
     shown = [column for column in CLIENT_ERRORS if any(column in rows for rows, _ in lines)]
     drawn, panels = curves.panels(len(shown), 2.5, styles, also=key)

@@ -14,7 +14,7 @@ PERCENT = 100
 def humaneval(requests: pd.DataFrame) -> Figure | None:
     """Solved problems of HumanEval, pass@1 in per cent: one mark per engine and option, with Wilson's 95 %
     interval, and a line at the published score of the unquantised weights."""
-    table = humaneval_analysis.here(requests)
+    table = humaneval_analysis.on_default_machine(requests)
     table = table[table["solved"].notna()].head(bars.most_rows()).reset_index(drop=True)
     if table.empty:
         return None

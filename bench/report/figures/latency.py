@@ -26,7 +26,7 @@ WORSE = "#b3261e"
 
 @functools.partial(figures.of_machines, prepare=shared.added)
 def latency(requests: pd.DataFrame) -> Figure | None:
-    """Output tokens/s on the machine in front: a bar per engine and option, the fastest on top, a dot per
+    """Output tokens/s on the default machine: a bar per engine and option, the fastest on top, a dot per
     run, the interval over runs, and what its answers cost."""
     found = bars.block(requests)
     if not found:

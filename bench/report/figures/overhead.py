@@ -44,5 +44,5 @@ def overhead(requests: pd.DataFrame) -> Figure | None:
         "its 95\N{NO-BREAK SPACE}% interval over pairs. Where the line crosses 0, the cost cannot be "
         "distinguished from nothing."
     )
-    caption = captions.caption(machines.here(requests, "overhead"), marks)
+    caption = captions.caption(machines.on_default_machine(requests, "overhead"), marks)
     return captions.titled(drawn, "What measuring costs", caption)

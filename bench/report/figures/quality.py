@@ -30,7 +30,7 @@ def quality(requests: pd.DataFrame) -> Figure | None:
 
     Filled marks with names are the frontier: nothing that was measured is faster and loses as little.
     """
-    table = quality_analysis.here(requests)
+    table = quality_analysis.on_default_machine(requests)
     table = table[table["agreement"].notna() & table[RATE].notna()]
     if table.empty:
         return None

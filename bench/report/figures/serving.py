@@ -23,7 +23,7 @@ TTFT, TPOT = columns.column("ttft_s"), columns.column("tpot_s")
 
 
 def _levels(requests, x, y):
-    """The levels of load of the machine in front of which both `x` and `y` are known.
+    """The levels of load of the default machine of which both `x` and `y` are known.
 
     A model on several devices is an option of its own.
     """

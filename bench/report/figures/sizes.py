@@ -17,7 +17,7 @@ def sizes_law(requests: pd.DataFrame) -> Figure | None:
     """What the engine costs and what the memory gives: for each engine and number of bits the cost of a
     layer and the bandwidth reached, with their 95 % intervals, and the error of the prediction of the largest
     model from the smaller ones."""
-    own = machines.in_front(requests)
+    own = machines.default_machine(requests)
     table = sizes_analysis.laws(own).sort_values("layer_s").head(bars.most_rows()).reset_index(drop=True)
     if table.empty:
         return None

@@ -18,7 +18,7 @@ STEP = columns.column("step_s")
 def step_time(requests: pd.DataFrame) -> Figure | None:
     """Time of a decode step over batch size: measured (marks) and by the fitted step-time model (lines), per
     engine and option."""
-    fitted = step_time_analysis.models(machines.here(requests, "batching"))
+    fitted = step_time_analysis.models(machines.on_default_machine(requests, "batching"))
     if fitted.empty:
         return None
     table, styles = batching_analysis.uniform(requests), curves.styles(fitted)

@@ -31,7 +31,7 @@ def of_machines(function: Callable, prepare: Callable = lambda rows: rows) -> Ca
     """Decorator: a listed table whose function knows one machine, for requests of any number of machines,
     which `prepare` may add to (`bench.report.shared.added`).
 
-    The rows of each stand one after the other, those of the machine in front first, and the column device
+    The rows of each stand one after the other, those of the default machine first, and the column device
     names it; published rows stand once, at the end. `attrs` has the `machines`, and those `missing` a row.
     """
 
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
     rows = store.load()
     own = pd.DataFrame()
     if where == ["here"]:
-        with machines_analysis.put_in_front("here"):
+        with machines_analysis.make_default("here"):
             own = TABLES[name](rows[rows["host"] == identity.host()])
     print(html.text(own if len(own) else TABLES[name](rows)))
 

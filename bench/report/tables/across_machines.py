@@ -13,10 +13,10 @@ MOST_ROWS = 40
 
 @tables.listed
 def across_machines(requests: pd.DataFrame) -> pd.DataFrame:
-    """Every engine and option against the one in front of all machines, in output tokens/s: one row per
+    """Every engine and option against the leading one of all machines, in output tokens/s: one row per
     engine and option that several machines have beside it, the best first."""
     table = across_analysis.against_leader(requests)
-    leader = " ".join(table.iloc[0][across_analysis.THAN[:2]]) if len(table) else "the one in front"
+    leader = " ".join(table.iloc[0][across_analysis.THAN[:2]]) if len(table) else "the leading one"
     return columns.shown(
         _with_processors(table.head(MOST_ROWS), across_analysis.each_against_leader(requests)),
         "verdict backend option ratio low high by_processor least most",

@@ -13,7 +13,7 @@ from llm_measured.core.columns import Column
 
 @tables.of_machines
 def batching(requests: pd.DataFrame) -> pd.DataFrame:
-    """The sweeps: one row per engine, option and batch on the machine in front, the fastest first; what the
+    """The sweeps: one row per engine, option and batch on the default machine, the fastest first; what the
     batch yielded and how much of the hardware it used."""
     table = batching_analysis.sweeps(requests)
     return columns.shown(

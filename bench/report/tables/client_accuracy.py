@@ -20,7 +20,7 @@ def client_accuracy(requests: pd.DataFrame) -> pd.DataFrame:
     own = store.load_accuracy(requests.attrs.get("folder"))
     every = machines.labelled(own, strict=False)
     if every:
-        each = [accuracy_analysis.here(rows).assign(gpu=label) for label, rows in every]
+        each = [accuracy_analysis.on_default_machine(rows).assign(gpu=label) for label, rows in every]
         own = pd.concat(each, ignore_index=True)
     own = own.assign(
         client=[" ".join((peers.title(row["client"]), row["version"])) for _, row in own.iterrows()],

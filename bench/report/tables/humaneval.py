@@ -12,7 +12,7 @@ from llm_measured.core.columns import Column
 def humaneval(requests: pd.DataFrame) -> pd.DataFrame:
     """Solved problems of HumanEval: one row per engine and option of which all 164 answers are kept, most
     solved first, with the difference to the reference on the same problems; real weights only."""
-    table = humaneval_analysis.here(requests)
+    table = humaneval_analysis.on_default_machine(requests)
     table = table.assign(verdict=[humaneval_analysis.verdict(row) for _, row in table.iterrows()])
     return columns.shown(
         table,

@@ -20,13 +20,13 @@ ANSWER_CHARACTERS = 200
 
 @functools.partial(tables.of_machines, prepare=shared.added)
 def latency(requests: pd.DataFrame) -> pd.DataFrame:
-    """The latency study: one row per engine, option and version on the machine in front, the fastest first
+    """The latency study: one row per engine, option and version on the default machine, the fastest first
     within each device and model (`bench.analysis.estimates`).
 
     `compared` says which may be the best, or why an option was not compared. `note` says where an option has
     one run or one measuring session, and where its mean lies outside the range of its own runs.
     """
-    rows = machines.here(requests, "latency")
+    rows = machines.on_default_machine(requests, "latency")
     every = latency_analysis.summary(machines.every(requests, "latency"))
     order = {key: place for place, (key, _) in enumerate(latency_analysis.settings(rows))}
     place = pd.Series([order.get(key) for key in zip(*(every[name] for name in schema.SETTING))], every.index)
@@ -84,7 +84,7 @@ def answers(requests: pd.DataFrame) -> pd.DataFrame:
 
     Synthetic weights are left out, because what they answer is noise.
     """
-    rows = machines.here(requests, "latency")
+    rows = machines.on_default_machine(requests, "latency")
     rows = rows[(rows["error"] == "") & (rows["weights"] != "synthetic")].sort_values(
         ["model", "prompt", "backend", "option", "run_id"]
     )

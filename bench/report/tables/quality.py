@@ -10,10 +10,10 @@ from llm_measured.core.columns import Column
 
 @tables.of_machines
 def quality(requests: pd.DataFrame) -> pd.DataFrame:
-    """What an option costs in quality: one row per engine and option that was scored on the machine in front,
+    """What an option costs in quality: one row per engine and option that was scored on the default machine,
     the fastest first; real weights only."""
     return columns.shown(
-        quality_analysis.here(requests),
+        quality_analysis.on_default_machine(requests),
         f"{columns.ENGINE} output_tokens_per_s product perplexity perplexity_ratio "
         "verdict agreement same_answers "
         "answers weight_bytes "

@@ -35,7 +35,7 @@ def _times(table):
 
 @tables.of_machines
 def serving(requests: pd.DataFrame) -> pd.DataFrame:
-    """What came out under load: one row per engine, option and level on the machine in front; its state and
+    """What came out under load: one row per engine, option and level on the default machine; its state and
     backlog, rates, times over the requests that count, goodput, and how late the client was.
 
     A level that is overloaded or too short is compared with nothing. Percentiles stand where the requests

@@ -33,7 +33,7 @@ def step_time(requests: pd.DataFrame) -> pd.DataFrame:
         for end, word in (("low", "from"), ("high", "to")):
             shown[f"{name}_{end}"] = Column(f"{fitted.title} {word}", factor=fitted.factor)
     shown = columns.of(columns.ENGINE) | shown | columns.of("gpu model")
-    fitted = step_time_analysis.models(machines.here(requests, "batching"))
+    fitted = step_time_analysis.models(machines.on_default_machine(requests, "batching"))
     if fitted.empty:
         return columns.renamed(pd.DataFrame(columns=list(shown)), shown)
     open_ = ~fitted["first_decided"]
