@@ -133,7 +133,8 @@ def _verdict(name: str, first: str, own: pd.DataFrame) -> str:
             interval = (
                 f"{two(effect.factor)} times ({two(effect.low)} to {two(effect.high)}, {sources} sources)"
             )
-            return f"**{name} is {word} than {first}:** {interval}, {word} in {often}."
+            verb = "are" if name.endswith("bits") else "is"
+            return f"**{name} {verb} {word} than {first}:** {interval}, {word} in {often}."
     if len(own) >= FEWEST_SETTINGS and agree >= MOSTLY * len(own):
         of = plural(sources, "source")
         return f"**{name} was {word} than {first} in {often} of {of}:** {_by_source(own, word)}{_users(own)}."
