@@ -467,7 +467,7 @@ class Case:
 
 CASES = [
     Case("3.1", "warm-up leaves a cache", warm_up_leaves_a_cache, measurements, "uncontaminated", '> rows["expected_cached_tokens_high"]', '> rows["prompt_tokens"]'),
-    Case("3.2", "a level hits what the one before left", a_level_hits_what_the_one_before_left, words.Words, "__init__", '" ".join(map(str, source))', '" ".join(map(str, source[:-1]))'),
+    Case("3.2", "a level hits what the one before left", a_level_hits_what_the_one_before_left, words.Words, "__init__", "seed_of(source)", "seed_of(source[:-1])"),
     Case("3.3", "own and given answers confused", own_and_given_answers_are_confused, sessions.Own, "follow", "*ids,", "*(9,) * len(ids),"),
     Case("3.4", "one hit rate for three", one_hit_rate_for_three, prefix_cache, "rates", "cached.sum() / prompt.sum()", "(cached / prompt).mean()"),
     Case("3.5", "last partial block, last token", the_last_block_counted_as_cached, prefix_cache.Declared, "usable", "prompt_tokens - 1", "prompt_tokens"),
@@ -486,7 +486,7 @@ CASES = [
     Case("3.18", "cut sessions dropped", cut_sessions_dropped, client.Client, "_follow", "self._cut(turn, why)", "pass"),
     Case("3.19", "cancelled requests forgotten", cancelled_requests_forgotten, prefix_cache, "expected", "may.add(request.computed, request.earliest_s", "request.new_tokens == 2000 or may.add(request.computed, request.earliest_s"),
     Case("3.20", "counters of all time", counters_of_all_time_and_of_all_clients, counters, "level", "after[name] - before[name]", "after[name]"),
-    Case("3.21", "a reset is believed", a_reset_is_believed, words.Words, "__init__", '" ".join(map(str, source))', '" ".join(map(str, source[:1]))'),
+    Case("3.21", "a reset is believed", a_reset_is_believed, words.Words, "__init__", "seed_of(source)", "seed_of(source[:1])"),
     Case("3.22", "a field that is no hit count", a_field_that_is_no_hit_count, protocols, "_read_llamacpp", 'event.get("timings", {}).get("cache_n")', 'event.get("tokens_cached")'),
     Case("3.23", "chunks that are no prefix", chunks_that_are_no_prefix, llamacpp, "CACHE_REUSE", "", 256),
     Case("3.24", "replicas divide hits", replicas_divide_hits, prefix_cache, "expected", "0 if scattered else", ""),
