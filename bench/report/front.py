@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import jinja2
 import pandas as pd
 
+from bench.analysis import humaneval as humaneval_analysis
 from bench.analysis import latency as latency_analysis
 from bench.analysis import quality as quality_analysis
 from bench.observations import derived
@@ -312,7 +313,7 @@ def processor_line(requests: pd.DataFrame) -> str:
     first = (
         f"We measured {engines} engines on two cores ({runs.on}) with {model_words(own_model(requests))}, "
         f"{form}: **{' '.join(best)}** has the highest mean speed{among}, "
-        f"{two(means.iloc[0])} tokens/s{f', and answers worse ({lost})' if lost else ''}."
+        f"{two(means.iloc[0])} tokens/s{f', and answers worse ({lost})' if lost else ''}{_solved(own, best)}."
     )
     if alike := headlines.answers_alike(runs):
         return f"{first} {alike.text}"
@@ -326,6 +327,17 @@ def processor_line(requests: pd.DataFrame) -> str:
             f"({two(means[reference])} tokens/s){alone}."
         )
     return first
+
+
+def _solved(own: pd.DataFrame, config: headlines.Config) -> str:
+    """How many problems of HumanEval an option solves beside the reference, on whatever machine both were
+    scored; empty where they were not."""
+    table = humaneval_analysis.summary(own)
+    of = (table["backend"] == config[0]) & (table["option"] == config[1]) & table["fewer"].notna()
+    if not of.any():
+        return ""
+    row = table[of].iloc[0]
+    return f"; of HumanEval it solves {humaneval_analysis.verdict(row)} than {row['reference']}"
 
 
 def quantization_line() -> str:

@@ -6,10 +6,10 @@ import re
 import pytest
 from builders import write_every, write_run
 
-from bench.analysis import quality
+from bench.analysis import humaneval, quality
 from bench.observations import store
 from bench.paths import ROOT
-from bench.report import front
+from bench.report import front, headlines
 from bench.report.published import lookup
 
 READY = "#picker"
@@ -44,6 +44,17 @@ def test_our_largest_model_with_a_reference_is_shown(tmp_path):
     assert front.own_model(rows) == "qwen2.5-coder-1.5b", "the largest, but one without a reference"
     assert "qwen2.5-coder-1.5b, 1.5 billion parameters" in front.processor_line(rows)
     assert front.own_model(rows.iloc[:0]) == "" and front.processor_line(rows.iloc[:0]) == ""
+
+
+def test_the_fastest_is_named_with_the_problems_that_it_does_not_solve():
+    """Of the committed runs: speed of one machine, HumanEval of another."""
+    requests = headlines.committed()
+    said = front.processor_line(requests)
+    own = requests[requests["model"] == front.own_model(requests)]
+    table = humaneval.summary(own).set_index(["backend", "option"])
+    best = front.own_runs(requests).means("output_tokens_per_s").idxmax()
+    assert f"of HumanEval it solves {table.loc[best, 'fewer']:.0f} fewer of 164" in said
+    assert "HumanEval" not in front.processor_line(requests[requests["experiment"] != "humaneval-score"])
 
 
 def test_where_no_other_option_answers_as_the_reference_the_front_page_says_so(tmp_path):
