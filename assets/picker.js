@@ -49,7 +49,13 @@ picker.nearest = (data, device, model, bits) => {
 picker.many = (data, device, model, bits) => {
   const accelerator = data.devices.find((row) => row[0] === device)[2];
   const query = new URLSearchParams({ accelerator, model, format: data.asked[bits][0], users: data.users });
-  return accelerator ? `<a href="pages/expect.html?${query}">${data.users} users at once</a>` : "";
+  return accelerator && picker.fits(data, device, model, bits) ? `<a href="pages/expect.html?${query}">${data.users} users at once</a>` : "";
+};
+
+// Whether the least bytes of the weights fit an accelerator; true where its memory is unknown.
+picker.fits = (data, device, model, bits) => {
+  const [, , , memory] = data.devices.find((row) => row[0] === device);
+  return !memory || (data.models.find((row) => row[0] === model)[1] * data.least[bits]) / 8 <= memory;
 };
 
 picker.said = (data, device, model, bits) => {
@@ -62,7 +68,7 @@ picker.said = (data, device, model, bits) => {
   let words = "";
   if (cell && cell[0] > 1) words = `<b>${short(cell[1])} to ${short(cell[3])} tokens/s</b> for one user in ${cell[0]} measurements of ${cell[6]} (${cell[5]}); ${short(cell[2])} in the median${cell[4] > 1 ? ` of the medians of ${cell[4]} sources` : ", all of one source"}.`;
   else if (cell) words = `<b>${short(cell[2])} tokens/s</b> for one user: one measurement of ${cell[6]} (${cell[5]}).`;
-  else if (memory && bytes > memory) words = `<b>Does not fit:</b> the weights have at least ${short(bytes)} GB, one ${device} has ${short(memory)} GB.`;
+  else if (!picker.fits(data, device, model, bits)) words = `<b>Does not fit:</b> the weights have at least ${short(bytes)} GB, one ${device} has ${short(memory)} GB.`;
   else words = "<b>Nobody here has measured exactly this.</b>";
   const near = picker.nearest(data, device, model, bits).map(([text, rate, n, address]) => `<a href="${address}">${text}</a>: ${short(rate)} (n ${n})`);
   const rows = cell ? `<a href="${picker.link(data, device, model, bits)}">The ${plural(cell[0], "row")}</a>` : "";

@@ -129,7 +129,8 @@ def answer(device: str, model: str, bits: int) -> str:
     found = expected(card[2], model, bits) if card[2] else None
     rows = lookup.link(accelerator_family=device, model=sizes[model][2], one_user_bits=f"{bits} bits")
     links = [(f"The {plural(cell[0], 'row')}", rows, "")] if cell else []
-    if many := _many(card[2], model, bits):
+    fits = card[3] is None or sizes[model][1] * lookup.BITS[bits][0] / 8 <= card[3]
+    if fits and (many := _many(card[2], model, bits)):
         links.append((f"{USERS} users at once", many, ""))
     links += [
         (words, address, f": {lookup.rate_text(rate)} (n {n})")
@@ -320,11 +321,10 @@ def processor_line(requests: pd.DataFrame) -> str:
     if headlines.same_tokens(runs) == [quality_analysis.REFERENCE]:
         reference = quality_analysis.REFERENCE
         wide = [key for key in means.index if key[1].startswith("float32") and key[0] != reference[0]]
-        others = "No other option" if wide else "No option with fewer bits"
-        alone = "" if wide else ", and no other engine was run in 32 bits"
+        others = "other option" if wide else "option with fewer bits"
         return (
-            f"{first} {others} gives token for token the answers of **{' '.join(reference)}** "
-            f"({two(means[reference])} tokens/s){alone}."
+            f"{first} Every {others} differs somewhere from the answers of **{' '.join(reference)}**, "
+            f"{two(means[reference])} tokens/s."
         )
     return first
 

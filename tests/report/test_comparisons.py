@@ -14,7 +14,6 @@ def rows(monkeypatch):
 
     def put(*found):
         table = pd.DataFrame(found, columns=["source", "device", "model", "rate"])
-        table["mbu"] = table["rate"] / 100
         monkeypatch.setattr(lookup, "one_user", lambda: table.assign(bits=4.0, engine="llama.cpp"))
 
     return put
@@ -48,7 +47,7 @@ def test_where_two_cards_cannot_be_told_their_bandwidths_stand_beside(monkeypatc
         (source, f"RTX {n}", "m", 50.0 * r) for source, ratio in pairs for n, r in ((4090, 1), (3090, ratio))
     ]
     table = pd.DataFrame(cards, columns=["source", "device", "model", "rate"])
-    monkeypatch.setattr(lookup, "one_user", lambda: table.assign(bits=4.0, engine="llama.cpp", mbu=0.5))
+    monkeypatch.setattr(lookup, "one_user", lambda: table.assign(bits=4.0, engine="llama.cpp"))
     names = ("RTX 4090", "RTX 3090")
     (said,) = comparisons.verdicts(comparisons.Comparison("device", names, names))
     assert said.endswith(
@@ -63,12 +62,6 @@ def test_sources_that_mostly_agree_are_counted(rows):
         "**B was faster than A in 4 of 5 settings of 3 sources:** medians of the sources 0.4 to 1.9 times; "
         "1 of 3 says otherwise."
     )
-
-
-def test_a_card_that_waits_for_its_host_is_not_compared(rows):
-    rows(*both("a", 2.0), ("b", "A", "m", 9.0), ("b", "B", "m", 4.0))
-    (said,) = comparisons.verdicts(CARDS)
-    assert said.endswith("2 times in the one setting that somebody measured."), "9 % of the bandwidth"
 
 
 def test_one_setting_is_named_as_one(rows):

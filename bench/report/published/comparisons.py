@@ -26,8 +26,6 @@ OF_MANY = [
 ]  # and where many users are served
 FEWEST_SOURCES, FEWEST_SETTINGS = 3, 3
 MOSTLY = 0.8  # of the settings: where so many agree, the sentence counts them
-# Of one user on a card: where less of its bandwidth is reached, the host or the engine sets the pace.
-LEAST_MBU = 0.1
 FEWEST_BUILDS = 100  # between two versions of llama.cpp: some two weeks
 CANNOT = "cannot be told"
 OLDER, NEWER = "older build", "newer build"
@@ -71,8 +69,6 @@ def pairs(each: Comparison) -> pd.DataFrame:
     first)."""
     rows = lookup.many_users() if each.many else lookup.one_user()
     rows = rows[rows["device"].str.startswith(each.only)]
-    if each.by == "device" and not each.many:
-        rows = rows[~(rows["mbu"] < LEAST_MBU)]
     rows = rows.assign(engine=rows["engine"].map(names.engine))
     shared = [*SETTING, *(OF_MANY if each.many else [])]
     if each.by == "version":

@@ -28,6 +28,8 @@ BITS = {
     8: (7.0, 9.1),
     16: (15, 17),
 }
+# Of a card: where less of its bandwidth is reached, the host or the engine sets the pace, and not the card.
+LEAST_MBU = 0.1
 LEAST_BITS = {4: 4.25, 16: 16.0}  # per weight and scale, of the smallest usual format of the bucket
 
 LAPTOP, DESKTOP, SERVER, BOARD = "laptop CPUs", "desktop CPUs", "server CPUs", "single-board computers"
@@ -92,10 +94,11 @@ CLASSES = (
 @functools.cache
 def families() -> pd.DataFrame:
     """One row per family of accelerators, by name: vendor, kind, and memory_gb and bandwidth_gb_per_s of its
-    largest and fastest variant."""
+    largest and fastest variant (10⁹ bytes; datasheets count memory in 2³⁰)."""
     cards = hardware.accelerators()
     first = cards.drop_duplicates("family").set_index("family")[["vendor", "kind"]]
-    return first.join(cards.groupby("family")[["memory_gb", "bandwidth_gb_per_s"]].max())
+    most = cards.groupby("family")[["memory_gb", "bandwidth_gb_per_s"]].max()
+    return first.join(most.assign(memory_gb=(most["memory_gb"] * 2**30 / 1e9).round(1)))
 
 
 def device(rows: pd.DataFrame) -> pd.Series:
@@ -178,7 +181,7 @@ def bits_of(rows: pd.DataFrame) -> pd.Series:
 
 @functools.cache
 def one_user() -> pd.DataFrame:
-    """The published rows that tell one user's speed; columns row_id, device, model (its shape's name), named
+    """The published rows that tell one user's speed, without those of cards below LEAST_MBU; columns row_id, device, model (its shape's name), named
     (its own), bits (a key of BITS), rate (tokens/s), engine, source, accelerator, format, parameters_b,
     active_b, backend, build (llama.cpp's number, NaN where it is not stated), mbu (the weights' bytes a
     second over the datasheet's bandwidth; NaN where that is unknown)."""
@@ -212,7 +215,8 @@ def _one_user() -> pd.DataFrame:
         },
         index=rows.index,
     )
-    return made[made["rate"].gt(0) & made["device"].notna() & made["bits"].notna()]
+    waiting = (made["mbu"] < LEAST_MBU) & (made["device"].map(families()["kind"]) == "GPU")
+    return made[made["rate"].gt(0) & made["device"].notna() & made["bits"].notna() & ~waiting]
 
 
 def builds(rows: pd.DataFrame) -> pd.Series:
