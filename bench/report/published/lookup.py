@@ -181,10 +181,10 @@ def bits_of(rows: pd.DataFrame) -> pd.Series:
 
 @functools.cache
 def one_user() -> pd.DataFrame:
-    """The published rows that tell one user's speed, without those of cards below LEAST_MBU; columns row_id, device, model (its shape's name), named
-    (its own), bits (a key of BITS), rate (tokens/s), engine, source, accelerator, format, parameters_b,
-    active_b, backend, build (llama.cpp's number, NaN where it is not stated), mbu (the weights' bytes a
-    second over the datasheet's bandwidth; NaN where that is unknown)."""
+    """The published rows that tell one user's speed, without those of cards below LEAST_MBU; columns row_id,
+    device, model (its shape's name), named (its own), bits (a key of BITS), rate (tokens/s), engine, source,
+    accelerator, format, parameters_b, active_b, backend, build (llama.cpp's number, NaN where it is not
+    stated), mbu (the weights' bytes a second over the datasheet's bandwidth; NaN where that is unknown)."""
     return memo.kept((f"{__name__}.one_user", build.VERSION), _one_user)
 
 
