@@ -52,23 +52,19 @@ picker.many = (data, device, model, bits) => {
   return accelerator && picker.fits(data, device, model, bits) ? `<a href="pages/expect.html?${query}">${data.users} users at once</a>` : "";
 };
 
-// Whether the least bytes of the weights fit an accelerator; true where its memory is unknown.
-picker.fits = (data, device, model, bits) => {
-  const [, , , memory] = data.devices.find((row) => row[0] === device);
-  return !memory || (data.models.find((row) => row[0] === model)[1] * data.least[bits]) / 8 <= memory;
-};
+// The least GB of the weights, an accelerator's memory in GB (null: unknown), and whether the one fits the other.
+picker.leastBytes = (data, model, bits) => (data.models.find((row) => row[0] === model)[1] * data.least[bits]) / 8;
+picker.memory = (data, device) => data.devices.find((row) => row[0] === device)[3];
+picker.fits = (data, device, model, bits) => !picker.memory(data, device) || picker.leastBytes(data, model, bits) <= picker.memory(data, device);
 
 picker.said = (data, device, model, bits) => {
   const { short, plural } = picker;
   const at = [data.devices.findIndex((row) => row[0] === device), data.models.findIndex((row) => row[0] === model)];
   const cell = data.measured.find((row) => row[0] === at[0] && row[1] === at[1] && row[2] === bits)?.slice(3);
-  const [, size] = data.models[at[1]];
-  const [, , , memory] = data.devices[at[0]];
-  const bytes = (size * data.least[bits]) / 8;
   let words = "";
   if (cell && cell[0] > 1) words = `<b>${short(cell[1])} to ${short(cell[3])} tokens/s</b> for one user in ${cell[0]} measurements of ${cell[6]} (${cell[5]}); ${short(cell[2])} in the median${cell[4] > 1 ? ` of the medians of ${cell[4]} sources` : ", all of one source"}.`;
   else if (cell) words = `<b>${short(cell[2])} tokens/s</b> for one user: one measurement of ${cell[6]} (${cell[5]}).`;
-  else if (!picker.fits(data, device, model, bits)) words = `<b>Does not fit:</b> the weights have at least ${short(bytes)} GB, one ${device} has ${short(memory)} GB.`;
+  else if (!picker.fits(data, device, model, bits)) words = `<b>Does not fit:</b> the weights have at least ${short(picker.leastBytes(data, model, bits))} GB, one ${device} has ${short(picker.memory(data, device))} GB.`;
   else words = "<b>Nobody here has measured exactly this.</b>";
   const near = picker.nearest(data, device, model, bits).map(([text, rate, n, address]) => `<a href="${address}">${text}</a>: ${short(rate)} (n ${n})`);
   const rows = cell ? `<a href="${picker.link(data, device, model, bits)}">The ${plural(cell[0], "row")}</a>` : "";

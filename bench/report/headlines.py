@@ -311,21 +311,26 @@ def snippet(name: str) -> str:
     return (SNIPPETS / f"{name}.py").read_text(encoding="utf-8")
 
 
-def _lengths(runs: Runs) -> str:
-    """Return the lengths of the batches of `_sweeps`: `of 512 tokens in, 64 out`."""
+def _batches(runs: Runs) -> pd.DataFrame:
+    """Return the batches of the most frequent prompt and answer length of the sweeps."""
     batches = batching_analysis.of_runs(runs.front[runs.front["experiment"] == "batching"])
-    prompt, answer = batches[["prompt_tokens", "max_new_tokens"]].value_counts().index[0]
-    return f"of {prompt:.0f} tokens in, {answer:.0f} out"
+    if batches.empty:
+        return batches
+    shape = ["prompt_tokens", "max_new_tokens"]
+    return batches[(batches[shape] == list(batches[shape].value_counts().index[0])).all(axis=1)]
+
+
+def _lengths(runs: Runs) -> str:
+    """Return the lengths of `_batches`: `of 512 tokens in, 64 out`."""
+    first = _batches(runs).iloc[0]
+    return f"of {first['prompt_tokens']:.0f} tokens in, {first['max_new_tokens']:.0f} out"
 
 
 def _sweeps(runs: Runs, column: str = "output_tokens_per_s") -> pd.DataFrame:
-    """Return `column` by run and batch size, of the most frequent prompt and answer length of the sweeps."""
-    batches = batching_analysis.of_runs(runs.front[runs.front["experiment"] == "batching"])
-    if batches.empty:
+    """Return `column` of `_batches` by run and batch size."""
+    own = _batches(runs)
+    if own.empty:
         return pd.DataFrame()
-    shape = ["prompt_tokens", "max_new_tokens"]
-    lengths = batches[shape].value_counts().index[0]
-    own = batches[(batches[shape] == list(lengths)).all(axis=1)]
     return own.set_index(["backend", "option", "run_id", "batch_size"])[column].unstack()
 
 

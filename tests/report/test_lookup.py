@@ -57,7 +57,9 @@ def test_a_cell_is_the_median_of_its_sources_medians_and_leads_to_its_rows():
 def test_a_card_that_waits_for_its_host_is_not_looked_up():
     rows = lookup.one_user()
     cards = rows[rows["device"].map(lookup.families()["kind"]) == "GPU"]
-    assert cards["mbu"].min() >= lookup.LEAST_MBU and (rows["mbu"] < lookup.LEAST_MBU).any(), "phones may"
+    assert cards["mbu"].min() >= lookup.LEAST_MBU and (rows["mbu"] < lookup.LEAST_MBU).any(), (
+        "a chip whose memory is the machine's may"
+    )
 
 
 def test_a_class_that_is_slower_than_a_larger_one_is_marked():

@@ -324,14 +324,20 @@ WIDE = (
 )
 
 
+def found_on_pages(site, browser, script, width):
+    """[(page, label)] of what `script` finds on each page at `width`, with every fold open."""
+    found = []
+    for name in PAGES:
+        page = opened(browser, f"{site}/{name}", width)
+        page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+        found += [(name, label) for label in page.evaluate(script)]
+        page.close()
+    return found
+
+
 @pytest.mark.check
 def test_a_table_fits_a_wide_screen(site, browser):
-    wide = []
-    for name in PAGES:
-        page = opened(browser, f"{site}/{name}")
-        page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
-        wide += [(name, label) for label in page.evaluate(WIDER_THAN_ITS_BOX)]
-        page.close()
+    wide = found_on_pages(site, browser, WIDER_THAN_ITS_BOX, 1280)
     assert [found for found in wide if not any(words in found[1] for words in WIDE)] == []
 
 
@@ -357,12 +363,7 @@ LONG_NAMES = (
 
 @pytest.mark.check
 def test_a_table_shows_its_first_number_on_a_phone(site, browser):
-    beyond = []
-    for name in PAGES:
-        page = opened(browser, f"{site}/{name}", 390)
-        page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
-        beyond += [(name, label) for label in page.evaluate(NUMBER_OUT_OF_SIGHT)]
-        page.close()
+    beyond = found_on_pages(site, browser, NUMBER_OUT_OF_SIGHT, 390)
     assert [found for found in beyond if not any(words in found[1] for words in LONG_NAMES)] == []
 
 
