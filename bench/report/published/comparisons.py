@@ -148,7 +148,9 @@ def _by_source(own: pd.DataFrame, word: str) -> str:
     if len(medians) == 1:
         return f"{two(medians.iloc[0])} times in the median, {words.ratio_range(own['ratio'])}"
     against = int(((medians > 1) != (word == "faster")).sum())
-    otherwise = f"; {against} of {len(medians)} {'says' if against == 1 else 'say'} otherwise" if against else ""
+    otherwise = (
+        f"; {against} of {len(medians)} {'says' if against == 1 else 'say'} otherwise" if against else ""
+    )
     return f"medians of the sources {words.ratio_range(medians)}{otherwise}"
 
 
