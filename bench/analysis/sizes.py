@@ -244,7 +244,8 @@ def predictions(requests: pd.DataFrame) -> pd.DataFrame:
     more.
 
     One row per option of the largest model: its row of `points`, predicted_s (time per token), its 95 %
-    prediction interval (NaN without points to spare), error (predicted over measured - 1), from_models.
+    prediction interval (from 0 where it begins below; NaN without points to spare), error (predicted over
+    measured - 1), from_models.
     """
     every = points(requests)
     parts = []
@@ -265,6 +266,7 @@ def _predicted(smaller: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
     if found.df_resid > 0:
         relative = found.get_prediction(terms / predicted[:, None])  # in units of the prediction itself
         low, high = relative.conf_int(obs=True, alpha=1 - estimates.CONFIDENCE).T * predicted
+        low = np.maximum(low, 0)  # no token takes less than no time
     return largest.assign(
         predicted_s=predicted,
         predicted_low=low,

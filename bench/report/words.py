@@ -35,8 +35,11 @@ def ms(value: float) -> str:
 
 
 def ratio_range(values: Sequence[float] | pd.Series) -> str:
-    """`3 times`, `3 to 40 times`: the smallest and the largest of some ratios."""
-    low, high = two(values.min()), two(values.max())
+    """`3 times`, `3 to 40 times`, `0.8 to 0.996 times`: the smallest and the largest of some ratios, with two
+    digits, and with three where two would make it even."""
+    low, high = (
+        f"{value:.3g}" if two(value) == "1" else two(value) for value in (values.min(), values.max())
+    )
     return f"{low} times" if low == high else f"{low} to {high} times"
 
 

@@ -186,6 +186,12 @@ def test_a_prediction_interval_holds_a_model_that_scatters_as_the_smaller_ones_d
     assert (predicted["tpot_s"] < predicted["predicted_high"]).all()
 
 
+def test_a_predicted_time_is_never_below_zero(tmp_path):
+    off = {(SMALL, "int8"): 1.5, (MIDDLE, "Q8_0"): 0.7}
+    predicted = sizes.predictions(write_law(tmp_path, off=off))
+    assert (predicted["predicted_low"] == 0).any() and (predicted["predicted_low"] >= 0).all()
+
+
 def test_without_points_to_spare_there_is_no_interval(tmp_path):
     predicted = sizes.predictions(write_law(tmp_path, options=("int8",)))
     assert predicted["predicted_low"].isna().all() and predicted["error"].abs().max() < 1e-6
