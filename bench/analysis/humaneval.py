@@ -12,7 +12,7 @@ import pandas as pd
 from bench import inputs
 from bench.analysis import machines
 from bench.analysis.quality import KEYS
-from bench.observations import schema
+from bench.observations import derived, schema
 
 PROBLEMS = 164  # a run of fewer is a trial
 # Options whose score others are held against, the first that is scored: float32 in weights and in arithmetic.
@@ -44,14 +44,15 @@ def _newest(rows, keys):
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration whose answers are all there, most solved problems first.
 
-    Columns: the configuration, backend_version, run_id, score_run (empty: not scored), batch_size (largest
-    one), ended, cut, failed (answers); solved, pass_at_1, low and high (Wilson's 95 % interval), NaN where
-    not scored; `against` of the reference; published (pass@1 that others have printed for the bfloat16
+    Columns: the configuration, backend_version, run_id, score_run (empty: not scored), not_judged, batch_size
+    (largest one), ended, cut, failed (answers); solved, pass_at_1, low and high (Wilson's 95 % interval), NaN
+    where not scored; `against` of the reference; published (pass@1 that others have printed for the bfloat16
     weights; NaN for none).
     """
     every = answers(requests)
     keys = [*schema.CONFIGURATION, "backend_version", "run_id", "score_run"]
     table = every.groupby(keys, as_index=False, sort=True).agg(
+        not_judged=("not_judged", "first"),
         batch_size=("batch_size", "max"),
         ended=("finish_reason", lambda reasons: (reasons == "stop").sum()),
         cut=("finish_reason", lambda reasons: (reasons == "length").sum()),
@@ -79,15 +80,17 @@ AGAINST = ["reference", "only_reference", "only_this", "fewer", "fewer_most", "p
 def against(every: pd.DataFrame, row: pd.Series) -> list:
     """AGAINST of one row of `summary`: the reference (engine and option; empty if none is scored), problems
     that only it solves, that only this one does, how many fewer this one solves (negative: more), how many
-    fewer it may solve at most with 95 % confidence, and the p value of McNemar's exact test."""
+    fewer it may solve at most with 95 % confidence, and the p value of McNemar's exact test. Answers of which
+    the tokens were not checked are held against nothing, and nothing against them."""
     nothing = ["", math.nan, math.nan, math.nan, math.nan, math.nan]
-    same = every[(every[KEYS] == row[KEYS]).all(axis=1) & (every["score_run"] != "")]
+    scored = derived.judged(every[every["score_run"] != ""])
+    same = scored[(scored[KEYS] == row[KEYS]).all(axis=1)]
     pairs = [(b, o) for b, o in REFERENCES if ((same["backend"] == b) & (same["option"] == o)).any()]
     if not pairs:
         return nothing
     backend, option = pairs[0]
     reference = same[(same["backend"] == backend) & (same["option"] == option)].set_index("prompt")["passed"]
-    if not row["score_run"] or (row["backend"], row["option"]) == pairs[0]:
+    if not row["score_run"] or row["not_judged"] or (row["backend"], row["option"]) == pairs[0]:
         return [f"{backend} {option}", *nothing[1:]]
     own = same[same["run_id"] == row["run_id"]].set_index("prompt")["passed"].reindex(reference.index)
     lost, won = int((reference > own).sum()), int((reference < own).sum())
@@ -143,6 +146,8 @@ def verdict(row: pd.Series) -> str:
         return "not scored"
     if not row["reference"]:
         return "no reference is scored"
+    if row["not_judged"]:
+        return "its tokens were not checked"
     if pd.isna(row["fewer"]):
         return "is the reference"
     fewer, most = int(row["fewer"]), int(row["fewer_most"])
@@ -155,13 +160,15 @@ def file_against_published(requests: pd.DataFrame) -> list[str]:
     """A sentence per model whose official 4-bit file was scored as it is, against the pass@1 that its makers
     published for the bfloat16 weights."""
     table = summary(requests)
-    shipped = table[(table["option"] == SHIPPED) & table["solved"].notna() & table["published"].notna()]
+    shipped = derived.judged(table[(table["option"] == SHIPPED) & table["published"].notna()])
+    shipped = shipped[shipped["solved"].notna()]
     return [
         f"**{row['model']}** from its official 4-bit file solves {row['solved']:.0f} of {PROBLEMS}: pass@1 "
         f"{100 * row['pass_at_1']:.1f} % ({100 * row['low']:.1f} to {100 * row['high']:.1f}); published for "
         f"bfloat16: {100 * row['published']:.1f} %. "
         + (
-            "That is inside the interval: no loss that so few problems can show."
+            "That is inside the interval: file, engine and our way of asking together lose nothing that so "
+            "few problems can show."
             if row["low"] <= row["published"] <= row["high"]
             else "That is outside the interval."
         )

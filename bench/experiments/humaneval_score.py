@@ -1,9 +1,11 @@
 """Scores of kept answers for humaneval-score.ipynb: the code of each runs, contained, with its tests.
 
-What a program is follows Qwen2.5-Coder's own evaluation (EvalPlus): the answer up to the end of its code
-block, or to where it begins to show its code. The prompt stands before it, for its imports and helpers.
+The code of an answer is what EvalPlus takes, as Qwen2.5-Coder's own evaluation does: up to the end of its
+code block, or to where it begins to show its code, without the statements that only try it. The problem's
+prompt stands before it, for its imports and helpers.
 """
 
+import ast
 import contextlib
 import platform
 from collections.abc import Iterator, Sequence
@@ -179,8 +181,11 @@ def _candidates(values, folder):
 def _answers(path, rows):
     """The Answers in `path`; ValueError where they were given to other problems."""
     sidecar = store.read(path)[1]
-    problems = humaneval.problems()[: sidecar["settings"]["problems"]]
-    if humaneval.digest(problems) != sidecar["settings"]["problems_sha256"]:
+    settings = sidecar.get("settings") or {}
+    if "problems_sha256" not in settings:
+        raise ValueError(f"{path.stem} is no run of notebooks/humaneval.ipynb: name one that is.")
+    problems = humaneval.problems()[: settings["problems"]]
+    if humaneval.digest(problems) != settings["problems_sha256"]:
         raise ValueError(
             f"The problems or the prompt of {path.stem} are not what is here: answer them again."
         )
@@ -188,15 +193,21 @@ def _answers(path, rows):
 
 
 def code(answer: str) -> str:
-    """The code of an answer, which begins within a code block: up to the first of STOPS."""
+    """The code of an answer, which begins within a code block: up to the first of STOPS, without asserts and
+    bare expressions (calls) outside functions. An answer that is no Python stays as it is."""
     text = f"\n{answer}"
-    return text[: min((text.find(stop) for stop in STOPS if stop in text), default=None)].replace(
-        "\t", "    "
-    )
+    end = min((text.find(stop) for stop in STOPS if stop in text), default=None)
+    text = text[:end].replace("\t", "    ")
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError):  # the latter of null bytes
+        return text
+    kept = [each for each in statements if not isinstance(each, ast.Assert | ast.Expr)]
+    return text if len(kept) == len(statements) else ast.unparse(ast.Module(kept, []))
 
 
 def program(problem: Fields, answer: str) -> str:
-    """The program that ends well where `answer` solves `problem`: prompt, code and tests.
+    """The program that comes to its end where `answer` solves `problem`: prompt, code and tests.
 
     The function that the prompt leaves open is deleted again: an answer that does not define it fails.
     """

@@ -6,7 +6,8 @@
 A program runs in a process that sees nothing but a read-only copy of the system's libraries and its
 interpreter, and one tmpfs, its home, to write in. It has its own PID, network, mount, IPC and host-name
 namespace, no capabilities, no new privileges, none of this process's environment, and limits (`resource`,
-LIMITS). Its process group is killed at the deadline, and with the first process of a PID namespace everything
+LIMITS); that on memory is one of each process, so PROCESSES and the program itself may take as many times as
+much. Its process group is killed at the deadline, and with the first process of a PID namespace everything
 in it ends, whatever group it is in.
 
 RLIMIT_NPROC does nothing for root, nor in a user namespace that root has opened. So a child that root starts
@@ -22,6 +23,7 @@ import contextlib
 import ctypes
 import functools
 import json
+import mmap
 import os
 import resource
 import secrets
@@ -49,15 +51,16 @@ TEST_S = 20.0  # for each program of `self_test`
 SECRET_VARIABLE = "BENCH_SANDBOX_DECOY"  # of this process, while `self_test` looks whether a program sees it
 GONE_S = 5  # in which the kernel ends what was killed
 SAID_CHARS = 300  # that are kept of what a program ended with
-# Users that a child of root becomes one of, none of them anybody's. Each program has another: its limit on
-# processes would count those of a program beside it.
-OTHER_UIDS = range(61000, 65000)
+# Users that a child of root becomes one of, from a range that systemd leaves unused. Each program has another:
+# its limit on processes would count those of a program beside it.
+OTHER_UIDS = range(60700, 61184)
 # <linux/sched.h>, <linux/mount.h>, <linux/prctl.h>; the numbers of newer system calls are the same everywhere
 NAMESPACES = {"mount": 0x20000, "PID": 0x20000000, "network": 0x40000000, "IPC": 0x8000000, "UTS": 0x4000000}
 NEW_USER = 0x10000000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, ATTR_RDONLY, ATTR_NOSUID = 442, -100, 0x8000, 1, 2
 SET_DEATH_SIGNAL, SET_NO_NEW_PRIVS, GET_NO_NEW_PRIVS = 1, 38, 39
+IPC_PRIVATE, IPC_CREATE, IPC_REMOVE, SHM_READ_ONLY = 0, 0o1000, 0, 0o10000  # <sys/ipc.h>, <sys/shm.h>
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/dev/null")
 INSIDE = "/home/program"  # the tmpfs
 # What runs a program: says over the pipe how it ended. `token` says that it came to its last line.
@@ -252,8 +255,8 @@ _WHO = """
 import ctypes, os
 own = ctypes.CDLL(None)
 said = []
-if os.getuid() == 0:
-    said.append("it is root")
+if os.getuid() in (0, {forbidden}):
+    said.append(f"its user is {{os.getuid()}}")
 try:
     os.chroot("/")
     said.append("it has capabilities")
@@ -297,6 +300,25 @@ try:
 except OSError:
     raise SystemExit("kept")
 raise SystemExit("more was written than its home holds")
+"""
+_OPEN = """
+opened = []
+try:
+    for _ in range({files}):
+        opened.append(open("/dev/null"))
+except OSError:
+    raise SystemExit("kept")
+raise SystemExit(f"{{len(opened)}} files were opened")
+"""
+_CORE = """
+import resource
+bound = resource.getrlimit(resource.RLIMIT_CORE)
+raise SystemExit("kept" if bound == (0, 0) else f"a core dump may have {bound[0]} bytes")
+"""
+_SEGMENT = """
+import ctypes
+found = ctypes.CDLL(None).shmat({segment}, None, {read_only}) not in (-1, 2**64 - 1)
+raise SystemExit("it sees shared memory of this machine" if found else "kept")
 """
 _HOME = """
 import os
@@ -343,8 +365,8 @@ def self_test(python: str = sys.executable) -> list[Check]:
         paths = [str(decoy), "/proc/1", "/run", "/etc/passwd"]
         checks += [
             _check(
-                "another user, no capabilities, no new privileges",
-                _WHO.format(query=GET_NO_NEW_PRIVS),
+                "another user than root, no capabilities, no new privileges",
+                _WHO.format(query=GET_NO_NEW_PRIVS, forbidden=os.getuid() if os.geteuid() == 0 else 0),
                 python,
             ),
             _sleeps(python),
@@ -354,6 +376,9 @@ def self_test(python: str = sys.executable) -> list[Check]:
             _check("memory", _MEMORY.format(bytes=LIMITS["RLIMIT_AS"]), python),
             _check("size of a file", _file(), python),
             _check("size of its home", _files(), python),
+            _check("open files", _OPEN.format(files=LIMITS["RLIMIT_NOFILE"]), python),
+            _check("core dumps", _CORE, python),
+            _shared_memory(python),
             _check("HOME and environment", _HOME.format(home=INSIDE, name=SECRET_VARIABLE), python),
         ]
     spun = run(_SPIN, TEST_S, python, cpu_s=1)
@@ -398,6 +423,19 @@ def _sleeps(python):
     return Check("processes", bites, f"{seen} of {PROCESSES + 1} where {PROCESSES} are allowed")
 
 
+def _shared_memory(python):
+    """Whether a program cannot attach a segment of a page that this process shares with everybody."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    segment = libc.shmget(IPC_PRIVATE, mmap.PAGESIZE, IPC_CREATE | 0o666)
+    if segment == -1:
+        why = os.strerror(ctypes.get_errno())
+        return Check("shared memory", False, f"this process could not share any to try it ({why})")
+    try:
+        return _check("shared memory", _SEGMENT.format(segment=segment, read_only=SHM_READ_ONLY), python)
+    finally:
+        libc.shmctl(segment, IPC_REMOVE, None)
+
+
 def _file():
     return _FILE.format(mib=LIMITS["RLIMIT_FSIZE"] // MIB, mib_bytes=MIB)
 
@@ -420,17 +458,16 @@ def _inside(pipe: int) -> int:
     spec = json.load(sys.stdin)
     root = os.geteuid() == 0
     user = OTHER_UIDS[os.getpid() % len(OTHER_UIDS)] if root else os.getuid()
-    _call("prctl", SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     _namespaces(spec["namespaces"], new_user=not root)
+    _call("prctl", SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     first = os.fork()  # the first process of the PID namespace: when it ends, all others do
     if first:
         return _code(os.waitpid(first, 0)[1])
-    _call("prctl", SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     _files_of_its_own(spec, user)
     if root:
-        os.setgroups([])
-        os.setgid(user)
-        os.setuid(user)
+        _become(user)
+    # The kernel forgets this signal whenever a process becomes another user.
+    _call("prctl", SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     _call("prctl", SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     program = _forked(spec, counted=2 if root else 3)
     if program:
@@ -475,6 +512,19 @@ def _namespaces(flags, new_user):
         ):
             with open(f"/proc/self/{file}", "w") as of_this_process:
                 of_this_process.write(text)
+
+
+def _become(user):
+    """Become `user`, of no group but its own."""
+    try:
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+    except OSError as failure:
+        raise SystemExit(
+            f"this root may not become user {user} ({failure.strerror}): it is root of a container that knows "
+            "no other users (a rootless one). Score as somebody else, or in a virtual machine"
+        ) from None
 
 
 def _files_of_its_own(spec, uid):

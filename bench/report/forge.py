@@ -79,7 +79,8 @@ def results(requests: pd.DataFrame) -> str:
             markdown(published()),
             f"## What we measured: {front.model_words(model)}, two cores ({runs.on}), one user",
             "Means over runs; intervals and other machines are on the page *Latency* of the built site, the "
-            "runs in `_llama-inference/`.",
+            "runs in `_llama-inference/`. All weights start from one 4-bit file, which the reference holds "
+            "in float32: what that file lost is in no row.",
             markdown(own(requests)),
         ]
     ) + "\n"  # fmt: skip

@@ -146,7 +146,37 @@ def test_the_official_file_is_held_against_what_its_makers_published(tmp_path):
     write_score(tmp_path, [1] * 114 + [0] * 50, run_of(path), **model)
     (said,) = humaneval.file_against_published(store.load(folder=tmp_path))
     assert "solves 114 of 164: pass@1 69.5 % (62.1 to 76.0); published for bfloat16: 70.7 %" in said
-    assert said.endswith("no loss that so few problems can show.")
+    assert said.endswith("lose nothing that so few problems can show.")
+
+
+UNCHECKED = {"judge": {"verdict": "not judged", "why": "The reference takes more memory than there is."}}
+
+
+def test_answers_whose_tokens_were_not_checked_enter_no_sentence_and_are_no_reference(folder):
+    for columns in (REFERENCE, Q4 | {"option": "as-shipped", "model": "qwen2.5-coder-1.5b"}):
+        path = write_evaluation(folder, **columns, sidecar=UNCHECKED, run=2)
+        write_score(folder, HALF, run_of(path), **columns, run=2)
+    requests = store.load(folder=folder)
+    table = humaneval.summary(requests).set_index("option")
+    assert table.loc["Q4_0", "reference"] == "" and math.isnan(table.loc["Q4_0", "fewer"])
+    assert humaneval.verdict(table.loc["Q4_0"]) == "no reference is scored"
+    assert humaneval.file_against_published(requests) == []
+
+
+def test_unchecked_tokens_are_said_to_be_so_beside_a_reference(folder):
+    path = write_evaluation(folder, **Q4, sidecar=UNCHECKED, run=2)
+    write_score(folder, HALF, run_of(path), **Q4, run=2)
+    shown = tables.humaneval(store.load(folder=folder)).set_index("option")["than the reference"]
+    assert shown["Q4_0"] == "its tokens were not checked"
+
+
+def test_the_figure_is_of_the_largest_model_and_names_it(folder):
+    for model, solved in (("qwen2.5-coder-0.5b", 90), ("qwen2.5-coder-1.5b", 110)):
+        path = write_evaluation(folder, **Q4, model=model)
+        write_score(folder, [1] * solved + [0] * (164 - solved), run_of(path), **Q4, model=model)
+    words = words_of(figure.humaneval(store.load(folder=folder)))
+    assert "Solved problems: qwen2.5-coder-1.5b; 2 more models in the table" in words
+    assert "transformers float32" not in words, "that is another model's"
 
 
 def test_a_file_that_solves_far_fewer_is_said_to_be_outside(tmp_path):

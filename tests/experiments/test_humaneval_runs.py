@@ -5,7 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from builders import evaluation_sidecar, make_rows
+from builders import evaluation_sidecar, make_rows, make_sidecar
 
 from bench.backends import fake
 from bench.backends.common import checkpoints, contract
@@ -168,6 +168,18 @@ def test_code_is_what_stands_before_the_block_s_end_or_its_own_trial():
     )
 
 
+def test_what_an_answer_does_only_to_try_itself_is_left_out():
+    """The last lines would fail: `sorted_list` is no function of it."""
+    tried = "import re\nLIMIT = 3\ndef f():\n    return LIMIT\n\n# Test cases\nassert sorted_list() == 1\nf()"
+    kept = humaneval_score.code(tried)
+    assert "assert" not in kept and "f()\n" not in kept + "\n".replace("def f()", "")
+    space = {}
+    exec(kept, space)
+    assert space["f"]() == 3 and "re" in space
+    assert humaneval_score.code("def f(:\nassert 1") == "\ndef f(:\nassert 1", "what is no Python stays"
+    assert humaneval_score.code("def f(): pass\x00") == "\ndef f(): pass\x00"
+
+
 def test_programs_of_answers_pass_and_fail_by_the_problem_s_tests():
     """Executed here: the answers are this test's own."""
     problem = PROBLEMS[2]
@@ -201,6 +213,13 @@ def test_no_code_runs_unless_it_is_said(cells, four, tmp_path, monkeypatch):
 def test_without_answers_the_sentence_names_the_notebook(cells, four):
     with pytest.raises(FileNotFoundError, match="notebooks/humaneval.ipynb"):
         cells("humaneval-score", **SCORE, run_generated_code=True)
+
+
+def test_answers_of_another_experiment_are_refused_by_name(cells, four, tmp_path):
+    rows = make_rows(n=2)
+    path = store.write(rows, make_sidecar(), rows[0]["run_id"], tmp_path)
+    with pytest.raises(ValueError, match=f"{path.stem} is no run of notebooks/humaneval.ipynb"):
+        cells("humaneval-score", **SCORE | {"answers": f"fake/{path.stem}"}, run_generated_code=True)
 
 
 def test_where_a_limit_does_not_bite_nothing_is_scored(cells, four, tmp_path, monkeypatch):

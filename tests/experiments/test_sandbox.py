@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
+import psutil
 import pytest
 
 from bench.experiments import sandbox
@@ -36,6 +38,9 @@ def test_the_self_test_finds_that_every_limit_bites(contained):
         "memory",
         "deadline",
         "files outside its home",
+        "open files",
+        "core dumps",
+        "shared memory",
     }
 
 
@@ -85,10 +90,41 @@ def test_nothing_of_a_program_outlives_its_deadline(contained, tmp_path):
     assert outcome.why == "it did not end within 1 s" and outcome.seconds < 15
 
 
+SCORER = """
+import sys
+from bench.experiments import sandbox
+print("begun", flush=True)
+sandbox.run("import time; time.sleep(60)", 60)
+"""
+
+
+def test_a_program_ends_with_a_scorer_that_is_killed(contained):
+    """Root's child becomes another user, with which the kernel forgets that it should end with its parent."""
+    scorer = subprocess.Popen([sys.executable, "-c", SCORER], stdout=subprocess.PIPE, start_new_session=True)
+    scorer.stdout.readline()
+    children = wait_for(lambda: psutil.Process(scorer.pid).children(recursive=True), count=3)
+    scorer.kill()
+    scorer.wait()
+    gone, alive = psutil.wait_procs(children, timeout=20)
+    for process in alive:
+        process.kill()
+    assert not alive and len(gone) >= 3
+
+
+def wait_for(processes, count):
+    """The `processes` as soon as there are so many of them."""
+    for _ in range(200):
+        if len(found := processes()) >= count:
+            return found
+        time.sleep(0.05)
+    return pytest.fail(f"{len(found)} processes, not {count}")
+
+
 MISSING = {
     "network": "one limit does not bite. network: a connection to this machine was made",
     # Whichever comes first: it has a number of the machine's, or its sleep lives on for half a minute.
     "PID": "processes outside: its number is|A process of a program lives on",
+    "IPC": "shared memory: it sees shared memory of this machine",
 }
 
 
@@ -105,11 +141,13 @@ def test_a_missing_namespace_is_found_and_refused_by_name(contained, monkeypatch
     [
         ("RLIMIT_AS", "memory: more memory was given"),
         ("RLIMIT_FSIZE", "size of a file: a larger file was written"),
+        ("RLIMIT_NOFILE", "open files: 64 files were opened"),
+        ("RLIMIT_CORE", "core dumps: a core dump may have 1024 bytes"),
     ],
 )
 def test_a_missing_limit_is_found_and_refused_by_name(contained, monkeypatch, limit, words):
     """Memory is reserved and not touched; the file goes into the tmpfs, whose size still bounds it."""
-    enough = {"RLIMIT_AS": 8 * 2**30, "RLIMIT_FSIZE": 2**30}
+    enough = {"RLIMIT_AS": 8 * 2**30, "RLIMIT_FSIZE": 2**30, "RLIMIT_NOFILE": 128, "RLIMIT_CORE": 1024}
     bounds = sandbox._limits()
     monkeypatch.setattr(
         sandbox, "_limits", lambda: bounds | {"limits": sandbox.LIMITS | {limit: enough[limit]}}

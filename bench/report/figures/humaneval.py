@@ -5,19 +5,24 @@ from matplotlib.figure import Figure
 
 from bench import style
 from bench.analysis import humaneval as humaneval_analysis
+from bench.analysis import sizes
 from bench.report import bars, captions, figures
+from bench.report.words import plural
 
 PERCENT = 100
 
 
 @figures.of_machines
 def humaneval(requests: pd.DataFrame) -> Figure | None:
-    """Solved problems of HumanEval, pass@1 in per cent: one mark per engine and option, with Wilson's 95 %
-    interval, and a line at the published score of the unquantised weights."""
+    """Solved problems of HumanEval, pass@1 in per cent, of the largest model that was scored: one mark per
+    engine and option, with Wilson's 95 % interval, and a line at the published score of the unquantised
+    weights."""
     table = humaneval_analysis.on_default_machine(requests)
-    table = table[table["solved"].notna()].head(bars.most_rows()).reset_index(drop=True)
+    table = table[table["solved"].notna()]
     if table.empty:
         return None
+    models = sorted(table["model"].unique(), key=lambda name: (sizes.parameters_b(name), name))
+    table = table[table["model"] == models[-1]].head(bars.most_rows()).reset_index(drop=True)
     drawn, panel = bars.canvas([len(table)])
     look = style.looks(requests)
     bars.rows(panel, bars.configurations(table), "pass@1, %")
@@ -33,4 +38,5 @@ def humaneval(requests: pd.DataFrame) -> Figure | None:
         "95\N{NO-BREAK SPACE}% interval. All weights start from the official 4-bit file. Dashed: published "
         "for the bfloat16 weights."
     )
-    return captions.titled(drawn, "Solved problems", words)
+    others = f"; {plural(len(models) - 1, 'more model')} in the table" if len(models) > 1 else ""
+    return captions.titled(drawn, f"Solved problems: {models[-1]}{others}", words)
