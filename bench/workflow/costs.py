@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from bench import backends, inputs
+from bench import backends
 from bench.backends.common import checkpoints, downloads
 from bench.paths import MODELS
 from bench.workflow import durations
@@ -29,8 +29,8 @@ KEEP = "BENCH_KEEP"
 
 
 def checkpoint_bytes(model: str) -> float:
-    """Bytes of `model` in float32; 0 where its table does not say how large it is."""
-    return 4 * (inputs.numbers(model) or 0)
+    """Bytes of `model` in float32; 0 where only its download says how large it is."""
+    return 4 * (checkpoints.numbers(model) or 0)
 
 
 def option_bytes(model: str, option: str) -> float:
@@ -67,7 +67,12 @@ def text(runs: Sequence[Run]) -> str:
         return ""
     hours = sum(durations.expected_s(runs).values()) / 3600
     time = f"{hours:.1f} h" if hours >= 1 else f"{max(1, round(60 * hours))} min"
-    missing = {run.model for run in runs if not (checkpoints.folder(run.model) / "checkpoint").exists()}
+    return f"To measure: {len(runs)} run{'s' * (len(runs) > 1)}, about {time}; {room(runs)}"
+
+
+def room(runs: Sequence[Run]) -> str:
+    """The disk and the memory that `runs` will take, of which there is one or more."""
+    missing = {run.model for run in runs if not checkpoints.made(run.model)}
     made = sum(checkpoint_bytes(model) for model in missing)
     made += sum(piece.size_bytes for model in missing for piece in downloads.slices(model))
     made += sum(size for path, size in copies(runs).items() if not path.exists())
@@ -75,11 +80,15 @@ def text(runs: Sequence[Run]) -> str:
         option_bytes(run.model, run.option) + REFERENCE * checkpoint_bytes(run.model) for run in runs
     )
     here = psutil.virtual_memory().total
-    what = f"To measure: {len(runs)} runs, about {time}; "
-    what += f"disk: about {made / 1e9:.1f} GB more, free {_free() / 1e9:.0f} GB; "
+    what = f"disk: about {made / 1e9:.1f} GB more, free {_free() / 1e9:.0f} GB; "
     what += f"memory: up to {largest / 1e9:.1f} GB with the token check, here {here / 1e9:.0f} GB."
     if largest > here:
-        what += " What does not fit is measured without the check (not judged)."
+        what += (
+            " An option that fits without the check is measured so (its tokens are not checked); one that "
+            "does not fails."
+        )
+    if unknown := sorted({run.model for run in runs if checkpoints.numbers(run.model) is None}):
+        what += f" Not counted, as only a download says their size: {', '.join(unknown)}."
     return what
 
 

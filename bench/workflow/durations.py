@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from statistics import mean, median
 
-from bench import inputs
+from bench.backends.common import checkpoints
 from bench.machine import identity
 from bench.paths import RESULTS
 from bench.workflow.runs import Run
@@ -18,6 +18,7 @@ GENEROUS = 1 / 3  # of the time that a run is expected to take, where this machi
 # Where no run of a configuration has ever been measured, of a model of so many numbers at most; of a larger
 # one in proportion.
 UNKNOWN_S, UNKNOWN_NUMBERS = 60.0, 0.45e9
+ANSWERS = 10  # times as long takes `humaneval`, of which no run of its model is known
 
 
 def expected_s(runs: Sequence[Run], generous: bool = False) -> dict[Run, float]:
@@ -36,9 +37,14 @@ def expected_s(runs: Sequence[Run], generous: bool = False) -> dict[Run, float]:
 
 
 def _usual_s(run: Run, others: dict[Run, float | None]) -> float:
-    """Seconds of a run that nobody has measured: the mean of its model's `others`, or by the model's size."""
-    known = [s for other, s in others.items() if s and other.model == run.model]
-    return mean(known) if known else UNKNOWN_S * max(1.0, (inputs.numbers(run.model) or 0) / UNKNOWN_NUMBERS)
+    """Seconds of a run that nobody has measured: the mean of the `others` of its experiment and model, or by
+    the model's size."""
+    same = run.experiment, run.model
+    known = [s for other, s in others.items() if s and (other.experiment, other.model) == same]
+    if known:
+        return mean(known)
+    times = ANSWERS if run.experiment == "humaneval" else 1
+    return times * UNKNOWN_S * max(1.0, (checkpoints.numbers(run.model) or 0) / UNKNOWN_NUMBERS)
 
 
 def own_s(run: Run) -> float | None:
@@ -61,6 +67,13 @@ def _sidecars(run, machine):
 
 
 def _mean_s(files):
-    sidecars = [json.loads(file.read_text()) for file in files]
-    spans = [datetime.fromisoformat(s["ended"]) - datetime.fromisoformat(s["started"]) for s in sidecars]
-    return mean(span.total_seconds() for span in spans) if spans else None
+    return mean(_seconds(json.loads(file.read_text())) for file in files) if files else None
+
+
+def _seconds(sidecar):
+    """Seconds of a run; of one that was continued, which has the time of its last attempt alone, in
+    proportion to the problems that this one answered."""
+    span = datetime.fromisoformat(sidecar["ended"]) - datetime.fromisoformat(sidecar["started"])
+    settings = sidecar.get("settings") or {}
+    before, problems = settings.get("continued_at") or 0, settings.get("problems") or 0
+    return span.total_seconds() * (problems / (problems - before) if 0 < before < problems else 1)

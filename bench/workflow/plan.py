@@ -62,6 +62,11 @@ def load(overrides: Fields | None = None) -> Fields:
     if names is not None:
         names = [naming.choose("experiment of study.yaml", name, every) for name in str(names).split()]
         study["experiments"] = {name: _at_once(every[name]) for name in names}
+        if refused := [n for n in names if every[n]["parameters"].get("run_generated_code") is False]:
+            raise ValueError(
+                f"{refused[0]} runs programs that a model has written, contained (pages/guide.qmd): say "
+                "run_generated_code: true at it in study.yaml first."
+            )
     elif study["first_only"]:
         study["experiments"] = {
             name: every[name] | {"options": which if isinstance(which, dict) else _always(which)}

@@ -89,6 +89,7 @@ def main(words: Sequence[str]) -> None:
     try:
         study = plan.load(plan.overrides(words))
         planned = runs(study)
+        print(f"A trial takes {costs.room(planned)}", file=sys.stderr)
         costs.fetch(study)
     except (ValueError, RuntimeError) as error:
         sys.exit(str(error))

@@ -129,6 +129,13 @@ def test_an_evaluation_with_a_hole_is_no_run(tmp_path):
         store.write(rows, evaluation_sidecar(164), rows[0]["run_id"], tmp_path)
 
 
+def test_a_problem_that_is_answered_twice_is_no_run(tmp_path):
+    rows = [row | {"prompt": row["prompt"] - 1, "ttft_s": None} for row in answered(164)]
+    twice = rows + [rows[-1] | {"request": 165}]
+    with pytest.raises(gates.Refused, match="165 rows answer 164 problems"):
+        store.write(twice, evaluation_sidecar(164), rows[0]["run_id"], tmp_path)
+
+
 def test_without_runs_table_and_figure_say_so(nothing):
     assert html.text(tables.humaneval(nothing)) == html.EMPTY
     assert "measured" in words_of(figure.humaneval(nothing)).lower()

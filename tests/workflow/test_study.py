@@ -1,5 +1,6 @@
 """The plan and the Snakefile: what is measured is skipped, what fails does not stop the rest, nothing overlaps."""
 
+import copy
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ import pytest
 from builders import make_rows, make_sidecar, write_run
 from commands import BIN, TESTS, cloned, run
 
-from bench import backends, paths
+from bench import backends, inputs, paths
 from bench.machine import identity, neighbours, waiting
 from bench.observations import schema, store
 from bench.paths import ROOT
@@ -178,16 +179,21 @@ def test_the_cost_of_measuring_is_left_to_those_who_repeat():
     assert second == {"latency", "batching", "serving", "served", "overhead"} | sessions
 
 
-def test_what_takes_hours_or_runs_generated_code_is_measured_by_name_only():
+def test_what_takes_hours_or_runs_generated_code_is_measured_by_name_only(monkeypatch):
     """Neither is in any round of ALL=1; a score comes after the answers that it reads."""
     every = plan(all=True, repeats=3)
     assert not [run for run in every if run.experiment.startswith("humaneval")]
+    with pytest.raises(ValueError, match="run_generated_code: true at it in study.yaml"):
+        plan(engines="ctranslate2", experiments="humaneval-score")
+    allowed = inputs.study()
+    allowed["experiments"]["humaneval-score"]["parameters"]["run_generated_code"] = True
+    monkeypatch.setattr(inputs, "study", lambda: copy.deepcopy(allowed))
     runs = plan(engines="ctranslate2", experiments="humaneval-score")
     assert {run.experiment for run in runs} == {"humaneval", "humaneval-score"}
     places = {(run.option, run.experiment): place for place, run in enumerate(runs)}
     for planned in runs:
         assert places[planned.option, "humaneval"] <= places[planned.option, planned.experiment]
-    assert ("run_generated_code", False) in next(r for r in runs if r.experiment != "humaneval").parameters
+    assert ("run_generated_code", True) in next(r for r in runs if r.experiment != "humaneval").parameters
 
 
 def test_an_experiment_that_is_named_is_measured_in_one_round():

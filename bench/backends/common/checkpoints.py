@@ -185,6 +185,27 @@ def checkpoint(name: str) -> Checkpoint:
     return Checkpoint(name, path, row["weights"])
 
 
+def numbers(name: str) -> int | None:
+    """How many numbers the weights of the model `name` have, without making or downloading it; None for one
+    on the hub that is no row of core/models.csv, and for what is not there or is no model."""
+    kind, _, rest = name.partition(":")
+    try:
+        if kind == "path":
+            return sum(tensor.values for tensor in weights.tensors(_local(rest)))
+        if kind == "gguf":
+            from bench.backends.common import gguf_files  # which needs this module
+
+            return gguf_files.numbers(_local_file(rest))
+    except (ValueError, OSError):  # the run says what is wrong with it
+        return None
+    return inputs.numbers(name)
+
+
+def made(name: str) -> bool:
+    """Whether the checkpoint of the model `name` is on disk."""
+    return name.startswith("path:") or any(folder(name).glob("checkpoint*"))
+
+
 def _local(folder_name: str) -> Path:
     """A folder in the Hugging Face layout, relative to the repository or absolute; ValueError naming what it
     lacks."""

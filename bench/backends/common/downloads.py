@@ -69,14 +69,24 @@ def whole(model: str, file: HubFile, sha256: str, folder: Path) -> Path:
     pieces = slices(model)
 
     def make(to: Path) -> None:
-        if not _from_hub(file, sum(piece.size_bytes for piece in pieces), folder / "download", to):
-            _from_slices(model, pieces, folder / "download", to)
+        if _from_hub(file, sum(piece.size_bytes for piece in pieces), folder / "download", to):
+            found = _sha256(to)
+            if found == sha256:
+                return
+            another = (
+                f"{file.name} of the hub has the SHA-256 {found}, core/models.csv expects {sha256}: it is not "
+                "the model of this study."
+            )
+            if not pieces:
+                raise RuntimeError(another)
+            _tell(another)
+        _from_slices(model, pieces, folder / "download", to)
         found = _sha256(to)
         if found != sha256:
-            shutil.rmtree(folder / "download", ignore_errors=True)
+            wrong = _delete_wrong(pieces, folder / "download")
             raise RuntimeError(
                 f"{file.name} has the SHA-256 {found}, core/models.csv expects {sha256}: it is not the model "
-                "of this study. What was downloaded is deleted; try again."
+                f"of this study. {wrong}"
             )
 
     path = files.made(folder / file.name, make)
@@ -129,6 +139,17 @@ def _from_slices(model: str, pieces: list[Slice], folder: Path, to: Path) -> Non
         for piece in pieces:
             with open(piece.path(folder), "rb") as source:
                 shutil.copyfileobj(source, out)
+
+
+def _delete_wrong(pieces: list[Slice], folder: Path) -> str:
+    """Delete those of `pieces` in `folder` that are not what the table says; a sentence that names them."""
+    wrong = [piece for piece in pieces if _sha256(piece.path(folder)) != piece.sha256]
+    for piece in wrong:
+        piece.path(folder).unlink()
+    if not wrong:
+        return "Every slice is what data/model_slices.csv says: one of the two tables is wrong."
+    numbers = ", ".join(str(piece.number) for piece in wrong)
+    return f"Changed on disk, and deleted: slice {numbers}. The same command downloads what is missing."
 
 
 def _fetch(piece: Slice, to: Path) -> None:

@@ -355,9 +355,9 @@ def weights_counted(runs: Runs) -> dict[int, str]:
 def whole_evaluation(runs: Runs) -> dict[int, str]:
     """Refuse an evaluation, or a score of one, that lacks problems it set out to answer; and, of the
     repository's own observations, one that set out to answer a part of them."""
-    asked = runs.rows[runs.rows["experiment"].isin(schema.EVALUATIONS)].groupby("file")["prompt"].nunique()
+    asked = runs.rows[runs.rows["experiment"].isin(schema.EVALUATIONS)].groupby("file")["prompt"]
     found = {}
-    for file, count in asked.items():
+    for file, count in asked.nunique().items():
         settings = runs.sidecars[file].get("settings", {})
         wanted, whole = settings.get("problems", 0), settings.get("problems_of", 0)
         if not 0 < wanted <= count:
@@ -365,6 +365,8 @@ def whole_evaluation(runs: Runs) -> dict[int, str]:
                 f"{count} of {wanted or whole} problems are answered: an evaluation is a run when all are. "
                 "Run its notebook again: it goes on after those that are on disk."
             )
+        elif asked.size()[file] > count:
+            found[file] = f"{asked.size()[file]} rows answer {count} problems: each is answered once."
         elif file in runs.published and wanted < whole:
             found[file] = (
                 f"{wanted} of {whole} problems are a trial, which is not published: answer all of them."
