@@ -27,7 +27,7 @@ from bench.experiments import notebook, parameters, session, target
 from bench.experiments.quality import demand_real
 from bench.experiments.session import Setup
 from bench.instrument import in_process
-from bench.observations import partial, store
+from bench.observations import partial, provenance, store
 from bench.paths import MODELS
 from llm_measured.core import files
 from llm_measured.core.definitions import Fields
@@ -39,8 +39,8 @@ SYSTEM = "You are an intelligent programming assistant to produce Python algorit
 QUESTION = "Can you complete the following Python function?\n```python\n{prompt}\n```\n"
 BEGINNING = "```python\n"  # of the answer, given
 FAILURES = 3  # in a row after which an engine is taken for dead
-# What a continued evaluation must share with its beginning.
-SAME = "max_new_tokens problems"
+# Parameters that the whole of an evaluation must share, when it was cut and goes on.
+SAME = "max_new_tokens problems threads"
 
 
 def problems() -> list[Fields]:
@@ -70,18 +70,23 @@ def _download(to: Path) -> None:
 
 def digest(chosen: Sequence[Fields]) -> str:
     """SHA-256 of the problems `chosen` and of the prompt around them."""
-    text = json.dumps([SYSTEM, QUESTION, BEGINNING, list(chosen)], sort_keys=True)
+    return _sha256(json.dumps([SYSTEM, QUESTION, BEGINNING, list(chosen)], sort_keys=True))
+
+
+def _sha256(text):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def prompt(checkpoint: Checkpoint, problem: Fields) -> list[int]:
     """Token ids of the prompt of `problem` in the model's chat template; ValueError where it has none."""
-    messages = [
-        {"role": "system", "content": SYSTEM},
-        {"role": "user", "content": QUESTION.format(prompt=problem["prompt"].strip())},
-    ]
-    text = templated(checkpoint, messages) + BEGINNING
+    text = templated(checkpoint, _messages(problem)) + BEGINNING
     return checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def _messages(problem):
+    """The system's message, and the user's with the function of `problem`, its last line break left out."""
+    question = QUESTION.format(prompt=problem["prompt"].strip())
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
 
 
 def templated(checkpoint: Checkpoint, messages: Sequence[Fields]) -> str:
@@ -115,14 +120,17 @@ class Evaluation:
 
     def __init__(self, setup: Setup, chosen: list[Fields]) -> None:
         self.setup, self.problems = setup, chosen
-        self.rows = kept_rows(setup, digest(chosen))
+        template = _sha256(templated(setup.checkpoint, _messages({"prompt": ""})))
+        self.rows, attempts = kept(setup, digest(chosen), template)
         self.continued_at = len(self.rows)
         last = self.rows[-1] if self.rows else {"sent_s": 0.0, "e2e_s": 0.0}
         self.offset_s = float(last["sent_s"]) + (float(last["e2e_s"] or 0))
         setup.kept = len(self.rows)
         whole = len(problems())
         setup.note(problems=len(chosen), problems_of=whole, problems_sha256=digest(chosen))
-        setup.note(problems_package=PACKAGE, continued_at=self.continued_at)
+        setup.note(problems_package=PACKAGE, continued_at=self.continued_at, template_sha256=template)
+        revision = provenance.git_state()["revision"]
+        setup.note(attempts=[*attempts, {"answers_before": len(self.rows), "revision": revision}])
 
     def batches(self, batch_size: int) -> list[range]:
         """Places of the problems that are not answered yet, in the batches in which they are asked."""
@@ -220,29 +228,42 @@ def _room(setup, chosen):
         )
 
 
-def kept_rows(setup: Setup, problems_sha256: str) -> list[Fields]:
-    """The rows that an attempt of this run which did not end has left on disk; none where there is none.
+def kept(setup: Setup, problems_sha256: str, template_sha256: str) -> tuple[list[Fields], list[Fields]]:
+    """(rows, attempts) that this run has left on disk where it did not end: the answers, and for each time
+    that it was begun how many answers there were and the revision of the code; both empty where there are
+    none.
 
     ValueError where it asked other problems, another model or engine, or for other lengths.
     """
     if not setup.partial.exists() or not setup.partial.stat().st_size:
-        return []
+        return [], []
     try:
         levels = partial.levels(setup.partial)
     except ValueError:  # cut within its first line
         setup.partial.unlink()
-        return []
+        return [], []
     sidecar = levels[-1][1]
+    settings = sidecar["settings"]
     rows = [row for table, _ in levels for row in table.to_dict("records")]
-    here = setup.parameters | {"engine": setup.backend.version(), "model": setup.checkpoint.digest()}
-    there = sidecar["parameters"] | {"engine": rows[-1]["backend_version"], "model": sidecar["model_sha256"]}
-    differs = [name for name in (*SAME.split(), "engine", "model") if here[name] != there[name]]
-    differs += ["problems or prompt"] * (sidecar["settings"]["problems_sha256"] != problems_sha256)
-    if differs:
-        raise ValueError(
-            f"{setup.partial} has {len(rows)} answers that were begun with another {differs[0]}: end it as "
-            "it was begun, or delete the file."
-        )
+    here = setup.parameters | {
+        "version of the engine": setup.backend.version(),
+        "checkpoint": setup.checkpoint.digest(),
+        "set of problems, or prompt": problems_sha256,
+        "chat template": template_sha256,
+    }
+    there = sidecar["parameters"] | {
+        "version of the engine": rows[-1]["backend_version"],
+        "checkpoint": sidecar["model_sha256"],
+        "set of problems, or prompt": settings["problems_sha256"],
+        "chat template": settings.get("template_sha256", template_sha256),  # older attempts noted none
+    }
+    names = [*SAME.split(), *(name for name in here if name not in setup.parameters)]
+    for name in names:
+        if here[name] != there[name]:
+            raise ValueError(
+                f"{setup.partial} has {len(rows)} answers that were begun with another {name} "
+                f"({there[name]}, now {here[name]}): end it as it was begun, or delete the file."
+            )
     partial.cut_to_whole(setup.partial)
     print(f"{setup.run_id} goes on after {len(rows)} answers that are on disk.")
-    return rows
+    return rows, settings.get("attempts", [])

@@ -1,6 +1,6 @@
-"""Generated code, contained: namespaces, limits and another user, each shown to bite before it is needed.
+"""Generated code, contained: namespaces, limits and another user, each shown to hold before it is needed.
 
-    sandbox.demand()                       # Uncontained, with a sentence, where a limit does not bite here
+    sandbox.demand()                       # Uncontained, with a sentence, where a limit does not hold here
     outcome = sandbox.run(program, deadline_s=10)
 
 A program runs in a process that sees nothing but a read-only copy of the system's libraries and its
@@ -81,7 +81,7 @@ os.write(pipe, said.encode(errors="replace")[:4000])
 
 
 class Uncontained(RuntimeError):
-    """Generated code cannot be contained on this machine; the sentence says which limit does not bite."""
+    """Generated code cannot be contained on this machine; the sentence says which limit does not hold."""
 
 
 @dataclass(frozen=True)
@@ -210,9 +210,9 @@ def _own_processes():
     return count
 
 
-# --- Whether every limit bites ----------------------------------------------------------------------------
+# --- Whether every limit holds ----------------------------------------------------------------------------
 #
-# Payloads are harmless where their limit does not bite: six sleeps of a second, one connection to a port of
+# Payloads are harmless where their limit does not hold: six sleeps of a second, one connection to a port of
 # this process, one file in a folder made for it, memory that is never touched. Each says what it has found as
 # the text of the error with which it ends.
 
@@ -339,15 +339,15 @@ class Check:
     """One limit: its name, whether it bit, and what was seen."""
 
     limit: str
-    bites: bool
+    holds: bool
     seen: str
 
     def __str__(self) -> str:
-        return f"{'ok ' if self.bites else 'NOT'} {self.limit}: {self.seen}"
+        return f"{'ok ' if self.holds else 'NOT'} {self.limit}: {self.seen}"
 
 
 def self_test(python: str = sys.executable) -> list[Check]:
-    """Whether each limit bites on this machine, tried with programs that do no harm where it does not.
+    """Whether each limit holds on this machine, tried with programs that do no harm where it does not.
 
     Where not even a harmless program runs, that one check alone; Uncontained on another system than Linux.
     """
@@ -356,7 +356,7 @@ def self_test(python: str = sys.executable) -> list[Check]:
             f"Generated code runs only on Linux, whose namespaces contain it; this is {sys.platform}."
         )
     checks = [_check("a harmless program runs", "pass", python, ends_with="")]
-    if not checks[0].bites:
+    if not checks[0].holds:
         return checks
     with socket.create_server(("127.0.0.1", 0)) as server, tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO)
@@ -386,19 +386,19 @@ def self_test(python: str = sys.executable) -> list[Check]:
 
 
 def demand(python: str = sys.executable) -> list[Check]:
-    """The checks of `self_test`, all of which bite; Uncontained naming the first that does not."""
+    """The checks of `self_test`, all of which hold; Uncontained naming the first that does not."""
     checks = self_test(python)
     for check in checks:
-        if not check.bites:
+        if not check.holds:
             raise Uncontained(
-                f"Generated code is not run here, for one limit does not bite. {check.limit}: {check.seen}. "
+                f"Generated code is not run here, for one limit does not hold. {check.limit}: {check.seen}. "
                 "Score the kept answers on another Linux machine, or in a virtual machine of their own."
             )
     return checks
 
 
 def _check(limit, program, python, ends_with="SystemExit: kept"):
-    """The Check of one program: the limit bites where the program ends with these words; empty: ends well. A
+    """The Check of one program: the limit holds where the program ends with these words; empty: ends well. A
     variable of our environment that the program must not see is set meanwhile."""
     with _variable(SECRET_VARIABLE):
         outcome = run(program, TEST_S, python)
@@ -419,8 +419,8 @@ def _variable(name):
 def _sleeps(python):
     seen = run(_SLEEPS.format(most=PROCESSES), TEST_S, python).why.removeprefix("SystemExit: ")
     started = seen.removesuffix(" started")
-    bites = started.isdigit() and 0 < int(started) <= PROCESSES
-    return Check("processes", bites, f"{seen} of {PROCESSES + 1} where {PROCESSES} are allowed")
+    holds = started.isdigit() and 0 < int(started) <= PROCESSES
+    return Check("processes", holds, f"{seen} of {PROCESSES + 1} where {PROCESSES} are allowed")
 
 
 def _shared_memory(python):

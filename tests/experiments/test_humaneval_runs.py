@@ -82,6 +82,8 @@ def test_what_was_answered_before_a_cut_is_not_asked_again(cells, four, tmp_path
     assert observed["sent_s"].is_monotonic_increasing and not rows_on_disk(tmp_path)
     sidecar = store.read(store.files(tmp_path)[0])[1]
     assert sidecar["settings"]["continued_at"] == 2
+    begun = [attempt["answers_before"] for attempt in sidecar["settings"]["attempts"]]
+    assert begun == [0, 2] and all(attempt["revision"] for attempt in sidecar["settings"]["attempts"])
 
 
 def test_it_does_not_go_on_with_other_lengths_and_is_no_run_before_its_end(
@@ -99,8 +101,15 @@ def test_it_does_not_go_on_with_other_lengths_and_is_no_run_before_its_end(
         with pytest.raises(KeyboardInterrupt):
             cells("humaneval", **SHORT)
     (file,) = tmp_path.glob(f"*/*{store.PARTIAL}")
-    with pytest.raises(ValueError, match="1 answers that were begun with another max_new_tokens.*delete"):
+    with pytest.raises(
+        ValueError, match=r"1 answers that were begun with another max_new_tokens \(40, now 41\)"
+    ):
         cells("humaneval", **SHORT | {"max_new_tokens": 41})
+    with pytest.raises(ValueError, match="begun with another threads .*delete the file"):
+        cells("humaneval", **SHORT | {"threads": 1})
+    monkeypatch.setattr(humaneval, "templated", lambda checkpoint, messages: "another template")
+    with pytest.raises(ValueError, match="begun with another chat template"):
+        cells("humaneval", **SHORT)
     assert partial.main([str(file)]) == 1 and not store.files(tmp_path)
 
 
@@ -222,7 +231,7 @@ def test_answers_of_another_experiment_are_refused_by_name(cells, four, tmp_path
         cells("humaneval-score", **SCORE | {"answers": f"fake/{path.stem}"}, run_generated_code=True)
 
 
-def test_where_a_limit_does_not_bite_nothing_is_scored(cells, four, tmp_path, monkeypatch):
+def test_where_a_limit_does_not_hold_nothing_is_scored(cells, four, tmp_path, monkeypatch):
     kept(tmp_path, ["pass"] * 4)
     monkeypatch.setattr(sandbox, "self_test", lambda python: [sandbox.Check("network", False, "open")])
     monkeypatch.setattr(sandbox, "run", lambda *_: pytest.fail("a program was run"))

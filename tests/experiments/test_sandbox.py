@@ -29,9 +29,9 @@ def contained():
         pytest.skip(str(why))
 
 
-def test_the_self_test_finds_that_every_limit_bites(contained):
+def test_the_self_test_finds_that_every_limit_holds(contained):
     checks = sandbox.self_test()
-    assert [str(check) for check in checks if not check.bites] == []
+    assert [str(check) for check in checks if not check.holds] == []
     assert {check.limit for check in checks} >= {
         "processes",
         "network",
@@ -121,7 +121,7 @@ def wait_for(processes, count):
 
 
 MISSING = {
-    "network": "one limit does not bite. network: a connection to this machine was made",
+    "network": "one limit does not hold. network: a connection to this machine was made",
     # Whichever comes first: it has a number of the machine's, or its sleep lives on for half a minute.
     "PID": "processes outside: its number is|A process of a program lives on",
     "IPC": "shared memory: it sees shared memory of this machine",
@@ -206,7 +206,7 @@ except sandbox.Uncontained as why:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process as somebody else")
-def test_limits_bite_for_a_user_who_is_not_root():
+def test_limits_hold_for_a_user_who_is_not_root():
     """Through a user namespace, with an interpreter that everybody may read."""
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
     if not python:
