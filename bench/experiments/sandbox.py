@@ -51,8 +51,8 @@ TEST_S = 20.0  # for each program of `self_test`
 SECRET_VARIABLE = "BENCH_SANDBOX_DECOY"  # of this process, while `self_test` looks whether a program sees it
 GONE_S = 5  # in which the kernel ends what was killed
 SAID_CHARS = 300  # that are kept of what a program ended with
-# Users that a child of root becomes one of, from a range that systemd leaves unused. Each program has another:
-# its limit on processes would count those of a program beside it.
+# Users that a child of root becomes one of, from a range that systemd leaves unused. Each program has
+# another: its limit on processes would count those of a program beside it.
 OTHER_UIDS = range(60700, 61184)
 # <linux/sched.h>, <linux/mount.h>, <linux/prctl.h>; the numbers of newer system calls are the same everywhere
 NAMESPACES = {"mount": 0x20000, "PID": 0x20000000, "network": 0x40000000, "IPC": 0x8000000, "UTS": 0x4000000}
@@ -522,8 +522,8 @@ def _become(user):
         os.setuid(user)
     except OSError as failure:
         raise SystemExit(
-            f"this root may not become user {user} ({failure.strerror}): it is root of a container that knows "
-            "no other users (a rootless one). Score as somebody else, or in a virtual machine"
+            f"this root may not become user {user} ({failure.strerror}): it is root of a container that "
+            "knows no other users (a rootless one). Score as somebody else, or in a virtual machine"
         ) from None
 
 

@@ -74,8 +74,8 @@ def whole(model: str, file: HubFile, sha256: str, folder: Path) -> Path:
             if found == sha256:
                 return
             another = (
-                f"{file.name} of the hub has the SHA-256 {found}, core/models.csv expects {sha256}: it is not "
-                "the model of this study."
+                f"{file.name} of the hub has the SHA-256 {found}, core/models.csv expects {sha256}: it is "
+                "not the model of this study."
             )
             if not pieces:
                 raise RuntimeError(another)
