@@ -18,6 +18,8 @@ llama.cpp's own server inside this process.
   Qwen2.5-Coder, `Q4_1` of SmolLM2; the run's settings have it as `file_type`).
   `Q8_0-ngram` is speculative decoding without a second model (`--spec-type ngram-simple`): what followed the
   last two tokens when they stood in the text before, up to ten tokens, is drafted and checked in one pass.
+  `as-shipped-draft` has a smaller model draft four (`bench/backends/common/drafts.py`), its own file as it was
+  shipped; its MBU counts the larger model's weights alone.
 - On CUDA all layers and the head are on the first visible GPU, flash attention is as llama.cpp decides; `F16`
   multiplies in float16 there.
 - Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which
@@ -53,7 +55,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import prefix_cache
 from bench.backends import common
-from bench.backends.common import contract, cuda, gguf_files, servers
+from bench.backends.common import contract, cuda, drafts, gguf_files, servers
 from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.servers import ServerSpec
 from llm_measured.core.definitions import Fields
@@ -71,6 +73,14 @@ OPTIONS: dict[str, Fields] = {
     gguf_files.AS_SHIPPED: {
         "file": gguf_files.AS_SHIPPED,
         "arithmetic": "int8",
+        "on_request": ("cpu", "cuda"),
+    },
+    f"{gguf_files.AS_SHIPPED}-draft": {
+        "file": gguf_files.AS_SHIPPED,
+        "arithmetic": "int8",
+        "batches": False,
+        "draft_tokens": drafts.TOKENS,
+        "draft_model": True,
         "on_request": ("cpu", "cuda"),
     },
 }
@@ -106,23 +116,32 @@ def serve(
     """llama.cpp's own server in a process of its own: a slot for each request; a prompt cache where one is
     requested: what slots hold, and what is displaced from them in host memory."""
     details, path = OPTIONS[option], prepare(checkpoint, option, device)
+    draft = _draft(checkpoint, details)
     requests = request.requests or OWN_SLOTS
     room = request.threads, requests, request.tokens
     cache, host_mib = _cache(checkpoint, requests, request)
     counted = request.cache_tokens is not None
-    settings = _settings(details, device, request.threads)
+    settings = _settings(details, device, request.threads, draft)
     settings |= {"slots": requests, "slot_tokens": request.tokens}
     if counted:
         settings |= {"prompt_cache": cache.kind != "off", "cache_ram_mib": host_mib}
         settings |= {"endpoint_metrics": True, "n_cache_reuse": CACHE_REUSE}
     body = _body(checkpoint, cache.kind != "off")
     return servers.ServerCommand(
-        [sys.executable, "-m", __name__, path, option, device, request.port, *room, host_mib, int(counted)],
+        [
+            *(sys.executable, "-m", __name__, path, option, device, request.port),
+            *(draft.gguf if draft else "", *room, host_mib, int(counted)),
+        ],
         body=lambda new_tokens: body,
         settings=settings,
         reported=lambda url: gguf_files.read_back("llama.cpp", checkpoint, path),
         cache=lambda url: cache,
     )
+
+
+def _draft(checkpoint: Checkpoint, details: Fields) -> Checkpoint | None:
+    """The draft model of an option that has one."""
+    return drafts.model_of(checkpoint) if details.get("draft_model") else None
 
 
 def _cache(checkpoint: Checkpoint, slots: int, request: ServerSpec) -> tuple[prefix_cache.Declared, int]:
@@ -158,6 +177,7 @@ def _body(checkpoint: Checkpoint, cached: bool = False) -> Fields:
 
 def _params(
     path: Path,
+    draft: Path | None,
     details: Fields,
     device: str,
     threads: int,
@@ -166,8 +186,9 @@ def _params(
     host_mib: int = 0,
     counted: bool = False,
 ) -> "xllamacpp.CommonParams":
-    """Parameters of llama.cpp's start: a slot for each of `requests`, each with room for `tokens` (rounded up
-    to 256); `host_mib` of memory for prompts that slots have lost; `counted`: it counts its tokens."""
+    """Parameters of llama.cpp's start with the files of the model and of its `draft`: a slot for each of
+    `requests`, each with room for `tokens` (rounded up to 256); `host_mib` of memory for prompts that slots
+    have lost; `counted`: it counts its tokens."""
     xllamacpp = _engine(device)
     params = xllamacpp.CommonParams()
     params.model.path, params.verbosity = str(path), -1
@@ -181,21 +202,28 @@ def _params(
         # Of its own accord it would use every GPU there is.
         params.split_mode = xllamacpp.llama_split_mode.LLAMA_SPLIT_MODE_NONE
         params.fit_params = False  # what does not fit is an error, not a slower run
-    if "draft_tokens" in details:
-        params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
-        drafts = params.speculative.ngram_simple
-        drafts.size_n, drafts.size_m = details["ngram_tokens"], details["draft_tokens"]
+    kinds = xllamacpp.common_speculative_type
+    if "ngram_tokens" in details:
+        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
+        ngrams = params.speculative.ngram_simple
+        ngrams.size_n, ngrams.size_m = details["ngram_tokens"], details["draft_tokens"]
+    if draft:
+        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+        guesses = params.speculative.draft
+        guesses.mparams.path, guesses.n_max = str(draft), details["draft_tokens"]
+        guesses.cpuparams.n_threads = guesses.cpuparams_batch.n_threads = threads
+        guesses.n_gpu_layers = params.n_gpu_layers
     return params
 
 
-def _settings(details: Fields, device: str, threads: int) -> Fields:
+def _settings(details: Fields, device: str, threads: int, draft: Checkpoint | None = None) -> Fields:
     settings = {"n_threads": threads, "prompt_cache": False, "kv_cache": "f16"}
     if device == "cuda":
         settings |= {"n_gpu_layers": "all", "split_mode": "none"}
-    if "draft_tokens" in details:
+    if "ngram_tokens" in details:
         sizes = f"n {details['ngram_tokens']}, drafts of {details['draft_tokens']}"
         settings["speculation"] = f"ngram-simple, {sizes}"
-    return settings
+    return settings | (drafts.settings(draft) if draft else {})
 
 
 def _arithmetic(path: Path, details: Fields, device: str) -> str:
@@ -237,7 +265,10 @@ class Engine:
         self.weight_bytes = gguf_files.step_bytes(path)
         self.arithmetic = _arithmetic(path, details, device)
         self.ids = gguf_files.text_reader(checkpoint)
-        self.settings = _settings(details, device, threads) | {"system": xllamacpp.get_system_info().strip()}
+        draft = _draft(checkpoint, details)
+        self.draft = draft.gguf if draft else None
+        self.settings = _settings(details, device, threads, draft)
+        self.settings["system"] = xllamacpp.get_system_info().strip()
         self.settings |= gguf_files.read_back("llama.cpp", checkpoint, path)
         self.settings["file_type"] = gguf_files.file_type(path)
         self.server: Any = None  # xllamacpp's, while one is started
@@ -331,7 +362,7 @@ class Engine:
         if self.room == (requests, tokens):
             return
         self.close()
-        params = _params(self.path, self.details, *self.place, requests, tokens)
+        params = _params(self.path, self.draft, self.details, *self.place, requests, tokens)
         params.n_threads_http = 4  # of its own accord one per slot, each with a stack of 8 MiB
         try:
             self.server = self.xllamacpp.Server(params)
@@ -347,13 +378,15 @@ class Engine:
         self.server, self.room = None, (0, 0)  # its destructor stops the threads
 
 
-def main(path: str, option: str, device: str, port: str, *numbers: str) -> None:
-    """The server's process: listen on `port` of the loopback until it is ended; `numbers`: threads, requests,
-    tokens, MiB of host memory for prompts, and 1 where tokens are counted."""
+def main(path: str, option: str, device: str, port: str, draft: str, *numbers: str) -> None:
+    """The server's process: listen on `port` of the loopback until it is ended. `draft`: the file of the draft
+    model, empty without one; `numbers`: threads, requests, tokens, MiB of host memory for prompts, and 1 where
+    tokens are counted."""
     xllamacpp = _engine(device)
     threads, requests, tokens, host_mib, counted = map(int, numbers)
     room = threads, requests, tokens
-    params = _params(Path(path), OPTIONS[option], device, *room, host_mib, bool(counted))
+    files = Path(path), Path(draft) if draft else None
+    params = _params(*files, OPTIONS[option], device, *room, host_mib, bool(counted))
     params.hostnames, params.port = ["127.0.0.1"], int(port)
     params.n_threads_http = requests + 8  # an open connection keeps one busy
     listening = xllamacpp.Server(params)

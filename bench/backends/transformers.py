@@ -13,7 +13,9 @@ server.
   graphs and a cache of fixed size, made once and emptied before every request: another cache would be
   compiled for again (not tried on CUDA: no GPU was at hand). `float32-lookup` is speculative decoding without
   a second model: what followed the last two tokens when they stood in the text before is drafted
-  (`prompt_lookup_num_tokens`) and checked in one pass, one prompt at a time. `nf4` and `bnb-int8` are
+  (`prompt_lookup_num_tokens`) and checked in one pass, one prompt at a time; `float32-draft` has a smaller
+  model draft four (`assistant_model`, `bench/backends/common/drafts.py`), and its MBU counts the larger
+  model's weights alone. `nf4` and `bnb-int8` are
   bitsandbytes' 4-bit floats (blocks of 64, computed in bfloat16) and LLM.int8(), made of the weights rounded
   to bfloat16 at every load, the head left alone. `gptq-int4` is made once, by GPTQModel: 4 bits in groups of
   64, calibrated on what the float32 model itself writes after 32 random tokens. `int8` is PyTorch's dynamic
@@ -31,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.backends import common
-from bench.backends.common import checkpoints, contract, effective, torch_models
+from bench.backends.common import checkpoints, contract, drafts, effective, torch_models
 from bench.backends.common.checkpoints import Checkpoint
 from llm_measured.core import files
 from llm_measured.core.definitions import Fields
@@ -47,7 +49,14 @@ OPTIONS: dict[str, Fields] = {  # the first of a device is its default
     "bfloat16": {"dtype": "bfloat16"},
     "bfloat16-compiled": {"dtype": "bfloat16", "compiled": True, "devices": ("cuda",)},
     "float16-compiled": {"dtype": "float16", "compiled": True, "devices": ("cuda",)},
-    "float32-lookup": {"dtype": "float32", "lookup_tokens": 10, "batches": False},
+    "float32-lookup": {"dtype": "float32", "lookup": True, "draft_tokens": 10, "batches": False},
+    "float32-draft": {
+        "dtype": "float32",
+        "draft_model": True,
+        "draft_tokens": drafts.TOKENS,
+        "batches": False,
+        "on_request": ("cpu", "cuda"),
+    },
     "bnb-int8": {
         "dtype": "bfloat16",
         "arithmetic": "int8",
@@ -104,8 +113,13 @@ class Engine:
             self.model = torch_models.dynamic_int8(self.model)
             self.weight_bytes = checkpoints.linear_bytes(checkpoint, 1)
         self.more, self.passes = {}, None
-        if "lookup_tokens" in details:
-            self.more["prompt_lookup_num_tokens"] = details["lookup_tokens"]
+        if details.get("lookup"):
+            self.more["prompt_lookup_num_tokens"] = details["draft_tokens"]
+        if details.get("draft_model"):
+            draft = drafts.model_of(checkpoint)
+            self.more["assistant_model"] = _drafting(draft, details, device)
+            self.settings |= drafts.settings(draft)
+        if "draft_tokens" in details:
             self.passes = _Passes(self.model)
         self.fixed = _FixedCache(self.model) if details.get("compiled") else None
 
@@ -171,6 +185,16 @@ class Engine:
 
     def close(self) -> None:
         del self.model
+
+
+def _drafting(draft: Checkpoint, details: Fields, device: str) -> "torch.nn.Module":
+    """The `draft` model, which always drafts as many tokens; by itself transformers would draft up to twenty,
+    and stop where it is unsure."""
+    model = torch_models.load(draft.path, details, device)
+    chosen = model.generation_config
+    chosen.num_assistant_tokens, chosen.num_assistant_tokens_schedule = details["draft_tokens"], "constant"
+    chosen.assistant_confidence_threshold = 0.0
+    return model
 
 
 class _Passes:

@@ -452,9 +452,11 @@ def test_llamacpp_puts_every_layer_on_one_gpu_or_none(monkeypatch, tmp_path):
     llamacpp = backends.get("llamacpp").module
     about, mode = llamacpp.OPTIONS["F16"], xllamacpp.llama_split_mode
     with pytest.raises(RuntimeError, match="finds no NVIDIA GPU.*whl/cu128"):
-        llamacpp._params("model.gguf", about, "cuda", 2, 1, 256)
+        llamacpp._params("model.gguf", None, about, "cuda", 2, 1, 256)
     monkeypatch.setattr(xllamacpp, "get_device_info", lambda: [{"name": "CPU"}, {"name": "CUDA0"}])
-    there, here = (llamacpp._params("model.gguf", about, device, 2, 3, 256) for device in ("cuda", "cpu"))
+    there, here = (
+        llamacpp._params("model.gguf", None, about, device, 2, 3, 256) for device in ("cuda", "cpu")
+    )
     assert (there.n_gpu_layers, there.split_mode, there.fit_params) == (
         llamacpp.ALL,
         mode.LLAMA_SPLIT_MODE_NONE,

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.early
 FILES = sorted((ROOT / "bench" / "backends").glob("[!_]*.py"))
 # These must give the reference's tokens, all of them: the weights are those of the reference (float16 is exact enough for what were 4 bits)
 # and the arithmetic is float32. bfloat16 rounds in every step and quantised options round the weights: they part from it after a while.
-UNQUANTISED = {"float32", "float32-lookup", "F16"}
+UNQUANTISED = {"float32", "float32-lookup", "float32-draft", "F16"}
 TOKENS, FEW_TOKENS = 100, 24
 TEXT = "Reading a question is one kind of work, and writing the answer is another."
 
@@ -36,10 +36,12 @@ def test_no_gpu_s_default_is_in_32_bits(path):
 GENERATE = """
 import json, sys
 from bench import backends, inputs
+from bench.backends.common import drafts
 from bench.experiments import target
 from bench.instrument import in_process
 name, option, count, few, text = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
 target.set_threads(1)
+drafts.DRAFTS["smollm2-135m"] = "smollm2-135m"  # it drafts for itself: all that it guesses is right
 checkpoint = backends.get(name).prepare("smollm2-135m", option, "cpu")
 engine = backends.get(name).load(checkpoint, option, "cpu", 1)
 prompts = [checkpoint.encode(text) for text in inputs.prompts().loc[[5, 7]]]
@@ -71,7 +73,7 @@ INSTALLED = [
     if backends.get(path.stem).can("load")
     for option in backends.get(path.stem).options("cpu") if backends.get(path.stem).missing("cpu", option) is None
 ]  # fmt: skip
-DRAFTS = "-lookup", "-ngram"
+DRAFTS = "-lookup", "-ngram", "-draft"
 
 
 def smallest():
@@ -161,6 +163,15 @@ def test_drafts_of_one_prompt_were_accepted_where_a_text_repeats_itself():
             assert row["accepted_tokens"] > TOKENS / 4, (
                 f"{name} {option} accepted {row['accepted_tokens']} of {row['drafted_tokens']}"
             )
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(("name", "option"), [each for each in INSTALLED if each[1].endswith("-draft")])
+def test_a_model_that_drafts_for_itself_is_nearly_always_right(name, option):
+    """What was drafted and accepted is counted: four drafts and one token of its own a pass."""
+    for row in generated(name, option, TOKENS)[0]:
+        assert row["accepted_tokens"] == pytest.approx(4 / 5 * TOKENS, abs=8)
+        assert row["accepted_tokens"] > 0.8 * row["drafted_tokens"]
 
 
 WHOLE = {

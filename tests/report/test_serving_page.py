@@ -215,6 +215,9 @@ def test_drafts_are_compared_level_by_level(requests):
 
 def test_which_options_draft_is_their_adapters_to_say():
     assert drafting.drafts("llamacpp", "Q8_0-ngram") and drafting.drafts("vllm", "bfloat16-ngram")
+    assert drafting.drafts("transformers", "float32-lookup") and drafting.drafts(
+        "llamacpp", "as-shipped-draft"
+    )
     assert not drafting.drafts("llamacpp", "Q8_0")
     assert not drafting.drafts("vllm", "bfloat16-compiled")
     assert not drafting.drafts("gone", "x")

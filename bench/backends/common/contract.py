@@ -65,6 +65,7 @@ class Adapter(Protocol):
     "environment": "gptq"      it needs another environment than ENVIRONMENT
     "batches": False           it takes one prompt at a time, and `generate` raises a ValueError for more
     "draft_tokens": 10         it drafts so many tokens, which the model then checks
+    "draft_model": True        a smaller model drafts them (bench/backends/common/drafts.py)
     "on_request": ("cpu",)     a study measures it on these devices only if its name is in ENGINES, because it
                                is slow there or reads checkpoints of its own kind
     """
