@@ -1,4 +1,5 @@
-"""Options that draft tokens which the model then checks (speculative decoding), beside the same option without."""
+"""Options that draft tokens which the model then checks (speculative decoding), beside the same option
+without."""
 
 import re
 

@@ -174,3 +174,24 @@ def file_against_published(requests: pd.DataFrame) -> list[str]:
         )
         for _, row in shipped.iterrows()
     ]
+
+
+def options_against_reference(requests: pd.DataFrame) -> list[str]:
+    """A sentence per model and machine: how its options compare with the reference on the same problems."""
+    table = summary(requests)
+    table = table[table["fewer"].notna()]
+    return [_range(model, own) for (model, *_), own in table.groupby(["model", *machines.MACHINE], sort=True)]
+
+
+def _range(model, own):
+    """What `options_against_reference` says of the options `own` of one model."""
+    least, most = (
+        f"{abs(k):.0f} {'more' if k < 0 else 'fewer'}" for k in (own["fewer"].min(), own["fewer"].max())
+    )
+    told = int((own["p_value"] < ALPHA).sum())
+    return (
+        f"**{model}:** of {len(own)} option{'s' * (len(own) > 1)} held against the same file in "
+        f"{own['reference'].iloc[0]}, the best solves {least} of {PROBLEMS}, the worst {most}; "
+        + (f"{told} can be told from it" if told else "none can be told from it")
+        + f" (McNemar, each by itself). Up to {own['fewer_most'].max():.0f} fewer fit the data."
+    )

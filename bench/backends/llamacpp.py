@@ -18,8 +18,8 @@ llama.cpp's own server inside this process.
   Qwen2.5-Coder, `Q4_1` of SmolLM2; the run's settings have it as `file_type`).
   `Q8_0-ngram` is speculative decoding without a second model (`--spec-type ngram-simple`): what followed the
   last two tokens when they stood in the text before, up to ten tokens, is drafted and checked in one pass.
-  `as-shipped-draft` has a smaller model draft four (`bench/backends/common/drafts.py`), its own file as it was
-  shipped; its MBU counts the larger model's weights alone.
+  `as-shipped-draft` has a smaller model draft four (`bench/backends/common/drafts.py`), its own file as it
+  was shipped; its MBU counts the larger model's weights alone.
 - On CUDA all layers and the head are on the first visible GPU, flash attention is as llama.cpp decides; `F16`
   multiplies in float16 there.
 - Tokens become visible through `Server.handle_completions(body, callback)`. It speaks OpenAI's dialect, which
@@ -379,9 +379,9 @@ class Engine:
 
 
 def main(path: str, option: str, device: str, port: str, draft: str, *numbers: str) -> None:
-    """The server's process: listen on `port` of the loopback until it is ended. `draft`: the file of the draft
-    model, empty without one; `numbers`: threads, requests, tokens, MiB of host memory for prompts, and 1 where
-    tokens are counted."""
+    """The server's process: listen on `port` of the loopback until it is ended. `draft`: the file of the
+    draft model, empty without one; `numbers`: threads, requests, tokens, MiB of host memory for prompts, and
+    1 where tokens are counted."""
     xllamacpp = _engine(device)
     threads, requests, tokens, host_mib, counted = map(int, numbers)
     room = threads, requests, tokens

@@ -129,6 +129,19 @@ def test_an_evaluation_with_a_hole_is_no_run(tmp_path):
         store.write(rows, evaluation_sidecar(164), rows[0]["run_id"], tmp_path)
 
 
+def test_the_options_of_a_model_are_summed_up_against_its_reference(folder):
+    (said,) = humaneval.options_against_reference(store.load(folder=folder))
+    most = humaneval.most_fewer(10, 4)
+    assert said.startswith("**smollm2-135m:** of 1 option held against the same file in transformers float32")
+    assert "the best solves 6 fewer of 164, the worst 6 fewer; none can be told from it" in said
+    assert said.endswith(f"Up to {most} fewer fit the data.")
+    path = write_evaluation(folder, **Q4, run=2)
+    write_score(folder, [0] * 100 + [1] * 10 + [0] * 54, run_of(path), **Q4, run=2)
+    (said,) = humaneval.options_against_reference(store.load(folder=folder))
+    assert "90 fewer; 1 can be told from it" in said
+    assert humaneval.options_against_reference(store.load(folder=folder).iloc[:0]) == []
+
+
 def test_a_problem_that_is_answered_twice_is_no_run(tmp_path):
     rows = [row | {"prompt": row["prompt"] - 1, "ttft_s": None} for row in answered(164)]
     twice = rows + [rows[-1] | {"request": 165}]
