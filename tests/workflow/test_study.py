@@ -261,7 +261,7 @@ def test_what_is_slow_is_measured_on_request_only():
     assert "nf4" not in {r.option for r in plan(all=True) if r.backend == "transformers"}
     assert {r.option for r in plan(engines="transformers/nf4", experiments="latency")} == {"nf4"}
     assert any(
-        'ENGINES="transformers/bnb-int8 transformers/nf4"' in reason
+        'ENGINES="transformers/float32-draft transformers/bnb-int8 transformers/nf4"' in reason
         for reason in backends.get("transformers").absent("cpu")
     )
 
