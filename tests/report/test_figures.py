@@ -61,6 +61,12 @@ def written(tmp_path_factory):
         )
     write_sweep(observations, backend="llamacpp", option="Q8_0")  # what the planner predicts its server from
     write_sizes(observations)
+    short = {"experiment": "sizes", "model": "qwen2.5-coder-1.5b", "backend": "llamacpp"}
+    for option, more in (
+        ("as-shipped", {}),
+        ("as-shipped-draft", {"drafted_tokens": 8, "accepted_tokens": 4}),
+    ):
+        write_repeats(observations, [90.0, 91.0, 92.0], option=option, **short, **more)
     write_run(observations, experiment="served", option="int8", rate=80.0)
     newer = {"option": "int8", "backend_version": "2.0", "first": 4, "later": "02-01"}
     write_repeats(observations, [150.0, 151.0, 152.0], **newer)

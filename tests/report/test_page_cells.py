@@ -5,7 +5,7 @@ import re
 
 import markupsafe
 import pytest
-from builders import write_every, write_sizes
+from builders import write_every, write_run, write_sizes
 
 from bench.observations import store
 from bench.paths import ROOT
@@ -31,6 +31,8 @@ def measured(tmp_path_factory):
     for gpu, host in (("test-cpu", "abc123"), ("other-cpu", "def456")):
         for backend, option in (("transformers", "float32"), ("llamacpp", "Q4_0")):
             write_every(folder, backend=backend, option=option, gpu=gpu, host=host)
+        guesses = {"option": "float32-lookup", "drafted_tokens": 8, "accepted_tokens": 4}
+        write_run(folder, backend="transformers", gpu=gpu, host=host, **guesses)
     write_sizes(folder)
     return store.load(folder=folder)
 
