@@ -406,7 +406,7 @@ def a_field_that_is_no_hit_count(judge):
 
 
 def chunks_that_are_no_prefix(judge):
-    params = llamacpp._params("model.gguf", llamacpp.OPTIONS["Q8_0"], "cpu", 1, 2, 256, 64, True)
+    params = llamacpp._params("model.gguf", None, llamacpp.OPTIONS["Q8_0"], "cpu", 1, 2, 256, 64, True)
     assert params.n_cache_reuse == 0, f"chunks of {params.n_cache_reuse} tokens are shifted and count as hits"
     assert params.endpoint_metrics and params.cache_ram_mib == 64
 
