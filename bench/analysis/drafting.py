@@ -38,8 +38,8 @@ def beside_plain(requests: pd.DataFrame) -> pd.DataFrame:
     """
     rows = derived.judged(machines.every(requests, "latency"))
     table = latency.summary(rows)
-    unfit = table["reason"].isin([estimates.FAILED, estimates.NOT_JUDGED]) | (table["shared_by"] != "")
-    table = table[table["acceptance_rate"].notna() & ~unfit]
+    fit = (table["reason"] != estimates.FAILED) & (table["shared_by"] == "")
+    table = table[table["acceptance_rate"].notna() & fit]
     table = table.assign(plain=table["option"].astype(str).map(undrafted))
     fitted, found = latency.compared(rows, latency.RATE), []
     for row in table.to_dict("records"):

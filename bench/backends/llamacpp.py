@@ -18,7 +18,7 @@ llama.cpp's own server inside this process.
   Qwen2.5-Coder, `Q4_1` of SmolLM2; the run's settings have it as `file_type`).
   `Q8_0-ngram` is speculative decoding without a second model (`--spec-type ngram-simple`): what followed the
   last two tokens when they stood in the text before, up to ten tokens, is drafted and checked in one pass.
-  `as-shipped-draft` has a smaller model draft four (`bench/backends/common/drafts.py`), its own file as it
+  `as-shipped-draft` has a smaller model draft a few (`bench/backends/common/drafts.py`), its own file as it
   was shipped; its MBU counts the larger model's weights alone.
 - On CUDA all layers and the head are on the first visible GPU, flash attention is as llama.cpp decides; `F16`
   multiplies in float16 there.

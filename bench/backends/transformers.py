@@ -14,7 +14,7 @@ server.
   compiled for again (not tried on CUDA: no GPU was at hand). `float32-lookup` is speculative decoding without
   a second model: what followed the last two tokens when they stood in the text before is drafted
   (`prompt_lookup_num_tokens`) and checked in one pass, one prompt at a time; `float32-draft` has a smaller
-  model draft four (`assistant_model`, `bench/backends/common/drafts.py`), and its MBU counts the larger
+  model draft a few (`assistant_model`, `bench/backends/common/drafts.py`), and its MBU counts the larger
   model's weights alone. `nf4` and `bnb-int8` are
   bitsandbytes' 4-bit floats (blocks of 64, computed in bfloat16) and LLM.int8(), made of the weights rounded
   to bfloat16 at every load, the head left alone. `gptq-int4` is made once, by GPTQModel: 4 bits in groups of
