@@ -20,6 +20,8 @@
 #     make check-backend NAME=mine       what is missing in an adapter, within a minute or two; OPTION=int8: in that option of it
 #     make check-engines [NAME=vllm]     whether the pinned engines still take what the adapters send, from their own packages and
 #                                        without a GPU (some 700 MB to download once); run it when a pin is raised
+#     make faults                        sixty one-line faults, each applied to a copy and seen by its test (tests/faults.yaml);
+#                                        NAME=word: those with this word in their name, file or area
 #     make audit FILE=result.json        what cannot be true in anybody's benchmark file (or a folder of them), what contradicts itself,
 #                                        what is missing; GPU=h100_sxm MODEL=llama-3-8b WEIGHTS=fp8 TP=2 PROMPT= OUTPUT= CONCURRENCY= BATCH=
 #                                        overrule the file; MAP=theirs=word names a column; ALL=1 says everything
@@ -72,7 +74,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: audit-runs compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log study try test check check-backend check-engines plan-check wheels audit contribute proof lint site data readme help install
+.PHONY: audit-runs compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log study try test check check-backend check-engines faults plan-check wheels audit contribute proof lint site data readme help install
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -154,6 +156,9 @@ check-backend: .venv/ready
 
 check-engines: .venv/ready .venv/test
 	@python tests/check_engines.py $(NAME)
+
+faults: .venv/ready .venv/test
+	@python tests/faults.py $(if $(NAME),"$(NAME)")
 
 proof: .venv/ready
 	@python -m bench.analysis.proof

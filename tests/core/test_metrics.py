@@ -218,8 +218,9 @@ def test_a_failed_request_is_a_row_with_its_error():
 
 @pytest.mark.parametrize("streaming", [True, False])
 def test_another_number_of_tokens_than_asked_is_an_error(streaming):
-    (row,) = in_process.generate(Scripted([7, 8]), [[1]], 3, streaming)
-    assert "2 tokens where 3" in row["error"]
+    for ids in ([7, 8], [7, 8, 9, 10]):
+        (row,) = in_process.generate(Scripted(ids), [[1]], 3, streaming)
+        assert f"{len(ids)} tokens where 3" in row["error"]
 
 
 class Timed:

@@ -63,6 +63,11 @@ REFUSED = [
     ),
     ([*make_rows(2), make_rows(gpu="h200")[0]], {}, "identity and path must agree"),
     (make_rows(error="MemoryError: no room"), {}, "no room"),
+    (
+        make_rows(workload="conversations", cache_capacity_tokens=0, cached_tokens=1),
+        {},
+        "answered 3 requests from its prefix cache",
+    ),
 ]
 
 
