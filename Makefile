@@ -31,7 +31,6 @@
 #     make compare-proof                 how often `compare` errs: on reruns and on simulated servers; its result is committed
 #     make audit-runs                    the audit of our own runs, which is committed: after new runs, or when a check has changed
 #     make wheels                        llm_measured as a wheel, in dist/: audit and published rows without the study
-#     make plan-check DATA=file.csv OUT=out.csv   what the planner predicts for each row, and how far it is off
 #     make contribute                    whether new runs may be committed (CONTRIBUTING)
 #     make observatory                   every published measurement in one table, checked (data/observatory/observatory.parquet);
 #                                        SOURCE=name: one source, its rows, empty columns and findings; OBSERVATORY_RAW=folder: more raw files
@@ -74,7 +73,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: audit-runs compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log study try test check check-backend check-engines faults plan-check wheels audit contribute proof lint site data readme help install
+.PHONY: audit-runs compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log study try test check check-backend check-engines faults wheels audit contribute proof lint site data readme help install
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -108,9 +107,6 @@ test: .venv/ready .venv/test
 check: .venv/ready .venv/test
 	@pytest -m "check and not timing" $(BESIDE) 2
 	@pytest -m "check and timing" $(TIMING)
-
-plan-check: .venv/ready
-	@python -m llm_planner check "$(DATA)" $(OUT)
 
 wheels: .venv/ready
 	@pip wheel --quiet --no-deps --wheel-dir dist . && rm -rf build
@@ -164,8 +160,8 @@ proof: .venv/ready
 	@python -m bench.analysis.proof
 
 lint: .venv/ready .venv/test
-	@ruff format --check bench llm_* tests
-	@ruff check bench llm_* tests
+	@ruff format --check bench llm_measured tests
+	@ruff check bench llm_measured tests
 	@lint-imports
 	@mypy
 

@@ -29,12 +29,12 @@ LOGS = Path("logs")
 
 
 def packages() -> list[str]:
-    """Names of the packages of the repository: the study, and those beside it."""
+    """Names of the packages of the repository: the study, and the one beside it."""
     return sorted(init.parent.name for init in ROOT.glob("*/__init__.py"))
 
 
 def sources() -> list[Path]:
-    """Every Python file that a figure or a page may depend on: those of all packages."""
+    """Every Python file that a figure or a page may depend on: those of both packages."""
     return [path for package in packages() for path in sorted((ROOT / package).rglob("*.py"))]
 
 

@@ -1,14 +1,11 @@
-"""Figures and tables by name. Each joins where it is defined, in the study or in a package beside it; pages,
-notebooks and commands look them up here."""
+"""Figures and tables by name. Each joins where it is defined; pages, notebooks and commands look them up
+here."""
 
 import functools
-import importlib
 import inspect
 from collections.abc import Callable
 
 import pandas as pd
-
-from bench import paths
 
 FIGURES: dict[str, Callable] = {}  # all requests in, a matplotlib Figure out
 TABLES: dict[str, Callable] = {}  # all requests in, a DataFrame for readers out
@@ -25,11 +22,3 @@ def table(function: Callable, name: str = "") -> Callable:
 
     TABLES[name or function.__name__] = made
     return made
-
-
-def join(kind: str) -> None:
-    """Import the module `kind` (figures, tables) of every package of the repository that has one at its top,
-    so that what it defines joins. The study itself names none of them."""
-    for package in paths.packages():
-        if (paths.ROOT / package / f"{kind}.py").is_file():
-            importlib.import_module(f"{package}.{kind}")

@@ -54,15 +54,5 @@ def old_observatory() -> int:
     return _renamed("llm-observatory", "published")
 
 
-def old_planner() -> int:
-    """llm-planner, as it was called before; it runs from a checkout alone."""
-    print("llm-planner runs from a checkout: python -m llm_planner.", file=sys.stderr)
-    try:
-        return importlib.import_module("llm_planner.command").main(sys.argv[1:])
-    except ModuleNotFoundError as error:
-        print(f"Here it is not: {error}.", file=sys.stderr)
-        return 2
-
-
 if __name__ == "__main__":
     sys.exit(main())

@@ -44,22 +44,16 @@ MODEL = """
 from bench.backends.common import checkpoints
 checkpoints.checkpoint("smollm2-135m")
 """
-COMPILE = """
-import sys
-sys.path[:0] = ["tests/llm_planner", "tests"]
-import test_simulator
-test_simulator.simulate(2, concurrency=1)
-"""
 
 
 def pytest_sessionstart(session):
-    """What several workers need is made once: the checkout's id before they begin, the model and the compiled
-    simulator of the planner beside the first tests. Who needs one of them waits for it."""
+    """What several workers need is made once: the checkout's id before they begin, the model beside the first
+    tests. Who needs it waits for it."""
     if not WORKER and not session.config.option.collectonly:
         identity.host()
-        for program in (MODEL, COMPILE) if session.config.getoption("numprocesses", None) else ():
+        if session.config.getoption("numprocesses", None):
             environment = os.environ | {"PYTHONPATH": str(TESTS.parent)}
-            subprocess.Popen([sys.executable, "-c", program], env=environment)
+            subprocess.Popen([sys.executable, "-c", MODEL], env=environment)
     memo.begin(identity.host())
 
 

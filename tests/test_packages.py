@@ -11,7 +11,7 @@ SAMPLE = DATA / "audits" / "samples" / "vllm-bench-serve.json"
 # What no command may import (pyarrow is not in the list: pandas imports it itself where it is installed).
 HEAVY = """
 import sys, llm_measured.audit.report, llm_measured.published.__main__, llm_measured.predict.command
-print(*sorted({"numba", "statsmodels", "matplotlib", "filelock", "bench"} & set(sys.modules)))
+print(*sorted({"statsmodels", "matplotlib", "filelock", "bench"} & set(sys.modules)))
 """
 
 
@@ -43,7 +43,7 @@ def test_the_wheel_answers_as_the_checkout_and_has_nothing_of_the_study(tmp_path
     install = ["install", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
     subprocess.run([*pip, *install], check=True, capture_output=True)
     assert {path.name for path in target.iterdir() if path.is_dir()} >= {"llm_measured"}
-    assert not any((target / name).exists() for name in ("bench", "llm_planner", "tests", "data"))
+    assert not any((target / name).exists() for name in ("bench", "tests", "data"))
     asked = ("expect", "H100 SXM", "Llama-3.1-8B", "fp8", "vllm")
     for words in (("audit", str(SAMPLE)), ("published", "sources"), asked):
         code, said = run(target, "-m", "llm_measured", *words)

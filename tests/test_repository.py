@@ -185,7 +185,7 @@ class Absent:
             raise ModuleNotFoundError(f"{name} is not in environments/read.txt", name=name)
 
 sys.meta_path.insert(0, Absent())
-import bench.report.pages, bench.report.audit.page, llm_measured.audit.report, llm_planner.calculator, llm_planner.findings, bench.report.notebooks, bench.workflow.contribute
+import bench.report.pages, bench.report.audit.page, llm_measured.audit.report, bench.report.notebooks, bench.workflow.contribute
 from bench import backends
 [backends.get(name) for name in backends.names()]
 """

@@ -1,4 +1,5 @@
-"""Batching: frames computed from the sweeps of batching.ipynb, the planner, and the published sweep.
+"""Batching: frames computed from the sweeps of batching.ipynb, the largest batches that fit, and the
+published sweep.
 
 Sizes in bytes, times in seconds. A sweep is `derived.batches` of the experiment `batching` on the machine in
 focus.
@@ -17,9 +18,9 @@ MORE_INPUT, MORE_OUTPUT = 512, 8
 PRECISIONS = {"16 bits": 2, "8 bits": 1, "4 bits": 0.5}
 CONTEXTS = 576, 4096
 USABLE = 0.9  # share of a GPU's memory for weights and KV cache, vLLM's default
-PLANNED = "llama-2-7b", "llama-3-8b", "llama-2-70b"
+FITTED_MODELS = "llama-2-7b", "llama-3-8b", "llama-2-70b"
 # What the table calls a GPU, and its row of core/accelerators.csv.
-PLANNED_GPUS = {
+FITTED_GPUS = {
     "A6000": "rtx-a6000",
     "A10G": "a10g",
     "A10": "a10",
@@ -193,19 +194,19 @@ def _as_printed(printed: float, computed: float) -> bool:
     return abs(computed - printed) <= 0.5 * 10 ** -len(decimals) + 1e-12
 
 
-def planner() -> pd.DataFrame:
-    """Largest batch that fits: one row per model, GPU of PLANNED_GPUS, precision of the weights
+def largest_batches() -> pd.DataFrame:
+    """Largest batch that fits: one row per model, GPU of FITTED_GPUS, precision of the weights
     and context.
 
     Columns model, precision, gpu, context_tokens, weight_bytes, largest_batch (with a KV cache in 16 bits).
     """
     memory_gb = hardware.by_accelerator()["memory_gb"]
     rows = []
-    for model in PLANNED:
+    for model in FITTED_MODELS:
         shape = inputs.shape(model)
         for precision, value_bytes in PRECISIONS.items():
             weights = shape["weight_parameters"] * value_bytes
-            for gpu, sheet in PLANNED_GPUS.items():
+            for gpu, sheet in FITTED_GPUS.items():
                 for context in CONTEXTS:
                     request = metrics.kv_cache_bytes(context, shape["kv_values_per_token"], 2)
                     fits = metrics.largest_batch(USABLE * memory_gb[sheet] * 1e9, weights, request)

@@ -30,8 +30,8 @@ def _table() -> pd.DataFrame:
 
 
 def table() -> pd.DataFrame:
-    """One row per accelerator and provider; columns device (the planner's name), accelerator (an id of
-    core/accelerators.csv), vendor, usd_per_gpu_hour, kind, date, source."""
+    """One row per accelerator and provider; columns accelerator (an id of core/accelerators.csv), vendor,
+    usd_per_gpu_hour, kind, date, source."""
     return _table().copy()
 
 

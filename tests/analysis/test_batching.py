@@ -1,5 +1,4 @@
-"""Batches: sizes and operations, the step-time model, the planner, sweeps that lose a batch, and
-sentences that follow the data."""
+"""Batches: sizes and operations, the step-time model, sweeps that lose a batch, and sentences that follow the data."""
 
 import numpy as np
 import pandas as pd

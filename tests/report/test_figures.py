@@ -59,7 +59,7 @@ def written(tmp_path_factory):
             backend="llamacpp",
             option=option,
         )
-    write_sweep(observations, backend="llamacpp", option="Q8_0")  # what the planner predicts its server from
+    write_sweep(observations, backend="llamacpp", option="Q8_0")
     write_sizes(observations)
     short = {"experiment": "sizes", "model": "qwen2.5-coder-1.5b", "backend": "llamacpp"}
     for option, more in (
@@ -89,13 +89,7 @@ def requests(written):
     return written.copy()
 
 
-def quick(names):
-    """Names as parameters: those of the planner simulate load tests of others first, so they are for `make
-    check`; the pages' tests draw them in every run."""
-    return [pytest.param(n, marks=pytest.mark.check) if n.startswith("plan_") else n for n in names]
-
-
-@pytest.mark.parametrize("name", quick(figures.names()))
+@pytest.mark.parametrize("name", figures.names())
 @pytest.mark.check
 def test_every_figure_draws(name, requests, nothing, tmp_path):
     for frame in (requests, nothing):
@@ -118,7 +112,7 @@ def test_a_mistyped_figure_is_answered_with_those_that_exist(nothing):
         figures.parts("latencyy", nothing)
 
 
-@pytest.mark.parametrize("name", quick(tables.names()))
+@pytest.mark.parametrize("name", tables.names())
 @pytest.mark.check
 def test_every_table_is_made(name, requests, nothing):
     made = tables.TABLES[name]

@@ -93,9 +93,7 @@ def _thousandths(found):
     return f"{float(found[0]):.3f}".rstrip("0").rstrip(".")
 
 
-# A topic is a file of this folder, of `bench.report.published` or of a package beside the study; its figures
-# join when it is imported.
+# A topic is a file of this folder or of `bench.report.published`; its figures join when it is imported.
 for _topic in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_topic.name}")
 importlib.import_module("bench.report.published.figures")
-registry.join("figures")

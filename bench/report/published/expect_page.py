@@ -287,7 +287,7 @@ def calculator() -> str:
 
 TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
 <link rel="stylesheet" href="assets/expect.css">
-<form id="expect" class="planner" aria-label="What to expect">
+<form id="expect" class="calculator" aria-label="What to expect">
 {% for name, label, choices in selects %}
 <div><label for="expect-{{ name }}">{{ label }}</label>
 <select id="expect-{{ name }}" name="{{ name }}">

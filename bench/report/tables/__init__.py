@@ -84,10 +84,8 @@ def main(arguments: Sequence[str]) -> None:
     print(html.text(own if len(own) else TABLES[name](rows)))
 
 
-# A topic is a file of this folder, of `bench.report.published` or of a package beside the study; its tables
-# join when it is imported.
+# A topic is a file of this folder or of `bench.report.published`; its tables join when it is imported.
 for _topic in pkgutil.iter_modules(__path__):
     if _topic.name != "__main__":
         importlib.import_module(f"{__name__}.{_topic.name}")
 importlib.import_module("bench.report.published.tables")
-registry.join("tables")

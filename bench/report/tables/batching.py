@@ -62,11 +62,11 @@ def kv_cache() -> pd.DataFrame:
 
 
 @tables.listed
-def planner() -> pd.DataFrame:
+def largest_batches() -> pd.DataFrame:
     """The largest batch that fits: one row per model, precision and GPU, one column per context length;
     weights and a 16-bit KV cache in 90 % of the memory."""
     rows = "model precision gpu weight_bytes"
-    wide = batching_analysis.planner().pivot_table(
+    wide = batching_analysis.largest_batches().pivot_table(
         index=rows.split(), columns="context_tokens", values="largest_batch", sort=False
     )
     wide = wide.reset_index()
