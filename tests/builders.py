@@ -237,7 +237,6 @@ def write_quality(
 def write_every(folder, rate=100.0, lost=(), **columns):
     """Write a run of every experiment of one option, as fast as `rate` output tokens/s say."""
     write_run(folder, rate=rate, **columns)
-    write_run(folder, rate=rate, experiment="overhead", n=4, **columns)
     write_sweep(folder, overhead=0.1 / rate, lost=lost, **columns)
     write_quality(folder, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], **columns)
     write_serving(folder, {1: (0.05, 2 / rate), 8: (0.1, 4 / rate)}, {2: (0.05, 3 / rate)}, **columns)

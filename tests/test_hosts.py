@@ -6,7 +6,7 @@ from builders import write_run
 
 from bench.analysis import machines
 from bench.machine import identity
-from bench.observations import store
+from bench.observations import gates, store
 from bench.paths import ROOT
 from bench.report import downloads
 from llm_measured.core import naming
@@ -41,3 +41,11 @@ def test_a_withdrawn_experiment_enters_no_table(tmp_path):
 def test_the_six_committed_bursts_are_named_one_by_one():
     bursts = [sentence for sentence in store.withdrawn(ROOT / "_llama-inference") if "bursts_" in sentence]
     assert len(set(bursts)) == 6
+
+
+def test_the_twelve_committed_runs_of_overhead_are_withdrawn_and_stay_readable():
+    files = sorted((ROOT / "_llama-inference").glob("*/overhead-*.csv"))
+    named = [sentence for sentence in store.withdrawn(ROOT / "_llama-inference") if "/overhead-" in sentence]
+    assert len(files) == len(set(named)) == 12
+    runs = store.read_all(files)
+    assert not gates.refused(runs) and len(runs.rows) == 12 * 16

@@ -30,7 +30,6 @@ DIRECTIONS = {"higher": 1, "lower": -1, None: 0}
 def _of_requests(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per run of an experiment that asks one request at a time: `latency.runs`, and medians over its
     requests of inter-token latency, end-to-end and step time, MFU, arithmetic intensity, KV cache, energy."""
-    rows = _without_engine_loops(rows)
     gaps = rows["output_tokens"] - 1
     enough = gaps >= statistics.requests_needed(0.99)
     kv = metrics.kv_cache_bytes(
@@ -50,11 +49,6 @@ def _of_requests(rows: pd.DataFrame) -> pd.DataFrame:
     table = table.merge(batches.groupby("run_id")[names].median().reset_index(), "left", "run_id")
     # Energy as in every other experiment's rows: the median over requests, where `latency.runs` has the mean.
     return table.drop(columns=ENERGY, errors="ignore").merge(_energy(rows, by=[]), "left", "run_id")
-
-
-def _without_engine_loops(rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` of whole requests: without those in which `overhead` timed the engine's own loop."""
-    return rows[rows["ttft_s"].notna() | (rows["experiment"] != "overhead")]
 
 
 def _of_sweeps(rows: pd.DataFrame) -> pd.DataFrame:

@@ -220,37 +220,3 @@ def described(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
     model, that with the most configurations; an empty frame where there are none."""
     chosen = settings(machines.on_default_machine(requests, experiment))
     return chosen[0][1] if chosen else machines.on_default_machine(requests, experiment)
-
-
-def pairs(requests: pd.DataFrame) -> pd.DataFrame:
-    """Pairs of the overhead experiment on the default machine, the engine's own loop and the harness on the
-    same prompt: one row per pair; columns the configuration, run_id, pair, prompt, cost (harness e2e / own
-    loop's e2e - 1).
-
-    A pair with a failure, or with two rows of the same kind, is left out.
-    """
-    rows = machines.on_default_machine(requests, "overhead")
-    rows = rows[rows["error"] == ""]
-    rows = rows.assign(pair=(rows["request"] - 1) // 2, harness=rows["ttft_s"].notna())
-    keys = [*schema.CONFIGURATION, "started", "run_id", "pair", "prompt"]
-    wide = rows.pivot_table(index=keys, columns="harness", values="e2e_s", aggfunc="first")
-    wide = wide.reindex(columns=[False, True]).dropna()
-    wide = wide.assign(cost=wide[True] / wide[False] - 1).reset_index()
-    return wide[[*keys, "cost"]].rename_axis(columns=None)
-
-
-def overhead_summary(requests: pd.DataFrame) -> pd.DataFrame:
-    """What measuring costs: one row per configuration of the overhead experiment, dearest first.
-
-    Columns pairs, runs, mean, low, high (fractions; 95 % interval over the pairs of its runs, in the order of
-    measuring: both halves of a pair share what slows the run, so what is left is their difference), verdict:
-    dearer, cheaper or `estimates.EQUAL`.
-    """
-    rows = []
-    for key, own in pairs(requests).groupby(schema.CONFIGURATION):
-        mean, low, high = estimates.mean_interval(own["cost"])
-        verdict = "dearer" if low > 0 else "cheaper" if high < 0 else estimates.EQUAL
-        rows.append((*key, len(own), own["run_id"].nunique(), mean, low, high, verdict))
-    names = ["pairs", "runs", "mean", "low", "high", "verdict"]
-    table = pd.DataFrame(rows, columns=[*schema.CONFIGURATION, *names])
-    return table.sort_values("mean", ascending=False, ignore_index=True)

@@ -84,13 +84,13 @@ class Running:
             for each in at_end:
                 each()
 
-    def generate(self, prompts: Prompts, max_new_tokens: int, streaming: bool = True) -> Rows:
+    def generate(self, prompts: Prompts, max_new_tokens: int) -> Rows:
         """One dict of measured columns per prompt of one batch, whatever the engine is."""
         if isinstance(self.engine, isolated.Worker):
             return self.engine.generate(prompts, max_new_tokens)
         if self.served:
             return through_server(self.engine, self.target.checkpoint, prompts, max_new_tokens)
-        return in_process.generate(self.engine, prompts, max_new_tokens, streaming)
+        return in_process.generate(self.engine, prompts, max_new_tokens)
 
     def again(self, prompts: Prompts, max_new_tokens: int) -> Rows:
         """One batch as `generate`, without a pause before it, by an engine that has just done the same."""

@@ -198,13 +198,13 @@ class Setup:
         tqdm.monitor_interval = 0  # no thread of its own that wakes in the middle of a request
         return tqdm(requests, total=total, desc=self.run_id, mininterval=0, miniters=1, file=sys.stdout)
 
-    def generate(self, prompts: running.Prompts, max_new_tokens: int, streaming: bool = True) -> running.Rows:
+    def generate(self, prompts: running.Prompts, max_new_tokens: int) -> running.Rows:
         """One batch of `prompts` (token ids) through the engine: one dict of measured columns per prompt.
 
         As `in_process.generate`; a server gets one request after the other, through the load client.
         """
         self.in_use()
-        rows = self.running.generate(prompts, max_new_tokens, streaming)
+        rows = self.running.generate(prompts, max_new_tokens)
         self.taken.alone.look()
         return rows
 

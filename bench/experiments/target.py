@@ -23,8 +23,8 @@ from llm_measured.core.definitions import Fields
 WAYS = {"load": "in process", "serve": "through a server"}  # the parts of the backend contract in words
 HERE = ("auto", "cpu", "cuda")  # values of `gpu` that mean a device of this machine
 LOCAL = ("localhost", "127.0.0.1", "::1")
-LENGTHS = ("max_new_tokens", "warmup_tokens", "input_tokens", "short_tokens", "pairs")
-PROMPT_SETS = {name: ("latency", "warmup") for name in ("latency", "served", "overhead", "sizes")}
+LENGTHS = ("max_new_tokens", "warmup_tokens", "input_tokens", "short_tokens")
+PROMPT_SETS = {name: ("latency", "warmup") for name in ("latency", "served", "sizes")}
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ WITHDRAWN = dict.fromkeys(
     ["bursts_conv", "bursts_code"],
     "all levels replay the first 120 requests of a trace, one uncommonly uneven stretch of it, so nothing "
     "follows for the whole",
-) | dict.fromkeys(["memory", "steps"], "the experiment was removed")
-
+)
+WITHDRAWN |= dict.fromkeys(["memory", "steps"], "the experiment was removed")
+WITHDRAWN["overhead"] = "the experiment was removed; *What measuring costs* is computed from its files"
 
 PARTIAL = ".partial"  # suffix of the levels of a run that has not ended (`partial`)
 SHARED = "shared"  # folder of the runs that shared their machine, below the others'; git ignores it

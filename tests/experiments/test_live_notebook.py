@@ -204,7 +204,6 @@ def test_what_papermill_puts_in_is_checked_too(kernel, folder):
 
 WRONG = {
     "batching": ({"backend": "fake", "batch_sizes": "1 two"}, {"batch_sizes": "1"}, "batch_sizes must be"),
-    "overhead": ({"backend": "fake", "pairs": 0}, {"pairs": 2}, "pairs must be 1 or more"),
     "quality": (
         {**SHORT, "option": "int8", "model": "shape:llama-2-7b"},
         {"model": "smollm2-135m"},

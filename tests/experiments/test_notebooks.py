@@ -138,11 +138,6 @@ def test_no_cuda_is_said_in_a_sentence(cells, tmp_path):
     assert not list(tmp_path.rglob("*.csv"))
 
 
-def test_overhead_pairs_both_ways(cells):
-    requests = cells("overhead", backend="fake", pairs=2, max_new_tokens=10)["observed"]
-    assert list(requests["ttft_s"].isna()) == [True, False, False, True]
-
-
 @pytest.mark.check
 @pytest.mark.timing
 def test_hardware_measures_roofs(tmp_path):

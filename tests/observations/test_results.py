@@ -237,7 +237,6 @@ def test_every_engine_has_three_committed_runs_of_each_measured_option():
     assert engines() <= set(front["backend"])
     real = front["weights"] == "real"
     assert (front["runs"][real] >= 3).all() and (table["failed"] == 0).all()
-    assert set(store.load(COMMITTED, experiment="overhead")["backend"]) == set(table["backend"])
     for file in (ROOT / "_llama-inference/hardware").glob("roofs-*.csv"):
         roofs = pd.read_csv(file, dtype=schema.WORDS)  # 096e72 is a host, not 9.6e73
         assert set("roofs-" + roofs["gpu"] + "-" + roofs["host"]) == {file.stem[:-2]}

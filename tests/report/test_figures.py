@@ -7,8 +7,6 @@ import pandas as pd
 import pytest
 import session_rows
 from builders import (
-    make_rows,
-    make_sidecar,
     two_engines,
     write_evaluation,
     write_quality,
@@ -37,12 +35,6 @@ def written(tmp_path_factory):
     """Runs of every experiment, read once."""
     observations = two_engines(tmp_path_factory.mktemp("written"))
     for option in ("float32", "int8"):
-        rows = make_rows(4, option=option, experiment="overhead")
-        rows = [
-            row | ({"ttft_s": None} if row["request"] % 2 else {}) | {"prompt": (row["request"] + 1) // 2}
-            for row in rows
-        ]
-        store.write(rows, make_sidecar(), rows[0]["run_id"], observations)
         write_sweep(observations, option=option, gpu_energy_j=20.0)
         write_quality(observations, [[5, 5], [5, 6]], [0.5, 0.6], [2.0, 3.0], option=option)
     write_quality(

@@ -176,7 +176,7 @@ def test_the_cost_of_measuring_is_left_to_those_who_repeat():
     assert {r.experiment for r in plan(all=True)} == {"latency", "quality", "batching", "serving"}
     second = {r.experiment for r in plan(all=True, repeats=2) if r.n == 2}
     sessions = {"conversations", "replay"}
-    assert second == {"latency", "batching", "serving", "served", "overhead"} | sessions
+    assert second == {"latency", "batching", "serving", "served"} | sessions
 
 
 def test_what_takes_hours_or_runs_generated_code_is_measured_by_name_only(monkeypatch):
@@ -197,8 +197,8 @@ def test_what_takes_hours_or_runs_generated_code_is_measured_by_name_only(monkey
 
 
 def test_an_experiment_that_is_named_is_measured_in_one_round():
-    """What a page says of an experiment that has not been measured (`make study EXPERIMENTS=overhead`)."""
-    for name in ("overhead", "served", "latency"):
+    """What a page says of an experiment that has not been measured (`make study EXPERIMENTS=served`)."""
+    for name in ("served", "latency"):
         assert {r.experiment for r in plan(experiments=name) if r.n == 1} >= {name}
 
 
