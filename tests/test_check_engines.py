@@ -1,98 +1,74 @@
-"""`make check-engines` finds what a new pin no longer takes: made-up packages that lack a flag, a field, a count."""
+"""`make check-engines` finds what a new pin no longer takes: made-up packages that lack a flag, a field, a text."""
 
-import argparse
 import importlib
-import json
 import sys
 
 import check_engines
-import pydantic
 import pytest
 from contracts import checks, packages, stand_ins
 
-
-class Body(pydantic.BaseModel):
-    model: str
-    prompt: list[int] | str
-    max_tokens: int
-    temperature: float
-    echo: bool
-    stream: bool
-    stream_options: dict
-    ignore_eos: bool = False
-    top_k: int = 0
-    repetition_penalty: float = 1.0
+ELSEWHERE = sorted(name for name, about in checks.ENGINES.items() if "elsewhere" in about)
 
 
-def parser(*left_out):
-    """A parser of LMDeploy's flags but for some."""
-    made = argparse.ArgumentParser(exit_on_error=False)
-    made.add_argument("words", nargs="*")
-    for flag in ("model-name", "server-name", "server-port", "backend", "dtype", "tp", "session-len"):
-        if flag not in left_out:
-            made.add_argument(f"--{flag}")
-    for flag in ("max-batch-size", "model-format", "log-level"):
-        made.add_argument(f"--{flag}")
-    return lambda words: made.parse_args(words[1:]) and None
-
-
-def stream(pieces, body, counted=4):
-    events = [{"choices": [{"index": 0, "text": text}]} for text, _ in pieces]
-    usage = {"prompt_tokens": 5, "completion_tokens": counted, "total_tokens": 9}
-    return [json.dumps(event) for event in [*events, {"choices": [], "usage": usage}]]
-
-
-def broken(parse, accept=lambda body: checks.lacking(Body, body), respond=stream):
-    return {what: fault for what, fault in checks.served("lmdeploy", parse, accept, respond) if fault}
-
-
-def test_an_engine_that_takes_what_the_adapter_sends_keeps_every_contract():
-    assert broken(parser()) == {}
-
-
-def test_a_flag_that_is_gone_is_named():
-    found = broken(parser("session-len"))
-    assert len(found) == 4 and all("--session-len" in fault for fault in found.values())
-
-
-def test_a_field_that_is_gone_is_named():
-    class Less(pydantic.BaseModel):
-        model: str
-        prompt: str
-
-    found = broken(parser(), lambda body: checks.lacking(Less, body))
-    assert all("Less has no" in fault and "ignore_eos" in fault for fault in found.values()) and found
-
-
-def test_a_stream_that_would_be_miscounted_is_said():
-    found = broken(parser(), respond=lambda pieces, body: stream(pieces, body, counted=5))
-    assert len(found) == 8 and all("5 output tokens where 4" in fault for fault in found.values())
-
-
-@pytest.mark.parametrize("name", sorted(check_engines.ELSEWHERE))
+@pytest.mark.parametrize("name", ELSEWHERE)
 def test_what_is_on_no_index_is_checked_against_what_was_read(name):
     found = list(checks.recorded(name))
-    assert len(found) >= 9 and [fault for _, fault in found if fault] == []
+    assert len(found) >= 6 and [fault for _, fault in found if fault] == []
 
 
-def test_what_was_read_fails_where_an_adapter_sends_something_else(monkeypatch):
-    from bench.backends import tensorrt_llm
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("--num-shard", "unrecognized arguments: --num-shard"),
+        ("parameters", "no field parameters"),
+        ("float16", "invalid choice: 'float16'"),
+    ],
+)
+def test_what_an_engine_no_longer_takes_is_named(monkeypatch, name, words):
+    def without(value):
+        if isinstance(value, dict):
+            return {key: without(part) for key, part in value.items()}
+        return [part for part in value if part != name] if isinstance(value, list) else value
 
-    monkeypatch.setattr(tensorrt_llm, "_body", lambda new_tokens: {"stop_token_ids": [2]})
-    assert any("stop_token_ids ends an answer early" in fault for _, fault in checks.recorded("tensorrt_llm"))
+    monkeypatch.setitem(checks.ENGINES, "tgi", without(checks.ENGINES["tgi"]))
+    faults = [fault for _, fault in checks.recorded("tgi") if fault]
+    assert faults and all(words in fault for fault in faults)
+
+
+def package(folder, **files):
+    """A package of the `files` given by name, `__` for a slash."""
+    for name, text in files.items():
+        file = folder / f"{name.replace('__', '/')}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    return packages.Package("engine==1", folder, 0, 0, [], {"engine.libs/libengine-1.so": 5})
+
+
+def test_what_a_package_no_longer_has_is_named(tmp_path):
+    about = {
+        "takes": {"engine/job.py": {"Job.__init__": ["ids"], "Job.run": [], "convert": ["to"]}},
+        "says": {"engine/job.py": ['"token_ids"'], "engine/gone.py": ["anything"]},
+        "built": ["engine.libs/libengine", "engine.libs/libcuda"],
+    }
+    text = 'class Job:\n    def __init__(self, ids): ...\ndef convert(to): return "token_ids"\n'
+    wrong = [what for what, fault in checks.read(about, package(tmp_path, engine__job=text)) if fault]
+    assert wrong == [
+        "Job.run takes the adapter's arguments",
+        "engine/gone.py says anything",
+        "it has a compiled engine.libs/libcuda",
+    ]
 
 
 def test_a_program_that_is_gone_is_named(tmp_path):
-    package = packages.Package("engine==1", tmp_path, 0, 0, [], {})
-    assert checks.no_program(package, "engine.serve") == "engine.serve is no program"
-    (tmp_path / "engine").mkdir()
-    (tmp_path / "engine" / "serve.py").write_text('if __name__ == "__main__":\n    pass\n')
-    assert checks.no_program(package, "engine.serve") == ""
+    made = package(tmp_path)
+    assert checks.no_program(made, "engine.serve") == "engine.serve is no program"
+    made = package(tmp_path, engine__serve='if __name__ == "__main__":\n    pass\n')
+    assert checks.no_program(made, "engine.serve") == ""
 
 
 def test_every_pin_is_found():
-    for _, environment, distribution in check_engines.PINNED.values():
-        assert packages.pin(environment, distribution).startswith(f"{distribution}==")
+    for about in checks.ENGINES.values():
+        assert "pin" not in about or "==" in check_engines.requirement(about["pin"])
     with pytest.raises(ValueError, match="vllm.txt does not pin nothing"):
         packages.pin("vllm", "nothing")
 

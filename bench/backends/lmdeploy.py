@@ -21,6 +21,7 @@ OpenAI-compatible server.
   only, no n-grams.
 """
 
+from dataclasses import replace
 from importlib.metadata import version as _installed
 from pathlib import Path
 
@@ -39,6 +40,27 @@ DEVICES = ("cuda",)
 PARALLEL = {"serve": ("tensor",)}
 ENVIRONMENT = "lmdeploy"
 FALLBACK = "fallback to pytorch engine"  # lmdeploy/archs.py
+SERVER = servers.Declaration(
+    "LMDeploy",
+    OPTIONS,
+    [servers.tool("lmdeploy"), "serve", "api_server", "{path}"],
+    {
+        "--model-name": "{model}",
+        "--server-name": "127.0.0.1",
+        "--server-port": "{port}",
+        "--backend": "{backend}",
+        "--dtype": "{dtype}",
+        "--tp": "{tensor_parallel}",
+        "--log-level": "WARNING",  # where a fall-back from TurboMind to PyTorch is logged
+        "--session-len": "{context}",
+        "--max-batch-size": "{requests}",
+        "--model-format": "{format}",
+    },
+    # Greedy, whatever the model's generation_config.json says. There is no fewest number of tokens here.
+    body={"ignore_eos": True, "top_k": 1, "repetition_penalty": 1.0},
+    dialect="text",
+    settings={"prefix_caching": False},  # the server's own default
+)
 
 
 def version() -> str:
@@ -52,35 +74,13 @@ def available() -> str | None:
 def serve(
     checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
 ) -> servers.ServerCommand:
-    details = OPTIONS[option]
-    flags = {
-        "--model-name": checkpoint.name,
-        "--server-name": "127.0.0.1",
-        "--server-port": request.port,
-        "--backend": details["backend"],
-        "--dtype": details["dtype"],
-        "--tp": request.tensor_parallel,
-        "--log-level": "WARNING",  # where a fall-back from TurboMind to PyTorch is logged
-        "--session-len": servers.context(checkpoint, request),
-        **servers.at_once("--max-batch-size", request),
-    }
-    if "format" in details:
-        flags["--model-format"] = details["format"]
-    return servers.ServerCommand(
-        [servers.tool("lmdeploy"), "serve", "api_server", checkpoint.path],
-        flags,
-        body=_body,
-        events="text",
-        settings={"prefix_caching": False},  # the server's own default
-        reported=lambda url: _check_engine(request.log, option),
-    )
+    command = SERVER.serve(checkpoint, option, device, request)
+    return replace(command, reported=lambda url: _check_engine(request.log, option))
 
 
 def _check_engine(log: Path, option: str) -> Fields:
-    """Nothing, where the log of the server does not say that it runs on the other of its two engines.
-
-    RuntimeError with the log's own words where it does.
-    """
+    """Return nothing; RuntimeError with the words of the server's log where it says that it runs on the other
+    of its two engines."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     if fell_back := [line.strip() for line in lines if FALLBACK in line.lower()]:
         raise RuntimeError(
@@ -88,10 +88,3 @@ def _check_engine(log: Path, option: str) -> Fields:
             "Measure bfloat16-pytorch, or install the CUDA libraries that TurboMind opens."
         )
     return {}
-
-
-def _body(new_tokens: int) -> Fields:
-    """Fields of every request: greedy, whatever the model's generation_config.json says, and never end
-    early."""
-    # There is no fewest number of tokens here.
-    return {"ignore_eos": True, "top_k": 1, "repetition_penalty": 1.0}

@@ -31,6 +31,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def available() -> str | None:
 
 
 def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
-    """MLC's own format of `checkpoint`, quantised as `option` says; made once."""
+    """Make MLC's own format of `checkpoint`, quantised as `option` says; once."""
 
     def make(to: Path) -> None:
         source = copies.for_transformers_4(checkpoint)
@@ -69,8 +70,47 @@ def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     return files.made(checkpoints.conversion(checkpoint, "mlc", version(), option), make)
 
 
+def _do(command: Sequence[str | Path]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"mlc_llm {command[3]} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+SERVER = servers.Declaration(
+    "MLC",
+    OPTIONS,
+    [*TOOL, "serve", "{path}"],
+    {
+        "--device": "{device}",
+        "--mode": "server",
+        "--host": "127.0.0.1",
+        "--port": "{port}",
+        "--prefix-cache-mode": "disable",
+        "--speculative-mode": "disable",
+        "--enable-debug": True,
+        "--overrides": {
+            "max_num_sequence": "{requests}",
+            "max_total_seq_length": "{total_tokens}",
+            "context_window_size": "{context}",
+            "tensor_parallel_shards": "{tensor_parallel}",
+        },
+    },
+    body={"debug_config": {"ignore_eos": True}},
+    model="{path}",  # served under the path of its folder, as the command names it
+    health="/v1/models",
+    prepare=prepare,
+)
+
+
+def serve(
+    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
+) -> servers.ServerCommand:
+    command = SERVER.serve(checkpoint, option, device, request)
+    return replace(command, settings=_reported(checkpoint, Path(command.model)))
+
+
 def _reported(checkpoint: Checkpoint, path: Path) -> Fields:
-    """What MLC's own format says of the model that it was made of."""
+    """Read back what MLC's own format says of the model that it was made of."""
     file = path / "mlc-chat-config.json"
     config = json.loads(file.read_text()) if file.exists() else {}
     model, ends = config.get("model_config", {}), config.get("eos_token_id")
@@ -80,45 +120,3 @@ def _reported(checkpoint: Checkpoint, path: Path) -> Fields:
         "end_token_ids": ends if isinstance(ends, list | None) else [ends],
     }
     return effective.checked("MLC", checkpoint, reported)
-
-
-def _do(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"mlc_llm {command[3]} failed:\n{(done.stdout + done.stderr)[-2000:]}")
-
-
-def serve(
-    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
-) -> servers.ServerCommand:
-    path = prepare(checkpoint, option, device)
-    tokens = servers.context(checkpoint, request)
-    limits = {"max_num_sequence": request.requests, "max_total_seq_length": request.requests * tokens}
-    room = {
-        **(limits if request.requests else {}),
-        "context_window_size": tokens,
-        "tensor_parallel_shards": request.tensor_parallel,
-    }
-    flags = {
-        "--device": device,
-        "--mode": "server",
-        "--host": "127.0.0.1",
-        "--port": request.port,
-        "--prefix-cache-mode": "disable",
-        "--speculative-mode": "disable",
-        "--enable-debug": True,
-        "--overrides": ";".join(f"{name}={value}" for name, value in room.items()),
-    }
-    return servers.ServerCommand(
-        [*TOOL, "serve", path],
-        flags,
-        body=_body,
-        model=str(path),  # served under the path of its folder, as the command names it
-        settings=_reported(checkpoint, path),
-        health="/v1/models",
-    )
-
-
-def _body(new_tokens: int) -> Fields:
-    """Fields of every request: never end early."""
-    return {"debug_config": {"ignore_eos": True}}

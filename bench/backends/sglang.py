@@ -25,24 +25,58 @@ Generation Inference names as its successors.
   else may ask for it while a run is measured.
 """
 
-import functools
 import sys
 from importlib.metadata import version as _installed
 
 from bench.backends import common
-from bench.backends.common import effective, servers
-from bench.backends.common.checkpoints import Checkpoint
+from bench.backends.common import servers
 from llm_measured.core.definitions import Fields
 
 OPTIONS: dict[str, Fields] = {
     "bfloat16": {"dtype": "bfloat16"},
     "float16": {"dtype": "float16"},
-    "fp8": {"dtype": "bfloat16", "quantization": "fp8"},
-    "bfloat16-ngram": {"dtype": "bfloat16", "draft_tokens": 10, "batches": False},
+    "fp8": {"dtype": "bfloat16", "flags": {"--quantization": "fp8"}},
+    "bfloat16-ngram": {
+        "dtype": "bfloat16",
+        "draft_tokens": 10,
+        "batches": False,
+        "flags": {
+            "--speculative-algorithm": "NGRAM",
+            "--speculative-num-draft-tokens": 10 + 1,  # with the root of the drafts
+            "--speculative-ngram-max-bfs-breadth": 1,
+        },
+    },
 }
 DEVICES = ("cuda",)
 PARALLEL = {"serve": ("tensor", "data")}
 ENVIRONMENT = "sglang"
+SERVER = servers.Declaration(
+    "SGLang",
+    OPTIONS,
+    [sys.executable, "-m", "sglang.launch_server"],
+    {
+        "--model-path": "{path}",
+        "--served-model-name": "{model}",
+        "--host": "127.0.0.1",
+        "--port": "{port}",
+        "--dtype": "{dtype}",
+        "--context-length": "{context}",
+        "--max-running-requests": "{requests}",
+        "--tensor-parallel-size": "{tensor_parallel}",
+        "--data-parallel-size": "{replicas}",
+        "--disable-radix-cache": True,
+        "--enable-cache-report": True,
+        "--log-level": "warning",
+    },
+    body={  # exactly `new_tokens`, no end before, and the ids of each event, so that drafts are counted
+        "min_tokens": "{new_tokens}",
+        "ignore_eos": True,
+        "stop_token_ids": "{end_token_ids}",
+        "return_token_ids": True,
+    },
+    tells_dtype=("/server_info", "dtype"),
+)
+serve = SERVER.serve
 
 
 def version() -> str:
@@ -51,50 +85,3 @@ def version() -> str:
 
 def available() -> str | None:
     return common.absent("sglang", study="sglang")
-
-
-def serve(
-    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
-) -> servers.ServerCommand:
-    details = OPTIONS[option]
-    flags = {
-        "--model-path": checkpoint.path,
-        "--served-model-name": checkpoint.name,
-        "--host": "127.0.0.1",
-        "--port": request.port,
-        "--dtype": details["dtype"],
-        "--context-length": servers.context(checkpoint, request),
-        **servers.at_once("--max-running-requests", request),
-        "--tensor-parallel-size": request.tensor_parallel,
-        "--disable-radix-cache": True,
-        "--enable-cache-report": True,
-        "--log-level": "warning",
-    }
-    if request.data_parallel > 1:
-        flags["--data-parallel-size"] = request.data_parallel
-    if "quantization" in details:
-        flags["--quantization"] = details["quantization"]
-    if "draft_tokens" in details:
-        flags |= {
-            "--speculative-algorithm": "NGRAM",
-            "--speculative-num-draft-tokens": details["draft_tokens"] + 1,  # with the root of the drafts
-            "--speculative-ngram-max-bfs-breadth": 1,
-        }
-
-    def reported(url: str) -> Fields:
-        found = {"dtype": effective.fetched(f"{url}/server_info").get("dtype")}
-        return effective.checked("SGLang", checkpoint, found, details["dtype"])
-
-    command = [sys.executable, "-m", "sglang.launch_server"]
-    return servers.ServerCommand(command, flags, body=functools.partial(_body, checkpoint), reported=reported)
-
-
-def _body(checkpoint: Checkpoint, new_tokens: int) -> Fields:
-    """Fields of every request: exactly `new_tokens`, no end before, and the ids of each event, so that drafts
-    are counted."""
-    return {
-        "min_tokens": new_tokens,
-        "ignore_eos": True,
-        "stop_token_ids": checkpoint.end_token_ids,
-        "return_token_ids": True,
-    }

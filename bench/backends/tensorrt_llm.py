@@ -25,7 +25,6 @@
 """
 
 import ctypes
-import json
 from importlib.metadata import version as _installed
 from pathlib import Path
 
@@ -37,7 +36,19 @@ from llm_measured.core.definitions import Fields
 OPTIONS: dict[str, Fields] = {
     "bfloat16": {"dtype": "bfloat16"},
     "float16": {"dtype": "float16"},
-    "bfloat16-ngram": {"dtype": "bfloat16", "ngram_tokens": 2, "draft_tokens": 10, "batches": False},
+    "bfloat16-ngram": {
+        "dtype": "bfloat16",
+        "draft_tokens": 10,
+        "batches": False,
+        "file": {
+            "speculative_config": {
+                "decoding_type": "NGram",
+                "max_draft_len": 10,
+                "max_matching_ngram_size": 2,
+            },
+            "disable_overlap_scheduler": True,
+        },
+    },
 }
 DEVICES = ("cuda",)
 PARALLEL = {"serve": ("tensor",)}
@@ -71,44 +82,27 @@ def _opens(library: str) -> bool:
 
 
 def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
-    """A copy of `checkpoint` as its transformers reads it, with the option's number format in config.json."""
+    """Make a copy of `checkpoint` as its transformers reads it, with the option's number format in
+    config.json."""
     return copies.for_transformers_4(checkpoint, dtype=OPTIONS[option]["dtype"])
 
 
-def serve(
-    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
-) -> servers.ServerCommand:
-    settings = _engine(OPTIONS[option])
-    file = request.log.with_suffix(".yaml")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(settings))  # JSON is YAML
-    flags = {
+SERVER = servers.Declaration(
+    "TensorRT-LLM",
+    OPTIONS,
+    [servers.tool("trtllm-serve"), "{path}"],
+    {
         "--host": "127.0.0.1",
-        "--port": request.port,
+        "--port": "{port}",
         "--backend": "pytorch",
-        "--tp_size": request.tensor_parallel,
-        **servers.at_once("--max_batch_size", request),
-        "--max_seq_len": servers.context(checkpoint, request),
+        "--tp_size": "{tensor_parallel}",
+        "--max_batch_size": "{requests}",
+        "--max_seq_len": "{context}",
         "--log_level": "warning",
-        "--extra_llm_api_options": file.resolve(),
-    }
-    command = [servers.tool("trtllm-serve"), prepare(checkpoint, option, device)]
-    return servers.ServerCommand(command, flags, body=_body, settings=settings)
-
-
-def _engine(details: Fields) -> Fields:
-    """What only the file of options can say."""
-    settings = {"dtype": details["dtype"], "kv_cache_config": {"enable_block_reuse": False}}
-    if "draft_tokens" not in details:
-        return settings
-    drafting = {
-        "decoding_type": "NGram",
-        "max_draft_len": details["draft_tokens"],
-        "max_matching_ngram_size": details["ngram_tokens"],
-    }
-    return settings | {"speculative_config": drafting, "disable_overlap_scheduler": True}
-
-
-def _body(new_tokens: int) -> Fields:
-    """Fields of every request: never end early. `min_tokens` and `stop_token_ids` would: see the traps."""
-    return {"ignore_eos": True}
+        "--extra_llm_api_options": "{file}",
+    },
+    body={"ignore_eos": True},  # `min_tokens` and `stop_token_ids` would end an answer: see the traps
+    file={"dtype": "{dtype}", "kv_cache_config": {"enable_block_reuse": False}},
+    prepare=prepare,
+)
+serve = SERVER.serve

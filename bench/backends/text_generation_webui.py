@@ -24,11 +24,12 @@ ExLlama loader, today's is ExLlamaV3.
 """
 
 import json
+import math
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
-from bench import environment
 from bench.backends import exllamav3
 from bench.backends.common import copies, servers
 from bench.backends.common.checkpoints import Checkpoint
@@ -89,29 +90,47 @@ def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
     return exllamav3.converted(checkpoint, OPTIONS[option].get("bits"), _python(), loader, source)
 
 
+SERVER = servers.Declaration(
+    "text-generation-webui",
+    OPTIONS,
+    ["server.py", "--api", "--nowebui"],
+    {
+        "--api-port": "{port}",
+        "--model-dir": "{parent}",
+        "--model": "{name}",
+        "--loader": "ExLlamav3",
+        "--cache-type": "fp16",
+    },
+    body={  # greedy, never end early, the room that the server has
+        "max_tokens": "{new_tokens}",
+        "ban_eos_token": True,
+        "add_bos_token": False,
+        "do_sample": False,
+        "truncation_length": 0,
+    },
+    model="{name}",
+    health="/v1/internal/health",
+    environment={"CUDA_VISIBLE_DEVICES": "{gpus}"},
+    prepare=prepare,
+)
+
+
 def serve(
     checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
 ) -> servers.ServerCommand:
-    path = prepare(checkpoint, option, device)
-    room = -(-request.requests * servers.context(checkpoint, request) // 256) * 256  # pages of 256 tokens
-    flags = {
-        "--api-port": request.port,
-        "--model-dir": path.parent,
-        "--model": path.name,
-        "--loader": "ExLlamav3",
-        **({"--ctx-size": room} if room else {}),
-        "--cache-type": "fp16",
-    }
-    flags |= {"--enable-tp": True, "--tp-backend": "nccl"} if request.tensor_parallel > 1 else {}
-    visible = {"CUDA_VISIBLE_DEVICES": ",".join(environment.used_gpus(request.tensor_parallel))}
-    return servers.ServerCommand(
-        ["env", f"--chdir={_home()}", _python(), "server.py", "--api", "--nowebui"],
-        flags,
-        body=_body,
+    command = SERVER.serve(checkpoint, option, device, request)
+    flags = dict(command.flags)
+    if request.requests:
+        room = request.requests * servers.context(checkpoint, request)
+        flags["--ctx-size"] = math.ceil(room / exllamav3.PAGE) * exllamav3.PAGE
+    if request.tensor_parallel > 1:
+        flags |= {"--enable-tp": True, "--tp-backend": "nccl"}
+    return replace(
+        command,
+        command=["env", f"--chdir={_home()}", _python(), *command.command],
+        flags=flags,
+        body=lambda new_tokens: command.body(new_tokens + 1),  # its loop keeps the last one
         events="text-bos" if _counts_bos(checkpoint) else "text",
-        model=path.name,
-        health="/v1/internal/health",
-        environment=visible,
     )
 
 
@@ -120,15 +139,3 @@ def _counts_bos(checkpoint: Checkpoint) -> bool:
     file = checkpoint.path / "tokenizer_config.json"
     tokenizer = json.loads(file.read_text()) if file.exists() else {}
     return checkpoint.config.get("bos_token_id") is not None or bool(tokenizer.get("bos_token"))
-
-
-def _body(new_tokens: int) -> Fields:
-    """Fields of every request: greedy, never end early, the room that the server has, and one token more than
-    it hands on."""
-    return {
-        "max_tokens": new_tokens + 1,
-        "ban_eos_token": True,
-        "add_bos_token": False,
-        "do_sample": False,
-        "truncation_length": 0,
-    }

@@ -32,23 +32,22 @@ import shutil
 from pathlib import Path
 
 from bench import environment
-from bench.backends.common import copies, effective, servers
+from bench.backends.common import copies, servers
 from bench.backends.common.checkpoints import Checkpoint
 from llm_measured.core.definitions import Fields
 
 IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.7"
-OPTIONS: dict[str, Fields] = {
-    "float16": {"--dtype": "float16"},
-    "bfloat16": {"--dtype": "bfloat16"},
-    "bnb-int8": {"--quantize": "bitsandbytes"},
-    "nf4": {"--quantize": "bitsandbytes-nf4"},
-    "eetq-int8": {"--quantize": "eetq"},
-    "gptq-int4": {"--quantize": "gptq", "on_request": ("cuda",)},
-    "float16-ngram": {"--dtype": "float16", "--speculate": 10, "batches": False},
+OPTIONS: dict[str, Fields] = {  # it takes no --dtype beside --quantize
+    "float16": {"dtype": "float16"},
+    "bfloat16": {"dtype": "bfloat16"},
+    "bnb-int8": {"quantize": "bitsandbytes"},
+    "nf4": {"quantize": "bitsandbytes-nf4"},
+    "eetq-int8": {"quantize": "eetq"},
+    "gptq-int4": {"quantize": "gptq", "on_request": ("cuda",)},
+    "float16-ngram": {"dtype": "float16", "flags": {"--speculate": 10}, "batches": False},
 }
 DEVICES = ("cuda",)
 PARALLEL = {"serve": ("tensor",)}
-QUEUE = 1024  # requests that it keeps waiting before it refuses more
 
 
 def version() -> str:
@@ -65,40 +64,36 @@ def available() -> str | None:
 
 
 def prepare(checkpoint: Checkpoint, option: str, device: str) -> Path:
-    """A copy of `checkpoint` as its transformers reads it, that names no end of sequence."""
-    return copies.for_transformers_4(checkpoint, endless=True)
+    """Make a copy of `checkpoint` as its transformers reads it, that names no end of sequence."""
+    return copies.for_transformers_4(checkpoint, endless=True).resolve()
 
 
-def serve(
-    checkpoint: Checkpoint, option: str, device: str, request: servers.ServerSpec
-) -> servers.ServerCommand:
-    path, tokens = prepare(checkpoint, option, device), servers.context(checkpoint, request)
-    name = f"bench-tgi-{request.port}"
-    # `--gpus all` would hand over GPUs that CUDA_VISIBLE_DEVICES hides: another one would be described here.
-    # Docker reads the value as CSV, so the list is one quoted field of it.
-    gpus = f'"device={",".join(environment.used_gpus(request.tensor_parallel))}"'
-    command = ["docker", "run", "--rm", "--name", name, "--gpus", gpus, "--shm-size", "1g"]
-    command += ["--publish", f"127.0.0.1:{request.port}:80", "--volume", f"{path.resolve()}:/model:ro"]
-    command += ["--env", f"CUDA_DEVICE_ORDER={environment.ORDER}"]
-    command += ["--env", "PREFIX_CACHING=0", "--env", "USE_PREFIX_CACHING=0", IMAGE]
-    flags = {
+SERVER = servers.Declaration(
+    "TGI",
+    OPTIONS,
+    [
+        *("docker", "run", "--rm", "--name", "bench-tgi-{port}"),
+        # `--gpus all` would hand over GPUs that CUDA_VISIBLE_DEVICES hides: another one would be described
+        # here. Docker reads the value as CSV, so the list is one quoted field of it.
+        *("--gpus", '"device={gpus}"', "--shm-size", "1g"),
+        *("--publish", "127.0.0.1:{port}:80", "--volume", "{path}:/model:ro"),
+        *("--env", f"CUDA_DEVICE_ORDER={environment.ORDER}"),
+        *("--env", "PREFIX_CACHING=0", "--env", "USE_PREFIX_CACHING=0", IMAGE),
+    ],
+    {
         "--model-id": "/model",
-        "--num-shard": request.tensor_parallel,
-        "--max-total-tokens": tokens,
-        "--max-input-tokens": tokens - 1,
-        "--max-concurrent-requests": QUEUE,
+        "--num-shard": "{tensor_parallel}",
+        "--max-total-tokens": "{context}",
+        "--max-input-tokens": "{prompt_tokens}",
+        "--max-concurrent-requests": 1024,  # it keeps so many waiting before it refuses more
         "--usage-stats": "off",
-    } | {flag: value for flag, value in OPTIONS[option].items() if flag.startswith("--")}
-
-    def reported(url: str) -> Fields:
-        found = {"dtype": effective.fetched(f"{url}/info").get("model_dtype")}
-        return effective.checked("TGI", checkpoint, found, OPTIONS[option].get("--dtype"))
-
-    return servers.ServerCommand(
-        command,
-        flags,
-        events="tgi",
-        settings={"image": IMAGE, "prefix_caching": False},
-        reported=reported,
-        after=["docker", "stop", name],  # the container belongs to Docker's own process
-    )
+        "--dtype": "{dtype}",
+        "--quantize": "{quantize}",
+    },
+    dialect="tgi",
+    settings={"image": IMAGE, "prefix_caching": False},
+    tells_dtype=("/info", "model_dtype"),
+    after=["docker", "stop", "bench-tgi-{port}"],  # the container belongs to Docker's own process
+    prepare=prepare,
+)
+serve = SERVER.serve

@@ -7,13 +7,13 @@ import io
 import itertools
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
 import threading
 import time
 import types
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -21,20 +21,18 @@ from unittest import mock
 import pytest
 from builders import make_rows
 from commands import run
+from contracts import adapters
 
 from bench import backends, html, inputs, processes
 from bench.analysis import systems as systems_analysis
-from bench.backends import mlc, tgi
-from bench.backends.common import checkpoints, copies, gguf_files, servers, vllm_server
+from bench.backends import mlc, text_generation_webui, tgi
+from bench.backends.common import checkpoints, copies, servers, vllm_server
 from bench.instrument.load import protocols
-from bench.machine import gpu
 from bench.observations import schema, store
 from bench.paths import ROOT
 from bench.report.tables import backends as backends_tables
 from bench.workflow import plan
-from llm_measured.core import files as files_
 
-FILES = sorted(path.stem for path in (ROOT / "bench" / "backends").glob("[!_]*.py"))
 NEW = [
     "exllamav3",
     "hf_endpoint",
@@ -50,15 +48,6 @@ WANTED = servers.ServerSpec(requests=8, tokens=512, threads=2, tensor_parallel=2
 
 
 # What every adapter says of itself
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_an_adapter_says_what_its_options_and_its_traps_are(name):
-    """The rest of the contract is that of every adapter (test_check_backend)."""
-    module = backends.get(name).module
-    for word in ("Install:", "Documentation: <http", "Licence:", "Options:", "Traps:"):
-        assert word in module.__doc__, f"the docstring lacks {word}"
-    assert all(set(about.get("on_request", ())) <= {"cpu", "cuda"} for about in module.OPTIONS.values())
 
 
 LOOK = """
@@ -131,234 +120,132 @@ def test_an_environment_pins_what_can_be_pinned(name):
 # The commands
 
 
-class Checkpoint:
-    name, end_token_ids, weights = "shape:tiny", [2], "synthetic"
-    kv_values_per_token = 512
-
-    def __init__(self, path):
-        self.path = path
-
-    @property
-    def config(self):
-        return json.loads((self.path / "config.json").read_text())
-
-
 @pytest.fixture
 def checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "MODELS", tmp_path / "models")
-    folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    (folder / "config.json").write_text('{"eos_token_id": 2}')
-    (folder / "generation_config.json").write_text('{"eos_token_id": [2], "bos_token_id": 1}')
-    (folder / "model.safetensors").write_bytes(b"weights")
-    return Checkpoint(folder)
+    return adapters.checkpoint(tmp_path / "checkpoint")
 
 
-@pytest.fixture
-def launched(monkeypatch, tmp_path):
-    """What `processes.started` was asked for, instead of starting it."""
-    seen = {}
-
-    @contextmanager
-    def started(command, port, log, patience_s=600, health="/health", environment=None):
-        seen.update(command=list(map(str, command)), port=port, health=health, environment=environment or {})
-        yield f"http://127.0.0.1:{port}"
-
-    monkeypatch.setattr(processes, "started", started)
-    monkeypatch.setattr(files_, "made", lambda path, make: path)
-    monkeypatch.setattr(gguf_files, "read_back", lambda engine, checkpoint, path: {})  # it is not made
-    return seen
-
-
-def serve(name, option, checkpoint, tmp_path, wanted=WANTED):
-    """The `RunningServer` of a server that was not started."""
-    wanted = replace(wanted, log=tmp_path / "server.txt")
-    with backends.get(name).serve(checkpoint, option, "cuda", wanted) as served:
-        return served
+def launched(name, option, folder, device="cuda", **wanted):
+    """(its command as words, its environment, the `RunningServer`) of a server that is not started."""
+    with adapters.launched(name, option, folder, device, **wanted) as found:
+        return found
 
 
 def flag(command, name):
     return command[command.index(name) + 1]
 
 
-FLAGS = {
-    "sglang": {
-        "--model-path": None,
-        "--dtype": "bfloat16",
-        "--tensor-parallel-size": "2",
-        "--max-running-requests": "8",
-        "--context-length": "544",
-        "--host": "127.0.0.1",
-    },
-    "lmdeploy": {
-        "--dtype": "bfloat16",
-        "--tp": "2",
-        "--backend": "turbomind",
-        "--session-len": "544",
-        "--max-batch-size": "8",
-    },
-    "tensorrt_llm": {
-        "--tp_size": "2",
-        "--max_batch_size": "8",
-        "--max_seq_len": "544",
-        "--backend": "pytorch",
-        "--host": "127.0.0.1",
-    },
-    "mlc": {"--device": "cuda", "--prefix-cache-mode": "disable", "--mode": "server", "--host": "127.0.0.1"},
-    "tgi": {
-        "--model-id": "/model",
-        "--dtype": "float16",
-        "--num-shard": "2",
-        "--max-total-tokens": "544",
-        "--max-input-tokens": "543",
-    },
-    "text_generation_webui": {
-        "--loader": "ExLlamav3",
-        "--ctx-size": "4352",
-        "--cache-type": "fp16",
-        "--tp-backend": "nccl",
-    },
+# Server and option -> the end of its command for eight requests of 512 tokens on two GPUs.
+COMMANDS = {
+    "sglang bfloat16": """-m sglang.launch_server --model-path FOLDER/checkpoint --served-model-name shape:tiny
+        --host 127.0.0.1 --port 4242 --dtype bfloat16 --context-length 544 --max-running-requests 8
+        --tensor-parallel-size 2 --disable-radix-cache --enable-cache-report --log-level warning""",
+    "sglang fp8": "--quantization fp8",
+    "sglang bfloat16-ngram": """--speculative-algorithm NGRAM --speculative-num-draft-tokens 11
+        --speculative-ngram-max-bfs-breadth 1""",
+    "lmdeploy bfloat16": """serve api_server FOLDER/checkpoint --model-name shape:tiny --server-name 127.0.0.1
+        --server-port 4242 --backend turbomind --dtype bfloat16 --tp 2 --log-level WARNING --session-len 544
+        --max-batch-size 8""",
+    "lmdeploy bfloat16-pytorch": """--backend pytorch --dtype bfloat16 --tp 2 --log-level WARNING
+        --session-len 544 --max-batch-size 8""",
+    "lmdeploy awq-int4": "--dtype float16 --tp 2 --log-level WARNING --session-len 544 --max-batch-size 8 "
+    "--model-format awq",
+    "tensorrt_llm bfloat16": """FOLDER/models/shape-tiny/transformers-4-HASH --host 127.0.0.1 --port 4242
+        --backend pytorch --tp_size 2
+        --max_batch_size 8 --max_seq_len 544 --log_level warning --extra_llm_api_options FOLDER/server.yaml""",
+    "mlc q4f16_1": """-m mlc_llm serve FOLDER/models/shape-tiny/mlc-of-no-known-version-q4f16_1
+        --device cuda --mode server --host 127.0.0.1 --port 4242 --prefix-cache-mode disable --speculative-mode disable --enable-debug --overrides
+        max_num_sequence=8;max_total_seq_length=4352;context_window_size=544;tensor_parallel_shards=2""",
+    "tgi float16": """docker run --rm --name bench-tgi-4242 --gpus "device=3,1" --shm-size 1g
+        --publish 127.0.0.1:4242:80 --volume FOLDER/models/shape-tiny/transformers-4-HASH:/model:ro
+        --env CUDA_DEVICE_ORDER=PCI_BUS_ID
+        --env PREFIX_CACHING=0 --env USE_PREFIX_CACHING=0
+        ghcr.io/huggingface/text-generation-inference:3.3.7 --model-id /model --num-shard 2
+        --max-total-tokens 544 --max-input-tokens 543 --max-concurrent-requests 1024 --usage-stats off
+        --dtype float16""",
+    "tgi bnb-int8": "--usage-stats off --quantize bitsandbytes",
+    "tgi nf4": "--usage-stats off --quantize bitsandbytes-nf4",
+    "tgi eetq-int8": "--usage-stats off --quantize eetq",
+    "tgi gptq-int4": "--usage-stats off --quantize gptq",
+    "tgi float16-ngram": "--dtype float16 --speculate 10",
+    "text_generation_webui 4bpw": """env --chdir=FOLDER python3 server.py --api --nowebui --api-port 4242
+        --model-dir FOLDER/models/shape-tiny --model exl3-0.0.30-4bpw --loader ExLlamav3 --cache-type fp16 --ctx-size 4352
+        --enable-tp --tp-backend nccl""",
 }
-PORTS = {
-    "sglang": "--port",
-    "lmdeploy": "--server-port",
-    "tensorrt_llm": "--port",
-    "mlc": "--port",
-    "text_generation_webui": "--api-port",
-}
-HEALTH = {"mlc": "/v1/models", "text_generation_webui": "/v1/internal/health"}
-
-
-@pytest.mark.parametrize("name", sorted(FLAGS))
-def test_a_server_is_launched_as_its_maintainers_document_it(name, checkpoint, launched, tmp_path):
-    served = serve(name, next(iter(backends.get(name).module.OPTIONS)), checkpoint, tmp_path)
-    command = launched["command"]
-    for word, value in FLAGS[name].items():
-        assert word in command and value in (None, flag(command, word)), f"{word} {value}"
-    if name in PORTS:
-        assert flag(command, PORTS[name]) == str(launched["port"])
-    assert launched["health"] == HEALTH.get(name, "/health") and served.url.endswith(str(launched["port"]))
-    assert served.dialect in protocols.DIALECTS and served.weight_bytes is None
-    assert str(tmp_path) not in json.dumps(served.settings)
-    assert str(launched["port"]) not in map(str, served.settings.values())
-    # The hub's or the user's folder, or what was made of it under models/.
-    assert str(checkpoint.path) in command or str(checkpoints.folder(checkpoint.name)) in " ".join(command)
-
-
-def test_there_is_room_for_what_a_server_adds_but_no_more_than_the_model_takes(
-    checkpoint, launched, tmp_path
-):
-    assert servers.context(checkpoint, WANTED) == 512 + servers.SPARE
-    (checkpoint.path / "config.json").write_text('{"max_position_embeddings": 520}')
-    assert servers.context(checkpoint, WANTED) == 520
-    serve("mlc", "q4f16_1", checkpoint, tmp_path)
-    told = dict(pair.split("=") for pair in flag(launched["command"], "--overrides").split(";"))
-    assert told == {
-        "max_num_sequence": "8",
-        "max_total_seq_length": "4160",
-        "context_window_size": "520",
-        "tensor_parallel_shards": "2",
-    }
-
-
-def test_prefix_caches_are_off(checkpoint, launched, tmp_path):
-    commands = {}
-    for name in FLAGS:
-        serve(name, next(iter(backends.get(name).module.OPTIONS)), checkpoint, tmp_path)
-        commands[name] = list(launched["command"])
-    assert "--disable-radix-cache" in commands["sglang"] and "--enable-cache-report" in commands["sglang"]
-    assert "--enable-prefix-caching" not in commands["lmdeploy"]
-    assert json.loads(Path(flag(commands["tensorrt_llm"], "--extra_llm_api_options")).read_text())[
-        "kv_cache_config"
-    ] == {"enable_block_reuse": False}
-    assert "PREFIX_CACHING=0" in commands["tgi"] and "USE_PREFIX_CACHING=0" in commands["tgi"]
-
-
-def test_drafts_without_a_second_model(checkpoint, launched, tmp_path):
-    serve("sglang", "bfloat16-ngram", checkpoint, tmp_path)
-    assert (
-        flag(launched["command"], "--speculative-algorithm") == "NGRAM"
-        and flag(launched["command"], "--speculative-num-draft-tokens") == "11"
-        and flag(launched["command"], "--speculative-ngram-max-bfs-breadth") == "1"
-    ), "ten drafts after the root, in one chain"
-    serve("tensorrt_llm", "bfloat16-ngram", checkpoint, tmp_path)
-    told = json.loads(Path(flag(launched["command"], "--extra_llm_api_options")).read_text())
-    assert told["speculative_config"] == {
-        "decoding_type": "NGram",
-        "max_draft_len": 10,
-        "max_matching_ngram_size": 2,
-    }
-    assert told["disable_overlap_scheduler"]
-    serve("tgi", "float16-ngram", checkpoint, tmp_path)
-    assert flag(launched["command"], "--speculate") == "10"
-    for name in FLAGS:
-        for option in backends.get(name).module.OPTIONS:
-            assert backends.get(name).batches(option) != option.endswith("-ngram")
-
-
-def test_quantised_options_say_so(checkpoint, launched, tmp_path):
-    told = {
-        "tgi": {
-            "bnb-int8": "bitsandbytes",
-            "nf4": "bitsandbytes-nf4",
-            "eetq-int8": "eetq",
-            "gptq-int4": "gptq",
+# What else an option's server is given: body, dialect, address that answers when it is ready.
+IDS = {"min_tokens": 7, "ignore_eos": True, "stop_token_ids": [2], "return_token_ids": True}
+REQUESTS = {
+    "sglang": (IDS, "completions", "/health"),
+    "lmdeploy": ({"ignore_eos": True, "top_k": 1, "repetition_penalty": 1.0}, "text", "/health"),
+    "tensorrt_llm": ({"ignore_eos": True}, "completions", "/health"),
+    "mlc": ({"debug_config": {"ignore_eos": True}}, "completions", "/v1/models"),
+    "tgi": ({}, "tgi", "/health"),
+    "text_generation_webui": (
+        {  # its loop ends before it hands on the last one, and counts the beginning of sequence
+            "max_tokens": 8,
+            "ban_eos_token": True,
+            "add_bos_token": False,
+            "do_sample": False,
+            "truncation_length": 0,
         },
-        "sglang": {"fp8": "fp8"},
-    }
-    for name, options in told.items():
-        for option, value in options.items():
-            serve(name, option, checkpoint, tmp_path)
-            assert flag(launched["command"], "--quantiz" + ("ation" if name == "sglang" else "e")) == value
-            assert name == "sglang" or "--dtype" not in launched["command"], (
-                "TGI refuses --dtype beside --quantize"
-            )
-    serve("lmdeploy", "awq-int4", checkpoint, tmp_path)
-    assert flag(launched["command"], "--model-format") == "awq"
-
-
-BODIES = {
-    "sglang": {"min_tokens": 7, "ignore_eos": True, "stop_token_ids": [2], "return_token_ids": True},
-    "tensorrt_llm": {"ignore_eos": True},  # of stop_token_ids its sampler makes stop words
-    "lmdeploy": {"ignore_eos": True, "top_k": 1, "repetition_penalty": 1.0},
-    "mlc": {"debug_config": {"ignore_eos": True}},
-    "tgi": {},
+        "text-bos",
+        "/v1/internal/health",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", sorted(BODIES))
-def test_answers_have_exactly_as_many_tokens_as_asked_for(name, checkpoint, launched, tmp_path):
-    served = serve(name, next(iter(backends.get(name).module.OPTIONS)), checkpoint, tmp_path)
-    assert served.body(7) == BODIES[name]
-    assert ("--enable-debug" in launched["command"]) == (name == "mlc"), (
-        "MLC heeds ignore_eos with --enable-debug only"
-    )
+@pytest.mark.parametrize("of", COMMANDS)
+def test_a_server_is_launched_as_its_maintainers_document_it(of, tmp_path, monkeypatch):
+    """Prefix caches are off, no answer ends early, and only the GPUs that are described compute."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    name, option = of.split()
+    command, variables, served = launched(name, option, tmp_path, port=4242)
+    text = " ".join(command).replace(str(tmp_path), "FOLDER")
+    text = re.sub("transformers-4-[0-9a-f]+", "transformers-4-HASH", text)
+    assert text.endswith(" ".join(COMMANDS[of].split())), text
+    assert (served.body(7), served.dialect, served.health) == REQUESTS[name]
+    assert variables.get("CUDA_VISIBLE_DEVICES") == ("3,1" if name == "text_generation_webui" else None)
+    assert str(tmp_path) not in json.dumps(served.settings) and served.weight_bytes is None
+    assert backends.get(name).batches(option) != option.endswith("-ngram")
 
 
-def test_the_web_interface_adds_nothing_to_a_prompt(checkpoint, launched, tmp_path, monkeypatch):
-    monkeypatch.setenv("TEXT_GENERATION_WEBUI", str(tmp_path))
-    served = serve("text_generation_webui", "4bpw", checkpoint, tmp_path)
-    path, body, _ = protocols.DIALECTS[served.dialect]
-    sent = body(protocols.Prompt((1,), "Once upon a time", 7), served.model, served.body(7))
-    assert path == "/v1/completions" and sent["prompt"] == "Once upon a time"
-    assert not {"messages", "mode"} & set(sent)
-    assert sent["ban_eos_token"] and not sent["do_sample"] and not sent["add_bos_token"]
-    assert sent["max_tokens"] == 8, "its loop ends before it hands on the last one"
-    assert launched["command"][:2] == ["env", f"--chdir={tmp_path}"]
-    assert launched["environment"] == {"CUDA_VISIBLE_DEVICES": "0,1"}
+def test_a_server_s_own_limit_holds_where_none_is_asked_for(tmp_path):
+    """And a model gets no more room than it takes."""
+    for name, limits in {
+        "sglang": ["--max-running-requests"],
+        "lmdeploy": ["--max-batch-size"],
+        "tensorrt_llm": ["--max_batch_size"],
+        "text_generation_webui": ["--ctx-size"],
+        "mlc": [],
+    }.items():
+        option = backends.get(name).option("", "cuda")
+        command, _, _ = launched(name, option, tmp_path, requests=0, tokens=4000)
+        assert not set(limits) & set(command), name
+    assert flag(command, "--overrides") == "context_window_size=2048;tensor_parallel_shards=2"
+
+
+@pytest.mark.parametrize("option", ["bfloat16", "bfloat16-ngram"])
+def test_tensorrt_llm_is_told_the_rest_in_a_file(option, tmp_path):
+    _, _, served = launched("tensorrt_llm", option, tmp_path)
+    told = json.loads((tmp_path / "server.yaml").read_text())
+    expected = {"dtype": "bfloat16", "kv_cache_config": {"enable_block_reuse": False}}
+    if option == "bfloat16-ngram":
+        drafts = {"decoding_type": "NGram", "max_draft_len": 10, "max_matching_ngram_size": 2}
+        expected |= {"speculative_config": drafts, "disable_overlap_scheduler": True}
+    assert told == expected and expected.items() <= served.settings.items()
 
 
 @pytest.mark.parametrize("config", [{}, {"bos_token_id": 1}])
-def test_the_web_interface_s_count_of_an_answer_has_the_beginning_of_sequence_off(
-    config, checkpoint, launched, tmp_path, monkeypatch
-):
+def test_the_web_interface_s_count_of_an_answer_has_the_beginning_of_sequence_off(config, checkpoint):
     """It counts N tokens and that one as N + 1 wherever its tokenizer knows one."""
-    monkeypatch.setenv("TEXT_GENERATION_WEBUI", str(tmp_path))
     (checkpoint.path / "config.json").write_text(json.dumps(config))
-    served = serve("text_generation_webui", "float16", checkpoint, tmp_path)
-    assert served.dialect == ("text-bos" if config else "text")
+    (checkpoint.path / "tokenizer_config.json").unlink()
+    assert text_generation_webui._counts_bos(checkpoint) == bool(config)
     usage = {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7 + bool(config)}}
-    assert protocols.read(served.dialect, json.dumps(usage).encode()).output_tokens == 7
+    dialect = "text-bos" if config else "text"
+    assert protocols.read(dialect, json.dumps(usage).encode()).output_tokens == 7
 
 
 @pytest.mark.parametrize(("loader", "refused"), [("0.0.30", True), ("1.6.5", False)])
@@ -373,19 +260,6 @@ def test_the_web_interface_refuses_a_model_that_its_loader_cannot_pad(
             webui.prepare(checkpoint, "float16", "cuda")
     else:
         assert webui.prepare(checkpoint, "float16", "cuda").is_dir()
-
-
-def test_a_container_computes_on_the_gpu_that_is_described(checkpoint, launched, tmp_path, monkeypatch):
-    """With CUDA_VISIBLE_DEVICES=1 `--gpus all` would compute on GPU 0, and GPU 1 would be named in the
-    row."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
-    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
-    serve("tgi", "float16", checkpoint, tmp_path)
-    command = launched["command"]
-    assert flag(command, "--gpus") == '"device=3,1"' and "CUDA_DEVICE_ORDER=PCI_BUS_ID" in command
-    assert flag(command, "--gpus") == f'"device={",".join(gpu.used(2))}"'
-    serve("text_generation_webui", "float16", checkpoint, tmp_path)
-    assert launched["environment"]["CUDA_VISIBLE_DEVICES"] == "3,1"
 
 
 def test_tensorrt_llm_names_the_libraries_that_the_machine_lacks(monkeypatch):
@@ -413,11 +287,6 @@ def test_an_engine_that_compiles_names_the_toolkit_that_the_machine_lacks(name, 
     nvcc.parent.mkdir()
     nvcc.touch()
     assert module.available() is None
-
-
-def test_an_option_whose_answers_are_noise_is_none():
-    """MLC leaves the activations' scales of this format uninitialised until `mlc_llm calibrate` has run."""
-    assert "e4m3_e4m3_f16" not in mlc.OPTIONS and "calibrate" in mlc.__doc__
 
 
 def test_the_web_interface_says_which_folder_it_needs(tmp_path, monkeypatch):
@@ -469,27 +338,26 @@ def test_llamacpp_puts_every_layer_on_one_gpu_or_none(monkeypatch, tmp_path):
     )
 
 
-def test_llamacpp_s_server_is_told_the_device(checkpoint, launched, tmp_path):
-    served = serve("llamacpp", "Q8_0", checkpoint, tmp_path)
-    assert launched["command"][1:3] == ["-m", "bench.backends.llamacpp"]
-    assert launched["command"][4:6] == ["Q8_0", "cuda"]
+def test_llamacpp_s_server_is_told_the_device(tmp_path):
+    command, _, served = launched("llamacpp", "Q8_0", tmp_path)
+    assert command[1:3] == ["-m", "bench.backends.llamacpp"] and command[4:6] == ["Q8_0", "cuda"]
     assert served.settings["n_gpu_layers"] == "all"
 
 
-def test_llamacpp_starts_the_cache_that_is_declared_and_says_what_it_is(checkpoint, launched, tmp_path):
-    plain = serve("llamacpp", "Q8_0", checkpoint, tmp_path)
+def test_llamacpp_starts_the_cache_that_is_declared_and_says_what_it_is(checkpoint, tmp_path):
+    command, _, plain = launched("llamacpp", "Q8_0", tmp_path)
     assert plain.body(4)["cache_prompt"] is False and plain.cache.kind == "off"
-    assert launched["command"][-2:] == ["0", "0"], "no host memory, and no counters that nobody reads"
+    assert command[-2:] == ["0", "0"], "no host memory, and no counters that nobody reads"
     per_mib = 2**20 // (checkpoint.kv_values_per_token * 2)
     in_slots = WANTED.requests * 512
     size = in_slots + 3 * per_mib + per_mib // 2
-    served = serve("llamacpp", "Q8_0", checkpoint, tmp_path, replace(WANTED, cache_tokens=size))
-    assert served.body(4)["cache_prompt"] is True and launched["command"][-2:] == ["3", "1"]
+    command, _, served = launched("llamacpp", "Q8_0", tmp_path, cache_tokens=size)
+    assert served.body(4)["cache_prompt"] is True and command[-2:] == ["3", "1"]
     assert (served.cache.kind, served.cache.slots) == ("slots", WANTED.requests)
     assert in_slots < served.cache.capacity_tokens <= size, "whole MiB of host memory"
     assert served.settings["cache_ram_mib"] == 3 and served.settings["n_cache_reuse"] == 0
     with pytest.raises(ValueError, match=f"slots alone keep {in_slots} tokens"):
-        serve("llamacpp", "Q8_0", checkpoint, tmp_path, replace(WANTED, cache_tokens=in_slots - 1))
+        launched("llamacpp", "Q8_0", tmp_path, cache_tokens=in_slots - 1)
 
 
 def test_vllm_is_given_as_many_blocks_as_are_declared(checkpoint):
@@ -584,19 +452,17 @@ if sys.argv[1] == "run":
 """
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_container_is_stopped_whatever_happens(checkpoint, tmp_path, monkeypatch, fails):
+def test_a_container_is_stopped_whatever_happens(checkpoint, tmp_path, monkeypatch):
     tools(tmp_path, monkeypatch, docker=DOCKER)
     assert tgi.available() is None
     wanted = servers.ServerSpec(4, 256, 1, 1, tmp_path / "server.txt", patience_s=30)
-    try:
-        with backends.get("tgi").serve(checkpoint, "float16", "cuda", wanted) as served:
-            assert processes.answers(served.url + "/health")
-            pid = int((tmp_path / "docker.log.pid").read_text())
-            if fails:
-                raise KeyError("something else went wrong")
-    except KeyError:
-        pass
+    with (
+        contextlib.suppress(KeyError),
+        backends.get("tgi").serve(checkpoint, "float16", "cuda", wanted) as served,
+    ):
+        assert processes.answers(served.url + "/health")
+        pid = int((tmp_path / "docker.log.pid").read_text())
+        raise KeyError("something else went wrong")
     run, stop = (tmp_path / "docker.log").read_text().splitlines()
     name = f"bench-tgi-{served.url.rpartition(':')[2]}"
     assert run.startswith(f'run --rm --name {name} --gpus "device=0" --shm-size')
@@ -673,149 +539,76 @@ def test_a_tool_is_the_one_beside_the_interpreter(tmp_path, monkeypatch):
 # ExLlamaV3 in this process, with a library of the documented shape instead of a GPU
 
 
-class Job:
-    def __init__(self, input_ids, identifier, max_new_tokens, sampler):
-        assert list(input_ids.shape)[0] == 1 and sampler == [("ban", [2]), "argmax"], (
-            "suppressed on the device"
-        )
-        self.identifier, self.left = identifier, max_new_tokens
-        self.first = int(input_ids[0, -1])
-
-
-class Generator:
-    """Two tokens a step after the first, as where a character was held back; the last result tells of
-    drafts."""
-
-    def __init__(self, model, cache, tokenizer, **drafting):
-        self.jobs, self.drafting, self.resets, self.pagetable = [], drafting, 0, self
-
-    def enqueue(self, jobs):
-        self.jobs += jobs
-
-    def num_remaining_jobs(self):
-        return len(self.jobs)
-
-    def iterate(self):
-        import torch
-
-        results = [{"stage": "started", "identifier": job.identifier} for job in self.jobs]
-        for job in list(self.jobs):
-            count = min(job.left, 2)
-            result = {
-                "stage": "streaming",
-                "identifier": job.identifier,
-                "token_ids": torch.arange(job.left, job.left - count, -1)[None] + 100,
-                "eos": False,
-            }
-            job.left -= count
-            if not job.left:
-                self.jobs.remove(job)
-                result |= {"eos": True} | (
-                    {"accepted_draft_tokens": 3, "rejected_draft_tokens": 4} if self.drafting else {}
-                )
-            results.append(result)
-        return results
-
-    def clear_queue(self):
-        self.jobs.clear()
-
-    def reset_page_table(self):
-        self.resets += 1
-
-    def close(self):
-        pass
-
-
 @pytest.fixture
-def exllama(monkeypatch, checkpoint):
-    class Model:
-        loads = []
-
-        @classmethod
-        def from_config(cls, config):
-            return cls()
-
-        def load(self, device):
-            Model.loads.append(device)
-
-        def unload(self):
-            pass
-
-    class Named:
-        from_directory = from_config = staticmethod(lambda value: value)
-
-    class Cache:
-        rooms = []
-
-        def __init__(self, model, max_num_tokens):
-            Cache.rooms.append(max_num_tokens)
-
-    library = types.ModuleType("exllamav3")
-    library.__dict__.update(
-        Config=Named,
-        Tokenizer=Named,
-        Model=Model,
-        Cache=Cache,
-        Generator=Generator,
-        Job=Job,
-        CustomSampler=lambda steps: steps,
-        SS_BanTokens=lambda ids: ("ban", ids),
-        SS_Argmax=lambda: "argmax",
-    )
+def exllama(monkeypatch):
+    """(the adapter, the library, its generator, whose steps are to be set)."""
+    library = mock.MagicMock(Job=dict, CustomSampler=list)
+    library.SS_BanTokens, library.SS_Argmax = lambda ids: ("ban", ids), lambda: "argmax"
+    library.Config.from_directory.return_value = types.SimpleNamespace()  # which tells nothing
     monkeypatch.setitem(sys.modules, "exllamav3", library)
     monkeypatch.setattr(checkpoints, "linear_bytes", lambda *a, multiple_of: multiple_of)
-    return backends.get("exllamav3").module, library
+    generator = library.Generator.return_value
+    generator.num_remaining_jobs.side_effect = lambda: generator.left
+    return backends.get("exllamav3").module, library, generator
+
+
+def steps(generator, *results):
+    """Let the generator give `results` (token ids by request, more of the last one), one a step."""
+    import torch
+
+    def iterate():
+        ids, more = results[len(results) - generator.left]
+        generator.left -= 1
+        told = [
+            {"stage": "streaming", "identifier": k, "token_ids": torch.tensor([ids[k]])} | more for k in ids
+        ]
+        return [{"stage": "started", "identifier": 0}, *told]
+
+    generator.left, generator.iterate.side_effect = len(results), iterate
 
 
 def test_exllamav3_hands_on_every_token_and_keeps_no_pages(exllama, checkpoint):
-    module, library = exllama
+    module, library, generator = exllama
     engine = module.Engine(checkpoint, checkpoint.path, module.OPTIONS["float16"])
     assert engine.weight_bytes == 128, "matrices are read with their padding"
+    steps(generator, ({0: [15, 14], 1: [25, 24]}, {}), ({0: [13], 1: [23]}, {}))
     seen = []
-    found = engine.generate([[5, 6, 7], [8, 9]], 5, lambda request, token: seen.append((request, token)))
-    assert found == [[105, 104, 103, 102, 101]] * 2 and [t for r, t in seen if r == 1] == found[1]
-    assert engine.generator.resets == 1
-    assert engine.generate([[5, 6, 7]], 5, None) == found[:1] and not hasattr(engine, "speculation")
-    assert library.Cache.rooms == [2048 + 256], "one load: there was room"
+    found = engine.generate([[5, 6, 7], [8, 9]], 3, lambda request, token: seen.append((request, token)))
+    assert found == [[15, 14, 13], [25, 24, 23]] and [t for r, t in seen if r == 1] == found[1]
+    (jobs,) = generator.enqueue.call_args.args
+    assert [job["sampler"] for job in jobs] == [[("ban", [2]), "argmax"]] * 2, "suppressed on the device"
+    generator.pagetable.reset_page_table.assert_called_once()
     engine.reserve(4, 1000)
-    assert library.Cache.rooms[-1] == 4 * 1024 and len(library.Model.loads) == 2
-    engine.close()
-    engine.close()
+    rooms = [call.kwargs["max_num_tokens"] for call in library.Cache.call_args_list]
+    assert rooms == [2048 + 256, 4 * 1024], "loaded again only where there was no room"
 
 
-def test_exllamav3_says_why_a_job_failed(exllama, checkpoint, monkeypatch):
+def test_exllamav3_says_why_a_job_failed(exllama, checkpoint):
     """What its `reap_failed_job` appends has no identifier."""
-    module, _ = exllama
+    module, _, generator = exllama
     engine = module.Engine(checkpoint, checkpoint.path, module.OPTIONS["float16"])
-    failed = [{"stage": "error", "eos": True, "error": RuntimeError("out of pages")}]
-    monkeypatch.setattr(engine.generator, "iterate", lambda: engine.generator.jobs.clear() or failed)
-    with pytest.raises(RuntimeError, match="out of pages"):
+    generator.left = 1
+    generator.iterate.side_effect = [[{"stage": "error", "eos": True, "error": RuntimeError("no pages")}]]
+    with pytest.raises(RuntimeError, match="no pages"):
         engine.generate([[5, 6]], 4, None)
-    assert engine.generator.resets == 1
+    generator.pagetable.reset_page_table.assert_called_once()
 
 
 def test_exllamav3_is_refused_where_it_reads_another_model(exllama, checkpoint):
-    module, library = exllama
-    about = types.SimpleNamespace(rope_settings=types.SimpleNamespace(rope_theta=10000.0), vocab_size=9)
-    library.Config.from_directory = staticmethod(lambda path: about)
-    (checkpoint.path / "config.json").write_text(
-        '{"rope_parameters": {"rope_theta": 100000.0}, "vocab_size": 9}'
-    )
-    with pytest.raises(
-        ValueError, match="ExLlamaV3 says .* rotary base of 10000 where shape:tiny has 100000"
-    ):
+    module, library, _ = exllama
+    about = types.SimpleNamespace(rope_settings=types.SimpleNamespace(rope_theta=10000.0), vocab_size=512)
+    library.Config.from_directory.return_value = about
+    with pytest.raises(ValueError, match="ExLlamaV3 says .* rotary base of 10000 where shape:tiny has 1"):
         module.Engine(checkpoint, checkpoint.path, module.OPTIONS["float16"])
-    about.rope_settings.rope_theta = 100000.0
-    engine = module.Engine(checkpoint, checkpoint.path, module.OPTIONS["float16"])
-    assert engine.settings["read_back"] == {"rope_theta": 100000.0, "vocab_size": 9}
 
 
 def test_exllamav3_counts_drafts_of_one_prompt(exllama, checkpoint):
-    module, _ = exllama
+    module, library, generator = exllama
     engine = module.Engine(checkpoint, checkpoint.path, {"ngram_tokens": 2, "draft_tokens": 10})
-    engine.generate([[5, 6]], 5, None)
+    steps(generator, ({0: [15, 14]}, {"accepted_draft_tokens": 3, "rejected_draft_tokens": 4}))
+    engine.generate([[5, 6]], 2, None)
     assert engine.speculation == {"drafted_tokens": 7, "accepted_tokens": 3}
-    assert engine.generator.drafting == {"ngram_match_min": 2, "num_draft_tokens": 10}
+    assert library.Generator.call_args.kwargs == {"ngram_match_min": 2, "num_draft_tokens": 10}
     with pytest.raises(ValueError, match="one prompt at a time"):
         engine.generate([[1], [2]], 4, None)
 

@@ -9,8 +9,9 @@ import types
 import pytest
 
 from bench import backends, processes
-from bench.backends import lmdeploy, mlc
-from bench.backends.common import effective, gguf_files, servers
+from bench.backends import lmdeploy
+from bench.backends.common import copies, effective, gguf_files, servers
+from llm_measured.core import files
 
 CONFIG = {"rope_parameters": {"rope_theta": 100000.0}, "vocab_size": 49152, "dtype": "float32"}
 SAME = {"rope_theta": 100000.0, "dtype": "torch.bfloat16", "vocab_size": 49152, "end_token_ids": [2]}
@@ -105,8 +106,7 @@ def test_a_server_that_computes_in_another_format_is_refused(
     checkpoint, address, tmp_path, monkeypatch, name, path, said
 ):
     _, answers = address
-    module = backends.get(name).module
-    monkeypatch.setattr(module, "prepare", lambda *a: tmp_path, raising=False)
+    monkeypatch.setattr(copies, "for_transformers_4", lambda *a, **k: tmp_path)
     assert serve(name, "bfloat16", checkpoint, tmp_path) == {}, "a server that tells nothing is measured"
     answers[path] = said("bfloat16")
     assert serve(name, "bfloat16", checkpoint, tmp_path) == {"dtype": "bfloat16"}
@@ -148,7 +148,7 @@ def test_what_a_gguf_file_tells_is_held_against_the_model(checkpoint, tmp_path, 
 def test_mlc_s_own_format_is_read_back(checkpoint, address, tmp_path, monkeypatch):
     made = tmp_path / "made"
     made.mkdir()
-    monkeypatch.setattr(mlc, "prepare", lambda *a: made)
+    monkeypatch.setattr(files, "made", lambda *a: made)
     about = {"model_config": {"position_embedding_base": 10000, "vocab_size": 49152}, "eos_token_id": 2}
     (made / "mlc-chat-config.json").write_text(json.dumps(about))
     with pytest.raises(ValueError, match="MLC says .* rotary base of 10000 where a-model has 100000"):

@@ -1,18 +1,15 @@
-"""What an adapter would send: its command, its body, and the row that is made of a stream."""
+"""What an adapter would send: its command, its environment and its body."""
 
 import contextlib
-import http.server
 import json
 import os
 import tempfile
-import threading
-import time
 from pathlib import Path
 from unittest import mock
 
 from bench import backends, processes
-from bench.backends.common import checkpoints, servers, vllm_server
-from bench.instrument.load import client, protocols, schedule
+from bench.backends.common import checkpoints, gguf_files, servers, vllm_server
+from bench.instrument.load import protocols
 from llm_measured.core import files
 
 PROMPT = protocols.Prompt((11, 12, 13, 14, 15), "one two three four five", 4)
@@ -59,7 +56,7 @@ def launched(name: str, option: str, folder: Path, device: str = "cuda", **wante
 
     @contextlib.contextmanager
     def started(command, port, log, patience_s=600, health="/health", environment=None):
-        seen.update(command=list(map(str, command)), environment=environment or {})
+        seen.update(command=list(map(str, command)), environment=environment or {}, health=health)
         yield f"http://127.0.0.1:{port}"
 
     usual = {"requests": 8, "tokens": 512, "threads": 2, "tensor_parallel": 2}
@@ -68,44 +65,18 @@ def launched(name: str, option: str, folder: Path, device: str = "cuda", **wante
         mock.patch.object(processes, "started", started),
         mock.patch.object(files, "made", lambda path, make: path),
         mock.patch.object(vllm_server, "cache", lambda *request: None),  # it would be asked for
+        mock.patch.object(gguf_files, "read_back", lambda *model: {}),  # the file is not made
         mock.patch.object(checkpoints, "MODELS", folder / "models"),
         mock.patch.dict(os.environ, {"TEXT_GENERATION_WEBUI": str(folder)}),
         backends.get(name).serve(checkpoint(folder / "checkpoint"), option, device, request) as served,
     ):
+        served.health = seen["health"]
         yield seen["command"], seen["environment"], served
 
 
 def body(served: servers.RunningServer) -> dict:
     """The body of one request to `served`."""
     return protocols.EVERY[served.dialect][1](PROMPT, served.model, served.body(PROMPT.new_tokens))
-
-
-def counted(dialect: str, events: list[str]) -> dict:
-    """The row that the load client makes of a stream of `events` (JSON) over a socket."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *words):
-            pass
-
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            data = b"".join(b"data: " + event.encode() + b"\n\n" for event in [*events, "[DONE]"])
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        served = servers.RunningServer(url, dialect, "a-model", {})
-        calls = schedule.calls(served, schedule.Level("closed", 1, 1), [PROMPT])
-        (row,) = client.Client(url, calls, dialect, 1, 20.0).run(time.monotonic() + 0.001)
-        server.shutdown()
-    return row
 
 
 def scratch() -> tempfile.TemporaryDirectory:

@@ -39,15 +39,11 @@ class Package:
 
 
 def pin(environment: str, name: str) -> str:
-    """`name==version` as the file environments/<environment>.txt (or environments/default.txt) pins it.
+    """`name==version` as the file environments/<environment>.txt pins it.
 
     ValueError where it does not.
     """
-    file = (
-        ROOT / "environments/default.txt"
-        if environment == "requirements"
-        else ROOT / f"environments/{environment}.txt"
-    )
+    file = ROOT / "environments" / f"{environment}.txt"
     found = re.search(rf"^{re.escape(name)}(\[[^]]*\])?==([^ ;\n]+)", file.read_text(), re.M | re.I)
     if not found:
         raise ValueError(f"{file.name} does not pin {name}.")

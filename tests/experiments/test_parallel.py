@@ -131,14 +131,23 @@ def test_an_adapter_says_truly_how_it_uses_several_devices(name):
             "tensor" in shared["load"]
         )
         assert "data" not in shared["load"]
-    if hasattr(module, "serve") and not hasattr(module, "ON_REQUEST"):
-        own = [
-            module,
-            *(m for m in vars(module).values() if getattr(m, "__name__", "").endswith(f"{name}_server")),
-        ]
-        source = "".join(map(inspect.getsource, own))
-        assert ("request.tensor_parallel" in source) == ("tensor" in shared["serve"])
-        assert ("request.data_parallel" in source) == ("data" in shared["serve"])
+
+
+@pytest.mark.parametrize("name", [name for name in backends.names() if backends.get(name).can("serve")])
+def test_a_server_is_told_how_many_devices_it_uses_where_it_can_use_several(tmp_path, name):
+    engine = backends.get(name)
+    if engine.on_request or name == "fake":
+        return  # what the server does is what its user says of it
+    option = next(option for option in engine.options("cuda") if not engine.drafts(option))
+
+    def told(**devices):
+        sizes = {"threads": 4, "port": 4242, "tensor_parallel": 1} | devices
+        with adapters.launched(name, option, tmp_path, **sizes) as (command, variables, _):
+            return command, variables
+
+    alone = told()
+    assert (told(tensor_parallel=2) != alone) == ("tensor" in engine.parallel("serve"))
+    assert (told(data_parallel=2) != alone) == ("data" in engine.parallel("serve"))
 
 
 # The commands

@@ -164,7 +164,8 @@ class InProcess(Protocol):
 
 
 class IsServer(Protocol):
-    """An adapter whose engine is a server: nothing is started, only stated."""
+    """An adapter whose engine is a server: nothing is started, only stated. Where a command is all, `serve`
+    is the method of a `servers.Declaration`."""
 
     def serve(
         self, checkpoint: Checkpoint, option: str, device: str, request: ServerSpec

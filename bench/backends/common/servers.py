@@ -1,7 +1,9 @@
 """Servers: what an experiment needs of one, how an adapter states one, and what one that answers is."""
 
 import contextlib
+import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -10,10 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import prefix_cache, processes
+from bench import environment, prefix_cache, processes
+from bench.backends.common import effective
 from bench.backends.common.checkpoints import Checkpoint
 
 SPARE = 32  # tokens beyond the longest request: that a server adds to a text, keeps free, or drafts
+NAME = r"\{(\w+)\}"  # in a declaration
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,143 @@ class ServerCommand:
     cache: Callable[[str], prefix_cache.Declared | None] = lambda url: None
 
 
+def checkpoint_itself(checkpoint: Checkpoint, option: str, device: str) -> Path:
+    """Return the checkpoint's own folder, for a server that reads it as it is."""
+    return checkpoint.path
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A server as data; `serve` makes its `ServerCommand`.
+
+    A name in braces stands for a value:
+
+        {path} {parent} {name}   folder that `prepare` returns, the folder around it, its last part
+        {model}                  the checkpoint's name
+        {end_token_ids}          the ids that end a sequence
+        {option} {device}        name of the option; cuda or cpu
+        {port}                   where it is to listen
+        {gpus}                   numbers of the GPUs that it may use, as 3,1
+        {tensor_parallel}        how many devices share the model
+        {replicas}               how many replicas of the model there are; without a value where it is one
+        {requests}               requests at once; without a value where the engine's own limit is to hold
+        {context}                tokens of a request, prompt and answer, as `context`
+        {prompt_tokens}          {context} less one token of the answer
+        {total_tokens}           {context} of all {requests} together
+        {file}                   path of `file`, written as JSON beside the log
+        {new_tokens}             tokens that a request asks for; in `body` only
+
+    and every key of the OPTIONS' entries, without a value for options that lack it. A text that is one such
+    name keeps its value's type. What has no value is left out. A flag whose value is a dict is written as
+    name=value;name=value.
+
+    An option's `flags` and `file` are added to those of the server. `tells_dtype` is where it tells its
+    number format: a path and the field of the JSON object there. The other fields are those of
+    `ServerCommand`.
+    """
+
+    title: str
+    options: dict[str, dict[str, Any]]
+    command: Sequence[str]
+    flags: dict[str, Any]
+    body: dict[str, Any] = field(default_factory=dict)
+    dialect: str = "completions"
+    model: str = "{model}"
+    health: str = "/health"
+    settings: dict[str, Any] = field(default_factory=dict)
+    file: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    after: Sequence[str] = ()
+    tells_dtype: tuple[str, str] | None = None
+    prepare: Callable[[Checkpoint, str, str], Path] = checkpoint_itself
+
+    def serve(self, checkpoint: Checkpoint, option: str, device: str, request: ServerSpec) -> ServerCommand:
+        """Return the command that starts this server with `option` for `request`."""
+        chosen = self.options[option]
+        known = self._values(checkpoint, option, device, request)
+        file = _filled(self.file | chosen.get("file", {}), known)
+        if file:
+            request.log.parent.mkdir(parents=True, exist_ok=True)
+            known["file"].write_text(json.dumps(file))  # JSON is YAML
+        flags = _filled(self.flags | chosen.get("flags", {}), known)
+        for name, value in flags.items():
+            if isinstance(value, dict):
+                flags[name] = ";".join(f"{part}={text}" for part, text in value.items())
+
+        def reported(url: str) -> dict[str, Any]:
+            if not self.tells_dtype:
+                return {}
+            path, key = self.tells_dtype
+            told = {"dtype": effective.fetched(url + path).get(key)}
+            return effective.checked(self.title, checkpoint, told, chosen.get("dtype"))
+
+        return ServerCommand(
+            [_value(word, known) for word in self.command],
+            flags,
+            body=lambda new_tokens: _filled(self.body, known | {"new_tokens": new_tokens}),
+            events=self.dialect,
+            model=str(_value(self.model, known)),
+            settings=self.settings | file,
+            reported=reported,
+            health=self.health,
+            environment=_filled(self.environment, known) or None,
+            after=[str(_value(word, known)) for word in self.after],
+        )
+
+    def _values(
+        self, checkpoint: Checkpoint, option: str, device: str, request: ServerSpec
+    ) -> dict[str, Any]:
+        """Return what the names in braces stand for, None for those without a value."""
+        path = self.prepare(checkpoint, option, device)
+        tokens = context(checkpoint, request)
+        every = {key for entry in self.options.values() for key in entry}
+        values = {
+            "path": path,
+            "parent": path.parent,
+            "name": path.name,
+            "model": checkpoint.name,
+            "end_token_ids": checkpoint.end_token_ids,
+            "option": option,
+            "device": device,
+            "port": request.port,
+            # Found only where it is named: it raises an error where CUDA numbers GPUs in another order.
+            "gpus": lambda: ",".join(environment.used_gpus(request.tensor_parallel)),
+            "tensor_parallel": request.tensor_parallel,
+            "replicas": request.data_parallel if request.data_parallel > 1 else None,
+            "requests": request.requests or None,
+            "context": tokens,
+            "prompt_tokens": tokens - 1,
+            "total_tokens": request.requests * tokens or None,
+            "file": request.log.with_suffix(".yaml").resolve(),
+        }
+        return dict.fromkeys(every) | self.options[option] | values
+
+
+def _filled(fields: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """Return `fields` with the names in braces replaced, without those that have no value."""
+    filled = {}
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            value = _filled(value, known)
+        elif isinstance(value, str):
+            value = _value(value, known)
+        if value is not None:
+            filled[name] = value
+    return filled
+
+
+def _value(text: str, known: dict[str, Any]) -> object:
+    """Return `text` with the names in braces replaced; the value itself where it is one such name."""
+
+    def named(match: re.Match[str]) -> object:
+        value = known[match[1]]
+        return value() if callable(value) else value
+
+    if alone := re.fullmatch(NAME, text):
+        return named(alone)
+    return re.sub(NAME, lambda match: str(named(match)), text)
+
+
 @contextlib.contextmanager
 def running(
     server: ServerCommand | RunningServer, checkpoint: Checkpoint, request: ServerSpec
@@ -138,8 +279,3 @@ def tool(name: str) -> str:
 def context(checkpoint: Checkpoint, request: ServerSpec) -> float:
     """Tokens that a server must have room for in one request, no more than the model can take."""
     return min(checkpoint.config.get("max_position_embeddings", math.inf), request.tokens + SPARE)
-
-
-def at_once(flag: str, request: ServerSpec) -> dict[str, int]:
-    """{`flag`: how many requests at once}; empty where the engine's own limit is to hold."""
-    return {flag: request.requests} if request.requests else {}
