@@ -3,14 +3,12 @@ figure and its sentences."""
 
 import math
 import re
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from builders import MATRICES, answer_ids, make_sidecar, write_quality, write_run
-from commands import run
 
 from bench import backends, inputs
 from bench.analysis import quality as quality_analysis
@@ -18,7 +16,6 @@ from bench.backends.common import checkpoints
 from bench.experiments import quality as quality_experiment
 from bench.instrument import in_process
 from bench.observations import store
-from bench.paths import ROOT
 from bench.report import figures, pages
 from bench.report.figures import quality as quality_figures
 from bench.report.tables import quality as quality_tables
@@ -380,101 +377,3 @@ def test_the_notebook_scores_answers_and_text(cells, tmp_path, monkeypatch):
     assert table["perplexity"] == pytest.approx(1000) and table["text_tokens"] > 1000
     sidecar = store.read(store.path(scored["run_id"].iloc[0], folder=tmp_path))[1]
     assert sidecar["settings"]["scored_run"] == answered["run_id"].iloc[0]
-
-
-TASKS = {
-    "local_choice": "output_type: multiple_choice\ndoc_to_text: question\ndoc_to_target: label\ndoc_to_choice: choices\nmetric_list:\n  - metric: acc\n",
-    "local_text": "output_type: loglikelihood_rolling\ndoc_to_text: ''\ndoc_to_target: question\nmetric_list:\n  - metric: bits_per_byte\n",
-    "local_answer": "output_type: generate_until\ndoc_to_text: question\ndoc_to_target: answer\ngeneration_kwargs:\n  until: ['!']\n"
-    "  max_gen_toks: 6\nmetric_list:\n  - metric: exact_match\n",
-}
-DOCUMENTS = """\
-{"question": "a b c", "choices": [" x", " y z y"], "label": 0, "answer": "w5 "}
-{"question": "c b a", "choices": [" y z z z", " x"], "label": 1, "answer": "w6"}
-"""
-
-
-class Words:
-    """A checkpoint whose tokenizer knows words: w0, w1, … by number, others as id 3."""
-
-    config, end_token_ids = {"bos_token_id": 1, "max_position_embeddings": 64}, [2]
-
-    class tokenizer:  # noqa: N801
-        @staticmethod
-        def encode(text, add_special_tokens=True):
-            return SimpleNamespace(ids=[int(w[1:]) if w[0] == "w" else 3 for w in text.split()])
-
-    def decode(self, ids):
-        return " ".join(f"w{i}" for i in ids).replace("w4", "!")
-
-
-class Counting(Uniform):
-    """Finds every token equally likely, and writes 5, 4, 5, 4 … whatever the prompt; it has room for as
-    many tokens as Words says."""
-
-    def log_probabilities(self, ids):
-        assert len(ids) <= 64, "more than there is room for"
-        return super().log_probabilities(ids)
-
-    def generate(self, prompts, max_new_tokens, on_token):
-        return [[5, 4] * (max_new_tokens // 2) + [5] * (max_new_tokens % 2) for _ in prompts]
-
-
-@pytest.fixture
-def harness(tmp_path, monkeypatch):
-    """lm_eval, cut off from the hub, and a task manager that knows three tasks of this folder."""
-    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    pytest.importorskip("lm_eval", reason="lm-eval is optional: snakemake --cores 1 .venvs/lm-eval/ready")
-    from lm_eval.tasks import TaskManager
-
-    (tmp_path / "documents.jsonl").write_text(DOCUMENTS)
-    for name, body in TASKS.items():
-        source = f"dataset_path: json\ndataset_kwargs:\n  data_files:\n    test: {tmp_path / 'documents.jsonl'}\ntest_split: test\n"
-        (tmp_path / f"{name}.yaml").write_text(f"task: {name}\n{source}{body}")
-    return TaskManager(include_path=str(tmp_path), include_defaults=False)
-
-
-def test_the_harness_runs_an_engine_on_local_tasks(harness):
-    import lm_eval
-
-    from bench.experiments.lm_eval import EngineLM
-
-    model = EngineLM(Counting(size=50), Words())
-    found = lm_eval.simple_evaluate(model=model, tasks=list(TASKS), task_manager=harness, bootstrap_iters=0)
-    # Equally likely tokens: the shorter choice has the higher sum. Three tokens in five bytes. What stands before
-    # the stop string, "w5 ", is the answer to one of the two.
-    assert found["results"]["local_choice"]["acc,none"] == 1.0
-    bits = found["results"]["local_text"]["bits_per_byte,none"]
-    assert bits == pytest.approx(3 * math.log2(50) / 5)
-    assert found["results"]["local_answer"]["exact_match,none"] == 0.5
-
-
-def test_what_the_harness_reads_is_that_of_the_engine(harness):
-    from bench.experiments.lm_eval import EngineLM
-
-    model = EngineLM(Counting(size=50), Words())
-    request = lambda *arguments: SimpleNamespace(args=arguments)  # noqa: E731
-    (total, greedy), (_, other) = model.loglikelihood(
-        [request("w9 w9", " w5 w4"), request("w9 w9", " w5 w5")]
-    )
-    assert total == pytest.approx(-2 * math.log(50)) and greedy and not other
-    long = " ".join(["w7"] * 150)  # longer than there is room for: every token is scored once all the same
-    assert model.loglikelihood_rolling([request(long)]) == [pytest.approx(-150 * math.log(50))]
-    assert model.generate_until([request("w9", {"until": ["!"], "max_gen_toks": 3})]) == ["w5 "]
-    with pytest.raises(ValueError, match="samples"):
-        model.generate_until([request("w9", {"do_sample": True, "temperature": 0.7})])
-    with pytest.raises(NotImplementedError, match="tasks that generate"):
-        EngineLM(SimpleNamespace(), Words()).loglikelihood([request("w9", " w5")])
-
-
-def test_without_the_harness_the_hook_says_how_to_get_it(tmp_path):
-    (tmp_path / "lm_eval").mkdir()
-    (tmp_path / "lm_eval" / "__init__.py").write_text("raise ImportError('not here')\n")
-    done = run(
-        sys.executable, "-m", "bench.experiments.lm_eval", check=False, PYTHONPATH=f"{tmp_path}:{ROOT}"
-    )
-    assert done.returncode != 0
-    assert "snakemake --cores 1 .venvs/lm-eval/ready" in done.stderr
-    assert "Traceback" not in done.stderr
