@@ -1,6 +1,5 @@
-"""Batches: sizes and operations, the step-time model, sweeps that lose a batch, and sentences that follow the data."""
+"""Batches: sizes and operations, sweeps that lose a batch, and sentences that follow the data."""
 
-import numpy as np
 import pandas as pd
 import pytest
 from builders import MATRICES, PEAKS, make_sidecar, write_sweep
@@ -10,11 +9,9 @@ from bench import inputs
 from bench.analysis import batching as batching_analysis
 from bench.analysis import published as published_analysis
 from bench.analysis import recommend
-from bench.analysis import step_time as step_time_analysis
 from bench.experiments import parameters as parameters_experiments
 from bench.observations import derived, gates, schema, store
 from bench.report.tables import batching as batching_tables
-from bench.report.tables import step_time as step_time_tables
 from llm_measured.core import device_peaks
 
 pytestmark = pytest.mark.early
@@ -37,32 +34,6 @@ def test_sizes_of_llama_2_7b_are_the_known_ones():
     assert smollm["step_parameters"] == smollm["weight_parameters"] == pytest.approx(134.5e6, rel=1e-3)
 
 
-def test_the_step_time_model_finds_the_coefficients_again(tmp_path):
-    write_sweep(tmp_path, overhead=0.004, bandwidth=30e9, peak=2e11)
-    row = step_time_analysis.models(store.load(folder=tmp_path)).iloc[0]
-    assert row["overhead_s"] == pytest.approx(0.004)
-    assert row["bandwidth_bytes_per_s"] == pytest.approx(30e9)
-    assert row["peak_flops_per_s"] == pytest.approx(2e11)
-    assert row["overhead_s_low"] <= row["overhead_s"] * 1.001 and row["left_out"] < 1e-6
-    assert (row["first_limit"], row["last_limit"]) == ("overhead", "arithmetic")
-
-
-def test_no_fitted_rate_exceeds_its_roof(tmp_path):
-    # Steps faster than the roof would allow come out as the roof itself, with no overhead left.
-    write_sweep(tmp_path, overhead=0.0, bandwidth=39.9e9, peak=3.99e11)
-    row = step_time_analysis.models(store.load(folder=tmp_path)).iloc[0]
-    assert row["bandwidth_bytes_per_s"] <= 40e9 * (1 + 1e-9) and row["peak_flops_per_s"] <= 4e11 * (1 + 1e-9)
-
-
-def test_a_batch_left_out_is_missed_when_the_model_does_not_hold(tmp_path):
-    shapes = [(1, n, 16) for n in (32, 512, 2048)] + [(b, 512, 64) for b in (1, 2, 4, 8, 16)]
-    write_sweep(tmp_path, shapes=shapes)
-    requests = store.load(folder=tmp_path)
-    spoilt = requests.assign(itl_p50_s=requests["itl_p50_s"] * np.where(requests["batch_size"] == 8, 3, 1))
-    good, bad = (step_time_analysis.models(r)["left_out_worst"].iloc[0] for r in (requests, spoilt))
-    assert good < 0.2 < bad
-
-
 def test_mfu_above_one_is_refused(tmp_path):
     with pytest.raises(gates.Refused, match="MFU of the prefill is"):
         write_sweep(tmp_path, wait=1e-4)
@@ -76,7 +47,6 @@ def test_an_engine_that_reads_no_weights_has_no_utilisation(tmp_path):
     )
     requests = store.load(folder=tmp_path)
     assert derived.batches(requests)[["mfu_prefill", "mfu_decode"]].isna().all(axis=None)
-    assert step_time_analysis.models(requests).empty
 
 
 def test_a_format_may_be_computed_in_a_wider_one():
@@ -205,14 +175,12 @@ def test_equal_batches_of_a_run_are_one_point(tmp_path):
     assert second.loc[1, "error"] and second.loc[4, "error"] == ""
     alike = batches[batches["run_id"].str.endswith("-2") & (batches["batch_size"] == 4)]
     assert second.loc[4, "step_s"] == pytest.approx(alike["step_s"].median())
-    assert len(step_time_analysis.points(store.load(folder=tmp_path))) == 12 + 1
 
 
 def test_tables_of_batches_have_rows(tmp_path):
     write_sweep(tmp_path)
     requests = store.load(folder=tmp_path)
     assert len(batching_tables.batching(requests)) == 12
-    assert len(step_time_tables.step_time(requests)) == 1
     assert len(batching_tables.prompt_cost(requests)) == 1
 
 

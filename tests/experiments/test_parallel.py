@@ -324,7 +324,6 @@ def test_tables_and_figures_say_where_devices_were_several(both):
     shown = {
         "latency": {"float16", "float16 TP 2", "int4"},
         "batching": {"float16", "float16 TP 2"},
-        "step_time": {"float16", "float16 TP 2"},
     }
     for name, options in shown.items():
         assert set(tables.TABLES[name](both)["option"]) == options, name

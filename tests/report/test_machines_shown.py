@@ -139,7 +139,7 @@ def test_a_look_follows_from_the_name_alone():
 def test_another_engine_changes_no_other_figure_by_a_byte(tmp_path):
     folder = tmp_path / "runs"
     write_sweep(two_engines(folder), option="float32")
-    names = "frontier", "roofline", "step_time"
+    names = "frontier", "roofline"
     before = {name: svg(figures.DRAWN[name](store.load(folder=folder))) for name in names}
     write_run(folder, backend="aaa", option="int8")
     after = store.load(folder=folder)

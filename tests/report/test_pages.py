@@ -319,7 +319,6 @@ WIDE = (
     "Replayed traces beside their schedules",
     "H200 and the others: settings that one source",
     "vLLM and the others: settings that one source",
-    "The fitted step-time model",
     "Predicted before a source of ours had it",
 )
 
