@@ -399,20 +399,3 @@ def test_made_up_rows_are_rows_of_the_schema():
     assert len(rows) == 15
     assert set(rows[0]) <= set(schema.COLUMNS)
     assert not set(make_rows(1)[0]) - set(schema.COLUMNS)
-
-
-def test_what_a_server_costs_stands_beside_the_run_that_was_nearest_in_time(tmp_path):
-    """Two runs in process, half an hour apart and twice as fast in the second: the one that began a
-    minute before the server's counts."""
-
-    def write(at, rate, **more):
-        sidecar = make_sidecar(started=f"2026-01-01T{at}:00+00:00")
-        write_run(tmp_path, sidecar, backend="llamacpp", option="Q8_0", rate=rate, **more)
-        return serving_tables.server_cost(store.load(folder=tmp_path))
-
-    write("10:00", 100.0)
-    assert write("10:30", 200.0, run=2).empty
-    table = write("10:31", 160.0, experiment="served")
-    assert list(table["times"].round(3)) == [1.25]
-    assert list(table["minutes between the runs"]) == [1]
-    assert list(table["more (ms)"]) == [0]

@@ -2,7 +2,6 @@
 
 import pandas as pd
 
-from bench.analysis import server_cost as server_cost_analysis
 from bench.analysis import serving as serving_analysis
 from bench.report import tables
 from llm_measured.core import columns
@@ -118,26 +117,6 @@ def speculation_under_load(requests: pd.DataFrame) -> pd.DataFrame:
         output_tokens_per_s="output tokens/s with drafts",
         tpot_p50_s_plain="TPOT p50 without drafts",
         tpot_p50_s="TPOT p50 with",
-    )
-
-
-@tables.of_machines
-def server_cost(requests: pd.DataFrame) -> pd.DataFrame:
-    """What an engine's own server costs: one row per engine and option, one request at a time in process and
-    through the server, over pairs of runs that began close to each other."""
-    return columns.shown(
-        server_cost_analysis.server_cost(requests),
-        f"{columns.ENGINE} ttft_s_inside ttft_s ttft_cost_s tpot_s_inside tpot_s tpot_factor "
-        f"tpot_factor_low tpot_factor_high minutes pairs {columns.WHERE}",
-        ttft_s_inside="TTFT in process",
-        ttft_s="TTFT through the server",
-        ttft_cost_s=Column("more", "ms", 1e3),
-        tpot_s_inside="TPOT in process",
-        tpot_s="TPOT through the server",
-        tpot_factor=Column("times"),
-        tpot_factor_low=Column("times, from"),
-        tpot_factor_high=Column("times, to"),
-        minutes=Column("minutes between the runs"),
     )
 
 
