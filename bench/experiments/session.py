@@ -226,8 +226,9 @@ class Setup:
         if self.running.served:
             once_s = sum(row["e2e_s"] for row in rows if not row["error"])
             prompts = [ids for batch in batches for ids in batch]
-            return self.meter.sent(
-                what, rows, lambda s: self.running.sent_again(prompts, max_new_tokens, s, once_s)
+            seconds = energy.LONGER * energy.WINDOW_S
+            return self.meter.repeated(
+                what, rows, lambda: self.running.sent_again(prompts, max_new_tokens, seconds, once_s)
             )
         turn = itertools.cycle(batches)
         return self.meter.repeated(what, rows, lambda: self.running.again(next(turn), max_new_tokens))
@@ -245,13 +246,13 @@ class Setup:
         A load test keeps no answers.
         """
         self.in_use()
-        self.meter.start()
+        before = self.meter.read()
         more = self.parameters["fresh_connections"], self.parameters["most_failed"]
         timeout_s = self.parameters["timeout_s"]
         measured, fared = running.drive(served, self.checkpoint, level, prompts, first, timeout_s, *more)
         if counts:
             self.client.append({"level": str(level)} | fared)
-            measured = self.meter.during(str(level), measured)
+            measured = self.meter.during(str(level), measured, before)
         self.taken.alone.look()
         each = getattr(level, "each", [{}] * len(prompts))
         return [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -51,6 +52,8 @@ class Nvml:
 @pytest.fixture
 def nvml(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(FAKE), prepend=os.pathsep)
+    monkeypatch.syspath_prepend(FAKE)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
     monkeypatch.setenv("FAKE_NVML", str(tmp_path / "nvml.json"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)

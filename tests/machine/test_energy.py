@@ -1,145 +1,174 @@
-"""Joules: a counter that is read, one that jumps, one that is missing, one that disagrees with the sampled power."""
+"""Joules between two readings: of a fake NVML and of RAPL as a folder, with the reason where there are none."""
 
 import math
-import time
+from types import SimpleNamespace
 
 import pytest
 
-from bench.machine import energy, sampler
+from bench.experiments import energy
 from llm_measured.core import metrics
 
-
-def samples(seconds=12.0, step=0.1, watts=300.0, factor=1.0, gpus=1, cpu_w=50.0, **changes):
-    """A window of samples: `changes` replaces the counter or the power by a function of time."""
-    counter = changes.get("counter", lambda t: 1e6 + factor * watts * t)
-    power = changes.get("power", lambda t: watts)
-    zone = changes.get("zone", lambda t: [100.0 + cpu_w * t, 262143.0])
-    times = [step * k for k in range(int(seconds / step) + 1)]
-    return [
-        {
-            "t": t,
-            "gpus": [{"energy_j": counter(t), "power_w": power(t), "memory_bytes": 1}] * gpus,
-            "cpu": {"intel-rapl:0": zone(t)} if zone else None,
-        }
-        for t in times
-    ]
+GPU = SimpleNamespace(device="cuda", url="", devices=SimpleNamespace(count=1))
+CPU = SimpleNamespace(device="cpu", url="", devices=SimpleNamespace(count=1))
+RANGE_J = 65_000
+ROW = {"error": "", "output_tokens": 4}
 
 
-def test_a_counter_and_the_power_beside_it_give_joules():
-    found = energy.of(samples(), 12.0)
-    assert found.gpu_energy_j == pytest.approx(3600) and found.cpu_energy_j == pytest.approx(600)
-    assert found.per(6) == {"gpu_energy_j": pytest.approx(600), "cpu_energy_j": pytest.approx(100)}
-    assert found.about()["gpu_w"] == pytest.approx(300) and found.gpu_reason == found.cpu_reason == ""
+class Clock:
+    """A clock that a test sets."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
 
 
-def test_every_gpu_that_is_used_counts():
-    assert energy.of(samples(gpus=2), 12.0).gpu_energy_j == pytest.approx(7200)
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    monkeypatch.setattr(energy, "clock", found)
+    return found
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"counter": lambda t: 300 * t + (9000 if t > 5 else 0)}, "jumped by 9030 J"),
-        ({"counter": lambda t: 300 * t - (1500 if t > 5 else 0)}, "went backwards"),
-        ({"counter": lambda t: None}, "has no energy counter"),
-        ({"counter": lambda t: 5.0}, "says 0.0 J"),
-        ({"factor": 1.06}, "more than 5% apart"),
-        ({"factor": 0.94}, "more than 5% apart"),
-        ({"power": lambda t: None}, "cannot be sampled"),
-        ({"gpus": 0}, "NVML cannot be read"),
-        ({"seconds": 8.0}, "counters were read for 8.0 s of 12.0 s"),
-    ],
-)
-def test_what_cannot_be_believed_is_empty_with_a_reason(changes, reason):
-    found = energy.of(samples(**changes), 12.0)
-    assert math.isnan(found.gpu_energy_j) and reason in found.gpu_reason
-    assert found.about()["gpu_w"] is None
-    if "seconds" not in changes:  # the CPU's counter is another one
-        assert found.cpu_energy_j == pytest.approx(600)
-
-
-def test_four_percent_apart_is_the_counters_figure():
-    assert energy.of(samples(factor=1.04), 12.0).gpu_energy_j == pytest.approx(3744)
-
-
-def test_a_short_window_has_no_figure():
-    found = energy.of(samples(seconds=9.0), 9.0)
-    assert math.isnan(found.gpu_energy_j) and math.isnan(found.cpu_energy_j)
-    assert "shorter than 10 s" in found.gpu_reason == found.cpu_reason
-
-
-def test_the_cpus_counter_begins_anew():
-    wrapped = energy.of(samples(zone=lambda t: [(600 + 50 * t) % 700, 700.0]), 12.0)
-    assert wrapped.cpu_energy_j == pytest.approx(600)
-
-
-@pytest.mark.parametrize("zone", [None, lambda t: [5.0, 10.0]])
-def test_a_cpu_that_does_not_tell_is_empty(zone):
-    found = energy.of(samples(zone=zone), 12.0)
-    assert math.isnan(found.cpu_energy_j) and found.cpu_reason and found.gpu_energy_j == pytest.approx(3600)
-
-
-def test_packages_are_read_and_their_parts_are_not(tmp_path, monkeypatch):
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A function that writes what the counter of the one CPU package says, in J."""
+    folder = tmp_path / "intel-rapl:0"
+    folder.mkdir()
+    (folder / "name").write_text("package-0\n")
+    (folder / "max_energy_range_uj").write_text(f"{RANGE_J * 10**6}\n")
+    part = tmp_path / "intel-rapl:0:0"  # is in the package's joules
+    part.mkdir()
+    (part / "name").write_text("core\n")
     monkeypatch.setenv("BENCH_POWERCAP", str(tmp_path))
-    for zone, name, joules in (("0", "package-0", 7), ("0:0", "core", 3), ("1", "psys", 9)):
-        folder = tmp_path / f"intel-rapl:{zone}"
-        folder.mkdir()
-        (folder / "name").write_text(name + "\n")
-        (folder / "energy_uj").write_text(f"{joules}000000\n")
-        (folder / "max_energy_range_uj").write_text("262143000000\n")
-    assert sampler.rapl() == {"intel-rapl:0": [7.0, 262143.0]}
-    (tmp_path / "intel-rapl:0" / "energy_uj").unlink()  # as unreadable as a file of root's
-    assert sampler.rapl() is None
-    monkeypatch.setenv("BENCH_POWERCAP", str(tmp_path / "none"))
-    assert sampler.rapl() is None
+    return lambda joules: (folder / "energy_uj").write_text(f"{int(joules * 10**6)}\n")
+
+
+def test_a_gpus_counter_before_and_after_gives_the_joules(nvml, clock):
+    nvml.answers({"joules": 1000})
+    before = energy.Meter(GPU).read()
+    clock.now += 12
+    nvml.answers({"joules": 4600})
+    found = energy.between(before, energy.Meter(GPU).read())
+    assert found.gpu_energy_j == pytest.approx(3600) and found.gpu_reason == ""
+    assert found.about()["gpu_w"] == pytest.approx(300) and found.about()["seconds"] == 12
+
+
+def test_every_gpu_that_is_used_counts(nvml, clock):
+    two = SimpleNamespace(device="cuda", url="", devices=SimpleNamespace(count=2))
+    nvml.answers({"joules": 1000}, {"joules": 50})
+    before = energy.Meter(two).read()
+    clock.now += 10
+    nvml.answers({"joules": 3000}, {"joules": 1050})
+    assert energy.between(before, energy.Meter(two).read()).gpu_energy_j == pytest.approx(3000)
 
 
 @pytest.mark.parametrize(
-    "lacks",
+    ("first", "last", "seconds", "reason"),
     [
-        [],
-        pytest.param(["instant"], marks=pytest.mark.check),
-        pytest.param(["fields"], marks=pytest.mark.check),
+        ({"joules": 5000}, {"joules": 20}, 12, "the energy counter of GPU 0 stepped back"),
+        ({"joules": 5000}, {"joules": 5000}, 12, "the energy counter of GPU 0 stands still"),
+        ({"lacks": ["energy"]}, {"lacks": ["energy"]}, 12, "GPU 0 has no energy counter that can be read"),
+        ({"joules": 10}, {"lacks": ["energy"]}, 12, "GPU 0 has no energy counter that can be read"),
+        ({"joules": 10}, {"joules": 20}, 9.5, "the window of 9.5 s is shorter than 10 s"),
     ],
 )
-def test_a_short_request_is_repeated_until_the_window_is_full(nvml, monkeypatch, lacks):
-    monkeypatch.setattr(energy, "WINDOW_S", 2.0)
-    nvml.answers({"lacks": lacks}, {"power_w": 100, "uuid": "GPU-b"})
-    with sampler.Sampler(["0", "GPU-b"]) as source:
-        source.peak_bytes()  # it answers, so it has started
-        found, count = energy.repeated(lambda: time.sleep(0.1), source, 2.0)
-    assert 10 < count <= 20 and found.gpu_reason == ""
-    assert found.gpu_energy_j == pytest.approx(400 * found.seconds, rel=0.02)
+def test_a_gpu_whose_counter_says_nothing_has_a_reason(nvml, clock, first, last, seconds, reason):
+    nvml.answers(first)
+    before = energy.Meter(GPU).read()
+    clock.now += seconds
+    nvml.answers(last)
+    found = energy.between(before, energy.Meter(GPU).read())
+    assert math.isnan(found.gpu_energy_j) and found.gpu_reason == reason
+    assert found.about()["gpu_w"] is None
 
 
-@pytest.mark.check
-@pytest.mark.parametrize(
-    ("about", "reason"),
-    [
-        ({"lacks": ["energy"]}, "has no energy counter"),
-        ({"factor": 0.5}, "more than 5% apart"),
-        ({"jump": [0.0, 1e5]}, "jumped by"),
-        ({"lacks": ["fields"], "average_w": 200}, "more than 5% apart"),
-    ],
-)
-def test_the_drivers_faults_come_through_the_sampler(nvml, monkeypatch, about, reason):
-    monkeypatch.setattr(energy, "WINDOW_S", 1.5)
-    if "jump" in about:
-        about = {"jump": [time.monotonic() - nvml.t0 + 1.5, 1e5]}
-    nvml.answers(about)
-    with sampler.Sampler(["0"]) as source:
-        source.peak_bytes()
-        found = energy.idle(source, time.sleep, 2.5)
-    assert math.isnan(found.gpu_energy_j) and reason in found.gpu_reason
-
-
-def test_without_nvml_there_is_a_reason(nvml, monkeypatch):
-    monkeypatch.setattr(energy, "WINDOW_S", 1.0)
+def test_without_a_driver_there_is_a_reason(nvml, clock, monkeypatch):
     monkeypatch.delenv("FAKE_NVML")
-    with sampler.Sampler(["0"]) as source:
-        source.peak_bytes()
-        found = energy.idle(source, time.sleep, 1.0)
-    assert math.isnan(found.gpu_energy_j) and found.gpu_reason == "NVML cannot be read"
+    meter = energy.Meter(GPU)
+    assert meter.reasons(meter.read())[0] == "NVML cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "seconds", "joules", "reason"),
+    [
+        (1000, 1600, 12, 600, ""),
+        (RANGE_J - 100, 500, 12, 600, ""),  # it wrapped
+        (30_000, 500, 12, None, "the counter intel-rapl:0 stepped back from 30000 J to 500 J"),
+        (1000, 1000, 12, None, "the CPU's RAPL counters stand still"),
+        (1000, 1600, 9, None, "the window of 9.0 s is shorter than 10 s"),
+        (1000, 1600, 200, None, "in a window of 200 s the counter intel-rapl:0 may have wrapped twice"),
+    ],
+)
+def test_a_packages_counter_is_read_across_its_wrap(package, clock, first, last, seconds, joules, reason):
+    package(first)
+    before = energy.Meter(CPU).read()
+    clock.now += seconds
+    package(last)
+    found = energy.between(before, energy.Meter(CPU).read())
+    assert found.cpu_reason == reason
+    if joules is None:
+        assert math.isnan(found.cpu_energy_j)
+    else:
+        assert found.cpu_energy_j == pytest.approx(joules)
+
+
+def test_a_counter_that_only_root_may_read_is_no_counter(package, clock, tmp_path):
+    (tmp_path / "intel-rapl:0" / "energy_uj").mkdir()  # cannot be read, whoever reads
+    meter = energy.Meter(CPU)
+    assert meter.reasons(meter.read()) == (energy.NO_GPU, energy.NO_RAPL)
+
+
+def test_work_is_repeated_until_the_window_is_full_and_tokens_share_the_joules(package, clock):
+    joules = 0.0
+
+    def work():
+        nonlocal joules
+        joules += 90
+        clock.now += 3
+        package(joules)
+        return [dict(ROW)]
+
+    package(joules)
+    meter = energy.Meter(CPU)
+    (row,) = meter.repeated("1 x 8+4", [dict(ROW, output_tokens=2)], work)
+    (window,) = meter.windows
+    assert window["repeats"] == 4 and window["output_tokens"] == 16 and window["seconds"] == 12
+    assert row["cpu_energy_j"] == pytest.approx(360 * 2 / 16) and math.isnan(row["gpu_energy_j"])
+    assert window["cpu_w"] == pytest.approx(30) and window["gpu_reason"] == "the run uses no GPU"
+
+
+def test_a_level_of_load_is_its_own_window_and_a_short_one_has_a_reason(package, clock):
+    meter = energy.Meter(CPU)
+    for seconds, reason in ((20, ""), (4, "the window of 4.0 s is shorter than 10 s")):
+        package(0)
+        before = meter.read()
+        clock.now += seconds
+        package(100)
+        rows = meter.during("closed 2", [dict(ROW), dict(ROW, error="lost")], before)
+        assert meter.windows[-1]["cpu_reason"] == reason
+        assert rows[0]["cpu_energy_j"] == pytest.approx(math.nan if reason else 100, nan_ok=True)
+        assert "cpu_energy_j" not in rows[1]
+
+
+def test_requests_that_fail_leave_no_figure(package, clock):
+    package(0)
+    meter = energy.Meter(CPU)
+    (row,) = meter.repeated("1 x 8+4", [dict(ROW, error="MemoryError: no room")], lambda: 1 / 0)
+    assert row == dict(ROW, error="MemoryError: no room")
+    assert meter.windows[0]["cpu_reason"] == "MemoryError: no room"
+    meter.during("closed 2", [dict(ROW, error="lost")], meter.read())
+    assert meter.windows[1]["cpu_reason"] == "every request failed"
+
+
+def test_nothing_is_counted_of_a_server_elsewhere(package, clock):
+    package(0)
+    meter = energy.Meter(SimpleNamespace(device="cuda", url="http://there", devices=GPU.devices))
+    (row,) = meter.repeated("1 x 8+4", [dict(ROW)], lambda: 1 / 0)
+    assert math.isnan(row["gpu_energy_j"]) and math.isnan(row["cpu_energy_j"])
+    assert meter.about()["gpu_reason"] == meter.about()["cpu_reason"] == energy.ELSEWHERE
+    meter.ready()
+    assert meter.about()["idle"] is None
 
 
 def test_energy_per_token_is_empty_where_energy_is():

@@ -8,9 +8,9 @@ from commands import run_cells
 from idle import Alone, Probe
 
 from bench import backends
-from bench.experiments import batching, device, serving
+from bench.experiments import batching, device, energy, serving
 from bench.instrument import in_process
-from bench.machine import bandwidth, energy, gemm, identity, neighbours, sampler
+from bench.machine import bandwidth, gemm, identity, neighbours, sampler
 from bench.observations import gates, store
 from bench.observations.gates import limits
 
@@ -19,6 +19,9 @@ BATCHING = {"batch_sizes": "1 2", "input_tokens": 16, "max_new_tokens": 4}
 BATCHING |= {"prompt_lengths": "16", "short_tokens": 4}
 SERVING = {"concurrency": "2 4", "request_rates": "none", "requests": 80}
 SERVING |= {"lengths": "fixed-512-64", "scale": 0.125}
+
+
+RANGE_UJ = 65_532_610_987  # of an AMD package
 
 
 class NoLock:
@@ -62,7 +65,7 @@ def test_a_latency_run_has_the_joules_of_its_requests(run, nvml):
     assert rows["gpu_energy_j"].tolist() == pytest.approx([joules] * 9)
     assert rows["energy_per_token_j"].tolist() == pytest.approx([joules / 8] * 9)
     assert about["idle"]["gpu_w"] == pytest.approx(300, rel=0.05) and rows["gpu_idle_w"].notna().all()
-    assert about["power"] == "instantaneous" and "NVML's energy counter" in about["method"]
+    assert "NVML's energy counter" in about["method"]
     assert about["gpu_reason"] == "" and rows["cpu_energy_j"].isna().all() and "RAPL" in about["cpu_reason"]
 
 
@@ -71,10 +74,8 @@ def test_a_latency_run_has_the_joules_of_its_requests(run, nvml):
     ("answers", "reason"),
     [
         ({"lacks": ["energy"]}, "GPU 0 has no energy counter that can be read"),
-        ({"factor": 0.5}, "which is more than 5% apart"),
-        ({"factor": -1}, "went backwards"),
-        ({"lacks": ["fields", "power"]}, "cannot be sampled beside"),
-        ({"steps": 1e5}, "jumped by"),
+        ({"factor": -1}, "the energy counter of GPU 0 stepped back"),
+        ({"factor": 0}, "the energy counter of GPU 0 stands still"),
     ],
 )
 def test_a_counter_that_cannot_be_trusted_leaves_the_column_empty(run, nvml, answers, reason):
@@ -123,8 +124,7 @@ def test_a_servers_requests_are_sent_again_without_a_pause(run, nvml):
     rows, sidecar = run(**LATENCY, server=True)
     (window,) = sidecar["energy"]["windows"]
     assert rows["experiment"].eq("served").all() and window["gpu_w"] == pytest.approx(300, rel=0.05)
-    own_s = rows["e2e_s"].mean() * window["output_tokens"] / 8
-    assert window["seconds"] == pytest.approx(own_s, rel=0.5) and window["seconds"] >= 1
+    assert window["seconds"] >= 1
     assert rows["gpu_energy_j"].notna().all()
 
 
@@ -153,7 +153,7 @@ def test_a_level_of_load_is_a_window(run, nvml):
         joules = window["gpu_w"] * window["seconds"]
         assert own["gpu_energy_j"].sum() == pytest.approx(joules) and str(int(level)) in window["what"]
         wall = (own["sent_s"] + own["e2e_s"]).max() - own["sent_s"].min()
-        assert window["seconds"] == pytest.approx(wall)
+        assert window["seconds"] > wall
     assert sidecar["energy"]["idle"] is not None and sidecar["machine"]["gpu_after"]["clocks.sm"] == 1980
 
 
@@ -181,7 +181,7 @@ def test_a_server_whose_clocks_never_settle_is_refused(run, driver, monkeypatch)
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
-    """Two CPU packages in a folder, which a thread lets count 40 W and 20 W."""
+    """Two CPU packages in a folder, which a thread lets count 40 W and 20 W from just below their range on."""
     import threading
     import time
 
@@ -190,15 +190,15 @@ def packages(tmp_path, monkeypatch):
         folder = tmp_path / "powercap" / f"intel-rapl:{k}"
         folder.mkdir(parents=True)
         (folder / "name").write_text(f"package-{k}\n")
-        (folder / "max_energy_range_uj").write_text("262143328850\n")
+        (folder / "max_energy_range_uj").write_text(f"{RANGE_UJ}\n")
         folders.append(folder)
     start, ended = time.monotonic(), threading.Event()
 
     def write():
         for k, folder in enumerate(folders):
-            joules = (40, 20)[k] * (time.monotonic() - start)
+            counted = RANGE_UJ - 10 + int((40e6, 20e6)[k] * (time.monotonic() - start))
             new = folder / "energy.new"
-            new.write_text(f"{int(joules * 1e6)}\n")
+            new.write_text(f"{counted % RANGE_UJ}\n")
             new.replace(folder / "energy_uj")
 
     def count():
@@ -220,12 +220,12 @@ def test_the_cpus_joules_on_a_cpu(run, packages):
     (window,) = sidecar["energy"]["windows"]
     assert window["cpu_w"] == pytest.approx(60, rel=0.4) and window["gpu_reason"] == "the run uses no GPU"
     assert rows["cpu_energy_per_token_j"].notna().all() and rows["gpu_energy_j"].isna().all()
-    assert not sampler._shared  # nothing reads counters beside times
+    assert not sampler._shared  # on a CPU nothing runs beside the engine
 
 
 def test_a_cpu_without_counters_starts_nothing(run, monkeypatch, tmp_path):
     monkeypatch.setenv("BENCH_POWERCAP", str(tmp_path / "none"))
-    monkeypatch.setattr(sampler, "Sampler", None)
+    monkeypatch.setattr(energy, "WINDOW_S", 1e9)  # a window that is waited for would not end
     rows, sidecar = run(**LATENCY, device="cpu")
     assert rows["cpu_energy_j"].isna().all() and "RAPL" in sidecar["energy"]["cpu_reason"]
     assert math.isnan(rows["cpu_idle_w"].astype(float).iloc[0])

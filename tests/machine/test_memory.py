@@ -82,5 +82,5 @@ def test_a_sampler_that_died_says_so():
     found = sampler.Sampler()
     found.process.kill()
     found.process.wait()
-    with pytest.raises(RuntimeError, match="sampler of counters ended"):
+    with pytest.raises(RuntimeError, match="sampler of GPU memory ended"):
         found.peak_bytes()

@@ -1,16 +1,13 @@
 """In place of nvidia-ml-py: GPUs as the JSON file in FAKE_NVML describes them, one object each.
 
-power_w; factor (of the energy counter against the power); memory_bytes; apps (process -> bytes); lacks (names of
-what the driver does not support); jump ([seconds after t0, joules]); steps (joules that
-the counter gains twice a second, in the shortest window too); t0; average_w (what the older reading of power says).
+power_w; joules (what the energy counter says, instead of what the power has added up to); factor (of the counter
+against the power); memory_bytes; apps (process -> bytes); lacks (names of what the driver does not support); t0.
 """
 
 import json
 import os
 import time
 from types import SimpleNamespace
-
-NVML_FI_DEV_POWER_INSTANT = 186
 
 
 class NVMLError(Exception):
@@ -46,23 +43,9 @@ def _gpu(handle, what):
 
 def nvmlDeviceGetTotalEnergyConsumption(handle):
     gpu = _gpu(handle, "energy")
-    passed = time.monotonic() - gpu["t0"]
-    moment, joules = gpu.get("jump", [1e9, 0])
-    jumped = (joules if passed > moment else 0) + gpu.get("steps", 0) * int(2 * passed)
-    return int(1e3 * (1e6 + gpu.get("factor", 1) * gpu["power_w"] * passed + jumped))
-
-
-def nvmlDeviceGetFieldValues(handle, fields):
-    gpu = _gpu(handle, "fields")
-    assert fields == [NVML_FI_DEV_POWER_INSTANT]
-    missing = "instant" in gpu.get("lacks", [])
-    value = SimpleNamespace(uiVal=int(1e3 * gpu["power_w"]))
-    return [SimpleNamespace(nvmlReturn=3 if missing else 0, value=value)]
-
-
-def nvmlDeviceGetPowerUsage(handle):
-    gpu = _gpu(handle, "power")
-    return int(1e3 * gpu.get("average_w", gpu["power_w"]))
+    if "joules" in gpu:
+        return int(1e3 * gpu["joules"])
+    return int(1e3 * (1e6 + gpu.get("factor", 1) * gpu["power_w"] * (time.monotonic() - gpu["t0"])))
 
 
 def nvmlDeviceGetMemoryInfo(handle):
