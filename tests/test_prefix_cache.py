@@ -44,16 +44,6 @@ def test_lru_agrees_with_two_other_implementations_to_the_token(
     assert found["requests_with_a_hit"] == pytest.approx(0.999917, abs=5e-7)
 
 
-def test_a_round_robin_scatters_what_the_replica_of_a_session_holds(mooncake):
-    scattered, sticky = (
-        mooncake.hit_rates(replicas=4, router=router)["by_tokens"] for router in prefix_cache.ROUTERS
-    )
-    assert 0.34 < sticky < 0.373379  # heads that sessions of two replicas share
-    assert scattered < 0.25
-    with pytest.raises(ValueError, match="1 block or more"):
-        mooncake.hit_rates(511)
-
-
 def stack_distances(prompts):
     """Mattson's way, for all sizes at once: of each block of each prompt how many others were used after it
     (infinite: never seen). The tree counts, by the moment of their last use, the blocks that were seen."""

@@ -14,15 +14,11 @@ from bench import inputs, prefix_cache
 from bench.analysis import estimates
 from bench.observations import schema, store
 from bench.observations.derived import meets
-from bench.paths import DATA
-from bench.workloads import timing, traces
-from bench.workloads.traces import MOONCAKE_BLOCK_TOKENS
 
 LEVEL = ["experiment", "workload", "arrivals", "history", "session_rate", "cache_capacity_tokens"]
 CURVE = [*schema.CONFIGURATION, "backend_version"]
 OFF = 0.0
 BOUNDS = ["expected_cached_tokens_low", "expected_cached_tokens_high"]
-OF_ONE_RATE = ("conversations", "replay")  # experiments whose rates are not shares of a measured capacity
 ABOVE, WITHIN, BELOW = "above", "within", "below"
 # Uncached tokens in classes, each twice as wide as the one before.
 CLASSES = (0, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, np.inf)
@@ -85,11 +81,6 @@ def _noted(requests, of_sidecar, columns):
         sidecar = json.loads(store.path(run_id, ".json", folder).read_text(encoding="utf-8"))
         found += [{"run_id": run_id} | level for level in of_sidecar(sidecar)]
     return pd.DataFrame(found, columns=["run_id", *LEVEL[1:], *columns])
-
-
-def simulated(requests: pd.DataFrame) -> pd.DataFrame:
-    """What a simulated cache of the declared size answers of each level (`_noted`): by_tokens."""
-    return _noted(requests, lambda sidecar: sidecar["settings"].get("simulated", ()), ["by_tokens"])
 
 
 COUNTS = ["prompt_tokens", "cached_tokens", "rows_prompt_tokens", "rows_cached_tokens", "cut_tokens"]
@@ -214,37 +205,3 @@ def checked(requests: pd.DataFrame) -> pd.DataFrame:
     rows = rows[(rows["error"] == "") & rows[["cached_tokens", *BOUNDS]].notna().all(axis=1)]
     low, high = (rows["cached_tokens"] - rows[name] for name in BOUNDS)
     return rows.assign(verdict=np.select([high > 0, low < 0], [ABOVE, BELOW], WITHIN))
-
-
-def of_traces() -> pd.DataFrame:
-    """What spreading the ticks of its clock does to a trace's burstiness, for every trace in data/traces that
-    has moments: one row per trace and window; columns trace, window_s, recorded and spread (dispersion of
-    counts: variance / mean)."""
-    parts = []
-    for path in sorted((DATA / "traces").glob("*.xz")):
-        at_s = traces.read(path).requests["at_s"]
-        if at_s.notna().all():
-            spread, span = timing.spread(at_s, 0), float(np.max(at_s))
-            parts += [
-                {
-                    "trace": path.name.partition(".")[0],
-                    "window_s": window_s,
-                    "recorded": timing.dispersion(at_s, window_s, span),
-                    "spread": timing.dispersion(spread, window_s, span),
-                }
-                for window_s in timing.WINDOWS_S
-            ]
-    return pd.DataFrame(parts)
-
-
-# Blocks of 512 tokens: below the first all that is hit is the block that everybody shares.
-SIZES = (1000, 3000, 10_000, 30_000, 100_000, None)
-
-
-def mooncake_hits() -> pd.DataFrame:
-    """What the least recently used blocks of a cache answer of Mooncake's conversations, requests in their
-    order: one row per size of SIZES; columns cache_tokens (NaN: all that comes) and the three hit rates."""
-    trace = traces.read(DATA / "traces" / "mooncake_conversation.jsonl.xz")
-    kept = [None if blocks is None else float(blocks * MOONCAKE_BLOCK_TOKENS) for blocks in SIZES]
-    found = [{"cache_tokens": tokens} | trace.hit_rates(tokens) for tokens in kept]
-    return pd.DataFrame(found).astype({"cache_tokens": float})

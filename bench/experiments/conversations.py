@@ -50,7 +50,6 @@ class Conversations(Load):
         longest = max(workload.most_tokens for workload, _ in self.plan)
         self.room = self.most if values["context"] else longest
         self.held = 0  # sessions of earlier levels
-        self.simulated = []
 
     def __str__(self) -> str:
         workloads = [workload for workload, _ in self.plan]
@@ -165,23 +164,10 @@ class Conversations(Load):
             until_s = self.setup.parameters["until_s"] or None
             level = sessions.SessionLevel(workload, self.declared, self.name, arrivals, self.held, until_s)
             level.each = self._expected(level)
-            self._simulate(level)
             self.now = level
             self.before_level = counters.read(self.served.url, self.served.token)
             yield level, level.prompts
             self.held += len(workload.sessions)
-
-    def _simulate(self, level):
-        """The sidecar keeps what a simulated cache of the declared size answers of a level, by tokens: what
-        hits below the expected ones are shown beside."""
-        sized = self.declared.capacity_tokens is not None
-        if not any(level.each) or not sized or level.workload.history == "own":
-            return
-        hits = [hit for own in level.workload.simulated(self.declared) for hit in own]
-        prompts = [len(turn.prompt) for _, _, turn in level.turns]
-        by_tokens = prefix_cache.rates(prompts, hits)["by_tokens"]
-        self.simulated.append(level.condition | {"by_tokens": by_tokens})
-        self.setup.note(simulated=self.simulated)
 
     def _capacity(self):
         """Sessions per second that this server can answer: the requests of a closed loop of so many places as
@@ -429,7 +415,7 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
 KINDS = {
     "requests": ("serving", Load),
     "conversations": ("conversations", Conversations),
-    "trace": ("replay", Replays),
+    "trace": ("conversations", Replays),
 }
 
 

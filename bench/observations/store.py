@@ -35,7 +35,7 @@ WITHDRAWN = dict.fromkeys(
     "all levels replay the first 120 requests of a trace, one uncommonly uneven stretch of it, so nothing "
     "follows for the whole",
 )
-WITHDRAWN |= dict.fromkeys(["memory", "steps"], "the experiment was removed")
+WITHDRAWN |= dict.fromkeys(["memory", "steps", "replay"], "the experiment was removed")
 WITHDRAWN["overhead"] = "the experiment was removed; *What measuring costs* is computed from its files"
 
 PARTIAL = ".partial"  # suffix of the levels of a run that has not ended (`partial`)

@@ -97,16 +97,6 @@ class Workload:
         found = iter(prefix_cache.expected(planned, declared, self.primed))
         return [[next(found) for _ in session.turns] for session in self.sessions]
 
-    def simulated(self, declared: prefix_cache.Declared) -> list[list[int]]:
-        """`prefix_cache.simulated` of every turn, as a list per session: what a cache of the declared size
-        keeps if turns are answered at once, in the order in which they may first begin."""
-        planned = [turn for session in self.sessions for turn in _planned(session)]
-        order = sorted(range(len(planned)), key=lambda k: (planned[k].earliest_s, k))
-        hits = prefix_cache.simulated([planned[k] for k in order], declared)
-        found = dict(zip(order, hits))
-        places = iter(range(len(planned)))
-        return [[found[next(places)] for _ in session.turns] for session in self.sessions]
-
 
 SLACK_S = 1.0  # a first turn is sent at most so late: a client that is later is refused
 

@@ -1,10 +1,9 @@
-"""Moments of a load: caps before scale, ticks spread, sessions sampled, and how bursty what remains is."""
+"""Moments of a load: caps before scale, ticks spread, sessions sampled."""
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-WINDOWS_S = (1, 10, 60, 300)  # of trace time, in which requests are counted
 TICKED = 0.5  # where more of the gaps are 0, the clock of a trace ticks
 
 
@@ -52,16 +51,3 @@ def sample(sessions: ArrayLike, share: float, seed: int) -> set[int]:
     every = np.unique(np.asarray(sessions))
     count = max(1, round(share * len(every)))
     return set(np.random.default_rng([seed, 3]).choice(every, count, replace=False).tolist())
-
-
-def dispersion(at_s: ArrayLike, window_s: float, span_s: float | None = None) -> float:
-    """Variance / mean of how many moments fall into each whole window of `window_s` seconds within `span_s`
-    (None: up to the last moment): 1 for a Poisson process, 0 for a constant rate; NaN below two windows."""
-    at_s = np.asarray(at_s, dtype=float)
-    span_s = (at_s.max() if len(at_s) else 0.0) if span_s is None else span_s
-    windows = int(span_s // window_s)
-    if windows < 2:
-        return np.nan
-    inside = at_s[(at_s >= 0) & (at_s < windows * window_s)]
-    counts = np.bincount((inside // window_s).astype(int), minlength=windows)
-    return float(counts.var() / counts.mean()) if counts.mean() else np.nan

@@ -27,8 +27,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bench import prefix_cache
-
 MOST_BYTES = 1 << 28
 UNITS = {"s": 1.0, "ms": 1e-3}
 MOONCAKE_BLOCK_TOKENS, BAILIAN_BLOCK_TOKENS = 512, 16
@@ -76,23 +74,6 @@ class Trace:
             raise ValueError("This trace has no hash ids: nothing about its prefixes can be computed.")
         tokens = self.requests["prompt_tokens"]
         return [ids[: n // self.block_tokens] for ids, n in zip(self.blocks, tokens)]
-
-    def hit_rates(
-        self, cache_tokens: float | None = None, replicas: int = 1, router: str = "session affinity"
-    ) -> dict[str, float]:
-        """The three hit rates (`prefix_cache.rates`) of its requests, sent to `replicas` servers with
-        `cache_tokens` each (None: all that comes), each the least recently used of its blocks.
-
-        Answers are not kept; requests one after the other. ValueError for a trace without ids, or a cache of
-        less than one block.
-        """
-        size, whole = self.block_tokens, self.whole_blocks()
-        capacity = None if cache_tokens is None else int(cache_tokens // size)
-        caches = [prefix_cache.LruBlocks(capacity) for _ in range(replicas)]
-        tokens = self.requests["prompt_tokens"].to_numpy()
-        routed = prefix_cache.route(self.requests["session"].tolist(), replicas, router)
-        hits = [size * caches[to].request(ids, (n - 1) // size) for ids, n, to in zip(whole, tokens, routed)]
-        return prefix_cache.rates(tokens, hits)
 
     def of_sessions(self, kept: set[int]) -> "Trace":
         """The requests of the sessions `kept`."""

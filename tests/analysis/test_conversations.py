@@ -1,4 +1,4 @@
-"""Loads of sessions: rates, pairs, cut sessions, verdicts and dispersion of made rows whose truth is known."""
+"""Loads of sessions: rates, pairs, cut sessions and verdicts of made rows whose truth is known."""
 
 import json
 
@@ -84,35 +84,6 @@ def test_a_hit_is_judged_against_its_bounds(hit, verdict):
     bounds = dict(expected_cached_tokens_low=150, expected_cached_tokens_high=200)
     table = conversations.checked(frame([row(1, 3, cached_tokens=hit, **bounds)]))
     assert table["verdict"].tolist() == [verdict]
-
-
-def test_spreading_takes_the_ticks_of_a_clock_away_and_leaves_its_minutes():
-    table = conversations.of_traces().set_index(["trace", "window_s"])
-    ticks = table.loc["mooncake_conversation"]
-    assert ticks.loc[1, "recorded"] == pytest.approx(7.9, abs=0.1)
-    assert ticks.loc[1, "spread"] == pytest.approx(1, abs=0.1)
-    assert ticks.loc[60, "spread"] == pytest.approx(ticks.loc[60, "recorded"], rel=0.05)
-    assert (table.loc["azure_conv", "spread"] == table.loc["azure_conv", "recorded"]).all()
-
-
-def test_mooncake_s_table_has_the_rates_of_its_page():
-    table = conversations.mooncake_hits().set_index("cache_tokens")
-    assert table.loc[512_000, "by_tokens"] == pytest.approx(0.045933, abs=5e-7)
-    assert table["by_tokens"].is_monotonic_increasing
-    assert table["by_tokens"].iloc[-1] == pytest.approx(0.373380, abs=5e-7)
-
-
-def test_simulated_caches_are_read_from_the_sidecars(tmp_path):
-    rows = frame(load())
-    level = dict(arrivals="poisson", cache_capacity_tokens=1000, by_tokens=0.5)
-    file = tmp_path / f"{rows['run_id'].iloc[0]}.json"
-    file.parent.mkdir()
-    file.write_text(json.dumps({"settings": {"simulated": [level]}}))
-    rows.attrs["folder"] = str(tmp_path)
-    (found,) = conversations.simulated(rows).to_dict("records")
-    assert found["by_tokens"] == 0.5 and found["run_id"] == rows["run_id"].iloc[0]
-    file.write_text(json.dumps({"settings": {}}))
-    assert conversations.simulated(rows).empty and conversations.simulated(frame(load())).empty
 
 
 @pytest.mark.parametrize(

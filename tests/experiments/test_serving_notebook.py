@@ -246,7 +246,7 @@ def test_arrivals_of_a_trace_and_poisson_s_at_a_share_of_the_capacity(cells, tmp
     names = cells("serving", backend="fake", trace=str(trace), **shares)
     requests, capacity = names["observed"], names["setup"].settings["capacity_requests_per_s"]
     assert f"The server answers {capacity:.3g} requests/s of a closed loop of 2." in capsys.readouterr().out
-    assert set(requests["experiment"]) == {"replay"} and len(requests) == 4 * 12
+    assert set(requests["experiment"]) == {"conversations"} and len(requests) == 4 * 12
     recorded = requests[requests["arrivals"] == "trace"]
     rates = sorted(recorded["session_rate"].unique())
     assert rates == pytest.approx([0.5 * capacity, 0.75 * capacity], rel=1e-3)

@@ -1,6 +1,5 @@
 """Figures, tables and sentences of loads of sessions: what they say of made runs, and of none."""
 
-import pandas as pd
 import pytest
 from pictures import words
 from session_rows import frame, load
@@ -8,7 +7,7 @@ from session_rows import frame, load
 from bench.report import figures
 from bench.report.tables import conversations as tables
 
-NAMES = ("conversation_hits", "conversation_turns", "conversation_uncached", "conversation_sizes")
+NAMES = ("conversation_hits", "conversation_turns", "conversation_uncached")
 
 
 @pytest.fixture
@@ -25,7 +24,6 @@ def requests():
         ("conversation_hits", "108 requests, 108 within, 0 below and 0 above"),
         ("conversation_turns", "turn of the conversation"),
         ("conversation_uncached", "prompt tokens that were computed"),
-        ("conversation_sizes", "size of the cache, tokens"),
     ],
 )
 def test_a_figure_says_what_it_shows(requests, name, said):
@@ -35,14 +33,6 @@ def test_a_figure_says_what_it_shows(requests, name, said):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_figure_of_nothing_says_so(requests, name):
     assert "turn" not in words(figures.DRAWN[name](requests.iloc[:0]))
-
-
-def test_engines_that_round_one_size_differently_are_no_curve(requests):
-    """Each has one size: there is nothing to join, and an axis from 1,000 to 1,032 would show noise."""
-    one = requests[requests["cache_capacity_tokens"] == 1000]
-    other = one.assign(backend="vllm", cache_capacity_tokens=1032.0, run_id=one["run_id"] + "v")
-    drawn = figures.DRAWN["conversation_sizes"](pd.concat([one, other], ignore_index=True))
-    assert "size of the cache" not in words(drawn)
 
 
 def test_the_table_has_a_row_per_load_and_cache(requests):

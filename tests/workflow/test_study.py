@@ -175,8 +175,7 @@ def test_the_time_left_is_never_nothing_as_long_as_a_run_is_open(tmp_path, monke
 def test_the_cost_of_measuring_is_left_to_those_who_repeat():
     assert {r.experiment for r in plan(all=True)} == {"latency", "quality", "batching", "serving"}
     second = {r.experiment for r in plan(all=True, repeats=2) if r.n == 2}
-    sessions = {"conversations", "replay"}
-    assert second == {"latency", "batching", "serving"} | sessions
+    assert second == {"latency", "batching", "serving", "conversations"}
 
 
 def test_what_takes_hours_or_runs_generated_code_is_measured_by_name_only(monkeypatch):

@@ -1,8 +1,7 @@
-"""Moments: ticks, caps, samples, dispersion."""
+"""Moments: ticks, caps, samples."""
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from bench.workloads import timing
 
@@ -30,11 +29,3 @@ def test_a_gap_within_a_session_is_capped_and_what_follows_moves():
 def test_a_sample_is_of_sessions():
     assert len(timing.sample(np.repeat(np.arange(100), 5), 0.1, 0)) == 10
     assert timing.sample([7, 7, 7], 0.001, 0) == {7}
-
-
-def test_dispersion_of_a_constant_rate_of_chance_and_of_bursts():
-    assert timing.dispersion(np.arange(0.5, 1000), 10) == 0
-    chance = np.cumsum(np.random.default_rng(1).exponential(0.1, 20000))
-    assert timing.dispersion(chance, 1) == pytest.approx(1, abs=0.1)
-    assert timing.dispersion(np.repeat(np.arange(0.5, 1000, 10), 50), 1, 1000) == pytest.approx(45, abs=0.1)
-    assert np.isnan(timing.dispersion([1, 2], 300)) and np.isnan(timing.dispersion([], 1, 100))

@@ -8,7 +8,6 @@ import pytest
 
 from bench import prefix_cache
 from bench.paths import DATA
-from bench.workloads import __main__ as command
 from bench.workloads import replay, timing, traces
 
 WORDS = range(100, 700)
@@ -152,19 +151,6 @@ def test_mooncake_s_sessions_are_inferred_as_its_source_page_counts_them():
     assert timing.tick_s(trace.requests["at_s"]) == pytest.approx(3, abs=0.01)
 
 
-def test_the_command_says_what_is_in_a_trace_and_what_a_cache_answers_of_it(written, capsys):
-    rows = [line(k, ids=[0, k // 2 + 1], tokens=1024) for k in range(4)]
-    command.main([str(written(rows)), "--unit", "s", "--cache", "1024", "all"])
-    said = capsys.readouterr().out
-    assert "trace.jsonl: 4 requests in 4 sessions (inferred from prefixes), format mooncake" in said
-    assert "prompt tokens: 1024 / 1024 / 1024" in said and "3 s, 1.33 requests/s" in said
-    rates = ["0.375000", "0.375000", "0.750000"]
-    assert [row.split() for row in said.splitlines()[-2:]] == [["1024", *rates], ["all", *rates]]
-    for wrong, words in (([line(0)], "two or more"), (rows, "1 block or more")):
-        with pytest.raises(SystemExit, match=words):
-            command.main([str(written(wrong)), "--cache", "511"])
-
-
 def test_a_random_tenth_of_sessions_hits_as_the_whole_and_one_of_requests_does_not():
     trace = traces.read(DATA / "traces" / "mooncake_conversation.jsonl.xz")
 
@@ -209,8 +195,6 @@ def test_azure_s_requests_are_sessions_of_one_turn():
     trace = traces.read(DATA / "traces" / "azure_code.csv.xz")
     assert len(trace.requests) == trace.requests["session"].nunique() == 8819
     assert trace.requests["at_s"].iloc[-1] == pytest.approx(3435.9, abs=0.1)
-    found = [round(timing.dispersion(trace.requests["at_s"], window)) for window in timing.WINDOWS_S]
-    assert found == [13, 72, 164, 138]
     with pytest.raises(ValueError, match="no hash ids"):
         trace.whole_blocks()
 

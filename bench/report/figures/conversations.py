@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 
 from bench import html, style
 from bench.analysis import conversations as conversations_analysis
-from bench.analysis import estimates
 from bench.observations import schema
 from bench.report import captions, curves, figures
 from llm_measured.core import columns, naming
@@ -82,7 +81,7 @@ def conversation_turns(requests: pd.DataFrame) -> Figure | None:
 def conversation_uncached(requests: pd.DataFrame) -> Figure | None:
     """TTFT over the tokens of the prompt that no cache answered; one panel per rate of sessions."""
     table = naming.named(conversations_analysis.by_uncached(requests))
-    table = table[table["experiment"].isin(conversations_analysis.OF_ONE_RATE)]
+    table = table[table["experiment"] == "conversations"]
     if table.empty:
         return None
     return _over(
@@ -122,56 +121,3 @@ def _over(table, requests, x, label, title, caption):
             curves.plain_logs(panel)
     where = captions.setting(table.iloc[0][schema.SETTING])
     return captions.titled(drawn, title, f"{where}. {caption}")
-
-
-@figures.of_machines
-def conversation_sizes(requests: pd.DataFrame) -> Figure | None:
-    """Hit rate by tokens over the size of the cache, of loads that were sent to several sizes, beside a
-    simulated cache of that size and what one without an end would answer; one panel per load."""
-    table = naming.named(conversations_analysis.levels(requests)).dropna(subset="by_tokens")
-    table = table[table["cache_capacity_tokens"] > 0]
-    # Two engines that round one size differently are no curve.
-    systems = table.groupby(["backend", "option", "workload", "arrivals"])["cache_capacity_tokens"]
-    table = table[systems.transform("nunique") > 1]
-    if table.empty:
-        return None
-    styles = curves.styles(table)
-    loads = list(table.groupby(["workload", "arrivals"], sort=True))
-    simulated = conversations_analysis.simulated(requests)
-    at_most = {"marker": "", "linestyle": ":"}, "at most, if nothing were evicted"
-    key = curves.plain_key(({}, "measured"), (HOLLOW, "simulated, a cache of that size"), at_most)
-    drawn, axes = curves.panels(len(loads), 3.2, styles, also=key)
-    for panel, ((workload, arrivals), rows) in zip(axes, loads):
-        for name, own in curves.each(rows):
-            sizes = own.sort_values("started").groupby("cache_capacity_tokens")
-            means = sizes[["by_tokens", "expected_high"]].mean()
-            curves.joined(panel, means.index, 100 * means["by_tokens"], styles[name])
-            ends = 100 * sizes["by_tokens"].agg(
-                lambda rates: estimates.mean_interval(rates)[2] - rates.mean()
-            )
-            panel.errorbar(
-                means.index, 100 * means["by_tokens"], ends, fmt="none", ecolor=styles[name].colour, capsize=2
-            )
-            look = {"color": styles[name].colour, "linewidth": 1.2, "linestyle": ":"}
-            panel.plot(means.index, 100 * means["expected_high"], **look)
-            same = simulated["run_id"].isin(own["run_id"]) & (simulated["arrivals"] == arrivals)
-            kept = simulated[same].groupby("cache_capacity_tokens")["by_tokens"].mean()
-            curves.joined(panel, kept.index, 100 * kept, styles[name], **HOLLOW)
-        panel.set(
-            xlabel="size of the cache, tokens",
-            ylabel="hit rate by tokens, %",
-            title=f"{workload} ({arrivals})",
-            ylim=(0, 100),
-        )
-        panel.set_xscale("log")
-        sizes = sorted(rows["cache_capacity_tokens"].unique())
-        panel.set_xticks(sizes, [html.number(size) for size in sizes])
-        panel.xaxis.set_minor_locator(ticker.NullLocator())
-    loads = table.groupby(["backend", "option", *conversations_analysis.LEVEL], dropna=False)
-    runs = loads["run_id"].nunique()
-    few = f" {ONE_RUN}" if (runs == 1).all() else ""
-    caption = (
-        f"{captions.setting(table.iloc[0][schema.SETTING])}. Means of {captions.plural(runs, 'run')}, "
-        f"whisker: 95\N{NO-BREAK SPACE}% interval.{few}"
-    )
-    return captions.titled(drawn, "How large a cache it takes", caption)

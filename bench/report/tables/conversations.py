@@ -37,7 +37,7 @@ def conversations(requests: pd.DataFrame) -> pd.DataFrame:
         **HIT_RATES,
     )
     table = naming.named(conversations_analysis.levels(requests))
-    table = table[table["experiment"].isin(conversations_analysis.OF_ONE_RATE)]
+    table = table[table["experiment"] == "conversations"]
     if table.empty:
         return columns.renamed(pd.DataFrame(columns=list(shown)), shown)
     table = table.assign(
@@ -47,27 +47,6 @@ def conversations(requests: pd.DataFrame) -> pd.DataFrame:
     means = {name: (name, "mean") for name in shown if name not in (*keys, "runs")}
     grouped = table.groupby(keys, dropna=False, sort=True)
     return columns.renamed(grouped.agg(**means, runs=("run_id", "nunique")).reset_index(), shown)
-
-
-@tables.listed
-def trace_dispersion() -> pd.DataFrame:
-    """How bursty the traces in data/ are, as recorded and with their ticks spread: variance over mean of the
-    number of requests in windows of so many seconds; 1 is a Poisson process."""
-    return columns.shown(
-        conversations_analysis.of_traces(),
-        "trace window_s recorded spread",
-        window_s=Column("window", "s"),
-        recorded="as recorded",
-        spread="ticks spread",
-    )
-
-
-@tables.listed
-def trace_hits() -> pd.DataFrame:
-    """What a cache could answer of Mooncake's conversations: one row per size of the cache, least recently
-    used blocks, requests in their order; three hit rates in %."""
-    shown = {"cache_tokens": Column("cache", "tokens")} | HIT_RATES
-    return columns.renamed(conversations_analysis.mooncake_hits(), shown)
 
 
 @tables.listed
