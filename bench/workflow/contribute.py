@@ -14,8 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import nbformat
+
 from bench.paths import ROOT
-from bench.workflow import candidates, vetting
+from bench.workflow import candidates, run_notebook, vetting
 from bench.workflow.candidates import OBSERVATIONS, Candidate
 from llm_measured.core import naming
 
@@ -54,12 +56,19 @@ def notes(new: Sequence[Candidate], root: Path) -> list[str]:
 
 
 def take(new: Sequence[Candidate], root: Path) -> None:
-    """Copy the files of the runs `new` into the observations of the checkout `root`."""
+    """Copy the files of the runs `new` into the observations of the checkout `root`, notebooks without their
+    pictures."""
     for candidate in new:
         for suffix, file in candidate.files.items():
             target = root / OBSERVATIONS / f"{candidate.run}{suffix}"
             target.parent.mkdir(parents=True, exist_ok=True)
-            if file != target:
+            if file == target:
+                continue
+            if suffix == ".ipynb":
+                notebook = nbformat.read(file, as_version=4)
+                run_notebook.drop_pictures(notebook)
+                nbformat.write(notebook, target)
+            else:
                 shutil.copyfile(file, target)
 
 

@@ -39,9 +39,20 @@ def executed_whole(notebook: nbformat.NotebookNode) -> bool:
     return bool(made.get("end_time")) and not made.get("exception")
 
 
+def drop_pictures(notebook: nbformat.NotebookNode) -> None:
+    """Delete the outputs of `notebook` that are pictures: their rows lie beside it."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if not _is_picture(output)]
+
+
+def _is_picture(output):
+    return any(kind.startswith("image/") for kind in output.get("data", {}))
+
+
 def keep(identifier: str) -> str:
-    """Move the notebook of a run that has its CSV beside it, executed to the end or not; nothing if it lies
-    there or nowhere.
+    """Move the notebook of a run that has its CSV beside it, executed to the end or not, without its
+    pictures; nothing if it lies there or nowhere.
 
     Returns a sentence on a notebook that lacks its end (stopped, or failed in a later cell), else "".
     """
@@ -54,12 +65,16 @@ def keep(identifier: str) -> str:
     # relative files.
     text = source.read_text(encoding="utf-8")
     text = text.replace(str(ROOT), ".").replace(str(Path(sys.prefix).resolve()), ".")
-    files.write_whole(target, text)
-    source.unlink()
+    whole = False
     # A kill may leave an empty file.
     with contextlib.suppress(nbformat.reader.NotJSONError):
-        if executed_whole(nbformat.reads(text, as_version=4)):
-            return ""
+        notebook = nbformat.reads(text, as_version=4)
+        drop_pictures(notebook)
+        text, whole = nbformat.writes(notebook) + "\n", executed_whole(notebook)
+    files.write_whole(target, text)
+    source.unlink()
+    if whole:
+        return ""
     three = " ".join(os.path.relpath(target.with_suffix(end), ROOT) for end in (".csv", ".json", ".ipynb"))
     return (
         f"{identifier} is measured, but its notebook ended in a cell after that: the run is shown and cannot "
@@ -68,13 +83,17 @@ def keep(identifier: str) -> str:
 
 
 def error(notebook: Path) -> str | None:
-    """The error in an executed notebook in one line, None if there is none or no such file."""
+    """The error in an executed notebook in one line, None if there is none or no such file.
+
+    Of several lines the first says what failed and the last why: between them is the traceback of a child.
+    """
     if not notebook.exists():
         return None
     for cell in nbformat.read(notebook, as_version=4).cells:
         for output in cell.get("outputs", []):
             if output.output_type == "error":
-                return f"{output.ename}: {output.evalue}".strip().splitlines()[0]
+                first, *others = f"{output.ename}: {output.evalue}".strip().splitlines()
+                return f"{first} {others[-1]}" if others else first
     return None
 
 

@@ -1,7 +1,6 @@
 """Whether one new run may join the observations: it is whole, passes the gates, comes from where it says."""
 
 import hashlib
-import io
 import json
 import re
 from collections.abc import Iterable
@@ -203,7 +202,6 @@ def _notebook(candidate: Candidate, repository: "Repository") -> None:
     notebook = nbformat.read(candidate.files[".ipynb"], as_version=4)
     nbformat.validate(notebook)
     made = notebook.metadata.get("papermill", {})
-    source = made.get("input_path", "")
     printed = "".join(output.get("text", "") for output in _outputs(notebook))
     _refuse(
         "Its notebook was not executed to its end by papermill: commit the one that the run wrote.",
@@ -214,13 +212,23 @@ def _notebook(candidate: Candidate, repository: "Repository") -> None:
         candidate.run not in f"{made.get('output_path')} {printed}"
         and not _ended_within(_sidecar(candidate), made),
     )
+    _refuse(
+        "Its notebook has no code cells: commit the one that the run wrote, as it is.",
+        not _sources(notebook),
+    )
     revision = _sidecar(candidate)["git"].get("revision")
-    original = repository.file(revision, source) if re.fullmatch(r"notebooks/[\w-]+\.ipynb", source) else ""
+    # By hand, papermill may have been given any path to it.
+    name = f"notebooks/{Path(made.get('input_path', '')).name}"
+    original = repository.file(revision, name)
     if original:
         there = _sources(nbformat.reads(original, as_version=4))
         _refuse(
-            f"Its code is not that of {source} at its revision: measure with the notebook as it is.",
+            f"Its code is not that of {name} at its revision: measure with the notebook as it is.",
             there != _sources(notebook),
+        )
+    elif repository.knows(revision):
+        raise Fault(
+            [f"Its notebook was made from {name}, which its revision has not: measure with one of them."]
         )
     if not _is_apart(candidate):
         _same_numbers(notebook, _rows(candidate))
@@ -243,13 +251,27 @@ def _outputs(notebook):
 
 
 def _same_numbers(notebook, rows):
-    """Refuse a CSV whose times are not those that the notebook showed when it had written it."""
-    for output in _outputs(notebook):
-        shown = _table(output.get("data", {}).get("text/html", ""))
-        if len(shown) != len(rows) or "prompt" not in shown:
+    """Refuse a notebook that shows no rows, and a CSV whose times are not those that the notebook showed.
+
+    pandas shows the first and the last rows of a long table. Where the rows of a table are no requests
+    (batches, load levels), nothing is compared.
+    """
+    tables = [_table(output.get("data", {}).get("text/html", "")) for output in _outputs(notebook)]
+    _refuse(
+        "Its notebook shows no rows, so nothing can be compared with its CSV: commit the one that "
+        "the run wrote, with its outputs.",
+        all(table.empty for table in tables),
+    )
+    for table in tables:
+        if "prompt" not in table:
             continue
-        for column in {"ttft_s", "e2e_s", "output_tokens"} & set(shown):
-            off = (pd.to_numeric(shown[column], errors="coerce") - rows[column]).abs() > ROUNDING
+        shown = table[table[""].isin(rows.index.astype(str))]
+        there = rows.loc[shown[""].astype(int)]
+        for column in ("ttft_s", "e2e_s", "output_tokens"):
+            if column not in shown:
+                continue
+            said = pd.to_numeric(shown[column], errors="coerce").to_numpy()
+            off = (there[column] - said).abs() > ROUNDING
             _refuse(
                 f"Its CSV says another {column} than its notebook showed, in row {off.idxmax() + 1} first: "
                 "observations are never edited, measure again.",
@@ -263,4 +285,4 @@ def _table(html):
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, flags=re.S) for row in body]
     if len(cells) < 2 or len({len(row) for row in cells}) > 1:
         return pd.DataFrame()
-    return pd.read_csv(io.StringIO("\n".join("\t".join(row) for row in cells)), sep="\t", dtype=str)
+    return pd.DataFrame(cells[1:], columns=cells[0])

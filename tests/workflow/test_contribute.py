@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -158,6 +159,50 @@ def test_a_notebook_with_other_code_is_refused(new_run, capsys):
     assert code == 1 and "Its code is not that of notebooks/latency.ipynb" in text
 
 
+def without_outputs(notebook):
+    for cell in notebook["cells"]:
+        cell.update({"outputs": []} if cell["cell_type"] == "code" else {})
+
+
+STRIPPED = {
+    "rows": (without_outputs, "Its notebook shows no rows"),
+    "code": (
+        lambda notebook: notebook.update(cells=[c for c in notebook["cells"] if c["cell_type"] != "code"]),
+        "Its notebook has no code cells",
+    ),
+    "origin": (
+        lambda notebook: notebook["metadata"]["papermill"].update(input_path="/tmp/faster.ipynb"),
+        "Its notebook was made from notebooks/faster.ipynb, which its revision has not",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STRIPPED)
+def test_a_notebook_that_cannot_be_compared_is_refused(new_run, capsys, name):
+    change, expected = STRIPPED[name]
+    notebook = json.loads(part(new_run, ".ipynb").read_text())
+    change(notebook)
+    part(new_run, ".ipynb").write_text(json.dumps(notebook))
+    code, text = contributed(new_run, capsys)
+    assert code == 1 and expected in text
+
+
+def test_a_long_table_is_compared_in_the_rows_that_it_shows(new_run, capsys):
+    """pandas leaves out the middle of a table; its last row is the last of the CSV all the same."""
+    notebook = json.loads(part(new_run, ".ipynb").read_text())
+    shown = [output.get("data", {}) for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    (data,) = [each for each in shown if "ttft_s" in "".join(each.get("text/html", ""))]
+    start, header, first, second, _, *others = re.split(r"(?=<tr)", "".join(data["text/html"]))
+    dots = re.sub(r">[^<>\s]+</t", ">...</t", second)
+    data["text/html"] = "".join([start, header, first, dots, *others])
+    part(new_run, ".ipynb").write_text(json.dumps(notebook))
+    assert contributed(new_run, capsys)[0] == 0
+    data["text/html"] = data["text/html"].replace("<td>1.6152</td>", "<td>1.6052</td>")
+    part(new_run, ".ipynb").write_text(json.dumps(notebook))
+    code, text = contributed(new_run, capsys)
+    assert code == 1 and "another e2e_s than its notebook showed, in row 9" in text
+
+
 def test_another_run_s_notebook_is_refused(new_run, capsys):
     shutil.copy(part(new_run, ".ipynb", COMMITTED), part(new_run, ".ipynb"))
     code, text = contributed(new_run, capsys)
@@ -237,6 +282,10 @@ def test_runs_of_another_folder_are_checked_and_taken(new_run, tmp_path, capsys)
     code, text = contributed(new_run, capsys, "--from", str(tmp_path), "--take")
     assert code == 0 and "1 runs beside" in text  # the other one is there already
     assert all(part(new_run, suffix).exists() for suffix in candidates.SUFFIXES)
+    assert "image/" in (tmp_path / f"{RUN}.ipynb").read_text()
+    taken = part(new_run, ".ipynb").read_text()
+    assert "image/" not in taken and "ttft_s" in taken, "pictures stay out, rows come along"
+    assert contributed(new_run, capsys)[0] == 0
 
 
 def test_a_folder_without_runs_and_an_unknown_base_are_one_sentence(new_run, tmp_path, capsys):
@@ -270,5 +319,6 @@ def test_every_committed_run_would_pass_but_for_its_files_being_there():
         part = candidates.PART.fullmatch(file.relative_to(ROOT / candidates.OBSERVATIONS).as_posix())
         runs.setdefault(part["run"], candidates.Candidate(part["run"])).files[part["suffix"]] = file
     repository = vetting.Repository(ROOT, candidates.base(ROOT, "HEAD"), [])
-    judged = set(runs) - named
+    # What its notebook printed held no rows; it measures no more.
+    judged = {run for run in set(runs) - named if "/overhead-" not in run}
     assert {run: found for run in judged if (found := vetting.faults(runs[run], repository))} == {}
