@@ -221,9 +221,10 @@ onstart:
             sys.exit(
                 "Another study runs in this checkout; runs never overlap on one device. Wait for it or stop it."
             )
-        print(costs.text([run for run in plan.plan(STUDY) if not run.measured]), file=sys.stderr)
+        missing = [run for run in plan.plan(STUDY) if not run.measured]
+        print(costs.text(missing), file=sys.stderr)
         try:
-            costs.fetch(STUDY)
+            costs.fetch(STUDY, missing)
         except RuntimeError as failure:
             sys.exit(str(failure))
         progress.started(STUDY)

@@ -109,8 +109,14 @@ class Alone:
 
     def _warn(self, seen):
         self.warned = True
-        kept = " The run is kept apart, marked, and compared with nothing." if self.marked else ""
-        tqdm.write(f"Warning: other processes keep {seen}, so these times are not to be trusted.{kept}")
+        sentence = f"{waiting.WARNING}other processes keep {seen}, so these times are not to be trusted."
+        if self.marked:
+            sentence += (
+                " The run is kept apart, marked, and compared with nothing; stop them, or let it wait for an "
+                "idle machine: WAIT=1 after make study, BENCH_WAIT=1 before papermill."
+            )
+        tqdm.write(sentence)
+        waiting.tell(sentence)
 
 
 def _is_set(name):

@@ -1,11 +1,12 @@
-"""What a run waits for, said on the screen: by the run itself, and by the study that has started it.
+"""What a run waits for or is disturbed by, said on the screen: by the run itself, and by the study that has
+started it.
 
-A study's runs execute in kernels whose output goes into notebooks, so the sentence also lies in a file while
-the run waits; `bench.workflow.progress` shows it.
+A study's runs execute in kernels whose output goes into notebooks, so the sentence also lies in a file;
+`bench.workflow.progress` shows it. A killed run leaves its file behind, so a sentence is known by when it was
+written, not by its words.
 """
 
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,7 @@ from bench.paths import LOGS, ROOT
 from llm_measured.core import files
 
 FILE = ROOT / LOGS / "waiting.txt"
+WARNING = "Warning: "  # how a sentence begins on what disturbs a run that goes on
 
 
 class Waiting:
@@ -29,7 +31,7 @@ class Waiting:
         if not self.said:
             self.said = f"Waiting {what}."
             print(self.said, flush=True)
-            files.write_whole(FILE, self.said)
+            tell(self.said)
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.said:
@@ -37,9 +39,14 @@ class Waiting:
             print(f"Waited {time.monotonic() - self.since:.0f} s.", flush=True)
 
 
-def now(file: Path | None = None) -> str:
-    """What a run of this checkout waits for at the moment, in a sentence; empty where none waits."""
+def tell(sentence: str) -> None:
+    """Hand `sentence` to the study that has started this run, if one has."""
+    files.write_whole(FILE, sentence)
+
+
+def told() -> tuple[int, str]:
+    """(when it was written, the last sentence of a run of this checkout); (0, "") where there is none."""
     try:
-        return (file or FILE).read_text(encoding="utf-8")
+        return FILE.stat().st_mtime_ns, FILE.read_text(encoding="utf-8")
     except OSError:
-        return ""
+        return 0, ""

@@ -92,14 +92,30 @@ def room(runs: Sequence[Run]) -> str:
     return what
 
 
+def shortage(runs: Sequence[Run]) -> str:
+    """Say that the disk cannot hold what `runs` need at the least, the checkpoints of their models and one
+    copy; empty where it can."""
+    missing = {run.model for run in runs if not checkpoints.made(run.model)}
+    least = sum(checkpoint_bytes(model) for model in missing)
+    least += max((size for path, size in copies(runs).items() if not path.exists()), default=0)
+    if least <= _free():
+        return ""
+    return (
+        f"Not started: {least / 1e9:.1f} GB more are needed on the disk of {MODELS.name}/ at the least, and "
+        f"{_free() / 1e9:.1f} GB are free."
+    )
+
+
 def _free() -> int:
     folder = next(path for path in (MODELS, *MODELS.parents) if path.exists())
     return shutil.disk_usage(folder).free
 
 
-def fetch(study: Fields) -> None:
-    """Download the models of `study` that come as one file, and make their checkpoints, before its first run:
-    what a run prints goes into its log. RuntimeError that names what is missing."""
+def fetch(study: Fields, runs: Sequence[Run]) -> None:
+    """Download the models of `study` that come as one file, and make their checkpoints, before the first of
+    `runs`: what a run prints goes into its log. RuntimeError that names what is missing, disk included."""
+    if short := shortage(runs):
+        raise RuntimeError(short)
     for model in study["models"]:
         if downloads.slices(str(model)):
             checkpoints.checkpoint(str(model))

@@ -21,6 +21,7 @@ from dataclasses import replace
 import yaml
 
 from bench import backends, inputs, paths
+from bench.backends.common import checkpoints
 from bench.machine import devices
 from bench.observations import store
 from bench.paths import ROOT
@@ -55,6 +56,8 @@ def load(overrides: Fields | None = None) -> Fields:
         naming.choose("key of study.yaml", key, study)
     names = overrides.pop("experiments", None)
     study |= overrides
+    for model in study["models"]:
+        checkpoints.check_name(str(model))
     study |= _of_models(study, overrides, names)
     study["all"] = str(study["all"]).lower() in ("true", "1")
     study["first_only"] = names is None and not study["all"]

@@ -29,16 +29,23 @@ def has_ended(run: Run) -> bool:
 
 
 class Waits:
-    """Sentences on what runs of this study wait for, each once."""
+    """Sentences on what runs of this study wait for, each once, and the first warning of a busy machine: each
+    result says on its own line whether it was disturbed."""
 
     def __init__(self) -> None:
-        self.shown = waiting.now()  # what a run that was killed has left behind
+        self.shown, self.warned = waiting.told(), False  # what a run that was killed has left behind
 
     def new(self) -> str:
         """The sentence that has not been shown; empty where no run waits, or that is known."""
-        now = waiting.now()
-        new, self.shown = (now if now != self.shown else ""), now
-        return new
+        told = waiting.told()
+        if told == self.shown:
+            return ""
+        self.shown, (_, sentence) = told, told
+        if sentence.startswith(waiting.WARNING):
+            if self.warned:
+                return ""
+            self.warned = True
+        return sentence
 
 
 def seconds_left(runs: Sequence[Run], running_s: float) -> float:

@@ -90,7 +90,7 @@ def main(words: Sequence[str]) -> None:
         study = plan.load(plan.overrides(words))
         planned = runs(study)
         print(f"A trial takes {costs.room(planned)}", file=sys.stderr)
-        costs.fetch(study)
+        costs.fetch(study, planned)
     except (ValueError, RuntimeError) as error:
         sys.exit(str(error))
     for run in planned:

@@ -84,7 +84,7 @@ def test_it_waits_where_that_is_set(around, monkeypatch, capsys):
     monkeypatch.setenv("BENCH_WAIT", "1")
     with device.Alone("cpu", COMMITTED):
         assert capsys.readouterr().out.count("Waiting for an idle machine") == 1
-    assert not waiting.now(), "it waits no more"
+    assert not waiting.told()[1], "it waits no more"
 
 
 def test_a_run_that_can_be_marked_is_measured_beside_neighbours(around, capsys, monkeypatch):
@@ -94,7 +94,8 @@ def test_a_run_that_can_be_marked_is_measured_beside_neighbours(around, capsys, 
             alone.look()
         alone.refuse_if_busy()
     (warning,) = capsys.readouterr().out.splitlines()
-    assert "indexer" in warning and "kept apart, marked" in warning
+    assert "indexer" in warning and "kept apart, marked" in warning and "WAIT=1 after make study" in warning
+    assert waiting.told()[1] == warning, "the study shows it as well"
     monkeypatch.setenv("BENCH_STRICT", "1")
     with pytest.raises(gates.Refused, match="indexer"):
         device.Alone("cpu", COMMITTED, marked=True).__enter__()
@@ -108,7 +109,7 @@ def test_who_waits_for_the_lock_says_so(around, tmp_path, capsys):
     said = capsys.readouterr().out
     # The file without its folder: no machine path stands in an executed notebook.
     assert "Waiting for another measurement on this machine" in said and "(lock)" in said
-    assert not waiting.now()
+    assert not waiting.told()[1]
     neighbours.take("cpu").release()
     assert not capsys.readouterr().out, "nobody has waited"
 
@@ -117,8 +118,11 @@ def test_what_is_waited_for_lies_in_a_file_meanwhile(around, capsys):
     with waiting.Waiting() as shown:
         shown.say("for rain")
         shown.say("for snow")
-        assert waiting.now() == "Waiting for rain."
-    assert not waiting.now() and capsys.readouterr().out.splitlines() == ["Waiting for rain.", "Waited 0 s."]
+        assert waiting.told()[1] == "Waiting for rain."
+    assert not waiting.told()[1] and capsys.readouterr().out.splitlines() == [
+        "Waiting for rain.",
+        "Waited 0 s.",
+    ]
 
 
 def test_who_comes_later_and_stays_is_refused_at_once(around, tmp_path, capsys):

@@ -142,16 +142,27 @@ def test_nothing_is_drawn_where_nothing_is_new(empty, monkeypatch):
 
 
 def test_what_a_run_waits_for_is_shown_once(tmp_path, monkeypatch):
+    """A killed run has left the very sentence that the next one has to say."""
     monkeypatch.setattr(waiting, "FILE", tmp_path / "waiting.txt")
-    (tmp_path / "waiting.txt").write_text("Waiting for a run that was killed.")
+    (tmp_path / "waiting.txt").write_text("Waiting for an idle machine.")
+    os.utime(tmp_path / "waiting.txt", (1, 1))
     waits, said = progress.Waits(), []
-    assert not waits.new()
+    monkeypatch.setattr(progress, "LOOK_S", 0.01)
+    open_run = [r for r in plan(engines="fake") if not r.measured][:1]
+
+    def look():
+        progress._newly_ended(open_run, {r.id for r in open_run}, 0.1, waits, said.append)
+
+    look()
+    assert not said
     with waiting.Waiting() as shown:
         shown.say("for an idle machine")
-        monkeypatch.setattr(progress, "LOOK_S", 0.01)
-        open_run = [r for r in plan(engines="fake") if not r.measured][:1]
-        progress._newly_ended(open_run, {r.id for r in open_run}, 0.1, waits, said.append)
+        look()
     assert said == ["Waiting for an idle machine."]
+    for name in ("browser", "browser"):  # each run of a study is disturbed
+        waiting.tell(f"{waiting.WARNING}{name}")
+        look()
+    assert said[1:] == ["Warning: browser"]
 
 
 def test_options_that_are_named_are_all_measured():
@@ -480,10 +491,11 @@ def test_an_interrupted_study_goes_on(tmp_path, stop, whom, second_runs):
 
 @pytest.mark.check
 def test_a_run_whose_last_cell_fails_is_measured(tmp_path):
-    """The plot comes after the CSV, so it can cost the plot only."""
+    """The plot comes after the CSV, so it can cost the plot only. A plot that succeeds is not kept."""
     cells = [
+        "from IPython.display import SVG, display\ndisplay(SVG('<svg/>'))\n'a row'",
         "from llm_measured.core import files\nfrom bench.observations import store\nfiles.write_whole(store.path('fake/plot-1'), 'whole')",
-        "raise ValueError('no plot')",
+        "raise RuntimeError('child failed:\\nTraceback\\nOSError: [Errno 28] No space left on device')",
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells], metadata=kernel)
@@ -491,7 +503,10 @@ def test_a_run_whose_last_cell_fails_is_measured(tmp_path):
     command = ("python", "-m", "bench.workflow.run_notebook", tmp_path / "plot.ipynb", "fake/plot-1")
     run(*command, BENCH_RESULTS=tmp_path)
     assert (tmp_path / "fake" / "plot-1.csv").read_text() == "whole"
-    assert run_notebook.error(tmp_path / "fake" / "plot-1.ipynb") == "ValueError: no plot"
+    kept = tmp_path / "fake" / "plot-1.ipynb"
+    cause = "OSError: [Errno 28] No space left on device"
+    assert run_notebook.error(kept) == f"RuntimeError: child failed: {cause}"
+    assert "image/" not in kept.read_text() and "a row" in "".join(kept.read_text().split("outputs", 1)[1])
 
 
 def test_a_notebook_stopped_after_its_csv_is_kept_and_named(tmp_path, monkeypatch):

@@ -1,15 +1,19 @@
 """make try: one engine, measured once with short answers, apart from the study, marked as what it is; and the
 variables of make."""
 
+import shutil
 import subprocess
 
 import pytest
 from builders import make_rows, make_sidecar
 
+from bench.backends.common import checkpoints
 from bench.machine import identity
 from bench.observations import store
 from bench.paths import ROOT
-from bench.workflow import plan, trial
+from bench.workflow import costs, plan, trial
+
+MODELS = ["smollm2-135m", "shape:llama-2-7b"]
 
 
 def runs(**overrides):
@@ -34,7 +38,7 @@ def test_a_trial_is_of_one_engine_and_its_default_option(scratch):
     assert (run.experiment, run.backend, run.option, run.n) == ("latency", "fake", "float32", 1)
     assert dict(run.parameters) == {"max_new_tokens": trial.NEW_TOKENS}
     assert [r.option for r in runs(engines="fake/int8 fake/mute")] == ["int8", "mute"]
-    assert [r.model for r in runs(engines="fake", models=["a", "b"])] == ["a", "b"]
+    assert [r.model for r in runs(engines="fake", models=MODELS)] == MODELS
     written(run)
     assert [r.n for r in runs(engines="fake")] == [2], "nothing is overwritten"
 
@@ -59,6 +63,18 @@ def test_a_trial_that_failed_says_why_and_ends_so(scratch, monkeypatch):
         trial.main(["engines=fake"])
     with pytest.raises(SystemExit, match="Did you mean 'fake'"):
         trial.main(["engines=fakke"])
+    with pytest.raises(SystemExit, match="Unknown model 'smolm2-135m'. Did you mean 'smollm2-135m'"):
+        trial.main(["engines=fake", "models=[smolm2-135m]"])
+
+
+def test_a_trial_for_which_the_disk_is_too_small_is_not_started(scratch, monkeypatch, tmp_path):
+    for module in (checkpoints, costs):
+        monkeypatch.setattr(module, "MODELS", tmp_path / "models")
+    free = shutil.disk_usage(tmp_path)._replace(free=100_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
+    monkeypatch.setattr(trial, "measure", lambda run: pytest.fail("it was started"))
+    with pytest.raises(SystemExit, match="Not started: 0.5 GB more are needed .*, and 0.1 GB are free"):
+        trial.main(["engines=fake"])
 
 
 def make(*words):
@@ -69,6 +85,19 @@ def make(*words):
 def test_a_mistyped_variable_of_make_is_an_error_that_lists_those_that_exist():
     done = make("study", "ENGINE=llamacpp")
     assert done.returncode and "No variable ENGINE here" in done.stderr and " ENGINES " in done.stderr
+
+
+def test_a_target_without_the_variable_that_it_needs_says_so():
+    """`audit ""` would be the audit of the whole checkout."""
+    for target, variable in (
+        ("audit", "FILE"),
+        ("compare", "A"),
+        ("expect", "DATA"),
+        ("check-backend", "NAME"),
+    ):
+        words = ["make", "-o", ".venv/ready", target]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and f"Say {variable}, as in: make {target}" in done.stderr
 
 
 def test_the_variables_that_the_help_names_are_known():

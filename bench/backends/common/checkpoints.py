@@ -156,27 +156,44 @@ def _revision(checkpoint: Checkpoint) -> list[str]:
     return [checkpoint.digest()[:12]] if checkpoint.name.startswith(("path:", "gguf:")) else []
 
 
+def check_name(name: str) -> None:
+    """Raise a ValueError that names the known models where `name` is none; nothing is made or downloaded."""
+    kind, _, rest = name.partition(":")
+    known = inputs.table("models")["model"]
+    if kind == "hub" and rest:
+        return
+    if kind == "path" and rest:
+        _local(rest)
+    elif kind == "gguf" and rest:
+        _local_file(rest)
+    elif kind == "shape" and rest:
+        naming.choose("shape", rest, known)
+    else:
+        try:
+            naming.choose("model", name, known)
+        except ValueError as error:
+            raise ValueError(
+                f"{error} Or hub:<organisation>/<name> for one on the hub, path:<folder> or gguf:<file> for "
+                "one on this machine, or shape:<name> for random weights of a known shape."
+            ) from None
+
+
 def checkpoint(name: str) -> Checkpoint:
     """Checkpoint called `name`, made or downloaded if it is not there; ValueError naming the known ones."""
+    check_name(name)
     kind, _, rest = name.partition(":")
-    if kind == "hub" and rest:
+    if kind == "hub":
         return Checkpoint(name, _from_hub(rest), "real")
-    if kind == "path" and rest:
+    if kind == "path":
         return Checkpoint(name, _local(rest), "real")
-    if kind == "gguf" and rest:
+    if kind == "gguf":
         return Checkpoint(name, _of_file(name, _local_file(rest)), "real")
     shapes = inputs.table("models").set_index("model")
-    if kind == "shape" and rest:
-        row = shapes.loc[naming.choose("shape", rest, shapes.index)]
+    if kind == "shape":
+        row = shapes.loc[rest]
         path = files.made(folder(name) / "checkpoint", lambda to: random_weights.random(row, to))
         return Checkpoint(name, path, "synthetic")
-    try:
-        row = shapes.loc[naming.choose("model", name, shapes.index)]
-    except ValueError as error:
-        raise ValueError(
-            f"{error} Or hub:<organisation>/<name> for one on the hub, path:<folder> or gguf:<file> for one "
-            "on this machine, or shape:<name> for random weights of a known shape."
-        ) from None
+    row = shapes.loc[name]
     source, _, where = row["source"].partition(":")
     if source == "hub":
         return Checkpoint(name, _from_hub(where), row["weights"])
