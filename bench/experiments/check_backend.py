@@ -6,7 +6,7 @@
 One line per check: `ok`, `WRONG` with what was found, or `--` with why it was not tried. The exit status is 1
 where something is wrong. The model is smollm2-135m; its tokens are judged as before every run (`judge`), of
 the engine's own server and of the engine in this process, where it has both. It takes less than a minute on
-an idle machine, where the model has been made already.
+an idle machine, where the model has been made already and the CPU has the option's number format.
 """
 
 import argparse
@@ -276,6 +276,13 @@ def main() -> None:
         file=sys.stderr,
         flush=True,
     )
+    if chosen.device == "cpu" and "bfloat16" in option and identity.emulates_bfloat16():
+        print(
+            f"This CPU has no bfloat16 units: an engine emulates them, or refuses. Every check of "
+            f"{option} may take minutes; an option in float32 shows the same faults sooner.",
+            file=sys.stderr,
+            flush=True,
+        )
     wrong = 0
     with contextlib.redirect_stdout(sys.stderr):  # what an engine prints stays out of the report
         for found in findings(backend, option, chosen.device, identity.cores()):

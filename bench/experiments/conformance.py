@@ -11,10 +11,12 @@ from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.contract import Engine
 from bench.backends.common.servers import RunningServer
 from bench.experiments import judge
+from bench.observations.gates import limits
 from llm_measured.core.definitions import Fields
 
 PROMPT_TOKENS, TOKENS = 16, 24
-LEAST_BITS, MOST_BYTES = 1.5, 4.5  # per weight; with its scales
+LEAST_BITS = 1.5  # per weight
+SCALES = 1.125  # bytes of weights with the scales of their blocks, to those without
 LUMP = 0.1  # share of a request's time in which all of its tokens arrive, if they come at once
 PATIENCE_S = 5  # for the children of an engine that was closed
 
@@ -140,12 +142,15 @@ def judged(
 def byte_faults(engine: Engine, checkpoint: Checkpoint) -> list[str]:
     """Sentences on bytes per step that no format of this model's weights has."""
     least = checkpoints.linear_bytes(checkpoint, LEAST_BITS / 8, 0)
-    most = checkpoints.linear_bytes(checkpoint, MOST_BYTES, MOST_BYTES)
+    arithmetic = backends.arithmetic(engine)
+    widest = SCALES * limits.WEIGHT_BYTES.get(arithmetic, 4)
+    most = checkpoints.linear_bytes(checkpoint, widest, widest)
     faults = []
     if not least <= engine.weight_bytes <= most:
         faults.append(
-            f"weight_bytes is {engine.weight_bytes:.3g}, but one step of this model reads between "
-            f"{least:.3g} and {most:.3g}: bench/backends/common/contract.py lists what counts them."
+            f"weight_bytes is {engine.weight_bytes:.3g}, but one step of this model in {arithmetic} reads "
+            f"between {least:.3g} and {most:.3g}: are its weights in that format? "
+            "bench/backends/common/contract.py lists what counts them."
         )
     if not 0.25 <= engine.kv_value_bytes <= 8:
         faults.append(

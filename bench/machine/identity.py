@@ -106,6 +106,12 @@ def _zen() -> str | None:
     return ZEN.get(family_and_model) if "AMD" in info.get("vendor_id", "") else None
 
 
+def emulates_bfloat16() -> bool:
+    """Whether this CPU names no instructions for bfloat16: engines emulate it, or convert to float32."""
+    flags = _cpuinfo().get("flags", "") + " " + _cpuinfo().get("Features", "")
+    return not {"avx512_bf16", "amx_bf16", "bf16"} & set(flags.split())
+
+
 def describe(device: str = "cpu", gpus: int = 1) -> Fields:
     """What the sidecar keeps of this machine: names, sizes; of the first of `gpus` GPUs driver, power limit
     and highest clocks, of all of them clocks and temperature (`gpu.gpu_state`)."""

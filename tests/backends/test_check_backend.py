@@ -80,7 +80,7 @@ class Engine:
 
 @pytest.fixture
 def case(monkeypatch):
-    sizes = {4: 4000, 0.1875: 200, 4.5: 4500}
+    sizes = {4: 4000, 0.1875: 200, 4.5: 4500, 2.25: 2250}
     monkeypatch.setattr(
         check_backend.checkpoints, "linear_bytes", lambda checkpoint, size, norms=4: sizes[size]
     )
@@ -174,6 +174,7 @@ FAULTS = {
     "late": ({"generate": late}, "not as they were made"),
     "one by one": ({"generate": one_by_one}, "answered after the first"),
     "bytes": ({"weight_bytes": 40}, "weight_bytes is 40"),
+    "float32 weights": ({"arithmetic": "bfloat16"}, "in bfloat16 reads between 200 and 2.25e+03"),
     "cache bytes": ({"kv_value_bytes": 16}, "kv_value_bytes is 16"),
     "raises": ({"generate": fails}, "MemoryError: no room"),
     "does not close": ({"close": fails}, "MemoryError: no room"),

@@ -96,6 +96,12 @@ def test_the_run_itself_passes():
     assert refusal(LATENCY, busy_cores=COUNTED | {"others": 0.059}) == ""
 
 
+def test_float32_weights_are_not_those_of_an_engine_that_multiplies_in_bfloat16():
+    name = "openvino/latency-smollm2-135m-F16-epyc-zen5-2c-096e72-1"  # reads float32, and says so
+    assert refusal(name) == ""
+    assert "said to read 0.538 GB" in refusal(name, arithmetic="bfloat16")
+
+
 def test_a_good_run_with_one_request_while_memory_was_faster_passes():
     """All ten probes found 49 to 51 GB/s, and other runs of that machine 80."""
     name = "openvino/latency-shape-tinyllama-1.1b-F16-epyc-zen5-2c-096e72-1"

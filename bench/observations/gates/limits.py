@@ -40,6 +40,9 @@ TELLING_PROMPTS = 3  # so many different prompts with one and the same answer ha
 # Bytes of weights per step may be this much less than the parameters at the bits that an option is named by
 # (norms and biases are not counted on either side), and at most 32 bits each.
 WEIGHTS_SHORT = 0.05
+# Bytes of one weight at most, by the number format that an engine says it multiplies in; 4 in every other.
+# One that keeps float32 weights multiplies in float32, whatever its option is named.
+WEIGHT_BYTES = {"bfloat16": 2, "float16": 2}
 CLOCK_DRIFT = 0.1  # how far a GPU's clock after a run may be from the one before
 # How late the load client may be in the 99th percentile, as a share of the gap between two scheduled
 # requests.

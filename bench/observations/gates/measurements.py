@@ -332,7 +332,8 @@ def weights_counted(runs: Runs) -> dict[int, str]:
     """Refuse a run whose bytes of weights per step contradict its checkpoint and option.
 
     A step reads the blocks' and the head's matrices, in at least the bits that the option is named by and at
-    most 32; and as many in every run of one version of an engine, where three or more are known.
+    most 32, or 16 where the engine multiplies in 16 (`limits.WEIGHT_BYTES`); and as many in every run of one
+    version of an engine, where three or more are known.
     """
     rows, found = of_models(runs).drop_duplicates("file"), {}
     rows = rows[~rows["experiment"].isin(schema.UNTIMED) & rows["weight_bytes"].notna()]
@@ -341,7 +342,8 @@ def weights_counted(runs: Runs) -> dict[int, str]:
     parameters = rows["block_parameters"] + rows["head_parameters"]
     bits = rows["option"].map(lambda option: naming.bits(option) or 2).astype(float)
     least = np.fmax(parameters * bits / 8, usual) * (1 - limits.WEIGHTS_SHORT)
-    most = np.fmin((parameters + rows["head_parameters"]) * 4, usual) * (1 + limits.WEIGHTS_SHORT)
+    widest = rows["arithmetic"].map(limits.WEIGHT_BYTES).fillna(4)
+    most = np.fmin((parameters + rows["head_parameters"]) * widest, usual) * (1 + limits.WEIGHTS_SHORT)
     wrong = (rows["weight_bytes"] < least) | (rows["weight_bytes"] > most)
     for place, row in rows[wrong].iterrows():
         found[row["file"]] = (
