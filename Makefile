@@ -17,7 +17,8 @@
 #     make install                       only what a study installs first: .venv
 #     make test                          the quick tests: rules, formats, the instrument, the client under load
 #     make check                         all others: every engine and option, figures, pages in a browser, Slurm
-#     make check-backend NAME=mine       what is missing in an adapter, within a minute or two; OPTION=int8: in that option of it
+#     make check-backend NAME=mine       what is missing in an adapter, within a minute or two; OPTION=int8: in that option of it,
+#                                        which takes longer where the CPU has to emulate its number format (bfloat16)
 #     make check-engines [NAME=vllm]     whether the pinned engines still take what the adapters send, from their own packages and
 #                                        without a GPU (some 700 MB to download once); run it when a pin is raised
 #     make faults                        sixty one-line faults, each applied to a copy and seen by its test (tests/faults.yaml);
@@ -111,11 +112,16 @@ check: .venv/ready .venv/test
 wheels: .venv/ready
 	@pip wheel --quiet --no-deps --wheel-dir dist . && rm -rf build
 
+# $(call need,VARIABLE,example): without that variable the target says so, instead of what its command makes of "".
+need = @test -n "$($(1))" || { echo 'Say $(1), as in: make $(2)' >&2; exit 2; }
+
 audit: .venv/ready
+	$(call need,FILE,audit FILE=result.json)
 	@python -m llm_measured.audit "$(FILE)" $(if $(MAP),--map "$(MAP)") $(if $(PROMPT),--prompt-tokens $(PROMPT)) $(if $(OUTPUT),--output-tokens $(OUTPUT)) $(if $(CONCURRENCY),--concurrency $(CONCURRENCY)) $(if $(BATCH),--batch-size $(BATCH)) $(if $(ALL),--all) $(if $(GPU),--gpu "$(GPU)") $(if $(MODEL),--model "$(MODEL)") $(if $(WEIGHTS),--weights "$(WEIGHTS)") $(if $(TP),--tensor-parallel $(TP))
 
 compare: .venv/ready
-	@test -n "$(A)" -a -n "$(B)" || { echo 'Name both sides: make compare A="a1.json a2.json" B=b.json' >&2; exit 2; }
+	$(call need,A,compare A="a1.json a2.json" B=b.json)
+	$(call need,B,compare A="a1.json a2.json" B=b.json)
 	@python -m llm_measured compare $(A) -- $(B) $(if $(FAIL_IF),--fail-if "$(FAIL_IF)")
 
 compare-scatter: .venv/ready
@@ -134,7 +140,8 @@ observatory: .venv/ready
 	@python -m llm_measured.published $(if $(SOURCE),report "$(SOURCE)",build)
 
 expect: .venv/ready
-	@test -n "$(DATA)" -a -n "$(OUT)" || { echo "Name both files: make expect DATA=rows.csv OUT=predicted.csv" >&2; exit 2; }
+	$(call need,DATA,expect DATA=rows.csv OUT=predicted.csv)
+	$(call need,OUT,expect DATA=rows.csv OUT=predicted.csv)
 	@python -m llm_measured.predict.command predict "$(DATA)" "$(OUT)"
 
 predict-fit: .venv/ready
@@ -147,7 +154,7 @@ expect-log: .venv/ready
 	@python -m llm_measured.predict.command log
 
 check-backend: .venv/ready
-	@test -n "$(NAME)" || { echo "Name the engine: make check-backend NAME=mine" >&2; exit 2; }
+	$(call need,NAME,check-backend NAME=mine)
 	@python -m bench.experiments.check_backend $(NAME) $(OPTION) $(if $(DEVICE),--device $(DEVICE))
 
 check-engines: .venv/ready .venv/test
@@ -167,12 +174,20 @@ lint: .venv/ready .venv/test
 
 install: .venv/ready .venv/test
 
+# Without a GPU, PyTorch's wheel for CPUs: 3 GB less to download, 4 on disk. pip would wait for an index that does
+# not answer, so one look with a limit comes first.
+CPU_WHEELS := https://download.pytorch.org/whl/cpu
+CPU_INDEX = nvidia-smi -L > /dev/null 2>&1 || test -n "$$PIP_NO_INDEX" || \
+  ! timeout 10 $(PYTHON) -c 'from urllib.request import urlopen; urlopen("$(CPU_WHEELS)/torch/", timeout=5)' > /dev/null 2>&1 || \
+  echo --extra-index-url $(CPU_WHEELS)
+
 .venv/ready: environments/default.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 study")'
-	@echo "Installing environments/default.txt in .venv: five engines and what they need, about 2 GB to download (less with PyTorch's"
-	@echo "CPU index, pages/guide.qmd: Install). pip says below what it fetches and how large each part is."
+	@$(PYTHON) -c 'import shutil, sys; free = shutil.disk_usage(".").free / 1e9; sys.exit(free < 4 and f"The installation takes 4 GB on disk, 7 with a GPU; {free:.1f} GB are free here.")'
+	@echo "Installing environments/default.txt in .venv: five engines and what they need: 1 GB to download. With a GPU, or where PyTorch's"
+	@echo "CPU index does not answer, 3.3 GB. pip says below what it fetches and how large each part is."
 	@$(PYTHON) -m venv .venv
-	@.venv/bin/pip install --disable-pip-version-check --requirement environments/default.txt
+	@.venv/bin/pip install --disable-pip-version-check --requirement environments/default.txt $$($(CPU_INDEX))
 	@.venv/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@.venv/bin/python environments/add_checkout.py
 	@mkdir -p .venv/etc/ipython && echo "c.IPKernelApp.log_level = 'ERROR'" > .venv/etc/ipython/ipython_kernel_config.py

@@ -40,8 +40,8 @@ def test_the_engine_shown_in_the_readme_works(tmp_path, monkeypatch):
     own = {"BENCH_BACKENDS": tmp_path / "adapters", "BENCH_RESULTS": scratch}
 
     check = dict(word.split("=") for word in words("make check-backend", scratch)[2:])
-    done = run("python", "-m", "bench.experiments.check_backend", check["NAME"], check["OPTION"], **own)
-    assert "mine bfloat16: nothing wrong" in done.stdout and done.stdout.count("ok") > 8
+    done = run("python", "-m", "bench.experiments.check_backend", check["NAME"], **own)
+    assert "mine float32: nothing wrong" in done.stdout and done.stdout.count("ok") > 8
 
     latency = words("notebooks/latency.ipynb", scratch, max_new_tokens=8)
     latency[latency.index("out.ipynb")] = str(tmp_path / "out.ipynb")
@@ -64,6 +64,23 @@ def test_the_engine_shown_in_the_readme_works(tmp_path, monkeypatch):
 
     monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path / "adapters")])
     assert "plain decode loop over transformers" in engines.notes("mine", rows)
+
+
+@pytest.mark.check
+def test_the_types_of_the_engine_shown_in_the_readme_are_those_that_make_lint_asks_for(tmp_path):
+    """In the place of another adapter, for mypy's rules depend on the folder."""
+    (tmp_path / "mine.py").write_text(SOURCE)
+    shadow = ("--shadow-file", "bench/backends/ctranslate2.py", tmp_path / "mine.py")
+    run("mypy", "-m", "bench.backends.ctranslate2", *shadow, "--cache-dir", tmp_path / "cache")
+
+
+def test_the_engine_shown_in_the_readme_has_the_style_that_make_lint_asks_for(tmp_path):
+    own = tmp_path / "bench" / "backends"
+    own.mkdir(parents=True)
+    (own / "mine.py").write_text(SOURCE)
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    run("ruff", "check", "--no-cache", own / "mine.py", cwd=tmp_path)
+    run("ruff", "format", "--check", "--no-cache", own / "mine.py", cwd=tmp_path)
 
 
 def test_the_engine_shown_in_the_readme_keeps_what_the_tests_of_adapters_ask_of_it(tmp_path, monkeypatch):
