@@ -39,6 +39,11 @@ class Alone:
         self.lock, self.warned, self.busy_looks = None, False, 0
 
     @property
+    def marking_cores(self) -> float:
+        """Cores that others may keep busy in the mean before a run is marked."""
+        return gates.BUSY_SHARE * identity.cores()
+
+    @property
     def refuses(self) -> bool:
         """Whether a run beside neighbours is refused."""
         return not (self.scratch or self.marked)
@@ -75,9 +80,10 @@ class Alone:
             return
         seen = self.watch.look()
         self.busy_looks = self.busy_looks + 1 if seen.cores > gates.BUSY_CORES else 0
-        if self.busy_looks and not self.warned:
+        others = self.cores()["others"]
+        if not self.warned and (self.busy_looks or min(seen.cores, others) > self.marking_cores):
             self._warn(seen)
-        if self.busy_looks > 1 and self.refuses and self.cores()["others"] > gates.BUSY_CORES:
+        if self.busy_looks > 1 and self.refuses and others > gates.BUSY_CORES:
             raise gates.Refused(_sentence(seen))
 
     def refuse_if_busy(self) -> None:
@@ -93,15 +99,18 @@ class Alone:
             self._look_until_idle(shown)
 
     def _look_until_idle(self, shown):
+        waits = _is_set("BENCH_WAIT") and not self.scratch
+        # What is refused is a second job; what is warned of or waited for is all that would mark the run.
+        limit = gates.BUSY_CORES if self.refuses and not waits else self.marking_cores
         while True:
             watch, calmest = contention.Watch(), None
             for _ in range(LOOKS):
                 time.sleep(LOOK_S)
                 seen = watch.look()
                 calmest = seen if calmest is None or seen.cores < calmest.cores else calmest
-                if calmest.cores <= gates.BUSY_CORES:
+                if calmest.cores <= limit:
                     return
-            if self.scratch or not _is_set("BENCH_WAIT"):
+            if not waits:
                 if self.refuses:
                     raise gates.Refused(_sentence(calmest))
                 return self._warn(calmest)

@@ -8,7 +8,7 @@ import psutil
 from bench.machine import memory, neighbours
 
 NAMED = 3  # processes that a sentence names, the busiest ones
-NOTICED_CORES = 0.05  # less than that is not worth naming
+NOTICED_CORES = 0.02  # less than that is not worth naming
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from bench.observations import gates
 from bench.paths import COMMITTED
 
 BUSY = contention.Look(1.3, (contention.Process("indexer", 4711, 1.1), contention.Process("editor", 12, 0.2)))
-IDLE = contention.Look(0.1, ())
+IDLE = contention.Look(0.01, ())
 
 
 class Looks:
@@ -99,6 +99,17 @@ def test_a_run_that_can_be_marked_is_measured_beside_neighbours(around, capsys, 
     monkeypatch.setenv("BENCH_STRICT", "1")
     with pytest.raises(gates.Refused, match="indexer"):
         device.Alone("cpu", COMMITTED, marked=True).__enter__()
+
+
+def test_what_would_mark_a_run_is_warned_of_before_it_begins(around, capsys, monkeypatch):
+    """A browser with a tenth of a core: nothing to refuse, but no run beside it counts."""
+    around(contention.Look(0.1, (contention.Process("browser", 7, 0.1),)), IDLE)
+    monkeypatch.setattr(device.identity, "cores", lambda: 2)
+    with device.Alone("cpu", COMMITTED):
+        assert not capsys.readouterr().out
+    around(contention.Look(0.1, (contention.Process("browser", 7, 0.1),)))
+    with device.Alone("cpu", COMMITTED, marked=True):
+        assert "browser [7] 0.1" in capsys.readouterr().out
 
 
 def test_who_waits_for_the_lock_says_so(around, tmp_path, capsys):

@@ -14,6 +14,7 @@ from bench.observations.gates import conditions, coverage, measurements
 from bench.observations.gates.conditions import committed, is_adapter
 from bench.observations.gates.limits import (
     BUSY_CORES,
+    BUSY_SHARE,
     WARMUPS,
     Refused,
     disagreement,
@@ -26,7 +27,18 @@ from llm_measured.core.definitions import Fields
 
 Gate = Callable[[Runs], dict[int, str]]  # the place of a run that falls -> the sentence that says why
 
-__all__ = ["BUSY_CORES", "GATES", "Refused", "Runs", "WARMUPS", "check", "committed", "disagreement", "held"]
+__all__ = [
+    "BUSY_CORES",
+    "BUSY_SHARE",
+    "GATES",
+    "Refused",
+    "Runs",
+    "WARMUPS",
+    "check",
+    "committed",
+    "disagreement",
+    "held",
+]
 __all__ += ["is_adapter", "late", "late_sessions", "refused", "settled"]
 
 # What it is that a run must pass, as the method page has it -> the gate; in the order of judging.
