@@ -19,6 +19,9 @@ def _folder(variable: str, default: str) -> Path:
 RESULTS = _folder("BENCH_RESULTS", COMMITTED.name)
 FIGURES = _folder("BENCH_FIGURES", "figures")
 SITE = _folder("BENCH_SITE", "_site")
+# One CSV per topic: of the committed runs, and of these and what this checkout has measured (ignored by git).
+TABLES = DATA / "tables"
+OWN_TABLES = _folder("BENCH_TABLES", "tables") if RESULTS == COMMITTED else RESULTS / "tables"
 DOWNLOADS = _folder("BENCH_DOWNLOADS", "downloads")
 MODELS = _folder("BENCH_MODELS", "models")
 # What pages share while a site is made (`bench.memo`); deleting it costs nothing but time.

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import hashlib
 import io
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -22,6 +23,7 @@ from bench import html, registry
 WIDTH = 5.8  # inches; what is 11 points here is still 9 on a phone
 TALLEST = 6.8  # inches: less than 1,100 pixels where the width has 928
 INK, GREY, FAINT = "0.15", "0.45", "0.72"
+WORSE = "#b3261e"  # what answers worse than the reference
 BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline"}
 ABOVE: dict[str, Any] = {"textcoords": "offset points", "va": "bottom"}
 # What keeps a label readable over marks. (A stroke around its letters would make them paths in an SVG.)
@@ -126,6 +128,25 @@ def titled(drawn: Drawn, title: str, caption: str) -> Drawn:
         "\n".join(textwrap.wrap(caption, 74)), x=0.01, ha="left", fontsize=10, color=GREY, linespacing=1.35
     )
     return drawn
+
+
+def svg(figure: _figure.Figure, name: str, command: str) -> str:
+    """Return the text of the SVG file of `figure`, with the command that redraws it in its metadata."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Title": name, "Description": command, "Date": None})
+    drawn = out.getvalue()
+    # Ids of clips and marks are counted instead of hashed: Matplotlib hashes places with all their digits, of
+    # which the last differ between processors.
+    ids = dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', drawn))
+    numbers = {found: f"{found[0]}{k}" for k, found in enumerate(ids)}
+    drawn = re.sub(r"\b[a-z][0-9a-f]{10}\b", lambda found: numbers.get(found[0], found[0]), drawn)
+    # Places to a thousandth of a point: the millionths that Matplotlib writes differ where two processors
+    # round differently. What a reader reads stands between the tags and stays.
+    return re.sub("<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{4,}", _thousandths, tag[0]), drawn)
+
+
+def _thousandths(found: re.Match) -> str:
+    return f"{float(found[0]):.3f}".rstrip("0").rstrip(".")
 
 
 def log_axes(axes: Axes) -> list[tuple[Axis, tuple[float, float]]]:
