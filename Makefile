@@ -164,7 +164,7 @@ faults: .venv/ready .venv/test
 	@python tests/faults.py $(if $(NAME),"$(NAME)")
 
 proof: .venv/ready
-	@python -m bench.analysis.proof
+	@python -m bench.topics.proof
 
 lint: .venv/ready .venv/test
 	@ruff format --check bench llm_measured tests

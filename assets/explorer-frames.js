@@ -12,7 +12,7 @@ explorer.rows = (text) => {
   });
 };
 
-// Half the width of the interval of the log of the ratio of `metric` of two rows (their places), from `comparisons` as bench/analysis/explorer.py
+// Half the width of the interval of the log of the ratio of `metric` of two rows (their places), from `comparisons` as bench/topics/explorer.py
 // ships them. null: the two never met in a measuring session; undefined: no run was repeated; false: one of them is in no model.
 explorer.half = (comparisons, metric, first, second) => {
   if (first === second) return 0;
@@ -25,7 +25,7 @@ explorer.half = (comparisons, metric, first, second) => {
   return false;
 };
 
-// The ratio of two adjusted means {mean, runs} with its interval and verdict, as Fit.compare of bench/analysis/comparison.py has it. `half` is
+// The ratio of two adjusted means {mean, runs} with its interval and verdict, as Fit.compare of bench/topics/comparison.py has it. `half` is
 // explorer.half; `alike` says whether both are of one machine, model and condition, which alone are compared.
 explorer.ratio = (first, second, half, alike, verdicts, direction) => {
   const found = { ratio: NaN, low: NaN, high: NaN };

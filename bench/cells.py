@@ -1,9 +1,10 @@
 """The labelled cells of pages: each makes one figure or table by itself, from the files in data/tables/.
 
-    python -m bench.cells              runs every cell whose label begins with fig- and writes figures/<name>.svg
+    python -m bench.cells              every cell whose label begins with fig- -> figures/<name>.svg
     python -m bench.cells latency      only that of the label fig-latency
 
-A cell imports what it needs and its last line is what it shows; it runs as it stands in any notebook that has the
+A cell imports what it needs and its last line is what it shows; it runs as it stands in any notebook that
+has the
 repository on its path. `notebooks/figure.ipynb -p figure latency` runs the same cell.
 """
 
@@ -74,7 +75,8 @@ def draw(name: str) -> Figure:
 
 
 def export(figure: Figure, name: str, folder: Path) -> Path:
-    """Write `figure` to <folder>/<name>.svg, with the command that redraws it in its metadata; return the path.
+    """Write `figure` to <folder>/<name>.svg, with the command that redraws it in its metadata; return the
+    path.
 
     The same rows give the same bytes.
     """

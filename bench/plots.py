@@ -3,7 +3,8 @@
     plots.bars(rows, "output_tokens_per_s", title="Output speed")         a bar per row, its label before it
     plots.curve(rows, "concurrency", "output_tokens_per_s", title="…")    a line per engine and option
 
-Both take rows of a table as they stand in data/tables/ and return a Matplotlib figure. A column `<name>_interval`
+Both take rows of a table as they stand in data/tables/ and return a Matplotlib figure. A column
+`<name>_interval`
 (half the width of a 95 % interval) is drawn as a whisker, `<name>_runs` (values of single runs) as dots.
 """
 
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bench import html, style
+from bench import style
 from bench.report import bars as parts
 from bench.report import curves
 from llm_measured.core import columns
@@ -22,11 +23,18 @@ MOST_ROWS = 18  # of one figure: what a screen shows; the table has the others
 
 
 def bars(
-    rows: pd.DataFrame, *names: str, title: str, caption: str = "", note: str = "", warn: str = "", label: Sequence[str] = ()
+    rows: pd.DataFrame,
+    *names: str,
+    title: str,
+    caption: str = "",
+    note: str = "",
+    warn: str = "",
+    label: Sequence[str] = (),
 ) -> Figure:
     """Draw the columns `names` of `rows`, a panel each and a bar per row, in the order of the rows.
 
-    `note` names a column of words that stand at the right of the last panel, in red where the column `warn` is true;
+    `note` names a column of words that stand at the right of the last panel, in red where the column `warn`
+    is true;
     `label` replaces engine and option before the bars.
     """
     with style.style():

@@ -5,7 +5,8 @@
     rows = site.machine(rows)                        # of one machine
     site.show(rows, "backend option output_tokens_per_s ttft_s", caption="…")
 
-Where this checkout has measured, `tables/` (written by `make study`, ignored by git) is read instead of data/tables/,
+Where this checkout has measured, `tables/` (written by `make study`, ignored by git) is read instead of
+data/tables/,
 and it says so.
 """
 
@@ -16,7 +17,8 @@ import re
 import pandas as pd
 from IPython.display import Markdown, display
 
-from bench import html, paths, topics
+from bench import html, paths
+from bench.topics import tables
 from llm_measured.core import columns, naming
 from llm_measured.core.columns import Column
 
@@ -24,10 +26,11 @@ MACHINE = "BENCH_FRONT"  # names the machine that stands first: a label, a devic
 
 
 def table(name: str) -> pd.DataFrame:
-    """Return the rows of the table `name`, times in seconds and sizes in bytes; ValueError that lists the tables."""
+    """Return the rows of the table `name`, times in seconds and sizes in bytes; ValueError that lists the
+    tables."""
     folder = _folder()
     known = sorted(file.stem for file in folder.glob("*.csv"))
-    return topics.read(folder / f"{naming.choose('table', name, known)}.csv")
+    return tables.read(folder / f"{naming.choose('table', name, known)}.csv")
 
 
 @functools.cache
@@ -40,7 +43,8 @@ def _folder():
 
 
 def machine(rows: pd.DataFrame, name: str = "") -> pd.DataFrame:
-    """Return the rows of one machine: `name`, or BENCH_FRONT, or the first that has rows; ValueError for an unknown one.
+    """Return the rows of one machine: `name`, or BENCH_FRONT, or the first that has rows; ValueError for an
+    unknown one.
 
     Rows stand in the order of machines that the topic gave them: that with most runs first.
     """
@@ -57,7 +61,8 @@ def machine(rows: pd.DataFrame, name: str = "") -> pd.DataFrame:
 
 
 def number(value: float, factor: float = 1) -> str:
-    """Return a number as a reader wants it: three significant digits, no exponent; empty where it is missing."""
+    """Return a number as a reader wants it: three significant digits, no exponent; empty where it is
+    missing."""
     return html.number(value * factor)
 
 
@@ -69,7 +74,8 @@ def metric(rows: pd.DataFrame, name: str) -> pd.Series:
 def show(rows: pd.DataFrame, names: str, caption: str = "", **own: Column | str) -> pd.DataFrame | None:
     """Show the columns `names` (words of one string) of `rows`, each with its title and unit.
 
-    On a page it is a table that can be sorted; in a notebook the same DataFrame is returned. A title of `own` replaces
+    On a page it is a table that can be sorted; in a notebook the same DataFrame is returned. A title of
+    `own` replaces
     that of a column.
     """
     shown = columns.shown(rows, names, **own)
@@ -83,7 +89,8 @@ def show(rows: pd.DataFrame, names: str, caption: str = "", **own: Column | str)
 
 
 def show_html(text: str) -> None:
-    """Show HTML as a raw block of Markdown: for an output of type text/html Quarto loads scripts from elsewhere."""
+    """Show HTML as a raw block of Markdown: for an output of type text/html Quarto loads scripts from
+    elsewhere."""
     up = os.path.relpath(paths.ROOT, os.environ.get("QUARTO_DOCUMENT_PATH") or paths.ROOT)
     if up != ".":
         text = re.sub(r'\b(href|src)="(?=(?:assets|downloads|figures|pages)/)', rf'\1="{up}/', text)

@@ -4,11 +4,11 @@ import re
 
 from builders import write_run
 
-from bench.analysis import machines
 from bench.machine import identity
 from bench.observations import gates, store
 from bench.paths import ROOT
 from bench.report import downloads
+from bench.topics import machines
 from llm_measured.core import naming
 
 

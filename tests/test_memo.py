@@ -97,7 +97,7 @@ def test_a_change_in_any_function_that_a_result_depends_on_is_seen(tmp_path):
 
 def test_what_a_number_depends_on_is_what_its_module_imports():
     """A page imports figures by their folder, an analysis no page; what has no source has none here."""
-    analysis, page = memo.code("bench.analysis.latency"), memo.code("bench.report.pages")
+    analysis, page = memo.code("bench.topics.latency"), memo.code("bench.report.pages")
     assert len({"", analysis, page, memo.code("llm_measured.core.metrics")}) == 4 and memo.code("math") == ""
 
 

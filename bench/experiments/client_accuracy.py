@@ -23,12 +23,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.analysis import client_accuracy as accuracy_analysis
 from bench.backends.common import checkpoints
 from bench.experiments import client_process
 from bench.experiments.client_process import pinned
 from bench.instrument import peers, reference_server
 from bench.observations import schema
+from bench.topics import client_accuracy as accuracy_analysis
 from llm_measured.core.definitions import Fields
 
 TOKENS = 100

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from bench import inputs, prefix_cache
-from bench.analysis import levels
 from bench.backends.common.servers import RunningServer
 from bench.experiments import parameters
 from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
@@ -20,6 +19,7 @@ from bench.experiments.session import Setup
 from bench.instrument.load import counters, protocols, schedule, sessions
 from bench.instrument.load import prefix_cache as trials
 from bench.observations import gates, schema
+from bench.topics import levels
 from bench.workloads import Workload, conversations, replay, traces
 from llm_measured.core import naming
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.analysis.commands import declared, defaults
 from bench.paths import RESULTS, ROOT
+from bench.topics.commands import declared, defaults
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields, Value
 

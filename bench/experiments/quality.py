@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 
 from bench import backends, inputs
-from bench.analysis import commands
-from bench.analysis import quality as quality_analysis
 from bench.backends.common.contract import Engine
 from bench.experiments import notebook, session
 from bench.experiments.session import Setup
 from bench.instrument import in_process
 from bench.observations import schema, store
+from bench.topics import commands
+from bench.topics import quality as quality_analysis
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
-from bench.analysis import levels
 from bench.backends.common.servers import RunningServer
 from bench.experiments import parameters
 from bench.experiments.session import Setup
 from bench.instrument.load import prefix_cache, schedule
 from bench.observations import gates, schema
+from bench.topics import levels
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
 

@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import math
+import subprocess
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -138,6 +139,13 @@ def files(folder: str | Path | None = None) -> list[Path]:
     """Paths of the CSVs of all runs, sorted; those in `schema.NOT_RUNS` are none."""
     folder = Path(folder or RESULTS)
     return sorted(p for p in folder.glob("*/*.csv") if p.parent.name not in schema.NOT_RUNS)
+
+
+def committed_files() -> list[Path]:
+    """Return the paths of the CSVs of all runs that git keeps."""
+    listing = ["git", "ls-files", f"{COMMITTED.name}/*.csv"]
+    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    return [ROOT / name for name in names if Path(name).parent.name not in schema.NOT_RUNS]
 
 
 def is_published(file: Path) -> bool:

@@ -13,10 +13,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from bench import html, style
-from bench.analysis import latency as latency_analysis
-from bench.analysis import machines
 from bench.observations import schema
 from bench.style import BESIDE, GREY, INK, TALLEST, WIDTH
+from bench.topics import latency as latency_analysis
+from bench.topics import machines
 from llm_measured.core import naming
 
 ROW, PANEL, REST = 0.235, 0.6, 1.75  # inches: a row, what a panel has around its rows, title and small print

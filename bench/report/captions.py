@@ -6,9 +6,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bench import html, style
-from bench.analysis import latency as latency_analysis
 from bench.observations import schema
 from bench.report import per_machine
+from bench.topics import latency as latency_analysis
 from llm_measured.core import naming
 
 MOST_NAMED = 3  # runs that shared their machine which small print names

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pandas as pd
 
 from bench import html
-from bench.analysis import client_accuracy as accuracy_analysis
 from bench.instrument import peers
 from bench.observations import store
 from bench.report import words
+from bench.topics import client_accuracy as accuracy_analysis
 
 
 def client_findings(requests: pd.DataFrame) -> list[str]:

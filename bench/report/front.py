@@ -9,14 +9,14 @@ from urllib.parse import urlencode
 import jinja2
 import pandas as pd
 
-from bench.analysis import humaneval as humaneval_analysis
-from bench.analysis import latency as latency_analysis
-from bench.analysis import quality as quality_analysis
 from bench.observations import derived
 from bench.paths import DOWNLOADS
 from bench.report import headlines
 from bench.report.published import comparisons, expect_page, lookup
 from bench.report.words import plural, two
+from bench.topics import humaneval as humaneval_analysis
+from bench.topics import latency as latency_analysis
+from bench.topics import quality as quality_analysis
 from llm_measured.core import files, hardware
 from llm_measured.predict import answer as predicted
 from llm_measured.predict import question

@@ -10,22 +10,20 @@ lines of pandas with which a reader gets its numbers from the CSVs; a test runs 
 
 import html as html_escape
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 
 from bench import html, inputs
-from bench.analysis import batching as batching_analysis
-from bench.analysis import estimates, machines
-from bench.analysis import latency as latency_analysis
-from bench.analysis import quality as quality_analysis
-from bench.observations import derived, schema, store
-from bench.paths import COMMITTED, ROOT
+from bench.observations import derived, store
+from bench.paths import ROOT
 from bench.report import words
+from bench.topics import batching as batching_analysis
+from bench.topics import estimates, machines
+from bench.topics import latency as latency_analysis
+from bench.topics import quality as quality_analysis
 from llm_measured.core import naming
 
 MOST, MOST_WORDS = 8, 30
@@ -338,17 +336,10 @@ def _name(config: Iterable[str]) -> str:
     return f"**{' '.join(config)}**"
 
 
-def committed_files() -> list[Path]:
-    """Paths of the CSVs of all runs that git keeps."""
-    listing = ["git", "ls-files", f"{COMMITTED.name}/*.csv"]
-    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    return [ROOT / name for name in names if Path(name).parent.name not in schema.NOT_RUNS]
-
-
 def committed() -> pd.DataFrame:
     """All requests of the runs that git keeps: what a repository may claim of itself, whatever else this
     checkout has measured."""
-    return store.load(committed_files())
+    return store.load(store.committed_files())
 
 
 def fill(text: str, sentences: Iterable[str]) -> str:

@@ -18,14 +18,14 @@ from matplotlib.figure import Figure
 
 from bench import html as html_report
 from bench import inputs, memo
-from bench.analysis import commands, machines
-from bench.analysis import latency as latency_analysis
-from bench.analysis import quality as quality_analysis
 from bench.machine import identity
 from bench.observations import schema, store
 from bench.paths import DOWNLOADS, FIGURES, ROOT
 from bench.report import client_accuracy, figures, links, per_machine, recounting, tables
 from bench.report.words import plural
+from bench.topics import commands, machines
+from bench.topics import latency as latency_analysis
+from bench.topics import quality as quality_analysis
 from llm_measured.core import columns, files, naming
 
 SITE_FOLDERS = "(?:assets|downloads|figures|pages)/"

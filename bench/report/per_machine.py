@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bench import style
-from bench.analysis import machines
+from bench.topics import machines
 
 Draw = Callable[[pd.DataFrame], Figure | None]
 MOST_MACHINES = 3  # machines of which a figure has a part

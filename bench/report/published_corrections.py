@@ -3,8 +3,8 @@
 import pandas as pd
 
 from bench import inputs
-from bench.analysis import published as published_analysis
 from bench.report import words
+from bench.topics import published as published_analysis
 from llm_measured.core.definitions import Fields
 
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from bench.analysis import machines
+from bench.topics import machines
 
 # What the published counting would make of our rows: column of `recounted` -> name in the sentences of
 # latency.qmd.

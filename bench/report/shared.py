@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from bench.analysis import machines
 from bench.machine import identity
 from bench.observations import store
+from bench.topics import machines
 
 
 def added(requests: pd.DataFrame) -> pd.DataFrame:

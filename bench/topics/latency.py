@@ -1,25 +1,222 @@
-"""One request at a time: a row per engine, number format and version of each machine and model."""
+"""One request at a time: runs, configurations, and which of them can be distinguished."""
+
+import itertools
 
 import pandas as pd
 
-from bench.analysis import latency as analysis
-from bench.analysis import quality
-from bench import topics
-from bench.topics import machines
+from bench.observations import schema
+from bench.observations.peaks import BANDWIDTHS
+from bench.topics import estimates, machines, once, statistics
+from llm_measured.core import metrics, naming
+
+# Two versions of an engine are two configurations.
+VERSIONED = [*schema.CONFIGURATION, "backend_version"]
+RATE = "output_tokens_per_s"
+INTERVALS = RATE, "ttft_s", "tpot_s", "mbu", "peak_memory_bytes"
+ENERGY = "energy_per_token_j", "cpu_energy_per_token_j", "gpu_idle_w", "cpu_idle_w"
+MEANS = [*INTERVALS, "itl_p90_s", "mbu_datasheet", "bandwidth_bytes_per_s", "load_s", *ENERGY]
+PLACES = ["may_be_best", "measuring_sessions", "least", "most", "note", "reason"]
 
 
-def tables(requests: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return {"latency": one row per machine, model, engine, option and version, fastest first}."""
-    return {"latency": topics.of_each_machine(requests, latency)}
+def runs(requests: pd.DataFrame) -> pd.DataFrame:
+    """One row per run: medians over its requests, the mean of output_tokens_per_s, counts.
 
-
-def latency(requests: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of one machine: means of the regression with half the width of their 95 % intervals.
-
-    output_tokens_per_s_runs has the rate of each run, in the order of measuring; reason says why a row was not
-    compared, may_be_best which rows may be the best of their machine and model (Holm).
+    Columns run_id, experiment, the configuration, backend_version, threads, started; medians of ttft_s,
+    tpot_s, itl_p90_s, mbu and mbu_datasheet; output_tokens_per_s (the mean, because that is what the
+    published table shows) and of ENERGY; itl_max_s (the longest gap of any request), drafted_tokens,
+    accepted_tokens, weight_bytes, BANDWIDTHS, probe_ways, peak_memory_bytes, load_s, not_judged,
+    requests, failed.
     """
-    table = analysis.summary(machines.every(requests, "latency"))
-    table = quality.beside(table, requests)
-    rates = [" ".join(f"{rate:.6g}" for rate in rates) for rates in table["rates"]]
-    return table.drop(columns="rates").assign(output_tokens_per_s_runs=rates)
+    keys = ["run_id", "experiment", *schema.CONFIGURATION, "backend_version", "threads", "started"]
+    return (
+        bounded(requests)
+        .assign(failed=requests["error"] != "")
+        .groupby(keys, as_index=False, sort=True)
+        .agg(
+            **_each("median", "ttft_s", "tpot_s", "itl_p90_s"),
+            **_each("mean", "output_tokens_per_s"),
+            **_each("median", "mbu", "mbu_datasheet"),
+            **_each("sum", "drafted_tokens", "accepted_tokens"),
+            **_each("first", "weight_bytes", *BANDWIDTHS, "probe_ways"),
+            **_each("mean", *ENERGY),
+            **_each("max", "peak_memory_bytes", "itl_max_s"),
+            **_each("first", "load_s", "not_judged"),
+            requests=("request", "count"),
+            failed=("failed", "sum"),
+        )
+    )
+
+
+def of_sizes(requests: pd.DataFrame) -> pd.DataFrame:
+    """The runs of `sizes` and their quality, called `latency` and `quality`, and nothing else: what is
+    computed of nine prompts is then computed of three, and never of both."""
+    usual = {"sizes": "latency", "sizes_quality": "quality"}
+    rows = requests[requests["experiment"].isin(list(usual))]
+    return rows.assign(experiment=rows["experiment"].map(usual))
+
+
+def probed_one_way(each: pd.DataFrame) -> int:
+    """How many of the runs `each` (`runs`) have an MBU against a CPU's memory that the probe read in one way
+    only: that peak may be too low, so the MBU is an upper bound."""
+    simple = (each["probe_ways"] == 1) & each["gpu"].map(naming.is_cpu)
+    return int((simple & each["mbu"].notna()).sum())
+
+
+def bounded(requests: pd.DataFrame) -> pd.DataFrame:
+    """`requests` with itl_p90_s only where the gaps of the answer bound it (`statistics.requests_needed`)."""
+    gaps = requests["output_tokens"] - 1
+    known = gaps >= statistics.requests_needed(0.9)
+    return requests.assign(itl_p90_s=requests["itl_p90_s"].where(known))
+
+
+def _each(how: str, *names: str) -> dict[str, tuple[str, str]]:
+    """Named aggregations of pandas: each of the columns `names` under its own name."""
+    return {name: (name, how) for name in names}
+
+
+def compared(requests: pd.DataFrame, metric: str) -> estimates.Fit:
+    """Fit `metric` of all configurations and versions of `requests`, of whatever machine (`estimates.fit`).
+
+    A figure that is not above zero, such as the MBU of an engine that reads no weights, is none.
+    """
+    return _fitted(runs(requests), metric)
+
+
+def _fitted(each: pd.DataFrame, metric: str) -> estimates.Fit:
+    """`compared` of `runs`."""
+    return estimates.fit(each[each[metric] > 0], VERSIONED, metric)
+
+
+def configuration(row: pd.Series) -> tuple:
+    """The configuration and version of a row, as `estimates.Fit.compare` takes it."""
+    return tuple(row[VERSIONED])
+
+
+def higher_is_better(metric: str) -> bool:
+    """Whether more of `metric` is better, as it was declared."""
+    return metrics.METRICS[metric].better == "higher"
+
+
+@once.for_the_same_rows
+def summary(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per configuration and version, fastest first, those that are not compared last.
+
+    Give the requests of all machines, whose scatter is pooled, and choose rows afterwards. Configurations of
+    which every run shared its machine come after the others (`beside_others`): they enter no model. Columns:
+    the configuration (backend, option, model, weights, gpu, host, devices at once) and backend_version; of
+    INTERVALS the means of the regression (`estimates`) and `<name>_interval`, half the width of their 95 %
+    intervals; means over runs of the other MEANS; rates (tuple: output_tokens_per_s of each run, in the order
+    of measuring); itl_max_s (the longest gap of any run), slowest_probe_bytes_per_s and
+    fastest_probe_bytes_per_s (of the measuring sessions of its runs), weight_bytes, acceptance_rate (NaN
+    where nothing is drafted), runs, requests, failed requests, measured (start of the last run); PLACES, by
+    output_tokens_per_s among the configurations of the same setting and machine (`estimates.rank`).
+    """
+    requests, shared = apart(requests)
+    each = runs(requests)
+    in_order = each.sort_values("started", kind="stable")
+    table = in_order.groupby(VERSIONED, as_index=False, sort=True).agg(
+        **_each("mean", *(name for name in MEANS if name not in INTERVALS)),
+        **_each("median", "weight_bytes"),
+        **_each("max", "itl_max_s", "fastest_probe_bytes_per_s"),
+        **_each("min", "slowest_probe_bytes_per_s"),
+        **_each("sum", "requests", "failed", "drafted_tokens", "accepted_tokens"),
+        rates=(RATE, tuple),
+        runs=("run_id", "count"),
+        measured=("started", "max"),
+    )
+    for metric in INTERVALS:
+        table = table.merge(_adjusted(each, metric), "left", VERSIONED)
+    accepted = metrics.acceptance_rate(table["accepted_tokens"], table["drafted_tokens"])
+    table = table.assign(acceptance_rate=accepted, unranked=table["reason"] != "")
+    table = table.sort_values(["unranked", RATE], ascending=[True, False], ignore_index=True)
+    table = table.drop(columns="unranked").assign(shared_by="")
+    if shared.empty:
+        return table
+    # A table without a row has no types of its own: the numbers beside it would be objects, and unrounded.
+    return pd.concat([table, beside_others(shared)], ignore_index=True).infer_objects()
+
+
+def apart(requests: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(requests of runs that had their machine to themselves, those of configurations that only have runs
+    which shared it)."""
+    shared = requests["shared_by"] != ""
+    keys = pd.MultiIndex.from_frame(requests[schema.CONFIGURATION])
+    return requests[~shared], requests[shared & ~keys.isin(keys[~shared])]
+
+
+def beside_others(requests: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration and version whose runs shared the machine: columns as in `summary`, plain
+    means over runs without interval or rank; reason and shared_by say what it was shared with."""
+    each = runs(requests).sort_values("started", kind="stable")
+    words = requests.groupby("run_id")["shared_by"].first()
+    table = (
+        each.assign(shared_by=each["run_id"].map(words))
+        .groupby(VERSIONED, as_index=False, sort=True)
+        .agg(
+            **_each("mean", *MEANS),
+            **_each("median", "weight_bytes"),
+            **_each("max", "itl_max_s"),
+            **_each("sum", "requests", "failed"),
+            rates=(RATE, tuple),
+            runs=("run_id", "count"),
+            measured=("started", "max"),
+            shared_by=("shared_by", lambda each: "; ".join(dict.fromkeys(each))),
+        )
+    )
+    table = table.assign(may_be_best=False, note="", reason=table["shared_by"])
+    return table.sort_values(RATE, ascending=False, ignore_index=True)
+
+
+def _adjusted(each: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The mean of `metric` of every configuration of the runs `each` and half the width of its interval; of
+    RATE also PLACES, among the configurations of the same setting and machine."""
+    kept = [*VERSIONED, "mean", "half", *(PLACES if metric == RATE else [])]
+    named = {"mean": metric, "half": f"{metric}_interval"}
+    if each.empty:
+        return pd.DataFrame(columns=kept).rename(columns=named)
+    model = _fitted(each, metric)
+    better, groups = higher_is_better(metric), each.groupby([*schema.SETTING, "host"])
+    ranks = [estimates.rank(own, VERSIONED, metric, better, model=model) for _, own in groups]
+    table = pd.concat(ranks, ignore_index=True)
+    return table.assign(half=(table["high"] - table["low"]) / 2)[kept].rename(columns=named)
+
+
+def upgrades(requests: pd.DataFrame) -> pd.DataFrame:
+    """What an upgrade of an engine changed on the default machine, for one request at a time.
+
+    One row per configuration, version after its first, and metric (output_tokens_per_s, ttft_s); columns of
+    before, after (versions) and `estimates.RATIO` (after over before). Runs with failed requests are left
+    out.
+    """
+    rows = requests[requests["experiment"] == "latency"]
+    each, front, tables = runs(rows), machines.front(requests, "latency")["run_id"], []
+    each = each[each["failed"] == 0]
+    for metric in (RATE, "ttft_s"):
+        known = each[each[metric] > 0]
+        model = estimates.fit(known, VERSIONED, metric)
+        known = known[known["run_id"].isin(front)].sort_values(["started", "backend_version"])
+        for key, own in known.groupby(schema.CONFIGURATION, dropna=False):
+            for before, after in itertools.pairwise(own["backend_version"].unique()):
+                ratio = model.compare((*key, after), (*key, before), higher_is_better(metric))
+                name = {"before": before, "after": after, "metric": metric}
+                tables.append(dict(zip(schema.CONFIGURATION, key)) | name | ratio)
+    names = [*schema.CONFIGURATION, "before", "after", *estimates.RATIO, "metric"]
+    return pd.DataFrame(tables, columns=names)
+
+
+def settings(requests: pd.DataFrame) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
+    """[((gpu, model, weights), its requests)], the setting with the most configurations first, real weights
+    before synthetic ones."""
+
+    def order(group: tuple) -> tuple:
+        (_, _, weights), rows = group
+        return weights == "synthetic", -len(rows[["backend", "option"]].drop_duplicates())
+
+    return sorted(requests.groupby(schema.SETTING, sort=True), key=order)
+
+
+def described(requests: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """The requests of `experiment` that a sentence is about: of one device of the default machine, and one
+    model, that with the most configurations; an empty frame where there are none."""
+    chosen = settings(machines.on_default_machine(requests, experiment))
+    return chosen[0][1] if chosen else machines.on_default_machine(requests, experiment)

@@ -12,10 +12,10 @@ import os
 import sys
 
 from bench import inputs, paths
-from bench.analysis import latency as latency_analysis
 from bench.machine import identity
 from bench.observations import store
 from bench.paths import ROOT, SITE
+from bench.topics import latency as latency_analysis
 from bench.workflow import costs, plan, run_notebook
 from bench.workflow.runs import Run
 from llm_measured.core.definitions import Fields

@@ -17,9 +17,9 @@ from dataclasses import replace
 from tqdm import tqdm
 
 from bench import backends, html
-from bench.analysis import latency
 from bench.observations import store
 from bench.paths import ROOT
+from bench.topics import latency
 from bench.workflow import costs, plan, progress, report
 from bench.workflow.runs import Run, make
 from llm_measured.core.columns import Column, shown

@@ -24,13 +24,13 @@ from commands import run
 from contracts import adapters
 
 from bench import backends, html, inputs, processes
-from bench.analysis import systems as systems_analysis
 from bench.backends import mlc, text_generation_webui, tgi
 from bench.backends.common import checkpoints, copies, servers, vllm_server
 from bench.instrument.load import protocols
 from bench.observations import schema, store
 from bench.paths import ROOT
 from bench.report.tables import backends as backends_tables
+from bench.topics import systems as systems_analysis
 from bench.workflow import plan
 
 NEW = [

@@ -11,11 +11,6 @@ from contracts import adapters
 from pictures import texts
 
 from bench import backends, inputs
-from bench.analysis import batching as batching_analysis
-from bench.analysis import latency as latency_analysis
-from bench.analysis import machines
-from bench.analysis import serving as serving_analysis
-from bench.analysis import systems as systems_analysis
 from bench.backends import vllm
 from bench.experiments import parameters as parameters_experiments
 from bench.experiments import quality as quality_experiment
@@ -28,6 +23,11 @@ from bench.paths import ROOT
 from bench.report import figures, tables
 from bench.report.figures import latency as latency_figures
 from bench.report.tables import serving as serving_tables
+from bench.topics import batching as batching_analysis
+from bench.topics import latency as latency_analysis
+from bench.topics import machines
+from bench.topics import serving as serving_analysis
+from bench.topics import systems as systems_analysis
 from bench.workflow import plan
 from llm_measured.core import naming
 

@@ -14,11 +14,11 @@ from commands import execute
 from fake import ITL_S, TTFT_S
 
 from bench import backends, workloads
-from bench.analysis import levels as levels_analysis
 from bench.experiments import conversations, serving
 from bench.instrument import reference_server
 from bench.instrument.load import schedule
 from bench.observations import gates, store
+from bench.topics import levels as levels_analysis
 
 SMALL = {"concurrency": "[1,4]", "request_rates": "10", "requests": 12, "lengths": "alpaca", "scale": 0.5}
 

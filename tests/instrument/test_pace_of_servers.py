@@ -8,10 +8,10 @@ from answers import Words
 from builders import make_rows
 from loads import make_calls
 
-from bench.analysis import levels
 from bench.instrument.load import decoding, protocols, records, sessions
 from bench.instrument.reference_server import events
 from bench.observations import derived, schema
+from bench.topics import levels
 
 WORD = " word"
 

@@ -16,12 +16,12 @@ from builders import make_rows, make_sidecar
 from commands import alive, gone
 
 from bench import processes
-from bench.analysis import levels
 from bench.backends.common import servers
 from bench.instrument import reference_server
 from bench.instrument.load import decoding, parallel, prefix_cache, protocols, schedule
 from bench.observations import gates, store
 from bench.paths import ROOT
+from bench.topics import levels
 
 pytestmark = pytest.mark.usefixtures("watchdog")
 

@@ -11,17 +11,16 @@ import pytest
 from builders import make_rows, make_sidecar, write_run
 
 from bench import backends, html, inputs
-from bench.analysis import client_accuracy as accuracy_analysis
-from bench.analysis import estimates, machines
-from bench.analysis import latency as latency_analysis
 from bench.observations import derived, gates, schema, store
 from bench.paths import ROOT
-from bench.report import headlines
 from bench.report.figures import latency as latency_figures
 from bench.report.tables import latency as latency_tables
+from bench.topics import client_accuracy as accuracy_analysis
+from bench.topics import estimates, machines
+from bench.topics import latency as latency_analysis
 
 # What git keeps: a reader who has run `make study` has runs of their own beside them.
-COMMITTED = headlines.committed_files()
+COMMITTED = store.committed_files()
 
 
 def refused(rows, sidecar, folder):

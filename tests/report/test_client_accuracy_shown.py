@@ -6,12 +6,12 @@ import pytest
 from pictures import words
 
 from bench import html
-from bench.analysis import client_accuracy as accuracy_analysis
 from bench.observations import gates, schema, store
 from bench.report import client_accuracy as client_accuracy_findings
 from bench.report import figures, tables
 from bench.report.figures import client_accuracy as client_accuracy_figures
 from bench.report.tables import client_accuracy as client_accuracy_tables
+from bench.topics import client_accuracy as accuracy_analysis
 
 
 def row(client, streams, error_ms, excess_ms=0.01, cpu=5.0, **more):

@@ -9,10 +9,10 @@ from builders import write_repeats, write_serving, write_sweep
 from commands import run
 
 from bench import style
-from bench.analysis import estimates, explorer, latency, quality
 from bench.observations import store
 from bench.paths import ROOT
 from bench.report import explorer as report
+from bench.topics import estimates, explorer, latency, quality
 
 pytestmark = pytest.mark.check
 READY = "#explorer"

@@ -6,11 +6,11 @@ import re
 import pytest
 from builders import write_every, write_run
 
-from bench.analysis import humaneval, quality
 from bench.observations import store
 from bench.paths import ROOT
 from bench.report import front, headlines
 from bench.report.published import lookup
+from bench.topics import humaneval, quality
 
 READY = "#picker"
 START = front.DEVICE, front.MODEL, front.BITS

@@ -8,10 +8,10 @@ from builders import make_sidecar, two_engines, write_run, write_sweep
 from pictures import svg, words
 
 from bench import backends, html, style
-from bench.analysis import machines
 from bench.machine import identity
 from bench.observations import gates, store
 from bench.report import figures, pages, tables
+from bench.topics import machines
 
 pytestmark = pytest.mark.early
 

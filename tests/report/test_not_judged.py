@@ -4,10 +4,10 @@ sentence."""
 import pytest
 from builders import make_sidecar, write_run
 
-from bench.analysis import across_machines, latency, quality, recommend
 from bench.experiments import judge
 from bench.observations import derived, store
 from bench.report import front, headlines
+from bench.topics import across_machines, latency, quality, recommend
 
 MEMORY = "The reference in float32 takes 8.2 GB of memory, and 5.1 GB are free."
 # Of an engine or of weights for which there is no right answer, and of an older run: no fault.

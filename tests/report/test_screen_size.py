@@ -6,9 +6,9 @@ import pytest
 from builders import write_every, write_run
 
 from bench import style
-from bench.analysis import machines
 from bench.observations import store
 from bench.report import figures, pages, per_machine, tables
+from bench.topics import machines
 
 MACHINES, OPTIONS = 7, 30
 MOST_PIXELS, PAGE_PIXELS = 1100, 928

@@ -17,13 +17,13 @@ from builders import (
 from pictures import svg
 
 from bench import html, inputs, style
-from bench.analysis import drafting
-from bench.analysis import serving as serving_analysis
 from bench.observations import schema, store
 from bench.report import figures, pages, tables
 from bench.report.figures import serving as serving_figures
 from bench.report.tables import machines as machines_tables
 from bench.report.tables import serving as serving_tables
+from bench.topics import drafting
+from bench.topics import serving as serving_analysis
 
 pytestmark = pytest.mark.early
 

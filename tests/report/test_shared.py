@@ -6,10 +6,10 @@ from builders import make_rows, make_sidecar, two_engines, write_run
 from pictures import words
 
 from bench import html
-from bench.analysis import latency, machines
 from bench.machine import identity
 from bench.observations import store
 from bench.report import figures, headlines, shared, tables
+from bench.topics import latency, machines
 
 HERE = {"host": "abc123", "gpu": "test-cpu"}  # whose runs `two_engines` has most of
 BESIDE = "others used 7% of the CPU"

@@ -1,6 +1,6 @@
 """The explorer: every configuration of every experiment, to filter, draw, compare and download in a browser.
 
-Python makes the rows (`bench.analysis.explorer`), Vega-Lite draws them, assets/explorer*.js joins the two.
+Python makes the rows (`bench.topics.explorer`), Vega-Lite draws them, assets/explorer*.js joins the two.
 The rows travel in the page itself, so that it works from a file as well as from a server.
 """
 
@@ -13,8 +13,8 @@ import pandas as pd
 from matplotlib.colors import to_hex
 
 from bench import style
-from bench.analysis import estimates, explorer
 from bench.observations import schema
+from bench.topics import estimates, explorer
 from llm_measured.core.columns import COLUMNS
 from llm_measured.core.definitions import Fields
 from llm_measured.core.metrics import METRICS

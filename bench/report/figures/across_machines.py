@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import blended_transform_factory
 
 from bench import style
-from bench.analysis import across_machines as across_analysis
 from bench.report import bars, captions, figures
 from bench.style import GREY, INK, WIDTH
+from bench.topics import across_machines as across_analysis
 from llm_measured.core import columns
 
 # Inches: a row, all else, and of that the legend up to three lines. 20 rows fit a screen.

@@ -5,10 +5,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bench import style
-from bench.analysis import latency as latency_analysis
-from bench.analysis import published as published_analysis
 from bench.report import bars, captions, figures, per_machine
 from bench.report.figures import latency as latency_figures
+from bench.topics import latency as latency_analysis
+from bench.topics import published as published_analysis
 from llm_measured.core import columns, naming
 
 MBU = columns.column("mbu").axis

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench import html, style
-from bench.analysis import batching as batching_analysis
 from bench.observations import derived, schema
 from bench.report import captions, curves, figures
+from bench.topics import batching as batching_analysis
 from llm_measured.core import columns, metrics, naming
 
 GIGA = 1e9

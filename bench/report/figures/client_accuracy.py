@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from bench import style
-from bench.analysis import client_accuracy as accuracy_analysis
-from bench.analysis import commands
 from bench.instrument import peers
 from bench.observations import store
 from bench.report import captions, curves, figures, per_machine
+from bench.topics import client_accuracy as accuracy_analysis
+from bench.topics import commands
 
 CLIENT_ERRORS = {
     "ttft_error_ms": "Mean TTFT: error, ms",

@@ -5,9 +5,9 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 from bench import html, style
-from bench.analysis import conversations as conversations_analysis
 from bench.observations import schema
 from bench.report import captions, curves, figures
+from bench.topics import conversations as conversations_analysis
 from llm_measured.core import columns, naming
 
 # How a level is drawn: with the cache filled, without it hollow and thin.

@@ -4,10 +4,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bench import style
-from bench.analysis import humaneval as humaneval_analysis
-from bench.analysis import sizes
 from bench.report import bars, captions, figures
 from bench.report.words import plural
+from bench.topics import humaneval as humaneval_analysis
+from bench.topics import sizes
 
 PERCENT = 100
 

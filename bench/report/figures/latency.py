@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench import style
-from bench.analysis import latency as latency_analysis
-from bench.analysis import quality as quality_analysis
 from bench.observations import schema
 from bench.report import bars, captions, figures, shared
+from bench.topics import latency as latency_analysis
+from bench.topics import quality as quality_analysis
 from llm_measured.core import columns, naming
 
 ITL = columns.column("itl_s")

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bench import inputs, style
-from bench.analysis import latency as latency_analysis
 from bench.report import bars, captions, figures, per_machine
+from bench.topics import latency as latency_analysis
 
 
 @figures.of_machines

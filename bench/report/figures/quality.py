@@ -6,9 +6,9 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 from bench import html, style
-from bench.analysis import quality as quality_analysis
 from bench.observations import schema
 from bench.report import captions, curves, figures
+from bench.topics import quality as quality_analysis
 from llm_measured.core import columns, naming
 
 RATE = "output_tokens_per_s"

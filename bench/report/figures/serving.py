@@ -5,9 +5,9 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 from bench import html, style
-from bench.analysis import serving as serving_analysis
 from bench.observations import schema
 from bench.report import captions, curves, figures, per_machine
+from bench.topics import serving as serving_analysis
 from llm_measured.core import columns, naming
 
 # How levels are drawn: a closed loop and a median filled, an open loop and a tail hollow and thin. The dash

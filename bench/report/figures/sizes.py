@@ -5,9 +5,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench import style
-from bench.analysis import estimates, machines
-from bench.analysis import sizes as sizes_analysis
 from bench.report import bars, captions, figures
+from bench.topics import estimates, machines
+from bench.topics import sizes as sizes_analysis
 
 KEYS = ["backend", "backend_version", "bits"]
 

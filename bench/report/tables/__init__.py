@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from bench import html, registry
-from bench.analysis import machines as machines_analysis
 from bench.machine import identity
 from bench.observations import store
+from bench.topics import machines as machines_analysis
 from llm_measured.core import columns, naming
 
 TABLES = registry.TABLES

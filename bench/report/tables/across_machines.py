@@ -3,8 +3,8 @@
 import pandas as pd
 
 from bench import html
-from bench.analysis import across_machines as across_analysis
 from bench.report import tables
+from bench.topics import across_machines as across_analysis
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 

@@ -5,10 +5,10 @@ import re
 import pandas as pd
 
 from bench import backends as engines
-from bench.analysis import systems as systems_analysis
 from bench.machine import gpu
 from bench.observations import store
 from bench.report import tables
+from bench.topics import systems as systems_analysis
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 
 from bench import html
-from bench.analysis import batching as batching_analysis
-from bench.analysis import estimates
 from bench.report import tables
+from bench.topics import batching as batching_analysis
+from bench.topics import estimates
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 

@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from bench.analysis import client_accuracy as accuracy_analysis
-from bench.analysis import machines
 from bench.instrument import peers
 from bench.observations import store
 from bench.report import tables
+from bench.topics import client_accuracy as accuracy_analysis
+from bench.topics import machines
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from bench import inputs
-from bench.analysis import conversations as conversations_analysis
 from bench.report import tables
+from bench.topics import conversations as conversations_analysis
 from llm_measured.core import columns, naming
 from llm_measured.core.columns import Column
 

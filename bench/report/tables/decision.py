@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from bench.analysis import recommend
 from bench.report import tables, words
+from bench.topics import recommend
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 from llm_measured.core.metrics import METRICS

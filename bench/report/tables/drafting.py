@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from bench.analysis import drafting, latency
 from bench.report import tables
+from bench.topics import drafting, latency
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from bench.analysis import explorer
 from bench.report import downloads, tables
+from bench.topics import explorer
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from bench.analysis import humaneval as humaneval_analysis
 from bench.report import tables
+from bench.topics import humaneval as humaneval_analysis
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 

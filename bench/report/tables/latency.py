@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 
 from bench import inputs
-from bench.analysis import latency as latency_analysis
-from bench.analysis import machines
-from bench.analysis import quality as quality_analysis
 from bench.observations import schema
 from bench.report import captions, shared, tables
+from bench.topics import latency as latency_analysis
+from bench.topics import machines
+from bench.topics import quality as quality_analysis
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 from llm_measured.core.metrics import METRICS
@@ -21,7 +21,7 @@ ANSWER_CHARACTERS = 200
 @functools.partial(tables.of_machines, prepare=shared.added)
 def latency(requests: pd.DataFrame) -> pd.DataFrame:
     """The latency study: one row per engine, option and version on the default machine, the fastest first
-    within each device and model (`bench.analysis.estimates`).
+    within each device and model (`bench.topics.estimates`).
 
     `compared` says which may be the best, or why an option was not compared. `note` says where an option has
     one run or one measuring session, and where its mean lies outside the range of its own runs.

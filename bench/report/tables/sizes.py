@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from bench.analysis import estimates, machines
-from bench.analysis import sizes as sizes_analysis
 from bench.report import captions, tables, words
+from bench.topics import estimates, machines
+from bench.topics import sizes as sizes_analysis
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 

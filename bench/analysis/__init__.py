@@ -1,1 +1,0 @@
-"""Frames in, frames out: what observations say, without any formatting."""

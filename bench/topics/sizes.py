@@ -1,0 +1,277 @@
+"""Models of several sizes, all asked three prompts of 128 new tokens (experiment `sizes`): their speed beside
+their answers, whose order changes with the size, and how a token's time parts.
+
+    time per token = layers * cost of a layer + bytes read / bandwidth reached
+
+is fitted by least squares of relative errors, one point per model and option, for each engine and number of
+bits. The largest model is predicted from the smaller ones before it is fitted.
+"""
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from bench import inputs
+from bench.observations import schema
+from bench.topics import estimates, humaneval, latency, once, quality
+from llm_measured.core import confidence, hardware, metrics, naming
+from llm_measured.core.definitions import Fields
+
+if TYPE_CHECKING:
+    from statsmodels.regression.linear_model import RegressionResults
+
+OPTION = ["backend", "option", "backend_version"]
+MACHINE = ["gpu", "host"]
+SAME_ANSWERS = [*OPTION, "model", "weights"]  # what solves as many problems, whatever the machine
+SOLVED = ["solved", "pass_at_1", "pass_low", "pass_high", "scored_on"]
+REVERSED, SAME = "reversed", "same"
+BITS = 4, 8, 16, 32
+LAW = [*MACHINE, "backend", "backend_version", "bits"]
+COEFFICIENTS = ["layer_s", "bandwidth_bytes_per_s"]
+
+
+def parameters_b(model: str) -> float:
+    """Return the parameters of a model, with or without `shape:`, in 10⁹; NaN where the models' table has
+    none."""
+    known = hardware.by_model()["parameters_b"]
+    return float(known.get(model.removeprefix("shape:"), np.nan))
+
+
+def size_words(model: str) -> str:
+    """Return the size that a model's name states: `135M`, `1.5B`; the whole name where it states none."""
+    stated = re.search(r"(\d+(?:\.\d+)?)([mb])\b", model.lower())
+    return f"{stated[1]}{stated[2].upper()}" if stated else model
+
+
+def timed(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return the requests of `sizes`, called `latency`, without those of scores."""
+    rows = latency.of_sizes(requests)
+    return rows[rows["experiment"] == "latency"]
+
+
+@once.for_the_same_rows
+def summary(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per machine, model, option and version, the largest model first, then the fastest.
+
+    Columns of `latency.summary`; parameters_b; product (the answer to 9 × 8); SOLVED: of HumanEval's
+    problems, with Wilson's interval, NaN where not scored; scored_on: the device, where another machine has
+    solved them.
+    """
+    table = latency.summary(timed(requests))
+    said = quality.costs(latency.of_sizes(requests))[[*schema.CONFIGURATION, "product"]]
+    table = table.merge(said, "left", schema.CONFIGURATION).assign(
+        parameters_b=table["model"].map(parameters_b).astype(float)
+    )
+    table = _with_solved(table, requests)
+    order = [*MACHINE, "parameters_b", "unranked", latency.RATE]
+    table = table.assign(unranked=table["reason"] != "")
+    table = table.sort_values(order, ascending=[True, True, False, True, False], ignore_index=True)
+    return table.drop(columns="unranked")
+
+
+def _with_solved(table: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
+    """`table` with SOLVED: of the same machine, else of another one that asked the same version."""
+    scores = humaneval.summary(requests)
+    scores = scores[scores["score_run"] != ""].rename(columns={"low": "pass_low", "high": "pass_high"})
+    scores = scores[[*SAME_ANSWERS, *MACHINE, *SOLVED[:-1]]]
+    keys = table[[*SAME_ANSWERS, *MACHINE]].assign(row=table.index)
+    both = keys.merge(scores, on=SAME_ANSWERS, suffixes=("", "_scored"))
+    both = both.assign(elsewhere=both["host"] != both["host_scored"]).sort_values("elsewhere", kind="stable")
+    both = both.drop_duplicates("row").set_index("row")
+    both = both.assign(scored_on=both["gpu_scored"].where(both["elsewhere"], ""))
+    table = table.join(both[SOLVED])
+    return table.assign(scored_on=table["scored_on"].fillna(""))
+
+
+def pairs(requests: pd.DataFrame) -> pd.DataFrame:
+    """Compare every two options of a machine in output tokens/s, in each model in which both can be compared.
+
+    One row per machine, pair and model with real weights; columns gpu, host, first, second (engine, option
+    and version), model, parameters_b and `estimates.RATIO` (first over second), the verdict after Holm over
+    all rows of the machine. The first of a pair is the faster one in the smallest model.
+    """
+    names = [*MACHINE, "first", "second", "model", "parameters_b", *estimates.RATIO]
+    table = summary(requests)
+    table = table[(table["weights"] == "real") & (table["reason"] == "")]
+    if table.empty:
+        return pd.DataFrame(columns=names)
+    fitted, parts = latency.compared(timed(requests), latency.RATE), []
+    for machine, own in table.groupby(MACHINE, sort=True):
+        found = _pairs_of(own, fitted)
+        if len(found):
+            parts.append(found.assign(**dict(zip(MACHINE, machine))))
+    return pd.concat(parts, ignore_index=True)[names] if parts else pd.DataFrame(columns=names)
+
+
+def _pairs_of(own: pd.DataFrame, fitted: estimates.Fit) -> pd.DataFrame:
+    """`pairs` of one machine, of which `own` are the rows of `summary`."""
+    own = own.sort_values(["parameters_b", latency.RATE], ascending=[True, False])
+    key = own.groupby(OPTION, sort=False).ngroup()  # the faster in the smallest model has the lower number
+    places = {
+        (number, row["model"]): fitted.place(latency.configuration(row))
+        for number, (_, row) in zip(key, own.iterrows())
+    }
+    name = {number: tuple(row[OPTION]) for number, (_, row) in zip(key, own.iterrows())}
+    asked = [
+        (first, second, model)
+        for first, second in itertools.combinations(sorted(name), 2)
+        for model in own["model"].unique()
+        if (first, model) in places and (second, model) in places
+    ]
+    table = fitted.pairs([(places[first, model], places[second, model]) for first, second, model in asked])
+    adjusted = confidence.holm(table["p"])
+    lost = (adjusted > 1 - estimates.CONFIDENCE) & table["verdict"].isin([estimates.FASTER, estimates.SLOWER])
+    return table.drop(columns=["first", "second"]).assign(
+        first=[name[first] for first, _, _ in asked],
+        second=[name[second] for _, second, _ in asked],
+        model=[model for _, _, model in asked],
+        parameters_b=[parameters_b(model) for _, _, model in asked],
+        p=adjusted,
+        verdict=table["verdict"].mask(lost, estimates.EQUAL),
+    )
+
+
+def changes(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `pairs` of pairs that two models or more have, with the column change: REVERSED
+    (faster in one, slower in another), SAME, or in which sizes alone the two differ significantly."""
+    table = pairs(requests)
+    keys = [*MACHINE, "first", "second"]
+    models = table.groupby(keys)["model"].transform("nunique").astype(int)
+    table = table[models > 1].sort_values([*keys, "parameters_b"], ignore_index=True)
+    change = {key: _change(rows) for key, rows in table.groupby(keys, sort=False)}
+    return table.assign(change=[change[tuple(row)] for row in table[keys].itertuples(index=False)])
+
+
+def _change(rows: pd.DataFrame) -> str:
+    """What the verdicts of one pair, smallest model first, say of the size."""
+    apart = rows[rows["verdict"].isin([estimates.FASTER, estimates.SLOWER])]
+    if apart["verdict"].nunique() > 1:
+        return REVERSED
+    if apart.empty or len(apart) == len(rows):
+        return SAME
+    return f"differ at {naming.listed(map(size_words, apart['model']))} only"
+
+
+# --- how a token's time parts ----------------------------------------------------------------------------
+
+
+def points(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per machine, option, version and model whose time per token may be explained.
+
+    Columns LAW (bits: of a weight), option, model, parameters_b, layers, step_bytes (weights and KV cache
+    that a token reads, bytes), tpot_s (mean of the regression).
+    """
+    table = summary(requests)
+    table = table[table["tpot_s"].notna() & ~table["reason"].isin([estimates.FAILED, estimates.NOT_JUDGED])]
+    table = table[table["acceptance_rate"].isna()]  # a step that checks drafts gives several tokens
+    rows = timed(requests)
+    kv = metrics.kv_cache_bytes(
+        metrics.mean_context_tokens(rows["prompt_tokens"], rows["output_tokens"]),
+        rows["kv_values_per_token"],
+        rows["kv_value_bytes"],
+    )
+    read = rows.assign(step_bytes=rows["weight_bytes"] + kv).groupby(latency.VERSIONED, as_index=False)
+    table = table.merge(read["step_bytes"].median(), "left", latency.VERSIONED)
+    layers = inputs.table("models").set_index("model")["layers"]
+    table = table.assign(
+        layers=table["model"].str.removeprefix("shape:").map(layers).astype(float),
+        bits=[bits(row) for _, row in table.iterrows()],
+    )
+    names = [*LAW, "option", "model", "parameters_b", "layers", "step_bytes", "tpot_s"]
+    return table.dropna(subset=["layers", "parameters_b", "step_bytes"])[names].reset_index(drop=True)
+
+
+def bits(row: pd.Series) -> int:
+    """Return the bits of a weight: those that the option's name states, else of BITS the nearest to the bytes
+    that a token reads."""
+    stated = naming.bits(row["option"])
+    if stated:
+        return stated
+    read = 8 * row["weight_bytes"] / (1e9 * row["parameters_b"])
+    return min(BITS, key=lambda count: abs(np.log(max(read, 1e-9) / count)))
+
+
+def _solved(own: pd.DataFrame) -> "RegressionResults":
+    """Least squares of relative errors of the rows `own` of `points`: results of statsmodels' OLS."""
+    import statsmodels.api as sm
+
+    terms = own[["layers", "step_bytes"]].to_numpy(dtype=float) / own[["tpot_s"]].to_numpy(dtype=float)
+    return sm.OLS(np.ones(len(own)), terms).fit()
+
+
+def law(own: pd.DataFrame) -> Fields:
+    """Return the fit of one group of `points`: COEFFICIENTS, each with _low and _high (95 %, Student's t over
+    points; NaN without points to spare, or where the interval of the time per byte reaches 0), points, models
+    and residual (the largest absolute relative error)."""
+    found = _solved(own)
+    layer_s, byte_s = found.params
+    low, high = np.full(2, np.nan), np.full(2, np.nan)
+    if found.df_resid > 0:
+        low, high = found.conf_int(1 - estimates.CONFIDENCE).T
+    return {
+        "layer_s": layer_s, "layer_s_low": low[0], "layer_s_high": high[0],
+        "bandwidth_bytes_per_s": _inverse(byte_s),
+        "bandwidth_bytes_per_s_low": _inverse(high[1]),
+        "bandwidth_bytes_per_s_high": _inverse(low[1]),
+        "points": len(own), "models": own["model"].nunique(), "residual": float(np.abs(found.resid).max()),
+    }  # fmt: skip
+
+
+def _inverse(value: float) -> float:
+    return 1 / value if value > 0 else np.nan
+
+
+def laws(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return `law` of each engine, version and number of bits of a machine with three sizes or more: a row
+    each; columns LAW and those of `law`."""
+    every = points(requests)
+    rows = [
+        dict(zip(LAW, key)) | law(own)
+        for key, own in every.groupby(LAW, sort=True)
+        if own["model"].nunique() > 2
+    ]
+    names = [f"{name}{suffix}" for name in COEFFICIENTS for suffix in ("", "_low", "_high")]
+    return pd.DataFrame(rows, columns=[*LAW, *names, "points", "models", "residual"])
+
+
+PREDICTED = ["predicted_s", "predicted_low", "predicted_high", "error", "from_models"]
+
+
+def predictions(requests: pd.DataFrame) -> pd.DataFrame:
+    """Predict the largest model of each group of `points` from the smaller ones, of which there are two or
+    more.
+
+    One row per option of the largest model: its row of `points`, predicted_s (time per token), its 95 %
+    prediction interval (from 0 where it begins below; NaN without points to spare), error (predicted over
+    measured - 1), from_models.
+    """
+    every = points(requests)
+    parts = []
+    for _, own in every.groupby(LAW, sort=True):
+        largest = own["parameters_b"] == own["parameters_b"].max()
+        if own.loc[~largest, "model"].nunique() > 1:
+            parts.append(_predicted(own[~largest], own[largest]))
+    return (
+        pd.concat(parts, ignore_index=True) if parts else every.head(0).reindex(columns=[*every, *PREDICTED])
+    )
+
+
+def _predicted(smaller: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
+    found = _solved(smaller)
+    terms = largest[["layers", "step_bytes"]].to_numpy(dtype=float)
+    predicted = terms @ found.params
+    low, high = np.full(len(largest), np.nan), np.full(len(largest), np.nan)
+    if found.df_resid > 0:
+        relative = found.get_prediction(terms / predicted[:, None])  # in units of the prediction itself
+        low, high = relative.conf_int(obs=True, alpha=1 - estimates.CONFIDENCE).T * predicted
+        low = np.maximum(low, 0)  # no token takes less than no time
+    return largest.assign(
+        predicted_s=predicted,
+        predicted_low=low,
+        predicted_high=high,
+        error=predicted / largest["tpot_s"].to_numpy() - 1,
+        from_models=", ".join(map(size_words, smaller.sort_values("parameters_b")["model"].unique())),
+    )

@@ -1,0 +1,196 @@
+"""Batches: sizes and operations, sweeps that lose a batch, and sentences that follow the data."""
+
+import pandas as pd
+import pytest
+from builders import MATRICES, PEAKS, make_sidecar, write_sweep
+from commands import execute
+
+from bench import inputs
+from bench.experiments import parameters as parameters_experiments
+from bench.observations import derived, gates, schema, store
+from bench.report.tables import batching as batching_tables
+from bench.topics import batching as batching_analysis
+from bench.topics import published as published_analysis
+from bench.topics import recommend
+from llm_measured.core import device_peaks
+
+pytestmark = pytest.mark.early
+
+
+def test_the_published_kv_cache_is_reproduced_as_printed():
+    table = batching_analysis.kv_cache()
+    assert len(table) == len(inputs.table("published/mosaicml_kv_cache_gib")) and table["agree"].all()
+    assert table["fp16_gib"].iloc[0] == 0.3125
+    # Without grouped-query attention the cache would be eight times as large: the test can fail.
+    assert not batching_analysis._as_printed(0.312, 8 * 0.3125)
+    assert not batching_analysis._as_printed(0.312, 0.313)
+
+
+def test_sizes_of_llama_2_7b_are_the_known_ones():
+    shape = inputs.shape("llama-2-7b")
+    assert shape["weight_parameters"] == pytest.approx(6.738e9, rel=1e-3)
+    assert shape["step_parameters"] == shape["weight_parameters"] - 32000 * 4096
+    smollm = inputs.shape("smollm2-135m")
+    assert smollm["step_parameters"] == smollm["weight_parameters"] == pytest.approx(134.5e6, rel=1e-3)
+
+
+def test_mfu_above_one_is_refused(tmp_path):
+    with pytest.raises(gates.Refused, match="MFU of the prefill is"):
+        write_sweep(tmp_path, wait=1e-4)
+    with pytest.raises(gates.Refused, match="MFU of the decode is"):
+        write_sweep(tmp_path, overhead=0.0, bandwidth=39e9, peak=2e12)
+
+
+def test_an_engine_that_reads_no_weights_has_no_utilisation(tmp_path):
+    write_sweep(
+        tmp_path, wait=1e-6, sidecar=make_sidecar(**MATRICES, **PEAKS, weight_bytes=0, kv_value_bytes=0)
+    )
+    requests = store.load(folder=tmp_path)
+    assert derived.batches(requests)[["mfu_prefill", "mfu_decode"]].isna().all(axis=None)
+
+
+def test_a_format_may_be_computed_in_a_wider_one():
+    gemms = {"float32": [1.0, 2.0], "bfloat16": [5.0], "int8": [3.0]}
+    for name, peak in (("float32", 2.0), ("bfloat16", 5.0), ("int8", 5.0), (None, None)):
+        assert device_peaks.peak_flops_per_s(gemms, name) == peak
+
+
+def test_a_lost_batch_is_a_row_and_the_others_stay(tmp_path):
+    write_sweep(tmp_path, lost=(32, 64))
+    batches = derived.batches(store.load(folder=tmp_path))
+    assert list(batches.loc[batches["error"] != "", "batch_size"]) == [32, 64]
+    assert set(batching_analysis.uniform(store.load(folder=tmp_path))["batch_size"]) == {1, 2, 4, 8, 16}
+
+
+def test_a_batch_of_which_one_request_failed_is_no_whole_batch(tmp_path):
+    write_sweep(tmp_path)
+    requests = store.load(folder=tmp_path)
+    third = requests.index[requests["batch_size"] == 8][2]
+    requests.loc[third, "error"] = "TimeoutError: no answer"
+    batches = derived.batches(requests).set_index("batch_size")
+    assert batches.loc[8, "error"] == "TimeoutError: no answer" and batches.loc[16, "error"] == ""
+    rates = "ttft_s step_s wall_s output_tokens_per_s requests_per_s mfu_prefill mfu_decode".split()
+    assert batches.loc[8, rates].isna().all() and batches.loc[4, rates].notna().all(axis=None)
+    assert 8 not in set(batching_analysis.uniform(requests)["batch_size"])
+
+
+def test_published_utilisations_are_possible_and_derived():
+    table = published_analysis.published_mbu()
+    assert len(table) >= 8
+    assert table["mbu"].between(0, 1, inclusive="right").all()
+    assert (table["derivation"] != "").all()
+
+
+def test_decisions_follow_the_data(tmp_path):
+    def write(backend, **columns):
+        for n, wait in ((1, 1e-3), (2, 1.01e-3), (3, 0.99e-3)):
+            write_sweep(tmp_path, backend=backend, run=n, **{"wait": wait} | columns)
+
+    def named():
+        table = recommend.choices(store.load(folder=tmp_path))
+        assert table["want"].str.contains("highest throughput").all()
+        return dict(zip(table["part"], table["backend"]))
+
+    write_sweep(tmp_path, backend="fake", overhead=0.02)
+    assert named() == {recommend.ONE_RUN: "fake"}
+    write("llamacpp", overhead=0.0)
+    assert named() == {recommend.BEST: "llamacpp"}
+    write("transformers", overhead=0.02)
+    assert named() == {recommend.BEST: "llamacpp", recommend.NEXT: "transformers"}
+    write("onnxruntime", overhead=0.0, peak=3e11, wait=9e-4)
+    assert named()[recommend.BEST] == "onnxruntime"
+
+
+def test_no_batch_slower_than_the_limit_is_recommended(tmp_path):
+    limit = inputs.study()["slo"]["tpot_s"]
+    write_sweep(tmp_path, overhead=limit * 1.01)
+    assert recommend.choices(store.load(folder=tmp_path)).empty
+
+
+def test_windows_begin_differently_and_have_one_length():
+    ids = list(range(1349))
+    prompts = inputs.windows(ids, 128, 2048)
+    assert {len(p) for p in prompts} == {2048} and len({p[0] for p in prompts}) == 128
+    with pytest.raises(ValueError, match="smaller batches"):
+        inputs.windows(ids, 1350, 8)
+
+
+def test_numbers_of_a_parameter():
+    assert parameters_experiments.numbers("batch_sizes", "1 2, 8") == [1, 2, 8]
+    for wrong in ("", "0", "1 two", "-1", "1.5"):
+        with pytest.raises(ValueError, match="batch_sizes must be whole numbers"):
+            parameters_experiments.numbers("batch_sizes", wrong)
+
+
+SMALL = {"batch_sizes": "1 4 8 2", "input_tokens": 32, "max_new_tokens": 8, "prompt_lengths": "16"}
+
+
+def swept(cells, option, **parameters):
+    return derived.batches(cells("batching", backend="fake", option=option, **SMALL | parameters)["observed"])
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [pytest.param("greedy-memory", "MemoryError: no room", marks=pytest.mark.check), ("dies", "SIGABRT")],
+)
+def test_an_engine_that_runs_out_of_memory_costs_one_batch(cells, option, says):
+    batches = swept(cells, option)
+    assert batches.groupby("batch_size").size().to_dict() == {1: 6, 2: 3, 4: 3, 8: 1}
+    by_size = derived.medians(batches[batches["prompt_tokens"] == 32]).set_index("batch_size")
+    assert says in by_size.loc[8, "error"] and (by_size.loc[[1, 4, 2], "error"] == "").all()
+    assert by_size.loc[2, "output_tokens_per_s"] > 0
+
+
+def test_a_sweep_keeps_to_its_budget(cells, capsys):
+    assert 1 <= len(derived.medians(swept(cells, "slow", budget_s=0.9))) < 5
+    assert "would not do for what is left" in capsys.readouterr().out
+
+
+def test_an_engine_that_hangs_is_stopped(cells):
+    with pytest.raises(RuntimeError, match="could not be loaded: TimeoutError"):
+        swept(cells, "float32", patience_s=0.02)
+
+
+@pytest.mark.check
+@pytest.mark.timing
+def test_a_sweep_through_papermill(tmp_path):
+    """What the tests above do without a kernel: a row per request of every batch, and probes of the
+    machine itself."""
+    parameters = {"backend": "fake", "option": "greedy-memory", "results": tmp_path, **SMALL}
+    execute("batching", tmp_path / "out.ipynb", parameters, FAKE_OPTIONS="greedy-memory")
+    (path,) = store.files(tmp_path)
+    rows, sidecar = store.read(path)
+    assert len(rows) == 3 * (1 + 1 + 4 + 2) + 8 and sum(bool(row["error"]) for row in rows) == 8
+    assert min(sidecar["gemm_flops_per_s"]["float32"]) > 1e8
+    assert min(sidecar["bandwidth_probes_bytes_per_s"]) > 1e8
+
+
+def test_equal_batches_of_a_run_are_one_point(tmp_path):
+    write_sweep(tmp_path)
+    write_sweep(tmp_path, run=2, shapes=[(1, 32, 16), *[(4, 512, 64)] * 3], lost=(1,))
+    batches = derived.batches(store.load(folder=tmp_path))
+    points = derived.medians(batches)
+    assert len(batches) == 12 + 4 and len(points) == 12 + 2
+    second = points[points["run_id"].str.endswith("-2")].set_index("batch_size")
+    assert second.loc[1, "error"] and second.loc[4, "error"] == ""
+    alike = batches[batches["run_id"].str.endswith("-2") & (batches["batch_size"] == 4)]
+    assert second.loc[4, "step_s"] == pytest.approx(alike["step_s"].median())
+
+
+def test_tables_of_batches_have_rows(tmp_path):
+    write_sweep(tmp_path)
+    requests = store.load(folder=tmp_path)
+    assert len(batching_tables.batching(requests)) == 12
+    assert len(batching_tables.prompt_cost(requests)) == 1
+
+
+def test_nothing_is_best_where_all_runs_of_an_option_that_failed_are_better():
+    rates = {"a": [10.0, 10.1], "b": [20.0, 20.1]}
+    rows = [
+        {name: "x" for name in schema.CONFIGURATION}
+        | {"backend": key, "output_tokens_per_s": rate, "failed": key == "b"}
+        for key, values in rates.items()
+        for rate in values
+    ]
+    (row,) = recommend._named("speed", "output_tokens_per_s", pd.DataFrame(rows))
+    assert (row["part"], row["backend"], row["not_compared"]) == (recommend.WITHHELD, "a", "b x")

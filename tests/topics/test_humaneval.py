@@ -1,0 +1,207 @@
+"""Solved problems: intervals and tests against values computed by hand, the table and the figure on made-up
+answers."""
+
+import math
+
+import pytest
+from builders import evaluation_sidecar, make_rows, write_evaluation, write_score
+
+from bench import html
+from bench.backends.common import gguf_files
+from bench.observations import gates, store
+from bench.report import figures
+from bench.report.figures import humaneval as figure
+from bench.report.tables import humaneval as tables
+from bench.topics import humaneval
+
+REFERENCE = {"backend": "transformers", "option": "float32"}
+Q4 = {"backend": "llamacpp", "option": "Q4_0"}
+INT8 = {"backend": "ctranslate2", "option": "int8"}
+HALF = [1] * 100 + [0] * 64
+
+
+def answered(problems):
+    return make_rows(n=problems, experiment="humaneval", **Q4)
+
+
+def words_of(drawn):
+    """What a figure says, as the text of its SVG."""
+    return figures.svg(drawn, "humaneval", "x")
+
+
+def run_of(path):
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A reference that solves 100 of 164; a Q4_0 that solves 90 of these and 4 others; an int8 without a
+    score."""
+    path = write_evaluation(tmp_path, cut=3, **REFERENCE)
+    write_score(tmp_path, HALF, run_of(path), **REFERENCE)
+    path = write_evaluation(tmp_path, **Q4)
+    write_score(tmp_path, [0] * 10 + [1] * 94 + [0] * 60, run_of(path), **Q4)
+    write_evaluation(tmp_path, **INT8)
+    return tmp_path
+
+
+def test_mcnemar_is_the_binomial_of_the_problems_that_one_alone_solves():
+    by_hand = 2 * sum(math.comb(14, k) for k in range(5)) / 2**14
+    assert humaneval.mcnemar(10, 4) == humaneval.mcnemar(4, 10) == pytest.approx(by_hand)
+    assert humaneval.mcnemar(0, 0) == 1
+    assert humaneval.least_shown() == 6  # 2 / 2**6 is below 0.05, 2 / 2**5 is not
+
+
+def test_no_difference_still_leaves_room_for_one():
+    """Of 164 problems none was lost: the share that is lost may be 1 - 0.025 ** (1 / 164)."""
+    assert humaneval.most_fewer(0, 0) == math.ceil(164 * (1 - 0.025 ** (1 / 164))) == 4
+    assert humaneval.most_fewer(10, 4) > 10 - 4
+    assert humaneval.most_fewer(0, 30) < 0
+
+
+def test_the_summary_is_what_one_computes_by_hand(folder):
+    table = humaneval.summary(store.load(folder=folder)).set_index("option")
+    assert table["solved"].to_dict() == pytest.approx(
+        {"float32": 100, "Q4_0": 94, "int8": math.nan}, nan_ok=True
+    )
+    share, z = 100 / 164, 1.959964
+    middle = (share + z**2 / 328) / (1 + z**2 / 164)
+    half = z * math.sqrt(share * (1 - share) / 164 + z**2 / (4 * 164**2)) / (1 + z**2 / 164)
+    own = table.loc["float32"]
+    assert (own["low"], own["high"]) == pytest.approx((middle - half, middle + half), rel=1e-5)
+    assert (own["ended"], own["cut"], own["failed"]) == (161, 3, 0)
+    q4 = table.loc["Q4_0"]
+    assert (q4["only_reference"], q4["only_this"], q4["fewer"]) == (10, 4, 6)
+    assert q4["p_value"] == pytest.approx(humaneval.mcnemar(10, 4))
+
+
+def test_differences_are_said_with_what_they_may_be_at_most(folder):
+    shown = tables.humaneval(store.load(folder=folder)).set_index("option")["than the reference"]
+    most = humaneval.most_fewer(10, 4)
+    assert shown.to_dict() == {
+        "float32": "is the reference",
+        "Q4_0": f"6 fewer of 164 (95 %: up to {most})",
+        "int8": "not scored",
+    }
+
+
+def test_more_solved_problems_are_no_proof_either(tmp_path):
+    path = write_evaluation(tmp_path, **REFERENCE)
+    write_score(tmp_path, HALF, run_of(path), **REFERENCE)
+    path = write_evaluation(tmp_path, **Q4)
+    write_score(tmp_path, [1] * 102 + [0] * 62, run_of(path), **Q4)
+    row = humaneval.summary(store.load(folder=tmp_path)).set_index("option").loc["Q4_0"]
+    assert humaneval.verdict(row) == "2 more of 164 (95 %: up to 4 fewer)"
+
+
+def test_the_cheapest_float32_is_the_reference_where_transformers_is_not_scored(tmp_path):
+    for columns in (Q4, INT8 | {"option": "float32"}):
+        path = write_evaluation(tmp_path, **columns)
+        write_score(tmp_path, HALF, run_of(path), **columns)
+    table = humaneval.summary(store.load(folder=tmp_path))
+    assert set(table["reference"]) == {"ctranslate2 float32"}
+
+
+def test_a_score_counts_for_the_answers_that_it_has_scored(folder):
+    """Newer answers are not scored until they are; a repeated score replaces the one before."""
+    later = {"sidecar": {"started": "2026-02-01T00:00:00+00:00"}, "run": 2}
+    path = write_evaluation(folder, **Q4, **later)
+    table = humaneval.summary(store.load(folder=folder)).set_index("option")
+    assert math.isnan(table.loc["Q4_0", "solved"]) and humaneval.verdict(table.loc["Q4_0"]) == "not scored"
+    write_score(folder, [1] * 164, run_of(path), **Q4, **later)
+    latest = {"sidecar": {"started": "2026-03-01T00:00:00+00:00"}, "run": 3}
+    write_score(folder, [1] * 99 + [0] * 65, run_of(path), **Q4, **latest)
+    assert humaneval.summary(store.load(folder=folder)).set_index("option").loc["Q4_0", "solved"] == 99
+
+
+def test_a_trial_and_random_weights_enter_no_table(tmp_path):
+    path = write_evaluation(tmp_path, problems=5, **Q4)
+    write_score(tmp_path, [1] * 5, run_of(path), **Q4)
+    write_evaluation(tmp_path, weights="synthetic", model="shape:llama-2-7b", **INT8)
+    requests = store.load(folder=tmp_path)
+    assert len(requests) > 164
+    assert humaneval.summary(requests).empty
+
+
+def test_an_evaluation_with_a_hole_is_no_run(tmp_path):
+    rows = [row | {"prompt": row["prompt"] - 1, "ttft_s": None} for row in answered(163)]
+    with pytest.raises(gates.Refused, match="163 of 164 problems are answered.*again"):
+        store.write(rows, evaluation_sidecar(164), rows[0]["run_id"], tmp_path)
+
+
+def test_the_options_of_a_model_are_summed_up_against_its_reference(folder):
+    (said,) = humaneval.options_against_reference(store.load(folder=folder))
+    most = humaneval.most_fewer(10, 4)
+    assert said.startswith("**smollm2-135m:** of 1 option held against the same file in transformers float32")
+    assert "the best solves 6 fewer of 164, the worst 6 fewer; none can be told from it" in said
+    assert said.endswith(f"Up to {most} fewer fit the data.")
+    path = write_evaluation(folder, **Q4, run=2)
+    write_score(folder, [0] * 100 + [1] * 10 + [0] * 54, run_of(path), **Q4, run=2)
+    (said,) = humaneval.options_against_reference(store.load(folder=folder))
+    assert "90 fewer; 1 can be told from it" in said
+    assert humaneval.options_against_reference(store.load(folder=folder).iloc[:0]) == []
+
+
+def test_a_problem_that_is_answered_twice_is_no_run(tmp_path):
+    rows = [row | {"prompt": row["prompt"] - 1, "ttft_s": None} for row in answered(164)]
+    twice = rows + [rows[-1] | {"request": 165}]
+    with pytest.raises(gates.Refused, match="165 rows answer 164 problems"):
+        store.write(twice, evaluation_sidecar(164), rows[0]["run_id"], tmp_path)
+
+
+def test_without_runs_table_and_figure_say_so(nothing):
+    assert html.text(tables.humaneval(nothing)) == html.EMPTY
+    assert "measured" in words_of(figure.humaneval(nothing)).lower()
+
+
+def test_the_figure_has_a_mark_for_each_scored_option(folder):
+    words = words_of(figure.humaneval(store.load(folder=folder)))
+    assert ">llamacpp Q4_0<" in words and ">transformers float32<" in words and "int8" not in words
+
+
+def test_the_official_file_is_held_against_what_its_makers_published(tmp_path):
+    assert humaneval.SHIPPED == gguf_files.AS_SHIPPED
+    model = {"backend": "llamacpp", "option": "as-shipped", "model": "qwen2.5-coder-1.5b"}
+    path = write_evaluation(tmp_path, **model)
+    write_score(tmp_path, [1] * 114 + [0] * 50, run_of(path), **model)
+    (said,) = humaneval.file_against_published(store.load(folder=tmp_path))
+    assert "solves 114 of 164: pass@1 69.5 % (62.1 to 76.0); published for bfloat16: 70.7 %" in said
+    assert said.endswith("lose nothing that so few problems can show.")
+
+
+UNCHECKED = {"judge": {"verdict": "not judged", "why": "The reference takes more memory than there is."}}
+
+
+def test_answers_whose_tokens_were_not_checked_enter_no_sentence_and_are_no_reference(folder):
+    for columns in (REFERENCE, Q4 | {"option": "as-shipped", "model": "qwen2.5-coder-1.5b"}):
+        path = write_evaluation(folder, **columns, sidecar=UNCHECKED, run=2)
+        write_score(folder, HALF, run_of(path), **columns, run=2)
+    requests = store.load(folder=folder)
+    table = humaneval.summary(requests).set_index("option")
+    assert table.loc["Q4_0", "reference"] == "" and math.isnan(table.loc["Q4_0", "fewer"])
+    assert humaneval.verdict(table.loc["Q4_0"]) == "no reference is scored"
+    assert humaneval.file_against_published(requests) == []
+
+
+def test_unchecked_tokens_are_said_to_be_so_beside_a_reference(folder):
+    path = write_evaluation(folder, **Q4, sidecar=UNCHECKED, run=2)
+    write_score(folder, HALF, run_of(path), **Q4, run=2)
+    shown = tables.humaneval(store.load(folder=folder)).set_index("option")["than the reference"]
+    assert shown["Q4_0"] == "its tokens were not checked"
+
+
+def test_the_figure_is_of_the_largest_model_and_names_it(folder):
+    for model, solved in (("qwen2.5-coder-0.5b", 90), ("qwen2.5-coder-1.5b", 110)):
+        path = write_evaluation(folder, **Q4, model=model)
+        write_score(folder, [1] * solved + [0] * (164 - solved), run_of(path), **Q4, model=model)
+    words = words_of(figure.humaneval(store.load(folder=folder)))
+    assert "Solved problems: qwen2.5-coder-1.5b; 2 more models in the table" in words
+    assert "transformers float32" not in words, "that is another model's"
+
+
+def test_a_file_that_solves_far_fewer_is_said_to_be_outside(tmp_path):
+    model = {"backend": "llamacpp", "option": "as-shipped", "model": "qwen2.5-coder-1.5b"}
+    path = write_evaluation(tmp_path, **model)
+    write_score(tmp_path, [1] * 60 + [0] * 104, run_of(path), **model)
+    (said,) = humaneval.file_against_published(store.load(folder=tmp_path))
+    assert said.endswith("That is outside the interval.")
