@@ -18,20 +18,13 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
-from bench import backends, inputs, processes
+from bench import inputs, processes
 from bench.backends.common import checkpoints, weights
-from bench.observations import gates
 from bench.paths import COMMITTED, ROOT
 from llm_measured.core import files, naming
-from llm_measured.core.definitions import Fields
-
-if TYPE_CHECKING:
-    from bench.experiments.running import Running
-    from bench.experiments.target import Target
 
 TOKENS = 64  # of the answer
 CANDIDATES = 8  # tokens at each place, the reference's likeliest, between which rounding could choose
@@ -102,43 +95,6 @@ def near_nats(rounding: float, rounded_as: str) -> float:
 def unjudged(why: str) -> dict:
     """The sidecar's entry of a run that nobody has judged; `why` is one sentence."""
     return {"verdict": "not judged", "why": why}
-
-
-def _reason_for_none(target, engine):
-    """Why the run of `target` cannot be judged, in a sentence; empty where it can."""
-    if target.checkpoint.weights == "synthetic":
-        return "The weights are synthetic: there is no right answer."
-    if why := target.backend.not_judged:
-        return why
-    if getattr(engine, "dialect", "") == "chat":
-        return "The server's own template stands around the prompt, and nobody here knows it."
-    if not prompt(target.checkpoint):
-        return f"The model's context has no room for a prompt and {TOKENS} tokens."
-    return ""
-
-
-def of_run(target: "Target", running: "Running") -> Fields:
-    """The sidecar's entry on the engine of `target`, which the `running.Running` has started.
-
-    gates.Refused with the place and both tokens where its answer is not the model's, and with the engine's
-    error where it gives none.
-    """
-    if why := _reason_for_none(target, running.engine):
-        return unjudged(why)
-    ids = prompt(target.checkpoint)
-    (row,) = running.generate([ids], TOKENS)
-    if row["error"] and target.url:
-        return unjudged(f"The judge's request failed: {row['error']}")
-    if row["error"]:
-        raise gates.Refused(f"The engine does not answer the prompt of the judge: {row['error']}")
-    answer = [int(token) for token in row["output_ids"]]
-    rounded_as = number_format(target.option, backends.arithmetic(running.engine))
-    entry = of_answer(target.checkpoint, ids, answer, rounded_as)
-    if entry["verdict"] == "refused":
-        theirs, ours = getattr(running.engine, "model", ""), target.checkpoint.name
-        called = f" The server's model is {theirs!r}, the run's {ours!r}: name the same one with -p model."
-        raise gates.Refused(entry["why"] + (called if target.url else ""))
-    return entry
 
 
 def of_answer(

@@ -5,14 +5,16 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from bench import paths
+from bench import backends, paths
 from bench.backends.common import contract, servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.experiments import parameters
+from bench.experiments import judge, parameters
 from bench.experiments.target import Target
 from bench.instrument import in_process, isolated
 from bench.instrument.load import decoding, parallel, protocols, schedule, sessions
+from bench.observations import gates
 from bench.paths import ROOT
+from llm_measured.core.definitions import Fields
 
 REQUEST_S = 600.0  # what a single request may take
 Prompts = list[list[int]]  # token ids
@@ -115,6 +117,37 @@ class Running:
         self.server.close()
         if self.engine is not None:
             self.engine.close()
+
+
+def check_tokens(target: Target, running: Running) -> Fields:
+    """Return the sidecar's entry on the tokens of the engine that `running` has started (`judge`).
+
+    gates.Refused with the position and both tokens where the answer is not the model's, and with the engine's
+    error where it gives none.
+    """
+    checkpoint, engine = target.checkpoint, running.engine
+    if checkpoint.weights == "synthetic":
+        return judge.unjudged("The weights are synthetic: there is no right answer.")
+    if why := target.backend.not_judged:
+        return judge.unjudged(why)
+    if getattr(engine, "dialect", "") == "chat":
+        return judge.unjudged("The server's own template stands around the prompt, and nobody here knows it.")
+    prompt = judge.prompt(checkpoint)
+    if not prompt:
+        return judge.unjudged(f"The model's context has no room for a prompt and {judge.TOKENS} tokens.")
+    (row,) = running.generate([prompt], judge.TOKENS)
+    if row["error"] and target.url:
+        return judge.unjudged(f"The judge's request failed: {row['error']}")
+    if row["error"]:
+        raise gates.Refused(f"The engine does not answer the prompt of the judge: {row['error']}")
+    answer = [int(token) for token in row["output_ids"]]
+    rounded_as = judge.number_format(target.option, backends.arithmetic(engine))
+    entry = judge.of_answer(checkpoint, prompt, answer, rounded_as)
+    if entry["verdict"] == "refused":
+        theirs, ours = getattr(engine, "model", ""), checkpoint.name
+        called = f" The server's model is {theirs!r}, the run's {ours!r}: name the same one with -p model."
+        raise gates.Refused(entry["why"] + (called if target.url else ""))
+    return entry
 
 
 def through_server(

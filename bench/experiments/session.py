@@ -150,7 +150,7 @@ class Setup:
 
     def _judged(self, engine):
         """`engine`, once its tokens have been judged: gates.Refused where they are not the model's."""
-        self.verdict = self.verdict or judge.of_run(self.target, self.running)
+        self.verdict = self.verdict or running.check_tokens(self.target, self.running)
         return engine
 
     def _keep_usage(self) -> None:

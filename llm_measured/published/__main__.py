@@ -5,7 +5,7 @@ import sys
 
 import pandas as pd
 
-from llm_measured.published import build, checks, committed, names, propose, reports, sources
+from llm_measured.published import answers, build, checks, committed, names, propose, reports, sources
 from llm_measured.published.reading import SourceError
 
 
@@ -103,7 +103,8 @@ def _build(chosen: list[str], licensed: bool = False) -> int:
             )
     build.DATA.mkdir(parents=True, exist_ok=True)
     (build.DATA / "SOURCES.md").write_text(reports.citations(), encoding="utf-8")
-    build.write_tables(licensed)
+    if build.write_tables(licensed):
+        answers.write()
     held = set(build.table()["source"])
     licences = reports.licences()
     licences[licences["source"].isin(held)].to_csv(

@@ -291,10 +291,10 @@ def rows() -> pd.DataFrame:
     return _table().assign(**dict.fromkeys(schema.JUDGED))
 
 
-def write_tables(licensed: bool = False) -> None:
-    """Write the checked table, its findings and, where every source has rows (a few rows answer nothing), its
-    answers; of all sources or of the `licensed` ones."""
-    from llm_measured.published import answers, checks
+def write_tables(licensed: bool = False) -> bool:
+    """Write the checked table and its findings, of all sources or of the `licensed` ones, and return whether
+    every one of these sources has rows: a few rows answer nothing."""
+    from llm_measured.published import checks
 
     whole = joined(licensed=licensed)
     empty = pd.DataFrame(columns=["source_file", "reason", "records", "source"])
@@ -306,8 +306,7 @@ def write_tables(licensed: bool = False) -> None:
     _table.cache_clear()
     checks.committed.cache_clear()
     expected = {name for name, _ in sources.modules() if not licensed or sources.is_licensed(name)}
-    if expected <= set(whole["source"]):
-        answers.write()
+    return expected <= set(whole["source"])
 
 
 def write_parquet(frame: pd.DataFrame, path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bench import backends
 from bench.backends.common import checkpoints
-from bench.experiments import check_backend, judge
+from bench.experiments import check_backend, judge, running
 from bench.observations import gates, store
 
 VOCABULARY = 50
@@ -170,10 +170,10 @@ def test_what_has_no_right_answer_is_not_judged_and_says_why():
         weights = "synthetic"
 
     entries = [
-        judge.of_run(*run(checkpoint=Synthetic())),
-        judge.of_run(*run(dialect="chat")),
-        judge.of_run(*run(error="HTTP 500", url="http://somewhere")),
-        judge.of_run(*run(ids=())),
+        running.check_tokens(*run(checkpoint=Synthetic())),
+        running.check_tokens(*run(dialect="chat")),
+        running.check_tokens(*run(error="HTTP 500", url="http://somewhere")),
+        running.check_tokens(*run(ids=())),
     ]
     assert {entry["verdict"] for entry in entries} == {"not judged"}
     words = ("synthetic", "template", "HTTP 500", "no token ids")
@@ -182,7 +182,7 @@ def test_what_has_no_right_answer_is_not_judged_and_says_why():
 
 def test_an_engine_that_gives_no_answer_is_refused():
     with pytest.raises(gates.Refused, match="does not answer the prompt of the judge: no kernel"):
-        judge.of_run(*run(error="no kernel"))
+        running.check_tokens(*run(error="no kernel"))
 
 
 def test_a_run_is_refused_before_anything_is_measured(cells, monkeypatch):

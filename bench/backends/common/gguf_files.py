@@ -88,11 +88,6 @@ def file_type(path: str | Path) -> str:
     return _read(path)[0]["file_type"]
 
 
-def numbers(path: str | Path) -> int:
-    """How many numbers the tensors of the GGUF file at `path` have."""
-    return sum(count for _, count, *_ in _read(path)[1])
-
-
 def step_bytes(path: str | Path, per_value: float | None = None) -> int:
     """Bytes of the tensors that one decode step reads: all of them, but embedding rows only where they are
     the head as well.
