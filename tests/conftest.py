@@ -38,7 +38,7 @@ from bench import backends, memo
 from bench.experiments import device
 from bench.machine import bandwidth, gemm, identity, neighbours
 from bench.observations import peaks, store
-from bench.observations.gates import limits
+from bench.observations.gates import measurements
 
 MODEL = """
 from bench.backends.common import checkpoints
@@ -117,7 +117,7 @@ def idle_machine(monkeypatch):
     monkeypatch.setattr(neighbours, "Neighbours", Alone)
     monkeypatch.setattr(neighbours, "take", lambda device="cpu", wait_s=0: NoLock())
     monkeypatch.setattr(device, "LOOK_S", 0.01)
-    monkeypatch.setattr(limits, "LATE_SHARE", 0.5)
+    monkeypatch.setattr(measurements, "LATE_SHARE", 0.5)
     monkeypatch.setattr(gemm, "gemm_peaks", lambda device, threads: {"float32": 4e14})
     before = dict(os.environ)
     yield

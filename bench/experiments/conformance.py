@@ -11,7 +11,7 @@ from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.contract import Engine
 from bench.backends.common.servers import RunningServer
 from bench.experiments import judge
-from bench.observations.gates import limits
+from bench.observations.gates import measurements
 from llm_measured.core.definitions import Fields
 
 PROMPT_TOKENS, TOKENS = 16, 24
@@ -143,7 +143,7 @@ def byte_faults(engine: Engine, checkpoint: Checkpoint) -> list[str]:
     """Sentences on bytes per step that no format of this model's weights has."""
     least = checkpoints.linear_bytes(checkpoint, LEAST_BITS / 8, 0)
     arithmetic = backends.arithmetic(engine)
-    widest = SCALES * limits.WEIGHT_BYTES.get(arithmetic, 4)
+    widest = SCALES * measurements.WEIGHT_BYTES.get(arithmetic, 4)
     most = checkpoints.linear_bytes(checkpoint, widest, widest)
     faults = []
     if not least <= engine.weight_bytes <= most:

@@ -112,7 +112,7 @@ def within(rows):
 def refusal(gate, rows):
     """What a gate says of a run with these rows; empty where it passes."""
     table = schema.frame([row | {"workload": "made", "cache_capacity_tokens": 64000} for row in rows])
-    return gate(measurements.Runs(table.assign(file=0), [{}], ["made"])).get(0, "")
+    return gate(gates.Runs(table.assign(file=0), [{}], ["made"])).get(0, "")
 
 
 def load_of(*of_sessions, **more):

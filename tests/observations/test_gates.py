@@ -1,5 +1,6 @@
 """Gates that keep a run out for what happened around it, each on a run that passes without the fault."""
 
+import json
 import math
 import shutil
 import subprocess
@@ -195,12 +196,10 @@ def test_a_bandwidth_in_the_table_of_accelerators_is_part_of_the_instrument(tmp_
     assert provenance.git_state()["dirty"] is True
 
 
-def test_a_gate_that_was_renamed_in_one_place_only_is_named(tmp_path, monkeypatch):
-    """Its old sentence would else count as a gate that concerns and checks every run."""
-    write_run(tmp_path)
-    runs = store.read_all(store.files(tmp_path))
-    assert len(gates.held(runs)) > 0
-    renamed = {name.replace("MBU at most 1", "MBU below 1"): gate for name, gate in gates.GATES.items()}
-    monkeypatch.setattr(gates, "GATES", renamed)
-    with pytest.raises(KeyError, match="No gate is called MBU at most 1"):
-        gates.held(runs)
+@pytest.mark.parametrize("layout", ["ten", None, 99])
+def test_a_layout_that_nobody_knows_is_named(tmp_path, layout):
+    path = write_run(tmp_path)
+    sidecar = json.loads(path.with_suffix(".json").read_text()) | {"layout": layout}
+    path.with_suffix(".json").write_text(json.dumps(sidecar))
+    (reason,) = store.judged(folder=tmp_path)[1]["reason"]
+    assert f"claims layout {layout!r}" in reason

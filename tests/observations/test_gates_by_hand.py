@@ -6,7 +6,7 @@ import pytest
 from builders import MATRICES, PEAKS, make_rows, make_sidecar
 
 from bench.observations import derived, gates, schema
-from bench.observations.gates import conditions, limits, measurements
+from bench.observations.gates import conditions, measurements
 
 
 def runs(*pairs, published=()):
@@ -43,8 +43,7 @@ def test_a_run_falls_where_every_request_failed():
     assert found == {1: "No request succeeded, so nothing was measured; the first error was: Error 0"}
     assert measurements.succeeded(runs(PLAUSIBLE)) == {}
     judged = runs(PLAUSIBLE, make_rows(experiment="quality"))
-    assert judged.experiments.to_dict() == {0: "latency", 1: "quality"} and judged.published == frozenset()
-    assert judged.experiments.index.is_unique
+    assert {file: run.experiment for file, run in judged.each.items()} == {0: "latency", 1: "quality"}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def served(gap_s, chunks=10, **columns):
 
 
 def test_a_lump_is_a_median_gap_that_no_engine_has():
-    edge = limits.EVENT_GAP_S
+    edge = measurements.EVENT_GAP_S
     found = measurements.streamed(
         runs(served(edge * 0.99), served(edge * 1.01), served(edge / 2, 9), served(0.0, 8))
     )
@@ -134,7 +133,7 @@ def test_a_lump_is_a_median_gap_that_no_engine_has():
 
 
 def test_the_first_request_may_take_twice_the_slowest_of_the_others():
-    edge = 2 * 0.5 + limits.WARM_SLACK_S
+    edge = 2 * 0.5 + measurements.WARM_SLACK_S
     for n, first, falls in (
         (3, edge + 1e-6, True),
         (3, edge - 1e-6, False),
@@ -157,8 +156,8 @@ def level(rate, *late, **columns):
 
 
 def test_a_level_counts_where_the_client_was_punctual():
-    assert limits.too_late(10.0, 0.001) == "" == limits.too_late(10.0, np.nan)
-    assert limits.too_late(10.0, 0.0012).startswith(
+    assert measurements.too_late(10.0, 0.001) == "" == measurements.too_late(10.0, np.nan)
+    assert measurements.too_late(10.0, 0.0012).startswith(
         "The load client was late: at 10 requests/s it took up requests 1.2 ms behind schedule (99th "
         "percentile), and 1% of the gap between them is 1 ms."
     )
@@ -176,7 +175,7 @@ def test_a_level_counts_where_the_client_was_punctual():
     assert "at 2 requests/s it took up requests 10 ms behind" in gates.late(rows)
     assert gates.late(rows.assign(late_s=0.001)) == ""
     assert gates.late(rows[:1]) == "", "a level of one request"
-    close = limits.too_late(5.132, 0.001949)
+    close = measurements.too_late(5.132, 0.001949)
     assert "requests 1.9 ms behind" in close and "the gap between them is 1.9 ms. Give" in close
 
 
@@ -290,9 +289,9 @@ def test_more_operations_than_the_peak_are_refused():
     assert "MFU of the prefill is " in measurements.possible_arithmetic(runs((both, sidecar)))[0]
     assert measurements.possible_arithmetic(runs(PLAUSIBLE)) == {}
     judged = runs((changed({"itl_p50_s": 1 / 128, "sent_s": 0.0, "ttft_s": 1.0, "e2e_s": 2.0}, n=1), sidecar))
-    peak = measurements.derived.batches(judged.rows)["decode_flops_per_s"].iloc[0]
+    peak = derived.batches(judged.rows)["decode_flops_per_s"].iloc[0]
     judged.rows["peak_flops_per_s"] = peak
-    assert measurements.derived.batches(judged.rows)["mfu_decode"].iloc[0] == 1
+    assert derived.batches(judged.rows)["mfu_decode"].iloc[0] == 1
     assert measurements.possible_arithmetic(judged) == {}, "exactly 1"
     worse = changed({"itl_p50_s": 1e-4, "sent_s": 0.0}, {"itl_p50_s": 5e-5, "sent_s": 9.0}, n=2)
     assert "is 2.55" in measurements.possible_arithmetic(runs((worse, sidecar)))[0], "the highest is named"
@@ -327,37 +326,38 @@ def test_two_requests_alike_are_settled(warmup, settled):
 
 
 @pytest.mark.parametrize(
-    "judge, name, most, words",
+    "check, name, most, words",
     [
         (
             conditions.alone,
             "others",
-            limits.BUSY_SHARE,
+            conditions.BUSY_SHARE,
             "kept 0.04 cores busy during this run (allowed: 3% of its 1)",
         ),
-        (conditions.not_stolen, "steal", limits.STEAL_CORES, "gave 0.11 of this machine's cores"),
-        (conditions.unthrottled, "throttled", limits.THROTTLED_SHARE, "back for 2% of its time"),
+        (conditions.not_stolen, "steal", conditions.STEAL_CORES, "gave 0.11 of this machine's cores"),
+        (conditions.unthrottled, "throttled", conditions.THROTTLED_SHARE, "back for 2% of its time"),
     ],
 )
-def test_contention_at_the_edge(judge, name, most, words):
-    assert not judge({}) and not judge({name: None}) and not judge({name: most})
-    assert words in judge({name: most + 0.01})
+def test_contention_at_the_edge(check, name, most, words):
+    def said(**busy):
+        return check(runs(PLAUSIBLE, (make_rows(run=2), make_sidecar(busy_cores=busy))))
+
+    assert said() == said(**{name: None}) == said(**{name: most}) == {}
+    assert words in said(**{name: most + 0.01})[1]
     busy = make_sidecar(busy_cores={name: 0.9})
     elsewhere = busy | {"parameters": {"url": "http://there"}}
-    quality = [row | {"run_id": row["run_id"]} for row in make_rows(experiment="quality")]
-    gate = conditions.of_contention(judge)
-    judged = runs((quality, busy), (make_rows(run=2), busy), (make_rows(run=3), elsewhere), make_rows(run=4))
-    assert list(gate(judged)) == [1]
-    assert conditions.minds_contention({}, "latency") and not conditions.minds_contention({}, "quality")
+    quality = make_rows(experiment="quality")
+    of_each = runs((quality, busy), (make_rows(run=2), busy), (make_rows(run=3), elsewhere), make_rows(run=4))
+    assert list(check(of_each)) == [1], "scores are no times, and a server elsewhere is one of the others"
     unsaid = {name: value for name, value in busy.items() if name != "busy_cores"}
-    assert gate(runs((make_rows(), unsaid))) == {}, "what it does not hold refuses nothing"
+    assert check(runs((make_rows(), unsaid))) == {}, "what it does not hold rejects nothing"
 
 
 def test_a_run_that_says_itself_that_it_was_shared_passes_in_a_folder_of_one_s_own():
     busy = make_sidecar(busy_cores={"others": 0.9})
     shared = busy | {"shared": "it was"}
     judged = runs((make_rows(), busy), (make_rows(run=2), shared), (make_rows(run=3), shared), published=[2])
-    assert list(conditions.of_contention(conditions.alone)(judged)) == [0, 2]
+    assert list(conditions.alone(judged)) == [0, 2]
     rows, name = schema.frame(make_rows()), make_rows()[0]["run_id"]
     for faults, words in (({"others": 0.9}, "Other processes kept 0.90"), ({"steal": 0.2}, "gave 0.20 of")):
         sidecar = make_sidecar(busy_cores=faults)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bench.observations import gates, schema, store
-from bench.observations.gates import limits, measurements
+from bench.observations.gates import measurements
 from bench.paths import ROOT
 
 FOLDER = ROOT / "_llama-inference"
@@ -121,7 +121,7 @@ def test_short_answers_and_random_weights_say_nothing():
     """A token repeated is what a checkpoint of random weights may well answer, and a word what a few tokens are."""
     name = "openvino/latency-shape-tinyllama-1.1b-F16-epyc-zen5-2c-096e72-1"
     assert refusal(name, change_row=lambda row: {"output_ids": " ".join(["28"] * 200)}) == ""
-    few = limits.TELLING_TOKENS - 1
+    few = measurements.TELLING_TOKENS - 1
 
     def short(row):
         span = (row["e2e_s"] - row["ttft_s"]) / 199

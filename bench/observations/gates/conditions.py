@@ -1,163 +1,53 @@
-"""Gates of what happened around a run, as its sidecar has it: a function of `Runs` each."""
+"""Checks of what happened around a run, as its sidecar has it."""
 
-import functools
 import math
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 from bench.observations import schema
-from bench.observations.gates import limits
-from bench.observations.gates.measurements import Runs
+from bench.observations.gates.declaration import Refused, Run, check_each
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
 
-Judge = Callable[[Fields], str]  # a sidecar in, the sentence that refuses its run out
+# --- the GPU's warm-up and clock ---------------------------------------------------------------------------
+
+WARMUPS = 20  # on a GPU: warm-up requests at most
+SETTLED = 0.03  # how far time and clock of two warm-up requests in a row may be apart once a GPU has settled
 
 
-def of_each(judge: Judge) -> Callable[[Runs], dict[int, str]]:
-    """Decorator: the gate that asks `judge` for a sentence of every run, by its sidecar alone."""
+def settled(warmup: Sequence[Fields]) -> bool:
+    """Whether the last two warm-up requests took the same time at the same clock, within SETTLED.
 
-    @functools.wraps(judge)
-    def gate(runs: Runs) -> dict[int, str]:
-        each = enumerate(map(judge, runs.sidecars))
-        return {file: sentence for file, sentence in each if sentence}
-
-    return gate
-
-
-@of_each
-def warm(sidecar: Fields) -> str:
-    """Refuse a run whose GPU went on changing its clocks, or its times, up to the last warm-up request."""
-    warmup = sidecar.get("warmup", [])
-    if len(warmup) != limits.WARMUPS or limits.settled(warmup):
-        return ""
-    return (
-        f"The warm-up had not settled: after {limits.WARMUPS} requests the last two still differ by "
-        f"more than {limits.SETTLED:.0%} in time or clock: {warmup[-2:]}."
-    )
-
-
-def minds_contention(sidecar: Fields, experiment: str) -> bool:
-    """Whether other processes would be in the run's times: scores are no times, and a server that ran already
-    is one of the others."""
-    return experiment not in schema.UNTIMED and not sidecar.get("parameters", {}).get("url")
-
-
-def of_contention(judge: Callable[..., str | Literal[False]]) -> Callable[[Runs], dict[int, str]]:
-    """The gate that asks `judge(busy_cores, threads)` for a sentence of every run that `minds_contention`.
-
-    A run that says itself that it was `shared` passes, but among the published runs.
+    `warmup`: dicts with e2e_s and, where there is a GPU, clocks.sm in MHz.
     """
-
-    def gate(runs: Runs) -> dict[int, str]:
-        return {
-            file: sentence
-            for file, sidecar in enumerate(runs.sidecars)
-            if minds_contention(sidecar, runs.experiments[file])
-            and not is_marked(runs, file)
-            and (sentence := judge(sidecar.get("busy_cores", {}), sidecar.get("threads") or 1))
-        }
-
-    return gate
-
-
-def is_marked(runs: Runs, file: int) -> bool:
-    """Whether a run says itself that it shared its machine, and is none of the published ones."""
-    return "shared" in runs.sidecars[file] and file not in runs.published
-
-
-def sharing(sidecar: Fields, experiment: str) -> Fields:
-    """How a run shared its machine: `shared`, the sentence of the first check that it fails, and `shared_by`,
-    the same in a few words; empty where it had the machine to itself, or nobody minds."""
-    if not minds_contention(sidecar, experiment):
-        return {}
-    busy, threads = sidecar.get("busy_cores", {}), sidecar.get("threads") or 1
-    reasons = (
-        (alone(busy, threads), f"others used {_cores(busy, 'others') / threads:.0%} of the CPU"),
-        (
-            not_stolen(busy),
-            f"other virtual machines used {_cores(busy, 'steal') / threads:.0%} of the CPU",
-        ),
-        (unthrottled(busy), f"a quota held it back for {_cores(busy, 'throttled'):.0%} of the time"),
-        (_clock_drift(sidecar), "the GPU's clock changed meanwhile"),
-    )
-    return next(({"shared": why, "shared_by": words} for why, words in reasons if why), {})
-
-
-def _cores(busy: Fields, name: str) -> float:
-    """The counter `name`, 0 where it has no value: what was not counted is `uncounted`."""
-    value: Any = busy.get(name)
-    return value if type(value) in (int, float) else 0
-
-
-def alone(busy: Fields, threads: int = 1) -> str | Literal[False]:
-    """A benchmark that shares its machine is void."""
-    others = _cores(busy, "others")
-    return others > limits.BUSY_SHARE * threads and (
-        f"Other processes kept {others:.2f} cores busy during this run (allowed: {limits.BUSY_SHARE:.0%} of "
-        f"its {threads}). Leave the machine idle and measure again."
-    )
-
-
-def not_stolen(busy: Fields, threads: int | None = None) -> str | Literal[False]:
-    steal = _cores(busy, "steal")
-    return steal > limits.STEAL_CORES and (
-        f"The hypervisor gave {steal:.2f} of this machine's cores to other virtual machines during this run "
-        f"(allowed: {limits.STEAL_CORES}). Measure again at another time, or on a machine that is not shared."
-    )
-
-
-def unthrottled(busy: Fields, threads: int | None = None) -> str | Literal[False]:
-    throttled = _cores(busy, "throttled")
-    return throttled > limits.THROTTLED_SHARE and (
-        f"The container's CPU quota held this run's threads back for {throttled:.0%} of its time. Give the "
-        "container whole cores, or as many threads as its quota has: -p threads."
-    )
-
-
-COUNTERS = ("others", "steal")
-
-
-def uncounted(sidecar: Fields, experiment: str) -> str:
-    """Why nobody knows who else used the machine, in a sentence; empty where it was counted, or does not
-    matter."""
-    busy = sidecar.get("busy_cores") or {}
-    values: Fields = {name: busy.get(name) for name in COUNTERS}
-    lacking = [
-        name for name, value in values.items() if type(value) not in (int, float) or not 0 <= value < math.inf
+    pairs: list[list[Any]] = [
+        [request.get(name) for request in warmup[-2:]] for name in ("e2e_s", "clocks.sm")
     ]
-    if not lacking or not minds_contention(sidecar, experiment):
+    return len(warmup) > 1 and all(
+        None in pair or abs(pair[0] - pair[1]) <= SETTLED * max(pair) for pair in pairs
+    )
+
+
+def on_gpu(run: Run) -> bool:
+    """Whether a run used a GPU."""
+    return not naming.is_cpu(run.gpu)
+
+
+@check_each(
+    "the GPU's warm-up had settled", needs=lambda run: len(run.sidecar.get("warmup", [])) > 1, concerns=on_gpu
+)
+def warm(run: Run) -> str:
+    """Reject a run whose GPU went on changing its clocks, or its times, up to the last warm-up request."""
+    warmup = run.sidecar.get("warmup", [])
+    if len(warmup) != WARMUPS or settled(warmup):
         return ""
     return (
-        f"busy_cores has no value of {' and '.join(lacking)}: nobody knows who else used the machine during "
-        "this run. Measure it with the notebook, which counts them."
+        f"The warm-up had not settled: after {WARMUPS} requests the last two still differ by "
+        f"more than {SETTLED:.0%} in time or clock: {warmup[-2:]}."
     )
 
 
-def counted(runs: Runs) -> dict[int, str]:
-    """Refuse a run of a layout of today that does not say who else used the machine."""
-    return {
-        file: sentence
-        for file, sidecar in enumerate(runs.sidecars)
-        if has_order(sidecar) and (sentence := uncounted(sidecar, runs.experiments[file]))
-    }
-
-
-def needs_probes(sidecar: Fields, experiment: str, gpu: str) -> bool:
-    """Whether a run publishes rates of a processor of this machine, whose memory bounds them."""
-    return naming.is_cpu(gpu) and minds_contention(sidecar, experiment)
-
-
-def probed(runs: Runs) -> dict[int, str]:
-    """Refuse a run on a processor that publishes rates without one probe of its memory."""
-    gpus = runs.rows.drop_duplicates("file").set_index("file")["gpu"]
-    return {
-        file: "No probe of the memory's bandwidth lies beside this run, so nothing bounds what it says: on a "
-        "processor the probes before, between and after its requests are part of it."
-        for file, sidecar in enumerate(runs.sidecars)
-        if needs_probes(sidecar, runs.experiments[file], gpus[file])
-        and not any(probe > 0 for probe in sidecar.get("bandwidth_probes_bytes_per_s") or [])
-    }
+CLOCK_DRIFT = 0.1  # how far a GPU's clock after a run may be from the one before
 
 
 def clocks(sidecar: Fields) -> tuple[float | None, float | None]:
@@ -166,22 +56,191 @@ def clocks(sidecar: Fields) -> tuple[float | None, float | None]:
     return warm, sidecar.get("machine", {}).get("gpu_after", {}).get("clocks.sm")
 
 
-def steady_clock(runs: Runs) -> dict[int, str]:
-    """Refuse a run during which a GPU's clock drifted or was throttled, and that does not say so itself;
-    nothing where none was reported."""
-    each = {file: _clock_drift(sidecar) for file, sidecar in enumerate(runs.sidecars)}
-    return {file: sentence for file, sentence in each.items() if sentence and not is_marked(runs, file)}
+def is_marked(run: Run) -> bool:
+    """Whether a run says itself that it shared its machine, and is none of the published ones."""
+    return "shared" in run.sidecar and not run.published
 
 
-def _clock_drift(sidecar: Fields) -> str:
-    warm, after = clocks(sidecar)
-    if not (warm and after and abs(after - warm) > limits.CLOCK_DRIFT * warm):
+@check_each(
+    "the GPU's clock was steady",
+    concerns=on_gpu,
+    unless=is_marked,
+    needs=lambda run: None not in clocks(run.sidecar),
+)
+def steady_clock(run: Run) -> str:
+    """Reject a run during which a GPU's clock drifted or was throttled, and that does not say so itself."""
+    return clock_drift(run)
+
+
+def clock_drift(run: Run) -> str:
+    """Return the sentence that names the drift of the GPU's clock; empty where none was reported."""
+    before, after = clocks(run.sidecar)
+    if not (before and after and abs(after - before) > CLOCK_DRIFT * before):
         return ""
     return (
-        f"The GPU's clock went from {warm:.0f} to {after:.0f} MHz during this run, more than "
-        f"{limits.CLOCK_DRIFT:.0%}. Let it cool, or fix its clocks (nvidia-smi --lock-gpu-clocks), "
+        f"The GPU's clock went from {before:.0f} to {after:.0f} MHz during this run, more than "
+        f"{CLOCK_DRIFT:.0%}. Let it cool, or fix its clocks (nvidia-smi --lock-gpu-clocks), "
         "and measure again."
     )
+
+
+# --- who else used the machine ----------------------------------------------------------------------------
+
+# Cores that other processes may keep busy in one look of half a second before a run begins: a second job is
+# seen, and a service that wakes is let pass.
+BUSY_CORES = 0.5
+# Share of a run's cores that other processes may keep busy in the mean over the run. On two idle cores it is
+# 0.9 % (median of the committed runs, 2.7 % in 98 % of them), and rates fall with it long before a quarter of
+# the machine is gone, which half a core of two would be.
+BUSY_SHARE = 0.03
+# Mean number of cores that the hypervisor may give to other virtual machines during a run, and the share of
+# its time that a container's quota may hold the run's threads back.
+STEAL_CORES = 0.1
+THROTTLED_SHARE = 0.01
+COUNTERS = "others", "steal"
+
+
+def minds_contention(run: Run) -> bool:
+    """Whether other processes would be in the run's times: scores are no times, and a server that ran already
+    is one of the others."""
+    return run.is_timed and not run.sidecar.get("parameters", {}).get("url")
+
+
+def is_spared(run: Run) -> bool:
+    """Whether others on the machine reject a run by no check: it says so itself, or nobody minds."""
+    return is_marked(run) or not minds_contention(run)
+
+
+def _cores(run: Run, name: str) -> float:
+    """The counter `name`, 0 where it has no value: what was not counted is `uncounted`."""
+    value: Any = run.sidecar.get("busy_cores", {}).get(name)
+    return value if type(value) in (int, float) else 0
+
+
+def neighbours(run: Run) -> str:
+    """Return the sentence on other processes on the processor; empty where they were few."""
+    others, threads = _cores(run, "others"), run.sidecar.get("threads") or 1
+    if others <= BUSY_SHARE * threads:
+        return ""
+    return (
+        f"Other processes kept {others:.2f} cores busy during this run (allowed: {BUSY_SHARE:.0%} of "
+        f"its {threads}). Leave the machine idle and measure again."
+    )
+
+
+def stolen(run: Run) -> str:
+    """Return the sentence on cores that other virtual machines took; empty where they took few."""
+    steal = _cores(run, "steal")
+    if steal <= STEAL_CORES:
+        return ""
+    return (
+        f"The hypervisor gave {steal:.2f} of this machine's cores to other virtual machines during this run "
+        f"(allowed: {STEAL_CORES}). Measure again at another time, or on a machine that is not shared."
+    )
+
+
+def throttled_by_quota(run: Run) -> str:
+    """Return the sentence on a container's quota that held threads back; empty where it did not."""
+    throttled = _cores(run, "throttled")
+    if throttled <= THROTTLED_SHARE:
+        return ""
+    return (
+        f"The container's CPU quota held this run's threads back for {throttled:.0%} of its time. Give the "
+        "container whole cores, or as many threads as its quota has: -p threads."
+    )
+
+
+alone = check_each(
+    "no neighbours on the processor",
+    concerns=minds_contention,
+    unless=is_spared,
+    fields=["busy_cores.others"],
+)(neighbours)
+not_stolen = check_each(
+    "no cores stolen by other virtual machines",
+    concerns=minds_contention,
+    unless=is_spared,
+    fields=["busy_cores.steal"],
+)(stolen)
+unthrottled = check_each(
+    "no threads held back by a quota",
+    concerns=minds_contention,
+    unless=is_spared,
+    fields=["busy_cores.throttled"],
+)(throttled_by_quota)
+
+
+def sharing(sidecar: Fields, experiment: str) -> Fields:
+    """Return how a run shared its machine: `shared`, the sentence of the first check that it fails, and
+    `shared_by`, the same in a few words; empty where it had the machine to itself, or nobody minds."""
+    run = Run(experiment, sidecar)
+    if not minds_contention(run):
+        return {}
+    threads = sidecar.get("threads") or 1
+    reasons = (
+        (neighbours(run), f"others used {_cores(run, 'others') / threads:.0%} of the CPU"),
+        (stolen(run), f"other virtual machines used {_cores(run, 'steal') / threads:.0%} of the CPU"),
+        (throttled_by_quota(run), f"a quota held it back for {_cores(run, 'throttled'):.0%} of the time"),
+        (clock_drift(run), "the GPU's clock changed meanwhile"),
+    )
+    for why, words in reasons:
+        if why:
+            return {"shared": why, "shared_by": words}
+    return {}
+
+
+def uncounted(run: Run) -> str:
+    """Return why nobody knows who else used the machine, in a sentence; empty where it was counted, or does
+    not matter."""
+    busy = run.sidecar.get("busy_cores") or {}
+    values: Fields = {name: busy.get(name) for name in COUNTERS}
+    lacking = [
+        name for name, value in values.items() if type(value) not in (int, float) or not 0 <= value < math.inf
+    ]
+    if not lacking or not minds_contention(run):
+        return ""
+    return (
+        f"busy_cores has no value of {' and '.join(lacking)}: nobody knows who else used the machine during "
+        "this run. Measure it with the notebook, which counts them."
+    )
+
+
+@check_each(
+    "others on the machine were counted",
+    concerns=minds_contention,
+    needs=lambda run: (
+        has_order(run.sidecar) or None not in map(run.field, ("busy_cores.others", "busy_cores.steal"))
+    ),
+)
+def counted(run: Run) -> str:
+    """Reject a run of a layout of today that does not say who else used the machine."""
+    return uncounted(run) if has_order(run.sidecar) else ""
+
+
+def needs_probes(run: Run) -> bool:
+    """Whether a run publishes rates of a processor of this machine, whose memory bounds them."""
+    return naming.is_cpu(run.gpu) and minds_contention(run)
+
+
+@check_each("the memory was probed beside it", concerns=needs_probes)
+def probed(run: Run) -> str:
+    """Reject a run on a processor that publishes rates without one probe of its memory."""
+    if not needs_probes(run) or any(
+        probe > 0 for probe in run.sidecar.get("bandwidth_probes_bytes_per_s") or []
+    ):
+        return ""
+    return (
+        "No probe of the memory's bandwidth lies beside this run, so nothing bounds what it says: on a "
+        "processor the probes before, between and after its requests are part of it."
+    )
+
+
+# --- the instrument's revision ----------------------------------------------------------------------------
+
+
+def is_adapter(file: str) -> bool:
+    """Whether `file`, relative to the repository, is one engine's adapter."""
+    return file.startswith("bench/backends/") and file.count("/") == 2 and not file.endswith("__init__.py")
 
 
 def difference(git: Fields) -> list[str] | None:
@@ -192,12 +251,12 @@ def difference(git: Fields) -> list[str] | None:
 
 
 def committed(sidecar: Fields) -> None:
-    """Refuse a run of an instrument that differs from its revision; an adapter may, and is marked so.
+    """Reject a run of an instrument that differs from its revision; an adapter may, and is marked so.
 
     Called where a run goes into the repository's own observations.
     """
     if sentence := _differs(sidecar):
-        raise limits.Refused(sentence)
+        raise Refused(sentence)
 
 
 def _differs(sidecar: Fields) -> str:
@@ -211,25 +270,28 @@ def _differs(sidecar: Fields) -> str:
     )
 
 
-def of_revision(runs: Runs) -> dict[int, str]:
-    """Refuse, of the repository's own observations, a run whose instrument differs from its revision."""
-    return {
-        file: sentence
-        for file, sidecar in enumerate(runs.sidecars)
-        if file in runs.published and (sentence := _differs(sidecar))
-    }
+@check_each(
+    "the instrument was its revision",
+    concerns=lambda run: run.published,
+    needs=lambda run: difference(run.sidecar.get("git", {})) is not None,
+)
+def of_revision(run: Run) -> str:
+    """Reject, of the repository's own observations, a run whose instrument differs from its revision."""
+    return _differs(run.sidecar) if run.published else ""
 
+
+# --- the engine's tokens, the study's order, the server's counters ----------------------------------------
 
 VERDICTS = "same tokens", "near ties", "likely", "not judged"  # with which a run may be measured
 
 
-@of_each
-def right_tokens(sidecar: Fields) -> str:
-    """Refuse a run whose engine gave other tokens than the model's, and one of a layout that has the verdict
-    on them (`bench.experiments.judge`) without it."""
-    if not has_verdict(sidecar):
+@check_each("the engine's tokens are the model's", needs=lambda run: judged(run.sidecar))
+def right_tokens(run: Run) -> str:
+    """Reject a run whose engine gave other tokens than the model's, and one of a layout that has the result
+    of that check (`bench.experiments.judge`) without it."""
+    if not has_verdict(run.sidecar):
         return ""
-    entry = _verdict(sidecar)
+    entry = _verdict(run.sidecar)
     verdict, why = entry.get("verdict"), entry.get("why")
     if verdict == "refused":
         return f"The engine's tokens are not the model's. {why}"
@@ -258,27 +320,17 @@ def _verdict(sidecar: Fields) -> Fields:
     return entry if isinstance(entry, dict) else {}
 
 
-def is_adapter(file: str) -> bool:
-    """Whether `file`, relative to the repository, is one engine's adapter."""
-    return file.startswith("bench/backends/") and file.count("/") == 2 and not file.endswith("__init__.py")
-
-
-@of_each
-def in_order(sidecar: Fields) -> str:
-    """Refuse a run of a layout that states its place in the order of its study and does not state it: with
+@check_each("the place in the study's order is stated", needs=lambda run: has_order(run.sidecar))
+def in_order(run: Run) -> str:
+    """Reject a run of a layout that states its place in the order of its study and does not state it: with
     the seed that another could draw the order from again, or that a person began it."""
-    return _layout_unknown(sidecar) or _no_order(sidecar)
-
-
-@of_each
-def counted_alike(sidecar: Fields) -> str:
-    """Refuse a run of whose prompt tokens, or cached ones, the server counted others than the rows have."""
-    return next(filter(None, map(limits.disagreement, sidecar.get("counters", []))), "")
+    return _layout_unknown(run.sidecar) or _no_order(run.sidecar)
 
 
 def has_order(sidecar: Fields) -> bool:
     """Whether the layout that a sidecar claims has its place in the order of a study."""
-    return "order" in sidecar or sidecar.get("layout", 0) >= schema.SIDECAR_SINCE["order"]
+    layout = sidecar.get("layout")
+    return "order" in sidecar or (type(layout) is int and layout >= schema.SIDECAR_SINCE["order"])
 
 
 def _layout_unknown(sidecar: Fields) -> str:
@@ -302,3 +354,35 @@ def _no_order(sidecar: Fields) -> str:
         f"place in it, and this one says {sidecar.get('order')!r}: measure with make study, or by hand with "
         "papermill, which both note it."
     )
+
+
+def disagreement(found: dict) -> str:
+    """Why the server's counters refuse a level, in a sentence; empty where they agree or say nothing.
+
+    `found`: an entry of the sidecar's `counters`, differences over the level beside the sums of its rows.
+    """
+    if "why" in found:
+        return ""
+    for name in ("prompt_tokens", "cached_tokens"):
+        counted, rows = found[name], found[f"rows_{name}"]
+        if not rows <= counted <= rows + found["cut_tokens"]:
+            words = name.replace("_", " ")
+            return (
+                f"The server counted {counted:.0f} {words} where the rows have {rows:.0f} and turns that "
+                f"were cut at most {found['cut_tokens']:.0f} more: another client was there, or one of the "
+                "two counts wrong. Give the run a server of its own."
+            )
+    return ""
+
+
+@check_each(
+    "the server's counters are the sum of the rows",
+    concerns=lambda run: "session" in run.columns,
+    needs=lambda run: any("why" not in level for level in run.sidecar.get("counters", [])),
+)
+def counted_alike(run: Run) -> str:
+    """Reject a run of whose prompt tokens, or cached ones, the server counted others than the rows have."""
+    for level in run.sidecar.get("counters", []):
+        if why := disagreement(level):
+            return why
+    return ""

@@ -1,54 +1,39 @@
-"""Gates of a run's rows: a function of `Runs` each, that gives a sentence for every run that falls."""
+"""Checks of a run's rows."""
 
-import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
-from bench.observations import derived, peaks, schema
-from bench.observations.gates import limits
-from bench.paths import ROOT
+from bench.observations import derived, schema
+from bench.observations.gates.declaration import Run, Runs, check
 from llm_measured.core import device_peaks, naming, plausibility
 from llm_measured.core.definitions import Fields
 
-
-@dataclass(frozen=True)
-class Runs:
-    """Runs to be judged: `rows` of all (`derived.derive`; column `file`: the place of the run in the lists),
-    and for each its entry of `sidecars` and its path without suffix, in `identifiers`."""
-
-    rows: pd.DataFrame
-    sidecars: list
-    identifiers: list
-    published: frozenset = frozenset()  # places of those among the repository's own observations
-    # Peaks of the devices that other runs have found (`peaks.of_device`), by gpu and host.
-    known: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=peaks.COLUMNS))
-
-    @functools.cached_property
-    def good(self) -> pd.DataFrame:
-        """The rows without `error`."""
-        return self.rows[self.rows["error"] == ""]
-
-    @functools.cached_property
-    def best(self) -> pd.DataFrame:
-        """The best peaks known of each run's device, those of the runs themselves included: index file,
-        columns memory and cache (bytes/s), flops_per_s, bandwidth (that of the two which bounds the run)."""
-        first = self.rows.drop_duplicates("file").set_index("file")
-        own = pd.DataFrame([peaks.of_sidecar(sidecar) for sidecar in self.sidecars], columns=peaks.PEAKS)
-        own = own.astype(float).loc[first.index].join(first[["gpu", "host"]])
-        found = pd.concat([own, self.known]).groupby(["gpu", "host"])[peaks.PEAKS].max()
-        best = own[["gpu", "host"]].join(found, on=["gpu", "host"])
-        cached = [device_peaks.in_cache(self.sidecars[file]) for file in best.index]
-        return best.assign(bandwidth=best["cache"].where(cached, best["memory"]))
-
-    @functools.cached_property
-    def experiments(self) -> pd.Series:
-        """The experiment of each run."""
-        return self.rows.drop_duplicates("file").set_index("file")["experiment"]
+# What times may contradict each other by: they are differences of one clock's doubles.
+ROUNDING_S = 1e-6
+# How far above the best peak known of a device a single request may be: probes of memory and of matrix
+# multiplication find the same peak again within this.
+ABOVE_PEAK = 0.1
 
 
+def is_timed(run: Run) -> bool:
+    """Whether a run's rows are times."""
+    return run.is_timed
+
+
+def is_served(run: Run) -> bool:
+    """Whether the requests of a run went to a server."""
+    url = run.sidecar.get("parameters", {}).get("url")
+    return bool(url) or "chunks" in run.columns or run.experiment in ("serving", "served", "conversations")
+
+
+def times_a_model(run: Run) -> bool:
+    """Whether a run has times of an engine that computes a model."""
+    return run.is_timed and run.of_model
+
+
+@check("a request succeeded")
 def succeeded(runs: Runs) -> dict[int, str]:
     rows = runs.rows
     if len(runs.good) == len(rows):
@@ -58,6 +43,7 @@ def succeeded(runs: Runs) -> dict[int, str]:
     return dict(zip(lost["file"], map(sentence, lost["error"])))
 
 
+@check("rows and path agree")
 def agrees_with_path(runs: Runs) -> dict[int, str]:
     found, parts = {}, ("experiment", "backend", "model", "option", "gpu", "host")
     of_a_run = [column for column in schema.IDENTITY if column != "request"]
@@ -72,6 +58,7 @@ def agrees_with_path(runs: Runs) -> dict[int, str]:
     return found
 
 
+@check("token counts agree")
 def counts(runs: Runs) -> dict[int, str]:
     found: dict[int, str] = {}
     good = runs.good[runs.good["experiment"] != "humaneval-score"]  # which generates nothing
@@ -92,6 +79,7 @@ def counts(runs: Runs) -> dict[int, str]:
     return dict.fromkeys(good.loc[~same, "file"], sentence) | found
 
 
+@check("times do not contradict each other")
 def ordered_times(runs: Runs) -> dict[int, str]:
     good = runs.good
     wrong = (
@@ -101,13 +89,20 @@ def ordered_times(runs: Runs) -> dict[int, str]:
     return dict.fromkeys(good.loc[wrong, "file"], sentence)
 
 
+# Events of an answer that follow each other faster than this on average came in one lump: a proxy had kept
+# them. A step of the smallest model on the fastest GPU takes several times as long.
+EVENT_GAP_S = 5e-5
+LUMP_EVENTS = 8  # an answer with fewer events than this says nothing of them
+
+
+@check("answers came token by token, not in one lump", concerns=is_served, columns=["chunks"])
 def streamed(runs: Runs) -> dict[int, str]:
-    """Refuse a run whose answers came in one lump: something between server and client had kept the events.
+    """Reject a run whose answers came in one lump: something between server and client had kept the events.
 
     Then TTFT is the whole answer's time and TPOT nothing.
     """
     good = runs.good
-    events = good[good["chunks"] > limits.LUMP_EVENTS]
+    events = good[good["chunks"] > LUMP_EVENTS]
     gap_s = (events["e2e_s"] - events["ttft_s"]) / (events["chunks"] - 1)
     middle = events.assign(gap_s=gap_s).groupby("file")[["chunks", "gap_s", "ttft_s"]].median()
     return {
@@ -115,17 +110,29 @@ def streamed(runs: Runs) -> dict[int, str]:
         f"{row['gap_s'] * (row['chunks'] - 1) * 1e3:.2g} ms, after {row['ttft_s']:.3g} s of silence. A proxy "
         "between client and server keeps the events back; switch its buffering off (nginx: proxy_buffering "
         "off) or ask the server itself."
-        for file, row in middle[middle["gap_s"] < limits.EVENT_GAP_S].iterrows()
+        for file, row in middle[middle["gap_s"] < EVENT_GAP_S].iterrows()
     }
 
 
+# The first counted request may be slower than the slowest of the others by this factor, else the warm-up had
+# not settled. Two, because other tenants of its host may take half of a small virtual machine's memory
+# bandwidth from one second to the next.
+WARM_FACTOR = 2.0
+WARM_SLACK_S = 0.001  # what the scheduler alone may take, which is many times what a toy engine does
+
+
+@check(
+    "the first counted request was no slower than the others",
+    concerns=is_timed,
+    needs=lambda run: run.timed_requests > 2,
+)
 def quick_start(runs: Runs) -> dict[int, str]:
-    """Refuse a run whose first counted request was much slower than every later one of its kind."""
+    """Reject a run whose first counted request was much slower than every later one of its kind."""
     good = runs.good
     timed = good.loc[good["ttft_s"].notna(), ["file", "e2e_s"]]
     first = timed.drop_duplicates("file").set_index("file")["e2e_s"]
     others = timed[timed.duplicated("file")].groupby("file")["e2e_s"].agg(["max", "size"])
-    slow = first.reindex(others.index) > limits.WARM_FACTOR * others["max"] + limits.WARM_SLACK_S
+    slow = first.reindex(others.index) > WARM_FACTOR * others["max"] + WARM_SLACK_S
     return {
         file: f"The warm-up had not settled: the first counted request took {first[file]:.3g} s, the slowest "
         f"of the others {others['max'][file]:.3g} s."
@@ -133,18 +140,62 @@ def quick_start(runs: Runs) -> dict[int, str]:
     }
 
 
+# How late the load client may be in the 99th percentile, as a share of the gap between two scheduled
+# requests.
+LATE_SHARE = 0.01
+
+
+def too_late(rate: float, behind_s: float) -> str:
+    """Why a level of `rate` scheduled requests/s does not count, in a sentence; empty where it does.
+
+    `behind_s`: how late the load client was, 99th percentile over its requests.
+    """
+    if not behind_s > LATE_SHARE / rate:
+        return ""
+    return (
+        f"The load client was late: at {rate:g} requests/s it took up requests {behind_s * 1e3:.2g} ms "
+        f"behind schedule (99th percentile), and {LATE_SHARE:.0%} of the gap between them is "
+        f"{LATE_SHARE / rate * 1e3:.2g} ms. Give it a core of its own, or lower the rate."
+    )
+
+
+def late_sessions(rows: pd.DataFrame) -> str:
+    """`too_late` of a level of sessions, at the rate of its requests; `rows`: columns sent_s and late_s,
+    NaN where a turn was never sent."""
+    sent = rows["sent_s"].dropna()
+    span = sent.max() - sent.min() if len(sent) > 1 else 0.0
+    return too_late((len(sent) - 1) / span, rows["late_s"].quantile(0.99)) if span > 0 else ""
+
+
+def late(rows: pd.DataFrame) -> str:
+    """`too_late` of one level of scheduled requests; `rows`: columns request_rate (1/s) and late_s (s)."""
+    return too_late(rows["request_rate"].iloc[0], rows["late_s"].quantile(0.99))
+
+
+@check(
+    "the load client was punctual",
+    concerns=lambda run: bool({"request_rate", "session"} & run.columns),
+    columns=["late_s"],
+)
 def punctual(runs: Runs) -> dict[int, str]:
-    """Refuse a run whose load client was late: what it then measures is itself."""
+    """Reject a run whose load client was late: what it then measures is itself."""
     late = runs.good.dropna(subset="request_rate").groupby(["file", "request_rate"])["late_s"].quantile(0.99)
-    each = [(file, limits.too_late(rate, behind_s)) for (file, rate), behind_s in late.items()]
+    each = [(file, too_late(rate, behind_s)) for (file, rate), behind_s in late.items()]
     levels = ["file", "session_rate", "arrivals", "cache_capacity_tokens"]
     sessions = runs.good.dropna(subset="session_rate").groupby(levels, dropna=False)
-    each += [(file, limits.late_sessions(own)) for (file, *_), own in sessions]
+    each += [(file, late_sessions(own)) for (file, *_), own in sessions]
     return {file: sentence for file, sentence in each if sentence}
 
 
+@check(
+    "no prompt answered from a cache that is off",
+    concerns=is_served,
+    needs=lambda run: (
+        "cached_tokens" in run.columns or "prefix_cache_trial" in run.sidecar.get("settings", {})
+    ),
+)
 def uncached(runs: Runs) -> dict[int, str]:
-    """Refuse a run in which a prefix cache answered that is declared off, or that nobody has declared: a
+    """Reject a run in which a prefix cache answered that is declared off, or that nobody has declared: a
     prompt that is not computed costs nothing. What all prompts of a server elsewhere share, its chat template
     (`template_tokens` of the trial before the run), may come from a cache: no reader can avoid that."""
     on = (runs.rows["workload"] != "") & (runs.rows["cache_capacity_tokens"] != 0)
@@ -160,8 +211,13 @@ def uncached(runs: Runs) -> dict[int, str]:
     }
 
 
+@check(
+    "no more cached tokens than expected",
+    concerns=lambda run: "session" in run.columns,
+    columns=["cached_tokens", "expected_cached_tokens_high"],
+)
 def uncontaminated(runs: Runs) -> dict[int, str]:
-    """Refuse a run in which a server reports more cached tokens than anything before can have left there.
+    """Reject a run in which a server reports more cached tokens than anything before can have left there.
 
     What may have been there was fixed before the run (`bench.prefix_cache.expected`): more comes from a
     warm-up, another level, another client, or is no count of hits.
@@ -181,8 +237,9 @@ def uncontaminated(runs: Runs) -> dict[int, str]:
     return found
 
 
+@check("MBU at most 1", concerns=lambda run: run.is_timed and run.reads_weights, columns=["mbu"])
 def possible_bandwidth(runs: Runs) -> dict[int, str]:
-    """Refuse a run that reads more bytes per second than the memory was seen to read: in the median over
+    """Reject a run that reads more bytes per second than the memory was seen to read: in the median over
     equal requests, or in any request by ABOVE_PEAK more than the best that is known of its device.
 
     The bound is the highest probe, of its measuring session where the runs of that are read together. The
@@ -216,11 +273,11 @@ def _in_the_median(runs: Runs) -> dict[int, str]:
 def _single_request(runs: Runs) -> dict[int, str]:
     best = runs.rows["file"].map(runs.best["bandwidth"])
     rows = derived.derive(runs.rows.assign(bandwidth_bytes_per_s=best))
-    above = rows[rows["mbu"] > 1 + limits.ABOVE_PEAK]
+    above = rows[rows["mbu"] > 1 + ABOVE_PEAK]
     peak = above["bandwidth_bytes_per_s"] * derived.sharing(above)
     return {
         row["file"]: f"MBU of a request is {row['mbu']:.2f}: {row['weight_bytes'] / 1e9:.3f} GB of weights "
-        f"in {row['tpot_s'] * 1e3:.2f} ms is more than {limits.ABOVE_PEAK:.0%} above the "
+        f"in {row['tpot_s'] * 1e3:.2f} ms is more than {ABOVE_PEAK:.0%} above the "
         f"{peak[place] / 1e9:.1f} GB/s that were ever found on this device. Either the bytes, the time or "
         "the probe is wrong."
         for place, row in above.sort_values("mbu").iterrows()
@@ -233,8 +290,13 @@ def _against_the_most(rows: pd.DataFrame, sidecars: Sequence[Fields]) -> pd.Data
     return derived.derive(rows.assign(bandwidth_bytes_per_s=rows["file"].map(most).astype(float)))
 
 
+@check(
+    "MFU at most 1",
+    concerns=lambda run: run.experiment in ("batching", "memory"),
+    columns=["peak_flops_per_s"],
+)
 def possible_arithmetic(runs: Runs) -> dict[int, str]:
-    """Refuse more operations per second than the matrix-multiply peak measured beside the run."""
+    """Reject more operations per second than the matrix-multiply peak measured beside the run."""
     found: dict[int, str] = {}
     known = runs.rows[runs.rows["peak_flops_per_s"].notna()]
     files = known.drop_duplicates("run_id").set_index("run_id")["file"]
@@ -250,8 +312,9 @@ def possible_arithmetic(runs: Runs) -> dict[int, str]:
     return found
 
 
+@check("gaps between tokens fit into the answer's time", concerns=is_timed, columns=["itl_p50_s"])
 def ordered_gaps(runs: Runs) -> dict[int, str]:
-    """Refuse gaps between tokens that are not in order, or longer than the time that they have.
+    """Reject gaps between tokens that are not in order, or longer than the time that they have.
 
     p50 <= p90 <= p99 <= longest <= e2e - TTFT. And the gaps at or above a percentile cannot take longer
     together than all of them: half of them at the median, one in ten at p90.
@@ -259,12 +322,12 @@ def ordered_gaps(runs: Runs) -> dict[int, str]:
     good = runs.good
     span = good["e2e_s"] - good["ttft_s"]
     each = good[["itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s"]].assign(span=span).to_numpy(float)
-    wrong = plausibility.out_of_order(each, limits.ROUNDING_S).any(axis=1)
+    wrong = plausibility.out_of_order(each, ROUNDING_S).any(axis=1)
     gaps = good["output_tokens"] - 1
     for name, quantile in (("itl_p50_s", 0.5), ("itl_p90_s", 0.9)):
         # Those from the next whole rank on are at least as long as a percentile that is linear between ranks.
         longer = gaps - np.ceil(quantile * (gaps - 1))
-        wrong |= good[name] * longer > span + limits.ROUNDING_S * gaps
+        wrong |= good[name] * longer > span + ROUNDING_S * gaps
     sentence = (
         "Gaps between tokens contradict the times: itl_p50_s <= itl_p90_s <= itl_p99_s <= itl_max_s <= e2e_s "
         "- ttft_s must hold in every row, and half of an answer's gaps cannot take longer than the answer."
@@ -272,23 +335,28 @@ def ordered_gaps(runs: Runs) -> dict[int, str]:
     return dict.fromkeys(good.loc[wrong, "file"], sentence)
 
 
+@check(
+    "the first token came no sooner than its prompt can be computed",
+    concerns=times_a_model,
+    needs=lambda run: run.timed_requests > 0 and run.has_peaks,
+)
 def possible_prefill(runs: Runs) -> dict[int, str]:
-    """Refuse a first token that came before its prompt could be computed.
+    """Reject a first token that came before its prompt could be computed.
 
     The least time is the longer of two: computing it (`plausibility.least_prefill_s`) at the best
     matrix-multiply rate known of the device, in any format, and reading the weights once at its best
     bandwidth; ABOVE_PEAK is allowed for. One sentence a file, of its earliest first token.
     """
-    rows = of_models(runs)
+    rows = runs.of_models
     rows = rows[rows["ttft_s"].notna()].join(runs.best[["flops_per_s", "bandwidth"]], on="file")
     new_tokens = rows["prompt_tokens"] - rows["cached_tokens"].fillna(0)
     sizes = {name: rows[name] for name in ("block_parameters", "head_parameters", "attention_values")}
-    devices = derived.sharing(rows) * (1 + limits.ABOVE_PEAK)
+    devices = derived.sharing(rows) * (1 + ABOVE_PEAK)
     peak = rows["flops_per_s"] * devices
     computing = plausibility.least_prefill_s(**sizes, prompt_tokens=new_tokens, flops_per_s=peak)
     reading = rows["weight_bytes"] / (rows["bandwidth"] * devices)
     least = pd.concat([computing, reading], axis=1).astype(float).max(axis=1)
-    wrong = rows.assign(least_s=least)[rows["ttft_s"] < least - limits.ROUNDING_S]
+    wrong = rows.assign(least_s=least)[rows["ttft_s"] < least - ROUNDING_S]
     return {
         row["file"]: f"A first token came after {row['ttft_s'] * 1e3:.3g} ms, and computing the prompt of "
         f"{row['prompt_tokens']:.0f} tokens takes {row['least_s'] * 1e3:.3g} ms at the best peaks that were "
@@ -297,16 +365,26 @@ def possible_prefill(runs: Runs) -> dict[int, str]:
     }
 
 
+# An answer of fewer tokens than this may well be one word repeated, or the same one to several prompts.
+TELLING_TOKENS = 16
+TELLING_PROMPTS = 3  # so many different prompts with one and the same answer have not been read
+
+
+@check(
+    "answers are answers",
+    concerns=lambda run: times_a_model(run) and run.real_weights,
+    needs=lambda run: run.has_answers,
+)
 def answered(runs: Runs) -> dict[int, str]:
-    """Refuse answers that are none: one token repeated, or the same answer to different prompts.
+    """Reject answers that are none: one token repeated, or the same answer to different prompts.
 
     Of a checkpoint's real weights only. The committed answers of random ones (198, of two shapes) have at
     least 76 different tokens of 200, but their heads are matrices of their own: where a shape ties head and
     embedding, a random token's likeliest successor is itself, and an engine that says so is right.
     """
-    rows = of_models(runs)
+    rows = runs.of_models
     timed = (rows["weights"] == "real") & ~rows["experiment"].isin(schema.UNTIMED)
-    answers = timed & (rows["output_tokens"] >= limits.TELLING_TOKENS) & (rows["output_ids"] != "")
+    answers = timed & (rows["output_tokens"] >= TELLING_TOKENS) & (rows["output_ids"] != "")
     # Only what is read below: `groupby` and `itertuples` build every column that a frame has.
     rows = rows.loc[answers, ["file", "prompt", "output_tokens", "output_ids"]]
     found = {}
@@ -314,7 +392,7 @@ def answered(runs: Runs) -> dict[int, str]:
         repeated = [row for row in own.itertuples() if len(set(row.output_ids.split())) == 1]
         for _, alike in own.groupby("output_tokens"):
             prompts = alike["prompt"].nunique()
-            if prompts >= limits.TELLING_PROMPTS and alike["output_ids"].nunique() == 1:
+            if prompts >= TELLING_PROMPTS and alike["output_ids"].nunique() == 1:
                 found[file] = (
                     f"The answers to {prompts} different prompts are one and the same, token by token: the "
                     "engine has not read them, or its answers have been mixed up."
@@ -328,22 +406,36 @@ def answered(runs: Runs) -> dict[int, str]:
     return found
 
 
+# Bytes of weights per step may be this much less than the parameters at the bits that an option is named by
+# (norms and biases are not counted on either side), and at most 32 bits each.
+WEIGHTS_SHORT = 0.05
+# Bytes of one weight at most, by the number format that an engine says it multiplies in; 4 in every other.
+# One that keeps float32 weights multiplies in float32, whatever its option is named.
+WEIGHT_BYTES = {"bfloat16": 2, "float16": 2}
+
+
+@check(
+    "weight bytes agree with checkpoint and option",
+    concerns=lambda run: times_a_model(run) and not run.sidecar.get("parameters", {}).get("url"),
+    fields=["weight_bytes"],
+    needs=lambda run: bool(run.sidecar.get("block_parameters")),
+)
 def weights_counted(runs: Runs) -> dict[int, str]:
-    """Refuse a run whose bytes of weights per step contradict its checkpoint and option.
+    """Reject a run whose bytes of weights per step contradict its checkpoint and option.
 
     A step reads the blocks' and the head's matrices, in at least the bits that the option is named by and at
-    most 32, or 16 where the engine multiplies in 16 (`limits.WEIGHT_BYTES`); and as many in every run of one
-    version of an engine, where three or more are known.
+    most 32, or 16 where the engine multiplies in 16 (WEIGHT_BYTES); and as many in every run of one version
+    of an engine, where three or more are known.
     """
-    rows, found = of_models(runs).drop_duplicates("file"), {}
+    rows, found = runs.of_models.drop_duplicates("file"), {}
     rows = rows[~rows["experiment"].isin(schema.UNTIMED) & rows["weight_bytes"].notna()]
     same = rows.groupby(["backend", "backend_version", "option", "model", "gpu"])["weight_bytes"]
     usual = same.transform("median").where(same.transform("size") >= 3)
     parameters = rows["block_parameters"] + rows["head_parameters"]
     bits = rows["option"].map(lambda option: naming.bits(option) or 2).astype(float)
-    least = np.fmax(parameters * bits / 8, usual) * (1 - limits.WEIGHTS_SHORT)
-    widest = rows["arithmetic"].map(limits.WEIGHT_BYTES).fillna(4)
-    most = np.fmin((parameters + rows["head_parameters"]) * widest, usual) * (1 + limits.WEIGHTS_SHORT)
+    least = np.fmax(parameters * bits / 8, usual) * (1 - WEIGHTS_SHORT)
+    widest = rows["arithmetic"].map(WEIGHT_BYTES).fillna(4)
+    most = np.fmin((parameters + rows["head_parameters"]) * widest, usual) * (1 + WEIGHTS_SHORT)
     wrong = (rows["weight_bytes"] < least) | (rows["weight_bytes"] > most)
     for place, row in rows[wrong].iterrows():
         found[row["file"]] = (
@@ -354,8 +446,9 @@ def weights_counted(runs: Runs) -> dict[int, str]:
     return found
 
 
+@check("an evaluation has all its answers", concerns=lambda run: run.experiment in schema.EVALUATIONS)
 def whole_evaluation(runs: Runs) -> dict[int, str]:
-    """Refuse an evaluation, or a score of one, that lacks problems it set out to answer; and, of the
+    """Reject an evaluation, or a score of one, that lacks problems it set out to answer; and, of the
     repository's own observations, one that set out to answer a part of them."""
     asked = runs.rows[runs.rows["experiment"].isin(schema.EVALUATIONS)].groupby("file")["prompt"]
     found = {}
@@ -374,13 +467,3 @@ def whole_evaluation(runs: Runs) -> dict[int, str]:
                 f"{wanted} of {whole} problems are a trial, which is not published: answer all of them."
             )
     return found
-
-
-def of_models(runs: Runs) -> pd.DataFrame:
-    """The good rows of engines that compute a model: those of the study's own adapters.
-
-    An adapter in a folder of its own (BENCH_BACKENDS) is one of the tests', which answers by a schedule.
-    """
-    good = runs.good
-    own = {name for name in good["backend"].unique() if (ROOT / "bench" / "backends" / f"{name}.py").exists()}
-    return good[good["backend"].isin(own)]
