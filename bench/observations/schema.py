@@ -6,32 +6,19 @@ unit is the suffix of the name.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pandas as pd
 
-from llm_measured.core import metrics
-from llm_measured.core.definitions import Fields
+from llm_measured.core.definitions import Column, Fields
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column of the requests: of the CSV of a run, or read from its sidecar."""
-
-    name: str
-    group: str  # identity, condition, measured, speculation, scores, served, energy; sidecar
-    type: str  # text, number, or devices: a count of devices, 1 where a file does not say
-    since: int  # the layout that first had it; 0: none has it
-    meaning: str
-
-    @property
-    def unit(self) -> str:
-        """Unit that the name's suffix states; empty where it states none."""
-        return metrics.unit_of(self.name)
-
-
+# Groups: identity, condition, measured, speculation, scores, served, energy; sidecar (in no CSV).
+# Types: text, number, or devices: a count of devices, 1 where a file does not say.
 def _columns(group: str, since: int, *declarations: tuple[str, str, str]) -> list[Column]:
-    return [Column(name, group, kind, since, meaning) for name, kind, meaning in declarations]
+    return [
+        Column(name=name, group=group, type=kind, since=since, meaning=meaning)
+        for name, kind, meaning in declarations
+    ]
 
 
 DECLARED = [

@@ -33,14 +33,14 @@ def table(requests: pd.DataFrame) -> pd.DataFrame:
 def dictionary() -> pd.DataFrame:
     """The data dictionary: one row per column; columns column, group, type, unit, since (layout), meaning."""
     rows = [
-        (column.name, column.group, column.type, column.unit, column.since or "", column.meaning)
+        (column.name, column.group, column.type, column.stored_unit, column.since or "", column.meaning)
         for column in (*schema.DECLARED, *schema.FROM_SIDECAR)
     ]
     stored = {column for column, *_ in rows}
     for name in (each for each in store.load(paths=[]) if each not in stored):
         metric = metrics.METRICS[name]
-        meaning = f"{metric.title}: {metric.formula}" if metric.formula else metric.title
-        rows.append((name, "derived", "number", metric.unit, "", meaning))
+        meaning = f"{metric.meaning}: {metric.formula}" if metric.formula else metric.meaning
+        rows.append((name, "derived", "number", metric.stored_unit, "", meaning))
     return pd.DataFrame(rows, columns="column group type unit since meaning".split())
 
 

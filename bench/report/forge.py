@@ -89,7 +89,7 @@ def results(requests: pd.DataFrame) -> str:
 def dictionary() -> str:
     """The text of DICTIONARY: the columns of a run's CSV, then those of the published table."""
     runs = downloads.dictionary().drop(columns="since")
-    others = pd.DataFrame([(c.name, c.kind, c.unit, c.meaning) for c in schema.COLUMNS])
+    others = pd.DataFrame([(c.name, c.type, c.unit, c.meaning) for c in schema.COLUMNS])
     others.columns = ["column", "type", "unit", "meaning"]
     return "\n\n".join(
         [

@@ -1,31 +1,12 @@
 """Columns of tables for readers: one declaration per column, metrics from llm_measured/core/metrics.py."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
 
+from llm_measured.core.definitions import Column as Column
 from llm_measured.core.metrics import METRICS
-
-
-@dataclass(frozen=True)
-class Column:
-    """What readers see of a column: its title, and its values times `factor` in `unit`."""
-
-    title: str
-    unit: str = ""
-    factor: float = 1
-
-    @property
-    def head(self) -> str:
-        """The title with its unit, as a table's head has it: `TTFT (ms)`."""
-        return f"{self.title} ({self.unit})" if self.unit else self.title
-
-    @property
-    def axis(self) -> str:
-        """The title with its unit, as a figure's axis has it: `TTFT, ms`."""
-        return f"{self.title}, {self.unit}" if self.unit else self.title
-
 
 # Columns that are no metrics and are called by other words than their own in more than one table, or that an
 # axis or a filter names; a table declares its own ones where it is made.
@@ -57,8 +38,7 @@ def column(name: str) -> Column:
     KeyError for a name that neither llm_measured/core/metrics.py nor this module declares.
     """
     if name in METRICS:
-        metric = METRICS[name]
-        return Column(metric.symbol, metric.display_unit, metric.factor)
+        return METRICS[name]
     if name in COLUMNS:
         return COLUMNS[name]
     percentile = re.fullmatch(r"([a-z0-9]+)_(p\d+)_s", name)

@@ -1,4 +1,4 @@
-"""What is known of a metric besides its function: title, formula, source, symbol, unit, display.
+"""Columns and metrics: title, unit, factor, direction, formula, each declared once.
 
 `METRICS` is filled by `llm_measured/core/metrics.py`, where each metric is declared once.
 """
@@ -14,7 +14,7 @@ Fields: TypeAlias = dict[str, Value]  # a row, a sidecar, a parsed file
 Function = TypeVar("Function", bound=Callable)  # what a decorator gives back as it was
 Result = TypeVar("Result")
 
-METRICS: dict[str, "Metric"] = {}
+METRICS: dict[str, "Column"] = {}
 # A name's suffix is its unit; the longer ones are looked for first.
 UNITS = {
     "_tokens_per_s": "tokens/s",
@@ -34,47 +34,57 @@ def unit_of(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """What is known of one metric. Stored values are in `unit`; readers see `symbol` and values times
-    `factor` in `display_unit`."""
+class Column:
+    """One column of a table, or one metric. Readers see `title` and the stored values times `factor` in
+    `unit`."""
 
-    name: str
-    title: str  # in words
+    title: str = ""  # short, for tables and axes
+    unit: str = ""
+    factor: float = 1
+    name: str = ""
+    meaning: str = ""  # in words
     formula: str = ""
     source: str = ""
-    symbol: str = ""  # short, for tables and axes
-    display_unit: str = ""
-    factor: float = 1
     better: Literal["higher", "lower"] | None = None  # None: neither
     function: Callable | None = None  # None: a column that is measured, or a statistic of one
+    type: str = "number"  # or text; what else a schema knows, it says itself
+    choices: tuple[str, ...] = ()  # of the type choice
+    group: str = ""  # of a run's columns
+    since: int = 0  # the layout of a run's files that first had it; 0: none has it
+    stored: bool = True  # False: computed when the table is built
 
     @property
-    def unit(self) -> str:
-        """Unit of the stored values, by the name's suffix."""
+    def stored_unit(self) -> str:
+        """Unit of the stored values, by the name's suffix; empty where it states none."""
         return unit_of(self.name)
 
     @property
-    def label(self) -> str:
-        """Symbol with the display unit: `TTFT (ms)`."""
-        return f"{self.symbol} ({self.display_unit})" if self.display_unit else self.symbol
+    def head(self) -> str:
+        """The title with its unit, as a table's head has it: `TTFT (ms)`."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    @property
+    def axis(self) -> str:
+        """The title with its unit, as a figure's axis has it: `TTFT, ms`."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
-def declare(name: str, title: str, formula: str = "", **known: Any) -> Metric:
+def declare(name: str, meaning: str, formula: str = "", **known: Any) -> Column:
     """Add a metric that has no function of its own to METRICS and return it; ValueError for a second
     declaration."""
     if name in METRICS:
         raise ValueError(f"The metric {name} is declared twice in llm_measured/core/metrics.py.")
-    METRICS[name] = Metric(name, title, formula, **known)
+    METRICS[name] = Column(name=name, meaning=meaning, formula=formula, **known)
     return METRICS[name]
 
 
-def metric(title: str, formula: str = "", **known: Any) -> Callable[[Function], Function]:
+def metric(meaning: str, formula: str = "", **known: Any) -> Callable[[Function], Function]:
     """Decorator: the function computes the metric of its name, declared as in `declare`; its docstring begins
-    with the title and the formula."""
+    with the meaning and the formula."""
 
     def declared(function: Function) -> Function:
-        found = declare(function.__name__, title, formula, function=function, **known)
-        first = ": ".join(filter(None, (title, formula))) + (f" ({found.source})" if found.source else "")
+        found = declare(function.__name__, meaning, formula, function=function, **known)
+        first = ": ".join(filter(None, (meaning, formula))) + (f" ({found.source})" if found.source else "")
         function.__doc__ = f"{first}.\n\n{inspect.getdoc(function) or ''}".strip()
         return function
 
@@ -86,8 +96,8 @@ for _q in ("p50", "p90", "p99", "max"):
     declare(
         f"itl_{_q}_s",
         f"{_q} of the gaps between tokens",
-        symbol=f"ITL {_q}",
-        display_unit="ms",
+        title=f"ITL {_q}",
+        unit="ms",
         factor=1e3,
         better="lower",
     )
@@ -96,8 +106,8 @@ for _name, _symbol in (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")):
         declare(
             f"{_name}_{_q}_s",
             f"{_q} of {_symbol} over requests",
-            symbol=f"{_symbol} {_q}",
-            display_unit="ms",
+            title=f"{_symbol} {_q}",
+            unit="ms",
             factor=1e3,
             better="lower",
         )
@@ -105,76 +115,74 @@ declare(
     "e2e_s",
     "Time of a whole answer",
     "request sent -> last token",
-    symbol="latency",
-    display_unit="s",
+    title="latency",
+    unit="s",
     better="lower",
 )
 declare(
     "step_s",
     "Time of a decode step",
     "median gap between tokens",
-    symbol="decode step",
-    display_unit="ms",
+    title="decode step",
+    unit="ms",
     factor=1e3,
     better="lower",
 )
-declare("load_s", "Time to load the engine", symbol="load", display_unit="s", better="lower")
+declare("load_s", "Time to load the engine", title="load", unit="s", better="lower")
 declare(
     "peak_memory_bytes",
     "Largest memory held",
-    symbol="peak memory",
-    display_unit="MB",
+    title="peak memory",
+    unit="MB",
     factor=1e-6,
     better="lower",
 )
 declare(
     "weight_bytes",
     "Weights read per decode step",
-    symbol="weights read",
-    display_unit="MB",
+    title="weights read",
+    unit="MB",
     factor=1e-6,
     better="lower",
 )
-declare("mbu_datasheet", "MBU against the datasheet's bandwidth", symbol="MBU, datasheet", better="higher")
-declare("mfu_prefill", "MFU of reading the prompts", symbol="MFU, prefill", better="higher")
-declare("mfu_decode", "MFU of a decode step", symbol="MFU, decode", better="higher")
-declare("requests_per_s", "Requests answered per second", symbol="requests/s", better="higher")
+declare("mbu_datasheet", "MBU against the datasheet's bandwidth", title="MBU, datasheet", better="higher")
+declare("mfu_prefill", "MFU of reading the prompts", title="MFU, prefill", better="higher")
+declare("mfu_decode", "MFU of a decode step", title="MFU, decode", better="higher")
+declare("requests_per_s", "Requests answered per second", title="requests/s", better="higher")
 declare(
     "goodput_per_s",
     "Requests per second that meet every objective",
-    symbol="goodput",
-    display_unit="requests/s",
+    title="goodput",
+    unit="requests/s",
     better="higher",
 )
 declare(
     "late_p99_s",
     "p99 of how late the load client was",
-    symbol="client late, p99",
-    display_unit="ms",
+    title="client late, p99",
+    unit="ms",
     factor=1e3,
     better="lower",
 )
-declare(
-    "gpu_energy_j", "Energy of the GPUs for a request", symbol="GPU energy", display_unit="J", better="lower"
-)
+declare("gpu_energy_j", "Energy of the GPUs for a request", title="GPU energy", unit="J", better="lower")
 declare(
     "cpu_energy_j",
     "Energy of the CPU's packages for a request",
-    symbol="CPU energy",
-    display_unit="J",
+    title="CPU energy",
+    unit="J",
     better="lower",
 )
 declare(
     "gpu_idle_w",
     "Power of the GPUs with the engine loaded and idle",
-    symbol="GPU idle",
-    display_unit="W",
+    title="GPU idle",
+    unit="W",
     better="lower",
 )
 declare(
     "cpu_idle_w",
     "Power of the CPU with the engine loaded and idle",
-    symbol="CPU idle",
-    display_unit="W",
+    title="CPU idle",
+    unit="W",
     better="lower",
 )

@@ -1,6 +1,6 @@
 """TTFT, TPOT, ITL, output rate, KV bytes, FLOPs, MBU, MFU: one declaration per metric, and its function.
 
-`METRICS` maps a name to its `Metric`: what tables, figure axes and the method page call it. Functions take
+`METRICS` maps a name to its `Column`: what tables, figure axes and the method page call it. Functions take
 numbers, NumPy arrays or pandas Series alike, in seconds, bytes and rates per second, and give NaN where an
 input is missing. Their docstrings begin with the declaration (`definitions.metric`).
 """
@@ -26,8 +26,8 @@ SHAPE = """
 @metric(
     "Time to first token",
     "request sent -> first token available to the caller",
-    symbol="TTFT",
-    display_unit="ms",
+    title="TTFT",
+    unit="ms",
     factor=1e3,
     better="lower",
 )
@@ -39,8 +39,8 @@ def ttft_s(sent_s: float, arrivals_s: Sequence[float] | np.ndarray) -> float:
 @metric(
     "Inter-token latencies",
     "every gap between consecutive tokens; n tokens have n - 1 gaps",
-    symbol="ITL",
-    display_unit="ms",
+    title="ITL",
+    unit="ms",
     factor=1e3,
     better="lower",
 )
@@ -59,8 +59,8 @@ def percentile(values: Sequence[float] | np.ndarray, q: float) -> float:
     "Time per output token after the first",
     "(e2e - ttft) / (output_tokens - tokens of the first event)",
     source="MLPerf and vLLM, whose first event has one token",
-    symbol="TPOT",
-    display_unit="ms",
+    title="TPOT",
+    unit="ms",
     factor=1e3,
     better="lower",
 )
@@ -75,7 +75,7 @@ def tpot_s(
 @metric(
     "Output tokens per second of a request, prompt tokens not counted",
     "output_tokens / e2e",
-    symbol="output tokens/s",
+    title="output tokens/s",
     better="higher",
 )
 def output_tokens_per_s(output_tokens: Numbers, e2e_s: Numbers) -> Numbers:
@@ -94,8 +94,8 @@ def kv_values_per_token(layers: int, kv_heads: int, head_dim: int) -> int:
     "Bytes of KV cache for tokens tokens",
     "tokens x numbers per token x bytes of a number",
     source="MosaicML 2023",
-    symbol="KV cache",
-    display_unit="MB",
+    title="KV cache",
+    unit="MB",
     factor=1e-6,
     better="lower",
 )
@@ -115,7 +115,7 @@ def mean_context_tokens(prompt_tokens: Numbers, output_tokens: Numbers) -> Numbe
     "Model bandwidth utilisation",
     "(weight bytes + KV bytes read per step) / TPOT / bandwidth. In (0, 1]",
     source="MosaicML 2023",
-    symbol="MBU",
+    title="MBU",
     better="higher",
 )
 def mbu(weight_bytes: Numbers, kv_bytes: Numbers, tpot_s: Numbers, bandwidth_bytes_per_s: Numbers) -> Numbers:
@@ -178,7 +178,7 @@ def decode_flops(
     "Model FLOPs utilisation",
     "FLOPs / time / matrix-multiply peak. In (0, 1]",
     source="PaLM 2022",
-    symbol="MFU",
+    title="MFU",
     better="higher",
 )
 def mfu(flops: Numbers, seconds: Numbers, peak_flops_per_s: Numbers) -> Numbers:
@@ -189,7 +189,7 @@ def mfu(flops: Numbers, seconds: Numbers, peak_flops_per_s: Numbers) -> Numbers:
     "Floating-point operations per byte read from memory",
     "FLOPs / bytes",
     source="Roofline 2009",
-    symbol="FLOPs per byte read",
+    title="FLOPs per byte read",
 )
 def arithmetic_intensity(flops: Numbers, memory_bytes: Numbers) -> Numbers:
     return flops / memory_bytes
@@ -219,8 +219,8 @@ def largest_batch(memory_bytes: Numbers, weight_bytes: Numbers, kv_bytes_per_req
     "Speculative decoding",
     "drafted tokens that the model accepted / tokens drafted. In [0, 1]",
     source="Leviathan 2023",
-    symbol="drafts accepted",
-    display_unit="%",
+    title="drafts accepted",
+    unit="%",
     factor=100,
     better="higher",
 )
@@ -243,8 +243,8 @@ def decode_steps(output_tokens: Numbers, accepted_tokens: Numbers) -> Numbers:
 @metric(
     "GPU energy per output token",
     "GPU energy of a request / its output tokens; idle power included",
-    symbol="GPU energy per token",
-    display_unit="J",
+    title="GPU energy per token",
+    unit="J",
     better="lower",
 )
 def energy_per_token_j(gpu_energy_j: Numbers, output_tokens: Numbers) -> Numbers:
@@ -255,8 +255,8 @@ def energy_per_token_j(gpu_energy_j: Numbers, output_tokens: Numbers) -> Numbers
 @metric(
     "CPU energy per output token",
     "energy of the CPU's packages for a request / its output tokens; idle power included",
-    symbol="CPU energy per token",
-    display_unit="J",
+    title="CPU energy per token",
+    unit="J",
     better="lower",
 )
 def cpu_energy_per_token_j(cpu_energy_j: Numbers, output_tokens: Numbers) -> Numbers:
@@ -272,7 +272,7 @@ def _per_token(joules: Numbers, output_tokens: Numbers) -> Numbers:
 @metric(
     "Perplexity of a text",
     "exp(mean negative log-likelihood per token, in nats)",
-    symbol="perplexity",
+    title="perplexity",
     better="lower",
 )
 def perplexity(nll_nats_per_token: Numbers) -> Numbers:

@@ -157,7 +157,7 @@ def typed(frame: pd.DataFrame) -> pd.DataFrame:
         values = (
             frame[column.name] if column.name in frame else pd.Series(None, index=frame.index, dtype=object)
         )
-        if column.kind in ("number", "count"):
+        if column.type in ("number", "count"):
             whole[column.name] = pd.to_numeric(values, errors="coerce").astype("float64")
         else:
             whole[column.name] = values.astype(object).where(values.notna(), None)
@@ -317,7 +317,7 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> None:
 
     kinds = {"number": pa.float64(), "count": pa.float64()}
     fields = [
-        pa.field(c.name, kinds.get(c.kind, pa.string()), metadata={"unit": c.unit, "meaning": c.meaning})
+        pa.field(c.name, kinds.get(c.type, pa.string()), metadata={"unit": c.unit, "meaning": c.meaning})
         for c in schema.COLUMNS
     ]
     arrays = [

@@ -105,7 +105,7 @@ def missing(table: pd.DataFrame) -> list[str]:
     for name in NEEDED:
         lacking = int(table[name].isna().sum())
         if lacking:
-            values = f" ({', '.join(schema.BY_NAME[name].values)})" if schema.BY_NAME[name].values else ""
+            values = f" ({', '.join(schema.BY_NAME[name].choices)})" if schema.BY_NAME[name].choices else ""
             of = "" if lacking == len(table) else f" in {lacking} of {len(table)} rows"
             said.append(f"Missing{of}: {name}, {schema.BY_NAME[name].meaning}{values}. --set {name}=…")
     for raw, own in PLACED.items():

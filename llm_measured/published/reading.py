@@ -189,9 +189,9 @@ def cut(text: str) -> str:
 
 
 def _value(column: schema.Column, value: Value) -> Value:
-    if column.kind in ("number", "count"):
+    if column.type in ("number", "count"):
         plain = checked(value)
-        if column.kind == "count" and plain is not None and not float(plain).is_integer():
+        if column.type == "count" and plain is not None and not float(plain).is_integer():
             raise Refused(f"{plain} is not a whole number")
         return plain
     if value is None:
@@ -211,9 +211,9 @@ def _value(column: schema.Column, value: Value) -> Value:
             text = text[: MAX_TEXT - 1] + "…"
     if MARKUP.search(text):
         raise Refused(f"{text[:40]!r} holds markup")
-    if column.kind == "choice" and text not in column.values:
-        raise Refused(f"{text[:40]!r} is none of {', '.join(column.values)}")
-    if column.kind == "date":
+    if column.type == "choice" and text not in column.choices:
+        raise Refused(f"{text[:40]!r} is none of {', '.join(column.choices)}")
+    if column.type == "date":
         text = text[:10]
         try:
             date.fromisoformat((text + "-01-01")[:10])

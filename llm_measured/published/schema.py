@@ -1,37 +1,32 @@
 """The columns of the observatory, each declared once; unknown is empty, and nothing computed is stored."""
 
-from dataclasses import dataclass
+from llm_measured.core.definitions import Column
 
 COMPUTED = "computed when the table is built, never stored in a source's rows"
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column: `kind` is text, number (0 or more), count (a whole number), date (YYYY, YYYY-MM or
-    YYYY-MM-DD) or choice (one of `values`); `unit` of numbers; `stored` False where the build computes it."""
-
-    name: str
-    kind: str
-    meaning: str
-    unit: str = ""
-    values: tuple[str, ...] = ()
-    stored: bool = True
+# Types: text, number (0 or more), count (a whole number), date (YYYY, YYYY-MM or YYYY-MM-DD), choice (one of
+# `choices`); `unit` of numbers.
 
 
 def _text(name: str, meaning: str, stored: bool = True) -> Column:
-    return Column(name, "text", meaning, stored=stored)
+    return Column(name=name, type="text", meaning=meaning, stored=stored)
+
+
+def _date(name: str, meaning: str) -> Column:
+    return Column(name=name, type="date", meaning=meaning)
 
 
 def _number(name: str, unit: str, meaning: str) -> Column:
-    return Column(name, "number", meaning, unit)
+    return Column(name=name, type="number", meaning=meaning, unit=unit)
 
 
 def _count(name: str, unit: str, meaning: str) -> Column:
-    return Column(name, "count", meaning, unit)
+    return Column(name=name, type="count", meaning=meaning, unit=unit)
 
 
-def _choice(name: str, meaning: str, *values: str, stored: bool = True) -> Column:
-    return Column(name, "choice", meaning, values=values, stored=stored)
+def _choice(name: str, meaning: str, *choices: str, stored: bool = True) -> Column:
+    return Column(name=name, type="choice", meaning=meaning, choices=choices, stored=stored)
 
 
 STATISTICS = {
@@ -59,11 +54,11 @@ COLUMNS: tuple[Column, ...] = (
     _text("source_url", "repository or page"),
     _text("source_commit", "commit of that repository"),
     _text("licence", "SPDX identifier of the licence of this file, `facts` where none allows copying it"),
-    Column("retrieved", "date", "day on which the raw file was fetched"),
+    _date("retrieved", "day on which the raw file was fetched"),
     _text("original_id", "the source's own identifier of the measurement"),
     _text("duplicate_of", f"row_id of an earlier row with the same numbers to the digit ({COMPUTED})", False),
-    Column("measured_on", "date", "day of the measurement"),
-    Column("published_on", "date", "day of publication: of the page, of the file's commit"),
+    _date("measured_on", "day of the measurement"),
+    _date("published_on", "day of publication: of the page, of the file's commit"),
     _text("measured_by", "who measured: person, company or project"),
     _choice(
         "kind",
@@ -79,9 +74,8 @@ COLUMNS: tuple[Column, ...] = (
     _text("category", "of an MLPerf result: availability (available, preview, rdi) and suite"),
     _text("trademark", "the sentence that has to stand beside a shown MLPerf result"),
     # The machine
-    Column(
+    _text(
         "accelerator",
-        "text",
         "id in core/accelerators.csv, or `variant unknown`, or empty where the name is not in it",
     ),
     _text("accelerator_family", "family in core/accelerators.csv, also where the variant is unknown"),
@@ -184,7 +178,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 STORED = [column.name for column in COLUMNS if column.stored]
 BY_NAME = {column.name: column for column in COLUMNS}
-NUMBERS = [column.name for column in COLUMNS if column.kind in ("number", "count")]
+NUMBERS = [column.name for column in COLUMNS if column.type in ("number", "count")]
 # What a measurement gave, as opposed to what was set: what a duplicate repeats.
 MEASURED = [
     *("throughput_raw", "prompt_tokens_per_s", "latency_raw_s", "in_flight_mean"),

@@ -104,19 +104,19 @@ def test_shares_of_drafts_and_energy_of_nothing_are_nan():
 
 def test_a_metric_is_declared_once_with_its_unit_and_label():
     ttft = metrics.METRICS["ttft_s"]
-    assert (ttft.unit, ttft.symbol, ttft.label, ttft.factor) == ("s", "TTFT", "TTFT (ms)", 1e3)
+    assert (ttft.stored_unit, ttft.title, ttft.head, ttft.factor) == ("s", "TTFT", "TTFT (ms)", 1e3)
     assert ttft.function is metrics.ttft_s
-    assert ttft.title == "Time to first token"
+    assert ttft.meaning == "Time to first token"
     assert "first token" in ttft.formula
-    assert metrics.METRICS["mbu"].label == "MBU" and metrics.METRICS["mbu"].source == "MosaicML 2023"
+    assert metrics.METRICS["mbu"].head == "MBU" and metrics.METRICS["mbu"].source == "MosaicML 2023"
     assert metrics.METRICS["load_s"].function is None and metrics.METRICS["load_s"].formula == ""
-    assert metrics.METRICS["perplexity"].unit == ""
+    assert metrics.METRICS["perplexity"].stored_unit == ""
     assert metrics.tpot_s.__doc__ == (
         "Time per output token after the first: (e2e - ttft) / (output_tokens - tokens of the first event) "
         "(MLPerf and vLLM, whose first event has one token).\n\n"
         "NaN where no token came after the first event."
     )
-    assert metrics.itl_s.__doc__ == f"{metrics.METRICS['itl_s'].title}: {metrics.METRICS['itl_s'].formula}."
+    assert metrics.itl_s.__doc__ == f"{metrics.METRICS['itl_s'].meaning}: {metrics.METRICS['itl_s'].formula}."
     with pytest.raises(ValueError, match="ttft_s is declared twice"):
         definitions.declare("ttft_s", "again")
 
@@ -143,9 +143,9 @@ def test_readers_see_milliseconds_megabytes_and_percent():
     """A stored figure times `factor` is in the unit that is shown."""
     factors = {"ms": 1e3, "MB": 1e-6, "%": 100, "s": 1, "J": 1, "": 1}
     for name, known in metrics.METRICS.items():
-        assert known.factor == factors.get(known.display_unit, known.factor), name
+        assert known.factor == factors.get(known.unit, known.factor), name
         assert known.name == name
-    shown = {name: (known.symbol, known.display_unit) for name, known in metrics.METRICS.items()}
+    shown = {name: (known.title, known.unit) for name, known in metrics.METRICS.items()}
     assert shown["itl_p90_s"] == ("ITL p90", "ms") and shown["tpot_p50_s"] == ("TPOT p50", "ms")
     assert shown["e2e_p99_s"] == ("E2E p99", "ms") and shown["itl_max_s"] == ("ITL max", "ms")
 
@@ -165,11 +165,18 @@ def test_a_declaration_without_words_has_none(monkeypatch):
     assert full_s.__doc__ == "Title: a / b (somebody).\n\nWhat it leaves out." and bare_s.__doc__ == "Title."
 
     full = definitions.METRICS.pop("full_s")
-    assert full == definitions.Metric("full_s", "Title", "a / b", "somebody", function=full_s)
+    assert full == definitions.Column(
+        name="full_s", meaning="Title", formula="a / b", source="somebody", function=full_s
+    )
     assert bare_s() == 1
-    assert definitions.METRICS == {"bare_s": definitions.Metric("bare_s", "Title", function=bare_s)}
-    made = definitions.declare("other", "Other", symbol="o")
-    assert made == definitions.Metric("other", "Other", symbol="o") and definitions.METRICS["other"] is made
+    assert definitions.METRICS == {
+        "bare_s": definitions.Column(name="bare_s", meaning="Title", function=bare_s)
+    }
+    made = definitions.declare("other", "Other", title="o")
+    assert (
+        made == definitions.Column(name="other", meaning="Other", title="o")
+        and definitions.METRICS["other"] is made
+    )
 
 
 def test_kv_bytes_are_grouped_query_aware():

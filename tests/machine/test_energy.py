@@ -175,4 +175,4 @@ def test_energy_per_token_is_empty_where_energy_is():
     assert metrics.energy_per_token_j(600.0, 200) == 3
     assert math.isnan(metrics.energy_per_token_j(math.nan, 200))
     assert math.isnan(metrics.energy_per_token_j(600.0, 0))
-    assert metrics.METRICS["energy_per_token_j"].unit == "J"
+    assert metrics.METRICS["energy_per_token_j"].stored_unit == "J"

@@ -340,7 +340,7 @@ def test_two_requests_alike_are_settled(warmup, settled):
 )
 def test_contention_at_the_edge(check, name, most, words):
     def said(**busy):
-        return check(runs(PLAUSIBLE, (make_rows(run=2), make_sidecar(busy_cores=busy))))
+        return check(runs(PLAUSIBLE, (make_rows(run=2), make_sidecar(busy_cores=busy, threads=1))))
 
     assert said() == said(**{name: None}) == said(**{name: most}) == {}
     assert words in said(**{name: most + 0.01})[1]

@@ -115,7 +115,7 @@ def test_every_table_is_made(name, requests, nothing):
 
 def test_title_unit_and_factor_of_a_metric_have_one_declaration(requests, monkeypatch):
     before = latency_tables.latency(requests)
-    changed = dataclasses.replace(METRICS["ttft_s"], symbol="wait", display_unit="µs", factor=1e6)
+    changed = dataclasses.replace(METRICS["ttft_s"], title="wait", unit="µs", factor=1e6)
     monkeypatch.setitem(METRICS, "ttft_s", changed)
     after = latency_tables.latency(requests)
     assert "wait (µs)" not in before and "TTFT (ms)" not in after

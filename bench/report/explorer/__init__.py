@@ -97,7 +97,7 @@ def payload(requests: pd.DataFrame) -> Fields:
 
 def _metric(metric):
     """What the page states of one metric."""
-    words = {"label": metric.label, "title": metric.title, "formula": metric.formula}
+    words = {"label": metric.head, "title": metric.meaning, "formula": metric.formula}
     return words | {"factor": metric.factor, "direction": explorer.direction(metric.name)}
 
 

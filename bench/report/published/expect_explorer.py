@@ -6,7 +6,6 @@ page opened from disk loads it like any script."""
 import base64
 import gzip
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
@@ -14,43 +13,36 @@ import pandas as pd
 
 from bench import html, paths
 from bench.report.published import lookup
+from llm_measured.core.definitions import Column
 from llm_measured.core.files import write_whole
 from llm_measured.published import build, derived, sources
 
 NAME = "observatory.js"
 
-
-@dataclass(frozen=True)
-class Metric:
-    """What an axis can show: `factor` from the column's unit to the shown one, `better` 1 more, -1 less, 0
-    neither."""
-
-    label: str
-    unit: str
-    better: int
-    factor: float = 1.0
-
-
+# What an axis can show; whether more of it is better, as the page's script has it.
+DIRECTIONS = {"higher": 1, "lower": -1, None: 0}
 METRICS = {
-    "output_tokens_per_s": Metric("output tokens/s, all accelerators together", "tokens/s", 1),
-    "output_tokens_per_s_per_accelerator": Metric("output tokens/s per accelerator", "tokens/s", 1),
-    "output_tokens_per_s_per_request": Metric("output tokens/s per request", "tokens/s", 1),
-    "prompt_tokens_per_s": Metric("prompt tokens/s", "tokens/s", 1),
-    "mbu": Metric("MBU, weights alone, datasheet", "%", 1, 100),
-    "mfu": Metric("MFU of prompts, datasheet", "%", 1, 100),
-    "ttft_ms": Metric("TTFT, mean or median", "ms", -1),
-    "tpot_ms": Metric("TPOT, mean or median", "ms", -1),
-    "j_per_output_token": Metric("energy of an output token", "J", -1),
-    "power_w": Metric("power, as stated", "W", -1),
-    "in_flight": Metric("requests in flight", "", 0),
-    "input_tokens": Metric("prompt", "tokens", 0),
-    "output_tokens": Metric("answer", "tokens", 0),
-    "context_depth": Metric("context before", "tokens", 0),
-    "accelerators": Metric("accelerators", "", 0),
-    "bandwidth_gb_per_s": Metric("datasheet bandwidth of one accelerator", "GB/s", 0),
-    "weight_bits": Metric("bits per weight", "", 0),
-    "parameters_b": Metric("parameters", "10⁹", 0),
-    "year": Metric("year of measurement or publication", "", 0),
+    "output_tokens_per_s": Column("output tokens/s, all accelerators together", "tokens/s", better="higher"),
+    "output_tokens_per_s_per_accelerator": Column(
+        "output tokens/s per accelerator", "tokens/s", better="higher"
+    ),
+    "output_tokens_per_s_per_request": Column("output tokens/s per request", "tokens/s", better="higher"),
+    "prompt_tokens_per_s": Column("prompt tokens/s", "tokens/s", better="higher"),
+    "mbu": Column("MBU, weights alone, datasheet", "%", 100, better="higher"),
+    "mfu": Column("MFU of prompts, datasheet", "%", 100, better="higher"),
+    "ttft_ms": Column("TTFT, mean or median", "ms", better="lower"),
+    "tpot_ms": Column("TPOT, mean or median", "ms", better="lower"),
+    "j_per_output_token": Column("energy of an output token", "J", better="lower"),
+    "power_w": Column("power, as stated", "W", better="lower"),
+    "in_flight": Column("requests in flight", ""),
+    "input_tokens": Column("prompt", "tokens"),
+    "output_tokens": Column("answer", "tokens"),
+    "context_depth": Column("context before", "tokens"),
+    "accelerators": Column("accelerators", ""),
+    "bandwidth_gb_per_s": Column("datasheet bandwidth of one accelerator", "GB/s"),
+    "weight_bits": Column("bits per weight", ""),
+    "parameters_b": Column("parameters", "10⁹"),
+    "year": Column("year of measurement or publication", ""),
 }
 # What can be filtered, in the order of the page; all of it is a condition when two rows are compared.
 FILTERS = {
@@ -159,7 +151,7 @@ def packed(frame: pd.DataFrame) -> str:
         "rows": len(frame),
         "version": build.VERSION,
         "columns": columns,
-        "metrics": {name: [m.label, m.unit, m.better, m.factor] for name, m in METRICS.items()},
+        "metrics": {name: [m.title, m.unit, DIRECTIONS[m.better], m.factor] for name, m in METRICS.items()},
         "filters": FILTERS,
         "texts": texts,
         "numbers": numbers,

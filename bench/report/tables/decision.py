@@ -57,6 +57,6 @@ def _number(row):
 def _value(row):
     """Return a value as readers see it: `95.2 ± 3 tokens/s at batch 8, longest gap 45 ms`, `41.7 ms`."""
     metric = METRICS[row["column"]]
-    unit = f"{metric.display_unit or metric.symbol}{AT_MOST.get(row['column'], '')}"
+    unit = f"{metric.unit or metric.title}{AT_MOST.get(row['column'], '')}"
     batch = f" at batch {row['batch_size']:.0f}, longest gap {1e3 * row['gap_s']:.0f} ms"
     return f"{_number(row)} {unit}{batch if pd.notna(row['batch_size']) else ''}"

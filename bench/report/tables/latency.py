@@ -66,7 +66,7 @@ def upgrades(requests: pd.DataFrame) -> pd.DataFrame:
     version over the old one, with its 95 % interval over runs."""
     table = latency_analysis.upgrades(requests)
     return columns.shown(
-        table.assign(metric=table["metric"].map(lambda name: METRICS[name].symbol)),
+        table.assign(metric=table["metric"].map(lambda name: METRICS[name].title)),
         f"{columns.ENGINE} before after metric ratio low high verdict runs baseline_runs {columns.WHERE}",
         before=Column("from version"),
         after=Column("to version"),

@@ -12,10 +12,10 @@ def metrics() -> pd.DataFrame:
     formula, unit, source, and its name in the code."""
     rows = [
         {
-            "metric": metric.symbol or metric.name.replace("_", " "),
-            "what it is": metric.title,
+            "metric": metric.title or metric.name.replace("_", " "),
+            "what it is": metric.meaning,
             "formula": metric.formula,
-            "unit": metric.unit,
+            "unit": metric.stored_unit,
             "source": metric.source,
             "in the code": metric.name,
         }
