@@ -92,7 +92,7 @@ WORDS = "backend option model gpu host backend_version product shared_by note re
 TEXT = dict.fromkeys(WORDS.split(), str)
 
 
-def read(file: Path) -> pd.DataFrame:
+def read(file: Path | io.StringIO) -> pd.DataFrame:
     """Return the table of `file`; texts without a value are empty, numbers without one NaN."""
     table = pd.read_csv(file, dtype=TEXT, keep_default_na=True)
     texts = table.select_dtypes(exclude=["number", "bool"])
