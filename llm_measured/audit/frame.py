@@ -3,119 +3,31 @@ gives and every check reads.
 
 `levels`: one row per load level or configuration, with figures as the file publishes them, never computed
 here. `requests`: one row per request, where the file has them; `level` joins the two. Times are seconds,
-sizes bytes, rates per second; an absent figure is NaN and an absent text "". The columns are declared below.
+sizes bytes, rates per second; an absent figure is NaN and an absent text "". The columns
+are those of quantities.csv.
 """
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from llm_measured.audit import quantities
 from llm_measured.core.definitions import Fields, Result
 
 # Checks select a few rows thousands of times, which costs twice as much where texts are Arrow's.
 pd.set_option("mode.string_storage", "python")
 
 STATISTICS = "", "_mean", "_p50", "_p90", "_p95", "_p99", "_min", "_max"  # "": the file does not say which
-TIMES = {
-    "ttft": "time to the first token",
-    "tpot": "time per output token after the first",
-    "itl": "gap between two tokens",
-    "e2e": "time of a whole answer",
-}
-TEXTS = {
-    "file": "name of the file, without its folder",
-    "tool": "which tool wrote it",
-    "name": "what the file calls this level",
-    "model": "model",
-    "gpu": "device",
-    "engine": "engine or server",
-    "engine_version": "its version",
-    "option": "option, platform or note that tells configurations apart",
-    "weights": "number format of the weights",
-}
-NUMBERS = {
-    "level": "number of the level, unique in the frame",
-    "tensor_parallel": "devices that share the model",
-    "batch_size": "prompts sent as one batch",
-    "concurrency": "requests under way at once that the client allows (closed loop)",
-    "request_rate": "requests/s that the client offers (open loop)",
-    "temperature": "sampling temperature; 0 is greedy",
-    "prompt_tokens": "prompt tokens of a request, mean",
-    "output_tokens": "output tokens of a request, mean",
-    "max_new_tokens": "output tokens that a request asks for",
-    "requests": "successful requests",
-    "asked": "requests that were sent, whatever became of them",
-    "all_at_once": "1 where the client sends everything at once, with no limit and at no rate",
-    "failed": "failed requests",
-    "runs": "repetitions in which a level was measured",
-    "warmup_requests": "requests before the first that counts",
-    "power_w": "mean power of the devices, W",
-    "energy_j": "energy of the devices, J, of whatever the file counts it for",
-    "duration_s": "time in which the requests were served, s",
-    "requests_per_s": "successful requests per second",
-    "output_tokens_per_s": "output tokens per second of all requests together",
-    "output_tokens_per_s_per_device": "output tokens per second of one device, where that is published",
-    "total_tokens_per_s": "prompt and output tokens per second together",
-    "prompt_tokens_per_s": "prompt tokens per second",
-    "total_prompt_tokens": "prompt tokens of all requests",
-    "total_output_tokens": "output tokens of all requests",
-    "prefill_s": "time in which a server read the prompt, by its own clock, s",
-    "decode_s": "time in which a server generated the answer, by its own clock, s",
-    "late_mean_s": "how late the client sent a request, mean, s",
-    "late_p99_s": "how late the client sent a request, 99th percentile, s",
-    "cached_tokens": "prompt tokens that a cache answered, of all requests",
-    "cached_share": "share of prompt tokens that a cache answered",
-    "weight_bytes": "bytes of weights that one step reads, as the file states them",
-    "model_bytes": "bytes of the whole model, all experts and embeddings, as the file states them",
-    "model_parameters": "parameters of the whole model, as the file states them",
-    "sample_tokens_per_s": "tokens/s, mean of the samples that stand beside the level's own figure",
-    "sample_s": "time of one sample, mean of the samples beside the level's own figure, s",
-    "bandwidth_bytes_per_s": "memory bandwidth measured beside the run, of one device",
-    "flops_per_s": "matrix-multiply peak measured beside the run, of one device",
-    "device_times": "1 where times count from the call of an engine, without a network between",
-}
-NUMBERS |= {
-    f"{k}{q}_s": f"{text}, {q[1:] or 'statistic not stated'}, s"
-    for k, text in TIMES.items()
-    for q in STATISTICS
-}
-NUMBERS |= {
-    f"request_tokens_per_s{q}": f"output tokens/s of one request, {q[1:] or 'statistic not stated'}"
-    for q in STATISTICS
-}
-NUMBERS |= {f"{k}_sd_s": f"{TIMES[k]}, standard deviation over requests, s" for k in ("tpot", "e2e")}
+TIMES = "ttft", "tpot", "itl", "e2e"
+TEXTS = quantities.columns("levels", text=True)
+NUMBERS = quantities.columns("levels", text=False)
 LEVELS = TEXTS | NUMBERS
-REQUEST_NUMBERS = {
-    "level": "number of the level that the request belongs to",
-    "sent_s": "when it was sent, s on any clock",
-    "late_s": "how long after it was due it was sent, s",
-    "ttft_s": TIMES["ttft"] + ", s",
-    "tpot_s": TIMES["tpot"] + ", s, as published",
-    "itl_s": TIMES["itl"] + ", mean of the request, s",
-    "e2e_s": TIMES["e2e"] + ", s",
-    "prefill_s": "time in which the server read the prompt, by its own clock, s",
-    "decode_s": "time in which the server generated the answer, by its own clock, s",
-    "prompt_tokens": "prompt tokens",
-    "output_tokens": "output tokens",
-    "max_new_tokens": "output tokens asked for",
-    "gaps": "gaps between arrivals that the client kept",
-    "events": "events in which the tokens came",
-    "cached_tokens": "prompt tokens that a cache answered",
-    "shared_tokens": "prompt tokens that a cache may answer by the load's own plan, as the file states",
-    "drafted_tokens": "tokens drafted by speculative decoding",
-    "request_tokens_per_s": "output tokens/s of the request, as published",
-    "answer_chars": "characters of the answer",
-    "question_chars": "characters of the question",
-}
-REQUEST_TEXTS = {
-    "question": "text of the prompt, cut",
-    "answer": "text of the answer, cut",
-    "error": "why it failed; empty: it did not",
-}
+REQUEST_TEXTS = quantities.columns("requests", text=True)
+REQUEST_NUMBERS = quantities.columns("requests", text=False)
 ANSWER_CHARS = 500  # of a question or an answer kept for comparison
 
 Rows: TypeAlias = Sequence[Fields] | pd.DataFrame  # as an importer has them
@@ -142,14 +54,27 @@ def _copied(found):
     return found.copy(deep=False) if isinstance(found, pd.DataFrame | pd.Series) else found
 
 
+@dataclass(frozen=True)
+class Placed:
+    """What became of the columns of a table: names that were read, that are metadata, that were not read; of
+    the latter two, those that vary from row to row."""
+
+    file: str
+    read: tuple[str, ...]
+    metadata: tuple[str, ...]
+    unread: tuple[str, ...]
+    varying: tuple[str, ...] = ()
+
+
 @dataclass
 class Audited:
-    """What was read of one or several files: the two tables, and sentences about the reading itself
-    (`notes`: file, sentence)."""
+    """What was read of one or several files: the two tables, sentences about the reading itself (`notes`:
+    file, sentence), and the columns of files that are tables (`placed`)."""
 
     levels: pd.DataFrame
     requests: pd.DataFrame
     notes: list = field(default_factory=list)
+    placed: list[Placed] = field(default_factory=list, repr=False)
     # (file, column of `levels`) -> the finest step in which the file prints its figures, in the column's
     # unit; a column that is absent has as many digits as its numbers show.
     printed: dict[tuple[str, str], float] = field(default_factory=dict, repr=False)
@@ -194,7 +119,7 @@ class Audited:
         """The levels where `keep` is true, with their requests; what is computed of them is kept."""
         levels = self.levels[keep]
         requests = self.requests[self.requests["level"].isin(levels["level"])]
-        return Audited(levels, requests, self.notes, self.printed, known={})
+        return Audited(levels, requests, self.notes, self.placed, self.printed, known={})
 
     def step(self, *columns: str) -> pd.Series:
         """The finest step in which each level's file prints `columns`, in their unit; NaN where it has
@@ -281,7 +206,7 @@ def make(
 def join(parts: Sequence[Audited], one_file: bool = False) -> Audited:
     """Several `Audited` as one, their levels numbered anew; a file name that comes twice gets a number,
     unless they are parts of `one_file`."""
-    levels, requests, notes, printed, first = [], [], [], {}, 0
+    levels, requests, notes, placed, printed, first = [], [], [], [], {}, 0
     names = [part.levels["file"].iloc[0] if len(part.levels) else "" for part in parts]
     for part, name in zip(parts, names if one_file else distinct(names)):
         for (_, column), step in part.printed.items():
@@ -289,9 +214,10 @@ def join(parts: Sequence[Audited], one_file: bool = False) -> Audited:
         levels.append(part.levels.assign(level=part.levels["level"] + first, file=name))
         requests.append(part.requests.assign(level=part.requests["level"] + first))
         notes += [(name, sentence) for _, sentence in part.notes]
+        placed += [replace(one, file=name) for one in part.placed]
         first += int(part.levels["level"].max()) + 1 if len(part.levels) else 0
     tables = pd.concat(levels, ignore_index=True), pd.concat(requests, ignore_index=True)
-    return Audited(*tables, notes, printed)
+    return Audited(*tables, notes, placed, printed)
 
 
 def distinct(names: Iterable[str]) -> list[str]:

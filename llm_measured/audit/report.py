@@ -28,6 +28,8 @@ from llm_measured.audit.checks.finding import (
     Finding,
     count,
 )
+from llm_measured.audit.frame import Placed
+from llm_measured.audit.importers.units import GUESSED
 
 FACTS = "model", "gpu", "weights", "engine", "engine_version"
 COUNTS = "tensor_parallel", "batch_size", "concurrency", "prompt_tokens", "output_tokens"
@@ -76,9 +78,24 @@ def plain(text: object) -> str:
     return "".join(c if c.isprintable() else " " for c in str(text))
 
 
-def summary(findings: Sequence[Finding], files: int, unread: int = 0) -> str:
-    """One sentence: how many files were read, and how many findings of each kind. One that could not be read
-    stands first, since nothing is known of it."""
+def columns_read(placed: Sequence[Placed]) -> tuple[str, bool]:
+    """(how many columns of tables were read and which not, whether all were); empty where no file is one."""
+    unread = list(dict.fromkeys(name for one in placed for name in one.unread))
+    total = sum(len(one.read) + len(one.metadata) + len(one.unread) for one in placed)
+    if not total:
+        return "", True
+    noted = sum(len(one.metadata) for one in placed)
+    said = f"read {sum(len(one.read) for one in placed)} of {total} columns"
+    said += f" ({noted} {'notes' if noted == 1 else 'note'} what changes no figure)" if noted else ""
+    if unread:
+        names = ", ".join(name[:40] for name in unread[:UNREAD])
+        said += f"; not read: {names}" + (f" and {len(unread) - UNREAD} more" if len(unread) > UNREAD else "")
+    return said, not unread
+
+
+def summary(findings: Sequence[Finding], files: int, unread: int = 0, placed: Sequence[Placed] = ()) -> str:
+    """How many files and columns were read, and how many findings of each kind. What could not be read stands
+    first, since nothing is known of it."""
     lost = f"{count(unread, 'file')} could not be read" if unread else ""
     if not files:
         return f"Nothing was audited: {lost or 'no file was named'}."
@@ -90,8 +107,12 @@ def summary(findings: Sequence[Finding], files: int, unread: int = 0) -> str:
         else "",
         count(n[CONTRADICTION], "contradiction") if n[CONTRADICTION] else "",
     ]
-    said = ", ".join(filter(None, parts)) or "nothing impossible, no contradiction"
+    columns, whole = columns_read(placed)
+    nothing = "nothing impossible, no contradiction" if whole else "no contradiction in what was read"
+    said = ", ".join(filter(None, parts)) or nothing
     begin = f"{lost}, {count(files, 'file')} audited" if lost else f"{count(files, 'file')} audited"
+    if columns:
+        return f"{begin}, {columns}. {said[0].upper()}{said[1:]}."
     return f"{begin}: {said}."
 
 
@@ -104,6 +125,7 @@ TO_STATE = (
     "lengths_missing",
     "requests_missing",
 )
+UNREAD = 12  # columns that were not read and are listed by name
 SHOWN_NOTES, SHOWN_PLAUSIBLE = 5, 3  # sentences on the reading, and on what fits, without --all
 
 
@@ -114,11 +136,15 @@ def text(
     files: int = 1,
     plausible: Sequence[tuple[str, str]] = (),
     everything: bool = False,
+    placed: Sequence[Placed] = (),
 ) -> str:
     """The report as text: what cannot be, each once with its smallest change, then the one thing to state to
     know more, and how the files were read; `everything`: also what follows from another finding, and all
     that cannot be told."""
-    lines = _wrapped(summary(findings, files, len(unread)), "  ")
+    lines = _wrapped(summary(findings, files, len(unread), placed), "  ")
+    guessed = [sentence for _, sentence in notes if GUESSED in sentence]
+    notes = [note for note in notes if note[1] not in guessed]
+    lines += [line for sentence in dict.fromkeys(guessed) for line in _wrapped(sentence, "  ")]
     lines += [line for _, sentence in unread for line in _wrapped(f"Not read: {sentence}", "  ")]
     for kind in KINDS[:-1]:
         found = [f for f in findings if f.kind == kind and (everything or not f.consequence_of)]
@@ -131,8 +157,8 @@ def text(
     lines += _unsaid(missing) if everything else _to_know_more(missing, findings)
     shown = plausible if everything else plausible[:SHOWN_PLAUSIBLE]
     lines += _section("PLAUSIBLE", shown)
-    # What says no more than that names mean nothing, or that a row is a row, waits behind the others.
-    last = [note for note in notes if note[1].startswith(("Each row was", "Columns that were not read"))]
+    # What says no more than that a row is a row waits behind the others.
+    last = [note for note in notes if note[1].startswith("Each row was")]
     ordered = [note for note in notes if note not in last] + last
     lines += _section("HOW IT WAS READ", ordered if everything else ordered[:SHOWN_NOTES])
     follow = sum(bool(f.consequence_of) and f.kind != MISSING for f in findings)
@@ -227,6 +253,7 @@ def as_html(
     unread: Sequence[tuple[str, str]] = (),
     files: int = 1,
     plausible: Sequence[tuple[str, str]] = (),
+    placed: Sequence[Placed] = (),
 ) -> str:
     """The report as a page of its own: everything that a file holds is escaped, nothing is loaded from
     elsewhere."""
@@ -237,7 +264,7 @@ def as_html(
     groups = [(kind, [f for f in findings if f.kind == kind]) for kind in KINDS]
     return page.render(
         files=names,
-        summary=summary(findings, files, len(unread)),
+        summary=plain(summary(findings, files, len(unread), placed)),
         groups=groups,
         titles=TITLES,
         plausible=plausible,
@@ -272,12 +299,13 @@ def collect(files: Sequence[str | Path], mapping: dict[str, str] | None = None, 
     """(findings, notes, unread) of `files` and folders: what cannot be read is in `unread` (name,
     sentence), the
     rest is audited together. Of a folder, what is no benchmark's file is in the notes."""
-    findings, notes, unread, _, _ = full(files, mapping, **facts)
+    findings, notes, unread, *_ = full(files, mapping, **facts)
     return findings, notes, unread
 
 
 def full(files: Sequence[str | Path], mapping: dict[str, str] | None = None, **facts: Any) -> tuple:
-    """(findings, notes, unread, what was found plausible as (file, sentence), number of files read)."""
+    """(findings, notes, unread, what was found plausible as (file, sentence), number of files read, what
+    became of the columns of tables)."""
     parts, unread, others = [], [], []
     paths, inside = expand(files)
     for file in paths:
@@ -291,7 +319,7 @@ def full(files: Sequence[str | Path], mapping: dict[str, str] | None = None, **f
     if not parts:
         if inside or not paths:
             unread.append(("folder", "No file in the folder is a benchmark's result; name one that is."))
-        return [], [], unread, [], 0
+        return [], [], unread, [], 0, []
     read = llm_measured.audit.frame.join(parts).overruled(**facts)
     notes = list(read.notes)
     if others:
@@ -300,7 +328,7 @@ def full(files: Sequence[str | Path], mapping: dict[str, str] | None = None, **f
             ("the folder", f"{count(len(others), 'file')} not read, as of no known format: {names}.")
         )
     findings = run(read)
-    return findings, notes, unread, plausible.sentences(read, findings), len(parts)
+    return findings, notes, unread, plausible.sentences(read, findings), len(parts), read.placed
 
 
 def _pairs(texts):
@@ -344,14 +372,14 @@ def main(words: Sequence[str] | None = None) -> int:
     options = arguments(words)
     facts = {name: getattr(options, name) for name in (*FACTS, *COUNTS) if getattr(options, name) is not None}
     try:
-        findings, notes, unread, good, number = full(options.files, _pairs(options.map), **facts)
+        findings, notes, unread, good, number, placed = full(options.files, _pairs(options.map), **facts)
     except ValueError as error:
         print(plain(error), file=sys.stderr)
         return 2
-    print(text(findings, notes, unread, number, good, options.all), end="")
+    print(text(findings, notes, unread, number, good, options.all, placed), end="")
     for out, content in ((options.json, as_json), (options.html, as_html)):
         if out:
-            more = {"files": number} if content is as_html else {}
+            more: dict[str, Any] = {"files": number, "placed": placed} if content is as_html else {}
             page = content(findings, notes, unread, plausible=good, **more)
             Path(out).write_text(page, encoding="utf-8")
     if any(f.kind in ALARMS for f in findings):

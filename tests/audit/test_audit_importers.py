@@ -8,7 +8,7 @@ import pytest
 from bench.paths import ROOT
 from llm_measured.audit import frame, importers
 from llm_measured.audit.importers import content
-from llm_measured.audit.importers.words import meaning
+from llm_measured.audit.quantities import meaning
 
 SAMPLES = ROOT / "data" / "audits" / "samples"
 

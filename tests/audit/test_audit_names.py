@@ -7,7 +7,7 @@ import pytest
 from llm_measured.audit import catalog, importers
 from llm_measured.audit.checks import nothing_measured, sameness
 from llm_measured.audit.importers import numerals
-from llm_measured.audit.importers.words import meaning
+from llm_measured.audit.quantities import meaning
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_numbers_with_units_spreads_and_thousands():
     ("name", "word"),
     [
         ("TPS/user", "request_tokens_per_s"),
-        ("Throughput (tokens/s/GPU)", "per_gpu"),
+        ("Throughput (tokens/s/GPU)", "output_tokens_per_s_per_device"),
         ("Total Token Throughput (tok/s)", "total_tokens_per_s"),
         ("Input throughput (tok/s)", "prompt_tokens_per_s"),
         ("System TPS", "output_tokens_per_s"),
@@ -96,7 +96,7 @@ def test_numbers_with_units_spreads_and_thousands():
         ("avg. TTFT (ms)", "ttft_mean_s"),
         ("99% TTFT [ms]", "ttft_p99_s"),
         ("Throughput tokens/s (total)", None),  # of all tokens, or of all requests
-        ("Peak throughput (tok/s)", None),
+        ("Peak throughput (tok/s)", "peak_output_tokens_per_s"),
         ("Input and output tokens/s", None),
         ("Total tokens/s per GPU", None),
     ],

@@ -28,6 +28,7 @@ ORDER = [
     "times_backwards",
     "not_streamed",
     "clamped_figure",
+    "counted_twice",
     "prompt_counted_as_output",
     "failed_counted_as_throughput",
     "batch_time_as_request_time",

@@ -399,6 +399,7 @@ def _first_after_last(audited):
     return None
 
 
+TOKENS_CAME = ["output_tokens", "total_output_tokens", "output_tokens_per_s"]
 SHORTEST_S = 5e-3  # of a first token: what is printed in longer steps may be rounded to 0
 
 
@@ -411,21 +412,29 @@ def _no_time(audited):
         if not audited.levels_have(*columns):
             continue
         whole = level[["ttft_mean_s", "ttft_p99_s", "e2e_mean_s", "e2e_s", "e2e_p50_s"]].max(axis=1)
+        # Nothing but zeros, though tokens came.
+        nothing = (level[TOKENS_CAME] > 0).any(axis=1) & ~(whole > 0)
         if not (level[columns] == 0).any(axis=None):
             continue
         fine = ~(audited.step(*columns) >= SHORTEST_S)
+        # Zeros alone do not show how finely they were printed.
+        fine |= nothing & ~level["file"].map(lambda file: any((file, c) in audited.printed for c in columns))
         for column in columns:
-            hit = (level[column] == 0) & (whole > SHORTEST_S) & fine
+            hit = (level[column] == 0) & ((whole > SHORTEST_S) | nothing) & fine
             if hit.any():
-                k = whole.where(hit).idxmax()
+                k = whole.where(hit, -1.0).idxmax()
                 what = {"_p50": "median", "_mean": "mean"}.get(column[len(time) : -2], "figure")
                 of_half = ": at least half of them were not timed" if what == "median" else ""
+                beside = (
+                    f"where other times of the same answers go up to {number(whole[k] * 1e3)} ms{of_half}"
+                )
+                if nothing[k]:
+                    beside = "and so is every other time of them, though tokens came: nothing was timed"
                 return Finding(
                     "times_backwards",
                     IMPOSSIBLE,
                     level.at[k, "file"],
-                    f"The {what} of {time.upper()} is 0, where other times of the same answers go up to "
-                    f"{number(whole[k] * 1e3)} ms{of_half}{levels(hit)}.",
+                    f"The {what} of {time.upper()} is 0, {beside}{levels(hit)}.",
                     {"rows": int(hit.sum())},
                     "Time the first event that holds a token; leave out what was not timed.",
                 )

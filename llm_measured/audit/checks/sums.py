@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from llm_measured.audit import catalog, frame
-from llm_measured.audit.checks.finding import CONTRADICTION, Finding, check, count, number
+from llm_measured.audit.checks.finding import CONTRADICTION, Finding, check, count, levels, number
 from llm_measured.audit.frame import Audited
 from llm_measured.core.plausibility import digits
 
@@ -380,4 +380,44 @@ def _median_finding(level, k, time, published, proper):
         {"published": float(published)},
         "Publish the median itself, or call the figure a mean.",
         {} if proper is None else {f"{time}_ms": float(proper * 1e3)},
+    )
+
+
+RETOKENIZED = 0.25  # share by which a second count of the same text may be lower: other tokenizers, cut words
+WINDOW_S = 3.0  # of a run at least, so that its fullest second is a whole one
+
+
+@check(
+    CONTRADICTION,
+    "output tokens of the fullest second >= output tokens/s, of a run of 3 s and more; tokens counted again "
+    "in the answers' text = those that were counted",
+    "a maximum is never below its mean; sgl-project/sglang issue 12389, vllm-project/vllm issue 36272",
+)
+def counted_twice(audited: Audited) -> Finding | None:
+    """A second count of the same tokens contradicts the first."""
+    level, known = audited.levels, audited.figures()
+    rate, peak = known["output_tokens_per_s"], known["peak_output_tokens_per_s"]
+    tokens, again = known["total_output_tokens"], known["retokenized_output_tokens"]
+    short = known["duration_s"] < WINDOW_S
+    below = (peak < (1 - EXACT) * rate) & ~short
+    fewer = again < (1 - RETOKENIZED) * tokens
+    if fewer.any():
+        hit, first, second = fewer, tokens, again
+        words = "{} tokens were counted again in the text of the answers, where {} are published"
+        change = "The answers held fewer tokens than were counted: publish what came, not what was asked."
+    elif below.any():
+        hit, first, second = below, rate, peak
+        words = "The fullest second has {} output tokens, where the mean of all is {}"
+        change = "One counts events and the other tokens, or tokens are counted that never came."
+    else:
+        return None
+    k = int(np.nanargmin(np.where(hit, second / first, np.nan)))
+    return Finding(
+        "counted_twice",
+        CONTRADICTION,
+        level["file"].iloc[k],
+        words.format(number(second[k], 6), number(first[k], 6)) + f"{levels(pd.Series(hit))}.",
+        {"first": float(first[k]), "second": float(second[k])},
+        change,
+        levels=[float(one) for one in level.loc[hit, "level"]],
     )

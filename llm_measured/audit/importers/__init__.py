@@ -12,15 +12,13 @@ import itertools
 from pathlib import Path
 from types import ModuleType
 
-from llm_measured.audit import frame
+from llm_measured.audit import frame, quantities
 from llm_measured.audit.importers import console
 from llm_measured.audit.importers.content import Content
-from llm_measured.audit.importers.words import BY_NAME
 from llm_measured.core import naming
 
 MODULES = (
-    "vllm guidellm aiperf inference_perf llm_d trtllm optimum llmfit llama_bench own older "
-    "csv_words json_words"
+    "vllm guidellm aiperf inference_perf llm_d trtllm optimum llmfit llama_bench own older tables json_words"
 ).split()
 
 
@@ -107,7 +105,9 @@ def _nearest(content: Content) -> str:
         names = list(content.json)
     slugs = {naming.slug(str(name)).replace("-", "_"): str(name) for name in names[:200]}
     pairs = (
-        (slugs[own], near[0]) for own in slugs if (near := difflib.get_close_matches(own, BY_NAME, 1, 0.75))
+        (slugs[own], near[0])
+        for own in slugs
+        if (near := difflib.get_close_matches(own, quantities.names(), 1, 0.75))
     )
     return ", ".join(f"{own[:30]} is like {near}" for own, near in itertools.islice(pairs, 3))
 

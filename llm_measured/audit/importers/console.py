@@ -11,7 +11,8 @@ Samples in data/audits/samples are made up in the same form.
 import re
 from collections.abc import Iterator
 
-from llm_measured.audit import frame
+from llm_measured.audit import frame, quantities
+from llm_measured.audit.importers import numerals
 from llm_measured.audit.importers.content import Content
 from llm_measured.core import names
 
@@ -19,12 +20,13 @@ TOOL = "console text"
 LOOKED_FOR = (
     "printed results of vllm bench, SGLang bench_serving, trtllm-bench, ollama --verbose or llama.cpp"
 )
-VLLM, SGLANG, TRTLLM, OLLAMA, LLAMA = (
+VLLM, SGLANG, TRTLLM, OLLAMA, LLAMA, MLX = (
     "vllm bench",
     "SGLang bench_serving",
     "trtllm-bench",
     "ollama",
     "llama.cpp",
+    "mlx_lm",
 )
 MOST_LINES, LINE_CHARS = 200_000, 400
 # What loggers and quotes put before a line: a moment, a level, a process.
@@ -51,6 +53,8 @@ SERVE_NAMES = {
     "input token throughput": "prompt_tokens_per_s",
     "output token throughput": "output_tokens_per_s",
     "total token throughput": "total_tokens_per_s",
+    "peak output token throughput": "peak_output_tokens_per_s",
+    "max output token throughput": "peak_output_tokens_per_s",
     "accept length": "accepted",
     "acceptance length": "accepted",
     "backend": "engine",
@@ -120,8 +124,8 @@ LLAMA_TIME = re.compile(
     r"(prompt eval|eval|total) time = *([\d.]+) ms / *(\d+) (?:tokens|runs)"
     r"(?: *\( *[\d.]+ ms per token, *([\d.]+) tokens per second\))?"
 )
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|μs|ns)")
-SECONDS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+# `Prompt: 512 tokens, 890.112 tokens-per-sec`, as mlx_lm prints it
+MLX_LINE = re.compile(r"^(Prompt|Generation): (\d+) tokens, ([\d.]+) tokens-per-sec")
 MODEL = re.compile(r"^Model(?: name)?: +([\w./:-]{3,100})$", re.I)
 DEVICE = re.compile(r"^(?:Hardware|GPU|Device|Accelerator)s?: +(\S.{1,80})$", re.I)
 RUNS = re.compile(r" --runs (\d{1,3})\b")  # of llama-benchy's command
@@ -233,6 +237,10 @@ def _read(plain: str, raw: str, tool: str) -> tuple[str, dict]:
         )
     if match := LLAMA_TIME.search(plain):
         return LLAMA, _of_llama(*match.groups())
+    if match := MLX_LINE.match(plain):
+        part = "prompt" if match[1] == "Prompt" else "output"
+        rates = {"prompt": "prompt_tokens_per_s", "output": "decode_rate"}
+        return MLX, {f"{part}_tokens": float(match[2]), rates[part]: float(match[3])}
     if match := BREAKDOWN.match(raw.strip().lstrip("> ")):
         column = f"{OF_TRT[match[1].lower()]}{QUANTILES[match[2].lower()]}_s"
         return "", {column: _number(match[3]) / 1e3} if tool == TRTLLM else {}
@@ -255,7 +263,7 @@ def _of_llama(what: str, ms: str, tokens: str, rate: str | None) -> dict:
 def _named(name: str, value: str, tool: str) -> tuple[str, dict]:
     """(tool, {column: value}) of a line of a name and a value."""
     if "retokenized" in name:
-        return "", {}
+        return "", _value("retokenized_output_tokens", value, "") if "generated" in name else {}
     bare, _, unit = name.partition(" (")
     unit = unit.split(")")[0]
     if bare in OLLAMA_NAMES:
@@ -287,11 +295,10 @@ def _value(column: str, value: str, unit: str) -> dict:
 
 def _seconds(value: str, unit: str) -> float | None:
     """Seconds of `2m27.99s`, of `204.563ms`, or of a number whose unit stands in the name."""
-    parts = DURATION.findall(value)
-    if parts and re.fullmatch(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s|us|µs|μs|ns))+", value.replace(" ", "")):
-        return sum(float(number) * SECONDS[each] for number, each in parts)
+    if len(numerals.PART.findall(value)) and (seconds := numerals.span(value.replace(" ", ""))) is not None:
+        return seconds
     number = _number(value)
-    factor = SECONDS.get(unit.strip().lower(), SECONDS.get({"sec": "s", "seconds": "s"}.get(unit, "s"), 1))
+    factor = quantities.UNITS.get(unit.strip().lower(), 1.0)
     return None if number is None else number * factor
 
 
@@ -311,7 +318,7 @@ def _finished(tool: str, found: dict) -> tuple[str, dict]:
         ):
             if level.get(total) is not None:
                 level[mean] = level[total] / requests
-    if tool in (OLLAMA, LLAMA):
+    if tool in (OLLAMA, LLAMA, MLX):
         level |= {"concurrency": 1, "engine": tool, "batch_size": None}
         rate = level.pop("decode_rate", None)
         level |= {"tpot_s": 1 / rate} if rate else {}

@@ -16,7 +16,13 @@ LOOKED_FOR = (
     "build_commit with model_type and avg_ts, or a Markdown table with the columns model, size, test and t/s"
 )
 # What llama-batched-bench (ggml-org/llama.cpp `tools/batched-bench/README.md`) calls its columns.
-BATCHED = {"PP", "TG", "B", "N_KV"}
+# llama-sweep-bench has the same for one stream, after N_KV tokens each.
+BATCHED = {"PP", "TG", "N_KV"}
+# Its settings, as quantities.csv names them.
+SETTINGS = (
+    "type_k type_v n_gpu_layers ngl n_cpu_moe n_threads threads flash_attn fa n_batch n_ubatch split_mode sm "
+    "tensor_split main_gpu use_mmap mmap no_kv_offload"
+).split()
 BILLIONS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 GIB = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -36,7 +42,8 @@ def load(content: Content, file: str) -> frame.Audited:
         rows = content.records if content.records is not None else content.json
     elif BATCHED <= set(content.header):
         tests = [dict(zip(content.header, row, strict=False)) for row in content.rows()]
-        return frame.make(file, "llama-batched-bench", [_batched(row) for row in tests])
+        tool = "llama-batched-bench" if "B" in content.header else "llama-sweep-bench"
+        return frame.make(file, tool, [_batched(row) for row in tests])
     elif "avg_ts" in content.header:
         rows = [dict(zip(content.header, row, strict=False)) for row in content.rows()]
     else:
@@ -52,13 +59,15 @@ def _batched(row):
     return {
         "name": "batch",
         "engine": "llama.cpp",
-        "batch_size": number.get("B"),
+        "batch_size": number.get("B", 1),
+        "depth_tokens": None if "B" in row else number.get("N_KV"),
         "prompt_tokens": number.get("PP"),
         "output_tokens": steps or None,
         "prefill_s": number.get("T_PP s"),
         "decode_s": number.get("T_TG s"),
         "prompt_tokens_per_s": number.get("S_PP t/s"),
         "total_tokens_per_s": number.get("S t/s"),
+        "output_tokens_per_s": None if "B" in row else number.get("S_TG t/s"),
         "tpot_mean_s": number["T_TG s"] / steps if number.get("T_TG s") and steps else None,
         "temperature": 0,
         "device_times": 1,
@@ -81,6 +90,8 @@ def _level(row):
         "model_parameters": number("model_n_params"),
         "device_times": 1,
         "runs": len(samples) if isinstance(samples, list) else None,
+        "spread_tokens_per_s": number("stddev_ts"),
+        "settings": _settings(row),
         "temperature": 0,
         "tensor_parallel": _devices(row),
         "sample_tokens_per_s": _mean(row.get("samples_ts")),
@@ -91,6 +102,11 @@ def _level(row):
 
 # It runs each test once before it counts.
 _ALWAYS = {"warmup_requests": 1}
+
+
+def _settings(row):
+    """`name=value` of the settings that have no column of their own."""
+    return ", ".join(f"{name}={row[name]}" for name in SETTINGS if str(row.get(name, "")).strip())
 
 
 def _devices(row):
@@ -111,14 +127,22 @@ def _rates(prompt, generated, depth, rate):
     if prompt and generated:
         return {
             "name": "pp+tg",
+            "depth_tokens": depth,
             "prompt_tokens": prompt,
             "output_tokens": generated,
             "total_tokens_per_s": rate,
         }
     if prompt:
-        return {"name": "pp", "prompt_tokens": prompt, "prompt_tokens_per_s": rate, "output_tokens": 0}
+        return {
+            "name": "pp",
+            "depth_tokens": depth,
+            "prompt_tokens": prompt,
+            "prompt_tokens_per_s": rate,
+            "output_tokens": 0,
+        }
     return {
         "name": "tg",
+        "depth_tokens": depth,
         "prompt_tokens": depth,
         "output_tokens": generated,
         "output_tokens_per_s": rate,
@@ -148,7 +172,7 @@ def _from_markdown(row):
     test = re.match(r"(pp|tg)\s*(\d+)(?:\s*\+\s*tg\s*(\d+))?(?:\s*@\s*d\s*(\d+))?", row.get("test", ""))
     size = re.match(r"([\d.]+) ([KMG]iB)", row.get("size", ""))
     params = re.match(r"([\d.]+) ?([KMBT])", row.get("params", ""))
-    rate = _number(row.get("t/s", "").split("±")[0])
+    rate, _, spread = (part.strip() for part in row.get("t/s", "").partition("±"))
     kind, n, more, depth = test.groups() if test else ("", 0, 0, 0)
     prompt, generated = (int(n), int(more or 0)) if kind == "pp" else (0, int(n or 0))
     level = {
@@ -162,7 +186,8 @@ def _from_markdown(row):
         "model_bytes": float(size[1]) * GIB[size[2]] if size and generated and not prompt else None,
         "model_parameters": float(params[1]) * BILLIONS[params[2]] if params else None,
     } | _ALWAYS
-    return level | _rates(prompt, generated, int(depth or 0), rate or float("nan"))
+    level |= {"spread_tokens_per_s": _number(spread), "settings": _settings(row)}
+    return level | _rates(prompt, generated, int(depth or 0), _number(rate) or float("nan"))
 
 
 def _number(value):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from llm_measured.audit.importers.words import UNITS
+from llm_measured.audit.quantities import UNITS
 
 TEXT_CHARS = 60  # of a cell that are looked at
 SPACES = "\u00a0\u2007\u2009\u202f"  # that typesetters put between thousands
@@ -37,6 +37,10 @@ BILLIONS = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 WATTS = {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "mw": 1e-3}
 NOTHING = {"", "-", "–", "—", "n/a", "na", "nan", "none", "null", "inf", "infinity", "unlimited", "auto"}
 WHEN = re.compile(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+# `1m8s`, `2m 3.5s`, `204.563ms`: a number and a unit, or several of them.
+SPAN = re.compile(r"(?:\d+(?:\.\d+)?\s?(?:h|ms|m|s|us|µs|μs|ns)\s?)+")
+PART = re.compile(r"(\d+(?:\.\d+)?)\s?(h|ms|m|s|us|µs|μs|ns)")
+SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 # From so many on, a moment that counts from 1970 is in milliseconds, microseconds, nanoseconds.
 SINCE_1970 = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
 
@@ -188,6 +192,9 @@ def numbers(
 def _read(text: str, decimal: str, word: str) -> tuple[float, float, int]:
     """(number, factor of a unit of time beside it, decimals printed) of one text; NaN for what is none."""
     none = float("nan"), float("nan"), 0
+    if word.endswith("_s") and "per_s" not in word and len(PART.findall(text)) > 1:
+        seconds = span(text)
+        return (seconds, 1.0, 0) if seconds is not None else none
     match = NUMBER.match(text)
     if not match:
         return none
@@ -205,6 +212,13 @@ def _read(text: str, decimal: str, word: str) -> tuple[float, float, int]:
     return number * factor, of_time, places - round(np.log10(factor)) if factor > 0 else places
 
 
+def span(text: str) -> float | None:
+    """Seconds of a time that names its units (`1m8s`); None of anything else."""
+    if not SPAN.fullmatch(text.strip()):
+        return None
+    return sum(float(number) * SECONDS[unit] for number, unit in PART.findall(text))
+
+
 def _scale(unit: str, word: str) -> tuple[float, float] | None:
     """(factor of the number, factor of its unit of time) of a unit beside a number that means `word`; None
     for a unit that counts something else."""
@@ -214,7 +228,7 @@ def _scale(unit: str, word: str) -> tuple[float, float] | None:
     if word.endswith("_s") and "per_s" not in word:
         unit = unit.removesuffix("/tok").removesuffix("/token").strip()
         return (1.0, UNITS[unit]) if unit in UNITS else (1.0, 1e-6) if unit == "µs" else None
-    if "per_s" in word or word in ("decode_rate", "per_gpu", "request_rate"):
+    if "per_s" in word or word in ("decode_rate", "request_rate"):
         rate = PER_SECOND.fullmatch(unit)
         return (1e3 if rate[1] else 1.0, nothing) if rate else (1e3, nothing) if unit == "k" else None
     if word.endswith("bytes"):

@@ -7,7 +7,7 @@ import re
 
 import pandas as pd
 
-from llm_measured.audit.importers.words import meaning
+from llm_measured.audit.quantities import meaning
 from llm_measured.core import naming
 
 TEST = {"test", "phase", "stage", "kind", "type", "mode", "operation", "task_type", "metric_type", "bench"}

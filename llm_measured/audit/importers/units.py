@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 
 FACTORS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6}
-# Above so many, a time whose table has no arithmetic is in milliseconds.
+# Where even the shortest is above so many, a time whose table has no arithmetic is in milliseconds: as
+# seconds it would be long, and as milliseconds anything shorter would be faster than any engine.
 SECONDS_AT_MOST = {"ttft": 5.0, "tpot": 0.5, "itl": 0.5, "e2e": 300.0, "duration": 1e5}
 RARE = 200  # hundredths of a natural logarithm by which microseconds without a word must fit better
 FAR = 7.0  # of a natural logarithm, as far as a wrong unit is: more counts no more
 STATISTICS = "_mean", "", "_p50"
+GUESSED = "guessed"  # begins what the report says first of a reading
 
 
 def resolve(table: pd.DataFrame, unknown: dict[str, str], requests: bool = False) -> list[str]:
@@ -27,24 +29,41 @@ def resolve(table: pd.DataFrame, unknown: dict[str, str], requests: bool = False
     ]
     if not kinds:
         return []
-    best, worst, chosen = np.inf, -np.inf, (1.0,) * len(kinds)
+    best, chosen = np.inf, (1.0,) * len(kinds)
     for factors in itertools.product(FACTORS.values(), repeat=len(kinds)):
         scale = dict(zip(kinds, factors, strict=True))
         found = _misfit(table, unknown, scale, requests)
         prior = sum(_unlikely(table, unknown, kind, factor) for kind, factor in scale.items())
-        worst = max(worst, found)
         if found + 0.01 * prior < best:
             best, chosen = found + 0.01 * prior, factors
-    scale, plain = dict(zip(kinds, chosen, strict=True)), dict.fromkeys(kinds, 1.0)
-    arithmetic = _misfit(table, unknown, plain, requests) > _misfit(table, unknown, scale, requests) + 0.5
+    scale = dict(zip(kinds, chosen, strict=True))
+    fit = _misfit(table, unknown, scale, requests)
+    others = [{**scale, kind: factor} for kind in kinds for factor in (1.0, 1e-3) if factor != scale[kind]]
+    arithmetic = all(_misfit(table, unknown, other, requests) > fit + 0.5 for other in others)
     notes = []
     for name, word in unknown.items():
         factor = scale.get(_kind(word), 1.0)
+        shown = _shown(table[word])
         table[word] = table[word] * factor
         unit = next(unit for unit, size in FACTORS.items() if size == factor)
-        why = ", as the table's own rates and times fit only so" if arithmetic and factor < 1 else ""
-        notes.append(f"{name} has no unit in its name; it was read as {unit}{why}.")
+        read = f"{name} has no unit in its name; it was read as {unit}"
+        if arithmetic:
+            why = ", as the table's own rates and times fit only so" if factor < 1 else ""
+            notes.append(f"{read}{why}.")
+        else:
+            other = "milliseconds" if factor == 1 else "seconds"
+            notes.append(
+                f"{read}, which is {GUESSED}: nothing decides whether {shown} are {unit} or {other}."
+            )
     return notes
+
+
+def _shown(values):
+    """The range of a column as the file prints it."""
+    known = values.dropna()
+    if known.empty:
+        return "its figures"
+    return f"{known.min():g} to {known.max():g}" if len(known) > 1 else f"{known.iloc[0]:g}"
 
 
 def _kind(word):
@@ -54,8 +73,9 @@ def _kind(word):
 def _unlikely(table, unknown, kind, factor):
     """How far a factor is from what the size of the figures alone would say."""
     columns = [word for word in unknown.values() if _kind(word) == kind]
-    middle = np.nanmedian(table[columns].to_numpy(float))
-    likely = 1e-3 if middle > SECONDS_AT_MOST[kind] else 1.0
+    figures = table[columns].to_numpy(float)
+    shortest = np.nanmin(np.where(figures > 0, figures, np.nan), initial=np.inf)
+    likely = 1e-3 if shortest > SECONDS_AT_MOST[kind] else 1.0
     sure = 3 if kind in ("tpot", "itl") else 1  # no engine takes half a second for a token
     return sure * abs(np.log10(factor / likely)) + RARE * (factor < 1e-5)
 

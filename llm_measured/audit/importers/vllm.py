@@ -6,10 +6,11 @@ vllm-project/vllm `vllm/benchmarks/latency.py` and `vllm/benchmarks/throughput.p
 `bench_serving` derives from it and writes a line per run.
 """
 
-import numpy as np
+import pandas as pd
 
 from llm_measured.audit import frame
-from llm_measured.audit.importers.content import Content, seconds_from_ms
+from llm_measured.audit.importers import json_words, tables
+from llm_measured.audit.importers.content import Content
 from llm_measured.audit.importers.stream import summary
 
 TOOL = "vllm bench"
@@ -17,9 +18,22 @@ LOOKED_FOR = (
     "request_throughput with mean_ttft_ms, or avg_latency with percentiles, or elapsed_time with "
     "tokens_per_second"
 )
-STATISTICS = {"mean": "_mean", "median": "_p50", "p50": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
 LISTS = ["input_lens", "latencies", "start_times", "queue_times", "errors", "generated_texts", "itls"]
-LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e", "e2e_latency": "e2e"}
+UNLIMITED = 1e6  # requests/s, as people write it who cannot write infinity
+# What these tools call otherwise than tables do. SGLang's concurrency is what was reached, not the limit.
+MAPPING = {
+    "tokens_per_second": "total_tokens_per_s",
+    "total_input": "total_prompt_tokens",
+    "total_output": "total_output_tokens",
+    "concurrency": "metadata",
+    "duration": "duration_s",
+    "elapsed_time": "duration_s",
+    "avg_latency": "e2e_mean_s",
+    "latency": "metadata",
+    "max_concurrent_requests": "metadata",
+    "spec_decode_acceptance_length": "metadata",
+    "accept_length": "metadata",
+}
 
 
 def matches(content: Content) -> bool:
@@ -34,69 +48,54 @@ def _documents(content):
 
 
 def _kind(document):
+    """Which of the three commands wrote the document; None for none."""
     if "mean_ttft_ms" in document and ("request_throughput" in document or "output_throughput" in document):
-        return _serve
+        return "serve"
     if "avg_latency" in document and "percentiles" in document:
-        return _latency
-    return _throughput if {"elapsed_time", "tokens_per_second"} <= set(document) else None
+        return "latency"
+    return "throughput" if {"elapsed_time", "tokens_per_second"} <= set(document) else None
 
 
 def load(content: Content, file: str) -> frame.Audited:
-    levels, requests = [], []
-    for k, document in enumerate(_documents(content)):
-        level, rows = (_kind(document) or _serve)(document)
-        levels.append(level)
-        requests += [row | {"level": k} for row in rows]
-    return frame.make(file, TOOL, levels, requests)
+    documents = _documents(content)
+    flat = [json_words.flat(document) for document in documents]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    table = pd.DataFrame({name: [row.get(name) for row in flat] for name in names})
+    mapping = MAPPING | {f"percentiles_{q}": f"e2e_p{q}_s" for q in (50, 90, 95, 99)}
+    made = tables.audited(table, tables.meanings(names, mapping | content.mapping), file, of_levels=True)
+    levels, requests = made.levels.assign(tool=TOOL), []
+    for k, document in enumerate(documents):
+        for column, value in _further(document).items():
+            levels.loc[k, column] = value
+        requests += [row | {"level": k} for row in _requests(document)]
+    read = frame.make(file, TOOL, levels, requests)
+    read.placed, read.printed = made.placed, made.printed
+    read.notes += [note for note in made.notes if not note[1].startswith("Each row was")]
+    return read
 
 
-def _serve(d):
-    level = {
-        f"{ours}{q}_s": seconds_from_ms(d.get(f"{s}_{theirs}_ms"))
-        for theirs, ours in LATENCIES.items()
-        for s, q in STATISTICS.items()
-        if f"{s}_{theirs}_ms" in d
-    }
-    level |= {
-        "tpot_sd_s": seconds_from_ms(d.get("std_tpot_ms")),
-        "e2e_sd_s": seconds_from_ms(d.get("std_e2el_ms")),
-    }
-    completed, rate = d.get("completed"), d.get("request_rate")
-    level |= {
-        "model": d.get("model_id"),
-        "engine": d.get("backend"),
-        "name": d.get("label"),
-        "gpu": d.get("gpu") or d.get("gpu_name"),  # what people add with --metadata
-        "requests": completed,
-        "failed": d.get("failed"),
-        "duration_s": d.get("duration"),
-        "concurrency": d.get("max_concurrency"),
-        "request_rate": None if _unlimited(rate) else rate,
-        "all_at_once": 1
-        if "request_rate" in d and _unlimited(rate) and not d.get("max_concurrency")
-        else None,
-        "asked": d.get("num_prompts"),
-        "requests_per_s": d.get("request_throughput"),
-        "output_tokens_per_s": d.get("output_throughput"),
-        "total_prompt_tokens": d.get("total_input_tokens", d.get("total_input")),
-        "total_output_tokens": d.get("total_output_tokens", d.get("total_output")),
-        "total_tokens_per_s": d.get("total_token_throughput", d.get("total_throughput")),
-        "temperature": d.get("temperature"),
-        "tensor_parallel": d.get("tensor_parallel_size", d.get("tp")),
-        "weights": " ".join(str(d[name]) for name in ("quantization", "dtype") if d.get(name)),
-        "option": _speculative(d),
-        "late_mean_s": seconds_from_ms(d.get("mean_client_queue_time_ms")) if not _unlimited(rate) else None,
-        "engine_version": d.get("version") or d.get("vllm_version"),
-    }
-    if completed:
-        level["prompt_tokens"] = (level["total_prompt_tokens"] or np.nan) / completed
-        level["output_tokens"] = (level["total_output_tokens"] or np.nan) / completed
-    return level, _requests(d)
+def _further(document):
+    """What the figures of one document mean besides their names."""
+    rate, found = document.get("request_rate"), {}
+    if "request_rate" in document and _unlimited(rate):
+        found["request_rate"] = float("nan")
+        if not document.get("max_concurrency"):
+            found["all_at_once"] = 1.0
+    if _speculative(document):
+        found["option"] = _speculative(document)
+    queue = document.get("mean_client_queue_time_ms")
+    if isinstance(queue, int | float) and not _unlimited(rate):
+        found["late_mean_s"] = queue / 1e3
+    if _kind(document) != "serve":
+        found |= {"name": _kind(document), "device_times": 1.0}
+    if _kind(document) == "latency":
+        found["requests"] = summary(document.get("latencies"))[0] or float("nan")
+    return found
 
 
 def _unlimited(rate):
     """Whether a request rate means that everything is sent as soon as the client may."""
-    if isinstance(rate, (int, float)) and rate >= 1e6:  # as people write it who cannot write infinity
+    if isinstance(rate, (int, float)) and rate >= UNLIMITED:
         return True
     return str(rate).lower() in ("inf", "infinity", "none", "trace")
 
@@ -140,28 +139,3 @@ def _requests(d):
             }
         )
     return rows
-
-
-def _latency(d):
-    found = d["percentiles"] if isinstance(d["percentiles"], dict) else {}
-    level = {f"e2e_p{float(q):g}_s": value for q, value in found.items() if float(q) in (50, 90, 95, 99)}
-    count, total = summary(d.get("latencies"))
-    return level | {
-        "e2e_mean_s": d["avg_latency"],
-        "requests": count or None,
-        "name": "latency",
-        "device_times": 1,
-    }, []
-
-
-def _throughput(d):
-    elapsed, requests = d["elapsed_time"], d.get("num_requests")
-    return {
-        "duration_s": elapsed,
-        "requests": requests,
-        "requests_per_s": d.get("requests_per_second"),
-        "name": "throughput",
-        "total_tokens_per_s": d["tokens_per_second"],
-        "output_tokens_per_s": d.get("output_tokens_per_second"),
-        "device_times": 1,
-    }, []

@@ -1,22 +1,23 @@
-"""Any CSV that names what it has in the study's words, any subset of them, or in words that `words.meaning`
-understands.
+"""Any table whose headings mean something by quantities.csv: CSV, Markdown, and the rows that
+`json_words` makes of JSON.
 
-A mapping (column -> word) serves for other names. Rows are requests where they have what only requests have
-(a send time, an answer, an
-error) or where many rows share all conditions; else each row is a level.
+Every column is placed, named metadata, or not read. A mapping (column -> word) serves for other names. Rows
+are requests where they have what only requests have (a send time, an answer, an error) or where many rows
+share all conditions; else each row is a level.
 """
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
-from llm_measured.audit import frame
+from llm_measured.audit import frame, quantities
 from llm_measured.audit.importers import numerals, row_kinds, units
 from llm_measured.audit.importers.content import Content
-from llm_measured.audit.importers.words import meaning
+from llm_measured.audit.quantities import meaning
+from llm_measured.core import names as known_names
 from llm_measured.core import naming
 
 TOOL = "CSV in the study's words"
@@ -24,43 +25,22 @@ LOOKED_FOR = (
     "a CSV with at least one of ttft_ms, tpot_ms, itl_ms, e2e_s, output_tokens_per_s, requests_per_s, "
     "each with the conditions it has; --map theirs=word names others"
 )
-MEASURED = (
-    "ttft",
-    "tpot",
-    "itl",
-    "e2e",
-    "request_tokens_per_s",
-    "output_tokens_per_s",
-    "requests_per_s",
-    "total_tokens_per_s",
-    "decode_rate",
-    "prompt_tokens_per_s",
-)
+MEASURED = tuple(sorted(quantities.measured()))
 # What was asked of the server where the file has the tokens that came, and the total that says so.
 ASKED = re.compile(r"(?:mean_|avg_)?(?:osl|isl)|(?:random_)?(?:output|input)_(?:len|length|sequence_length)")
 LENGTHS = {"output_tokens": "total_output_tokens", "prompt_tokens": "total_prompt_tokens"}
+# Names of a mean length; any other count of tokens beside several requests may be their total.
+OF_ONE = re.compile(r".*(mean|avg|average|per_request|osl|isl|len|length|max).*")
+SUM = 0.1  # by which a total may miss rate x time
 NOMINAL = 0.02  # of a length: what was asked and what came differ by more
 WORDS_THEMSELVES = "question", "answer", "error", "succeeded"
 FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
+SIZE = re.compile(r"\d+(\.\d+)?b(-a\d+(\.\d+)?b)?")
 ONLY_REQUESTS = {"sent_s", "question", "answer", "error", "events", "gaps", "request"}
 # What a request that did not fail says of itself.
-SUCCEEDED = {
-    "true",
-    "1",
-    "1.0",
-    "ok",
-    "success",
-    "succeeded",
-    "200",
-    "completed",
-    "stop",
-    "length",
-    "yes",
-    "",
-}
+SUCCEEDED = set("true 1 1.0 ok success succeeded 200 completed stop length yes".split()) | {""}
 # Columns of a table that has one for the number and one for what it counts, as MLPerf's.
 RESULT, UNIT = {"result", "value", "score"}, {"unit", "units"}
-UNREAD = 12  # columns that a note lists by name
 FIRST_ROWS = 60  # of a table that are looked at to see what it is
 SHARED = 5  # rows per set of conditions from which rows count as requests
 
@@ -69,9 +49,13 @@ def matches(content: Content) -> bool:
     if content.is_json:
         return False
     names = content.header
-    if measured(_meanings(content)) or _wide(names) or _with_units(names):
+    if measured(_meanings(content)) or _with_units(names):
         return True
-    return len(names) >= 2 and measured(meanings(row_kinds.obeyed(_beginning(content))[0].columns, {}))
+    if len(names) < 2:
+        return False
+    return _wide(_beginning(content)) is not None or measured(
+        meanings(row_kinds.obeyed(_beginning(content))[0].columns, {})
+    )
 
 
 def _beginning(content):
@@ -83,7 +67,8 @@ def _beginning(content):
 
 def measured(found: dict) -> bool:
     """Whether any of the columns `found` (name -> meaning) is something that a benchmark measures."""
-    return any(word.startswith(MEASURED) for word, _ in found.values())
+    words = {word for word, _ in found.values()}
+    return any(word.startswith(MEASURED) for word in words) or {"total_output_tokens", "duration_s"} <= words
 
 
 def _meanings(content):
@@ -97,11 +82,19 @@ def _meanings(content):
 
 
 def meanings(names: Iterable[str], mapping: dict[str, str] | None) -> dict[str, tuple]:
-    """Name -> (word, factor); a word that two names have stays with the first, but formats are joined."""
-    found = {}
+    """Name -> (word, factor); a word that two names have stays with the first, but formats are joined, and of
+    settings and metadata there may be many."""
+    found, several = {}, {"weights"}
     for name in names:
-        word = meaning(mapping.get(name, name))
-        if word and (word[0] == "weights" or word[0] not in [one for one, _ in found.values()]):
+        word = meaning((mapping or {}).get(name, name))
+        if not word:
+            continue
+        kind = quantities.table()[word[0]].kind if word[0] in quantities.table() else ""
+        if (
+            kind in ("setting", "metadata")
+            or word[0] in several
+            or word[0] not in [w for w, _ in found.values()]
+        ):
             found[name] = word
     return found
 
@@ -109,13 +102,12 @@ def meanings(names: Iterable[str], mapping: dict[str, str] | None) -> dict[str, 
 def load(content: Content, file: str) -> frame.Audited:
     whole, notes = row_kinds.obeyed(_whole(content))
     found = meanings(whole.columns, content.mapping)
-    if not measured(found) and (formats := _wide(whole.columns)):
-        notes.append(f"The columns {', '.join(formats)} were read as tokens/s in that number format.")
-        whole = _long(whole, formats)
+    if wide := _wide(whole):
+        whole = _long(whole, *wide)
+        notes.append(f"The columns {', '.join(wide[1])} were read as tokens/s of that {wide[0]} each.")
     elif not measured(found):
         whole = _with_unit_columns(whole, file, *_with_units(whole.columns))
-    found = meanings(whole.columns, content.mapping)
-    made = audited(whole, found, list(whole), file, content.delimiter == ";")
+    made = audited(whole, meanings(whole.columns, content.mapping), file, content.delimiter == ";")
     made.notes += [(file, note) for note in notes]
     return made
 
@@ -162,14 +154,16 @@ def _with_units(names):
 
 
 def audited(
-    table: pd.DataFrame, found: dict, header: Sequence[str], file: str, decimal_comma: bool = False
+    table: pd.DataFrame, found: dict, file: str, decimal_comma: bool = False, of_levels: bool = False
 ) -> frame.Audited:
-    """`frame.Audited` of a table of texts whose columns mean `found` (name -> word, factor); `header` names
-    all that were there."""
+    """`frame.Audited` of a table of texts whose columns mean `found` (name -> word, factor); `of_levels`: its
+    rows are load levels, whatever they look like."""
+    placed = _placed(table, found, file)
+    raw = table
     table, notes, printed = _converted(table, found, decimal_comma)
     if "requests_per_min" in table and "requests_per_s" not in table:
         table["requests_per_s"] = table["requests_per_min"] / 60
-    notes += _measured_lengths(table, found)
+    notes += _totals(table, found) + _measured_lengths(table, found)
     table = _with_decode_rate(table)
     decoding = _while_decoding(table)
     if decoding.any():
@@ -178,17 +172,55 @@ def audited(
             f"In {int(decoding.sum())} rows of one request at a time the tokens/s are those after the first "
             "token, by TTFT and TPOT or as the rate of decoding; they were read so."
         )
-    requests = _are_requests(table, "timestamp" in {naming.slug(name) for name in found})
+    stamped = "timestamp" in {naming.slug(name) for name in found}
+    requests = not of_levels and _are_requests(table, stamped) and not _labelled(raw, placed)
     made = _requests(table, file) if requests else _levels(table, file)
-    unread = [name for name in header if name not in found and name not in ("question_chars", "answer_chars")]
-    if unread:
-        more = f" and {len(unread) - UNREAD} more" if len(unread) > UNREAD else ""
-        names = ", ".join(str(name)[:40] for name in unread[:UNREAD])
-        notes.append(f"Columns that were not read, because their names mean nothing here: {names}{more}.")
     notes.append(f"Each row was read as {'a request' if requests else 'a load level'}.")
     made.notes += [(file, note) for note in notes]
+    made.placed.append(placed)
     made.printed |= {(file, column): step for column, step in printed.items() if column in frame.LEVELS}
     return made
+
+
+def _placed(table: pd.DataFrame, found: dict, file: str) -> frame.Placed:
+    """What became of each column of the table."""
+    own = [str(name) for name in table if not str(name).endswith("_chars")]
+    metadata = tuple(name for name in own if found.get(name, ("",))[0] == "metadata")
+    unread = tuple(name for name in own if name not in found)
+    read = tuple(name for name in own if name not in metadata and name not in unread)
+    varying = tuple(name for name in unread if table[name].nunique() > 1)
+    return frame.Placed(file, read, metadata, unread, varying)
+
+
+def _labelled(table: pd.DataFrame, placed: frame.Placed) -> bool:
+    """Whether a column that nobody knows gives each row a name of its own: a task, an example, a case."""
+    for name in placed.unread:
+        texts = table[name].fillna("").astype(str)
+        if texts.nunique() == len(table) > 1 and texts.str.contains(r"[A-Za-z]{3}").all():
+            return True
+    return False
+
+
+def _totals(table: pd.DataFrame, found: dict) -> list[str]:
+    """Put counts of tokens that are those of all requests in their own column: where they are what rate x
+    time gives and several requests stand beside them; one sentence for each."""
+    notes = []
+    for name, (word, _) in found.items():
+        total = LENGTHS.get(word)
+        if total is None or word not in table or total in table or OF_ONE.fullmatch(row_kinds.snake(name)):
+            continue
+        rate, many = table.get("output_tokens_per_s"), table.get("requests")
+        time = table.get("duration_s", table.get("e2e_s"))
+        if word != "output_tokens" or rate is None or time is None or many is None:
+            continue
+        fits = ((rate * time / table[word] - 1).abs() < SUM) & (many > 1)
+        if fits.any() and (fits | table[word].isna() | (many <= 1)).all():
+            table[total] = table.pop(word)
+            table[word] = table[total] / many
+            if "duration_s" not in table:
+                table["duration_s"] = table.pop("e2e_s")
+            notes.append(f"{name} was read as the tokens of all requests: rate x time gives them.")
+    return notes
 
 
 def _measured_lengths(table, found):
@@ -255,15 +287,20 @@ def _converted(table, found, decimal_comma):
     """(the table in words and units of the frame, notes about what had to be guessed, {column: the step in
     which it is printed})."""
     out, unknown = {c: table[c] for c in table if c in ("question_chars", "answer_chars")}, {}
-    figures = [
-        n for n, (word, _) in found.items() if word not in frame.TEXTS and word not in WORDS_THEMSELVES
-    ]
+    kinds = {name: quantities.table()[w].kind for name, (w, _) in found.items() if w in quantities.table()}
+    texts = {name for name, kind in kinds.items() if kind in ("text", "setting", "metadata")}
+    figures = [n for n, (word, _) in found.items() if n not in texts and word not in WORDS_THEMSELVES]
+    settings: list[pd.Series] = []
     decimals, notes = numerals.of_table({name: table[name] for name in figures}, decimal_comma)
     printed = {}
     for name, (word, factor) in found.items():
         values = table[name]
         if word in frame.TEXTS and word in out:
             values = (out[word].fillna("").astype(str) + " " + values.fillna("").astype(str)).str.strip()
+        elif word in quantities.table() and quantities.table()[word].kind in ("setting", "metadata"):
+            if quantities.table()[word].kind == "setting":
+                settings.append(_setting(name, values))
+            continue
         elif word == "succeeded" and _counts(values):
             word, values = "requests", numerals.numbers(values)[0]
         elif word == "succeeded":
@@ -284,6 +321,9 @@ def _converted(table, found, decimal_comma):
                 values = values * factor
             printed[word] = step
         out[word] = values
+    if settings:
+        joined = pd.concat(settings, axis=1).fillna("").agg(list, axis=1)
+        out["settings"] = joined.map(lambda cells: ", ".join(cell for cell in cells if cell))
     out = pd.DataFrame(out, index=table.index)
     for total, mean in (("total_prompt_tokens", "prompt_tokens"), ("total_output_tokens", "output_tokens")):
         if total in out and "requests" in out and mean not in out:
@@ -294,6 +334,13 @@ def _converted(table, found, decimal_comma):
         ratio = (out[word] / before[word]).median()
         printed[word] *= ratio if ratio == ratio else 1.0
     return out, notes, printed
+
+
+def _setting(name, values):
+    """`name=value` of each row of a column that is a setting; empty where a row states none."""
+    texts = values.map(lambda value: f"{value:g}" if isinstance(value, float) else value)
+    texts = texts.fillna("").astype(str).str.strip()
+    return (f"{row_kinds.snake(name)}=" + texts).where(texts != "", "")
 
 
 def _nanoseconds(name, values, stated):
@@ -317,17 +364,56 @@ def _counts(values):
     return len(found) > 0.5 * len(values) and not found.isin([0, 1, 200]).all()
 
 
-def _wide(names):
-    """The columns of a table that has one for each number format: two names at least that are formats and
-    nothing else."""
-    formats = [name for name in names if FORMAT.fullmatch(naming.slug(name))]
-    return formats if len(formats) >= 2 else []
+def _wide(table: pd.DataFrame) -> tuple[str, list[str]] | None:
+    """(what the headings name, those headings) of a table of rates that has a column for each number format,
+    model or device: weights, model or gpu; None for any other table."""
+    readings = {
+        "weights": [name for name in table if FORMAT.fullmatch(naming.slug(str(name)))],
+        "model": [name for name in table if SIZE.fullmatch(naming.slug(str(name)))],
+        "gpu": [name for name in table if meaning(str(name)) is None and _device(str(name))],
+    }
+    for word, names in readings.items():
+        others = [name for name in table if name not in names]
+        if len(names) < 2 or any(_numeric(table[name]) for name in others if _is_rate(name)):
+            continue
+        if all(_numeric(table[name]) for name in names):
+            return word, names
+    return None
 
 
-def _long(table, formats):
-    """A table with a column for each number format as one with a row for each, of tokens/s."""
-    others = [c for c in table if c not in formats]
-    return table.melt(others, formats, "weights", "tokens_per_s")
+def _device(name: str) -> bool:
+    try:
+        return bool(known_names.accelerator(name).candidates)
+    except known_names.UnknownName:
+        return False
+
+
+def _is_rate(name: str) -> bool:
+    found = meaning(str(name))
+    return bool(found) and found[0].startswith(MEASURED)
+
+
+def _numeric(values: pd.Series) -> bool:
+    """Whether a column holds numbers, and nothing else."""
+    read, _, _, strange = numerals.numbers(values, ".", "output_tokens_per_s")
+    return bool(read.notna().any()) and not strange
+
+
+def _long(table: pd.DataFrame, word: str, names: list[str]) -> pd.DataFrame:
+    """A table with a column for each format, model or device as one with a row for each, of tokens/s."""
+    others = [c for c in table if c not in names]
+    renamed = {}
+    for name in others:
+        bare = re.sub(r"\(.*?\)", "", str(name)).strip()
+        if meaning(bare) and not _is_rate(bare):
+            renamed[name] = bare
+        elif _is_rate(name):
+            devices = table[name].astype(str).map(_device).mean()
+            renamed[name] = "gpu" if devices > 0.5 else "model"
+    long = table.melt(others, names, word, "tokens_per_s").rename(columns=renamed)
+    empty = long["tokens_per_s"].fillna("").astype(str).str.strip().str.lower().isin(numerals.NOTHING)
+    order = long.index % len(table) if len(table) else long.index
+    return long.assign(order=order)[~empty].sort_values("order", kind="stable").drop(columns="order")
 
 
 def _are_requests(table, stamped=False):
@@ -350,12 +436,13 @@ def _are_requests(table, stamped=False):
 
 def _chosen(lengths):
     """Whether prompt lengths were chosen one by one, as for a table over context lengths: all different, and
-    round."""
+    round or in order."""
     if lengths is None:
         return False
     known = lengths.dropna()
     round_ones = (known % 64 == 0) | (known % 100 == 0)
-    return len(known) >= 3 and known.nunique() == len(known) and bool(round_ones.all())
+    in_order = known.is_monotonic_increasing or known.is_monotonic_decreasing
+    return len(known) >= 3 and known.nunique() == len(known) and bool(in_order or round_ones.all())
 
 
 def _conditions(table):
@@ -382,10 +469,9 @@ def _levels(table, file):
     if "asked" in table and "requests" not in table:
         failed = table["failed"].fillna(0) if "failed" in table else 0
         table["requests"] = table["asked"] - failed
-    if "per_gpu" in table:
+    if "output_tokens_per_s_per_device" in table:
         absent = pd.Series(np.nan, table.index)
-        table["output_tokens_per_s_per_device"] = table["per_gpu"]
         # Of how many devices nobody says, the rate of all is not known.
-        of_all = table["per_gpu"] * table.get("tensor_parallel", absent)
+        of_all = table["output_tokens_per_s_per_device"] * table.get("tensor_parallel", absent)
         table["output_tokens_per_s"] = table.get("output_tokens_per_s", absent).fillna(of_all)
     return frame.make(file, TOOL, table.rename(columns={"late_s": "late_mean_s"}))

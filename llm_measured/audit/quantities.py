@@ -1,0 +1,268 @@
+"""The one table of quantities that a benchmark may publish (quantities.csv), and what a column's name means
+by it.
+
+A row is a quantity: `word` (its column in the frame; `tables` says in which), `unit`, `scope` (request, user,
+device or system), the `statistics` that it comes in, `kind` (asked, came, total, mean, peak, retokenized;
+text; setting: one without a column of its own; metadata: what changes nothing of a result), `setting`
+(whether two results that differ in it are two levels), `names` (patterns of a whole name, separated by
+spaces), `parts` (words from which names of rates are put together) and a `title` in words.
+"""
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+STATISTICS = {
+    "": "",
+    **dict.fromkeys(("mean", "avg", "average"), "_mean"),
+    **dict.fromkeys(("std", "stddev", "sd"), "_sd"),
+    **dict.fromkeys(("median", "med"), "_p50"),
+    **dict.fromkeys(("min", "minimum"), "_min"),
+    **dict.fromkeys(("max", "maximum"), "_max"),
+}
+PERCENTILE = re.compile(r"p(50|90|95|99)(?:\.0+)?|(50|90|95|99)th|(50|90|95|99)p")
+UNITS = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "millis", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nanoseconds"), 1e-9),
+    **dict.fromkeys(("min", "minutes"), 60.0),
+}
+PER_TOKEN = {"ms_per_token": 1e-3, "ms_per_tok": 1e-3, "s_per_token": 1.0, "seconds_per_token": 1.0}
+# Rates whose name is put together from parts: how much of what in a second, of which tokens, of whom.
+PER_SECOND = re.compile(
+    r"(?P<tokens>tokens?_per_s|toks?_per_s|t_per_s|tps)|(?P<requests>(?:requests?|reqs?|quer(?:y|"
+    r"ies)|samples?)_per_s|rps)"
+)
+SAYS_NOTHING = set(
+    "throughput tput rate speed token tokens request requests achieved system per measured actual aggregate "
+    "aggregated".split()
+)
+LLAMA_BENCH = {"tg": "decode_rate", "pp": "prompt_tokens_per_s"}  # the names that it gives its tests
+NAME_CHARS = 120  # of a column's name that are looked at
+IN_SECONDS = ("sent_s", "late_mean_s")  # without a unit these are taken as seconds
+CLOCKED = ("prefill_s", "decode_s")  # without a unit the bare word may be a rate, a count or a text as well
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A row of quantities.csv."""
+
+    word: str
+    tables: tuple[str, ...]
+    unit: str
+    scope: str
+    statistics: tuple[str, ...]
+    kind: str
+    setting: bool
+    names: tuple[str, ...]
+    parts: frozenset[str]
+    title: str
+
+    @property
+    def timed(self) -> bool:
+        """Whether its numbers are times, which a column may print in any unit."""
+        return self.unit == "s"
+
+    def columns(self) -> dict[str, str]:
+        """{column of a table of load levels: what it is in words}."""
+        if not self.statistics:
+            return {self.word: self.title}
+        ends = ["", *(f"_{statistic}" for statistic in self.statistics)]
+        after = "_s" if self.timed else ""
+        return {
+            f"{self.word}{end}{after}": f"{self.title}, {end[1:] or 'statistic not stated'}" for end in ends
+        }
+
+
+@cache
+def table() -> dict[str, Quantity]:
+    """{word: Quantity} of quantities.csv, in its order."""
+    text = (resources.files("llm_measured.audit") / "quantities.csv").read_text(encoding="utf-8")
+    found = {}
+    for row in csv.DictReader(text.splitlines()):
+        found[row["word"]] = Quantity(
+            row["word"],
+            tuple(row["tables"].split()),
+            row["unit"],
+            row["scope"],
+            tuple(row["statistics"].split()),
+            row["kind"],
+            row["setting"] == "yes",
+            tuple(row["names"].split()),
+            frozenset(row["parts"].split()),
+            row["title"],
+        )
+    return found
+
+
+def columns(of: str, text: bool) -> dict[str, str]:
+    """{column: title} of the table `of` (levels, requests) of the frame: its texts, or its numbers."""
+    found: dict[str, str] = {}
+    for one in table().values():
+        if of not in one.tables or (one.kind == "text") != text:
+            continue
+        if of == "requests" and one.statistics:
+            found[f"{one.word}_s" if one.timed else one.word] = one.title
+        else:
+            found |= one.columns()
+    return found
+
+
+def measured() -> set[str]:
+    """Words whose presence makes a table one of a benchmark: times and rates that were measured."""
+    rates = {one.word for one in table().values() if one.unit == "1/s" and one.names and not one.setting}
+    return rates | {"ttft", "tpot", "itl", "e2e"}
+
+
+@cache
+def _plain_names() -> dict[str, str]:
+    """Name -> word of every name that is no pattern; the first row that has a name keeps it."""
+    found: dict[str, str] = {}
+    for one in table().values():
+        for name in one.names:
+            if re.fullmatch(r"\w+", name) and not one.timed and not _of_user(one):
+                found.setdefault(name, one.word)
+    return found
+
+
+def _of_user(one: Quantity) -> bool:
+    return bool(one.statistics) and not one.timed
+
+
+@cache
+def _patterns() -> list[tuple[str, re.Pattern]]:
+    found = []
+    for one in table().values():
+        patterns = [
+            name for name in one.names if one.timed or _of_user(one) or not re.fullmatch(r"\w+", name)
+        ]
+        if patterns:
+            found.append((one.word, re.compile("|".join(f"(?:{pattern})" for pattern in patterns))))
+    return found
+
+
+def names() -> list[str]:
+    """Every name that is no pattern, to find the nearest one of a name that is not known."""
+    return list(_plain_names())
+
+
+def snaked(name: str) -> str:
+    """A heading as the table writes names: small letters, `_per_` for a stroke, underscores."""
+    plain = re.sub(r"\b(50|90|95|99) ?%", r"p\1", str(name)[:NAME_CHARS].lower()).replace("/", "_per_")
+    plain = re.sub(r"[^a-z0-9.]+", "_", plain).strip("_.").replace("._", "_")
+    plain = re.sub(r"_per_(second|sec|s)(?![a-z0-9])", "_per_s", plain).replace("tok_per_s", "tokens_per_s")
+    plain = re.sub(r"_(ms|s)_per_tok(en)?$", r"_\1", plain) if plain.startswith(("tpot", "itl")) else plain
+    return re.sub(r"^tokens?_per_s$", "tokens_per_s", plain)
+
+
+@cache
+def meaning(name: str) -> tuple[str, float | None] | None:
+    """(word of the table with its statistic, factor to its unit) of a column's name, None where it means
+    nothing here; factor None: a time without a unit in its name."""
+    plain = snaked(name)
+    by_name = _plain_names()
+    if plain in by_name:
+        return by_name[plain], 1
+    if plain in PER_TOKEN:
+        return "tpot_s", PER_TOKEN[plain]
+    for word, pattern in _patterns():
+        if not table()[word].timed and pattern.fullmatch(plain):
+            return word, 1
+    bare, statistic = _statistic(plain)
+    rate = bare.endswith("_per_s") or "_per_s_per_" in bare
+    bare, unit = (bare, 1.0) if rate else _unit(bare)
+    if not statistic:
+        bare, statistic = _statistic(bare)
+    for word, pattern in _patterns():
+        if pattern.fullmatch(bare):
+            return _with_statistic(table()[word], statistic, unit, bare)
+    if bare in by_name:
+        # A mean or percentile of rates is one over requests.
+        if statistic not in ("", "_sd") and by_name[bare] == "output_tokens_per_s":
+            return f"request_tokens_per_s{statistic}", 1
+        if statistic == "_mean":
+            return by_name[bare], 1
+    return _rate(plain)
+
+
+def _with_statistic(
+    one: Quantity, statistic: str, unit: float | None, bare: str
+) -> tuple[str, float | None] | None:
+    """The word of a quantity in a statistic; None for a statistic that the table does not have of it."""
+    if one.statistics:
+        if statistic[1:] and statistic[1:] not in one.statistics:
+            return None
+        return f"{one.word}{statistic}{'_s' if one.timed else ''}", unit if one.timed else 1
+    if statistic == "_sd":
+        return None
+    if not one.timed:
+        return one.word, 1
+    if one.word in IN_SECONDS and unit is None:
+        unit = 1.0
+    if one.word in CLOCKED and unit is None and not bare.endswith(("_time", "_duration")):
+        return None
+    if one.word == "late_mean_s":
+        ends = {"_p99": "late_p99_s", "_mean": "late_mean_s"}
+        return ends.get(statistic, "late_s"), unit
+    return one.word, unit
+
+
+def _rate(plain: str) -> tuple[str, float | None] | None:
+    """The meaning of a rate whose name is put together from parts, None where a part means nothing here or
+    two parts say different things."""
+    test = re.fullmatch(r"(tg|pp)_?\d+(_t_per_s|_tokens_per_s)?", plain)
+    if test:
+        return LLAMA_BENCH[test[1]], 1
+    bare, statistic = _statistic(plain)
+    unit = PER_SECOND.search(bare)
+    if not unit or statistic == "_sd" or (bare[: unit.start()] + bare[unit.end() :]).count("per_s"):
+        return None
+    words = [w for w in (bare[: unit.start()] + "_" + bare[unit.end() :]).split("_") if w]
+    composed = {one.word: one.parts for one in table().values() if one.parts}
+    whom = {
+        word
+        for word in ("request_tokens_per_s", "output_tokens_per_s_per_device")
+        if composed[word] & {*words}
+    }
+    which = {word for word, parts in composed.items() if parts & {*words}} - whom
+    if {"prompt", "eval"} <= set(words):  # llama.cpp's word for reading the prompt
+        which -= {"output_tokens_per_s"}
+    known = SAYS_NOTHING.union(*composed.values())
+    # "tokens/s (total)" may be all tokens, or the output of all requests.
+    unclear = "total" in words[1:] or len(which) > 1 or len(whom) > 1
+    if set(words) - known or unclear:
+        return None
+    if unit["requests"]:
+        return None if which or "output_tokens_per_s_per_device" in whom else ("requests_per_s", 1)
+    if whom:
+        (word,) = whom
+        if which - {"output_tokens_per_s", "decode_rate"}:
+            return None
+        return (f"{word}{statistic}" if table()[word].statistics else word), 1
+    if statistic not in ("", "_mean"):
+        return None
+    return next(iter(which), "output_tokens_per_s"), 1
+
+
+def _statistic(plain: str) -> tuple[str, str]:
+    """The name without its statistic, and the statistic as the frame writes it."""
+    words = plain.split("_")
+    if len(words) < 2:
+        return plain, ""
+    for at, rest in ((0, words[1:]), (-1, words[:-1])):
+        percentile = PERCENTILE.fullmatch(words[at])
+        if percentile:
+            said_twice = ("percentile", "percentiles", "quantile", "quantiles")
+            kept = [word for word in rest if word not in said_twice]
+            return "_".join(kept), "_p" + next(group for group in percentile.groups() if group)
+        if words[at] in STATISTICS:
+            return "_".join(rest), STATISTICS[words[at]]
+    return plain, ""
+
+
+def _unit(plain: str) -> tuple[str, float | None]:
+    head, _, tail = plain.rpartition("_")
+    return (head, UNITS[tail]) if head and tail in UNITS else (plain, None)
