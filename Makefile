@@ -128,7 +128,7 @@ compare-scatter: .venv/ready
 	@python -m llm_measured.compare.scatter _llama-inference
 
 compare-proof: .venv/ready
-	@python -m llm_measured.compare.proof
+	@python tests/compare/errors.py
 
 audit-runs: .venv/ready
 	@python -c "from bench.machine import identity; from bench.observations import store; from bench.report.audit import own_runs; own_runs.write(store.files(), identity.cores())"

@@ -4,8 +4,9 @@ by it.
 A row is a quantity: `word` (its column in the frame; `tables` says in which), `unit`, `scope` (request, user,
 device or system), the `statistics` that it comes in, `kind` (asked, came, total, mean, peak, retokenized;
 text; setting: one without a column of its own; metadata: what changes nothing of a result), `setting`
-(whether two results that differ in it are two levels), `names` (patterns of a whole name, separated by
-spaces), `parts` (words from which names of rates are put together) and a `title` in words.
+(whether two results that differ in it are two levels), `rank` (of a figure that two results are compared in:
+the first that is there says most), `names` (patterns of a whole name, separated by
+spaces), `parts` (words from which names of rates are put together), `title` in words and `short` for tables.
 """
 
 import csv
@@ -51,12 +52,14 @@ class Quantity:
     """A row of quantities.csv."""
 
     word: str
+    short: str
     tables: tuple[str, ...]
     unit: str
     scope: str
     statistics: tuple[str, ...]
     kind: str
     setting: bool
+    rank: int
     names: tuple[str, ...]
     parts: frozenset[str]
     title: str
@@ -85,12 +88,14 @@ def table() -> dict[str, Quantity]:
     for row in csv.DictReader(text.splitlines()):
         found[row["word"]] = Quantity(
             row["word"],
+            row["short"],
             tuple(row["tables"].split()),
             row["unit"],
             row["scope"],
             tuple(row["statistics"].split()),
             row["kind"],
             row["setting"] == "yes",
+            int(row["rank"] or 0),
             tuple(row["names"].split()),
             frozenset(row["parts"].split()),
             row["title"],
@@ -109,6 +114,11 @@ def columns(of: str, text: bool) -> dict[str, str]:
         else:
             found |= one.columns()
     return found
+
+
+def compared() -> list[Quantity]:
+    """The quantities that two results are compared in, the one that says most first."""
+    return sorted((one for one in table().values() if one.rank), key=lambda one: one.rank)
 
 
 def measured() -> set[str]:

@@ -15,7 +15,9 @@ from importlib import resources
 
 from llm_measured.core import hardware, names
 
-FEWEST = 10  # reruns of a kind, else it has no scatter
+FEWEST, FEWEST_SOURCES = 10, 3  # reruns of a kind, and hosts or publishers that made them
+FLOOR, FLOOR_FREEDOM = 0.06, 200.0  # scatter that is assumed of a machine that nobody reran
+PRINTED = "printed beside the figures (repeats of one process)"
 OWN_HOST = re.compile(r"-(\d+)c$")
 # Of a metric without a scatter of its own, another that scatters for the same reasons.
 INSTEAD = {"tpot": "itl", "itl": "tpot"}
@@ -23,23 +25,14 @@ INSTEAD = {"tpot": "itl", "itl": "tpot"}
 
 @dataclass(frozen=True)
 class Scatter:
-    """What is borrowed: standard deviations of the logarithm between runs (`beyond`: without that of
-    requests, None where it is not known), and the sources' counts."""
+    """What is borrowed: the standard deviation of the logarithm between runs (`beyond`: without that of
+    requests, None where it is not known), the degrees of freedom that its own uncertainty leaves, and a
+    sentence part for readers."""
 
-    kind: str
     scatter: float
     beyond: float | None
-    reruns: int
-    own: int
-    published: int
-    sources: str
-
-    def named(self) -> str:
-        """A sentence part for readers: of how many reruns of what it is."""
-        return (
-            f"borrowed from {self.reruns} reruns on {self.kind} "
-            f"({self.own} of our own, {self.published} published)"
-        )
+    freedom: float
+    source: str
 
 
 @cache
@@ -72,37 +65,34 @@ def part(statistic: str) -> str:
 
 
 @cache
-def table() -> dict[tuple[str, str, str], Scatter]:
-    """(kind, metric, part) -> `Scatter`, as committed."""
+def table() -> dict[tuple[str, str, str], dict[str, str]]:
+    """(kind, metric, part) -> the row of borrowed.csv, as committed."""
     text = (resources.files("llm_measured.compare") / "borrowed.csv").read_text(encoding="utf-8")
-    return {
-        (row["kind"], row["metric"], row["part"]): Scatter(
-            row["kind"],
-            float(row["scatter"]),
-            float(row["beyond_requests"]) if row["beyond_requests"] else None,
-            int(row["reruns"]),
-            int(row["own_reruns"]),
-            int(row["published_reruns"]),
-            row["sources"],
-        )
-        for row in csv.DictReader(text.splitlines())
-    }
+    return {(row["kind"], row["metric"], row["part"]): row for row in csv.DictReader(text.splitlines())}
 
 
-def scatter(of: str | None, metric: str, statistic: str) -> Scatter | None:
-    """What a result of one run borrows; None where the kind has fewer than FEWEST reruns of that metric."""
+def scatter(of: str | None, metric: str, statistic: str) -> Scatter:
+    """What a result of one run borrows: the scatter of its kind, where FEWEST_SOURCES sources have rerun that
+    metric, else a floor that is said."""
     for name in (metric, INSTEAD.get(metric, metric)):
-        found = table().get((of or "", name, part(statistic)))
-        if found and found.reruns >= FEWEST:
-            return found
-    return None
+        row = table().get((of or "", name, part(statistic)))
+        if row and len(row["sources"].split()) >= FEWEST_SOURCES and int(row["reruns"]) >= FEWEST:
+            count = len(row["sources"].split())
+            beyond = float(row["beyond_requests"]) if row["beyond_requests"] else None
+            source = f"borrowed from {row['reruns']} reruns on {of} (of {count} sources)"
+            return Scatter(float(row["scatter"]), beyond, float(row["freedom"]), source)
+    wide = part(statistic) == "tail" or metric in ("ttft", "prefill_s")
+    floor = 2 * FLOOR if wide else FLOOR
+    return Scatter(
+        floor,
+        None,
+        FLOOR_FREEDOM,
+        f"assumed, {100 * floor:.0f} % (no three sources have rerun such a machine)",
+    )
 
 
-def widest(metric: str, statistic: str) -> float | None:
-    """The largest scatter of any kind that has one: what to plan with where a kind has none."""
-    found = [
-        one.scatter
-        for (_, name, which), one in table().items()
-        if name == metric and which == part(statistic) and one.reruns >= FEWEST
-    ]
-    return max(found, default=None)
+def widest(metric: str, statistic: str) -> float:
+    """The largest scatter of any kind and figure that the table knows, of the same part of the
+    distribution."""
+    found = [float(row["scatter"]) for (_, _, which), row in table().items() if which == part(statistic)]
+    return max([*found, 2 * FLOOR])

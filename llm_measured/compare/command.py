@@ -4,8 +4,8 @@
     llm-measured compare A1 A2 A3 -- B1 B2 B3 [--fail-if "ttft_p90 > +10%"] [--markdown OUT] [--json OUT]
     [--html OUT]
 
-Exit code 0; 1 when a limit of --fail-if is significantly passed; 2 where the two are not comparable or
-cannot be read. Noise never gives 1.
+Exit code 0; 1 when a limit of --fail-if is significantly passed; 2 where the two are not comparable, cannot
+be read, or a limit could not be tested. Noise never gives 1.
 """
 
 import argparse
@@ -26,7 +26,8 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="llm-measured compare",
         description=__doc__.partition("\n\n    ")[0],
-        epilog="Exit code 1 when a limit is significantly passed, 2 where they are not comparable, else 0.",
+        epilog="Exit code 1 when a limit is significantly passed, 2 where they are not comparable or a limit "
+        "could not be tested, else 0.",
     )
     parser.add_argument(
         "files", nargs="*", metavar="A B, or A... -- B...", help="result files, or folders of repeats"
@@ -85,7 +86,9 @@ def main(words: Sequence[str] | None = None) -> int:
     print(printed[0](report), end="")
     if report["verdict"] == NOT_COMPARABLE:
         return 2
-    return 1 if any(limit["passed"] for limit in report["limits"]) else 0
+    if any(limit["passed"] for limit in report["limits"]):
+        return 1
+    return 2 if any(limit["ratio"] is None for limit in report["limits"]) else 0
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm_measured.compare.reading import Level
+from llm_measured.compare.reading import Level, format_words
 from llm_measured.core import names
 
 COMPARED, BLOCKS, NOTED = "compared", "not comparable", "noted"
-LOAD = "concurrency", "request_rate", "all_at_once", "batch_size", "device_times"
+LOAD = "concurrency", "request_rate", "all_at_once", "batch_size", "device_times", "depth_tokens"
+NEVER_SPLITS = {"host", "tool", "warmup_requests"}  # what rows of one side may differ in and still be repeats
 LENGTHS = "prompt_tokens", "output_tokens"
 # Condition -> (what readers call it, what a difference means).
 MEANING = {
@@ -31,6 +32,7 @@ MEANING = {
     "engine": ("engine", COMPARED),
     "engine_version": ("engine version", COMPARED),
     "option": ("option", COMPARED),
+    "settings": ("settings", COMPARED),
     "gpu": ("device", COMPARED),
     "tensor_parallel": ("devices", COMPARED),
     "host": ("host", COMPARED),
@@ -39,6 +41,7 @@ MEANING = {
 UNSTATED = "model", "gpu", "engine_version", "weights", "dataset", "warmup_requests"  # worth a word if absent
 FAILED, LATE = 0.05, 0.1  # share of failed requests, share of the TTFT by which a client is late
 LOAD_NAMES = {"concurrency": "concurrency", "request_rate": "requests/s", "batch_size": "batch"}
+LENGTH_NAMES = {"prompt_tokens": "prompt tokens", "output_tokens": "output tokens"}
 
 
 @dataclass(frozen=True)
@@ -78,23 +81,20 @@ def canonical(level: Level, condition: str) -> object:
         return float(value)
     if not isinstance(value, str):
         return value
-    if condition == "model":
-        return _parsed(names.model, value)
+    if condition in ("model", "tokenizer"):
+        # Fine-tunes of one shape cost the same time, and are not the same model: the name has to agree.
+        return format_words(value)[0]
+    if condition == "weights":
+        return " ".join(format_words(value)[1]) or value.strip().lower()
     if condition == "gpu":
-        return _parsed(names.accelerator, value)
+        try:
+            read = names.accelerator(value)
+        except names.UnknownName:
+            return value.strip().lower()
+        return read.candidates, read.count
     if condition == "option" and value.startswith("speculative decoding"):
         return "speculative decoding"  # the tokens of a step are a figure
     return value.strip().lower()
-
-
-def _parsed(parse, text):
-    plain = text.strip().lower().rstrip("/").rsplit("/", 1)[-1]
-    try:
-        read = parse(text)
-    except names.UnknownName:
-        return plain
-    # Fine-tunes of one shape cost the same time, and are not the same model: a name has to agree, too.
-    return (read.candidates, read.count) if parse is names.accelerator else plain
 
 
 def match(a: Sequence[Level], b: Sequence[Level]) -> tuple[list[Pair], list[str], list[str]]:
@@ -106,8 +106,13 @@ def match(a: Sequence[Level], b: Sequence[Level]) -> tuple[list[Pair], list[str]
         for level in levels:
             found[tuple(_key(level, name, keys) for name in keys)].append(level)
         sides.append(found)
-    pairs = [Pair(_name(key, keys), sides[0][key], sides[1][key], []) for key in sides[0] if key in sides[1]]
-    alone = [[_name(key, keys) for key in mine if key not in other] for mine, other in (sides, sides[::-1])]
+    pairs, alone = [], []
+    for key, levels in sides[0].items():
+        if key in sides[1]:
+            others = sides[1][key]
+            pairs.append(Pair(_name(key, keys, [*levels, *others]), levels, others, []))
+    for mine, other in (sides, sides[::-1]):
+        alone.append([_name(key, keys, levels) for key, levels in mine.items() if key not in other])
     return pairs, alone[0], alone[1]
 
 
@@ -116,8 +121,13 @@ def _keys(a, b):
     borders."""
     keys: dict[str, list[float]] = {name: [] for name in LOAD}
     for name in MEANING:
-        if any(len({canonical(level, name) for level in side}) > 1 for side in (a, b)):
+        several = any(len({canonical(level, name) for level in side}) > 1 for side in (a, b))
+        if several and name not in NEVER_SPLITS:
             keys[name] = []
+    # What a file calls its levels tells them apart where both sides call them so.
+    called = [{canonical(level, "name") for level in side} for side in (a, b)]
+    if called[0] == called[1] and len(called[0]) > 1:
+        keys["name"] = []
     for name in LENGTHS:
         if any(_varies(side, name, keys) for side in (a, b)):
             keys[name] = _borders([level.conditions[name] for level in (*a, *b)])
@@ -149,33 +159,41 @@ def _key(level, name, keys):
     return None if name in ("all_at_once", "device_times") and not value else value
 
 
-def _name(key, keys):
+def _name(key, keys, levels):
+    """What readers call a level: its load, and what else tells it from the others."""
     words = []
     for name, value in zip(keys, key):
-        if value is None or name == "device_times":
+        if value is None or name == "device_times" or (name == "depth_tokens" and not value):
             continue
         if name == "all_at_once":
             words.append("all at once")
         elif name in LENGTHS:
-            words.append(f"{name.replace('_', ' ')} group {value + 1}")
+            stated = [level.conditions[name] for level in levels if level.conditions[name]]
+            words.append(f"{sum(stated) / len(stated):,.0f} {LENGTH_NAMES[name]}")
+        elif name == "depth_tokens":
+            words.append(f"{value:,.0f} tokens in the cache")
         elif name in LOAD_NAMES:
             words.append(f"{LOAD_NAMES[name]} {value:g}")
         else:
             words.append(str(value[0][0] if isinstance(value, tuple) else value))
-    return ", ".join(words) or "one request at a time"
+    if not words:
+        single = (level.conditions[name] == 1 for level in levels for name in ("batch_size", "concurrency"))
+        return "one request at a time" if any(single) else "load not stated"
+    return ", ".join(words)
 
 
 def differences(
-    pairs: Sequence[Pair], margin: float, allow: Sequence[str] = ()
+    pairs: Sequence[Pair], sides: Sequence[Sequence[Level]], margin: float, allow: Sequence[str] = ()
 ) -> tuple[list[Difference], list[str]]:
-    """(what differs over all pairs, the most telling first; names of conditions that no file states).
+    """(what differs over all pairs, the most telling first; names of conditions that no file states). Without
+    a pair it is what differs between the sides.
 
     Marks pairs whose lengths, streaming, failures or client make them not comparable. `allow`: conditions, by
     their names in MEANING or "lengths", that are noted instead.
     """
-    a = [level for pair in pairs for level in pair.a]
-    b = [level for pair in pairs for level in pair.b]
-    found = []
+    a = [level for pair in pairs for level in pair.a] or sides[0]
+    b = [level for pair in pairs for level in pair.b] or sides[1]
+    found = [*_failures(a, b)]
     for name, (title, effect) in MEANING.items():
         values = [{canonical(level, name) for level in side} for side in (a, b)]
         texts = [_texts(side, name) for side in (a, b)]
@@ -189,10 +207,35 @@ def differences(
         pair.blocked = [] if "lengths" in allow else _lengths(pair, margin)
         pair.blocked += _validity(pair)
     unstated = [
-        MEANING[name][0] for name in UNSTATED if all(canonical(level, name) is None for level in (*a, *b))
+        MEANING[name][0]
+        for name in UNSTATED
+        if all(canonical(level, name) is None for side in sides for level in side)
     ]
     order = [BLOCKS, COMPARED, NOTED]
     return sorted(found, key=lambda one: order.index(one.effect)), unstated
+
+
+def _failures(a, b):
+    """Failed requests of either side, at any share."""
+    failed = [sum(level.conditions["failed"] for level in side) for side in (a, b)]
+    if not any(failed):
+        return
+    texts = []
+    for lost, side in zip(failed, (a, b)):
+        done = sum(level.requests or 0 for level in side)
+        texts.append(f"{lost:g} of {lost + done:g}" if done else f"{lost:g}")
+    yield Difference("failed requests", texts[0], texts[1], NOTED)
+
+
+def devices(levels: Sequence[Level]) -> float | None:
+    """How many devices shared the model, by the files or by the device's name; None where it is not stated
+    or differs between the levels."""
+    counts = set()
+    for level in levels:
+        named = canonical(level, "gpu")
+        counts.add(canonical(level, "tensor_parallel") or (named[1] if isinstance(named, tuple) else None))
+    count = counts.pop() if len(counts) == 1 else None
+    return float(count) if isinstance(count, int | float) and count else None
 
 
 def _texts(levels, name):

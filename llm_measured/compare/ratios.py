@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 LEVEL = 0.05
+LEAST = 0.01  # scatter between two runs, however close the repeats within one lie together
 MOST_RUNS = 200
 FASTER, SLOWER, EQUAL, UNKNOWN = "faster", "slower", "equal", "cannot be told"
 
@@ -77,6 +78,16 @@ def of_single(
     total = sum(variance for variance, _ in parts)
     df = total**2 / sum(variance**2 / max(df, 1) for variance, df in parts)
     return Ratio(math.log(b / a), math.sqrt(total), df, math.sqrt(total / 2))
+
+
+def of_printed(a: float, b: float, one: tuple[float, int], other: tuple[float, int]) -> Ratio:
+    """The ratio of one run each that prints the scatter of its repeats (standard deviation of the logarithm,
+    degrees of freedom): as if a run scattered as its repeats do, and by LEAST at least, since they share a
+    process."""
+    parts = [(max(sd, LEAST), freedom) for sd, freedom in (one, other)]
+    total = sum(sd**2 for sd, _ in parts)
+    freedom = total**2 / sum(sd**4 / df for sd, df in parts)
+    return Ratio(math.log(b / a), math.sqrt(total), freedom, math.sqrt(total / 2))
 
 
 def verdict(ratio: Ratio, adjusted: float, margin: float, more_is_better: bool) -> str:

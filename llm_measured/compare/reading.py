@@ -5,6 +5,7 @@ that both sides are computed alike, and are the file's own where it has a summar
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,22 +14,41 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from llm_measured.audit import checks, importers
+from llm_measured.audit import checks, importers, quantities
 from llm_measured.audit.checks.finding import ALARMS, Finding
 from llm_measured.audit.frame import Audited
 from llm_measured.audit.report import expand
 from llm_measured.compare import files
 from llm_measured.core.confidence import requests_needed
+from llm_measured.core.plausibility import digits
 
 TOKENS = "output_tokens_per_s"
 TIMES = "ttft", "tpot", "itl", "e2e"
-SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-ROWS = [(TOKENS, "")] + [(time, statistic) for time in TIMES for statistic in ("mean", *SHARES)]
-TEXTS = "model gpu weights engine engine_version option tool".split()
+SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+# (quantity, statistic) of every figure that is compared -> its column in the audit's frame.
+COLUMNS = {
+    (
+        one.word,
+        statistic,
+    ): f"{one.word}{'_' * bool(statistic)}{statistic}{'_s' * one.timed * bool(one.statistics)}"
+    for one in quantities.compared()
+    for statistic in (("mean", "", *SHARES) if one.statistics else ("",))
+}
+ROWS = [*COLUMNS]
+TEXTS = "name model gpu weights engine engine_version option settings tool".split()
 NUMBERS = (
     "concurrency request_rate all_at_once batch_size tensor_parallel prompt_tokens output_tokens "
-    "max_new_tokens temperature warmup_requests device_times"
+    "max_new_tokens depth_tokens temperature warmup_requests device_times"
 ).split()
+USUAL_REPEATS = 5  # of llama-bench, where it does not say
+MAKERS = {"meta", "hf"}
+# llama.cpp's formats as its tools and files spell them: `Q4_0`, `mostly Q5_K - Medium`, `iq4_xs`
+QUANTS = re.compile(r"(?:mostly )?\bi?q\d(?:_\w+?)*(?: - (?:small|medium|large))?(?![\w])")
+FORMATS = re.compile(
+    r"fp8|fp4|nvfp4|mxfp4|bf16|fp16|f16|int[48]|w[48]a\d+|awq|gptq|nf4|bnb|[48]bit|dynamic|gguf"
+)
+PRINTED_DIGITS = 4  # of figures of one file from which equal ones are one line, quoted twice
+FINE = 6  # digits of a figure from which two that are equal are one and the same
 RESAMPLES, SEED = 300, 44
 FEWEST = 8  # requests that are resampled
 ROUNDS = 10  # requests for each place in flight, below which the end of a level, as places empty, is replayed
@@ -48,6 +68,8 @@ class Level:
     values: dict[tuple[str, str], float]
     requests: int | None
     samples: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    # row of ROWS -> (standard deviation of its logarithm over printed repeats, degrees of freedom)
+    printed: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict, repr=False)
     spans: np.ndarray | None = field(default=None, repr=False)
 
 
@@ -66,7 +88,7 @@ def side(paths: Sequence[str | Path]) -> tuple[list[Level], list[str], list[Find
 
     A folder stands for the result files in it. ValueError with one sentence where nothing can be read.
     """
-    levels, notes, unread, alarms = [], [], [], []
+    levels, notes, unread, alarms, empty = [], [], [], [], []
     found, inside = expand(paths)
     missing = [str(path) for path in paths if not Path(path).exists()]
     if missing:
@@ -74,7 +96,13 @@ def side(paths: Sequence[str | Path]) -> tuple[list[Level], list[str], list[Find
     for path in found:
         try:
             audited = importers.read(path)
-            levels += levels_of(path, audited)
+            mine = levels_of(path, audited)
+            levels += mine
+            empty += [] if mine else [f"{path.name} was read, and holds no figure that is compared"]
+            varying = [name[:40] for one in audited.placed for name in one.varying]
+            if varying:
+                said = f"Not read, and different from row to row: {', '.join(varying[:6])}"
+                notes.append(f"{said}. Rows that differ only in that are repeats.")
             alarms += [one for one in checks.run(audited) if one.kind in ALARMS and not one.consequence_of]
         except ValueError as error:
             if path not in inside:
@@ -84,7 +112,8 @@ def side(paths: Sequence[str | Path]) -> tuple[list[Level], list[str], list[Find
     if told:
         notes.append(f"{len(told)} files of the folder were not read; the first: {told[0][:200]}")
     if not levels:
-        raise ValueError(f"No benchmark result in {', '.join(map(str, paths))}: {(told or ['no file'])[0]}")
+        why = [*empty, *told, "no file"][0]
+        raise ValueError(f"No benchmark result in {', '.join(map(str, paths))}: {why}")
     return _without_copies(levels, notes), notes, alarms
 
 
@@ -116,10 +145,14 @@ def _level(path, row, requests, failed, beside):
     known = lambda value: None if value is None or value != value or value == "" else value  # noqa: E731
     conditions = {name: known(row[name]) for name in (*TEXTS, *NUMBERS)} | beside
     level = Level(path.name, path.name, conditions, _published(row), _count(known(row["requests"])))
+    _printed(level, row)
+    if not conditions["weights"] and conditions["model"]:
+        conditions["weights"] = " ".join(format_words(conditions["model"])[1]) or None
     if requests is not None and len(requests) >= 2:
         from_requests(level, requests)
     asked = [known(row["failed"]), None if failed is None else float(failed)]
     lost = next((n for n in asked if n), 0.0)
+    conditions["failed"] = lost
     conditions["failed_share"] = lost / (lost + (level.requests or 0)) if lost else 0.0
     conditions["late_share"] = _late(row, requests, level.values.get(("ttft", "mean")))
     e2e, ttft = level.values.get(("e2e", "p50")), level.values.get(("ttft", "p50"))
@@ -133,9 +166,30 @@ def _count(number):
 
 
 def _published(row):
-    values = {(TOKENS, ""): row[TOKENS]}
-    values |= {(time, s): row[f"{time}_{s}_s"] for time in TIMES for s in ("mean", *SHARES)}
+    values = {key: row[column] for key, column in COLUMNS.items()}
     return {key: float(value) for key, value in values.items() if value == value and value > 0}
+
+
+def _printed(level, row):
+    """The scatter that a file prints beside a rate: `6.65 ± 0.01`, or the samples of its repeats."""
+    spread = row["spread_tokens_per_s"]
+    freedom = max((_count(row["runs"]) if row["runs"] == row["runs"] else USUAL_REPEATS) - 1, 1)
+    for metric in (TOKENS, "prompt_tokens_per_s", "total_tokens_per_s", "tpot"):
+        for key in ((metric, ""), (metric, "mean")):
+            if spread == spread and spread > 0 and key in level.values:
+                rate = 1 / level.values[key] if metric == "tpot" else level.values[key]
+                level.printed[key] = spread / rate, freedom
+
+
+def format_words(name: str) -> tuple[str, list[str]]:
+    """(a model's name without its folder, its maker and the number format in it; the words of the format)."""
+    cached = re.search(r"models--[^/]*?--([^/]+)", name)
+    last = cached[1] if cached else name.strip().rstrip("/").rsplit("/", 1)[-1]
+    plain = re.sub(r"\.gguf$", "", last.lower())
+    formats = [match[0].removeprefix("mostly ") for match in QUANTS.finditer(plain)]
+    words = [word for word in re.split(r"[-_ ]+", QUANTS.sub("", plain)) if word not in MAKERS]
+    formats += [word for word in words if FORMATS.fullmatch(word)]
+    return "-".join(word for word in words if word and word not in formats), formats
 
 
 def from_requests(level: Level, requests: pd.DataFrame) -> None:
@@ -245,8 +299,13 @@ def _without_copies(levels: list[Level], notes: list[str]) -> list[Level]:
     seen, kept, copies = set(), [], []
     for level in levels:
         figures = tuple(sorted(level.values.items()))
-        new = len(figures) < 3 or figures not in seen
-        seen.add(figures)
+        # Rounded figures of true repeats may be equal; those of many digits are not, nor is a line that a
+        # file prints twice.
+        most = max(digits(value) for _, value in figures)
+        fine = len(figures) >= 3 and most >= FINE
+        printed_twice = len(figures) >= 2 and most >= PRINTED_DIGITS and (level.file, figures) in seen
+        new = not printed_twice and not (fine and figures in seen)
+        seen |= {figures, (level.file, figures)}
         (kept if new else copies).append(level)
     if copies:
         names = ", ".join(sorted({level.file for level in copies})[:3])

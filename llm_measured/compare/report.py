@@ -9,17 +9,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from llm_measured.audit import quantities
 from llm_measured.audit.checks.finding import CONTRADICTION, IMPOSSIBLE, UNCOUNTED, Finding
 from llm_measured.compare import borrowed, conditions, ratios, reading
 from llm_measured.compare.limits import Limit
 from llm_measured.compare.ratios import EQUAL, FASTER, SLOWER, UNKNOWN
-from llm_measured.compare.reading import TOKENS, Level
+from llm_measured.compare.reading import Level
 from llm_measured.core import confidence
+from llm_measured.core.plausibility import digits
 
 SCHEMA, VERSION = "llm-measured compare", 1
 NOT_COMPARABLE, MIXED = "not comparable", "faster and slower"
 MARGIN = 0.05
-TITLES = {TOKENS: "output tokens/s", "ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "e2e"}
+QUANTITIES = {one.word: one for one in quantities.compared()}
+BEYOND = "; the difference is beyond the widest scatter known"
+FIRST = 0.8  # of 5 %, for the primary figures
+CACHE_RATIO, CACHE_TOKENS = 4, 500  # a TTFT so many times as short, of a prompt of so many tokens
+ALIKE = 1.25  # by which other figures may differ beside it
 
 
 def compare(
@@ -50,7 +56,7 @@ def compare(
         alarms += _alarms(name, found)
         notes += [f"{name}: {sentence}" for sentence in said]
     pairs, alone_a, alone_b = conditions.match(*sides)
-    differing, unstated = conditions.differences(pairs, margin, allow)
+    differing, unstated = conditions.differences(pairs, sides, margin, allow)
     if unstated:
         notes.append(f"Neither side states: {', '.join(unstated)}.")
     blocked = [one.sentence for one in differing if one.effect == conditions.BLOCKS]
@@ -103,12 +109,14 @@ def _side(levels: Sequence[Level]) -> dict[str, Any]:
 
 
 def _same_file(sides, levels):
-    """A result compared with itself is no comparison."""
-    if {tuple(sorted(one.values.items())) for one in sides[0]} == {
-        tuple(sorted(one.values.items())) for one in sides[1]
-    }:
+    """A result compared with itself is no comparison: every figure is equal, and one has many digits."""
+    figures = [sorted(tuple(sorted(one.values.items())) for one in side) for side in sides]
+    exact = any(digits(value) >= reading.FINE for one in figures[0] for _, value in one)
+    if figures[0] == figures[1] and exact:
+        number = len({key for one in figures[0] for key, _ in one})
         for level in levels:
-            level["reasons"] = ["A and B are one run: every figure is equal to the last digit."]
+            reason = f"A and B are one run: all {number} figures of every level are equal to the last digit."
+            level["reasons"] = [reason]
             level["comparable"] = False
 
 
@@ -116,6 +124,13 @@ def level_of(pair: conditions.Pair, blocked: Sequence[str], margin: float) -> di
     """One level of the report before its verdicts: `adjust` sets them, and needs the rows' `estimate`."""
     reasons = [*blocked, *(one.sentence for one in pair.blocked)]
     rows = [row for key in reading.ROWS if (row := _row(pair, key, margin))]
+    if not rows:
+        of_sides = [{key[0] for one in side for key in one.values} for side in (pair.a, pair.b)]
+        has = [sorted(QUANTITIES[word].short for word in words) for words in of_sides]
+        reasons.append(f"No figure is on both sides: A has {', '.join(has[0])}; B has {', '.join(has[1])}.")
+    first = _primary(pair, rows)
+    for row in rows:
+        row["primary"] = row is first
     return {
         "name": pair.name,
         "comparable": not reasons,
@@ -123,7 +138,46 @@ def level_of(pair: conditions.Pair, blocked: Sequence[str], margin: float) -> di
         "runs": {"a": len(pair.a), "b": len(pair.b)},
         "requests": {"a": _requests(pair.a), "b": _requests(pair.b)},
         "rows": rows,
+        "notes": [*_per_device(pair, first), *_cache(pair, rows)],
     }
+
+
+def _primary(pair, rows):
+    """The row that is tested first: the one that says most, of arrivals at a rate of their own the time."""
+    if any(level.conditions["request_rate"] for level in pair.a):
+        times = [row for name in ("e2e", "tpot", "ttft") for row in rows if row["metric"] == name]
+        if times:
+            return times[0]
+    return rows[0] if rows else None
+
+
+def _per_device(pair, row):
+    """The ratio of one device's rate, where the sides had different numbers of them."""
+    counts = [conditions.devices(side) for side in (pair.a, pair.b)]
+    if row is None or row["unit"] != "1/s" or None in counts or counts[0] == counts[1]:
+        return
+    each = [row[side] / count for side, count in zip("ab", counts)]
+    yield (
+        f"{row['name']} per device: {each[0]:.4g} of {counts[0]:g} against {each[1]:.4g} of {counts[1]:g}, "
+        f"{each[1] / each[0]:.3f} times."
+    )
+
+
+def _cache(pair, rows):
+    """What a TTFT says that is many times as short while all else is equal."""
+    prompts = [level.conditions["prompt_tokens"] for level in (*pair.a, *pair.b)]
+    if not all(prompts) or min(prompts) < CACHE_TOKENS:
+        return
+    paces = [row["ratio"] for row in rows if row["metric"] in ("tpot", "itl")]
+    for row in rows:
+        short = max(row["ratio"], 1 / row["ratio"]) >= CACHE_RATIO
+        if row["metric"] == "ttft" and short and all(1 / ALIKE < ratio < ALIKE for ratio in paces):
+            side = "B" if row["ratio"] < 1 else "A"
+            yield (
+                f"The {row['name']} of {min(prompts):,.0f} prompt tokens differs {CACHE_RATIO} times and "
+                f"more, and the pace does not: {side} may have read its prompts from a prefix cache."
+            )
+            return
 
 
 def _requests(levels):
@@ -145,8 +199,8 @@ def _row(pair: conditions.Pair, key: tuple[str, str], margin: float) -> dict[str
     row: dict[str, Any] = {
         "metric": metric,
         "statistic": statistic,
-        "name": f"{TITLES[metric]} {statistic}".strip(),
-        "unit": "1/s" if metric == TOKENS else "s",
+        "name": f"{QUANTITIES[metric].short} {statistic}".strip(),
+        "unit": QUANTITIES[metric].unit,
         "a": _geometric(a),
         "b": _geometric(b),
         "scatter": source,
@@ -167,11 +221,16 @@ def _geometric(values):
 
 def _estimated(sides, key, a, b):
     """(ratio or None, source of the scatter between runs, why there is no ratio, scatter to plan with)."""
-    if len(a) + len(b) > 2:
-        ratio = ratios.of_repeats(a, b)
-        reason = "" if ratio else "The repeats do not differ in the digits that the files print."
-        return ratio, "repeats", reason, None
+    if len(a) + len(b) > 2 and (ratio := ratios.of_repeats(a, b)):
+        return ratio, "repeats", "", None
     one, other = sides[0][0], sides[1][0]
+    means = _geometric(a), _geometric(b)
+    widest = borrowed.widest(*key)
+    beyond = ratios.of_single(*means, widest, borrowed.FLOOR_FREEDOM).p() <= ratios.LEVEL
+    more = f"{BEYOND}, {widest:.0%}" if beyond else ""
+    printed = [level.printed.get(key) for level in (one, other)]
+    if all(printed):
+        return ratios.of_printed(*means, *printed), borrowed.PRINTED + more, "", None
     kinds = [
         borrowed.kind(
             level.conditions["gpu"] or level.conditions["device"],
@@ -180,43 +239,46 @@ def _estimated(sides, key, a, b):
         )
         for level in (one, other)
     ]
-    found = [borrowed.scatter(kind, *key) for kind in kinds]
-    if None in found:
-        kind = kinds[found.index(None)]
-        return None, "none", _no_scatter(kind, *key), borrowed.widest(*key)
-    scatter = max(found, key=lambda each: each.scatter)
     within = [sd for level in (one, other) if (sd := reading.log_sd(level, key))]
+    scatter = max((borrowed.scatter(kind, *key) for kind in kinds), key=lambda each: each.scatter)
     between = scatter.scatter
     if len(within) == 2 and scatter.beyond is not None:
         between = scatter.beyond
-    return ratios.of_single(a[0], b[0], between, scatter.reruns, within), scatter.named(), "", None
-
-
-def _no_scatter(kind: str | None, metric: str, statistic: str) -> str:
-    if kind is None:
-        return (
-            "One run each, on a machine that no file names or no table knows: nothing says how far two "
-            "runs of it lie apart."
-        )
-    known = borrowed.table().get((kind, metric, borrowed.part(statistic)))
-    return (
-        f"One run each, and of {kind}, {known.reruns if known else 0} reruns with that figure are known; "
-        f"{borrowed.FEWEST} are needed to say how far two runs lie apart."
-    )
+    return ratios.of_single(*means, between, scatter.freedom, within), scatter.source + more, "", None
 
 
 def adjust(levels: Sequence[dict[str, Any]], margin: float) -> None:
-    """Set verdicts and adjusted probabilities of the rows: one family is all rows of all levels, since a
-    sweep of eight levels that are families of their own errs somewhere in one case of five."""
+    """Set verdicts and adjusted probabilities of the rows.
+
+    The primary figure of each level is tested by Holm over the levels, at FIRST of 5 %; all other rows are a
+    family of their own at the rest, and at all of it in levels whose primary figure is told (the fallback
+    procedure; Wiens, Pharmaceutical Statistics 2, 2003). So equals are called different in 5 % at most.
+    """
     for level in levels:
         for row in level["rows"]:
             row["p_holm"], row["verdict"] = None, UNKNOWN if level["comparable"] else NOT_COMPARABLE
-    tested = [row for level in levels if level["comparable"] for row in level["rows"] if row["estimate"]]
-    for row, p in zip(tested, confidence.holm([row["estimate"].p() for row in tested]).tolist()):
-        row["p_holm"] = p
-        row["verdict"] = ratios.verdict(row["estimate"], p, margin, row["metric"] == TOKENS)
-        if row["verdict"] == UNKNOWN:
-            row["reason"] = "The interval is too wide."
+    usable = [level for level in levels if level["comparable"]]
+    tested = [(k, row) for k, level in enumerate(usable) for row in level["rows"] if row["estimate"]]
+    first = [(k, row) for k, row in tested if row["primary"]]
+    others = [(k, row) for k, row in tested if not row["primary"]]
+    told = set()
+    for family in (first, others):
+        adjusted = confidence.holm([row["estimate"].p() for _, row in family]).tolist() if family else []
+        for (k, row), p in zip(family, adjusted):
+            share = FIRST if row["primary"] else 1 - FIRST
+            row["p_holm"] = min(p if k in told else p / share, 1.0)
+            if row["primary"] and row["p_holm"] <= ratios.LEVEL:
+                told.add(k)
+            more_is_better = QUANTITIES[row["metric"]].unit != "s"
+            row["verdict"] = ratios.verdict(row["estimate"], row["p_holm"], margin, more_is_better)
+            if row["verdict"] == UNKNOWN:
+                row["reason"] = _why_unknown(row, len(tested))
+
+
+def _why_unknown(row, number):
+    if row["low"] > 1 or row["high"] < 1:
+        return f"It differs by itself, but not among the {number} figures that are tested together."
+    return "The interval holds 1."
 
 
 def _limits(limits, levels):
@@ -254,8 +316,8 @@ def overall(report: dict[str, Any]) -> tuple[str, str]:
         if not report["levels"]:
             a, b = (", ".join(report["unmatched"][side][:4]) or "none" for side in "ab")
             reasons = [f"No level was measured on both sides: A has {a}; B has {b}."]
-        reason = reasons[0].removeprefix("Not comparable: ")
-        return NOT_COMPARABLE, f"Not comparable. {reason[0].upper()}{reason[1:]}"
+        said = [reason.removeprefix("Not comparable: ") for reason in dict.fromkeys(reasons)]
+        return NOT_COMPARABLE, " ".join(["Not comparable.", *(one[0].upper() + one[1:] for one in said)])
     count = Counter(row["verdict"] for level in usable for row in level["rows"])
     total = sum(count.values())
     where = f"at {len(usable)} of {len(report['levels'])} levels" if len(report["levels"]) > 1 else ""
@@ -264,7 +326,7 @@ def overall(report: dict[str, Any]) -> tuple[str, str]:
         verdict, said = MIXED, "B is faster in some figures and slower in others"
     elif count[FASTER] or count[SLOWER]:
         verdict = FASTER if count[FASTER] else SLOWER
-        said = f"B is {verdict} than A"
+        said = f"B is {verdict} than A{_beyond(usable)}"
     elif count[EQUAL] and all(
         row["verdict"] == EQUAL for level in usable for row in level["rows"] if row["low"] is not None
     ):
@@ -273,3 +335,12 @@ def overall(report: dict[str, Any]) -> tuple[str, str]:
     else:
         verdict, said = UNKNOWN, "Whether B is faster than A cannot be told"
     return verdict, f"{said}: of {total} figures {tally}{', ' + where if where else ''}."
+
+
+def _beyond(levels):
+    """At how many levels the first figure differs by more than any scatter that is known."""
+    beyond = [row for level in levels for row in level["rows"] if row["primary"] and BEYOND in row["scatter"]]
+    if not beyond:
+        return ""
+    where = "" if len(beyond) == len(levels) else f" at {len(beyond)} of {len(levels)} levels"
+    return f", whatever the scatter{where}"

@@ -23,7 +23,8 @@ FEWEST_ROWS = 3  # published rows of one setting
 NO_RERUNS = {"aiconfigurator"}  # a search over servers' settings, most of which the rows do not state
 SETTING = "engine engine_version option model gpu host".split()
 COLUMNS = (
-    "kind metric part scatter beyond_requests reruns settings levels own_reruns published_reruns sources"
+    "kind metric part scatter beyond_requests freedom reruns settings levels own_reruns published_reruns "
+    "sources"
 ).split()
 ABOUT = (
     "row_id source_row source_file original_id duplicate_of published_on retrieved source_url source_commit "
@@ -65,7 +66,7 @@ def own(folder: Path) -> pd.DataFrame:
                         "run": f"{path.parent.name}/{path.name}",
                         "log": np.log(value),
                         "of": level,
-                        "source": "own",
+                        "source": f"own:{level.conditions['host'] or level.conditions['gpu']}",
                     }
                 )
     return pd.DataFrame(rows)
@@ -91,11 +92,10 @@ def published() -> pd.DataFrame:
     # One line of a file is one sweep; a file of one level each is a run of the client.
     run = table["source_file"] + table["source_row"].str.replace(r"#.*", "", regex=True)
     figures = {(reading.TOKENS, ""): table["throughput_raw"]}
-    figures |= {
-        (time, statistic): table[f"{time}_{statistic}_ms"]
-        for time in reading.TIMES
-        for statistic in ("mean", *reading.SHARES)
-    }
+    for time in reading.TIMES:
+        for statistic in ("mean", *reading.SHARES):
+            if f"{time}_{statistic}_ms" in table:
+                figures[time, statistic] = table[f"{time}_{statistic}_ms"]
     parts = []
     for (metric, statistic), values in figures.items():
         part = pd.DataFrame(
@@ -135,7 +135,7 @@ def table(figures: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (kind, metric, part), group in figures.groupby(["kind", "metric", "part"]):
         runs = group.drop_duplicates(["setting", "run"]).groupby(["source", "setting"]).size() - 1
-        mine = int(runs.get("own", pd.Series(dtype=int)).sum())
+        mine = int(runs[runs.index.get_level_values("source").str.startswith("own")].sum())
         known = group[group["requests_variance"].notna()]
         beyond = np.nan
         if len(known) == len(group):
@@ -147,6 +147,7 @@ def table(figures: pd.DataFrame) -> pd.DataFrame:
                 "part": part,
                 "scatter": round(float(np.sqrt(group["square"].sum() / group["freedom"].sum())), 4),
                 "beyond_requests": round(float(np.sqrt(beyond)), 4),
+                "freedom": _freedom(group, int(runs.sum())),
                 "reruns": int(runs.sum()),
                 "settings": len(runs),
                 "levels": group["level"].nunique(),
@@ -156,6 +157,18 @@ def table(figures: pd.DataFrame) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows, columns=COLUMNS).sort_values(COLUMNS[:3], ignore_index=True)
+
+
+def _freedom(group: pd.DataFrame, reruns: int) -> float:
+    """Degrees of freedom of a pooled scatter: no more than its reruns, and no more than the scatters of its
+    sources lie apart allows (the mean and the variance of their variances, as of a chi-squared). NaN of fewer
+    than three."""
+    sums = group.groupby("source")[["square", "freedom"]].sum()
+    variances = sums["square"] / sums["freedom"]
+    if len(variances) < borrowed.FEWEST_SOURCES:
+        return np.nan
+    apart = float(variances.var())
+    return round(min(reruns, 2 * float(variances.mean()) ** 2 / apart if apart else reruns), 1)
 
 
 def _variance(level: reading.Level | None, row: tuple[str, str]) -> float:

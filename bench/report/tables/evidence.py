@@ -52,13 +52,14 @@ def compare_proof() -> pd.DataFrame:
     table = inputs.table("proof/compare")
     return columns.shown(
         table[table["pairs_compared"] > 0],
-        "pairs runs requests effect pairs_compared told wrong said_by_5_percent",
+        "pairs runs requests effect pairs_compared told wrong held said_by_5_percent",
         runs=Column("runs a side"),
         requests=Column("requests of a run"),
         effect=Column("B is so many times as fast"),
         pairs_compared=Column("pairs that can be tested"),
         told=Column("called different", "%", 100),
         wrong=Column("called slower", "%", 100),
+        held=Column("intervals that hold the truth", "%", 100),
         said_by_5_percent=Column("“more than 5 %” says different", "%", 100),
     )
 

@@ -177,7 +177,6 @@ def _from_markdown(row):
     prompt, generated = (int(n), int(more or 0)) if kind == "pp" else (0, int(n or 0))
     level = {
         "model": row.get("model"),
-        "option": row.get("model"),
         "weights": row.get("model"),
         "engine": "llama.cpp " + row.get("backend", ""),
         "batch_size": 1,
