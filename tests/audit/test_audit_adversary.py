@@ -95,36 +95,6 @@ def test_the_decimal_mark_is_one_for_a_whole_table(tmp_path):
     assert (found["itl_s"], found["requests_per_s"]) == (0.01225, 64.42)
 
 
-def requests(share, tpot):
-    """A table of requests of which a `share` have exchanged their times; with `tpot`: computed from them."""
-    draw = np.random.default_rng(3)
-    tokens, ttft = draw.integers(105, 195, 100), 0.03 + 0.01 * draw.random(100)
-    e2e = ttft + 0.0125 * (tokens - 1) * (1 + 0.01 * draw.standard_normal(100))
-    moved = draw.choice(100, int(100 * share), replace=False)
-    e2e[moved] = e2e[draw.permutation(moved)]
-    lines = [
-        f"{k},256,{n},{1e3 * a:.2f},{1e3 * e:.2f}" + (f",{1e3 * (e - a) / (n - 1):.3f}" if tpot else "")
-        for k, (n, a, e) in enumerate(zip(tokens, ttft, e2e, strict=True))
-    ]
-    head = "id,input_tokens,output_tokens,ttft_ms,e2e_ms" + (",tpot_ms" if tpot else "")
-    return "\n".join([head, *lines])
-
-
-@pytest.mark.parametrize("tpot", [False, True])
-@pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
-def test_exchanged_times_show_by_the_lengths_alone(tmp_path, share, tpot):
-    assert alarms(saved(tmp_path, "clean.csv", requests(0, tpot))) == []
-    assert alarms(saved(tmp_path, "wrong.csv", requests(share, tpot)))[:1] == ["times_of_other_answers"]
-
-
-def test_a_stall_only_lengthens_and_is_no_exchange(tmp_path):
-    lines = requests(0, False).splitlines()
-    for k in range(20, 40):
-        *rest, e2e = lines[k].split(",")
-        lines[k] = ",".join([*rest, f"{1.6 * float(e2e):.2f}"])
-    assert "times_of_other_answers" not in alarms(saved(tmp_path, "stall.csv", "\n".join(lines)))
-
-
 def test_of_a_throughput_that_may_be_of_many_no_format_is_told(tmp_path):
     text = "Accelerator,# of Accelerators,Model MLC,Result,Units\nH100 SXM,8,llama2-70b-99,34988.5,Tokens/s\n"
     found = llm_measured.audit.audit([saved(tmp_path, "mlperf.csv", text)])
@@ -254,18 +224,6 @@ def test_short_latencies_of_requests_are_read_by_their_own_rates(tmp_path, unit)
     )
     assert np.allclose(llm_measured.audit.read([file]).requests["e2e_s"], 0.0065 * (20 + np.arange(12)))
     assert alarms(file) == []
-
-
-def test_the_last_answers_of_a_load_are_faster_and_exchanged_with_none(tmp_path):
-    draw = np.random.default_rng(1)
-    tokens = draw.integers(150, 260, 20)
-    pace = np.where(np.arange(20) >= 16, 0.006, 0.012) * (1 + 0.01 * draw.standard_normal(20))
-    lines = [
-        f"{k},{n},{30},{30 + 1e3 * p * (n - 1):.1f}"
-        for k, (n, p) in enumerate(zip(tokens, pace, strict=True))
-    ]
-    file = saved(tmp_path, "moe.csv", "\n".join(["request_id,output_tokens,ttft_ms,e2e_ms", *lines]))
-    assert "times_of_other_answers" not in alarms(file)
 
 
 def test_a_rate_while_decoding_is_read_as_one_and_not_as_a_queue(tmp_path):

@@ -104,21 +104,6 @@ def test_many_levels_whose_paces_hold_the_ttft_are_told_although_they_scatter(tm
     assert alarms(saved(tmp_path, head + rows)) == [(CONTRADICTION, "tpot_contains_ttft")]
 
 
-def answers(longer):
-    head = "id,concurrency,prompt_tokens,output_tokens,ttft_ms,tpot_ms,e2e_ms\n"
-    rows = ""
-    for k, factor in enumerate(longer):
-        n, ttft, pace = 300 + 40 * k, 200 + k, 20 + 0.01 * k
-        rows += f"{k},1,64,{n},{ttft},{pace},{factor * (ttft + pace * (n - 1)):.1f}\n"
-    return head + rows
-
-
-def test_an_answer_that_a_pause_lengthens_is_its_own(tmp_path):
-    assert alarms(saved(tmp_path, answers([1, 1.14, 1, 1, 1, 1.13, 1, 1]))) == []
-    found = alarms(saved(tmp_path, answers([1, 1.3, 1, 1, 1, 0.75, 1, 1])))
-    assert found == [(CONTRADICTION, "times_of_other_answers")]
-
-
 def test_a_unit_fits_all_rows_alike(tmp_path):
     """Lengths that are the most that was asked (0.9 of it came) make a TTFT in milliseconds fit a little better
     in most rows, and not at all where it is long."""
@@ -274,15 +259,6 @@ def test_a_length_follows_from_totals_and_a_build_is_a_version(tmp_path):
     text = "completed,total_input_tokens,total_output_tokens,median_ttft_ms,build_version\n160,655360,20480,4515,b88\n"
     level = importers.read(saved(tmp_path, text)).levels.iloc[0]
     assert (level["prompt_tokens"], level["output_tokens"], level["engine_version"]) == (4096, 128, "b88")
-
-
-def test_what_follows_from_copied_rows_does_so_in_all_of_them(tmp_path):
-    """Six rows under a second device, of which two would be beyond it."""
-    from llm_measured.audit import proof
-
-    found = proof.audited(proof.copied_rows(1001, 2), "csv of levels")
-    assert found[0].check == "same_run_twice"
-    assert {f.consequence_of for f in found if f.check == "bandwidth_beyond_device"} <= {"same_run_twice"}
 
 
 def test_repeats_that_share_short_figures_are_not_one_measurement(tmp_path):

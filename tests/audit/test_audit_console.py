@@ -1,7 +1,10 @@
 """Text that tools print and people paste, and the other formats that are read by their names."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import yaml
 
 from bench.paths import ROOT
 from llm_measured.audit import importers, report
@@ -10,99 +13,11 @@ from llm_measured.audit.importers import console, text_tables
 
 SAMPLES = ROOT / "data" / "audits" / "samples"
 E2E_S = 5.431908  # of the first answer in ollama-verbose.txt
+READ = yaml.safe_load(Path(__file__).with_name("samples.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
-    ("name", "tool", "figures"),
-    [
-        (
-            "vllm-bench-serve.txt",
-            "vllm bench",
-            {
-                "concurrency": 16,
-                "tensor_parallel": 1,
-                "requests": 200,
-                "output_tokens": 256,
-                "ttft_mean_s": 0.11842,
-            }
-            | {"tpot_p99_s": 0.01648, "output_tokens_per_s": 977.1},
-        ),
-        (
-            "sglang-bench-serving.txt",
-            "SGLang bench_serving",
-            {
-                "request_rate": 4,
-                "requests": 240,
-                "output_tokens": 192,
-                "e2e_mean_s": 1.86031,
-                "itl_p99_s": 0.02133,
-            },
-        ),
-        (
-            "ollama-verbose.txt",
-            "ollama",
-            {"prompt_tokens": 17, "output_tokens": 214, "e2e_s": E2E_S, "decode_s": 5.35, "tpot_s": 0.025},
-        ),
-        (
-            "trtllm-bench.txt",
-            "trtllm-bench",
-            {
-                "tensor_parallel": 1,
-                "requests": 1000,
-                "duration_s": 12.5,
-                "e2e_p99_s": 12.38,
-                "output_tokens": 128,
-            },
-        ),
-        (
-            "genai-perf.txt",
-            "AIPerf / GenAI-Perf",
-            {"ttft_mean_s": 0.05211, "e2e_p99_s": 1.68012, "tpot_mean_s": 0.01173, "requests": 120},
-        ),
-        (
-            "evalscope.json",
-            "CSV in the study's words",
-            {
-                "concurrency": 10,
-                "requests": 100,
-                "duration_s": 92.66,
-                "ttft_mean_s": 0.112,
-                "tpot_mean_s": 0.01573,
-            },
-        ),
-        (
-            "evalscope.txt",
-            "CSV in the study's words",
-            {"concurrency": 10, "requests": 100, "output_tokens": 560, "e2e_mean_s": 8.9},
-        ),
-        (
-            "llama-batched-bench.md",
-            "llama-batched-bench",
-            {"batch_size": 1, "prompt_tokens": 512, "tpot_mean_s": 0.01, "prefill_s": 0.128},
-        ),
-        (
-            "llm-d-report.yaml",
-            "llm-d Benchmark Report",
-            {"tensor_parallel": 8, "requests": 500, "failed": 4, "request_rate": 10, "duration_s": 52}
-            | {"ttft_p99_s": 0.1604, "tpot_mean_s": 0.012, "e2e_p90_s": 2.69, "output_tokens": 200},
-        ),
-        (
-            "llmfit.json",
-            "llmfit",
-            {"requests": 3, "request_tokens_per_s_mean": 80.01, "e2e_mean_s": 2.5001, "output_tokens": 200},
-        ),
-        (
-            "gpt-manager-benchmark.txt",
-            "trtllm-bench",
-            {"requests": 500, "failed": 2, "duration_s": 52, "output_tokens_per_s": 1923.08}
-            | {"e2e_mean_s": 2.75507, "e2e_p99_s": 3.10804},
-        ),
-        (
-            "llama-server.json",
-            "CSV in the study's words",
-            {"prompt_tokens": 84, "output_tokens": 256, "prefill_s": 0.65264, "decode_s": 21.388049},
-        ),
-    ],
+    ("name", "tool", "figures"), [tuple(one.values()) for one in READ], ids=lambda one: str(one)[:30]
 )
 def test_what_tools_print_is_read_and_is_right(name, tool, figures):
     level = importers.read(SAMPLES / name).levels.iloc[0]

@@ -97,41 +97,6 @@ def test_inference_perf_and_its_schedule_delay(tmp_path):
     )
 
 
-def test_optimum_benchmark_takes_decode_over_tokens_after_the_first(tmp_path):
-    file = tmp_path / "benchmark.json"
-    file.write_text(
-        json.dumps(
-            {
-                "config": {
-                    "backend": {
-                        "model": "meta-llama/Llama-3.1-8B-Instruct",
-                        "device": "cuda",
-                        "device_ids": "0",
-                        "version": "2.6.0",
-                        "quantization_scheme": "gptq",
-                        "quantization_config": {"bits": 2},
-                    },
-                    "scenario": {
-                        "input_shapes": {"batch_size": 1, "sequence_length": 64},
-                        "generate_kwargs": {"max_new_tokens": 64},
-                    },
-                    "environment": {"gpu": ["NVIDIA A100-SXM4-80GB"]},
-                },
-                "report": {
-                    "prefill": {"latency": {"mean": 0.183, "p99": 0.185}},
-                    "decode": {"latency": {"mean": 2.1533, "count": 10}},
-                },
-            }
-        )
-    )
-    level = importers.read(file).levels.iloc[0]
-    assert (
-        np.isclose(level["tpot_mean_s"], 2.1533 / 63)
-        and level["gpu"] == "NVIDIA A100-SXM4-80GB"
-        and level["weights"] == "gptq 2bit"
-    )
-
-
 def test_vllm_latency_and_throughput(tmp_path):
     latency, throughput = tmp_path / "latency.json", tmp_path / "throughput.json"
     latency.write_text(

@@ -132,36 +132,8 @@ def serving() -> Fields:
     }
 
 
-def rates() -> pd.DataFrame:
-    """The proof's table, data/audits/proof.csv: one row per layout of clean files with rates of false
-    alarm, and
-    one per mistake and layout with rates at which it was found first, in per cent."""
-    table = inputs.table("audits/proof")
-    table["mistake"] = table["mistake"].fillna("none: clean").str.replace("_", " ")
-    names = {"impossible_percent": "impossible, %", "contradictory_percent": "contradictory, %"}
-    names |= {f"found_first_percent_{s}": f"found first, {s}, %" for s in ("weak", "middle", "strong")}
-    return table.rename(columns=names)
 
 
-def proof_numbers() -> dict[str, str | int]:
-    """Parts of a sentence on the proof: clean files, the share with an impossible and with a contradictory
-    finding,
-    files with a mistake, mistakes, the share found first."""
-    table = inputs.table("audits/proof")
-    clean, planted = table[table["mistake"].isna()], table[table["mistake"].notna()]
-    rates = planted[[f"found_first_percent_{s}" for s in ("weak", "middle", "strong")]]
-    mean = {
-        kind: (clean[f"{kind}_percent"] * clean["files"]).sum() / clean["files"].sum()
-        for kind in ("impossible", "contradictory")
-    }
-    return {
-        "files": f"{int(clean['files'].sum()):,}",
-        "impossible": f"{mean['impossible']:.2g}",
-        "contradictory": f"{mean['contradictory']:.2g}",
-        "tried": planted["mistake"].nunique(),
-        "first": f"{(rates.mean(axis=1) * planted['files']).sum() / planted['files'].sum():.0f}",
-        "least": f"{rates.min(axis=None):.0f}",
-    }
 
 
 def collected_numbers() -> Fields:

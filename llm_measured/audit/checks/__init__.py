@@ -21,7 +21,6 @@ from llm_measured.audit.frame import Audited
 # the modules name it.
 ORDER = [
     "no_result",
-    "unit_changed",
     "same_run_twice",
     "copied_rows",
     "empty_answer_in_mean",
@@ -34,8 +33,6 @@ ORDER = [
     "batch_time_as_request_time",
     "rate_of_other_scope",
     "mean_called_median",
-    "same_time_for_other_lengths",
-    "times_of_other_answers",
     "cached_answer_in_mean",
     "other_number_format",
     "tpot_contains_ttft",

@@ -148,28 +148,3 @@ def percentiles_out_of_order(audited: Audited) -> Finding | None:
                 "Figures of several runs were mixed, or columns were exchanged.",
             )
     return None
-
-
-@check(
-    CONTRADICTION,
-    "characters of an answer / its tokens > 12",
-    "BPE vocabularies hold about 4 characters of English per token; characters counted as tokens: "
-    "PaddleNLP pull request 8769",
-)
-def count_against_text(audited: Audited) -> Finding | None:
-    """Answers are longer than so many tokens can be."""
-    rows = audited.good()
-    rows = rows[(rows["answer_chars"] >= 100) & (rows["output_tokens"] > 0)]
-    each = rows["answer_chars"] / rows["output_tokens"]
-    if len(rows) < 3 or not each.median() > 12:
-        return None
-    return Finding(
-        "count_against_text",
-        CONTRADICTION,
-        audited.first_file,
-        f"Tokens were not counted: answers of {number(rows['answer_chars'].median())} characters are said to "
-        f"be {number(rows['output_tokens'].median())} tokens (medians), {number(each.median())} characters "
-        "each.",
-        {"characters_per_token": float(each.median())},
-        "Count the tokens of the answer, not its sequences or events.",
-    )

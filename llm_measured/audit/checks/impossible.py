@@ -474,26 +474,3 @@ def _part_longer(audited):
                     "One of the two has another unit, or was read from another line.",
                 )
     return None
-
-
-@check(
-    IMPOSSIBLE,
-    "tokens that arrived <= gaps + 1, each with a time of its own",
-    "the definition of ITL; flexible-inference-bench pull request 66",
-)
-def more_tokens_than_times(audited: Audited) -> Finding | None:
-    """An answer has fewer tokens than times: more arrivals are timed than tokens are counted."""
-    rows = audited.good()
-    more = rows[(rows["gaps"] + 1 > rows["output_tokens"] * 1.02 + 1) & (rows["output_tokens"] > 0)]
-    if len(more) <= 0.05 * len(rows):
-        return None
-    return Finding(
-        "more_tokens_than_times",
-        IMPOSSIBLE,
-        audited.first_file,
-        f"{count(len(more), 'answer')} of {len(rows)} have more timed arrivals than tokens "
-        f"({number(more['gaps'].median() + 1, 6)} against "
-        f"{number(more['output_tokens'].median(), 6)}, medians).",
-        {"rows": len(more)},
-        "Events without a token were timed, or tokens of another tokenizer were counted.",
-    )

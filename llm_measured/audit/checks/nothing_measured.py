@@ -69,7 +69,6 @@ def failed_wholly(audited: Audited) -> pd.Series:
         "bandwidth_beyond_device",
         "batch_time_as_request_time",
         "prompt_counted_as_output",
-        "times_of_other_answers",
         "cached_answer_in_mean",
     ),
 )

@@ -94,7 +94,6 @@ def _ttft_inside(audited, rows):
     "vLLM: ITL is the gap of events, TPOT that of tokens",
     (
         "rate_against_times",
-        "more_tokens_than_times",
         "bandwidth_beyond_device",
         "client_queue",
         "littles_law",

@@ -8,8 +8,11 @@ gptManagerBenchmark before it,
 Samples in data/audits/samples are made up in the same form.
 """
 
+import csv
 import re
 from collections.abc import Iterator
+from functools import cache
+from importlib import resources
 
 from llm_measured.audit import frame, quantities
 from llm_measured.audit.importers import numerals
@@ -37,75 +40,18 @@ PREFIX = re.compile(
 SERVING = re.compile(r"=+ *Serving Benchmark Result *=+", re.I)
 LINE = re.compile(r"^([A-Za-z][\w /.,%&()\[\]\-]{1,70}?)\s*[:=]\s+(\S.*)$")
 NUMBER = re.compile(r"^[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
-# A name without its unit, in small letters -> column of the frame.
-SERVE_NAMES = {
-    "successful requests": "requests",
-    "failed requests": "failed",
-    "maximum request concurrency": "concurrency",
-    "max request concurrency": "concurrency",
-    "max reqeuest concurrency": "concurrency",  # as SGLang wrote it until 0.4
-    "request rate configured": "request_rate",
-    "traffic request rate": "request_rate",
-    "benchmark duration": "duration_s",
-    "total input tokens": "total_prompt_tokens",
-    "total generated tokens": "total_output_tokens",
-    "request throughput": "requests_per_s",
-    "input token throughput": "prompt_tokens_per_s",
-    "output token throughput": "output_tokens_per_s",
-    "total token throughput": "total_tokens_per_s",
-    "peak output token throughput": "peak_output_tokens_per_s",
-    "max output token throughput": "peak_output_tokens_per_s",
-    "accept length": "accepted",
-    "acceptance length": "accepted",
-    "backend": "engine",
-}
-TRT_NAMES = {
-    "model": "model",
-    "tensorrt-llm version": "engine_version",
-    "tensorrt llm version": "engine_version",
-    "dtype": "dtype",
-    "quantization": "weights",
-    "tp size": "tensor_parallel",
-    "number of requests": "requests",
-    "average input length": "prompt_tokens",
-    "average output length": "output_tokens",
-    "request throughput": "requests_per_s",
-    "total output throughput": "output_tokens_per_s",
-    "token throughput": "output_tokens_per_s",
-    "total token throughput": "total_tokens_per_s",
-    "total latency": "duration_s",
-    "average request latency": "e2e_mean_s",
-    "average time-to-first-token [ttft]": "ttft_mean_s",
-    "average time-per-output-token [tpot]": "tpot_mean_s",
-    "per user output throughput [w/ ctx]": "request_tokens_per_s_mean",
-    "per user output speed": "",
-    "per gpu output throughput": "output_tokens_per_s_per_device",
-}
-OLLAMA_NAMES = {
-    "total duration": "e2e_s",
-    "load duration": "",
-    "prompt eval count": "prompt_tokens",
-    "prompt eval duration": "prefill_s",
-    "prompt eval rate": "prompt_tokens_per_s",
-    "eval count": "output_tokens",
-    "eval duration": "decode_s",
-    "eval rate": "decode_rate",
-}
-GPT_MANAGER = {
-    "num_samples": "requests",
-    "total_latency": "duration_s",
-    "seq_throughput": "requests_per_s",
-    "token_throughput": "output_tokens_per_s",
-    "avg_sequence_latency": "e2e_mean_s",
-    "avg_time_to_first_token": "ttft_mean_s",
-    "avg_inter_token_latency": "tpot_mean_s",
-    "num_error_samples": "failed",
-    "avg_acceptance_rate": "accepted",
-} | {
-    f"{q}_{theirs}": f"{ours}_{q}_s"
-    for theirs, ours in {"sequence_latency": "e2e", "time_to_first_token": "ttft"}.items()
-    for q in ("min", "p50", "p90", "p99", "max")
-}
+
+
+@cache
+def _printed() -> dict[str, dict[str, str]]:
+    """{tool: {name without its unit, in small letters: column of the frame}} of printed.csv."""
+    text = (resources.files("llm_measured.audit") / "printed.csv").read_text(encoding="utf-8")
+    found: dict[str, dict[str, str]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        found.setdefault(row["tool"], {})[row["name"]] = row["column"]
+    return found
+
+
 # `[BENCHMARK] total_latency(ms) 52372.21`, in later versions with a colon
 GPT_LINE = re.compile(r"\[BENCHMARK\] (\w+)(?:\(([\w/ ]+)\))?\s*[:=]?\s+(-?\d[\d.]*)")
 TIMES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e", "e2e latency": "e2e"}
@@ -244,8 +190,8 @@ def _read(plain: str, raw: str, tool: str) -> tuple[str, dict]:
     if match := BREAKDOWN.match(raw.strip().lstrip("> ")):
         column = f"{OF_TRT[match[1].lower()]}{QUANTILES[match[2].lower()]}_s"
         return "", {column: _number(match[3]) / 1e3} if tool == TRTLLM else {}
-    if (match := GPT_LINE.search(raw)) and match[1] in GPT_MANAGER:
-        return TRTLLM, _value(GPT_MANAGER[match[1]], match[3], match[2] or "")
+    if (match := GPT_LINE.search(raw)) and match[1] in (names := _printed()["gptManagerBenchmark"]):
+        return TRTLLM, _value(names[match[1]], match[3], match[2] or "")
     match = LINE.match(plain)
     return _named(match[1].strip().lower(), match[2].strip(), tool) if match else ("", {})
 
@@ -266,20 +212,22 @@ def _named(name: str, value: str, tool: str) -> tuple[str, dict]:
         return "", _value("retokenized_output_tokens", value, "") if "generated" in name else {}
     bare, _, unit = name.partition(" (")
     unit = unit.split(")")[0]
-    if bare in OLLAMA_NAMES:
-        return OLLAMA, _value(OLLAMA_NAMES[bare], value, unit)
+    if bare in _printed()["ollama"]:
+        return OLLAMA, _value(_printed()["ollama"][bare], value, unit)
     if timed := TIMED.fullmatch(bare.replace("end-to-end latency", "e2e latency")):
         known = timed[1] in QUANTILES and tool in (VLLM, SGLANG)
         column = f"{TIMES[timed[2]]}{QUANTILES.get(timed[1], '')}_s"
         # No time begins a result: vLLM prints its median once more as the P50.
         return "", _value(column, value, unit or "ms") if known else {}
-    if tool in (VLLM, SGLANG) and bare in SERVE_NAMES:
-        return (SGLANG if bare == "traffic request rate" else tool), _value(SERVE_NAMES[bare], value, unit)
+    if tool in (VLLM, SGLANG) and bare in _printed()["serve"]:
+        return (SGLANG if bare == "traffic request rate" else tool), _value(
+            _printed()["serve"][bare], value, unit
+        )
     if bare == "successful requests":
         return VLLM, _value("requests", value, unit)
     trt_unit = "tokens/sec" in unit or "req/sec" in unit or "tps/" in unit
-    if bare in TRT_NAMES and (tool == TRTLLM or trt_unit or "tensorrt" in bare):
-        return TRTLLM, _value(TRT_NAMES[bare], value, unit)
+    if bare in _printed()["trtllm-bench"] and (tool == TRTLLM or trt_unit or "tensorrt" in bare):
+        return TRTLLM, _value(_printed()["trtllm-bench"][bare], value, unit)
     return "", {}
 
 
