@@ -154,7 +154,7 @@ def test_a_latency_without_a_unit_is_read_by_the_tables_own_arithmetic(tmp_path,
     file = saved(tmp_path, "\n".join([header, *rows]), "table.csv")
     read = llm_measured.audit.read([file])
     assert np.allclose(read.levels["e2e_s"], 2.6) and alarms(llm_measured.audit.audit([file])) == []
-    assert any(f"latency has no unit in its name; it was read as {unit}" in note for _, note in read.notes)
+    assert any(f"latency has no unit in the name; read as {unit}" in note for _, note in read.notes)
 
 
 @pytest.mark.parametrize("share", [0.005, 0.016, 0.076, 0.2, 0.5])

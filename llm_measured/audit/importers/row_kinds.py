@@ -10,7 +10,19 @@ import pandas as pd
 from llm_measured.audit.quantities import meaning
 from llm_measured.core import naming
 
-TEST = {"test", "phase", "stage", "kind", "type", "mode", "operation", "task_type", "metric_type", "bench"}
+TEST = {
+    "test",
+    "test_type",
+    "phase",
+    "stage",
+    "kind",
+    "type",
+    "mode",
+    "operation",
+    "task_type",
+    "metric_type",
+    "bench",
+}
 # Of a test: prompt alone, answer alone, after so many tokens in the cache, with so many requests at once.
 OF_PROMPT = re.compile(r"pp ?(?P<n>\d+)?|prefill|prompt([-_ ](eval|processing))?|ctx_pp")
 OF_ANSWER = re.compile(r"tg ?(?P<n>\d+)?|decode|decoding|generat(e|ion)|gen|eval|ctx_tg|token[-_ ]generation")

@@ -31,7 +31,7 @@ ASKED = re.compile(r"(?:mean_|avg_)?(?:osl|isl)|(?:random_)?(?:output|input)_(?:
 LENGTHS = {"output_tokens": "total_output_tokens", "prompt_tokens": "total_prompt_tokens"}
 # Names of a mean length; any other count of tokens beside several requests may be their total.
 OF_ONE = re.compile(r".*(mean|avg|average|per_request|osl|isl|len|length|max).*")
-SUM = 0.1  # by which a total may miss rate x time
+SUM = 0.15  # by which a total may miss rate x time
 NOMINAL = 0.02  # of a length: what was asked and what came differ by more
 WORDS_THEMSELVES = "question", "answer", "error", "succeeded"
 FORMAT = re.compile(r"(b?float|b?fp|b?f|int)-?\d+|q\d(-[a-z0-9]+)*|nf4|awq|gptq|\d-?bits?")
@@ -210,14 +210,18 @@ def _totals(table: pd.DataFrame, found: dict) -> list[str]:
         if total is None or word not in table or total in table or OF_ONE.fullmatch(row_kinds.snake(name)):
             continue
         rate, many = table.get("output_tokens_per_s"), table.get("requests")
-        time = table.get("duration_s", table.get("e2e_s"))
+        time = table.get("duration_s")
+        if time is None and "requests_per_s" in table and many is not None:
+            time = many / table["requests_per_s"]
+        elif time is None:
+            time = table.get("e2e_s")
         if word != "output_tokens" or rate is None or time is None or many is None:
             continue
         fits = ((rate * time / table[word] - 1).abs() < SUM) & (many > 1)
         if fits.any() and (fits | table[word].isna() | (many <= 1)).all():
             table[total] = table.pop(word)
             table[word] = table[total] / many
-            if "duration_s" not in table:
+            if "duration_s" not in table and "requests_per_s" not in table:
                 table["duration_s"] = table.pop("e2e_s")
             notes.append(f"{name} was read as the tokens of all requests: rate x time gives them.")
     return notes

@@ -40,20 +40,27 @@ def resolve(table: pd.DataFrame, unknown: dict[str, str], requests: bool = False
     fit = _misfit(table, unknown, scale, requests)
     others = [{**scale, kind: factor} for kind in kinds for factor in (1.0, 1e-3) if factor != scale[kind]]
     arithmetic = all(_misfit(table, unknown, other, requests) > fit + 0.5 for other in others)
-    notes = []
+    alike: dict[tuple[str, bool], list[str]] = {}
+    shown: dict[str, str] = {}
     for name, word in unknown.items():
         factor = scale.get(_kind(word), 1.0)
-        shown = _shown(table[word])
+        shown[name] = _shown(table[word])
         table[word] = table[word] * factor
         unit = next(unit for unit, size in FACTORS.items() if size == factor)
-        read = f"{name} has no unit in its name; it was read as {unit}"
-        if arithmetic:
-            why = ", as the table's own rates and times fit only so" if factor < 1 else ""
+        alike.setdefault((unit, arithmetic), []).append(name)
+    notes = []
+    for (unit, decided), names in alike.items():
+        read = (
+            f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no unit in the name; read as {unit}"
+        )
+        if decided:
+            why = ", as the table's own rates and times fit only so" if unit != "seconds" else ""
             notes.append(f"{read}{why}.")
         else:
-            other = "milliseconds" if factor == 1 else "seconds"
+            other = "milliseconds" if unit == "seconds" else "seconds"
+            ranges = "; ".join(shown[name] for name in names[:3])
             notes.append(
-                f"{read}, which is {GUESSED}: nothing decides whether {shown} are {unit} or {other}."
+                f"{read}, which is {GUESSED}: nothing decides whether {ranges} are {unit} or {other}."
             )
     return notes
 
