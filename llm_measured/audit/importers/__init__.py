@@ -73,6 +73,9 @@ def _of_text(content: Content) -> frame.Audited | None:
         parts += [read] if read is not None else []
     if console.matches(content):
         parts.append(console.load(content, name))
+    if not parts and (lines := console.lines_of_names(content.whole_text)):
+        read = _by_module(content.of_table(lines))
+        parts += [read] if read is not None else []
     if not parts:
         return None
     audited = frame.join(parts, one_file=True).stated(**console.stated(content.whole_text))

@@ -31,11 +31,13 @@ VLLM, SGLANG, TRTLLM, OLLAMA, LLAMA, MLX = (
     "llama.cpp",
     "mlx_lm",
 )
+VALUE = re.compile(r"^([-+]?[\d.,]+(?:[eE][-+]?\d+)?)\s*([A-Za-z/ ]{0,24})$")
+FEWEST_NAMES = 2  # of measured quantities that make lines a result
 MOST_LINES, LINE_CHARS = 200_000, 400
 # What loggers and quotes put before a line: a moment, a level, a process.
 PREFIX = re.compile(
     r"^(?:[>\s|]+|\x1b\[[\d;]*m|\([^()]{1,60}pid=\d+[^()]{0,20}\)\s*|\[[^\[\]]{1,60}\]\s*"
-    r"|(?:INFO|WARNING|DEBUG)\s+[\d:., \-]{4,30}|\d{4}-\d\d-\d\d[T ][\d:.,+Z]+\s*-?\s*)+"
+    r"|(?:INFO|WARNING|DEBUG)\s+[\d:., \-]{4,30}|(?:INFO|WARNING|DEBUG)\s*[-:]\s+|\d{4}-\d\d-\d\d[T ][\d:.,+Z]+\s*-?\s*)+"
 )
 SERVING = re.compile(r"=+ *Serving Benchmark Result *=+", re.I)
 LINE = re.compile(r"^([A-Za-z][\w /.,%&()\[\]\-]{1,70}?)\s*[:=]\s+(\S.*)$")
@@ -94,6 +96,31 @@ def load(content: Content, file: str) -> frame.Audited:
     tools = ", ".join(dict.fromkeys(tool for tool, _ in levels))
     read.notes.append((file, f"Printed results of {tools} were read: {len(levels)} in all."))
     return read
+
+
+def lines_of_names(text: str) -> list[list[str]]:
+    """A table of the lines `name: value unit` that mean something that is measured, whatever tool printed
+    them: its header, and a row each time a name comes again; empty where fewer than FEWEST_NAMES do."""
+    rows: list[dict[str, str]] = [{}]
+    for line in text.splitlines()[:MOST_LINES]:
+        match = LINE.match(PREFIX.sub("", line[:LINE_CHARS]).strip())
+        value = VALUE.match(match[2].strip()) if match else None
+        if not match or not value:
+            continue
+        unit = value[2].strip()
+        named = f"{match[1].strip()} ({unit})" if unit else match[1].strip()
+        # A rate's unit may only repeat its name: `Output tokens per second: 48.2 tokens/s`.
+        name = next((one for one in (named, match[1].strip()) if quantities.meaning(one)), "")
+        if name in rows[-1]:
+            rows.append({})
+        if name:
+            rows[-1][name] = value[1]
+    header = list(dict.fromkeys(name for row in rows for name in row))
+    measured = quantities.measured()
+    known = [name for name in header if quantities.meaning(name)[0].startswith(tuple(measured))]
+    if len(known) < FEWEST_NAMES:
+        return []
+    return [header, *([row.get(name, "") for name in header] for row in rows)]
 
 
 def blocks(text: str) -> Iterator[tuple[str, dict]]:
