@@ -37,7 +37,8 @@ MOST_LINES, LINE_CHARS = 200_000, 400
 # What loggers and quotes put before a line: a moment, a level, a process.
 PREFIX = re.compile(
     r"^(?:[>\s|]+|\x1b\[[\d;]*m|\([^()]{1,60}pid=\d+[^()]{0,20}\)\s*|\[[^\[\]]{1,60}\]\s*"
-    r"|(?:INFO|WARNING|DEBUG)\s+[\d:., \-]{4,30}|(?:INFO|WARNING|DEBUG)\s*[-:]\s+|\d{4}-\d\d-\d\d[T ][\d:.,+Z]+\s*-?\s*)+"
+    r"|(?:INFO|WARNING|DEBUG)\s+[\d:., \-]{4,30}|(?:INFO|WARNING|DEBUG)\s*[-:]\s+"
+    r"|\d{4}-\d\d-\d\d[T ][\d:.,+Z]+\s*-?\s*)+"
 )
 SERVING = re.compile(r"=+ *Serving Benchmark Result *=+", re.I)
 LINE = re.compile(r"^([A-Za-z][\w /.,%&()\[\]\-]{1,70}?)\s*[:=]\s+(\S.*)$")
