@@ -70,7 +70,7 @@ THROUGHPUT = re.compile(
 )
 LATENCY = re.compile(r"^(?:Avg latency: ([\d.]+) seconds|(\d\d)% percentile latency: ([\d.]+) seconds)")
 LLAMA_TIME = re.compile(
-    r"(prompt eval|eval|total) time = *([\d.]+) ms / *(\d+) (?:tokens|runs)"
+    r"(prompt eval|eval|total) time *= *([\d.]+) ms / *(\d+) (?:tokens|runs)"
     r"(?: *\( *[\d.]+ ms per token, *([\d.]+) tokens per second\))?"
 )
 # `Prompt: 512 tokens, 890.112 tokens-per-sec`, as mlx_lm prints it
