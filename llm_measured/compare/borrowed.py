@@ -81,7 +81,7 @@ def scatter(of: str | None, metric: str, statistic: str) -> Scatter:
             beyond = float(row["beyond_requests"]) if row["beyond_requests"] else None
             source = f"borrowed from {row['reruns']} reruns on {of} (of {count} sources)"
             return Scatter(float(row["scatter"]), beyond, float(row["freedom"]), source)
-    wide = part(statistic) == "tail" or metric in ("ttft", "prefill_s")
+    wide = part(statistic) == "tail" or metric in ("ttft", "prefill_s", "prompt_tokens_per_s")
     floor = 2 * FLOOR if wide else FLOOR
     return Scatter(
         floor,
