@@ -189,6 +189,12 @@ def numbers(
     return pd.Series(out, values.index, float), pd.Series(factors, values.index, float), printed, strange
 
 
+def spreads(values: pd.Series) -> pd.Series | None:
+    """What stands behind the ± of each text, NaN where none does; None of a column without any."""
+    found = values.astype(str).str.extract(r"(?:±|\+/-|\+-)\s*(\d+(?:\.\d+)?)")[0]
+    return pd.to_numeric(found) if found.notna().any() else None
+
+
 def _read(text: str, decimal: str, word: str) -> tuple[float, float, int]:
     """(number, factor of a unit of time beside it, decimals printed) of one text; NaN for what is none."""
     none = float("nan"), float("nan"), 0

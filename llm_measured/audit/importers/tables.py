@@ -313,6 +313,9 @@ def _converted(table, found, decimal_comma):
         elif word == "sent_s" and factor == 1:
             values = numerals.moments(values, decimals[name])
         elif name in figures:
+            spread = numerals.spreads(values) if word.endswith("tokens_per_s") else None
+            if spread is not None and "spread_tokens_per_s" not in out:
+                out["spread_tokens_per_s"] = spread
             values, stated, step, strange = numerals.numbers(values, decimals[name], word)
             notes += _no_numbers(name, strange)
             if word.endswith("_s") and "per_s" not in word:
