@@ -132,10 +132,6 @@ def serving() -> Fields:
     }
 
 
-
-
-
-
 def collected_numbers() -> Fields:
     """Numbers on published files, data/audits/collected.csv: files and sources, how many of each an importer
     reads, files whose first alarm is impossible, impossible on one device or contradictory, and sources with
