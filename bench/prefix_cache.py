@@ -5,15 +5,12 @@ come from it: the last one is computed for its logits. Of an answer all tokens b
 kept like those of a prompt.
 
 `expected` gives the fewest and the most tokens that each request of a load can hit, before the load runs.
-`simulated` gives the hits in a cache of a size that keeps the least recently used blocks (`LruBlocks`).
 `rates` are the three hit rates.
 
     bounds = expected(requests, Declared("blocks", block_tokens=32))
-    hits = simulated(requests, Declared("blocks", block_tokens=32, capacity_tokens=32_000))
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -32,9 +29,9 @@ class Declared:
 
     `kind`: `off`; `blocks` of `block_tokens` tokens (vLLM, SGLang with pages, the reference server), which
     serve everybody as soon as they are scheduled; `slots` (llama.cpp), each private to one request at a time,
-    to the token. `capacity_tokens`: tokens that it holds, None where that is unknown; it is not used for
-    `expected`, only for a simulation. `replicas` of the server share nothing; `router` says how requests are
-    dealt to them. ValueError for what cannot be.
+    to the token. `capacity_tokens`: tokens that it holds, None where that is unknown; rows keep it, and
+    `expected` does not use it. `replicas` of the server share nothing; `router` says how requests are dealt
+    to them. ValueError for what cannot be.
     """
 
     kind: str = "off"
@@ -223,87 +220,6 @@ class _Node:
         return any(
             moment <= latest and (whose is None or whose != session) for moment, whose in self.earliest
         )
-
-
-class Blocks:
-    """Numbers for whole blocks of `block_tokens` tokens; two are equal where the block and all before it are.
-
-    Exact: blocks are looked up by their tokens, never by a hash alone.
-    """
-
-    def __init__(self, block_tokens: int) -> None:
-        self.block_tokens = block_tokens
-        self._known: dict[tuple[int, tuple[int, ...]], int] = {}
-
-    def keys(self, ids: Sequence[int]) -> list[int]:
-        """One number per whole block of `ids`."""
-        keys, parent, size = [], -1, self.block_tokens
-        for start in range(0, len(ids) - size + 1, size):
-            parent = self._known.setdefault((parent, tuple(ids[start : start + size])), len(self._known))
-            keys.append(parent)
-        return keys
-
-
-class LruBlocks:
-    """The least recently used of `capacity` blocks (None: all), the model for traces: requests one after the
-    other, answers not kept, the tail of a prompt evicted before its head.
-
-    A block is any hashable that stands for itself and everything before it, as a trace's `hash_ids` do.
-    """
-
-    def __init__(self, capacity: int | None = None) -> None:
-        if capacity is not None and capacity < 1:
-            raise ValueError(f"A cache has 1 block or more, not {capacity}.")
-        self.capacity = capacity
-        self._kept: OrderedDict = OrderedDict()
-
-    def request(self, blocks: Sequence, most: int | None = None) -> int:
-        """Blocks of a prompt's whole `blocks` that are hit, at most `most`; they are the latest used
-        afterwards."""
-        kept, hits = self._kept, 0
-        limit = len(blocks) if most is None else min(most, len(blocks))
-        while hits < limit and blocks[hits] in kept:
-            hits += 1
-        for block in reversed(blocks):  # the head is used last, so that it is evicted last
-            kept[block] = None
-            kept.move_to_end(block)
-        while self.capacity is not None and len(kept) > self.capacity:
-            kept.popitem(last=False)
-        return hits
-
-
-def simulated(requests: Sequence[Request], declared: Declared) -> list[int]:
-    """Return the tokens that each request hits in a cache of the declared size, requests one after the other.
-
-    Kept are the least recently used whole blocks of prompts and answers, whatever the server's own rule is.
-    Replicas are dealt to as `router` says. The ids of answers that are not known are taken for tokens that
-    nobody sends. ValueError where the cache has no size.
-    """
-    if declared.kind == "off":
-        return [0] * len(requests)
-    if declared.capacity_tokens is None:
-        raise ValueError("A cache is simulated with a size: state its capacity_tokens.")
-    size, blocks = declared.block_tokens, Blocks(declared.block_tokens)
-    caches = [LruBlocks(declared.capacity_tokens // size) for _ in range(declared.replicas)]
-    routed = route([request.session for request in requests], declared.replicas, declared.router)
-    hits = []
-    for number, (request, replica) in enumerate(zip(requests, routed)):
-        unknown = (-1 - number,) * request.new_tokens
-        answer = unknown if request.answer is None else request.answer
-        computed = blocks.keys((*request.ids, *answer[:-1]))
-        hits.append(size * caches[replica].request(computed, (len(request.ids) - 1) // size))
-    return hits
-
-
-def route(sessions: Sequence[int], replicas: int, router: str = "session affinity") -> list[int]:
-    """The replica that each request goes to, from 0: in turn over requests (`round robin`), or over sessions
-    in the order of their first request (`session affinity`)."""
-    if router not in ROUTERS:
-        raise ValueError(f"A router is one of {', '.join(ROUTERS)}, not {router!r}.")
-    if router == "round robin":
-        return [k % replicas for k in range(len(sessions))]
-    first: dict[int, int] = {}
-    return [first.setdefault(session, len(first)) % replicas for session in sessions]
 
 
 def rates(prompt_tokens: Sequence[float], cached_tokens: Sequence[float]) -> dict[str, float]:

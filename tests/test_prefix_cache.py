@@ -1,4 +1,4 @@
-"""Simulated hits against what real servers answered, the bounds against made loads, the three hit rates."""
+"""The bounds of hits against real servers' answers and cases by hand, the three hit rates."""
 
 import math
 
@@ -8,84 +8,19 @@ import pool_requests
 import pytest
 
 from bench import prefix_cache
-from bench.paths import DATA
-from bench.prefix_cache import Blocks, Declared, LruBlocks, Request
-from bench.workloads import traces
+from bench.prefix_cache import Declared, Request
 
 A, B, C = (tuple(range(start, start + 300)) for start in (0, 1000, 2000))
 BLOCKS = Declared("blocks", block_tokens=16)
 SLOTS = Declared("slots")
 
 
-@pytest.fixture(scope="module")
-def mooncake():
-    return traces.read(DATA / "traces" / "mooncake_conversation.jsonl.xz")
-
-
-@pytest.mark.parametrize(
-    "capacity, tokens, by_tokens, by_blocks, mean",
-    [
-        (1000, 6650880, 0.045933, 0.046982, 0.162731),
-        (30000, 48812544, 0.337118, 0.344811, 0.386656),
-        (None, 54063104, 0.373380, 0.381900, 0.407789),
-    ],
-)
-def test_lru_agrees_with_two_other_implementations_to_the_token(
-    mooncake, capacity, tokens, by_tokens, by_blocks, mean
-):
-    prompts, cache = mooncake.requests["prompt_tokens"], LruBlocks(capacity)
-    whole = mooncake.whole_blocks()
-    hits = [512 * cache.request(ids, (n - 1) // 512) for ids, n in zip(whole, prompts)]
-    found = prefix_cache.rates(prompts, hits)
-    assert sum(hits) == tokens and len(hits) == 12031
-    assert sum(hits) / 512 / sum(map(len, whole)) == pytest.approx(by_blocks, abs=5e-7)
-    assert found["by_tokens"] == pytest.approx(by_tokens, abs=5e-7)
-    assert found["mean_over_requests"] == pytest.approx(mean, abs=5e-7)
-    assert found["requests_with_a_hit"] == pytest.approx(0.999917, abs=5e-7)
-
-
-def stack_distances(prompts):
-    """Mattson's way, for all sizes at once: of each block of each prompt how many others were used after it
-    (infinite: never seen). The tree counts, by the moment of their last use, the blocks that were seen."""
-    tree, last = [0] * (1 + sum(map(len, prompts))), {}
-
-    def add(moment, count):
-        while moment < len(tree):
-            tree[moment] += count
-            moment += moment & -moment
-
-    def until(moment):
-        count = 0
-        while moment:
-            count += tree[moment]
-            moment -= moment & -moment
-        return count
-
-    now = 0
-    for ids in prompts:
-        yield [len(last) - until(last[block]) if block in last else math.inf for block in ids]
-        for block in reversed(ids):
-            if block in last:
-                add(last[block], -1)
-            last[block] = now = now + 1
-            add(now, 1)
-
-
-def test_lru_agrees_with_stack_distances_at_every_size(mooncake):
-    whole = mooncake.whole_blocks()
-    distances = list(stack_distances(whole))
-    for capacity in (100, 3000, 10_000, 100_000, None):
-        cache, most = LruBlocks(capacity), capacity or len(whole) * 200
-        hits = [next((k for k, d in enumerate(own) if d >= most), len(own)) for own in distances]
-        assert [cache.request(ids) for ids in whole] == hits
-
-
 @pytest.mark.parametrize("tokens, hit", [(127, 0), (128, 0), (129, 128), (384, 256), (385, 384)])
 def test_a_repeated_prompt_hits_whole_blocks_but_never_its_last_token(tokens, hit):
     """Measured on vLLM 0.32.0 with blocks of 128 tokens."""
-    declared, ids = Declared("blocks", block_tokens=128, capacity_tokens=90 * 128), tuple(range(tokens))
+    declared, ids = Declared("blocks", block_tokens=128), tuple(range(tokens))
     twice = [Request(ids, 1, 1, 1), Request(ids, 1, 2, 1)]
-    assert prefix_cache.simulated(twice, declared) == [0, hit]
+    assert in_order.expected(twice, declared) == [(0, 0), (hit, hit)]
     assert declared.usable(tokens, tokens) == hit
     assert SLOTS.usable(tokens, tokens) == tokens - 1
 
@@ -93,9 +28,11 @@ def test_a_repeated_prompt_hits_whole_blocks_but_never_its_last_token(tokens, hi
 @pytest.mark.parametrize("answer_tokens, hit", [(84, 256), (85, 384)])
 def test_the_last_token_of_an_answer_is_not_computed(answer_tokens, hit):
     """Measured on vLLM 0.32.0: three blocks would be full with 84 tokens, if the last one counted."""
-    declared, answer = Declared("blocks", 128, 90 * 128), tuple(range(5000, 5000 + answer_tokens))
-    first = Request(A, answer_tokens, 1, 1, answer=answer)
-    assert prefix_cache.simulated([first, Request(A + answer + (7,) * 50, 1, 1, 2)], declared)[1] == hit
+    declared, answer = Declared("blocks", 128), tuple(range(5000, 5000 + answer_tokens))
+    for known in (answer, None):
+        first = Request(A, answer_tokens, 1, 1, answer=known)
+        second = Request(A + answer + (7,) * 50, 1, 1, 2)
+        assert prefix_cache.expected([first, second], declared)[1][1] == hit
 
 
 # What vLLM 0.32.0's own KVCacheManager (vllm/v1/core/kv_cache_manager.py) hit of `pool_requests.requests`, with
@@ -106,23 +43,15 @@ ALONE = """
 """
 
 
-def test_the_least_recently_used_blocks_are_those_that_vllm_keeps():
-    """Of 13 usable blocks one holds the end of a prompt, which is no whole block and is not kept."""
-    declared = Declared("blocks", pool_requests.BLOCK, capacity_tokens=12 * pool_requests.BLOCK)
-    hits = prefix_cache.simulated(sent(), declared)
-    assert hits == [int(word) for word in ALONE.split()] and len(hits) == 45
-    assert sum(hits) < sum(low for low, _ in in_order.expected(sent(), declared))
-
-
-def sent():
+def test_vllm_never_hits_more_than_is_expected_and_less_only_where_it_evicted():
+    """Some hits reach the bound, and some fall below it: the pool is too small for all of them."""
     made = enumerate(pool_requests.requests())
-    return [Request(ids, len(answer), k, 1, answer=answer) for k, (ids, answer, _) in made]
-
-
-def test_blocks_of_equal_tokens_after_other_tokens_differ():
-    keys = Blocks(2)
-    assert keys.keys((1, 2, 3, 4, 5)) == keys.keys((1, 2, 3, 4))
-    assert keys.keys((1, 2, 3, 4))[1] != keys.keys((9, 9, 3, 4))[1]
+    sent = [Request(ids, len(answer), k, 1, answer=answer) for k, (ids, answer, _) in made]
+    hits = [int(word) for word in ALONE.split()]
+    highest = [high for _, high in in_order.expected(sent, Declared("blocks", pool_requests.BLOCK))]
+    assert len(hits) == len(highest) == 45
+    assert all(hit <= high for hit, high in zip(hits, highest)) and sum(hits) < sum(highest)
+    assert sum(hit == high > 0 for hit, high in zip(hits, highest)) > 5
 
 
 @pytest.mark.parametrize(
@@ -171,8 +100,16 @@ def test_a_round_robin_over_replicas_is_sure_of_nothing():
     assert prefix_cache.expected(own, Declared("off")) == [(0, 0), (0, 0)]
 
 
+def shared(one, other):
+    """How many tokens two prompts have in common from the first on, counted one by one."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_no_simulated_cache_hits_more_than_expected_and_a_large_one_no_less(seed):
+def test_a_request_hits_the_longest_beginning_that_anything_before_it_has(seed):
     """Random trees of prompts, in order."""
     random, made = np.random.default_rng(seed), []
     for number in range(40):
@@ -183,29 +120,13 @@ def test_no_simulated_cache_hits_more_than_expected_and_a_large_one_no_less(seed
         made.append(
             Request(tuple(map(int, ids)), 5, number, 1, answer=tuple(random.integers(3, size=5).tolist()))
         )
-    for kind, size in (("blocks", 16), ("slots", 1)):
-        bounds = in_order.expected(made, Declared(kind, size))
-        for capacity, roomy in ((10**5, True), (960, False)):
-            hits = prefix_cache.simulated(made, Declared(kind, size, capacity))
-            for hit, (low, high) in zip(hits, bounds):
-                assert hit <= high and (hit >= low or not roomy)
-
-
-def test_a_simulation_deals_requests_to_replicas():
-    own = turns(A[:64], A[:80], A[:96])
-    sized = dict(kind="blocks", block_tokens=16, capacity_tokens=3200, replicas=2)
-    assert prefix_cache.simulated(own, Declared(**sized)) == [0, 64, 80]
-    assert prefix_cache.simulated(own, Declared(**sized, router="round robin")) == [0, 0, 64]
-    with pytest.raises(ValueError, match="capacity_tokens"):
-        prefix_cache.simulated(own, BLOCKS)
-
-
-def test_hits_do_not_depend_on_the_scale_of_time_one_after_the_other():
-    """Only the order counts there: a trace at 1 and at 10 times its speed has equal hits."""
-    load = [Request(A[: 20 * k], 5, k, 1, k * 1.0, k * 1.0) for k in range(1, 9)]
-    fast = [Request(r.ids, 5, r.session, 1, r.earliest_s / 10, r.latest_s / 10) for r in load]
-    sized = Declared("slots", capacity_tokens=1000)
-    assert prefix_cache.simulated(load, sized) == prefix_cache.simulated(fast, sized)
+    for declared in (BLOCKS, SLOTS):
+        for k, (low, high) in enumerate(in_order.expected(made, declared)):
+            ids = made[k].ids
+            longest = max((shared(before.computed, ids) for before in made[:k]), default=0)
+            chance = prefix_cache.CHANCE_TOKENS if declared is SLOTS else 0
+            assert low == declared.usable(longest, len(ids))
+            assert high == declared.usable(max(longest, chance), len(ids))
 
 
 @pytest.mark.parametrize(

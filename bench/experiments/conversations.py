@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from bench import inputs, prefix_cache
@@ -16,7 +15,7 @@ from bench.backends.common.servers import RunningServer
 from bench.experiments import parameters
 from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
 from bench.experiments.session import Setup
-from bench.instrument.load import counters, protocols, schedule, sessions
+from bench.instrument.load import counters, protocols, sessions
 from bench.instrument.load import prefix_cache as trials
 from bench.observations import gates, schema
 from bench.topics import levels
@@ -27,7 +26,6 @@ RATES = "0.25"  # sessions/s where nobody says
 SESSIONS = 24  # of a level where nobody says
 ON = "on"  # a cache of a server elsewhere whose size nobody knows
 TRIAL_SESSION = 10**6  # number of the session of a trial, which no level has
-CAPACITY_REQUESTS, CAPACITY_PLACES = 32, 4  # of the closed loop that measures what a server can do
 COUNTED_S = 0.5  # a server may count its last request a little later than it answers
 LOOKS = 6
 
@@ -45,7 +43,6 @@ class Conversations(Load):
         self.most = setup.checkpoint.config.get("max_position_embeddings", USUAL_CONTEXT)
         self.most = min(self.most, values["context"] or self.most)
         self.caches = _caches(values["cache"], values["url"], setup.backend)
-        self.of_capacity = False
         self.plan = self._planned()
         longest = max(workload.most_tokens for workload, _ in self.plan)
         self.room = self.most if values["context"] else longest
@@ -53,30 +50,19 @@ class Conversations(Load):
 
     def __str__(self) -> str:
         workloads = [workload for workload, _ in self.plan]
-        rates = ", ".join(
-            f"{100 * own.session_rate:.3g} %" if self.of_capacity else f"{own.session_rate:.3g}"
-            for own in workloads
-        )
+        rates = ", ".join(f"{own.session_rate:.3g}" for own in workloads)
         caches = ", ".join("off" if size == 0 else f"{size or 'unknown'} tokens" for size in self.caches)
         load = (
             f"{sum(len(own.sessions) for own in workloads)} sessions with "
             f"{sum(own.requests for own in workloads)} requests of up to {self.room} tokens, at {rates} "
-            f"{'of its capacity' if self.of_capacity else 'sessions/s'}; cache: {caches}"
+            f"sessions/s; cache: {caches}"
         )
-        if self.of_capacity:  # how long it takes is known once the capacity has been measured
-            return load
         duration = long_duration(workloads, times=len(self.caches))
         return f"{load}. {duration}" if duration else load
 
     def _rates(self, usual):
-        """The sessions per second of the levels, from few to many; where they are shares of the capacity
-        (`50%`), the shares, until `each` has measured it."""
+        """The sessions per second of the levels, from few to many."""
         values = self.setup.parameters
-        shares = values["session_rates"].split()
-        if shares and all(share.endswith("%") for share in shares):
-            text = " ".join(share.rstrip("%") for share in shares)
-            self.of_capacity = True
-            return [share / 100 for share in sorted(parameters.rates("session_rates", text))]
         rates = parameters.or_auto(values["session_rates"], parameters.rates, "session_rates", usual)
         if not rates and usual:
             raise ValueError("There is nothing to do: give session_rates, such as '0.25 0.5'.")
@@ -157,10 +143,7 @@ class Conversations(Load):
 
     def each(self, plan: list) -> Iterator[tuple]:
         """(level, its prompts) of each of `plan`."""
-        capacity = self._capacity() if self.of_capacity else None
         for workload, arrivals in self.setup.progress(plan, len(plan)):
-            if capacity:
-                workload = at_rate(workload, workload.session_rate * capacity)
             until_s = self.setup.parameters["until_s"] or None
             level = sessions.SessionLevel(workload, self.declared, self.name, arrivals, self.held, until_s)
             level.each = self._expected(level)
@@ -168,23 +151,6 @@ class Conversations(Load):
             self.before_level = counters.read(self.served.url, self.served.token)
             yield level, level.prompts
             self.held += len(workload.sessions)
-
-    def _capacity(self):
-        """Sessions per second that this server can answer: the requests of a closed loop of so many places as
-        it has, over its turns per session; the sidecar keeps it."""
-        workload, _ = self.plan[0]
-        turns = [turn for session in workload.sessions for turn in session.turns][:CAPACITY_REQUESTS]
-        places = self.setup.parameters["slots"] or CAPACITY_PLACES
-        sizes = [(len(turn.prompt), turn.new_tokens) for turn in turns]
-        rows = self._send(self.served, places, sizes, first=3 * 10**6)
-        failed = [row["error"] for row in rows if row["error"]]
-        if failed:
-            raise RuntimeError(f"The capacity could not be measured: {failed[0]}")
-        span_s = max(row["sent_s"] + row["e2e_s"] for row in rows) - min(row["sent_s"] for row in rows)
-        per_s = len(rows) / span_s
-        self.setup.note(capacity_requests_per_s=per_s)
-        print(f"The server answers {per_s:.3g} requests/s of a closed loop of {places}.")
-        return per_s * len(workload.sessions) / workload.requests
 
     @property
     def name(self) -> str:
@@ -234,8 +200,7 @@ class Conversations(Load):
 
 
 class Replays(Conversations):
-    """The levels of a trace: its sessions with its own moments, or with arrivals of another kind at its
-    rate."""
+    """The levels of a trace: its sessions with its own moments, at its own rate or at others."""
 
     arrivals, due = "trace", "timestamp"  # where nobody says
 
@@ -251,13 +216,10 @@ class Replays(Conversations):
         if values["history"] == "own" and values["due"] == "timestamp":
             print("A turn waits for the answer before it, and its latency counts from its moment.")
         trace = traces.read(parameters.folder(values["trace"]), values["trace_unit"])
+        if values["arrivals"] != self.arrivals:
+            raise ValueError(f"A trace is sent with its own arrivals, not {values['arrivals']!r}.")
         rates = self._rates("")
         text = self.setup.checkpoint.encode(inputs.text())
-        kinds = [naming.choose("kind of arrivals", kind, ARRIVALS) for kind in values["arrivals"].split()]
-        if rates and "trace" not in kinds and trace.requests["at_s"].isna().all():
-            first = trace.requests["turn"] == 1
-            drawn = first.cumsum().where(first)  # any moments: arrivals take their place
-            trace = replace(trace, requests=trace.requests.assign(at_s=drawn.astype(float)))
         shape = "length_scale sample first_s due history drop_long"
         shape = {name: values[name] for name in shape.split()}
         shape |= {name: values[name] or None for name in ("block_tokens", "gap_cap_s", "last_s")}
@@ -265,23 +227,16 @@ class Replays(Conversations):
         # Of one seed, so that runs whose sessions and ticks were drawn anew are runs of one load.
         as_recorded = self._kept(made((*self.source, "rate"), self.most, seed=0)).session_rate
         for rate in rates or [as_recorded / values["time_scale"]]:
-            for kind in kinds:
-                source = (*self.source, len(pairs))
-                workload = self._kept(made(source, self.most, time_scale=as_recorded / rate))
-                if kind == "trace":
-                    workload = replace(workload, about=workload.about | {"session_rate": rate})
-                else:
-                    workload = arriving(workload, kind, rate, self.run)
-                pairs.append((workload, kind))
+            source = (*self.source, len(pairs))
+            workload = self._kept(made(source, self.most, time_scale=as_recorded / rate))
+            workload = replace(workload, about=workload.about | {"session_rate": rate})
+            pairs.append((workload, self.arrivals))
         return pairs
 
     def _kept(self, workload):
         """The first `sessions` sessions of `workload`, all where it says nothing."""
         count = self.setup.parameters["sessions"]
         return replace(workload, sessions=workload.sessions[:count]) if count else workload
-
-
-ARRIVALS = "trace", "poisson", "constant"
 
 
 def long_duration(workloads: list[Workload], times: int) -> str:
@@ -294,38 +249,6 @@ def long_duration(workloads: list[Workload], times: int) -> str:
         f"They arrive over {lasts_s / 3600:.1f} h: higher `session_rates`, a smaller `time_scale` or fewer "
         "`sessions` shorten it."
     )
-
-
-def at_rate(workload: Workload, rate: float) -> Workload:
-    """`workload` with all of its time stretched or pressed, so that `rate` sessions begin per second."""
-    factor, moved = workload.session_rate / rate, []
-    for session in workload.sessions:
-        turns = (
-            replace(
-                turn,
-                at_s=None if turn.at_s is None else turn.at_s * factor,
-                gap_s=None if turn.gap_s is None else turn.gap_s * factor,
-            )
-            for turn in session.turns
-        )
-        moved.append(replace(session, turns=tuple(turns)))
-    return replace(workload, sessions=tuple(moved), about=workload.about | {"session_rate": rate})
-
-
-def arriving(workload: Workload, kind: str, rate: float, seed: int) -> Workload:
-    """`workload` with its sessions in their order, beginning at `rate` per second: `constant`, or `poisson`,
-    as many in the same time, so that only how they are spread over it differs; what lies between the turns of
-    a session stays."""
-    count = len(workload.sessions)
-    starts = schedule.poisson(rate, count, seed) if kind == "poisson" else schedule.constant(rate, count)
-    starts = np.asarray(starts) - starts[0]
-    starts *= (count - 1) / rate / (starts[-1] or 1.0)
-    moved = []
-    for session, start in zip(workload.sessions, starts):
-        later = float(start) - session.turns[0].at_s
-        turns = (t if t.at_s is None else replace(t, at_s=t.at_s + later) for t in session.turns)
-        moved.append(replace(session, turns=tuple(turns)))
-    return replace(workload, sessions=tuple(moved), about=workload.about | {"session_rate": rate})
 
 
 def _caches(text, url, backend):

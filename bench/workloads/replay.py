@@ -171,10 +171,7 @@ def _sessions(requests, sizes, prompts, at_s, gaps, due):
         first, before = turn == 1, turns.setdefault(session, [])
         by_clock = not np.isnan(at_s[k]) and (first or due == "timestamp")
         if first and not by_clock:
-            raise ValueError(
-                "This trace has no moments: give it a column at_s, or have arrivals drawn (arrivals poisson, "
-                "and session_rates)."
-            )
+            raise ValueError("This trace has no moments: give it a column at_s.")
         if not first and not by_clock and np.isnan(gaps[k]):
             raise ValueError(
                 "This trace has neither a moment nor a gap for a later turn: give it at_s or gap_s."

@@ -68,13 +68,6 @@ class Trace:
     block_tokens: int
     about: dict
 
-    def whole_blocks(self) -> list[tuple[int, ...]]:
-        """Per request the ids of its whole blocks. ValueError where the trace has no ids."""
-        if self.blocks is None:
-            raise ValueError("This trace has no hash ids: nothing about its prefixes can be computed.")
-        tokens = self.requests["prompt_tokens"]
-        return [ids[: n // self.block_tokens] for ids, n in zip(self.blocks, tokens)]
-
     def of_sessions(self, kept: set[int]) -> "Trace":
         """The requests of the sessions `kept`."""
         rows = self.requests["session"].isin(kept).to_numpy()

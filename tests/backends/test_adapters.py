@@ -333,6 +333,7 @@ def test_llamacpp_puts_every_layer_on_one_gpu_or_none(monkeypatch, tmp_path):
     )
     assert llamacpp.ALL <= -2
     assert here.n_gpu_layers == 0 and there.n_ctx == here.n_ctx == 768 and there.n_parallel == 3
+    assert here.n_cache_reuse == 0, "chunks that are shifted are no prefix, and would count as hits"
     assert there.flash_attn_type == here.flash_attn_type == xllamacpp.CommonParams().flash_attn_type, (
         "flash attention is llama.cpp's own choice"
     )

@@ -7,7 +7,6 @@ import re
 
 import loads
 import nbformat
-import numpy as np
 import pytest
 from builders import serving_rows
 from commands import execute
@@ -226,47 +225,14 @@ def test_a_users_own_trace_is_replayed_on_a_server_elsewhere(cells, tmp_path, ca
     trace.write_text("at_s,prompt_tokens,new_tokens,session\n" + "\n".join(lines) + "\n")
     named = {"backend": "http", "url": caching, "workload": "trace", "trace": str(trace), "cache": "64000"}
     named |= {"served_model": "ground-truth"}
-    names = cells("serving", option="chat", cache_block_tokens=16, arrivals="trace poisson", **named)
+    names = cells("serving", option="chat", cache_block_tokens=16, **named)
     requests = names["observed"]
-    assert len(requests) == 18 and (requests["workload"] == "my.csv").all()
-    assert set(requests["arrivals"]) == {"trace", "poisson"} and requests["cached_tokens"].notna().all()
-    recorded = requests[requests["arrivals"] == "trace"].sort_values("sent_s")
+    assert len(requests) == 9 and (requests["workload"] == "my.csv").all()
+    assert set(requests["arrivals"]) == {"trace"} and requests["cached_tokens"].notna().all()
+    recorded = requests.sort_values("sent_s")
     due = recorded["sent_s"] - recorded["late_s"] - recorded["waited_s"]
     assert list((due - due.min()).round(2)) == pytest.approx([k / 10 for k in range(9)], abs=0.03)
     assert requests["expected_cached_tokens_high"].isna().all(), "the server makes tokens of text as it likes"
-
-
-@pytest.mark.timing
-@pytest.mark.check
-def test_arrivals_of_a_trace_and_poisson_s_at_a_share_of_the_capacity(cells, tmp_path, capsys):
-    trace = tmp_path / "bursts.csv"
-    moments = [k // 3 + 0.01 * (k % 3) for k in range(12)]
-    trace.write_text("at_s,prompt_tokens,new_tokens\n" + "".join(f"{moment},24,6\n" for moment in moments))
-    shares = {"session_rates": "50% 75%", "arrivals": "trace poisson", "slots": 2}
-    names = cells("serving", backend="fake", trace=str(trace), **shares)
-    requests, capacity = names["observed"], names["setup"].settings["capacity_requests_per_s"]
-    assert f"The server answers {capacity:.3g} requests/s of a closed loop of 2." in capsys.readouterr().out
-    assert set(requests["experiment"]) == {"conversations"} and len(requests) == 4 * 12
-    recorded = requests[requests["arrivals"] == "trace"]
-    rates = sorted(recorded["session_rate"].unique())
-    assert rates == pytest.approx([0.5 * capacity, 0.75 * capacity], rel=1e-3)
-    for rate, own in recorded.groupby("session_rate"):
-        due = np.sort(own["sent_s"] - own["late_s"])
-        assert np.diff(due)[:2] == pytest.approx([0.01 * 11 / moments[-1] / rate] * 2, abs=0.02)
-
-
-@pytest.mark.parametrize("kind", ["poisson", "constant"])
-def test_sessions_that_arrive_otherwise_do_so_in_the_same_time(kind):
-    turns = [
-        (workloads.Turn((1, 2), (1, 2), 1, k**2, None), workloads.Turn((3,), (3,), 1, k**2 + 5))
-        for k in range(9)
-    ]
-    workload = workloads.Workload(tuple(workloads.Session(k, own) for k, own in enumerate(turns, 1)))
-    for seed in (1, 2):
-        moved = conversations.arriving(workload, kind, 0.5, seed).sessions
-        first = [session.turns[0].at_s for session in moved]
-        assert first[0] == 0 and first[-1] == pytest.approx(16) and sorted(first) == first
-        assert all(s.turns[1].at_s - s.turns[0].at_s == pytest.approx(5) for s in moved)
 
 
 def test_a_load_that_takes_hours_is_announced():
@@ -276,7 +242,7 @@ def test_a_load_that_takes_hours_is_announced():
     assert conversations.long_duration([workload], 2).startswith(
         "They arrive over 6.0 h: higher `session_rates`"
     )
-    assert conversations.long_duration([conversations.at_rate(workload, 1.0)], 2) == ""
+    assert conversations.long_duration([dataclasses.replace(workload, about={"session_rate": 1.0})], 2) == ""
 
 
 @pytest.mark.check
@@ -289,17 +255,6 @@ def test_runs_of_a_sampled_trace_have_one_rate_and_sessions_of_their_own(cells, 
     ]
     assert len({rate for rows in runs for rate in rows["session_rate"]}) == 1
     assert set(runs[0]["prompt_tokens"]) != set(runs[1]["prompt_tokens"])
-
-
-@pytest.mark.check
-def test_arrivals_are_drawn_for_a_trace_without_moments(cells, tmp_path):
-    trace = tmp_path / "lengths.csv"
-    trace.write_text("input,output\n" + "24,6\n" * 6)
-    with pytest.raises(ValueError, match="has no moments: give it a column at_s, or have arrivals drawn"):
-        cells("serving", backend="fake", trace=str(trace))
-    names = cells("serving", backend="fake", trace=str(trace), arrivals="constant", session_rates="20")
-    rows = names["observed"]
-    assert np.diff(np.sort(rows["sent_s"] - rows["late_s"])) == pytest.approx([0.05] * 5, abs=1e-3)
 
 
 @pytest.mark.timing
@@ -350,12 +305,15 @@ def test_what_a_cache_cannot_have_done_is_refused(cells, tmp_path, monkeypatch, 
         ({"workload": "trace", "trace": "negative.csv"}, "has a length of -5 tokens for its prompt"),
         ({"workload": "trace", "trace": "empty.csv"}, "has a length of 0 tokens for its answer"),
         ({"workload": "trace", "trace": "backwards.csv"}, "before the line before it"),
+        ({"workload": "trace", "trace": "timeless.csv"}, "has no moments: give it a column at_s"),
+        ({"workload": "trace", "trace": "long.csv", "arrivals": "poisson"}, "sent with its own arrivals"),
         ({"workload": "trace", "trace": "long.csv"}, "need more than the context of 8192 tokens"),
         ({"workload": "trace", "trace": "huge.csv"}, "more than the"),
     ],
 )
 def test_a_load_of_sessions_that_cannot_be_stops_with_a_sentence(cells, tmp_path, parameters, words):
     bad = {"one": "0,5,5", "negative": "0,-5,5\n1,5,5", "empty": "0,5,5\n1,5,0", "backwards": "3,5,5\n1,5,5"}
+    bad["timeless"] = ",5,5\n,5,5"
     for name, lines in (bad | {"long": "0,9000,5\n1,5,5"}).items():
         (tmp_path / f"{name}.csv").write_text(f"at_s,prompt_tokens,new_tokens\n{lines}\n")
     with open(tmp_path / "huge.csv", "wb") as huge:
