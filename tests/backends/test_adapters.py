@@ -2,17 +2,13 @@
 they leave nothing behind."""
 
 import contextlib
-import http.server
 import io
-import itertools
 import json
 import os
 import re
 import stat
 import subprocess
 import sys
-import threading
-import time
 import types
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +16,13 @@ from unittest import mock
 
 import pytest
 from builders import make_rows
-from commands import run
 from contracts import adapters
 
 from bench import backends, html, inputs, processes
 from bench.backends import mlc, text_generation_webui, tgi
 from bench.backends.common import checkpoints, copies, servers, vllm_server
 from bench.instrument.load import protocols
-from bench.observations import schema, store
+from bench.observations import schema
 from bench.paths import ROOT
 from bench.report.tables import backends as backends_tables
 from bench.topics import systems as systems_analysis
@@ -674,151 +669,6 @@ def test_a_token_is_not_sent_in_the_clear(checkpoint, monkeypatch):
 def test_an_endpoint_is_not_measured_of_a_studys_own_accord():
     assert backends.get("hf_endpoint").ready("cuda") == []
     assert "hf_endpoint" in backends.get("hf_endpoint").absent("cpu")[0]
-
-
-# Whole runs against servers that quote the token
-
-
-LOAD_TOKENS = 4, 5
-
-
-class Quoting(http.server.BaseHTTPRequestHandler):
-    """An OpenAI server that refuses whoever has not the token. It answers what comes before the load and every
-    second request of it, and refuses the others in four ways, each with the token in its words."""
-
-    protocol_version = "HTTP/1.1"
-    accepts, numbers = SECRET, itertools.count()
-
-    def log_message(self, *words):
-        pass
-
-    def _send(self, status, body, kind="application/json"):
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _refused(self):
-        given = self.headers.get("Authorization", "nothing")
-        if given == f"Bearer {self.accepts}":
-            return False
-        self._send(401, json.dumps({"error": {"message": f"Wrong credentials: {given}"}}).encode())
-        return True
-
-    def do_GET(self):
-        if not self._refused():
-            self._send(200, json.dumps({"data": [{"id": "endpoint-model"}]}).encode())
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        given = self.headers.get("Authorization", "nothing")
-        if self._refused():
-            return
-        loaded = body["max_tokens"] in LOAD_TOKENS  # the warm-up, the judge and the trials ask for others
-        number = next(self.numbers) if loaded else 1
-        quoted = json.dumps({"error": {"message": f"No: {given}"}}).encode()
-        if number % 2:
-            time.sleep(0.02)  # an answer that came sooner than any device computes it would be refused
-            self._send(200, self.answer(body), "text/event-stream")
-        elif number % 8 == 4:
-            self._send(401, quoted)
-        elif number % 8 == 6:
-            self._send(200, b"data: " + quoted + b"\n\n", "text/event-stream")
-        elif number % 8 == 0:
-            self._send(500, f"Traceback: {given}".encode(), "text/plain")
-        else:
-            self.close_connection = True
-            self.wfile.write(f"{given}\r\n\r\n".encode())
-
-    def answer(self, body):
-        events = [{"choices": [{"text": f" {k}"}]} for k in range(body["max_tokens"])]
-        prompt = len(body["prompt"]) if isinstance(body.get("prompt"), list) else 9
-        events.append(
-            {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": body["max_tokens"]}}
-        )
-        return b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events) + b"data: [DONE]\n\n"
-
-
-@pytest.fixture
-def quoting(monkeypatch):
-    monkeypatch.setattr(Quoting, "numbers", itertools.count())
-    monkeypatch.setattr(Quoting, "accepts", SECRET)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quoting) as serving_:
-        threading.Thread(target=serving_.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{serving_.server_port}"
-        serving_.shutdown()
-
-
-def measured_through(url, backend, option, folder, check=True):
-    """A whole papermill run with the token in the environment; the finished process."""
-    lengths = folder / "lengths.csv"
-    lengths.write_text("prompt_tokens,new_tokens\n16,{}\n20,{}\n".format(*LOAD_TOKENS))
-    given = {
-        "backend": backend,
-        "option": option,
-        "url": url,
-        "served_model": "endpoint-model",
-        "results": folder / "results",
-        "lengths": lengths,
-        "concurrency": "4",
-        "request_rates": "none",
-        "requests": 12,
-        "scale": 1.0,
-    }
-    words = [str(word) for name, value in given.items() for word in ("-p", name, value)]
-    return run(
-        "papermill",
-        "notebooks/serving.ipynb",
-        folder / "executed.ipynb",
-        *words,
-        check=check,
-        HF_TOKEN=SECRET,
-        BENCH_API_TOKEN=SECRET,
-    )
-
-
-def quotes(folder, done, since):
-    """Everything that a run has left which holds any part of the token: its folder, logs/, and what it
-    said."""
-    logs = [file for file in (ROOT / "logs").rglob("*") if file.is_file() and file.stat().st_mtime >= since]
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    assert any(file.suffix == ".ipynb" for file in files)
-    kept = {str(file): file.read_bytes().decode(errors="replace") for file in [*files, *logs]} | {
-        "stdout": done.stdout,
-        "stderr": done.stderr,
-    }
-    return [
-        name for name, text in kept.items() if any(SECRET[k : k + 10] in text for k in range(len(SECRET) - 9))
-    ]
-
-
-@pytest.mark.parametrize(
-    ("backend", "option"),
-    [("http", "chat"), ("hf_endpoint", "completions")],
-)
-@pytest.mark.check
-@pytest.mark.timing
-def test_a_whole_run_tells_the_token_to_nobody(quoting, tmp_path, backend, option):
-
-    since = time.time()
-    done = measured_through(quoting, backend, option, tmp_path)
-    requests = store.load(folder=tmp_path / "results")
-    failed = requests[requests["error"] != ""]
-    assert len(requests) == 12 and len(failed) == 6
-    assert any("HTTP 401: No: Bearer ***" in error for error in failed["error"])
-    assert all("***" in error for error in failed["error"]), "every failure had quoted the token"
-    assert quotes(tmp_path, done, since) == []
-
-
-@pytest.mark.check
-def test_a_run_that_is_refused_altogether_tells_the_token_to_nobody(quoting, tmp_path, monkeypatch):
-    monkeypatch.setattr(Quoting, "accepts", "another")
-    since = time.time()
-    done = measured_through(quoting, "http", "completions", tmp_path, check=False)
-    assert done.returncode != 0 and "/v1/models: HTTP 401" in done.stderr
-    assert not list(tmp_path.rglob("results/**/*.csv"))
-    assert quotes(tmp_path, done, since) == []
 
 
 # Every published system

