@@ -11,7 +11,7 @@ kept like those of a prompt.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -92,25 +92,19 @@ class Request:
         return max(0, self.new_tokens - 1) if self.answer is None else 0
 
 
-def expected(
-    requests: Sequence[Request], declared: Declared, primed: Iterable[tuple[int, ...]] = ()
-) -> list[tuple[int, int]]:
+def expected(requests: Sequence[Request], declared: Declared) -> list[tuple[int, int]]:
     """(lower, upper) bound of the cached tokens of each request, in the order of `requests`.
 
-    The upper bound is the longest prefix shared with anything that may have been sent before, `primed`
-    prompts included, if nothing is ever evicted (CHANCE_TOKENS at least where single tokens count): a server
-    that reports more has hits that this load did not make. The lower bound counts what has surely ended
-    before: `primed` prompts, and the session's own turns before. A server that reports less has evicted. The
-    two differ where turns of different sessions may overlap, and by the tokens of answers that are not known
-    before the run.
+    The upper bound is the longest prefix shared with anything that may have been sent before, if nothing is
+    ever evicted (CHANCE_TOKENS at least where single tokens count): a server that reports more has hits that
+    this load did not make. The lower bound counts what has surely ended before: the session's own turns. A
+    server that reports less has evicted. The two differ where turns of different sessions may overlap, and by
+    the tokens of answers that are not known before the run.
     Under a round robin over `replicas` nothing is sure, so that the lower bound is 0.
     """
     if declared.kind == "off":
         return [(0, 0)] * len(requests)
-    may, sure = _PrefixTree(), _PrefixTree()
-    for ids in primed:
-        may.add(ids, -math.inf, None)
-        sure.add(ids, -math.inf, None)
+    may = _PrefixTree()
     scattered = declared.replicas > 1 and declared.router == "round robin"
     for request in requests:
         may.add(request.computed, request.earliest_s, request.session, request.unknown_tokens)
@@ -120,9 +114,8 @@ def expected(
         request = requests[k]
         turns = before.setdefault(request.session, [])
         low = max((_shared(turn.computed, request.ids) for turn in turns), default=0)
-        low = max(low, sure.longest(request.ids, math.inf, None)[0])
         own = max((_reach(turn, request.ids) for turn in turns), default=0)
-        high = max(low, own, may.longest(request.ids, request.latest_s, request.session)[1])
+        high = max(low, own, may.longest(request.ids, request.latest_s, request.session))
         turns.append(request)
         n, chance = len(request.ids), CHANCE_TOKENS if declared.granularity_tokens == 1 else 0
         bounds[k] = (0 if scattered else declared.usable(low, n), declared.usable(max(high, chance), n))
@@ -154,7 +147,7 @@ class _PrefixTree:
     def __init__(self) -> None:
         self.root = _Node(())
 
-    def add(self, ids: tuple[int, ...], moment: float, session: int | None, unknown_tokens: int = 0) -> None:
+    def add(self, ids: tuple[int, ...], moment: float, session: int, unknown_tokens: int) -> None:
         node, at = self.root, 0
         node.seen(moment, session)
         while at < len(ids):
@@ -170,13 +163,13 @@ class _PrefixTree:
         if unknown_tokens:
             node.ends.append((unknown_tokens, moment, session))
 
-    def longest(self, ids: tuple[int, ...], latest: float, session: int | None) -> tuple[int, int]:
-        """(tokens of `ids` shared with a prompt that may have been sent by `latest` by another session than
-        `session`, the same with tokens of answers that nobody knows)."""
+    def longest(self, ids: tuple[int, ...], latest: float, session: int) -> int:
+        """Tokens of `ids` shared with a prompt that may have been sent by `latest` by another session than
+        `session`, with tokens of answers that nobody knows."""
         node, at, most = self.root, 0, 0
         while True:
             for unknown, moment, whose in node.ends:
-                if moment <= latest and (whose is None or whose != session):
+                if moment <= latest and whose != session:
                     most = max(most, at + unknown)
             child = node.children.get(ids[at]) if at < len(ids) else None
             if child is None or not child.was_there(latest, session):
@@ -186,7 +179,7 @@ class _PrefixTree:
             if shared < len(child.ids):
                 break
             node = child
-        return at, max(at, most)
+        return max(at, most)
 
 
 class _Node:
@@ -197,9 +190,9 @@ class _Node:
     def __init__(self, ids: tuple[int, ...]) -> None:
         self.ids = ids
         self.children: dict[int, _Node] = {}
-        self.ends: list[tuple[int, float, int | None]] = []
+        self.ends: list[tuple[int, float, int]] = []
         # At most two (moment, session), the earliest ones of different sessions.
-        self.earliest: list[tuple[float, int | None]] = []
+        self.earliest: list[tuple[float, int]] = []
 
     def split(self, at: int) -> "_Node":
         """A new node of the first `at` tokens, of which this one becomes the only child."""
@@ -209,17 +202,15 @@ class _Node:
         upper.earliest = list(self.earliest)
         return upper
 
-    def seen(self, moment: float, session: int | None) -> None:
+    def seen(self, moment: float, session: int) -> None:
         of_session = [entry for entry in self.earliest if entry[1] == session]
         if of_session and of_session[0][0] <= moment:
             return
         rest = [entry for entry in self.earliest if entry[1] != session]
         self.earliest = sorted([*rest, (moment, session)], key=lambda entry: entry[0])[:2]
 
-    def was_there(self, latest: float, session: int | None) -> bool:
-        return any(
-            moment <= latest and (whose is None or whose != session) for moment, whose in self.earliest
-        )
+    def was_there(self, latest: float, session: int) -> bool:
+        return any(moment <= latest and whose != session for moment, whose in self.earliest)
 
 
 def rates(prompt_tokens: Sequence[float], cached_tokens: Sequence[float]) -> dict[str, float]:

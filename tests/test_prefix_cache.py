@@ -1,8 +1,8 @@
 """The bounds of hits against real servers' answers and cases by hand, the three hit rates."""
 
 import math
+from dataclasses import replace
 
-import in_order
 import numpy as np
 import pool_requests
 import pytest
@@ -19,8 +19,8 @@ SLOTS = Declared("slots")
 def test_a_repeated_prompt_hits_whole_blocks_but_never_its_last_token(tokens, hit):
     """Measured on vLLM 0.32.0 with blocks of 128 tokens."""
     declared, ids = Declared("blocks", block_tokens=128), tuple(range(tokens))
-    twice = [Request(ids, 1, 1, 1), Request(ids, 1, 2, 1)]
-    assert in_order.expected(twice, declared) == [(0, 0), (hit, hit)]
+    twice = [Request(ids, 1, 1, 1), Request(ids, 1, 1, 2)]
+    assert prefix_cache.expected(twice, declared) == [(0, 0), (hit, hit)]
     assert declared.usable(tokens, tokens) == hit
     assert SLOTS.usable(tokens, tokens) == tokens - 1
 
@@ -46,9 +46,9 @@ ALONE = """
 def test_vllm_never_hits_more_than_is_expected_and_less_only_where_it_evicted():
     """Some hits reach the bound, and some fall below it: the pool is too small for all of them."""
     made = enumerate(pool_requests.requests())
-    sent = [Request(ids, len(answer), k, 1, answer=answer) for k, (ids, answer, _) in made]
+    sent = [Request(ids, len(answer), k, 1, k, k, answer) for k, (ids, answer, _) in made]
     hits = [int(word) for word in ALONE.split()]
-    highest = [high for _, high in in_order.expected(sent, Declared("blocks", pool_requests.BLOCK))]
+    highest = [high for _, high in prefix_cache.expected(sent, Declared("blocks", pool_requests.BLOCK))]
     assert len(hits) == len(highest) == 45
     assert all(hit <= high for hit, high in zip(hits, highest)) and sum(hits) < sum(highest)
     assert sum(hit == high > 0 for hit, high in zip(hits, highest)) > 5
@@ -84,8 +84,6 @@ def test_a_turn_may_hit_the_prompt_before_it_and_perhaps_its_answer():
 def test_a_first_turn_may_hit_what_begins_before_it_and_not_what_begins_after():
     early, late = turns(A[:64] + B[:9]), turns(A[:64] + C[:9], session=2, start=5.0)
     assert prefix_cache.expected(early + late, BLOCKS) == [(0, 0), (0, 64)]
-    assert prefix_cache.expected(early + late, BLOCKS, primed=[A[:64]]) == [(64, 64), (64, 64)]
-    assert in_order.expected(early + late, BLOCKS) == [(0, 0), (64, 64)]
 
 
 def test_a_session_s_own_later_turns_were_not_there_before_its_first():
@@ -110,7 +108,7 @@ def shared(one, other):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_request_hits_the_longest_beginning_that_anything_before_it_has(seed):
-    """Random trees of prompts, in order."""
+    """Random trees of prompts: in order, each of a session of its own; and as the turns of one session."""
     random, made = np.random.default_rng(seed), []
     for number in range(40):
         parent = made[random.integers(len(made))].ids if made and random.random() < 0.7 else ()
@@ -118,15 +116,19 @@ def test_a_request_hits_the_longest_beginning_that_anything_before_it_has(seed):
             random.integers(3, size=random.integers(1, 60))
         )
         made.append(
-            Request(tuple(map(int, ids)), 5, number, 1, answer=tuple(random.integers(3, size=5).tolist()))
+            Request(
+                tuple(map(int, ids)), 5, number, 1, number, number, tuple(random.integers(3, size=5).tolist())
+            )
         )
     for declared in (BLOCKS, SLOTS):
-        for k, (low, high) in enumerate(in_order.expected(made, declared)):
+        turns = [replace(request, session=1, turn=k) for k, request in enumerate(made, 1)]
+        surely = prefix_cache.expected(turns, declared)
+        for k, (low, high) in enumerate(prefix_cache.expected(made, declared)):
             ids = made[k].ids
             longest = max((shared(before.computed, ids) for before in made[:k]), default=0)
             chance = prefix_cache.CHANCE_TOKENS if declared is SLOTS else 0
-            assert low == declared.usable(longest, len(ids))
-            assert high == declared.usable(max(longest, chance), len(ids))
+            assert low == 0 and surely[k][0] == declared.usable(longest, len(ids))
+            assert high == surely[k][1] == declared.usable(max(longest, chance), len(ids))
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ from pathlib import Path
 import pandas as pd
 
 from bench import inputs, prefix_cache
-from bench.backends.common.servers import RunningServer
 from bench.experiments import parameters
 from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
 from bench.experiments.session import Setup
-from bench.instrument.load import counters, protocols, sessions
+from bench.instrument.load import counters, sessions
 from bench.instrument.load import prefix_cache as trials
 from bench.observations import gates, schema
 from bench.topics import levels
@@ -84,14 +83,6 @@ class Conversations(Load):
         for size in self.caches:
             self.now_cache, self.held = size, 0  # a session has the same number with every cache
             yield self.setup.parameters["slots"] or OWN, size, self.plan
-
-    def warm_up(self, served: RunningServer, places: int) -> None:
-        """As `Load.warm_up`, the trial by what is declared; then the prompts that a workload primes a cache
-        with."""
-        super().warm_up(served, places)
-        primed = [ids for workload, _ in self.plan for ids in workload.primed]
-        if primed:
-            self._send_prompts(served, 1, [protocols.Prompt(ids, "", 1) for ids in primed])
 
     def _try_cache(self, served):
         """Send prompts twice: a cache that is declared off must not answer them, one that is declared on

@@ -53,15 +53,13 @@ class Workload:
 
     `due`: `timestamp` (every turn has its moment; where the answer before is not there yet it waits, and its
     latency counts from the moment) or `gap` (think time after the answer). `history`: `given` (prompts as
-    they stand here) or `own` (the server's answers). `primed`: prompts that are sent in a phase of their own
-    before the first level. `about`: what was done to make it (source, caps, scale, spread, sample), for the
-    sidecar.
+    they stand here) or `own` (the server's answers). `about`: what was done to make it (source, caps, scale,
+    spread, sample), for the sidecar.
     """
 
     sessions: tuple[Session, ...]
     due: str = "timestamp"
     history: str = "given"
-    primed: tuple[tuple[int, ...], ...] = ()
     about: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,7 +92,7 @@ class Workload:
         """`prefix_cache.expected` of every turn, as a list per session; of prompts as they stand here, so
         that it is the expectation of `history` given."""
         planned = [turn for session in self.sessions for turn in _planned(session)]
-        found = iter(prefix_cache.expected(planned, declared, self.primed))
+        found = iter(prefix_cache.expected(planned, declared))
         return [[next(found) for _ in session.turns] for session in self.sessions]
 
 
