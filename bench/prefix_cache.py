@@ -38,7 +38,6 @@ class Declared:
     block_tokens: int = 1
     capacity_tokens: int | None = None
     slots: int = 1
-    host_tokens: float = 0
     replicas: int = 1
     router: str = "session affinity"
 

@@ -160,9 +160,7 @@ def _cache(checkpoint: Checkpoint, slots: int, request: ServerSpec) -> tuple[pre
     per_token = checkpoint.kv_values_per_token * KV_VALUE_BYTES
     host_mib = (request.cache_tokens - in_slots) * per_token // MIB
     host_tokens = host_mib * MIB // per_token
-    declared = prefix_cache.Declared(
-        "slots", slots=slots, host_tokens=host_tokens, capacity_tokens=in_slots + host_tokens
-    )
+    declared = prefix_cache.Declared("slots", slots=slots, capacity_tokens=in_slots + host_tokens)
     return declared, host_mib
 
 
