@@ -170,7 +170,7 @@ def test_clients_are_chosen_by_name(elsewhere):
 
 
 @pytest.mark.parametrize("name", ["guidellm", "aiperf", "vllm_bench"])
-def test_a_peers_notes_say_what_a_reader_needs(name):
+def test_a_peer_s_environment_is_locked(name):
     module = peers.get(name)
     lock = (ROOT / "environments" / f"{module.ENVIRONMENT}.txt").read_text().splitlines()
     assert "lock" in lock[0] and all("==" in line for line in lock if not line.startswith("#"))

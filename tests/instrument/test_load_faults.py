@@ -37,7 +37,7 @@ ERRORS = {
 RELATIVES = "silent drip http-500 http-503 no-http no-length empty endless".split()
 TRIED = [pytest.param(fault, marks=pytest.mark.check if fault in RELATIVES else ()) for fault in ERRORS]
 HARMLESS = "utf8 two-per-chunk two-per-packet keeps-no-connection".split()
-# tests/instrument/test_cache_mistakes.py, and the trial before a run in test_serving.py
+# test_cache_mistakes.py, tests/experiments/test_serving_notebook.py, and the trial before a run in test_serving.py
 ELSEWHERE = "cache-misreports cache-silent cache-shared-late retokenises loses-cache counts-twice".split()
 
 
