@@ -313,7 +313,7 @@ def test_what_a_cache_cannot_have_done_is_refused(cells, tmp_path, monkeypatch, 
 )
 def test_a_load_of_sessions_that_cannot_be_stops_with_a_sentence(cells, tmp_path, parameters, words):
     bad = {"one": "0,5,5", "negative": "0,-5,5\n1,5,5", "empty": "0,5,5\n1,5,0", "backwards": "3,5,5\n1,5,5"}
-    bad["timeless"] = ",5,5\n,5,5"
+    (tmp_path / "timeless.csv").write_text("input,output\n24,6\n24,6\n")
     for name, lines in (bad | {"long": "0,9000,5\n1,5,5"}).items():
         (tmp_path / f"{name}.csv").write_text(f"at_s,prompt_tokens,new_tokens\n{lines}\n")
     with open(tmp_path / "huge.csv", "wb") as huge:
