@@ -4,13 +4,16 @@ An address may end where OpenAI's clients have it end (`/v1`), at the path of a 
 which goes with every request. No request goes through a proxy: the load is measured over sockets.
 """
 
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-ENDS = ("/v1/chat/completions", "/v1/completions", "/v1/models", "/v1")
+# How the address of a request may end, the request of a dialect or another one.
+ENDS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
+BASE = re.compile(r"/(v[0-9]+[a-z0-9]*|openai)$")  # of a path below which requests have no /v1 of their own
 
 
 def checked(url: str) -> str:
@@ -25,11 +28,20 @@ def checked(url: str) -> str:
 
 
 def join(url: str, path: str) -> str:
-    """The address of `path` at the server `url`, with the query of `url`."""
+    """The address of `path` at the server `url`, with the query of `url`.
+
+    Where `url` is the address of a request itself, that of its kind or its neighbour of another kind; where
+    it is a base as OpenAI's clients take one, `path` below it without its /v1.
+    """
     parts = urlsplit(url)
-    below = parts.path.rstrip("/")
+    below, tail = parts.path.rstrip("/"), path.removeprefix("/v1")
     end = next((end for end in (path, *ENDS) if below.endswith(end)), "")
-    return urlunsplit((parts.scheme, parts.netloc, below.removesuffix(end) + path, parts.query, ""))
+    base = below.removesuffix(end)
+    if tail == path:  # no request of OpenAI's
+        base = base.removesuffix("/v1")
+    elif BASE.search(base) or (end and end != path):
+        path = tail
+    return urlunsplit((parts.scheme, parts.netloc, base + path, parts.query, ""))
 
 
 def get(url: str, path: str, headers: Mapping[str, str], patience_s: float) -> bytes:

@@ -54,7 +54,7 @@ CASES = {
     "text, never usage": ("text", "no-usage", "did not report usage"),
     "text-bos": ("text-bos", "bos bos-out", TEXTS),
     "text-bos, two tokens per event": ("text-bos", "bos bos-out pairs", TEXTS | {"chunks": 2, "gaps": False}),
-    "text-bos, BOS not counted": ("text-bos", "bos", "3 output tokens where 4 were asked for"),
+    "text-bos, BOS not counted": ("text-bos", "bos", "caps answers at 3 tokens, 4 were asked for"),
     "text-bos, no space after data:": ("text-bos", "bos bos-out no-space", TEXTS),
     "text-bos, echoed prompt": ("text-bos", "bos bos-out echo pairs", "sent the prompt back"),
     "text-bos, never usage": ("text-bos", "no-usage", "did not report usage"),

@@ -77,6 +77,7 @@ def serve(
         secret,
         changes=request.changes,
         headers=request.headers,
+        path=request.path,
     )
 
 
@@ -136,7 +137,7 @@ def served_model(
     except (OSError, ValueError, LookupError, TypeError, HTTPException) as failure:
         if wanted and not endpoint.refuses_token(failure):
             return {"id": wanted}
-        raise RuntimeError(
+        raise NotThere(
             f"The server does not say which models it has (GET {endpoint.join(url, '/v1/models')}: "
             f"{endpoint.why(failure)}). Is it running there, and is there a token in {where} if it wants one?"
             f"{endpoint.past_proxy(url)} -p served_model names the model of a server without such a list."
@@ -145,17 +146,41 @@ def served_model(
     named = [name for name in offered if name == asked] or [name for name in offered if _alike(name, asked)]
     if len(named) == 1:
         return models[named[0]]
-    raise RuntimeError(
+    missing = NotThere(
         f"The server offers {naming.listed(map(_shown, offered)) or 'no model'}, and "
         f"{len(named) or 'none'} of them {'are' if len(named) > 1 else 'is'} {asked}. Say which is measured, "
         f"-p served_model NAME, and which model it is: -p model (rows say {model})."
     )
+    missing.offered = offered
+    raise missing
+
+
+def only_model(url: str, headers: dict[str, str]) -> str:
+    """Return the name of the one model that the server at `url` offers, empty where it has no such list;
+    RuntimeError where it cannot be reached, or offers several."""
+    try:
+        served_model(url, token(os.environ.get(TOKEN, ""), TOKEN), TOKEN, "", "", headers)
+    except NotThere as failure:
+        if failure.offered is None:
+            raise
+        if len(failure.offered) == 1:
+            return failure.offered[0]
+        listed = naming.listed(map(_shown, failure.offered))
+        raise RuntimeError(
+            f"The server offers {listed}. Say which is measured: -p served_model NAME."
+        ) from None
+    return ""
+
+
+class NotThere(RuntimeError):
+    """The model that is asked for is none of those `offered` (None: the server does not say)."""
+
+    offered: list[str] | None = None
 
 
 def _alike(name: str, asked: str) -> bool:
     """Whether a server's `name` is the model that is asked for, whatever its case and its publisher."""
-    last = [text.rstrip("/").rpartition("/")[2].rpartition(":")[2].lower() for text in (name, asked)]
-    return last[0] == last[1] or name.lower().endswith("/" + last[1])
+    return naming.same_model(name, asked.rpartition(":")[2])
 
 
 def _shown(name: str) -> str:

@@ -59,6 +59,9 @@ class Conversations(Load):
         duration = long_duration(workloads, times=len(self.caches))
         return f"{load}. {duration}" if duration else load
 
+    def longest_prompt(self) -> int:
+        return max(schedule.HEAD_TOKENS, self.room * 9 // 10 - 2)
+
     def _rates(self, usual):
         """The sessions per second of the levels, from few to many."""
         values = self.setup.parameters
@@ -90,7 +93,7 @@ class Conversations(Load):
         self.served = served
         self.declared = served.cache or self._declared()
         if self.declared.kind == "off":
-            return super()._try_cache(served)
+            return super()._try_cache(served, off=True)
         trial = self._trial(served)
         self.setup.note(prefix_cache_trial=trial)
         if not trial["reported"]:

@@ -11,10 +11,11 @@ import os
 import time
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from bench.experiments.target import Target
+from bench.experiments.target import LOCAL, Target
 from bench.machine import bandwidth, contention, gemm, gpu, identity, memory, neighbours, sampler, waiting
 from bench.observations import gates, schema
 from bench.paths import COMMITTED
@@ -154,10 +155,24 @@ class Device:
 
     def __init__(self, target: Target) -> None:
         self.target, self.gemm_flops_per_s, self.held = target, {}, contextlib.ExitStack()
-        alone = LockOnly if target.experiment in schema.UNTIMED or target.url else Alone
+        alone = LockOnly if target.experiment in schema.UNTIMED or not self._sees_neighbours() else Alone
         self.alone = alone(target.device, target.folder, marked=True)
         self.count = 1 if target.url else target.devices.count  # of GPUs; a server elsewhere has its own
         self.kind = "cpu" if target.elsewhere else target.device  # of what can be read here
+
+    def _sees_neighbours(self) -> bool:
+        """Return whether neighbours can be told from what is measured: of a server that runs already, where
+        the process that listens at its address can be seen."""
+        parts, memory.measured = urlsplit(self.target.url), set()
+        if not self.target.url:
+            return True
+        if parts.hostname not in LOCAL:
+            return False
+        owner = memory.listener(parts.port or (443 if parts.scheme == "https" else 80))
+        if owner is None:
+            tqdm.write("Nobody here may see which process the server is, so neighbours are not watched.")
+        memory.measured = {owner} - {None, os.getpid()}
+        return owner is not None
 
     def take(self) -> Self:
         """Hold the device until `release`, and start its probe; returns self.

@@ -77,6 +77,7 @@ class Running:
             target.devices.data_parallel,
             cache_tokens,
             served_model=target.parameters.get("served_model", ""),
+            path=target.parameters.get("path", ""),
             changes=parameters.changes(target.parameters.get("body", "")),
             headers=parameters.headers(target.parameters.get("headers", "")),
         )
@@ -128,6 +129,8 @@ def check_tokens(target: Target, running: Running) -> Fields:
     checkpoint, engine = target.checkpoint, running.engine
     if checkpoint.weights == "synthetic":
         return judge.unjudged("The weights are synthetic: there is no right answer.")
+    if target.checkpoint.weights == "unknown":
+        return judge.unjudged("Only the server knows its model: no reference has the right answer.")
     if why := target.backend.not_judged:
         return judge.unjudged(why)
     if getattr(engine, "dialect", "") == "chat":

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
+from bench.backends.common import checkpoints
 from bench.backends.common.servers import RunningServer
 from bench.experiments import parameters
 from bench.experiments.session import Setup
@@ -18,7 +19,10 @@ WARM_TOKENS = 128  # of each of them on a GPU: a round of a second shows a chang
 NOT_SENT = "Not sent: "  # how the error of a request begins that a level's end left unsent
 OWN = 0  # requests at once: as many as the engine takes of itself
 USUAL_CONTEXT = 4096  # where a model does not say how much its context has room for
-TRIAL_TOKENS = 2048  # of a prompt that shows whether a server elsewhere keeps a prefix cache, at most
+BUDGET_S = 600.0  # of the levels of a server that runs already, unless more is asked for
+BURST = 1.5  # tokens per arrival, in the middle answer: more is said
+REGULAR = 0.75  # of the largest arrival: bursts of one size are a proxy's, an engine's that drafts differ
+OWN_WISH = "continuous_usage_stats"  # a field of the body that nobody but this client asked for
 SMALL = ("1 2 4 8 16", "1 2 4 8", 0.25)  # on a CPU: places, rates, scale
 LARGE = ("1 4 8 10 16 20 30 64", "1 2 4 8 16", 1.0)
 
@@ -46,8 +50,9 @@ class Load:
 
     def _begin(self, setup: Setup) -> None:
         """What the loads of every workload have."""
-        self.setup, self.started = setup, []
-        self.run = int(naming.split_number(setup.run_id)[1])
+        self.setup, self.started, self.levels, self.told = setup, [], [], False
+        self.left_out: list[schedule.Level] = []
+        self.run: int = int(naming.split_number(setup.run_id)[1])
         values = setup.parameters
         self.source = setup.source()
         values["arrivals"] = self.arrivals if values["arrivals"] == "auto" else values["arrivals"]
@@ -87,7 +92,8 @@ class Load:
         self.setup.note(servers=self.started)
         on_gpu = self.setup.device == "cuda"
         new_tokens = min(WARM_TOKENS, max(16, self.room - 64)) if on_gpu else 16
-        sizes = [(64, new_tokens)] * min(places or WARM_PLACES, WARM_PLACES)
+        widest = max((level.value for level in self.levels if level.kind == "closed"), default=WARM_PLACES)
+        sizes = [(64, new_tokens)] * int(min(places or WARM_PLACES, WARM_PLACES, widest))
         warmup = self.setup.warmup = self.started[-1]["warmup"] = []
         for turn in range(gates.WARMUPS if on_gpu else 1):
             warmup.append(self._round(served, sizes, first=10**6 + turn * WARM_PLACES))
@@ -98,29 +104,91 @@ class Load:
                 f"The server's warm-up had not settled: {warmup[-2:]} after {len(warmup)} rounds."
             )
         self._try_cache(served)
+        if self.setup.parameters["url"] and self.levels:
+            self._fit(warmup[-1]["e2e_s"] / new_tokens)
+
+    def _fit(self, token_s):
+        """Say how many minutes the levels take at `token_s` s per token; where nobody asked for them by
+        number, those beyond BUDGET_S are left out."""
+        values, trial = self.setup.parameters, self.setup.settings["prefix_cache_trial"]
+        answers = [new for sizes in self.sizes for _, new in sizes]
+        answer_s = max(trial["fresh_ttft_s"]) + token_s * sum(answers) / len(answers)
+        spent_s, auto = 0.0, not values["requests"]
+        for level in sorted(self.levels, key=lambda level: level.value):
+            takes_s = level.requests * answer_s / level.value
+            if level.kind != "closed":
+                takes_s = level.requests / level.value + answer_s
+            asked = values["concurrency" if level.kind == "closed" else "request_rates"] != "auto"
+            if auto and not asked and spent_s and spent_s + takes_s > BUDGET_S:
+                self.left_out.append(level)
+            else:
+                spent_s += takes_s
+        print(f"The levels take about {max(1, round(spent_s / 60))} minutes.")
+        if self.left_out:
+            rest = ", ".join(map(str, self.left_out))
+            print(
+                f"Left out, to stay below {BUDGET_S / 60:.0f}: {rest}. -p concurrency, -p request_rates or "
+                "-p requests ask for more."
+            )
 
     def _round(self, served, sizes, first):
         """One round of the warm-up: {e2e_s: from the first request to the last token} and the GPUs' state."""
         rows = self._send(served, len(sizes), sizes, first)
         failed = [row["error"] for row in rows if row["error"]]
+        wish = {"stream_options": {OWN_WISH: None}}
+        if (
+            failed
+            and OWN_WISH in failed[0]
+            and served.changes.get("stream_options") != wish["stream_options"]
+        ):
+            print(f"The server rejects {OWN_WISH}, which is this client's own wish: it is asked without it.")
+            served.changes |= wish
+            return self._round(served, sizes, first)
         if failed:
             raise RuntimeError(f"The warm-up failed, so nothing was measured: {failed[0]}")
         began, ended = min(r["sent_s"] for r in rows), max(r["sent_s"] + r["e2e_s"] for r in rows)
         return {"e2e_s": ended - began} | self.setup.taken.gpu_state()
 
-    def _try_cache(self, served):
-        """Send prompts twice to a server that does not report what its cache answered; the sidecar keeps what
-        came of it."""
+    def _try_cache(self, served, off=False):
+        """Hold what the server says of itself against its times and texts; the sidecar keeps what came of it.
+        gates.Refused where a cache answers that nobody can see, or that is declared `off`."""
         trial = self._trial(served)
         self.setup.note(prefix_cache_trial=trial)
-        if prefix_cache.why_not(trial):
-            raise gates.Refused(prefix_cache.why_not(trial))
+        if why := prefix_cache.why_not(trial, off):
+            raise gates.Refused(why)
+        if unknown := prefix_cache.unknown(trial):
+            print(unknown)
 
     def _trial(self, served):
-        room = max(self.room, min(self.most, TRIAL_TOKENS)) if self.setup.parameters["url"] else self.room
-        sizes = [(max(schedule.HEAD_TOKENS, room * 9 // 10 - 2), 2)] * prefix_cache.PAIRS
-        rows = self._send(served, 1, sizes, first=2 * 10**6, prepare=prefix_cache.twice)
-        return prefix_cache.result(rows)
+        """The result of a trial with prompts as long as the longest of the levels."""
+        sizes = [(self.longest_prompt(), 2)] * prefix_cache.PROMPTS
+        rows = self._send(served, 1, sizes, first=2 * 10**6, prepare=prefix_cache.trial)
+        trial = prefix_cache.result(rows)
+        if self.setup.parameters["url"]:
+            share = prefix_cache.CUT_SHARE * (
+                0.6 if self.setup.checkpoint.name.startswith(checkpoints.UNKNOWN) else 1
+            )
+            if why := prefix_cache.cut(rows, sizes[0][0], share):
+                raise gates.Refused(why)
+            self._identify(served, rows)
+        self.answers_as = rows[0].get("answered_by", "")
+        return trial
+
+    def _identify(self, served, rows):
+        """gates.Refused where the answers name another model than was asked for, unless `answers_as` does."""
+        named, values = rows[0].get("answered_by", ""), self.setup.parameters
+        asked = values.get("answers_as") or served.model
+        if named and not naming.same_model(named, asked):
+            raise gates.Refused(
+                f"The server was asked for {asked} and answers as {named}. If that is the model to measure: "
+                f"-p answers_as {named}."
+            )
+        self.setup.note(answers_as=named)
+
+    def longest_prompt(self) -> int:
+        """Return the tokens of the longest prompt of the levels, as far as the model's context takes it."""
+        longest = max(prompt for sizes in self.sizes for prompt, _ in sizes)
+        return max(schedule.HEAD_TOKENS, min(longest, self.most - 2))
 
     def _send(self, served, places, sizes, first, prepare=list):
         """Rows of requests that do not count."""
@@ -134,7 +202,7 @@ class Load:
     def each(self, pairs: list) -> Iterator[tuple]:
         """(level, its prompts) of the `pairs` of one server, until their kind is saturated."""
         for level, sizes in self.setup.progress(pairs, len(pairs)):
-            if level.kind in self.done:
+            if level.kind in self.done or level in self.left_out:
                 continue
             if level.kind == "open" and not self.setup.parameters["requests"]:
                 level = self._long_enough(level)
@@ -163,34 +231,68 @@ class Load:
         """Look whether the level that gave `rows` saturated the server; returns them, as failed where the
         client was late with them."""
         rows, ended = sent(rows)
+        rows = [self._of_one_model(row) | {"level_ended": ended} for row in rows]
         kept = self.punctual(rows)
         if kept is not rows:
             return kept
         table, kind = schema.frame(rows), self.now.kind
-        self._tell_unmeasured(table)
+        self._tell(table)
         if ended:
             often = table.loc[table["error"] != "", "error"].mode().iloc[0]
             print(
-                f"{self.now} ended after {len(rows)} of {self.now.requests} requests: {ended} Often: {often}"
+                f"{self.now} ended after {len(rows)} of {self.now.requests} requests: {ended} Often: "
+                f"{often} It has no rate."
             )
         elif levels.short(table):
             edge = f"{len(rows)} requests at {self.now} are too few beside ramp and drain"
             print(f"Too short: {edge}, so this level is compared with nothing; leave `requests` at 0.")
         self.before.setdefault(kind, []).append(table)
-        if (table["error"] != "").all():
+        if rows[-1]["error"].startswith("ConnectionRefused"):
+            print(
+                f"The server is gone since {self.now}: {rows[-1]['error']}. All further levels are left out."
+            )
+            self.done |= {level.kind for level in self.levels}
+        elif (table["error"] != "").all():
             self._end(f"No request was answered at {self.now}: {rows[0]['error']}.")
-        elif levels.saturated(self.before[kind]):
+        elif not ended and levels.saturated(self.before[kind]):
             self._end(f"Saturated at {self.now}: more load gives hardly more tokens/s.")
         return rows
 
-    def _tell_unmeasured(self, table):
-        """Say which times the good answers of a level do not have, and why."""
-        without = table[(table["unmeasured"] != "") & (table["error"] == "")]
+    def _of_one_model(self, row):
+        """`row`, as failed where its answer names another model than the trial's did."""
+        named, before = row.get("answered_by", ""), getattr(self, "answers_as", "")
+        if not (named and before) or named == before:
+            return row
+        return row | {"error": f"The answer names {named}, those before named {before}.", "output_tokens": 0}
+
+    def _tell(self, table):
+        """Say which times the good answers of a level do not have and why, what came together, and what the
+        client had to do for the level."""
+        good = table[table["error"] == ""]
+        without, together = good[good["unmeasured"] != ""], good["arrival_tokens_mean"]
         if len(without):
             print(
                 f"{len(without)} of {len(table)} answers at {self.now} have no TPOT, or no TTFT either. "
                 f"The first: {without['unmeasured'].iloc[0]}"
             )
+        if together.median() > BURST:
+            late = good["late_arrivals"].sum() * together.median() / good["output_tokens"].sum()
+            whose = "An engine that drafts, or one that sends several tokens at once, does so."
+            if late > 0.5:
+                whose = "The load client itself read them late: this machine is busy."
+            elif (together >= REGULAR * good["arrival_tokens_max"]).mean() > 0.5:
+                whose = "They come in bursts of one size: a proxy may keep them back."
+            print(f"{together.median():.3g} tokens arrive together at {self.now}. {whose}")
+        fared = self.setup.client[-1] if self.setup.client else {}
+        if fared.get("paused_s"):
+            print(
+                f"{fared['pauses']} times a place waited after a failure, {fared['paused_s']:.3g} s in all."
+            )
+        if fared.get("away_s"):
+            print(f"The server was away for {fared['away_s']:.3g} s, and is waited for.")
+        if not fared.get("reuses", True) and not self.setup.parameters["fresh_connections"] and not self.told:
+            print("The server closes connections that wait: from then on each request has one of its own.")
+            self.told = True
 
     def punctual(self, rows: list[Fields]) -> list[Fields]:
         """`rows` of the level under way, as failed where the client was late with them."""

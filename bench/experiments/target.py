@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 
 from bench import backends, endpoint, inputs
+from bench.backends import http
 from bench.backends.common import checkpoints
 from bench.backends.common.checkpoints import Checkpoint
 from bench.experiments import judge, parameters
@@ -21,6 +22,7 @@ from llm_measured.core import files, naming
 from llm_measured.core.definitions import Fields
 
 WAYS = {"load": "in process", "serve": "through a server"}  # the parts of the backend contract in words
+AUTO = "auto"
 HERE = ("auto", "cpu", "cuda")  # values of `gpu` that mean a device of this machine
 LOCAL = ("localhost", "127.0.0.1", "::1")
 LENGTHS = ("max_new_tokens", "warmup_tokens", "input_tokens", "short_tokens")
@@ -149,12 +151,34 @@ def make(experiment: str, values: Fields, needs: str = "load") -> Target:
     several = Devices(*(_at_once(backend, values, part, kind) for kind in ("tensor", "data")))
     _enough(several, place, threads, values.get("url"))
     environment = set_threads(threads)
+    values["model"] = _model(values, backend, option)
     checkpoint = backend.prepare(values["model"], option, place.device)
     for which in PROMPT_SETS.get(experiment, ()):
         _fits(which, checkpoint, values.get("max_new_tokens", 1))
     return Target(
         experiment, values, backend, part, place, option, threads, several, folder, environment, checkpoint
     )
+
+
+def _model(values, backend, option):
+    """The model that the parameters name; `auto` is the study's first, of a running server the one that it
+    has: the row of that name, or `unknown-` and the name."""
+    if values["model"] != AUTO:
+        return values["model"]
+    if not values.get("url"):
+        return checkpoints.STAND_IN
+    headers = parameters.headers(values.get("headers", ""))
+    name = values["served_model"] or http.only_model(values["url"], headers)
+    values["served_model"] = name
+    rows = [row for row in inputs.table("models")["model"] if naming.same_model(row, name)]
+    if rows:
+        return rows[0]
+    if option in ("completions", "llamacpp"):
+        raise ValueError(
+            f"The server's model is {name}, whose tokens nobody knows here: send text, -p option chat or "
+            "text, or say which it is, -p model hub:<organisation>/<name>."
+        )
+    return checkpoints.UNKNOWN + naming.safe(name).lower()
 
 
 def _other_environment(backend, device, option):

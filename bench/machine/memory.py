@@ -1,5 +1,6 @@
 """How much memory an engine holds."""
 
+import contextlib
 import os
 import platform
 import re
@@ -65,5 +66,21 @@ def _children_bytes() -> int:
 
 
 def family() -> set[int]:
-    """Process numbers of this process and its children."""
-    return {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    """Process numbers of this process, its children, and the servers that it measures with theirs."""
+    found = set()
+    for pid in (os.getpid(), *measured):
+        with contextlib.suppress(psutil.Error):
+            found |= {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
+    return found
+
+
+measured: set[int] = set()  # processes of servers that run already and are measured: they are no neighbours
+
+
+def listener(port: int) -> int | None:
+    """Return the number of the process that listens on `port` of this machine; None where nobody may see."""
+    with contextlib.suppress(psutil.Error):
+        for found in psutil.net_connections(kind="tcp"):
+            if found.status == psutil.CONN_LISTEN and found.laddr.port == port and found.pid:
+                return found.pid
+    return None

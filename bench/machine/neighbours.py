@@ -55,15 +55,15 @@ class Neighbours:
 
 
 def _own_cpu_s() -> float:
-    """CPU seconds of this process and its descendants, the living and those that have ended.
+    """CPU seconds of `memory.family` and its descendants, the living and those that have ended.
 
     What a child's own children had used when they ended stands in that child's `children_*` until it ends
     itself.
     """
-    process, total = psutil.Process(), 0.0
-    for one in (process, *process.children(recursive=True)):
+    total = 0.0
+    for pid in memory.family():
         try:
-            used = one.cpu_times()
+            used = psutil.Process(pid).cpu_times()
             total += used.user + used.system + used.children_user + used.children_system
         except psutil.Error:
             pass

@@ -26,12 +26,12 @@ CLIMBS = 3
 # Seconds by which answers of an open loop take longer for each second that passes, beyond chance, from which
 # more comes than is answered: a server that is offered 1.2 times what it can do falls behind by 0.2.
 BEHIND, CHANCE = 0.03, 0.001
-STEADY, OVERLOADED, SHORT = "steady", "overloaded", "too short"
+STEADY, OVERLOADED, SHORT, ENDED = "steady", "overloaded", "too short", "ended early"
 TIMES = "ttft_s", "tpot_s", "itl_max_s", "e2e_s", "late_s", "connect_s"
 FEWEST_RUNS = 3  # with fewer it is not known how much the shares of runs differ
 # What a level is computed from: its requests are chosen a dozen times, and a selection copies every column.
 READ = [
-    *("run_id", "started", *schema.CONFIGURATION, *LEVEL, "sent_s", "error", *TIMES),
+    *("run_id", "started", *schema.CONFIGURATION, *LEVEL, "sent_s", "error", "level_ended", *TIMES),
     *("prompt_tokens", "output_tokens", "accepted_tokens", "drafted_tokens"),
 ]
 # Tails, in percent, that are shown where a level's requests bound them. MLPerf's rule, not the plain bound
@@ -235,8 +235,9 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None, pooled: 
     """One row per level of load of each run in `requests` (`store.load`), or of all runs of a configuration
     where they are `pooled`.
 
-    Columns run_id (unless pooled), the configuration, concurrency or request_rate; state (OVERLOADED where
-    one run was, SHORT where one run was too short to tell, else STEADY), backlog (share of the tokens, open
+    Columns run_id (unless pooled), the configuration, concurrency or request_rate; state (ENDED where one run
+    was ended early, OVERLOADED where one run was,
+    SHORT where one run was too short to tell, else STEADY), backlog (share of the tokens, open
     loops; the largest of the runs), runs, requests, failed, counted (requests that `steady` leaves); wall_s,
     requests_per_s, output_tokens_per_s and goodput_per_s (requests that meet every objective of `slo`, by
     default study.yaml's), means over runs. Over the requests that count, of all runs together: met (share
@@ -286,6 +287,7 @@ def _level(rows: pd.DataFrame, slo: dict[str, float]) -> Fields:
     counted = pd.concat(held) if runs else rows
     each = pd.DataFrame([_of_run(run, slo) for run in runs], columns=list(_RATES))
     state = OVERLOADED if any(map(overloaded, runs)) else SHORT if any(map(short, runs)) else STEADY
+    state = ENDED if (rows["level_ended"] != "").any() else state
     level = {
         "state": state,
         "backlog": max((backlog(run) for run in runs if _opened(run)), default=np.nan),
@@ -313,8 +315,11 @@ _RATES = "wall_s", "requests_per_s", "output_tokens_per_s", "goodput_per_s"
 def _of_run(rows: pd.DataFrame, slo: dict[str, float]) -> dict[str, float]:
     """The rates of one level of one run: _RATES.
 
-    As many requests are answered per second as are taken up, while the load is held.
+    As many requests are answered per second as are taken up, while the load is held. A level that ended early
+    has none.
     """
+    if (rows["level_ended"] != "").any():
+        return dict.fromkeys(_RATES, np.nan)
     good, (first, last), held = rows[rows["error"] == ""], window(rows), rows[steady(rows)]
     wall = (good["sent_s"] + good["e2e_s"]).max() - rows["sent_s"].min() if len(good) else np.nan
     if last > first:

@@ -73,6 +73,17 @@ def slug(name: str) -> str:
 PARALLEL = {"tensor_parallel": "TP", "data_parallel": "DP"}
 
 
+DATED = re.compile(r"[-@:_]20[0-9]{2}-?[0-9]{2}(-?[0-9]{2})?$|[-@][0-9]{4}$|:latest$|\.gguf$")
+
+
+def same_model(one: str, other: str) -> bool:
+    """Return whether two names mean one model: whatever their case and punctuation, the path or publisher
+    before them, and a date after them."""
+    last = [name.rstrip("/").rpartition("/")[2].lower() for name in (one, other)]
+    plain = [re.sub(r"[^a-z0-9]", "", DATED.sub("", name)) for name in last]
+    return plain[0] == plain[1]
+
+
 def named(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with the devices in the option's name where several were used at once (`float16 TP 2`).
 

@@ -4,6 +4,7 @@ that can go wrong or be mistyped."""
 import dataclasses
 import json
 import re
+import types
 
 import loads
 import nbformat
@@ -100,16 +101,42 @@ def test_a_server_elsewhere_with_a_prefix_cache_is_refused(cells, tmp_path, cach
     parameters = {"backend": "http", "url": f"{caching}/fault/cache-silent", "request_rates": "none"}
     parameters |= {"served_model": "ground-truth"}
     parameters |= {"option": "chat"}  # whose answers are text behind a template, which no judge reads
+    parameters |= {"lengths": "fixed-512-64"}  # prompts that take longer than 50 ms to compute
     with pytest.raises(gates.Refused, match="answers from a prefix cache and does not report it"):
         cells("serving", **SMALL | parameters)
     assert not list(tmp_path.rglob("*.csv"))
+
+
+TWO = {"backend": "http", "option": "chat", "concurrency": "1", "request_rates": "none", "requests": 2}
+TWO |= {"lengths": "alpaca", "scale": 0.5}
+
+
+@pytest.mark.timing
+def test_a_server_is_asked_which_model_it_has_and_filed_under_that_name(cells, caching, capsys):
+    observed = cells("serving", url=caching, **TWO)["observed"]
+    assert set(observed["model"]) == {"unknown-ground-truth"} and (observed["error"] == "").all()
+    assert "The levels take about" in capsys.readouterr().out
+
+
+@pytest.mark.timing
+def test_answers_of_another_model_than_was_asked_for_stop_the_trial(cells, caching, tmp_path):
+    named = {"url": caching, "model": "smollm2-135m", "served_model": "ground-truth"}
+    assert len(cells("serving", **TWO | named)["observed"]) == 2
+    with pytest.raises(gates.Refused, match="asked for other and answers as ground-truth.*-p answers_as"):
+        cells("serving", **TWO | named | {"served_model": "other", "run": 7})
+
+
+def test_a_server_that_is_not_there_is_named_with_its_address(cells):
+    with pytest.raises(RuntimeError, match="http://127.0.0.1:9/v1/models.*Connection refused"):
+        cells("serving", url="http://127.0.0.1:9", **TWO)
 
 
 def loops(kind, *values):
     """A Load that has come to the first of the levels `values`, without a server."""
     load = object.__new__(serving.Load)
     load.levels = [schedule.Level(kind, value, 8) for value in values]
-    load.before, load.done, load.now = {}, set(), load.levels[0]
+    load.before, load.done, load.now, load.told = {}, set(), load.levels[0], False
+    load.setup = types.SimpleNamespace(client=[], parameters={"fresh_connections": False})
     return load
 
 

@@ -85,7 +85,7 @@ def test_reasoning_is_tokens():
 
 def test_bytes_that_are_no_utf8_spoil_a_text_not_a_count():
     assert protocols.read("completions", b'{"choices": [{"text": "\xc3"}]}').text == "\ufffd"
-    assert protocols.read("completions", b"[DONE]") is None and protocols.read("completions", b" ") is None
+    assert protocols.read("completions", b"[DONE]").done and protocols.read("completions", b" ") is None
 
 
 def test_a_request_by_hand():

@@ -69,8 +69,8 @@ def test_any_way_of_cutting_the_bytes_gives_the_same_answer(texts, ends, places,
     assert row["ttft_s"] == pytest.approx(expected[0] - 10, abs=1e-6)
     assert row["e2e_s"] == pytest.approx(expected[-1] - 10, abs=1e-6)
     assert (
-        row["itl_max_s"] == pytest.approx(np.diff(expected).max(), abs=1e-6)
-        if len(texts) > 1
+        row["itl_max_s"] == pytest.approx(np.diff(sorted(set(expected))).max(), abs=1e-6)
+        if len(set(expected)) > 3
         else math.isnan(row["itl_max_s"])
     )
 
@@ -119,7 +119,7 @@ def test_events_are_lines_up_to_an_empty_one():
         b"data: a\rdata: b",
         b"data: c",
     ]
-    assert http1.events(b"data: a\n\n\n \n") == ([(b"a", 7)], False)
+    assert http1.events(b"data: a\n\n\n \n") == ([(b"a", 7)], [])
 
 
 @pytest.mark.parametrize("length", [b"zz", b"", b"-6", b"+6", b"0x6", b"1_0", b"f" * 17])

@@ -63,7 +63,7 @@ def test_chat_is_streamed_too(fresh):
     rows, _ = here(fresh.url, calls, 2, dialect="chat")
     assert overlap(fresh.log()) == 2
     assert all(whole(row) and row["chunks"] == TOKENS for row in rows)
-    assert np.median([row["ttft_s"] for row in rows]) > 0.9 * TTFT_S, (
+    assert np.nanmedian([row["ttft_s"] for row in rows]) > 0.9 * TTFT_S, (
         "the role, which comes at once, is no token"
     )
 

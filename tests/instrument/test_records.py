@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 from answers import ancillary, answered, chunked, event, text, usage
 
@@ -166,58 +165,56 @@ def test_the_dialect_is_that_of_the_run():
 # --- the trial for a prefix cache -------------------------------------------------------------------------
 
 
-def rows(fresh, repeated, **more):
-    """The rows of a trial: each prompt's, then its repetition's."""
+def trial(fresh, repeated, cached=(None,) * 5, **more):
+    """The rows of a trial whose two measured prompts took `fresh` s, and sent again `repeated` s."""
+    times = 9.0, fresh[0], repeated[0], fresh[1], repeated[1]
     return [
-        {"error": "", "ttft_s": ttft, "prompt_tokens": 300, "cached_tokens": None} | more
-        for pair in zip(fresh, repeated)
-        for ttft in pair
+        {"error": "", "ttft_s": ttft, "e2e_s": ttft + 1, "prompt_tokens": 300, "cached_tokens": hit} | more
+        for ttft, hit in zip(times, cached)
     ]
 
 
-def test_a_trial_sends_each_prompt_twice():
-    assert prefix_cache.twice("ab") == ["a", "a", "b", "b"]
+ZERO, HITS, SLOTS = (0,) * 5, (0, 0, 280, 0, 280), (0, 24, 296, 0, 296)
+TRIALS = {  # (new prompts, s), (again, s), cached tokens reported, whether a cache answers, whether refused
+    "a cache that says nothing": ((1.6, 1.7), (0.02, 0.03), (None,) * 5, True, True),
+    "a cache that reports nothing but 0": ((1.6, 1.7), (0.02, 0.03), ZERO, True, True),
+    "a cache that reports its hits": ((1.6, 1.7), (0.02, 0.03), HITS, True, False),
+    "several slots behind a template": ((1.6, 1.7), (0.02, 0.03), SLOTS, True, False),
+    "a machine that flips": ((2.0, 2.4), (0.1, 2.0), (None,) * 5, False, False),
+    "no cache": ((2.0, 2.4), (2.1, 1.9), ZERO, False, False),
+    "short prompts on a fast engine": ((0.02, 0.021), (0.004, 0.004), ZERO, None, False),
+    "somewhat faster again": ((2.0, 2.4), (1.2, 1.1), (None,) * 5, None, False),
+}
+
+
+@pytest.mark.parametrize("case", TRIALS)
+def test_times_tell_a_cache_whatever_the_server_reports(case):
+    fresh, repeated, reported, cached, refused = TRIALS[case]
+    found = prefix_cache.result(trial(fresh, repeated, reported))
+    assert found["cached"] is cached and bool(prefix_cache.why_not(found)) == refused
+    assert bool(prefix_cache.unknown(found)) == (cached is None)
+    assert found["template_tokens"] == (24 if reported == SLOTS else 0)
+    assert bool(prefix_cache.why_not(found, off=True)) == (refused or reported in (HITS, SLOTS))
+
+
+def test_a_sentence_names_both_times_and_the_switches_and_a_failed_trial_its_error():
+    sentence = prefix_cache.why_not(prefix_cache.result(trial((0.999, 0.999), (0.02, 0.02))))
+    assert "a new prompt of 300 tokens takes 999 ms" in sentence and "the same one again 20 ms" in sentence
+    assert prefix_cache.SWITCHES in sentence and prefix_cache.REPORTS in sentence
+    with pytest.raises(RuntimeError, match="HTTP 500: no$"):
+        prefix_cache.result(trial((1, 1), (1, 1), error="HTTP 500: no"))
 
 
 @pytest.mark.parametrize(
-    "repeated, cached",
-    [([1.2, 1.38, 1.3], True), ([1.2, 1.42, 0.1], False), ([2.0, 2.0, 2.0], False), ([1.4] * 3, False)],
-)
-def test_a_repetition_that_cannot_have_been_computed_is_a_cache(repeated, cached):
-    fresh = [2.0, 2.4, 6.0]
-    found = prefix_cache.result(rows(fresh, repeated))
-    assert found == {
-        "prompt_tokens": 300, "reported": False, "cached_tokens": None, "template_tokens": 0,
-        "fresh_ttft_s": fresh, "repeated_ttft_s": repeated, "cached": cached,
-    }  # fmt: skip
-    assert bool(prefix_cache.why_not(found)) == cached
-
-
-def test_a_server_that_reports_is_believed_and_a_failed_trial_is_named():
-    found = prefix_cache.result(rows([0.1], [0.01], cached_tokens=0))
-    assert found["reported"] and found["cached"] is None and prefix_cache.why_not(found) == ""
-    assert prefix_cache.result(rows([0.1] * 2, [0.1] * 2, cached_tokens=250))["cached_tokens"] == 500
-    chat = rows([0.1] * 3, [0.1] * 3, cached_tokens=0)
-    for row, cached in zip(chat, (0, 300, 25, 300, 27, 300)):
-        row["cached_tokens"] = cached
-    assert prefix_cache.result(chat)["template_tokens"] == 25, "what two new prompts have in common"
-    other = rows([0.1], [0.1])
-    other[1]["prompt_tokens"] = 9
-    assert prefix_cache.result(other)["prompt_tokens"] == 300
-    lacking = rows([0.1], [0.01])
-    del lacking[0]["cached_tokens"]
-    assert prefix_cache.result(lacking)["cached"] is True
-    broken = rows([0.1], [0.1])
-    broken[1]["error"] = "HTTP 500: no"
-    with pytest.raises(RuntimeError, match="HTTP 500: no$"):
-        prefix_cache.result(broken)
-
-
-def test_the_sentence_names_both_times_and_the_switches():
-    sentence = prefix_cache.why_not(prefix_cache.result(rows([0.1, 0.999, 1.9], [0.01, 0.02, 0.03])))
-    assert "a new prompt of 300 tokens takes 999 ms" in sentence and "the same one again 20 ms" in sentence
-    assert prefix_cache.SWITCHES in sentence and prefix_cache.REPORTS in sentence
-    assert type(np.float64(1)) is not type(prefix_cache.result(rows([0.1], [0.1]))["fresh_ttft_s"][0])
+    ("sent", "back", "cached", "was_cut"),
+    [(2048, 256, 0, True), (2048, 1840, None, True), (2048, 1850, 0, False), (2048, 48, 2000, False),
+     (250, 100, 0, False), (256, 200, 0, True)],
+)  # fmt: skip
+def test_a_prompt_that_came_back_shorter_was_cut(sent, back, cached, was_cut):
+    rows = trial((1, 1), (1, 1), (cached,) * 5, prompt_tokens=back)
+    assert bool(prefix_cache.cut(rows, sent)) == was_cut
+    rows[1]["prompt_tokens"] = rows[3]["prompt_tokens"] = sent
+    assert not prefix_cache.cut(rows, sent), "once is none"
 
 
 @pytest.mark.parametrize(

@@ -127,20 +127,6 @@ def test_calls_carry_the_schedule_and_what_is_counted():
     assert "secret" not in repr(served)
 
 
-def test_events_with_several_tokens_are_resolved_by_the_tokenizer():
-    at, texts = np.array([1.0, 1.5, 1.7]), ["a b", "c", "d e f"]
-    made = {"output_tokens": 6, "pieces": (at, texts), "text": "a b c d e f"}
-    row = decoding.with_gaps(made, Words().encode)
-    assert row["first_event_tokens"] == 2
-    assert "pieces" not in row and row["itl_max_s"] == pytest.approx(0.5) and row["itl_p50_s"] == 0
-    for texts, first in ((["a b", "c", "d e"], 2), (["a b c", "", "d e f"], 3)):
-        made = {"output_tokens": 6, "pieces": (at, texts), "text": " ".join(texts)}
-        row = decoding.with_gaps(made, Words().encode)
-        assert "itl_p50_s" not in row, "where the tokenizer does not agree, nothing is invented"
-        assert row["first_event_tokens"] == first, "one token more or less is how texts are encoded again"
-    assert decoding.with_gaps({"itl_p50_s": 1.0}, Words().encode) == {"itl_p50_s": 1.0}
-
-
 def test_arrivals_are_those_of_their_seed():
     gaps = np.random.default_rng([7, 1]).exponential(0.25, 5)
     assert schedule.poisson(4, 5, 7) == pytest.approx(np.cumsum(gaps))

@@ -30,7 +30,8 @@ class ServerSpec:
     (`data_parallel`). `cache_tokens`: the size of its prefix cache, 0 where it is to be off, in tokens; with
     either it counts prompt tokens where it can. None: no cache, and no counters that nobody reads. `port` of
     the loopback is where it is to listen. Of one that runs already: `served_model` is its name of the model,
-    `changes` are made to the body of every request (`protocols.changed`), and `headers` added to its head.
+    `path` that of its requests where it is an unusual one, `changes` are made to the body of every request
+    (`protocols.changed`), and `headers` added to its head.
     """
 
     requests: int
@@ -44,6 +45,7 @@ class ServerSpec:
     cache_tokens: int | None = None
     port: int = field(default_factory=processes.free_port)
     served_model: str = ""
+    path: str = ""
     changes: dict[str, Any] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -56,7 +58,7 @@ class RunningServer:
     `body` a function of the number of new tokens that returns what goes into the body of every request (some
     servers need that number), `token` the access token, if it needs one. Which bytes a step reads is unknown,
     because how many requests a step serves is the server's own affair: there is no MBU.
-    `cache`: the prefix cache that it has; None where nobody can say. `changes` and `headers` as in
+    `cache`: the prefix cache that it has; None where nobody can say. `path`, `changes` and `headers` as in
     `ServerSpec`.
     """
 
@@ -67,6 +69,7 @@ class RunningServer:
     body: Callable[[int], dict[str, Any]] = lambda new_tokens: {}
     token: str = field(default="", repr=False)
     cache: prefix_cache.Declared | None = None
+    path: str = ""
     changes: dict[str, Any] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     weight_bytes: None = None

@@ -38,11 +38,13 @@ class Client:
     wait. `dialect` is a name in `protocols.DIALECTS`; a request that takes longer than `timeout_s` has
     failed. `until_s` after the start the level ends: what is under way is cancelled. `encode` makes token ids
     of the text of an answer, for sessions whose history is the server's own answers. With `fresh` each
-    request gets a connection of its own. When the share `most_failed` of refusals.FEWEST requests or more has
-    failed, no further one is sent, and `ended` says why.
+    request gets a connection of its own. When refusals.FEWEST requests and the share `most_failed` have
+    failed,
+    no further one is sent, and `ended` says why.
 
-    A request is sent again only where no server has worked on it: its open connection was closed at once, or
-    a server that has answered before refuses connections, as one does that is started again.
+    A request is sent again where an open connection was lost before a byte of its answer came (from then on
+    no connection is used again), and where a server that `has_answered` refuses connections, as one does that
+    is started again.
     """
 
     def __init__(
@@ -56,16 +58,20 @@ class Client:
         encode: Callable[[str], list[int]] | None = None,
         fresh: bool = False,
         most_failed: float = math.inf,
+        has_answered: bool = False,
     ) -> None:
         self.connections, self.results = connection.Connections(url, fresh), Results(dialect)
-        self.failures, self.pauses = refusals.Failures(most_failed), refusals.Pauses(timeout_s)
+        self.failures, self.pauses = refusals.Failures(most_failed), refusals.Pauses()
         self.ended = ""  # why the load ended early
-        self.has_answered = False  # the server, once
+        self.has_answered = has_answered  # the server, once
+        self.away_since, self.away_s = math.inf, 0.0  # when it began to refuse connections, and for how long
+        self.ending: dict[Stream, float] = {}  # answers that are over, and until when they may stay open
         self.redials: list[tuple[float, int, Answer]] = []  # (when to connect again, number, answer)
         self.backlog, self.timeout_s = Backlog(calls, concurrency), timeout_s
         self.until_s, self.encode = until_s, encode
         self.underway: deque[Answer] = deque()
-        self.active, self.alarm = 0, 0.0
+        self.active, self.alarm, self.stays_open = 0, 0.0, False
+        self.patience_s = {each: each for each in (connection.DONE_S, connection.FINISH_S)}
         self.first_in_line, self.cpu_s = False, 0.0
 
     def run(self, start: float) -> list[Fields]:
@@ -91,10 +97,12 @@ class Client:
         self._expire()  # first: it may free a place
         if clock() >= self.backlog.start + self.until_s:
             self._end_level()
+        self._end_open()
         self._redial()
         self._begin()
         moments = [self.results.look(), *self.backlog.moments(self.active + self.pauses.places(clock()))]
         moments += [self.redials[0][0]] if self.redials else []
+        moments += self.ending.values()
         moments += self.pauses.moments() if self.backlog.waiting else []
         moments += [self.underway[0].begun + self.timeout_s] if self.underway else []
         moments += [self.backlog.start + self.until_s]
@@ -143,9 +151,12 @@ class Client:
     def _unconnected(self, answer: Answer, failure: Exception) -> None:
         """No connection: try once more a little later, where the server may be starting again, or fail."""
         now, refused = clock(), isinstance(failure, ConnectionRefusedError)
-        if not (refused and self.has_answered and now < answer.begun + refusals.RESTART_S):
+        if not (
+            refused and self.has_answered and now < answer.begun + min(refusals.RESTART_S, self.timeout_s)
+        ):
             return self._finish(answer, connection.reason(failure))
         answer.retries += 1
+        self.away_since = min(self.away_since, now)
         later = now + min(refusals.REDIAL_S * 2 ** (answer.retries - 1), refusals.LONGEST_REDIAL_S)
         heapq.heappush(self.redials, (later, answer.call.number, answer))
         self.alarm = 0.0
@@ -158,19 +169,41 @@ class Client:
             if stream.connecting:
                 if self.connections.established(stream):
                     stream.answer.connected = clock()
+                    self.away_s = max(self.away_s, clock() - self.away_since)
+                    self.away_since = math.inf
                     self._send(stream)
             elif not ready & connection.READ:
                 self._send(stream)
-            elif stream.receive():  # the answer is complete
-                self.has_answered = True
-                stream.answer.head = stream.head
-                self._finish(self.connections.release(stream, keep=stream.head.stays_open))
+            elif stream.receive():  # the response is complete
+                self._complete(stream, keep=stream.head.stays_open)
+            elif stream.open_s is not None:
+                self.ending[stream] = clock() + self.patience_s[stream.open_s]
+                self.alarm = 0.0
         except BlockingIOError:
             pass  # woken for nothing
         except (OSError, http1.Broken) as failure:
             if stream.connecting and not stream.secure:  # no TCP connection; a failed TLS handshake is final
                 return self._unconnected(self.connections.release(stream), failure)
             self._fail(stream, connection.reason(failure))
+
+    def _complete(self, stream: Stream, keep: bool) -> None:
+        self.has_answered = True
+        stream.answer.head = stream.head
+        self._finish(self.connections.release(stream, keep))
+
+    def _end_open(self) -> None:
+        """End the answers that are over by their own word, whose response stays open; once is enough to know
+        that of a server."""
+        now = clock()
+        for stream, moment in list(self.ending.items()):
+            if stream.answer is None or stream.open_s is None:
+                del self.ending[stream]
+            elif moment <= now:
+                del self.ending[stream]
+                self.stays_open = True
+                # It does so with every answer, and the usage comes after the finish, at once.
+                self.patience_s[stream.open_s] = 0.0 if stream.open_s == connection.DONE_S else 0.1
+                self._complete(stream, keep=False)
 
     def _send(self, stream: Stream) -> None:
         try:
@@ -180,12 +213,12 @@ class Client:
         self.connections.watch(stream)
 
     def _fail(self, stream: Stream, error: str, again: bool = True) -> None:
-        """The request has failed; one that found its connection closed, at once and without a byte, is sent
-        again over a new one: nobody can have worked on it."""
-        at_once_s = refusals.AT_ONCE_S + self.connections.round_trip_s
-        unserved = stream.reused and not stream.received and clock() - stream.answer.sent < at_once_s
+        """The request has failed; one that lost an open connection without a byte of its answer is sent again
+        over a new one, as are all after it."""
+        unserved = stream.reused and not stream.received
         answer = self.connections.release(stream)
         if unserved and again:
+            self.connections.keep_none()
             answer.reads.clear()
             answer.retries += 1
             answer.sent = math.nan  # it counts as sent where it is served
@@ -196,9 +229,9 @@ class Client:
         answer.ended, answer.error, self.alarm = clock(), error, 0.0  # a place is free
         self.active -= 1
         self.results.add(answer)
-        if not answer.call.scheduled:
-            self.pauses.note(answer)
-        if (why := self.failures.note(answer)) and not self.ended:
+        why = "" if answer.call.scheduled else self.pauses.note(answer)
+        why = self.failures.note(answer) or why
+        if why and not self.ended:
             self._stop(why)
         call = self.backlog.next_turn(answer)
         if call is not None:
@@ -261,7 +294,9 @@ def report(client: Client) -> Fields:
 
     `cpu_s` is CPU time while requests were under way, `reading_cpu_s` that of reading the answers afterwards;
     `connections` counts those opened to each address, `retries` those that failed before the server worked,
-    `pauses` how often a place waited as the server asked, `ended` says why no further request was sent;
+    `pauses` how often a place waited after a failure, `paused_s` for how long together, `away_s` how long the
+    server refused connections before it answered again, `stays_open` whether it leaves responses open whose
+    answer is over, `reuses` whether connections served again; `ended` says why no further request was sent;
     `kernel_stamps` whether the kernel's moments count; `first_in_line` whether this process ran before all
     that compute; `peak_memory_bytes`; `read_lag_s` an array, s from each kernel's stamp to the client's read.
     """
@@ -275,6 +310,11 @@ def report(client: Client) -> Fields:
         "connections": dict(client.connections.opened),
         "retries": sum(row["retries"] for row in client.results.rows),
         "pauses": client.pauses.count,
+        "paused_s": client.pauses.paused_s,
+        "away_s": client.away_s,
+        "stays_open": client.stays_open,
+        "reuses": not client.connections.fresh,
+        "answered": client.has_answered,
         "ended": client.ended,
     }
 

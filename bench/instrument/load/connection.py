@@ -5,6 +5,7 @@ import errno
 import itertools
 import math
 import os
+import re
 import selectors
 import socket
 import ssl
@@ -21,6 +22,10 @@ from bench.instrument.load.records import READ_COST_BYTES, Answer
 READ_BYTES = 1 << 13
 ANSWER_BYTES = 1 << 26  # an answer longer than this has no end
 LAST_CHUNK = b"\r\n0\r\n\r\n"
+# What says within a stream that the answer is over, and how long, s, the response may then stay open.
+DONE, DONE_S = b"[DONE]", 0.1
+FINISH_S = 1.0
+FINISH = re.compile(rb'"finish_reason"\s*:\s*"|"stop"\s*:\s*true|"generated_text"\s*:\s*"')
 REACHABLE_S, FURTHER_S = 5.0, 1.0  # how long an address may take to accept; where another one has
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -28,20 +33,20 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 class Stream:
     """One connection and the request that it carries."""
 
-    __slots__ = "sock answer reads unsent head chunks walked received reused connecting secure begun".split()
+    __slots__ = "sock answer reads unsent head chunks walked received reused connecting secure open_s".split()
     sock: Any  # a socket, or one of TLS
     answer: Any  # an Answer while it carries one, else None
     head: Any  # an http1.Head once that is there, else None
     chunks: http1.Chunks | None
+    open_s: float | None  # how long the response may stay open, once the answer is over
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.answer, self.connecting, self.secure = sock, None, True, False
-        self.begun = clock()
 
     def carry(self, answer: Answer, reused: bool) -> None:
         """Take up the request of `answer`; `reused`: over a connection that has served before."""
         self.answer, self.reads, self.unsent, self.reused = answer, answer.reads, answer.call.payload, reused
-        self.head, self.chunks, self.walked, self.received = None, None, 0, 0
+        self.head, self.chunks, self.walked, self.received, self.open_s = None, None, 0, 0, None
         answer.stream = self
 
     def send(self) -> None:
@@ -63,6 +68,8 @@ class Stream:
         data, stamp, _, _ = self.sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
         self.reads.append((clock(), stamp, data))
         self.received += len(data)
+        if DONE in data or FINISH.search(data):
+            self.open_s = DONE_S if DONE in data else FINISH_S
         return (
             self.chunks is None
             or data[-4:] == http1.HEAD_END
@@ -78,12 +85,14 @@ class Stream:
                 return False
             self.reads.append((clock(), None, data))
             self.received += len(data)
+            if DONE in data or FINISH.search(data):
+                self.open_s = DONE_S if DONE in data else FINISH_S
             if self._completed_by(data):
                 return True
 
     def _completed_by(self, data: bytes) -> bool:
         """Whether `data`, the latest bytes, end the answer; raises where it cannot end properly any more."""
-        if not data and not self.ends_with_connection:
+        if not data and not self.ends_with_connection and self.open_s is None:
             raise ConnectionError("the server closed the connection before the answer was complete.")
         if not data or self._has_end(data):
             return True
@@ -123,15 +132,14 @@ class Connections:
     """The connections to the server at `url`, and the selector that watches them.
 
     A connection that has served waits in `idle` for another request; with `fresh` each request gets a new
-    one. The addresses of the host take turns; `opened` counts the connections to each. `round_trip_s` is the
-    longest time that the server took to accept one. ValueError for an address that cannot be.
+    one. The addresses of the host take turns; `opened` counts the connections to each. ValueError for an
+    address that cannot be.
     """
 
     def __init__(self, url: str, fresh: bool = False) -> None:
         reachable = addresses(url)
         self.turns, self.host, self.fresh = itertools.cycle(reachable), urlsplit(url).hostname, fresh
         self.opened: Counter[str] = Counter()
-        self.round_trip_s = 0.0
         self.tls = ssl.create_default_context() if urlsplit(url).scheme == "https" else None
         self.selector = selectors.DefaultSelector()
         self.idle: list[Stream] = []
@@ -163,8 +171,6 @@ class Connections:
         failure = stream.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if failure:
             raise OSError(failure, os.strerror(failure))
-        if not stream.secure:
-            self.round_trip_s = max(self.round_trip_s, clock() - stream.begun)
         stream.connecting = bool(self.tls) and not self._shaken(stream)
         return not stream.connecting
 
@@ -199,6 +205,12 @@ class Connections:
         else:
             self.drop(stream)
         return answer
+
+    def keep_none(self) -> None:
+        """Give each further request a connection of its own: the server closes those that wait for one."""
+        self.fresh = True
+        for stream in list(self.idle):
+            self.drop(stream)
 
     def drop(self, stream: Stream) -> None:
         """Close a connection."""
@@ -243,8 +255,14 @@ def _accepts(family: int, where: tuple, patience_s: float) -> bool:
         return sock.connect_ex(where) == 0
 
 
+HINTS = {errno.EMFILE: ": each request under way is a file. ulimit -n allows more of them"}
+
+
 def reason(failure: Exception) -> str:
     """The error of a row for an OSError or http1.Broken."""
     if isinstance(failure, OSError):
-        return f"{type(failure).__name__}: {failure.strerror or failure}"
+        hint = HINTS.get(failure.errno or 0, "")
+        if isinstance(failure, ssl.SSLCertVerificationError):
+            hint = ". SSL_CERT_FILE names a file of certificates to trust"
+        return f"{type(failure).__name__}: {failure.strerror or failure}{hint}"
     return str(failure)

@@ -20,12 +20,13 @@ from bench.instrument.load.records import Answer, Call
 from llm_measured.core import metrics
 from llm_measured.core.definitions import Fields, Value
 
-# An answer of so many tokens or more is streamed if it has at least so many events, ...
-STREAMED_TOKENS, STREAMED_EVENTS = 8, 4
-# ... and those after the first do not come within the last share of its time, faster one after the other (s)
-# than any engine decodes: after a long wait in a queue, honest tokens are within that share as well.
-LUMP_SHARE, LUMP_GAP_S = 0.05, 1e-3
+LUMP_TOKENS = 8  # of fewer tokens nobody can tell whether they were streamed
+LUMP_SHARE = 0.75  # more of the tokens than this in one arrival: the answer was not streamed
+FASTEST_S = 5e-5  # a token; no engine decodes faster, so what comes faster had been kept back
+READ_LATE_S = 1e-3  # from the kernel's stamp to the read: what comes together then may be the client's doing
+FEWEST_ARRIVALS = 4  # with fewer there is no inter-token latency
 ENCODED_AGAIN = 0.05  # share by which tokens of an answer and of its text, encoded again, may differ
+STEP = 1e-3  # s that the wall clock gains on the monotonic one in a second: more is a step, no drift
 AUTHORIZATION = re.compile(
     rb"\r\n[^:\r\n]*(?:auth|key|token|secret|cookie)[^:\r\n]*: (?:Bearer )?(\S+)", re.IGNORECASE
 )
@@ -64,7 +65,7 @@ def measured(
         stamps, lags = moments(answer.reads, clocks, -math.inf if unsent else answer.sent)
         row["first_byte_s"] = stamps[0] - answer.sent
     try:
-        row |= {} if answer.error else _times(answer, dialect, stamps)
+        row |= {} if answer.error else _times(answer, dialect, stamps, lags)
     except (Wrong, http1.Broken, protocols.Malformed) as failure:
         row["error"] = str(failure)
     payload = answer.call.payload
@@ -85,61 +86,76 @@ def moments(
     stamped = np.array([kernel_stamps.wall_s(read[1]) for read in reads])
     at, ahead = np.array(clocks).T
     kernel = stamped - np.interp(after, at, ahead)
+    # Where the clock was set between two looks nobody knows by when: those stamps are cut out.
+    stepped = np.abs(np.diff(ahead)) > STEP * np.maximum(np.diff(at), 1.0)
+    looks = np.searchsorted(at, after) - 1
+    kernel[np.isin(looks, np.flatnonzero(stepped))] = np.nan
     earliest = np.concatenate([[since], after[:-1]])
     highest = np.fmax.accumulate(np.concatenate([[since], kernel]))[1:]
     good = (kernel <= after) & (kernel >= np.minimum(earliest, highest))
-    return np.where(good, kernel, after), np.where(good, after - kernel, np.nan)
+    found = np.maximum.accumulate(np.where(good, kernel, after))
+    return found, np.where(good, after - kernel, np.nan)
 
 
-def _times(answer: Answer, dialect: str, stamps: np.ndarray) -> Fields:
+def _times(answer: Answer, dialect: str, stamps: np.ndarray, lags: np.ndarray) -> Fields:
     """The measured columns of a complete answer; Wrong where it is not what the call needs."""
-    pieces, arrivals = _pieces(answer, dialect, stamps)
+    pieces, arrivals, late_s = _pieces(answer, dialect, stamps, lags)
     call = answer.call
     reported = {name: _last(pieces, name) for name in ("prompt_tokens", "output_tokens", "cached_tokens")}
     grown = _growth(pieces)
     tokens = grown or [0] * len(pieces)
-    spoken = [
-        (at, piece, n) for at, piece, n in zip(arrivals, pieces, tokens) if piece.text or piece.ids or n
-    ]
-    texts = [piece.text for _, piece, _ in spoken]
+    said = [k for k, piece in enumerate(pieces) if piece.text or piece.ids or tokens[k]]
+    spoken = [pieces[k] for k in said]
+    texts = [piece.text for piece in spoken]
     total, finish = reported["output_tokens"], _last(pieces, "finish") or ""
     if finish == "error":
         raise Wrong(f"The server ended the answer with finish_reason 'error' after {len(spoken)} events.")
-    counts = _counts([piece for _, piece, _ in spoken], total)
+    counts = _counts(spoken, total)
     if not counts and grown and sum(grown) == total:
-        counts = [n for *_, n in spoken]
+        counts = [tokens[k] for k in said]
     if total is None and counts:
         total = sum(counts)
-    _agree(call, reported["prompt_tokens"], total, len(spoken), finish)
+    _agree(call, reported["prompt_tokens"], total, pieces, len(spoken))
     if not call.prompt_tokens and protocols.echoed(call.payload, texts[0]):
         raise Wrong(
             "The server sent the prompt back: its first event is no answer, "
             "and its moment is not the first token's."
         )
     from_s = answer.due if call.scheduled else answer.sent
-    at = np.array([at for at, *_ in spoken])
-    thoughts = [piece.thought for _, piece, _ in spoken]
-    answers = [moment for moment, piece, _ in spoken if piece.text != piece.thought]
+    at = arrivals[said]
+    answers = [moment for moment, piece in zip(at, spoken) if piece.text != piece.thought]
+    ends = [arrivals[k] for k, piece in enumerate(pieces) if k >= said[-1] and (piece.finish or piece.done)]
     row = {
         "ttft_s": at[0] - from_s,
-        "answer_ttft_s": answers[0] - from_s if answers and any(thoughts) else math.nan,
+        "answer_ttft_s": math.nan,
         "e2e_s": at[-1] - from_s,
         "output_tokens": total,
         "chunks": len(spoken),
         "prompt_tokens": call.prompt_tokens or reported["prompt_tokens"],
         "cached_tokens": reported["cached_tokens"],
         "finish_reason": finish,
+        "answered_by": _answered_by(pieces),
         "text": "".join(texts),
-        "content": "".join(text.removeprefix(thought) for text, thought in zip(texts, thoughts)),
-        "output_ids": [token for _, piece, _ in spoken for token in piece.ids],
+        "content": "".join(piece.text.removeprefix(piece.thought) for piece in spoken),
+        "output_ids": [token for piece in spoken for token in piece.ids],
+        "unread": ", ".join(sorted({piece.unread for piece in pieces if piece.unread})),
+        # Text may have come before the first one that was read.
+        "preceded": any(not piece.opens and (piece.unread or not piece.news) for piece in pieces[: said[0]]),
+        "ended_s": ends[0] - from_s if ends else math.nan,
+        "thought_tokens": _last(pieces, "thought_tokens"),
+        "pieces": (at, texts, late_s[said]),
     }
-    if why := _not_streamed(at - from_s, total):
-        row |= {"ttft_s": math.nan, "answer_ttft_s": math.nan, "unmeasured": why}
-    elif counts:
-        row |= _paced(at, counts)
-    else:
-        row |= {"pieces": (at, texts), "thought_tokens": _last(pieces, "thought_tokens")}
-    return row | _truth(pieces, arrivals)
+    if answers and any(piece.thought for piece in spoken):
+        row["answer_ttft_s"] = answers[0] - from_s
+    return _paced(row, counts) | _truth(pieces, arrivals) if counts else row | _truth(pieces, arrivals)
+
+
+def _answered_by(pieces: list[Piece]) -> str:
+    """The model that the events name; Wrong where they name several."""
+    names = list(dict.fromkeys(piece.model for piece in pieces if piece.model))
+    if len(names) > 1:
+        raise Wrong(f"The answer names several models: {', '.join(names)}.")
+    return names[0] if names else ""
 
 
 def _growth(pieces: list[Piece]) -> list[int] | None:
@@ -159,31 +175,60 @@ def _growth(pieces: list[Piece]) -> list[int] | None:
     return grown if sum(map(bool, grown)) > 1 else None
 
 
-def _not_streamed(at_s: np.ndarray, total: int) -> str:
-    """Why an answer of `total` tokens, whose events came at `at_s` (s after the request), was not streamed,
-    in a sentence; empty where it was, or is too short to tell."""
-    if total < STREAMED_TOKENS:
+def _paced(row: Fields, counts: Sequence[int]) -> Fields:
+    """`row` finished, where its k-th event has `counts[k]` tokens: what arrived together is one arrival."""
+    at, _, late_s = row["pieces"]
+    moments, which = np.unique(at, return_inverse=True)
+    tokens = np.bincount(which, weights=counts)
+    gaps = np.diff(moments)
+    late = np.bincount(which, weights=late_s > np.median(gaps) / 2) if gaps.size else np.zeros(1)
+    row = row | inter_token(gaps) | {
+        "first_event_tokens": int(tokens[0]),
+        "arrival_tokens_mean": sum(counts) / len(moments),
+        "arrival_tokens_max": int(tokens.max()),
+        "late_arrivals": int(((late > 0) & (tokens > 1)).sum()),
+    }  # fmt: skip
+    if why := _not_streamed(moments, tokens):
+        if np.nanmax(late_s, initial=0.0) > READ_LATE_S:
+            why = f"The load client itself read the answer {np.nanmax(late_s) * 1e3:.2g} ms late. {why}"
+        row |= {"ttft_s": math.nan, "answer_ttft_s": math.nan, "unmeasured": why}
+    return _finished(row)
+
+
+def _finished(row: Fields) -> Fields:
+    """`row` without what only its finishing needs."""
+    return {name: row[name] for name in row if name not in PRIVATE}
+
+
+PRIVATE = ("pieces", "preceded", "ended_s", "thought_tokens", "unread")
+
+
+def _not_streamed(moments: np.ndarray, tokens: np.ndarray) -> str:
+    """Why an answer whose arrivals at `moments` (s) had so many `tokens` was not streamed, in a sentence;
+    empty where it was, or is too short to tell."""
+    total, most = tokens.sum(), tokens.max()
+    lasted_s = moments[-1] - moments[0]
+    if total < LUMP_TOKENS or (most <= LUMP_SHARE * total and lasted_s >= FASTEST_S * (total - tokens[0])):
         return ""
-    if len(at_s) < STREAMED_EVENTS:
-        return f"Not streamed: {len(at_s)} events for {total} tokens."
-    last_s, rest_s = at_s[-1], at_s[-1] - at_s[1]
-    if rest_s <= LUMP_SHARE * last_s and rest_s < LUMP_GAP_S * (len(at_s) - 2):
-        return (
-            f"Not streamed: {len(at_s) - 1} of {len(at_s)} events came within the last {rest_s * 1e3:.2g} ms "
-            f"of {last_s:.3g} s. A proxy between client and server may keep them back."
-        )
-    return ""
+    where = "one arrival" if most > LUMP_SHARE * total else f"{lasted_s * 1e3:.2g} ms"
+    count = most if most > LUMP_SHARE * total else total
+    return (
+        f"Not streamed: {count:.0f} of {total:.0f} tokens came within {where}. "
+        "A proxy between client and server may keep them back."
+    )
 
 
-def _paced(at: np.ndarray, counts: Sequence[int]) -> Fields:
-    """The inter-token columns and the tokens of the first event, of events at `at` with `counts` tokens."""
-    row = gaps(at, counts) | {"first_event_tokens": counts[0]}
-    whole = sum(counts) == counts[0] > 1
-    return row | ({"unmeasured": f"All {counts[0]} tokens came with the first event."} if whole else {})
+def inter_token(gaps: np.ndarray) -> Fields:
+    """The inter-token columns, s, of the gaps between arrivals; empty below FEWEST_ARRIVALS."""
+    enough = gaps if gaps.size >= FEWEST_ARRIVALS - 1 else np.empty(0)
+    columns = {f"itl_p{q}_s": metrics.percentile(enough, q) for q in (50, 90, 99)}
+    return columns | {"itl_max_s": float(enough.max()) if enough.size else math.nan}
 
 
-def _pieces(answer: Answer, dialect: str, stamps: np.ndarray) -> tuple[list[Piece], np.ndarray]:
-    """[Piece of each event], [moment at which its last byte was there]."""
+def _pieces(
+    answer: Answer, dialect: str, stamps: np.ndarray, lags: np.ndarray
+) -> tuple[list[Piece], np.ndarray, np.ndarray]:
+    """[Piece of each event], [moment at which its last byte was there], [s by which that was read later]."""
     payload = answer.call.payload
     raw = _without_token(b"".join(read[2] for read in answer.reads), payload)
     head = http1.head(raw)
@@ -192,20 +237,24 @@ def _pieces(answer: Answer, dialect: str, stamps: np.ndarray) -> tuple[list[Piec
     body, places, complete = http1.body(raw, head)
     body = _without_token(body, payload)  # whole again where it came in two chunks
     if head.status != 200:
-        raise Wrong(f"HTTP {head.status}{_about(head)}: {_words(head, body)}")
-    found, rest = http1.events(body)
-    if not found and complete and body.strip():
+        words = _words(head, body)
+        raise Wrong(
+            f"HTTP {head.status}{_about(head)}: {words}{protocols.way_on(payload, head.status, words)}"
+        )
+    if complete and body.strip() and b"data:" not in body:
         raise Wrong(f"HTTP 200{_about(head)} instead of a stream of events: {_words(head, body)}")
-    if not complete or rest:
-        raise Wrong("The answer ended in the middle of an event.")
-    parsed = [(protocols.read(dialect, data), end) for data, end in found]
+    found, left = http1.events(body)
+    parsed = [(protocols.read(dialect, data), end) for data, end in found + (left if complete else [])]
     pieces = [(piece, end) for piece, end in parsed if piece is not None]
+    if not complete and not any(piece.done or piece.finish for piece, _ in pieces):
+        raise Wrong("The answer ended in the middle of an event.")
     begins, begins_raw, _ = np.array(places, dtype=int).reshape(-1, 3).T
     last = np.array([end - 1 for _, end in pieces], dtype=int)
     chunk = np.searchsorted(begins, last, side="right") - 1
     positions = begins_raw[chunk] + last - begins[chunk] if len(pieces) else last
     ends = np.cumsum([len(read[2]) for read in answer.reads])
-    return [piece for piece, _ in pieces], stamps[np.searchsorted(ends, positions, side="right")]
+    reads = np.searchsorted(ends, positions, side="right")
+    return [piece for piece, _ in pieces], stamps[reads], lags[reads]
 
 
 def _about(head: http1.Head) -> str:
@@ -272,11 +321,19 @@ def _counts(spoken: list[Piece], total: int) -> list[int] | None:
     return [1] * len(spoken) if total == len(spoken) else None
 
 
-def _agree(call: Call, prompt_tokens: Value, output_tokens: Value, events: int, finish: str) -> None:
+def _agree(call: Call, prompt_tokens: Value, output_tokens: Value, pieces: list[Piece], events: int) -> None:
     """Wrong unless the answer has as many tokens as the call needs, of the prompt that was sent."""
     disagree = "Server and client disagree on token counts:"
+    news = [piece.news for piece in pieces if piece.news]
+    if not events and news:
+        raise Wrong(f"the server reported within the stream: {news[-1]}")
     if not events:
-        raise Wrong("The stream was empty: it had no token.")
+        unread = ", ".join(sorted({piece.unread for piece in pieces if piece.unread}))
+        known = f" It has fields that are not known here: {unread}." if unread else ""
+        raise Wrong(f"The stream was empty: it had no token.{known}")
+    finish, ended = _last(pieces, "finish") or "", any(piece.done or piece.finish for piece in pieces)
+    if output_tokens is None and not ended:
+        raise Wrong(f"The answer was cut after {events} events: the stream ended without saying why.")
     if output_tokens is None:
         raise Wrong(
             "The server did not report usage and sent no token ids, so tokens cannot be counted "
@@ -287,9 +344,9 @@ def _agree(call: Call, prompt_tokens: Value, output_tokens: Value, events: int, 
     if events > output_tokens:
         raise Wrong(f"{disagree} {events} events with text, {output_tokens} output tokens reported.")
     if call.prompt_tokens and prompt_tokens not in (None, call.prompt_tokens):
-        more = (
-            " Does it add a beginning-of-sequence token?" if prompt_tokens == call.prompt_tokens + 1 else ""
-        )
+        more = ""
+        if prompt_tokens == call.prompt_tokens + 1:
+            more = " Does it add a beginning-of-sequence token?"
         raise Wrong(f"{disagree} {prompt_tokens} prompt tokens where {call.prompt_tokens} were sent.{more}")
     if not call.prompt_tokens and prompt_tokens is None:
         raise Wrong(
@@ -299,25 +356,22 @@ def _agree(call: Call, prompt_tokens: Value, output_tokens: Value, events: int, 
 
 def _other_length(call: Call, output_tokens: int, finish: str) -> str:
     """Why an answer of another length than asked for does not count."""
-    if output_tokens < call.new_tokens and finish and finish not in ("length", "limit"):
+    ended = f"after {output_tokens} of {call.new_tokens} tokens (finish_reason {finish!r})"
+    if output_tokens < call.new_tokens and finish in ("length", "limit", "max_tokens"):
         return (
-            f"The answer ended after {output_tokens} of {call.new_tokens} tokens (finish_reason {finish!r}): "
-            "the server does not keep ignore_eos. With it taken out of the body answers may be shorter."
+            f"The server caps answers at {output_tokens} tokens, {call.new_tokens} were asked for: -p scale."
+        )
+    if output_tokens < call.new_tokens and finish.startswith(("abort", "cancel")):
+        return f"The engine aborted the answer {ended}."
+    if output_tokens < call.new_tokens and finish:
+        return (
+            f"The answer ended {ended}: the server does not keep ignore_eos. With it taken out of the body, "
+            "-p body '{\"ignore_eos\": null}', answers may be shorter."
         )
     return (
         f"Server and client disagree on token counts: {output_tokens} output tokens where {call.new_tokens} "
         "were asked for."
     )
-
-
-def gaps(at: np.ndarray, counts: Sequence[int]) -> Fields:
-    """The inter-token columns, s, for events at the moments `at` with `counts` tokens each.
-
-    Tokens that came together have no gap between them.
-    """
-    found = metrics.itl_s(np.repeat(at, counts))
-    columns = {f"itl_p{q}_s": metrics.percentile(found, q) for q in (50, 90, 99)}
-    return columns | {"itl_max_s": float(found.max()) if found.size else math.nan}
 
 
 def _truth(pieces: list[Piece], arrivals: np.ndarray) -> Fields:
@@ -327,27 +381,39 @@ def _truth(pieces: list[Piece], arrivals: np.ndarray) -> Fields:
 
 
 def with_gaps(row: Fields, encode: Callable[[str], Sequence[int]]) -> Fields:
-    """`row` with its inter-token columns and the tokens of its first event, where events had several tokens
-    and only their text tells how many.
+    """`row` finished, where events had several tokens and only their text tells how many.
 
-    The tokenizer counts them. Where its count is not the server's, the inter-token columns stay empty; where
-    they differ by more than texts that are encoded again do, `unmeasured` says so.
+    The tokenizer counts them. Where its count and the server's differ by more than texts that are encoded
+    again do, `unmeasured` says so, and what hangs on the tokens that never came is empty: TPOT; TTFT where
+    text may have come before the first one; the whole time where nothing said the end.
     """
-    at, texts = row.pop("pieces", (None, None))
-    thought_tokens = row.pop("thought_tokens", None)
-    if texts is None:
+    if "pieces" not in row:
         return row
-    total, counts = row["output_tokens"], [len(encode(text)) for text in texts]
+    total, (_, texts, _) = row["output_tokens"], row["pieces"]
+    counts = [len(encode(text)) for text in texts]
     if sum(counts) == total and min(counts) > 0:
-        return row | _paced(at, counts)
+        return _paced(row, counts)
     visible = max(len(texts), len(encode(row["text"])))
-    if abs(visible - total) > max(1, ENCODED_AGAIN * total):
-        thought = f" (it counts {thought_tokens} of them as reasoning)" if thought_tokens else ""
-        return row | {
-            "unmeasured": f"Text and usage disagree: the text that came is {visible} tokens, and the server "
-            f"counts {total}{thought}. Tokens that were not sent have no moment, so there is no pace."
-        }
-    return row | {"first_event_tokens": min(max(1, counts[0]), total)}
+    if abs(visible - total) <= max(1, ENCODED_AGAIN * total):
+        return _paced(row, _spread(counts, total))
+    about = f" (it counts {row['thought_tokens']} of them as reasoning)" if row["thought_tokens"] else ""
+    about += f" (fields that are not known here: {row['unread']})" if row["unread"] else ""
+    times: Fields = {}
+    if visible < total:
+        times = {"e2e_s": row["ended_s"]}
+        times |= {"ttft_s": math.nan, "answer_ttft_s": math.nan} if row["preceded"] else {}
+    gaps = inter_token(np.diff(np.unique(row["pieces"][0])))
+    return _finished(row | gaps | times) | {
+        "unmeasured": f"Text and usage disagree: the text that came is {visible} tokens, and the server "
+        f"counts {total}{about}. Tokens that were not sent have no moment, so there is no pace."
+    }
+
+
+def _spread(counts: list[int], total: int) -> list[int]:
+    """`counts` of events in proportion, so that their sum is `total`."""
+    sums = np.cumsum(np.maximum(counts, 1))
+    ends = np.maximum(np.rint(sums * total / sums[-1]).astype(int), np.arange(1, len(counts) + 1))
+    return np.diff(np.concatenate([[0], ends])).tolist()
 
 
 def with_ids(row: Fields, encode: Callable[[str], Sequence[int]]) -> Fields:

@@ -12,6 +12,7 @@ HEAD_END = b"\r\n\r\n"
 EVENT_END = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
 LENGTH = re.compile(rb"[0-9a-fA-F]{1,16}")
 HEAD_BYTES = 65536
+HTTP2 = b"\x04\x00"  # the type of a SETTINGS frame, with which an answer of HTTP/2 begins
 
 
 class Broken(ValueError):
@@ -42,17 +43,26 @@ class Head:
         return not closes and (self.chunked or self.length is not None)
 
 
-def head(data: bytes | bytearray) -> Head | None:
-    """The Head of a response that begins with `data`; None while it is incomplete. Broken if it is none."""
-    end = data.find(HEAD_END)
+def head(data: bytes | bytearray, start: int = 0) -> Head | None:
+    """The Head of a response that begins with `data`; None while it is incomplete. Broken if it is none.
+
+    Interim responses (100, 102, 103) before it are passed over; `start` is where they end.
+    """
+    end = data.find(HEAD_END, start)
+    if data[start + 3 : start + 5] == HTTP2:
+        raise Broken(
+            "the server speaks HTTP/2 only, and the load client HTTP/1.1: ask it for its HTTP/1.1 port"
+        )
     if end < 0:
-        if len(data) > HEAD_BYTES or (len(data) > 4 and not data.startswith(b"HTTP/")):
-            raise Broken(f"the answer is no HTTP: {bytes(data[:60])!r}")
+        if len(data) > HEAD_BYTES or (len(data) > start + 4 and not data.startswith(b"HTTP/", start)):
+            raise Broken(f"the answer is no HTTP: {bytes(data[start : start + 60])!r}")
         return None
-    first, *lines = bytes(data[:end]).decode("latin-1").split("\r\n")
+    first, *lines = bytes(data[start:end]).decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1") or not words[1].isdigit():
         raise Broken(f"the answer is no HTTP: {first[:60]!r}")
+    if words[1].startswith("1"):
+        return head(data, end + len(HEAD_END))
     pairs = (line.partition(":") for line in lines)
     fields = {name.strip().lower(): value.strip() for name, _, value in pairs}
     return Head(int(words[1]), fields, end + len(HEAD_END))
@@ -106,23 +116,25 @@ def body(raw: bytes | bytearray, head: Head) -> tuple[bytes | bytearray, list[tu
     return b"".join(bytes(raw[at : at + n]) for _, at, n in walk.pieces), walk.pieces, complete
 
 
-def events(data: bytes | bytearray) -> tuple[list[tuple[bytes, int]], bool]:
-    """Server-sent events in the body `data`: [(data, position after its last byte)], and whether an
-    unfinished one is left.
+def events(data: bytes | bytearray) -> tuple[list[tuple[bytes, int]], list[tuple[bytes, int]]]:
+    """Server-sent events in the body `data`: [(data, position after its last byte)], and likewise what is
+    left without its empty line, an event where the body is complete.
 
-    An event is lines up to an empty line; its data are what follows `data:`, with or without a space.
-    Comments and other fields are left out.
+    An event is lines up to an empty line; its data are what follows `data:`, with or without a space, or a
+    line of bare JSON, as engines write that fail. Comments and other fields are left out.
     """
     found: list[tuple[bytes, int]] = []
     start = 0
     for end in EVENT_END.finditer(data):
-        content = _data(data[start : end.start()])
+        _add(found, data[start : end.start()], end.start())
         start = end.end()
-        if content is not None:
-            found.append((content, end.start()))
-    return found, bool(data[start:].strip())
+    left: list[tuple[bytes, int]] = []
+    _add(left, data[start:], len(data.rstrip()))
+    return found, left
 
 
-def _data(lines: bytes | bytearray) -> bytes | None:
-    found = [line[5:].removeprefix(b" ") for line in lines.splitlines() if line.startswith(b"data:")]
-    return b"\n".join(found) if found else None
+def _add(found: list[tuple[bytes, int]], lines: bytes | bytearray, end: int) -> None:
+    lines = lines.strip().removeprefix(b"\xef\xbb\xbf")
+    content = [line[5:].removeprefix(b" ") for line in lines.splitlines() if line.startswith(b"data:")]
+    if content or lines.startswith(b"{"):
+        found.append((b"\n".join(content) or bytes(lines), end))

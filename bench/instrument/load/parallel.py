@@ -35,6 +35,7 @@ from bench.paths import ROOT
 from llm_measured.core.definitions import Fields, Value
 
 STREAMS_PER_PROCESS = 1000
+ANSWERED: set[str] = set()  # servers that have answered this process: one that is away is waited for
 START_S = 0.1  # from the moment that all processes are ready to the first request
 
 
@@ -66,7 +67,7 @@ def run(
     count = processes or max(1, min(math.ceil(wide / STREAMS_PER_PROCESS), (os.cpu_count() or 1) // 2))
     count = min(count, len(sessions), wide)
     places = [len(range(k, wide, count)) for k in range(count)]
-    more = cores, until_s, encode, fresh, most_failed
+    more = cores, until_s, encode, fresh, most_failed, url in ANSWERED
     dealt = ([call for one in sessions[k::count] for call in one] for k in range(count))
     shares = [(url, own, dialect, places[k], timeout_s, *more) for k, own in enumerate(dealt)]
     started = [_Process(share) for share in shares]
@@ -80,6 +81,8 @@ def run(
     finally:
         for process in started:
             process.end()
+    if any(report["answered"] for _, report in parts):
+        ANSWERED.add(url)
     rows = sorted((row for part, _ in parts for row in part), key=lambda row: row["request"])
     return rows, _report(rows, [report for _, report in parts])
 
@@ -97,21 +100,24 @@ def _report(rows: list[Fields], reports: list[Fields]) -> Fields:
     """How the client fared, from the `client.report` of each process.
 
     Processes, CPU time and peak memory of all of them, connections (of all, and to each address), retries,
-    pauses, why it ended before its time, whether kernel's stamps count, whether all were first
-    in line, and percentiles of how late it read (s after the kernel's stamp) and sent (s after a request was
-    due).
+    pauses, what else `client.report` has, and percentiles of how late it read (s after the kernel's stamp)
+    and sent (s after a request was due).
     """
     lag = np.concatenate([np.empty(0), *(report["read_lag_s"] for report in reports)])
     late = [row["late_s"] for row in rows if not math.isnan(row["late_s"])]
     found: Fields = {"processes": len(reports)}
     found |= {
         name: sum(report[name] for report in reports)
-        for name in ("cpu_s", "reading_cpu_s", "peak_memory_bytes", "retries", "pauses")
+        for name in ("cpu_s", "reading_cpu_s", "peak_memory_bytes", "retries", "pauses", "paused_s")
     }
+    found["away_s"] = max((report["away_s"] for report in reports), default=0.0)
+    found["stays_open"] = any(report["stays_open"] for report in reports)
     opened: Counter[str] = sum((Counter(report["connections"]) for report in reports), Counter())
     found |= {"connections": sum(opened.values()), "addresses": dict(opened)}
     found["ended"] = next((report["ended"] for report in reports if report["ended"]), "")
-    found |= {name: all(report[name] for report in reports) for name in ("kernel_stamps", "first_in_line")}
+    found |= {
+        name: all(report[name] for report in reports) for name in ("kernel_stamps", "first_in_line", "reuses")
+    }
     for name, values in (("read_lag", lag), ("late", late)):
         for q in (50, 99):
             found[f"{name}_p{q}_s"] = float(np.percentile(values, q)) if len(values) else None

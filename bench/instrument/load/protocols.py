@@ -14,6 +14,7 @@ Nothing here takes the time: `client` stamps bytes as they arrive and has them r
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit, urlunsplit
@@ -23,6 +24,8 @@ from llm_measured.core import naming
 from llm_measured.core.definitions import Fields, Value
 
 NEW_TOKENS = "$new_tokens"
+NEEDED = ("model", "messages", "prompt", "inputs", "stream")  # no request goes without these
+BOM = b"\xef\xbb\xbf"  # a mark of UTF-8 that some servers send first
 
 
 class Malformed(ValueError):
@@ -46,6 +49,11 @@ class Piece:
     thought: str = ""
     thought_tokens: int | None = None  # of the whole answer, as the server counts them
     sent_ns: int | None = None  # when the server sent it, where it says so: `reference_server` does
+    model: str = ""  # who answers, by the server's word
+    unread: str = ""  # fields that may hold text and are not known here
+    opens: bool = False  # it says who speaks, and holds no token
+    news: str = ""  # an event that is no part of an answer: its words
+    done: bool = False  # the marker of the end
 
 
 @dataclass(frozen=True)
@@ -108,34 +116,66 @@ def _tgi(prompt: Prompt, model: str, more: Fields) -> Fields:
     return {"inputs": prompt.text, "parameters": parameters | more}
 
 
+# Fields of a delta in which thoughts come: of one that comes under several names the longest counts.
+THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
+ANSWERS = ("content", "text", "refusal", "tool_calls", "function_call")
+INNER = ("text", "content", "thinking", "refusal", "summary", "function", "name", "arguments", "input")
+# Fields that say something of the answer and hold none of it.
+ABOUT = {"role", "index", "finish_reason", "stop_reason", "logprobs", "token_ids", "delta", "annotations"}
+ABOUT |= {"prompt_token_ids", "prompt_logprobs", "matched_stop", "content_filter_results", "routed_experts"}
+ABOUT |= {"hidden_states", "native_finish_reason", "provider_specific_fields", "sent_ns", "obfuscation"}
+CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens")
+DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
+
+
 def _read_openai(event: Fields) -> Piece:
     """An event of either OpenAI dialect.
 
     Usage may come with the last choice, in an event of its own without choices, or with every event.
     """
-    usage, choices = event.get("usage") or {}, event.get("choices") or [{}]
-    choice = choices[0]
+    usage, choice = event.get("usage") or {}, (event.get("choices") or [{}])[0]
     content = choice.get("delta") or choice
-    # Servers that send both spellings of the reasoning send it twice.
-    thought = _text_of(content, "reasoning_content") or _text_of(content, "reasoning")
-    text = thought + _text_of(content, "content") + _text_of(content, "text")
+    thought = max((_text_of(content.get(name)) for name in THOUGHTS), key=len)
+    text = thought + "".join(_text_of(content.get(name)) for name in ANSWERS)
     ids = choice.get("token_ids") or []
+    details, cached = usage.get("completion_tokens_details") or {}, dict(usage)
+    for name in DETAILS:
+        cached |= usage.get(name) or {}
     return Piece(
         text=text,
         ids=list(ids),
         tokens=len(ids) or None,
-        prompt_tokens=usage.get("prompt_tokens"),
-        output_tokens=usage.get("completion_tokens"),
-        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+        prompt_tokens=_number(usage, "prompt_tokens", "input_tokens"),
+        output_tokens=_number(usage, "completion_tokens", "output_tokens"),
+        cached_tokens=_number(cached, *CACHED),
         finish=choice.get("finish_reason") or "",
         thought=thought,
-        thought_tokens=(usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
+        thought_tokens=_number(details, "reasoning_tokens"),
+        unread=", ".join(sorted(name for name in content if name not in _READ and content[name])),
+        opens=bool(content.get("role")) and not text,
     )
 
 
-def _text_of(content: Fields, name: str) -> str:
-    value = content.get(name)
+_READ = {*THOUGHTS, *ANSWERS, *ABOUT}
+
+
+def _text_of(value: Value) -> str:
+    """All text in a field of a delta: a string, a list of parts, or an object with text in it."""
+    if isinstance(value, list):
+        return "".join(map(_text_of, value))
+    if isinstance(value, dict):
+        return "".join(_text_of(value.get(name)) for name in INNER)
     return value if isinstance(value, str) else ""
+
+
+def _number(counts: Fields, *names: str) -> int | None:
+    """The first of `names` that is there, as a whole number: some servers write 20.0 or "20"."""
+    found = next((counts[name] for name in names if counts.get(name) is not None), None)
+    if found is None or type(found) is int:
+        return found
+    if float(found) != int(float(found)):
+        raise TypeError("its counts are no whole numbers")
+    return int(float(found))
 
 
 def _read_openai_bos(event: Fields) -> Piece:
@@ -152,9 +192,9 @@ def _read_llamacpp(event: Fields) -> Piece:
         return Piece(text, list(ids))  # a held-back token's id never comes, so ids are no count
     return Piece(
         text=text,
-        prompt_tokens=event.get("tokens_evaluated"),
-        output_tokens=event.get("tokens_predicted"),
-        cached_tokens=event.get("timings", {}).get("cache_n"),
+        prompt_tokens=_number(event, "tokens_evaluated"),
+        output_tokens=_number(event, "tokens_predicted"),
+        cached_tokens=_number(event.get("timings", {}), "cache_n"),
         finish=event.get("stop_type") or "stop",
     )
 
@@ -163,13 +203,13 @@ def _read_tgi(event: Fields) -> Piece:
     token, details = event.get("token"), event.get("details") or {}
     ids = [token["id"]] if token else []
     # Streams of TGI 2 and 3 have the prompt's length, older ones its tokens.
-    length = details.get("input_length") or len(details.get("prefill") or ()) or None
+    length = _number(details, "input_length") or len(details.get("prefill") or ()) or None
     return Piece(
         text=token["text"] if token else "",
         ids=ids,
         tokens=len(ids) or None,
         prompt_tokens=length,
-        output_tokens=details.get("generated_tokens"),
+        output_tokens=_number(details, "generated_tokens"),
         finish=details.get("finish_reason") or "",
     )
 
@@ -198,15 +238,17 @@ def request(
     token: str = "",
     fields: Mapping[str, str] | None = None,
     changes: Fields | None = None,
+    own_path: str = "",
 ) -> bytes:
     """The bytes of one HTTP request for `prompt` (Prompt) to the server at `url`.
 
     `more` goes into the body, `token` and further `fields` into the header; `changes` are made to the body
-    last (`changed`). ValueError for a dialect that does not exist.
+    last (`changed`), and `own_path` below the address takes the place of the dialect's.
+    ValueError for a dialect that does not exist.
     """
     path, body, _ = EVERY[naming.choose("dialect", dialect, EVERY)]
     whole = changed(body(prompt, model, more or {}), changes or {}, prompt.new_tokens)
-    return post(url, path, whole, token, fields)
+    return post(url, own_path or path, whole, token, fields)
 
 
 def changed(body: Fields, changes: Fields, new_tokens: int) -> Fields:
@@ -222,6 +264,27 @@ def changed(body: Fields, changes: Fields, new_tokens: int) -> Fields:
         else:
             made[name] = new_tokens if value == NEW_TOKENS else value
     return made
+
+
+def way_on(payload: bytes, status: int, words: str) -> str:
+    """How a request whose refusal (`status` 400 or 422) names a field of its body is sent without that field,
+    in a sentence after a blank; empty where it names none."""
+    if status not in (400, 422):
+        return ""
+    body = json.loads(payload.partition(b"\r\n\r\n")[2] or b"{}")
+    for name in [name for name in body if name not in NEEDED]:
+        inner = body[name] if isinstance(body[name], dict) else {}
+        change: Fields = {}
+        for each in inner:
+            if re.search(rf"\b{each}\b", words):
+                change = {name: {each: None}}
+        if not change and re.search(rf"\b{name}\b", words):
+            change = {name: None}
+        if change and name == "max_tokens":
+            change |= {"max_completion_tokens": NEW_TOKENS}
+        if change:
+            return f" Without it: -p body '{json.dumps(change)}'."
+    return ""
 
 
 def uncertain(dialect: str, changes: Fields) -> str:
@@ -268,45 +331,55 @@ def echoed(payload: bytes, text: str) -> bool:
 
 
 def read(dialect: str, data: bytes) -> Piece | None:
-    """The Piece of one event's data (bytes after `data:`), None for the marker [DONE].
+    """The Piece of one event's data (bytes after `data:`), None for an empty one.
 
     Malformed for what cannot be read, and for an error that the server reports within the stream.
     """
-    if data.strip() in (b"", b"[DONE]"):
+    data = data.strip().removeprefix(BOM)
+    if not data:
         return None
+    if data == b"[DONE]":
+        return Piece(done=True)
+    if data[:1].isalpha() and data not in (b"true", b"false", b"null"):
+        return Piece(news=data[:200].decode(errors="replace"))
     try:
         # A character split by the server arrives as bytes that are no UTF-8: the token counts.
         event = json.loads(data.decode("utf-8", errors="replace"))
         if not isinstance(event, dict):
             raise TypeError(f"{type(event).__name__} instead of an object")
-        if event.get("error"):
-            raise Malformed(f"the server reported within the stream: {_message(event['error'])}")
-        if event.get("object") == "error" or ("message" in event and "choices" not in event):
-            raise Malformed(f"the server reported within the stream: {_message(event)}")
+        if event.get("error") or event.get("object") == "error":
+            raise Malformed(f"the server reported within the stream: {_message(event.get('error') or event)}")
+        if "message" in event and not ANSWER_FIELDS & event.keys():
+            return Piece(news=_message(event))
         if ("choices" in event) != (dialect in OPENAI) and ANSWER_FIELDS & event.keys():
             raise Malformed(
                 f"events of another dialect than {dialect!r}: their fields are {', '.join(event)}"
             )
         piece = EVERY[dialect][2](event)
         piece.sent_ns = event.get("sent_ns")
+        piece.model = _text_of(event.get("model"))
         return _sound(piece)
     except Malformed:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        RecursionError,
+        OverflowError,
+    ) as error:
         raise Malformed(
             f"an event could not be read ({type(error).__name__}: {error}): {data[:80]!r}"
         ) from None
 
 
 def _sound(piece: Piece) -> Piece:
-    """`piece`, if its texts are texts and its numbers numbers; TypeError if not."""
-    counts = piece.prompt_tokens, piece.output_tokens, piece.cached_tokens, piece.thought_tokens
-    numbers = (*counts, piece.sent_ns)
+    """`piece`, if its texts are texts and its ids numbers; TypeError if not."""
     if type(piece.text) is not str or type(piece.finish) is not str:
         raise TypeError("its text is no text")
-    if any(number is not None and type(number) is not int for number in numbers) or any(
-        type(token) is not int for token in piece.ids
-    ):
+    if any(type(number) is not int for number in (*piece.ids, piece.sent_ns or 0)):
         raise TypeError("its counts are no whole numbers")
     return piece
 

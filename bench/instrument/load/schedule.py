@@ -191,6 +191,7 @@ def calls(
             served.token,
             served.headers,
             served.changes,
+            served.path,
         )
         at_s = None if level.at_s is None else float(level.at_s[k])
         tokens = len(prompt.ids) if served.dialect in ("completions", "llamacpp") else None

@@ -121,11 +121,11 @@ class Recipe:
         self.where = served.dialect, served.url
         self.model, self.more, self.token = served.model, served.body(new_tokens), served.token
         self.fields = served.headers | {"X-Session-ID": str(session), "X-Turn": str(turn)}
-        self.changes = served.changes
+        self.changes, self.path = served.changes, served.path
 
     def __call__(self, prompt: protocols.Prompt) -> bytes:
         return protocols.request(
-            *self.where, prompt, self.model, self.more, self.token, self.fields, self.changes
+            *self.where, prompt, self.model, self.more, self.token, self.fields, self.changes, self.path
         )
 
 
