@@ -32,6 +32,7 @@ from bench.topics import client_accuracy as accuracy_analysis
 from llm_measured.core.definitions import Fields
 
 TOKENS = 100
+EVENT_S = 5e-5  # of the server for each event: a pace that it keeps, however many streams there are
 ALONE_REQUESTS = 10  # at least so many where there is one stream
 MODEL = "smollm2-135m"  # its tokenizer makes the peers' prompts
 LIMIT_S = 300  # a load that takes longer, start of the client included, has failed
@@ -153,7 +154,8 @@ def _drive(client, streams, count, place, folder, limit_s):
     own = folder / "client"
     own.mkdir()
     tokenizer = checkpoints.checkpoint(MODEL).path
-    schedule = "--ttft-s", accuracy_analysis.TTFT_S, "--itl-s", accuracy_analysis.ITL_S
+    itl_s = max(accuracy_analysis.ITL_S, streams * EVENT_S)
+    schedule = "--ttft-s", accuracy_analysis.TTFT_S, "--itl-s", itl_s
     on_its_core = pinned([place.server], [])
     with reference_server.running(folder / "server.txt", *schedule, before=on_its_core) as url:
         work = peers.Work(url, reference_server.MODEL, streams, count, TOKENS, own, tokenizer)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
-from bench.backends.common import checkpoints
 from bench.backends.common.servers import RunningServer
 from bench.experiments import parameters
 from bench.experiments.session import Setup
@@ -52,6 +51,7 @@ class Load:
         """What the loads of every workload have."""
         self.setup, self.started, self.levels, self.told = setup, [], [], False
         self.left_out: list[schedule.Level] = []
+        self.counted = 1.0  # share of a prompt's tokens that the server counts, by its own tokenizer
         self.run: int = int(naming.split_number(setup.run_id)[1])
         values = setup.parameters
         self.source = setup.source()
@@ -146,6 +146,8 @@ class Load:
             return self._round(served, sizes, first)
         if failed:
             raise RuntimeError(f"The warm-up failed, so nothing was measured: {failed[0]}")
+        # A short prompt is never cut: as many of a long one's tokens are what this server counts of it.
+        self.counted = min(1.0, rows[0]["prompt_tokens"] / sizes[0][0])
         began, ended = min(r["sent_s"] for r in rows), max(r["sent_s"] + r["e2e_s"] for r in rows)
         return {"e2e_s": ended - began} | self.setup.taken.gpu_state()
 
@@ -165,12 +167,9 @@ class Load:
         rows = self._send(served, 1, sizes, first=2 * 10**6, prepare=prefix_cache.trial)
         trial = prefix_cache.result(rows)
         if self.setup.parameters["url"]:
-            share = prefix_cache.CUT_SHARE * (
-                0.6 if self.setup.checkpoint.name.startswith(checkpoints.UNKNOWN) else 1
-            )
-            if why := prefix_cache.cut(rows, sizes[0][0], share):
-                raise gates.Refused(why)
             self._identify(served, rows)
+            if why := prefix_cache.cut(rows, sizes[0][0], prefix_cache.CUT_SHARE * self.counted):
+                raise gates.Refused(why)
         self.answers_as = rows[0].get("answered_by", "")
         return trial
 

@@ -123,7 +123,7 @@ def test_answers_of_another_model_than_was_asked_for_stop_the_trial(cells, cachi
     named = {"url": caching, "model": "smollm2-135m", "served_model": "ground-truth"}
     assert len(cells("serving", **TWO | named)["observed"]) == 2
     with pytest.raises(gates.Refused, match="asked for other and answers as ground-truth.*-p answers_as"):
-        cells("serving", **TWO | named | {"served_model": "other", "run": 7})
+        cells("serving", **TWO | named | {"answers_as": "other", "run": 7})
 
 
 def test_a_server_that_is_not_there_is_named_with_its_address(cells):
