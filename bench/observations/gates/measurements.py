@@ -325,7 +325,7 @@ def ordered_gaps(runs: Runs) -> dict[int, str]:
     span = good["e2e_s"] - good["ttft_s"]
     each = good[["itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s"]].assign(span=span).to_numpy(float)
     wrong = plausibility.out_of_order(each, ROUNDING_S).any(axis=1)
-    gaps = good["output_tokens"] - 1
+    gaps = good["output_tokens"] / good["arrival_tokens_mean"].fillna(1) - 1  # one an arrival
     for name, quantile in (("itl_p50_s", 0.5), ("itl_p90_s", 0.9)):
         # Those from the next whole rank on are at least as long as a percentile that is linear between ranks.
         longer = gaps - np.ceil(quantile * (gaps - 1))
