@@ -14,7 +14,7 @@ from bench import inputs, prefix_cache
 from bench.experiments import parameters
 from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
 from bench.experiments.session import Setup
-from bench.instrument.load import counters, sessions
+from bench.instrument.load import counters, schedule, sessions
 from bench.instrument.load import prefix_cache as trials
 from bench.observations import gates, schema
 from bench.topics import levels
