@@ -72,6 +72,9 @@ def _of_file(raw: Raw, file: str) -> Iterator[Row | LeftOut]:
             yield LeftOut(file, "/", reason, refused=True)
             return
     raw.notes += [f"{file}: {note}" for _, note in audited.notes]
+    unread = [name for placed in audited.placed for name in placed.unread]
+    if unread:
+        raw.notes.append(f"{file}: Columns whose names mean nothing here: {', '.join(unread[:12])}.")
     single = audited.requests["level"].value_counts()
     measured_on = _date(text)
     for number, level in enumerate(audited.levels.to_dict("records")):
