@@ -208,7 +208,7 @@ rule site:
         "{output}"
     priority: -1
     shell:
-        "if command -v quarto > /dev/null; then quarto render; else python -m bench.report.preview; fi"
+        'if [ "${{QUARTO:-}}" ] || command -v quarto > /dev/null; then "${{QUARTO:-quarto}}" render; else python -m bench.report.preview; fi'
 
 
 onstart:

@@ -1,7 +1,7 @@
 """What the cells of pages show, made once before Quarto renders (`pre-render` in _quarto.yml), so that the
 kernel of a page only reads it and imports neither the analysis nor Matplotlib.
 
-    python -m bench.report.preview --cells      makes them; Quarto calls it by itself
+    python -m bench.report.prerender      makes them; Quarto calls it by itself
 
 The first cell of each page calls `replay`. From then on each cell whose output is here shows that output; any
 other cell runs as it stands, as all of them do in a notebook of one's own.

@@ -127,7 +127,7 @@ def from_page(text: str) -> str:
     """Return the HTML `text` with its addresses in the site (`src="figures/…"`, from the root) turned for the
     page that is being made: Quarto leaves addresses in raw HTML alone.
 
-    Quarto names the page's folder in QUARTO_DOCUMENT_PATH, and so does `preview`.
+    Quarto names the page's folder in QUARTO_DOCUMENT_PATH, and so does `prerender`.
     """
     up = os.path.relpath(ROOT, os.environ.get("QUARTO_DOCUMENT_PATH") or ROOT)
     return text if up == "." else re.sub(rf'\b(href|src)="(?={SITE_FOLDERS})', rf'\1="{up}/', text)

@@ -1,9 +1,12 @@
-"""What tests of pages share: a browser, and a page that is opened from its file."""
+"""What tests of pages share: a browser, the site as Quarto renders it, and a page that is opened from its file."""
 
 import os
 import shutil
 
 import pytest
+from builders import write_every
+from commands import run
+from rendering import MARKUP, checkout, render
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 FLAGS = (
@@ -20,6 +23,25 @@ def environment_of_before():
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory):
+    """The site of made-up runs of four options, as Quarto renders it: rendered once for all tests."""
+    folder = checkout(tmp_path_factory.mktemp("site"))
+    for backend, option, rate in (
+        ("transformers", "float32", 20.0),
+        ("ctranslate2", "int8", 40.0),
+        ("llamacpp", "Q4_0", 90.0),
+        ("fake", "float32", 9.0),
+    ):
+        lost = (64,) if backend == "fake" else ()
+        write_every(folder / "r", rate, lost, backend=backend, option=option, answer=MARKUP)
+    where = {"BENCH_RESULTS": folder / "r", "PYTHONPATH": folder}
+    run("python", "-m", "bench.topics.tables", "own", cwd=folder, **where)
+    done = render(folder, **where)
+    (folder / "render.log").write_text(done.stdout + done.stderr)
+    return folder / "_site"
 
 
 @pytest.fixture(scope="session")

@@ -18,11 +18,11 @@ pytestmark = pytest.mark.check
 READY = "#explorer"
 PAGE = """from pathlib import Path
 import shutil, sys
-from bench.report import preview
+from bench.report import prerender, preview
 out = Path(sys.argv[1])
 for folder in ("assets", "figures"):
     shutil.copytree(preview.ROOT / folder, out / folder, dirs_exist_ok=True)
-preview.write(preview.ROOT / "pages" / "explore.qmd", preview.settings(), out)
+preview.write("pages/explore.qmd", prerender.settings(), out)
 """
 
 

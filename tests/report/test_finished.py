@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bench.report import finished, preview
+from bench.report import finished, postrender, prerender
 
 SITE = {"project": {"render": ["page.qmd"]}, "website": {"title": "t", "description": "d"}}
 PAGE = """---
@@ -32,10 +32,10 @@ KERNEL = """
 import sys
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from bench.report import preview
+from bench.report import prerender
 from pathlib import Path
 import nbformat
-_, notebook = preview.read(Path("page.qmd"))
+_, notebook = prerender.read(Path("page.qmd"))
 for name in [name for name in sys.modules if name.startswith("matplotlib")]:
     del sys.modules[name]
 shell = InteractiveShell.instance()
@@ -76,13 +76,13 @@ def rendered(folder, **variables):
 
 
 def test_a_kernel_that_renders_shows_what_was_made_and_imports_nothing_for_it(page):
-    preview._make_cells("page.qmd", page)
+    prerender.make_page("page.qmd", page)
     shown = rendered(page, SHOWN_ON_A_PAGE="1")
     assert "made by matplotlib" in shown and "and printed" in shown and shown.strip().endswith("False")
 
 
 def test_a_cell_that_was_changed_or_stands_in_a_notebook_runs(page):
-    preview._make_cells("page.qmd", page)
+    prerender.make_page("page.qmd", page)
     assert rendered(page).strip().endswith("True"), "a notebook of one's own"
     (page / "page.qmd").write_text(PAGE.replace("made by", "now made by"))
     changed = rendered(page, SHOWN_ON_A_PAGE="1")
@@ -94,10 +94,26 @@ def test_an_option_of_a_cell_is_no_part_of_its_key():
     assert finished.file("a.qmd", "x = 1") != finished.file("b.qmd", "x = 1")
 
 
+def test_only_pages_that_replay_are_made_before(tmp_path, monkeypatch):
+    (tmp_path / "page.qmd").write_text(PAGE)
+    (tmp_path / "light.qmd").write_text(PAGE.replace("finished.replay", "print"))
+    both = {"project": {"render": ["page.qmd", "light.qmd"]}}
+    assert prerender.asked(both, tmp_path) == ["page.qmd"]
+    monkeypatch.setenv("QUARTO_PROJECT_INPUT_FILES", str(tmp_path / "light.qmd"))
+    assert prerender.asked(both, tmp_path) == []
+
+
+def test_a_page_of_a_former_address_leads_on_without_javascript(tmp_path):
+    postrender.write_aliases(tmp_path)
+    text = (tmp_path / "latency.html").read_text()
+    assert '<meta http-equiv="refresh" content="0; url=pages/latency.html">' in text
+    assert '<a href="pages/latency.html">Latency at batch size 1</a>' in text and "<noscript" not in text
+
+
 def test_pages_for_language_models_hold_no_packed_data(tmp_path, monkeypatch):
     (tmp_path / "pages").mkdir()
     text = "# Page\n\n![alt](data:image/png;base64," + "QUJD" * 200 + ")\n\nwords\n"
     (tmp_path / "pages" / "latency.llms.md").write_text(text)
-    preview.mend_llms(tmp_path)
+    postrender.mend_llms(tmp_path)
     assert (tmp_path / "pages" / "latency.llms.md").read_text() == "# Page\n\n![alt]()\n\nwords\n"
     assert "(pages/latency.llms.md): " in (tmp_path / "llms.txt").read_text()

@@ -17,6 +17,7 @@ import nbformat
 import pytest
 import yaml
 from commands import cloned
+from rendering import render
 
 from bench.paths import CACHE, ROOT
 from bench.report import figures, links, notebooks
@@ -137,7 +138,7 @@ def test_a_fork_rehearsed(tmp_path):
     # What other tests of pages have computed of the same data is not computed again.
     shutil.copy(ROOT / ".host", folder)
     known = {name: os.environ[name] for name in ("BENCH_BACKENDS",)} | {"BENCH_CACHE": str(CACHE)}
-    in_fork(folder, "bench.report.preview", **known)
+    render(folder, **known)
     in_fork(folder, "bench.report.notebooks", str(tmp_path / "notebooks"))
     site = folder / "_site"
     quarto = yaml.safe_load((ROOT / "_quarto.yml").read_text())

@@ -9,7 +9,7 @@ from builders import write_every, write_run, write_sizes
 
 from bench.observations import store
 from bench.paths import ROOT
-from bench.report import figures, pages, preview
+from bench.report import figures, pages, prerender
 
 SHOWN = re.compile(r"pages\.show_(?:figure|table)\(")
 PAGES = "latency", "serving", "quality", "backends", "method"
@@ -17,8 +17,10 @@ PAGES = "latency", "serving", "quality", "backends", "method"
 
 def cells(page):
     """The cells of a page that a reader can unfold."""
-    _, notebook = preview.read(ROOT / "pages" / f"{page}.qmd")
-    return [cell.source for cell in notebook.cells if cell.cell_type == "code" and preview.code(cell)]
+    _, notebook = prerender.read(ROOT / "pages" / f"{page}.qmd")
+    return [
+        cell.source for cell in notebook.cells if cell.cell_type == "code" and "#| echo: true" in cell.source
+    ]
 
 
 EVERY = [(page, k) for page in PAGES for k in range(len(cells(page)))]

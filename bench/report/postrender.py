@@ -1,0 +1,80 @@
+"""What Quarto leaves to do after it has rendered (`post-render` in _quarto.yml).
+
+    python -m bench.report.postrender [_site]
+
+The pages that stand at former addresses (`aliases` of a page) lead on without JavaScript, and the pages for
+language models (llms.txt) have no packed data.
+"""
+
+import html
+import os
+import re
+import sys
+from pathlib import Path
+
+from bench.paths import ROOT, SITE
+from bench.report import prerender
+
+# A picture as an address of its own, and packed data: nothing that a language model reads.
+EMBEDDED = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{400,}={0,2}")
+# What stands at a former address. A script keeps the place within the page; without it the refresh leads on.
+MOVED = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Moved: {title}</title>
+<link rel="canonical" href="{address}">
+<script>location.replace("{address}" + location.search + location.hash);</script>
+<meta http-equiv="refresh" content="0; url={address}">
+</head>
+<body><p>This page has moved to <a href="{address}">{title}</a>.</p></body>
+</html>
+"""
+
+
+def page(source: str) -> str:
+    """Return the address of the page that `source` becomes: latency.qmd -> latency.html."""
+    return re.sub(r"\.qmd$", ".html", source)
+
+
+def write_aliases(out: Path, root: Path = ROOT) -> None:
+    """Write into the site `out` a page that leads on at each former address of a page (`aliases`)."""
+    for name in prerender.settings(root)["project"]["render"]:
+        front, _ = prerender.read(root / name)
+        for alias in prerender.many(front.get("aliases")):
+            former = out / alias.removeprefix("/")
+            former.parent.mkdir(parents=True, exist_ok=True)
+            address = os.path.relpath(out / page(name), former.parent)
+            text = MOVED.format(address=address, title=html.escape(front["title"]))
+            former.write_text(text, encoding="utf-8")
+
+
+def llms_txt(site: dict, root: Path = ROOT, ending: str = ".llms.md") -> str:
+    """Return the list of pages with their descriptions as https://llmstxt.org has it; `ending` is that of a
+    page's Markdown under Quarto."""
+    website = site["website"]
+    lines = [f"# {website['title']}", "", f"> {website['description']}", "", "## Pages", ""]
+    for name in site["project"]["render"]:
+        front, _ = prerender.read(root / name)
+        address = page(name).replace(".html", ending)
+        lines.append(f"- [{front.get('title', name)}]({address}): {front.get('description', '')}")
+    return "\n".join(lines) + "\n"
+
+
+def mend_llms(out: Path, root: Path = ROOT) -> None:
+    """Take the embedded files out of the pages for language models in the site `out`, and give their list
+    the order and the descriptions of `llms_txt`."""
+    for page_file in out.rglob("*.llms.md"):
+        text = page_file.read_text(encoding="utf-8")
+        page_file.write_text(EMBEDDED.sub("", text), encoding="utf-8")
+    (out / "llms.txt").write_text(llms_txt(prerender.settings(root), root), encoding="utf-8")
+
+
+def main(out: Path) -> None:
+    """Mend the site `out`, which Quarto has rendered."""
+    write_aliases(out)
+    mend_llms(out)
+
+
+if __name__ == "__main__":
+    main(Path(*sys.argv[1:2] or [os.environ.get("QUARTO_PROJECT_OUTPUT_DIR") or SITE]).resolve())

@@ -1,0 +1,180 @@
+"""What Quarto does before it renders (`pre-render` in _quarto.yml): the cells of pages that call
+`finished.replay` are executed once, by as many processes as there are cores.
+
+    python -m bench.report.prerender
+
+Under Quarto each page is a kernel of its own, and an import of the analysis would be paid for each of them. A
+page whose cells read a table and draw does without: it has no `finished.replay`, and its kernel runs its
+cells. `preview` reads and executes pages with the same functions.
+"""
+
+import importlib.util
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import nbformat
+import yaml
+
+from bench.machine import identity
+from bench.paths import ROOT
+from bench.report import finished
+from llm_measured.core.definitions import Value
+
+CELL_S = 300
+INLINE = re.compile(r"`\{python\} ?([^`]+)`")  # a value in a sentence
+
+
+def settings(root: Path = ROOT) -> dict:
+    """_quarto.yml as a dict."""
+    return yaml.safe_load((root / "_quarto.yml").read_text(encoding="utf-8"))
+
+
+def variables(root: Path = ROOT) -> dict[str, str]:
+    """What the file _environment sets for every page, as Quarto reads it."""
+    file = root / "_environment"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
+def many(value: Value) -> list:
+    """A YAML value that may be absent, one thing or a list of things, as a list."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def read(page: Path) -> tuple[dict, nbformat.NotebookNode]:
+    """(front matter as a dict, notebook) of a .qmd file; cells in Python, all else as it stands."""
+    import jupytext
+
+    notebook = jupytext.reads(page.read_text(encoding="utf-8"), fmt="Rmd")
+    front = {}
+    if notebook.cells and notebook.cells[0].cell_type == "raw":
+        front = yaml.safe_load(notebook.cells.pop(0).source.strip().strip("-")) or {}
+    return front, notebook
+
+
+def imported(notebooks: Iterable[nbformat.NotebookNode]) -> list[str]:
+    """Names of the modules that cells of `notebooks` import: what is worth loading once for all of them."""
+    lines = [line for notebook in notebooks for cell in notebook.cells for line in cell.source.splitlines()]
+    found = {}
+    for line in lines:
+        words = re.match(r"(?:from ([\w.]+) )?import ([\w., ]+)$", line)
+        if words:
+            names = [each.split(" as ")[0].strip() for each in words[2].split(",")]
+            found |= dict.fromkeys(f"{words[1]}.{name}" if words[1] else name for name in names)
+            found |= {words[1]: None} if words[1] else {}
+    return [name for name in found if _is_module(name)]
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:  # its parent is no package
+        return False
+
+
+def execute(notebook: nbformat.NotebookNode, name: str, root: Path = ROOT) -> None:
+    """Run every cell of `notebook` and put every inline value in its place, in a namespace of its own, as a
+    kernel does that starts in `root`, for the page `name`, a path there.
+
+    SystemExit with page and traceback if a cell fails.
+    """
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    os.chdir(root)
+    os.environ.update(variables(root), QUARTO_DOCUMENT_PATH=str((root / name).parent), **{finished.LIVE: "1"})
+    main_module = sys.modules["__main__"]  # IPython puts the page's own there
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+    try:
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                _run(shell, cell, name)
+            else:
+                cell.source = INLINE.sub(lambda value: str(shell.ev(value[1])), cell.source)
+    finally:
+        sys.modules["__main__"] = main_module
+
+
+def _run(shell, cell, name):
+    """Run one cell and give it its outputs."""
+    from IPython.utils.capture import capture_output
+
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(CELL_S)
+    with capture_output() as captured:
+        done = shell.run_cell(cell.source)
+    signal.alarm(0)
+    error = done.error_before_exec or done.error_in_exec
+    if error:
+        trace = "".join(traceback.format_exception(error))
+        raise SystemExit(f"{name}: a cell failed, so no site was written.\n{cell.source}\n{trace}")
+    stream = [nbformat.v4.new_output("stream", text=captured.stdout)] if captured.stdout else []
+    shown = [nbformat.v4.new_output("display_data", each.data) for each in captured.outputs]
+    cell.outputs = stream + shown
+
+
+def _too_long(*_):
+    raise TimeoutError(f"The cell took longer than {CELL_S} s.")
+
+
+def refuse_html(output: nbformat.NotebookNode, name: str) -> None:
+    """Raise SystemExit for an output of type text/html, with which Quarto loads scripts from elsewhere."""
+    if "text/html" in output.get("data", {}):
+        raise SystemExit(
+            f"{name}: a cell shows text/html, for which Quarto loads jQuery and RequireJS from a CDN. "
+            "Display Markdown with a raw block instead (`site.show`, `site.show_html`)."
+        )
+
+
+def make_cells(names: list[str], root: Path = ROOT) -> None:
+    """Execute the pages `names` and keep what their cells show (`finished`), for Quarto, which reads it."""
+    with pool(names, root) as workers:
+        for done in as_completed([workers.submit(make_page, name, root) for name in names]):
+            done.result()
+
+
+def make_page(name: str, root: Path) -> None:
+    """Execute the page `name` and keep what its cells show."""
+    _, notebook = read(root / name)
+    execute(notebook, name, root)
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and "finished.replay" not in cell.source:
+            finished.store(name, cell.source, [_kept(output, name) for output in cell.outputs])
+
+
+def _kept(output, name):
+    refuse_html(output, name)
+    return {"stream": output.text} if output.output_type == "stream" else dict(output.data)
+
+
+def pool(names: list[str], root: Path) -> ProcessPoolExecutor:
+    """Return processes that execute pages, forked from one that has imported what these import."""
+    # Teams of threads on the same cores wait for each other, busily: pages are made beside each other.
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    beginning = multiprocessing.get_context("forkserver")
+    beginning.set_forkserver_preload(imported(read(root / name)[1] for name in names))
+    return ProcessPoolExecutor(identity.cores(), mp_context=beginning)
+
+
+def asked(site: dict, root: Path = ROOT) -> list[str]:
+    """Return the pages with `finished.replay` that Quarto is about to render, of those that `site` lists; all
+    such pages, where it does not say."""
+    named = os.environ.get("QUARTO_PROJECT_INPUT_FILES", "").splitlines()
+    wanted = [os.path.relpath(name, root) if os.path.isabs(name) else name for name in named]
+    every = site["project"]["render"]
+    chosen = [name for name in every if name in wanted] or every
+    return [name for name in chosen if "finished.replay(" in (root / name).read_text(encoding="utf-8")]
+
+
+if __name__ == "__main__":
+    from bench.report import prerender  # its own processes know it by this name
+
+    prerender.make_cells(prerender.asked(prerender.settings()))
