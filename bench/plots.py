@@ -51,7 +51,11 @@ def bars(
             runs = rows.get(f"{name}_runs")
             if runs is not None:
                 reach = np.array([max(map(float, text.split()), default=0) for text in runs]) * column.factor
+            if f"{name}_low" in rows:
+                reach = rows[f"{name}_high"].to_numpy(dtype=float) * column.factor
             parts.draw(panel, rows, name, look, factor=column.factor, spread=spread, reach=reach)
+            if f"{name}_low" in rows:
+                _whiskers(panel, rows, name, column.factor)
             if runs is not None:
                 for y, text in enumerate(runs):
                     values = pd.Series([float(word) * column.factor for word in text.split()])
@@ -59,6 +63,14 @@ def bars(
         if note:
             _notes(panels[0][-1], rows[note], rows[warn] if warn else None)
         return style.titled(drawn, title, caption)
+
+
+def _whiskers(panel, rows, name, factor):
+    """Draw the 95 % interval from <name>_low to <name>_high over the bar of each row."""
+    values = rows[name] * factor
+    beside = [values - rows[f"{name}_low"] * factor, rows[f"{name}_high"] * factor - values]
+    look = {"fmt": "none", "ecolor": style.INK, "capsize": 2, "elinewidth": 1, "zorder": 4}
+    panel.errorbar(values, values.index, xerr=beside, **look)
 
 
 def _notes(panel, words, warn):

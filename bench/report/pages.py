@@ -25,7 +25,6 @@ from bench.report import client_accuracy, figures, links, per_machine, recountin
 from bench.report.words import plural
 from bench.topics import commands, machines
 from bench.topics import latency as latency_analysis
-from bench.topics import quality as quality_analysis
 from llm_measured.core import columns, files, naming
 
 SITE_FOLDERS = "(?:assets|downloads|figures|pages)/"
@@ -286,36 +285,6 @@ def show_clients(rows: pd.DataFrame) -> None:
     """Show how far load clients were off, computed, as a list."""
     command = commands.papermill("client-accuracy")
     show_sentences(client_accuracy.client_findings(rows), f"*Nothing measured here yet: `{command}`.*")
-
-
-def scoring(rows: pd.DataFrame) -> dict:
-    """What the quality runs scored, as numbers for quality.qmd; empty without data."""
-    rows = quality_analysis.scored(rows)
-    answers, texts = rows[rows["prompt"] > 0], rows[rows["prompt"] == 0]
-    if answers.empty or texts.empty:
-        return {}
-    return {
-        "prompts": html_report.number(answers["prompt"].nunique()),
-        "output": _either(answers["output_tokens"]),
-        "tokens": _either(texts.groupby("run_id")["output_tokens"].sum()),
-        "pieces": _either(texts.groupby("run_id").size()),
-        "piece": inputs.CHUNK_TOKENS,
-        "silent": _silent(answers, texts),
-    }
-
-
-def _either(values):
-    return " or ".join(html_report.number(v) for v in sorted(set(values)))
-
-
-def _silent(answers, texts):
-    """Which engines returned no log-probabilities, in one sentence."""
-    names = ", ".join(f"`{name}`" for name in sorted(set(answers["backend"]) - set(texts["backend"])))
-    return (
-        f"No log-probabilities came from {names}: no perplexity there."
-        if names
-        else "Every engine that was scored returned log-probabilities."
-    )
 
 
 def show_recounted(rows: pd.DataFrame) -> None:

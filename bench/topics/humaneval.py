@@ -11,7 +11,6 @@ import pandas as pd
 
 from bench import inputs
 from bench.observations import derived, schema
-from bench.topics import machines
 from bench.topics.quality import KEYS
 
 PROBLEMS = 164  # a run of fewer is a trial
@@ -68,12 +67,13 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("solved", ascending=False, kind="stable", ignore_index=True)
 
 
-def on_default_machine(requests: pd.DataFrame) -> pd.DataFrame:
-    """`summary` on the default machine."""
-    return summary(machines.default_machine(requests))
+def table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of data/tables/humaneval.csv of one machine: `summary`, with pass_at_1_low and
+    pass_at_1_high (Wilson's 95 % interval) and verdict (`verdict`)."""
+    rows = summary(requests).rename(columns={"low": "pass_at_1_low", "high": "pass_at_1_high"})
+    return rows.assign(verdict=[verdict(row) for _, row in rows.iterrows()])
 
 
-SHIPPED = "as-shipped"  # gguf_files.AS_SHIPPED, which needs an engine's libraries
 AGAINST = ["reference", "only_reference", "only_this", "fewer", "fewer_most", "p_value"]
 
 
@@ -115,18 +115,6 @@ def most_fewer(lost: int, won: int) -> int:
     return math.ceil(PROBLEMS * (upper - lower) - 1e-9)
 
 
-def least_shown() -> int:
-    """How many problems one of two must solve alone, and the other none, before McNemar's exact test tells
-    the two apart."""
-    return next(count for count in range(1, PROBLEMS) if mcnemar(count, 0) < ALPHA)
-
-
-def half_interval() -> float:
-    """Half the width of Wilson's 95 % interval of a pass@1 of one half, the widest."""
-    low, high = _wilson(pd.Series([0.5 * PROBLEMS]))
-    return float(high[0] - low[0]) / 2
-
-
 def _wilson(solved: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's interval of each number of solved problems; NaN where it is."""
     from statsmodels.stats.proportion import proportion_confint
@@ -154,44 +142,3 @@ def verdict(row: pd.Series) -> str:
     if fewer < 0:
         return f"{-fewer} more of {PROBLEMS} (95 %: up to {max(0, most)} fewer)"
     return f"{fewer} fewer of {PROBLEMS} (95 %: up to {most})"
-
-
-def file_against_published(requests: pd.DataFrame) -> list[str]:
-    """A sentence per model whose official 4-bit file was scored as it is, against the pass@1 that its makers
-    published for the bfloat16 weights."""
-    table = summary(requests)
-    shipped = derived.judged(table[(table["option"] == SHIPPED) & table["published"].notna()])
-    shipped = shipped[shipped["solved"].notna()]
-    return [
-        f"**{row['model']}** from its official 4-bit file solves {row['solved']:.0f} of {PROBLEMS}: pass@1 "
-        f"{100 * row['pass_at_1']:.1f} % ({100 * row['low']:.1f} to {100 * row['high']:.1f}); published for "
-        f"bfloat16: {100 * row['published']:.1f} %. "
-        + (
-            "That is inside the interval: file, engine and our way of asking together lose nothing that so "
-            "few problems can show."
-            if row["low"] <= row["published"] <= row["high"]
-            else "That is outside the interval."
-        )
-        for _, row in shipped.iterrows()
-    ]
-
-
-def options_against_reference(requests: pd.DataFrame) -> list[str]:
-    """A sentence per model and machine: how its options compare with the reference on the same problems."""
-    table = summary(requests)
-    table = table[table["fewer"].notna()]
-    return [_range(model, own) for (model, *_), own in table.groupby(["model", *machines.MACHINE], sort=True)]
-
-
-def _range(model, own):
-    """What `options_against_reference` says of the options `own` of one model."""
-    least, most = (
-        f"{abs(k):.0f} {'more' if k < 0 else 'fewer'}" for k in (own["fewer"].min(), own["fewer"].max())
-    )
-    told = int((own["p_value"] < ALPHA).sum())
-    return (
-        f"**{model}:** of {len(own)} option{'s' * (len(own) > 1)} held against the same file in "
-        f"{own['reference'].iloc[0]}, the best solves {least} of {PROBLEMS}, the worst {most}; "
-        + (f"{told} can be told from it" if told else "none can be told from it")
-        + f" (McNemar, each by itself). Up to {own['fewer_most'].max():.0f} fewer fit the data."
-    )

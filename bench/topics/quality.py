@@ -234,9 +234,14 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("output_tokens_per_s", ascending=False, ignore_index=True)
 
 
-def on_default_machine(requests: pd.DataFrame) -> pd.DataFrame:
-    """`summary` on the default machine."""
-    return summary(machines.default_machine(requests))
+def table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of data/tables/quality.csv of one machine: `summary`, and on_frontier: of the rows of
+    its model no other is at least as fast and has more tokens of the reference's."""
+    rows = summary(requests)
+    rows = rows.assign(differing_tokens=1 - rows["agreement"], on_frontier=False)
+    for _, own in rows.groupby(schema.SETTING):
+        rows.loc[own.index, "on_frontier"] = frontier(own, "differing_tokens")
+    return rows.assign(product=rows["product"].fillna(""), verdict=rows["verdict"].fillna(""))
 
 
 def frontier(table: pd.DataFrame, loss: str) -> np.ndarray:

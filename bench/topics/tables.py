@@ -22,8 +22,8 @@ import pandas as pd
 
 from bench import paths
 from bench.observations import store
+from bench.topics import humaneval, machines, quality
 from bench.topics import latency as latency_topic
-from bench.topics import machines, quality
 from llm_measured.core.files import write_whole
 
 TOLERANCE = 1e-5  # relative: the last digit that two processors may write otherwise
@@ -33,7 +33,7 @@ def tables(requests: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return {name: rows} of every topic."""
     found = {name: of_each_machine(requests, table) for name, table in TABLES.items()}
     committed = {file.stem for file in store.files(paths.COMMITTED)}
-    own = set(requests.loc[~requests["run_id"].str.rpartition("/")[2].isin(committed), "host"])
+    own = set(requests.loc[~requests["run_id"].str.split("/").str[-1].isin(committed), "host"])
     return {name: table.assign(own=table["host"].isin(own)) for name, table in found.items()}
 
 
@@ -88,7 +88,10 @@ def _same(before: pd.Series, now: pd.Series) -> bool:
 
 
 # Texts that may look like numbers, or be empty in all rows.
-WORDS = "backend option model gpu host backend_version product shared_by note reason verdict machine"
+WORDS = (
+    "backend option model gpu host backend_version product shared_by note reason verdict machine "
+    "run_id score_run not_judged reference"
+)
 TEXT = dict.fromkeys(WORDS.split(), str)
 
 
@@ -128,7 +131,7 @@ def latency(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 # Of each machine alone, the default machine's rows first.
-TABLES = {"latency": latency}
+TABLES = {"latency": latency, "quality": quality.table, "humaneval": humaneval.table}
 
 
 def main(arguments: Iterable[str]) -> int:

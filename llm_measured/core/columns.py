@@ -23,6 +23,8 @@ COLUMNS = {
     "batch_size": Column("batch size"),
     "prompt_tokens": Column("prompt tokens"),
     "max_new_tokens": Column("new tokens"),
+    "pass_at_1": Column("pass@1", "%", 100),
+    "differing_tokens": Column("tokens that differ from the reference's answers", "%", 100),
     "per_device": Column("output tokens/s per device"),
     "faster": Column("times the throughput"),
     "pace": Column("times as fast"),

@@ -80,7 +80,7 @@ def test_an_experiment_that_a_machine_lacks_is_missing_not_borrowed(both, monkey
     assert f"No row of {SECOND}: not measured there." in html.text(table)
 
 
-@pytest.mark.parametrize("name", ["latency", "ttft_tpot", "mbu", "itl", "frontier", "published", "quality"])
+@pytest.mark.parametrize("name", ["latency", "ttft_tpot", "mbu", "itl", "frontier", "published"])
 def test_one_machine_is_drawn_as_if_there_were_no_others(name, both, tmp_path):
     own, draw = both[both["gpu"] == FIRST], figures.DRAWN[name]
     with style.style():

@@ -12,7 +12,7 @@ from bench.paths import ROOT
 from bench.report import figures, pages, prerender
 
 SHOWN = re.compile(r"pages\.show_(?:figure|table)\(")
-PAGES = "latency", "serving", "quality", "backends", "method"
+PAGES = "latency", "serving", "backends", "method"
 
 
 def cells(page):

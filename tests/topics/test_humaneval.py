@@ -1,4 +1,4 @@
-"""Solved problems: intervals and tests against values computed by hand, the table and the figure on made-up
+"""Solved problems: intervals and tests against values computed by hand, the rows of the file on made-up
 answers."""
 
 import math
@@ -6,13 +6,8 @@ import math
 import pytest
 from builders import evaluation_sidecar, make_rows, write_evaluation, write_score
 
-from bench import html
-from bench.backends.common import gguf_files
 from bench.observations import gates, store
-from bench.report import figures
-from bench.report.figures import humaneval as figure
-from bench.report.tables import humaneval as tables
-from bench.topics import humaneval
+from bench.topics import humaneval, tables
 
 REFERENCE = {"backend": "transformers", "option": "float32"}
 Q4 = {"backend": "llamacpp", "option": "Q4_0"}
@@ -22,11 +17,6 @@ HALF = [1] * 100 + [0] * 64
 
 def answered(problems):
     return make_rows(n=problems, experiment="humaneval", **Q4)
-
-
-def words_of(drawn):
-    """What a figure says, as the text of its SVG."""
-    return figures.svg(drawn, "humaneval", "x")
 
 
 def run_of(path):
@@ -49,7 +39,7 @@ def test_mcnemar_is_the_binomial_of_the_problems_that_one_alone_solves():
     by_hand = 2 * sum(math.comb(14, k) for k in range(5)) / 2**14
     assert humaneval.mcnemar(10, 4) == humaneval.mcnemar(4, 10) == pytest.approx(by_hand)
     assert humaneval.mcnemar(0, 0) == 1
-    assert humaneval.least_shown() == 6  # 2 / 2**6 is below 0.05, 2 / 2**5 is not
+    assert humaneval.mcnemar(6, 0) < 0.05 < humaneval.mcnemar(5, 0), "the page says 6"
 
 
 def test_no_difference_still_leaves_room_for_one():
@@ -76,7 +66,7 @@ def test_the_summary_is_what_one_computes_by_hand(folder):
 
 
 def test_differences_are_said_with_what_they_may_be_at_most(folder):
-    shown = tables.humaneval(store.load(folder=folder)).set_index("option")["than the reference"]
+    shown = tables.tables(store.load(folder=folder))["humaneval"].set_index("option")["verdict"]
     most = humaneval.most_fewer(10, 4)
     assert shown.to_dict() == {
         "float32": "is the reference",
@@ -129,17 +119,17 @@ def test_an_evaluation_with_a_hole_is_no_run(tmp_path):
         store.write(rows, evaluation_sidecar(164), rows[0]["run_id"], tmp_path)
 
 
-def test_the_options_of_a_model_are_summed_up_against_its_reference(folder):
-    (said,) = humaneval.options_against_reference(store.load(folder=folder))
-    most = humaneval.most_fewer(10, 4)
-    assert said.startswith("**smollm2-135m:** of 1 option held against the same file in transformers float32")
-    assert "the best solves 6 fewer of 164, the worst 6 fewer; none can be told from it" in said
-    assert said.endswith(f"Up to {most} fewer fit the data.")
-    path = write_evaluation(folder, **Q4, run=2)
-    write_score(folder, [0] * 100 + [1] * 10 + [0] * 54, run_of(path), **Q4, run=2)
-    (said,) = humaneval.options_against_reference(store.load(folder=folder))
-    assert "90 fewer; 1 can be told from it" in said
-    assert humaneval.options_against_reference(store.load(folder=folder).iloc[:0]) == []
+def test_the_file_has_interval_and_what_others_published(tmp_path):
+    model = {"backend": "llamacpp", "option": "as-shipped", "model": "qwen2.5-coder-1.5b"}
+    path = write_evaluation(tmp_path, **model)
+    write_score(tmp_path, [1] * 114 + [0] * 50, run_of(path), **model)
+    (row,) = tables.tables(store.load(folder=tmp_path))["humaneval"].to_dict("records")
+    said = [round(100 * row[name], 1) for name in ("pass_at_1", "pass_at_1_low", "pass_at_1_high")]
+    assert said == [69.5, 62.1, 76.0] and row["published"] == 0.707
+
+
+def test_without_runs_there_are_no_rows(nothing):
+    assert tables.tables(nothing)["humaneval"].empty and tables.tables(nothing)["quality"].empty
 
 
 def test_a_problem_that_is_answered_twice_is_no_run(tmp_path):
@@ -147,26 +137,6 @@ def test_a_problem_that_is_answered_twice_is_no_run(tmp_path):
     twice = rows + [rows[-1] | {"request": 165}]
     with pytest.raises(gates.Refused, match="165 rows answer 164 problems"):
         store.write(twice, evaluation_sidecar(164), rows[0]["run_id"], tmp_path)
-
-
-def test_without_runs_table_and_figure_say_so(nothing):
-    assert html.text(tables.humaneval(nothing)) == html.EMPTY
-    assert "measured" in words_of(figure.humaneval(nothing)).lower()
-
-
-def test_the_figure_has_a_mark_for_each_scored_option(folder):
-    words = words_of(figure.humaneval(store.load(folder=folder)))
-    assert ">llamacpp Q4_0<" in words and ">transformers float32<" in words and "int8" not in words
-
-
-def test_the_official_file_is_held_against_what_its_makers_published(tmp_path):
-    assert humaneval.SHIPPED == gguf_files.AS_SHIPPED
-    model = {"backend": "llamacpp", "option": "as-shipped", "model": "qwen2.5-coder-1.5b"}
-    path = write_evaluation(tmp_path, **model)
-    write_score(tmp_path, [1] * 114 + [0] * 50, run_of(path), **model)
-    (said,) = humaneval.file_against_published(store.load(folder=tmp_path))
-    assert "solves 114 of 164: pass@1 69.5 % (62.1 to 76.0); published for bfloat16: 70.7 %" in said
-    assert said.endswith("lose nothing that so few problems can show.")
 
 
 UNCHECKED = {"judge": {"verdict": "not judged", "why": "The reference takes more memory than there is."}}
@@ -180,28 +150,10 @@ def test_answers_whose_tokens_were_not_checked_enter_no_sentence_and_are_no_refe
     table = humaneval.summary(requests).set_index("option")
     assert table.loc["Q4_0", "reference"] == "" and math.isnan(table.loc["Q4_0", "fewer"])
     assert humaneval.verdict(table.loc["Q4_0"]) == "no reference is scored"
-    assert humaneval.file_against_published(requests) == []
 
 
 def test_unchecked_tokens_are_said_to_be_so_beside_a_reference(folder):
     path = write_evaluation(folder, **Q4, sidecar=UNCHECKED, run=2)
     write_score(folder, HALF, run_of(path), **Q4, run=2)
-    shown = tables.humaneval(store.load(folder=folder)).set_index("option")["than the reference"]
+    shown = tables.tables(store.load(folder=folder))["humaneval"].set_index("option")["verdict"]
     assert shown["Q4_0"] == "its tokens were not checked"
-
-
-def test_the_figure_is_of_the_largest_model_and_names_it(folder):
-    for model, solved in (("qwen2.5-coder-0.5b", 90), ("qwen2.5-coder-1.5b", 110)):
-        path = write_evaluation(folder, **Q4, model=model)
-        write_score(folder, [1] * solved + [0] * (164 - solved), run_of(path), **Q4, model=model)
-    words = words_of(figure.humaneval(store.load(folder=folder)))
-    assert "Solved problems: qwen2.5-coder-1.5b; 2 more models in the table" in words
-    assert "transformers float32" not in words, "that is another model's"
-
-
-def test_a_file_that_solves_far_fewer_is_said_to_be_outside(tmp_path):
-    model = {"backend": "llamacpp", "option": "as-shipped", "model": "qwen2.5-coder-1.5b"}
-    path = write_evaluation(tmp_path, **model)
-    write_score(tmp_path, [1] * 60 + [0] * 104, run_of(path), **model)
-    (said,) = humaneval.file_against_published(store.load(folder=tmp_path))
-    assert said.endswith("That is outside the interval.")

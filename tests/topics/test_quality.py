@@ -1,5 +1,5 @@
-"""Quality: the arithmetic on hand-made ids, the scoring against a second computation, the notebook, the
-figure and its sentences."""
+"""Quality: the arithmetic on hand-made ids, the scoring against a second computation, the notebook, the rows of
+the file."""
 
 import math
 import re
@@ -15,10 +15,8 @@ from bench.backends.common import checkpoints
 from bench.experiments import quality as quality_experiment
 from bench.instrument import in_process
 from bench.observations import store
-from bench.report import figures, pages
-from bench.report.figures import quality as quality_figures
-from bench.report.tables import quality as quality_tables
 from bench.topics import quality as quality_analysis
+from bench.topics import tables
 
 INT8, Q4 = {"backend": "ctranslate2", "option": "int8"}, {"backend": "llamacpp", "option": "Q4_0"}
 SAME = [[1, 2, 3, 4], [5, 6, 7, 8]]
@@ -292,31 +290,17 @@ def test_the_frontier_is_what_nothing_beats():
     assert list(quality_analysis.frontier(table, "lost")) == [False, True, False, False, True, False, False]
 
 
-def test_the_figure_names_the_frontier_and_no_more(folder, tmp_path):
-    figures.export(quality_figures.quality(store.load(folder=folder)), "quality", "x", tmp_path / "f")
-    words = (tmp_path / "f" / "quality.svg").read_text()
-    # Once in the legend, and once in each panel in whose frontier it is: the reference is slower than the
-    # equal bfloat16, but its text is better.
-    times = {"transformers float32": 2, "transformers bfloat16": 3, "ctranslate2 int8": 3, "llamacpp Q4_0": 2}
-    assert {name: words.count(f">{name}<") for name in times} == times
-    assert "perplexity" in words and "tokens that differ" in words
-
-
-def test_the_table_shows_what_was_computed(folder):
-    shown = quality_tables.quality(store.load(folder=folder)).set_index("option")
-    assert shown.loc["int8", "tokens as the reference's (%)"] == 87.5
-    assert shown.loc["int8", "answers the same"] == 1
-
-
-def test_what_was_scored_is_said_on_the_page(folder):
-    numbers = pages.scoring(store.load(folder=folder))
-    assert (numbers["prompts"], numbers["output"], numbers["tokens"], numbers["pieces"]) == (
-        "2",
-        "4",
-        "32",
-        "2",
-    )
-    assert "`llamacpp`" in numbers["silent"]
+def test_the_file_has_what_was_computed_of_each_machine(folder):
+    write_run(folder, **INT8, gpu="other-cpu", host="def456")
+    write_quality(folder, SAME, [0.4, 0.6], [2.0, 3.0], **INT8, gpu="other-cpu", host="def456")
+    rows = tables.tables(store.load(folder=folder))["quality"].set_index(["machine", "option"])
+    int8 = rows.loc[("test-cpu", "int8")]
+    assert (int8["agreement"], int8["differing_tokens"], int8["same_answers"]) == (7 / 8, 1 / 8, 1)
+    # The bfloat16 gives the reference's tokens and is faster.
+    frontier = rows.loc["test-cpu", "on_frontier"].to_dict()
+    assert frontier == {"Q4_0": True, "int8": True, "bfloat16": True, "float32": False}
+    other = rows.loc[("other-cpu", "int8")]
+    assert math.isnan(other["agreement"]) and not other["on_frontier"], "no reference on that machine"
 
 
 @pytest.mark.parametrize(
