@@ -1,0 +1,12 @@
+"""How to: its example of a figure with other axes runs as it stands."""
+
+from bench.paths import ROOT
+from bench.report import prerender
+
+
+def test_the_figure_with_other_axes_is_drawn_by_the_page_s_own_cell():
+    _, notebook = prerender.read(ROOT / "pages" / "guide.qmd")
+    (source,) = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    names: dict = {}
+    exec(source, names)
+    assert [panel.get_xlim() for panel in names["figure"].axes] == [(0, 100)]
