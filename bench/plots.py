@@ -8,6 +8,7 @@ Both take rows of a table as they stand in data/tables/ and return a Matplotlib 
 (half the width of a 95 % interval) is drawn as a whisker, `<name>_runs` (values of single runs) as dots.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,10 +16,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bench import style
+from bench.observations import schema
 from bench.report import bars as parts
-from bench.report import curves
+from bench.report import captions, curves
 from llm_measured.core import columns
 
+CROSS = {"linestyle": "none", "marker": "x", "markersize": 7}
 MOST_ROWS = 18  # of one figure: what a screen shows; the table has the others
 
 
@@ -83,20 +86,104 @@ def _notes(panel, words, warn):
         panel.text(1, y, text, color=colour, transform=where, ha="right", va="center_baseline", fontsize=8)
 
 
-def curve(rows: pd.DataFrame, x: str, y: str, title: str, caption: str = "", log: bool = False) -> Figure:
-    """Draw column `y` over `x` of `rows`, a line per engine and option, in the units that readers see."""
+def curve(
+    rows: pd.DataFrame,
+    x: str,
+    y: str,
+    title: str,
+    caption: str = "",
+    log: bool = False,
+    panel: str = "",
+    hollow: str = "",
+    cross: str = "",
+    end: str = "",
+    beside: pd.DataFrame | None = None,
+) -> Figure:
+    """Draw column `y` over `x` of `rows`, a line per engine and option, in the units that readers see.
+
+    A line joins its rows in their order. Each value of the column `panel` has a panel, or each model where
+    none is given. `hollow` and `cross` name columns that are true for rows to be drawn apart from the others:
+    a line of its own with white marks, or crosses beside the line; their names stand in the legend. `end`
+    names a column of words for the last mark of each line. `beside` has others' numbers, a grey line per
+    value of its column `label`.
+    """
     with style.style():
         rows = rows[rows[x].notna() & rows[y].notna()]
         if rows.empty:
             return style.nothing()
-        marks = curves.styles(rows)
-        drawn, (panel,) = curves.panels(1, 3.4, marks)
-        for key, own in curves.each(rows):
-            own = own.sort_values(x)
-            curves.joined(panel, columns.values(own, x), columns.values(own, y), marks[key])
-        panel.set(xlabel=columns.column(x).axis, ylabel=columns.column(y).axis)
-        if log:
-            curves.fine_logs(panel)
-        else:
-            panel.set(xlim=(0, None), ylim=(0, None))
+        marks, apart = curves.styles(rows), [name for name in (hollow, cross) if name and rows[name].any()]
+        looks = {hollow: curves.HOLLOW, cross: CROSS}
+        theirs = _greys(beside)
+        key = curves.plain_key(
+            *((looks[name], name) for name in apart), *((look, name) for name, look in theirs)
+        )
+        groups = list(rows.groupby(panel, sort=True)) if panel else curves.sweep_blocks(rows)
+        drawn, panels = curves.panels(len(groups), 3.8, marks, also=key)
+        for axes, (name, own) in zip(panels, groups):
+            if beside is not None:
+                _theirs(axes, beside, x, y, theirs)
+            for configuration, line in curves.each(own):
+                for _, part in line.groupby(hollow) if hollow else [(False, line)]:
+                    _line(axes, part, x, y, marks[configuration], hollow, cross)
+            titles = columns.of(f"{x} {y}")
+            axes.set(xlabel=titles[x].axis, ylabel=titles[y].axis, title=name)
+            if log:
+                curves.fine_logs(axes)
+                low, high = axes.get_xlim()
+                axes.set_xlim(low, high * 1.25)
+            else:
+                axes.set(xlim=(0, None), ylim=(0, None))
+            if end:
+                _ends(axes, own, x, y, end, hollow)
+        if len(groups) == 1 or panel:
+            caption = f"{captions.setting(rows.iloc[0][schema.SETTING])}. {caption}"
         return style.titled(drawn, title, caption)
+
+
+def _line(axes, rows, x, y, mark, hollow, cross):
+    """One line with the whiskers of its intervals; what is drawn apart is crosses, joined by dots."""
+    look = curves.HOLLOW if hollow and rows[hollow].iloc[0] else {}
+    factors = {name: column.factor for name, column in columns.of(f"{x} {y}").items()}
+    apart = rows[cross].astype(bool) if cross else pd.Series(False, rows.index)
+    curve_x, curve_y = rows.loc[~apart, x] * factors[x], rows.loc[~apart, y] * factors[y]
+    curves.joined(axes, curve_x, curve_y, mark, **look)
+    if f"{y}_interval" in rows:
+        half = rows.loc[~apart, f"{y}_interval"] * factors[y]
+        axes.errorbar(curve_x, curve_y, half, fmt="none", ecolor=mark.colour, elinewidth=1, capsize=2)
+    if apart.any():
+        axes.plot(rows[x] * factors[x], rows[y] * factors[y], ":", color=mark.colour, linewidth=0.8, zorder=1)
+        axes.plot(
+            rows.loc[apart, x] * factors[x], rows.loc[apart, y] * factors[y], color=mark.colour, **CROSS
+        )
+
+
+def _greys(beside: pd.DataFrame | None) -> list[tuple[str, dict]]:
+    """[(label, its look)] of others' lines: greys, and a marker each."""
+    labels = [] if beside is None else sorted(set(beside["label"]))
+    looks = zip(itertools.cycle(curves.GREYS), itertools.cycle(style.MARKERS))
+    return [
+        (name, {"color": grey, "marker": marker, "markersize": 4, "linewidth": 1})
+        for name, (grey, marker) in zip(labels, looks)
+    ]
+
+
+def _theirs(axes, rows, x, y, looks):
+    """Others' numbers: a grey line per label."""
+    factors = {name: column.factor for name, column in columns.of(f"{x} {y}").items()}
+    for name, look in looks:
+        line = rows[(rows["label"] == name) & rows[x].notna() & rows[y].notna()]
+        axes.plot(line[x] * factors[x], line[y] * factors[y], **look)
+
+
+def _ends(axes, rows, x, y, end, hollow):
+    """The words of the column `end` at the last mark of each line, unless other words stand there."""
+    names = ["backend", "option", *([hollow] if hollow else [])]
+    last = rows.drop_duplicates(names, keep="last")
+    factors = {name: column.factor for name, column in columns.of(f"{x} {y}").items()}
+    place, taken = axes.transScale + axes.transLimits, []
+    for _, row in last.sort_values(x, ascending=False).iterrows():
+        mark = row[x] * factors[x], row[y] * factors[y]
+        where = place.transform(mark)
+        if all(abs(where - other)[0] > 0.09 or abs(where - other)[1] > 0.045 for other in taken):
+            curves.note(axes, row[end], mark)
+        taken.append(where)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from bench import html as html_report
 from bench import inputs, memo
 from bench.machine import identity
-from bench.observations import schema, store
+from bench.observations import store
 from bench.paths import DOWNLOADS, FIGURES, ROOT
 from bench.report import client_accuracy, figures, links, per_machine, recounting, tables
 from bench.report.words import plural
@@ -328,51 +328,3 @@ def probes(rows: pd.DataFrame) -> dict:
         "mbu": f"{scatter['mbu'].median():.1%}",
         "rate": f"{scatter['output_tokens_per_s'].median():.1%}",
     }
-
-
-def workload(rows: pd.DataFrame) -> dict:
-    """The workload of the servers on the default machine, in words; empty without data."""
-    rows = machines.on_default_machine(rows, "serving")
-    if rows.empty:
-        return {}
-    workloads = [store.read(store.path(run))[1]["parameters"] for run in rows["run_id"].unique()]
-    which = sorted({str(parameters["lengths"]) for parameters in workloads})
-    closed, opened = rows.dropna(subset="concurrency"), rows.dropna(subset="request_rate")
-    each = rows.groupby([*schema.CONFIGURATION, "concurrency", "request_rate"], dropna=False).size()
-    return {
-        "machine": f"{rows['gpu'].iloc[0]} ({rows['host'].iloc[0]})",
-        "lengths": " or ".join(map(_lengths, which)),
-        "scaled": _scaled(rows, which),
-        "prompt": html_report.number(rows["prompt_tokens"].mean()),
-        "output": html_report.number(rows["max_new_tokens"].mean()),
-        "longest": html_report.number((rows["prompt_tokens"] + rows["max_new_tokens"]).max()),
-        "arrivals": " or ".join(sorted({parameters["arrivals"] for parameters in workloads})),
-        "concurrency": _listing(closed["concurrency"]),
-        "rates": _listing(opened["request_rate"]),
-        "each": " to ".join(html_report.number(n) for n in sorted({each.min(), each.max()})),
-        "failed": html_report.number((rows["error"] != "").sum()),
-        "requests": html_report.number(len(rows)),
-    }
-
-
-def _lengths(name):
-    """A distribution of lengths with what data/lengths.csv says of it; of a reader's own CSV its name."""
-    known = inputs.table("lengths").set_index("lengths")
-    if name not in known.index:
-        return f"`{name.rpartition('/')[2]}`"
-    row = known.loc[name]
-    before, after = html_report.number(row["prompt_tokens"]), html_report.number(row["new_tokens"])
-    return f"`{name}` of `data/lengths.csv` (on average {before} tokens in and {after} out)"
-
-
-def _scaled(rows, which):
-    """How the mean length of a request compares with that of a known distribution; empty for others."""
-    known = inputs.table("lengths").set_index("lengths")[["prompt_tokens", "new_tokens"]].sum(axis=1)
-    if len(which) > 1 or which[0] not in known.index:
-        return ""
-    ratio = (rows["prompt_tokens"] + rows["max_new_tokens"]).mean() / known[which[0]]
-    return f", {html_report.number(float(f'{ratio:.2g}'))} times as much together"
-
-
-def _listing(values):
-    return ", ".join(html_report.number(v) for v in sorted(set(values))) or "none"

@@ -1,5 +1,4 @@
-"""Batching: frames computed from the sweeps of batching.ipynb, the largest batches that fit, and the
-published sweep.
+"""Batching: the sweeps of batching.ipynb, what longer prompts cost in them, and the published sweep.
 
 Sizes in bytes, times in seconds. A sweep is `derived.batches` of the experiment `batching` on the machine in
 focus.
@@ -11,30 +10,9 @@ from bench import inputs
 from bench.observations import derived, schema
 from bench.topics import adjusted, estimates, machines, once
 from bench.topics import latency as latency_analysis
-from llm_measured.core import hardware, metrics
 
 # The published rule of thumb: 512 more input tokens cost less than 8 more output tokens.
 MORE_INPUT, MORE_OUTPUT = 512, 8
-PRECISIONS = {"16 bits": 2, "8 bits": 1, "4 bits": 0.5}
-CONTEXTS = 576, 4096
-USABLE = 0.9  # share of a GPU's memory for weights and KV cache, vLLM's default
-FITTED_MODELS = "llama-2-7b", "llama-3-8b", "llama-2-70b"
-# What the table calls a GPU, and its row of core/accelerators.csv.
-FITTED_GPUS = {
-    "A6000": "rtx-a6000",
-    "A10G": "a10g",
-    "A10": "a10",
-    "A100-40GB": "a100-sxm-40gb",
-    "A100-80GB": "a100-sxm-80gb",
-    "H100 SXM": "h100-sxm",
-    "H100 PCIe": "h100-pcie",
-    "H200": "h200-sxm",
-    "L40S": "l40s",
-    "GB200": "gb200",
-    "B200": "b200-sxm",
-    "RTX 4090": "rtx-4090",
-    "RTX 5090": "rtx-5090",
-}
 INTERVALS = "output_tokens_per_s", "ttft_s", "tpot_s"
 
 
@@ -57,7 +35,7 @@ def of_runs(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def sweeps(requests: pd.DataFrame) -> pd.DataFrame:
-    """The batches that came whole in the sweeps on the default machine.
+    """Return the batches that came whole in the sweeps on the default machine, most tokens/s first.
 
     One row per configuration and shape of a batch; columns of `of_runs`, means over runs (itl_max_s: the
     longest gap of any run), runs; of INTERVALS the means of that shape (`adjusted.means`) and
@@ -74,13 +52,7 @@ def sweeps(requests: pd.DataFrame) -> pd.DataFrame:
         found = adjusted.means(every, schema.CONFIGURATION, metric, schema.SHAPE)
         named = found[[*own, "mean", "half"]].set_axis([*own, metric, f"{metric}_interval"], axis=1)
         table = table.merge(named, "left", own)
-    return table
-
-
-def uniform(requests: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `sweeps` that make the curve over batch sizes: those of the most frequent prompt length, at
-    its largest number of new tokens."""
-    return _uniform(sweeps(requests))
+    return table.sort_values("output_tokens_per_s", ascending=False, kind="stable", ignore_index=True)
 
 
 def _uniform(table: pd.DataFrame) -> pd.DataFrame:
@@ -91,24 +63,14 @@ def _uniform(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["max_new_tokens"] == table["max_new_tokens"].max()]
 
 
-def alone(requests: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `sweeps` that make the curve over prompt lengths: batch size 1, one per configuration and
-    length."""
-    table = sweeps(requests)
-    table = table[table["batch_size"] == 1].sort_values("max_new_tokens")
-    return table.drop_duplicates([*schema.CONFIGURATION, "prompt_tokens"]).sort_values(
-        [*schema.CONFIGURATION, "prompt_tokens"]
-    )
-
-
 def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
-    """What MORE_INPUT input tokens and MORE_OUTPUT output tokens cost, at the longest pair of prompts so far
-    apart.
+    """Return what MORE_INPUT input tokens and MORE_OUTPUT output tokens cost.
 
+    Of the pairs of prompts so far apart the longest is taken.
     One row per configuration; columns from_tokens (the shorter prompt), input_s, output_s (of tokens that
     follow the shorter prompt), means over runs; ratio (input_s / output_s of a run, its mean over
-    runs), low, high (its 95 % interval) and runs. The rule holds where `ratio` is below 1.
-    Interval and rule are open where the longer prompt took no longer than the shorter one in some run.
+    runs), low, high (its 95 % interval) and runs. The published rule holds where `high` is below 1. There is
+    no interval where the longer prompt took no longer than the shorter one in some run.
     """
     rows = []
     for _, run in of_runs(machines.on_default_machine(requests, "batching")).groupby("run_id"):
@@ -124,29 +86,8 @@ def prompt_cost(requests: pd.DataFrame) -> pd.DataFrame:
     each = pd.DataFrame(rows, columns=["started", "experiment", *keys, "input_s", "output_s", "cost"])
     table = each.groupby(keys, as_index=False)[["input_s", "output_s"]].mean()
     ratio = estimates.within_runs(each, keys, "cost").rename(columns={"mean": "ratio"})
-    return table.merge(ratio[[*keys, "ratio", "low", "high", "runs"]], on=keys)
-
-
-def gains(requests: pd.DataFrame) -> pd.DataFrame:
-    """What batching gains in each run of the setting that sentences are about (`latency.described`).
-
-    One row per run of a configuration with batch size 1 and others; columns the configuration, run_id,
-    experiment, started, batch_size (the one that yielded most in the mean over runs, of those that most runs
-    have), best (output tokens/s there), gain (best / that at batch 1), slower (TPOT there / TPOT at batch
-    1).
-    """
-    curves = _uniform(of_runs(latency_analysis.described(derived.judged(requests), "batching")))
-    rows = []
-    for key, own in curves.groupby(schema.CONFIGURATION):
-        size = _best_size(own)
-        for (*run, started), curve in own.groupby(["run_id", "experiment", "started"]):
-            curve = curve.set_index("batch_size")
-            if 1 in curve.index and len(curve) > 1 and size in curve.index:
-                rates, tpot = curve["output_tokens_per_s"], curve["tpot_s"]
-                gain, slower = rates[size] / rates[1], tpot[size] / tpot[1]
-                rows.append((*key, *run, started, size, rates[size], gain, slower))
-    names = [*schema.CONFIGURATION, "run_id", "experiment", "started", "batch_size"]
-    return pd.DataFrame(rows, columns=[*names, "best", "gain", "slower"])
+    table = table.merge(ratio[[*keys, "ratio", "low", "high", "runs"]], on=keys)
+    return table.sort_values("ratio", kind="stable", ignore_index=True)
 
 
 def _best_size(curves: pd.DataFrame) -> float:
@@ -171,54 +112,11 @@ def most_within(requests: pd.DataFrame, longest_gap_s: float) -> pd.DataFrame:
     return pd.concat(chosen[1:] or chosen, ignore_index=True)
 
 
-def kv_cache() -> pd.DataFrame:
-    """The published KV-cache table beside the formula's values: one row as printed; columns fp16_gib,
-    int8_gib (computed), agree (whether both agree as far as they were printed)."""
-    printed = inputs.table("published/mosaicml_kv_cache_gib")
-    values = printed["model"].str.lower().map(lambda model: inputs.shape(model)["kv_values_per_token"])
-    tokens = printed["sequence_tokens"] * printed["batch_size"]
-    table = printed.assign(
-        fp16_gib=metrics.kv_cache_bytes(tokens, values, 2) / 2**30,
-        int8_gib=metrics.kv_cache_bytes(tokens, values, 1) / 2**30,
-    )
-    agree = [
-        _as_printed(row["kv_fp16_gib"], row["fp16_gib"]) and _as_printed(row["kv_int8_gib"], row["int8_gib"])
-        for _, row in table.iterrows()
-    ]
-    return table.assign(agree=agree)
-
-
-def _as_printed(printed: float, computed: float) -> bool:
-    """Whether `computed` lies within half a unit of the last digit of `printed`."""
-    _, _, decimals = f"{printed:.12g}".partition(".")
-    return abs(computed - printed) <= 0.5 * 10 ** -len(decimals) + 1e-12
-
-
-def largest_batches() -> pd.DataFrame:
-    """Largest batch that fits: one row per model, GPU of FITTED_GPUS, precision of the weights
-    and context.
-
-    Columns model, precision, gpu, context_tokens, weight_bytes, largest_batch (with a KV cache in 16 bits).
-    """
-    memory_gb = hardware.by_accelerator()["memory_gb"]
-    rows = []
-    for model in FITTED_MODELS:
-        shape = inputs.shape(model)
-        for precision, value_bytes in PRECISIONS.items():
-            weights = shape["weight_parameters"] * value_bytes
-            for gpu, sheet in FITTED_GPUS.items():
-                for context in CONTEXTS:
-                    request = metrics.kv_cache_bytes(context, shape["kv_values_per_token"], 2)
-                    fits = metrics.largest_batch(USABLE * memory_gb[sheet] * 1e9, weights, request)
-                    rows.append((model, precision, gpu, context, weights, int(fits)))
-    names = "model precision gpu context_tokens weight_bytes largest_batch".split()
-    return pd.DataFrame(rows, columns=names)
-
-
 def published_sweep() -> pd.DataFrame:
-    """The published batch sweep (MPT-7B, one GPU): one row as printed; columns output_tokens_per_s, e2e_s.
+    """Return MosaicML's published batch sweep (MPT-7B, one GPU), one row as printed.
 
-    The latency is derived, not printed: a static batch of b requests at r requests/s takes b / r seconds.
+    Columns output_tokens_per_s and e2e_s are added. The latency is derived, not printed: a static batch of b
+    requests at r requests/s takes b / r seconds.
     """
     table = inputs.table("published/mosaicml_throughput_req_per_s")
     table = table[(table["gpus"] == 1) & table["requests_per_s"].notna()]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from bench import inputs
-from bench.observations import schema
+from bench.observations import schema, store
 from bench.topics import estimates, machines
 from llm_measured.core.definitions import Fields
 
@@ -19,6 +19,7 @@ GOAL_STREAMS, GOAL_TTFT_MS, GOAL_ITL_MS = 1000, 5.0, 1.0
 GOAL_OF_REFERENCE, GOAL_OF_BEST, GOAL_OF_CPU = 1 / 10, 1 / 5, 1 / 5
 RUST = "vllm-bench (Rust)"
 LOAD = ["client", "version", "streams"]
+ADDED = "gpu host run measured runs ttft_error_ms_interval ttft_off_ms machine".split()
 
 
 def at(streams: float) -> str:
@@ -43,6 +44,16 @@ def on_default_machine(table: pd.DataFrame) -> pd.DataFrame:
     chosen = compared[runs.sort_values(["good", "measured"]).index[-1]]
     repeats = table[[compared[run] == chosen for run in table["run"]]].sort_values("measured")
     return pd.DataFrame([_mean(rows) for _, rows in repeats.groupby(LOAD)])
+
+
+def table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return the comparisons beside `requests`, of every machine that has one: rows of `on_default_machine`.
+
+    The column machine is the label of a device and its host, as in all tables.
+    """
+    every = machines.labelled(store.load_accuracy(requests.attrs.get("folder")), strict=False)
+    parts = [on_default_machine(rows).assign(machine=label) for label, rows in every]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*schema.ACCURACY, *ADDED])
 
 
 def _mean(rows: pd.DataFrame) -> Fields:

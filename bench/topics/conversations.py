@@ -1,8 +1,8 @@
-"""Loads of sessions: hit rates, what a cache saved, waits by turn, sessions that were cut.
+"""Loads of sessions: hit rates, what a cache saved, and TTFT by turn.
 
 A level is one load of one run: its sessions, how they arrive, and the cache that was declared. Rates come
-three at a time (`bench.prefix_cache.rates`), and waits by turn or by uncached tokens: a mean over first
-turns, which nothing can answer from a cache, and later ones says nothing of either.
+three at a time (`bench.prefix_cache.rates`), and TTFT by turn: a mean over first turns, which nothing can
+answer from a cache, and later ones says nothing of either.
 """
 
 import json
@@ -13,15 +13,14 @@ import pandas as pd
 from bench import inputs, prefix_cache
 from bench.observations import schema, store
 from bench.observations.derived import meets
-from bench.topics import estimates
+from bench.topics import estimates, machines
 
 LEVEL = ["experiment", "workload", "arrivals", "history", "session_rate", "cache_capacity_tokens"]
 CURVE = [*schema.CONFIGURATION, "backend_version"]
 OFF = 0.0
+EXPERIMENT = "conversations"
 BOUNDS = ["expected_cached_tokens_low", "expected_cached_tokens_high"]
-ABOVE, WITHIN, BELOW = "above", "within", "below"
-# Uncached tokens in classes, each twice as wide as the one before.
-CLASSES = (0, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, np.inf)
+LATER = ["times", "times_low", "times_high", "saved_s", "computed"]
 
 
 def of_sessions(requests: pd.DataFrame) -> pd.DataFrame:
@@ -48,6 +47,29 @@ def levels(requests: pd.DataFrame, slo: dict[str, float] | None = None) -> pd.Da
     each = pd.DataFrame(found, columns=[*keys, *_level(of_sessions(requests.iloc[:0]), slo)])
     each.loc[_unconfirmed(each, requests), list(prefix_cache.RATES)] = np.nan
     return each
+
+
+def table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return the loads of the default machine over all their runs, one row per configuration and level.
+
+    Columns CURVE, LEVEL, means over runs of the columns of `levels`, runs; of later turns LATER (`saved`):
+    TTFT without the cache / with it, the seconds saved, the share of prompt tokens that was computed.
+    Without loads whose rate is a share of a capacity that every run measures anew.
+    """
+    rows = machines.on_default_machine(requests, EXPERIMENT)
+    each, keys = levels(rows), [*CURVE, *LEVEL]
+    names = [name for name in each.select_dtypes("number").columns if name not in keys]
+    means = {name: (name, "mean") for name in names}
+    found = each.groupby(keys, dropna=False, sort=True).agg(**means, runs=("run_id", "nunique"))
+    later = saved(rows).query("turns == 'later'")[[*keys, *LATER]]
+    return found.reset_index().merge(later, "left", keys)
+
+
+def turns_table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return `by_turn` of the default machine, the interval of TTFT as half its width."""
+    rows = by_turn(machines.on_default_machine(requests, EXPERIMENT))
+    half = (rows["ttft_high"] - rows["ttft_low"]) / 2
+    return rows.drop(columns=["ttft_low", "ttft_high"]).assign(ttft_p50_s_interval=half)
 
 
 def _level(rows, slo):
@@ -129,23 +151,6 @@ def by_turn(requests: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=[*keys, *names])
 
 
-def by_uncached(requests: pd.DataFrame) -> pd.DataFrame:
-    """TTFT by how many tokens were computed: one row per configuration, level and class of CLASSES; columns
-    CURVE, LEVEL, uncached_tokens (median of the class), requests, ttft_p50_s. Without requests of servers
-    that do not report."""
-    rows = of_sessions(requests)
-    rows = rows[(rows["error"] == "") & rows["uncached_tokens"].notna()]
-    classes = pd.cut(rows["uncached_tokens"], CLASSES, labels=False, include_lowest=True).rename("class")
-    keys = [*CURVE, *LEVEL]
-    grouped = rows.groupby([*(rows[key] for key in keys), classes], dropna=False, sort=True)
-    found = grouped.agg(
-        uncached_tokens=("uncached_tokens", "median"),
-        requests=("ttft_s", "size"),
-        ttft_p50_s=("ttft_s", "median"),
-    ).reset_index()
-    return found[[*keys, "uncached_tokens", "requests", "ttft_p50_s"]]
-
-
 def pairs(requests: pd.DataFrame) -> pd.DataFrame:
     """The same turn of the same session of one run with the cache off and on: one row per such pair, both
     answered. Columns run_id, CURVE, LEVEL (of the one with the cache), started, session, turn, prompt_tokens,
@@ -182,26 +187,3 @@ def saved(requests: pd.DataFrame) -> pd.DataFrame:
         found.append(dict(zip(keys, key)) | row | {"saved_s": difference, "computed": share})
     names = ["pairs", "runs", "times", "times_low", "times_high", "saved_s", "computed"]
     return pd.DataFrame(found, columns=[*keys, *names])
-
-
-def cut(requests: pd.DataFrame) -> pd.DataFrame:
-    """Sessions that did not come to their end: one row per run, level and session; columns run_id, LEVEL,
-    session, answered (turns), turns (planned), turn (the first that failed) and cause."""
-    keys = ["run_id", *LEVEL, "session"]
-    rows = of_sessions(requests).sort_values("turn")
-    failed = rows[rows["error"] != ""].groupby(keys, dropna=False, sort=True)
-    first = failed.agg(wrong=("turn", "size"), turn=("turn", "first"), cause=("error", "first"))
-    planned = rows.groupby(keys, dropna=False).size().rename("turns")
-    table = first.join(planned).reset_index()
-    table["answered"] = table["turns"] - table["wrong"]
-    return table.astype({"turn": int})[[*keys, "answered", "turns", "turn", "cause"]]
-
-
-def checked(requests: pd.DataFrame) -> pd.DataFrame:
-    """Every answered request of a session whose server reports, and that has bounds: its rows with verdict,
-    ABOVE (more than this load can have left there), BELOW (less than it surely left: evicted, or held by
-    another request) or WITHIN."""
-    rows = of_sessions(requests)
-    rows = rows[(rows["error"] == "") & rows[["cached_tokens", *BOUNDS]].notna().all(axis=1)]
-    low, high = (rows["cached_tokens"] - rows[name] for name in BOUNDS)
-    return rows.assign(verdict=np.select([high > 0, low < 0], [ABOVE, BELOW], WITHIN))

@@ -22,7 +22,7 @@ import pandas as pd
 
 from bench import paths
 from bench.observations import store
-from bench.topics import humaneval, machines, quality
+from bench.topics import batching, client_accuracy, conversations, humaneval, machines, quality, serving
 from bench.topics import latency as latency_topic
 from llm_measured.core.files import write_whole
 
@@ -32,6 +32,7 @@ TOLERANCE = 1e-5  # relative: the last digit that two processors may write other
 def tables(requests: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return {name: rows} of every topic."""
     found = {name: of_each_machine(requests, table) for name, table in TABLES.items()}
+    found |= {name: table(requests) for name, table in BESIDE.items()}
     committed = {file.stem for file in store.files(paths.COMMITTED)}
     own = set(requests.loc[~requests["run_id"].str.split("/").str[-1].isin(committed), "host"])
     return {name: table.assign(own=table["host"].isin(own)) for name, table in found.items()}
@@ -90,7 +91,8 @@ def _same(before: pd.Series, now: pd.Series) -> bool:
 # Texts that may look like numbers, or be empty in all rows.
 WORDS = (
     "backend option model gpu host backend_version product shared_by note reason verdict machine "
-    "run_id score_run not_judged reference"
+    "run_id score_run not_judged reference "
+    "arithmetic loop state goal workload arrivals history client version client_cores error"
 )
 TEXT = dict.fromkeys(WORDS.split(), str)
 
@@ -130,8 +132,31 @@ def latency(requests: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns="rates").assign(output_tokens_per_s_runs=rates)
 
 
+def _alone(table: Callable[[pd.DataFrame], pd.DataFrame]) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """Return `table` of the runs that had their machine to themselves."""
+
+    def of_unshared(requests: pd.DataFrame) -> pd.DataFrame:
+        rows = requests[requests["shared_by"] == ""]
+        rows.attrs = requests.attrs
+        return table(rows)
+
+    return of_unshared
+
+
 # Of each machine alone, the default machine's rows first.
-TABLES = {"latency": latency, "quality": quality.table, "humaneval": humaneval.table}
+TABLES = {
+    "latency": latency,
+    "batching": _alone(batching.sweeps),
+    "prompt_cost": _alone(batching.prompt_cost),
+    "serving": _alone(serving.levels),
+    "serving_goals": _alone(serving.goal),
+    "conversations": _alone(conversations.table),
+    "quality": quality.table,
+    "humaneval": humaneval.table,
+    "conversation_turns": _alone(conversations.turns_table),
+}
+# Of comparisons that lie beside the runs; they know their machines.
+BESIDE = {"client_accuracy": client_accuracy.table}
 
 
 def main(arguments: Iterable[str]) -> int:

@@ -22,7 +22,6 @@ from bench.observations import derived, gates, schema, store
 from bench.paths import ROOT
 from bench.report import figures, tables
 from bench.report.figures import latency as latency_figures
-from bench.report.tables import serving as serving_tables
 from bench.topics import batching as batching_analysis
 from bench.topics import latency as latency_analysis
 from bench.topics import machines
@@ -286,9 +285,6 @@ def test_tokens_per_device_are_divided_by_all_devices(tmp_path):
     assert len(table) == 4 and (table["runs"] == 1).all()
     per = table["output_tokens_per_s"] / table["per_device"]
     assert per.to_dict() == pytest.approx({(1, 1): 1, (2, 1): 2, (1, 2): 2, (2, 2): 4})
-    beside = serving_analysis.tensor_parallel(store.load(folder=tmp_path)).query("backend == 'vllm'")
-    assert sorted(beside["data_parallel"]) == [1, 2]
-    assert set(beside["tensor_parallel"]) == {2} == {2 * n for n in beside["tensor_parallel_fewest"]}
 
 
 # Never mixed
@@ -321,17 +317,12 @@ def test_repeats_on_one_and_on_two_devices_are_two_configurations(both):
 
 
 def test_tables_and_figures_say_where_devices_were_several(both):
-    shown = {
-        "latency": {"float16", "float16 TP 2", "int4"},
-        "batching": {"float16", "float16 TP 2"},
-    }
-    for name, options in shown.items():
-        assert set(tables.TABLES[name](both)["option"]) == options, name
-    assert set(batching_analysis.uniform(both)["option"]) == {"float16", "float16 TP 2"}
-    assert "replicas" not in serving_tables.serving(both)
-    assert list(serving_tables.serving(both)["tensor parallel"]) == [1, 1, 2, 2]
-    for name in ("latency", "frontier", "roofline", "serving_frontier"):
-        assert "vllm float16 TP 2" in texts(figures.DRAWN[name](both)), name
+    assert set(tables.TABLES["latency"](both)["option"]) == {"float16", "float16 TP 2", "int4"}
+    assert set(batching_analysis.sweeps(both)["option"]) == {"float16", "float16 TP 2"}
+    levels = serving_analysis.levels(both)
+    assert list(levels["option"]) == ["float16"] * 2 + ["float16 TP 2"] * 2
+    assert list(levels["tensor_parallel"]) == [1, 1, 2, 2]
+    assert "vllm float16 TP 2" in texts(figures.DRAWN["latency"](both))
     assert sorted({label for label in texts(latency_figures.latency(both)) if label.startswith("vllm")}) == [
         "vllm float16",
         "vllm float16 TP 2",
@@ -347,13 +338,12 @@ def test_one_device_is_not_mentioned(tmp_path):
     requests = store.load(folder=tmp_path)
     assert set(machines.on_default_machine(requests, "latency")["option"]) == {"float32"}
     assert not any(" TP " in text or " DP " in text for text in texts(latency_figures.latency(requests)))
-    assert "replicas" not in serving_tables.serving(requests)
 
 
 def test_replicas_have_their_column(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005)}, data_parallel=2, **GPU)
     requests = store.load(folder=tmp_path)
-    assert list(serving_tables.serving(requests)["replicas"]) == [2]
+    assert list(serving_analysis.levels(requests)["data_parallel"]) == [2]
     assert set(machines.on_default_machine(requests, "serving")["option"]) == {"float32 DP 2"}
 
 

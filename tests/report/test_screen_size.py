@@ -68,10 +68,10 @@ def test_what_a_page_leaves_out_is_in_the_file_beside_it(many, tmp_path, monkeyp
     monkeypatch.setenv("SHOWN_ON_A_PAGE", "1")
     monkeypatch.setattr(pages, "DOWNLOADS", tmp_path)
     monkeypatch.setattr(pages, "display", lambda one: shown.append(one.data))
-    pages.show_table("batching", many, "Every batch.")
+    pages.show_table("latency", many, "Every option.")
     (file,) = tmp_path.glob("*.csv")
     assert f'href="downloads/{file.name}"' in shown[0] and "device" in file.read_text().splitlines()[0]
-    assert len(file.read_text().splitlines()) == 1 + len(tables.TABLES["batching"](many))
+    assert len(file.read_text().splitlines()) == 1 + len(tables.TABLES["latency"](many))
     assert shown[0].count("<table") <= 8 and shown[0].count(" open>") == 1
 
 
@@ -79,5 +79,5 @@ def test_a_table_that_is_whole_needs_no_file(many, tmp_path, monkeypatch):
     monkeypatch.setenv("SHOWN_ON_A_PAGE", "1")
     monkeypatch.setattr(pages, "DOWNLOADS", tmp_path)
     monkeypatch.setattr(pages, "display", lambda one: None)
-    pages.show_table("kv_cache", many, "KV cache.")
+    pages.show_table("published", many, "Published.")
     assert not list(tmp_path.iterdir())

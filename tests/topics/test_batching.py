@@ -8,22 +8,22 @@ from commands import execute
 from bench import inputs
 from bench.experiments import parameters as parameters_experiments
 from bench.observations import derived, gates, schema, store
-from bench.report.tables import batching as batching_tables
 from bench.topics import batching as batching_analysis
 from bench.topics import published as published_analysis
-from bench.topics import recommend
-from llm_measured.core import device_peaks
+from bench.topics import recommend, tables
+from llm_measured.core import device_peaks, metrics
 
 pytestmark = pytest.mark.early
 
 
 def test_the_published_kv_cache_is_reproduced_as_printed():
-    table = batching_analysis.kv_cache()
-    assert len(table) == len(inputs.table("published/mosaicml_kv_cache_gib")) and table["agree"].all()
-    assert table["fp16_gib"].iloc[0] == 0.3125
-    # Without grouped-query attention the cache would be eight times as large: the test can fail.
-    assert not batching_analysis._as_printed(0.312, 8 * 0.3125)
-    assert not batching_analysis._as_printed(0.312, 0.313)
+    for _, row in inputs.table("published/mosaicml_kv_cache_gib").iterrows():
+        values = inputs.shape(row["model"].lower())["kv_values_per_token"]
+        tokens = row["sequence_tokens"] * row["batch_size"]
+        for name, bytes_each in (("kv_fp16_gib", 2), ("kv_int8_gib", 1)):
+            decimals = len(f"{row[name]:.12g}".partition(".")[2])
+            computed = metrics.kv_cache_bytes(tokens, values, bytes_each) / 2**30
+            assert computed == pytest.approx(row[name], abs=0.5 * 10**-decimals + 1e-12)
 
 
 def test_sizes_of_llama_2_7b_are_the_known_ones():
@@ -59,7 +59,7 @@ def test_a_lost_batch_is_a_row_and_the_others_stay(tmp_path):
     write_sweep(tmp_path, lost=(32, 64))
     batches = derived.batches(store.load(folder=tmp_path))
     assert list(batches.loc[batches["error"] != "", "batch_size"]) == [32, 64]
-    assert set(batching_analysis.uniform(store.load(folder=tmp_path))["batch_size"]) == {1, 2, 4, 8, 16}
+    assert set(batching_analysis.sweeps(store.load(folder=tmp_path))["batch_size"]) == {1, 2, 4, 8, 16}
 
 
 def test_a_batch_of_which_one_request_failed_is_no_whole_batch(tmp_path):
@@ -71,7 +71,7 @@ def test_a_batch_of_which_one_request_failed_is_no_whole_batch(tmp_path):
     assert batches.loc[8, "error"] == "TimeoutError: no answer" and batches.loc[16, "error"] == ""
     rates = "ttft_s step_s wall_s output_tokens_per_s requests_per_s mfu_prefill mfu_decode".split()
     assert batches.loc[8, rates].isna().all() and batches.loc[4, rates].notna().all(axis=None)
-    assert 8 not in set(batching_analysis.uniform(requests)["batch_size"])
+    assert 8 not in set(batching_analysis.sweeps(requests)["batch_size"])
 
 
 def test_published_utilisations_are_possible_and_derived():
@@ -180,8 +180,9 @@ def test_equal_batches_of_a_run_are_one_point(tmp_path):
 def test_tables_of_batches_have_rows(tmp_path):
     write_sweep(tmp_path)
     requests = store.load(folder=tmp_path)
-    assert len(batching_tables.batching(requests)) == 12
-    assert len(batching_tables.prompt_cost(requests)) == 1
+    found = tables.tables(requests)
+    assert len(found["batching"]) == 12 and found["batching"]["output_tokens_per_s"].is_monotonic_decreasing
+    assert len(found["prompt_cost"]) == 1
 
 
 def test_nothing_is_best_where_all_runs_of_an_option_that_failed_are_better():

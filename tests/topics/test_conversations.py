@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from session_rows import frame, load, row
+from session_rows import frame, load
 
 from bench.topics import conversations
 
@@ -28,20 +28,16 @@ def test_a_session_meets_the_objectives_only_with_all_of_its_turns():
     assert level["sessions_met"] == 0.75 and level["session_goodput_per_s"] == 0.375
 
 
-def test_a_server_that_reports_nothing_has_no_rate_and_no_verdict():
+def test_a_server_that_reports_nothing_has_no_rate():
     rows = frame(load(cached_tokens=None))
     (level,) = conversations.levels(rows, SLO).to_dict("records")
-    assert np.isnan(level["by_tokens"]) and conversations.checked(rows).empty
-    assert conversations.by_uncached(rows).empty and len(conversations.by_turn(rows)) == 3
+    assert np.isnan(level["by_tokens"]) and len(conversations.by_turn(rows)) == 3
 
 
-def test_a_cut_session_keeps_its_rows_and_its_cause():
+def test_a_cut_session_is_counted():
     rows = load()
     rows[4] |= {"error": "ConnectionError: gone", "ttft_s": None}
     rows[5] |= {"error": "failed before", "ttft_s": None, "sent_s": None}
-    (found,) = conversations.cut(frame(rows)).to_dict("records")
-    assert (found["session"], found["answered"], found["turns"], found["turn"]) == (2, 1, 3, 2)
-    assert found["cause"] == "ConnectionError: gone"
     (level,) = conversations.levels(frame(rows), SLO).to_dict("records")
     assert (level["cut"], level["failed"], level["requests"]) == (1, 2, 12)
 
@@ -74,16 +70,16 @@ def test_waits_by_turn_are_means_over_runs_of_medians():
     assert table["by_tokens"].tolist() == pytest.approx([0, 0.75, 250 / 300])
 
 
-def test_waits_by_what_was_computed_are_in_classes():
-    table = conversations.by_uncached(frame(load()))
-    assert table["uncached_tokens"].tolist() == [50, 100] and table["requests"].tolist() == [8, 4]
-
-
-@pytest.mark.parametrize("hit, verdict", [(200, "within"), (150, "within"), (149, "below"), (201, "above")])
-def test_a_hit_is_judged_against_its_bounds(hit, verdict):
-    bounds = dict(expected_cached_tokens_low=150, expected_cached_tokens_high=200)
-    table = conversations.checked(frame([row(1, 3, cached_tokens=hit, **bounds)]))
-    assert table["verdict"].tolist() == [verdict]
+def test_the_table_has_a_row_per_load_and_cache():
+    rows = [one for run in (1, 2, 3) for cache in (0.0, 1000.0, 4000.0) for one in load(cache, run)]
+    rows += [one for run in (1, 2, 3) for one in load(run=run, arrivals="trace", ttft_s=0.9)]
+    requests = frame([one | {"backend": "llamacpp"} for one in rows])
+    table = conversations.table(requests)
+    assert (table["by_tokens"] * 100).round().tolist() == [0, 67, 67, 67] and set(table["runs"]) == {3}
+    assert table["times"].iloc[1:3].tolist() == pytest.approx([5, 5]) and table["times"].isna().sum() == 2
+    assert len(conversations.turns_table(requests)) == 4 * 3
+    assert conversations.table(requests.assign(experiment="shares_of_capacity")).empty
+    assert list(conversations.table(requests.iloc[:0]).columns) == list(table.columns)
 
 
 @pytest.mark.parametrize(
@@ -104,5 +100,5 @@ def test_a_hit_rate_that_no_counter_confirms_is_empty(tmp_path, cache, why, know
 
 def test_without_sessions_there_is_nothing_and_no_error():
     empty = frame(load()).iloc[:0]
-    names = "levels by_turn by_uncached pairs saved cut checked".split()
+    names = "levels by_turn pairs saved table turns_table".split()
     assert all(getattr(conversations, name)(empty).empty for name in names)

@@ -5,11 +5,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bench import style
-from bench.report import bars, captions, figures, per_machine
+from bench.report import bars, captions, figures
 from bench.report.figures import latency as latency_figures
-from bench.topics import latency as latency_analysis
-from bench.topics import published as published_analysis
-from llm_measured.core import columns, naming
+from llm_measured.core import columns
 
 MBU = columns.column("mbu").axis
 MEASURED = f"{MBU}, of the measured bandwidth"
@@ -41,39 +39,3 @@ def mbu(requests: pd.DataFrame) -> Figure | None:
     return captions.titled(
         drawn, f"Share of the memory's speed in use ({MBU})", captions.caption(rows, *more)
     )
-
-
-@figures.of_machines
-def mbu_published(requests: pd.DataFrame) -> Figure | None:
-    """MBU of published 16-bit results (grey, against the datasheet) above ours of 16 bits or more (against
-    what was measured): a bar per result."""
-    theirs, part = published_analysis.published_mbu(), per_machine.part()
-    above = [len(theirs)] * part.first
-    wide = requests[[(naming.bits(option) or 0) >= 16 for option in requests["option"]]]
-    ours = bars.block(wide[wide["mbu"].notna()], above=sum(above))
-    if part.label and not ours:  # the published rows stand above those of another machine
-        return None
-    drawn, panels = bars.canvas([*above, *([len(ours[2])] if ours else [])], squeeze=False)
-    if above:
-        _theirs(panels[0, 0], theirs)
-    if ours:
-        _, rows, summary = ours
-        bars.rows(panels[-1, 0], bars.configurations(summary), f"{MBU} (measured)")
-        look = style.looks(requests)
-        bars.draw(panels[-1, 0], summary, "mbu", look, spread=summary["mbu_interval"], most=1.0)
-        panels[-1, 0].set_title(f"Here: {captions.setting(latency_analysis.settings(rows)[0][0])}", x=-1.4)
-    for panel in panels[:, 0]:
-        bars.fraction(panel)
-    caption = (
-        "The table published_mbu gives the derivation of each published value. Ours count weights and KV "
-        "cache, batch 1, with the 95\N{NO-BREAK SPACE}% interval over runs."
-    )
-    return captions.titled(drawn, "Bandwidth in use, published and here", caption)
-
-
-def _theirs(axes, theirs):
-    """The panel of the published rows."""
-    labels = [f"{row['label']} · {row['model']} · {row['gpu']}" for _, row in theirs.iterrows()]
-    bars.rows(axes, labels, f"{MBU} (datasheet)")
-    bars.draw(axes, theirs.assign(backend=""), "mbu", {"": (style.FAINT, "")})
-    axes.set_title("Published, derived: weights alone", x=-1.4)

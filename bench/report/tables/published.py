@@ -4,7 +4,6 @@ import pandas as pd
 
 from bench import inputs
 from bench.report import tables
-from bench.topics import published as published_analysis
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
 
@@ -23,17 +22,4 @@ def published() -> pd.DataFrame:
         gpu="GPU",
         tokens_per_s=Column("tokens/s"),
         time_s=Column("time", "s"),
-    )
-
-
-@tables.listed
-def published_mbu() -> pd.DataFrame:
-    """MBU of published 16-bit results at batch size 1: one row per result, against the datasheet's
-    bandwidth, with its derivation."""
-    return columns.shown(
-        published_analysis.published_mbu(),
-        "label model gpu tpot_s weight_bytes mbu derivation source",
-        label=Column("system"),
-        gpu="GPU",
-        weight_bytes=Column("weights read", "GB", 1e-9),
     )
