@@ -42,6 +42,8 @@
 #     make proof                         the long simulations behind the intervals; their result is committed
 #     make lint                          format, style, types, and which room and package may import which
 #     make readme                        the README's findings, data/results.md and data/dictionary.md, from the committed runs
+#     make tables                        data/tables from the committed runs; python -m bench.topics.tables check compares them
+#     make figures                       figures/: every labelled cell of a page, and the figures of others' numbers
 #     make data                          the whole data in downloads/: one Parquet, one CSV, the data dictionary
 #     make site                          only the figures and the pages, from the observations that are there
 #     make help                          these lines
@@ -74,7 +76,7 @@ export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: audit-runs compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log study try test check check-backend check-engines faults wheels audit contribute proof lint site data readme help install
+.PHONY: audit-runs compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log study try test check check-backend check-engines faults wheels audit contribute proof lint site tables figures data readme help install
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -89,6 +91,12 @@ help:
 
 site: .venv/ready
 	@snakemake --config partial=True $(CONFIG) -- draw
+
+tables: .venv/ready
+	@python -m bench.topics.tables
+
+figures: .venv/ready
+	@python -m bench.cells
 
 data: .venv/ready
 	@python -m bench.report.downloads

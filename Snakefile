@@ -8,10 +8,10 @@ import time
 
 from filelock import FileLock, Timeout
 
+from bench import cells
 from bench.machine import identity
 from bench.observations import store
 from bench.paths import FIGURES, RESULTS, ROOT, SITE, sources
-from bench.report import figures
 from bench.workflow import costs, plan, progress, report, run_notebook
 from bench.workflow.runs import ENDED
 
@@ -46,7 +46,7 @@ BY_ID = {run.id: run for run in RUNS}
 ORDER = {identifier: -place for place, identifier in enumerate(BY_ID)}
 STARTED = time.time()
 FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (FIGURES, SITE / "index.html"))
-DRAWN = expand(FIGURES_AT + "/{figure}.{form}", figure=figures.names(), form=("svg", "png"))
+DRAWN = expand(FIGURES_AT + "/{figure}.svg", figure=cells.choose("all"))
 OBSERVATIONS = [os.path.relpath(path, ROOT) for path in sorted([*RESULTS.glob("*/*.csv"), *RESULTS.glob("shared/*/*.csv")])]
 # What a figure or a page is drawn by: a change in any file of a package redraws.
 SOURCES = [os.path.relpath(path, ROOT) for path in sources()]
@@ -193,8 +193,7 @@ rule figures:
     message:
         "figures"
     shell:
-        "OMP_NUM_THREADS=1 papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figures.ipynb -p figure all "
-        "2> {log} || {{ cat {log}; exit 1; }}"
+        "(python -m bench.topics.tables own && OMP_NUM_THREADS=1 python -m bench.cells) > {log} 2>&1 || {{ cat {log}; exit 1; }}"
 
 
 rule site:

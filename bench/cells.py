@@ -1,11 +1,10 @@
 """The labelled cells of pages: each makes one figure or table by itself, from the files in data/tables/.
 
-    python -m bench.cells              every cell whose label begins with fig- -> figures/<name>.svg
+    python -m bench.cells              every figure -> figures/<name>.svg (`make figures`)
     python -m bench.cells latency      only that of the label fig-latency
 
 A cell imports what it needs and its last line is what it shows; it runs as it stands in any notebook that
-has the
-repository on its path. `notebooks/figure.ipynb -p figure latency` runs the same cell.
+has the repository on its path. `notebooks/figure.ipynb -p figure latency` runs the same cell.
 """
 
 import ast
@@ -63,18 +62,39 @@ def run(label: str) -> Value:
 
 
 def figures() -> list[str]:
-    """Return the names of all figures: their labels without fig-."""
+    """Return the names of the figures that cells make: their labels without fig-."""
     return [label.removeprefix("fig-") for label in labelled() if label.startswith("fig-")]
 
 
-def draw(name: str) -> Figure:
-    """Return the figure of the cell fig-`name`; ValueError that lists the figures for any other name."""
-    naming.choose("figure", name, figures())
-    with style.style():
-        return run(f"fig-{name}")
+def by_name() -> list[str]:
+    """Return the names of the other figures, those of bench/report/figures: mostly of others' numbers."""
+    from bench.report import figures as drawn
+
+    made = figures()
+    return [name for name in drawn.names() if name not in made]
 
 
-def export(figure: Figure, name: str, folder: Path) -> Path:
+def choose(words: str) -> list[str]:
+    """Return the names of figures that `words` say, `all` or separated by spaces; ValueError that lists what
+    exists for any other."""
+    names = [*figures(), *by_name()]
+    return names if words == "all" else [naming.choose("figure", name, names) for name in words.split()]
+
+
+def draw(name: str, results: Path | None = None) -> Figure:
+    """Return the figure of the cell fig-`name`; one of bench/report/figures is drawn from the runs in the
+    folder `results` (default: paths.RESULTS)."""
+    if name in figures():
+        with style.style():
+            return run(f"fig-{name}")
+    from bench.observations import store
+    from bench.report import figures as drawn
+    from bench.report import pages
+
+    return drawn.drawn(name)(store.load(folder=results) if results else pages.requests())
+
+
+def export(figure: Figure, name: str, folder: Path = paths.FIGURES) -> Path:
     """Write `figure` to <folder>/<name>.svg, with the command that redraws it in its metadata; return the
     path.
 
@@ -87,8 +107,8 @@ def export(figure: Figure, name: str, folder: Path) -> Path:
 
 def main(arguments: Iterable[str]) -> None:
     """Draw the figures that are named, or all."""
-    for name in list(arguments) or figures():
-        print(export(draw(name), name, paths.FIGURES))
+    for name in choose(" ".join(arguments) or "all"):
+        print(export(draw(name), name))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Two pictures that pages draw: bars of a table's rows, and curves through them.
+"""What pages draw: bars of a table's rows, and curves through them; dots, for a reader's own two columns.
 
     plots.bars(rows, "output_tokens_per_s", title="Output speed")         a bar per row, its label before it
     plots.curve(rows, "concurrency", "output_tokens_per_s", title="…")    a line per engine and option
+    plots.points(rows, "ttft_s", "output_tokens_per_s", "backend")        a dot per row
 
-Both take rows of a table as they stand in data/tables/ and return a Matplotlib figure. A column
-`<name>_interval`
-(half the width of a 95 % interval) is drawn as a whisker, `<name>_runs` (values of single runs) as dots.
+All take rows of a table as they stand in data/tables/ and return a Matplotlib figure. A column
+`<name>_interval` (half the width of a 95 % interval) is drawn as a whisker, `<name>_runs` (values of single
+runs) as dots.
 """
 
 import itertools
@@ -19,7 +20,7 @@ from bench import style
 from bench.observations import schema
 from bench.report import bars as parts
 from bench.report import captions, curves
-from llm_measured.core import columns
+from llm_measured.core import columns, naming
 
 CROSS = {"linestyle": "none", "marker": "x", "markersize": 7}
 MOST_ROWS = 18  # of one figure: what a screen shows; the table has the others
@@ -37,8 +38,7 @@ def bars(
     """Draw the columns `names` of `rows`, a panel each and a bar per row, in the order of the rows.
 
     `note` names a column of words that stand at the right of the last panel, in red where the column `warn`
-    is true;
-    `label` replaces engine and option before the bars.
+    is true; `label` replaces engine and option before the bars.
     """
     with style.style():
         rows = rows.head(MOST_ROWS).reset_index(drop=True)
@@ -187,3 +187,27 @@ def _ends(axes, rows, x, y, end, hollow):
         if all(abs(where - other)[0] > 0.09 or abs(where - other)[1] > 0.045 for other in taken):
             curves.note(axes, row[end], mark)
         taken.append(where)
+
+
+def points(rows: pd.DataFrame, x: str, y: str, hue: str = "backend", title: str = "") -> Figure:
+    """Draw a dot per row of `rows` at the columns `x` and `y`, coloured by `hue`, in the units that readers
+    see; ValueError that lists the columns for a name that is none of them."""
+    for name in (x, y, hue):
+        naming.choose("column", name, list(rows))
+    across, upwards = columns.of(x)[x], columns.of(y)[y]
+    rows = rows.dropna(subset=[x, y])
+    with style.style():
+        if rows.empty:
+            return style.nothing()
+        drawn = style.Figure(figsize=(style.WIDTH, 4.2), layout="constrained")
+        panel = drawn.subplots()
+        for value, own in rows.groupby(hue, sort=True):
+            colour, _, marker = style.look(str(value))
+            panel.plot(
+                own[x] * across.factor if across.factor != 1 else own[x],
+                own[y] * upwards.factor if upwards.factor != 1 else own[y],
+                marker, color=colour, markersize=6, linestyle="", label=str(value),
+            )  # fmt: skip
+        panel.set(xlabel=across.axis, ylabel=upwards.axis)
+        panel.legend(frameon=False, fontsize=9)
+        return style.titled(drawn, f"{upwards.title} and {across.title}", title)

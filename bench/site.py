@@ -2,17 +2,19 @@
 
     from bench import site
     rows = site.table("latency")                     # data/tables/latency.csv as a DataFrame, in stored units
-    rows = site.machine(rows)                        # of one machine
+    rows = site.one_model(site.machine(rows))        # of one machine and one model
     site.show(rows, "backend option output_tokens_per_s ttft_s", caption="…")
 
 Where this checkout has measured, `tables/` (written by `make study`, ignored by git) is read instead of
-data/tables/,
-and it says so.
+data/tables/, and it says so.
 """
 
+import contextlib
 import functools
 import os
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 from IPython.display import Markdown, display
@@ -21,8 +23,10 @@ from bench import html, paths
 from bench.topics import tables
 from llm_measured.core import columns, naming
 from llm_measured.core.columns import Column
+from llm_measured.core.definitions import Value
 
 MACHINE = "BENCH_FRONT"  # names the machine that stands first: a label, a device, a host, or `here`
+_READ: list[Path] = []  # folders that are read instead of the usual one, the last first
 
 
 def table(name: str) -> pd.DataFrame:
@@ -33,31 +37,98 @@ def table(name: str) -> pd.DataFrame:
     return tables.read(folder / f"{naming.choose('table', name, known)}.csv")
 
 
-@functools.cache
-def _folder():
-    """The folder that tables are read from: this machine's own where it is, said once."""
+@contextlib.contextmanager
+def reading(folder: Path | None) -> Iterator[None]:
+    """Context in which tables are read from `folder`; nothing changes with None."""
+    if folder is None:
+        yield
+        return
+    _READ.append(folder)
+    try:
+        yield
+    finally:
+        _READ.pop()
+
+
+def _folder() -> Path:
+    """The folder that tables are read from: this machine's own where it is."""
+    if _READ:
+        return _READ[-1]
     if not paths.OWN_TABLES.is_dir():
         return paths.TABLES
-    print(f"Read from {paths.OWN_TABLES}: the committed runs and those of this checkout.")
+    _say_own()
     return paths.OWN_TABLES
 
 
+@functools.cache
+def _say_own() -> None:
+    print(f"Read from {paths.OWN_TABLES}: the committed runs and those of this checkout.")
+
+
 def machine(rows: pd.DataFrame, name: str = "") -> pd.DataFrame:
-    """Return the rows of one machine: `name`, or BENCH_FRONT, or the first that has rows; ValueError for an
-    unknown one.
+    """Return the rows of one machine: `name`, or BENCH_FRONT, or the first; ValueError for an unknown one.
 
     Rows stand in the order of machines that the topic gave them: that with most runs first.
     """
     wish = name or os.environ.get(MACHINE, "").strip()
     known = list(dict.fromkeys(rows["machine"]))
-    if not wish:
-        return rows[rows["machine"] == known[0]] if known else rows
+    if not known:
+        return rows
+    chosen = rows["machine"] == known[0]
     if wish == "here":
-        return rows[rows["own"]] if rows["own"].any() else rows[rows["machine"] == known[0]]
-    chosen = rows[(rows["machine"] == wish) | (rows["gpu"] == wish) | (rows["host"] == wish)]
-    if chosen.empty and len(rows):
-        raise ValueError(f"{wish} names no machine of these rows: {', '.join(known)}.")
-    return chosen
+        own = rows[rows["own"].astype(bool)]
+        chosen = rows["machine"] == own["machine"].iloc[0] if len(own) else chosen
+    elif wish:
+        both = rows["gpu"] + "-" + rows["host"]
+        chosen = (rows["machine"] == wish) | (rows["gpu"] == wish) | (rows["host"] == wish) | (both == wish)
+        if not chosen.any():
+            raise ValueError(f"{wish} names no machine of these rows: {', '.join(known)}.")
+        chosen = rows["machine"] == rows["machine"][chosen].iloc[0]
+    return rows[chosen]
+
+
+def one_model(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the model that has most of them, real weights before random ones: a ranking is of
+    one model."""
+    if rows.empty:
+        return rows
+    settings = list(rows.groupby(["model", "weights"], sort=False))
+    return max(settings, key=lambda setting: (setting[0][1] == "real", len(setting[1])))[1]
+
+
+def where(rows: pd.DataFrame) -> str:
+    """Return what `rows` were measured with: `smollm2-135m (real weights) on epyc-zen5-2c, 1 to 23 runs
+    each.`"""
+    if rows.empty:
+        return ""
+    first, low, high = rows.iloc[0], rows["runs"].min(), rows["runs"].max()
+    runs = f"{low:.0f} to {high:.0f} runs" if low < high else f"{low:.0f} run" + "s" * (low > 1)
+    return f"{first['model']} ({first['weights']} weights) on {first['machine']}, {runs} each."
+
+
+def compared(rows: pd.DataFrame) -> list[str]:
+    """Return for each row why it was not compared, `may be best`, or nothing where another one is better."""
+    best = zip(rows["reason"], rows["may_be_best"])
+    return [reason or ("may be best" if str(may_be) == "True" else "") for reason, may_be in best]
+
+
+def within(
+    rows: pd.DataFrame, name: str, low: str, high: str, factor: float = 1, otherwise: str = "not measured"
+) -> list[str]:
+    """Return for each row its value and interval in words: `61 (53 to 68)`, `otherwise` without a value."""
+    values = zip(rows[name] * factor, rows[low] * factor, rows[high] * factor)
+    return [otherwise if pd.isna(a) else f"{a:.0f} ({b:.0f} to {c:.0f})" for a, b, c in values]
+
+
+def quantities(rows: pd.DataFrame) -> list[str]:
+    """Return for each row the value of the metric that `column` names, with `interval` and its unit:
+    `95.2 ± 3 tokens/s`."""
+    words = []
+    for row in rows.to_dict("records"):
+        of = columns.column(row["column"])
+        half = "" if pd.isna(row["interval"]) else f" ± {row['interval'] * of.factor:.2g}"
+        words.append(f"{number(row['value'], of.factor)}{half} {of.unit or of.title}")
+    return words
 
 
 def number(value: float, factor: float = 1) -> str:
@@ -66,32 +137,46 @@ def number(value: float, factor: float = 1) -> str:
     return html.number(value * factor)
 
 
+def say(sentence: str, **numbers: Value) -> None:
+    """Show a typed sentence of Markdown with `numbers` in its braces, floats with three significant
+    digits."""
+    words = {
+        name: html.number(value) if isinstance(value, float) else value for name, value in numbers.items()
+    }
+    display(Markdown(sentence.format(**words)))
+
+
 def metric(rows: pd.DataFrame, name: str) -> pd.Series:
     """Return the column `name` of `rows` in the unit that readers see."""
     return columns.values(rows, name)
 
 
 def show(rows: pd.DataFrame, names: str, caption: str = "", **own: Column | str) -> pd.DataFrame | None:
-    """Show the columns `names` (words of one string) of `rows`, each with its title and unit.
+    """Show the columns `names` (words of one string) of `rows`, each with its title and unit, empty ones
+    left out.
 
     On a page it is a table that can be sorted; in a notebook the same DataFrame is returned. A title of
-    `own` replaces
-    that of a column.
+    `own` replaces that of a column.
     """
-    shown = columns.shown(rows, names, **own)
+    shown = columns.shown(rows, names, **own).reset_index(drop=True)
     filled = [name for name in shown if shown[name].notna().any() and (shown[name].astype(str) != "").any()]
     shown = shown[filled] if len(shown) else shown
     if not os.environ.get("SHOWN_ON_A_PAGE"):
-        return shown.reset_index(drop=True)
-    shown.attrs["machines"] = []
-    show_html(html.html(shown.reset_index(drop=True), caption))
+        return shown
+    shown.attrs = {}
+    show_html(html.html(shown, caption))
     return None
 
 
 def show_html(text: str) -> None:
     """Show HTML as a raw block of Markdown: for an output of type text/html Quarto loads scripts from
     elsewhere."""
+    display(Markdown(as_block(text)))
+
+
+def as_block(text: str) -> str:
+    """Return HTML, whose addresses begin at the site's root, as a raw block of the page that is made."""
     up = os.path.relpath(paths.ROOT, os.environ.get("QUARTO_DOCUMENT_PATH") or paths.ROOT)
     if up != ".":
         text = re.sub(r'\b(href|src)="(?=(?:assets|downloads|figures|pages)/)', rf'\1="{up}/', text)
-    display(Markdown(f"```{{=html}}\n{text.rstrip()}\n```\n"))
+    return f"```{{=html}}\n{text.rstrip()}\n```\n"

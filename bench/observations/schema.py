@@ -235,7 +235,7 @@ SCORES = {"quality": "latency", "sizes_quality": "sizes"}
 EVALUATIONS = "humaneval", "humaneval-score"
 UNTIMED = *SCORES, *EVALUATIONS
 # Folders of what was measured of machines and of load clients: no runs.
-NOT_RUNS = "hardware", "clients"
+NOT_RUNS = "hardware", "clients", "tables"
 # The load of a level: of a closed loop, or of an open one.
 LEVEL = ["concurrency", "request_rate"]
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import nbformat
 
+from bench import cells
 from bench.paths import ROOT
-from bench.report import figures, links
+from bench.report import links
 
 
 def of_figure(name: str, root: Path = ROOT) -> nbformat.NotebookNode:
@@ -38,7 +39,7 @@ def write(folder: Path, root: Path = ROOT) -> list[Path]:
             "Set `repo-url` under `website` in _quarto.yml: the notebooks fetch the repository from it."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{name}.ipynb" for name in figures.names()]
+    files = [folder / f"{name}.ipynb" for name in cells.choose("all")]
     for file in files:
         nbformat.write(of_figure(file.stem, root), file)
     return files

@@ -139,6 +139,12 @@ def _summary(key: tuple, own: pd.DataFrame, types: pd.DataFrame) -> Fields:
     }
 
 
+def table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return `against_leader`, then `every_pair`; column leader: which of the two a row is of."""
+    parts = [against_leader(requests).assign(leader=True), every_pair(requests).assign(leader=False)]
+    return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+
+
 def every_pair(requests: pd.DataFrame) -> pd.DataFrame:
     """Return `summarised` of every pair of configurations that several machines have.
 

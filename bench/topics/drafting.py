@@ -28,6 +28,15 @@ def undrafted(option: str) -> str:
 ALIKE = ["alike", "answers"]
 
 
+def table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return `beside_plain` of the latency study and of `sizes` (column experiment), the largest gain
+    first."""
+    forms = {"latency": requests, "sizes": latency.of_sizes(requests)}
+    parts = [beside_plain(rows).assign(experiment=name) for name, rows in forms.items()]
+    every = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    return every.sort_values("ratio", ascending=False, kind="stable", ignore_index=True)
+
+
 def beside_plain(requests: pd.DataFrame) -> pd.DataFrame:
     """Options that draft beside the same option without, in output tokens/s of one request at a time.
 

@@ -136,6 +136,13 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([table, beside_others(shared)], ignore_index=True).infer_objects()
 
 
+def rates_as_words(table: pd.DataFrame) -> pd.DataFrame:
+    """Return `table` (`summary`) as a file has it: output_tokens_per_s_runs instead of rates, the rate
+    of each run as words of one string."""
+    rates = [" ".join(f"{rate:.6g}" for rate in rates) for rates in table["rates"]]
+    return table.drop(columns="rates").assign(output_tokens_per_s_runs=rates)
+
+
 def apart(requests: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(requests of runs that had their machine to themselves, those of configurations that only have runs
     which shared it)."""

@@ -52,6 +52,11 @@ def choices(requests: pd.DataFrame) -> pd.DataFrame:
     return quality_analysis.beside(pd.DataFrame(named), rows).reindex(columns=COLUMNS)
 
 
+def table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return `choices` of the requests of one machine, with its host."""
+    return choices(requests).assign(host=requests["host"].iloc[0] if len(requests) else "")
+
+
 def _named(want: str, column: str, runs: pd.DataFrame) -> list[Fields]:
     """Return the rows of one wish; none where nothing has a figure."""
     runs = runs[runs[column] > 0]

@@ -72,6 +72,19 @@ def summary(requests: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns="unranked")
 
 
+def table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return `summary` as a file has it."""
+    return latency.rates_as_words(summary(requests))
+
+
+def pairs_table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return `changes` as a file has it: first and second as words, pairs that are not the same first."""
+    every = changes(requests)
+    words = {side: [" ".join(key) for key in every[side]] for side in ("first", "second")}
+    every = every.assign(**words, order=every["change"].map({REVERSED: 0, SAME: 2}).fillna(1))
+    return every.sort_values("order", kind="stable", ignore_index=True).drop(columns="order")
+
+
 def _with_solved(table: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     """`table` with SOLVED: of the same machine, else of another one that asked the same version."""
     scores = humaneval.summary(requests)

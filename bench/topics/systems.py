@@ -7,8 +7,9 @@ option does, the others count as the same system); what has been measured is rea
 import pandas as pd
 
 from bench import backends, inputs
-from bench.topics import commands
+from bench.topics import commands, estimates
 from llm_measured.core import naming
+from llm_measured.core.definitions import Fields
 
 SYSTEM = ["study", "platform", "options"]
 MOSAIC = "ttft_ms", "throughput_req_per_s"
@@ -43,6 +44,40 @@ def systems(requests: pd.DataFrame) -> pd.DataFrame:
         state=[state(row, requests) for row in rows],
         command=[command(row) for row in rows],
     )
+
+
+def table(requests: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
+    """Return `systems` beside what we measured of each, one request at a time.
+
+    `measured` is the table latency. Columns beside those of `systems`: tokens_per_s (Husain's, as printed);
+    our_option, our_tokens_per_s, our_model, our_machine: the fastest of the options that stand for it on the
+    first machine that has one, with real weights.
+    """
+    printed = inputs.table("published/husain_llama2_7b_latency").assign(study=STUDIES["husain"])
+    every = systems(requests).merge(
+        printed[[*SYSTEM, "gpu", "tokens_per_s"]], how="left", on=[*SYSTEM, "gpu"]
+    )
+    ours = measured[(measured["weights"] == "real") & (measured["reason"] != estimates.FAILED)]
+    return every.join(pd.DataFrame([_ours(row, ours) for row in every.to_dict("records")]))
+
+
+OURS = {
+    "our_option": "option",
+    "our_tokens_per_s": "output_tokens_per_s",
+    "our_model": "model",
+    "our_machine": "machine",
+}
+
+
+def _ours(row: Fields, measured: pd.DataFrame) -> Fields:
+    """Our columns of a system: OURS, without a value where nothing of it was measured."""
+    same = measured["backend"].eq(row["backend"]) & measured["option"].isin(row["option"].split())
+    found = measured[same & (measured["tensor_parallel"] == row["tensor_parallel"])]
+    if found.empty:
+        return dict.fromkeys(OURS)
+    found = found[found["machine"] == found["machine"].iloc[0]]
+    best = found.sort_values("output_tokens_per_s", ascending=False).iloc[0]
+    return {name: best[column] for name, column in OURS.items()}
 
 
 def state(row: pd.Series, requests: pd.DataFrame) -> str:

@@ -4,15 +4,14 @@
     python -m bench.topics.tables own        committed, own and shared runs -> tables/ (`make study`)
     python -m bench.topics.tables check      1 where data/tables is not what the committed runs give
 
-A topic is a module of this package with `tables(requests)`: {name of a table: its rows}, in stored units
-(seconds,
-bytes, tokens/s). Rows carry `machine`, `own` (runs that are not committed are among them) and `shared_by`
-(with which
-processes a run shared its machine: no measurement). Pages, figures and README read the CSVs and compute
-nothing again.
+TABLES maps the name of a table to the function that makes its rows of the requests of one machine, in stored
+units (seconds, bytes, tokens/s). Rows carry `machine`, `own` (runs that are not committed are among them) and
+`shared_by` (with which processes a run shared its machine: no measurement). Pages, figures and README read
+the CSVs and compute nothing again.
 """
 
 import io
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,7 +21,20 @@ import pandas as pd
 
 from bench import paths
 from bench.observations import store
-from bench.topics import batching, client_accuracy, conversations, humaneval, machines, quality, serving
+from bench.topics import (
+    across_machines,
+    batching,
+    client_accuracy,
+    conversations,
+    drafting,
+    humaneval,
+    machines,
+    quality,
+    recommend,
+    serving,
+    sizes,
+    systems,
+)
 from bench.topics import latency as latency_topic
 from llm_measured.core.files import write_whole
 
@@ -31,11 +43,25 @@ TOLERANCE = 1e-5  # relative: the last digit that two processors may write other
 
 def tables(requests: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return {name: rows} of every topic."""
+    labels = {tuple(rows[machines.MACHINE].iloc[0]): label for label, rows in machines.labelled(requests)}
     found = {name: of_each_machine(requests, table) for name, table in TABLES.items()}
+    found |= {name: _in_order(table(requests), labels) for name, table in OF_ALL.items()}
     found |= {name: table(requests) for name, table in BESIDE.items()}
     committed = {file.stem for file in store.files(paths.COMMITTED)}
     own = set(requests.loc[~requests["run_id"].str.split("/").str[-1].isin(committed), "host"])
-    return {name: table.assign(own=table["host"].isin(own)) for name, table in found.items()}
+    found = {name: table.assign(own=table["host"].isin(own)) for name, table in found.items()}
+    return found | {
+        "across_machines": across_machines.table(requests),
+        "systems": systems.table(requests, found["latency"]),
+    }
+
+
+def _in_order(table: pd.DataFrame, labels: dict[tuple[str, ...], str]) -> pd.DataFrame:
+    """Return `table` with the column `machine`, the rows of each machine after those of the one before."""
+    place = {machine: number for number, machine in enumerate(labels)}
+    keys = list(table[machines.MACHINE].itertuples(index=False, name=None))
+    table = table.assign(machine=[labels[key] for key in keys], place=[place[key] for key in keys])
+    return table.sort_values("place", kind="stable", ignore_index=True).drop(columns="place")
 
 
 def csv_text(table: pd.DataFrame) -> str:
@@ -55,6 +81,15 @@ def write(requests: pd.DataFrame, folder: Path) -> list[Path]:
     for name, table in found.items():
         write_whole(folder / f"{name}.csv", csv_text(table))
     return [folder / f"{name}.csv" for name in found]
+
+
+def of_folder(folder: Path) -> Path | None:
+    """Write the tables of the runs in `folder` into its folder `tables` and return that; None for that of the
+    committed runs, whose tables are in data/tables."""
+    if folder.resolve() == paths.COMMITTED.resolve():
+        return None
+    write(store.load(folder=folder, shared=True), folder / "tables")
+    return folder / "tables"
 
 
 def differences(requests: pd.DataFrame, folder: Path) -> list[str]:
@@ -91,7 +126,7 @@ def _same(before: pd.Series, now: pd.Series) -> bool:
 # Texts that may look like numbers, or be empty in all rows.
 WORDS = (
     "backend option model gpu host backend_version product shared_by note reason verdict machine "
-    "run_id score_run not_judged reference "
+    "run_id score_run not_judged reference scored_on plain than_backend_version command not_compared "
     "arithmetic loop state goal workload arrivals history client version client_cores error"
 )
 TEXT = dict.fromkeys(WORDS.split(), str)
@@ -123,13 +158,28 @@ def latency(requests: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of one machine: means of the regression with half the width of their 95 % intervals.
 
     output_tokens_per_s_runs has the rate of each run, in the order of measuring; reason says why a row was
-    not
-    compared, may_be_best which rows may be the best of their machine and model (Holm).
+    not compared, may_be_best which rows may be the best of their machine and model (Holm).
     """
     table = latency_topic.summary(machines.every(requests, "latency"))
     table = quality.beside(table, requests)
-    rates = [" ".join(f"{rate:.6g}" for rate in rates) for rates in table["rates"]]
-    return table.drop(columns="rates").assign(output_tokens_per_s_runs=rates)
+    return latency_topic.rates_as_words(table)
+
+
+def _machines(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per machine: how much it has measured, when, and its best probed bandwidth."""
+    return requests.groupby(machines.MACHINE, as_index=False).agg(
+        runs=("run_id", "nunique"),
+        requests=("run_id", "size"),
+        first_measured=("started", "min"),
+        last_measured=("started", "max"),
+        fastest_probe_bytes_per_s=("fastest_probe_bytes_per_s", "max"),
+    )
+
+
+def _has_own() -> bool:
+    """Whether there are runs that git does not keep."""
+    here = [*store.files(), *store.files(store.shared_folder())]
+    return paths.RESULTS != paths.COMMITTED or not set(here) <= set(store.committed_files())
 
 
 def _alone(table: Callable[[pd.DataFrame], pd.DataFrame]) -> Callable[[pd.DataFrame], pd.DataFrame]:
@@ -146,14 +196,24 @@ def _alone(table: Callable[[pd.DataFrame], pd.DataFrame]) -> Callable[[pd.DataFr
 # Of each machine alone, the default machine's rows first.
 TABLES = {
     "latency": latency,
+    "decision": recommend.table,
     "batching": _alone(batching.sweeps),
     "prompt_cost": _alone(batching.prompt_cost),
     "serving": _alone(serving.levels),
     "serving_goals": _alone(serving.goal),
     "conversations": _alone(conversations.table),
+    "conversation_turns": _alone(conversations.turns_table),
     "quality": quality.table,
     "humaneval": humaneval.table,
-    "conversation_turns": _alone(conversations.turns_table),
+}
+# Of all machines at once, because their scatter is pooled or one solved what another was asked.
+OF_ALL = {
+    "drafts": drafting.table,
+    "machines": _machines,
+    "sizes": sizes.table,
+    "sizes_pairs": sizes.pairs_table,
+    "sizes_law": sizes.laws,
+    "sizes_predicted": sizes.predictions,
 }
 # Of comparisons that lie beside the runs; they know their machines.
 BESIDE = {"client_accuracy": client_accuracy.table}
@@ -163,8 +223,11 @@ def main(arguments: Iterable[str]) -> int:
     """Write or check the tables; return the exit code."""
     wish = next(iter(arguments), "")
     if wish == "own":
-        requests = store.load(shared=True)
-        for path in write(requests, paths.OWN_TABLES):
+        if not _has_own():  # data/tables has everything; tables of before would hide what a pull brings
+            shutil.rmtree(paths.OWN_TABLES, ignore_errors=True)
+            print(f"No runs but the committed ones: {paths.TABLES} is read.")
+            return 0
+        for path in write(store.load(shared=True), paths.OWN_TABLES):
             print(path)
         return 0
     requests = store.load(store.committed_files())

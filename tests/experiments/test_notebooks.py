@@ -152,7 +152,17 @@ def test_figures_come_from_the_notebook_alone(observations, tmp_path):
     execute("figure", tmp_path / "o.ipynb", parameters)
     svg = (tmp_path / "f" / "latency.svg").read_text()
     assert "papermill notebooks/figure.ipynb" in svg and "tokens/s" in svg
-    assert (tmp_path / "f" / "latency.png").stat().st_size > 10_000
+    assert (observations / "tables" / "latency.csv").exists()
+
+
+def test_a_reader_draws_two_columns_of_a_table(tmp_path):
+    asked = {"table": "latency", "x": "ttft_s", "y": "output_tokens_per_s", "hue": "option"}
+    asked |= {"where": "model == 'smollm2-135m' and backend == 'llamacpp'", "out": str(tmp_path)}
+    run_cells("figure", asked)
+    svg = (tmp_path / "latency-ttft_s-output_tokens_per_s.svg").read_text()
+    assert ">TTFT, ms<" in svg and ">Q4_0<" in svg and "int8" not in svg
+    with pytest.raises(ValueError, match="Unknown column 'ttft'. Did you mean 'ttft_s'"):
+        run_cells("figure", asked | {"x": "ttft"})
 
 
 @pytest.mark.check

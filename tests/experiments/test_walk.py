@@ -1,7 +1,7 @@
-"""How many files one opens to follow a number: from the cell that asks for it to the CSV, and from the CSV to the
-picture.
+"""How many files one opens to follow a number: from the cell that asks for it to the CSV, and how many run from a
+table's CSV to the picture.
 
-A file counts if it runs on the way and handles the number: it names it, or one of its functions takes it (or its
+On the way to the CSV a file counts if it runs on the way and handles the number: it names it, or one of its functions takes it (or its
 name) as an argument. Each of them is one subject (CONTRIBUTING, "Layers").
 """
 
@@ -12,13 +12,28 @@ from pathlib import Path
 
 import pytest
 
-from bench.observations import store
+from bench import cells as page_cells
 from bench.paths import ROOT
-from bench.report.figures import latency as figures
 
 TOKENS = 37  # a number that nothing else has by chance
 OURS = str(ROOT / "bench"), str(ROOT / "llm_measured")
-FEWEST, TO_CSV, TO_PICTURE = 4, 15, 10
+FEWEST, TO_CSV, TO_PICTURE = 4, 15, 9
+
+
+def executed(walk):
+    """(files of the repository that run while `walk()` runs, what it returns)."""
+    ran = set()
+
+    def seen(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(OURS):
+            ran.add(frame.f_code.co_filename)
+
+    sys.setprofile(seen)
+    try:
+        found = walk()
+    finally:
+        sys.setprofile(None)
+    return {Path(file).relative_to(ROOT).as_posix() for file in ran}, found
 
 
 def opened(walk, name, value=None):
@@ -46,7 +61,7 @@ def opened(walk, name, value=None):
 
 
 @pytest.mark.check
-def test_following_max_new_tokens_from_the_notebook_to_the_csv_and_on_to_the_picture(cells, tmp_path):
+def test_following_max_new_tokens_from_the_notebook_to_the_csv(cells):
     walk, names = opened(
         lambda: cells("latency", backend="fake", max_new_tokens=TOKENS), "max_new_tokens", TOKENS
     )
@@ -60,14 +75,13 @@ def test_following_max_new_tokens_from_the_notebook_to_the_csv_and_on_to_the_pic
     assert {"bench/experiments/session.py", "bench/instrument/in_process.py"} < here
     assert FEWEST <= len(here) <= TO_CSV, sorted(here)
 
-    def draw():
-        return figures.latency(store.load(folder=tmp_path))
 
-    walk, _ = opened(draw, "output_tokens_per_s", "output_tokens_per_s")
-    assert {"llm_measured/core/metrics.py", "bench/report/figures/latency.py"} < walk | {
-        "notebooks/figure.ipynb"
-    }
-    assert FEWEST <= len(walk) <= TO_PICTURE, sorted(walk)
+@pytest.mark.check
+def test_a_figure_is_drawn_from_its_table_by_few_files():
+    code = compile(page_cells.source("fig-latency"), "cell", "exec")
+    exec(code, {})  # what is imported runs once
+    ran, _ = executed(lambda: exec(code, {}))
+    assert "bench/plots.py" in ran and FEWEST <= len(ran) <= TO_PICTURE, sorted(ran)
 
 
 @pytest.mark.check

@@ -19,8 +19,9 @@ import yaml
 from commands import cloned
 from rendering import render
 
+from bench import cells
 from bench.paths import CACHE, ROOT
-from bench.report import figures, links, notebooks
+from bench.report import links, notebooks
 
 pytestmark = pytest.mark.early
 
@@ -72,7 +73,7 @@ def test_another_address_is_warned_of(capsys):
 
 def test_every_figure_has_a_notebook_that_draws_it_anywhere(root, tmp_path):
     files = notebooks.write(tmp_path / "out", root)
-    assert [file.stem for file in files] == figures.names()
+    assert [file.stem for file in files] == cells.choose("all")
     for file in files:
         notebook = nbformat.read(file, as_version=4)
         nbformat.validate(notebook)
