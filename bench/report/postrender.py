@@ -77,4 +77,5 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(*sys.argv[1:2] or [os.environ.get("QUARTO_PROJECT_OUTPUT_DIR") or SITE]).resolve())
+    rendered = sys.argv[1] if sys.argv[1:] else os.environ.get("QUARTO_PROJECT_OUTPUT_DIR") or SITE
+    main(Path(rendered).resolve())
