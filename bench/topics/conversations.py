@@ -20,6 +20,8 @@ CURVE = [*schema.CONFIGURATION, "backend_version"]
 OFF = 0.0
 EXPERIMENT = "conversations"
 BOUNDS = ["expected_cached_tokens_low", "expected_cached_tokens_high"]
+MEANS = "sessions cut requests failed".split() + [*prefix_cache.RATES, "expected_low", "expected_high"]
+MEANS += "prompt_tokens request_rate ttft_p50_s ttft_p90_s sessions_met session_goodput_per_s".split()
 LATER = ["times", "times_low", "times_high", "saved_s", "computed"]
 
 
@@ -58,9 +60,12 @@ def table(requests: pd.DataFrame) -> pd.DataFrame:
     """
     rows = machines.on_default_machine(requests, EXPERIMENT)
     each, keys = levels(rows), [*CURVE, *LEVEL]
-    names = [name for name in each.select_dtypes("number").columns if name not in keys]
-    means = {name: (name, "mean") for name in names}
-    found = each.groupby(keys, dropna=False, sort=True).agg(**means, runs=("run_id", "nunique"))
+    means = {name: (name, "mean") for name in MEANS}
+    found = (
+        each.astype(dict.fromkeys(MEANS, float))
+        .groupby(keys, dropna=False, sort=True)
+        .agg(**means, runs=("run_id", "nunique"))
+    )
     later = saved(rows).query("turns == 'later'")[[*keys, *LATER]]
     return found.reset_index().merge(later, "left", keys)
 

@@ -84,7 +84,7 @@ def test_runs_of_one_level_are_one_row(tmp_path):
     assert table["output_tokens_per_s_interval"].iloc[0] > 0
 
 
-def test_the_table_is_a_row_per_level_in_stored_units(requests):
+def test_the_table_is_a_row_per_level_in_stored_units(requests, nothing):
     table = tables.tables(requests)["serving"]
     row = table.query("backend == 'llamacpp' and option == 'Q8_0' and concurrency == 4").iloc[0]
     assert row["ttft_max_s"] == pytest.approx(0.1) and row["e2e_max_s"] == pytest.approx(0.18)
@@ -97,7 +97,7 @@ def test_the_table_is_a_row_per_level_in_stored_units(requests):
     assert row["ttft_p90_s"] != row["ttft_p90_s"] and table["ttft_p99_s"].isna().all()
     assert table.query("loop == 'open'")["late_max_s"].tolist() == pytest.approx([1e-5] * 3)
     assert set(table["machine"]) == set(table["gpu"]) and table["own"].all()
-    assert tables.tables(requests.iloc[:0])["serving"].empty
+    assert tables.of_each_machine(nothing, tables.TABLES["serving"]).empty
 
 
 def test_a_run_that_shared_its_machine_is_in_no_level(requests):
