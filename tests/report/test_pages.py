@@ -97,7 +97,7 @@ OUTLINE = """() => ({
   headings: [...document.querySelectorAll("main section > h2")].map(h => h.innerText),
   addresses: [...document.querySelectorAll("main section > :is(h2, h3)")].map(h => h.parentElement.id),
   contents: [...document.querySelectorAll("#TOC > ul > li > a")].map(a => a.innerText),
-  targets: [...document.querySelectorAll("#TOC a")].map(a => a.getAttribute("href").slice(1)),
+  targets: [...document.querySelectorAll("#TOC > ul a")].map(a => a.hash.slice(1)),
 })"""
 
 
