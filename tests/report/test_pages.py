@@ -331,8 +331,6 @@ LONG_NAMES = (
     "MLPerf Inference: ",
     "What is easily misread in these files",
     "The systems of the three published studies",
-    "All estimates with 95 % intervals",
-    "Runs by day, device, experiment and engine",
 )
 
 

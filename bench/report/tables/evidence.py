@@ -64,24 +64,6 @@ def compare_proof() -> pd.DataFrame:
     )
 
 
-@tables.listed
-def estimates_before_after() -> pd.DataFrame:
-    """Estimates and 95 % intervals of all options before (revision 53dabe5) and with the regression."""
-    return columns.shown(
-        inputs.table("proof/estimates_before_after"),
-        "metric host backend option model backend_version before_mean before_low before_high "
-        "mean low high note",
-        metric=Column("metric"),
-        before_mean=Column("before"),
-        before_low=Column("before, from"),
-        before_high=Column("before, to"),
-        mean=Column("after"),
-        low=Column("from"),
-        high=Column("to"),
-        note=Column("note"),
-    )
-
-
 def judged(requests: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return `store.judged` of the folder that `requests` were read from."""
     return store.judged(folder=requests.attrs.get("folder"))

@@ -1,4 +1,4 @@
-"""Tables of the topic history: what was measured when."""
+"""The table of corrections."""
 
 import pandas as pd
 
@@ -6,24 +6,6 @@ from bench import inputs
 from bench.report import tables
 from llm_measured.core import columns
 from llm_measured.core.columns import Column
-
-
-@tables.listed
-def measured_when(requests: pd.DataFrame) -> pd.DataFrame:
-    """What was measured when: one row per day, device, experiment and engine with its version; runs, options,
-    and whether the version was new on that device."""
-    runs = requests.drop_duplicates("run_id")
-    runs = runs.assign(day=runs["started"].str[:10], version=runs["backend_version"].astype(str))
-    keys = ["day", "gpu", "host", "experiment", "backend", "version"]
-    table = runs.groupby(keys, as_index=False, sort=True).agg(
-        options=("option", lambda names: ", ".join(sorted(set(names)))), runs=("run_id", "count")
-    )
-    device = ["gpu", "host", "backend"]
-    first = table.groupby([*device, "version"])["day"].transform("min")
-    begun = table.groupby(device)["day"].transform("min")
-    table["new"] = ["new version" if n else "" for n in (first == table["day"]) & (first > begun)]
-    table = table.sort_values(["day", "gpu", "experiment", "backend"], ascending=[False, True, True, True])
-    return columns.shown(table, "day experiment backend version options gpu runs new", new="change")
 
 
 @tables.listed
