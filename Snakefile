@@ -193,7 +193,9 @@ rule figures:
     message:
         "figures"
     shell:
-        "(python -m bench.topics.tables own && OMP_NUM_THREADS=1 python -m bench.cells) > {log} 2>&1 || {{ cat {log}; exit 1; }}"
+        "python -m bench.topics.tables own > /dev/null 2> {log} && "
+        "OMP_NUM_THREADS=1 papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figures.ipynb -p figure all "
+        "2> {log} || {{ cat {log}; exit 1; }}"
 
 
 rule site:
