@@ -21,7 +21,7 @@ from bench import inputs, memo
 from bench.machine import identity
 from bench.observations import store
 from bench.paths import DOWNLOADS, FIGURES, ROOT
-from bench.report import client_accuracy, figures, links, per_machine, recounting, tables
+from bench.report import client_accuracy, figures, links, per_machine, tables
 from bench.report.words import plural
 from bench.topics import commands, machines
 from bench.topics import latency as latency_analysis
@@ -287,8 +287,6 @@ def show_clients(rows: pd.DataFrame) -> None:
     show_sentences(client_accuracy.client_findings(rows), f"*Nothing measured here yet: `{command}`.*")
 
 
-def show_recounted(rows: pd.DataFrame) -> None:
-    show_html(html_report.html(recounting.recounted(rows), "Our tokens per second, counted in four ways."))
 
 
 def protocol(rows: pd.DataFrame) -> dict:

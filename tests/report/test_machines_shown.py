@@ -76,7 +76,7 @@ def test_an_experiment_that_a_machine_lacks_is_missing_not_borrowed(both, monkey
     assert set(table["machine"]) == {FIRST}
 
 
-@pytest.mark.parametrize("name", ["latency", "ttft_tpot", "mbu", "itl", "published"])
+@pytest.mark.parametrize("name", ["latency", "ttft_tpot"])
 def test_one_machine_is_drawn_as_if_there_were_no_others(name, both, tmp_path):
     own, draw = both[both["gpu"] == FIRST], figures.DRAWN[name]
     with style.style():
@@ -97,12 +97,7 @@ def test_another_machine_adds_its_part_and_changes_none(both):
     assert "1 other machine" in words(whole) and "other machine" not in words(alone)
 
 
-def test_published_rows_stand_once(both):
-    (_, first), (_, second) = figures.parts("published", both)
-    assert "Published" in words(first) and "Published" not in words(second)
-
-
-@pytest.mark.parametrize("name", ["latency", "answers", "decision"])
+@pytest.mark.parametrize("name", ["latency", "answers"])
 def test_tables_name_the_device_and_keep_every_row(name, both):
     whole = tables.TABLES[name](both)
     for gpu, rows in both.groupby("gpu"):

@@ -5,7 +5,6 @@ import pytest
 from builders import write_run
 
 from bench.observations import store
-from bench.report.tables import drafting as tables
 from bench.topics import drafting, latency, sizes
 
 PLAIN = {"backend": "llamacpp", "option": "as-shipped"}
@@ -47,15 +46,15 @@ def test_an_answer_that_differs_in_one_run_is_not_the_same(folder):
 def test_the_table_has_both_forms_of_prompts(folder):
     requests = store.load(folder=folder)
     short = requests.assign(experiment="sizes", model="qwen2.5-coder-1.5b")
-    shown = tables.drafts(pd.concat([requests, short], ignore_index=True))
+    shown = drafting.table(pd.concat([requests, short], ignore_index=True))
     assert set(shown["model"]) == {"smollm2-135m", "qwen2.5-coder-1.5b"} and len(shown) == 2
-    assert set(shown["beside"]) == {"as-shipped"} and "of" in shown["same answers"].iloc[0]
+    assert set(shown["plain"]) == {"as-shipped"} and set(shown["experiment"]) == {"latency", "sizes"}
 
 
 def test_nothing_drafted_is_an_empty_table(tmp_path):
     runs(tmp_path, (100.0, 101.0), **PLAIN)
     assert drafting.beside_plain(store.load(folder=tmp_path)).empty
-    assert tables.drafts(store.load(folder=tmp_path)).empty
+    assert drafting.table(store.load(folder=tmp_path)).empty
 
 
 def test_a_step_that_checks_drafts_explains_no_time_per_token(folder):

@@ -6,11 +6,8 @@ import math
 import pytest
 from builders import make_sidecar, write_evaluation, write_run, write_score
 
-from bench import html
+from bench import site
 from bench.observations import schema, store
-from bench.report import figures
-from bench.report.figures import sizes as figure
-from bench.report.tables import sizes as tables
 from bench.topics import estimates, humaneval, latency, sizes
 from llm_measured.core import confidence, metrics
 
@@ -53,8 +50,8 @@ def test_a_row_has_speed_memory_the_answer_and_solved_problems(tmp_path):
     own = humaneval.summary(rows).iloc[0]
     assert (large["solved"], large["pass_low"], large["pass_high"]) == (100, own["low"], own["high"])
     assert math.isnan(small["pass_at_1"])
-    shown = tables.sizes(rows).set_index("model")["pass@1 (95 %)"].to_dict()
-    assert shown == {LARGE: "61 % (53 to 68)", SMALL: "not scored"}
+    shown = site.within(sizes.table(rows), "pass_at_1", "pass_low", "pass_high", 100, otherwise="not scored")
+    assert shown == ["61 (53 to 68)", "not scored"]
 
 
 def test_problems_that_another_machine_solved_are_named_so(tmp_path):
@@ -62,8 +59,8 @@ def test_problems_that_another_machine_solved_are_named_so(tmp_path):
     where = {"backend": "a", "option": "int8", "model": LARGE, "gpu": "other-cpu", "host": "def456"}
     path = write_evaluation(tmp_path, **where)
     write_score(tmp_path, [1] * 164, f"a/{path.stem}", **where)
-    (said,) = tables.sizes(store.load(folder=tmp_path))["pass@1 (95 %)"]
-    assert said == "100 % (98 to 100), on other-cpu"
+    (row,) = sizes.table(store.load(folder=tmp_path)).to_dict("records")
+    assert (row["solved"], row["pass_at_1"], row["scored_on"]) == (164, 1, "other-cpu")
 
 
 def test_another_version_of_the_engine_has_solved_nothing(tmp_path):
@@ -71,7 +68,7 @@ def test_another_version_of_the_engine_has_solved_nothing(tmp_path):
     where = {"backend": "a", "option": "int8", "model": LARGE, "backend_version": "2.0"}
     path = write_evaluation(tmp_path, **where)
     write_score(tmp_path, [1] * 164, f"a/{path.stem}", **where)
-    assert tables.sizes(store.load(folder=tmp_path))["pass@1 (95 %)"].tolist() == ["not scored"]
+    assert sizes.table(store.load(folder=tmp_path))["pass_at_1"].isna().all()
 
 
 def test_nine_prompts_of_200_tokens_are_in_no_row(tmp_path):
@@ -113,11 +110,9 @@ def test_a_difference_at_one_size_only_names_the_size(tmp_path):
         write(tmp_path, model, float(rate), backend=backend, option="int8")
     rows = store.load(folder=tmp_path)
     assert set(sizes.changes(rows)["change"]) == {"differ at 135M only"}
-    shown = tables.sizes_order(rows).iloc[0]
-    assert shown["135M, times"].startswith("1.9 (") and shown["1.5B, times"].endswith("n.s.")
-    assert tables.order_sentence(rows).startswith(
-        "Of 1 pair of options"
-    ) and "1 differ" in tables.order_sentence(rows)
+    small, large = sizes.pairs_table(rows).to_dict("records")
+    assert small["first"] == "a int8 1.0" and small["ratio"] == pytest.approx(2, rel=0.1)
+    assert (small["verdict"], large["verdict"]) == (estimates.FASTER, estimates.EQUAL)
 
 
 def test_what_was_not_judged_is_in_no_pair_and_in_no_law(tmp_path):
@@ -176,7 +171,6 @@ def test_the_largest_model_has_no_say_in_its_own_prediction(tmp_path):
     truth = LAYERS[LARGE] * 2e-4 + (BYTES[LARGE] + KV) / 2e10
     assert predicted["predicted_s"].tolist() == pytest.approx([truth] * 2, rel=1e-6)
     assert predicted["error"].tolist() == pytest.approx([-0.5] * 2, rel=1e-6)
-    assert "-50" in html.text(tables.sizes_predicted(rows))
 
 
 def test_a_prediction_interval_holds_a_model_that_scatters_as_the_smaller_ones_do(tmp_path):
@@ -204,21 +198,10 @@ def test_a_format_whose_name_states_no_bits_has_those_that_it_reads():
 
 def test_without_runs_there_is_nothing(nothing):
     assert sizes.summary(nothing).empty and sizes.predictions(nothing).empty
-    assert tables.order_sentence(nothing) == ""
-    for table in (tables.sizes, tables.sizes_order, tables.sizes_law, tables.sizes_predicted):
-        assert html.text(table(nothing)) == html.EMPTY
+    for table in (sizes.table, sizes.pairs_table, sizes.laws):
+        assert table(nothing).empty
 
 
 def test_sizes_are_a_form_of_latency():
     assert schema.SCORES["sizes_quality"] == "sizes" and sizes.size_words(LARGE) == "1.5B"
     assert sizes.parameters_b("shape:tinyllama-1.1b") == 1.1
-
-
-def test_the_figure_has_a_row_for_each_law_and_says_what_was_predicted(tmp_path, nothing):
-    write_law(tmp_path, backend="llamacpp", options=("Q8_0",))
-    rows = write_law(tmp_path, 4e-4, off={(LARGE, "int8"): 1.1}, backend="ctranslate2", options=("int8",))
-    drawn = figures.svg(figure.sizes_law(rows), "sizes_law", "x")
-    assert ">llamacpp, 8 bits<" in drawn and ">ctranslate2, 8 bits<" in drawn
-    assert "Diamond: 1.5B as predicted from 135M, 0.5B" in figure._caption(sizes.predictions(rows))
-    assert "Diamond" not in figure._caption(sizes.predictions(nothing))
-    assert "measured" in figures.svg(figure.sizes_law(nothing), "sizes_law", "x").lower()

@@ -15,7 +15,6 @@ from bench.topics import latency as latency_analysis
 from bench.topics import quality as quality_analysis
 from llm_measured.core import columns, naming
 
-ITL = columns.column("itl_s")
 WHISKER = "whisker: its 95\N{NO-BREAK SPACE}% interval, over runs and measuring sessions."
 ANSWERS = (
     "Right: what it answers to 9 × 8 if not 72, and the perplexity of the fixed text above the reference's; "
@@ -82,44 +81,6 @@ def ttft_tpot(requests: pd.DataFrame) -> Figure | None:
     marks = f"Bar: adjusted mean of the median over requests, {order}; {WHISKER}"
     caption = captions.caption(rows, marks)
     return captions.titled(drawn, "First token (TTFT) and each later one (TPOT)", caption)
-
-
-@functools.partial(figures.of_machines, prepare=shared.added)
-def itl(requests: pd.DataFrame) -> Figure | None:
-    """Spread of inter-token latency on a log axis: median, 90th percentile and longest gap per engine and
-    option."""
-    found = bars.block(requests[requests["itl_p50_s"].notna()])
-    if not found:
-        return None
-    title, rows, summary = found
-    drawn, panel = bars.canvas([len(summary)])
-    bars.rows(panel, bars.configurations(summary), f"inter-token latency, {ITL.unit} (log)")
-    _gaps(panel, rows, summary, style.looks(requests))
-    panel.set_title(title)
-    bars.legend(drawn, [("p50", "o"), ("p90", "D"), ("longest", "|")])
-    # The gaps of one answer bound its 90th percentile; for the 99th it would take 299 of them.
-    marks = "p50 and p90 of an answer's gaps: medians over requests; longest: the longest gap of any request."
-    return captions.titled(drawn, f"Gaps between tokens ({ITL.title})", captions.caption(rows, marks))
-
-
-def _gaps(axes, rows, summary, looks):
-    """The three marks of each row of `itl`, joined by a line."""
-    gaps = (
-        latency_analysis.bounded(rows)
-        .groupby(["backend", "option"])
-        .agg(p50=("itl_p50_s", "median"), p90=("itl_p90_s", "median"), longest=("itl_max_s", "max"))
-    )
-    gaps = gaps.loc[pd.MultiIndex.from_frame(summary[["backend", "option"]])] * ITL.factor
-    for y, row in summary.iterrows():
-        colour, values = looks[row["backend"]][0], gaps.loc[(row["backend"], row["option"])]
-        axes.hlines(y, values.min(), values.max(), color=colour, linewidth=2, alpha=0.5)
-        for value, marker, size, width in zip(values, "oD|", (30, 18, 60), (0, 0, 2)):
-            look = {"s": size, "marker": marker, "color": [colour], "linewidth": width}
-            axes.scatter(value, y, zorder=4, **look)
-    axes.set_xscale("log")
-    low, high = gaps.min().min() / 1.3, gaps.max().max() * 1.3
-    axes.set_xlim(low, high)
-    bars.log_ticks(axes.xaxis, (1, 3) if high / low < 100 else (1,))
 
 
 @style.styled
