@@ -110,6 +110,7 @@ def _run(shell, cell, name):
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(CELL_S)
     with capture_output() as captured:
+        shell.display_trap.hook = sys.displayhook  # what the last line gives is an output, as in a kernel
         done = shell.run_cell(cell.source)
     signal.alarm(0)
     error = done.error_before_exec or done.error_in_exec
@@ -117,7 +118,12 @@ def _run(shell, cell, name):
         trace = "".join(traceback.format_exception(error))
         raise SystemExit(f"{name}: a cell failed, so no site was written.\n{cell.source}\n{trace}")
     stream = [nbformat.v4.new_output("stream", text=captured.stdout)] if captured.stdout else []
-    shown = [nbformat.v4.new_output("display_data", each.data) for each in captured.outputs]
+    shown = []
+    for each in captured.outputs:
+        texts = {
+            kind: value for kind, value in each.data.items() if not isinstance(value, bytes)
+        }  # SVG, no PNG
+        shown.append(nbformat.v4.new_output("display_data", texts))
     cell.outputs = stream + shown
 
 
