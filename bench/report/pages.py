@@ -287,8 +287,6 @@ def show_clients(rows: pd.DataFrame) -> None:
     show_sentences(client_accuracy.client_findings(rows), f"*Nothing measured here yet: `{command}`.*")
 
 
-
-
 def protocol(rows: pd.DataFrame) -> dict:
     """Parameters of the latency runs, as numbers for method.qmd; empty without data."""
     rows = machines.on_default_machine(rows, "latency")
