@@ -45,7 +45,8 @@ except ValueError as failure:  # a mistyped name, a device that is not here: one
 BY_ID = {run.id: run for run in RUNS}
 ORDER = {identifier: -place for place, identifier in enumerate(BY_ID)}
 STARTED = time.time()
-FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (FIGURES, SITE / "index.html"))
+# Figures of a study have this checkout's own runs in them: git ignores their folder, and figures/ stays as it is committed.
+FIGURES_AT, PAGE = (os.path.relpath(path, ROOT) for path in (FIGURES / "own", SITE / "index.html"))
 DRAWN = expand(FIGURES_AT + "/{figure}.svg", figure=cells.choose("all"))
 OBSERVATIONS = [os.path.relpath(path, ROOT) for path in sorted([*RESULTS.glob("*/*.csv"), *RESULTS.glob("shared/*/*.csv")])]
 # What a figure or a page is drawn by: a change in any file of a package redraws.
@@ -194,7 +195,7 @@ rule figures:
         "figures"
     shell:
         "python -m bench.topics.tables own > /dev/null 2> {log} && "
-        "OMP_NUM_THREADS=1 papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figures.ipynb -p figure all "
+        "OMP_NUM_THREADS=1 papermill --no-progress-bar --log-level ERROR notebooks/figure.ipynb logs/figures.ipynb -p figure all -p out {FIGURES_AT} "
         "2> {log} || {{ cat {log}; exit 1; }}"
 
 
