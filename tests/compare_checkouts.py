@@ -40,6 +40,8 @@ def contents(observations):
         picture = io.BytesIO()
         draw(requests).savefig(picture, format="svg", metadata={"Date": None})
         found[f"figure/{name}"] = numbered(picture.getvalue().decode())
+    for file in sorted(Path("data/tables").glob("*.csv")):  # what labelled cells of pages read
+        found[f"file/{file.stem}"] = file.read_text()
     return found
 
 
