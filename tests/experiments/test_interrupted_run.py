@@ -24,7 +24,7 @@ QUICK |= {"lengths": "alpaca", "scale": 0.1, "concurrency": "1 2 3 4", "served_m
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     # On a busy machine a prompt that is sent twice may well be faster by chance.
-    monkeypatch.setattr(prefix_cache, "why_not", lambda trial: "")
+    monkeypatch.setattr(prefix_cache, "why_not", lambda trial, off: "")
     with reference_server.running(tmp_path / "server.txt", "--ttft-s", 0.01, "--itl-s", 0.001) as url:
         yield url
 

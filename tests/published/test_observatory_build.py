@@ -36,7 +36,7 @@ def test_every_source_says_where_it_comes_from():
         assert about.repository.startswith("https://") and about.commit and about.citation and about.files, (
             name
         )
-        assert about.kind in schema.BY_NAME["kind"].values and module.__doc__, name
+        assert about.kind in schema.BY_NAME["kind"].choices and module.__doc__, name
 
 
 @pytest.mark.check

@@ -18,13 +18,14 @@ def test_no_page_waits_for_what_it_does_not_use():
 def test_the_last_cell_of_a_run_does_without_statsmodels():
     """The engines' own environments have none; a run there is to end as whole as any other."""
     code = """
-import sys
+import json, sys
 sys.modules["statsmodels"] = None
 from bench.observations import store
-from bench.report.figures import batching, latency, serving
-for experiment, draw in (("latency", latency.run), ("batching", batching.sweep), ("serving", serving.load_levels)):
-    draw(store.load([sorted(store.RESULTS.glob(f"vllm/{experiment}-*.csv"))[0]]))
-    print(experiment)
+for name in ("latency", "batching", "serving"):
+    path = sorted(store.RESULTS.glob(f"vllm/{name}-*.csv"))[0]
+    requests, input_tokens, display = store.load([path]), 512, lambda shown: None
+    exec("".join(json.load(open(f"notebooks/{name}.ipynb"))["cells"][-1]["source"]))
+    print(name)
 """
     done = run(sys.executable, "-c", code, PYTHONPATH=ROOT, BENCH_BACKENDS="", BENCH_RESULTS="")
     assert done.stdout.split() == ["latency", "batching", "serving"], done.stderr

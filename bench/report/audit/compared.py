@@ -16,7 +16,7 @@ BETTER = (
     (8, "DeepSeek-R1-Distill-Llama-8B", "2xNVIDIA-GeForce-RTX-4090", 0),
     (8, "DeepSeek-R1-Distill-Llama-8B", "1xNVIDIA-H100-PCIe", 0),
 )
-EQUAL = tuple((16, "DeepSeek-R1-Distill-Qwen-14B", "1xNVIDIA-H100-PCIe", line) for line in (0, 1))
+UNDECIDED = tuple((16, "DeepSeek-R1-Distill-Qwen-14B", "1xNVIDIA-H100-PCIe", line) for line in (0, 1))
 NOT_COMPARABLE = (
     (8, "DeepSeek-R1-Distill-Qwen-7B", "1xNVIDIA-H100-PCIe", 0),
     (8, "DeepSeek-R1-Distill-Llama-8B", "1xNVIDIA-H100-PCIe", 0),
