@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib import ticker
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench import style
@@ -211,3 +213,32 @@ def points(rows: pd.DataFrame, x: str, y: str, hue: str = "backend", title: str 
         panel.set(xlabel=across.axis, ylabel=upwards.axis)
         panel.legend(frameon=False, fontsize=9)
         return style.titled(drawn, f"{upwards.title} and {across.title}", title)
+
+
+@style.styled
+def run(requests: pd.DataFrame) -> Figure | None:
+    """Draw one run for the notebook that measured it: output tokens/s and TTFT of each request."""
+    drawn = style.Figure(figsize=(style.WIDTH, 3.6), layout="constrained")
+    panels = drawn.subplots(2, 1, sharex=True)
+    for panel, name in zip(panels, ("output_tokens_per_s", "ttft_s")):
+        _dots(panel, requests, name)
+    drawn.align_ylabels(panels)
+    panels[1].set_xlabel("request")
+    panels[1].xaxis.set_major_locator(ticker.MaxNLocator(9, integer=True))
+    row, failed = naming.named(requests).iloc[0], int((requests["error"] != "").sum())
+    caption = f"{captions.setting(row[schema.SETTING])}. Line: median." + (
+        f" {failed} failed." if failed else ""
+    )
+    return captions.titled(drawn, naming.label(row), caption)
+
+
+def _dots(axes: Axes, requests: pd.DataFrame, name: str) -> None:
+    """Draw a dot per request and the line of their median."""
+    values = columns.values(requests, name)
+    axes.plot(requests["request"], values, "o", color=style.colour(requests), markersize=7)
+    axes.axhline(values.median(), color=style.FAINT, linewidth=1.2, zorder=1)
+    axes.set(ylim=(0, (np.nan_to_num(values.max()) or 1) * 1.25), ylabel=columns.column(name).axis)
+    if values.isna().all():
+        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=style.GREY)
+    parts.ticks(axes.yaxis, 3)
+    axes.grid(False, axis="x")

@@ -10,7 +10,7 @@ from builders import MATRICES, PEAKS, make_rows, make_sidecar, write_run, write_
 from contracts import adapters
 from pictures import texts
 
-from bench import backends, inputs
+from bench import backends, inputs, plots
 from bench.backends import vllm
 from bench.experiments import parameters as parameters_experiments
 from bench.experiments import quality as quality_experiment
@@ -329,7 +329,7 @@ def test_tables_and_figures_say_where_devices_were_several(both):
         "vllm int4",
     ]
     alone = both[(both["experiment"] == "latency") & (both["tensor_parallel"] == 2)]
-    assert "vllm float16 TP 2" in texts(latency_figures.run(alone))
+    assert "vllm float16 TP 2" in texts(plots.run(alone))
 
 
 def test_one_device_is_not_mentioned(tmp_path):

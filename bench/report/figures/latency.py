@@ -2,18 +2,15 @@
 
 import functools
 
-import numpy as np
 import pandas as pd
-from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench import style
-from bench.observations import schema
 from bench.report import bars, captions, figures, shared
 from bench.topics import latency as latency_analysis
 from bench.topics import quality as quality_analysis
-from llm_measured.core import columns, naming
+from llm_measured.core import columns
 
 WHISKER = "whisker: its 95\N{NO-BREAK SPACE}% interval, over runs and measuring sessions."
 ANSWERS = (
@@ -81,32 +78,3 @@ def ttft_tpot(requests: pd.DataFrame) -> Figure | None:
     marks = f"Bar: adjusted mean of the median over requests, {order}; {WHISKER}"
     caption = captions.caption(rows, marks)
     return captions.titled(drawn, "First token (TTFT) and each later one (TPOT)", caption)
-
-
-@style.styled
-def run(requests: pd.DataFrame) -> Figure | None:
-    """One executed run, for the notebook that measured it: output tokens/s and TTFT per request."""
-    drawn = style.Figure(figsize=(style.WIDTH, 3.6), layout="constrained")
-    panels = drawn.subplots(2, 1, sharex=True)
-    for panel, name in zip(panels, ("output_tokens_per_s", "ttft_s")):
-        _requests(panel, requests, name)
-    drawn.align_ylabels(panels)
-    panels[1].set_xlabel("request")
-    panels[1].xaxis.set_major_locator(ticker.MaxNLocator(9, integer=True))
-    row, failed = naming.named(requests).iloc[0], int((requests["error"] != "").sum())
-    caption = f"{captions.setting(row[schema.SETTING])}. Line: median." + (
-        f" {failed} failed." if failed else ""
-    )
-    return captions.titled(drawn, naming.label(row), caption)
-
-
-def _requests(axes: Axes, requests: pd.DataFrame, name: str) -> None:
-    """One dot per request of one run, and the line of their median."""
-    values = columns.values(requests, name)
-    axes.plot(requests["request"], values, "o", color=style.colour(requests), markersize=7)
-    axes.axhline(values.median(), color=style.FAINT, linewidth=1.2, zorder=1)
-    axes.set(ylim=(0, (np.nan_to_num(values.max()) or 1) * 1.25), ylabel=columns.column(name).axis)
-    if values.isna().all():
-        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=style.GREY)
-    bars.ticks(axes.yaxis, 3)
-    axes.grid(False, axis="x")
