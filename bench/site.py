@@ -102,7 +102,8 @@ def where(rows: pd.DataFrame) -> str:
     if rows.empty:
         return ""
     first, low, high = rows.iloc[0], rows["runs"].min(), rows["runs"].max()
-    runs = f"{low:.0f} to {high:.0f} runs" if low < high else f"{low:.0f} run" + "s" * (low > 1)
+    count = f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
+    runs = f"{count} run" if high == 1 else f"{count} runs"
     return f"{first['model']} ({first['weights']} weights) on {first['machine']}, {runs} each."
 
 
