@@ -55,6 +55,7 @@ def bars(
             spread, reach = rows.get(f"{name}_interval"), 0.0
             runs = rows.get(f"{name}_runs")
             if runs is not None:
+                runs = runs.astype(str)  # a table of one run each has a number there
                 reach = np.array([max(map(float, text.split()), default=0) for text in runs]) * column.factor
             if f"{name}_low" in rows:
                 reach = rows[f"{name}_high"].to_numpy(dtype=float) * column.factor
