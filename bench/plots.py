@@ -207,8 +207,7 @@ def points(rows: pd.DataFrame, x: str, y: str, hue: str = "backend", title: str 
         for value, own in rows.groupby(hue, sort=True):
             colour, _, marker = style.look(str(value))
             panel.plot(
-                own[x] * across.factor if across.factor != 1 else own[x],
-                own[y] * upwards.factor if upwards.factor != 1 else own[y],
+                columns.shown(own, x)[across.head], columns.shown(own, y)[upwards.head],
                 marker, color=colour, markersize=6, linestyle="", label=str(value),
             )  # fmt: skip
         panel.set(xlabel=across.axis, ylabel=upwards.axis)

@@ -20,12 +20,11 @@ import pandas as pd
 from IPython.display import Markdown, display
 
 from bench import html, paths
-from bench.topics import tables
+from bench.topics import machines, tables
 from llm_measured.core import columns, naming
 from llm_measured.core.columns import Column
 from llm_measured.core.definitions import Value
 
-MACHINE = "BENCH_FRONT"  # names the machine that stands first: a label, a device, a host, or `here`
 _READ: list[Path] = []  # folders that are read instead of the usual one, the last first
 
 
@@ -70,7 +69,7 @@ def machine(rows: pd.DataFrame, name: str = "") -> pd.DataFrame:
 
     Rows stand in the order of machines that the topic gave them: that with most runs first.
     """
-    wish = name or os.environ.get(MACHINE, "").strip()
+    wish = name or os.environ.get(machines.FRONT, "").strip()
     known = list(dict.fromkeys(rows["machine"]))
     if not known:
         return rows
@@ -145,11 +144,6 @@ def say(sentence: str, **numbers: Value) -> None:
         name: html.number(value) if isinstance(value, float) else value for name, value in numbers.items()
     }
     display(Markdown(sentence.format(**words)))
-
-
-def metric(rows: pd.DataFrame, name: str) -> pd.Series:
-    """Return the column `name` of `rows` in the unit that readers see."""
-    return columns.values(rows, name)
 
 
 def show(rows: pd.DataFrame, names: str, caption: str = "", **own: Column | str) -> pd.DataFrame | None:

@@ -6,8 +6,8 @@
 
 TABLES maps the name of a table to the function that makes its rows of the requests of one machine, in stored
 units (seconds, bytes, tokens/s). Rows carry `machine`, `own` (runs that are not committed are among them) and
-`shared_by` (with which processes a run shared its machine: no measurement). Pages, figures and README read
-the CSVs and compute nothing again.
+`shared_by` (with which processes a run shared its machine: no measurement). Labelled cells of pages read the
+CSVs and compute nothing again; headlines, README and Method still compute from the runs.
 """
 
 import io
@@ -103,7 +103,7 @@ def differences(requests: pd.DataFrame, folder: Path) -> list[str]:
         if not file.exists():
             found.append(f"{file} is missing: make tables.")
             continue
-        before, now = read(file), _read_text(csv_text(table))
+        before, now = read(file), read(io.StringIO(csv_text(table)))
         if list(before) != list(now) or len(before) != len(now):
             found.append(f"{file}: other columns or another number of rows: make tables.")
             continue
@@ -137,10 +137,6 @@ def read(file: Path | io.StringIO) -> pd.DataFrame:
     table = pd.read_csv(file, dtype=TEXT, keep_default_na=True)
     texts = table.select_dtypes(exclude=["number", "bool"])
     return table.assign(**{name: table[name].fillna("") for name in texts})
-
-
-def _read_text(text: str) -> pd.DataFrame:
-    return read(io.StringIO(text))
 
 
 def of_each_machine(requests: pd.DataFrame, table: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:

@@ -17,7 +17,6 @@ ANSWERS = (
     "Right: what it answers to 9 × 8 if not 72, and the perplexity of the fixed text above the reference's; "
     "as the reference: every prompt token for token."
 )
-WORSE = "#b3261e"
 
 
 @functools.partial(figures.of_machines, prepare=shared.added)
@@ -50,7 +49,7 @@ def _answers(axes: Axes, summary: pd.DataFrame, requests: pd.DataFrame) -> None:
     worse than the reference's."""
     axes.set_xlim(0, axes.get_xlim()[1] * 1.75)
     for y, row in quality_analysis.beside(summary, requests).iterrows():
-        colour = WORSE if row["worse"] == 1 else style.GREY
+        colour = style.WORSE if row["worse"] == 1 else style.GREY
         at = axes.get_yaxis_transform()
         axes.text(
             1, y, row["verdict"], color=colour, transform=at, ha="right", va="center_baseline", fontsize=8
