@@ -20,7 +20,8 @@ from bench.instrument.load import schedule
 from bench.observations import gates, store
 from bench.topics import levels as levels_analysis
 
-SMALL = {"concurrency": "[1,4]", "request_rates": "10", "requests": 12, "lengths": "alpaca", "scale": 0.5}
+# Two requests/s: a client may be late by a hundredth of the gap, and 5 ms is more than any machine's hiccup.
+SMALL = {"concurrency": "[1,4]", "request_rates": "2", "requests": 12, "lengths": "alpaca", "scale": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def test_every_request_has_its_row_and_the_times_of_the_schedule(served):
     assert requests["tpot_s"].median() == pytest.approx(ITL_S, rel=0.05)
     assert requests["mbu"].isna().all(), "how many requests a server's step serves is its own affair"
     closed, opened = requests[requests["concurrency"].notna()], requests[requests["request_rate"].notna()]
-    assert sorted(closed["concurrency"].unique()) == [1, 4] and list(opened["request_rate"].unique()) == [10]
+    assert sorted(closed["concurrency"].unique()) == [1, 4] and list(opened["request_rate"].unique()) == [2]
 
 
 @pytest.mark.timing
@@ -61,7 +62,7 @@ def test_the_sidecar_says_how_the_client_fared_and_the_notebook_draws(served):
     limits = [server["requests_at_once"] for server in sidecar["settings"]["servers"]]
     assert limits == [4, "the engine's own limit"], "a server for the closed loops, one for the arrivals"
     assert sidecar["settings"]["prefix_cache_trial"]["cached"] is False
-    assert [about["level"] for about in sidecar["client"]] == ["1 at once", "4 at once", "10 requests/s"]
+    assert [about["level"] for about in sidecar["client"]] == ["1 at once", "4 at once", "2 requests/s"]
     assert all(
         about["kernel_stamps"] and about["peak_memory_bytes"] > 0 and about["cpu_s"] > 0
         for about in sidecar["client"]
