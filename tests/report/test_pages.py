@@ -326,6 +326,7 @@ NUMBER_OUT_OF_SIGHT = """() => [...document.querySelectorAll(".table-scroll")].f
 LONG_NAMES = (
     "Settings that two families of sources measured",
     "Predicted before a source of ours had it",
+    "Some common settings",
     "Settings of one source at two dates",
     "Energy of one output token",
     "MLPerf Inference: ",
@@ -364,7 +365,9 @@ def test_pages_are_light_and_listed_for_language_models(rendered):
             f"{file.name} weighs {file.stat().st_size / 1e3:.0f} kB"
         )
     index = (rendered / "llms.txt").read_text()
-    assert all(f"]({name}): " in index for name in PAGES)
+    for name in PAGES:
+        text = name.replace(".html", ".llms.md")
+        assert f"]({text}): " in index and (rendered / text).is_file()
 
 
 def test_a_shared_link_has_a_picture(rendered):
