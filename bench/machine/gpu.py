@@ -34,7 +34,7 @@ def _smi(*words: str) -> str:
     """What nvidia-smi answers; empty where there is none or it fails."""
     try:
         done = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, timeout=30)
-    except (FileNotFoundError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired):  # a folder of PATH that may not be read is a PermissionError
         return ""
     return done.stdout if done.returncode == 0 else ""
 

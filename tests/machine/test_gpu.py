@@ -175,3 +175,13 @@ orphan.kill()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["True"], done.stderr
+
+
+def test_a_program_that_may_not_be_run_is_no_gpu(tmp_path, monkeypatch):
+    """On a PATH with a folder of somebody else's, or a file without the right to run it, Python says
+    PermissionError and not that nothing was found."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o600)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu.nvidia("name", gpu=0) == {} and not gpu.has_cuda()
