@@ -157,12 +157,20 @@ def test_a_reference_that_cannot_read_leaves_the_run_unjudged(monkeypatch):
     assert entry["verdict"] == "not judged" and "unknown architecture" in entry["why"]
 
 
-def run(error="", ids=(9, 9), dialect="", **plan):
-    """(plan, running) of an engine that gives these ids, or this error."""
-    usual = {"checkpoint": Checkpoint(), "option": "float32", "url": "", "experiment": "latency"}
+def entry_of(error="", ids=(9, 9), dialect="", checkpoint=Checkpoint(), url=""):
+    """The sidecar's entry of a run whose engine gives these ids, or this error."""
     row = {"error": error, "output_ids": list(ids)}
-    engine = SimpleNamespace(generate=lambda prompts, tokens: [row], engine=SimpleNamespace(dialect=dialect))
-    return SimpleNamespace(backend=SimpleNamespace(not_judged=""), **usual | plan), engine
+    made = SimpleNamespace(
+        backend=SimpleNamespace(not_judged=""),
+        checkpoint=checkpoint,
+        option="float32",
+        target=SimpleNamespace(url=url),
+        engine=SimpleNamespace(dialect=dialect),
+        checked_tokens=None,
+        _answers=lambda prompts, tokens: [row],
+    )
+    running.Running.check_tokens(made)
+    return made.checked_tokens
 
 
 def test_what_has_no_right_answer_is_not_judged_and_says_why():
@@ -170,10 +178,10 @@ def test_what_has_no_right_answer_is_not_judged_and_says_why():
         weights = "synthetic"
 
     entries = [
-        running.check_tokens(*run(checkpoint=Synthetic())),
-        running.check_tokens(*run(dialect="chat")),
-        running.check_tokens(*run(error="HTTP 500", url="http://somewhere")),
-        running.check_tokens(*run(ids=())),
+        entry_of(checkpoint=Synthetic()),
+        entry_of(dialect="chat"),
+        entry_of(error="HTTP 500", url="http://somewhere"),
+        entry_of(ids=()),
     ]
     assert {entry["verdict"] for entry in entries} == {"not judged"}
     words = ("synthetic", "template", "HTTP 500", "no token ids")
@@ -182,7 +190,7 @@ def test_what_has_no_right_answer_is_not_judged_and_says_why():
 
 def test_an_engine_that_gives_no_answer_is_refused():
     with pytest.raises(gates.Refused, match="does not answer the prompt of the judge: no kernel"):
-        running.check_tokens(*run(error="no kernel"))
+        entry_of(error="no kernel")
 
 
 def test_a_run_is_refused_before_anything_is_measured(cells, monkeypatch):
