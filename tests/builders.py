@@ -1,4 +1,4 @@
-"""Made-up rows, sidecars and runs that pass every gate, for tests of what reads them."""
+"""Made-up rows, sidecars and runs that pass every validity check, for tests of what reads them."""
 
 import operator
 
@@ -47,13 +47,13 @@ def make_sidecar(**changes):
     } | changes  # fmt: skip
 
 
-PASSED = {}  # what runs that passed the gates in this process were made of -> their times
+PASSED = {}  # what runs that passed the validity checks in this process were made of -> their times
 TIMES = {"ttft_s", "e2e_s", *(f"itl_{name}_s" for name in ("p50", "p90", "p99", "max"))}
 VARIES = TIMES | {"run_id", "backend", "option", "gpu", "host", "sent_s"}
 
 
 def _write(rows, sidecar, folder, scratch=False):
-    """Write a run through the gates. One that differs from such a run in its name alone, and is nowhere
+    """Write a run through the checks. One that differs from such a run in its name alone, and is nowhere
     faster, is written without them: judging takes ten times longer than writing, and who loads runs judges
     them again."""
     target = store.path(rows[0]["run_id"], folder=folder)

@@ -38,7 +38,7 @@ from bench import backends, memo
 from bench.experiments import device
 from bench.machine import bandwidth, gemm, identity, neighbours
 from bench.observations import peaks, store
-from bench.observations.gates import measurements
+from bench.observations.checks import measurements
 
 MODEL = """
 from bench.backends.common import checkpoints

@@ -5,7 +5,7 @@ import re
 from builders import write_run
 
 from bench.machine import identity
-from bench.observations import gates, store
+from bench.observations import checks, store
 from bench.paths import ROOT
 from bench.report import downloads
 from bench.topics import machines
@@ -48,4 +48,4 @@ def test_the_twelve_committed_runs_of_overhead_are_withdrawn_and_stay_readable()
     named = [sentence for sentence in store.withdrawn(ROOT / "_llama-inference") if "/overhead-" in sentence]
     assert len(files) == len(set(named)) == 12
     runs = store.read_all(files)
-    assert not gates.refused(runs) and len(runs.rows) == 12 * 16
+    assert not checks.rejected(runs) and len(runs.rows) == 12 * 16

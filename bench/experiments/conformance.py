@@ -11,7 +11,7 @@ from bench.backends.common.checkpoints import Checkpoint
 from bench.backends.common.contract import Engine
 from bench.backends.common.servers import RunningServer
 from bench.experiments import judge
-from bench.observations.gates import measurements
+from bench.observations.checks import measurements
 from llm_measured.core.definitions import Fields
 
 PROMPT_TOKENS, TOKENS = 16, 24

@@ -16,7 +16,7 @@ from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
 from bench.experiments.session import Setup
 from bench.instrument.load import counters, schedule, sessions
 from bench.instrument.load import prefix_cache as trials
-from bench.observations import gates, schema
+from bench.observations import checks, schema
 from bench.topics import levels
 from bench.workloads import Workload, conversations, replay, traces
 from llm_measured.core import naming
@@ -99,7 +99,7 @@ class Conversations(Load):
         if not trial["reported"]:
             print("The server reports no cached tokens: its hit rate stays empty.")
         elif not trial["cached_tokens"]:
-            raise gates.Refused(
+            raise checks.Rejected(
                 f"The cache is declared on, and prompts of {trial['prompt_tokens']} tokens sent twice had no "
                 "hit: it is off, or its blocks are longer than these. Declare what the server has."
             )
@@ -166,7 +166,7 @@ class Conversations(Load):
         if level.workload.history == "own" and any(level.each):
             rows = [row | _bounds(*pair) for row, pair in zip(rows, bounds_of_own(rows, self.declared))]
         self.setup.counters.append({"level": str(level)} | level.condition | self._counted(rows))
-        sentence = gates.late_sessions(schema.frame(rows))
+        sentence = checks.late_sessions(schema.frame(rows))
         if sentence:
             print(sentence)
             return [row | {"error": row["error"] or sentence, "output_tokens": 0} for row in rows]
@@ -181,7 +181,7 @@ class Conversations(Load):
         for _ in range(LOOKS):
             after = counters.read(self.served.url, self.served.token)
             found = counters.level(self.before_level, after, rows)
-            if "why" in found or not gates.disagreement(found):
+            if "why" in found or not checks.disagreement(found):
                 break
             time.sleep(COUNTED_S)
         if "why" in found:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from bench.experiments.target import LOCAL, Target
 from bench.machine import bandwidth, contention, gemm, gpu, identity, memory, neighbours, sampler, waiting
-from bench.observations import gates, schema
+from bench.observations import checks, schema
 from bench.paths import COMMITTED
 from llm_measured.core.definitions import Fields
 
@@ -42,7 +42,7 @@ class Alone:
     @property
     def marking_cores(self) -> float:
         """Cores that others may keep busy in the mean before a run is marked."""
-        return gates.BUSY_SHARE * identity.cores()
+        return checks.BUSY_SHARE * identity.cores()
 
     @property
     def refuses(self) -> bool:
@@ -75,24 +75,24 @@ class Alone:
     def look(self) -> None:
         """After a request: warn of neighbours, or refuse where they stay and the run would be refused.
 
-        gates.Refused for a run to be published, if they were there in two looks and on average.
+        checks.Rejected for a run to be published, if they were there in two looks and on average.
         """
         if self.watch.seconds() < INTERVAL_S:
             return
         seen = self.watch.look()
-        self.busy_looks = self.busy_looks + 1 if seen.cores > gates.BUSY_CORES else 0
+        self.busy_looks = self.busy_looks + 1 if seen.cores > checks.BUSY_CORES else 0
         others = self.cores()["others"]
         if not self.warned and (self.busy_looks or min(seen.cores, others) > self.marking_cores):
             self._warn(seen)
-        if self.busy_looks > 1 and self.refuses and others > gates.BUSY_CORES:
-            raise gates.Refused(_sentence(seen))
+        if self.busy_looks > 1 and self.refuses and others > checks.BUSY_CORES:
+            raise checks.Rejected(_sentence(seen))
 
     def refuse_if_busy(self) -> None:
-        """gates.Refused where others kept the machine busy since it was taken, but in a folder of one's own
+        """checks.Rejected where others kept the machine busy since it was taken, but in a folder of one's own
         or where that is marked."""
         others = self.cores()["others"]
-        if others > gates.BUSY_CORES and self.refuses:
-            raise gates.Refused(_sentence(contention.Look(others, self.watch.look().processes)))
+        if others > checks.BUSY_CORES and self.refuses:
+            raise checks.Rejected(_sentence(contention.Look(others, self.watch.look().processes)))
 
     def _idle(self):
         """Look a few times; refuse, warn or wait where somebody is busy in every look."""
@@ -102,7 +102,7 @@ class Alone:
     def _look_until_idle(self, shown):
         waits = _is_set("BENCH_WAIT") and not self.scratch
         # What is refused is a second job; what is warned of or waited for is all that would mark the run.
-        limit = gates.BUSY_CORES if self.refuses and not waits else self.marking_cores
+        limit = checks.BUSY_CORES if self.refuses and not waits else self.marking_cores
         while True:
             watch, calmest = contention.Watch(), None
             for _ in range(LOOKS):
@@ -113,7 +113,7 @@ class Alone:
                     return
             if not waits:
                 if self.refuses:
-                    raise gates.Refused(_sentence(calmest))
+                    raise checks.Rejected(_sentence(calmest))
                 return self._warn(calmest)
             shown.say(f"for an idle machine, until it is one: other processes keep {calmest}")
 
@@ -135,7 +135,7 @@ def _is_set(name):
 
 def _sentence(seen):
     return (
-        f"Other processes keep {seen}, and at most {gates.BUSY_CORES} may be: stop them and run again, "
+        f"Other processes keep {seen}, and at most {checks.BUSY_CORES} may be: stop them and run again, "
         "set BENCH_WAIT=1 to wait for them, or try it with a folder of your own, -p results scratch."
     )
 
@@ -177,7 +177,7 @@ class Device:
     def take(self) -> Self:
         """Hold the device until `release`, and start its probe; returns self.
 
-        RuntimeError where others compute on the GPU, gates.Refused where they keep the machine busy.
+        RuntimeError where others compute on the GPU, checks.Rejected where they keep the machine busy.
         """
         self.held.enter_context(self.alone)
         try:

@@ -88,9 +88,9 @@ def stored(setup: Setup) -> Answers:
             refused.append(path.stem)
         elif (requests["max_new_tokens"] == tokens).all() and (requests["tensor_parallel"] == 1).all():
             return _answers(setup, requests, store.read(path)[1])
-    gates = f"; gates refuse {', '.join(refused)}" if refused else ""
+    rejected_by = f"; validity checks reject {', '.join(refused)}" if refused else ""
     raise FileNotFoundError(
-        f"There is no {experiment} run {name}… whose answers could be scored{gates}. Measure it with: "
+        f"There is no {experiment} run {name}… whose answers could be scored{rejected_by}. Measure it with: "
         f"{_command(setup)}"
     )
 

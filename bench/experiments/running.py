@@ -18,7 +18,7 @@ from bench.experiments import device, energy, judge, notebook, parameters
 from bench.experiments import target as targets
 from bench.instrument import in_process, isolated
 from bench.instrument.load import decoding, parallel, protocols, schedule, sessions
-from bench.observations import gates
+from bench.observations import checks
 from bench.paths import ROOT
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
@@ -127,7 +127,7 @@ class Running:
     def check_tokens(self) -> None:
         """Compare the engine's answer to one prompt with the reference's, once a run.
 
-        gates.Refused with the position and both tokens where the answer is not the model's, and with the
+        checks.Rejected with the position and both tokens where the answer is not the model's, and with the
         engine's error where it gives none.
         """
         if self.checked_tokens is not None:
@@ -153,7 +153,7 @@ class Running:
             self.checked_tokens = judge.unjudged(f"The judge's request failed: {row['error']}")
             return
         if row["error"]:
-            raise gates.Refused(f"The engine does not answer the prompt of the judge: {row['error']}")
+            raise checks.Rejected(f"The engine does not answer the prompt of the judge: {row['error']}")
         answer = [int(token) for token in row["output_ids"]]
         rounded_as = judge.number_format(self.option, backends.arithmetic(self.engine))
         entry = judge.of_answer(self.checkpoint, prompt, answer, rounded_as)
@@ -162,7 +162,7 @@ class Running:
             called = (
                 f" The server's model is {theirs!r}, the run's {ours!r}: name the same one with -p model."
             )
-            raise gates.Refused(entry["why"] + (called if self.target.url else ""))
+            raise checks.Rejected(entry["why"] + (called if self.target.url else ""))
         self.checked_tokens = entry
 
     # What is sent
@@ -221,11 +221,11 @@ class Running:
 
     def warm_up(self, prompts: Prompts, max_new_tokens: int) -> None:
         """Send requests that are dropped: one on a CPU; on a GPU until time and clocks have settled."""
-        for _ in range(gates.WARMUPS if self.device == "cuda" else 1):
+        for _ in range(checks.WARMUPS if self.device == "cuda" else 1):
             rows = self.generate(prompts, max_new_tokens)
             took = None if any(row["error"] for row in rows) else max(row["e2e_s"] for row in rows)
             self.warmup.append({"e2e_s": took} | self.taken.gpu_state())
-            if took is None or gates.settled(self.warmup):
+            if took is None or checks.settled(self.warmup):
                 return
 
     def with_energy(self, rows: Rows, batches: list[Prompts], max_new_tokens: int) -> Rows:

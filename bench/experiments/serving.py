@@ -8,7 +8,7 @@ from bench.backends.common.servers import RunningServer
 from bench.experiments import parameters
 from bench.experiments.session import Setup
 from bench.instrument.load import prefix_cache, schedule
-from bench.observations import gates, schema
+from bench.observations import checks, schema
 from bench.topics import levels
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
@@ -85,7 +85,7 @@ class Load:
     def warm_up(self, served: RunningServer, places: int) -> None:
         """Requests that are dropped, enough to have every place used once, on a GPU again and again until
         two rounds took the same time at the same clocks; then the trial for a prefix cache.
-        RuntimeError with the first failure where one failed, gates.Refused where a GPU's server never
+        RuntimeError with the first failure where one failed, checks.Rejected where a GPU's server never
         settles or a cache answers.
         """
         self.started.append({"requests_at_once": places or "the engine's own limit"} | served.settings)
@@ -95,12 +95,12 @@ class Load:
         widest = max((level.value for level in self.levels if level.kind == "closed"), default=WARM_PLACES)
         sizes = [(64, new_tokens)] * int(min(places or WARM_PLACES, WARM_PLACES, widest))
         warmup = self.setup.warmup = self.started[-1]["warmup"] = []
-        for turn in range(gates.WARMUPS if on_gpu else 1):
+        for turn in range(checks.WARMUPS if on_gpu else 1):
             warmup.append(self._round(served, sizes, first=10**6 + turn * WARM_PLACES))
-            if gates.settled(warmup):
+            if checks.settled(warmup):
                 break
-        if on_gpu and not gates.settled(warmup):
-            raise gates.Refused(
+        if on_gpu and not checks.settled(warmup):
+            raise checks.Rejected(
                 f"The server's warm-up had not settled: {warmup[-2:]} after {len(warmup)} rounds."
             )
         self._try_cache(served)
@@ -153,11 +153,11 @@ class Load:
 
     def _try_cache(self, served, off=False):
         """Hold what the server says of itself against its times and texts; the sidecar keeps what came of it.
-        gates.Refused where a cache answers that nobody can see, or that is declared `off`."""
+        checks.Rejected where a cache answers that nobody can see, or that is declared `off`."""
         trial = self._trial(served)
         self.setup.note(prefix_cache_trial=trial)
         if why := prefix_cache.why_not(trial, off):
-            raise gates.Refused(why)
+            raise checks.Rejected(why)
         if unknown := prefix_cache.unknown(trial):
             print(unknown)
 
@@ -169,16 +169,16 @@ class Load:
         if self.setup.parameters["url"]:
             self._identify(served, rows)
             if why := prefix_cache.cut(rows, sizes[0][0], prefix_cache.CUT_SHARE * self.counted):
-                raise gates.Refused(why)
+                raise checks.Rejected(why)
         self.answers_as = rows[0].get("answered_by", "")
         return trial
 
     def _identify(self, served, rows):
-        """gates.Refused where the answers name another model than was asked for, unless `answers_as` does."""
+        """Raise checks.Rejected where the answers name another model than asked for and than `answers_as`."""
         named, values = rows[0].get("answered_by", ""), self.setup.parameters
         asked = values.get("answers_as") or served.model
         if named and not naming.same_model(named, asked):
-            raise gates.Refused(
+            raise checks.Rejected(
                 f"The server was asked for {asked} and answers as {named}. If that is the model to measure: "
                 f"-p answers_as {named}."
             )
@@ -295,7 +295,7 @@ class Load:
 
     def punctual(self, rows: list[Fields]) -> list[Fields]:
         """`rows` of the level under way, as failed where the client was late with them."""
-        why = gates.late(schema.frame(rows)) if self.now.kind != "closed" else ""
+        why = checks.late(schema.frame(rows)) if self.now.kind != "closed" else ""
         if not why:
             return rows
         print(why)

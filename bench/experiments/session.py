@@ -22,7 +22,7 @@ from bench.experiments import device, judge, notebook
 from bench.experiments import target as targets
 from bench.experiments.running import Rows, Running
 from bench.machine import gpu
-from bench.observations import gates, partial, provenance, schema, store
+from bench.observations import checks, partial, provenance, schema, store
 from llm_measured.core import device_peaks
 from llm_measured.core.definitions import Fields
 
@@ -114,7 +114,7 @@ class Setup(Running):
         return f" To make a run of the whole levels, should this one not end: {partial.command(self.partial)}"
 
     def write(self, rows: Rows) -> Path:
-        """Write the run through all gates, let the engine and the device go, and return the CSV's path.
+        """Write the run through all validity checks, let engine and device go, and return the CSV's path.
 
         Where it could not be written (a full disk, a read-only folder), the cell can be run again.
         """
@@ -137,8 +137,8 @@ class Setup(Running):
         alone = self.taken.alone
         try:
             path = store.write(finished, sidecar, self.run_id, self.folder, alone.scratch, alone.marked)
-        except gates.Refused as refusal:
-            raise gates.Refused(f"{refusal}{self.rescue()}") from None
+        except checks.Rejected as refusal:
+            raise checks.Rejected(f"{refusal}{self.rescue()}") from None
         except OSError as failure:
             raise OSError(f"{failure}.{self.rescue()}") from None
         self.partial.unlink(missing_ok=True)
@@ -204,11 +204,11 @@ class Setup(Running):
 
 
 def refuse_a_second_shared_run(run_id: str, folder: Path, alone: device.Alone) -> None:
-    """Raise gates.Refused where others are busy and the run was measured beside others before: only a quiet
+    """Raise checks.Rejected where others are busy and the run was measured beside others before: only a quiet
     machine adds something."""
     kept = store.path(run_id, folder=store.shared_folder(folder))
     if alone.warned and alone.marked and kept.exists():
-        raise gates.Refused(
+        raise checks.Rejected(
             "The machine is busy, and this run was measured beside others before (marked, in "
             f"{store.SHARED}/): it is measured again on a quiet machine. make study WAIT=1 waits for one."
         )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bench.observations import gates, schema, store
+from bench.observations import checks, schema, store
 from bench.paths import RESULTS, ROOT
 from llm_measured.core.definitions import Fields
 from llm_measured.core.files import csv_text
@@ -65,7 +65,7 @@ def levels(file: Path) -> list[tuple[pd.DataFrame, Fields]]:
 def finish(file: Path) -> tuple[Path, str]:
     """(CSV of the run made of the levels in `file`, why levels at its end are not in it; empty: all are).
 
-    `file` goes once the run is written. gates.Refused, with the first level's cause, where none may be
+    `file` goes once the run is written. checks.Rejected, with the first level's cause, where none may be
     published; OSError where the disk is full.
     """
     whole = levels(file)
@@ -79,12 +79,12 @@ def finish(file: Path) -> tuple[Path, str]:
         sidecar = whole[count - 1][1] | {"recovered": note}
         try:
             path = store.write(rows.to_dict("records"), sidecar, identifier, folder, scratch)
-        except gates.Refused as refusal:
+        except checks.Rejected as refusal:
             why = why or str(refusal)
             continue
         file.unlink()
         return path, why and f"Without the last {len(whole) - count} of {len(whole)} levels: {why}"
-    raise gates.Refused(why)
+    raise checks.Rejected(why)
 
 
 def command(file: Path) -> str:

@@ -1,4 +1,5 @@
-"""Observations: the schema, writing one run, loading all, and the gates that keep impossible numbers out.
+"""Observations: the schema, writing one run, loading all, and the checks that keep impossible numbers
+out.
 
 A run is one process of one experiment on one backend, option, model and device:
 `_llama-inference/<backend>/<run>.csv` with one row per request, `<run>.json` with where it came from,
@@ -20,7 +21,7 @@ from typing import Any
 import pandas as pd
 
 from bench import memo
-from bench.observations import derived, gates, peaks, provenance, schema
+from bench.observations import checks, derived, peaks, provenance, schema
 from bench.paths import COMMITTED, RESULTS, ROOT
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
@@ -107,22 +108,22 @@ def write(
     scratch: bool = False,
     marked: bool = False,
 ) -> Path:
-    """Write one run through all gates and return the CSV's path; the CSV comes last: a run without it does
-    not exist.
+    """Write one run through all validity checks and return the CSV's path; the CSV comes last: a run without
+    it does not exist.
 
     A run that shared its machine is written and marked where it is a `scratch` run, in a folder of one's own,
     or may be `marked`: that one goes to `shared_folder`.
-    Refused if a gate objects, FileExistsError if the run has been measured before, OSError if the disk is
+    Rejected if a check fails, FileExistsError if the run has been measured before, OSError if the disk is
     full.
     """
     target = _unwritten(identifier, folder)
     table = schema.frame(rows)
     sidecar = json.loads(json.dumps(sidecar))
-    gates.check(table, sidecar, identifier, scratch, marked)
+    checks.check(table, sidecar, identifier, scratch, marked)
     if "shared" in sidecar and not scratch:
         target = _unwritten(identifier, shared_folder(folder))
     elif target.is_relative_to(COMMITTED):
-        gates.committed(sidecar)
+        checks.committed(sidecar)
     _write_both(target, table, sidecar)
     return target
 
@@ -193,13 +194,13 @@ def load(
     columns if there are none.
 
     With `shared` also those of the runs in `shared_folder`: the column shared_by tells them from the others.
-    A run that a gate refuses by what its files hold is not among them (`judged` names it), nor is one of an
+    A run that a check rejects by what its files hold is not among them (`judged` names it), nor is one of an
     experiment that was WITHDRAWN.
     """
     if paths is None:
         paths = [*files(folder), *(files(shared_folder(folder)) if shared else [])]
     runs = read_all([Path(p) for p in paths])
-    kept = ~runs.rows["file"].isin(gates.refused(runs)) & ~runs.rows["experiment"].isin(WITHDRAWN)
+    kept = ~runs.rows["file"].isin(checks.rejected(runs)) & ~runs.rows["experiment"].isin(WITHDRAWN)
     everything = runs.rows[kept].drop(columns="file")
     everything = everything.reset_index(drop=True)
     contended = [name for name, sidecar in zip(runs.identifiers, runs.sidecars) if sidecar.get("shared")]
@@ -214,8 +215,8 @@ def load(
     return everything[everything["experiment"] == experiment] if experiment else everything
 
 
-def read_all(paths: Iterable[Path], alone: bool = False) -> gates.Runs:
-    """The runs `paths` (CSV files) as the gates judge them, a `gates.Runs` with derived columns.
+def read_all(paths: Iterable[Path], alone: bool = False) -> checks.Runs:
+    """The runs `paths` (CSV files) as the validity checks see them, a `checks.Runs` with derived columns.
 
     `alone`: each against its own highest probe, whatever those of others say of it and of the machine.
     """
@@ -231,24 +232,24 @@ def read_all(paths: Iterable[Path], alone: bool = False) -> gates.Runs:
     if not alone:
         table = peaks.of_sessions(derived.without_poor_peaks(table), sidecars)
     rows = derived.derive(table)
-    return gates.Runs(rows, sidecars, names, frozenset(own))
+    return checks.Runs(rows, sidecars, names, frozenset(own))
 
 
 def judged(
     paths: Iterable[Path] | None = None, folder: str | Path | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(counts, refused) of the runs `paths` (default: every run): what the gates say of them when read.
+    """(counts, refused) of the runs `paths` (default: every run): what the checks say of them when read.
 
-    counts: one row per gate; columns gate, checked, not_checked (runs that it concerns whose files lack what
+    counts: one row per check; columns gate, checked, not_checked (runs that it concerns whose files lack what
     it needs), refused (a run that several refuse counts with the first). refused: one row per run that
     falls; columns run, gate, reason.
     """
     runs = read_all([Path(p) for p in paths] if paths is not None else files(folder))
-    refused_runs = gates.refused(runs)
+    refused_runs = checks.rejected(runs)
     rows = [(runs.identifiers[file], gate, reason) for file, (gate, reason) in sorted(refused_runs.items())]
     refused = pd.DataFrame(rows, columns=["run", "gate", "reason"])
-    held = gates.held(runs).groupby("gate", sort=False)["checked"].agg(checked="sum", concerned="size")
-    counts = held.reindex(list(gates.GATES), fill_value=0).rename_axis("gate").reset_index()
+    held = checks.held(runs).groupby("gate", sort=False)["checked"].agg(checked="sum", concerned="size")
+    counts = held.reindex(list(checks.CHECKS), fill_value=0).rename_axis("gate").reset_index()
     counts["not_checked"] = counts["concerned"] - counts["checked"]
     counts["refused"] = counts["gate"].map(refused["gate"].value_counts()).fillna(0).astype(int)
     return counts[["gate", "checked", "not_checked", "refused"]], refused
@@ -285,12 +286,12 @@ def write_accuracy(
     """Write one comparison of load clients (columns schema.ACCURACY) with its provenance; returns the CSV's
     path.
 
-    `more` goes into the sidecar. FileExistsError as in `write`; Refused where no client came to an end.
+    `more` goes into the sidecar. FileExistsError as in `write`; Rejected where no client came to an end.
     """
     table = pd.DataFrame(rows, columns=schema.ACCURACY)
     if (table["error"] != "").all():
         why = table["error"].iloc[0] if len(table) else "none was run"
-        raise gates.Refused(
+        raise checks.Rejected(
             f"No load client came to an end, so nothing was measured; the first error was: {why}"
         )
     return _write_apart(accuracy_id, table, gpu, host, machine, parameters, **more)

@@ -125,7 +125,7 @@ def failure(run: Run) -> str:
 
 
 def refusals(config: Fields) -> list[str]:
-    """One line for each measured run of the plan that a gate refuses when it is read, with its reason."""
+    """One line for each measured run of the plan that a check rejects when it is read, with its reason."""
     measured = [run.csv for run in plan.plan(config) if run.measured]
     _, refused = store.judged(measured)
     return [f"NOT COUNTED {row['run']}: {row['reason']}" for _, row in refused.iterrows()]
@@ -149,7 +149,7 @@ def row(run: Run) -> str:
     if run.experiment not in ("latency", "served", "sizes"):
         return f"{name}: measured{beside}"
     measured = latency_analysis.runs(store.load([run.written], shared=True))
-    if measured.empty:  # a gate that came after it refuses it
+    if measured.empty:  # a validity check that came later rejects it
         return f"{name}: measured, but not counted"
     one = measured.iloc[0]
     wait = "" if one["ttft_s"] != one["ttft_s"] else f", TTFT {one['ttft_s'] * 1e3:.3g} ms"

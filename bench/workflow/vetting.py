@@ -1,4 +1,4 @@
-"""Whether one new run may join the observations: it is whole, passes the gates, comes from where it says."""
+"""Whether one new run may join the observations: it is whole, passes the checks, comes from where it says."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 
-from bench.observations import gates, provenance, schema, store
+from bench.observations import checks, provenance, schema, store
 from bench.workflow import leaks, run_notebook
 from bench.workflow.candidates import OBSERVATIONS, Candidate, git
 
@@ -79,12 +79,12 @@ def faults(candidate: Candidate, repository: Repository) -> list[str]:
     if candidate.missing:
         return [f"It lacks {', '.join(candidate.missing)}: a run is its .csv, .json and .ipynb together."]
     sentences = []
-    for check in (_size, _leaks, _gates, _hashes, _revision, _notebook):
+    for check in (_size, _leaks, _checks, _hashes, _revision, _notebook):
         try:
             check(candidate, repository)
         except Fault as fault:
             sentences += fault.args[0]
-        except gates.Refused as refusal:
+        except checks.Rejected as refusal:
             sentences.append(str(refusal))
         except (ValueError, KeyError, TypeError, AttributeError, OSError, IndexError) as error:
             sentences.append(f"It cannot be read as a run ({type(error).__name__}: {error}).")
@@ -127,7 +127,7 @@ def _leaks(candidate: Candidate, repository: "Repository") -> None:
         raise Fault(sentences)
 
 
-def _gates(candidate: Candidate, repository: "Repository") -> None:
+def _checks(candidate: Candidate, repository: "Repository") -> None:
     sidecar, folder = _sidecar(candidate), _is_apart(candidate)
     if folder:
         table = pd.read_csv(candidate.files[".csv"], dtype=schema.WORDS)
@@ -141,8 +141,8 @@ def _gates(candidate: Candidate, repository: "Repository") -> None:
             ids != {candidate.run},
         )
     else:
-        gates.check(_rows(candidate), sidecar, candidate.run)
-    gates.committed(sidecar)
+        checks.check(_rows(candidate), sidecar, candidate.run)
+    checks.committed(sidecar)
 
 
 def _hashes(candidate: Candidate, repository: "Repository") -> None:
@@ -190,7 +190,7 @@ def _revision(candidate: Candidate, repository: "Repository") -> None:
         "measure again from a clean checkout.",
         state.get("dirty") and "uncommitted" not in state,
     )
-    other = [file for file in repository.instrument(revision) if not gates.is_adapter(file)]
+    other = [file for file in repository.instrument(revision) if not checks.is_adapter(file)]
     _refuse(
         f"It was measured by an instrument that is not the repository's: {', '.join(other[:3])} "
         f"{'differ' if len(other) > 1 else 'differs'} at {str(revision)[:7]}. Have that change merged first.",

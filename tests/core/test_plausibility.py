@@ -1,4 +1,4 @@
-"""What no measurement can be: the masks that gates and audit share."""
+"""What no measurement can be: the masks that validity checks and audit share."""
 
 import math
 

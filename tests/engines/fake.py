@@ -35,7 +35,7 @@ BLOCK_TOKENS = 16
 PARALLEL = {"load": ("tensor",), "serve": ("tensor", "data")}  # so many devices are as fast as one
 TTFT_S, ITL_S = 0.030, 0.004
 # Tests beside each other: the runs that they start measure nothing that a busy machine could spoil, and read no
-# memory. In the tests' own process neighbours are seen, for they try the gate there.
+# memory. In the tests' own process neighbours are seen, for they try the check there.
 if os.environ.get("FAKE_NEIGHBOURS") and "pytest" not in sys.modules:
     sys.path.append(str(Path(__file__).parents[1]))
     import idle

@@ -8,7 +8,7 @@ from filelock import FileLock
 
 from bench.experiments import device
 from bench.machine import contention, neighbours, waiting
-from bench.observations import gates
+from bench.observations import checks
 from bench.paths import COMMITTED
 
 BUSY = contention.Look(1.3, (contention.Process("indexer", 4711, 1.1), contention.Process("editor", 12, 0.2)))
@@ -56,7 +56,7 @@ def is_free(tmp_path):
 def test_a_run_to_be_published_is_refused_before_it_begins(around, tmp_path):
     around(BUSY)
     with pytest.raises(
-        gates.Refused, match=r"1.3 cores busy \(indexer \[4711\] 1.1, editor \[12\] 0.2\)"
+        checks.Rejected, match=r"1.3 cores busy \(indexer \[4711\] 1.1, editor \[12\] 0.2\)"
     ) as refused:
         device.Alone("cpu", COMMITTED).__enter__()
     assert all(word in str(refused.value) for word in ("stop them", "BENCH_WAIT=1", "-p results scratch"))
@@ -97,7 +97,7 @@ def test_a_run_that_can_be_marked_is_measured_beside_neighbours(around, capsys, 
     assert "indexer" in warning and "kept apart, marked" in warning and "WAIT=1 after make study" in warning
     assert waiting.told()[1] == warning, "the study shows it as well"
     monkeypatch.setenv("BENCH_STRICT", "1")
-    with pytest.raises(gates.Refused, match="indexer"):
+    with pytest.raises(checks.Rejected, match="indexer"):
         device.Alone("cpu", COMMITTED, marked=True).__enter__()
 
 
@@ -138,7 +138,7 @@ def test_what_is_waited_for_lies_in_a_file_meanwhile(around, capsys):
 
 def test_who_comes_later_and_stays_is_refused_at_once(around, tmp_path, capsys):
     around(IDLE, BUSY, mean=1.3)
-    with pytest.raises(gates.Refused, match="indexer"), device.Alone("cpu", COMMITTED) as alone:
+    with pytest.raises(checks.Rejected, match="indexer"), device.Alone("cpu", COMMITTED) as alone:
         alone.look()  # a warning first
         assert "indexer" in capsys.readouterr().out
         alone.look()
@@ -154,7 +154,7 @@ def test_who_comes_and_goes_is_not(around):
 
 def test_roofs_beside_a_neighbour_are_refused(around):
     around(IDLE, mean=1.0)
-    with pytest.raises(gates.Refused), device.Alone("cpu", COMMITTED) as alone:
+    with pytest.raises(checks.Rejected), device.Alone("cpu", COMMITTED) as alone:
         alone.refuse_if_busy()
 
 

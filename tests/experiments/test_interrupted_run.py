@@ -14,7 +14,7 @@ from commands import BIN, run
 from bench.experiments import running
 from bench.instrument import reference_server
 from bench.instrument.load import prefix_cache
-from bench.observations import gates, partial, store
+from bench.observations import checks, partial, store
 from bench.paths import ROOT
 
 QUICK = {"backend": "http", "option": "chat", "gpu": "h100", "request_rates": "none", "requests": 4}
@@ -66,10 +66,12 @@ def test_a_client_that_is_lost_at_the_last_level_leaves_those_before(
 
 def test_a_check_that_fails_at_the_end_names_the_command(cells, server, tmp_path, monkeypatch):
     def refused(*_):
-        raise gates.Refused("The server's counters disagree.")
+        raise checks.Rejected("The server's counters disagree.")
 
     monkeypatch.setattr(store, "write", refused)
-    with pytest.raises(gates.Refused, match=r"disagree\. To make a run .* -m bench\.observations\.partial /"):
+    with pytest.raises(
+        checks.Rejected, match=r"disagree\. To make a run .* -m bench\.observations\.partial /"
+    ):
         cells("serving", url=server, **QUICK)
     assert levels_of(tmp_path) == [1, 2, 3, 4]
 

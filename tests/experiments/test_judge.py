@@ -10,7 +10,7 @@ import pytest
 from bench import backends
 from bench.backends.common import checkpoints
 from bench.experiments import check_backend, judge, running
-from bench.observations import gates, store
+from bench.observations import checks, store
 
 VOCABULARY = 50
 PROMPT = [3, 4, 5]
@@ -189,7 +189,7 @@ def test_what_has_no_right_answer_is_not_judged_and_says_why():
 
 
 def test_an_engine_that_gives_no_answer_is_refused():
-    with pytest.raises(gates.Refused, match="does not answer the prompt of the judge: no kernel"):
+    with pytest.raises(checks.Rejected, match="does not answer the prompt of the judge: no kernel"):
         entry_of(error="no kernel")
 
 
@@ -204,7 +204,7 @@ def test_a_run_is_refused_before_anything_is_measured(cells, monkeypatch):
         return generate(self, prompts, *more)
 
     monkeypatch.setattr(fake.Engine, "generate", counted)
-    with pytest.raises(gates.Refused, match="At token 1 of its answer"):
+    with pytest.raises(checks.Rejected, match="At token 1 of its answer"):
         cells("latency", backend="fake", max_new_tokens=4)
     assert calls == [[judge.prompt(checkpoints.checkpoint("smollm2-135m"))]]
 

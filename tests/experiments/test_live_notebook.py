@@ -23,8 +23,8 @@ SCRATCH = [
     "import math",
     "number = 3",
     "rows = []",  # of a run before: what is written must not be these
-    "from bench.observations import gates\ngates.BUSY_CORES, gates.check = 1e9, lambda *_: None",
-    "gates.refused = lambda *_: {}",
+    "from bench.observations import checks\ngates.BUSY_CORES, checks.check = 1e9, lambda *_: None",
+    "checks.rejected = lambda *_: {}",
     "from bench.machine import bandwidth\nbandwidth.Bandwidth.probe = lambda self: self.probes.append(4e10)",
 ]
 SHORT = {"backend": "fake", "max_new_tokens": 4}

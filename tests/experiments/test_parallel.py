@@ -18,7 +18,7 @@ from bench.experiments import session
 from bench.experiments import target as targets
 from bench.instrument.load import schedule
 from bench.machine import identity as identity_machine
-from bench.observations import derived, gates, schema, store
+from bench.observations import checks, derived, schema, store
 from bench.paths import ROOT
 from bench.report import figures, tables
 from bench.report.figures import latency as latency_figures
@@ -242,16 +242,16 @@ def test_two_gpus_have_twice_the_bandwidth_and_cores_of_a_cpu_do_not(tmp_path):
     assert shared == pytest.approx(whole)
 
 
-def test_the_gate_knows_that_two_gpus_read_twice_as_much(tmp_path):
+def test_the_check_knows_that_two_gpus_read_twice_as_much(tmp_path):
     about = {"rate": 600.0, **GPU}  # 60 GB/s, of 40 that each of them has
     assert store.load([write_run(tmp_path, **about, tensor_parallel=2)])["mbu"].median() == pytest.approx(
         0.75, abs=0.02
     )
-    with pytest.raises(gates.Refused, match="than the 40.0 GB/s"):
+    with pytest.raises(checks.Rejected, match="than the 40.0 GB/s"):
         write_run(tmp_path, **about, run=2)
-    with pytest.raises(gates.Refused, match="than the 80.0 GB/s"):
+    with pytest.raises(checks.Rejected, match="than the 80.0 GB/s"):
         write_run(tmp_path, **about | {"rate": 1200.0}, run=2, tensor_parallel=2)
-    with pytest.raises(gates.Refused, match="MBU"):
+    with pytest.raises(checks.Rejected, match="MBU"):
         write_run(tmp_path, rate=600.0, gpu="epyc-zen4-2c", run=2, tensor_parallel=2)
 
 

@@ -17,7 +17,7 @@ from bench import backends, workloads
 from bench.experiments import conversations, serving
 from bench.instrument import reference_server
 from bench.instrument.load import schedule
-from bench.observations import gates, store
+from bench.observations import checks, store
 from bench.topics import levels as levels_analysis
 
 # Two requests/s: a client may be late by a hundredth of the gap, and 5 ms is more than any machine's hiccup.
@@ -103,7 +103,7 @@ def test_a_server_elsewhere_with_a_prefix_cache_is_refused(cells, tmp_path, cach
     parameters |= {"served_model": "ground-truth"}
     parameters |= {"option": "chat"}  # whose answers are text behind a template, which no judge reads
     parameters |= {"lengths": "fixed-512-64"}  # prompts that take longer than 50 ms to compute
-    with pytest.raises(gates.Refused, match="answers from a prefix cache and does not report it"):
+    with pytest.raises(checks.Rejected, match="answers from a prefix cache and does not report it"):
         cells("serving", **SMALL | parameters)
     assert not list(tmp_path.rglob("*.csv"))
 
@@ -123,7 +123,7 @@ def test_a_server_is_asked_which_model_it_has_and_filed_under_that_name(cells, c
 def test_answers_of_another_model_than_was_asked_for_stop_the_trial(cells, caching, tmp_path):
     named = {"url": caching, "model": "smollm2-135m", "served_model": "ground-truth"}
     assert len(cells("serving", **TWO | named)["observed"]) == 2
-    with pytest.raises(gates.Refused, match="asked for other and answers as ground-truth.*-p answers_as"):
+    with pytest.raises(checks.Rejected, match="asked for other and answers as ground-truth.*-p answers_as"):
         cells("serving", **TWO | named | {"answers_as": "other", "run": 7})
 
 
@@ -313,7 +313,7 @@ def test_what_a_cache_cannot_have_done_is_refused(cells, tmp_path, monkeypatch, 
         return dataclasses.replace(serve(*arguments), below=f"/fault/{fault}")
 
     monkeypatch.setattr(fake, "serve", faulty)
-    with pytest.raises(gates.Refused, match=words):
+    with pytest.raises(checks.Rejected, match=words):
         cells("serving", backend="fake", cache="64000", **TALKS)
     assert not list(tmp_path.rglob("*.csv"))
 

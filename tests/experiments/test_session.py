@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from bench.experiments import session
-from bench.observations import gates, store
+from bench.observations import checks, store
 
 
 def test_a_run_that_a_full_disk_refused_is_written_when_the_cell_runs_again(cells, monkeypatch, capsys):
@@ -49,5 +49,5 @@ def test_a_run_is_measured_beside_others_once(tmp_path):
     kept.parent.mkdir(parents=True)
     kept.touch()
     session.refuse_a_second_shared_run("fake/run-1", tmp_path, calm)
-    with pytest.raises(gates.Refused, match="measured again on a quiet machine"):
+    with pytest.raises(checks.Rejected, match="measured again on a quiet machine"):
         session.refuse_a_second_shared_run("fake/run-1", tmp_path, busy)

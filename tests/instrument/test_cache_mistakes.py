@@ -11,8 +11,8 @@ from bench.experiments import conversations as experiment
 from bench.instrument import reference_server
 from bench.instrument.load import client, counters, parallel, sessions
 from bench.instrument.load import prefix_cache as trials
-from bench.observations import gates, schema
-from bench.observations.gates import measurements
+from bench.observations import checks, schema
+from bench.observations.checks import measurements
 from bench.workloads import conversations
 
 pytest_plugins = ["loads"]
@@ -92,9 +92,9 @@ def within(rows):
 
 
 def refusal(gate, rows):
-    """What a gate says of a run with these rows; empty where it passes."""
+    """What a check says of a run with these rows; empty where it passes."""
     table = schema.frame([row | {"workload": "made", "cache_capacity_tokens": 64000} for row in rows])
-    return gate(gates.Runs(table.assign(file=0), [{}], ["made"])).get(0, "")
+    return gate(checks.Runs(table.assign(file=0), [{}], ["made"])).get(0, "")
 
 
 def load_of(*of_sessions, **more):
@@ -108,7 +108,7 @@ def test_what_a_warm_up_left_is_more_than_this_load_can_have_left(judge):
     rows = answered(run(judge, level))
     sentence = refusal(measurements.uncontaminated, rows)
     assert "turn 1 of session 1: 80 of 96" in sentence, (
-        f"a warm-up left {cached(rows)}, and the gate says {sentence!r}"
+        f"a warm-up left {cached(rows)}, and the check says {sentence!r}"
     )
 
 
@@ -214,7 +214,7 @@ def test_a_cancelled_request_leaves_its_prompt_in_the_cache(judge):
     rows = run(judge, load_of(first, second), timeout_s=0.4)
     assert "TimeoutError" in rows[0]["error"] and rows[1]["cached_tokens"] == 192
     sentence = refusal(measurements.uncontaminated, rows)
-    assert sentence == "", f"a cancelled request leaves its cache, and the gate says: {sentence}"
+    assert sentence == "", f"a cancelled request leaves its cache, and the check says: {sentence}"
 
 
 def test_counters_are_those_of_the_level_and_show_another_client(judge):
@@ -223,15 +223,15 @@ def test_counters_are_those_of_the_level_and_show_another_client(judge):
     rows = answered(run(judge, load_of(*(talk(k, [64, 32], given=ANSWER) for k in (1, 2)))))
     after = counters.read(judge.url)
     found = counters.level(before, after, rows)
-    assert gates.disagreement(found) == "", gates.disagreement(found)
+    assert checks.disagreement(found) == "", checks.disagreement(found)
     assert found["cached_tokens"] == sum(cached(rows)) > 0
-    assert "another client was there" in gates.disagreement(
+    assert "another client was there" in checks.disagreement(
         found | {"prompt_tokens": found["prompt_tokens"] + 8}
     )
     run(judge, load_of(talk(9, [64])))  # another client
-    assert "another client" in gates.disagreement(counters.level(before, counters.read(judge.url), rows))
+    assert "another client" in checks.disagreement(counters.level(before, counters.read(judge.url), rows))
     doubled = judge.url + "/fault/counts-twice"
-    assert "counted" in gates.disagreement(counters.level(before, counters.read(doubled), rows))
+    assert "counted" in checks.disagreement(counters.level(before, counters.read(doubled), rows))
 
 
 def test_a_load_that_was_sent_before_hits_more_than_it_can_have_left(judge):
@@ -243,7 +243,7 @@ def test_a_load_that_was_sent_before_hits_more_than_it_can_have_left(judge):
         made = conversations.make(TEXT, (host, number, 0), 3, 100, 1000, seed=1, **shape)
         within(run(judge, made))
     said = refusal(measurements.uncontaminated, answered(run(judge, made)))
-    assert "more cached tokens than this load" in said, f"the same again, and the gate says {said!r}"
+    assert "more cached tokens than this load" in said, f"the same again, and the check says {said!r}"
 
 
 def test_a_cache_of_windows_has_no_bounds():

@@ -19,7 +19,7 @@ from bench import processes
 from bench.backends.common import servers
 from bench.instrument import reference_server
 from bench.instrument.load import decoding, parallel, prefix_cache, protocols, schedule
-from bench.observations import gates, store
+from bench.observations import checks, store
 from bench.paths import ROOT
 from bench.topics import levels
 
@@ -266,7 +266,7 @@ def serving_rows(n=4, **changes):
 
 
 def written(rows, folder, **about):
-    """`rows` through all gates and back."""
+    """`rows` through all validity checks and back."""
     sidecar = make_sidecar(weight_bytes=None, kv_value_bytes=None, **about)
     return store.load([store.write(rows, sidecar, rows[0]["run_id"], folder)])
 
@@ -324,7 +324,7 @@ def test_a_late_client_is_refused(tmp_path, late_s, good):
         assert len(written(rows, tmp_path)) == 3
         return
     with pytest.raises(
-        gates.Refused, match=r"The load client was late: at 10 requests/s .* 1.1 ms behind schedule .* 1 ms"
+        checks.Rejected, match=r"The load client was late: at 10 requests/s .* 1.1 ms behind schedule .* 1 ms"
     ):
         written(rows, tmp_path)
     written(serving_rows(3, late_s=late_s), tmp_path)  # a closed loop has no schedule to be behind of
@@ -336,7 +336,7 @@ def test_answers_from_a_prefix_cache_are_refused(tmp_path):
     rows = serving_rows(3, run=2)
     rows[1]["cached_tokens"] = 6
     with pytest.raises(
-        gates.Refused, match=r"answered 1 requests from its prefix cache \(6 of 8 prompt tokens\)"
+        checks.Rejected, match=r"answered 1 requests from its prefix cache \(6 of 8 prompt tokens\)"
     ):
         written(rows, tmp_path)
 

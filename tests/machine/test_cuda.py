@@ -13,7 +13,7 @@ from bench import backends, processes
 from bench.backends.common import checkpoints, cuda, random_weights
 from bench.experiments import session
 from bench.machine import bandwidth, gpu, identity, neighbours
-from bench.observations import gates, schema
+from bench.observations import checks, schema
 
 pytestmark = pytest.mark.early
 
@@ -101,10 +101,10 @@ def test_a_cpu_is_warmed_up_once(driver, setup):
 
 @pytest.mark.parametrize("last", [{"clocks.sm": 1000}, {"e2e_s": 1.5}])
 def test_a_gpu_that_never_settles_is_refused(tmp_path, last):
-    warmup = [{"e2e_s": 1.0, "clocks.sm": 1980}] * gates.WARMUPS
+    warmup = [{"e2e_s": 1.0, "clocks.sm": 1980}] * checks.WARMUPS
     write_run(tmp_path, make_sidecar(warmup=warmup))
-    with pytest.raises(gates.Refused, match="had not settled"):
-        gates.check(
+    with pytest.raises(checks.Rejected, match="had not settled"):
+        checks.check(
             schema.frame(make_rows()),
             make_sidecar(warmup=[*warmup[:-1], warmup[0] | last]),
             make_rows()[0]["run_id"],

@@ -11,8 +11,8 @@ from bench import backends
 from bench.experiments import batching, device, energy, serving
 from bench.instrument import in_process
 from bench.machine import bandwidth, gemm, identity, neighbours, sampler
-from bench.observations import gates, store
-from bench.observations.gates import conditions
+from bench.observations import checks, store
+from bench.observations.checks import conditions
 
 LATENCY = {"max_new_tokens": 8, "warmup_tokens": 8}
 BATCHING = {"batch_sizes": "1 2", "input_tokens": 16, "max_new_tokens": 4}
@@ -42,7 +42,9 @@ def run(driver, nvml, tmp_path, monkeypatch):
     monkeypatch.setattr(gemm, "gemm_peaks", lambda *_: {"float32": 4e14})
     # Nothing here is about times, and this machine may be busy.
     monkeypatch.setattr(conditions, "SETTLED", 1.0)
-    monkeypatch.setitem(gates.GATES, "the first counted request was no slower than the others", lambda _: {})
+    monkeypatch.setitem(
+        checks.CHECKS, "the first counted request was no slower than the others", lambda _: {}
+    )
     monkeypatch.setattr(identity, "host", lambda: "abc123")
     monkeypatch.setattr(in_process.gc, "collect", lambda: 0)  # this process is large
     sampler.end()
@@ -171,11 +173,11 @@ def test_a_server_is_warmed_up_until_the_clocks_settle(run, driver, monkeypatch)
 @pytest.mark.check
 def test_a_server_whose_clocks_never_settle_is_refused(run, driver, monkeypatch):
     monkeypatch.setattr(conditions, "SETTLED", 0.03)
-    for module in (gates, conditions):
+    for module in (checks, conditions):
         monkeypatch.setattr(module, "WARMUPS", 3)
     monkeypatch.setattr(serving, "WARM_PLACES", 2)
     driver.says({"clocks.sm": "345\n500\n1200\n1900\n1000\n1000"})
-    with pytest.raises(gates.Refused, match="The server's warm-up had not settled"):
+    with pytest.raises(checks.Rejected, match="The server's warm-up had not settled"):
         run("serving", **SERVING)
 
 

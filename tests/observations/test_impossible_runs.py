@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from bench.observations import gates, schema, store
-from bench.observations.gates import measurements
+from bench.observations import checks, schema, store
+from bench.observations.checks import measurements
 from bench.paths import ROOT
 
 FOLDER = ROOT / "_llama-inference"
@@ -14,7 +14,7 @@ COUNTED = {"others": 0.01, "steal": 0.0}
 
 
 def refusal(name, change_row=None, rows=slice(None), **changes):
-    """The sentence with which the gates refuse a copy of the committed run `name`, its fields changed by
+    """The sentence with which the validity checks reject a copy of the committed run `name`, its fields changed by
     `changes` and the dicts of `rows` by `change_row`; empty where it passes."""
     own, sidecar = store.read(FOLDER / f"{name}.csv")
     own = schema.numbers(schema.frame(own)).to_dict("records")
@@ -22,9 +22,9 @@ def refusal(name, change_row=None, rows=slice(None), **changes):
         row |= change_row(row)
     changes = {key: value(sidecar) if callable(value) else value for key, value in changes.items()}
     try:
-        gates.check(schema.frame(own), sidecar | changes, name)
+        checks.check(schema.frame(own), sidecar | changes, name)
         return ""
-    except gates.Refused as refused:
+    except checks.Rejected as refused:
         return str(refused)
 
 
@@ -153,10 +153,10 @@ def test_no_committed_run_changes_its_verdict_on_bandwidth_by_the_session_it_is_
 
 
 @pytest.mark.check
-def test_runs_that_a_later_gate_refuses_are_named_and_enter_no_table():
+def test_runs_that_a_later_check_rejects_are_named_and_enter_no_table():
     every = store.read_all(store.files(FOLDER))
-    refused_runs = {every.identifiers[file]: gate for file, (gate, _) in gates.refused(every).items()}
+    refused_runs = {every.identifiers[file]: gate for file, (gate, _) in checks.rejected(every).items()}
     assert set(refused_runs.values()) <= {"no neighbours on the processor"}
     assert sorted(set(refused_runs) & set(REFUSED)) == REFUSED, "a run that was refused is accepted"
-    assert len(refused_runs) < 0.02 * len(every.identifiers), "a gate that refuses many runs is wrong itself"
+    assert len(refused_runs) < 0.02 * len(every.identifiers), "a check that rejects many runs is wrong itself"
     assert not set(store.load(folder=FOLDER)["run_id"]) & set(refused_runs)

@@ -6,7 +6,7 @@ import os
 import pytest
 from builders import make_sidecar, serving_rows
 
-from bench.observations import gates, partial, schema, store
+from bench.observations import checks, partial, schema, store
 
 LEVELS = (1, 2, 4, 8)
 
@@ -53,7 +53,7 @@ def test_levels_before_one_that_a_check_refuses_become_a_run(tmp_path):
 
 def test_levels_of_which_none_may_be_published_stay(tmp_path, capsys):
     file = kept(tmp_path, levels=(1,), cached_tokens=8.0)
-    with pytest.raises(gates.Refused, match="prefix cache"):
+    with pytest.raises(checks.Rejected, match="prefix cache"):
         partial.finish(file)
     assert partial.main([str(file)]) == 1 and "stays as it is" in capsys.readouterr().err and file.exists()
 

@@ -6,7 +6,7 @@ import pytest
 from pictures import words
 
 from bench import html
-from bench.observations import gates, schema, store
+from bench.observations import checks, schema, store
 from bench.report import client_accuracy as client_accuracy_findings
 from bench.report import figures, tables
 from bench.report.figures import client_accuracy as client_accuracy_figures
@@ -168,5 +168,5 @@ def test_nothing_measured_shows_what_was_published(nothing):
 
 
 def test_a_comparison_without_any_result_is_refused(tmp_path):
-    with pytest.raises(gates.Refused, match="No load client came to an end"):
+    with pytest.raises(checks.Rejected, match="No load client came to an end"):
         compared(tmp_path, [row("ours", 1000, None, **LOST)])

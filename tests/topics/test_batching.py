@@ -7,7 +7,7 @@ from commands import execute
 
 from bench import inputs
 from bench.experiments import parameters as parameters_experiments
-from bench.observations import derived, gates, schema, store
+from bench.observations import checks, derived, schema, store
 from bench.topics import batching as batching_analysis
 from bench.topics import published as published_analysis
 from bench.topics import recommend, tables
@@ -35,9 +35,9 @@ def test_sizes_of_llama_2_7b_are_the_known_ones():
 
 
 def test_mfu_above_one_is_refused(tmp_path):
-    with pytest.raises(gates.Refused, match="MFU of the prefill is"):
+    with pytest.raises(checks.Rejected, match="MFU of the prefill is"):
         write_sweep(tmp_path, wait=1e-4)
-    with pytest.raises(gates.Refused, match="MFU of the decode is"):
+    with pytest.raises(checks.Rejected, match="MFU of the decode is"):
         write_sweep(tmp_path, overhead=0.0, bandwidth=39e9, peak=2e12)
 
 

@@ -6,7 +6,7 @@ import math
 import pytest
 from builders import evaluation_sidecar, make_rows, write_evaluation, write_score
 
-from bench.observations import gates, store
+from bench.observations import checks, store
 from bench.topics import humaneval, tables
 
 REFERENCE = {"backend": "transformers", "option": "float32"}
@@ -115,7 +115,7 @@ def test_a_trial_and_random_weights_enter_no_table(tmp_path):
 
 def test_an_evaluation_with_a_hole_is_no_run(tmp_path):
     rows = [row | {"prompt": row["prompt"] - 1, "ttft_s": None} for row in answered(163)]
-    with pytest.raises(gates.Refused, match="163 of 164 problems are answered.*again"):
+    with pytest.raises(checks.Rejected, match="163 of 164 problems are answered.*again"):
         store.write(rows, evaluation_sidecar(164), rows[0]["run_id"], tmp_path)
 
 
@@ -135,7 +135,7 @@ def test_without_runs_there_are_no_rows(nothing):
 def test_a_problem_that_is_answered_twice_is_no_run(tmp_path):
     rows = [row | {"prompt": row["prompt"] - 1, "ttft_s": None} for row in answered(164)]
     twice = rows + [rows[-1] | {"request": 165}]
-    with pytest.raises(gates.Refused, match="165 rows answer 164 problems"):
+    with pytest.raises(checks.Rejected, match="165 rows answer 164 problems"):
         store.write(twice, evaluation_sidecar(164), rows[0]["run_id"], tmp_path)
 
 

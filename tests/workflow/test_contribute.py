@@ -125,7 +125,7 @@ CHANGES = {
     "an address": (lambda s: s["settings"].update(by="ada@example.org"), "an e-mail address"),
     "a secret": (lambda s: s["settings"].update(id="AKIA" + "ABCDEFGHIJKLMNOP"), "AWS Access Key"),
     "a missing field": (lambda s: s.pop("busy_cores"), "The run lacks busy_cores"),
-    "a gate's": (
+    "a check's": (
         lambda s: s["busy_cores"].update(others=0.9), f"`{RUN}`: Other processes kept 0.90 cores busy"
     ),
     "no object": (lambda s: s.update(parameters=[]), "cannot be read as a run"),

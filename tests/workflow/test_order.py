@@ -11,7 +11,7 @@ from commands import run as command
 
 from bench import inputs, paths
 from bench.machine import identity
-from bench.observations import gates, provenance, store
+from bench.observations import checks, provenance, store
 from bench.paths import ROOT
 from bench.workflow import order, plan
 from bench.workflow import runs as runs_workflow
@@ -207,7 +207,7 @@ FORGED = {
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 def test_a_run_that_claims_the_layout_and_lacks_its_order_is_refused(folder, forged):
-    with pytest.raises(gates.Refused, match="layout") as refused:
+    with pytest.raises(checks.Rejected, match="layout") as refused:
         write_run(folder, make_sidecar(**forged))
     assert str(refused.value).count("\n") == 0
     # One that was changed after it had been written enters no table either.

@@ -50,7 +50,7 @@ GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} Gres=gpu:h200:1 State=UNKNOWN
 PartitionName=gpu Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
-# Long runs, for a gate looks at what else the machine computes meanwhile: here Snakemake, Slurm and this test.
+# Long runs, for a check looks at what else the machine computes meanwhile: here Snakemake, Slurm and this test.
 OPTIONS = ("float32", "slow")
 RUNS = [
     naming.run_id("latency", "fake", "smollm2-135m", option, identity.slug(), identity.host(), 1)

@@ -71,7 +71,7 @@ def judged(requests: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 @tables.listed
 def gates(requests: pd.DataFrame) -> pd.DataFrame:
-    """What the gates say of the runs that lie there: one row per gate; runs that it could check, runs that it
-    concerns whose files do not hold what it needs, and runs that it refuses."""
+    """Count, for each validity check, the runs that it could check, those that it concerns whose files do not
+    hold what it needs, and those that it rejects."""
     counts, _ = judged(requests)
     return columns.shown(counts, "gate checked not_checked refused", checked="runs checked")

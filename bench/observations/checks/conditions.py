@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.observations import schema
-from bench.observations.gates.declaration import Refused, Run, check_each
+from bench.observations.checks.declaration import Rejected, Run, check_each
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
 
@@ -256,7 +256,7 @@ def committed(sidecar: Fields) -> None:
     Called where a run goes into the repository's own observations.
     """
     if sentence := _differs(sidecar):
-        raise Refused(sentence)
+        raise Rejected(sentence)
 
 
 def _differs(sidecar: Fields) -> str:

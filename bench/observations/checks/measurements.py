@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bench.observations import derived, schema
-from bench.observations.gates.declaration import Run, Runs, check
+from bench.observations.checks.declaration import Run, Runs, check
 from llm_measured.core import device_peaks, naming, plausibility
 from llm_measured.core.definitions import Fields
 

@@ -1,12 +1,12 @@
-"""Every gate at the edge of what it allows, on several runs of which one falls."""
+"""Every check at the edge of what it allows, on several runs of which one falls."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from builders import MATRICES, PEAKS, make_rows, make_sidecar
 
-from bench.observations import derived, gates, schema
-from bench.observations.gates import conditions, measurements
+from bench.observations import checks, derived, schema
+from bench.observations.checks import conditions, measurements
 
 
 def runs(*pairs, published=()):
@@ -19,7 +19,7 @@ def runs(*pairs, published=()):
         for place, (rows, sidecar) in enumerate(pairs)
     ]
     names = [rows[0]["run_id"] for rows, _ in pairs]
-    return gates.Runs(
+    return checks.Runs(
         pd.concat(tables, ignore_index=True), [s for _, s in pairs], names, frozenset(published)
     )
 
@@ -172,9 +172,9 @@ def test_a_level_counts_where_the_client_was_punctual():
         == measurements.punctual(runs(PLAUSIBLE))
     )
     rows = pd.DataFrame({"request_rate": [2.0] * 100, "late_s": [*[0.0] * 99, 1.0]})
-    assert "at 2 requests/s it took up requests 10 ms behind" in gates.late(rows)
-    assert gates.late(rows.assign(late_s=0.001)) == ""
-    assert gates.late(rows[:1]) == "", "a level of one request"
+    assert "at 2 requests/s it took up requests 10 ms behind" in checks.late(rows)
+    assert checks.late(rows.assign(late_s=0.001)) == ""
+    assert checks.late(rows[:1]) == "", "a level of one request"
     close = measurements.too_late(5.132, 0.001949)
     assert "requests 1.9 ms behind" in close and "the gap between them is 1.9 ms. Give" in close
 
@@ -257,7 +257,7 @@ def test_one_request_may_have_run_where_memory_was_faster():
     assert list(measurements.possible_bandwidth(runs((quick, make_sidecar(**probes)), other))) == [0]
     known = pd.DataFrame({"gpu": ["test-cpu"], "host": ["abc123"], "memory": [13.1e9]})
     alone = runs((quick, make_sidecar(**probes)))
-    of_device = gates.Runs(alone.rows, alone.sidecars, alone.identifiers, known=known)
+    of_device = checks.Runs(alone.rows, alone.sidecars, alone.identifiers, known=known)
     assert measurements.possible_bandwidth(of_device) == {}, "by what another run of the device has found"
 
 
@@ -316,7 +316,7 @@ def test_more_operations_than_the_peak_are_refused():
     ],
 )
 def test_two_requests_alike_are_settled(warmup, settled):
-    assert gates.settled(warmup) == settled
+    assert checks.settled(warmup) == settled
     for count, falls in ((20, not settled), (19, False)):
         whole = make_sidecar(warmup=[{"e2e_s": 7.0}] * (count - len(warmup)) + warmup)
         if len(warmup) > 1:
@@ -361,21 +361,21 @@ def test_a_run_that_says_itself_that_it_was_shared_passes_in_a_folder_of_one_s_o
     rows, name = schema.frame(make_rows()), make_rows()[0]["run_id"]
     for faults, words in (({"others": 0.9}, "Other processes kept 0.90"), ({"steal": 0.2}, "gave 0.20 of")):
         sidecar = make_sidecar(busy_cores=faults)
-        with pytest.raises(gates.Refused, match=words):
-            gates.check(rows, sidecar, name)
+        with pytest.raises(checks.Rejected, match=words):
+            checks.check(rows, sidecar, name)
         assert "shared" not in sidecar
-        gates.check(rows, sidecar, name, scratch=True)
+        checks.check(rows, sidecar, name, scratch=True)
         assert words in sidecar["shared"]
         marked = make_sidecar(busy_cores={"others": 0.0, "steal": 0.0} | faults)
-        gates.check(rows, marked, name, marked=True)
+        checks.check(rows, marked, name, marked=True)
         assert marked["shared"] == sidecar["shared"]
     calm, scores = make_sidecar(), make_rows(experiment="quality")
-    gates.check(rows, calm, name, scratch=True)
-    gates.check(schema.frame(scores), busy, scores[0]["run_id"], scratch=True)
+    checks.check(rows, calm, name, scratch=True)
+    checks.check(schema.frame(scores), busy, scores[0]["run_id"], scratch=True)
     assert "shared" not in calm and "shared" not in busy, "scores are no times"
-    gates.check(rows[:1], shared | {"busy_cores": {"steal": 0.2}}, name, scratch=True)
-    with pytest.raises(gates.Refused, match="nobody knows"):
-        gates.check(rows, make_sidecar(busy_cores={}), name, marked=True)
+    checks.check(rows[:1], shared | {"busy_cores": {"steal": 0.2}}, name, scratch=True)
+    with pytest.raises(checks.Rejected, match="nobody knows"):
+        checks.check(rows, make_sidecar(busy_cores={}), name, marked=True)
 
 
 @pytest.mark.parametrize(
@@ -400,9 +400,9 @@ def test_what_a_run_shared_its_machine_with_is_said_in_a_few_words(changes, word
     assert not conditions.sharing(make_sidecar(), "latency")
     assert not conditions.sharing(sidecar, "quality")
     name = make_rows()[0]["run_id"]
-    with pytest.raises(gates.Refused):
-        gates.check(schema.frame(make_rows()), dict(sidecar), name)
-    gates.check(schema.frame(make_rows()), dict(sidecar), name, marked=True)
+    with pytest.raises(checks.Rejected):
+        checks.check(schema.frame(make_rows()), dict(sidecar), name)
+    checks.check(schema.frame(make_rows()), dict(sidecar), name, marked=True)
 
 
 @pytest.mark.parametrize(
@@ -428,13 +428,13 @@ def test_what_differs_from_the_revision_is_named_up_to_three_files():
         "bench/a.py",
     ]
     assert conditions.difference({"uncommitted": adapters + others, "dirty": False}) == others
-    with pytest.raises(gates.Refused) as refused:
-        gates.committed(make_sidecar(git={"uncommitted": others}))
+    with pytest.raises(checks.Rejected) as refused:
+        checks.committed(make_sidecar(git={"uncommitted": others}))
     assert f"revision: {', '.join(others[:3])} and more. Commit" in str(refused.value)
     assert "-p results scratch" in str(refused.value)
-    with pytest.raises(gates.Refused, match=r"revision: bench/a\.py, b, c\. Commit"):
-        gates.committed({"git": {"uncommitted": ["bench/a.py", "b", "c"]}})
-    gates.committed({})
+    with pytest.raises(checks.Rejected, match=r"revision: bench/a\.py, b, c\. Commit"):
+        checks.committed({"git": {"uncommitted": ["bench/a.py", "b", "c"]}})
+    checks.committed({})
     changed_ = make_sidecar(git={"uncommitted": ["bench/a.py"]})
     judged = runs((make_rows(), changed_), (make_rows(run=2), changed_), make_rows(run=3), published=(1, 2))
     found = conditions.of_revision(judged)
@@ -451,19 +451,19 @@ def test_what_is_not_whole_is_refused_with_what_it_lacks():
         (table, {k: v for k, v in make_sidecar().items() if k != "git"}, "The run lacks git: every"),
         (table[:0], make_sidecar(), "The run lacks rows: every"),
     ):
-        with pytest.raises(gates.Refused, match=words):
-            gates.check(lacking, sidecar, "fake/x")
-    with pytest.raises(gates.Refused, match="MBU is"):
-        gates.check(table, make_sidecar(weight_bytes=1e12), make_rows()[0]["run_id"])
-    with pytest.raises(gates.Refused, match="the path says fake/another-1"):
-        gates.check(table, make_sidecar(), "fake/another-1")
-    gates.check(table, make_sidecar(), make_rows()[0]["run_id"])
+        with pytest.raises(checks.Rejected, match=words):
+            checks.check(lacking, sidecar, "fake/x")
+    with pytest.raises(checks.Rejected, match="MBU is"):
+        checks.check(table, make_sidecar(weight_bytes=1e12), make_rows()[0]["run_id"])
+    with pytest.raises(checks.Rejected, match="the path says fake/another-1"):
+        checks.check(table, make_sidecar(), "fake/another-1")
+    checks.check(table, make_sidecar(), make_rows()[0]["run_id"])
 
 
-def test_a_run_falls_by_its_first_gate():
+def test_a_run_fails_by_its_first_check():
     both = make_sidecar(busy_cores={"others": 1.0, "steal": 1.0})
     judged = runs(PLAUSIBLE, (changed({"e2e_s": -1.0}, run=2), both), (make_rows(run=3), both))
-    found = gates.refused(judged)
+    found = checks.rejected(judged)
     assert {file: name for file, (name, _) in found.items()} == {
         1: "times do not contradict each other",
         2: "no neighbours on the processor",
@@ -474,12 +474,12 @@ def test_a_run_falls_by_its_first_gate():
 
 def held(*pairs, published=()):
     """{gate: [whether it was checked of each run that it concerns, by place]}."""
-    table = gates.held(runs(*pairs, published=published))
+    table = checks.held(runs(*pairs, published=published))
     assert list(table.columns) == ["gate", "file", "checked"] and table.index.is_unique
     return {gate: dict(zip(own["file"], own["checked"])) for gate, own in table.groupby("gate")}
 
 
-def test_whom_each_gate_concerns_and_what_it_needs():
+def test_whom_each_check_concerns_and_what_it_needs():
     busy = {"others": 0.1, "steal": 0.0, "throttled": 0.0}
     warmup = [{"e2e_s": 1.0, "clocks.sm": 9}] * 2
     on_gpu = make_sidecar(busy_cores=busy, warmup=warmup, machine={"gpu_after": {"clocks.sm": 9}})
@@ -548,7 +548,7 @@ def test_whom_each_gate_concerns_and_what_it_needs():
     answers = make_rows(**CPU, experiment="humaneval")
     of_answers = held(make_rows(**CPU, run=2), (answers, make_sidecar(settings={"problems": 3})))
     assert of_answers["an evaluation has all its answers"] == {1: True}
-    assert set(found) | set(of_models) | set(of_sessions) | set(of_answers) == set(gates.GATES)
+    assert set(found) | set(of_models) | set(of_sessions) | set(of_answers) == set(checks.CHECKS)
 
 
 def test_what_a_run_holds_of_its_requests():

@@ -13,7 +13,7 @@ from llm_measured.core import device_peaks
 from llm_measured.core.definitions import Fields, Value
 
 
-class Refused(ValueError):
+class Rejected(ValueError):
     """A run that may not be published; the message says which check rejected it and why."""
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 
 from bench import paths
 from bench.observations import derived, peaks, schema
-from bench.observations.gates import conditions, measurements
-from bench.observations.gates.conditions import (
+from bench.observations.checks import conditions, measurements
+from bench.observations.checks.conditions import (
     BUSY_CORES,
     BUSY_SHARE,
     WARMUPS,
@@ -18,15 +18,15 @@ from bench.observations.gates.conditions import (
     is_adapter,
     settled,
 )
-from bench.observations.gates.declaration import Refused, Runs
-from bench.observations.gates.measurements import late, late_sessions
+from bench.observations.checks.declaration import Rejected, Runs
+from bench.observations.checks.measurements import late, late_sessions
 from llm_measured.core.definitions import Fields
 
-__all__ = ["BUSY_CORES", "BUSY_SHARE", "GATES", "Refused", "Runs", "WARMUPS", "check", "committed"]
-__all__ += ["disagreement", "held", "is_adapter", "late", "late_sessions", "refused", "settled"]
+__all__ = ["BUSY_CORES", "BUSY_SHARE", "CHECKS", "Rejected", "Runs", "WARMUPS", "check", "committed"]
+__all__ += ["disagreement", "held", "is_adapter", "late", "late_sessions", "rejected", "settled"]
 
 # In the order of checking: a run that several reject counts with the first.
-GATES = {
+CHECKS = {
     each.name: each
     for each in (
         measurements.succeeded,
@@ -63,14 +63,14 @@ GATES = {
 def check(
     table: pd.DataFrame, sidecar: Fields, identifier: str, scratch: bool = False, marked: bool = False
 ) -> None:
-    """Raise Refused with one sentence that says why a run may not be published, if a check rejects it.
+    """Raise Rejected with one sentence that says why a run may not be published, if a check rejects it.
 
     Neighbours, stolen time and clocks do not reject a run that may be `marked`, or a `scratch` run, which
     goes to a folder of one's own: its sidecar then says so (`conditions.sharing`).
     """
     lacking = [c for c in schema.COLUMNS if c not in table] + [k for k in schema.SIDECAR if k not in sidecar]
     if lacking or table.empty:
-        raise Refused(
+        raise Rejected(
             f"The run lacks {', '.join(lacking) or 'rows'}: every row has every column and the sidecar every "
             "field of bench/observations/schema.py."
         )
@@ -79,16 +79,16 @@ def check(
     if scratch or marked:
         sidecar.update(conditions.sharing(sidecar, experiment))
     run = Runs(rows.assign(file=0), [sidecar], [identifier], known=peaks.of_device(gpu, host, paths.RESULTS))
-    for _, sentence in refused(run).values():
-        raise Refused(sentence)
+    for _, sentence in rejected(run).values():
+        raise Rejected(sentence)
     if not scratch and (sentence := conditions.uncounted(run.each[0])):
-        raise Refused(sentence)
+        raise Rejected(sentence)
 
 
-def refused(runs: Runs) -> dict[int, tuple[str, str]]:
+def rejected(runs: Runs) -> dict[int, tuple[str, str]]:
     """Return {position of a run: (check, sentence)} of those that are rejected, each by its first check."""
     found: dict[int, tuple[str, str]] = {}
-    for name, rejects in GATES.items():
+    for name, rejects in CHECKS.items():
         for file, sentence in rejects(runs).items():
             found.setdefault(int(file), (name, sentence))
     return found
@@ -100,7 +100,7 @@ def held(runs: Runs) -> pd.DataFrame:
     One row per check and run that it concerns; columns gate, file (the position of the run), checked.
     """
     rows = []
-    for name, declared in GATES.items():
+    for name, declared in CHECKS.items():
         for file, run in runs.each.items():
             if declared.concerns(run):
                 rows.append((name, file, declared.can_check(run)))

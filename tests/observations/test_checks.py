@@ -11,17 +11,17 @@ from builders import make_rows, make_sidecar, write_run, write_serving
 
 from bench import environment
 from bench.machine import identity
-from bench.observations import gates, provenance, schema, store
+from bench.observations import checks, provenance, schema, store
 from bench.paths import ROOT
 from bench.report.tables import evidence
 
 
 def refusal(rows, **sidecar):
-    """The sentence with which the gates refuse a made-up run; empty where it passes."""
+    """The sentence with which the validity checks reject a made-up run; empty where it passes."""
     try:
-        gates.check(schema.frame(rows), make_sidecar(**sidecar), rows[0]["run_id"])
+        checks.check(schema.frame(rows), make_sidecar(**sidecar), rows[0]["run_id"])
         return ""
-    except gates.Refused as refused:
+    except checks.Rejected as refused:
         return str(refused)
 
 
@@ -85,7 +85,7 @@ def test_a_containers_quota_bounds_the_threads(group, line, files, cores, held_s
 
 
 def tamper(path, change, sidecar=False):
-    """Change the text of a run that has been written, as a run of before a gate may be."""
+    """Change the text of a run that has been written, as a run of before a check may be."""
     file = path.with_suffix(".json") if sidecar else path
     text = file.read_text()
     assert change[0] in text
@@ -104,7 +104,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("gate", FAULTS)
-def test_what_lies_there_falls_by_a_gate_that_came_later(tmp_path, gate):
+def test_what_lies_there_fails_by_a_check_that_came_later(tmp_path, gate):
     kept = write_run(tmp_path)
     path = write_run(tmp_path, host="def456")
     change, sidecar = FAULTS[gate]
@@ -114,7 +114,7 @@ def test_what_lies_there_falls_by_a_gate_that_came_later(tmp_path, gate):
     counts, refused = store.judged(folder=tmp_path)
     assert refused["run"].tolist() == [f"fake/{path.stem}"] and refused["gate"].tolist() == [gate]
     assert refused["reason"].iloc[0].endswith((".", "wrong.")) and path.read_bytes() == before
-    assert counts.set_index("gate")["refused"].to_dict() == dict.fromkeys(gates.GATES, 0) | {gate: 1}
+    assert counts.set_index("gate")["refused"].to_dict() == dict.fromkeys(checks.CHECKS, 0) | {gate: 1}
 
 
 def test_what_a_file_does_not_hold_is_not_checked_and_refuses_nothing(tmp_path):
@@ -160,7 +160,7 @@ def test_the_method_page_counts_them(tmp_path):
     write_run(tmp_path, run=2)
     table = evidence.gates(store.load(folder=tmp_path)).set_index("gate")
     assert table.loc["no cores stolen by other virtual machines"].tolist() == [2, 0, 1]
-    assert set(table.index) == set(gates.GATES)
+    assert set(table.index) == set(checks.CHECKS)
 
 
 def test_without_git_a_run_has_its_revision_and_says_that_nobody_looked(tmp_path, monkeypatch):
