@@ -1,11 +1,11 @@
 """Checks of what happened around a run, as its sidecar has it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.observations import schema
-from bench.observations.checks.declaration import Rejected, Run, check_each
+from bench.observations.checks.declaration import Check, Rejected, Run, check_each
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
 
@@ -20,12 +20,13 @@ def settled(warmup: Sequence[Fields]) -> bool:
 
     `warmup`: dicts with e2e_s and, where there is a GPU, clocks.sm in MHz.
     """
-    pairs: list[list[Any]] = [
-        [request.get(name) for request in warmup[-2:]] for name in ("e2e_s", "clocks.sm")
-    ]
-    return len(warmup) > 1 and all(
-        None in pair or abs(pair[0] - pair[1]) <= SETTLED * max(pair) for pair in pairs
-    )
+    if len(warmup) < 2:
+        return False
+    for name in ("e2e_s", "clocks.sm"):
+        before, last = warmup[-2].get(name), warmup[-1].get(name)
+        if None not in (before, last) and abs(before - last) > SETTLED * max(before, last):
+            return False
+    return True
 
 
 def on_gpu(run: Run) -> bool:
@@ -69,11 +70,6 @@ def is_marked(run: Run) -> bool:
 )
 def steady_clock(run: Run) -> str:
     """Reject a run during which a GPU's clock drifted or was throttled, and that does not say so itself."""
-    return clock_drift(run)
-
-
-def clock_drift(run: Run) -> str:
-    """Return the sentence that names the drift of the GPU's clock; empty where none was reported."""
     before, after = clocks(run.sidecar)
     if not (before and after and abs(after - before) > CLOCK_DRIFT * before):
         return ""
@@ -106,19 +102,26 @@ def minds_contention(run: Run) -> bool:
     return run.is_timed and not run.sidecar.get("parameters", {}).get("url")
 
 
-def is_spared(run: Run) -> bool:
-    """Whether others on the machine reject a run by no check: it says so itself, or nobody minds."""
-    return is_marked(run) or not minds_contention(run)
-
-
 def _cores(run: Run, name: str) -> float:
     """The counter `name`, 0 where it has no value: what was not counted is `uncounted`."""
     value: Any = run.sidecar.get("busy_cores", {}).get(name)
     return value if type(value) in (int, float) else 0
 
 
-def neighbours(run: Run) -> str:
-    """Return the sentence on other processes on the processor; empty where they were few."""
+def contention(name: str, counter: str) -> Callable[[Callable[[Run], str]], Check]:
+    """Declare the check `name` of what `busy_cores` counts as `counter`. It rejects no run that says itself
+    that it shared its machine, and none that does not mind."""
+    return check_each(
+        name,
+        concerns=minds_contention,
+        unless=lambda run: is_marked(run) or not minds_contention(run),
+        fields=[f"busy_cores.{counter}"],
+    )
+
+
+@contention("no neighbours on the processor", "others")
+def alone(run: Run) -> str:
+    """Reject a run beside other processes on the processor."""
     others, threads = _cores(run, "others"), run.sidecar.get("threads") or 1
     if others <= BUSY_SHARE * threads:
         return ""
@@ -128,8 +131,9 @@ def neighbours(run: Run) -> str:
     )
 
 
-def stolen(run: Run) -> str:
-    """Return the sentence on cores that other virtual machines took; empty where they took few."""
+@contention("no cores stolen by other virtual machines", "steal")
+def not_stolen(run: Run) -> str:
+    """Reject a run from which other virtual machines took cores."""
     steal = _cores(run, "steal")
     if steal <= STEAL_CORES:
         return ""
@@ -139,8 +143,9 @@ def stolen(run: Run) -> str:
     )
 
 
-def throttled_by_quota(run: Run) -> str:
-    """Return the sentence on a container's quota that held threads back; empty where it did not."""
+@contention("no threads held back by a quota", "throttled")
+def unthrottled(run: Run) -> str:
+    """Reject a run whose threads a container's quota held back."""
     throttled = _cores(run, "throttled")
     if throttled <= THROTTLED_SHARE:
         return ""
@@ -150,26 +155,6 @@ def throttled_by_quota(run: Run) -> str:
     )
 
 
-alone = check_each(
-    "no neighbours on the processor",
-    concerns=minds_contention,
-    unless=is_spared,
-    fields=["busy_cores.others"],
-)(neighbours)
-not_stolen = check_each(
-    "no cores stolen by other virtual machines",
-    concerns=minds_contention,
-    unless=is_spared,
-    fields=["busy_cores.steal"],
-)(stolen)
-unthrottled = check_each(
-    "no threads held back by a quota",
-    concerns=minds_contention,
-    unless=is_spared,
-    fields=["busy_cores.throttled"],
-)(throttled_by_quota)
-
-
 def sharing(sidecar: Fields, experiment: str) -> Fields:
     """Return how a run shared its machine: `shared`, the sentence of the first check that it fails, and
     `shared_by`, the same in a few words; empty where it had the machine to itself, or nobody minds."""
@@ -177,14 +162,15 @@ def sharing(sidecar: Fields, experiment: str) -> Fields:
     if not minds_contention(run):
         return {}
     threads = sidecar.get("threads") or 1
-    reasons = (
-        (neighbours(run), f"others used {_cores(run, 'others') / threads:.0%} of the CPU"),
-        (stolen(run), f"other virtual machines used {_cores(run, 'steal') / threads:.0%} of the CPU"),
-        (throttled_by_quota(run), f"a quota held it back for {_cores(run, 'throttled'):.0%} of the time"),
-        (clock_drift(run), "the GPU's clock changed meanwhile"),
-    )
-    for why, words in reasons:
-        if why:
+    others, steal = (f"{_cores(run, name) / threads:.0%}" for name in COUNTERS)
+    reasons = {
+        f"others used {others} of the CPU": alone,
+        f"other virtual machines used {steal} of the CPU": not_stolen,
+        f"a quota held it back for {_cores(run, 'throttled'):.0%} of the time": unthrottled,
+        "the GPU's clock changed meanwhile": steady_clock,
+    }
+    for words, declared in reasons.items():
+        if why := declared.sentence(run):
             return {"shared": why, "shared_by": words}
     return {}
 
@@ -193,10 +179,11 @@ def uncounted(run: Run) -> str:
     """Return why nobody knows who else used the machine, in a sentence; empty where it was counted, or does
     not matter."""
     busy = run.sidecar.get("busy_cores") or {}
-    values: Fields = {name: busy.get(name) for name in COUNTERS}
-    lacking = [
-        name for name, value in values.items() if type(value) not in (int, float) or not 0 <= value < math.inf
-    ]
+    lacking = []
+    for name in COUNTERS:
+        value: Any = busy.get(name)
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            lacking.append(name)
     if not lacking or not minds_contention(run):
         return ""
     return (
@@ -209,12 +196,13 @@ def uncounted(run: Run) -> str:
     "others on the machine were counted",
     concerns=minds_contention,
     needs=lambda run: (
-        has_order(run.sidecar) or None not in map(run.field, ("busy_cores.others", "busy_cores.steal"))
+        is_of_layout(run.sidecar, "order")
+        or None not in map(run.field, ("busy_cores.others", "busy_cores.steal"))
     ),
 )
 def counted(run: Run) -> str:
     """Reject a run of a layout of today that does not say who else used the machine."""
-    return uncounted(run) if has_order(run.sidecar) else ""
+    return uncounted(run) if is_of_layout(run.sidecar, "order") else ""
 
 
 def needs_probes(run: Run) -> bool:
@@ -225,9 +213,8 @@ def needs_probes(run: Run) -> bool:
 @check_each("the memory was probed beside it", concerns=needs_probes)
 def probed(run: Run) -> str:
     """Reject a run on a processor that publishes rates without one probe of its memory."""
-    if not needs_probes(run) or any(
-        probe > 0 for probe in run.sidecar.get("bandwidth_probes_bytes_per_s") or []
-    ):
+    probes = run.sidecar.get("bandwidth_probes_bytes_per_s") or []
+    if not needs_probes(run) or any(probe > 0 for probe in probes):
         return ""
     return (
         "No probe of the memory's bandwidth lies beside this run, so nothing bounds what it says: on a "
@@ -289,7 +276,7 @@ VERDICTS = "same tokens", "near ties", "likely", "not judged"  # with which a ru
 def right_tokens(run: Run) -> str:
     """Reject a run whose engine gave other tokens than the model's, and one of a layout that has the result
     of that check (`bench.experiments.judge`) without it."""
-    if not has_verdict(run.sidecar):
+    if not is_of_layout(run.sidecar, "judge"):
         return ""
     entry = _verdict(run.sidecar)
     verdict, why = entry.get("verdict"), entry.get("why")
@@ -303,11 +290,10 @@ def right_tokens(run: Run) -> str:
     return ""
 
 
-def has_verdict(sidecar: Fields) -> bool:
-    """Whether the layout that a sidecar claims has the verdict on the engine's tokens."""
-    return "judge" in sidecar or sidecar.get("layout") in range(
-        schema.SIDECAR_SINCE["judge"], schema.LAYOUT + 1
-    )
+def is_of_layout(sidecar: Fields, name: str) -> bool:
+    """Whether the layout that a sidecar claims has the field `name`."""
+    layouts = range(schema.SIDECAR_SINCE[name], schema.LAYOUT + 1)
+    return name in sidecar or sidecar.get("layout") in layouts
 
 
 def judged(sidecar: Fields) -> bool:
@@ -320,27 +306,15 @@ def _verdict(sidecar: Fields) -> Fields:
     return entry if isinstance(entry, dict) else {}
 
 
-@check_each("the place in the study's order is stated", needs=lambda run: has_order(run.sidecar))
+@check_each("the place in the study's order is stated", needs=lambda run: is_of_layout(run.sidecar, "order"))
 def in_order(run: Run) -> str:
     """Reject a run of a layout that states its place in the order of its study and does not state it: with
     the seed that another could draw the order from again, or that a person began it."""
-    return _layout_unknown(run.sidecar) or _no_order(run.sidecar)
-
-
-def has_order(sidecar: Fields) -> bool:
-    """Whether the layout that a sidecar claims has its place in the order of a study."""
-    layout = sidecar.get("layout")
-    return "order" in sidecar or (type(layout) is int and layout >= schema.SIDECAR_SINCE["order"])
-
-
-def _layout_unknown(sidecar: Fields) -> str:
+    sidecar = run.sidecar
     layout = sidecar.get("layout", schema.LAYOUT)
-    known = type(layout) is int and 1 <= layout <= schema.LAYOUT
-    return "" if known else f"The sidecar claims layout {layout!r}, and the newest here is {schema.LAYOUT}."
-
-
-def _no_order(sidecar: Fields) -> str:
-    if not has_order(sidecar):
+    if type(layout) is not int or not 1 <= layout <= schema.LAYOUT:
+        return f"The sidecar claims layout {layout!r}, and the newest here is {schema.LAYOUT}."
+    if not is_of_layout(sidecar, "order"):
         return ""
     order = sidecar.get("order")
     order = order if isinstance(order, dict) else {}

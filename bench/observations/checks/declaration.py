@@ -121,6 +121,11 @@ def every(run: Run) -> bool:
     return True
 
 
+def no_sentence(run: Run) -> str:
+    """Return the sentence of a check that is only asked of all runs together: none."""
+    return ""
+
+
 @dataclass(frozen=True)
 class Check:
     """One validity check: {position: sentence} of the runs that it rejects.
@@ -136,6 +141,7 @@ class Check:
     columns: Sequence[str] = ()
     fields: Sequence[str] = ()
     needs: Callable[[Run], bool] = every
+    sentence: Callable[[Run], str] = no_sentence  # of a check that is asked of one run at a time
 
     def __call__(self, runs: Runs) -> dict[int, str]:
         """Return {position of a run that it rejects: the sentence that says why}."""
@@ -166,6 +172,6 @@ def check_each(
                     found[file] = why
             return found
 
-        return Check(name, rejects, **needed)
+        return Check(name, rejects, sentence=sentence, **needed)
 
     return declared
