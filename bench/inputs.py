@@ -1,8 +1,10 @@
-"""The immutable inputs in data/, each read through `table`."""
+"""The inputs: data/, each table read through `table`, study.yaml, and the parameters of notebooks."""
 
+import ast
 import copy
 import functools
 import hashlib
+import json
 
 import pandas as pd
 import yaml
@@ -45,6 +47,38 @@ def study() -> Fields:
 def _parsed(text: str) -> Fields:
     """`text` as YAML: reading it takes tens of milliseconds, and a plan asks for it hundreds of times."""
     return yaml.safe_load(text)
+
+
+@functools.cache
+def defaults(name: str) -> Fields:
+    """{parameter: value} as notebooks/<name>.ipynb has them; empty where there is no such notebook.
+
+    Papermill's inspection says the same of a file, but not of cells that ran in a live notebook, and is not
+    there on Colab, where notebooks run without papermill.
+    """
+    path = ROOT / "notebooks" / f"{name}.ipynb"
+    if not path.exists():
+        return {}
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    source = next((c["source"] for c in cells if "parameters" in c["metadata"].get("tags", [])), "")
+    return declared("".join(source))
+
+
+def declared(source: str) -> Fields:
+    """Return name -> value of a cell that does nothing but set names to literals; empty for every other
+    cell."""
+    values: Fields = {}
+    try:
+        for node in ast.parse(source).body:
+            if not isinstance(node, ast.Assign):
+                return {}
+            for target in node.targets:
+                if not isinstance(target, ast.Name):  # `a, b = 1, 2`
+                    return {}
+                values[target.id] = ast.literal_eval(node.value)
+    except (SyntaxError, ValueError, TypeError):  # a magic, an expression
+        return {}
+    return values
 
 
 def shape(model: str) -> dict[str, int]:

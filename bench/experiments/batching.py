@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from bench import inputs
-from bench.experiments import parameters, target
+from bench.experiments import notebook, target
 from bench.experiments.session import Setup
 from bench.instrument import in_process
 
@@ -58,9 +58,7 @@ class Sweep:
 
     def __init__(self, setup: Setup) -> None:
         values = setup.parameters
-        sizes, lengths = (
-            parameters.numbers(name, values[name]) for name in ("batch_sizes", "prompt_lengths")
-        )
+        sizes, lengths = (notebook.numbers(name, values[name]) for name in ("batch_sizes", "prompt_lengths"))
         self.setup, self.budget_s, self.limit_s = setup, values["budget_s"], values["limit_s"]
         self.batches, self.room = setup.backend.batches(setup.option), target.room(setup.checkpoint)
         by_length = [Shape(1, length, values["short_tokens"]) for length in lengths]

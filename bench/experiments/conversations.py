@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from bench import inputs, prefix_cache
-from bench.experiments import parameters
+from bench.experiments import notebook
 from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
 from bench.experiments.session import Setup
 from bench.instrument.load import counters, schedule, sessions
@@ -65,7 +65,7 @@ class Conversations(Load):
     def _rates(self, usual):
         """The sessions per second of the levels, from few to many."""
         values = self.setup.parameters
-        rates = parameters.or_auto(values["session_rates"], parameters.rates, "session_rates", usual)
+        rates = notebook.or_auto(values["session_rates"], notebook.rates, "session_rates", usual)
         if not rates and usual:
             raise ValueError("There is nothing to do: give session_rates, such as '0.25 0.5'.")
         return sorted(rates)
@@ -209,7 +209,7 @@ class Replays(Conversations):
             raise ValueError("The workload trace needs a file: -p trace my.jsonl, or a CSV.")
         if values["history"] == "own" and values["due"] == "timestamp":
             print("A turn waits for the answer before it, and its latency counts from its moment.")
-        trace = traces.read(parameters.folder(values["trace"]), values["trace_unit"])
+        trace = traces.read(notebook.folder(values["trace"]), values["trace_unit"])
         if values["arrivals"] != self.arrivals:
             raise ValueError(f"A trace is sent with its own arrivals, not {values['arrivals']!r}.")
         rates = self._rates("")

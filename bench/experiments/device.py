@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 from bench.experiments.target import LOCAL, Target
-from bench.machine import bandwidth, contention, gemm, gpu, identity, memory, neighbours, sampler, waiting
+from bench.machine import bandwidth, gemm, gpu, identity, memory, neighbours, sampler
 from bench.observations import checks, schema
 from bench.paths import COMMITTED
 from llm_measured.core.definitions import Fields
@@ -56,7 +56,7 @@ class Alone:
         except BaseException:
             self.release()
             raise
-        self.neighbours, self.watch = neighbours.Neighbours(), contention.Watch()
+        self.neighbours, self.watch = neighbours.Neighbours(), neighbours.Watch()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,11 +92,11 @@ class Alone:
         or where that is marked."""
         others = self.cores()["others"]
         if others > checks.BUSY_CORES and self.refuses:
-            raise checks.Rejected(_sentence(contention.Look(others, self.watch.look().processes)))
+            raise checks.Rejected(_sentence(neighbours.Look(others, self.watch.look().processes)))
 
     def _idle(self):
         """Look a few times; refuse, warn or wait where somebody is busy in every look."""
-        with waiting.Waiting() as shown:
+        with neighbours.Waiting() as shown:
             self._look_until_idle(shown)
 
     def _look_until_idle(self, shown):
@@ -104,7 +104,7 @@ class Alone:
         # What is refused is a second job; what is warned of or waited for is all that would mark the run.
         limit = checks.BUSY_CORES if self.refuses and not waits else self.marking_cores
         while True:
-            watch, calmest = contention.Watch(), None
+            watch, calmest = neighbours.Watch(), None
             for _ in range(LOOKS):
                 time.sleep(LOOK_S)
                 seen = watch.look()
@@ -119,14 +119,14 @@ class Alone:
 
     def _warn(self, seen):
         self.warned = True
-        sentence = f"{waiting.WARNING}other processes keep {seen}, so these times are not to be trusted."
+        sentence = f"{neighbours.WARNING}other processes keep {seen}, so these times are not to be trusted."
         if self.marked:
             sentence += (
                 " The run is kept apart, marked, and compared with nothing; stop them, or let it wait for an "
                 "idle machine: WAIT=1 after make study, BENCH_WAIT=1 before papermill."
             )
         tqdm.write(sentence)
-        waiting.tell(sentence)
+        neighbours.tell(sentence)
 
 
 def _is_set(name):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.backends.common.checkpoints import Checkpoint
-from bench.experiments import notebook, parameters, session, target
+from bench.experiments import notebook, session, target
 from bench.experiments.quality import demand_real
 from bench.experiments.session import Setup
 from bench.instrument import in_process
@@ -198,11 +198,11 @@ def start(namespace: dict[str, Any]) -> Evaluation:
     """
     values = notebook.begin(namespace, "humaneval")
     demand_real(values["model"])
-    parameters.at_least(1, batch_size=values["batch_size"])
-    parameters.at_least(0, problems=values["problems"])
+    notebook.at_least(1, batch_size=values["batch_size"])
+    notebook.at_least(0, problems=values["problems"])
     every = problems()
     chosen = every[: values["problems"] or None]
-    folder = parameters.folder(values["results"], store.RESULTS)
+    folder = notebook.folder(values["results"], store.RESULTS)
     if len(chosen) < len(every) and store.is_published(folder / "run"):
         raise ValueError(
             f"{len(chosen)} of {len(every)} problems are a trial, which enters no table: keep it in a folder "

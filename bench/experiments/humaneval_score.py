@@ -17,7 +17,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from bench import backends, processes
-from bench.experiments import humaneval, notebook, parameters, sandbox, target
+from bench.experiments import humaneval, notebook, sandbox, target
 from bench.instrument import in_process
 from bench.machine import identity, neighbours
 from bench.observations import provenance, schema, store
@@ -141,8 +141,8 @@ def start(namespace: dict[str, Any]) -> Iterator[Scoring]:
             "pages/guide.qmd), and still nobody has read them: say -p run_generated_code True, or "
             "run_generated_code: true at humaneval-score in study.yaml."
         )
-    parameters.at_least(1, deadline_s=values["deadline_s"])
-    folder = parameters.folder(values["results"], store.RESULTS)
+    notebook.at_least(1, deadline_s=values["deadline_s"])
+    folder = notebook.folder(values["results"], store.RESULTS)
     answers = stored(values, folder)
     lock = neighbours.take("cpu")
     try:

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from bench import backends, paths
 from bench.backends.common import contract, servers
 from bench.backends.common.checkpoints import Checkpoint
-from bench.experiments import device, energy, judge, notebook, parameters
+from bench.experiments import device, energy, judge, notebook
 from bench.experiments import target as targets
 from bench.instrument import in_process, isolated
 from bench.instrument.load import decoding, parallel, protocols, schedule, sessions
@@ -108,8 +108,8 @@ class Running:
             cache_tokens,
             served_model=self.parameters.get("served_model", ""),
             path=self.parameters.get("path", ""),
-            changes=parameters.changes(self.parameters.get("body", "")),
-            headers=parameters.headers(self.parameters.get("headers", "")),
+            changes=notebook.changes(self.parameters.get("body", "")),
+            headers=notebook.headers(self.parameters.get("headers", "")),
         )
         watch = in_process.Stopwatch()
         with self.backend.serve(self.checkpoint, self.option, self.device, spec) as served:
@@ -176,7 +176,7 @@ class Running:
         """
         ids = targets.encoded(which, self.checkpoint)
         if numbers:
-            chosen = parameters.numbers("prompt_numbers", numbers)
+            chosen = notebook.numbers("prompt_numbers", numbers)
             existing = ids.index.astype(str)
             ids = ids[[int(naming.choose(f"prompt of {which}", str(n), existing)) for n in chosen]]
         if not self.target.url:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from bench.backends.common.servers import RunningServer
-from bench.experiments import parameters
+from bench.experiments import notebook
 from bench.experiments.session import Setup
 from bench.instrument.load import prefix_cache, schedule
 from bench.observations import checks, schema
@@ -327,9 +327,9 @@ def sent(rows: list[Fields]) -> tuple[list[Fields], str]:
 def _levels(values, places, offered, run):
     """The levels that the parameters name, with the arrivals of run number `run`; ValueError where there are
     none, or where the percentile is none that is shown."""
-    closed = parameters.or_auto(values["concurrency"], parameters.numbers, "concurrency", places)
-    opened = parameters.or_auto(values["request_rates"], parameters.rates, "request_rates", offered)
-    parameters.at_least(0, requests=values["requests"], scale=values["scale"])
+    closed = notebook.or_auto(values["concurrency"], notebook.numbers, "concurrency", places)
+    opened = notebook.or_auto(values["request_rates"], notebook.rates, "request_rates", offered)
+    notebook.at_least(0, requests=values["requests"], scale=values["scale"])
     if values["percentile"] not in levels.TAILS:
         raise ValueError(
             f"Parameter percentile must be one of {', '.join(map(str, levels.TAILS))}, not "

@@ -14,8 +14,8 @@ from bench import backends, endpoint, inputs
 from bench.backends import http
 from bench.backends.common import checkpoints
 from bench.backends.common.checkpoints import Checkpoint
-from bench.experiments import judge, parameters
-from bench.machine import devices, gpu, identity
+from bench.experiments import judge, notebook
+from bench.machine import gpu, identity
 from bench.observations import partial, store
 from bench.paths import ROOT
 from llm_measured.core import files, naming
@@ -141,12 +141,12 @@ def make(experiment: str, values: Fields, needs: str = "load") -> Target:
     backend, place = backends.get(values["backend"]), place_of(values)
     option = backend.option(values["option"], place.device)
     threads = threads_for(values["threads"])
-    parameters.at_least(1, **{name: values[name] for name in LENGTHS if name in values})
-    parameters.at_least(0, run=values["run"])
+    notebook.at_least(1, **{name: values[name] for name in LENGTHS if name in values})
+    notebook.at_least(0, run=values["run"])
     if missing := backend.missing(place.device, option) or _other_environment(backend, place.device, option):
         raise RuntimeError(missing)
     part = _part(backend, needs)
-    folder = parameters.folder(values["results"], store.RESULTS)
+    folder = notebook.folder(values["results"], store.RESULTS)
     files.can_write(folder / backend.name)
     several = Devices(*(_at_once(backend, values, part, kind) for kind in ("tensor", "data")))
     _enough(several, place, threads, values.get("url"))
@@ -167,7 +167,7 @@ def _model(values, backend, option):
         return values["model"]
     if not values.get("url"):
         return checkpoints.STAND_IN
-    headers = parameters.headers(values.get("headers", ""))
+    headers = notebook.headers(values.get("headers", ""))
     name = values["served_model"] or http.only_model(values["url"], headers)
     values["served_model"] = name
     rows = [row for row in inputs.table("models")["model"] if naming.same_model(row, name)]
@@ -196,7 +196,8 @@ def place_of(values: Fields) -> Place:
     A server that runs already is where `gpu` says, for nobody can see that from here: ValueError where it
     does not say; for a url that is none as well.
     """
-    device, slug, url = values["device"], values["gpu"], endpoint.checked(values.get("url") or "")
+    device, slug, url = values["device"], values["gpu"], values.get("url") or ""
+    url = endpoint.checked(url) if url else ""
     device = "cuda" if device == "gpu" else device
     if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
         raise ValueError(f"url must be like http://localhost:8000, with http:// or https://, not {url!r}.")
@@ -205,7 +206,7 @@ def place_of(values: Fields) -> Place:
             raise ValueError(
                 "Say what the server runs on, as a slug: -p gpu h100. Nobody can see that from here."
             )
-        return Place(*devices.device_of(device, slug))
+        return Place(*identity.device_of(device, slug))
     return Place("cpu" if device == "cpu" else "cuda", naming.safe(slug).lower())
 
 
@@ -280,7 +281,7 @@ def _at_once(backend, values, part, kind):
     ValueError naming who can where the backend has no such thing.
     """
     count = values.get(f"{kind}_parallel", 1)
-    parameters.at_least(1, **{f"{kind}_parallel": count})
+    notebook.at_least(1, **{f"{kind}_parallel": count})
     if count > 1 and kind not in backend.parallel(part):
         able = ", ".join(other.name for other in backends.usable() if kind in other.parallel(part))
         served = "server" in values and part == "load" and kind in backend.parallel("serve")

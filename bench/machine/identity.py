@@ -99,6 +99,28 @@ def slug(device: str = "cpu") -> str:
     return naming.cpu_slug("-".join(word for word in (naming.slug(plain), _zen()) if word), cores())
 
 
+def device_of(device: str, named: str) -> tuple[str, str]:
+    """Return ('cpu' or 'cuda', slug) of the device that a run uses by its parameters `device` and `gpu`, here
+    `named`; ValueError where this machine has no such device."""
+    kind = "cpu" if device == "auto" and named == "cpu" else device
+    naming.choose("device", kind, ("auto", "cpu", "cuda"))
+    has_cuda = gpu.has_cuda()
+    if kind == "cuda" and not has_cuda:
+        raise ValueError(
+            "There is no CUDA device here (nvidia-smi does not answer). Choose the device cpu, or run "
+            "this on a machine with an NVIDIA GPU."
+        )
+    if kind == "auto":
+        kind = "cuda" if has_cuda else "cpu"
+    here = slug(kind)
+    if named not in ("auto", kind, here):
+        raise ValueError(
+            f"This machine's {kind} device is {here!r}, not {named!r}. Leave gpu at 'auto', or run this "
+            f"where {named!r} is."
+        )
+    return kind, here
+
+
 def _zen() -> str | None:
     """Generation of an AMD core, which its marketing name may leave out; None elsewhere."""
     info = _cpuinfo()

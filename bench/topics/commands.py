@@ -1,6 +1,5 @@
 """The shell commands that pages print: of a notebook, and of the notebook that repeats a run."""
 
-import ast
 import functools
 import json
 import shlex
@@ -46,37 +45,11 @@ def notebook(experiment: str) -> str:
     return known.get("notebook", experiment)
 
 
-@functools.cache
-def defaults(name: str) -> Fields:
-    """{parameter: value} as notebooks/<name>.ipynb has them; empty where there is no such notebook.
-
-    Papermill's inspection says the same of a file, but not of cells that ran in a live notebook, and is not
-    there on Colab, where notebooks run without papermill.
-    """
-    path = ROOT / "notebooks" / f"{name}.ipynb"
-    if not path.exists():
-        return {}
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    source = next((c["source"] for c in cells if "parameters" in c["metadata"].get("tags", [])), "")
-    return declared("".join(source))
-
-
-def declared(source: str) -> Fields:
-    """Name -> value of a cell that does nothing but set names to literals; empty for every other cell."""
-    try:
-        body = ast.parse(source).body
-        if not all(isinstance(node, ast.Assign) for node in body):
-            return {}
-        return {target.id: ast.literal_eval(node.value) for node in body for target in node.targets}
-    except (SyntaxError, ValueError, AttributeError, TypeError):  # a magic, an expression, `a, b = 1, 2`
-        return {}
-
-
 def command(experiment: str, identity: dict[str, str], parameters: Fields) -> str:
     """The shell command that measures a run again: `identity` is {backend, option, model}, `parameters` those
     of its sidecar. A parameter that the notebook no longer has is left out."""
     name = notebook(experiment)
-    own = defaults(name)
+    own = inputs.defaults(name)
     changed = {k: v for k, v in parameters.items() if k in own and k not in APART and v != own[k]}
     try:
         backend = backends.get(identity["backend"])

@@ -34,7 +34,7 @@ import pandas as pd
 from scipy import stats
 from scipy.sparse.csgraph import connected_components
 
-from bench.observations.sessions import measuring_sessions
+from bench.observations.peaks import measuring_sessions
 from llm_measured.core.confidence import holm
 
 CONFIDENCE = 0.95

@@ -22,7 +22,7 @@ import yaml
 
 from bench import backends, inputs, paths
 from bench.backends.common import checkpoints
-from bench.machine import devices
+from bench.machine import identity
 from bench.observations import store
 from bench.paths import ROOT
 from bench.workflow import durations, order
@@ -135,7 +135,7 @@ def device(study: Fields) -> tuple[str, str]:
     """
     if study["gpu"] != "auto":
         return "cpu" if study["device"] == "cpu" else "cuda", str(study["gpu"])
-    return devices.device_of(study["device"], "auto")
+    return identity.device_of(study["device"], "auto")
 
 
 def engines(study: Fields, kind: str) -> dict[str, list[str]]:

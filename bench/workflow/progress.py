@@ -11,7 +11,7 @@ import psutil
 from tqdm import tqdm
 
 from bench import paths
-from bench.machine import waiting
+from bench.machine import neighbours
 from bench.paths import ROOT
 from bench.workflow import costs, durations, plan, report
 from bench.workflow.runs import Run
@@ -33,15 +33,15 @@ class Waits:
     result says on its own line whether it was disturbed."""
 
     def __init__(self) -> None:
-        self.shown, self.warned = waiting.told(), False  # what a run that was killed has left behind
+        self.shown, self.warned = neighbours.told(), False  # what a run that was killed has left behind
 
     def new(self) -> str:
         """The sentence that has not been shown; empty where no run waits, or that is known."""
-        told = waiting.told()
+        told = neighbours.told()
         if told == self.shown:
             return ""
         self.shown, (_, sentence) = told, told
-        if sentence.startswith(waiting.WARNING):
+        if sentence.startswith(neighbours.WARNING):
             if self.warned:
                 return ""
             self.warned = True

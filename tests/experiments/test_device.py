@@ -7,16 +7,16 @@ import pytest
 from filelock import FileLock
 
 from bench.experiments import device
-from bench.machine import contention, neighbours, waiting
+from bench.machine import neighbours
 from bench.observations import checks
 from bench.paths import COMMITTED
 
-BUSY = contention.Look(1.3, (contention.Process("indexer", 4711, 1.1), contention.Process("editor", 12, 0.2)))
-IDLE = contention.Look(0.01, ())
+BUSY = neighbours.Look(1.3, (neighbours.Process("indexer", 4711, 1.1), neighbours.Process("editor", 12, 0.2)))
+IDLE = neighbours.Look(0.01, ())
 
 
 class Looks:
-    """In place of `contention.Watch`: what is seen, one look after the other, the last one again and again."""
+    """In place of `neighbours.Watch`: what is seen, one look after the other, the last one again and again."""
 
     def __init__(self, *seen):
         self.seen = list(seen)
@@ -37,11 +37,11 @@ def around(monkeypatch, tmp_path):
     monkeypatch.setattr(device, "LOOK_S", 0)
     monkeypatch.delenv("BENCH_WAIT", raising=False)
     monkeypatch.delenv("BENCH_STRICT", raising=False)
-    monkeypatch.setattr(waiting, "FILE", tmp_path / "waiting.txt")
+    monkeypatch.setattr(neighbours, "FILE", tmp_path / "waiting.txt")
     monkeypatch.setattr(neighbours, "alone", lambda kind="cpu": FileLock(tmp_path / "lock"))
 
     def show(*seen, mean=0.0):
-        monkeypatch.setattr(contention, "Watch", Looks(*seen))
+        monkeypatch.setattr(neighbours, "Watch", Looks(*seen))
         monkeypatch.setattr(neighbours.Neighbours, "cores", lambda self: {"others": mean, "steal": 0.0})
 
     return show
@@ -84,7 +84,7 @@ def test_it_waits_where_that_is_set(around, monkeypatch, capsys):
     monkeypatch.setenv("BENCH_WAIT", "1")
     with device.Alone("cpu", COMMITTED):
         assert capsys.readouterr().out.count("Waiting for an idle machine") == 1
-    assert not waiting.told()[1], "it waits no more"
+    assert not neighbours.told()[1], "it waits no more"
 
 
 def test_a_run_that_can_be_marked_is_measured_beside_neighbours(around, capsys, monkeypatch):
@@ -95,7 +95,7 @@ def test_a_run_that_can_be_marked_is_measured_beside_neighbours(around, capsys, 
         alone.refuse_if_busy()
     (warning,) = capsys.readouterr().out.splitlines()
     assert "indexer" in warning and "kept apart, marked" in warning and "WAIT=1 after make study" in warning
-    assert waiting.told()[1] == warning, "the study shows it as well"
+    assert neighbours.told()[1] == warning, "the study shows it as well"
     monkeypatch.setenv("BENCH_STRICT", "1")
     with pytest.raises(checks.Rejected, match="indexer"):
         device.Alone("cpu", COMMITTED, marked=True).__enter__()
@@ -103,11 +103,11 @@ def test_a_run_that_can_be_marked_is_measured_beside_neighbours(around, capsys, 
 
 def test_what_would_mark_a_run_is_warned_of_before_it_begins(around, capsys, monkeypatch):
     """A browser with a tenth of a core: nothing to refuse, but no run beside it counts."""
-    around(contention.Look(0.1, (contention.Process("browser", 7, 0.1),)), IDLE)
+    around(neighbours.Look(0.1, (neighbours.Process("browser", 7, 0.1),)), IDLE)
     monkeypatch.setattr(device.identity, "cores", lambda: 2)
     with device.Alone("cpu", COMMITTED):
         assert not capsys.readouterr().out
-    around(contention.Look(0.1, (contention.Process("browser", 7, 0.1),)))
+    around(neighbours.Look(0.1, (neighbours.Process("browser", 7, 0.1),)))
     with device.Alone("cpu", COMMITTED, marked=True):
         assert "browser [7] 0.1" in capsys.readouterr().out
 
@@ -120,17 +120,17 @@ def test_who_waits_for_the_lock_says_so(around, tmp_path, capsys):
     said = capsys.readouterr().out
     # The file without its folder: no machine path stands in an executed notebook.
     assert "Waiting for another measurement on this machine" in said and "(lock)" in said
-    assert not waiting.told()[1]
+    assert not neighbours.told()[1]
     neighbours.take("cpu").release()
     assert not capsys.readouterr().out, "nobody has waited"
 
 
 def test_what_is_waited_for_lies_in_a_file_meanwhile(around, capsys):
-    with waiting.Waiting() as shown:
+    with neighbours.Waiting() as shown:
         shown.say("for rain")
         shown.say("for snow")
-        assert waiting.told()[1] == "Waiting for rain."
-    assert not waiting.told()[1] and capsys.readouterr().out.splitlines() == [
+        assert neighbours.told()[1] == "Waiting for rain."
+    assert not neighbours.told()[1] and capsys.readouterr().out.splitlines() == [
         "Waiting for rain.",
         "Waited 0 s.",
     ]
@@ -169,7 +169,7 @@ def test_own_children_are_no_neighbours():
     child = context.Process(target=_burn, args=(stop,))
     child.start()
     try:
-        watch = contention.Watch()
+        watch = neighbours.Watch()
         time.sleep(1)
         assert child.pid not in {one.pid for one in watch.look().processes}
     finally:
@@ -179,7 +179,7 @@ def test_own_children_are_no_neighbours():
 
 def test_a_look_counts_since_the_look_before(monkeypatch):
     spent = iter([{(7, 1.0): ("job", 10.0)}, {(7, 1.0): ("job", 12.0), (8, 2.0): ("new", 0.5)}, {}])
-    monkeypatch.setattr(contention, "_cpu_s", lambda: next(spent))
-    monkeypatch.setattr(contention.time, "monotonic", iter([0.0, 4.0, 4.0]).__next__)
-    look = contention.Watch().look()
+    monkeypatch.setattr(neighbours, "_others_cpu_s", lambda: next(spent))
+    monkeypatch.setattr(neighbours.time, "monotonic", iter([0.0, 4.0, 4.0]).__next__)
+    look = neighbours.Watch().look()
     assert [(one.name, one.cores) for one in look.processes] == [("job", 0.5), ("new", 0.125)]

@@ -14,7 +14,7 @@ from commands import BIN, execute, run_cells
 from fake import ANSWER, ITL_S, TTFT_S
 
 from bench import backends, inputs
-from bench.experiments import parameters as parameters_experiments
+from bench.experiments import notebook
 from bench.machine import gpu
 from bench.observations import schema, store
 from bench.paths import ROOT
@@ -223,18 +223,18 @@ def test_source_notebooks_are_clean(path):
     assert all(not c.outputs and c.execution_count is None for c in code), "committed with outputs"
     assert "parameters" in code[0].metadata.get("tags", [])
     lines = [line for line in code[0].source.splitlines() if line.strip()]
-    assert len(parameters_experiments.declared(code[0].source)) == len(lines), "one parameter per line"
+    assert len(inputs.declared(code[0].source)) == len(lines), "one parameter per line"
     assert all("  # " in line for line in lines), "each parameter has a comment"
     assert notebook.cells[0].cell_type == "markdown" and "papermill notebooks/" in notebook.cells[0].source
 
 
 def test_parameters_are_checked_against_the_first_cell():
     cells = ['a = 1  # x\nb = ""', "a = 2", "check"]
-    assert parameters_experiments.parameters({"In": cells, "a": 2, "b": ""}) == {"a": 2, "b": ""}
+    assert notebook.parameters({"In": cells, "a": 2, "b": ""}) == {"a": 2, "b": ""}
     with pytest.raises(NameError, match="Unknown parameter 'c'"):
-        parameters_experiments.parameters({"In": [cells[0], "# Parameters\nc = 2", "check"], "a": 1, "b": ""})
+        notebook.parameters({"In": [cells[0], "# Parameters\nc = 2", "check"], "a": 1, "b": ""})
     with pytest.raises(TypeError, match="a must be a int"):
-        parameters_experiments.parameters({"In": cells, "a": "2", "b": ""})
+        notebook.parameters({"In": cells, "a": "2", "b": ""})
 
 
 @pytest.mark.check

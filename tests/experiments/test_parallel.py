@@ -12,9 +12,8 @@ from pictures import texts
 
 from bench import backends, inputs, plots
 from bench.backends import vllm
-from bench.experiments import parameters as parameters_experiments
+from bench.experiments import notebook, session
 from bench.experiments import quality as quality_experiment
-from bench.experiments import session
 from bench.experiments import target as targets
 from bench.instrument.load import schedule
 from bench.machine import identity as identity_machine
@@ -413,7 +412,7 @@ def test_every_published_row_on_several_gpus_has_one_command_that_the_notebook_t
     several = table[table["tensor_parallel"] > 1]
     assert {"mlc", "tensorrt_llm", "vllm"} == set(several["backend"])
     assert {2, 4, 8} == set(several["tensor_parallel"])
-    known = parameters_experiments.declared(
+    known = inputs.declared(
         "".join(json.loads((ROOT / "notebooks" / "serving.ipynb").read_text())["cells"][1]["source"])
     )
     for row in several.to_dict("records"):
@@ -434,7 +433,7 @@ def test_the_published_batches_are_asked_for_where_the_study_s_lengths_are_not_t
     for row in table[table["study"] == systems_analysis.STUDIES["mosaicml"]].to_dict("records"):
         told = dict(re.findall(r"-p (\S+) (\S+)", row["command"]))
         sizes = set(printed.loc[printed["model"] == row["options"], "batch_size"]) or {1}
-        assert set(parameters_experiments.numbers("concurrency", told["concurrency"])) == sizes
+        assert set(notebook.numbers("concurrency", told["concurrency"])) == sizes
         assert told["request_rates"] == "none"
         assert (
             {schedule.lengths(told["lengths"], 1)[0]}
@@ -453,7 +452,7 @@ def test_the_guide_has_the_commands_that_the_table_prints():
 # The notebooks
 
 
-def notebook(cells, name, **parameters):
+def executed(cells, name, **parameters):
     names = cells(name, backend="fake", **parameters)
     return names["observed"], store.read(names["path"])[1]
 
@@ -476,7 +475,7 @@ SERVED = {"concurrency": "2", "request_rates": "none", "requests": 4, "lengths":
 )
 @pytest.mark.skipif(identity_machine.cores() < 2, reason="two devices on a CPU are two cores")
 def test_the_parameter_reaches_the_engine_the_rows_and_the_sidecar(cells, name, parameters):
-    requests, sidecar = notebook(cells, name, tensor_parallel=2, **parameters)
+    requests, sidecar = executed(cells, name, tensor_parallel=2, **parameters)
     assert (requests["tensor_parallel"] == 2).all() and (requests["data_parallel"] == 1).all()
     assert sidecar["settings"]["devices"] == 2 and sidecar["parameters"]["tensor_parallel"] == 2
 
@@ -484,6 +483,6 @@ def test_the_parameter_reaches_the_engine_the_rows_and_the_sidecar(cells, name, 
 @pytest.mark.check
 @pytest.mark.skipif(identity_machine.cores() < 2, reason="two devices on a CPU are two cores")
 def test_replicas_reach_the_server_and_the_rows(cells):
-    requests, sidecar = notebook(cells, "serving", data_parallel=2, **SERVED)
+    requests, sidecar = executed(cells, "serving", data_parallel=2, **SERVED)
     assert (requests["data_parallel"] == 2).all() and (requests["tensor_parallel"] == 1).all()
     assert sidecar["settings"]["devices"] == 2

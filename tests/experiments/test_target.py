@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from bench import backends, inputs
-from bench.experiments import batching, parameters, target
-from bench.machine import devices, gpu
+from bench.experiments import batching, notebook, target
+from bench.machine import gpu, identity
 from bench.paths import ROOT
 
 CHECKPOINT = SimpleNamespace(name="tiny", config={"max_position_embeddings": 100}, encode=str.split)
@@ -40,7 +40,7 @@ def test_a_set_without_prompts_or_tokens_is_refused(prompts):
 
 
 def test_gpu_is_another_word_for_cuda(monkeypatch):
-    monkeypatch.setattr(devices, "device_of", lambda device, gpu: (device, gpu))
+    monkeypatch.setattr(identity, "device_of", lambda device, gpu: (device, gpu))
     assert target.place_of({"device": "gpu", "gpu": "auto"}) == target.Place("cuda", "auto")
     elsewhere = {"device": "gpu", "gpu": "H100", "url": "https://somewhere.example"}
     assert target.place_of(elsewhere) == target.Place("cuda", "h100")
@@ -147,25 +147,25 @@ def test_the_budget_of_a_sweep_charges_no_warm_up():
 
 def test_a_folder_is_one_wherever_it_is_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert parameters.folder("scratch") == ROOT / "scratch"
-    assert parameters.folder(str(tmp_path)) == tmp_path and parameters.folder("", tmp_path) == tmp_path
+    assert notebook.folder("scratch") == ROOT / "scratch"
+    assert notebook.folder(str(tmp_path)) == tmp_path and notebook.folder("", tmp_path) == tmp_path
 
 
 @pytest.mark.parametrize(
     "source", ["1 + 1", "%pwd", "a, b = 1, 2", "a = print", "import os", "a = 1\nprint(a)", "a.b = 1", "f(x"]
 )
 def test_a_cell_that_does_more_than_to_set_literals_declares_nothing(source):
-    assert parameters.declared(source) == {}
+    assert inputs.declared(source) == {}
 
 
 def test_numbers_and_lists_become_the_words_that_they_stand_for():
     cells = ['sizes = "1 2"\nname = ""', "check"]
-    found = parameters.parameters({"In": cells, "sizes": [1, 4], "name": 3})
+    found = notebook.parameters({"In": cells, "sizes": [1, 4], "name": 3})
     assert found == {"sizes": "1 4", "name": "3"}
     with pytest.raises(TypeError, match="sizes must be a str"):
-        parameters.parameters({"In": cells, "sizes": None, "name": ""})
+        notebook.parameters({"In": cells, "sizes": None, "name": ""})
     with pytest.raises(NameError, match="Parameter name is not set"):
-        parameters.parameters({"In": cells, "sizes": ""})
+        notebook.parameters({"In": cells, "sizes": ""})
 
 
 def test_several_gpus_are_named_in_the_sidecar(monkeypatch):

@@ -12,7 +12,7 @@ from loads import here, make_calls, request_of, tiny
 from bench import endpoint
 from bench.backends import http as running
 from bench.backends.common import servers
-from bench.experiments import parameters
+from bench.experiments import notebook
 from bench.experiments import running as runs
 from bench.instrument.load import protocols, schedule
 from bench.instrument.reference_server import events
@@ -96,7 +96,7 @@ def test_bodies_are_changed_last():
 
 def test_headers_take_secrets_from_the_environment(monkeypatch):
     monkeypatch.setenv("MY_KEY", "s3cret")
-    assert parameters.headers('{"api-key": "$MY_KEY", "X-Team": "a"}') == {"api-key": "s3cret", "X-Team": "a"}
+    assert notebook.headers('{"api-key": "$MY_KEY", "X-Team": "a"}') == {"api-key": "s3cret", "X-Team": "a"}
     for text, words in (
         ('{"api-key": "s3cret"}', "would be kept with the run"),
         ('{"x": "$NO"}', "no variable NO"),
@@ -105,7 +105,7 @@ def test_headers_take_secrets_from_the_environment(monkeypatch):
         ('{"x": "a\\nb"}', "line's end"),
     ):
         with pytest.raises(ValueError, match=words) as refused:
-            parameters.headers(text)
+            notebook.headers(text)
         assert "s3cret" not in str(refused.value)
 
 

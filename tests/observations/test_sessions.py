@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from bench.observations.sessions import measuring_sessions
+from bench.observations.peaks import measuring_sessions
 
 RUNS = pd.DataFrame(
     {

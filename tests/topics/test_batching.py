@@ -6,7 +6,7 @@ from builders import MATRICES, PEAKS, make_sidecar, write_sweep
 from commands import execute
 
 from bench import inputs
-from bench.experiments import parameters as parameters_experiments
+from bench.experiments import notebook
 from bench.observations import checks, derived, schema, store
 from bench.topics import batching as batching_analysis
 from bench.topics import published as published_analysis
@@ -116,10 +116,10 @@ def test_windows_begin_differently_and_have_one_length():
 
 
 def test_numbers_of_a_parameter():
-    assert parameters_experiments.numbers("batch_sizes", "1 2, 8") == [1, 2, 8]
+    assert notebook.numbers("batch_sizes", "1 2, 8") == [1, 2, 8]
     for wrong in ("", "0", "1 two", "-1", "1.5"):
         with pytest.raises(ValueError, match="batch_sizes must be whole numbers"):
-            parameters_experiments.numbers("batch_sizes", wrong)
+            notebook.numbers("batch_sizes", wrong)
 
 
 SMALL = {"batch_sizes": "1 4 8 2", "input_tokens": 32, "max_new_tokens": 8, "prompt_lengths": "16"}

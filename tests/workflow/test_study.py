@@ -16,7 +16,7 @@ from builders import make_rows, make_sidecar, write_run
 from commands import BIN, TESTS, cloned, run
 
 from bench import backends, cells, inputs, paths
-from bench.machine import identity, neighbours, waiting
+from bench.machine import identity, neighbours
 from bench.observations import schema, store
 from bench.paths import ROOT
 from bench.workflow import durations, options, progress, report, run_notebook
@@ -142,7 +142,7 @@ def test_nothing_is_drawn_where_nothing_is_new(empty, monkeypatch):
 
 def test_what_a_run_waits_for_is_shown_once(tmp_path, monkeypatch):
     """A killed run has left the very sentence that the next one has to say."""
-    monkeypatch.setattr(waiting, "FILE", tmp_path / "waiting.txt")
+    monkeypatch.setattr(neighbours, "FILE", tmp_path / "waiting.txt")
     (tmp_path / "waiting.txt").write_text("Waiting for an idle machine.")
     os.utime(tmp_path / "waiting.txt", (1, 1))
     waits, said = progress.Waits(), []
@@ -154,12 +154,12 @@ def test_what_a_run_waits_for_is_shown_once(tmp_path, monkeypatch):
 
     look()
     assert not said
-    with waiting.Waiting() as shown:
+    with neighbours.Waiting() as shown:
         shown.say("for an idle machine")
         look()
     assert said == ["Waiting for an idle machine."]
     for name in ("browser", "browser"):  # each run of a study is disturbed
-        waiting.tell(f"{waiting.WARNING}{name}")
+        neighbours.tell(f"{neighbours.WARNING}{name}")
         look()
     assert said[1:] == ["Warning: browser"]
 

@@ -23,8 +23,11 @@ def settled(warmup: Sequence[Fields]) -> bool:
     if len(warmup) < 2:
         return False
     for name in ("e2e_s", "clocks.sm"):
-        before, last = warmup[-2].get(name), warmup[-1].get(name)
-        if None not in (before, last) and abs(before - last) > SETTLED * max(before, last):
+        before: Any = warmup[-2].get(name)
+        last: Any = warmup[-1].get(name)
+        if before is None or last is None:
+            continue
+        if abs(before - last) > SETTLED * max(before, last):
             return False
     return True
 
