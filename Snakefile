@@ -26,7 +26,7 @@ def forget_ended(runs, peaks):
     again."""
     try:
         with LOCK.acquire(timeout=0):
-            marks = [mark for run in runs if not run.measured for mark in (run.ended, run.tried)]
+            marks = [run.ended for run in runs if not run.measured]
             for file in [*marks, f"{ENDED}/{peaks}", UNDRAWN]:
                 Path(file).unlink(missing_ok=True)
     except Timeout:
@@ -57,7 +57,6 @@ SOURCES = [os.path.relpath(path, ROOT) for path in sources()]
 MISSING = [run.ended for run in RUNS if not run.measured]
 if not STUDY["first_only"] and not store.path(PEAKS).exists():
     MISSING.append(f"{ENDED}/{PEAKS}")
-ALONE = workflow.local_exec and not workflow.remote_exec
 
 
 def matching(*patterns):
@@ -79,9 +78,8 @@ def command(wildcards):
     if run is None:  # a node of a cluster looks later than the study's start, and the budget is spent by then
         return "true"
     if STUDY["rounds"] is None and run not in plan.first_round(STUDY):
-        # Where nothing else runs beside it, it lets the run go first whose turn it is by now.
-        how = "in-turn" if ALONE else "in-budget"
-        return f"exec env {run.order} python -m bench.workflow.plan {how} {run.id} {run.command} -- {OVERRIDES}"
+        budget = f"python -m bench.workflow.plan in-budget {run.id}"
+        return f"exec env {run.order} {budget} {run.command} -- {OVERRIDES}"
     return f"exec env {run.order} {run.command}"
 
 

@@ -3,8 +3,6 @@
 python -m bench.workflow.plan show [key=value …]    the runs in their order, with round and place of each
 python -m bench.workflow.plan in-budget RUN COMMAND … -- [key=value …]    COMMAND, if RUN is in the plan as of
 now
-python -m bench.workflow.plan in-turn RUN COMMAND … -- [key=value …]    likewise, and before it the run whose
-turn it is, where RUN's configuration was measured last
 """
 
 import collections
@@ -13,9 +11,8 @@ import json
 import math
 import os
 import shlex
-import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import yaml
@@ -288,19 +285,6 @@ def _number(run):
     return next(itertools.islice(own, run.n - 1, None))
 
 
-def turn(run: Run, planned: Sequence[Run], last: str | None) -> Run | None:
-    """The run whose turn it is when that of `run` has come: `run`, or the next of the plan where `run` would
-    be of the configuration that was measured `last`.
-
-    The order was drawn when the study began. What has come to its end or failed since leaves gaps in it, so
-    that two runs of one configuration may come together while another still wants one. A run that has been
-    begun is not tried again.
-    """
-    if run.configuration != last:
-        return run
-    return next((each for each in planned if each.configuration != last and each.can_begin), run)
-
-
 def left_out(kind: str) -> list[str]:
     """Why engines, or some of their options, are not measured on a device of this kind.
 
@@ -325,28 +309,19 @@ def as_words(config: Fields) -> str:
     return " ".join(shlex.quote(f"{key}={value}") for key, value in values.items())
 
 
-def run_in_budget(identifier: str, *words: str, alone: bool = False) -> None:
-    """Become the command among `words` if the plan, as of now, has the run; return if the budget has been
-    spent or it was measured in another's turn.
+def run_in_budget(identifier: str, *words: str) -> None:
+    """Replace this process by the command among `words`, unless the budget is spent or the run is measured.
 
-    With `alone` (one run at a time) another configuration's run is measured first where it is its `turn`.
     What an earlier study has logged of a run that is not needed goes, for nobody misses it any more.
     """
     where = words.index("--")
     command, study = words[:where], load(overrides(words[where + 1 :]))
-    planned = plan(study)
-    own = next((run for run in planned if run.id == identifier), None)
-    if own and own.measured:
-        return
-    if own:
-        if alone and (first := turn(own, planned, order.last_measured(own.gpu))) != own:
-            (ROOT / first.tried).parent.mkdir(parents=True, exist_ok=True)
-            (ROOT / first.tried).touch()
-            name, _, value = first.order.partition("=")
-            subprocess.run(shlex.split(first.command), env=os.environ | {name: value})
+    waiting = [run.id for run in plan(study) if not run.measured]
+    if identifier in waiting:
         os.execv(command[0], command)
-    for suffix in (".txt", ".ipynb"):
-        (ROOT / paths.log(identifier).with_suffix(suffix)).unlink(missing_ok=True)
+    if not store.path(identifier).exists():
+        for suffix in (".txt", ".ipynb"):
+            (ROOT / paths.log(identifier).with_suffix(suffix)).unlink(missing_ok=True)
 
 
 def show(*words: str) -> None:
@@ -367,7 +342,5 @@ if __name__ == "__main__":
             show(*words)
         case ["in-budget", *words]:
             run_in_budget(*words)
-        case ["in-turn", *words]:
-            run_in_budget(*words, alone=True)
         case _:
             sys.exit(__doc__)

@@ -12,7 +12,7 @@ from bench.observations import provenance, store
 from bench.paths import ROOT
 from llm_measured.core import naming
 
-ENDED, TRIED = "logs/ended", "logs/tried"
+ENDED = "logs/ended"
 
 
 @dataclass(frozen=True)
@@ -103,17 +103,6 @@ class Run:
         environment = [] if home == Path(sys.prefix) else [os.path.relpath(home / "ready", ROOT)]
         before = self.predecessor
         return environment + ([before.ended] if before and not before.measured else [])
-
-    @property
-    def tried(self) -> str:
-        """The empty file, relative to the repository, that says that it was begun in the turn of another."""
-        return f"{TRIED}/{self.id}"
-
-    @property
-    def can_begin(self) -> bool:
-        """Whether it has not been begun in this study, and what it needs is there."""
-        begun = self.measured or (ROOT / self.ended).exists() or (ROOT / self.tried).exists()
-        return not begun and all((ROOT / file).exists() for file in self.needs)
 
     @property
     def command(self) -> str:

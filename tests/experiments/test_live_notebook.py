@@ -23,7 +23,7 @@ SCRATCH = [
     "import math",
     "number = 3",
     "rows = []",  # of a run before: what is written must not be these
-    "from bench.observations import checks\ngates.BUSY_CORES, checks.check = 1e9, lambda *_: None",
+    "from bench.observations import checks\nchecks.BUSY_CORES, checks.check = 1e9, lambda *_: None",
     "checks.rejected = lambda *_: {}",
     "from bench.machine import bandwidth\nbandwidth.Bandwidth.probe = lambda self: self.probes.append(4e10)",
 ]

@@ -36,8 +36,7 @@ def folder(tmp_path, monkeypatch):
     """A checkout in which nothing has been measured, with an engine that has measured elsewhere."""
     monkeypatch.setattr(store, "RESULTS", tmp_path)
     monkeypatch.setattr(paths, "LOGS", tmp_path / "logs")
-    for name in ("ENDED", "TRIED"):
-        monkeypatch.setattr(runs_workflow, name, str(tmp_path / name))
+    monkeypatch.setattr(runs_workflow, "ENDED", str(tmp_path / "ended"))
     return tmp_path
 
 
@@ -137,44 +136,6 @@ def test_runs_that_are_there_already_do_not_bring_two_of_one_configuration_toget
         rest = [run for run in planned(way, seed=seed) if not run.measured]
         assert not in_a_row([some[-1], *rest]), "not either across the end of what is there"
         assert Counter(run.option for run in rest) == {"float32": 4, "int8": 4, "mute": 6, "short": 6}
-
-
-def begun(config, folder, ends):
-    """The runs that the jobs of a study carry out, one job after the other as the generous plan has them: a
-    configuration ends after as many runs as `ends` says."""
-    asked, found = plan.plan(config, generous=True), []
-    for job in asked:
-        last = order.last_measured(job.gpu)
-        wanted = [run for run in asked if run.n <= ends[run.option]]
-        planned = order.interleaved(wanted, last)
-        if job not in planned or job.measured:
-            continue
-        for run in dict.fromkeys([plan.turn(job, planned, last), job]):
-            measure(run, folder, len(found))
-            found.append(run)
-    return found
-
-
-@pytest.mark.parametrize("seed", range(1, 9))
-@pytest.mark.check
-def test_configurations_that_end_earlier_bring_no_two_runs_together(folder, seed):
-    """As with BUDGET: what comes next is only known when it comes."""
-    ends = {"float32": 12, "int8": 8, "mute": 10, "short": 3}
-    config = plan.load({"engines": FAKES, "experiments": "latency", "repeats": 12, "seed": seed})
-    done = begun(config, folder, ends)
-    assert Counter(run.option for run in done) == ends and not in_a_row(done)
-
-
-def test_a_run_that_was_begun_or_lacks_its_environment_has_no_turn(monkeypatch, folder):
-    runs = planned({"experiments": "latency", "repeats": 2})
-    first, second = runs[0], runs[1]
-    assert plan.turn(first, runs, None) == first == plan.turn(first, runs, second.configuration)
-    assert plan.turn(first, runs, first.configuration) == second
-    (ROOT / second.tried).parent.mkdir(parents=True)
-    (ROOT / second.tried).touch()
-    assert plan.turn(first, runs, first.configuration) == runs[2]
-    monkeypatch.setattr(type(first), "needs", ["no/such/environment/ready"])
-    assert plan.turn(first, runs, first.configuration) == first
 
 
 def test_a_run_states_its_seed_and_place(monkeypatch):
