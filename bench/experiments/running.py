@@ -248,6 +248,11 @@ class Running:
         what = f"{len(batches[0])} x {len(batches[0][0])}+{max_new_tokens}"
         return self.meter.repeated(what, rows, again)
 
+    def probe_gemm(self) -> None:
+        """Measure the matrix-multiply peak in every number format, now; all measurements are kept."""
+        self.in_use()
+        self.taken.probe_gemm()
+
     def drive(
         self,
         served: servers.RunningServer,
