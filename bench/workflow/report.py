@@ -62,13 +62,15 @@ def text(config: Fields) -> str:
     where = os.path.relpath(page, ROOT) if page.exists() else "it could not be built"
     first = f"this machine, host {identity.host()}, stands first on it after: BENCH_FRONT=here make site"
     lines += ["", scope(config), f"The page: {where}; {first}"]
-    lines += [
-        f"NOTE {run.id}: measured, but its notebook failed after that: {why}"
-        for run, why in _failed_after_measuring(config)
-    ]
-    return "\n".join(
-        lines + refusals(config) + failures(config) + beside_others(config) + without_row_line(config)
-    )
+    written = [run for run in plan.plan(config) if run.written]
+    for run in written:
+        if why := run_notebook.error(run.written.with_suffix(".ipynb")):
+            lines.append(f"NOTE {run.id}: measured, but its notebook failed after that: {why}")
+    _, rejected = store.judged([run.csv for run in written if run.measured])
+    for row in rejected.itertuples():
+        lines.append(f"NOT COUNTED {row.run}: {row.reason}")
+    lines += [failure(run) for run in unmeasured(config)]
+    return "\n".join(lines + beside_others(config) + without_row_line(config))
 
 
 def beside_others(config: Fields) -> list[str]:
@@ -114,21 +116,9 @@ def scope(config: Fields) -> str:
     return what + (f" Not asked for: {', '.join(others)}." if others else "")
 
 
-def failures(config: Fields) -> list[str]:
-    """One line for each run without CSV: its name, why, and the file with the whole traceback."""
-    return [failure(run) for run in unmeasured(config)]
-
-
 def failure(run: Run) -> str:
     """Which run failed, why, and the file with the whole traceback."""
     return f"FAILED {run.id}: {_why(run)} (whole traceback: {paths.log(run.id)})"
-
-
-def refusals(config: Fields) -> list[str]:
-    """One line for each measured run of the plan that a check rejects when it is read, with its reason."""
-    measured = [run.csv for run in plan.plan(config) if run.measured]
-    _, refused = store.judged(measured)
-    return [f"NOT COUNTED {row['run']}: {row['reason']}" for _, row in refused.iterrows()]
 
 
 def _why(run):
@@ -154,16 +144,6 @@ def row(run: Run) -> str:
     one = measured.iloc[0]
     wait = "" if one["ttft_s"] != one["ttft_s"] else f", TTFT {one['ttft_s'] * 1e3:.3g} ms"
     return f"{name}: {one['output_tokens_per_s']:.3g} output tokens/s{wait}{beside}"
-
-
-def _failed_after_measuring(config):
-    """Measured runs of the plan whose notebook failed after writing them, with the error."""
-    found = (
-        (run, run_notebook.error(run.written.with_suffix(".ipynb")))
-        for run in plan.plan(config)
-        if run.written
-    )
-    return [(run, why) for run, why in found if why]
 
 
 if __name__ == "__main__":

@@ -64,13 +64,6 @@ def test_a_run_falls_whose_rows_say_another_path(change):
     assert f"(run_id {said})" in found[1]
 
 
-def test_a_run_falls_under_another_number():
-    broken = runs(PLAUSIBLE, make_rows(run=2))
-    broken.identifiers[1] = broken.identifiers[1].replace("-2", "-3")
-    sentence = measurements.agrees_with_path(broken)[1]
-    assert f"the path says {broken.identifiers[1]}" in sentence and "-3 (run_id" in sentence
-
-
 @pytest.mark.parametrize("column", ["prompt_tokens", "max_new_tokens", "batch_size"])
 def test_what_is_counted_is_above_zero(column):
     for value in (0, -1, None):
@@ -237,13 +230,6 @@ def test_the_request_with_the_most_tokens_from_a_cache_is_named():
     assert "answered 1 requests from its prefix cache (2 of 8 p" in found[2]
 
 
-def test_the_highest_utilisation_is_named():
-    slow = make_sidecar(bandwidth_probes_bytes_per_s=[10e9])
-    rows = changed({"e2e_s": 0.05 + 9 * 0.005}, {"e2e_s": 0.05 + 9 * 0.008}, {"e2e_s": 0.05 + 9 * 0.02})
-    alone = measurements._single_request(runs((rows, slow)))
-    assert "MBU of a request is 2.00: " in alone[0] and "10% above the 10.0 GB/s" in alone[0]
-
-
 def test_one_request_may_have_run_where_memory_was_faster():
     """Faster than beside every probe of its run: the median is what counts."""
     probes = {"bandwidth_probes_bytes_per_s": [12e9]}
@@ -259,20 +245,6 @@ def test_one_request_may_have_run_where_memory_was_faster():
     alone = runs((quick, make_sidecar(**probes)))
     of_device = checks.Runs(alone.rows, alone.sidecars, alone.identifiers, known=known)
     assert measurements.possible_bandwidth(of_device) == {}, "by what another run of the device has found"
-
-
-def test_where_no_probe_had_its_cores_the_most_that_memory_can_give_is_the_roof():
-    # Readers with their cores for half of the time read 5 GB/s: the memory gives 10 GB/s at most.
-    rows = changed(*[{"e2e_s": 0.05 + 9 * 0.008}] * 3)
-    half = make_sidecar(bandwidth_probes_bytes_per_s=[4e9, 5e9], probe_cpu_shares=[0.5, 0.5])
-    third = half | {"probe_cpu_shares": [0.3, 0.3]}
-    seen = make_sidecar(bandwidth_probes_bytes_per_s=[10e9])
-    nothing = make_sidecar(bandwidth_probes_bytes_per_s=[])
-    judged = runs((PLAUSIBLE, third), (rows, half), (rows, seen), (rows, nothing), (rows, third))
-    found = measurements._in_the_median(judged)
-    assert sorted(found) == [1, 2] and found[1] == found[2]
-    assert "MBU is 1.25, above 1: 0.100 GB of weights in 8.00 ms is more than the 10.0 GB/s" in found[1]
-    assert measurements.possible_bandwidth(runs((PLAUSIBLE, nothing), PLAUSIBLE)) == {}
 
 
 def test_more_operations_than_the_peak_are_refused():
