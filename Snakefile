@@ -160,7 +160,7 @@ rule run:
         command=command,
     message:
         "{wildcards.backend}/{wildcards.name}-{wildcards.n}"
-    # The plan's order (bench/workflow/order.py): a shuffled round of all configurations before the next one.
+    # The plan's order (bench/workflow/plan.py): a shuffled round of all configurations before the next one.
     priority: lambda w: ORDER.get(f"{w.backend}/{w.name}-{w.n}", 0)
     resources:
         device=1,

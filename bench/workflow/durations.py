@@ -30,14 +30,15 @@ def expected_s(runs: Sequence[Run], generous: bool = False) -> dict[Run, float]:
     how much this one was faster or slower so far; else from the mean of the others of its model, or by its
     size. A `generous` estimate takes GENEROUS of what no own run is known for.
     """
-    own, everywhere, ratios, of_model = {}, {}, [], collections.defaultdict(list)
+    own, everywhere, ratios = {}, {}, []
+    of_model: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     for run in runs:
-        own[run] = own_s(run)
-        everywhere[run] = measured_s(run, "*")
-        if everywhere[run]:
-            of_model[run.experiment, run.model].append(everywhere[run])
-        if own[run] and everywhere[run]:
-            ratios.append(own[run] / everywhere[run])
+        here, anywhere = own_s(run), measured_s(run, "*")
+        own[run], everywhere[run] = here, anywhere
+        if anywhere:
+            of_model[run.experiment, run.model].append(anywhere)
+        if here and anywhere:
+            ratios.append(here / anywhere)
     factor = (median(ratios) if ratios else 1.0) * (GENEROUS if generous else 1.0)
     expected = {}
     for run in runs:

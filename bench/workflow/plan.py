@@ -1,18 +1,21 @@
 """The plan that the Snakefile carries out: which runs study.yaml asks for on this machine, in which order.
 
+Every round is shuffled, and no configuration is measured twice in a row while another still wants a run.
+
 python -m bench.workflow.plan show [key=value …]    the runs in their order, with round and place of each
 python -m bench.workflow.plan in-budget RUN COMMAND … -- [key=value …]    COMMAND, if RUN is in the plan as of
 now
 """
 
 import collections
+import hashlib
 import itertools
 import json
 import math
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import yaml
@@ -20,10 +23,9 @@ import yaml
 from bench import backends, inputs, paths
 from bench.backends.common import checkpoints
 from bench.machine import identity
-from bench.observations import store
+from bench.observations import schema, store
 from bench.paths import ROOT
-from bench.workflow import durations, order
-from bench.workflow.options import measured_options
+from bench.workflow import durations
 from bench.workflow.runs import Run, make
 from llm_measured.core import naming
 from llm_measured.core.definitions import Fields
@@ -170,9 +172,32 @@ def _chosen(words, kind):
     }
 
 
+def _bits(option):
+    """Bits per weight that the option's name states, 32 where it states none."""
+    return naming.bits(option) or 32
+
+
+# The words of study.yaml for the options of an engine. Of options with equally many bits the one offered
+# first is taken.
+CHOICES = {
+    "all": list,
+    "none": lambda offered: [],
+    "default": lambda offered: offered[:1],
+    "fewest_bits": lambda offered: [min(offered, key=_bits)],
+    "default_and_fewest_bits": lambda offered: list(dict.fromkeys([offered[0], min(offered, key=_bits)])),
+}
+
+
+def measured_options(rounds: Fields, n: int, offered: Sequence[str]) -> Sequence[str]:
+    """Those of the options `offered` that the n-th round measures; `rounds`: a word of CHOICES for
+    first_round and for later_rounds."""
+    word = rounds["first_round" if n == 1 else "later_rounds"]
+    return CHOICES[naming.choose("choice of options in study.yaml", word, CHOICES)](offered)
+
+
 def plan(study: Fields, generous: bool = False) -> list[Run]:
     """Every Run that `study` asks for on this machine, each on one device, in the order in which they are to
-    be measured (`bench.workflow.order`).
+    be measured.
 
     Rounds of all configurations, each round shuffled by the study's seed; no configuration twice in a row
     while another still wants a run, whatever of the plan is measured already. Where the budget decides, later
@@ -184,9 +209,7 @@ def plan(study: Fields, generous: bool = False) -> list[Run]:
     else:
         runs = itertools.chain(*itertools.islice(_rounds_of(study), study["rounds"]))
     gpu = device(study)[1]
-    return _placed(
-        order.interleaved(_with_predecessors(runs), order.last_measured(gpu)), order.seed_of(study)
-    )
+    return _placed(interleaved(_with_predecessors(runs), last_measured(gpu)), seed_of(study))
 
 
 def _placed(runs, seed):
@@ -197,9 +220,9 @@ def _placed(runs, seed):
 
 def _rounds_of(study):
     """The runs of one round after the other, without end, each shuffled by the study's seed."""
-    seed, last = order.seed_of(study), None
+    seed, last = seed_of(study), None
     for n in itertools.count(1):
-        runs = order.shuffled(_round(study, n), seed, n, last)
+        runs = shuffled(_round(study, n), seed, n, last)
         yield runs
         last = runs[-1].configuration if runs else last
 
@@ -285,6 +308,75 @@ def _number(run):
     return next(itertools.islice(own, run.n - 1, None))
 
 
+# --- the order ----------------------------------------------------------------------------------------------
+#
+# What a fixed order confounds with the configuration (who ran before it, how long the machine had been busy)
+# repeats cannot average out; a shuffle of each round can. The order follows from the seed alone: a study
+# that was interrupted goes on in it, and what is installed later or fails leaves the order of the others.
+
+
+def seed_of(study: dict) -> int:
+    """The seed of the study's order: its own, or with `auto` one that this checkout's random id gives."""
+    if study["seed"] != "auto":
+        return study["seed"]
+    return int.from_bytes(hashlib.sha256(identity.host().encode()).digest()[:4])
+
+
+def shuffled(runs: list[Run], seed: int, number: int, last: str | None) -> list[Run]:
+    """The runs of round `number` as `seed` shuffles them, none before the one whose answers it reads.
+
+    `last`: the configuration that ended the round before. A shuffle that begins with it is drawn again.
+    """
+    openers = {run.configuration for run in runs if run.predecessor not in runs}
+    draw = 0
+    while True:
+        names = {run: f"{seed} {number} {draw} {run.configuration}" for run in runs}
+        place = {run: hashlib.sha256(name.encode()).hexdigest() for run, name in names.items()}
+        # What reads the answers of another run of its round comes at that run's place at the earliest.
+        reads = {run: place[run.predecessor] for run in runs if run.predecessor in place}
+        found = sorted(runs, key=lambda run: (max(place[run], reads.get(run, "")), run.after))
+        if not found or openers <= {last} or found[0].configuration != last:
+            return found
+        draw += 1
+
+
+def interleaved(runs: list[Run], last: str | None) -> list[Run]:
+    """`runs` with those that are not measured in the order in which they are to be: each the next of
+    another configuration than the one before it, as long as there is one.
+
+    `last`: the configuration that was measured last. What is measured keeps its place in the list.
+    """
+    waiting = [run for run in runs if not run.measured]
+    names = {run: run.configuration for run in waiting}
+    reads, to_come, turns = {run: run.predecessor for run in waiting if run.after}, set(waiting), []
+    while waiting:
+        others = (run for run in waiting if names[run] != last and reads.get(run) not in to_come)
+        turn = next(others, None) or next(run for run in waiting if reads.get(run) not in to_come)
+        turns.append(turn)
+        last = names[turn]
+        waiting.remove(turn)
+        to_come.remove(turn)
+    following = iter(turns)
+    return [run if run.measured else next(following) for run in runs]
+
+
+def last_measured(gpu: str) -> str | None:
+    """The configuration (a run's name without its number) that this checkout has measured last on the device
+    with the slug `gpu`; None if none."""
+    name = f"*/*-{gpu}-{identity.host()}-*.json"
+    files = [*store.RESULTS.glob(name), *store.shared_folder().glob(name)]
+    ended = {
+        file: json.loads(file.read_text())["ended"]
+        for file in files
+        if file.parent.name not in schema.NOT_RUNS and file.with_suffix(".csv").exists()
+    }
+    last = max(ended, key=lambda file: ended[file], default=None)
+    return naming.split_number(f"{last.parent.name}/{last.stem}")[0] if last else None
+
+
+# --- what is shown and carried out --------------------------------------------------------------------------
+
+
 def left_out(kind: str) -> list[str]:
     """Why engines, or some of their options, are not measured on a device of this kind.
 
@@ -328,9 +420,7 @@ def show(*words: str) -> None:
     """Print the plan of the study `words` (key=value) in its order, one run per line."""
     study = load(overrides(words))
     runs = plan(study, generous=True)
-    print(
-        f"seed {order.seed_of(study)}; runs: {len(runs)}, of them measured: {sum(r.measured for r in runs)}"
-    )
+    print(f"seed {seed_of(study)}; runs: {len(runs)}, of them measured: {sum(r.measured for r in runs)}")
     for run in runs:
         state = "measured" if run.measured else ""
         print(f"round {run.round:>2}, place {run.place:>2}: {run.id} {state}".rstrip())

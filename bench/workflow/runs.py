@@ -29,7 +29,7 @@ class Run:
     parameters: tuple
     after: str = ""
     notebook: str = ""
-    # Where it stands in the order of its study (`bench.workflow.order`): no part of what it is.
+    # Where it stands in the order of its study (`bench.workflow.plan`): no part of what it is.
     seed: int = field(default=0, compare=False)
     round: int = field(default=0, compare=False)
     place: int = field(default=0, compare=False)

@@ -13,7 +13,7 @@ from bench import inputs, paths
 from bench.machine import identity
 from bench.observations import checks, provenance, store
 from bench.paths import ROOT
-from bench.workflow import order, plan
+from bench.workflow import plan
 from bench.workflow import runs as runs_workflow
 
 FAKES = "fake/float32 fake/int8 fake/mute fake/short"
@@ -93,10 +93,10 @@ def test_the_order_is_the_seed_s(monkeypatch):
 
 def test_every_order_of_a_round_is_as_likely_as_any_other():
     runs = planned({"repeats": 1})
-    drawn = Counter(tuple(run.option for run in order.shuffled(runs, seed, 1, None)) for seed in range(2400))
+    drawn = Counter(tuple(run.option for run in plan.shuffled(runs, seed, 1, None)) for seed in range(2400))
     assert len(drawn) == 24 and min(drawn.values()) > 60 and max(drawn.values()) < 140
     last = runs[0].configuration
-    begun = Counter(order.shuffled(runs, seed, 2, last)[0].option for seed in range(600))
+    begun = Counter(plan.shuffled(runs, seed, 2, last)[0].option for seed in range(600))
     assert runs[0].option not in begun and min(begun.values()) > 150
 
 
@@ -104,7 +104,7 @@ def test_what_fails_or_is_added_leaves_the_order_of_the_others():
     runs = planned({"repeats": 1})
     for left in runs:
         rest = [run for run in runs if run != left]
-        assert order.shuffled(rest, 5, 1, None) == [r for r in order.shuffled(runs, 5, 1, None) if r != left]
+        assert plan.shuffled(rest, 5, 1, None) == [r for r in plan.shuffled(runs, 5, 1, None) if r != left]
 
 
 def measure(run, folder, minute):

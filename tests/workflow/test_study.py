@@ -19,7 +19,7 @@ from bench import backends, cells, inputs, paths
 from bench.machine import identity, neighbours
 from bench.observations import schema, store
 from bench.paths import ROOT
-from bench.workflow import durations, options, progress, report, run_notebook
+from bench.workflow import durations, progress, report, run_notebook
 from bench.workflow import plan as plan_workflow
 
 pytestmark = pytest.mark.early
@@ -240,19 +240,22 @@ def test_a_plain_study_keeps_to_its_budget():
 def test_which_options_each_repeat_measures():
     offered = ["float32", "Q4_0", "int8", "bfloat16-ngram"]
     rounds = {"first_round": "default", "later_rounds": "all"}
-    assert [options.measured_options(rounds, n, offered) for n in (1, 2, 3)] == [
+    assert [plan_workflow.measured_options(rounds, n, offered) for n in (1, 2, 3)] == [
         ["float32"],
         offered,
         offered,
     ]
-    chosen = {word: options.measured_options({"first_round": word}, 1, offered) for word in options.CHOICES}
+    chosen = {
+        word: plan_workflow.measured_options({"first_round": word}, 1, offered)
+        for word in plan_workflow.CHOICES
+    }
     assert chosen["fewest_bits"] == ["Q4_0"] and chosen["default_and_fewest_bits"] == ["float32", "Q4_0"]
     assert not chosen["none"]
-    assert options.measured_options({"first_round": "default_and_fewest_bits"}, 1, ["F16", "F16-ngram"]) == [
-        "F16"
-    ]
+    assert plan_workflow.measured_options(
+        {"first_round": "default_and_fewest_bits"}, 1, ["F16", "F16-ngram"]
+    ) == ["F16"]
     with pytest.raises(ValueError, match="Did you mean 'fewest_bits'"):
-        options.measured_options({"first_round": "fewest-bit"}, 1, offered)
+        plan_workflow.measured_options({"first_round": "fewest-bit"}, 1, offered)
 
 
 def test_quality_waits_for_the_answers_that_it_scores(tmp_path, monkeypatch):
