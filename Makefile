@@ -41,7 +41,7 @@
 #                                        expect-log: predictions that wait for a measurement
 #     make proof                         the long simulations behind the intervals; their result is committed
 #     make lint                          format, style, types, and which room and package may import which
-#     make readme                        the README's findings, data/results.md and data/dictionary.md, from the committed runs
+#     make readme                        the README's findings, data/results.md and data/dictionary.md, from data/tables
 #     make tables                        data/tables from the committed runs; python -m bench.topics.tables check compares them
 #     make figures                       figures/: every labelled cell of a page, and the figures of others' numbers
 #     make data                          the whole data in downloads/: one Parquet, one CSV, the data dictionary
@@ -102,7 +102,7 @@ data: .venv/ready
 	@python -m bench.report.downloads
 
 readme: .venv/ready
-	@python -m bench.report.headlines README.md
+	@python -m bench.headlines README.md
 	@python -m bench.report.forge
 
 # What takes no time measurement runs on both cores, the rest one after the other. Of the quick tests many wait for a

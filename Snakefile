@@ -105,7 +105,7 @@ REPORT = (
     "snakemake --quiet all --config partial=True {overrides} -- draw "
     "|| (echo 'Figures or pages could not be made: make site'; touch {undrawn}); "
     "else echo 'Nothing new was measured, so nothing is drawn; make site draws what is there.'; fi; "
-    "python -m bench.report.tables latency here; python -m bench.workflow.report {overrides}"
+    "BENCH_FRONT=here python -m bench.cells tbl-latency; python -m bench.workflow.report {overrides}"
 ).format(since=STARTED, overrides=OVERRIDES, undrawn=UNDRAWN)
 
 

@@ -2,6 +2,7 @@
 
     python -m bench.cells              every figure -> figures/<name>.svg (`make figures`)
     python -m bench.cells latency      only that of the label fig-latency
+    python -m bench.cells tbl-latency  a table on the terminal
 
 A cell imports what it needs and its last line is what it shows; it runs as it stands in any notebook that
 has the repository on its path. `notebooks/figure.ipynb -p figure latency` runs the same cell.
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from bench import paths, style
+from bench import html, paths, style
 from llm_measured.core import naming
 from llm_measured.core.definitions import Value
 from llm_measured.core.files import write_whole
@@ -67,11 +68,11 @@ def figures() -> list[str]:
 
 
 def by_name() -> list[str]:
-    """Return the names of the other figures, those of bench/report/figures: mostly of others' numbers."""
-    from bench.report import figures as drawn
+    """Return the names of the other figures, which bench/report draws of others' numbers."""
+    from bench import registry
+    from bench.report import pages as pages
 
-    made = figures()
-    return [name for name in drawn.names() if name not in made]
+    return list(registry.FIGURES)
 
 
 def choose(words: str) -> list[str]:
@@ -81,17 +82,14 @@ def choose(words: str) -> list[str]:
     return names if words == "all" else [naming.choose("figure", name, names) for name in words.split()]
 
 
-def draw(name: str, results: Path | None = None) -> Figure:
-    """Return the figure of the cell fig-`name`; one of bench/report/figures is drawn from the runs in the
-    folder `results` (default: paths.RESULTS)."""
+def draw(name: str) -> Figure:
+    """Return the figure of the cell fig-`name`, or one of others' numbers by its name."""
     if name in figures():
         with style.style():
             return run(f"fig-{name}")
-    from bench.observations import store
-    from bench.report import figures as drawn
     from bench.report import pages
 
-    return drawn.drawn(name)(store.load(folder=results) if results else pages.requests())
+    return pages.figure(name)
 
 
 def export(figure: Figure, name: str, folder: Path = paths.FIGURES) -> Path:
@@ -106,8 +104,12 @@ def export(figure: Figure, name: str, folder: Path = paths.FIGURES) -> Path:
 
 
 def main(arguments: Iterable[str]) -> None:
-    """Draw the figures that are named, or all."""
-    for name in choose(" ".join(arguments) or "all"):
+    """Draw the figures that are named, or all; or print the one table that is named."""
+    asked = list(arguments)
+    if asked and asked[0].startswith("tbl-"):
+        print(html.text(run(asked[0])))
+        return
+    for name in choose(" ".join(asked) or "all"):
         print(export(draw(name), name))
 
 

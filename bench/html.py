@@ -43,8 +43,8 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 {% endfor %}
 </tr></thead>
 <tbody>
-{% for place, row in rows %}
-<tr{% if place in devices %} data-device="{{ place }}"{% endif %}>{% for text, sort in row %}
+{% for row in rows %}
+<tr>{% for text, sort in row %}
 {%- if sort is not none %}<td data-sort="{{ sort }}">{{ text }}</td>
 {%- elif loop.first %}<th scope="row">{{ text }}</th>{% else %}<td>{{ text }}</td>{% endif %}{% endfor %}</tr>
 {% else %}
@@ -53,9 +53,6 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 </tbody>
 </table>
 </div>
-{% if missing %}
-<p class="missing">No row of {{ missing | join(", ") }}: not measured there.</p>
-{% endif %}
 {% if command %}
 <details class="command"><summary>Redraw</summary><code>{{ command }}</code></details>
 {% endif %}
@@ -69,13 +66,9 @@ def html(table: pd.DataFrame, caption: str = "", command: str = "") -> str:
     rows = [[_cell(v, n) for v, n in zip(row, numeric)] for row in table.itertuples(index=False)]
     # One line per row of the table, whatever line breaks an answer has.
     rows = [[(" ".join(t.split()), s) for t, s in row] for row in rows]
-    devices = table.attrs.get("machines", [])  # a table of several machines can be seen of one alone
-    places = table["device"] if devices else [""] * len(rows)
     return TEMPLATE.render(
         columns=list(zip(table.columns, numeric)),
-        rows=list(zip(places, rows)),
-        devices=devices,
-        missing=table.attrs.get("missing"),
+        rows=rows,
         caption=caption,
         command=command,
         empty=EMPTY,
@@ -89,6 +82,4 @@ def text(table: pd.DataFrame) -> str:
     shown = {
         c: [_cell(v, pd.api.types.is_numeric_dtype(table[c]))[0] for v in table[c]] for c in table.columns
     }
-    missing = table.attrs.get("missing")
-    note = f"\nNo row of {', '.join(missing)}: not measured there." if missing else ""
-    return pd.DataFrame(shown).to_string(index=False) + note
+    return pd.DataFrame(shown).to_string(index=False)

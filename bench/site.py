@@ -11,10 +11,13 @@ data/tables/, and it says so.
 
 import contextlib
 import functools
+import numbers
 import os
 import re
+import string
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from IPython.display import Markdown, display
@@ -30,10 +33,14 @@ _READ: list[Path] = []  # folders that are read instead of the usual one, the la
 
 def table(name: str) -> pd.DataFrame:
     """Return the rows of the table `name`, times in seconds and sizes in bytes; ValueError that lists the
-    tables."""
+    tables.
+
+    Of a folder of runs (BENCH_RESULTS) whose tables were not made there are none.
+    """
     folder = _folder()
     known = sorted(file.stem for file in folder.glob("*.csv"))
-    return tables.read(folder / f"{naming.choose('table', name, known)}.csv")
+    rows = tables.read(folder / f"{naming.choose('table', name, known)}.csv")
+    return rows if folder != paths.TABLES or _READ or paths.RESULTS == paths.COMMITTED else rows.iloc[:0]
 
 
 @contextlib.contextmanager
@@ -53,37 +60,47 @@ def _folder() -> Path:
     """The folder that tables are read from: this machine's own where it is."""
     if _READ:
         return _READ[-1]
-    if not paths.OWN_TABLES.is_dir():
-        return paths.TABLES
-    _say_own()
-    return paths.OWN_TABLES
+    if paths.OWN_TABLES.is_dir():
+        _say(f"Read from {paths.OWN_TABLES}: made of {paths.RESULTS} and what is committed there.")
+        return paths.OWN_TABLES
+    if paths.RESULTS != paths.COMMITTED:
+        _say(f"No tables of {paths.RESULTS}: python -m bench.topics.tables own makes them.")
+    return paths.TABLES
 
 
 @functools.cache
-def _say_own() -> None:
-    print(f"Read from {paths.OWN_TABLES}: the committed runs and those of this checkout.")
+def _say(sentence: str) -> None:
+    """Print a sentence once."""
+    print(sentence)
 
 
 def machine(rows: pd.DataFrame, name: str = "") -> pd.DataFrame:
     """Return the rows of one machine: `name`, or BENCH_FRONT, or the first; ValueError for an unknown one.
 
-    Rows stand in the order of machines that the topic gave them: that with most runs first.
+    Rows stand in the order of machines that the topic gave them: that with most runs first. Of a machine that
+    measured other things only, the first one's are returned, and it says so.
     """
     wish = name or os.environ.get(machines.FRONT, "").strip()
-    known = list(dict.fromkeys(rows["machine"]))
-    if not known:
+    if rows.empty:
         return rows
-    chosen = rows["machine"] == known[0]
-    if wish == "here":
-        own = rows[rows["own"].astype(bool)]
-        chosen = rows["machine"] == own["machine"].iloc[0] if len(own) else chosen
+    first = rows["machine"].iloc[0]
+    if wish and _named(rows, wish).any():
+        first = rows.loc[_named(rows, wish), "machine"].iloc[0]
     elif wish:
-        both = rows["gpu"] + "-" + rows["host"]
-        chosen = (rows["machine"] == wish) | (rows["gpu"] == wish) | (rows["host"] == wish) | (both == wish)
-        if not chosen.any():
-            raise ValueError(f"{wish} names no machine of these rows: {', '.join(known)}.")
-        chosen = rows["machine"] == rows["machine"][chosen].iloc[0]
-    return rows[chosen]
+        every = table("machines")
+        if wish != "here" and not _named(every, wish).any():
+            known = ", ".join(dict.fromkeys(every["machine"]))
+            raise ValueError(f"{wish} names no machine that has measured: {known}.")
+        print(f"{wish} has not measured this: shown is {first}.")
+    return rows[rows["machine"] == first]
+
+
+def _named(rows: pd.DataFrame, wish: str) -> pd.Series:
+    """Which rows are of the machine `wish`: its label, device, host or both, or `here`."""
+    if wish == "here":
+        return rows["own"].astype(bool)
+    both = rows["gpu"] + "-" + rows["host"]
+    return (rows["machine"] == wish) | (rows["gpu"] == wish) | (rows["host"] == wish) | (both == wish)
 
 
 def one_model(rows: pd.DataFrame) -> pd.DataFrame:
@@ -137,13 +154,19 @@ def number(value: float, factor: float = 1) -> str:
     return html.number(value * factor)
 
 
-def say(sentence: str, **numbers: Value) -> None:
-    """Show a typed sentence of Markdown with `numbers` in its braces, floats with three significant
+def say(sentence: str, **values: Value) -> None:
+    """Show a typed sentence of Markdown with `values` in its braces, numbers with three significant
     digits."""
-    words = {
-        name: html.number(value) if isinstance(value, float) else value for name, value in numbers.items()
-    }
-    display(Markdown(sentence.format(**words)))
+    display(Markdown(_Numbers().format(sentence, **values)))
+
+
+class _Numbers(string.Formatter):
+    """Numbers with three significant digits where a sentence does not say how they are written."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401  # whatever a sentence has
+        if not format_spec and isinstance(value, numbers.Real):
+            return html.number(value)
+        return super().format_field(value, format_spec)
 
 
 def show(rows: pd.DataFrame, names: str, caption: str = "", **own: Column | str) -> pd.DataFrame | None:
@@ -156,11 +179,16 @@ def show(rows: pd.DataFrame, names: str, caption: str = "", **own: Column | str)
     shown = columns.shown(rows, names, **own).reset_index(drop=True)
     filled = [name for name in shown if shown[name].notna().any() and (shown[name].astype(str) != "").any()]
     shown = shown[filled] if len(shown) else shown
-    if not os.environ.get("SHOWN_ON_A_PAGE"):
+    if not is_page():
         return shown
     shown.attrs = {}
     show_html(html.html(shown, caption))
     return None
+
+
+def is_page() -> bool:
+    """Return whether a page of the site is being made; the file _environment, which Quarto reads, says so."""
+    return bool(os.environ.get("SHOWN_ON_A_PAGE"))
 
 
 def show_html(text: str) -> None:
@@ -174,4 +202,6 @@ def as_block(text: str) -> str:
     up = os.path.relpath(paths.ROOT, os.environ.get("QUARTO_DOCUMENT_PATH") or paths.ROOT)
     if up != ".":
         text = re.sub(r'\b(href|src)="(?=(?:assets|downloads|figures|pages)/)', rf'\1="{up}/', text)
-    return f"```{{=html}}\n{text.rstrip()}\n```\n"
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{{=html}}\n{text.rstrip()}\n{fence}\n"

@@ -106,7 +106,6 @@ def of_no_machine(draw: Callable[[pd.DataFrame], _figure.Figure | None]) -> Call
         with style():
             return draw(rows) or nothing()
 
-    setattr(drawn, "parts", lambda requests: [("", drawn(requests))])
     registry.FIGURES[draw.__name__] = drawn
     return drawn
 

@@ -7,7 +7,6 @@ Both read the same observations (those of BEFORE unless a folder is named). Exit
 
 import argparse
 import difflib
-import inspect
 import io
 import json
 import os
@@ -29,20 +28,18 @@ def numbered(svg):
 
 def contents(observations):
     """{kind/name: text} of every table and figure of the checkout that is on the import path."""
+    from bench import cells, registry
     from bench.html import text
     from bench.observations import store
-    from bench.report import figures, tables
+    from bench.topics import tables
 
-    requests, found = store.load(folder=observations), {}
-    for name, table in tables.TABLES.items():
-        found[f"table/{name}"] = text(table(*([requests] if inspect.signature(table).parameters else [])))
-    for name, draw in figures.DRAWN.items():
+    made = tables.tables(store.load(folder=observations))
+    found = {f"file/{name}": tables.csv_text(table) for name, table in made.items()}
+    for name in cells.choose("all"):
         picture = io.BytesIO()
-        draw(requests).savefig(picture, format="svg", metadata={"Date": None})
+        cells.draw(name).savefig(picture, format="svg", metadata={"Date": None})
         found[f"figure/{name}"] = numbered(picture.getvalue().decode())
-    for file in sorted(Path("data/tables").glob("*.csv")):  # what labelled cells of pages read
-        found[f"file/{file.stem}"] = file.read_text()
-    return found
+    return found | {f"table/{name}": text(table()) for name, table in registry.TABLES.items()}
 
 
 def dump(checkout, observations):

@@ -1,12 +1,14 @@
-"""What a figure says and what a browser is given of it, and a page around one block of a site."""
+"""What a figure says and what a browser is given of it, a cell of made-up runs, and a page around one block of a
+site."""
 
-import io
 import shutil
 
 from matplotlib.text import Text
 
+from bench import cells, site, style
 from bench.paths import ROOT
-from bench.report import figures
+from bench.topics import tables
+from llm_measured.core.files import write_whole
 
 
 def texts(figure):
@@ -19,15 +21,17 @@ def words(figure):
     return " ".join(" ".join(text.get_text() for text in figure.findobj(Text)).split())
 
 
-def drawn(name, requests):
-    """The figure `name`, whose marks have their places because it was saved once."""
-    figure = figures.DRAWN[name](requests)
-    figure.savefig(io.BytesIO(), format="svg")
-    return figure
-
-
 def svg(figure):
-    return figures.svg(figure, "figure", "redraw")
+    return style.svg(figure, "figure", "redraw")
+
+
+def shown(label, requests, folder):
+    """What the cell `label` of the page Latency gives of `requests`, whose table is written into `folder`."""
+    rows = tables.of_each_machine(requests, tables.latency).assign(own=False)
+    write_whole(folder / "latency.csv", tables.csv_text(rows))
+    write_whole(folder / "machines.csv", tables.csv_text(rows[["gpu", "host", "machine", "own"]]))
+    with site.reading(folder):
+        return cells.run(label)
 
 
 def page(folder, name, block):

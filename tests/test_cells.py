@@ -1,10 +1,13 @@
 """Every labelled cell of a page draws or shows something by itself, from the files in data/tables/ alone."""
 
+import sys
+
 import pytest
+from commands import run
 from matplotlib.figure import Figure
 
 from bench import cells, inputs, paths, site
-from bench.topics import systems
+from bench.topics import systems, tables
 
 LABELS = cells.labelled()
 
@@ -38,7 +41,7 @@ def test_an_unknown_name_lists_those_that_exist():
         ValueError, match=r"Unknown figure 'latncy'. Did you mean 'latency'\? There is: .*ttft_tpot"
     ):
         cells.choose("latncy")
-    with pytest.raises(ValueError, match="names no machine of these rows: epyc"):
+    with pytest.raises(ValueError, match="names no machine that has measured: epyc"):
         site.machine(site.table("latency"), "h100")
 
 
@@ -52,3 +55,31 @@ def test_every_system_of_the_three_studies_has_a_row_that_says_how_it_is_measure
     assert sorted(rows["tokens_per_s"].dropna()) == sorted(printed)
     shown = cells.run("tbl-three-studies")
     assert len(shown) == len(published) and set(shown["ours"]) == {"not run here", "measured here, on a CPU"}
+
+
+@pytest.mark.check
+def test_a_study_without_runs_shows_none_of_others(tmp_path, nothing):
+    """Every cell of a page says that nothing was measured; none fails, and none shows the committed rows."""
+    tables.write(nothing, tmp_path)
+    others = {"tbl-data-dictionary", "tbl-coverage", "tbl-equal_runs", "tbl-compare_proof", "tbl-corrections"}
+    with site.reading(tmp_path):
+        for label in LABELS.keys() - others - {"tbl-backends", "tbl-three-studies", "tbl-gates"}:
+            shown = cells.run(label)
+            empty = not shown.axes if isinstance(shown, Figure) else shown.empty
+            assert empty, label
+
+
+def test_tables_that_were_not_made_are_not_those_of_others(tmp_path):
+    code = "from bench import site; print(len(site.table('latency')), list(site.table('latency'))[:2])"
+    said = run(sys.executable, "-c", code, BENCH_RESULTS=tmp_path, PYTHONPATH=paths.ROOT).stdout
+    assert f"No tables of {tmp_path}: python -m bench.topics.tables own makes them." in said
+    assert "0 ['backend', 'option']" in said
+
+
+def test_every_column_of_every_table_is_in_the_data_dictionary():
+    written = (paths.DATA / "dictionary.md").read_text(encoding="utf-8")
+    for name, columns in tables.dictionary().items():
+        section = written.split(f"### `{name}.csv`")[1].split("###")[0]
+        assert [f"| {column} |" in section for column in columns["column"]] == [True] * len(columns), name
+    with pytest.raises(KeyError, match="No column 'x' is declared"):
+        tables.declared("x")

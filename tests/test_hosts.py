@@ -4,11 +4,12 @@ import re
 
 from builders import write_run
 
+from bench import site
 from bench.machine import identity
 from bench.observations import checks, store
 from bench.paths import ROOT
 from bench.report import downloads
-from bench.topics import machines
+from bench.topics import checks, machines
 from llm_measured.core import naming
 
 
@@ -34,18 +35,19 @@ def test_a_withdrawn_experiment_enters_no_table(tmp_path):
     write_run(tmp_path, experiment="bursts_conv")
     write_run(tmp_path)
     assert set(store.load(folder=tmp_path)["experiment"]) == {"latency"}
-    (sentence,) = store.withdrawn(tmp_path)
-    assert "/bursts_conv-" in sentence and "first 120 requests" in sentence
+    excluded = checks.tables(store.files(tmp_path))["excluded"]
+    assert excluded["run"].str.contains("/bursts_conv-").tolist() == [True]
+    assert excluded["gate"].tolist() == ["withdrawn"] and "first 120 requests" in excluded["reason"].iloc[0]
 
 
 def test_the_six_committed_bursts_are_named_one_by_one():
-    bursts = [sentence for sentence in store.withdrawn(ROOT / "_llama-inference") if "bursts_" in sentence]
-    assert len(set(bursts)) == 6
+    excluded = site.table("excluded")
+    assert excluded["run"].str.contains("/bursts_").sum() == 6 and excluded["run"].is_unique
 
 
 def test_the_twelve_committed_runs_of_overhead_are_withdrawn_and_stay_readable():
     files = sorted((ROOT / "_llama-inference").glob("*/overhead-*.csv"))
-    named = [sentence for sentence in store.withdrawn(ROOT / "_llama-inference") if "/overhead-" in sentence]
-    assert len(files) == len(set(named)) == 12
+    named = site.table("excluded")["run"].str.contains("/overhead-")
+    assert len(files) == named.sum() == len(checks.overhead(files)) == 12
     runs = store.read_all(files)
     assert not checks.rejected(runs) and len(runs.rows) == 12 * 16

@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -250,3 +251,25 @@ def broken() -> dict[str, str]:
 
 
 _OWN_NAMES = frozenset(globals())
+
+
+def heads() -> list[dict[str, str]]:
+    """Return what each adapter says of its engine: engine, about (first sentence of its head), devices,
+    options and measured_by (a command, or how to ask for it); of one that does not load, its error."""
+    found = []
+    for name in names():
+        try:
+            engine = get(name)
+            options = ", ".join(engine.module.OPTIONS)
+        except Exception as error:  # whatever a contributed adapter does wrong, the other engines stay listed
+            found.append({"engine": name, "about": f"does not load: {type(error).__name__}: {error}"})
+            continue
+        plain = re.sub(r"[*`]|\s*<http\S+>", "", engine.module.__doc__ or "")
+        about = re.split(r"(?<=[.!?])\s", plain.strip())[0].replace("\n", " ")
+        device = "" if "cpu" in engine.devices else "DEVICE=cuda "
+        command = engine.on_request or f"make study {device}ENGINES={name}"
+        devices = ", ".join(engine.devices)
+        found.append(
+            {"engine": name, "about": about, "devices": devices, "options": options, "measured_by": command}
+        )
+    return found

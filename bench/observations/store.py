@@ -38,18 +38,19 @@ WITHDRAWN = dict.fromkeys(
     "follows for the whole",
 )
 WITHDRAWN |= dict.fromkeys(["memory", "steps", "replay"], "the experiment was removed")
-WITHDRAWN["overhead"] = "the experiment was removed; *What measuring costs* is computed from its files"
+WITHDRAWN["overhead"] = "the experiment was removed; the table overhead is computed from its files"
 
 PARTIAL = ".partial"  # suffix of the levels of a run that has not ended (`partial`)
 SHARED = "shared"  # folder of the runs that shared their machine, below the others'; git ignores it
 
 
-def withdrawn(folder: str | Path | None = None) -> list[str]:
-    """Return a sentence for each run in `folder` (default: paths.RESULTS) whose experiment was WITHDRAWN."""
+def withdrawn(files: Iterable[Path]) -> list[tuple[str, str]]:
+    """Return (run, why it enters no table) of those of `files` whose experiment was WITHDRAWN."""
     return [
-        f"`{file.parent.name}/{file.stem}` stays where it is and enters no table: {why}."
+        (f"{file.parent.name}/{file.stem}", why)
+        for file in files
         for name, why in WITHDRAWN.items()
-        for file in sorted(Path(folder or RESULTS).glob(f"*/{name}-*.csv"))
+        if file.name.startswith(f"{name}-")
     ]
 
 

@@ -1,16 +1,17 @@
 """What a forge shows of the repository without building anything: results and data dictionary as Markdown.
 
-python -m bench.report.forge        writes data/results.md and data/dictionary.md from the committed runs
+python -m bench.report.forge        writes data/results.md and data/dictionary.md from the committed tables
 """
 
 from pathlib import Path
 
 import pandas as pd
 
-from bench import html
+from bench import headlines, html, paths, site
 from bench.paths import DATA
-from bench.report import downloads, front, headlines
+from bench.report import downloads, front
 from bench.report.published import lookup
+from bench.topics import tables
 from llm_measured.core.files import write_whole
 from llm_measured.published import schema
 
@@ -44,12 +45,9 @@ def _cell(cell: lookup.Cell) -> str:
     return f"**{short(cell.median)}** ({spread}{cell.n})"
 
 
-def own(requests: pd.DataFrame) -> pd.DataFrame:
+def own(rows: headlines.Rows) -> pd.DataFrame:
     """Our own runs on the default machine: one row per engine and number format, the fastest first."""
-    runs = front.own_runs(requests)
-    if runs.latency.empty:
-        return pd.DataFrame({"engine": [], "number format": []})
-    each = runs.latency.groupby(["backend", "option"])
+    each = rows.front.groupby(headlines.CONFIG)
     table = each[["output_tokens_per_s", "ttft_s"]].mean().assign(runs=each.size())
     table = table.sort_values("output_tokens_per_s", ascending=False).reset_index()
     return pd.DataFrame(
@@ -60,16 +58,15 @@ def own(requests: pd.DataFrame) -> pd.DataFrame:
             "TTFT (ms)": (1e3 * table["ttft_s"]).map(html.number),
             "runs": table["runs"],
             "answers worse than the reference": [
-                runs.lost((row.backend, row.option)) for row in table.itertuples()
+                rows.lost((row.backend, row.option)) for row in table.itertuples()
             ],
         }
     )
 
 
-def results(requests: pd.DataFrame) -> str:
+def results() -> str:
     """The text of RESULTS."""
-    model = front.own_model(requests)
-    runs = front.own_runs(requests)
+    rows = front.own_rows()
     return "\n\n".join(
         [
             "# Results",
@@ -77,17 +74,17 @@ def results(requests: pd.DataFrame) -> str:
             "Median (from–to; number of measurements). Every accelerator, with links to the rows, is on "
             "the page *Published* of the built site; every row is in `data/observatory/rows/`.",
             markdown(published()),
-            f"## What we measured: {front.model_words(model)}, two cores ({runs.on}), one user",
+            f"## What we measured: {front.model_words(rows.model)}, two cores ({rows.on}), one user",
             "Means over runs; intervals and other machines are on the page *Latency* of the built site, the "
             "runs in `_llama-inference/`. All weights start from one 4-bit file, which the reference holds "
             "in float32: what that file lost is in no row.",
-            markdown(own(requests)),
+            markdown(own(rows)),
         ]
     ) + "\n"  # fmt: skip
 
 
 def dictionary() -> str:
-    """The text of DICTIONARY: the columns of a run's CSV, then those of the published table."""
+    """The text of DICTIONARY: the columns of a run's CSV, of each table, then of the published table."""
     runs = downloads.dictionary().drop(columns="since")
     others = pd.DataFrame([(c.name, c.type, c.unit, c.meaning) for c in schema.COLUMNS])
     others.columns = ["column", "type", "unit", "meaning"]
@@ -96,20 +93,29 @@ def dictionary() -> str:
             "# Data dictionary",
             "## Requests of our own runs (`_llama-inference/*/*.csv`)",
             markdown(runs),
+            "## Tables (`data/tables/`)",
+            "A row per configuration, machine and level, made from the runs by `make tables`; times in "
+            "seconds, sizes in bytes. `python -m bench.topics.tables own` makes them of your own runs.",
+            *(
+                part
+                for name, columns in tables.dictionary().items()
+                for part in (f"### `{name}.csv`", markdown(columns))
+            ),
             "## Published measurements (`data/observatory/rows/*.csv.gz`)",
             markdown(others),
         ]
     ) + "\n"  # fmt: skip
 
 
-def texts(requests: pd.DataFrame) -> dict[str, str]:
-    """{name of a file in data/: its text}."""
-    return {RESULTS: results(requests), DICTIONARY: dictionary()}
+def texts() -> dict[str, str]:
+    """{name of a file in data/: its text}, of the committed tables."""
+    with site.reading(paths.TABLES):
+        return {RESULTS: results(), DICTIONARY: dictionary()}
 
 
 def write(folder: Path = DATA) -> None:
-    """Write both files from the committed runs."""
-    for name, text in texts(headlines.committed()).items():
+    """Write both files."""
+    for name, text in texts().items():
         write_whole(folder / name, text)
 
 

@@ -9,14 +9,10 @@ from urllib.parse import urlencode
 import jinja2
 import pandas as pd
 
-from bench.observations import derived
+from bench import headlines, site
 from bench.paths import DOWNLOADS
-from bench.report import headlines
 from bench.report.published import comparisons, expect_page, lookup
-from bench.report.words import plural, two
-from bench.topics import humaneval as humaneval_analysis
-from bench.topics import latency as latency_analysis
-from bench.topics import quality as quality_analysis
+from bench.words import plural, two
 from llm_measured.core import files, hardware
 from llm_measured.predict import answer as predicted
 from llm_measured.predict import question
@@ -264,32 +260,24 @@ def line(text: str) -> dict[str, str]:
     return {"line": text} if text else {}
 
 
-def one_form(requests: pd.DataFrame) -> pd.DataFrame:
-    """`requests`, in which a model that was asked three prompts only (`sizes`) has these as its latency and
-    quality: no model has both forms."""
-    asked_nine = requests.loc[requests["experiment"] == "latency", "model"]
-    short = latency_analysis.of_sizes(requests)
-    return pd.concat([requests, short[~short["model"].isin(asked_nine)]], ignore_index=True)
+def own_rows() -> headlines.Rows:
+    """Return the rows of the largest model with real weights whose speed two engines or more have measured,
+    the reference among them, in runs whose tokens were not left unchecked.
 
-
-def own_model(requests: pd.DataFrame) -> str:
-    """The largest model with real weights whose latency two engines or more have measured, the reference
-    among them, in runs whose tokens were not left unchecked; empty without one."""
-    rows = derived.judged(one_form(requests))
-    rows = rows[(rows["experiment"] == "latency") & (rows["weights"] == "real")]
+    A model that was asked three prompts only (`sizes`) has these; no model has both forms.
+    """
+    runs = site.table("runs")
+    runs = runs[(runs["weights"] == "real") & (runs["not_judged"] == "") & (runs["shared_by"] == "")]
     sizes = hardware.by_model()["parameters_b"]
-    found = [
-        (float(sizes.get(model, 0)), model)
-        for model, part in rows.groupby("model")
-        if part["backend"].nunique() > 1
-        and (part[["backend", "option"]] == quality_analysis.REFERENCE).all(axis=1).any()
-    ]
-    return max(found, default=(0, ""))[1]
-
-
-def own_runs(requests: pd.DataFrame) -> headlines.Runs:
-    """The runs of `own_model`."""
-    return headlines.Runs(one_form(requests[requests["model"] == own_model(requests)]))
+    found = []
+    for model, part in runs.groupby("model"):
+        own = part[part["experiment"] == "latency"]
+        own = own if len(own) else part[part["experiment"] == "sizes"]
+        reference = headlines.of_option(own, headlines.REFERENCE)
+        if own["backend"].nunique() > 1 and reference.any():
+            found.append((float(sizes.get(model, 0)), model, own["experiment"].iloc[0]))
+    _, model, experiment = max(found, default=(0, "", "latency"))
+    return headlines.Rows(model or "none", experiment)
 
 
 def model_words(model: str) -> str:
@@ -298,28 +286,28 @@ def model_words(model: str) -> str:
     return f"{model}, {sizes[model]:.2g} billion parameters" if model in sizes else model
 
 
-def processor_line(requests: pd.DataFrame) -> str:
+def processor_line() -> str:
     """What our own runs say of a processor: the fastest, and the fastest that answers as the reference."""
-    runs = own_runs(requests)
-    if runs.latency.empty:
+    rows = own_rows()
+    if rows.front.empty:
         return ""
-    own = requests[requests["model"] == own_model(requests)]
-    among = " of those whose tokens we could check" if len(derived.judged(own)) < len(own) else ""
-    means = runs.means("output_tokens_per_s").sort_values(ascending=False)
+    every = site.table("runs")
+    unchecked = every[(every["model"] == rows.model) & (every["not_judged"] != "")]
+    among = " of those whose tokens we could check" if len(unchecked) else ""
+    means = rows.means(headlines.RATE).sort_values(ascending=False)
     best = means.index[0]
-    lost = runs.lost(best)
-    engines = runs.latency["backend"].nunique()
-    asked = runs.front[runs.front["experiment"] == "latency"]
-    form = f"{plural(asked['prompt'].nunique(), 'prompt')} of {asked['max_new_tokens'].max():.0f} new tokens"
+    lost = rows.lost(best)
+    asked = f"{plural(rows.front['prompts'].max(), 'prompt')} of {rows.front['max_new_tokens'].max():.0f}"
     first = (
-        f"We measured {engines} engines on two cores ({runs.on}) with {model_words(own_model(requests))}, "
-        f"{form}: **{' '.join(best)}** has the highest mean speed{among}, "
-        f"{two(means.iloc[0])} tokens/s{f', and answers worse ({lost})' if lost else ''}{_solved(own, best)}."
+        f"We measured {rows.front['backend'].nunique()} engines on two cores ({rows.on}) with "
+        f"{model_words(rows.model)}, {asked} new tokens: **{' '.join(best)}** has the highest mean "
+        f"speed{among}, {two(means.iloc[0])} tokens/s"
+        f"{f', and answers worse ({lost})' if lost else ''}{_solved(rows, best)}."
     )
-    if alike := headlines.answers_alike(runs):
-        return f"{first} {alike.text}"
-    if headlines.same_tokens(runs) == [quality_analysis.REFERENCE]:
-        reference = quality_analysis.REFERENCE
+    if alike := headlines.answers_alike(rows):
+        return f"{first} {alike}"
+    if rows.alike() == [headlines.REFERENCE]:
+        reference = headlines.REFERENCE
         wide = [key for key in means.index if key[1].startswith("float32") and key[0] != reference[0]]
         others = "other option" if wide else "option with fewer bits"
         return (
@@ -329,21 +317,19 @@ def processor_line(requests: pd.DataFrame) -> str:
     return first
 
 
-def _solved(own: pd.DataFrame, config: headlines.Config) -> str:
+def _solved(rows: headlines.Rows, config: headlines.Config) -> str:
     """How many programming problems an option solves beside the reference, on whatever machine both were
     scored, in the version whose speed was measured; empty where they were not."""
-    timed = one_form(own)
-    timed = timed[timed["experiment"] == "latency"]
-    versions = timed.loc[(timed[["backend", "option"]] == config).all(axis=1), "backend_version"]
-    table = humaneval_analysis.summary(own)
-    of = (table["backend"] == config[0]) & (table["option"] == config[1]) & table["fewer"].notna()
-    table = table[of & table["backend_version"].isin(versions)]
+    versions = rows.runs.loc[headlines.of_option(rows.runs, config), "backend_version"]
+    table = site.table("humaneval")
+    of = headlines.of_option(table, config) & (table["model"] == rows.model)
+    table = table[of & table["fewer"].notna() & table["backend_version"].isin(versions)]
     if table.empty:
         return ""
     row = table.sort_values("fewer", kind="stable").iloc[-1]  # of several machines the one that lost most
     return (
-        f"; of HumanEval's programming problems it solves {humaneval_analysis.verdict(row)} than the same "
-        f"4-bit file in {row['reference']}"
+        f"; of HumanEval's programming problems it solves {row['verdict']} than the same 4-bit file in "
+        f"{row['reference']}"
     )
 
 
@@ -358,7 +344,7 @@ def quantization_line() -> str:
     )
 
 
-def news(requests: pd.DataFrame) -> str:
+def news() -> str:
     """What is new: the latest version of the published table as its changelog has it, and our latest runs."""
     rows = build.table()
     last = rows["retrieved"].max()
@@ -367,12 +353,13 @@ def news(requests: pd.DataFrame) -> str:
         f"Published table {build.VERSION}, read until {last}: {len(rows):,} rows of "
         f"{rows['source'].nunique()} sources, {len(new)} of them read last."
     ]
-    if len(requests):
-        day = requests["started"].str[:10]
-        own = requests[day == day.max()]
+    runs = site.table("runs")
+    if len(runs):
+        day = runs["started"].str[:10]
+        own = runs[day == day.max()]
         versions = own.groupby("backend")["backend_version"].max().str.split(",").str[0]
         named = ", ".join(f"{name} {version.removeprefix(f'{name} ')}" for name, version in versions.items())
-        words.append(f"Our latest runs, {day.max()}: {plural(own['run_id'].nunique(), 'run')} ({named}).")
+        words.append(f"Our latest runs, {day.max()}: {plural(len(own), 'run')} ({named}).")
     return "\n".join(f"- {text}" for text in words)
 
 
@@ -394,16 +381,17 @@ def shown_rows() -> pd.DataFrame:
     )
 
 
-def shown_own(requests: pd.DataFrame) -> pd.DataFrame:
+def shown_own() -> pd.DataFrame:
     """Our own rows of the front picture: on each kind of processor every engine and number format that
     answers no worse than the reference; columns device and rate (mean over its runs)."""
-    runs = own_runs(requests)
-    if runs.rows.empty:
+    rows = own_rows()
+    if rows.runs.empty:
         return pd.DataFrame({"device": [], "rate": []})
-    own = latency_analysis.runs(runs.rows[runs.rows["experiment"] == "latency"])
-    kept = [key for key, rows in runs.costs.items() if not rows["worse"].any()]
-    means = own.groupby(["gpu", "backend", "option"])["output_tokens_per_s"].mean().reset_index()
-    means = means[[key in kept for key in zip(means["backend"], means["option"])]]
-    table = means.assign(device=means["gpu"].map(headlines.processor), rate=means["output_tokens_per_s"])
+    known = pd.MultiIndex.from_frame(rows.costs[headlines.CONFIG])
+    worse = pd.MultiIndex.from_frame(rows.costs.loc[rows.costs["worse"].eq(True), headlines.CONFIG])
+    means = rows.runs.groupby(["gpu", *headlines.CONFIG])[headlines.RATE].mean().reset_index()
+    config = pd.MultiIndex.from_frame(means[headlines.CONFIG])
+    means = means[config.isin(known) & ~config.isin(worse)]
+    table = means.assign(device=means["gpu"].map(headlines.processor), rate=means[headlines.RATE])
     order = table.groupby("device")["rate"].max().sort_values(ascending=False).index
     return table[["device", "rate"]].sort_values("device", key=lambda name: name.map(list(order).index))

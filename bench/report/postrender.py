@@ -2,8 +2,9 @@
 
     python -m bench.report.postrender [_site]
 
-The pages that stand at former addresses (`aliases` of a page) lead on without JavaScript, and the pages for
-language models (llms.txt) have no packed data.
+The pages that stand at former addresses (`aliases` of a page) lead on without JavaScript, the fold *Code* of
+a labelled cell also has the command that runs it and the link to Colab, and the pages for language models
+(llms.txt) have no packed data.
 """
 
 import html
@@ -13,7 +14,8 @@ import sys
 from pathlib import Path
 
 from bench.paths import ROOT, SITE
-from bench.report import prerender
+from bench.report import links, prerender
+from bench.topics import commands
 
 # A picture as an address of its own, and packed data: nothing that a language model reads.
 EMBEDDED = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{400,}={0,2}")
@@ -70,9 +72,42 @@ def mend_llms(out: Path, root: Path = ROOT) -> None:
     (out / "llms.txt").write_text(llms_txt(prerender.settings(root), root), encoding="utf-8")
 
 
+# The fold of a cell with its code, and the label that stands before it (a figure) or behind it (a table).
+FOLD = re.compile(
+    r'(?:id="cell-(?P<before>fig-[\w-]+)"[^>]*>\s*)?<details class="code-fold">(?:(?!</details>).)*'
+    r'(?P<end></details>)(?:\s*<div id="(?P<behind>tbl-[\w-]+)")?',
+    re.S,
+)
+
+
+def write_commands(out: Path) -> None:
+    """Write the command of each labelled cell, and of a figure the link to Colab, into its fold *Code*."""
+    for file in out.rglob("*.html"):
+        text = file.read_text(encoding="utf-8")
+        changed = FOLD.sub(_with_command, text)
+        if changed != text:
+            file.write_text(changed, encoding="utf-8")
+
+
+def _with_command(found: re.Match) -> str:
+    label = found["before"] or found["behind"]
+    if not label:
+        return found[0]
+    command, colab = f".venv/bin/python -m bench.cells {label}", ""
+    if found["before"]:
+        name = label.removeprefix("fig-")
+        command, colab = (
+            commands.papermill("figure", {"figure": name}, out="figure.ipynb"),
+            links.under_figure(name),
+        )
+    end = found.start("end") - found.start()
+    return f'{found[0][:end]}<p class="command"><code>{command}</code>{colab}</p>{found[0][end:]}'
+
+
 def main(out: Path) -> None:
     """Mend the site `out`, which Quarto has rendered."""
     write_aliases(out)
+    write_commands(out)
     mend_llms(out)
 
 

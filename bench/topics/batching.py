@@ -1,4 +1,4 @@
-"""Batching: the sweeps of batching.ipynb, what longer prompts cost in them, and the published sweep.
+"""Batching: the sweeps of batching.ipynb, and what longer prompts cost in them.
 
 Sizes in bytes, times in seconds. A sweep is `derived.batches` of the experiment `batching` on the machine in
 focus.
@@ -6,7 +6,6 @@ focus.
 
 import pandas as pd
 
-from bench import inputs
 from bench.observations import derived, schema
 from bench.topics import adjusted, estimates, machines, once
 from bench.topics import latency as latency_analysis
@@ -39,9 +38,14 @@ def sweeps(requests: pd.DataFrame) -> pd.DataFrame:
 
     One row per configuration and shape of a batch; columns of `of_runs`, means over runs (itl_max_s: the
     longest gap of any run), runs; of INTERVALS the means of that shape (`adjusted.means`) and
-    `<name>_interval`, half the width of their 95 % intervals.
+    `<name>_interval`, half the width of their 95 % intervals; gain: tokens/s over those of the same run's
+    batch of one request of these lengths, the mean over runs.
     """
     each = of_runs(machines.on_default_machine(requests, "batching"))
+    lengths = ["run_id", "prompt_tokens", "max_new_tokens"]
+    alone = each.loc[each["batch_size"] == 1, [*lengths, "output_tokens_per_s"]]
+    each = each.merge(alone.rename(columns={"output_tokens_per_s": "alone"}), "left", lengths)
+    each = each.assign(gain=each["output_tokens_per_s"] / each["alone"]).drop(columns="alone")
     every = of_runs(machines.every(requests, "batching"))
     own = [*schema.CONFIGURATION, *schema.SHAPE]
     numbers = [name for name in each.select_dtypes("number").columns if name not in {*own, *INTERVALS}]
@@ -110,17 +114,3 @@ def most_within(requests: pd.DataFrame, longest_gap_s: float) -> pd.DataFrame:
         if len(within):
             chosen.append(within[within["batch_size"] == _best_size(within)])
     return pd.concat(chosen[1:] or chosen, ignore_index=True)
-
-
-def published_sweep() -> pd.DataFrame:
-    """Return MosaicML's published batch sweep (MPT-7B, one GPU), one row as printed.
-
-    Columns output_tokens_per_s and e2e_s are added. The latency is derived, not printed: a static batch of b
-    requests at r requests/s takes b / r seconds.
-    """
-    table = inputs.table("published/mosaicml_throughput_req_per_s")
-    table = table[(table["gpus"] == 1) & table["requests_per_s"].notna()]
-    return table.assign(
-        output_tokens_per_s=table["requests_per_s"] * table["output_tokens"],
-        e2e_s=table["batch_size"] / table["requests_per_s"],
-    )

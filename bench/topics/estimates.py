@@ -72,11 +72,6 @@ class Fit:
     residual_freedom: int
     session_freedom: int
 
-    @property
-    def has_scatter(self) -> bool:
-        """Whether any run was repeated, so that there are intervals."""
-        return bool(self.variances)
-
     @functools.cached_property
     def places(self) -> dict[tuple, int]:
         """The row in `table` of each configuration, a tuple of `keys`."""

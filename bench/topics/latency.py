@@ -7,7 +7,7 @@ import pandas as pd
 from bench.observations import schema
 from bench.observations.peaks import BANDWIDTHS
 from bench.topics import estimates, machines, once, statistics
-from llm_measured.core import metrics, naming
+from llm_measured.core import metrics
 
 # Two versions of an engine are two configurations.
 VERSIONED = [*schema.CONFIGURATION, "backend_version"]
@@ -47,19 +47,30 @@ def runs(requests: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def runs_table(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per run of any experiment, as a file has it: `runs`, and prompts (how many),
+    prompt_tokens_least, prompt_tokens_most, max_new_tokens and shared_by; times and rates only of one
+    request at a time."""
+    table = runs(requests)
+    asked = requests.groupby("run_id", as_index=False).agg(
+        prompts=("prompt", "nunique"),
+        prompt_tokens_least=("prompt_tokens", "min"),
+        prompt_tokens_most=("prompt_tokens", "max"),
+        max_new_tokens=("max_new_tokens", "max"),
+        shared_by=("shared_by", "first"),
+    )
+    timed = table["experiment"].isin(["latency", "sizes"])
+    for name in (*INTERVALS, "itl_p90_s", "itl_max_s", "mbu_datasheet"):
+        table[name] = table[name].where(timed)
+    return table.merge(asked, "left", "run_id").sort_values("run_id", ignore_index=True)
+
+
 def of_sizes(requests: pd.DataFrame) -> pd.DataFrame:
     """The runs of `sizes` and their quality, called `latency` and `quality`, and nothing else: what is
     computed of nine prompts is then computed of three, and never of both."""
     usual = {"sizes": "latency", "sizes_quality": "quality"}
     rows = requests[requests["experiment"].isin(list(usual))]
     return rows.assign(experiment=rows["experiment"].map(usual))
-
-
-def probed_one_way(each: pd.DataFrame) -> int:
-    """How many of the runs `each` (`runs`) have an MBU against a CPU's memory that the probe read in one way
-    only: that peak may be too low, so the MBU is an upper bound."""
-    simple = (each["probe_ways"] == 1) & each["gpu"].map(naming.is_cpu)
-    return int((simple & each["mbu"].notna()).sum())
 
 
 def bounded(requests: pd.DataFrame) -> pd.DataFrame:

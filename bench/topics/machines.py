@@ -72,11 +72,6 @@ def make_default(name: str | None) -> Iterator[None]:
             os.environ.update({FRONT: before} if before is not None else {})
 
 
-def is_here_in_front() -> bool:
-    """Whether BENCH_FRONT names the machine of this checkout."""
-    return os.environ.get(FRONT, "").strip() in ("here", identity.host())
-
-
 def labelled(table: pd.DataFrame, strict: bool = True) -> list[tuple[str, pd.DataFrame]]:
     """[(label, its rows)] as `each`; a label is the device, with the host where two have the same device."""
     every = each(table, strict)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OPTION = ["backend", "option", "backend_version"]
 MACHINE = ["gpu", "host"]
 SAME_ANSWERS = [*OPTION, "model", "weights"]  # what solves as many problems, whatever the machine
+COSTS = ["product", "answers", "same_answers", "perplexity_ratio", "worse", "verdict"]
 SOLVED = ["solved", "pass_at_1", "pass_low", "pass_high", "scored_on"]
 REVERSED, SAME = "reversed", "same"
 BITS = 4, 8, 16, 32
@@ -56,12 +57,14 @@ def timed(requests: pd.DataFrame) -> pd.DataFrame:
 def summary(requests: pd.DataFrame) -> pd.DataFrame:
     """Return one row per machine, model, option and version, the largest model first, then the fastest.
 
-    Columns of `latency.summary`; parameters_b; product (the answer to 9 × 8); SOLVED: of HumanEval's
-    problems, with Wilson's interval, NaN where not scored; scored_on: the device, where another machine has
-    solved them.
+    Columns of `latency.summary`; parameters_b; COSTS (`quality.costs`, `quality.verdict`); SOLVED: of
+    HumanEval's problems, with Wilson's interval, NaN where not scored; scored_on: the device, where another
+    machine has solved them.
     """
     table = latency.summary(timed(requests))
-    said = quality.costs(latency.of_sizes(requests))[[*schema.CONFIGURATION, "product"]]
+    said = quality.costs(latency.of_sizes(requests))
+    said = said.assign(verdict=[quality.verdict(row) for _, row in said.iterrows()])
+    said = said[[*schema.CONFIGURATION, *COSTS]]
     table = table.merge(said, "left", schema.CONFIGURATION).assign(
         parameters_b=table["model"].map(parameters_b).astype(float)
     )

@@ -7,7 +7,7 @@
 TABLES maps the name of a table to the function that makes its rows of the requests of one machine, in stored
 units (seconds, bytes, tokens/s). Rows carry `machine`, `own` (runs that are not committed are among them) and
 `shared_by` (with which processes a run shared its machine: no measurement). Labelled cells of pages read the
-CSVs and compute nothing again; headlines, README and Method still compute from the runs.
+CSVs and compute nothing again, and so do headlines, README and Method.
 """
 
 import io
@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bench import paths
-from bench.observations import store
+from bench import inputs, paths
+from bench.observations import schema, store
 from bench.topics import (
     across_machines,
     batching,
+    checks,
     client_accuracy,
     conversations,
     drafting,
@@ -37,12 +38,14 @@ from bench.topics import (
 )
 from bench.topics import latency as latency_topic
 from llm_measured.core.files import write_whole
+from llm_measured.core.metrics import METRICS
 
 TOLERANCE = 1e-5  # relative: the last digit that two processors may write otherwise
 
 
-def tables(requests: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return {name: rows} of every topic."""
+def tables(requests: pd.DataFrame, files: list[Path] | None = None) -> dict[str, pd.DataFrame]:
+    """Return {name: rows} of every topic; `files` are those that `requests` were read from (default: all of
+    their folder)."""
     labels = {tuple(rows[machines.MACHINE].iloc[0]): label for label, rows in machines.labelled(requests)}
     found = {name: of_each_machine(requests, table) for name, table in TABLES.items()}
     found |= {name: _in_order(table(requests), labels) for name, table in OF_ALL.items()}
@@ -53,6 +56,8 @@ def tables(requests: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return found | {
         "across_machines": across_machines.table(requests),
         "systems": systems.table(requests, found["latency"]),
+        "upgrades": latency_topic.upgrades(requests),
+        **checks.tables(files if files is not None else store.files(requests.attrs.get("folder"))),
     }
 
 
@@ -74,10 +79,10 @@ def csv_text(table: pd.DataFrame) -> str:
     return written.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
-def write(requests: pd.DataFrame, folder: Path) -> list[Path]:
+def write(requests: pd.DataFrame, folder: Path, files: list[Path] | None = None) -> list[Path]:
     """Write every table of `requests` into `folder`, each whole or not at all; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = tables(requests)
+    found = tables(requests, files)
     for name, table in found.items():
         write_whole(folder / f"{name}.csv", csv_text(table))
     return [folder / f"{name}.csv" for name in found]
@@ -92,13 +97,13 @@ def of_folder(folder: Path) -> Path | None:
     return folder / "tables"
 
 
-def differences(requests: pd.DataFrame, folder: Path) -> list[str]:
+def differences(requests: pd.DataFrame, folder: Path, files: list[Path] | None = None) -> list[str]:
     """Return a sentence for each table of `requests` that differs from its file in `folder`.
 
     Columns and texts are compared exactly, numbers within TOLERANCE.
     """
     found = []
-    for name, table in tables(requests).items():
+    for name, table in tables(requests, files).items():
         file = folder / f"{name}.csv"
         if not file.exists():
             found.append(f"{file} is missing: make tables.")
@@ -123,13 +128,50 @@ def _same(before: pd.Series, now: pd.Series) -> bool:
     return bool((before.fillna("").astype(str) == now.fillna("").astype(str)).all())
 
 
-# Texts that may look like numbers, or be empty in all rows.
-WORDS = (
-    "backend option model gpu host backend_version product shared_by note reason verdict machine "
-    "run_id score_run not_judged reference scored_on plain than_backend_version command not_compared "
-    "arithmetic loop state goal workload arrivals history client version client_cores error"
-)
-TEXT = dict.fromkeys(WORDS.split(), str)
+# Columns as they are declared: those of runs and metrics, and what tables add (data/table_columns.csv).
+ADDED = inputs.table("table_columns").fillna("").set_index("column")
+OF_RUNS = {column.name: column for column in (*schema.DECLARED, *schema.FROM_SIDECAR)}
+# Texts may look like numbers, or be empty in all rows.
+TEXT = dict.fromkeys(ADDED.index[ADDED["type"] == "text"], str)
+TEXT |= {name: str for name, column in OF_RUNS.items() if column.type == "text"}
+STATISTICS = {
+    "_interval": "half width of the 95 % interval of",
+    "_low": "lower end of the 95 % interval of",
+    "_high": "upper end of the 95 % interval of",
+    "_runs": "values of the single runs, separated by spaces, of",
+    **{f"_{part}_s": f"{words} over requests of" for part, words in (
+        ("p50", "median"), ("p90", "90th percentile"), ("p99", "99th percentile"), ("max", "largest"),
+    )},
+}  # fmt: skip
+
+
+def declared(name: str) -> tuple[str, str, str]:
+    """Return (type, unit, meaning) of the column `name` of a table; KeyError for one that is declared
+    nowhere."""
+    if name in ADDED.index:
+        return tuple(ADDED.loc[name])
+    if name in OF_RUNS:
+        column = OF_RUNS[name]
+        return column.type, column.stored_unit, column.meaning
+    if name in METRICS:
+        metric = METRICS[name]
+        formula = f": {metric.formula}" if metric.formula else ""
+        return "number", metric.stored_unit, metric.meaning + formula
+    for suffix, words in STATISTICS.items():
+        if name.endswith(suffix):
+            of = name.removesuffix(suffix) + ("_s" if suffix.endswith("_s") else "")
+            kind, unit, _ = declared(of)
+            return "text" if suffix == "_runs" else kind, unit, f"{words} {of}"
+    raise KeyError(f"No column {name!r} is declared: add it to data/table_columns.csv.")
+
+
+def dictionary(folder: Path = paths.TABLES) -> dict[str, pd.DataFrame]:
+    """Return {table: its columns} of every CSV in `folder`: column, type, unit, meaning."""
+    found = {}
+    for file in sorted(folder.glob("*.csv")):
+        rows = [(name, *declared(name)) for name in pd.read_csv(file, nrows=0)]
+        found[file.stem] = pd.DataFrame(rows, columns=["column", "type", "unit", "meaning"])
+    return found
 
 
 def read(file: Path | io.StringIO) -> pd.DataFrame:
@@ -206,6 +248,7 @@ TABLES = {
 OF_ALL = {
     "drafts": drafting.table,
     "machines": _machines,
+    "runs": latency_topic.runs_table,
     "sizes": sizes.table,
     "sizes_pairs": sizes.pairs_table,
     "sizes_law": sizes.laws,
@@ -226,12 +269,13 @@ def main(arguments: Iterable[str]) -> int:
         for path in write(store.load(shared=True), paths.OWN_TABLES):
             print(path)
         return 0
-    requests = store.load(store.committed_files())
+    files = store.committed_files()
+    requests = store.load(files)
     if wish == "check":
-        wrong = differences(requests, paths.TABLES)
+        wrong = differences(requests, paths.TABLES, files)
         print("\n".join(wrong) or f"{paths.TABLES} is what the committed runs give.")
         return 1 if wrong else 0
-    for path in write(requests, paths.TABLES):
+    for path in write(requests, paths.TABLES, files):
         print(path)
     return 0
 

@@ -18,13 +18,12 @@ import pytest
 from builders import make_rows
 from contracts import adapters
 
-from bench import backends, html, inputs, processes
+from bench import backends, inputs, processes
 from bench.backends import mlc, text_generation_webui, tgi
 from bench.backends.common import checkpoints, copies, servers, vllm_server
 from bench.instrument.load import protocols
 from bench.observations import schema
 from bench.paths import ROOT
-from bench.report.tables import backends as backends_tables
 from bench.topics import systems as systems_analysis
 from bench.workflow import plan
 
@@ -738,4 +737,3 @@ def test_a_published_system_without_a_row_says_so(monkeypatch):
     lacking = found[found["platform"] == "TGI"]
     assert set(lacking["state"]) == {"no engine named in data/systems.csv"}
     assert set(lacking["command"]) == {""}
-    assert "no engine named" in html.html(backends_tables.systems(no_requests()))

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from builders import MATRICES, PEAKS, make_rows, make_sidecar, write_run, write_serving, write_sweep
 from contracts import adapters
-from pictures import texts
+from pictures import shown, texts
 
 from bench import backends, inputs, plots
 from bench.backends import vllm
@@ -19,8 +19,6 @@ from bench.instrument.load import schedule
 from bench.machine import identity as identity_machine
 from bench.observations import checks, derived, schema, store
 from bench.paths import ROOT
-from bench.report import figures, tables
-from bench.report.figures import latency as latency_figures
 from bench.topics import batching as batching_analysis
 from bench.topics import latency as latency_analysis
 from bench.topics import machines
@@ -315,14 +313,14 @@ def test_repeats_on_one_and_on_two_devices_are_two_configurations(both):
     )
 
 
-def test_tables_and_figures_say_where_devices_were_several(both):
-    assert set(tables.TABLES["latency"](both)["option"]) == {"float16", "float16 TP 2", "int4"}
+def test_tables_and_figures_say_where_devices_were_several(both, tmp_path):
+    assert set(shown("tbl-latency", both, tmp_path / "tables")["option"]) == {"float16", "float16 TP 2", "int4"}
     assert set(batching_analysis.sweeps(both)["option"]) == {"float16", "float16 TP 2"}
     levels = serving_analysis.levels(both)
     assert list(levels["option"]) == ["float16"] * 2 + ["float16 TP 2"] * 2
     assert list(levels["tensor_parallel"]) == [1, 1, 2, 2]
-    assert "vllm float16 TP 2" in texts(figures.DRAWN["latency"](both))
-    assert sorted({label for label in texts(latency_figures.latency(both)) if label.startswith("vllm")}) == [
+    found = texts(shown("fig-latency", both, tmp_path / "tables"))
+    assert sorted({label for label in found if label.startswith("vllm")}) == [
         "vllm float16",
         "vllm float16 TP 2",
         "vllm int4",
@@ -336,7 +334,7 @@ def test_one_device_is_not_mentioned(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005)})
     requests = store.load(folder=tmp_path)
     assert set(machines.on_default_machine(requests, "latency")["option"]) == {"float32"}
-    assert not any(" TP " in text or " DP " in text for text in texts(latency_figures.latency(requests)))
+    assert not any(" TP " in text or " DP " in text for text in texts(shown("fig-latency", requests, tmp_path / "tables")))
 
 
 def test_replicas_have_their_column(tmp_path):

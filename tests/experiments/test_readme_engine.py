@@ -11,7 +11,6 @@ from bench import backends
 from bench.backends.common import contract
 from bench.observations import store
 from bench.paths import ROOT
-from bench.report import engines
 from llm_measured.core import naming
 
 README = (ROOT / "README.md").read_text()
@@ -63,7 +62,8 @@ def test_the_engine_shown_in_the_readme_works(tmp_path, monkeypatch):
     assert " mine/latency-" in " " + run("python", "-m", "bench.workflow.plan", "show", *asked, **own).stdout
 
     monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path / "adapters")])
-    assert "plain decode loop over transformers" in engines.notes("mine", rows)
+    (mine,) = [head for head in backends.heads() if head["engine"] == "mine"]
+    assert "plain decode loop over transformers" in mine["about"]
 
 
 @pytest.mark.check

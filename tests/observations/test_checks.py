@@ -13,7 +13,7 @@ from bench import environment
 from bench.machine import identity
 from bench.observations import checks, provenance, schema, store
 from bench.paths import ROOT
-from bench.report.tables import evidence
+from bench.topics import checks
 
 
 def refusal(rows, **sidecar):
@@ -158,7 +158,7 @@ def test_servers_of_before_are_judged_by_their_events_and_their_caches(tmp_path)
 def test_the_method_page_counts_them(tmp_path):
     tamper(write_run(tmp_path), ('"steal": 0.0', '"steal": 0.9'), sidecar=True)
     write_run(tmp_path, run=2)
-    table = evidence.gates(store.load(folder=tmp_path)).set_index("gate")
+    table = checks.tables(store.files(tmp_path))["gates"].set_index("gate")
     assert table.loc["no cores stolen by other virtual machines"].tolist() == [2, 0, 1]
     assert set(table.index) == set(checks.CHECKS)
 

@@ -1,4 +1,4 @@
-"""The schema, the validity checks, and that a run is written whole or not at all. Each test breaks one thing in a run that passes."""
+"""The schema, the gates, and that a run is written whole or not at all. Each test breaks one thing in a run that passes."""
 
 import errno
 import json
@@ -7,14 +7,13 @@ import os
 import time
 
 import pandas as pd
+import pictures
 import pytest
 from builders import make_rows, make_sidecar, write_run
 
-from bench import backends, html, inputs
-from bench.observations import checks, derived, schema, store
+from bench import backends, inputs
+from bench.observations import derived, gates, schema, store
 from bench.paths import ROOT
-from bench.report.figures import latency as latency_figures
-from bench.report.tables import latency as latency_tables
 from bench.topics import client_accuracy as accuracy_analysis
 from bench.topics import estimates, machines
 from bench.topics import latency as latency_analysis
@@ -24,7 +23,7 @@ COMMITTED = store.committed_files()
 
 
 def refused(rows, sidecar, folder):
-    with pytest.raises(checks.Rejected) as caught:
+    with pytest.raises(gates.Refused) as caught:
         store.write(rows, sidecar, rows[0]["run_id"], folder)
     assert not list(folder.rglob("*.csv"))
     return str(caught.value)
@@ -51,7 +50,7 @@ def test_an_answer_comes_back_to_the_character(tmp_path, answer):
     assert path.read_bytes().endswith(b"\n") and not path.read_bytes().endswith(b"\r\n")
 
 
-# Every check by itself is tested in test_checks_by_hand.py.
+# Every gate by itself is tested in test_gates_by_hand.py.
 REFUSED = [
     (make_rows(), {"weight_bytes": 1e9}, "MBU is 2.50, above 1"),
     # Llama-2-7B (13.21 GB in 16 bits) at 191 tokens/s on an A100-80GB of 2,039 GB/s, as was once published: 124 %.
@@ -193,12 +192,12 @@ def test_the_machine_with_the_most_runs_is_in_front(observations):
 
 @pytest.fixture(scope="module")
 def refused_runs():
-    """{path: (gate, sentence)} of the committed runs that a validity check rejects, each judged by its own rows alone.
+    """{path: (gate, sentence)} of the committed runs that a gate refuses, each judged by its own rows alone.
 
     Those of before neighbours were judged by their share of the cores may have had more: they stay, and enter
     no table (`test_impossible_runs`).
     """
-    found = checks.rejected(store.read_all(COMMITTED, alone=True))
+    found = gates.refused(store.read_all(COMMITTED, alone=True))
     old = {path for path in COMMITTED if "layout" not in store.read(path)[1]}
     return {
         COMMITTED[place]: (gate, sentence)
@@ -209,7 +208,7 @@ def refused_runs():
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda p: p.stem)
 @pytest.mark.check
-def test_every_committed_run_passes_every_check(path, refused_runs):
+def test_every_committed_run_passes_every_gate(path, refused_runs):
     assert path not in refused_runs, refused_runs[path]
     assert set(schema.SIDECAR) <= set(store.read(path)[1])
     executed = json.loads(path.with_suffix(".ipynb").read_text())
@@ -292,8 +291,7 @@ def test_a_thousand_runs_load_tabulate_and_plot_in_ten_seconds(tmp_path):
     start = time.perf_counter()
     requests = store.load(folder=tmp_path)
     assert len(requests) == 9000
-    html.html(latency_tables.latency(requests))
-    latency_figures.latency(requests)
+    pictures.shown("fig-latency", requests, tmp_path / "tables")
     assert time.perf_counter() - start < 10
 
 

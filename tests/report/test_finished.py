@@ -117,3 +117,17 @@ def test_pages_for_language_models_hold_no_packed_data(tmp_path, monkeypatch):
     postrender.mend_llms(tmp_path)
     assert (tmp_path / "pages" / "latency.llms.md").read_text() == "# Page\n\n![alt]()\n\nwords\n"
     assert "(pages/latency.llms.md): " in (tmp_path / "llms.txt").read_text()
+
+
+def test_the_fold_of_a_labelled_cell_has_its_command_as_well(tmp_path):
+    code = '<details class="code-fold"><summary>Code</summary>print()</details>'
+    figure, table = (
+        f'<div id="cell-fig-latency" class="cell">{code}',
+        f'{code}\n<div id="tbl-latency" class="cell">',
+    )
+    (tmp_path / "page.html").write_text(f"{figure}</div>{code}<p>{table}</div>")
+    postrender.write_commands(tmp_path)
+    first, second, third = (tmp_path / "page.html").read_text().split("</details>")[:3]
+    assert "papermill notebooks/figure.ipynb figure.ipynb -p figure latency</code>" in first
+    assert "Open in Colab" in first and "command" not in second
+    assert third.endswith('<p class="command"><code>.venv/bin/python -m bench.cells tbl-latency</code></p>')

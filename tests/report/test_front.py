@@ -1,19 +1,30 @@
 """The front page's picker: the first answer stands in the page, and the browser gives the same and others."""
 
+import contextlib
 import html
 import re
 
 import pytest
 from builders import write_every, write_run
 
+from bench import site as page
 from bench.observations import store
-from bench.paths import ROOT
-from bench.report import front, headlines
+from bench.paths import ROOT, TABLES
+from bench.report import front
 from bench.report.published import lookup
-from bench.topics import humaneval, quality
+from bench.topics import quality, tables
 
 READY = "#picker"
 START = front.DEVICE, front.MODEL, front.BITS
+
+
+@contextlib.contextmanager
+def read_of(rows, folder):
+    """Context in which pages read the tables of `rows`, which are written into `folder`."""
+    folder = folder / "tables"  # the folder above may lie among runs
+    tables.write(rows, folder)
+    with page.reading(folder):
+        yield
 
 
 def words(text):
@@ -41,21 +52,21 @@ def test_our_largest_model_with_a_reference_is_shown(tmp_path):
             write_every(tmp_path, backend=backend, option=option, model=model)
     write_every(tmp_path, backend="llamacpp", option="F16", model="llama-3.1-8b")
     rows = store.load(folder=tmp_path)
-    assert front.own_model(rows) == "qwen2.5-coder-1.5b", "the largest, but one without a reference"
-    assert "qwen2.5-coder-1.5b, 1.5 billion parameters" in front.processor_line(rows)
-    assert front.own_model(rows.iloc[:0]) == "" and front.processor_line(rows.iloc[:0]) == ""
+    with read_of(rows, tmp_path / "tables"):
+        assert front.own_rows().model == "qwen2.5-coder-1.5b", "the largest, but one without a reference"
+        assert "qwen2.5-coder-1.5b, 1.5 billion parameters" in front.processor_line()
+    with read_of(rows.iloc[:0], tmp_path / "none"):
+        assert front.processor_line() == ""
 
 
 def test_the_fastest_is_named_with_the_problems_that_it_does_not_solve():
     """Of the committed runs: speed of one machine, HumanEval of another."""
-    requests = headlines.committed()
-    said = front.processor_line(requests)
-    own = requests[requests["model"] == front.own_model(requests)]
-    table = humaneval.summary(own).set_index(["backend", "option"])
-    best = front.own_runs(requests).means("output_tokens_per_s").idxmax()
-    verdict = humaneval.verdict(table.loc[best])
+    with page.reading(TABLES):
+        rows, said, scores = front.own_rows(), front.processor_line(), page.table("humaneval")
+    best = rows.means("output_tokens_per_s").idxmax()
+    scores = scores[(scores[["backend", "option"]] == best).all(axis=1) & (scores["model"] == rows.model)]
+    verdict = scores["verdict"].iloc[0]
     assert f"programming problems it solves {verdict} than the same 4-bit file in transformers" in said
-    assert "HumanEval" not in front.processor_line(requests[requests["experiment"] != "humaneval-score"])
 
 
 def test_where_no_other_option_answers_as_the_reference_the_front_page_says_so(tmp_path):
@@ -63,10 +74,12 @@ def test_where_no_other_option_answers_as_the_reference_the_front_page_says_so(t
         write_every(tmp_path, backend=backend, option=option, model="qwen2.5-coder-1.5b")
     rows = store.load(folder=tmp_path)
     none = "Every option with fewer bits differs somewhere from the answers of **transformers float32**"
-    assert none not in front.processor_line(rows)
+    with read_of(rows, tmp_path / "same"):
+        assert none not in front.processor_line()
     turned = rows["output_ids"].map(lambda ids: " ".join(reversed(ids.split())))
-    other = rows.assign(output_ids=rows["output_ids"].mask(rows["backend"] == "llamacpp", turned))
-    assert none in front.processor_line(other)
+    scored = (rows["experiment"] == "quality") & (rows["backend"] == "llamacpp")
+    with read_of(rows.assign(output_ids=rows["output_ids"].mask(scored, turned)), tmp_path / "other"):
+        assert none in front.processor_line()
 
 
 def test_a_larger_model_that_was_asked_three_prompts_only_is_shown_with_its_form(tmp_path):
@@ -77,11 +90,12 @@ def test_a_larger_model_that_was_asked_three_prompts_only_is_shown_with_its_form
             short = {"experiment": "sizes", "tokens": 128, "rate": 20.0}
             write_run(tmp_path, backend=backend, option=option, model=model, **short)
     rows = store.load(folder=tmp_path)
-    assert front.own_model(rows) == "qwen2.5-coder-0.5b"
-    assert "3 prompts of 128 new tokens" in front.processor_line(rows)
-    assert set(front.own_runs(rows).latency["requests"]) == {3}
-    small = rows[rows["model"] == "smollm2-135m"]
-    assert set(front.own_runs(small).latency["requests"]) == {9}
+    with read_of(rows, tmp_path / "both"):
+        assert front.own_rows().model == "qwen2.5-coder-0.5b"
+        assert "3 prompts of 128 new tokens" in front.processor_line()
+        assert set(front.own_rows().front["requests"]) == {3}
+    with read_of(rows[rows["model"] == "smollm2-135m"], tmp_path / "small"):
+        assert set(front.own_rows().front["requests"]) == {9}
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +148,8 @@ def test_the_picture_has_a_row_for_each_device_and_our_own_that_answer_no_worse(
     write_run(
         tmp_path, backend="transformers", option="float32", answer="9 × 8 is 72", prompt=quality.QUESTION
     )
-    own = front.shown_own(store.load(folder=tmp_path))
+    with read_of(store.load(folder=tmp_path), tmp_path / "tables"):
+        own = front.shown_own()
     assert len(own) == 2, "Q4_0 says 11"
     shown = front.shown_rows()
     fastest = shown.groupby("device")["rate"].max().sort_values(ascending=False)

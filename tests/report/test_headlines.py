@@ -1,65 +1,89 @@
-"""Headlines are short, are what ten lines of pandas give, and never name speed without its loss."""
+"""Headlines are short, are what pandas gives from the runs, and never name speed without its loss."""
 
-import os
+import glob
+import re
 
+import pandas as pd
 import pytest
+from builders import two_engines
 
-from bench.paths import ROOT
-from bench.report import headlines
+from bench import headlines, paths, site
+from bench.observations import store
+from bench.topics import tables
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True)
 def committed():
-    return headlines.committed()
+    """What this checkout has measured stays out of it."""
+    with site.reading(paths.TABLES):
+        yield
 
 
-@pytest.fixture(scope="module")
-def found(committed):
-    return headlines.headlines(committed)
-
-
-def test_there_are_at_most_eight_of_at_most_thirty_words(found):
+def test_there_are_at_most_eight_of_at_most_thirty_words():
+    found = headlines.sentences()
     assert len(found) == len(headlines.HEADLINES) <= headlines.MOST
-    for headline in found:
-        assert len(headline.text.split()) <= headlines.MOST_WORDS, headline.text
-        assert not set("()[]") & set(headline.text) and "session" not in headline.text
+    for text in found:
+        assert len(text.split()) <= headlines.MOST_WORDS, text
+        assert not set("()[]") & set(text) and "session" not in text
 
 
-@pytest.mark.parametrize("name", [headline.__name__ for headline in headlines.HEADLINES])
-def test_a_snippet_gives_the_numbers_of_its_headline(found, name, monkeypatch):
-    """The snippet reads the committed CSVs with pandas alone; the headline uses the study's own functions."""
-    (headline,) = [each for each in found if each.snippet == name]
-    monkeypatch.chdir(ROOT)
-    variables = {}
-    exec(compile(headlines.snippet(name), name, "exec"), variables)
-    assert "bench" not in headlines.snippet(name)
-    assert variables["answer"].keys() == headline.numbers.keys()
-    for key, value in headline.numbers.items():
-        expected = value if isinstance(value, str) else pytest.approx(value, rel=1e-9)
-        assert variables["answer"][key] == expected, key
+def raw(pattern):
+    """The rows of committed runs as their CSVs have them, with pandas alone."""
+    files = glob.glob(str(paths.COMMITTED / pattern))
+    rows = pd.concat(pd.read_csv(file, dtype={"host": str}) for file in files)
+    return rows.assign(rate=rows["output_tokens"] / rows["e2e_s"])
 
 
-def test_an_option_that_answers_worse_is_named_with_its_loss(committed, found):
-    runs = headlines.Runs(committed)
-    worse = {config: runs.lost(config) for config in runs.costs if runs.lost(config)}
+def test_means_are_what_pandas_gives_from_the_runs():
+    rows, found = raw("*/latency-smollm2-135m-*096e72*.csv"), headlines.Rows()
+    runs = rows.groupby(["backend", "option", "run_id"]).agg(
+        rate=("rate", "mean"), ttft_s=("ttft_s", "median")
+    )
+    means = runs.groupby(level=[0, 1]).mean()
+    assert found.means("output_tokens_per_s").to_dict() == pytest.approx(means["rate"].to_dict(), rel=1e-5)
+    assert found.means("ttft_s").to_dict() == pytest.approx(means["ttft_s"].to_dict(), rel=1e-5)
+    texts = rows.groupby(["backend", "option", "prompt"])["output_ids"].agg(set).unstack()
+    same = texts.index[texts.apply(lambda row: row.equals(texts.loc[headlines.REFERENCE]), axis=1)]
+    assert set(found.alike()) == set(same)
+
+
+def test_gains_of_batches_are_what_pandas_gives_from_the_runs():
+    rows = raw("*/batching-smollm2-135m-*096e72*.csv")
+    rows = rows[(rows["prompt_tokens"] == 512) & (rows["max_new_tokens"] == 64)]
+    rows = rows.assign(ended_s=rows["sent_s"] + rows["e2e_s"])
+    batches = rows.groupby(["backend", "option", "run_id", "batch_size", "sent_s"])
+    rate = batches["output_tokens"].sum() / (batches["ended_s"].max() - batches["sent_s"].min())
+    rates = rate.groupby(["backend", "option", "run_id", "batch_size"]).median().unstack()
+    gains = rates.div(rates[1], axis=0).groupby(["backend", "option"]).mean().stack()
+    usual = headlines.usual_batches(headlines.Rows()).set_index(["backend", "option", "batch_size"])["gain"]
+    assert len(usual) > 5 and usual.to_dict() == pytest.approx(gains[usual.index].to_dict(), rel=1e-5)
+
+
+def test_an_option_that_answers_worse_is_named_with_its_loss():
+    rows = headlines.Rows()
+    options = set(zip(rows.costs["backend"], rows.costs["option"]))
+    worse = {config: rows.lost(config) for config in options if rows.lost(config)}
     assert ("llamacpp", "Q4_0") in worse and ("llamacpp", "F16") not in worse
-    for headline in found:
+    for text in headlines.sentences():
         for (backend, option), lost in worse.items():
-            named = f"**{backend} {option}**" in headline.text
-            assert not named or lost in headline.text, headline.text
+            assert f"**{backend} {option}**" not in text or lost in text, text
 
 
-def test_every_snippet_belongs_to_a_headline():
-    files = {file.removesuffix(".py") for file in os.listdir(headlines.SNIPPETS) if file.endswith(".py")}
-    assert files == {headline.__name__ for headline in headlines.HEADLINES}
+def test_without_runs_there_are_no_headlines(tmp_path, nothing):
+    tables.write(nothing, tmp_path)
+    with site.reading(tmp_path):
+        assert headlines.sentences() == []
 
 
-def test_without_runs_there_are_no_headlines(committed):
-    nothing = committed.iloc[:0]
-    assert headlines.sentences(nothing) == [] and headlines.shown(nothing) == ""
+def test_a_repository_claims_only_what_git_keeps(tmp_path):
+    """The README has the committed tables' sentences, whatever is read elsewhere."""
+    tables.write(store.load(folder=two_engines(tmp_path / "runs")), tmp_path)
+    place = "<!-- findings: x -->\n<!-- end of findings -->"
+    with site.reading(tmp_path):
+        here, text = headlines.sentences(), headlines.readme(place)
+    assert re.findall("^- (.*)$", text, re.M)[:-1] == headlines.sentences() != here
 
 
-def test_servers_have_the_headlines_about_more_than_one_request(committed):
-    said = headlines.of_servers(committed)
-    assert said and set(said[:-1]) < set(headlines.sentences(committed))
-    assert headlines.of_servers(committed.iloc[:0]) == []
+def test_servers_have_the_headlines_about_more_than_one_request():
+    said = headlines.sentences(headlines.OF_SERVERS)
+    assert len(said) == len(headlines.OF_SERVERS) and set(said) < set(headlines.sentences())

@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import make_sidecar, two_engines, write_run, write_sweep
-from pictures import svg, words
+from pictures import shown, words
 
-from bench import backends, html, style
+from bench import backends, site, style
 from bench.machine import identity
-from bench.observations import checks, store
-from bench.report import figures, pages, tables
+from bench.observations import gates, store
 from bench.topics import machines
 from bench.topics import tables as topic_tables
 
@@ -64,9 +63,8 @@ def test_two_checkouts_on_the_same_kind_of_machine_are_named_apart(tmp_path):
     requests = store.load(folder=tmp_path)
     names = [f"{FIRST} (aaa111)", f"{FIRST} (bbb222)"]
     assert sorted(labels(requests)) == names
-    assert sorted(tables.TABLES["latency"](requests)["device"]) == names
-    assert sorted(label for label, _ in figures.parts("latency", requests)) == names
-    assert all(label in words(figure) for label, figure in figures.parts("latency", requests))
+    rows = topic_tables.of_each_machine(requests, topic_tables.latency)
+    assert sorted(rows["machine"]) == names
 
 
 def test_an_experiment_that_a_machine_lacks_is_missing_not_borrowed(both, monkeypatch):
@@ -76,40 +74,27 @@ def test_an_experiment_that_a_machine_lacks_is_missing_not_borrowed(both, monkey
     assert set(table["machine"]) == {FIRST}
 
 
-@pytest.mark.parametrize("name", ["latency", "ttft_tpot"])
-def test_one_machine_is_drawn_as_if_there_were_no_others(name, both, tmp_path):
-    own, draw = both[both["gpu"] == FIRST], figures.DRAWN[name]
-    with style.style():
-        alone = draw.__wrapped__(own) or style.nothing()
-    assert svg(draw(own)) == svg(alone)
-
-
-def test_another_machine_adds_its_part_and_changes_none(both):
-    own, draw = both[both["gpu"] == FIRST], figures.DRAWN["latency"]
-    alone, whole, parts = draw(own), draw(both), figures.parts("latency", both)
-    for one in (alone, whole, *(figure for _, figure in parts)):
-        one.canvas.draw()
+def test_a_figure_is_of_one_machine_and_another_one_changes_none(both, tmp_path):
+    own = both[both["gpu"] == FIRST]
+    alone, whole = shown("fig-latency", own, tmp_path / "a"), shown("fig-latency", both, tmp_path / "b")
     widths = lambda figure: [bar.get_width() for axes in figure.axes for bar in axes.patches]
-    assert [label for label, _ in parts] == [FIRST, SECOND]
-    assert widths(alone) == widths(whole) == widths(parts[0][1]) and len(widths(parts[1][1])) == 2
-    assert alone.get_figheight() == whole.get_figheight()
-    assert whole.get_suptitle() == f"{alone.get_suptitle()}\n{FIRST}"
-    assert "1 other machine" in words(whole) and "other machine" not in words(alone)
+    assert widths(alone) == pytest.approx(widths(whole), rel=0.1) and len(widths(alone)) > 1
+    assert FIRST in words(whole) and SECOND not in words(whole)
+    with machines.make_default(SECOND):
+        assert SECOND in words(shown("fig-latency", both, tmp_path / "b"))
 
 
-@pytest.mark.parametrize("name", ["latency", "answers"])
-def test_tables_name_the_device_and_keep_every_row(name, both):
-    whole = tables.TABLES[name](both)
-    for gpu, rows in both.groupby("gpu"):
-        alone = tables.TABLES[name](rows.copy())
-        assert set(alone["device"]) <= {gpu}
-        same = whole[whole["device"] == gpu].reset_index(drop=True).astype(str)
-        assert same.equals(alone.astype(str))
-
-
-def test_rows_on_a_page_say_their_device_where_there_are_several(both):
-    assert f'<tr data-device="{SECOND}">' in html.html(tables.TABLES["latency"](both))
-    assert "data-device" not in html.html(tables.TABLES["latency"](both[both["gpu"] == FIRST]))
+def test_a_machine_that_measured_something_else_is_said_to_lack_this(both, tmp_path, monkeypatch, capsys):
+    topic_tables.write(both, tmp_path / "t" / "tables")
+    monkeypatch.setenv(machines.FRONT, SECOND)
+    with site.reading(tmp_path / "t" / "tables"):
+        assert set(site.machine(site.table("latency"))["machine"]) == {SECOND}
+        assert capsys.readouterr().out == ""
+        assert set(site.machine(site.table("batching"))["machine"]) == {FIRST}
+        assert f"{SECOND} has not measured this: shown is {FIRST}" in capsys.readouterr().out
+        monkeypatch.setenv(machines.FRONT, "h100")
+        with pytest.raises(ValueError, match="h100 names no machine that has measured: test-cpu, other-cpu"):
+            site.machine(site.table("batching"))
 
 
 def test_a_look_follows_from_the_name_alone():
@@ -133,38 +118,13 @@ def test_another_engine_changes_no_other_table(tmp_path):
     write_run(folder, backend="aaa", option="int8")
     after = store.load(folder=folder)
     pd.testing.assert_frame_equal(before, topic_tables.tables(after)["batching"])
-    assert "aaa int8" in words(figures.DRAWN["latency"](after))
+    assert "aaa int8" in words(shown("fig-latency", after, tmp_path / "a" / "tables"))
 
 
 def test_a_scratch_run_beside_a_neighbour_is_written_and_marked(tmp_path):
     busy = make_sidecar(busy_cores={"others": 0.9, "steal": 0.0})
-    with pytest.raises(checks.Rejected, match="kept 0.90 cores busy"):
+    with pytest.raises(gates.Refused, match="kept 0.90 cores busy"):
         write_run(tmp_path, busy)
     path = write_run(tmp_path, busy, scratch=True)
     assert "kept 0.90 cores busy" in store.read(path)[1]["shared"]
     assert "shared" not in store.read(write_run(tmp_path, run=2, scratch=True))[1]
-
-
-def test_the_table_at_a_study_s_end_is_of_this_checkout(both, monkeypatch, capsys):
-    monkeypatch.setattr(store, "load", lambda: both)
-    monkeypatch.setattr(identity, "host", lambda: "def456")
-    tables.main(["latency", "here"])
-    shown = capsys.readouterr().out
-    assert SECOND in shown and FIRST not in shown
-    monkeypatch.setattr(identity, "host", lambda: "123abc")  # it has measured nothing
-    tables.main(["latency", "here"])
-    shown = capsys.readouterr().out
-    assert SECOND in shown and FIRST in shown
-
-
-def test_what_was_measured_is_said_with_models_and_machines(tmp_path, nothing):
-    for n, gpu in enumerate(("cpu-a-2c", "cpu-b-2c", "cpu-b-2c")):
-        write_run(tmp_path, gpu=gpu, host=f"host{n}", run=1)
-    said = pages.measured(store.load(folder=tmp_path))
-    assert (said["runs"], said["machines"]) == ("3 runs", "3 machines")
-    assert said["devices"] == "2 × `cpu-b-2c` and `cpu-a-2c`"
-    assert said["models"] == "`smollm2-135m` (0.13 billion parameters, 3 runs)"
-    write_run(tmp_path / "other", model="hub:somebody/s-model", run=1)
-    one = pages.measured(store.load(folder=tmp_path / "other"))
-    assert (one["models"], one["machines"]) == ("`hub:somebody/s-model` (1 run)", "1 machine")
-    assert pages.measured(nothing) == {}

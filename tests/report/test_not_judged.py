@@ -4,10 +4,11 @@ sentence."""
 import pytest
 from builders import make_sidecar, write_run
 
+from bench import headlines, site
 from bench.experiments import judge
 from bench.observations import derived, store
-from bench.report import front, headlines
-from bench.topics import across_machines, latency, quality, recommend
+from bench.report import front
+from bench.topics import across_machines, latency, quality, recommend, tables
 
 MEMORY = "The reference in float32 takes 8.2 GB of memory, and 5.1 GB are free."
 # Of an engine or of weights for which there is no right answer, and of an older run: no fault.
@@ -57,18 +58,21 @@ def test_the_table_says_so(requests):
     )
 
 
-def test_no_sentence_and_no_superlative_has_them(requests):
-    runs = headlines.Runs(requests)
-    assert set(runs.latency["option"]) == {"float32"} and ("fake", "float16") not in runs.costs
-    assert "float16" not in front.processor_line(requests)
-    assert "highest mean speed of those whose tokens we could check" in front.processor_line(requests)
-    assert "float16" not in set(front.shown_own(requests).get("option", []))
+def test_no_sentence_and_no_superlative_has_them(requests, tmp_path):
+    tables.write(requests, tmp_path / "tables")
+    with site.reading(tmp_path / "tables"):
+        rows = headlines.Rows()
+        assert set(rows.front["option"]) == {"float32"}
+        assert "float16" not in front.processor_line()
+        assert "highest mean speed of those whose tokens we could check" in front.processor_line()
+        assert len(front.shown_own()) == len(rows.means("ttft_s"))
+        fastest = site.table("decision").iloc[0]
     assert "float16" not in set(across_machines.compared(requests)["option"])
-    choices = recommend.choices(requests)
-    assert "float16" not in set(choices["option"])
-    fastest = choices[choices["want"] == "the fastest answer for one user"].iloc[0]
+    assert fastest["option"] != "float16"
     assert fastest["part"] == recommend.WITHHELD and "fake float16" in fastest["not_compared"]
 
 
-def test_judged_runs_need_no_words_about_it(requests):
-    assert "could check" not in front.processor_line(derived.judged(requests))
+def test_judged_runs_need_no_words_about_it(requests, tmp_path):
+    tables.write(derived.judged(requests), tmp_path / "tables")
+    with site.reading(tmp_path / "tables"):
+        assert "could check" not in front.processor_line()

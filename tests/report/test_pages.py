@@ -13,7 +13,6 @@ import pytest
 import yaml
 from commands import run
 
-from bench import backends
 from bench.paths import ROOT
 from bench.report import prerender
 
@@ -84,12 +83,9 @@ WIDTHS = """[...document.querySelectorAll(".table-scroll:has(tbody th)")].map(bo
 
 
 def titles(source):
-    """Second-level titles of a page: those in its text, and on the page of the engines one for each."""
-    text = re.sub(
-        r"```.*?```", lambda cell: "## ENGINES" if "engines.show" in cell[0] else "", source, flags=re.DOTALL
-    )
-    found = re.findall(r"^## (.+?)(?: \{#[\w-]+\})?$", text, flags=re.MULTILINE)
-    return [title for each in found for title in (backends.names() if each == "ENGINES" else [each])]
+    """Second-level titles of a page."""
+    text = re.sub(r"```.*?```", "", source, flags=re.DOTALL)
+    return re.findall(r"^## (.+?)(?: \{#[\w-]+\})?$", text, flags=re.MULTILINE)
 
 
 # Text of every heading below the page's own, and of the contents' first level; whether each has an address.
@@ -387,8 +383,9 @@ def test_every_figure_and_table_carries_its_command(desk):
     for name in PAGES:
         page = desk(name)
         commands = page.locator(".command").all_text_contents()  # of folded parts too
-        assert len(commands) >= page.locator("figure.plot").count()
-        known = ("papermill notebooks/", "python -m bench.report.tables", "make expect-")
+        cells = page.locator("[id^=cell-fig-], [id^=tbl-].cell").count()
+        assert len(commands) >= page.locator("figure.plot").count() + cells
+        known = ("papermill notebooks/", "python -m bench.", "make expect-")
         assert all(any(word in c for word in known) for c in commands)
 
 

@@ -3,13 +3,12 @@
 import pandas as pd
 import pytest
 from builders import make_rows, make_sidecar, two_engines, write_run
-from pictures import words
+from pictures import shown, words
 
-from bench import html
+from bench import headlines, html, site
 from bench.machine import identity
 from bench.observations import store
-from bench.report import figures, headlines, shared, tables
-from bench.topics import latency, machines
+from bench.topics import latency, machines, tables
 
 HERE = {"host": "abc123", "gpu": "test-cpu"}  # whose runs `two_engines` has most of
 BESIDE = "others used 7% of the CPU"
@@ -27,17 +26,6 @@ def folder(tmp_path, monkeypatch):
         busy = make_sidecar(busy_cores={"others": 0.14, "steal": 0.0})
         store.write(rows, busy, rows[0]["run_id"], tmp_path, marked=True)
     return tmp_path
-
-
-def test_they_are_added_where_this_machine_stands_in_front_and_nowhere_else(folder):
-    requests = store.load()
-    for name in (None, "other-cpu"):
-        with machines.make_default(name):
-            assert shared.added(requests) is requests
-    with machines.make_default("here"):
-        added = shared.added(requests)
-    assert set(added.loc[added["shared_by"] != "", "option"]) == {"float32", "int4"}
-    assert added.attrs == requests.attrs and len(added) == len(requests) + 6
 
 
 def test_a_clean_run_is_drawn_in_their_place_and_they_enter_no_mean(folder):
@@ -58,47 +46,35 @@ def test_numbers_are_numbers_where_every_run_was_shared(folder):
     assert table[["output_tokens_per_s", "output_tokens_per_s_interval", "ttft_s"]].dtypes.eq(float).all()
 
 
-def test_their_bars_are_hatched_on_white_with_a_line_on_the_neighbours(folder):
-    requests = store.load()
-    without = figures.DRAWN["latency"](requests)
-    assert "shared" not in words(without)
-    with machines.make_default("here"):
-        drawn = figures.DRAWN["latency"](requests)
+def test_their_bars_are_hatched_on_white_and_the_table_says_with_whom(folder, tmp_path):
+    clean, both = store.load(), store.load(shared=True)
+    assert "shared" not in words(shown("fig-latency", clean, tmp_path / "a" / "b"))
+    drawn = shown("fig-latency", both, tmp_path / "a" / "b")
     (hatched,) = [bar for axes in drawn.axes for bar in axes.patches if bar.get_facecolor()[:3] == (1, 1, 1)]
     assert hatched.get_hatch() and hatched.get_width() > 100
-    shown = " ".join(words(drawn).split())
-    assert "fake int4 · shared" in shown and f"no measurement, for {BESIDE} (fake int4)" in shown
+    assert "fake int4 · shared" in " ".join(words(drawn).split())
+    table = shown("tbl-latency", both, tmp_path / "a" / "b")
+    assert table.loc[table["option"] == "int4", "compared"].tolist() == [BESIDE]
 
 
-def test_the_table_says_what_they_shared_the_machine_with(folder):
-    with machines.make_default("here"):
-        table = tables.TABLES["latency"](store.load())
-    assert BESIDE in html.text(table[table["option"] == "int4"])
-    assert "int4" not in html.text(tables.TABLES["latency"](store.load()))
+def test_no_headline_knows_them(folder, tmp_path):
+    said = []
+    for name, shared in (("alone", False), ("beside", True)):
+        tables.write(store.load(shared=shared), tmp_path / name / "tables")
+        with site.reading(tmp_path / name / "tables"):
+            said.append((headlines.sentences(), headlines.Rows().means("output_tokens_per_s").to_dict()))
+    assert said[0] == said[1]
 
 
-def test_no_headline_knows_them(folder):
-    before = headlines.sentences(store.load())
-    for file in store.files(store.shared_folder()):
-        file.unlink()
-    assert headlines.sentences(store.load()) == before
-
-
-def test_a_machine_that_has_only_them_can_stand_in_front(folder, monkeypatch, capsys):
+def test_a_machine_that_has_only_them_can_stand_in_front(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(identity, "host", lambda: "123abc")
-    for file in store.files(store.shared_folder()):
-        file.unlink()
-    with machines.make_default("here"), pytest.raises(ValueError, match="names no machine"):
+    with machines.make_default("123abc"), pytest.raises(ValueError, match="names no machine"):
         machines.each(store.load())
     rows = make_rows(option="int8", host="123abc", gpu="third-cpu")
     busy = make_sidecar(busy_cores={"others": 0.14, "steal": 0.0})
     store.write(rows, busy, rows[0]["run_id"], folder, marked=True)
-    with machines.make_default("here"):
-        assert machines.each(store.load()), "figures without such runs are those of the usual machine"
-        assert "third-cpu" in words(figures.DRAWN["latency"](store.load()))
-    tables.main(["latency", "here"])
-    shown = capsys.readouterr().out
-    assert BESIDE in shown and "test-cpu" not in shown
+    with machines.make_default("123abc"):
+        assert "third-cpu" in words(shown("fig-latency", store.load(shared=True), tmp_path / "a" / "b"))
 
 
 def test_a_run_beside_others_in_a_folder_of_ones_own_is_marked_as_well(tmp_path):
@@ -106,5 +82,4 @@ def test_a_run_beside_others_in_a_folder_of_ones_own_is_marked_as_well(tmp_path)
     write_run(tmp_path, busy, scratch=True)
     with pytest.warns(UserWarning, match="shared their machine"):
         requests = store.load(folder=tmp_path)
-    assert BESIDE in " ".join(words(figures.DRAWN["latency"](requests)).split())
-    assert BESIDE in html.text(tables.TABLES["latency"](requests))
+    assert BESIDE in html.text(shown("tbl-latency", requests, tmp_path / "a" / "b"))

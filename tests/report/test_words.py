@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from bench.report import words
+from bench import words
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from bench import inputs
 from bench.experiments import notebook
 from bench.observations import checks, derived, schema, store
 from bench.topics import batching as batching_analysis
-from bench.topics import published as published_analysis
 from bench.topics import recommend, tables
 from llm_measured.core import device_peaks, metrics
 
@@ -72,13 +71,6 @@ def test_a_batch_of_which_one_request_failed_is_no_whole_batch(tmp_path):
     rates = "ttft_s step_s wall_s output_tokens_per_s requests_per_s mfu_prefill mfu_decode".split()
     assert batches.loc[8, rates].isna().all() and batches.loc[4, rates].notna().all(axis=None)
     assert 8 not in set(batching_analysis.sweeps(requests)["batch_size"])
-
-
-def test_published_utilisations_are_possible_and_derived():
-    table = published_analysis.published_mbu()
-    assert len(table) >= 8
-    assert table["mbu"].between(0, 1, inclusive="right").all()
-    assert (table["derivation"] != "").all()
 
 
 def test_decisions_follow_the_data(tmp_path):

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bench.report import words
+from bench import words
 from bench.report.published import lookup
-from bench.report.words import plural, two
+from bench.words import plural, two
 from llm_measured.published import answers, names
 
 SETTING = ["source", "device", "model", "bits", "engine"]  # what both must share, but for what is compared

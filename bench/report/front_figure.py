@@ -16,7 +16,7 @@ def front_page(requests: pd.DataFrame) -> style.Figure | None:
     """Tokens per second of one user with Llama-3.1-8B in 4 bits, as people measured it: a row for each
     accelerator, a dot for each measurement, on a logarithmic axis; below a line our own runs of a small model
     on two cores."""
-    published, own = front.shown_rows(), front.shown_own(requests)
+    published, own = front.shown_rows(), front.shown_own()
     parts = [(f"{name} ({len(rows)})", rows["rate"], "o", BLUE) for name, rows in _each(published)]
     above = len(parts)
     parts += [(f"two cores, {name}", rows["rate"], "D", ORANGE) for name, rows in _each(own)[:MOST_OWN]]
@@ -45,7 +45,7 @@ def front_page(requests: pd.DataFrame) -> style.Figure | None:
     drawn.supxlabel("tokens/s of one user (number: the fastest)", x=0.97, ha="right", fontsize=TEXT)
     title = "Llama-3.1-8B in 4 bits: what people measured"
     if len(parts) > above:
-        title += f"\nbelow the line, our runs of {front.own_model(requests)}"
+        title += f"\nbelow the line, our runs of {front.own_rows().model}"
     drawn.suptitle(title, x=0.01, ha="left", fontsize=TEXT)
     return drawn
 
