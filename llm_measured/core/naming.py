@@ -103,7 +103,7 @@ def plain_option(option: str) -> str:
 def label(row: pd.Series | Fields) -> str:
     """`backend option` of a row with the columns backend, option and weights; synthetic weights are marked as
     such."""
-    return f"{row['backend']} {row['option']}" + (" (synthetic)" if row["weights"] == "synthetic" else "")
+    return f"{row['backend']} {row['option']}" + (" (synthetic)" if row.get("weights") == "synthetic" else "")
 
 
 def bits(option: str) -> int | None:
