@@ -265,10 +265,12 @@ def peaks(measured: pd.DataFrame) -> Figure:
     drawn, axes = canvas([len(block) for block in blocks], squeeze=False)
     look = {"": (style.look("peaks").colour, "")}
     for panel, block in zip(axes[:, 0], blocks):
-        threads = block["threads"].map(lambda count: f" · {count:.0f} threads", na_action="ignore").fillna("")
-        labels = block["roof"].str.replace("_", " ") + threads.astype(str)
+        labels = []
+        for roof, threads in zip(block["roof"].str.replace("_", " "), block["threads"]):
+            several = "" if threads == 1 else "s"
+            labels.append(roof if pd.isna(threads) else f"{roof} · {threads:.0f} thread{several}")
         factor, prefix = next((f, p) for f, p in PREFIXES if block["value"].max() * f >= 1 or f == 1)
-        rows_of(panel, list(labels), prefix + block["unit"].iloc[0].replace("bytes", "B"))
+        rows_of(panel, labels, prefix + block["unit"].iloc[0].replace("bytes", "B"))
         draw_bars(panel, block.assign(backend=""), "value", look, factor=factor)
         each = block.reset_index()[["index", *keys]].merge(measured, on=keys)
         small_dots(panel, each["value"] * factor, each["index"])

@@ -91,7 +91,8 @@ def machine(rows: pd.DataFrame, name: str = "") -> pd.DataFrame:
         if wish != "here" and not _named(every, wish).any():
             known = ", ".join(dict.fromkeys(every["machine"]))
             raise ValueError(f"{wish} names no machine that has measured: {known}.")
-        print(f"{wish} has not measured this: shown is {first}.")
+        who = "This checkout" if wish == "here" else wish
+        print(f"{who} has not measured this: shown is {first}.")
     return rows[rows["machine"] == first]
 
 

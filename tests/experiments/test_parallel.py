@@ -314,7 +314,11 @@ def test_repeats_on_one_and_on_two_devices_are_two_configurations(both):
 
 
 def test_tables_and_figures_say_where_devices_were_several(both, tmp_path):
-    assert set(shown("tbl-latency", both, tmp_path / "tables")["option"]) == {"float16", "float16 TP 2", "int4"}
+    assert set(shown("tbl-latency", both, tmp_path / "tables")["option"]) == {
+        "float16",
+        "float16 TP 2",
+        "int4",
+    }
     assert set(batching_analysis.sweeps(both)["option"]) == {"float16", "float16 TP 2"}
     levels = serving_analysis.levels(both)
     assert list(levels["option"]) == ["float16"] * 2 + ["float16 TP 2"] * 2
@@ -334,7 +338,10 @@ def test_one_device_is_not_mentioned(tmp_path):
     write_serving(tmp_path, {1: (0.05, 0.005)})
     requests = store.load(folder=tmp_path)
     assert set(machines.on_default_machine(requests, "latency")["option"]) == {"float32"}
-    assert not any(" TP " in text or " DP " in text for text in texts(shown("fig-latency", requests, tmp_path / "tables")))
+    assert not any(
+        " TP " in text or " DP " in text
+        for text in texts(shown("fig-latency", requests, tmp_path / "tables"))
+    )
 
 
 def test_replicas_have_their_column(tmp_path):

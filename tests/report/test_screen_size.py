@@ -47,13 +47,6 @@ def test_a_figure_of_others_numbers_fits_a_screen(name):
     assert fits(pages.figure(name))
 
 
-@pytest.mark.parametrize("name", list(registry.TABLES))
-@pytest.mark.check
-def test_every_table_of_others_numbers_is_made(name, capsys):
-    pages.main([name])
-    assert len(pages.table(name)) and capsys.readouterr().out
-
-
 def test_what_a_page_leaves_out_is_in_the_file_beside_it(tmp_path, monkeypatch):
     shown = []
     monkeypatch.setenv("SHOWN_ON_A_PAGE", "1")
