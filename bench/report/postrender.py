@@ -91,7 +91,7 @@ def write_commands(out: Path) -> None:
 
 def _with_command(found: re.Match) -> str:
     label = found["before"] or found["behind"]
-    if not label:
+    if not label or '<p class="command">' in found[0]:  # of a page that was rendered before
         return found[0]
     command, colab = f".venv/bin/python -m bench.cells {label}", ""
     if found["before"]:
