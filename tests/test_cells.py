@@ -63,7 +63,7 @@ def test_a_study_without_runs_shows_none_of_others(tmp_path, nothing):
     tables.write(nothing, tmp_path)
     others = {"tbl-data-dictionary", "tbl-coverage", "tbl-equal_runs", "tbl-compare_proof", "tbl-corrections"}
     with site.reading(tmp_path):
-        for label in LABELS.keys() - others - {"tbl-backends", "tbl-three-studies", "tbl-gates"}:
+        for label in LABELS.keys() - others - {"tbl-backends", "tbl-three-studies", "tbl-checks"}:
             shown = cells.run(label)
             empty = not shown.axes if isinstance(shown, Figure) else shown.empty
             assert empty, label

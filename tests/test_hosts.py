@@ -9,7 +9,7 @@ from bench.machine import identity
 from bench.observations import checks, store
 from bench.paths import ROOT
 from bench.report import downloads
-from bench.topics import checks, machines
+from bench.topics import machines, validity
 from llm_measured.core import naming
 
 
@@ -35,9 +35,9 @@ def test_a_withdrawn_experiment_enters_no_table(tmp_path):
     write_run(tmp_path, experiment="bursts_conv")
     write_run(tmp_path)
     assert set(store.load(folder=tmp_path)["experiment"]) == {"latency"}
-    excluded = checks.tables(store.files(tmp_path))["excluded"]
+    excluded = validity.tables(store.files(tmp_path))["excluded"]
     assert excluded["run"].str.contains("/bursts_conv-").tolist() == [True]
-    assert excluded["gate"].tolist() == ["withdrawn"] and "first 120 requests" in excluded["reason"].iloc[0]
+    assert excluded["check"].tolist() == ["withdrawn"] and "first 120 requests" in excluded["reason"].iloc[0]
 
 
 def test_the_six_committed_bursts_are_named_one_by_one():
@@ -48,6 +48,6 @@ def test_the_six_committed_bursts_are_named_one_by_one():
 def test_the_twelve_committed_runs_of_overhead_are_withdrawn_and_stay_readable():
     files = sorted((ROOT / "_llama-inference").glob("*/overhead-*.csv"))
     named = site.table("excluded")["run"].str.contains("/overhead-")
-    assert len(files) == named.sum() == len(checks.overhead(files)) == 12
+    assert len(files) == named.sum() == len(validity.overhead(files)) == 12
     runs = store.read_all(files)
     assert not checks.rejected(runs) and len(runs.rows) == 12 * 16

@@ -241,19 +241,19 @@ def judged(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(counts, refused) of the runs `paths` (default: every run): what the checks say of them when read.
 
-    counts: one row per check; columns gate, checked, not_checked (runs that it concerns whose files lack what
-    it needs), refused (a run that several refuse counts with the first). refused: one row per run that
-    falls; columns run, gate, reason.
+    counts: one row per check; columns check, checked, not_checked (runs that it concerns, whose files lack
+    what it needs), refused (a run that several refuse counts with the first). refused: one row per run that
+    falls; columns run, check, reason.
     """
     runs = read_all([Path(p) for p in paths] if paths is not None else files(folder))
     refused_runs = checks.rejected(runs)
-    rows = [(runs.identifiers[file], gate, reason) for file, (gate, reason) in sorted(refused_runs.items())]
-    refused = pd.DataFrame(rows, columns=["run", "gate", "reason"])
-    held = checks.held(runs).groupby("gate", sort=False)["checked"].agg(checked="sum", concerned="size")
-    counts = held.reindex(list(checks.CHECKS), fill_value=0).rename_axis("gate").reset_index()
+    rows = [(runs.identifiers[file], check, reason) for file, (check, reason) in sorted(refused_runs.items())]
+    refused = pd.DataFrame(rows, columns=["run", "check", "reason"])
+    held = checks.held(runs).groupby("check", sort=False)["checked"].agg(checked="sum", concerned="size")
+    counts = held.reindex(list(checks.CHECKS), fill_value=0).rename_axis("check").reset_index()
     counts["not_checked"] = counts["concerned"] - counts["checked"]
-    counts["refused"] = counts["gate"].map(refused["gate"].value_counts()).fillna(0).astype(int)
-    return counts[["gate", "checked", "not_checked", "refused"]], refused
+    counts["refused"] = counts["check"].map(refused["check"].value_counts()).fillna(0).astype(int)
+    return counts[["check", "checked", "not_checked", "refused"]], refused
 
 
 def digest(folder: str | Path | None = None) -> str:

@@ -24,7 +24,6 @@ from bench.observations import schema, store
 from bench.topics import (
     across_machines,
     batching,
-    checks,
     client_accuracy,
     conversations,
     drafting,
@@ -35,6 +34,7 @@ from bench.topics import (
     serving,
     sizes,
     systems,
+    validity,
 )
 from bench.topics import latency as latency_topic
 from llm_measured.core.files import write_whole
@@ -57,7 +57,7 @@ def tables(requests: pd.DataFrame, files: list[Path] | None = None) -> dict[str,
         "across_machines": across_machines.table(requests),
         "systems": systems.table(requests, found["latency"]),
         "upgrades": latency_topic.upgrades(requests),
-        **checks.tables(files if files is not None else store.files(requests.attrs.get("folder"))),
+        **validity.tables(files if files is not None else store.files(requests.attrs.get("folder"))),
     }
 
 

@@ -240,7 +240,7 @@ def test_a_refused_run_is_refused_when_it_is_read(cells, tmp_path):
     (file,) = tmp_path.glob("*/latency-*.json")
     refused = {"verdict": "refused", "why": "At token 3 it has another."}
     file.write_text(json.dumps(json.loads(file.read_text()) | {"judge": refused}))
-    assert list(store.judged(folder=tmp_path)[1]["gate"]) == ["the engine's tokens are the model's"]
+    assert list(store.judged(folder=tmp_path)[1]["check"]) == ["the engine's tokens are the model's"]
 
 
 # With real weights.

@@ -13,7 +13,7 @@ from bench import environment
 from bench.machine import identity
 from bench.observations import checks, provenance, schema, store
 from bench.paths import ROOT
-from bench.topics import checks
+from bench.topics import validity
 
 
 def refusal(rows, **sidecar):
@@ -112,9 +112,9 @@ def test_what_lies_there_fails_by_a_check_that_came_later(tmp_path, gate):
     before = path.read_bytes()
     assert set(store.load(folder=tmp_path)["run_id"]) == {f"fake/{kept.stem}"}
     counts, refused = store.judged(folder=tmp_path)
-    assert refused["run"].tolist() == [f"fake/{path.stem}"] and refused["gate"].tolist() == [gate]
+    assert refused["run"].tolist() == [f"fake/{path.stem}"] and refused["check"].tolist() == [gate]
     assert refused["reason"].iloc[0].endswith((".", "wrong.")) and path.read_bytes() == before
-    assert counts.set_index("gate")["refused"].to_dict() == dict.fromkeys(checks.CHECKS, 0) | {gate: 1}
+    assert counts.set_index("check")["refused"].to_dict() == dict.fromkeys(checks.CHECKS, 0) | {gate: 1}
 
 
 def test_what_a_file_does_not_hold_is_not_checked_and_refuses_nothing(tmp_path):
@@ -122,7 +122,7 @@ def test_what_a_file_does_not_hold_is_not_checked_and_refuses_nothing(tmp_path):
     write_run(tmp_path, make_sidecar(busy_cores={"others": 0.0, "steal": 0.0, "throttled": 0.0}), run=2)
     write_run(tmp_path, make_sidecar(git={"uncommitted": ["llm_measured/core/metrics.py"]}), run=3)
     counts, refused = store.judged(folder=tmp_path)
-    counts = counts.set_index("gate")
+    counts = counts.set_index("check")
     assert refused.empty and len(store.load(folder=tmp_path)["run_id"].unique()) == 3
     assert counts.loc["no threads held back by a quota"].tolist() == [1, 2, 0]
     assert counts.loc["no cores stolen by other virtual machines"].tolist() == [3, 0, 0]
@@ -144,7 +144,7 @@ def test_an_instrument_that_differed_falls_among_the_repository_s_own(tmp_path, 
     counts, refused = store.judged(folder=folder)
     assert refused["run"].tolist() == [f"fake/{path.stem}"]
     assert "llm_measured/core/metrics.py" in refused["reason"].iloc[0]
-    assert counts.set_index("gate").loc["the instrument was its revision"].tolist() == [2, 1, 1]
+    assert counts.set_index("check").loc["the instrument was its revision"].tolist() == [2, 1, 1]
 
 
 def test_servers_of_before_are_judged_by_their_events_and_their_caches(tmp_path):
@@ -158,7 +158,7 @@ def test_servers_of_before_are_judged_by_their_events_and_their_caches(tmp_path)
 def test_the_method_page_counts_them(tmp_path):
     tamper(write_run(tmp_path), ('"steal": 0.0', '"steal": 0.9'), sidecar=True)
     write_run(tmp_path, run=2)
-    table = checks.tables(store.files(tmp_path))["gates"].set_index("gate")
+    table = validity.tables(store.files(tmp_path))["checks"].set_index("check")
     assert table.loc["no cores stolen by other virtual machines"].tolist() == [2, 0, 1]
     assert set(table.index) == set(checks.CHECKS)
 

@@ -447,8 +447,8 @@ def test_a_run_fails_by_its_first_check():
 def held(*pairs, published=()):
     """{gate: [whether it was checked of each run that it concerns, by place]}."""
     table = checks.held(runs(*pairs, published=published))
-    assert list(table.columns) == ["gate", "file", "checked"] and table.index.is_unique
-    return {gate: dict(zip(own["file"], own["checked"])) for gate, own in table.groupby("gate")}
+    assert list(table.columns) == ["check", "file", "checked"] and table.index.is_unique
+    return {gate: dict(zip(own["file"], own["checked"])) for gate, own in table.groupby("check")}
 
 
 def test_whom_each_check_concerns_and_what_it_needs():

@@ -12,7 +12,7 @@ import pytest
 from builders import make_rows, make_sidecar, write_run
 
 from bench import backends, inputs
-from bench.observations import derived, gates, schema, store
+from bench.observations import checks, derived, schema, store
 from bench.paths import ROOT
 from bench.topics import client_accuracy as accuracy_analysis
 from bench.topics import estimates, machines
@@ -23,7 +23,7 @@ COMMITTED = store.committed_files()
 
 
 def refused(rows, sidecar, folder):
-    with pytest.raises(gates.Refused) as caught:
+    with pytest.raises(checks.Rejected) as caught:
         store.write(rows, sidecar, rows[0]["run_id"], folder)
     assert not list(folder.rglob("*.csv"))
     return str(caught.value)
@@ -197,7 +197,7 @@ def refused_runs():
     Those of before neighbours were judged by their share of the cores may have had more: they stay, and enter
     no table (`test_impossible_runs`).
     """
-    found = gates.refused(store.read_all(COMMITTED, alone=True))
+    found = checks.rejected(store.read_all(COMMITTED, alone=True))
     old = {path for path in COMMITTED if "layout" not in store.read(path)[1]}
     return {
         COMMITTED[place]: (gate, sentence)

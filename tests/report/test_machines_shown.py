@@ -10,7 +10,7 @@ from pictures import shown, words
 
 from bench import backends, site, style
 from bench.machine import identity
-from bench.observations import gates, store
+from bench.observations import checks, store
 from bench.topics import machines
 from bench.topics import tables as topic_tables
 
@@ -123,7 +123,7 @@ def test_another_engine_changes_no_other_table(tmp_path):
 
 def test_a_scratch_run_beside_a_neighbour_is_written_and_marked(tmp_path):
     busy = make_sidecar(busy_cores={"others": 0.9, "steal": 0.0})
-    with pytest.raises(gates.Refused, match="kept 0.90 cores busy"):
+    with pytest.raises(checks.Rejected, match="kept 0.90 cores busy"):
         write_run(tmp_path, busy)
     path = write_run(tmp_path, busy, scratch=True)
     assert "kept 0.90 cores busy" in store.read(path)[1]["shared"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bench.observations import gates, schema, store
+from bench.observations import checks, schema, store
 from bench.topics import client_accuracy as accuracy_analysis
 
 
@@ -100,5 +100,5 @@ def test_a_load_that_failed_once_is_no_load_that_was_sustained(tmp_path):
 
 
 def test_a_comparison_without_any_result_is_refused(tmp_path):
-    with pytest.raises(gates.Refused, match="No load client came to an end"):
+    with pytest.raises(checks.Rejected, match="No load client came to an end"):
         compared(tmp_path, [row("ours", 1000, None, **LOST)])

@@ -177,7 +177,7 @@ def test_a_run_that_claims_the_layout_and_lacks_its_order_is_refused(folder, for
     changed = {name: value for name, value in changed.items() if name not in ("layout", "order")} | forged
     path.with_suffix(".json").write_text(json.dumps(changed))
     assert store.load(folder=folder).empty
-    assert store.judged(folder=folder)[1]["gate"].tolist() == ["the place in the study's order is stated"]
+    assert store.judged(folder=folder)[1]["check"].tolist() == ["the place in the study's order is stated"]
 
 
 def test_runs_by_hand_and_of_older_layouts_are_read(folder):
@@ -186,7 +186,7 @@ def test_runs_by_hand_and_of_older_layouts_are_read(folder):
     write_run(folder, make_sidecar(layout=7, order=ORDER), run=2)
     write_run(folder, make_sidecar(), run=3)
     assert store.load(folder=folder)["run_id"].nunique() == 3
-    counts = store.judged(folder=folder)[0].set_index("gate").loc["the place in the study's order is stated"]
+    counts = store.judged(folder=folder)[0].set_index("check").loc["the place in the study's order is stated"]
     assert counts.tolist() == [2, 1, 0], "checked, not checked, refused"
 
 

@@ -97,11 +97,11 @@ def rejected(runs: Runs) -> dict[int, tuple[str, str]]:
 def held(runs: Runs) -> pd.DataFrame:
     """Return which checks concern each of `runs`, and which of them had the fields that they need.
 
-    One row per check and run that it concerns; columns gate, file (the position of the run), checked.
+    One row per check and run that it concerns; columns check, file (the position of the run), checked.
     """
     rows = []
     for name, declared in CHECKS.items():
         for file, run in runs.each.items():
             if declared.concerns(run):
                 rows.append((name, file, declared.can_check(run)))
-    return pd.DataFrame(rows, columns=["gate", "file", "checked"])
+    return pd.DataFrame(rows, columns=["check", "file", "checked"])

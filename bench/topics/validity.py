@@ -11,15 +11,15 @@ PAIR = 2  # requests: one through the harness, one through the engine's own loop
 
 
 def tables(files: list[Path]) -> dict[str, pd.DataFrame]:
-    """Return {gates, excluded, overhead} of the runs `files`.
+    """Return {checks, excluded, overhead} of the runs `files`.
 
-    gates: one row per check, a run counts where it is first rejected (`store.judged`). excluded: one row per
+    checks: one row per check, a run counts where it is first rejected (`store.judged`). excluded: one row per
     run that enters no table, with the check that rejects it, or `withdrawn`, and the reason.
     """
     counts, refused = store.judged(files)
-    withdrawn = pd.DataFrame(store.withdrawn(files), columns=["run", "reason"]).assign(gate="withdrawn")
-    excluded = pd.concat([refused, withdrawn], ignore_index=True)[["run", "gate", "reason"]]
-    return {"gates": counts, "excluded": excluded, "overhead": overhead(files)}
+    withdrawn = pd.DataFrame(store.withdrawn(files), columns=["run", "reason"]).assign(check="withdrawn")
+    excluded = pd.concat([refused, withdrawn], ignore_index=True)[["run", "check", "reason"]]
+    return {"checks": counts, "excluded": excluded, "overhead": overhead(files)}
 
 
 def overhead(files: list[Path]) -> pd.DataFrame:
