@@ -4,7 +4,7 @@ rules here; every raw name is kept."""
 import pandas as pd
 
 from llm_measured.core import hardware, names
-from llm_measured.published import schema
+from llm_measured.published import schema, spelling
 
 # How readers know the engines; a front end with one engine below it counts as that one.
 LABELS = {
@@ -28,8 +28,8 @@ LABELS = {
 
 
 def looked_up(frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` with accelerator, accelerator_family and model filled from the raw names; what an importer
-    states itself stays."""
+    """`frame` with accelerator, accelerator_family and model filled from the raw names (what an importer
+    states itself stays), and with the one spelling of formats, backend and version."""
     frame = frame.copy()
     keys = list(zip(frame["accelerator_raw"], frame["accelerator_memory_gb"]))
     read = {key: placed(*key) for key in set(keys)}
@@ -44,7 +44,7 @@ def looked_up(frame: pd.DataFrame) -> pd.DataFrame:
         own if own is not None else models.get(name)
         for own, name in zip(frame["model"], frame["checkpoint_raw"])
     ]
-    return frame
+    return spelling.beside(frame)
 
 
 def engine(name: str | None) -> str | None:

@@ -107,6 +107,16 @@ COLUMNS: tuple[Column, ...] = (
     _count("ep", "count", "expert parallel"),
     _count("dp", "count", "data parallel: replicas"),
     _text("speculative", "method of speculative decoding; `none` only if the source says so"),
+    # One spelling of what sources write in many ways: spellings.csv, core/formats.csv
+    *(
+        _text(name, f"{what} in one spelling, or empty where the source states none ({COMPUTED})", False)
+        for name, what in (
+            ("format_name", "number format of the weights"),
+            ("kv_format_name", "number format of the KV cache"),
+            ("backend_name", "backend"),
+            ("version_name", "engine's version"),
+        )
+    ),
     # The load
     _choice(
         "workload",

@@ -1,11 +1,13 @@
 """Raw files are read without trust: each hostile one ends in one sentence, and nothing of it is executed."""
 
 import json
+import re
 import tarfile
 
 import pandas as pd
 import pytest
 
+from llm_measured.published import build, spelling
 from llm_measured.published.reading import (
     LeftOut,
     Raw,
@@ -178,3 +180,38 @@ def test_a_hostile_file_ends_in_a_sentence_for_each_line_and_runs_nothing(tmp_pa
     assert "seconds?" in notes[1] and "milliwatts?" in notes[2] and "prompt" in notes[3] and notes[0] is None
     print(*refused, *notes.dropna(), sep="\n")
     assert "executed" not in build._text(rows, list(rows.columns))
+
+
+@pytest.mark.parametrize(
+    "column, text, vendor, name",
+    [
+        ("backend", "GPU", "NVIDIA", "CUDA"),
+        ("backend", "cuda", "", "CUDA"),
+        ("backend", "backend=Vulkan; driver=RADV", "AMD", "Vulkan"),
+        ("backend", "GEMM kernels", "NVIDIA", None),
+        ("kv_format", "q8_0 / q8_0", "", "Q8_0"),
+        ("kv_format", "auto", "", None),
+        ("kv_format", "K:turbo3_tcq / V:turbo2_tcq", "", "TurboQuant 3 and 2"),
+        ("engine_version", "build=5922; commit=01612b74", "", "b5922"),
+        ("engine_version", "b9775 / 7529fdaaf", "", "b9775"),
+        ("engine_version", "v0.25.1-cu128", "", "0.25.1"),
+        ("engine_version", "0.20.2rc1.dev93+g51f22dcfd", "", "0.20.2"),
+        ("engine_version", "a fork", "", "a fork"),
+    ],
+)
+def test_what_sources_write_in_many_ways_has_one_spelling(column, text, vendor, name):
+    assert spelling.spelled(column, text, vendor) == name
+
+
+def test_the_one_spelling_stands_beside_the_text_of_the_source():
+    rows = build.table().head(0).reindex([0, 1])
+    rows["weights_format"], rows["checkpoint_raw"] = ["Q4_K - Medium", "F16"], ["x-8B", "gpt-oss-20b"]
+    rows["engine"] = "llama.cpp"
+    told = spelling.beside(rows)
+    assert told["format_name"].to_list() == ["Q4_K_M", "MXFP4"]  # the GGUF of gpt-oss keeps its experts
+    assert told["weights_format"].to_list() == ["Q4_K - Medium", "F16"]
+
+
+def test_kv_format_holds_formats_only():
+    told = set(build.table()["kv_format_name"].dropna())
+    assert len(told) > 12 and all(re.search(r"F16|FP\d|\dbit|bits|INT|Q\d|TurboQuant", name) for name in told)

@@ -21,7 +21,9 @@ ABOUT = Source(
     files=("results/*.csv",),
 )
 # A drafting model (Gemma's E2B) or the model's own prediction of several tokens, in the test's name.
-DRAFTS = re.compile(r"spec-e2b|e2b-spec|mtp-\d+")
+DRAFTS = re.compile(r"spec-e2b|e2b-spec|mtp-\d+|dflash-[\d.]+B")
+# `kv_cache` has formats of the cache, and whatever else the test is about.
+KV_FORMAT = re.compile(r"kv\d|kv-q\d.*|tq[\d.]+bit")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:
@@ -36,6 +38,8 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 continue
             first, cold = number(r["ttft_ms"]), number(r["cold_ttft_ms"])
             drafts = DRAFTS.search(f"{r['test_name']} {r['kv_cache']}")
+            cache = None if r["kv_cache"] == "default" else r["kv_cache"]
+            kv_format = cache if cache and KV_FORMAT.fullmatch(cache) else None
             yield at.row(
                 measured_on="-".join(day.groups()) if day else None,
                 accelerator_raw="Apple M3 Max",
@@ -43,12 +47,12 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 accelerators=1,
                 engine=r["backend"],
                 engine_version=r["backend_version"],
-                flags=joined(test=r["test_id"], prompt=r["prompt_type"]),
+                flags=joined(test=r["test_id"], prompt=r["prompt_type"], cache=None if kv_format else cache),
                 checkpoint_raw=r["test_name"]
                 if r["model"] in (None, "")
                 else f"{r['model']} ({r['test_name']})",
                 weights_format=r["quant"],
-                kv_format=None if r["kv_cache"] == "default" else r["kv_cache"],
+                kv_format=kv_format,
                 speculative=drafts[0] if drafts else None,
                 workload="single",
                 concurrency=1,
