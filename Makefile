@@ -33,7 +33,8 @@
 #     make audit-runs                    the audit of our own runs, which is committed: after new runs, or when a check has changed
 #     make wheels                        llm_measured as a wheel, in dist/: audit and published rows without the study
 #     make contribute                    whether new runs may be committed (CONTRIBUTING)
-#     make observatory                   every published measurement in one table, checked (data/observatory/observatory.parquet);
+#     make observatory                   every published measurement in one table, checked (data/observatory/observatory.parquet),
+#                                        and the four tables of it that pages read (data/tables/published_*.csv);
 #                                        SOURCE=name: one source, its rows, empty columns and findings; OBSERVATORY_RAW=folder: more raw files
 #     make expect DATA=rows.csv OUT=predicted.csv   what to expect of one user or many on any accelerator, from what others published;
 #                                        predict-fit: its coefficients from all published rows; expect-proof: its errors on
@@ -146,6 +147,7 @@ contribute: .venv/ready
 
 observatory: .venv/ready
 	@python -m llm_measured.published $(if $(SOURCE),report "$(SOURCE)",build)
+	$(if $(SOURCE),,@python -m llm_measured.published tables)
 
 expect: .venv/ready
 	$(call need,DATA,expect DATA=rows.csv OUT=predicted.csv)

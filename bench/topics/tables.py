@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from bench import inputs, paths
@@ -37,10 +36,9 @@ from bench.topics import (
     validity,
 )
 from bench.topics import latency as latency_topic
+from llm_measured.core import tables as core_tables
 from llm_measured.core.files import write_whole
 from llm_measured.core.metrics import METRICS
-
-TOLERANCE = 1e-5  # relative: the last digit that two processors may write otherwise
 
 
 def tables(requests: pd.DataFrame, files: list[Path] | None = None) -> dict[str, pd.DataFrame]:
@@ -69,22 +67,12 @@ def _in_order(table: pd.DataFrame, labels: dict[tuple[str, ...], str]) -> pd.Dat
     return table.sort_values("place", kind="stable", ignore_index=True).drop(columns="place")
 
 
-def csv_text(table: pd.DataFrame) -> str:
-    """Return `table` as the text of a CSV: six significant digits, whole numbers without a point."""
-    written = table.copy()
-    for name in written.select_dtypes("floating"):
-        known = written[name].dropna()
-        if len(known) and (known == known.round()).all() and known.abs().max() < 1e15:
-            written[name] = written[name].astype("Int64")
-    return written.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-
-
 def write(requests: pd.DataFrame, folder: Path, files: list[Path] | None = None) -> list[Path]:
     """Write every table of `requests` into `folder`, each whole or not at all; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     found = tables(requests, files)
     for name, table in found.items():
-        write_whole(folder / f"{name}.csv", csv_text(table))
+        write_whole(folder / f"{name}.csv", core_tables.csv_text(table))
     return [folder / f"{name}.csv" for name in found]
 
 
@@ -98,34 +86,8 @@ def of_folder(folder: Path) -> Path | None:
 
 
 def differences(requests: pd.DataFrame, folder: Path, files: list[Path] | None = None) -> list[str]:
-    """Return a sentence for each table of `requests` that differs from its file in `folder`.
-
-    Columns and texts are compared exactly, numbers within TOLERANCE.
-    """
-    found = []
-    for name, table in tables(requests, files).items():
-        file = folder / f"{name}.csv"
-        if not file.exists():
-            found.append(f"{file} is missing: make tables.")
-            continue
-        before, now = read(file), read(io.StringIO(csv_text(table)))
-        if list(before) != list(now) or len(before) != len(now):
-            found.append(f"{file}: other columns or another number of rows: make tables.")
-            continue
-        for column in now:
-            if not _same(before[column], now[column]):
-                found.append(
-                    f"{file}: column {column} differs from what the committed runs give: make tables."
-                )
-    return found
-
-
-def _same(before: pd.Series, now: pd.Series) -> bool:
-    if pd.api.types.is_numeric_dtype(before) and pd.api.types.is_numeric_dtype(now):
-        return bool(
-            np.allclose(before.astype(float), now.astype(float), rtol=TOLERANCE, atol=0, equal_nan=True)
-        )
-    return bool((before.fillna("").astype(str) == now.fillna("").astype(str)).all())
+    """Return a sentence for each table of `requests` that differs from its file in `folder`."""
+    return core_tables.differences(tables(requests, files), folder, read, "make tables")
 
 
 # Columns as they are declared: those of runs and metrics, and what tables add (data/table_columns.csv).

@@ -5,7 +5,7 @@ import sys
 
 import pandas as pd
 
-from llm_measured.published import answers, build, checks, committed, names, propose, reports, sources
+from llm_measured.published import answers, build, checks, committed, names, propose, reports, sources, tables
 from llm_measured.published.reading import SourceError
 
 
@@ -24,6 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
         "report", help="one source: rows, columns that stayed empty, what checks say"
     )
     report.add_argument("source")
+    tables_ = commands.add_parser("tables", help="write the four tables that pages read, or --check them")
+    tables_.add_argument("--check", action="store_true", help="1 where they are not what the rows give")
     commands.add_parser("sources", help="rows read, kept, flagged and excluded by source")
     commands.add_parser("checks", help="findings of every check by source")
     commands.add_parser("pitfalls", help="known pitfalls: the check that finds each, and the rows")
@@ -55,6 +57,11 @@ def _run(given: argparse.Namespace) -> int:
         found = build.imported(given.source, folder) if folder else None
         print(reports.of_source(given.source, found))
         return 0
+    if given.command == "tables":
+        wrong = tables.differences() if given.check else []
+        agreed = ["The four tables are what the committed rows give."]
+        print("\n".join((wrong or agreed) if given.check else tables.write()))
+        return 1 if wrong else 0
     if given.command == "changed":
         print("\n".join(sources.of_files(sys.stdin.read().split())))
     elif given.command == "names":

@@ -4,25 +4,26 @@ import pandas as pd
 import pytest
 
 from bench.report.published import expect_explorer, lookup
-from llm_measured.published import build
+from llm_measured.published import build, comparable
 
 
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("Intel Core i7-8550U CPU @ 1.80GHz (skylake)", lookup.LAPTOP),
-        ("11th Gen Intel Core i5-1135G7 @ 2.40GHz", lookup.LAPTOP),
-        ("AMD Ryzen 9 7940HS w/ Radeon 780M Graphics (znver4)", lookup.LAPTOP),
-        ("AMD Ryzen AI 9 HX 370 w/ Radeon 890M", lookup.LAPTOP),
-        ("AMD Ryzen 9 5950X 16-Core Processor (znver3)", lookup.DESKTOP),
-        ("Intel Core i9-14900K (alderlake)", lookup.DESKTOP),
-        ("Intel Xeon CPU E5-2697 v2 @ 2.70GHz", lookup.SERVER),
-        ("AMD EPYC 9454P 48-Core Processor (znver4)", lookup.SERVER),
-        ("Raspberry Pi 5 Model B Rev 1.0", lookup.BOARD),
+        ("Intel Core i7-8550U CPU @ 1.80GHz (skylake)", comparable.LAPTOP),
+        ("11th Gen Intel Core i5-1135G7 @ 2.40GHz", comparable.LAPTOP),
+        ("AMD Ryzen 9 7940HS w/ Radeon 780M Graphics (znver4)", comparable.LAPTOP),
+        ("AMD Ryzen AI 9 HX 370 w/ Radeon 890M", comparable.LAPTOP),
+        ("AMD Ryzen 9 5950X 16-Core Processor (znver3)", comparable.DESKTOP),
+        ("Intel Core i9-14900K (alderlake)", comparable.DESKTOP),
+        ("Intel Xeon CPU E5-2697 v2 @ 2.70GHz", comparable.SERVER),
+        ("AMD EPYC 9454P 48-Core Processor (znver4)", comparable.SERVER),
+        ("Raspberry Pi 5 Model B Rev 1.0", comparable.BOARD),
     ],
 )
 def test_a_processor_is_looked_up_by_its_class(text, name):
     rows = pd.DataFrame({"accelerator_family": ["CPU"], "host_cpu": [text], "accelerator_raw": [text]})
+    rows = rows.assign(backend_name=None)
     assert lookup.device(rows).tolist() == [name]
 
 

@@ -15,31 +15,20 @@ import pandas as pd
 
 from bench import html, memo
 from llm_measured.core import hardware
-from llm_measured.published import answers, build, derived, names
+from llm_measured.published import answers, build, derived
+from llm_measured.published.comparable import (
+    BOARD,
+    bits_of,
+    builds,
+    device,
+    families,
+    qualifies,
+    shapes,
+)
 
-LONGEST_CONTEXT = 4096  # tokens: up to here, reading the KV cache is small beside the weights
-# Bits per weight, with scales: the formats of one bucket are chosen between as if they were one.
-BITS = {
-    2: (1.5, 2.95),
-    3: (2.95, 3.85),
-    4: (3.85, 5.15),
-    5: (5.15, 6.0),
-    6: (6.0, 7.0),
-    8: (7.0, 9.1),
-    16: (15, 17),
-}
 # Of a card: where less of its bandwidth is reached, the host or the engine sets the pace, and not the card.
 LEAST_MBU = 0.1
 LEAST_BITS = {4: 4.25, 16: 16.0}  # per weight and scale, of the smallest usual format of the bucket
-
-LAPTOP, DESKTOP, SERVER, BOARD = "laptop CPUs", "desktop CPUs", "server CPUs", "single-board computers"
-# Suffixes of mobile processors: i7-8550U, i5-1135G7, i9-13900HX, Ultra 7 258V, Ryzen 7 7840HS, AI 9 HX 370.
-_LAPTOP = re.compile(
-    r"i\d-\d{4,5}(?:U|Y|M|P|G\d|H|HK|HQ|HX)\b|i\d-\dY\d\d|M-5Y|Ultra \d \d{3}(?:U|H|HX|V)\b"
-    r"|\d{4}(?:U|H|HS|HX)\b|HX \d{3}|Ryzen AI|mobile|Framework|Core Ultra (?:1|2)00V?$|Z1"
-)
-_SERVER = re.compile(r"Xeon|EPYC|Threadripper|Opteron|DO-Premium|Ampere|Graviton|Haswell, no TSX")
-_BOARD = re.compile(r"Raspberry|\bPi \d|RK\d|Radxa|RISC-V")
 
 BOARDS = "integrated GPUs, NPUs, boards"
 GROUPS = (
@@ -91,34 +80,6 @@ CLASSES = (
 )
 
 
-@functools.cache
-def families() -> pd.DataFrame:
-    """One row per family of accelerators, by name: vendor, kind, and memory_gb and bandwidth_gb_per_s of its
-    largest and fastest variant (10⁹ bytes; datasheets count memory in 2³⁰)."""
-    cards = hardware.accelerators()
-    first = cards.drop_duplicates("family").set_index("family")[["vendor", "kind"]]
-    most = cards.groupby("family")[["memory_gb", "bandwidth_gb_per_s"]].max()
-    return first.join(most.assign(memory_gb=(most["memory_gb"] * 2**30 / 1e9).round(1)))
-
-
-def device(rows: pd.DataFrame) -> pd.Series:
-    """The name under which a row's accelerator is looked up: its family, of a processor its class."""
-    kinds = families()["kind"]
-    family = rows["accelerator_family"].astype(object)
-    text = (
-        rows["host_cpu"].fillna("") + " " + rows["accelerator_raw"].fillna("") + " " + family.fillna("")
-    ).astype(str)
-    processor = (family == "CPU") | (family.map(kinds) == "CPU")
-    return family.where(~processor, text.map(_processor))
-
-
-def _processor(text: str) -> str:
-    for name, pattern in ((BOARD, _BOARD), (SERVER, _SERVER), (LAPTOP, _LAPTOP)):
-        if pattern.search(text):
-            return name
-    return DESKTOP
-
-
 def group(name: str) -> str:
     """Which of GROUPS a device (`device`) belongs to."""
     if name.endswith(" CPUs"):
@@ -135,48 +96,6 @@ def group(name: str) -> str:
     if card["vendor"] in ("AMD", "Intel") and re.search("RX |Radeon|Arc|Pro", name):
         return "AMD and Intel GPUs"
     return "data-centre accelerators"
-
-
-@functools.cache
-def shapes() -> dict[str, str]:
-    """Each model's name, to the one under which models of the same shape are looked up (llama-3-8b to
-    llama-3.1-8b): of equal layers, widths, vocabulary and size, the last by name among the shortest."""
-    columns = ["layers", "hidden_size", "intermediate_size", "vocab_size", "parameters_b"]
-    models = hardware.models().dropna(subset=columns)
-    named: dict[str, str] = {}
-    for _, alike in models.groupby(columns)["model"]:
-        plain = alike[~alike.str.contains("distill|coder|instruct|guard")]
-        together = plain if len(plain) else alike
-        named |= dict.fromkeys(alike, max(together, key=lambda name: (-len(name), name)))
-    if "llama-3-8b" in named:
-        named |= dict.fromkeys(("llama-3-8b", "llama-3.1-8b"), "llama-3.1-8b")
-    return named
-
-
-def qualifies(rows: pd.DataFrame) -> pd.Series:
-    """Which rows tell one user's speed, from what was set and never from the rate."""
-    context = rows["context_depth"].fillna(0) + rows["input_tokens"].fillna(0)
-    return (
-        (derived.in_flight(rows) == 1)
-        & (rows["accelerators"].fillna(1) == 1)
-        & rows["comparable_within"].isna()
-        & ~(rows["speculative"].notna() & (rows["speculative"] != "none"))
-        & (context <= LONGEST_CONTEXT)
-        & ~(rows["prefill_chunk"] < 64)
-        & rows["duplicate_of"].isna()
-        & (rows["audit"] == "ok")
-    )
-
-
-def bits_of(rows: pd.DataFrame) -> pd.Series:
-    """The bucket (a key of BITS) of each row's number format, NaN where it is in none: of GGUF's k-quants
-    the one that is in the name, though Q3_K_M has 3.9 bits and Q3_K_L more than 4."""
-    bits = derived.datasheet(rows)["weight_bits"]
-    found = pd.Series(np.nan, index=rows.index)
-    for bucket, (low, high) in BITS.items():
-        found[(bits >= low) & (bits < high)] = bucket
-    named = rows["weights_format"].astype("string").str.extract(r"(?i)\bi?q(\d)_")[0].astype(float)
-    return named.where(named.isin(BITS), found)
 
 
 @functools.cache
@@ -217,13 +136,6 @@ def _one_user() -> pd.DataFrame:
     )
     waiting = (made["mbu"] < LEAST_MBU) & (made["device"].map(families()["kind"]) == "GPU")
     return made[made["rate"].gt(0) & made["device"].notna() & made["bits"].notna() & ~waiting]
-
-
-def builds(rows: pd.DataFrame) -> pd.Series:
-    """llama.cpp's build number, NaN where the version says none."""
-    text = rows["engine_version"].astype("string")
-    number = text.str.extract(r"(?:^|\s)b(\d{4,5})\b|build=(\d{4,5})\b").bfill(axis=1)[0].astype(float)
-    return number.where(rows["engine"].map(names.engine) == "llama.cpp")
 
 
 @functools.cache

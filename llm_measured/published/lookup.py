@@ -1,0 +1,117 @@
+"""How fast one user's answer comes: of each device, model and number of bits what every source measured, and
+the one number that pages, README and commands say.
+
+A number is a row that somebody measured: the middle one (of two the lower) of the source with most rows in
+the reference setup. That is the device's commonest variant at its full power, llama.cpp or MLX, the bits'
+commonest format, a KV cache in 16 bits or of which nothing is said; where nobody measured in it, whatever was
+measured, and `reference` says no. Where sources lie FACTOR apart, the lowest and the highest are the number
+together. Sources are never averaged."""
+
+import pandas as pd
+
+from llm_measured.published import comparable
+
+CELL = ["device", "model", "bits"]
+FACTOR = 1.5
+CROWD = "localscore"  # reads low: it sets a number only where nobody else measured
+KERNELS = {"llama.cpp", "mlx"}
+# Of bits that have several usual formats, those that count as one; a model of the first years has its own.
+FORMATS = {
+    4: {"Q4_K_M", "Q4_K_S", "IQ4_XS", "IQ4_NL", "INT4", "4 bits"},
+    8: {"Q8_0", "INT8", "8 bits"},
+    16: {"F16", "BF16"},
+}
+OF_MODEL = {"llama-2-7b": {"Q4_0"}, "gpt-oss-20b": {"MXFP4"}, "gpt-oss-120b": {"MXFP4"}}
+KV = {"", "F16", "BF16"}
+FULL_POWER = 0.95
+COLUMNS = [
+    *(*CELL, "source", "median", "least", "most", "rows", "outside", "in_setup", "variants", "formats"),
+    *("engines", "number", "reference", "row_id", "variant", "format", "engine", "against_others"),
+]
+
+
+def in_setup(rows: pd.DataFrame) -> pd.Series:
+    """Return which of `rows` (of `comparable.one_user`) are of the reference setup."""
+    known = rows[rows["variant"].ne("") & rows["variant"].ne("variant unknown")]
+    commonest = known.groupby("device")["variant"].agg(_commonest)
+    variant = (rows["variant"] == rows["device"].map(commonest)) | ~rows.index.isin(known.index)
+    usual = rows["bits"].map(FORMATS)
+    usual = rows["model"].map(OF_MODEL).where((rows["bits"] == 4) & rows["model"].isin(OF_MODEL), usual)
+    formats = pd.Series(
+        [not isinstance(of, set) or form in of for of, form in zip(usual, rows["format"])], rows.index
+    )
+    most = rows.groupby(["source", "device"])["power_limit_w"].transform("max")
+    power = rows["power_limit_w"].isna() | (rows["power_limit_w"] >= FULL_POWER * most)
+    engine = rows["kernels"].isin(KERNELS)
+    return variant & formats & power & engine & rows["kv"].isin(KV) & ~rows["outside"]
+
+
+def _commonest(names: pd.Series) -> str:
+    counts = names.value_counts()
+    return min(counts.index[counts == counts.max()])
+
+
+def numbers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return those of `rows` (with the column setup) that are a cell's number: of each cell none, one, or
+    the lowest and highest of sources that lie FACTOR apart. Where nobody has one in the setup, any stands."""
+    votes = rows[~rows["outside"]]
+    of_others = votes["source"] != CROWD
+    votes = votes[of_others | ~of_others.groupby(_keys(votes)).transform("any")]
+    votes = votes[votes["setup"] | ~votes["setup"].groupby(_keys(votes)).transform("any")]
+    # Of each source the row with the middle rate, of two the lower.
+    votes = votes.sort_values([*CELL, "source", "rate", "row_id"])
+    by_source = votes.groupby([*CELL, "source"])
+    size = by_source["rate"].transform("size")
+    middles = votes.assign(size=size)[by_source.cumcount() == (size - 1) // 2]
+    most = ~middles.sort_values(["size", "source"]).duplicated(CELL, keep="last")
+    ordered = middles.sort_values(["rate", "source"])
+    ends = ~ordered.duplicated(CELL) | ~ordered.duplicated(CELL, keep="last")
+    rates = middles.groupby(CELL)["rate"]
+    apart = rates.transform("max") >= FACTOR * rates.transform("min")
+    return middles[(apart & ends.reindex(middles.index)) | (~apart & most.reindex(middles.index))]
+
+
+def _keys(rows: pd.DataFrame) -> list[pd.Series]:
+    return [rows[name] for name in CELL]
+
+
+def table(rows: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return a row per cell and source of `rows` (of `comparable.one_user`); COLUMNS. `number` and the row
+    that it is stand with the source that measured it; `against_others` is the source's median over the median
+    of the others' medians in the cell."""
+    rows = comparable.one_user() if rows is None else rows
+    rows = rows[rows["model"] != ""]
+    rows = rows.assign(setup=in_setup(rows), inside=rows["rate"].mask(rows["outside"]))
+    keys = [*CELL, "source"]
+    found = rows.groupby(keys).agg(
+        median=("inside", "median"),
+        least=("inside", "min"),
+        most=("inside", "max"),
+        rows=("inside", "count"),
+        outside=("outside", "sum"),
+        in_setup=("setup", "sum"),
+        variants=("variant", _listed),
+        formats=("format", _listed),
+        engines=("engine", _listed),
+    )
+    chosen = numbers(rows).set_index(keys)
+    named = ["rate", "row_id", "variant", "format", "engine"]
+    found = found.join(chosen[named].rename(columns={"rate": "number"}))
+    found["reference"] = chosen["setup"].map({True: "yes", False: "no"})
+    found = found.reset_index()
+    for _, part in found.groupby(CELL):
+        if len(part) > 1:
+            for line in part.index:
+                others = part["median"].drop(line).median()
+                found.loc[line, "against_others"] = part.loc[line, "median"] / others
+    return found.reindex(columns=COLUMNS)
+
+
+def _listed(values: pd.Series) -> str:
+    return ", ".join(sorted(set(values) - {""}))
+
+
+def bias(found: pd.DataFrame, source: str = CROWD) -> tuple[float, int]:
+    """Return (the median of what `source` measured over what the others did in the same cell, cells)."""
+    ratios = found.loc[found["source"] == source, "against_others"].dropna()
+    return float(ratios.median()), len(ratios)

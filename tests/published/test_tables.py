@@ -1,0 +1,174 @@
+"""The four tables of published rows: what is compared with what, and that every number was measured."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from llm_measured.published import __main__ as door
+from llm_measured.published import comparable, costs, lookup, tables, verdicts
+
+ROW = {
+    "source": "a", "device": "RTX 4090", "variant": "rtx-4090", "form": "", "memory_gb": 24.0,
+    "power_limit_w": np.nan, "model": "llama-3.1-8b", "bits": 4.0, "format": "Q4_K_M", "kv": "",
+    "engine": "llama.cpp", "kernels": "llama.cpp", "version": "", "release": "", "half_year": "2026 a",
+    "path": "its vendor's own", "speculative": "", "context": "1k", "accelerators": 1.0, "tp": np.nan,
+    "users": 1.0, "input_tokens": 512.0, "output_tokens": 128.0, "rate": 100.0, "bound": 0.005, "mbu": 0.6,
+    "build": np.nan, "outside": False, "backend": "CUDA",
+}  # fmt: skip
+
+
+def rows(*changes):
+    return pd.DataFrame([ROW | {"row_id": f"r{n}"} | change for n, change in enumerate(changes)])
+
+
+def verdict(*changes, by="device", values=("RTX 4090", "RTX 5090")):
+    return verdicts.of(rows(*changes), verdicts.Comparison(by, values))
+
+
+def both(source, ratio, **shared):
+    return [
+        {"source": source, **shared},
+        {"source": source, "device": "RTX 5090", "rate": 100.0 * ratio, "bound": 0.003, **shared},
+    ]
+
+
+MODELS = ("llama-3.1-8b", "qwen3-8b", "mistral-7b")
+
+
+@pytest.mark.parametrize(
+    "ratios, grade, direction",
+    [
+        ({f"s{n}": [1.4] for n in range(6)}, "is", "faster"),
+        ({f"s{n}": [0.7] for n in range(6)}, "is", "slower"),
+        ({f"s{n}": [1.4 if n else 0.8] for n in range(6)}, "cannot be told", ""),  # 5 of 6: p = 0.22
+        ({f"s{n}": [1.4] for n in range(5)}, "was", "faster"),
+        ({"one": [1.4, 1.3, 1.2]}, "was", "faster"),
+        ({"one": [1.4, 1.3]}, "cannot be told", ""),  # two settings
+        ({"one": [1.4, 1.3, 1.2], "two": [0.9]}, "cannot be told", ""),  # they disagree
+        ({"one": [1.4, 1.3, 0.9]}, "cannot be told", ""),  # it says both
+        ({"one": [1.4, 1.3, 1.2], "localscore": [0.5]}, "was", "faster"),  # strangers' machines do not vote
+        ({"localscore": [1.4, 1.3, 1.2]}, "was", "faster"),  # but where nobody else has measured
+    ],
+)
+def test_a_verdict_counts_sources_and_has_three_grades(ratios, grade, direction):
+    changes = [
+        row
+        for source, each in ratios.items()
+        for model, ratio in zip(MODELS, each)
+        for row in both(source, ratio, model=model)
+    ]
+    found = verdict(*changes)
+    assert set(found["grade"]) == {grade} and set(found["direction"]) == {direction}
+    assert found["by_bytes"].to_list() == pytest.approx([5 / 3] * len(found))
+
+
+@pytest.mark.parametrize(
+    "column, value",
+    [
+        *(("kv", "FP8"), ("format", "Q4_0"), ("release", "b5922"), ("half_year", "2025 a"), ("form", "SXM")),
+        *(
+            ("path", "Vulkan"),
+            ("engine", "vLLM"),
+            ("context", "16k"),
+            ("source", "b"),
+            ("speculative", "MTP"),
+        ),
+    ],
+)
+def test_only_like_is_compared_with_like(column, value):
+    first, other = both("a", 1.5)
+    assert verdict(first, other)["settings"].to_list() == [1]
+    assert verdict(first, other | {column: value})["settings"].to_list() == [0]
+
+
+def test_half_in_host_memory_is_outside():
+    slow = {"rate": 15.0, "mbu": 0.1, "model": "qwen2.5-14b"}
+    found = comparable.in_host_memory(rows({}, {"model": "qwen3-8b"}, slow, slow | {"bound": 0.001}))
+    assert found.to_list() == [False, False, True, False]  # of a small model the host sets the pace
+
+
+def number(*changes):
+    found = lookup.table(rows(*changes))
+    chosen = found[found["number"].notna()]
+    return list(zip(chosen["source"], chosen["number"])), found
+
+
+def test_the_number_is_the_middle_row_of_the_source_with_most_rows():
+    told, found = number(
+        *({"rate": rate} for rate in (90.0, 100.0, 120.0, 130.0)), {"source": "b", "rate": 140.0}
+    )
+    assert told == [("a", 100.0)] and found["median"].to_list() == [110.0, 140.0]
+
+
+def test_sources_that_lie_apart_are_a_range_with_both_names():
+    assert number({"rate": 100.0}, {"source": "b", "rate": 160.0})[0] == [("a", 100.0), ("b", 160.0)]
+    assert len(number({"rate": 100.0}, {"source": "b", "rate": 149.0})[0]) == 1
+
+
+def test_strangers_set_a_number_only_where_nobody_else_measured():
+    crowd = {"source": "localscore", "rate": 46.0}
+    assert number({"rate": 251.0}, *[crowd] * 5)[0] == [("a", 251.0)]
+    told, found = number({"rate": 251.0, "engine": "vLLM", "kernels": "vllm"}, crowd)
+    assert told == [("a", 251.0)] and found["reference"].iloc[0] == "no"
+    assert number(crowd)[0] == [("localscore", 46.0)]
+    assert lookup.bias(found) == (pytest.approx(46 / 251), 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"variant": "other"}, {"format": "Q4_0"}, {"kv": "Q8_0"}, {"kernels": "vllm"}),
+        *({"power_limit_w": 200.0}, {"outside": True}),
+    ],
+)
+def test_another_setup_gives_no_number_where_the_reference_was_measured(change):
+    full = {"power_limit_w": 450.0} if "power_limit_w" in change else {}
+    assert number(*[full] * 3, *[{"rate": 50.0} | change] * 2)[0] == [("a", 100.0)]
+
+
+def test_bits_and_costs_are_taken_inside_a_source():
+    wide = {"bits": 16.0, "format": "F16", "rate": 50.0, "bound": 0.016}
+    scored = rows(wide | {"quality": 7.0}, {"quality": 7.14}).assign(quality_metric="perplexity")
+    found = costs.bits(rows(wide, {}, {"source": "b"}), scored).set_index("what")
+    assert found.loc["tokens/s", ["ratio", "by_bytes", "settings"]].to_list() == [2.0, pytest.approx(3.2), 1]
+    assert found.loc["perplexity", "ratio"] == pytest.approx(1.02)
+    deep, small, drafts = {"context": "32k", "rate": 60.0}, {"kv": "Q8_0", "rate": 90.0}, {"rate": 130.0}
+    found = costs.costs(
+        rows({"kv": "F16"}, deep | {"kv": "F16"}, small, drafts | {"speculative": "MTP", "kv": "F16"})
+    )
+    kept = {(row.what, row.level): row.kept for row in found.itertuples()}
+    assert kept == pytest.approx(
+        {("context", "32k"): 0.6, ("KV format", "Q8_0"): 0.9, ("drafts", "drafts"): 1.3}
+    )
+
+
+def test_no_cell_shows_a_number_that_nobody_measured():
+    """Of the committed look-up: each number is the rate of the row and the source that it names."""
+    shown = pd.read_csv(tables.FOLDER / "published_lookup.csv").dropna(subset=["number"])
+    measured = comparable.one_user().set_index("row_id").loc[shown["row_id"]]
+    assert len(shown) > 1200
+    assert shown["number"].to_numpy() == pytest.approx(measured["rate"].to_numpy(), rel=1e-5)
+    assert (shown["source"].to_numpy() == measured["source"].to_numpy()).all()
+    of_cell = shown.groupby(lookup.CELL)["number"]
+    assert of_cell.size().max() == 2 and (of_cell.max() / of_cell.min())[of_cell.size() == 2].min() >= 1.5
+    alone = pd.read_csv(tables.FOLDER / "published_lookup.csv").groupby(lookup.CELL)["source"].nunique()
+    crowd = shown[shown["source"] == lookup.CROWD].set_index(lookup.CELL).index
+    assert (alone.loc[crowd] == 1).all()
+
+
+def test_the_committed_tables_are_what_the_rows_give(capsys):
+    assert door.main(["tables", "--check"]) == 0, capsys.readouterr().out
+    assert "are what the committed rows give" in capsys.readouterr().out
+
+
+def test_a_table_that_differs_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tables, "TABLES", {"published_verdicts": lambda: verdict(*both("a", 1.5))})
+    monkeypatch.setattr(tables, "FOLDER", tmp_path)
+    monkeypatch.setattr(lookup, "bias", lambda found: (1.0, 0))
+    assert door.main(["tables", "--check"]) == 1 and "is missing: make observatory" in capsys.readouterr().out
+    (tmp_path / "published_lookup.csv").write_text("source\n")
+    assert door.main(["tables"]) == 0 and door.main(["tables", "--check"]) == 0
+    file = tmp_path / "published_verdicts.csv"
+    file.write_text(file.read_text().replace("1.5", "1.6"))
+    capsys.readouterr()
+    assert door.main(["tables", "--check"]) == 1 and "column ratio differs" in capsys.readouterr().out
