@@ -5,7 +5,7 @@ import sys
 
 import pandas as pd
 
-from llm_measured.published import answers, build, checks, committed, names, propose, reports, sources, tables
+from llm_measured.published import answers, build, checks, names, propose, reports, sources, tables
 from llm_measured.published.reading import SourceError
 
 
@@ -53,8 +53,7 @@ def _run(given: argparse.Namespace) -> int:
         return _build([given.source] if given.source else every, given.licensed)
     if given.command == "report":
         folder = build.folder_of(given.source)
-        build.importer(given.source)
-        found = build.imported(given.source, folder) if folder else None
+        found = build.imported(given.source, folder) if build.importer(given.source) and folder else None
         print(reports.of_source(given.source, found))
         return 0
     if given.command == "tables":
@@ -76,7 +75,7 @@ def _run(given: argparse.Namespace) -> int:
 
 def _build(chosen: list[str], licensed: bool = False) -> int:
     failed = 0
-    known = {name for name, _ in sources.modules()}
+    known = set(sources.listed())
     more = []
     if lies := build.loose():
         print(
@@ -112,11 +111,6 @@ def _build(chosen: list[str], licensed: bool = False) -> int:
     (build.DATA / "SOURCES.md").write_text(reports.citations(), encoding="utf-8")
     if build.write_tables(licensed):
         answers.write()
-    held = set(build.table()["source"])
-    licences = reports.licences()
-    licences[licences["source"].isin(held)].to_csv(
-        committed.FOLDER / "SOURCES.csv", index=False, lineterminator="\n"
-    )
     table = checks.judged(build.joined(more)) if more else build.table()
     build.write_parquet(table, build.DATA / "observatory.parquet")
     verdicts = table["audit"].value_counts()

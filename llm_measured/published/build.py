@@ -66,7 +66,7 @@ def without_importer() -> list[str]:
     named = _named()
     places = [place for place in (named, DATA / "raw") if place and place.is_dir()]
     folders = {p.name for place in places for p in place.iterdir() if p.is_dir() and p.name[0] not in "._"}
-    return sorted(folders - {name for name, _ in sources.modules()})
+    return sorted(folders - set(sources.listed()))
 
 
 def loose() -> list[str]:
@@ -76,21 +76,21 @@ def loose() -> list[str]:
     return [name for name in found if name.lower().endswith((".json", ".jsonl", ".csv", ".tsv"))]
 
 
-def importer(source: str) -> ModuleType:
-    """The module of `source`, or, for a folder without one, what reads the files of benchmark tools;
-    SourceError naming those that there are."""
-    known = dict(sources.modules())
-    if source not in known and source in without_importer():
+def importer(source: str) -> ModuleType | None:
+    """The module of `source`, None of one whose rows stay as they are, or, for a folder that no source has,
+    what reads the files of benchmark tools; SourceError naming those that there are."""
+    if source not in sources.listed() and source in without_importer():
         return tool_files
-    if source not in known:
-        raise SourceError(f"There is no source {source!r}; there are {', '.join(known)}.")
-    return known[source]
+    return sources.importer(source)
 
 
 def imported(source: str, folder: Path) -> Imported:
     """Rows of `source` from the raw files in `folder`; SourceError in one sentence where one cannot be
     read."""
     module = importer(source)
+    if module is None:
+        commit = sources.about(source).commit[:12]
+        raise SourceError(f"{source} has no importer: its rows stay as they were built at commit {commit}.")
     raw = Raw(source, folder)
     kept, left = [], []
     try:
@@ -256,7 +256,7 @@ def left_out(source: str) -> pd.DataFrame:
 
 def stored() -> Iterator[tuple[str, pd.DataFrame]]:
     """(source, committed rows) of every source that has any."""
-    for source, _ in sources.modules():
+    for source in sources.listed():
         rows = committed(source)
         if len(rows):
             yield source, rows
@@ -307,7 +307,7 @@ def write_tables(licensed: bool = False) -> bool:
     committed_tables.write("findings", findings)
     _table.cache_clear()
     checks.committed.cache_clear()
-    expected = {name for name, _ in sources.modules() if not licensed or sources.is_licensed(name)}
+    expected = {name for name in sources.listed() if not licensed or sources.is_licensed(name)}
     return expected <= set(whole["source"])
 
 

@@ -1,5 +1,7 @@
 """What the build found, as text and frames: one source, all sources, pitfalls, random samples of findings."""
 
+from pathlib import Path
+
 import pandas as pd
 
 from llm_measured.published import build, checks, names, schema, sources
@@ -80,110 +82,11 @@ def by_source(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-# What is known of the sources' files (each found once by hand), and the check that finds it again; a pitfall
-# that only an importer can know names the importer and the column, with a value where no label contradicts
-# it.
-PITFALLS = [
-    ("inferencex", "isl and osl are maxima, answers are shorter", "e2e_against_parts"),
-    ("inferencex", "isl and osl are maxima: Little's law with osl", "littles_law"),
-    ("inferencex", "num_decode_gpu is tp × ep", "littles_law"),
-    ("inferencex", "ITL counts events", "itl_against_tpot"),
-    ("inferencex", "four files overlap", "left out: an earlier file has the same row"),
-    ("aiconfigurator", "rows equal InferenceX's mean to the digit", "duplicates (note)"),
-    ("aiconfigurator", "model_path names V3 or R1 for dsr1", "importer: checkpoint_raw"),
-    ("mlperf", "llama2-70b-99 and -99.9 are often one run", "duplicates (note)"),
-    ("mlperf", "weight_data_types of v4.1 is not the run's", "importer: weights_format"),
-    ("mlperf", "lists of accelerators have no count", "stated_by_importer"),
-    ("argonne-llm-inference-bench", "the rate is computed from the latency", "latency_against_rate (note)"),
-    ("argonne-llm-inference-bench", "llama.cpp's batch is a chunk of one prompt", "latency_against_rate"),
-    ("argonne-llm-inference-bench", "avg_power in milliwatts", "power_above_tdp"),
-    ("argonne-llm-inference-bench", "57 settings twice", "repeated_setting (note)"),
-    ("argonne-llm-inference-bench", "20 lines with a comma too many", "reader: fields against header"),
-    ("dgx-spark-djangodevreng", "slower alone than among five", "slower_alone (note)"),
-    ("dgx-spark-djangodevreng", "totals with deviations as large as the mean", "spread_as_large"),
-    ("localscore", "spread of 1.35 to 17.8 in one group", "far_from_group"),
-    ("willitrun", "chips mapped to others", "two_names (note)"),
-    (
-        "pocketpal",
-        "the effective backend is not the requested one (gpu is OpenCL in all 154)",
-        "importer: backend",
-    ),
-    ("apple-john-rocky", "mean of a throttling curve", "stated_by_importer"),
-    ("mlenergy-v3", "energy is power ÷ throughput", "energy_against_power (note)"),
-    ("mlenergy-v3", "ITL is a median, and of chunks", "gap_against_rate (note)"),
-    ("mlenergy-v2", "TPOT × throughput is not the batch", "gap_against_rate (note)"),
-    ("tensorrt-llm", "per GPU or of all GPUs, by edition", "importer: throughput_scope"),
-    ("anyscale-ray-serve", "all-parts keeps the concurrency of one client", "littles_law"),
-    ("anyscale-ray-serve", "median ITL of 0.004 ms", "itl_against_tpot"),
-    ("4x3090", "conditions inferred", "stated_by_importer"),
-    ("tech-grandpa", '"(P)" is one client that asks several machines at once', "stated_by_importer"),
-    ("tech-grandpa", "64 requests are sent over a minute: fewer are in flight", "littles_law"),
-    ("infpop", "prefill dominates", "stated_by_importer"),
-    ("premai", "faster than its weights can be read", "bandwidth_beyond_device"),
-    ("strix-halo-lhl", "power is a mean with the loading in it", "power_of_another_window"),
-    ("mac-llm-bench", "GB of a file are GiB", "importer: weights_bytes"),
-    ("apple-alexhiesch", "a drafting model stands in the test's name", "importer: speculative = any"),
-    ("dgx-spark-djangodevreng", 'weights "in bf16" have fewer bits', "bandwidth_beyond_device"),
-    # Cards, boards and laptops that people own.
-    ("arc-b70-pmzfx", "the size is of one part of a split file", "file_smaller_than_format"),
-    ("club-3090", "MTP and DFlash in most rows, told in a card's name", "importer: speculative = any"),
-    ("club-3090", "several pairs of rates in one cell of prose", "left out: not one plain pair of rates"),
-    ("dgx-spark-jvr0x", "runs that failed print a rate of 0", "impossible_time"),
-    (
-        "epyc9655-pestopoppa",
-        "an answer of a few tokens may be an echo of the prompt",
-        "left out: an answer of less than 64 tokens, which may be an echo",
-    ),
-    (
-        "epyc9655-pestopoppa",
-        "a later file repeats answers",
-        "left out: an earlier file has the same answer",
-    ),
-    ("geerlingguy", "two pages have the same rows", "left out: the newer page has the same row"),
-    ("gpustack", "the printed rate is not tokens over seconds", "plain_sums"),
-    ("gpustack", "gaps of 0 ms, or of several tokens", "importer: itl_p50_ms"),
-    (
-        "gpustack",
-        "a page's command serves another model",
-        "left out: its command serves another model than its page is of",
-    ),
-    ("guruswami", "1,000.0 tokens/s is the limit of a clock", "rate_at_clock_limit"),
-    ("guruswami", "Phi-3-medium (9) and 3 capped rates outrun the memory", "bandwidth_beyond_device"),
-    ("guruswami", "a long prompt's first token takes one step: cached", "importer: prefix_cached = yes"),
-    (
-        "guruswami",
-        "test-model and demo-model among the rows",
-        "left out: no measurement (test-model, demo-model)",
-    ),
-    ("iog-vllm", "at a low request rate the number is the load", "importer: workload = open_loop"),
-    ("jetson-orin-jbecirovski", "a llama 8B of no version", "importer: checkpoint_raw"),
-    ("jetson-orin-jbecirovski", "the power mode stands in a folder's name", "importer: power_limit_w = any"),
-    ("llmfit-community", "weights partly in the processor's memory", "weights_beyond_memory"),
-    ("localmaxxing", "weights partly in other memory, or on two cards", "weights_beyond_memory"),
-    ("localmaxxing", "a 27B at 99 to 522 tokens/s on one RTX 3090", "bandwidth_beyond_device"),
-    ("localmaxxing", "prompts found in a cache, and the same 27B", "compute_beyond_device"),
-    ("localmaxxing", "images as prompts, placeholders of 1", "prompt_slower_than_answer"),
-    ("localmaxxing", "rates of whole requests; notes of two cards", "stated_by_importer"),
-    ("localmaxxing", "batchSize is llama.cpp's -b", "importer: prefill_chunk = any"),
-    ("localmaxxing", "llama-bench's -d is a context depth", "importer: context_depth = any"),
-    ("localmaxxing", "drafting is told in a name, a note or a command", "importer: speculative = any"),
-    (
-        "localmaxxing",
-        "the same measurement was sent again",
-        "left out: the same measurement was sent before",
-    ),
-    ("mi50-fank", "cards, power and number format stand in no file", "stated_by_importer"),
-    ("mi50-fank", "drafting stands in a file's name", "importer: speculative = any"),
-    ("mi50-kyuz0", "tokens_per_second counts the prompt", "importer: throughput_counts = input+output"),
-    ("openvino-core-ultra", "one setting has several numbers", "stated_by_importer"),
-    ("r9700-kyuz0", "runs that failed among the rows", "left out: the run failed (runtime)"),
-    ("r9700-kyuz0", "two cards by the log file's name alone", "importer: accelerators = 2"),
-    ("rtx4070tis-ryanilano", "runs that failed among the rows", "left out: the run failed (FAIL)"),
-    ("rtx6kpro", "MTP on and off by the file's name", "importer: speculative = MTP"),
-    ("rx7900xtx-1337hero", "a llama 7B of no version", "importer: checkpoint_raw"),
-    ("vllm-cards-kyuz0", "tokens_per_second counts the prompt", "importer: throughput_counts = input+output"),
-    ("vllm-mlx", "tables without a machine", "left out: no table of single requests with its machine"),
-]
+def _known_pitfalls() -> list[tuple[str, str, str]]:
+    """Return (source, what is easily misread, the check that finds it) of pitfalls.csv; what only an importer
+    can know names the importer and the column, with a value where no label contradicts it."""
+    table = pd.read_csv(Path(__file__).with_name("pitfalls.csv"), dtype=str)
+    return list(table.itertuples(index=False, name=None))
 
 
 def pitfalls(rows: pd.DataFrame) -> pd.DataFrame:
@@ -202,7 +105,7 @@ def pitfalls(rows: pd.DataFrame) -> pd.DataFrame:
         every["check"] += every["verdict"].map(lambda v: " (note)" if v == checks.NOTE else "")
         found[name] = every.groupby(["source", "check"])["row"].nunique()
     table = []
-    for source, pitfall, check in PITFALLS:
+    for source, pitfall, check in _known_pitfalls():
         by, _, what = check.partition(": ")
         if by == "importer":
             counts = {"as_printed": _read_otherwise(rows[rows["source"] == source], what), "as_read": 0}
@@ -241,20 +144,10 @@ def sample(rows: pd.DataFrame, check: str, count: int) -> str:
     return f"{len(part)} findings, {len(drawn)} drawn\n{shown.to_string(index=False)}"
 
 
-def licences() -> pd.DataFrame:
-    """Every source: source, licence (SPDX, or `facts`), commit, repository, measured_by, citation."""
-    fields = "licence commit repository measured_by citation".split()
-    found = [
-        {"source": name} | {f: getattr(module.ABOUT, f) for f in fields} for name, module in sources.modules()
-    ]
-    return pd.DataFrame(found)
-
-
 def citations() -> str:
     """Every source with what it asks to be cited by, its repository, commit and licence, as Markdown."""
     lines = ["# Sources of the observatory, and how each is cited", ""]
-    for name, module in sources.modules():
-        about = module.ABOUT
+    for name, about in sources.listed().items():
         lines.append(
             f"- **{name}**: {about.citation}. {about.repository} at {about.commit[:12]}, "
             f"licence {about.licence}."

@@ -242,7 +242,7 @@ def test_every_pitfall_has_rows_and_a_value_is_counted_where_no_label_contradict
 
 def sources_of_owners():
     """Sources that were read on the day on which the cards that people own came in."""
-    return {name for name, module in sources.modules() if module.ABOUT.retrieved == "2026-11-26"}
+    return {name for name, about in sources.listed().items() if about.retrieved == "2026-11-26"}
 
 
 def test_the_notebook_names_its_parameters():

@@ -31,12 +31,35 @@ def data(tmp_path, monkeypatch, tables):
 
 
 def test_every_source_says_where_it_comes_from():
-    for name, module in sources.modules():
-        about = module.ABOUT
+    for name, about in sources.listed().items():
         assert about.repository.startswith("https://") and about.commit and about.citation and about.files, (
             name
         )
-        assert about.kind in schema.BY_NAME["kind"].choices and module.__doc__, name
+        assert about.kind in schema.BY_NAME["kind"].choices, name
+    assert all(module.__doc__ for _, module in sources.modules())
+    committed = {path.name.removesuffix(".csv.gz") for path in (build.DATA / "rows").glob("*.csv.gz")}
+    assert committed == set(sources.listed())
+
+
+def test_a_missing_module_is_an_error_and_not_rows_that_are_lost(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "sources.csv"
+    file.write_text(sources.LIST.read_text().replace(",exllamav2,", ",exllama_v2,"))
+    monkeypatch.setattr(sources, "LIST", file)
+    sources.listed.cache_clear()
+    try:
+        for words in (["build"], ["build", "exllamav2"], ["report", "exllamav2"]):
+            assert door.main(words) == 1
+            assert "exllama" in capsys.readouterr().err
+    finally:
+        monkeypatch.undo()
+        sources.listed.cache_clear()
+
+
+def test_a_source_without_a_module_keeps_its_rows(data, tmp_path, monkeypatch, capsys):
+    (data / "raw" / "rknn-llm").mkdir()
+    assert door.main(["build", "rknn-llm"]) == 1
+    assert "rknn-llm has no importer: its rows stay as they were built at commit" in capsys.readouterr().err
+    assert door.main(["report", "rknn-llm"]) == 0
 
 
 @pytest.mark.check

@@ -157,9 +157,7 @@ def packed(frame: pd.DataFrame) -> str:
         "numbers": numbers,
         "set": SET,
         "no_condition": NO_CONDITION,
-        "sources": {
-            name: [module.ABOUT.citation, module.ABOUT.repository] for name, module in sources.modules()
-        },
+        "sources": {name: [about.citation, about.repository] for name, about in sources.listed().items()},
         "trademarks": TRADEMARK,
     }
     return "globalThis.observatoryData=" + json.dumps(whole, separators=(",", ":")) + ";\n"

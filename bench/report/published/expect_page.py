@@ -229,7 +229,7 @@ def payload() -> dict:
 def points() -> dict:
     """The published cases, and their sources: {source: [citation, address]}."""
     table = nearest.published()
-    about = {name: module.ABOUT for name, module in sources.modules()}
+    about = sources.listed()
     return {
         "points": _part(table, POINTS),
         "sources": {

@@ -1,14 +1,22 @@
-"""One module for each source: `ABOUT` (a `Source`) and `rows(raw)`, which yields what `Place.row` and
-`Place.left_out` return. A module is found by being here; its name with hyphens is the folder of raw data."""
+"""The sources: each a row of sources.csv, which says where its files come from and under which licence, and a
+folder of raw files; a module here where its files have to be parsed, with `rows(raw)`, which yields what
+`Place.row` and `Place.left_out` return. Of a source without one the rows are as they were built."""
 
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 
+import pandas as pd
+
+from llm_measured.published.reading import SourceError
+
 FACTS = "facts"
+LIST = Path(__file__).parents[1] / "sources.csv"
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,7 @@ class Source:
     retrieved: str = "2026-11-23"
     licences: dict[str, str] = field(default_factory=dict)
     urls: dict[str, tuple[str, str]] = field(default_factory=dict)
+    module: str = ""
 
     def licence_of(self, file: str) -> str:
         """Licence of one raw file."""
@@ -41,9 +50,55 @@ class Source:
         return next(found, (self.repository, self.commit))
 
 
+@cache
+def listed() -> dict[str, Source]:
+    """Return every source by name, as sources.csv has it; shared by all callers: nobody may change it."""
+    table = pd.read_csv(LIST, dtype=str, keep_default_na=False).sort_values("source")
+    found = {}
+    for row in table.to_dict("records"):
+        name, files = row.pop("source"), row.pop("files")
+        row.pop("note")
+        licences, urls = _pairs(row.pop("licences")), _pairs(row.pop("urls"))
+        origins = {}
+        for pattern, origin in urls.items():
+            url, commit = origin.split(" @ ")
+            origins[pattern] = url, commit
+        found[name] = Source(files=tuple(files.split(" ; ")), licences=licences, urls=origins, **row)
+    return found
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Return {pattern: value} of `pattern = value ; pattern = value`."""
+    return dict(part.split(" = ", 1) for part in text.split(" ; ") if part)
+
+
+def about(source: str) -> Source:
+    """Return what sources.csv says of `source`; SourceError naming those that there are."""
+    if source not in listed():
+        raise SourceError(f"There is no source {source!r}; there are {', '.join(listed())}.")
+    return listed()[source]
+
+
+def importer(source: str) -> ModuleType | None:
+    """Return the module of `source`, None where its rows stay as they were built; SourceError where the
+    module that sources.csv names is missing."""
+    module = about(source).module
+    if not module:
+        return None
+    if module not in _here():
+        raise SourceError(f"{source}: sources.csv names the module {module}.py, which is not here.")
+    return importlib.import_module(f"{__name__}.{module}")
+
+
+def _here() -> set[str]:
+    """Return the names of the modules in this folder; one that begins with _ is of no source."""
+    return {file.name for file in pkgutil.iter_modules(__path__) if not file.name.startswith("_")}
+
+
 def of_files(files: Iterable[str]) -> list[str]:
-    """Sources to which one of `files` (relative to the repository) belongs: importer, raw file or rows."""
-    names = {module.__name__.rsplit(".", 1)[-1]: name for name, module in modules()}
+    """Return the sources to which one of `files` (relative to the repository) belongs: importer, raw file or
+    rows."""
+    names = {one.module: name for name, one in listed().items() if one.module}
     found = set()
     for file in files:
         parts = file.split("/")
@@ -51,20 +106,22 @@ def of_files(files: Iterable[str]) -> list[str]:
             found.add(names.get(parts[-1].removesuffix(".py"), ""))
         elif file.startswith("data/observatory/") and len(parts) > 3:
             found.add(parts[3].removesuffix(".csv.gz"))
-    return sorted(found & set(names.values()))
+    return sorted(found & set(listed()))
 
 
 def is_licensed(source: str) -> bool:
-    """Whether `source` has a licence that lets its rows be changed and passed on: stated, and not ND."""
-    about = dict(modules())[source].ABOUT
-    return about.licence != FACTS and "-ND" not in about.licence
+    """Return whether `source` has a licence that lets rows be changed and passed on: stated, and not ND."""
+    licence = about(source).licence
+    return licence != FACTS and "-ND" not in licence
 
 
 def modules() -> Iterator[tuple[str, ModuleType]]:
-    """(name, module) of every source, by name; a module whose name begins with _ is none."""
-    found = {}
-    for file in pkgutil.iter_modules(__path__):
-        if not file.name.startswith("_"):
-            module = importlib.import_module(f"{__name__}.{file.name}")
-            found[getattr(module, "NAME", file.name.replace("_", "-"))] = module
-    yield from sorted(found.items())
+    """Yield (name, module) of every source that has one, by name; SourceError where one is missing, or where
+    a module is of no source."""
+    known = {one.module for one in listed().values()}
+    if stray := sorted(_here() - known):
+        raise SourceError(f"{stray[0]}.py is the module of no source: sources.csv has no row with it.")
+    for name in listed():
+        module = importer(name)
+        if module is not None:
+            yield name, module

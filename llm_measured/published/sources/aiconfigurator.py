@@ -10,18 +10,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined, number
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/ai-dynamo/aiconfigurator",
-    commit="095f58a51c4ca8e61b66ec108d86f223f8d559ce",
-    licence="Apache-2.0",
-    kind="vendor",
-    measured_by="SemiAnalysis InferenceX and NVIDIA, as collected by NVIDIA",
-    citation="NVIDIA, aiconfigurator, silicon_sample.csv, 2026",
-    published_on="2026-08-21",
-    files=("*.csv",),
-)
+ABOUT = about("aiconfigurator")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

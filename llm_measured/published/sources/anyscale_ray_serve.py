@@ -8,19 +8,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, joined, number
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._vllm_bench import itl_of_tokens, result
 
-ABOUT = Source(
-    repository="https://github.com/anyscale/ray-serve-llm-perf-examples",
-    commit="04ba8ab40727da4e10adce75b6a3777360582b6e",
-    licence=FACTS,
-    kind="vendor",
-    measured_by="Anyscale",
-    citation="Anyscale, Ray Serve LLM performance examples, 2025",
-    published_on="2025-12-16",
-    files=("*bm_results/*.json",),
-)
+ABOUT = about("anyscale-ray-serve")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -8,18 +8,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined, number, scaled
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/AlexHiesch/apple-silicon-llm-bench",
-    commit="c230ae411c00577ec33fd400624d3060e4a66da3",
-    licence=FACTS,
-    kind="community",
-    measured_by="AlexHiesch",
-    citation="A. Hiesch, apple-silicon-llm-bench, 2026",
-    published_on="2026-05-15",
-    files=("results/*.csv",),
-)
+ABOUT = about("apple-alexhiesch")
 # A drafting model (Gemma's E2B) or the model's own prediction of several tokens, in the test's name.
 DRAFTS = re.compile(r"spec-e2b|e2b-spec|mtp-\d+|dflash-[\d.]+B")
 # `kv_cache` has formats of the cache, and whatever else the test is about.

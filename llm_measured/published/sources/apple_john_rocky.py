@@ -7,18 +7,9 @@ marked: its rate is the mean of a throttling curve."""
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Record, Row, joined, number, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/john-rocky/apple-silicon-llm-bench",
-    commit="93ef5877d08d6727e95964252846eeebfc23b986",
-    licence="MIT",
-    kind="community",
-    measured_by="john-rocky",
-    citation="D. Majima (john-rocky), apple-silicon-llm-bench, 2026",
-    published_on="2026-06-27",
-    files=("results/raw/*.json", "results/raw/*.jsonl"),
-)
+ABOUT = about("apple-john-rocky")
 DEVICES = {"arm64": "Apple M4 Max", "iPhone18,1": "Apple A19 Pro (iPhone 17 Pro)"}
 
 

@@ -4,20 +4,10 @@ and answer, in two layouts. Power is of all cards in the machine, idle ones too,
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, joined, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._llama_bench import rate
 
-ABOUT = Source(
-    repository="https://github.com/PMZFX/intel-arc-pro-b70-benchmarks",
-    commit="daddb701fe116fb73ed9884f3fc566af51c2ad40",
-    licence="MIT",
-    kind="community",
-    measured_by="PMZFX",
-    citation="PMZFX, intel-arc-pro-b70-benchmarks, 2026",
-    published_on="2026-04-21",
-    retrieved="2026-11-26",
-    files=("data__llm__*.json",),
-)
+ABOUT = about("arc-b70-pmzfx")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

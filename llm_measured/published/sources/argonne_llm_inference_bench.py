@@ -11,18 +11,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Record, Row, joined, number, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/argonne-lcf/LLM-Inference-Bench",
-    commit="4211f5d4e9bc0145ed541b6d372d5d8223b44235",
-    licence="BSD-3-Clause",
-    kind="independent",
-    measured_by="Argonne Leadership Computing Facility",
-    citation="K. T. Chitty-Venkata et al., LLM-Inference-Bench, SC24 workshops, 2024",
-    published_on="2025-07-18",
-    files=("*All_results.csv", "Fig_*.csv"),
-)
+ABOUT = about("argonne-llm-inference-bench")
 OTHER = re.compile(r"Fig_(1_b|21|22)")
 
 

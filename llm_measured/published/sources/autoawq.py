@@ -3,18 +3,9 @@
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading, number, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/casper-hansen/AutoAWQ",
-    commit="88e4c76b20755db275574e6a03c83c84ba3bece5",
-    licence="MIT",
-    kind="vendor",
-    measured_by="AutoAWQ",
-    citation="C. Hansen, AutoAWQ, benchmarks, 2023–2024",
-    published_on="2025-05-11",
-    files=("*README*.md",),
-)
+ABOUT = about("autoawq")
 CARDS = {
     "Benchmarks": ("RTX 4090", 1),
     "Multi-GPU": ("RTX 4090", 2),

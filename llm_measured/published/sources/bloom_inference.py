@@ -5,18 +5,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/huggingface/transformers-bloom-inference",
-    commit="62698bf4b75a105e0774ff77b43a4ee572d7b3da",
-    licence="Apache-2.0",
-    kind="vendor",
-    measured_by="Hugging Face",
-    citation="S. Bekman et al., BLOOM inference solutions, 2022",
-    published_on="2022-10",
-    files=("*README*.md",),
-)
+ABOUT = about("bloom-inference")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -10,20 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from llm_measured.published.reading import LeftOut, Raw, Row, day, joined
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/noonghunna/club-3090",
-    commit="4a29ab57d42a1d587de1042fa5dfd9535f94a063",
-    licence="Apache-2.0",
-    kind="community",
-    measured_by="noonghunna and contributors",
-    citation="noonghunna and contributors, club-3090, BENCHMARKS.md, 2026",
-    published_on="2026-08-22",
-    retrieved="2026-11-26",
-    files=("BENCHMARKS.md",),
-)
+ABOUT = about("club-3090")
 PAIR = r"(\d+(?:\.\d+)?) / (\d+(?:\.\d+)?)"
 CARDS = re.compile(r"(\d)× (?:NVIDIA )?((?:RTX )?(?:3080|3090 Ti|3090|4090|5090|A5000)|Tesla V100-SXM2-16GB)")
 MODEL = re.compile(r"(?:[\w.-]+/)?(?:qwen3\.\d-|gemma-4-)[\w.-]*\d+b[\w.-]*|ornith\d+b", re.I)

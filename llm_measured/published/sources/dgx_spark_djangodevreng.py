@@ -8,19 +8,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Record, Row, after_sign, joined, leading
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._vllm_bench import itl_of_tokens, result
 
-ABOUT = Source(
-    repository="https://github.com/djangodevreng/dgx-spark-benchmarks",
-    commit="5636536703fb6fe6a4992f68162b93fa03e7f15e",
-    licence="CC-BY-4.0",
-    kind="community",
-    measured_by="djangodevreng",
-    citation="djangodevreng, dgx-spark-benchmarks, 2026 (CC BY 4.0)",
-    published_on="2026-08-20",
-    files=("results/*/meta.json", "results/*/0?-*.md", "results/*/??-*.json"),
-)
+ABOUT = about("dgx-spark-djangodevreng")
 TEST = re.compile(r"(pp|tg)(\d+)(?: @ d(\d+))?(?: \(c(\d+)\))?")
 
 

@@ -8,19 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Record, Row, day, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/jvr0x/dgx-spark-bench",
-    commit="a486d93911d504bfeaa33d6af5cdb454fcf29cae",
-    licence="MIT",
-    kind="community",
-    measured_by="jvr0x",
-    citation="jvr0x, dgx-spark-bench, 2026",
-    published_on="2026-07-22",
-    retrieved="2026-11-26",
-    files=("results__*.json",),
-)
+ABOUT = about("dgx-spark-jvr0x")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

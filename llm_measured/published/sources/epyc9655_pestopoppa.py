@@ -10,21 +10,11 @@ from statistics import median
 from typing import Any
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Record, Row, day, joined, number
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._llama_bench import line
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/pestopoppa/epyc-inference-research",
-    commit="65366ad3e5eef7f127e9fb6cdc10ec051676dbe4",
-    licence="MIT",
-    kind="community",
-    measured_by="pestopoppa",
-    citation="pestopoppa, epyc-inference-research, 2026",
-    published_on="2026-03-06",
-    retrieved="2026-11-26",
-    files=("baseline_speed_slim.jsonl", "benchmarks__evidence__*.txt"),
-)
+ABOUT = about("epyc9655-pestopoppa")
 CPU = "AMD EPYC 9655"
 FORMAT = re.compile(r"I?Q\d(?:_[A-Z0-9]+)+|fp16|f16", re.I)
 

@@ -3,19 +3,10 @@
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/turboderp-org/exllamav2",
-    commit="da07facd10b5c7f35b03664c41a3090c9f093de5",
-    licence="MIT",
-    kind="vendor",
-    measured_by="turboderp",
-    citation="turboderp, ExLlamaV2, performance, 2023",
-    published_on="2023-12",
-    files=("*README*.md",),
-)
+ABOUT = about("exllamav2")
 CARDS = {"3090Ti": "RTX 3090 Ti", "4090": "RTX 4090"}
 
 

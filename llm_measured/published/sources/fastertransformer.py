@@ -5,18 +5,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading, number, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/NVIDIA/FasterTransformer",
-    commit="df4a7534860137e060e18d2ebf019906120ea204",
-    licence="Apache-2.0",
-    kind="vendor",
-    measured_by="NVIDIA",
-    citation="NVIDIA, FasterTransformer, GPT guide, 2021–2022",
-    published_on="2023-10-19",
-    files=("gpt_guide_tables.md",),
-)
+ABOUT = about("fastertransformer")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

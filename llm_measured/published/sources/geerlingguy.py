@@ -6,26 +6,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/geerlingguy/ai-benchmarks",
-    commit="bdf94413f5f273c985c164ac0abfafa312c4390f",
-    licence="MIT",
-    kind="independent",
-    measured_by="J. Geerling and contributors",
-    citation="J. Geerling, AI benchmarks, 2024–2025",
-    published_on="2025-12-18",
-    retrieved="2026-11-26",
-    files=("ai-benchmarks_tables.md", "ollama-benchmark_tables.md"),
-    urls={
-        "ollama-benchmark*": (
-            "https://github.com/geerlingguy/ollama-benchmark",
-            "51afb229ebaaf7460e8edb416ee619c4ee3326a3",
-        )
-    },
-)
+ABOUT = about("geerlingguy")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

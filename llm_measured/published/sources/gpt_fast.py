@@ -5,19 +5,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, leading
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/pytorch-labs/gpt-fast",
-    commit="32971d3129541c5bfb4f715abc33d1c5f408d204",
-    licence="BSD-3-Clause",
-    kind="vendor",
-    measured_by="PyTorch",
-    citation="PyTorch, gpt-fast, benchmarks, 2023–2024",
-    published_on="2024-09-15",
-    files=("*README*.md",),
-)
+ABOUT = about("gpt-fast")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -11,20 +11,10 @@ from typing import Any
 
 from llm_measured.core import names
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, joined, number
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._vllm_bench import itl_of_tokens, printout, result
 
-ABOUT = Source(
-    repository="https://github.com/gpustack/gpustack",
-    commit="47277d79f4a5bae12a2d25e9ecbed2a2177a5f2d",
-    licence="Apache-2.0",
-    kind="independent",
-    measured_by="GPUStack",
-    citation="GPUStack, Performance lab, 2025–2026",
-    published_on="2026-08-21",
-    retrieved="2026-11-26",
-    files=("docs__performance-lab__*.md",),
-)
+ABOUT = about("gpustack")
 ENGINES = {
     "vLLM": r"\bvllm serve|--(max-model-len|tensor-parallel-size)\b",
     "SGLang": r"\bsglang|--(context-length|mem-fraction-static|tp-size|schedule-conservativeness)\b",

@@ -6,20 +6,10 @@ longer ones came from a cache. Rows of `test-model` and `demo-model` are no meas
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, day, joined, number, scaled
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/guruswami-ai/mlx-benchmarks",
-    commit="2e44a7cdb5b16e39ff5c239c3d444291f5b971e5",
-    licence=FACTS,
-    kind="independent",
-    measured_by="Guruswami Advisory",
-    citation="Guruswami Advisory, mlx-benchmarks, 2026 (CC BY-ND 4.0)",
-    published_on="2026-03-26",
-    retrieved="2026-11-26",
-    files=("results__nvidia__*-summary.csv", "results__*__benchmark-results.csv"),
-)
+ABOUT = about("guruswami")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

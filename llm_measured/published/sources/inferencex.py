@@ -12,30 +12,10 @@ import json
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Record, Row, joined, number
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._vllm_bench import itl_of_tokens, times
 
-ABOUT = Source(
-    repository="https://github.com/vngcloud/InferenceX-app",
-    commit="7fe6d62ad57a3df061be692e86578c7111d880c7",
-    licence=FACTS,
-    licences={"token_position*": "Apache-2.0"},
-    urls={
-        "app_2026-05*": (
-            "https://github.com/rafaykhan-source/InferenceX-app",
-            "95bec4743bea8e6019bb09b3c38ad692cc8a4491",
-        ),
-        "token_position*": (
-            "https://github.com/SemiAnalysisAI/InferenceX",
-            "843c6254ff69b567f772f6a5fd97675af3d04431",
-        ),
-    },
-    kind="independent",
-    measured_by="SemiAnalysis InferenceX",
-    citation="SemiAnalysis, InferenceX (formerly InferenceMAX), public benchmark data, 2025–2026",
-    published_on="2026-08-15",
-    files=("*benchmarks*.json", "token_position_decode_slo/*.json"),
-)
+ABOUT = about("inferencex")
 BOARDS = {name: f"{name}-sxm" for name in ("h100", "h200", "b200", "b300")}
 MODELS = {"dsr1": "DeepSeek-R1-0528"}
 

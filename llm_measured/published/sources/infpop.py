@@ -5,18 +5,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, number
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/UPCBarcelonaTech/infpop",
-    commit="1b4908c994fabf89a50b825f5ffdafedf807c890",
-    licence=FACTS,
-    kind="independent",
-    measured_by="Universitat Politècnica de Catalunya",
-    citation="M. Martinez, The Impact of Hyperparameters on LLM Inference Performance, appendix, 2024",
-    published_on="2024-11-19",
-    files=("RQ2/tables/*.md",),
-)
+ABOUT = about("infpop")
 ENGINES = {"autohf": "HF pipelines", "vllm": "vLLM"}
 
 

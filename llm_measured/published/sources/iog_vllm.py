@@ -4,20 +4,10 @@ result or several, one after the other. At low rates the number is the load and 
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._vllm_bench import itl_of_tokens, result
 
-ABOUT = Source(
-    repository="https://github.com/IOG-Foundation/llm-inference-benchmarks",
-    commit="4990a807c6f1971edda635c18d98550059782eb8",
-    licence="Apache-2.0",
-    kind="independent",
-    measured_by="IOG Foundation",
-    citation="IOG Foundation, llm-inference-benchmarks, 2025",
-    published_on="2025-11-14",
-    retrieved="2026-11-26",
-    files=("results__vllm_*.json",),
-)
+ABOUT = about("iog-vllm")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -7,19 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, joined
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/Ait0u5hi/jetson-llm-benchoff",
-    commit="48cc8aef39d1f6f8d9684a35ded5761ce79945c0",
-    licence="Apache-2.0",
-    kind="community",
-    measured_by="Ait0u5hi",
-    citation="Ait0u5hi, jetson-llm-benchoff, 2026",
-    published_on="2026-08-20",
-    retrieved="2026-11-26",
-    files=("results__raw__*.txt",),
-)
+ABOUT = about("jetson-orin-ait0u5hi")
 # Model, format, engine, speculation and flash attention of each printout, as the pages beside them say.
 LLAMA, MTP = "llama.cpp", "MTP"
 SET_UPS = {

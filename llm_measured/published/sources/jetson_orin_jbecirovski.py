@@ -4,20 +4,10 @@
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._llama_bench import line
 
-ABOUT = Source(
-    repository="https://github.com/jbecirovski/jetson-llm-maxperf",
-    commit="c19500de338332bb5e658ae9ba59bf3369628100",
-    licence="MIT",
-    kind="community",
-    measured_by="jbecirovski",
-    citation="J. Becirovski, jetson-llm-maxperf, 2026",
-    published_on="2026-08-13",
-    retrieved="2026-11-26",
-    files=("campaigns__2026-08-05-runtime-power__runs__*stdout.log",),
-)
+ABOUT = about("jetson-orin-jbecirovski")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

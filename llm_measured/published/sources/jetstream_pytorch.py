@@ -3,18 +3,9 @@
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined, leading
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/AI-Hypercomputer/jetstream-pytorch",
-    commit="c8bb6119a388d66bc8936d7c03cb49e4be01f407",
-    licence="Apache-2.0",
-    kind="vendor",
-    measured_by="Google",
-    citation="Google, JetStream PyTorch, benchmark results, 2024",
-    published_on="2025-09-14",
-    files=("summary*.md",),
-)
+ABOUT = about("jetstream-pytorch")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -4,19 +4,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/google-ai-edge/LiteRT-LM",
-    commit="767d74f9acb02ef135b06e229929510232f9b850",
-    licence="Apache-2.0",
-    kind="vendor",
-    measured_by="Google",
-    citation="Google AI Edge, LiteRT-LM, supported models and performance, 2025",
-    published_on="2025-06-14",
-    files=("*README*.md",),
-)
+ABOUT = about("litert-lm")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

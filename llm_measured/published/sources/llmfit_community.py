@@ -8,20 +8,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined, number
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/AlexsJones/llmfit",
-    commit="3f44fd30a43d2619146f7bc0aa66c90aa54d78e6",
-    licence="MIT",
-    kind="community",
-    measured_by="users of llmfit",
-    citation="A. Jones and contributors, llmfit, community benchmarks, 2026",
-    published_on="2026-08-22",
-    retrieved="2026-11-26",
-    files=("llmfit-core__data__community__*.json",),
-)
+ABOUT = about("llmfit-community")
 ENGINES = {"llamacpp": "llama.cpp", "mlx": "mlx-lm"}
 FORMAT = re.compile(r"(?:UD-)?I?Q\d(?:_[A-Z0-9]+)+|BF16|F16|FP8|NVFP4|MXFP4|\d-?bit", re.I)
 

@@ -11,18 +11,9 @@ import numpy as np
 
 from llm_measured.core.definitions import Fields
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, joined
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/casys-kaist/LLMServingSim",
-    commit="5daddb21a545658d5150b535712d0494584b5278",
-    licence="MIT",
-    kind="independent",
-    measured_by="CASYS, KAIST",
-    citation="J. Cho et al., LLMServingSim, the vLLM runs it is validated with, 2026",
-    published_on="2026-08-21",
-    files=("*vllm/meta.json", "*vllm/requests.jsonl"),
-)
+ABOUT = about("llmservingsim-vllm")
 STAMPS = ("queued_ts", "first_token_ts", "last_token_ts", "input_toks", "output_toks")
 
 

@@ -3,18 +3,9 @@
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/InternLM/lmdeploy",
-    commit="1263d5cd889b7ad500e85b8eb20401327a4516ab",
-    licence="Apache-2.0",
-    kind="vendor",
-    measured_by="InternLM",
-    citation="InternLM, LMDeploy, TurboMind Benchmark on A100, 2023",
-    published_on="2023-12",
-    files=("a100_fp16*.md",),
-)
+ABOUT = about("lmdeploy")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

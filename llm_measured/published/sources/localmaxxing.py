@@ -11,20 +11,10 @@ from typing import Any
 
 from llm_measured.published import names
 from llm_measured.published.reading import LeftOut, Raw, Record, Row, day, joined, number, scaled
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/AlexsJones/llmfit",
-    commit="3f44fd30a43d2619146f7bc0aa66c90aa54d78e6",
-    licence=FACTS,
-    kind="community",
-    measured_by="users of localmaxxing.com",
-    citation="users of localmaxxing.com, leaderboards as cached by llmfit, 2026",
-    published_on="2026-08-22",
-    retrieved="2026-11-26",
-    files=("benchmark_cache_union.jsonl",),
-)
+ABOUT = about("localmaxxing")
 ENGINES = {"lmstudio": "LM Studio", "vllm": "vLLM", "mlx": "MLX"}
 DRAFTED = {"mtp": "MTP", "dflash": "DFlash", "eagle": "EAGLE"}
 

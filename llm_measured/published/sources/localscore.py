@@ -3,18 +3,9 @@
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, scaled
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/d893a/localscore-insights",
-    commit="a4f81747b3e6f0841f48c7bea6496d4f0e4a464c",
-    licence=FACTS,
-    kind="community",
-    measured_by="users of localscore.ai",
-    citation="LocalScore (Mozilla Builders), results to July 2025, as collected by d893a/localscore-insights",
-    published_on="2025-07-24",
-    files=("*.tsv",),
-)
+ABOUT = about("localscore")
 MILLISECONDS = {"ms": 1, "s": 1000, "sec": 1000}
 BILLIONS: dict[str, float | str] = {"M": "0.001", "B": 1}
 GIGABYTES: dict[str, float | str] = {"GB": 1, "MB": "0.001", "TB": 1000, "GIB": 1, "MIB": "0.001"}

@@ -4,18 +4,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, joined, number, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/enescingoz/mac-llm-bench",
-    commit="5e9194811173ce32a2be067f781a67da153af734",
-    licence="MIT",
-    kind="community",
-    measured_by="enescingoz",
-    citation="enescingoz, mac-llm-bench, speed results, 2026",
-    published_on="2026-04-22",
-    files=("results/*/raw/*.json",),
-)
+ABOUT = about("mac-llm-bench")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

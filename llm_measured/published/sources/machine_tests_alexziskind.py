@@ -6,20 +6,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, day, joined, number, scaled
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/alexziskind1/machine_tests",
-    commit="9a82bfffe5330867dac41d2cc9af4a90cbe92826",
-    licence=FACTS,
-    kind="community",
-    measured_by="A. Ziskind",
-    citation="A. Ziskind, machine_tests, 2025",
-    published_on="2025-12-08",
-    retrieved="2026-11-26",
-    files=("ml__*_bench_pp.csv", "ml__*_bench_tg.csv"),
-)
+ABOUT = about("machine-tests-alexziskind")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

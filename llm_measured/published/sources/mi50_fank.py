@@ -6,20 +6,10 @@ speculative by its name."""
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, day
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/fank/gfx906-LLM-Inference",
-    commit="66dbc430c8c51cd633cebb8752e76cff9cfa0461",
-    licence="CC0-1.0",
-    kind="community",
-    measured_by="fank",
-    citation="fank, gfx906-LLM-Inference, 2026",
-    published_on="2026-07-09",
-    retrieved="2026-11-26",
-    files=("benchy-files__*_benchy*.json",),
-)
+ABOUT = about("mi50-fank")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

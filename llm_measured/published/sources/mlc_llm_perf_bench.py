@@ -4,19 +4,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/mlc-ai/llm-perf-bench",
-    commit="d401356f84fa9cfb564b353ca39fb31cc47d61ea",
-    licence="Apache-2.0",
-    kind="vendor",
-    measured_by="MLC",
-    citation="MLC, llm-perf-bench, 2023",
-    published_on="2023-11-14",
-    files=("*README*.md",),
-)
+ABOUT = about("mlc-llm-perf-bench")
 NAMES = {"mlc-llm": "MLC LLM", "exllama": "ExLlamaV2", "exllama v2": "ExLlamaV2", "llama.cpp": "llama.cpp"}
 
 

@@ -5,18 +5,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, joined, number, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/ml-energy/leaderboard-v2",
-    commit="c3af7f31e231a2a7021c5f8e2a54dd712d02e6e2",
-    licence="Apache-2.0",
-    kind="independent",
-    measured_by="ML.ENERGY",
-    citation="The ML.ENERGY Initiative, The ML.ENERGY Leaderboard v2 and v1, 2023–2024",
-    published_on="2024-12",
-    files=("*llm_text_generation/*/bs*.json", "*legacy/*_benchmark.csv"),
-)
+ABOUT = about("mlenergy-v2")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -6,18 +6,9 @@ divided by throughput, not a measurement of its own. Files of models/ repeat tas
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/ml-energy/leaderboard",
-    commit="0cd52dab897c5d91a45f4d413038f3b8b4251b0f",
-    licence=FACTS,
-    kind="independent",
-    measured_by="ML.ENERGY",
-    citation="The ML.ENERGY Initiative, The ML.ENERGY Leaderboard v3, 2026",
-    published_on="2026-02-16",
-    files=("*tasks/*.json",),
-)
+ABOUT = about("mlenergy-v3")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

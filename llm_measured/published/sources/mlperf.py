@@ -11,29 +11,9 @@ from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Record, Row, number, scaled
 from llm_measured.published.schema import UNKNOWN_VARIANT
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/mlcommons/inference_results_v5.1",
-    commit="965182b03376a00fcae415c54e560e1c83937932",
-    licence=FACTS,
-    licences={"v4.1*": "Apache-2.0", "v6.0*": "Apache-2.0"},
-    urls={
-        "v4.1*": ("https://github.com/mlcommons/inference_results_v4.1", "4a0c8741"),
-        "v6.0*": (
-            "https://github.com/gbeezybez/inference_results_v6.0",
-            "232fbf90fceb1d55b633030556fb02deddb4517b",
-        ),
-        "power*": (
-            "https://github.com/aryatschand/MLPerf-Power-HPCA-2025",
-            "49b63de68875ca1d5d0b3fc306d20e0d8ca5e948",
-        ),
-    },
-    kind="official",
-    measured_by="MLPerf submitters",
-    citation="MLCommons, MLPerf Inference results v3.1 to v6.0",
-    files=("*summary_results.json", "power*.csv"),
-)
+ABOUT = about("mlperf")
 PUBLISHED = {"v3.1": "2023-09", "v4.0": "2024-03", "v4.1": "2024-08", "v5.1": "2025-09", "v6.0": "2026-04"}
 TEXT = re.compile(r"llama|gpt|mixtral|mistral|deepseek|qwen|gemma|phi|glm|kimi|minimax", re.I)
 WORKLOADS = {

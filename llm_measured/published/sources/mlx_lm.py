@@ -3,19 +3,10 @@
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/ml-explore/mlx-lm",
-    commit="d78bf58e217c904ec282ed8da9b947491f78c022",
-    licence="MIT",
-    kind="vendor",
-    measured_by="Apple",
-    citation="Apple, mlx-lm, benchmarks, 2026",
-    published_on="2026-08-22",
-    files=("BENCHMARKS*.md",),
-)
+ABOUT = about("mlx-lm")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

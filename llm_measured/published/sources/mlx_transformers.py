@@ -4,18 +4,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/aukejw/mlx_transformers_benchmark",
-    commit="0f2abab626ddcbd9d94e07ae9d4adc0885c2379a",
-    licence="MIT",
-    kind="community",
-    measured_by="aukejw",
-    citation="A. Wiggers, mlx_transformers_benchmark, 2025",
-    published_on="2025-06-04",
-    files=("*benchmark_results.csv",),
-)
+ABOUT = about("mlx-transformers")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -6,20 +6,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, leading
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/dambergn/ollama-benchmarks",
-    commit="2118a779c5beeb3a1753cec59a4d8be55e0b9bac",
-    licence="CC0-1.0",
-    kind="community",
-    measured_by="dambergn",
-    citation="dambergn, ollama-benchmarks, 2025",
-    published_on="2025-02-10",
-    retrieved="2026-11-26",
-    files=("data__*.md",),
-)
+ABOUT = about("ollama-dambergn")
 MACHINES = {
     "4060ti_16gb?": ("NVIDIA GeForce RTX 4060 Ti 16GB", 1),
     "2xp40_48gb": ("Tesla P40", 2),

@@ -7,20 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, number
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/openvinotoolkit/openvino",
-    commit="50d950e3245dffe52cfc3359207cabec239f4282",
-    licence="Apache-2.0",
-    kind="vendor",
-    measured_by="Intel",
-    citation="Intel, OpenVINO, performance of LLMs on Core Ultra, 2026",
-    published_on="2026",
-    retrieved="2026-11-26",
-    files=("llm_models_*.csv",),
-)
+ABOUT = about("openvino-core-ultra")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -4,18 +4,9 @@ requested."""
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/a-ghorbani/pocketpal-ai",
-    commit="a3a4c34f500dc250c429f0007e1ef590f7e437d2",
-    licence="MIT",
-    kind="community",
-    measured_by="PocketPal AI",
-    citation="a-ghorbani, PocketPal AI, benchmark baselines, 2026",
-    published_on="2026-08-22",
-    files=("*benchmark/*.json",),
-)
+ABOUT = about("pocketpal")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -4,19 +4,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, after_sign, leading
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/premAI-io/benchmarks",
-    commit="16338c31085de5718fd5bc803d8153a795d494f3",
-    licence="MIT",
-    kind="independent",
-    measured_by="Prem AI",
-    citation="Prem AI, benchmarks, 2023–2024",
-    published_on="2024-07-17",
-    files=("*README*.md",),
-)
+ABOUT = about("premai")
 FORMATS = ("float32", "float16", "int8", "int4")
 
 

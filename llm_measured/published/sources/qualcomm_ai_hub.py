@@ -4,18 +4,9 @@ prompt."""
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, joined
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/quic/ai-hub-models",
-    commit="52c080d245d2d20c634459208ff2548ce10b3c9f",
-    licence="BSD-3-Clause",
-    kind="vendor",
-    measured_by="Qualcomm",
-    citation="Qualcomm, AI Hub Models, perf.yaml, 2026",
-    published_on="2026-02-12",
-    files=("*models/*/perf.yaml",),
-)
+ABOUT = about("qualcomm-ai-hub")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -4,20 +4,10 @@ were stands in `gpu_config`; a run of a long context is a single repetition."""
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined, scaled
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._llama_bench import rate
 
-ABOUT = Source(
-    repository="https://github.com/kyuz0/amd-r9700-ai-toolboxes",
-    commit="8ad62bcda86dc2ce2f2f75e39f292c480bb36122",
-    licence=FACTS,
-    kind="community",
-    measured_by="kyuz0",
-    citation="D. Capitella (kyuz0), AMD R9700 AI toolboxes, benchmark page, 2026",
-    published_on="2026-02-27",
-    retrieved="2026-11-26",
-    files=("docs__results.json",),
-)
+ABOUT = about("r9700-kyuz0")
 CARDS = {"single": 1, "dual": 2}
 
 

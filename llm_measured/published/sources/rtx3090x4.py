@@ -8,19 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Record, Row, joined, number, scaled
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 
-NAME = "4x3090"
-ABOUT = Source(
-    repository="https://github.com/LottoLottoLotto/4x3090-llm-benchmarks",
-    commit="bd222811dbbd2bd0552cea7cac52d00b89d04caa",
-    licence=FACTS,
-    kind="community",
-    measured_by="LottoLottoLotto",
-    citation="LottoLottoLotto, 4x3090 LLM benchmarks, 2026",
-    published_on="2026-08-13",
-    files=("benchmarks.jsonl",),
-)
+ABOUT = about("4x3090")
 WORDS = ("auto", "gguf", "awq", "fp8", "fp8_e5m2", "fp8_e4m3", "bfloat16", "float16", "q8_0", "q4_0", "f16")
 
 

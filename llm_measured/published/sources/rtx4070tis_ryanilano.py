@@ -5,20 +5,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, scaled
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/ryanilano/localai-16gb-bench-results",
-    commit="7033c75e75d68939a014a686efb28f320adfccf5",
-    licence=FACTS,
-    kind="community",
-    measured_by="ryanilano",
-    citation="R. Ilano, localai-16gb-bench-results, 2026",
-    published_on="2026-07-04",
-    retrieved="2026-11-26",
-    files=("results__*throughput.csv", "results__*versions.txt"),
-)
+ABOUT = about("rtx4070tis-ryanilano")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -5,19 +5,9 @@ by requests in flight and context. The rate of all is that of one times their nu
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Row, day, scaled
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/voipmonitor/rtx6kpro",
-    commit="29f3863a371d43dfa3c21899911225894037deed",
-    licence=FACTS,
-    kind="community",
-    measured_by="voipmonitor",
-    citation="voipmonitor, rtx6kpro, inference throughput, 2026",
-    published_on="2026-05-04",
-    retrieved="2026-11-26",
-    files=("benchmarks__inference-throughput__vllm_*.json",),
-)
+ABOUT = about("rtx6kpro")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -4,20 +4,10 @@ day. The README's two tables repeat no log and name no date, and are not read.""
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._llama_bench import line
 
-ABOUT = Source(
-    repository="https://github.com/1337hero/rx7900xtx-llama-bench-vulcan",
-    commit="6d88857a227b1f89b16a142c07d10200c2823d98",
-    licence="MIT",
-    kind="community",
-    measured_by="1337hero",
-    citation="1337hero, rx7900xtx-llama-bench-vulcan, 2025",
-    published_on="2025-12-11",
-    retrieved="2026-11-26",
-    files=("benchmark-results__*.txt",),
-)
+ABOUT = about("rx7900xtx-1337hero")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -8,21 +8,9 @@ from collections.abc import Iterator
 
 from llm_measured.core.definitions import Fields
 from llm_measured.published.reading import LeftOut, Raw, Record, Row, joined, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/hogeheer499-commits/strix-halo-guide",
-    commit="3aa373c60dda9543039dcb1aed1f9d4e6eb4961e",
-    licence="MIT",
-    kind="community",
-    measured_by="hogeheer499",
-    citation="hogeheer499, Strix Halo guide, data, 2026",
-    published_on="2026-05-07",
-    files=(
-        *("data/backend_crossover.csv", "data/benchmarks.csv", "data/filled_kv_decode.csv"),
-        *("data/long_context.csv", "data/multi_user.csv", "data/server_shootout.csv"),
-    ),
-)
+ABOUT = about("strix-halo-hogeheer")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

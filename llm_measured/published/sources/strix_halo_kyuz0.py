@@ -4,18 +4,9 @@ results.json and is not read; of mtp-summary.json the means over seven prompts a
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined, scaled
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/kyuz0/amd-strix-halo-toolboxes",
-    commit="d1a34bee0900be574fc31be9dcdc02a925581889",
-    licence=FACTS,
-    kind="community",
-    measured_by="kyuz0",
-    citation="kyuz0, AMD Strix Halo toolboxes, benchmark page, 2026",
-    published_on="2026-08-19",
-    files=("*results.json", "*mtp-summary.json"),
-)
+ABOUT = about("strix-halo-kyuz0")
 MACHINE = "AMD Ryzen AI Max+ 395 (Radeon 8060S)"
 
 

@@ -8,18 +8,9 @@ import math
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined, number, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/lhl/strix-halo-testing",
-    commit="5ee14b5b0ecfbd16b7fd0aa41a91581c32b33b61",
-    licence="Apache-2.0",
-    kind="community",
-    measured_by="lhl",
-    citation="lhl, strix-halo-testing, llm-bench sweeps, 2025",
-    published_on="2025-10-31",
-    files=("*.jsonl",),
-)
+ABOUT = about("strix-halo-lhl")
 GENERATING = 0.9  # least share of duration_s that the measured tokens take where its mean power is theirs
 MACHINE = "AMD Ryzen AI Max+ 395 (Radeon 8060S)"  # the one of the repository: many records name only a GPU
 

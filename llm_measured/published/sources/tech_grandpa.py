@@ -9,18 +9,9 @@ import json
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Record, Row, joined, number, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/tech-grandpa/llmperf",
-    commit="02c428cb4fafdfa6806f2122322ec0e924be0347",
-    licence="Apache-2.0",
-    kind="community",
-    measured_by="tech-grandpa",
-    citation="tech-grandpa, llmperf results of a home lab and of rented GPUs, 2025",
-    published_on="2025-03-03",
-    files=("results/*.db",),
-)
+ABOUT = about("tech-grandpa")
 STATISTICS = {"mean": "mean", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
 # llmperf divides the whole time by the tokens for its inter-token latency: neither TPOT nor ITL.
 TIMES = {"ttft_s": "ttft", "end_to_end_latency_s": "e2e"}

@@ -11,18 +11,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/WhiteD2125/TensorRT-LLM",
-    commit="39756de0264354c9de20c0534d1938d92693a3c0",
-    licence="Apache-2.0",
-    urls={"v1.0*": ("https://github.com/NVIDIA/TensorRT-LLM", "00f37686aa854010d68bcbd0f4ab000221541ca6")},
-    kind="vendor",
-    measured_by="NVIDIA",
-    citation="NVIDIA, Performance of TensorRT-LLM, editions of 2023-10 to 2024-04 and v1.0",
-    files=("*_perf-overview_tables.md", "v1.0*.csv"),
-)
+ABOUT = about("tensorrt-llm")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

@@ -5,20 +5,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Place, Raw, Row
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._vllm_bench import bulk, itl_of_tokens, printout, result
 
-ABOUT = Source(
-    repository="https://github.com/kyuz0/amd-r9700-vllm-toolboxes",
-    commit="18a88f1ce794348cb2f206e9c077c82105e404e8",
-    licence=FACTS,
-    kind="community",
-    measured_by="kyuz0",
-    citation="D. Capitella (kyuz0), AMD R9700 vLLM toolboxes, benchmarks, 2026",
-    published_on="2026-05-04",
-    retrieved="2026-11-26",
-    files=("benchmarks__*_throughput.json", "benchmarks__*_latency.json"),
-)
+ABOUT = about("vllm-cards-kyuz0")
 CARDS = {
     "nvidia-3090": "RTX 3090",
     "nvidia-4090": "RTX 4090",

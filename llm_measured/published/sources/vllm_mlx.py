@@ -5,20 +5,10 @@ the README that repeats it."""
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading, scaled
-from llm_measured.published.sources import Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._tables import single
 
-ABOUT = Source(
-    repository="https://github.com/waybarrios/vllm-mlx",
-    commit="4b654c09e61029afa1c061a3684bff0d4c385b3c",
-    licence="Apache-2.0",
-    kind="vendor",
-    measured_by="waybarrios",
-    citation="waybarrios, vllm-mlx, benchmarks, 2026",
-    published_on="2026-08-22",
-    retrieved="2026-11-26",
-    files=("docs__benchmarks__llm.md",),
-)
+ABOUT = about("vllm-mlx")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:

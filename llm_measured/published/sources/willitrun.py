@@ -10,18 +10,9 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, joined
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 
-ABOUT = Source(
-    repository="https://github.com/smoothyy3/willitrun",
-    commit="22bb93d719fec39afa10fcb0b69e32cfa5852109",
-    licence=FACTS,
-    kind="community",
-    measured_by="contributors to llama.cpp's scoreboards",
-    citation="llama.cpp discussions 15013, 15021, 10879 and 4167, as copied by smoothyy3/willitrun, 2026",
-    published_on="2026-04-05",
-    files=("*llama_cpp_*.jsonl", "*nvidia_jetson.jsonl"),
-)
+ABOUT = about("willitrun")
 FORMATS = {"F16": "F16", "Q8_0": "Q8_0", "Q4_0": "Q4_0"}
 
 

@@ -5,20 +5,10 @@ import re
 from collections.abc import Iterator
 
 from llm_measured.published.reading import LeftOut, Raw, Row, leading
-from llm_measured.published.sources import FACTS, Source
+from llm_measured.published.sources import about
 from llm_measured.published.sources._llama_bench import rate
 
-ABOUT = Source(
-    repository="https://github.com/XiongjieDai/GPU-Benchmarks-on-LLM-Inference",
-    commit="aa72e0ec86c356c41f8281c9733e9a13c3675800",
-    licence=FACTS,
-    kind="community",
-    measured_by="XiongjieDai",
-    citation="X. Dai, GPU-Benchmarks-on-LLM-Inference, 2024",
-    published_on="2024-05-12",
-    retrieved="2026-11-26",
-    files=("README_tables.md",),
-)
+ABOUT = about("xiongjiedai")
 
 
 def rows(raw: Raw) -> Iterator[Row | LeftOut]:
