@@ -109,6 +109,8 @@ COUNTS = [
     re.compile(r"[ -]?(?<![a-z])[x×*] ?(\d{1,3})$"),
     re.compile(r"(?<=v5e|v6e)-(\d{1,3})$|(?<=v5lite)-(\d{1,3})$"),
 ]
+COUNT_WORDS = {"dual": 2, "two": 2, "triple": 3, "three": 3, "quad": 4, "four": 4, "six": 6, "eight": 8}
+IN_WORDS = re.compile(rf"^({'|'.join(COUNT_WORDS)})[ -](?=[a-z]|\d{{4}})")
 PART = re.compile(r"(^|-)(mig|vgpu)(-|$)|(?<![a-z0-9])\dg-\d+gb")
 VENDOR_WORDS = re.compile(r"(^|-)(nvidia|amd|intel|geforce|tesla|radeon|instinct|gpus?|graphics|card)(?=-|$)")
 MEMORY = re.compile(r"(?<![a-z0-9.])(\d{1,3})[ -]?gi?b?(?![a-z0-9])")
@@ -177,6 +179,9 @@ def _devices() -> list[tuple[re.Pattern, tuple[str, ...], int | None]]:
 
 def split_count(plain: str) -> tuple[int | None, str]:
     """How many accelerators a text in small letters states (None: it does not) and the text without it."""
+    in_words = IN_WORDS.match(plain)
+    if in_words:
+        return COUNT_WORDS[in_words[1]], plain[in_words.end() :]
     for pattern in COUNTS:
         match = pattern.search(plain)
         if match:
@@ -278,6 +283,9 @@ def _model(text: str) -> Model:
     )
     for form in forms:
         matches = _by_pattern(form)
+        if matches and (lacking := _lacking(form, matches[0])):
+            why = f"No model is called {text[:60]!r}: {matches[0]} is known, of {lacking!r} nothing is."
+            raise UnknownName("model", text, _nearest(form, sorted(hardware.models()["model"])), why)
         if matches:
             return _of_table(matches)
     stated = _stated_size(bare, plain)
@@ -285,6 +293,9 @@ def _model(text: str) -> Model:
     if base:
         return _of_table((base,), estimated=True)
     active = ACTIVE.search(bare.lower())
+    if near := _mistyped(stripped):
+        why = f"No model is called {text[:60]!r}: is {near!r} meant?"
+        raise UnknownName("model", text, _nearest(stripped, sorted(hardware.models()["model"])), why)
     if stated is None or (EXPERTS.search(plain) and not active):
         why = f"No model is called {text[:60]!r}, and its name states no size such as 8B."
         raise UnknownName("model", text, _nearest(stripped or plain, sorted(hardware.models()["model"])), why)
@@ -296,6 +307,34 @@ def _model(text: str) -> Model:
     )
     or_stated = float(f"{other[1]}.{other[2]}") if other and not active else None
     return Model((), stated, passed, bool(active), True, or_stated)
+
+
+def _mistyped(stripped: str) -> str:
+    """Return the first word of a known name from which the first word of `stripped` is one slip away; empty
+    where it holds one (CodeLlama), begins one or is near none: a new name with a size is read by that."""
+    found = re.match(r"[a-z]*", stripped)
+    word = found[0] if found else ""
+    known = _first_words()
+    if len(word) < 4 or any(name in word or name.startswith(word) for name in known):
+        return ""
+    return next((name for name in sorted(known) if _one_slip(word, name)), "")
+
+
+def _one_slip(word: str, other: str) -> bool:
+    """Return whether one letter is another, missing or too many, or two are swapped."""
+    if len(word) == len(other):
+        unlike = [place for place in range(len(word)) if word[place] != other[place]]
+        swapped = len(unlike) == 2 and [word[p] for p in unlike] == [other[p] for p in reversed(unlike)]
+        return len(unlike) == 1 or swapped
+    short, long = sorted((word, other), key=len)
+    return any(long[:place] + long[place + 1 :] == short for place in range(len(long)))
+
+
+@cache
+def _first_words() -> set[str]:
+    """Return the letters with which known models' names begin, of four letters or more."""
+    words = (re.match(r"[a-z]*", name) for name in [*hardware.models()["model"], *_tags()])
+    return {word[0] for word in words if word and len(word[0]) >= 4}
 
 
 @cache
@@ -325,6 +364,28 @@ def _model_patterns() -> list[tuple[re.Pattern, str]]:
 def _by_pattern(form: str) -> tuple[str, ...]:
     matches = dict.fromkeys(name for pattern, name in _model_patterns() if pattern.fullmatch(form))
     return tuple(matches)[:1]
+
+
+# "glm-5-3": letters, a version, and a second number that is no size and no date.
+SECOND_NUMBER = re.compile(r"^((?:[a-z]+-)*?[a-z]+-?v?)(\d{1,2})-(\d{1,2})(?=-|$)")
+VARIANT = re.compile(r"(?<![a-z])(flash|next|mini)(?![a-z])")
+
+
+def _lacking(form: str, name: str) -> str:
+    """Return the version or variant in `form` that the pattern of `name` takes as it takes any word: what is
+    called so is another model. Empty where there is none."""
+    pattern = next(pattern for pattern, of in _model_patterns() if of == name and pattern.fullmatch(form))
+    second = SECOND_NUMBER.search(form)
+    if second and ".x-" not in name:
+        version = f"{second[2]}-{second[3]}"
+        told = version in re.sub(r"[()?]", "", pattern.pattern) or version.replace("-", ".") in name
+        if not told and pattern.fullmatch(f"{second[1]}{second[2]}-9{second[3]}{form[second.end() :]}"):
+            return f"{second[1]}{version.replace('-', '.')}"
+    for found in VARIANT.finditer(form):
+        other = form[: found.start()] + "zz" + form[found.end() :]
+        if found[1] not in name and pattern.fullmatch(other):
+            return found[1]
+    return ""
 
 
 def _of_table(ids: tuple[str, ...], estimated: bool = False) -> Model:

@@ -269,3 +269,33 @@ def test_a_name_of_two_variants_has_a_bandwidth_only_where_they_agree(name, band
 def test_every_accelerator_is_read_by_its_own_id():
     for name in hardware.accelerators()["accelerator"]:
         assert names.accelerator(name).candidates == (name,)
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("GLM-5.3", "glm-5"),
+        ("GLM-5-Flash", "glm-4.7-flash"),
+        ("MiMo-V2.6-Flash", "mimo-v2-flash"),
+        ("qwne3 8B", "qwen3-8b"),
+        ("Mistrl 7B", "mistral-7b"),
+        ("deekseek-r1:14b", "deepseek-r1-distill-qwen-14b"),
+    ],
+)
+def test_a_new_version_or_a_slip_is_refused_with_neighbours(text, near):
+    with pytest.raises(names.UnknownName) as refused:
+        names.model(text)
+    assert near in refused.value.nearest
+
+
+@pytest.mark.parametrize(
+    "text", ["GLM-5.2-FP8", "phi-3.5-mini", "OLMo-2-1124-13B", "Devstral-24B", "CodeLlama-9B"]
+)
+def test_a_known_version_and_a_new_name_with_a_size_are_read(text):
+    assert names.model(text).parameters_b
+
+
+def test_counts_in_words_and_a_memory_size_that_is_a_variant():
+    assert [names.accelerator(t).count for t in ("dual 3090", "two RTX 3090", "quad A100")] == [2, 2, 4]
+    assert names.accelerator("GTX 1060 3GB").candidates == ("gtx-1060-3gb",)
+    assert names.model("R1 671B").candidates == ("deepseek-v3",)
