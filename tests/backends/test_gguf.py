@@ -222,7 +222,7 @@ def test_openvino_reads_them_too(tiny, expected):
     assert seen == own == expected
 
 
-def test_sentencepiece_tokens_stream_as_well(tiny, tmp_path):
+def test_sentencepiece_tokens_stream_as_well(tiny, tmp_path, converted):
     """A tokenizer like Llama 2's: pieces with a mark for spaces, bytes where there is no piece."""
     checkpoint = checkpoints.Checkpoint(
         "shape:tiny", shutil.copytree(tiny.path, tmp_path / "checkpoint"), "synthetic"
@@ -250,7 +250,8 @@ def test_sentencepiece_tokens_stream_as_well(tiny, tmp_path):
     ids_of = gguf_files.text_reader(checkpoint)
     assert ids_of(" ab") == [vocabulary["▁ab"]] and ids_of("b") == [vocabulary["b"]]
     assert ids_of("é") == [vocabulary["<0xC3>"], vocabulary["<0xA9>"]]
-    tokens, types = gguf_tokens.words(told, 600)
+    said = metadata(converted(checkpoint))
+    tokens, types = said["tokenizer.ggml.tokens"], said["tokenizer.ggml.token_type"]
     assert (tokens[:3], types[:3], types[3], types[-1]) == (pieces[:3], [2, 3, 3], 6, 5)
     assert tokens[-1] == "[PAD599]"
     # Byte tokens of random weights are no text; the plain answers of the server are ids.

@@ -46,68 +46,35 @@ def numbered(checkpoint: Checkpoint) -> bool:
 
 
 def add_tokens(writer: "gguf.GGUFWriter", checkpoint: Checkpoint) -> None:
-    """Write the vocabulary of tokenizer.json into the GGUF file."""
+    """Write the vocabulary of tokenizer.json into the GGUF file.
+
+    The library's own vocabularies know neither numbered tokens nor the types of tokens that were added.
+    """
+    import gguf
+
     description, size = tokenizer(checkpoint), checkpoint.config["vocab_size"]
     if numbered(checkpoint):
         # Bytes that are no UTF-8 would be held back, and shown as something else: every token is shown as its
         # number. Those that llama.cpp hides are never generated; OpenVINO does not read a file without any.
         tokens, kind, more = [f"<{i}>" for i in range(size)], "gpt2", ["< >"]
-        types = [_type("CONTROL" if i in checkpoint.end_token_ids else "NORMAL") for i in range(size)]
+        types = ["CONTROL" if i in checkpoint.end_token_ids else "NORMAL" for i in range(size)]
     else:
-        tokens, types = words(description, size)
+        tokens, types = _words(description, size)
         kind, more = "llama", []
         if over_bytes(description):
-            kind, more = "gpt2", [_pair(merge) for merge in description["model"]["merges"]]
+            merges = gguf.SpecialVocab(checkpoint.path, load_merges=True, special_token_types=()).merges
+            kind, more = "gpt2", merges
     writer.add_tokenizer_model(kind)
     writer.add_token_list(tokens)
-    writer.add_token_types(types)
+    writer.add_token_types([int(gguf.TokenType[name]) for name in types])
     if kind == "gpt2":
         writer.add_tokenizer_pre(split_name(description))
         writer.add_token_merges(more)
     else:
         # SentencePiece numbers its pieces from the likeliest on.
         writer.add_token_scores([-float(i) for i in range(size)])
-    _add_special(writer, checkpoint)
-
-
-def _type(name: str) -> int:
-    import gguf
-
-    return int(gguf.TokenType[name])
-
-
-def words(description: Fields, size: int) -> tuple[list[str], list[int]]:
-    """Texts and types of `size` tokens; numbers that no token has become unused ones."""
-    model = description["model"]
-    tokens = {i: (word, "NORMAL") for word, i in model["vocab"].items()}
-    if not over_bytes(description):
-        tokens |= {
-            i: (word, "BYTE") for word, i in model["vocab"].items() if re.fullmatch("<0x[0-9A-F]{2}>", word)
-        }
-    tokens |= {
-        added["id"]: (added["content"], "CONTROL" if added["special"] else "USER_DEFINED")
-        for added in description["added_tokens"]
-    }
-    if not over_bytes(description) and model.get("unk_token") in model["vocab"]:
-        tokens[model["vocab"][model["unk_token"]]] = model["unk_token"], "UNKNOWN"
-    all_of_them = [tokens.get(i, (f"[PAD{i}]", "UNUSED")) for i in range(size)]
-    return [word for word, _ in all_of_them], [_type(kind) for _, kind in all_of_them]
-
-
-def _pair(merge: str | list[str]) -> str:
-    """One merge as GGUF spells it; tokenizer.json has pairs, or in older files the same spelling."""
-    return merge if isinstance(merge, str) else " ".join(merge)
-
-
-def split_name(description: Fields) -> str:
-    """llama.cpp's name for the way in which this tokenizer.json splits a text."""
-    splits = json.dumps(description["pre_tokenizer"])
-    return next((name for pattern, name in SPLITS.items() if pattern in splits), "gpt-2")
-
-
-def _add_special(writer: "gguf.GGUFWriter", checkpoint: Checkpoint) -> None:
-    """Which tokens begin and end a sequence. llama.cpp has guesses of its own where it has none, and
-    bans what it takes for an end."""
+    # llama.cpp has guesses of its own where it is not told what begins and ends a sequence, and bans what it
+    # takes for an end.
     begins, ends = checkpoint.config.get("bos_token_id"), checkpoint.config.get("eos_token_id")
     ends = ends[0] if isinstance(ends, list) else ends
     if begins is not None:
@@ -115,3 +82,28 @@ def _add_special(writer: "gguf.GGUFWriter", checkpoint: Checkpoint) -> None:
     if ends is not None:
         writer.add_eos_token_id(ends)
     writer.add_add_bos_token(checkpoint.encode("")[:1] == [begins])
+
+
+def _words(description: Fields, size: int) -> tuple[list[str], list[str]]:
+    """Texts and names of the types of `size` tokens; numbers that no token has become unused ones."""
+    model, pieces = description["model"], not over_bytes(description)
+    texts, types = [f"[PAD{i}]" for i in range(size)], ["UNUSED"] * size
+    named = [(i, word, "NORMAL") for word, i in model["vocab"].items()]
+    for added in description["added_tokens"]:
+        kind = "CONTROL" if added["special"] else "USER_DEFINED"
+        named.append((added["id"], added["content"], kind))
+    for i, word, kind in named:
+        if i >= size:  # the model has no row for it
+            continue
+        texts[i], types[i] = word, kind
+        if pieces and kind == "NORMAL" and re.fullmatch("<0x[0-9A-F]{2}>", word):
+            types[i] = "BYTE"
+        if pieces and word == model.get("unk_token"):
+            types[i] = "UNKNOWN"
+    return texts, types
+
+
+def split_name(description: Fields) -> str:
+    """llama.cpp's name for the way in which this tokenizer.json splits a text."""
+    splits = json.dumps(description["pre_tokenizer"])
+    return next((name for pattern, name in SPLITS.items() if pattern in splits), "gpt-2")
