@@ -16,6 +16,7 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 # A job in the background is started deaf to Ctrl-C, and so would be everything that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["BENCH_BACKENDS"] = str(TESTS / "engines")
+os.environ["BENCH_ANSWERS"] = str(TESTS / "server_faults.py")
 if not WORKER:
     # Of this session alone: code that is edited while tests run would leave its old results under its new name.
     os.environ["BENCH_CACHE"] = tempfile.mkdtemp(prefix="llm-inference-tests-", suffix="-cache")

@@ -84,7 +84,7 @@ def serve(
 def settings_of(option: str, name: str) -> Fields:
     """What the sidecar keeps of a server that runs already. The row's model is what the reader says; this is
     how the server calls what it answers with, of a path its last part."""
-    return {"dialect": option, "url_given": True, "served_model": _shown(name)}
+    return {"dialect": option, "url_given": True, "served_model": shown(name)}
 
 
 def token(text: str, where: str) -> str:
@@ -147,7 +147,7 @@ def served_model(
     if len(named) == 1:
         return models[named[0]]
     missing = NotThere(
-        f"The server offers {naming.listed(map(_shown, offered)) or 'no model'}, and "
+        f"The server offers {naming.listed(map(shown, offered)) or 'no model'}, and "
         f"{len(named) or 'none'} of them {'are' if len(named) > 1 else 'is'} {asked}. Say which is measured, "
         f"-p served_model NAME, and which model it is: -p model (rows say {model})."
     )
@@ -165,7 +165,7 @@ def only_model(url: str, headers: dict[str, str]) -> str:
             raise
         if len(failure.offered) == 1:
             return failure.offered[0]
-        listed = naming.listed(map(_shown, failure.offered))
+        listed = naming.listed(map(shown, failure.offered))
         raise RuntimeError(
             f"The server offers {listed}. Say which is measured: -p served_model NAME."
         ) from None
@@ -183,6 +183,6 @@ def _alike(name: str, asked: str) -> bool:
     return naming.same_model(name, asked.rpartition(":")[2])
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """The server's name of a model, of a path its last part."""
     return name.rstrip("/").rpartition("/")[2] if name.startswith("/") else name

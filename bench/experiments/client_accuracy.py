@@ -180,16 +180,20 @@ def compared(outcome: Outcome, streams: int, count: int) -> Fields:
         )
     arrived = np.array([one["arrived_s"] for one in truth])
     sent = np.array([one["sent_ns"] for one in truth]) * 1e-9
+    itl_p99_s, delays_s = np.percentile(reported.itl_s, 99), reported.delays_s
     passed, spent = sent.max() - arrived.min(), outcome.watch.cpu_s(arrived.min(), sent.max())
     return {
         "failed": count - reports,
         "events_per_s": sent.size / passed,
         **_ttft_errors(reported, sent[:, 0] - arrived, streams),
-        **_itl_errors(reported.itl_s, np.diff(sent).ravel()),
+        "itl_p99_ms": itl_p99_s * 1e3,
+        "itl_p99_excess_ms": (itl_p99_s - np.percentile(np.diff(sent), 99)) * 1e3,
         "cpu_us_per_token": spent / sent.size * 1e6,
         "cpu_share": spent / passed,
         "peak_memory_bytes": outcome.watch.peak_memory_bytes,
-        **_delays(reported.delays_s),
+        # From the server's stamp in an event to the client's, where a client knows it.
+        "delay_mean_ms": None if delays_s is None else delays_s.mean() * 1e3,
+        "delay_p99_ms": None if delays_s is None else np.percentile(delays_s, 99) * 1e3,
         "kernel_stamps": reported.kernel_stamps,
     }
 
@@ -213,16 +217,3 @@ def _ttft_errors(reported, true_s, streams):
         "ttft_error_ms": (by_begin.mean() - true_s.mean()) * 1e3,
         "ttft_error_connected_ms": later * 1e3,
     }
-
-
-def _itl_errors(reported_s, true_s):
-    """The 99th percentile of the gaps between tokens, and how far it is above the true one."""
-    p99 = np.percentile(reported_s, 99)
-    return {"itl_p99_ms": p99 * 1e3, "itl_p99_excess_ms": (p99 - np.percentile(true_s, 99)) * 1e3}
-
-
-def _delays(delays_s):
-    """From the server's stamp in an event to the client's; None where a client does not know."""
-    if delays_s is None:
-        return {"delay_mean_ms": None, "delay_p99_ms": None}
-    return {"delay_mean_ms": delays_s.mean() * 1e3, "delay_p99_ms": np.percentile(delays_s, 99) * 1e3}

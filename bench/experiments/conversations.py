@@ -14,7 +14,7 @@ from bench import inputs, prefix_cache
 from bench.experiments import notebook
 from bench.experiments.serving import OWN, USUAL_CONTEXT, Load
 from bench.experiments.session import Setup
-from bench.instrument.load import counters, schedule, sessions
+from bench.instrument.load import counters, protocols, schedule, sessions
 from bench.instrument.load import prefix_cache as trials
 from bench.observations import checks, schema
 from bench.topics import levels
@@ -104,7 +104,7 @@ class Conversations(Load):
                 "hit: it is off, or its blocks are longer than these. Declare what the server has."
             )
 
-        if self.setup.parameters["history"] == "own" or served.dialect not in sessions.IDS:
+        if self.setup.parameters["history"] == "own" or served.dialect not in protocols.BY_IDS:
             self._try_history(served)
 
     def _try_history(self, served):
@@ -154,7 +154,7 @@ class Conversations(Load):
     def _expected(self, level):
         """The bounds of each request's hits, fixed before the run; none where the server makes tokens of
         text."""
-        if self.served.dialect not in sessions.IDS or not full_attention(self.setup.checkpoint.config):
+        if self.served.dialect not in protocols.BY_IDS or not full_attention(self.setup.checkpoint.config):
             return [{} for _ in level.turns]
         bounds = [pair for own in level.workload.bounds(self.declared) for pair in own]
         return [_bounds(*pair) for pair in bounds]

@@ -31,13 +31,14 @@ class Alone:
 
     Beside neighbours, results are measured with a warning that go to a folder of one's own, or that can be
     `marked`; others are refused at once, as all of them are with BENCH_STRICT in the environment. With
-    BENCH_WAIT it waits for idleness.
+    BENCH_WAIT it waits for idleness. Without `watched` it is the lock alone: for what no neighbour can spoil,
+    such as scores, or a server that runs elsewhere.
     """
 
-    def __init__(self, kind: str, folder: Path, marked: bool = False) -> None:
+    def __init__(self, kind: str, folder: Path, marked: bool = False, watched: bool = True) -> None:
         self.kind, self.scratch = kind, Path(folder).resolve() != COMMITTED.resolve()
         self.marked = marked and not _is_set("BENCH_STRICT")
-        self.lock, self.warned, self.busy_looks = None, False, 0
+        self.watched, self.lock, self.warned, self.busy_looks = watched, None, False, 0
 
     @property
     def marking_cores(self) -> float:
@@ -52,7 +53,9 @@ class Alone:
     def __enter__(self) -> Self:
         self.lock = neighbours.take(self.kind)
         try:
-            self._idle()
+            if self.watched:
+                with neighbours.Waiting() as shown:
+                    self._look_until_idle(shown)
         except BaseException:
             self.release()
             raise
@@ -77,7 +80,7 @@ class Alone:
 
         checks.Rejected for a run to be published, if they were there in two looks and on average.
         """
-        if self.watch.seconds() < INTERVAL_S:
+        if not self.watched or self.watch.seconds() < INTERVAL_S:
             return
         seen = self.watch.look()
         self.busy_looks = self.busy_looks + 1 if seen.cores > checks.BUSY_CORES else 0
@@ -94,12 +97,8 @@ class Alone:
         if others > checks.BUSY_CORES and self.refuses:
             raise checks.Rejected(_sentence(neighbours.Look(others, self.watch.look().processes)))
 
-    def _idle(self):
-        """Look a few times; refuse, warn or wait where somebody is busy in every look."""
-        with neighbours.Waiting() as shown:
-            self._look_until_idle(shown)
-
     def _look_until_idle(self, shown):
+        """Look a few times; refuse, warn or wait where somebody is busy in every look."""
         waits = _is_set("BENCH_WAIT") and not self.scratch
         # What is refused is a second job; what is warned of or waited for is all that would mark the run.
         limit = checks.BUSY_CORES if self.refuses and not waits else self.marking_cores
@@ -140,23 +139,13 @@ def _sentence(seen):
     )
 
 
-class LockOnly(Alone):
-    """The lock alone: for what no neighbour can spoil, such as scores, or a server that runs elsewhere."""
-
-    def look(self) -> None:
-        """Skip the check for neighbours."""
-
-    def _idle(self) -> None:
-        """Skip the check for neighbours."""
-
-
 class Device:
     """The device of one Target: taken by `take`, described, probed, and let go by `release`."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.gemm_flops_per_s, self.held = target, {}, contextlib.ExitStack()
-        alone = LockOnly if target.experiment in schema.UNTIMED or not self._sees_neighbours() else Alone
-        self.alone = alone(target.device, target.folder, marked=True)
+        watched = target.experiment not in schema.UNTIMED and self._sees_neighbours()
+        self.alone = Alone(target.device, target.folder, marked=True, watched=watched)
         self.count = 1 if target.url else target.devices.count  # of GPUs; a server elsewhere has its own
         self.kind = "cpu" if target.elsewhere else target.device  # of what can be read here
 

@@ -21,6 +21,7 @@ USUAL_CONTEXT = 4096  # where a model does not say how much its context has room
 BUDGET_S = 600.0  # of the levels of a server that runs already, unless more is asked for
 BURST = 1.5  # tokens per arrival, in the middle answer: more is said
 REGULAR = 0.75  # of the largest arrival: bursts of one size are a proxy's, an engine's that drafts differ
+FASTEST_S = 1e-4  # a token, in the middle answer: a shorter time is said
 OWN_WISH = "continuous_usage_stats"  # a field of the body that nobody but this client asked for
 SMALL = ("1 2 4 8 16", "1 2 4 8", 0.25)  # on a CPU: places, rates, scale
 LARGE = ("1 4 8 10 16 20 30 64", "1 2 4 8 16", 1.0)
@@ -135,14 +136,10 @@ class Load:
         """One round of the warm-up: {e2e_s: from the first request to the last token} and the GPUs' state."""
         rows = self._send(served, len(sizes), sizes, first)
         failed = [row["error"] for row in rows if row["error"]]
-        wish = {"stream_options": {OWN_WISH: None}}
-        if (
-            failed
-            and OWN_WISH in failed[0]
-            and served.changes.get("stream_options") != wish["stream_options"]
-        ):
+        without = {OWN_WISH: None}
+        if failed and OWN_WISH in failed[0] and served.changes.get("stream_options") != without:
             print(f"The server rejects {OWN_WISH}, which is this client's own wish: it is asked without it.")
-            served.changes |= wish
+            served.changes["stream_options"] = without
             return self._round(served, sizes, first)
         if failed:
             raise RuntimeError(f"The warm-up failed, so nothing was measured: {failed[0]}")
@@ -192,9 +189,6 @@ class Load:
     def _send(self, served, places, sizes, first, prepare=list):
         """Rows of requests that do not count."""
         prompts = prepare(schedule.prompts(self.setup.checkpoint, sizes, self.source, first))
-        return self._send_prompts(served, places, prompts)
-
-    def _send_prompts(self, served, places, prompts):
         level = schedule.Level("closed", places, len(prompts))
         return self.setup.drive(served, level, prompts, counts=False)
 
@@ -229,7 +223,9 @@ class Load:
     def note(self, rows: list[Fields]) -> list[Fields]:
         """Look whether the level that gave `rows` saturated the server; returns them, as failed where the
         client was late with them."""
-        rows, ended = sent(rows)
+        unsent = [row["error"] for row in rows if row["error"].startswith(NOT_SENT)]
+        ended = unsent[0].removeprefix(NOT_SENT) if unsent else ""
+        rows = [row for row in rows if not row["error"].startswith(NOT_SENT)]
         rows = [self._of_one_model(row) | {"level_ended": ended} for row in rows]
         kept = self.punctual(rows)
         if kept is not rows:
@@ -282,11 +278,16 @@ class Load:
             elif (together >= REGULAR * good["arrival_tokens_max"]).mean() > 0.5:
                 whose = "They come in bursts of one size: a proxy may keep them back."
             print(f"{together.median():.3g} tokens arrive together at {self.now}. {whose}")
+        pace_s = ((good["e2e_s"] - good["ttft_s"]) / good["output_tokens"]).median()
+        if pace_s < FASTEST_S:
+            print(
+                f"A token comes {pace_s * 1e6:.0f} µs after the one before at {self.now}, faster than any "
+                "engine that is known: a proxy may have kept answers back and sent them event by event."
+            )
         fared = self.setup.client[-1] if self.setup.client else {}
         if fared.get("paused_s"):
-            print(
-                f"{fared['pauses']} times a place waited after a failure, {fared['paused_s']:.3g} s in all."
-            )
+            waited = f"{fared['pauses']} times a place waited after a failure"
+            print(f"{waited}, {fared['paused_s']:.3g} s in all.")
         if fared.get("away_s"):
             print(f"The server was away for {fared['away_s']:.3g} s, and is waited for.")
         if not fared.get("reuses", True) and not self.setup.parameters["fresh_connections"] and not self.told:
@@ -303,9 +304,9 @@ class Load:
 
     def table(self, requests: pd.DataFrame) -> pd.DataFrame:
         """What the notebook shows of the run `requests` (`store.load`): one row per level."""
-        shown = "concurrency request_rate state backlog requests counted failed output_tokens_per_s"
+        shown = "concurrency request_rate state backlog requests counted failed output_tokens_per_s "
         shown += (
-            " goodput_per_s met ttft_p50_s ttft_p90_s ttft_max_s tpot_p50_s tpot_p90_s tpot_max_s late_max_s"
+            "goodput_per_s met ttft_p50_s ttft_p90_s ttft_max_s tpot_p50_s tpot_p90_s tpot_max_s late_max_s"
         )
         return levels.levels(requests)[shown.split()]
 
@@ -315,13 +316,6 @@ class Load:
         self.done.add(kind)
         rest = [str(one) for one in self.levels if one.kind == kind and one.value > self.now.value]
         print(why + (f" Left out: {', '.join(rest)}." if rest else ""))
-
-
-def sent(rows: list[Fields]) -> tuple[list[Fields], str]:
-    """(the rows of requests that were sent, why the others were not; empty where all were)."""
-    unsent = [row["error"] for row in rows if row["error"].startswith(NOT_SENT)]
-    kept = [row for row in rows if not row["error"].startswith(NOT_SENT)]
-    return kept, unsent[0].removeprefix(NOT_SENT) if unsent else ""
 
 
 def _levels(values, places, offered, run):

@@ -178,7 +178,7 @@ def _model(values, backend, option):
             f"The server's model is {name}, whose tokens nobody knows here: send text, -p option chat or "
             "text, or say which it is, -p model hub:<organisation>/<name>."
         )
-    return checkpoints.UNKNOWN + naming.safe(name).lower()
+    return checkpoints.UNKNOWN + naming.safe(http.shown(name)).lower()
 
 
 def _other_environment(backend, device, option):

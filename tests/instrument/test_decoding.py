@@ -146,7 +146,7 @@ def test_two_tokens_of_one_event_have_no_gap_and_are_never_one():
     assert measured(*two[:2])["output_tokens"] == 4, "ids are a count where usage is missing"
     bare = measured(event(text("ab")), event(text("cd")), event(usage(4)))
     assert bare["output_tokens"] == 4 and not any(column.startswith("itl") for column in bare)
-    at, texts, _ = bare["pieces"]
+    at, texts = bare["pieces"]["at"], bare["pieces"]["texts"]
     assert texts == ["ab", "cd"] and np.diff(at) == pytest.approx([0.1], abs=1e-6)
 
 

@@ -116,7 +116,15 @@ class Client:
     def _begin(self) -> None:
         now = clock()
         while answer := self.backlog.take(now, self.active + self.pauses.places(now)):
-            self._take_up(answer)
+            answer.begun = clock()
+            self.active += 1
+            self.underway.append(answer)
+            if self.connections.idle:
+                stream = self.connections.idle.pop()
+                stream.carry(answer, reused=True)
+                self._send(stream)
+            else:
+                self._connect(answer)
 
     def _redial(self) -> None:
         """Connect once more for the requests whose connection a server that is being started refused."""
@@ -130,17 +138,6 @@ class Client:
         if not answer.call.scheduled:
             answer.dialled = clock()  # its times count from its sending, and so does its set-up
         self._connect(answer)
-
-    def _take_up(self, answer: Answer) -> None:
-        answer.begun = clock()
-        self.active += 1
-        self.underway.append(answer)
-        if self.connections.idle:
-            stream = self.connections.idle.pop()
-            stream.carry(answer, reused=True)
-            self._send(stream)
-        else:
-            self._connect(answer)
 
     def _connect(self, answer: Answer) -> None:
         try:

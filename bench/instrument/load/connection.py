@@ -63,36 +63,29 @@ class Stream:
         now. BlockingIOError where nothing has come; OSError and http1.Broken for an answer that cannot be
         completed.
         """
-        if self.secure:
-            return self._receive_secure()
-        data, stamp, _, _ = self.sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
-        self.reads.append((clock(), stamp, data))
-        self.received += len(data)
-        if DONE in data or FINISH.search(data):
-            self.open_s = DONE_S if DONE in data else FINISH_S
-        return (
-            self.chunks is None
-            or data[-4:] == http1.HEAD_END
-            or len(data) < 4
-            or self.received > ANSWER_BYTES
-        ) and self._completed_by(data)
-
-    def _receive_secure(self) -> bool:
-        while True:  # decrypted bytes may wait where no selector sees them
-            try:
-                data = self.sock.recv(READ_BYTES)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return False
-            self.reads.append((clock(), None, data))
+        while True:
+            if not self.secure:
+                data, stamp, _, _ = self.sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
+            else:
+                try:
+                    data, stamp = self.sock.recv(READ_BYTES), None
+                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    return False
+            self.reads.append((clock(), stamp, data))
             self.received += len(data)
             if DONE in data or FINISH.search(data):
                 self.open_s = DONE_S if DONE in data else FINISH_S
-            if self._completed_by(data):
+            may_end = self.chunks is None or data[-4:] == http1.HEAD_END or len(data) < 4
+            if (may_end or self.secure or self.received > ANSWER_BYTES) and self._completed_by(data):
                 return True
+            if not self.secure:  # decrypted bytes may wait where no selector sees them
+                return False
 
     def _completed_by(self, data: bytes) -> bool:
         """Whether `data`, the latest bytes, end the answer; raises where it cannot end properly any more."""
-        if not data and not self.ends_with_connection and self.open_s is None:
+        # An answer with neither chunks nor a length ends with the connection.
+        unbounded = self.head is not None and self.chunks is None and self.head.length is None
+        if not data and not unbounded and self.open_s is None:
             raise ConnectionError("the server closed the connection before the answer was complete.")
         if not data or self._has_end(data):
             return True
@@ -107,8 +100,11 @@ class Stream:
         bytes (an empty chunk after a line's end, which no event can contain); chunks are walked through only
         where something else looks like an end.
         """
-        if self.head is None and not self._has_head():
-            return False
+        if self.head is None:
+            self.head = http1.head(b"".join(read[2] for read in self.reads))
+            if self.head is None:
+                return False
+            self.chunks = http1.Chunks(self.head.start) if self.head.chunked else None
         if self.chunks is None:
             return self.head.length is not None and self.received >= self.head.start + self.head.length
         cut = len(self.reads) > 1 and self.reads[-2][2].endswith(b"\r\n")
@@ -116,16 +112,6 @@ class Stream:
             return True
         fresh, self.walked = self.reads[self.walked :], len(self.reads)
         return self.chunks.feed(b"".join(read[2] for read in fresh))
-
-    def _has_head(self) -> bool:
-        self.head = http1.head(b"".join(read[2] for read in self.reads))
-        self.chunks = http1.Chunks(self.head.start) if self.head and self.head.chunked else None
-        return self.head is not None
-
-    @property
-    def ends_with_connection(self) -> bool:
-        """Whether this answer, with neither chunks nor a length, ends with the connection."""
-        return self.head is not None and self.chunks is None and self.head.length is None
 
 
 class Connections:
@@ -244,15 +230,11 @@ def addresses(url: str) -> list[tuple[int, tuple]]:
     candidates = list(dict.fromkeys((int(family), where) for family, _, _, _, where in found))
     accepting: list[tuple[int, tuple]] = []
     for family, where in candidates:
-        if _accepts(family, where, FURTHER_S if accepting else REACHABLE_S):
-            accepting.append((family, where))
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.settimeout(FURTHER_S if accepting else REACHABLE_S)
+            if sock.connect_ex(where) == 0:
+                accepting.append((family, where))
     return accepting or candidates[:1]
-
-
-def _accepts(family: int, where: tuple, patience_s: float) -> bool:
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.settimeout(patience_s)
-        return sock.connect_ex(where) == 0
 
 
 HINTS = {errno.EMFILE: ": each request under way is a file. ulimit -n allows more of them"}

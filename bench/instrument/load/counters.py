@@ -1,13 +1,14 @@
 """A server's own counters of prompt tokens, before and after a level: they must equal the sum of its rows."""
 
-import math
 import re
 import urllib.error
 from collections.abc import Sequence
 from http.client import HTTPException
 
+import pandas as pd
+
 from bench import endpoint
-from llm_measured.core.definitions import Fields, Value
+from llm_measured.core.definitions import Fields
 
 # Family of counters -> (the counter of prompt tokens, whether it has the cached ones too, that of cached
 # ones). llama.cpp counts what it computed, vLLM and SGLang whole prompts.
@@ -56,8 +57,8 @@ def level(before: Fields, after: Fields, rows: Sequence[Fields]) -> Fields:
     if why := before.get("why") or after.get("why"):
         return {"why": why}
     good = [row for row in rows if not row["error"]]
-    cut = [row for row in rows if row["error"] and not _empty(row.get("sent_s"))]
-    if any(_empty(row.get("cached_tokens")) for row in good):
+    cut = [row for row in rows if row["error"] and not pd.isna(row.get("sent_s"))]
+    if any(pd.isna(row.get("cached_tokens")) for row in good):
         return {"why": "The server does not report cached tokens for every request."}
     return {
         "family": after["family"],
@@ -65,7 +66,3 @@ def level(before: Fields, after: Fields, rows: Sequence[Fields]) -> Fields:
         **{f"rows_{name}": sum(row[name] for row in good) for name in ("prompt_tokens", "cached_tokens")},
         "cut_tokens": sum(row.get("prompt_tokens") or 0 for row in cut),
     }
-
-
-def _empty(value: Value) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))

@@ -22,7 +22,7 @@ from llm_measured.core.definitions import Fields, Value
 
 LUMP_TOKENS = 8  # of fewer tokens nobody can tell whether they were streamed
 LUMP_SHARE = 0.75  # more of the tokens than this in one arrival: the answer was not streamed
-FASTEST_S = 5e-5  # a token; no engine decodes faster, so what comes faster had been kept back
+FASTEST_S = 5e-5  # a token: a pace that no engine has, so what came faster had been kept back
 READ_LATE_S = 1e-3  # from the kernel's stamp to the read: what comes together then may be the client's doing
 FEWEST_ARRIVALS = 4  # with fewer there is no inter-token latency
 ENCODED_AGAIN = 0.05  # share by which tokens of an answer and of its text, encoded again, may differ
@@ -123,6 +123,9 @@ def _times(answer: Answer, dialect: str, stamps: np.ndarray, lags: np.ndarray) -
         )
     from_s = answer.due if call.scheduled else answer.sent
     at = arrivals[said]
+    names = list(dict.fromkeys(piece.model for piece in pieces if piece.model))
+    if len(names) > 1:
+        raise Wrong(f"The answer names several models: {', '.join(names)}.")
     answers = [moment for moment, piece in zip(at, spoken) if piece.text != piece.thought]
     ends = [arrivals[k] for k, piece in enumerate(pieces) if k >= said[-1] and (piece.finish or piece.done)]
     row = {
@@ -134,28 +137,30 @@ def _times(answer: Answer, dialect: str, stamps: np.ndarray, lags: np.ndarray) -
         "prompt_tokens": call.prompt_tokens or reported["prompt_tokens"],
         "cached_tokens": reported["cached_tokens"],
         "finish_reason": finish,
-        "answered_by": _answered_by(pieces),
+        "answered_by": names[0] if names else "",
         "text": "".join(texts),
         "content": "".join(piece.text.removeprefix(piece.thought) for piece in spoken),
         "output_ids": [token for piece in spoken for token in piece.ids],
-        "unread": ", ".join(sorted({piece.unread for piece in pieces if piece.unread})),
+    }
+    if answers and any(piece.thought for piece in spoken):
+        row["answer_ttft_s"] = answers[0] - from_s
+    sent = np.array([piece.sent_ns or 0 for piece in pieces]) * 1e-9
+    if sent.any():  # the client's moment minus the server's, s, of a server that writes its own
+        row |= {"delays_s": (arrivals - sent)[sent > 0], "arrivals_s": arrivals[sent > 0]}
+    if counts:
+        return row | _paced(counts, at, late_s[said])
+    # What `with_gaps` needs, which knows the tokenizer.
+    row["pieces"] = {
+        "at": at,
+        "texts": texts,
+        "late_s": late_s[said],
         # Text may have come before the first one that was read.
         "preceded": any(not piece.opens and (piece.unread or not piece.news) for piece in pieces[: said[0]]),
         "ended_s": ends[0] - from_s if ends else math.nan,
         "thought_tokens": _last(pieces, "thought_tokens"),
-        "pieces": (at, texts, late_s[said]),
+        "unread": _unread(pieces),
     }
-    if answers and any(piece.thought for piece in spoken):
-        row["answer_ttft_s"] = answers[0] - from_s
-    return _paced(row, counts) | _truth(pieces, arrivals) if counts else row | _truth(pieces, arrivals)
-
-
-def _answered_by(pieces: list[Piece]) -> str:
-    """The model that the events name; Wrong where they name several."""
-    names = list(dict.fromkeys(piece.model for piece in pieces if piece.model))
-    if len(names) > 1:
-        raise Wrong(f"The answer names several models: {', '.join(names)}.")
-    return names[0] if names else ""
+    return row
 
 
 def _growth(pieces: list[Piece]) -> list[int] | None:
@@ -175,47 +180,28 @@ def _growth(pieces: list[Piece]) -> list[int] | None:
     return grown if sum(map(bool, grown)) > 1 else None
 
 
-def _paced(row: Fields, counts: Sequence[int]) -> Fields:
-    """`row` finished, where its k-th event has `counts[k]` tokens: what arrived together is one arrival."""
-    at, _, late_s = row["pieces"]
+def _paced(counts: Sequence[int], at: np.ndarray, late_s: np.ndarray) -> Fields:
+    """The columns of an answer whose k-th event has `counts[k]` tokens, came at `at` and was read `late_s`
+    later (s): what arrived together is one arrival."""
     moments, which = np.unique(at, return_inverse=True)
     tokens = np.bincount(which, weights=counts)
     gaps = np.diff(moments)
     late = np.bincount(which, weights=late_s > np.median(gaps) / 2) if gaps.size else np.zeros(1)
-    row = row | inter_token(gaps) | {
+    row = inter_token(gaps) | {
         "first_event_tokens": int(tokens[0]),
         "arrival_tokens_mean": sum(counts) / len(moments),
         "arrival_tokens_max": int(tokens.max()),
         "late_arrivals": int(((late > 0) & (tokens > 1)).sum()),
     }  # fmt: skip
-    if why := _not_streamed(moments, tokens):
+    lump, lasted_s = tokens.max() > LUMP_SHARE * sum(counts), moments[-1] - moments[0]
+    if sum(counts) >= LUMP_TOKENS and (lump or lasted_s < FASTEST_S * tokens[1:].sum()):
+        came = f"{tokens.max():.0f} of {sum(counts)} tokens came within one arrival"
+        came = came if lump else f"{sum(counts)} tokens came within {lasted_s * 1e3:.2g} ms"
+        why = f"Not streamed: {came}. A proxy between client and server may keep them back."
         if np.nanmax(late_s, initial=0.0) > READ_LATE_S:
             why = f"The load client itself read the answer {np.nanmax(late_s) * 1e3:.2g} ms late. {why}"
         row |= {"ttft_s": math.nan, "answer_ttft_s": math.nan, "unmeasured": why}
-    return _finished(row)
-
-
-def _finished(row: Fields) -> Fields:
-    """`row` without what only its finishing needs."""
-    return {name: row[name] for name in row if name not in PRIVATE}
-
-
-PRIVATE = ("pieces", "preceded", "ended_s", "thought_tokens", "unread")
-
-
-def _not_streamed(moments: np.ndarray, tokens: np.ndarray) -> str:
-    """Why an answer whose arrivals at `moments` (s) had so many `tokens` was not streamed, in a sentence;
-    empty where it was, or is too short to tell."""
-    total, most = tokens.sum(), tokens.max()
-    lasted_s = moments[-1] - moments[0]
-    if total < LUMP_TOKENS or (most <= LUMP_SHARE * total and lasted_s >= FASTEST_S * (total - tokens[0])):
-        return ""
-    where = "one arrival" if most > LUMP_SHARE * total else f"{lasted_s * 1e3:.2g} ms"
-    count = most if most > LUMP_SHARE * total else total
-    return (
-        f"Not streamed: {count:.0f} of {total:.0f} tokens came within {where}. "
-        "A proxy between client and server may keep them back."
-    )
+    return row
 
 
 def inter_token(gaps: np.ndarray) -> Fields:
@@ -313,6 +299,11 @@ def _last(pieces: list[Piece], name: str) -> Value:
     return next((value for value in values if value not in (None, "")), None)
 
 
+def _unread(pieces: list[Piece]) -> str:
+    """The fields with text that are not known here."""
+    return ", ".join(sorted({piece.unread for piece in pieces if piece.unread}))
+
+
 def _counts(spoken: list[Piece], total: int) -> list[int] | None:
     """Tokens in each event with text or ids: as its ids say, or one each where that is the total, or None."""
     counts = [piece.tokens or 0 for piece in spoken]
@@ -328,8 +319,8 @@ def _agree(call: Call, prompt_tokens: Value, output_tokens: Value, pieces: list[
     if not events and news:
         raise Wrong(f"the server reported within the stream: {news[-1]}")
     if not events:
-        unread = ", ".join(sorted({piece.unread for piece in pieces if piece.unread}))
-        known = f" It has fields that are not known here: {unread}." if unread else ""
+        fields = _unread(pieces)
+        known = f" It has fields that are not known here: {fields}." if fields else ""
         raise Wrong(f"The stream was empty: it had no token.{known}")
     finish, ended = _last(pieces, "finish") or "", any(piece.done or piece.finish for piece in pieces)
     if output_tokens is None and not ended:
@@ -374,12 +365,6 @@ def _other_length(call: Call, output_tokens: int, finish: str) -> str:
     )
 
 
-def _truth(pieces: list[Piece], arrivals: np.ndarray) -> Fields:
-    """The client's moment minus the server's, s, of each event into which a server wrote its own."""
-    sent = np.array([piece.sent_ns or 0 for piece in pieces]) * 1e-9
-    return {"delays_s": (arrivals - sent)[sent > 0], "arrivals_s": arrivals[sent > 0]} if sent.any() else {}
-
-
 def with_gaps(row: Fields, encode: Callable[[str], Sequence[int]]) -> Fields:
     """`row` finished, where events had several tokens and only their text tells how many.
 
@@ -389,21 +374,22 @@ def with_gaps(row: Fields, encode: Callable[[str], Sequence[int]]) -> Fields:
     """
     if "pieces" not in row:
         return row
-    total, (_, texts, _) = row["output_tokens"], row["pieces"]
-    counts = [len(encode(text)) for text in texts]
+    came = row.pop("pieces")
+    total, at, late_s = row["output_tokens"], came["at"], came["late_s"]
+    counts = [len(encode(text)) for text in came["texts"]]
     if sum(counts) == total and min(counts) > 0:
-        return _paced(row, counts)
-    visible = max(len(texts), len(encode(row["text"])))
+        return row | _paced(counts, at, late_s)
+    visible = max(len(counts), len(encode(row["text"])))
     if abs(visible - total) <= max(1, ENCODED_AGAIN * total):
-        return _paced(row, _spread(counts, total))
-    about = f" (it counts {row['thought_tokens']} of them as reasoning)" if row["thought_tokens"] else ""
-    about += f" (fields that are not known here: {row['unread']})" if row["unread"] else ""
-    times: Fields = {}
+        return row | _paced(_spread(counts, total), at, late_s)
+    about = f" (it counts {came['thought_tokens']} of them as reasoning)" if came["thought_tokens"] else ""
+    about += f" (fields that are not known here: {came['unread']})" if came["unread"] else ""
+    row |= inter_token(np.diff(np.unique(at)))
     if visible < total:
-        times = {"e2e_s": row["ended_s"]}
-        times |= {"ttft_s": math.nan, "answer_ttft_s": math.nan} if row["preceded"] else {}
-    gaps = inter_token(np.diff(np.unique(row["pieces"][0])))
-    return _finished(row | gaps | times) | {
+        row["e2e_s"] = came["ended_s"]
+    if visible < total and came["preceded"]:
+        row |= {"ttft_s": math.nan, "answer_ttft_s": math.nan}
+    return row | {
         "unmeasured": f"Text and usage disagree: the text that came is {visible} tokens, and the server "
         f"counts {total}{about}. Tokens that were not sent have no moment, so there is no pace."
     }

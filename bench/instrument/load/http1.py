@@ -86,7 +86,10 @@ class Chunks:
             line = self.raw.find(b"\r\n", self.at)
             if line < 0:
                 break
-            length = self._length(line)
+            digits = bytes(self.raw[self.at : line]).partition(b";")[0].strip()
+            if not LENGTH.fullmatch(digits):  # int() alone would take a sign, and go backwards
+                raise Broken(f"a chunk has no length: {bytes(self.raw[self.at : self.at + 30])!r}")
+            length = int(digits, 16)
             if length == 0:
                 self.complete = self.raw.find(HEAD_END, line) >= 0  # at once, or after trailer fields
                 break
@@ -95,12 +98,6 @@ class Chunks:
             self.pieces.append((self.size, line + 2, length))
             self.size, self.at = self.size + length, line + 2 + length + 2
         return self.complete
-
-    def _length(self, line: int) -> int:
-        digits = bytes(self.raw[self.at : line]).partition(b";")[0].strip()
-        if not LENGTH.fullmatch(digits):  # int() alone would take a sign, and go backwards
-            raise Broken(f"a chunk has no length: {bytes(self.raw[self.at : self.at + 30])!r}")
-        return int(digits, 16)
 
 
 def body(raw: bytes | bytearray, head: Head) -> tuple[bytes | bytearray, list[tuple[int, int, int]], bool]:

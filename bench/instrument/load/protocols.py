@@ -70,30 +70,21 @@ class Prompt:
 
 
 def _completions(prompt: Prompt, model: str, more: Fields) -> Fields:
-    body = {
-        "model": model,
-        "prompt": list(prompt.ids),
-        "max_tokens": prompt.new_tokens,
-        "temperature": 0,
-        "echo": False,
-    }
-    return body | {"stream": True, "stream_options": {"include_usage": True}} | more
+    return _openai(prompt, model, {"prompt": list(prompt.ids), "echo": False}, more)
 
 
 def _text(prompt: Prompt, model: str, more: Fields) -> Fields:
-    return _completions(prompt, model, more) | {"prompt": prompt.text}
+    return _openai(prompt, model, {"prompt": prompt.text, "echo": False}, more)
 
 
 def _chat(prompt: Prompt, model: str, more: Fields) -> Fields:
-    body = {
-        "model": model,
-        "messages": [
-            {"role": role, "content": text} for role, text in prompt.messages or (("user", prompt.text),)
-        ],
-        "max_tokens": prompt.new_tokens,
-        "temperature": 0,
-    }
-    return body | {"stream": True, "stream_options": {"include_usage": True}} | more
+    turns = prompt.messages or (("user", prompt.text),)
+    return _openai(prompt, model, {"messages": [{"role": r, "content": text} for r, text in turns]}, more)
+
+
+def _openai(prompt: Prompt, model: str, content: Fields, more: Fields) -> Fields:
+    body = {"model": model, **content, "max_tokens": prompt.new_tokens, "temperature": 0, "stream": True}
+    return body | {"stream_options": {"include_usage": True}} | more
 
 
 def _llamacpp(prompt: Prompt, model: str, more: Fields) -> Fields:
@@ -225,6 +216,7 @@ DIALECTS = {
 EVERY = DIALECTS | {"text-bos": ("/v1/completions", _text, _read_openai_bos)}
 
 
+BY_IDS = ("completions", "llamacpp")  # dialects in which a prompt goes as token ids
 # Dialects whose events have `choices`; the fields in which an answer's tokens come in any dialect.
 OPENAI, ANSWER_FIELDS = {"completions", "text", "text-bos", "chat"}, {"choices", "content", "token"}
 

@@ -1,6 +1,7 @@
 """The schedule of a load test: lengths, arrivals, prompts, levels, calls."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -174,6 +175,23 @@ def replay(path: str | Path) -> list[Level]:
     return [Level("replay", round((len(at_s) - 1) / at_s.max(), 3), len(at_s), at_s)]
 
 
+def recipe(
+    served: "RunningServer", new_tokens: int, headers: Mapping[str, str] | None = None
+) -> Callable[[protocols.Prompt], bytes]:
+    """What makes the bytes of a request to `served` of its prompt, with further `headers`."""
+    return functools.partial(
+        protocols.request,
+        served.dialect,
+        served.url,
+        model=served.model,
+        more=served.body(new_tokens),
+        token=served.token,
+        fields={**served.headers, **(headers or {})},
+        changes=served.changes,
+        own_path=served.path,
+    )
+
+
 def calls(
     served: "RunningServer", level: Level, prompts: Sequence[protocols.Prompt], first: int = 1
 ) -> list[records.Call]:
@@ -181,19 +199,8 @@ def calls(
     made = []
     exact = "length" not in protocols.uncertain(served.dialect, served.changes)
     for k, prompt in enumerate(prompts):
-        more = served.body(prompt.new_tokens)
-        payload = protocols.request(
-            served.dialect,
-            served.url,
-            prompt,
-            served.model,
-            more,
-            served.token,
-            served.headers,
-            served.changes,
-            served.path,
-        )
         at_s = None if level.at_s is None else float(level.at_s[k])
-        tokens = len(prompt.ids) if served.dialect in ("completions", "llamacpp") else None
+        tokens = len(prompt.ids) if served.dialect in protocols.BY_IDS else None
+        payload = recipe(served, prompt.new_tokens)(prompt)
         made.append(records.Call(first + k, payload, at_s, tokens, prompt.new_tokens, exact=exact))
     return made

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.instrument.load import protocols, records
+from bench.instrument.load import protocols, records, schedule
 from llm_measured.core.definitions import Fields
 
 if TYPE_CHECKING:
     from bench import prefix_cache
     from bench.backends.common.servers import RunningServer
     from bench.workloads import Turn, Workload
-
-IDS = ("completions", "llamacpp")  # dialects in which a prompt goes as token ids
 
 
 class SessionLevel:
@@ -114,21 +112,6 @@ class Own:
         call.prompt_tokens = len(self.prompt.ids) if call.prompt_tokens else None
 
 
-class Recipe:
-    """What makes the bytes of a request to `served`: all but the prompt."""
-
-    def __init__(self, served: RunningServer, new_tokens: int, session: int, turn: int) -> None:
-        self.where = served.dialect, served.url
-        self.model, self.more, self.token = served.model, served.body(new_tokens), served.token
-        self.fields = served.headers | {"X-Session-ID": str(session), "X-Turn": str(turn)}
-        self.changes, self.path = served.changes, served.path
-
-    def __call__(self, prompt: protocols.Prompt) -> bytes:
-        return protocols.request(
-            *self.where, prompt, self.model, self.more, self.token, self.fields, self.changes, self.path
-        )
-
-
 def calls(
     served: RunningServer, level: SessionLevel, decode: Callable[[Sequence[int]], str], first: int = 1
 ) -> list[records.Call]:
@@ -141,7 +124,7 @@ def calls(
     made: list[records.Call] = []
     last: int | None = None
     messages: tuple[tuple[str, str], ...] = ()
-    by_ids, chat = served.dialect in IDS, served.dialect == "chat"
+    by_ids, chat = served.dialect in protocols.BY_IDS, served.dialect == "chat"
     own = level.workload.history == "own"
     for number, (session, turn, planned) in enumerate(level.turns, start=first):
         text = "" if by_ids else decode(planned.prompt)
@@ -150,7 +133,8 @@ def calls(
             messages = ()
         messages = (*messages, ("user", new_text)) if chat else ()
         prompt = protocols.Prompt(planned.prompt, text, planned.new_tokens, messages)
-        recipe = Recipe(served, planned.new_tokens, session, turn)
+        headers = {"X-Session-ID": str(session), "X-Turn": str(turn)}
+        recipe = schedule.recipe(served, planned.new_tokens, headers)
         call = records.Call(
             number=number,
             payload=b"" if own and turn > 1 else recipe(prompt),

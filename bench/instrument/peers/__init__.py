@@ -2,7 +2,6 @@
 
 A client is a module with
 
-    ENVIRONMENT = "guidellm"              # optional: environments/guidellm.txt, installed in .venvs/guidellm
     VARIABLES = {"NAME": "value"}         # optional: environment variables of its own
     available() -> str | None             # None when it can run here, else the reason and the install command
     version() -> str

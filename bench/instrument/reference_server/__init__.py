@@ -14,8 +14,8 @@ many blocks and computes the rest; it reports cached tokens, counts them at `/me
 what was cached of which prompt (`digest`: SHA-256 of the JSON of its tokens), computed and evicted. A
 prompt may come as ids or as text, whose tokens are its words.
 
-Faults on demand: the path begins with /fault/<name>, one of `faults.FAULTS`:
-http://localhost:8000/fault/silent.
+Faults on demand: BENCH_ANSWERS names a file of them, such as tests/server_faults.py, and the path begins with
+/fault/<name>, one of its FAULTS: http://localhost:8000/fault/silent.
 
 Nothing here is taken from the load client, which this server judges.
 """

@@ -1,6 +1,7 @@
 """What the reference server writes: HTTP heads, chunks, and OpenAI's completions and chat events."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -133,6 +134,19 @@ class Completion:
         kind = chat if self.chat else "text_completion"
         known = {"id": "x", "object": kind, "created": 0, "model": MODEL}
         return known | {"choices": choices, **more}
+
+
+def usual(completion: Completion, schedule: Schedule) -> Iterator[Part]:
+    """The answer without a fault."""
+    last_s = schedule.at_s(completion.tokens - 1)
+    if not completion.stream:
+        yield last_s, completion.whole()
+        return
+    yield 0, STREAMED + completion.role()
+    event, last = completion.token(), completion.token(finish="length")
+    for k in range(completion.tokens):
+        yield schedule.at_s(k), (event if k < completion.tokens - 1 else last)
+    yield last_s, (completion.counts() if completion.usage else b"") + completion.done
 
 
 def _unstamped(event: Fields) -> bytes:

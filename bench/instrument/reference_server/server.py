@@ -4,6 +4,8 @@ import gc
 import hashlib
 import heapq
 import json
+import os
+import runpy
 import selectors
 import socket
 from collections.abc import Iterator
@@ -13,16 +15,19 @@ from time import monotonic as clock
 from time import monotonic_ns
 
 from bench.instrument import kernel_stamps
-from bench.instrument.reference_server import faults
 from bench.instrument.reference_server.cache import Cache, Held
 from bench.instrument.reference_server.connection import Connection
-from bench.instrument.reference_server.events import MODEL, NOW, Completion, Part, Schedule, plain
+from bench.instrument.reference_server.events import MODEL, NOW, Completion, Part, Schedule, plain, usual
 from llm_measured.core.definitions import Fields
 
 LOOK_EVERY = 8  # after so many events that are due, new requests are looked for again
 PATIENCE_S = 60  # the longest sleep: what a silent answer waits is more than epoll takes
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 STAMP_PLACE = NOW.encode()
+# Faults of the cache and of the counters: blocks are found once their request has ended (llama.cpp's way),
+# everything is forgotten at the first of so many requests, /metrics counts every token twice.
+LATE, LOSES, TWICE = "cache-shared-late", "loses-cache", "counts-twice"
+FORGETS_EVERY = 8
 MODEL_FIELDS = {"id": MODEL, "object": "model", "created": 0, "owned_by": "bench", "max_model_len": 100000}
 MODELS = {"object": "list", "data": [MODEL_FIELDS]}
 
@@ -62,6 +67,9 @@ class Server:
         self.heap: list[tuple[float, int, Connection]] = []
         self.truth: list[Deed] = []
         self.cache, self.losing = cache, count()
+        own = os.environ.get("BENCH_ANSWERS")
+        self.answers = dict.fromkeys((LATE, LOSES, TWICE), usual)
+        self.answers |= runpy.run_path(own)["FAULTS"] if own else {}
         self.selector = selectors.DefaultSelector()
         self.listening = socket.create_server(("127.0.0.1", port), backlog=4096)
         self.port = self.listening.getsockname()[1]
@@ -115,10 +123,12 @@ class Server:
             completion = Completion(path, json.loads(body or b"{}"))
             fault = path.split("/")[2] if path.startswith("/fault/") else ""
             schedule, held = self._looked_up(completion, fault)
-            answer, known = _answer(completion, fault, schedule)
+            play = self.answers.get(fault) if fault else usual
+            answer = iter([(0.0, plain(404, f"no such fault: {', '.join(self.answers)}"))])
+            answer = answer if play is None else play(completion, schedule)
             record = []
             connection.deed = Deed(connection.arrived, record, completion, connection.fields, held)
-            if completion.stream and known:
+            if completion.stream and play:
                 self.truth.append(connection.deed)
         connection.begin(answer, record)
         self._continue_if_due(connection)
@@ -127,9 +137,9 @@ class Server:
         """(the schedule of the request, what it holds of the cache; None without one)."""
         if self.cache is None:
             return self.schedule.computing(completion.prompt_tokens), None
-        if fault == faults.LOSES and next(self.losing) % faults.FORGETS_EVERY == 0:
+        if fault == LOSES and next(self.losing) % FORGETS_EVERY == 0:
             self.cache.forget()
-        held = self.cache.begin(completion.tokens_in, late=fault == faults.LATE)
+        held = self.cache.begin(completion.tokens_in, late=fault == LATE)
         completion.reported = held.cached
         return self.schedule.computing(held.prompt_tokens - held.cached), held
 
@@ -145,7 +155,7 @@ class Server:
             truth, self.truth = self.truth, []
             return plain(200, json.dumps([deed.record() for deed in truth]))
         if path.endswith("/metrics"):
-            return plain(200, self._metrics(2 if f"/{faults.TWICE}/" in path else 1))
+            return plain(200, self._metrics(2 if f"/{TWICE}/" in path else 1))
         return plain(200, json.dumps(MODELS if path.endswith("/models") else {"status": "ok"}))
 
     def _metrics(self, times: int) -> str:
@@ -222,12 +232,3 @@ def _accepted(listening: socket.socket) -> Iterator[socket.socket]:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield sock
-
-
-def _answer(completion: Completion, fault: str, schedule: Schedule) -> tuple[Iterator[Part], bool]:
-    """(answer of `fault`, the usual one where there is none; whether there is such a fault)."""
-    if not fault:
-        return faults.usual(completion, schedule), True
-    if fault in faults.FAULTS:
-        return faults.FAULTS[fault](completion, schedule), True
-    return iter([(0.0, plain(404, f"no such fault: {', '.join(faults.FAULTS)}"))]), False

@@ -1,4 +1,4 @@
-"""The answers of the reference server: the usual one, and one for each fault.
+"""Answers of the reference server for each fault that the tests play: BENCH_ANSWERS names this file.
 
 An answer is a generator of (moment in s after the request arrived, bytes) for a `Completion` and a
 `Schedule`; bytes with a place for a stamp are stamped when they are sent. b"" closes the connection, None
@@ -18,27 +18,12 @@ from bench.instrument.reference_server.events import (
     Schedule,
     chunk,
     plain,
+    usual,
     with_stamp,
 )
 
 NEVER_S = 10**9
 RETOKENISED = " to ken"
-# Faults of the cache and of the counters, not of the answer: the server looks after them.
-LATE, LOSES, TWICE = "cache-shared-late", "loses-cache", "counts-twice"
-FORGETS_EVERY = 8  # of the requests that come to /fault/loses-cache, the first of so many finds nothing
-
-
-def usual(completion: Completion, schedule: Schedule) -> Iterator[Part]:
-    """The answer without a fault."""
-    last_s = schedule.at_s(completion.tokens - 1)
-    if not completion.stream:
-        yield last_s, completion.whole()
-        return
-    yield 0, STREAMED + completion.role()
-    event, last = completion.token(), completion.token(finish="length")
-    for k in range(completion.tokens):
-        yield schedule.at_s(k), (event if k < completion.tokens - 1 else last)
-    yield last_s, (completion.counts() if completion.usage else b"") + completion.done
 
 
 def _until_half(completion: Completion, schedule: Schedule) -> Iterator[Part]:
@@ -212,9 +197,6 @@ FAULTS = {
     "endless": endless,
     "cache-misreports": cache_misreports,
     "cache-silent": cache_silent,
-    LATE: usual,  # a request's blocks are found once it has ended: llama.cpp's way
-    LOSES: usual,  # every now and then the cache forgets everything
-    TWICE: usual,  # /metrics counts every token twice
     "retokenises": retokenises,
     "no-usage": _ending(lambda completion: completion.done),
     "wrong-usage": _ending(lambda completion: completion.counts(completion.tokens + 1) + completion.done),
