@@ -20,7 +20,7 @@ from bench.experiments import device, running, serving
 from bench.instrument import reference_server
 from bench.instrument.load import schedule
 from bench.instrument.reference_server.events import plain
-from bench.machine import contention, memory
+from bench.machine import memory, neighbours
 from bench.observations import schema
 from bench.topics import levels
 
@@ -83,7 +83,7 @@ def test_the_process_that_owns_the_port_is_no_neighbour():
             here = device.Device.__new__(device.Device)
             here.target = types.SimpleNamespace(url=f"http://127.0.0.1:{port}/v1")
             assert owner and here._sees_neighbours() and owner in memory.family()
-            watch = contention.Watch()
+            watch = neighbours.Watch()
             time.sleep(0.3)
             assert owner not in {one.pid for one in watch.look().processes}
             memory.measured = set()
