@@ -137,7 +137,7 @@ def _times(answer: Answer, dialect: str, stamps: np.ndarray, lags: np.ndarray) -
         "prompt_tokens": call.prompt_tokens or reported["prompt_tokens"],
         "cached_tokens": reported["cached_tokens"],
         "finish_reason": finish,
-        "answered_by": names[0] if names else "",
+        "answered_by": "".join(names),
         "text": "".join(texts),
         "content": "".join(piece.text.removeprefix(piece.thought) for piece in spoken),
         "output_ids": [token for piece in spoken for token in piece.ids],

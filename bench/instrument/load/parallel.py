@@ -106,18 +106,15 @@ def _report(rows: list[Fields], reports: list[Fields]) -> Fields:
     lag = np.concatenate([np.empty(0), *(report["read_lag_s"] for report in reports)])
     late = [row["late_s"] for row in rows if not math.isnan(row["late_s"])]
     found: Fields = {"processes": len(reports)}
-    found |= {
-        name: sum(report[name] for report in reports)
-        for name in ("cpu_s", "reading_cpu_s", "peak_memory_bytes", "retries", "pauses", "paused_s")
-    }
+    for name in ("cpu_s", "reading_cpu_s", "peak_memory_bytes", "retries", "pauses", "paused_s"):
+        found[name] = sum(report[name] for report in reports)
     found["away_s"] = max((report["away_s"] for report in reports), default=0.0)
     found["stays_open"] = any(report["stays_open"] for report in reports)
     opened: Counter[str] = sum((Counter(report["connections"]) for report in reports), Counter())
     found |= {"connections": sum(opened.values()), "addresses": dict(opened)}
     found["ended"] = next((report["ended"] for report in reports if report["ended"]), "")
-    found |= {
-        name: all(report[name] for report in reports) for name in ("kernel_stamps", "first_in_line", "reuses")
-    }
+    for name in ("kernel_stamps", "first_in_line", "reuses"):
+        found[name] = all(report[name] for report in reports)
     for name, values in (("read_lag", lag), ("late", late)):
         for q in (50, 99):
             found[f"{name}_p{q}_s"] = float(np.percentile(values, q)) if len(values) else None

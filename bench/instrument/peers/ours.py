@@ -41,7 +41,7 @@ def reported(work: peers.Work) -> peers.Reported:
     rows, report = pickle.loads((work.folder / "rows.pickle").read_bytes())
     good = [row for row in rows if not row["error"]]
     return peers.Reported(
-        # Of the arrivals, as the gaps: a row's TTFT is empty where a late server sends all at once.
+        # A row's TTFT is empty where a server that fell behind sends all at once; arrivals are there.
         ttft_s=np.array([row["arrivals_s"][0] - row["sent_s"] for row in good]),
         begun_s=np.array([row["sent_s"] for row in good]),
         itl_s=np.concatenate([np.empty(0), *(np.diff(row["arrivals_s"]) for row in good)]),

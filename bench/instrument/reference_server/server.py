@@ -68,7 +68,7 @@ class Server:
         self.truth: list[Deed] = []
         self.cache, self.losing = cache, count()
         own = os.environ.get("BENCH_ANSWERS")
-        self.answers = dict.fromkeys((LATE, LOSES, TWICE), usual)
+        self.answers = dict.fromkeys(("", LATE, LOSES, TWICE), usual)
         self.answers |= runpy.run_path(own)["FAULTS"] if own else {}
         self.selector = selectors.DefaultSelector()
         self.listening = socket.create_server(("127.0.0.1", port), backlog=4096)
@@ -123,9 +123,9 @@ class Server:
             completion = Completion(path, json.loads(body or b"{}"))
             fault = path.split("/")[2] if path.startswith("/fault/") else ""
             schedule, held = self._looked_up(completion, fault)
-            play = self.answers.get(fault) if fault else usual
             answer = iter([(0.0, plain(404, f"no such fault: {', '.join(self.answers)}"))])
-            answer = answer if play is None else play(completion, schedule)
+            if play := self.answers.get(fault):
+                answer = play(completion, schedule)
             record = []
             connection.deed = Deed(connection.arrived, record, completion, connection.fields, held)
             if completion.stream and play:
