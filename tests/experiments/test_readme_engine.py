@@ -54,8 +54,9 @@ def test_the_engine_shown_in_the_readme_works(tmp_path, monkeypatch):
     run(*figure, **own)
     assert "mine" in (scratch / "latency.svg").read_text()
 
-    (command,) = [line for line in COMMANDS if line.startswith("BENCH_RESULTS=scratch ")]
-    assert "mine" in run(*shlex.split(command.replace(".venv/bin/", ""))[1:], **own).stdout
+    for command in [line for line in COMMANDS if line.startswith("BENCH_RESULTS=scratch ")]:
+        shown = run(*shlex.split(command.replace(".venv/bin/", ""))[1:], **own).stdout
+    assert "mine" in shown, "the last one prints the table"
 
     study = dict(word.split("=", 1) for word in words("make study", scratch)[2:])
     asked = [f"{key.lower()}={value}" for key, value in study.items()]
