@@ -61,7 +61,7 @@ def _folder() -> Path:
     if _READ:
         return _READ[-1]
     if paths.OWN_TABLES.is_dir():
-        _say(f"Read from {paths.OWN_TABLES}: made of {paths.RESULTS} and what is committed there.")
+        _say(f"Read from {paths.OWN_TABLES}: the tables of the runs in {paths.RESULTS}.")
         return paths.OWN_TABLES
     if paths.RESULTS != paths.COMMITTED:
         _say(f"No tables of {paths.RESULTS}: python -m bench.topics.tables own makes them.")
