@@ -40,7 +40,9 @@ def table(name: str) -> pd.DataFrame:
     folder = _folder()
     known = sorted(file.stem for file in folder.glob("*.csv"))
     rows = tables.read(folder / f"{naming.choose('table', name, known)}.csv")
-    return rows if folder != paths.TABLES or _READ or paths.RESULTS == paths.COMMITTED else rows.iloc[:0]
+    if folder == paths.TABLES and not _READ and paths.RESULTS != paths.COMMITTED:
+        return rows.iloc[:0].astype(object)  # as it is read from a file without rows
+    return rows
 
 
 @contextlib.contextmanager
@@ -70,8 +72,15 @@ def _folder() -> Path:
 
 @functools.cache
 def _say(sentence: str) -> None:
-    """Print a sentence once."""
-    print(sentence)
+    """Print a sentence once, but not into a page, where Method says it (`source`)."""
+    if not is_page():
+        print(sentence)
+
+
+def source() -> str:
+    """Return the folder that tables are read from, as a page names it."""
+    folder = _folder()
+    return os.path.relpath(folder, paths.ROOT) if folder.is_relative_to(paths.ROOT) else str(folder)
 
 
 def machine(rows: pd.DataFrame, name: str = "") -> pd.DataFrame:

@@ -69,6 +69,12 @@ def test_a_study_without_runs_shows_none_of_others(tmp_path, nothing):
             assert empty, label
 
 
+@pytest.mark.check
+def test_every_cell_runs_where_no_table_was_made(tmp_path):
+    code = "from bench import cells\nfor label in cells.labelled(): cells.run(label)"
+    run(sys.executable, "-c", code, BENCH_RESULTS=tmp_path, SHOWN_ON_A_PAGE="1", PYTHONPATH=paths.ROOT)
+
+
 def test_tables_that_were_not_made_are_not_those_of_others(tmp_path):
     code = "from bench import site; print(len(site.table('latency')), list(site.table('latency'))[:2])"
     said = run(sys.executable, "-c", code, BENCH_RESULTS=tmp_path, PYTHONPATH=paths.ROOT).stdout
