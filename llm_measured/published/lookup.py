@@ -21,7 +21,8 @@ FORMATS = {
     8: {"Q8_0", "INT8", "8 bits"},
     16: {"F16", "BF16"},
 }
-OF_MODEL = {"llama-2-7b": {"Q4_0"}, "gpt-oss-20b": {"MXFP4"}, "gpt-oss-120b": {"MXFP4"}}
+AS_PUBLISHED = {*FORMATS[4], "MXFP4"}  # a GGUF file of gpt-oss keeps the experts, whatever it is called
+OF_MODEL = {"llama-2-7b": {"Q4_0"}, "gpt-oss-20b": AS_PUBLISHED, "gpt-oss-120b": AS_PUBLISHED}
 KV = {"", "F16", "BF16"}
 FULL_POWER = 0.95
 COLUMNS = [
