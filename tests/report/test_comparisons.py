@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from bench.report.published import comparisons, lookup
+from llm_measured.published import spelling
 
 CARDS = comparisons.Comparison("device", ("A", "B"), ("A", "B"))
 
@@ -114,7 +115,8 @@ def test_a_build_is_read_as_versions_are_written():
         None,
         "b8460 2496f9c14",
     ]
-    rows = pd.DataFrame({"engine_version": versions, "engine": "llama.cpp"})
+    spelled = [version and spelling.spelled("engine_version", version) for version in versions]
+    rows = pd.DataFrame({"version_name": spelled, "engine": "llama.cpp"})
     assert lookup.builds(rows).fillna(0).tolist() == [8639, 5921, 8925, 0, 0, 8460]
     assert lookup.builds(rows.assign(engine="vllm")).isna().all()
 
