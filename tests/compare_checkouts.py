@@ -34,7 +34,7 @@ def contents(observations):
     from bench.topics import tables
 
     made = tables.tables(store.load(folder=observations))
-    found = {f"file/{name}": tables.csv_text(table) for name, table in made.items()}
+    found = {f"file/{name}": core_tables.csv_text(table) for name, table in made.items()}
     for name in cells.choose("all"):
         picture = io.BytesIO()
         cells.draw(name).savefig(picture, format="svg", metadata={"Date": None})

@@ -8,6 +8,7 @@ from matplotlib.text import Text
 from bench import cells, site, style
 from bench.paths import ROOT
 from bench.topics import tables
+from llm_measured.core import tables as core_tables
 from llm_measured.core.files import write_whole
 
 
@@ -28,8 +29,8 @@ def svg(figure):
 def shown(label, requests, folder):
     """What the cell `label` of the page Latency gives of `requests`, whose table is written into `folder`."""
     rows = tables.of_each_machine(requests, tables.latency).assign(own=False)
-    write_whole(folder / "latency.csv", tables.csv_text(rows))
-    write_whole(folder / "machines.csv", tables.csv_text(rows[["gpu", "host", "machine", "own"]]))
+    write_whole(folder / "latency.csv", core_tables.csv_text(rows))
+    write_whole(folder / "machines.csv", core_tables.csv_text(rows[["gpu", "host", "machine", "own"]]))
     with site.reading(folder):
         return cells.run(label)
 
