@@ -16,7 +16,7 @@ from bench.words import plural, two
 from llm_measured.core import files, hardware
 from llm_measured.predict import answer as predicted
 from llm_measured.predict import question
-from llm_measured.published import build
+from llm_measured.published import build, comparable
 
 DEVICE, MODEL, BITS = "RTX 4090", "llama-3.1-8b", 4  # what the picker begins with
 # How a format of so many bits is asked of the calculator: its format (`expect_page.FORMATS`) and its engine.
@@ -125,7 +125,7 @@ def answer(device: str, model: str, bits: int) -> str:
     found = expected(card[2], model, bits) if card[2] else None
     rows = lookup.link(accelerator_family=device, model=sizes[model][2], one_user_bits=f"{bits} bits")
     links = [(f"The {plural(cell[0], 'row')}", rows, "")] if cell else []
-    fits = card[3] is None or sizes[model][1] * lookup.BITS[bits][0] / 8 <= card[3]
+    fits = card[3] is None or sizes[model][1] * comparable.BITS[bits][0] / 8 <= card[3]
     if fits and (many := _many(card[2], model, bits)):
         links.append((f"{USERS} users at once", many, ""))
     links += [
@@ -204,7 +204,7 @@ def picker() -> str:
         "asked": ASKED,
         "users": USERS,
         "context": question.USUAL_CONTEXT,
-        "least": {bits: low for bits, (low, _) in lookup.BITS.items()},
+        "least": {bits: low for bits, (low, _) in comparable.BITS.items()},
         "measured": [
             [place[0][device], place[1][model], bits, *cell]
             for (device, model, bits), cell in measured().items()
@@ -213,7 +213,7 @@ def picker() -> str:
     }
     groups = [(group, [row[0] for row in cards if row[1] == group]) for group in lookup.GROUPS]
     return PICKER.render(
-        groups=groups, models=sizes, bits=list(lookup.BITS),
+        groups=groups, models=sizes, bits=list(comparable.BITS),
         start={"device": DEVICE, "model": MODEL, "bits": BITS},
         answer=answer(DEVICE, MODEL, BITS),
         data=expect_page.packed(data),
