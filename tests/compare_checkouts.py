@@ -32,6 +32,7 @@ def contents(observations):
     from bench.html import text
     from bench.observations import store
     from bench.topics import tables
+    from llm_measured.core import tables as core_tables
 
     made = tables.tables(store.load(folder=observations))
     found = {f"file/{name}": core_tables.csv_text(table) for name, table in made.items()}
