@@ -3,8 +3,9 @@
     python -m bench.headlines             the headlines on the terminal
     python -m bench.headlines README.md   they in the marked place of a file, from the committed tables
 
-Each names the processor that it is about. A mean is the plain one over a machine's runs (runs.csv); what
-answers cost is that of latency.csv.
+Each names its model and its processor; the largest model comes first. A ratio of two options is the
+regression's, inside measuring sessions (sizes_pairs.csv, drafts.csv), at every size or on every processor
+that has it; a mean is the plain one over a machine's runs (runs.csv); answers' costs are latency.csv's.
 """
 
 import re
@@ -14,11 +15,15 @@ from collections.abc import Callable, Iterable
 import pandas as pd
 
 from bench import html, inputs, paths, site, words
-from llm_measured.core import naming
+from bench.topics.estimates import EQUAL
+from bench.topics.humaneval import PROBLEMS
+from bench.topics.sizes import size_words
+from llm_measured.core import hardware, naming
 
 MOST, MOST_WORDS = 8, 30
-ENOUGH_RUNS = 3  # of a machine whose ratio of two means is told
 REFERENCE = ("transformers", "float32")
+SHIPPED = ("llamacpp", "as-shipped")  # the file that people download
+LEVEL = 0.05
 RIGHT, NOT_REACHED = "72", "none"  # what 9 × 8 is, and what stands for no answer
 TWICE = (
     "SmolLM2 in four bits is a second quantisation of a tiny model: what it loses says nothing about yours."
@@ -74,6 +79,13 @@ class Rows:
         return list(rows[CONFIG].itertuples(index=False, name=None))
 
 
+def largest(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the model with most parameters, real weights only."""
+    rows = rows[rows["weights"] == "real"]
+    sizes = rows["model"].map(hardware.by_model()["parameters_b"]).fillna(0)
+    return rows[sizes == sizes.max()]
+
+
 def most_frequent(rows: pd.DataFrame) -> str:
     """Return the model with the most runs in a table; empty without rows."""
     runs = rows.groupby("model")["runs"].sum()
@@ -91,21 +103,69 @@ def processor(gpu: str) -> str:
     return f"Zen {zen[1]}" if zen else "Intel" if gpu.startswith("intel") else gpu
 
 
+def downloaded(rows: Rows) -> str:
+    """Say how fast the largest model runs as people download it, on each processor, and what it solves."""
+    sizes = largest(site.table("sizes"))
+    shipped = sizes[of_option(sizes, SHIPPED)].dropna(subset=["solved"])
+    reference = sizes.loc[of_option(sizes, REFERENCE), "solved"].dropna()
+    if shipped.empty or reference.empty:
+        return ""
+    shown = [f"{html.number(row[RATE])} on {processor(row['gpu'])}" for _, row in shipped.iterrows()]
+    return (
+        f"{shipped['model'].iloc[0]} as shipped, in **{SHIPPED[0]}**: {' and '.join(shown)} tokens/s; it "
+        f"solves {shipped['solved'].iloc[0]:.0f} of {PROBLEMS} problems, {_name(REFERENCE)} "
+        f"{reference.iloc[0]:.0f}."
+    )
+
+
+def solved(rows: Rows) -> str:
+    """Compare what eight and four bits of the largest model solve with the reference, option by option."""
+    table = largest(site.table("humaneval"))
+    table = table[(table["not_judged"] == "") & table["fewer"].notna() & (table["option"] != SHIPPED[1])]
+    table = table.assign(bits=table["option"].map(naming.bits)).sort_values("solved", ascending=False)
+    if not {4, 8} <= set(table["bits"]):
+        return ""
+    shown = {}
+    for bits in (8, 4):
+        counts = table.loc[table["bits"] == bits, "solved"]
+        shown[bits] = naming.listed([f"{count:.0f}" for count in counts])
+    significant = table[table["p_value"] < LEVEL]
+    said = "no single difference is significant"
+    if len(significant):
+        said = f"fewer for certain: {naming.listed([_of(row) for _, row in significant.iterrows()])}"
+    every = largest(site.table("humaneval"))
+    reference = every.loc[of_option(every, REFERENCE), "solved"].iloc[0]
+    return (
+        f"Of {PROBLEMS} problems {table['model'].iloc[0]} solves {reference:.0f} in float32, in 8 bits "
+        f"{shown[8]}, quantised again to 4 bits {shown[4]}; {said}."
+    )
+
+
 def four_bits(rows: Rows) -> str:
-    """Compare the two fastest engines in four bits by processor, on machines with ENOUGH_RUNS of each."""
-    first, second = ("llamacpp", "Q4_0"), ("onnxruntime", "int4")
-    means = rows.runs.groupby(["gpu", "host", *CONFIG])[RATE].agg(["mean", "size"])
-    means = means["mean"].where(means["size"] >= ENOUGH_RUNS).unstack(CONFIG)
-    if not {first, second} <= set(means.columns):
+    """Compare the two fastest engines in four bits at each size that one machine has measured, with the
+    regression's ratio inside measuring sessions."""
+    first, second = "llamacpp Q4_0 ", "onnxruntime int4 "
+    pairs = site.table("sizes_pairs")
+    turned = pairs["first"].str.startswith(second) & pairs["second"].str.startswith(first)
+    pairs = pairs[turned | (pairs["first"].str.startswith(first) & pairs["second"].str.startswith(second))]
+    if pairs.empty:
         return ""
-    ratio = (means[first] / means[second]).dropna().sort_values(ascending=False)
-    if ratio.empty:
-        return ""
-    shown = [f"{words.ratio_range(own)} on {processor(gpu)}" for gpu, own in ratio.groupby("gpu", sort=False)]
-    shown[0] = shown[0].replace("times", f"times {_name(second)}'s speed")
-    lost = [rows.lost(config) for config in (first, second)]
-    cost = f"both say {lost[0]}" if lost[0] == lost[1] else " against ".join(lost)
-    return f"{_name(first)} runs at {', '.join(shown)}{'; ' * any(lost)}{cost if any(lost) else ''}."
+    pairs = pairs[pairs["machine"] == pairs["machine"].iloc[0]].sort_values("parameters_b")
+    ratios = (1 / pairs["ratio"]).where(turned, pairs["ratio"])
+    both = [rows.lost(tuple(name.split())) for name in (first, second)]
+    shown = [f"{words.two(ratio)} at {size_words(model)}" for ratio, model in zip(ratios, pairs["model"])]
+    if any(both):
+        where = [size_words(model) == size_words(rows.model) for model in pairs["model"]]
+        lost = f"both say {both[0]}" if both[0] == both[1] else " against ".join(both)
+        shown = [f"{text}, where {lost}" if here else text for text, here in zip(shown, where)]
+    apart = pairs["verdict"] != EQUAL
+    said = "no difference is significant"
+    if apart.any():
+        said = f"significant at {naming.listed(list(map(size_words, pairs.loc[apart, 'model'])))}"
+    return (
+        f"**{first.strip()}** over **{second.strip()}** in tokens/s on {processor(pairs['gpu'].iloc[0])}: "
+        f"{', '.join(shown)}; {said}."
+    )
 
 
 def answers_alike(rows: Rows) -> str:
@@ -123,62 +183,47 @@ def answers_alike(rows: Rows) -> str:
     above = (own[RATE] + own[f"{RATE}_interval"]).reindex(alike).drop([best])
     rank = "fastest" if (above < low).all() else "highest mean speed"
     return (
-        f"On {rows.on}, the {rank} that answers as {_name(REFERENCE)}, token for token, is {_name(best)}: "
+        f"{rows.model} on {rows.on}: the {rank} that answers as {_name(REFERENCE)}, token for token, is "
+        f"{_name(best)}: "
         f"{html.number(means[best])} tokens/s; next is {_name(second)} with {html.number(means[second])}."
     )
 
 
-def fewer_bits(rows: Rows) -> str:
-    """Compare eight bits with 16 or 32 of the same engine."""
-    pairs = {
-        "onnxruntime": ("int8", "float32"),
-        "llamacpp": ("Q8_0", "F16"),
-        "ctranslate2": ("int8", "float32"),
-    }
-    means, ratios = rows.means(RATE), {}
-    for engine, (narrow, wide) in pairs.items():
-        if not {(engine, narrow), (engine, wide)} <= set(means.index):
-            return ""
-        ratios[engine] = means[engine, narrow] / means[engine, wide]
-    shown = []
-    for engine, ratio in sorted(ratios.items(), key=lambda item: -item[1]):
-        narrow, wide = pairs[engine]
-        lost = rows.lost((engine, narrow))
-        shown.append(
-            f"{_name((engine, narrow))} {words.two(ratio)} times {wide}{f' and {lost}' if lost else ''}"
-        )
-    return f"Speed of 8 bits in the same engine, on {rows.on}: {'; '.join(shown)}."
-
-
-def first_token(rows: Rows) -> str:
-    """Compare the time to the first token of engines in 16 bits."""
-    named = [
-        *(("vllm", "bfloat16-compiled"), ("vllm", "bfloat16"), ("openvino", "F16")),
-        *(("transformers", "bfloat16"), ("llamacpp", "F16")),
-    ]
-    means = 1e3 * rows.means("ttft_s")
-    if not set(named) <= set(means.index):
-        return ""
-    shown = [f"{_name(config)} {html.number(wait)}" for config, wait in means[named].sort_values().items()]
-    least, most = rows.front["prompt_tokens_least"].min(), rows.front["prompt_tokens_most"].max()
-    return (
-        f"First token in 16 bits on {rows.on}, ms after {least:.0f} to {most:.0f} tokens: {', '.join(shown)}."
-    )
-
-
 def drafts(rows: Rows) -> str:
-    """Compare n-gram speculation with the same number format without."""
-    plain = {"vllm": "bfloat16", "llamacpp": "Q8_0"}
-    means, gains = rows.means(RATE), {}
-    for engine, option in plain.items():
-        if not {(engine, option), (engine, f"{option}-ngram")} <= set(means.index):
-            return ""
-        gains[engine] = means[engine, f"{option}-ngram"] / means[engine, option]
-    shown = [f"{_name((engine, plain[engine]))} {words.two(gain)}" for engine, gain in gains.items()]
+    """Say what a draft model does to the speed of the largest model, the loser first."""
+    table = site.table("drafts")
+    table = largest(table[table["option"].str.endswith("-draft")]).sort_values("ratio")
+    if table.empty:
+        return ""
+    shown = []
+    for _, row in table.iterrows():
+        changed = (
+            f"{words.two(row['ratio'])} times as fast" if row["verdict"] != EQUAL else "no faster for sure"
+        )
+        shown.append(f"{changed} with {_name((row['backend'], row['plain']))}")
+    kept, first = 100 * table["acceptance_rate"].mean(), table.iloc[0]
     return (
-        f"N-gram speculation makes {naming.listed(shown)} times as fast on {rows.on}; a small model whose "
-        "answers repeat themselves helps it."
+        f"A draft model with {kept:.0f} % kept makes {first['model']} {naming.listed(shown)} on "
+        f"{processor(first['gpu'])}."
     )
+
+
+def n_grams(rows: Rows) -> str:
+    """Say what n-gram speculation does to the speed on every machine that measured it."""
+    table = site.table("drafts")
+    table = table[table["option"].str.endswith("-ngram") & (table["model"] == rows.model)]
+    if table.empty:
+        return ""
+    shown = []
+    for key, own in table.groupby(["backend", "plain"]):
+        apart, unsure = own[own["verdict"] != EQUAL], own.loc[own["verdict"] == EQUAL, "gpu"]
+        if len(apart):
+            text = f"{words.ratio_range(apart['ratio'])} as fast with {_name(key)}"
+            where = naming.listed(list(map(processor, unsure)))
+            shown.append(f"{text}, not surely on {where}" if where else text)
+    if not shown:
+        return ""
+    return f"N-gram speculation: {rows.model}, repeating itself, is {', and '.join(shown)}."
 
 
 def batching(rows: Rows) -> str:
@@ -190,54 +235,39 @@ def batching(rows: Rows) -> str:
         return ""
     best, second = most.to_dict("records")[:2]
     return (
-        f"On {rows.on}, batches {_lengths(batches)} gain most in the mean with {_of(best)}: "
-        f"{words.two(best['gain'])} times one request's tokens/s at {best['batch_size']:.0f}; next "
-        f"{_of(second)} with {words.two(second['gain'])}."
-    )
-
-
-def gap_limit(rows: Rows) -> str:
-    """Name the engine with the most throughput in batches while nobody waits longer than the objective for a
-    token after the first, and how long for that."""
-    limit = inputs.study()["slo"]["tpot_s"]
-    chosen = rows.of("decision")
-    chosen = chosen[chosen["batch_size"].notna() & ~chosen["part"].eq("next")]
-    batches = usual_batches(rows)
-    if chosen.empty or batches.empty:
-        return ""
-    best = chosen.iloc[0]
-    config = best["backend"], best["option"]
-    same = batches[of_option(batches, config) & (batches["batch_size"] == best["batch_size"])]
-    lost = rows.lost(config)
-    return (
-        f"Batches {_lengths(batches)}, gaps within {1e3 * limit:.0f} ms, on {rows.on}: {_of(best)} has the "
-        f"highest mean, {html.number(best['value'])} tokens/s at batch {best['batch_size']:.0f}; first token "
-        f"after {words.two(same['ttft_s'].iloc[0])} s{f'; it says {lost}' if lost else ''}."
+        f"{rows.model} on {rows.on}, batches {_lengths(batches)}: {_of(best)} gains most in the mean, "
+        f"{words.two(best['gain'])} times at {best['batch_size']:.0f} requests; next is {_of(second)} with "
+        f"{words.two(second['gain'])}."
     )
 
 
 def objectives(rows: Rows) -> str:
-    """Say how many requests of the highest load tried met both objectives, with vLLM."""
+    """Say for each processor which load vLLM held with every request inside both objectives, and what share
+    of the next higher one was."""
     limits = inputs.study()["slo"]
-    levels = rows.of("serving")
-    levels = levels[of_option(levels, ("vllm", "bfloat16")) & levels["request_rate"].notna()]
-    if levels.empty:
+    levels = site.table("serving")
+    levels = levels[of_option(levels, ("vllm", "bfloat16")) & (levels["model"] == rows.model)]
+    shown = []
+    for _, own in levels[levels["request_rate"].notna()].groupby("machine", sort=False):
+        own = own.sort_values("request_rate")
+        held = own[(own["met"] == 1).cumprod().astype(bool)]
+        above = own[own["request_rate"] > held["request_rate"].max()] if len(held) else own
+        text = f"{held['request_rate'].max():g}/s on {processor(own['gpu'].iloc[0])}" if len(held) else "none"
+        if len(above):
+            text += f", {100 * above['met'].iloc[0]:.0f} % of {above['request_rate'].iloc[0]:g}/s"
+        shown.append(text)
+    if not shown:
         return ""
-    top = levels.loc[levels["request_rate"].idxmax()]
-    share = f"{html.number(100 * top['met'])} % of {top['counted']:.0f}"
-    if top["met"] == 1:
-        share = f"every one of {top['counted']:.0f}"
     return (
-        f"On {rows.on}, {_of(top)} kept TTFT within {limits['ttft_s']:.0f} s and TPOT within "
-        f"{1e3 * limits['tpot_s']:.0f} ms in {share} requests of a steady "
-        f"{top['request_rate']:g} requests/s, the highest load tried."
+        f"**vllm bfloat16** with {rows.model} keeps TTFT within {limits['ttft_s']:.0f} s and TPOT within "
+        f"{1e3 * limits['tpot_s']:.0f} ms for all requests of {'; '.join(shown)}."
     )
 
 
 HEADLINES: tuple[Callable[[Rows], str], ...] = (
-    four_bits, answers_alike, fewer_bits, first_token, drafts, batching, gap_limit, objectives,
+    downloaded, solved, four_bits, drafts, n_grams, answers_alike, batching, objectives,
 )  # fmt: skip
-OF_SERVERS = objectives, gap_limit, batching
+OF_SERVERS = objectives, batching
 
 
 def sentences(which: Iterable[Callable[[Rows], str]] = HEADLINES) -> list[str]:

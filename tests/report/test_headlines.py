@@ -69,6 +69,26 @@ def test_an_option_that_answers_worse_is_named_with_its_loss():
             assert f"**{backend} {option}**" not in text or lost in text, text
 
 
+def test_a_claim_of_one_direction_names_what_contradicts_it():
+    """Ratios are those of the tables at every size and on every processor, losers beside winners."""
+    text, pairs = " ".join(headlines.sentences()), pd.read_csv(paths.TABLES / "sizes_pairs.csv")
+    rows = pairs[
+        pairs["first"].str.startswith("onnxruntime int4") & pairs["second"].str.startswith("llamacpp Q4_0")
+    ]
+    assert len(rows) == 3
+    for ratio, model in zip(1 / rows["ratio"], rows["model"]):
+        assert f"{ratio:.2g} at {headlines.size_words(model)}" in text
+    drafts = pd.read_csv(paths.TABLES / "drafts.csv")
+    slower = drafts[drafts["verdict"] == "slower"]
+    assert len(slower) and all(f"{ratio:.2g} times as fast" in text for ratio in slower["ratio"])
+    served = pd.read_csv(paths.TABLES / "serving.csv")
+    served = served[(served["backend"] == "vllm") & served["request_rate"].notna()]
+    held = served[served["met"] == 1].groupby("gpu")["request_rate"].max()
+    assert len(held) == 2
+    for gpu, rate in held.items():
+        assert f"{rate:g}/s on {headlines.processor(gpu)}" in text
+
+
 def test_without_runs_there_are_no_headlines(tmp_path, nothing):
     tables.write(nothing, tmp_path)
     with site.reading(tmp_path):
