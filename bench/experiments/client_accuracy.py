@@ -28,9 +28,10 @@ from bench.experiments import client_process
 from bench.experiments.client_process import pinned
 from bench.instrument import peers, reference_server
 from bench.observations import schema
-from bench.topics import client_accuracy as accuracy_analysis
 from llm_measured.core.definitions import Fields
 
+# The server answers with its first token after TTFT_S, and with another one every ITL_S.
+TTFT_S, ITL_S = 0.05, 0.01
 TOKENS = 100
 EVENT_S = 5e-5  # of the server for each event: a pace that it keeps, however many streams there are
 ALONE_REQUESTS = 10  # at least so many where there is one stream
@@ -48,6 +49,11 @@ OFFLINE = {
     "NO_PROXY": "127.0.0.1",
     "no_proxy": "127.0.0.1",
 }
+
+
+def at(streams: float) -> str:
+    """Return `1 stream`, `1,000 streams`."""
+    return f"{streams:,.0f} stream" + ("" if streams == 1 else "s")
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def requests(streams: int, per_stream: int) -> int:
 
 def sentence(row: Fields) -> str:
     """One row of `measure` in a line."""
-    who = f"{row['client']}, {accuracy_analysis.at(row['streams'])}"
+    who = f"{row['client']}, {at(row['streams'])}"
     if row["error"]:
         return f"{who}: {row['error']}"
     errors = f"TTFT {row['ttft_error_ms']:+.3f} ms, ITL p99 {row['itl_p99_excess_ms']:+.3f} ms"
@@ -154,8 +160,8 @@ def _drive(client, streams, count, place, folder, limit_s):
     own = folder / "client"
     own.mkdir()
     tokenizer = checkpoints.checkpoint(MODEL).path
-    itl_s = max(accuracy_analysis.ITL_S, streams * EVENT_S)
-    schedule = "--ttft-s", accuracy_analysis.TTFT_S, "--itl-s", itl_s
+    itl_s = max(ITL_S, streams * EVENT_S)
+    schedule = "--ttft-s", TTFT_S, "--itl-s", itl_s
     on_its_core = pinned([place.server], [])
     with reference_server.running(folder / "server.txt", *schedule, before=on_its_core) as url:
         work = peers.Work(url, reference_server.MODEL, streams, count, TOKENS, own, tokenizer)

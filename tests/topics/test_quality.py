@@ -319,13 +319,13 @@ def test_what_cannot_be_scored_is_said_before_anything_is_loaded(cells, tmp_path
     assert not list(tmp_path.rglob("*.csv"))
 
 
-def test_a_latency_run_that_a_gate_refuses_is_not_scored(tmp_path, monkeypatch):
+def test_a_latency_run_that_a_check_rejects_is_not_scored(tmp_path, monkeypatch):
     run = write_run(tmp_path, **Q4)
     setup = setup_of(tmp_path, Q4, {"max_new_tokens": 50, "results": ""})
     nothing = store.load([])
     monkeypatch.setattr(store, "load", lambda paths: nothing)
     with pytest.raises(
-        FileNotFoundError, match=f"gates refuse {run.stem}. Measure it with: .venv/bin/papermill"
+        FileNotFoundError, match=f"validity checks reject {run.stem}. Measure it with: .venv/bin/papermill"
     ):
         quality_experiment.stored(setup)
 
