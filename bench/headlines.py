@@ -152,7 +152,7 @@ def four_bits(rows: Rows) -> str:
         return ""
     pairs = pairs[pairs["machine"] == pairs["machine"].iloc[0]].sort_values("parameters_b")
     ratios = (1 / pairs["ratio"]).where(turned, pairs["ratio"])
-    both = [rows.lost(tuple(name.split())) for name in (first, second)]
+    both = [rows.lost(("llamacpp", "Q4_0")), rows.lost(("onnxruntime", "int4"))]
     shown = [f"{words.two(ratio)} at {size_words(model)}" for ratio, model in zip(ratios, pairs["model"])]
     if any(both):
         where = [size_words(model) == size_words(rows.model) for model in pairs["model"]]
