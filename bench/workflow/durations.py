@@ -24,11 +24,12 @@ ANSWERS = 10  # times as long takes `humaneval`, of which no run of its model is
 
 
 def expected_s(runs: Sequence[Run], generous: bool = False) -> dict[Run, float]:
-    """Return run -> seconds that it took or, as long as it is not measured, will take.
+    """Return run -> seconds that it took or, as long as it is not measured, will take, START_S included.
 
-    Estimated from this checkout's own runs of the same configuration; else from those of other machines, by
-    how much this one was faster or slower so far; else from the mean of the others of its model, or by its
-    size. A `generous` estimate takes GENEROUS of what no own run is known for.
+    Estimated from this machine's own runs of the same configuration; else from the mean over all machines
+    (this one included), times the median of this machine's ratio to such means; else from the mean of the
+    other runs of its model, or by its size. A `generous` estimate takes GENEROUS of what no own run is known
+    for.
     """
     own, everywhere, ratios = {}, {}, []
     of_model: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
