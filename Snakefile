@@ -224,7 +224,10 @@ rule site:
         "{output}"
     priority: -1
     shell:
-        'if [ "${{QUARTO:-}}" ] || command -v quarto > /dev/null; then "${{QUARTO:-quarto}}" render; else python -m bench.report.preview; fi'
+        # Quarto writes _site; whoever names another folder (BENCH_SITE) finds it there.
+        'if [ "${{QUARTO:-}}" ] || command -v quarto > /dev/null; then "${{QUARTO:-quarto}}" render '
+        '&& {{ [ "$PWD/_site" -ef "{SITE}" ] || {{ rm -rf "{SITE}" && cp -r _site "{SITE}"; }}; }}; '
+        "else python -m bench.report.preview; fi"
 
 
 onstart:
