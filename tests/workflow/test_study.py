@@ -383,7 +383,9 @@ def test_a_failure_does_not_stop_the_rest(studied):
     assert all(
         p.with_suffix(".ipynb").exists() and p.with_suffix(".json").exists() for p in store.files(folder)
     )
-    assert (folder / "_site" / "index.html").exists() and (folder / "figures" / "own" / "latency.svg").exists()
+    assert (folder / "_site" / "index.html").exists() and (
+        folder / "figures" / "own" / "latency.svg"
+    ).exists()
 
 
 @pytest.mark.check
