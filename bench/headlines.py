@@ -129,8 +129,8 @@ def solved(rows: Rows) -> str:
     for bits in (8, 4):
         counts = table.loc[table["bits"] == bits, "solved"]
         shown[bits] = naming.listed([f"{count:.0f}" for count in counts])
-    significant = table[table["p_value"] < LEVEL]
-    said = "no single difference is significant"
+    significant = table[(table["p_value"] < LEVEL) & (table["fewer"] > 0)]
+    said = "no single loss is significant"
     if len(significant):
         said = f"fewer for certain: {naming.listed([_of(row) for _, row in significant.iterrows()])}"
     every = largest(site.table("humaneval"))
@@ -184,8 +184,7 @@ def answers_alike(rows: Rows) -> str:
     rank = "fastest" if (above < low).all() else "highest mean speed"
     return (
         f"{rows.model} on {rows.on}: the {rank} that answers as {_name(REFERENCE)}, token for token, is "
-        f"{_name(best)}: "
-        f"{html.number(means[best])} tokens/s; next is {_name(second)} with {html.number(means[second])}."
+        f"{_name(best)}: {html.number(means[best])} tokens/s; next is {_name(second)} with {html.number(means[second])}."
     )
 
 
@@ -197,9 +196,9 @@ def drafts(rows: Rows) -> str:
         return ""
     shown = []
     for _, row in table.iterrows():
-        changed = (
-            f"{words.two(row['ratio'])} times as fast" if row["verdict"] != EQUAL else "no faster for sure"
-        )
+        changed = f"{words.two(row['ratio'])} times as fast"
+        if row["verdict"] == EQUAL:
+            changed = "no faster for sure"
         shown.append(f"{changed} with {_name((row['backend'], row['plain']))}")
     kept, first = 100 * table["acceptance_rate"].mean(), table.iloc[0]
     return (
@@ -252,7 +251,8 @@ def objectives(rows: Rows) -> str:
         own = own.sort_values("request_rate")
         held = own[(own["met"] == 1).cumprod().astype(bool)]
         above = own[own["request_rate"] > held["request_rate"].max()] if len(held) else own
-        text = f"{held['request_rate'].max():g}/s on {processor(own['gpu'].iloc[0])}" if len(held) else "none"
+        rate = f"{held['request_rate'].max():g}/s" if len(held) else "no rate"
+        text = f"{rate} on {processor(own['gpu'].iloc[0])}"
         if len(above):
             text += f", {100 * above['met'].iloc[0]:.0f} % of {above['request_rate'].iloc[0]:g}/s"
         shown.append(text)
@@ -277,13 +277,12 @@ def sentences(which: Iterable[Callable[[Rows], str]] = HEADLINES) -> list[str]:
 
 
 def show(which: Iterable[Callable[[Rows], str]] = HEADLINES) -> None:
-    """Show headlines as a list, and below it which model they are about."""
+    """Show headlines as a list, and below it what four bits of the smallest model are."""
     found = sentences(which)
     if not found:
         site.say(html.EMPTY)
         return
-    about = f"These sentences are about {Rows().model}. {TWICE}"
-    site.say("{text}", text="\n".join(f"- {each}" for each in found) + f"\n\n{about}")
+    site.say("{text}", text="\n".join(f"- {each}" for each in found) + f"\n\n{TWICE}")
 
 
 def usual_batches(rows: Rows) -> pd.DataFrame:

@@ -119,8 +119,8 @@ def modules() -> Iterator[tuple[str, ModuleType]]:
     """Yield (name, module) of every source that has one, by name; SourceError where one is missing, or where
     a module is of no source."""
     known = {one.module for one in listed().values()}
-    if stray := sorted(_here() - known):
-        raise SourceError(f"{stray[0]}.py is the module of no source: sources.csv has no row with it.")
+    if unknown := sorted(_here() - known):
+        raise SourceError(f"{unknown[0]}.py is the module of no source: sources.csv has no row with it.")
     for name in listed():
         module = importer(name)
         if module is not None:
