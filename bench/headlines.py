@@ -184,7 +184,8 @@ def answers_alike(rows: Rows) -> str:
     rank = "fastest" if (above < low).all() else "highest mean speed"
     return (
         f"{rows.model} on {rows.on}: the {rank} that answers as {_name(REFERENCE)}, token for token, is "
-        f"{_name(best)}: {html.number(means[best])} tokens/s; next is {_name(second)} with {html.number(means[second])}."
+        f"{_name(best)}: {html.number(means[best])} tokens/s; next is {_name(second)} with "
+        f"{html.number(means[second])}."
     )
 
 
