@@ -71,28 +71,58 @@ def seconds(
     table: pd.DataFrame, offloaded: np.ndarray | None, fitted: Callable[[effects.Model], fit.Fit]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`fit.Fit.seconds` of setups, each by the model that answers it, as `fitted` has it."""
-    found = _seconds(table, offloaded, fitted)
-    # A step of several users takes at least as long as that of fewer of them.
-    fewer = 1.0
-    while (more := (table["users"] > fewer).to_numpy()).any():
-        away = None if offloaded is None else offloaded[more]
-        least = _seconds(table[more].assign(users=fewer), away, fitted)[0]
-        found[0][more] = np.maximum(found[0][more], least)
-        fewer *= 2
-    return found
-
-
-def _seconds(
-    table: pd.DataFrame, offloaded: np.ndarray | None, fitted: Callable[[effects.Model], fit.Fit]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     table = fit.reached(table, fitted(effects.PROMPT))
     mean, spread, shares = np.empty(len(table)), np.empty(len(table)), np.empty((len(table), len(step.PARTS)))
-    small = effects.is_small(table).to_numpy()
-    for model, here in ((effects.STEP, ~small), (effects.SMALL, small)):
-        if here.any():
-            away = None if offloaded is None else offloaded[here]
-            mean[here], spread[here], shares[here] = fitted(model).seconds(table[here], away)
+    for model, here in _by_model(table):
+        part, away = table[here], None if offloaded is None else offloaded[here]
+        mean[here], spread[here], shares[here] = fitted(model).seconds(part, away)
+        users, at = part["users"].to_numpy(), fitted(model).places(part)
+        # A step of several users takes at least as long as that of fewer of them.
+        fewer = 1.0
+        while (users > fewer).any():
+            least = fitted(model).middle(part.assign(users=fewer), away, at)[0]
+            mean[here] = np.where(users > fewer, np.maximum(mean[here], least), mean[here])
+            fewer *= 2
     return mean, spread, shares
+
+
+def _by_model(table: pd.DataFrame) -> list[tuple[effects.Model, np.ndarray]]:
+    """The models that answer setups, each with which of them."""
+    small = effects.is_small(table).to_numpy()
+    both = ((effects.STEP, ~small), (effects.SMALL, small))
+    return [(model, here) for model, here in both if here.any()]
+
+
+def users_at(table: pd.DataFrame, rate: float) -> np.ndarray:
+    """How many users at once are each expected to get `rate` tokens/s, as each of any fewer, and fit: 0 to
+    question.MOST_USERS, NaN where nobody says how much memory there is. `table`: setups, whatever their
+    users."""
+    table = fit.reached(table.assign(users=1.0), fit.committed(effects.PROMPT))
+    held = step.most_users(table, question.ROOM)
+    most = np.zeros(len(table))
+    for model, here in _by_model(table):
+        part, fitted = table[here], fit.committed(model)
+        at, room = fitted.places(part), held[here]
+
+        def enough(users: np.ndarray) -> np.ndarray:
+            """Whether each of so many of `part` gets the rate, apart from what fewer get."""
+            many = part.assign(users=users)
+            seconds_ = np.maximum(np.exp(fitted.middle(many, None, at)[0]), step.least(many))
+            return (seconds_ * rate <= 1) & (users <= room)
+
+        # The last power of two that reaches the rate as all before it do; then halves of what lies above.
+        low, yet, power = np.zeros(len(part)), np.ones(len(part), dtype=bool), 1.0
+        while power <= question.MOST_USERS:
+            yet &= enough(np.full(len(part), power))
+            low = np.where(yet, power, low)
+            power *= 2
+        high = np.minimum(np.maximum(2 * low, 1), question.MOST_USERS + 1)
+        while (high - low > 1).any():
+            middle = np.floor((low + high) / 2)
+            reach = (high - low > 1) & enough(np.maximum(middle, 1))
+            low, high = np.where(reach, middle, low), np.where(reach | (high - low <= 1), high, middle)
+        most[here] = low
+    return np.where(np.isinf(held), np.nan, most)
 
 
 def interval(table: pd.DataFrame, offloaded: np.ndarray | None = None) -> pd.DataFrame:
@@ -122,16 +152,40 @@ def offloads(table: pd.DataFrame) -> np.ndarray:
     return (engines & (table["accelerators"] == 1) & (table["users"] == 1)).to_numpy(dtype=bool)
 
 
-def estimated(setup: pd.Series) -> bool:
-    """Whether something was guessed, or engine, generation or format were never seen."""
-    small = effects.is_small(setup.to_frame().T).iloc[0]
-    known = fit.committed(effects.SMALL if small else effects.STEP)
-    seen = [
-        ("efficiency by engine family", setup["engine_family"]),
-        ("efficiency by generation", setup["architecture"]),
-        ("efficiency by format", setup["format"]),
-    ]
-    return bool(setup["guessed"]) or not all(known.seen(*level) for level in seen)
+def estimated(table: pd.DataFrame) -> np.ndarray:
+    """Whether something was guessed, or engine, generation or format were never seen, of setups."""
+    seen = np.ones(len(table), dtype=bool)
+    for model, here in _by_model(table):
+        known = fit.committed(model).index
+        for name, column in (
+            ("efficiency by engine family", "engine_family"),
+            ("efficiency by generation", "architecture"),
+            ("efficiency by format", "format"),
+        ):
+            seen[here] &= [(name, level) in known for level in table.loc[here, column]]
+    return ~seen | (table["guessed"].str.len() > 0).to_numpy()
+
+
+def expected(table: pd.DataFrame) -> pd.DataFrame:
+    """What is expected of setups that are not refused: rate, low, high, bound (tokens/s of each user; of what
+    does not run as if it fitted), outside (share of the weights), runs (all fits, or the engine leaves the
+    rest in the host's memory), weights_gb, cache_gb, held_gb, users_fit, and the share of each of
+    step.PARTS."""
+    outside, told = fits(table), offloads(table)
+    away = np.where(told, outside, 0.0)
+    found = interval(table, away)
+    return found[list(step.PARTS)].assign(
+        rate=1 / found["seconds"],
+        low=1 / found["high"],
+        high=1 / found["low"],
+        bound=1 / step.least(table, away),
+        outside=outside,
+        runs=(outside == 0) | told,
+        weights_gb=step.weight_bytes(table) / 1e9,
+        cache_gb=step.cache_bytes(table) / 1e9,
+        held_gb=step.capacity(table) / 1e9,
+        users_fit=step.most_users(table, question.ROOM),
+    )
 
 
 def predictions(questions: pd.DataFrame) -> pd.DataFrame:
@@ -144,36 +198,32 @@ def predictions(questions: pd.DataFrame) -> pd.DataFrame:
     out["bound_output_tokens_per_s"] = np.nan
     out["estimated"] = None
     part = table[table["refused"] == ""]
-    outside = fits(part)
-    told = offloads(part)
-    for index, setup in part[(outside > 0) & ~told].iterrows():
-        table.loc[index, "refused"] = too_large(setup)
-    part, outside = part[(outside == 0) | told], outside[(outside == 0) | told]
     if len(part):
-        found = interval(part, outside)
-        for end, name in (("", "seconds"), ("_low", "high"), ("_high", "low")):
-            out.loc[part.index, PREDICTED + end] = 1 / found[name]
-        out.loc[part.index, "bound_output_tokens_per_s"] = 1 / step.least(part, outside)
-        guessed = [estimated(setup) or away > 0 for (_, setup), away in zip(part.iterrows(), outside)]
-        out.loc[part.index, "estimated"] = guessed
+        found = expected(part)
+        table.loc[part.index, "refused"] = too_large(part, found)
+        part, found = part[found["runs"]], found[found["runs"]]
+        for end, name in (("", "rate"), ("_low", "low"), ("_high", "high")):
+            out.loc[part.index, PREDICTED + end] = found[name]
+        out.loc[part.index, "bound_output_tokens_per_s"] = found["bound"]
+        out.loc[part.index, "estimated"] = estimated(part) | (found["outside"] > 0)
     out["refused"] = table["refused"]
     return out
 
 
-def too_large(setup: pd.Series) -> str:
-    """One sentence for what does not fit: how much it needs, how much there is, and the rate if it fitted."""
-    row = setup.to_frame().T.infer_objects()
-    weights, cache_, held = (
-        float(f(row)[0]) / 1e9 for f in (step.weight_bytes, step.cache_bytes, step.capacity)
-    )
-    rate = 1 / interval(row)["seconds"].iloc[0]
-    users, fitting = setup["users"], step.most_users(row, question.ROOM)[0]
-    fewer = f" of {users:g} users; {fitting:,.0f} would fit" if users > 1 else ""
-    return (
-        f"The weights have {weights:.3g} GB and the cache {cache_:.3g}{fewer}, the accelerators hold "
-        f"{held:.4g}: it does not fit; if it did, {rate:.3g} tokens/s would be expected"
-        f"{' of each' if users > 1 else ''}."
-    )
+def too_large(table: pd.DataFrame, found: pd.DataFrame) -> list[str]:
+    """One sentence for each setup that does not run: how much it needs, how much there is, and the rate if it
+    fitted; empty for the others. `found`: what is `expected` of them."""
+    said = []
+    for users, row in zip(table["users"], found.itertuples()):
+        fewer = f" of {users:g} users; {row.users_fit:,.0f} would fit" if users > 1 else ""
+        said.append(
+            f"The weights have {row.weights_gb:.3g} GB and the cache {row.cache_gb:.3g}{fewer}, the "
+            f"accelerators hold {row.held_gb:.4g}: it does not fit; if it did, {row.rate:.3g} tokens/s would "
+            f"be expected{' of each' if users > 1 else ''}."
+            if not row.runs
+            else ""
+        )
+    return said
 
 
 @dataclass(frozen=True)
@@ -216,33 +266,25 @@ class Answer:
         return middle, low, high
 
 
+NUMBERS = ["rate", "low", "high", "bound", "weights_gb", "cache_gb", "held_gb", "users_fit", "outside"]
+
+
 def one(asked: Mapping[str, object]) -> Answer:
     """The answer to one question; question.Refused where there is none."""
     table = question.read(pd.DataFrame([asked], dtype=object))
     setup = table.iloc[0]
     if setup["refused"]:
         raise question.Refused(setup["refused"])
-    outside = fits(table)
-    told = bool(offloads(table)[0])
-    found = interval(table, outside if told else None).iloc[0]
-    held = step.capacity(table)[0] / 1e9
+    found = expected(table).iloc[0]
     return Answer(
-        setup,
-        1 / found["seconds"],
-        1 / found["high"],
-        1 / found["low"],
-        1 / step.least(table, outside if told else None)[0],
-        {name: float(found[name]) for name in step.PARTS},
-        first_token(table),
-        step.weight_bytes(table)[0] / 1e9,
-        step.cache_bytes(table)[0] / 1e9,
-        held,
-        float(step.most_users(table, question.ROOM)[0]),
-        float(outside[0]),
-        told,
-        nearest.exact(setup),
-        nearest.of(setup, 5),
-        prices.of(setup),
+        setup=setup,
+        shares={name: float(found[name]) for name in step.PARTS},
+        first_token_s=first_token(table),
+        exact=nearest.exact(setup),
+        near=nearest.of(setup, 5),
+        price=prices.of(setup),
+        **{name: float(found[name]) for name in NUMBERS},
+        offloads=bool(found["runs"] and found["outside"] > 0),
     )
 
 

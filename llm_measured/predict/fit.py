@@ -23,6 +23,7 @@ NOISE = 0.02  # variance of the noise, before the rows have said it
 BELIEVED = 4.0  # levels that speak for an effect's width before the rows, against its own
 UNIT = 1e-4  # of covariances as they are shipped: an interval adds up some thousand of them
 PROMPT_TOKENS = 1000.0  # of the prompt whose operations per second are taken for those of others
+AT_ONCE = 500  # setups whose covariances are taken together
 SHARP = 3.0  # of the maximum of parts that run at the same time
 STEPS = (6, 3, 3)  # towards the likeliest effects, before and after each estimate of the widths
 
@@ -62,38 +63,47 @@ class Fit:
         own = [self.variances[effect.name] * scale[effect.factor] ** 2 for effect in self.model.of_sources]
         return self.noise + np.sum(own, axis=0)
 
+    def places(self, table: pd.DataFrame) -> np.ndarray:
+        """Where each of the model's askable effects has the level of each setup; -1 where no case had it."""
+        used = sorted({column for effect in self.model.askable for column in effect.columns})
+        alike = table.groupby(used, sort=False, dropna=False).ngroup().to_numpy()
+        _, first, group = np.unique(alike, return_index=True, return_inverse=True)
+        kinds = table.iloc[first]
+        found = [
+            [self.index.get((effect.name, level), -1) for level in levels(kinds, effect.columns)]
+            for effect in self.model.askable
+        ]
+        return np.array(found).T[group]
+
+    def middle(
+        self, table: pd.DataFrame, offloaded: np.ndarray | None, places: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(logarithm of a step's seconds, share of each of the model's parts in it, how far each effect moves
+        it) of setups whose effects are at `places`."""
+        scale = factors(table)
+        factor = np.column_stack([scale[effect.factor] for effect in self.model.askable])
+        signs = np.array([self.model.on[effect.on] for effect in self.model.askable], dtype=float)
+        added = np.append(self.effects, 0.0)[places] * factor
+        whole, shares = total(self.model.parts(table, offloaded) + added @ signs, self.model.hidden)
+        return whole, shares, shares @ signs.T * factor
+
     def seconds(
         self, table: pd.DataFrame, offloaded: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(logarithm of a step's seconds, its standard deviation for a source never seen, share of each of
         the model's parts in it) of setups."""
-        scale = factors(table)
-        logs = self.model.parts(table, offloaded)
-        slopes = {on: np.zeros((len(table), len(self.effects))) for on in self.model.on}
-        never = {on: np.zeros(len(table)) for on in self.model.on}
-        for effect in self.model.askable:
-            factor = scale[effect.factor]
-            at = np.array(
-                [self.index.get((effect.name, level), -1) for level in levels(table, effect.columns)]
-            )
-            here = at >= 0
-            slopes[effect.on][np.flatnonzero(here), at[here]] += factor[here]
-            never[effect.on] += np.where(here, 0, self.variances[effect.name] * factor**2)
-        for on, signs in self.model.on.items():
-            logs = logs + np.outer(slopes[on] @ self.effects, signs)
-        whole, shares = total(logs, self.model.hidden)
-        every = np.zeros((len(table), len(self.effects)))
-        variance = np.zeros(len(table))
-        for on, signs in self.model.on.items():
-            weight = shares @ np.array(signs)
-            every += weight[:, None] * slopes[on]
-            variance += weight**2 * never[on]
-        used = np.flatnonzero(every.any(axis=0))
-        every = every[:, used]
-        variance += np.einsum("ij,ij->i", every @ self.covariance[np.ix_(used, used)], every)
+        at = self.places(table)
+        whole, shares, slopes = self.middle(table, offloaded, at)
+        unseen = np.array([self.variances[effect.name] for effect in self.model.askable])
+        variance = np.where(at < 0, slopes**2 * unseen, 0.0).sum(axis=1)
+        known = np.pad(self.covariance, (0, 1))  # the last row and column are those of levels never seen
+        for start in range(0, len(table), AT_ONCE):
+            here, slope = at[start : start + AT_ONCE], slopes[start : start + AT_ONCE, None, :]
+            square = slope @ known[here[:, :, None], here[:, None, :]] @ slope.transpose(0, 2, 1)
+            variance[start : start + AT_ONCE] += square[:, 0, 0]
         # Of variants that a name may mean one is right: as far from the middle as half their range.
         spread = np.log(table["bandwidth_most"] / table["bandwidth_low"]).to_numpy(dtype=float) / 2
-        return whole, np.sqrt(variance + self.new_source(scale) + spread**2), shares
+        return whole, np.sqrt(variance + self.new_source(factors(table)) + spread**2), shares
 
     def seen(self, effect: str, level: str) -> bool:
         """Whether some case had this level of an effect."""
@@ -104,7 +114,7 @@ def reached(table: pd.DataFrame, prompts: Fit) -> pd.DataFrame:
     """Setups with reached_flops: operations per second of an accelerator that `prompts`, a fit of PROMPT,
     expects of a prompt alone."""
     alone = table.assign(prompt=PROMPT_TOKENS)
-    whole, _, shares = prompts.seconds(alone)
+    whole, shares, _ = prompts.middle(alone, None, prompts.places(alone))
     seconds = np.exp(whole) * shares[:, 0] * step.width(table)
     return table.assign(reached_flops=step.prompt_operations(alone) / seconds)
 

@@ -61,16 +61,15 @@ def per_million(price: Price, setup: pd.Series, rate: float) -> float:
 def costs(setups: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
     """COLUMNS of setups, same index, from columns rate, low, high (tokens/s of each user); a row without
     rate or price is empty."""
-    out = pd.DataFrame(np.nan, index=setups.index, columns=COLUMNS)
-    out["price_source"] = ""
-    for index in rates.index[rates["rate"].notna()]:
-        setup = setups.loc[index]
-        price = of(setup)
-        if price is None:
-            continue
-        # The slowest rate is the dearest.
-        for end, rate in (("", "rate"), ("_low", "high"), ("_high", "low")):
-            out.loc[index, PER_MILLION + end] = per_million(price, setup, rates.at[index, rate])
-        out.loc[index, "price_usd_per_gpu_hour"] = price.usd_per_gpu_hour
-        out.loc[index, "price_source"] = price.source
+    priced = [of(setup) for _, setup in setups[["machine", "usd_per_gpu_hour"]].iterrows()]
+    rates = rates.reindex(setups.index).astype(float).where([price is not None for price in priced])
+    hour = pd.Series([price.usd_per_gpu_hour if price else np.nan for price in priced], setups.index)
+    paid = rates["rate"].notna()
+    out = pd.DataFrame(index=setups.index, columns=COLUMNS, dtype=float)
+    # The slowest rate is the dearest.
+    for end, rate in (("", "rate"), ("_low", "high"), ("_high", "low")):
+        tokens = 3600 * rates[rate] * setups["users"].astype(float) / setups["accelerators"].astype(float)
+        out[PER_MILLION + end] = hour / tokens * 1e6
+    out["price_usd_per_gpu_hour"] = hour.where(paid)
+    out["price_source"] = [price.source if price and here else "" for price, here in zip(priced, paid)]
     return out

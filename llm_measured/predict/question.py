@@ -4,7 +4,7 @@ A question names an accelerator or states its bandwidth, names a model or states
 or states its bits. What is missing is guessed and said (`guessed`), and nonsense is refused in a sentence."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
@@ -96,11 +96,11 @@ def read(questions: pd.DataFrame) -> pd.DataFrame:
     """One row per question, same index: the fields of `Setup`. Columns ASKED, and OPTIONAL where they are."""
     taken = [name for name in (*ASKED, *OPTIONAL) if name in questions]
     filled = questions[taken].astype(object).where(questions[taken].notna(), "")
-    setups = [
-        asdict(setup(tuple((name, " ".join(str(value).split())) for name, value in row.items())))
-        for row in filled.to_dict("records")
-    ]
-    return pd.DataFrame(setups, index=questions.index, columns=list(Setup.__dataclass_fields__))
+    words = {name: [" ".join(str(value).split()) for value in filled[name]] for name in taken}
+    pairs = ([(name, text) for text in words[name]] for name in taken)
+    setups = [setup(asked) for asked in zip(*pairs)] if taken else [setup(())] * len(questions)
+    fields = {name: [getattr(one, name) for one in setups] for name in Setup.__dataclass_fields__}
+    return pd.DataFrame(fields, index=questions.index)
 
 
 @cache
@@ -123,10 +123,11 @@ def _setup(q: dict[str, str]) -> Setup:
     stated = q.get("split", "").strip().lower()
     if stated not in SPLITS:
         raise Refused(f"split is {stated[:40]!r}; say tensor or layers.")
-    machine = _machine(q, numbers)
+    memories = (numbers["memory_gb"], numbers["accelerator_memory_gb"])
+    machine = _machine(q.get("accelerator", ""), numbers["bandwidth_gb_per_s"], *memories)
     own, family, version = _engine(q.get("engine", ""))
     _seen_by(machine.vendor, family)
-    model = _model(q, numbers)
+    model = _model(q.get("model", ""), numbers["parameters_b"], numbers["active_b"])
     form, assumed_format = _format(q, numbers, own)
     cards = float(machine.count) if cards == 1 else cards
     year = numbers["year"] or version or TODAY
@@ -225,9 +226,9 @@ class _Machine:
     guessed: tuple[str, ...]
 
 
-def _machine(q: dict[str, str], numbers: dict[str, float | None]) -> _Machine:
-    name, rate = q.get("accelerator", ""), numbers["bandwidth_gb_per_s"]
-    gib = numbers["memory_gb"] or numbers["accelerator_memory_gb"]
+@cache
+def _machine(name: str, rate: float | None, memory_gb: float | None, sold_gb: float | None) -> _Machine:
+    gib = memory_gb or sold_gb
     if not name and not rate:
         raise Refused("The row names no accelerator; name one, or state bandwidth_gb_per_s and memory_gb.")
     found = machines.machine(name, gib) if name else None
@@ -236,7 +237,7 @@ def _machine(q: dict[str, str], numbers: dict[str, float | None]) -> _Machine:
     if found is None or isinstance(found, str):
         raise Refused(str(found))
     low, high = (rate * 1e9, rate * 1e9) if rate else (found.low, found.high)
-    memory = numbers["memory_gb"] * 2**30 if numbers["memory_gb"] else found.memory_bytes
+    memory = memory_gb * 2**30 if memory_gb else found.memory_bytes
     guessed = () if rate and found.name != "stated" else (found.guessed,)
     return _Machine(
         found.name, found.family, found.architecture, found.kind, found.vendor,
@@ -244,9 +245,9 @@ def _machine(q: dict[str, str], numbers: dict[str, float | None]) -> _Machine:
     )  # fmt: skip
 
 
-def _model(q: dict[str, str], numbers: dict[str, float | None]) -> Setup:
+@cache
+def _model(name: str, size: float | None, active: float | None) -> Setup:
     """The fields of a `Setup` that the model decides; a stated size goes before the table's."""
-    name, size, active = q.get("model", ""), numbers["parameters_b"], numbers["active_b"]
     if not name and not size:
         raise Refused("The row names no model; name one, or state parameters_b (and active_b of a mixture).")
     known, of_table, guessed = None, None, []

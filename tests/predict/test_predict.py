@@ -1,6 +1,8 @@
 """What to expect: what is read of a question, the physics of a step, the fit, and the command."""
 
+import itertools
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ import pytest
 from llm_measured.predict import (
     answer,
     backwards,
+    columns,
     command,
     effects,
     fit,
@@ -227,6 +230,36 @@ def test_no_answer_passes_its_bound():
     ends = made[[answer.PREDICTED + end for end in ("_low", "", "_high")]].to_numpy()
     assert (np.diff(ends, axis=1) >= 0).all()
     assert (ends[:, 2] <= made["bound_output_tokens_per_s"] * (1 + 1e-9)).all()
+
+
+def test_a_whole_table_is_answered_as_each_question_alone_and_10000_rows_in_ten_seconds():
+    grid = itertools.product(
+        ["RTX 4090", "h100-sxm", "M4 Max 40c", "a toaster", "Ryzen 9 5950X"],
+        [1, 4],
+        ["llama-3.1-8b", "qwen3-30b-a3b", "llama-3.3-70b"],
+        ["Q4_K_M", "fp8"],
+        ["llama.cpp", "vllm"],
+        [1, 8, 200],
+        range(1000, 29_000, 1000),
+    )
+    table = pd.DataFrame(grid, columns=list(columns.NAMED))[:10_000]
+    started = time.perf_counter()
+    found = columns.expect(table)
+    assert time.perf_counter() - started < 10
+    for at in table.sample(40, random_state=1).index:
+        said, asked_ = found.loc[at], {new: table.at[at, old] for old, new in columns.NAMED.items()}
+        try:
+            alone = answer.one(asked_)
+        except question.Refused as refused:
+            assert said["reason"] == str(refused) and said.drop("reason").isna().all()
+            continue
+        rates = [alone.rate, alone.low, alone.high] if alone.answered else [np.nan] * 3
+        assert said[["tokens_per_s_user", "low", "high"]].to_list() == pytest.approx(rates, nan_ok=True)
+        known = np.isfinite(alone.held_gb)
+        assert said["fits"] == (not alone.outside if known else None)
+        assert bool(said["reason"]) == (not known or alone.outside > 0)
+        if known and at % 3 == 0:
+            assert said["users_at_10"] == backwards.most_users(asked_ | {"concurrency": ""}, 10).expected
 
 
 # --- the fit --------------------------------------------------------------------------------------------
