@@ -19,13 +19,13 @@ RATE_OF_EACH = 10.0  # tokens/s that each of `users_at_10` gets: somewhat faster
 
 
 def expect(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per question, same index. `frame` has the columns NAMED; an empty cell is nothing stated.
+    """Return one row per question, same index. `frame` has the columns NAMED; empty is nothing stated.
 
-    tokens_per_s_user, low, high: of each user (95 % of sources), empty where it does not run; total_tokens_per_s:
-    of all users; fits: whether the accelerators hold it all (empty: nobody says how much memory there is);
-    needs_gb: how much memory all accelerators together have to be sold with (2³⁰ bytes) for these users;
-    users_at_10: users at once who get RATE_OF_EACH tokens/s each and fit; reason: why a cell is empty or
-    something does not fit, one sentence."""
+    tokens_per_s_user, low, high: of each user (95 % of sources), empty where it does not run;
+    total_tokens_per_s: of all users; fits: whether the accelerators hold it all (empty: nobody says how much
+    memory there is); needs_gb: how much memory all accelerators together have to be sold with (2³⁰ bytes) for
+    these users; users_at_10: users at once who get RATE_OF_EACH tokens/s each and fit; reason: why a cell is
+    empty or something does not fit, one sentence."""
     asked = frame[list(NAMED)].rename(columns=NAMED)
     alike = asked.astype(str).groupby(list(asked), sort=False, dropna=False).ngroup().to_numpy()
     _, first, group = np.unique(alike, return_index=True, return_inverse=True)

@@ -62,9 +62,9 @@ def costs(setups: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
     """COLUMNS of setups, same index, from columns rate, low, high (tokens/s of each user); a row without
     rate or price is empty."""
     priced = [of(setup) for _, setup in setups[["machine", "usd_per_gpu_hour"]].iterrows()]
-    rates = rates.reindex(setups.index).astype(float).where([price is not None for price in priced])
     hour = pd.Series([price.usd_per_gpu_hour if price else np.nan for price in priced], setups.index)
-    paid = rates["rate"].notna()
+    rates = rates.reindex(setups.index).astype(float)
+    paid = rates["rate"].notna() & hour.notna()
     out = pd.DataFrame(index=setups.index, columns=COLUMNS, dtype=float)
     # The slowest rate is the dearest.
     for end, rate in (("", "rate"), ("_low", "high"), ("_high", "low")):
