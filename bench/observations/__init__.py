@@ -1,1 +1,1 @@
-"""Observations: columns, files, gates, and what is computed when they are read."""
+"""Observations: columns, files, validity checks, and what is computed when they are read."""

@@ -1,5 +1,5 @@
-"""What no measurement can be: the masks and bounds that gates (of our own runs) and audit (of anybody's
-files) share. Each has its own words, and its own rounding to allow for."""
+"""What no measurement can be: the masks and bounds that validity checks (of our own runs) and audit (of
+anybody's files) share. Each has its own words, and its own rounding to allow for."""
 
 import numpy as np
 import pandas as pd
