@@ -142,7 +142,7 @@ def row(run: Run) -> str:
     if measured.empty:  # a validity check that came later rejects it
         return f"{name}: measured, but not counted"
     one = measured.iloc[0]
-    wait = "" if one["ttft_s"] != one["ttft_s"] else f", TTFT {one['ttft_s'] * 1e3:.3g} ms"
+    wait = "" if one["ttft_s"] != one["ttft_s"] else f", TTFT {one['ttft_s'] * 1e3:,.1f} ms"
     return f"{name}: {one['output_tokens_per_s']:.3g} output tokens/s{wait}{beside}"
 
 

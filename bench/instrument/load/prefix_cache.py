@@ -80,8 +80,8 @@ def why_not(trial: Fields, off: bool = False) -> str:
         said += f" (it reports {trial['cached_tokens']} cached tokens)"
     return (
         f"The server answers from a prefix cache{said}: a new prompt of "
-        f"{trial['prompt_tokens']} tokens takes {fresh:.3g} ms to its first token, the same one again "
-        f"{repeated:.3g} ms, faster than it can compute it. Switch the cache off ({SWITCHES}), or have it "
+        f"{trial['prompt_tokens']} tokens takes {fresh:,.1f} ms to its first token, the same one again "
+        f"{repeated:,.1f} ms, faster than it can compute it. Switch the cache off ({SWITCHES}), or have it "
         f"report cached tokens ({REPORTS})."
     )
 
@@ -92,8 +92,8 @@ def unknown(trial: Fields) -> str:
         return ""
     fresh, repeated = (1e3 * np.median(trial[name]) for name in ("fresh_ttft_s", "repeated_ttft_s"))
     return (
-        f"Whether a prefix cache answers is unknown: a new prompt takes {fresh:.3g} ms to its first token, "
-        f"the same one again {repeated:.3g} ms. Every prompt of a level is new, so none is in it."
+        f"Whether a prefix cache answers is unknown: a new prompt takes {fresh:,.1f} ms to its first token, "
+        f"the same one again {repeated:,.1f} ms. Every prompt of a level is new, so none is in it."
     )
 
 
