@@ -13,7 +13,7 @@
 #     make study MODELS=qwen2.5-coder-1.5b   a model of the size that people use: twelve options, three rounds: an hour to three;
 #                                        qwen2.5-coder-0.5b is the half hour between. KEEP=1 keeps what engines make of large models
 #     make study SEED=7                  each round in the order that this seed draws; python -m bench.workflow.plan show prints it
-#     make study PROFILE=slurm           on a cluster, with the profile of that name in profiles/ (pages/guide.qmd)
+#     make study PROFILE=slurm           on a cluster, with the profile of that name in profiles/ (HOWTO.md)
 #     make install                       only what a study installs first: .venv
 #     make test                          the quick tests: rules, formats, the instrument, the client under load
 #     make check                         all others: every engine and option, figures, pages in a browser, Slurm
@@ -30,7 +30,6 @@
 #                                        FAIL_IF="ttft_p90 > +10%" ends with 1 where that is significantly passed
 #     make compare-scatter               the scatter between runs that results of one run borrow, from committed reruns
 #     make compare-proof                 how often `compare` errs: on reruns and on simulated servers; its result is committed
-#     make audit-runs                    the audit of our own runs, which is committed: after new runs, or when a check has changed
 #     make wheels                        llm_measured as a wheel, in dist/: audit and published rows without the study
 #     make contribute                    whether new runs may be committed (CONTRIBUTING)
 #     make observatory                   every published measurement in one table, checked (data/observatory/observatory.parquet),
@@ -42,7 +41,7 @@
 #                                        expect-log: predictions that wait for a measurement
 #     make proof                         the long simulations behind the intervals; their result is committed
 #     make lint                          format, style, types, and which room and package may import which
-#     make readme                        the README's findings, data/results.md and data/dictionary.md, from data/tables
+#     make readme                        the README's made parts, data/results.md and data/dictionary.md, from data/tables
 #     make tables                        data/tables from the committed runs; python -m bench.topics.tables check compares them
 #     make figures                       figures/: every labelled cell of a page, and the figures of others' numbers
 #     make data                          the whole data in downloads/: one Parquet, one CSV, the data dictionary
@@ -70,14 +69,14 @@ UNKNOWN := $(filter-out $(VARIABLES) MAKE% -%,$(GIVEN))
 ifneq ($(UNKNOWN),)
 $(error No variable $(firstword $(UNKNOWN)) here. There are: $(VARIABLES))
 endif
-# On a node without network (pages/guide.qmd): pip looks nowhere but in wheels/, and the hub is not asked.
+# On a node without network (HOWTO.md): pip looks nowhere but in wheels/, and the hub is not asked.
 ifneq ($(wildcard wheels/*.whl),)
 export PIP_NO_INDEX := 1
 export PIP_FIND_LINKS := $(CURDIR)/wheels
 export HF_HUB_OFFLINE := 1
 endif
 
-.PHONY: audit-runs compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log study try test check check-backend check-engines faults wheels audit contribute proof lint site tables figures data readme help install
+.PHONY: compare compare-scatter compare-proof observatory expect predict-fit expect-proof expect-log study try test check check-backend check-engines faults wheels audit contribute proof lint site tables figures data readme help install
 .DEFAULT_GOAL := study
 
 study: .venv/ready $(if $(PROFILE),.venv/$(PROFILE))
@@ -103,7 +102,7 @@ data: .venv/ready
 	@python -m bench.report.downloads
 
 readme: .venv/ready
-	@python -m bench.headlines README.md
+	@python -m bench.report.readme
 	@python -m bench.report.forge
 
 # What takes no time measurement runs on both cores, the rest one after the other. Of the quick tests many wait for a
@@ -138,9 +137,6 @@ compare-scatter: .venv/ready
 
 compare-proof: .venv/ready
 	@python tests/compare/errors.py
-
-audit-runs: .venv/ready
-	@python -c "from bench.machine import identity; from bench.observations import store; from bench.report.audit import own_runs; own_runs.write(store.files(), identity.cores())"
 
 contribute: .venv/ready
 	@python -m bench.workflow.contribute $(if $(BASE),--base "$(BASE)") $(if $(FROM),--from "$(FROM)") $(if $(TAKE),--take)

@@ -1,6 +1,6 @@
 // What a reader can do with a table beside sorting it: search its rows, choose its columns, take along what is shown.
 "use strict";
-const LEAST_ROWS = 4;
+const LEAST_ROWS = 8;
 
 function made(tag, properties, ...children) {
   const node = Object.assign(document.createElement(tag), properties);
@@ -63,4 +63,19 @@ for (const box of document.querySelectorAll(".table-scroll")) {
   const table = box.querySelector("table.sortable");
   number += 1;
   if (table && table.tBodies[0].querySelectorAll("tr th").length >= LEAST_ROWS) equip(box, table, number);
+}
+
+// One choice for all tables of a page whose rows are of several processors; the first one of each is shown until then.
+const place = document.getElementById("processor"), several = [...document.querySelectorAll("tr[data-of]")];
+if (place && several.length) {
+  const choice = made("select", {});
+  for (const name of new Set(several.map((row) => row.dataset.of))) choice.append(made("option", {}, name));
+  choice.addEventListener("change", () => {
+    for (const row of several) row.hidden = row.dataset.of !== choice.value;
+    for (const table of new Set(several.map((row) => row.closest("table")))) {
+      const none = [...table.tBodies[0].rows].every((row) => row.hidden);
+      table.querySelector(".of").textContent = choice.value + (none ? ": not measured" : "");
+    }
+  });
+  place.prepend(made("label", {}, "Processor ", choice));
 }

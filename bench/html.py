@@ -1,5 +1,7 @@
 """Tables written out: HTML for pages, fixed width for the terminal."""
 
+from collections.abc import Sequence
+
 import jinja2
 import numpy as np
 import pandas as pd
@@ -35,7 +37,7 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 <div class="table-scroll" role="region" tabindex="0" aria-label="{{ caption or 'Table' }}">
 <table class="sortable" data-quarto-disable-processing="true">
 {% if caption %}
-<caption>{{ caption }}</caption>
+<caption>{{ caption }}{% if first %} <span class="of">{{ first }}</span>{% endif %}</caption>
 {% endif %}
 <thead><tr>
 {% for name, numeric in columns %}
@@ -43,8 +45,9 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 {% endfor %}
 </tr></thead>
 <tbody>
-{% for row in rows %}
-<tr>{% for text, sort in row %}
+{% for row, group in rows %}
+<tr{% if group %} data-of="{{ group }}"{{ ' hidden' if group != first }}{% endif %}>
+{%- for text, sort in row %}
 {%- if sort is not none %}<td data-sort="{{ sort }}">{{ text }}</td>
 {%- elif loop.first %}<th scope="row">{{ text }}</th>{% else %}<td>{{ text }}</td>{% endif %}{% endfor %}</tr>
 {% else %}
@@ -59,16 +62,20 @@ TEMPLATE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=T
 """)
 
 
-def html(table: pd.DataFrame, caption: str = "", command: str = "") -> str:
-    """`table` as an accessible HTML table that scrolls sideways, everything escaped; numbers carry their
-    raw value in data-sort."""
+def html(table: pd.DataFrame, caption: str = "", command: str = "", groups: Sequence[str] = ()) -> str:
+    """Return `table` as an accessible HTML table that scrolls sideways, everything escaped; numbers carry
+    their raw value in data-sort.
+
+    `groups` has a word per row, of which a reader chooses one (tables.js); the others' rows are hidden.
+    """
     numeric = [pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]
     rows = [[_cell(v, n) for v, n in zip(row, numeric)] for row in table.itertuples(index=False)]
     # One line per row of the table, whatever line breaks an answer has.
     rows = [[(" ".join(t.split()), s) for t, s in row] for row in rows]
     return TEMPLATE.render(
         columns=list(zip(table.columns, numeric)),
-        rows=rows,
+        rows=list(zip(rows, groups or [""] * len(rows))),
+        first=next(iter(groups), ""),
         caption=caption,
         command=command,
         empty=EMPTY,

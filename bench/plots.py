@@ -28,11 +28,10 @@ from bench.style import BESIDE, FAINT, GREY, INK, MARKERS, TALLEST, WIDTH
 from llm_measured.core import columns, naming
 from llm_measured.core.definitions import Fields
 
-ROW, PANEL, REST = 0.235, 0.6, 1.75  # inches: a row, what a panel has around its rows, title and small print
+ROW, PANEL, REST = 0.25, 0.6, 1.75  # inches: a row, what a panel has around its rows, title and small print
 SHARED_HATCH = "//////"
-LABEL, THICK = -0.3, 0.66  # where in a row its label begins, and how thick its bar is
+THICK = 0.66  # how thick the bar of a row is
 GREYS = FAINT, "0.58", GREY  # of published curves
-SMALL_FROM = 6  # lines of a legend from which on it is written smaller
 LOWEST = 1.5  # inches: panels that would be lower stand in two columns
 MOST_SETTINGS = 3  # models in one figure; the table has all
 DASHES = "-", (0, (5, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (2, 1))
@@ -48,14 +47,11 @@ def bars(
     *names: str,
     title: str,
     caption: str = "",
-    note: str = "",
-    warn: str = "",
     label: Sequence[str] = (),
 ) -> Figure:
     """Draw the columns `names` of `rows`, a panel each and a bar per row, in the order of the rows.
 
-    `note` names a column of words that stand at the right of the last panel, in red where the column `warn`
-    is true; `label` replaces engine and option before the bars.
+    `label` replaces engine and option before the bars.
     """
     with style.style():
         rows = rows.head(MOST_ROWS).reset_index(drop=True)
@@ -81,8 +77,6 @@ def bars(
                 for y, text in enumerate(runs):
                     values = pd.Series([float(word) * column.factor for word in text.split()])
                     small_dots(panel, values, pd.Series(float(y), values.index))
-        if note:
-            _notes(panels[0][-1], rows[note], rows[warn] if warn else None)
         return style.titled(drawn, title, caption)
 
 
@@ -92,16 +86,6 @@ def _whiskers(panel, rows, name, factor):
     beside = [values - rows[f"{name}_low"] * factor, rows[f"{name}_high"] * factor - values]
     look = {"fmt": "none", "ecolor": style.INK, "capsize": 2, "elinewidth": 1, "zorder": 4}
     panel.errorbar(values, values.index, xerr=beside, **look)
-
-
-def _notes(panel, words, warn):
-    """Write `words` at the right edge of the rows of `panel`, in red where `warn` is true."""
-    panel.set_xlim(0, panel.get_xlim()[1] * 1.75)
-    for y, text in enumerate(words):
-        bad = warn is not None and str(warn.iloc[y]) == "True"
-        where = panel.get_yaxis_transform()
-        colour = style.WORSE if bad else style.GREY
-        panel.text(1, y, text, color=colour, transform=where, ha="right", va="center_baseline", fontsize=8)
 
 
 def curve(
@@ -201,7 +185,7 @@ def _ends(axes, rows, x, y, end, hollow):
         mark = row[x] * factors[x], row[y] * factors[y]
         where = place.transform(mark)
         if all(abs(where - other)[0] > 0.09 or abs(where - other)[1] > 0.045 for other in taken):
-            axes.annotate(row[end], mark, (6, 0), **BESIDE | {"fontsize": 9, "color": GREY})
+            axes.annotate(row[end], mark, (6, 0), **BESIDE | {"color": GREY})
         taken.append(where)
 
 
@@ -224,7 +208,7 @@ def points(rows: pd.DataFrame, x: str, y: str, hue: str = "backend", title: str 
                 marker, color=colour, markersize=6, linestyle="", label=str(value),
             )  # fmt: skip
         panel.set(xlabel=across.axis, ylabel=upwards.axis)
-        panel.legend(frameon=False, fontsize=9)
+        panel.legend(frameon=False)
         return style.titled(drawn, f"{upwards.title} and {across.title}", title)
 
 
@@ -308,11 +292,11 @@ def canvas(
 
 def rows_of(axes: Axes, labels: list[str], unit: str = "") -> None:
     """Prepare `axes` for one row per label, the first on top; a label stands before its bar."""
-    look: dict[str, Any] = {"va": "top", "ha": "right", "fontsize": 10}
+    look: dict[str, Any] = {"va": "center_baseline", "ha": "right"}
     for y, name in enumerate(labels):
         # Set off by an offset: a browser drops the spaces at a label's end.
         at, offset = axes.get_yaxis_transform(), (-6, 0)
-        axes.annotate(name, (0, y + LABEL), offset, xycoords=at, textcoords="offset points", **look)
+        axes.annotate(name, (0, y), offset, xycoords=at, textcoords="offset points", **look)
     axes.set(ylim=(len(labels) - 0.4, -0.6), yticks=[], xlabel=unit)
     axes.grid(False, axis="y")
 
@@ -347,7 +331,7 @@ def draw_bars(
         if half[y]:
             whisker = [[half[y]], [above[y]]]
             axes.errorbar(value, y, xerr=whisker, color=INK, capsize=2, elinewidth=1, capthick=1, zorder=4)
-        axes.annotate(html.number(value) or "not measured", (end, y), (4, 0), fontsize=9, **BESIDE)
+        axes.annotate(html.number(value) or "not measured", (end, y), (4, 0), **BESIDE)
     axes.set_xlim(0, (max(ends) or 1) * 1.2)
     ticks(axes.xaxis, 4)
 
@@ -415,9 +399,9 @@ def canvas_of_panels(
         )
         for mark in styles.values()
     ] + list(also)
-    ncols = 2 if len(handles) <= 2 * SMALL_FROM else 3
+    ncols = 2
     lines = -(-len(handles) // ncols)
-    key = min((0.24 if lines <= SMALL_FROM else 0.165) * lines, TALLEST / 3)
+    key = min(0.25 * lines, TALLEST / 2)
     columns = 1 if count * LOWEST + key + extra <= TALLEST or count == 1 else 2
     rows = -(-count // columns)
     each = min(height, (TALLEST - key - extra) / rows)
@@ -427,10 +411,9 @@ def canvas_of_panels(
     shown = [drawn.add_subplot(grid[k // columns, k % columns]) for k in range(count)]
     axes = drawn.add_subplot(grid[rows, :])
     # One legend for all panels in axes of its own.
-    size = 10 if lines <= SMALL_FROM else 8
     axes.legend(
         handles=handles, loc="upper left", ncols=ncols, frameon=False, borderpad=0, borderaxespad=0,
-        columnspacing=1.2, fontsize=size, labelspacing=0.3 if size < 10 else 0.5,
+        columnspacing=1.2, labelspacing=0.3,
     )  # fmt: skip
     axes.axis("off")
     return drawn, shown

@@ -11,10 +11,14 @@ data/tables/, and it says so.
 
 import contextlib
 import functools
+import glob
 import numbers
 import os
 import re
+import shlex
 import string
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +109,15 @@ def machine(rows: pd.DataFrame, name: str = "") -> pd.DataFrame:
     return rows[rows["machine"] == first]
 
 
+def processors(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of one machine of each processor type, that with most runs; the default machine's
+    first."""
+    if rows.empty:
+        return rows
+    types = dict.fromkeys([*machine(rows)["gpu"], *rows["gpu"]])
+    return pd.concat([machine(rows, name) for name in types])
+
+
 def _named(rows: pd.DataFrame, wish: str) -> pd.Series:
     """Which rows are of the machine `wish`: its label, device, host or both, or `here`."""
     if wish == "here":
@@ -179,20 +192,34 @@ class _Numbers(string.Formatter):
         return super().format_field(value, format_spec)
 
 
-def show(rows: pd.DataFrame, names: str, caption: str = "", **own: Column | str) -> pd.DataFrame | None:
+def printed(command: str) -> None:
+    """Show a command of llm-measured, with patterns of files, and what it prints in the repository's root."""
+    words = [sys.executable, "-m", "llm_measured"]
+    for word in shlex.split(command)[1:]:
+        words += sorted(glob.glob(word, root_dir=paths.ROOT)) or [word]
+    done = subprocess.run(words, cwd=paths.ROOT, capture_output=True, text=True, check=False)
+    if done.stderr:
+        raise RuntimeError(done.stderr)
+    display(Markdown(f"```text\n$ {command}\n{done.stdout.rstrip()}\n```"))
+
+
+def show(
+    rows: pd.DataFrame, names: str, caption: str = "", by: str = "", **own: Column | str
+) -> pd.DataFrame | None:
     """Show the columns `names` (words of one string) of `rows`, each with its title and unit, empty ones
     left out.
 
     On a page it is a table that can be sorted; in a notebook the same DataFrame is returned. A title of
-    `own` replaces that of a column.
+    `own` replaces that of a column. Of the column `by` a page's reader chooses one value, the first row's
+    until then; in a notebook it is the last column.
     """
     shown = columns.shown(rows, names, **own).reset_index(drop=True)
     filled = [name for name in shown if shown[name].notna().any() and (shown[name].astype(str) != "").any()]
     shown = shown[filled] if len(shown) else shown
     if not is_page():
-        return shown
+        return shown.assign(**{by: rows[by].to_numpy()}) if by else shown
     shown.attrs = {}
-    show_html(html.html(shown, caption))
+    show_html(html.html(shown, caption, groups=rows[by].tolist() if by else ()))
     return None
 
 

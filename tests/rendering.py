@@ -10,8 +10,8 @@ from commands import run
 
 from bench.paths import ROOT
 
-# An answer in the made-up runs that a page has to show as text.
-MARKUP = '<script>document.title = "broken"</script>'
+# The address of a fork, which sets repo-url in _quarto.yml.
+FORK = "https://github.com/ada/measured"
 
 
 def checkout(folder):
@@ -40,3 +40,18 @@ def render(folder, *page, check=True, **environment):
         pytest.skip("no Quarto on this machine; install it, or say QUARTO=/path/to/quarto, to test the pages")
     own = {"PYTHONPATH": folder, "QUARTO_PYTHON": sys.executable} | environment
     return run(quarto, "render", *page, check=check, cwd=folder, **own)
+
+
+def opened(browser, address, width=1280, height=900):
+    """A page of the served site in a new window, which keeps its errors and the requests that left the site."""
+    page = browser.new_page(viewport={"width": width, "height": height})
+    page.troubles, page.outside = [], []
+    ours = address[: address.index("/", len("http://"))]
+    page.on("request", lambda r: None if r.url.startswith((ours, "data:")) else page.outside.append(r.url))
+    page.on(
+        "console", lambda message: page.troubles.append(message.text) if message.type == "error" else None
+    )
+    page.on("pageerror", lambda error: page.troubles.append(str(error)))
+    page.on("requestfailed", lambda request: page.troubles.append(request.url))
+    page.goto(address, wait_until="load")
+    return page

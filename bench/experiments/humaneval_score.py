@@ -138,7 +138,7 @@ def start(namespace: dict[str, Any]) -> Iterator[Scoring]:
     if values["run_generated_code"] is not True:
         raise PermissionError(
             "This runs programs that a model has written. They are contained (bench/experiments/sandbox.py, "
-            "pages/guide.qmd), and still nobody has read them: say -p run_generated_code True, or "
+            "HOWTO.md), and still nobody has read them: say -p run_generated_code True, or "
             "run_generated_code: true at humaneval-score in study.yaml."
         )
     notebook.at_least(1, deadline_s=values["deadline_s"])

@@ -7,11 +7,13 @@ a labelled cell also has the command that runs it and the link to Colab, and the
 (llms.txt) have no packed data.
 """
 
-import html
 import os
 import re
 import sys
 from pathlib import Path
+
+import jinja2
+import pandas as pd
 
 from bench.paths import ROOT, SITE
 from bench.report import links, prerender
@@ -19,19 +21,34 @@ from bench.topics import commands
 
 # A picture as an address of its own, and packed data: nothing that a language model reads.
 EMBEDDED = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{400,}={0,2}")
-# What stands at a former address. A script keeps the place within the page; without it the refresh leads on.
-MOVED = """<!DOCTYPE html>
+# What stands at a former address. A script keeps the place within the page, or leads to where it is now
+# (pages/moved.csv); without it a reader finds a link to it at that very place, and the refresh leads on.
+MOVED = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
+<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<title>Moved: {title}</title>
-<link rel="canonical" href="{address}">
-<script>location.replace("{address}" + location.search + location.hash);</script>
-<meta http-equiv="refresh" content="0; url={address}">
+<title>Moved: {{ title }}</title>
+<link rel="canonical" href="{{ address }}">
+<style>li:target { font-weight: bold; } li:target::before { content: "→ "; }</style>
+<script>
+const places = {{ places | tojson }}, place = location.hash.slice(1);
+location.replace(places[place] ?? "{{ address }}" + location.search + location.hash);
+</script>
+<meta http-equiv="refresh" content="{{ 5 if places else 0 }}; url={{ address }}">
 </head>
-<body><p>This page has moved to <a href="{address}">{title}</a>.</p></body>
+<body>
+<p>This page has moved to <a href="{{ address }}">{{ title }}</a>.</p>
+{% if places %}
+<ul>
+{% for place, now in places.items() %}
+<li id="{{ place }}"><a href="{{ now }}">{{ place }}</a></li>
+{% endfor %}
+</ul>
+{% endif %}
+</body>
 </html>
-"""
+""")
 
 
 def page(source: str) -> str:
@@ -41,13 +58,17 @@ def page(source: str) -> str:
 
 def write_aliases(out: Path, root: Path = ROOT) -> None:
     """Write into the site `out` a page that leads on at each former address of a page (`aliases`)."""
+    moved = pd.read_csv(root / "pages" / "moved.csv")
     for name in prerender.settings(root)["project"]["render"]:
         front, _ = prerender.read(root / name)
         for alias in prerender.many(front.get("aliases")):
             former = out / alias.removeprefix("/")
             former.parent.mkdir(parents=True, exist_ok=True)
             address = os.path.relpath(out / page(name), former.parent)
-            text = MOVED.format(address=address, title=html.escape(front["title"]))
+            places = moved[moved["before"] == former.stem].set_index("anchor")["now"]
+            folder = os.path.relpath(out / "pages", former.parent)
+            places = {place: os.path.normpath(f"{folder}/{now}") for place, now in places.items()}
+            text = MOVED.render(address=address, title=front["title"], places=places)
             former.write_text(text, encoding="utf-8")
 
 

@@ -66,7 +66,7 @@ def load(overrides: Fields | None = None) -> Fields:
         study["experiments"] = {name: _at_once(every[name]) for name in names}
         if refused := [n for n in names if every[n]["parameters"].get("run_generated_code") is False]:
             raise ValueError(
-                f"{refused[0]} runs programs that a model has written, contained (pages/guide.qmd): say "
+                f"{refused[0]} runs programs that a model has written, contained (HOWTO.md): say "
                 "run_generated_code: true at it in study.yaml first."
             )
     elif study["first_only"]:

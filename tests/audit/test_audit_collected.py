@@ -7,7 +7,6 @@ import pandas as pd
 
 from bench import inputs
 from bench.paths import DATA
-from bench.report.audit import page
 from llm_measured.audit import checks, collected
 
 SAMPLE = DATA / "audits" / "samples" / "vllm-bench-serve.json"
@@ -32,31 +31,6 @@ def test_files_read_and_alarms_are_counted(tmp_path):
     ]
     drawn = collected.drawn(pd.concat([every] * 30))
     assert drawn["check"].tolist() == ["plain_sums"] * collected.DRAWN and set(drawn["file"]) == {"b.json"}
-
-
-def test_the_page_counts_each_file_of_the_committed_table_once(monkeypatch):
-    rows = [
-        ("a", "no alarm", "", 5),
-        ("a", "impossible", "bandwidth_beyond_device", 2),
-        ("b", "contradicts itself", "plain_sums", 3),
-        ("b", "impossible", "bandwidth_beyond_device", 1),
-        ("c", "not read", "", 7),
-    ]
-    table = pd.DataFrame(rows, columns=[*collected.COLUMNS, "files"])
-    monkeypatch.setattr(inputs, "table", lambda name: table.copy())
-    assert page.collected_numbers() == {
-        "files": 18,
-        "sources": 3,
-        "read": 11,
-        "readable": 2,
-        "impossible": 3,
-        "uncounted": 0,
-        "contradictory": 3,
-        "alarming": 2,
-    }
-    first, second = page.collected_alarms().to_numpy().tolist()
-    assert first == ["impossible", "bandwidth_beyond_device", 3, "a (2), b (1)"]
-    assert second == ["contradicts itself", "plain_sums", 3, "b (3)"]
 
 
 def test_the_committed_table_names_checks_that_there_are():

@@ -1,20 +1,16 @@
 """The report: exit codes, hostile and damaged files, what it imports, our own runs."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 
 import pandas as pd
 import pytest
 
-from bench import inputs
 from bench.observations import store
 from bench.paths import ROOT
-from bench.report.audit import own_runs
 from llm_measured.audit import report
-from llm_measured.audit.checks.finding import CONTRADICTION, KINDS, MISSING
+from llm_measured.audit.checks.finding import CONTRADICTION, MISSING
 
 HOSTILE = (
     'model,gpu,tp,weights,batch_size,output_tokens_per_s,note\n"<script>alert(1)</script> '
@@ -84,40 +80,11 @@ def test_nothing_heavy_is_imported():
 
 @pytest.mark.parametrize("every", [60, pytest.param(1, marks=pytest.mark.check)])
 def test_our_own_committed_runs_raise_nothing_impossible_and_no_contradiction(every):
-    """As the page Audit asks; a file that cannot be read is an error."""
+    """As the page Check and reproduce says; a file that cannot be read is an error."""
     files = store.files()[::every]
-    table = own_runs.audited(files, os.cpu_count() or 1)
-    assert len(table) == len(files) + 1 and set(table["alarms"]) == {""} and table[MISSING].sum() > 0
+    findings, _, unread = report.collect(files)
+    assert not unread and {finding.kind for finding in findings} == {MISSING}
     assert len(store.files()) > 100
-
-
-def test_committed_audits_are_those_of_the_committed_runs_and_of_these_checks(monkeypatch):
-    """A row of another key is an audit that nobody reads: `make audit-runs` writes them anew."""
-    committed = inputs.table(own_runs.TABLE).set_index("run")
-    some = [file for file in store.files() if f"{file.parent.name}/{file.stem}" in committed.index][::40]
-    monkeypatch.setattr(own_runs, "_known", dict)
-    for _, row in own_runs.audited(some).iloc[:-1].iterrows():
-        kept = committed.loc[row["run"]]
-        assert row["key"] == kept["key"] and row[[*KINDS]].tolist() == kept[[*KINDS]].tolist(), row["run"]
-
-
-def test_a_run_that_has_changed_is_audited_anew_and_an_audited_one_is_not(tmp_path, monkeypatch):
-    file = tmp_path / "engine" / store.files()[0].name
-    file.parent.mkdir()
-    for suffix in (".csv", ".json"):
-        shutil.copy(store.files()[0].with_suffix(suffix), file.with_suffix(suffix))
-    monkeypatch.setattr(own_runs, "DATA", tmp_path)
-    monkeypatch.setattr(inputs, "DATA", tmp_path)
-    first = own_runs.audited([file])
-    (tmp_path / "audits").mkdir()
-    first.to_csv(tmp_path / f"{own_runs.TABLE}.csv", index=False)
-    with monkeypatch.context() as nothing_runs:
-        nothing_runs.setattr(own_runs.checks, "run_alone", None)
-        assert own_runs.audited([file]).to_dict("records") == first.to_dict("records")
-    table = pd.read_csv(file)
-    table["ttft_s"] = table["e2e_s"] * 2
-    table.to_csv(file, index=False)
-    assert "Times run backwards" in own_runs.audited([file])["alarms"].iloc[0]
 
 
 @pytest.mark.parametrize("more", [0, 50], ids=["as planned", "beyond the plan"])

@@ -1,4 +1,4 @@
-"""The README promises that one file is an engine: take the file out of the README, run the README's commands for
+"""HOWTO.md promises that one file is an engine: take the file out of it, run its commands for
 it as they are printed, and see its rows, its bar, its row of the table and its section."""
 
 import re
@@ -13,26 +13,26 @@ from bench.observations import store
 from bench.paths import ROOT
 from llm_measured.core import naming
 
-README = (ROOT / "README.md").read_text()
-SECTION = README.split("## Add an engine\n")[1].split("\n## ")[0]
+HOWTO = (ROOT / "HOWTO.md").read_text()
+SECTION = HOWTO.split("## An engine\n")[1].split("\n## ")[0]
 SOURCE = re.search(r"```python\n(.*?)```", SECTION, re.S).group(1)
 COMMANDS = re.search(r"```\n(make install\n.*?)```", SECTION, re.S).group(1).splitlines()
 
 
 def words(beginning, folder, **replaced):
-    """The words of the README's one command that begins so, its folder `scratch` being `folder`; of a parameter
+    """The words of the one command that begins so, its folder `scratch` being `folder`; of a parameter
     in `replaced` with another value."""
     (command,) = [line for line in COMMANDS if beginning in line]
     command = command.replace(".venv/bin/", "").replace("scratch", str(folder))
     for name, value in replaced.items():
         command, found = re.subn(rf"(-p {name}) \S+", rf"\1 {value}", command)
-        assert found == 1, f"the README's command has no -p {name}"
+        assert found == 1, f"the command has no -p {name}"
     return shlex.split(command, comments=True)
 
 
 @pytest.mark.check
 @pytest.mark.timing
-def test_the_engine_shown_in_the_readme_works(tmp_path, monkeypatch):
+def test_the_engine_shown_in_howto_works(tmp_path, monkeypatch):
     scratch = tmp_path / "scratch"
     (tmp_path / "adapters").mkdir()
     (tmp_path / "adapters" / "mine.py").write_text(SOURCE)
@@ -68,14 +68,14 @@ def test_the_engine_shown_in_the_readme_works(tmp_path, monkeypatch):
 
 
 @pytest.mark.check
-def test_the_types_of_the_engine_shown_in_the_readme_are_those_that_make_lint_asks_for(tmp_path):
+def test_the_types_of_the_engine_shown_in_howto_are_those_that_make_lint_asks_for(tmp_path):
     """In the place of another adapter, for mypy's rules depend on the folder."""
     (tmp_path / "mine.py").write_text(SOURCE)
     shadow = ("--shadow-file", "bench/backends/ctranslate2.py", tmp_path / "mine.py")
     run("mypy", "-m", "bench.backends.ctranslate2", *shadow, "--cache-dir", tmp_path / "cache")
 
 
-def test_the_engine_shown_in_the_readme_has_the_style_that_make_lint_asks_for(tmp_path):
+def test_the_engine_shown_in_howto_has_the_style_that_make_lint_asks_for(tmp_path):
     own = tmp_path / "bench" / "backends"
     own.mkdir(parents=True)
     (own / "mine.py").write_text(SOURCE)
@@ -84,7 +84,7 @@ def test_the_engine_shown_in_the_readme_has_the_style_that_make_lint_asks_for(tm
     run("ruff", "format", "--check", "--no-cache", own / "mine.py", cwd=tmp_path)
 
 
-def test_the_engine_shown_in_the_readme_keeps_what_the_tests_of_adapters_ask_of_it(tmp_path, monkeypatch):
+def test_the_engine_shown_in_howto_keeps_what_the_tests_of_adapters_ask_of_it(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(SOURCE)
     monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
     mine = backends.get("mine")

@@ -1,12 +1,14 @@
 """What tests of pages share: a browser, the site as Quarto renders it, and a page that is opened from its file."""
 
+import functools
+import http.server
 import os
+import re
 import shutil
+import threading
 
 import pytest
-from builders import write_every
-from commands import run
-from rendering import MARKUP, checkout, render
+from rendering import FORK, checkout, render
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 FLAGS = (
@@ -27,21 +29,29 @@ def environment_of_before():
 
 @pytest.fixture(scope="session")
 def rendered(tmp_path_factory):
-    """The site of made-up runs of four options, as Quarto renders it: rendered once for all tests."""
+    """The site of the committed tables in a fork, as Quarto renders it: rendered once for all tests."""
     folder = checkout(tmp_path_factory.mktemp("site"))
-    for backend, option, rate in (
-        ("transformers", "float32", 20.0),
-        ("ctranslate2", "int8", 40.0),
-        ("llamacpp", "Q4_0", 90.0),
-        ("fake", "float32", 9.0),
-    ):
-        lost = (64,) if backend == "fake" else ()
-        write_every(folder / "r", rate, lost, backend=backend, option=option, answer=MARKUP)
-    where = {"BENCH_RESULTS": folder / "r", "PYTHONPATH": folder}
-    run("python", "-m", "bench.topics.tables", "own", cwd=folder, **where)
-    done = render(folder, **where)
+    setting = (folder / "_quarto.yml").read_text()
+    setting = re.sub(r"^  # repo-url:.*$", f"  repo-url: {FORK}", setting, flags=re.M)
+    (folder / "_quarto.yml").write_text(setting)
+    done = render(folder, PYTHONPATH=folder)
     (folder / "render.log").write_text(done.stdout + done.stderr)
     return folder / "_site"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(rendered):
+    """The address at which the rendered site is served."""
+    handler = functools.partial(Quiet, directory=rendered)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ import importlib.util
 import os
 import posixpath
 import re
-import shutil
 import subprocess
 import sys
 import venv
@@ -16,25 +15,26 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 import yaml
-from commands import cloned
-from rendering import render
+from rendering import FORK
 
 from bench import cells
-from bench.paths import CACHE, ROOT
+from bench.paths import ROOT
 from bench.report import links, notebooks
 
 pytestmark = pytest.mark.early
-
-FORK = "https://github.com/ada/measured"
 
 
 @pytest.fixture
 def root(tmp_path):
     """A folder with a _quarto.yml that names FORK, and the notebook."""
-    (tmp_path / "_quarto.yml").write_text(f"website: {{repo-url: {FORK}/}}")
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "notebooks/figure.ipynb").write_text((ROOT / "notebooks/figure.ipynb").read_text())
-    return tmp_path
+    return forked(tmp_path)
+
+
+def forked(folder):
+    (folder / "_quarto.yml").write_text(f"website: {{repo-url: {FORK}/}}")
+    (folder / "notebooks").mkdir()
+    (folder / "notebooks/figure.ipynb").write_text((ROOT / "notebooks/figure.ipynb").read_text())
+    return folder
 
 
 def test_every_address_follows_from_one_setting(root):
@@ -55,18 +55,15 @@ def test_without_a_repository_on_github_there_is_no_colab(tmp_path, setting):
     assert links.colab("mbu", tmp_path) == links.under_figure("mbu", tmp_path) == ""
 
 
-def test_the_address_stands_in_one_place():
-    address = links.repository()
-    assert address and (ROOT / "_quarto.yml").read_text().count(address) == 1
-    found = subprocess.run(
-        ["git", "grep", "-lF", address], cwd=ROOT, capture_output=True, text=True
-    ).stdout.split()
-    assert found == ["README.md", "_quarto.yml"]  # and the command that needs no clone
+def test_no_address_that_nobody_registered_stands_anywhere():
+    assert links.repository() == ""
+    said = subprocess.run(
+        ["git", "grep", "-l", "llm-inference-measured/"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert said.stdout.split() == []
 
 
 def test_another_address_is_warned_of(capsys):
-    links.main(f"{links.repository()}/")
-    assert capsys.readouterr().out == ""
     links.main(FORK)
     assert f"Set repo-url to {FORK}" in capsys.readouterr().out
 
@@ -110,14 +107,6 @@ class Links(HTMLParser):
             self.to.append(attributes["href"])
 
 
-def fork(folder):
-    """A clone of this repository under another address; nothing else is changed in it."""
-    cloned(folder)
-    setting = (folder / "_quarto.yml").read_text()
-    (folder / "_quarto.yml").write_text(re.sub("repo-url: .*", f"repo-url: {FORK}", setting))
-    return folder
-
-
 def in_fork(folder, *command, python=sys.executable, **more):
     """Run a command in the fork with its own code; returns what it printed."""
     own = {key: value for key, value in os.environ.items() if not key.startswith("BENCH_")}
@@ -133,15 +122,10 @@ def in_fork(folder, *command, python=sys.executable, **more):
 
 
 @pytest.mark.check
-def test_a_fork_rehearsed(tmp_path):
+def test_a_fork_rehearsed(tmp_path, rendered):
     """Every link of the rendered fork leads somewhere: a page, an anchor, a file of the repository, a notebook."""
-    folder = fork(tmp_path / "measured")
-    # What other tests of pages have computed of the same data is not computed again.
-    shutil.copy(ROOT / ".host", folder)
-    known = {name: os.environ[name] for name in ("BENCH_BACKENDS",)} | {"BENCH_CACHE": str(CACHE)}
-    render(folder, **known)
+    site, folder = rendered, rendered.parent
     in_fork(folder, "bench.report.notebooks", str(tmp_path / "notebooks"))
-    site = folder / "_site"
     quarto = yaml.safe_load((ROOT / "_quarto.yml").read_text())
     names = [name.replace(".qmd", ".html") for name in quarto["project"]["render"]]
     pages = {name: Links((site / name).read_text()) for name in names}
@@ -151,7 +135,6 @@ def test_a_fork_rehearsed(tmp_path):
         assert f"{FORK}/issues/new" in page.to
         for address in page.to:
             leads_somewhere(address, name, pages, site, folder, tmp_path / "notebooks")
-    assert links.repository() not in "".join(file.read_text() for file in site.rglob("*.html"))
 
 
 def leads_somewhere(address, name, pages, site, folder, made):
@@ -192,9 +175,9 @@ def alone_somewhere(tmp_path, python, expected):
     """The notebook that Colab opens, in a folder without anything: it fetches the repository and draws the same."""
     empty = tmp_path / "empty"
     empty.mkdir()
-    notebook = notebooks.of_figure("latency")
+    notebook = notebooks.of_figure("latency", forked(tmp_path))
     for cell in notebook.cells:
-        cell.source = cell.source.replace(links.repository(), f"file://{ROOT}")
+        cell.source = cell.source.replace(FORK, f"file://{ROOT}")
     nbformat.write(notebook, empty / "latency.ipynb")
     in_fork(
         empty, "papermill", "--no-progress-bar", "latency.ipynb", "out.ipynb", python=python, PYTHONPATH=""

@@ -2,16 +2,15 @@
 desk and on a phone."""
 
 import csv
-import functools
-import http.server
 import posixpath
 import re
-import threading
 
 import nbformat
+import pandas as pd
 import pytest
 import yaml
 from commands import run
+from rendering import opened
 
 from bench.paths import ROOT
 from bench.report import prerender
@@ -20,34 +19,6 @@ pytestmark = [pytest.mark.early, pytest.mark.check]
 
 SOURCES = yaml.safe_load((ROOT / "_quarto.yml").read_text())["project"]["render"]
 PAGES = [name.replace(".qmd", ".html") for name in SOURCES]
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture(scope="module")
-def site(rendered):
-    handler = functools.partial(Quiet, directory=rendered)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-
-
-def opened(browser, address, width=1280):
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    page.troubles, page.outside = [], []
-    ours = address[: address.index("/", len("http://"))]
-    page.on("request", lambda r: None if r.url.startswith((ours, "data:")) else page.outside.append(r.url))
-    page.on(
-        "console", lambda message: page.troubles.append(message.text) if message.type == "error" else None
-    )
-    page.on("pageerror", lambda error: page.troubles.append(str(error)))
-    page.on("requestfailed", lambda request: page.troubles.append(request.url))
-    page.goto(address, wait_until="load")
-    return page
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +36,7 @@ def test_a_page_opens_without_errors_and_fits(site, browser, desk, name, width):
     page = desk(name) if width == 1280 else opened(browser, f"{site}/{name}", width)
     assert page.troubles == [] and page.outside == []
     assert page.locator("h1").count() >= 1 and page.locator("nav a").count() >= len(PAGES)
-    assert page.locator("table, #picker").count() >= 1
+    assert page.locator("table, #picker, pre").count() >= 1
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page scrolls sideways"
     for picture in page.locator("img").all():
         assert picture.get_attribute("alt") and picture.evaluate("i => i.naturalWidth") > 0
@@ -138,15 +109,17 @@ def test_links_within_the_site_lead_somewhere(rendered):
 
 # Pages that were joined to others: what stood at their address is a part of another page now.
 JOINED = {
-    "answers": "quality",
-    "batching": "serving",
-    "conversations": "serving",
+    **dict.fromkeys(("latency", "serving", "batching", "conversations"), "engines"),
+    **dict.fromkeys(("quality", "answers", "backends"), "engines"),
+    **dict.fromkeys(("guide", "audit"), "check"),
     "plan": "expect",
     "changelog": "method",
 }
-BEFORE = {name.removeprefix("pages/"): name for name in PAGES if "/" in name} | {
+LAID = ("published", "comparisons", "expect", "explore", "method")  # at the top, before pages/ was made
+BEFORE = {f"{name}.html": f"pages/{name}.html" for name in LAID} | {
     f"{folder}{old}.html": f"pages/{new}.html" for old, new in JOINED.items() for folder in ("", "pages/")
 }
+MOVED = pd.read_csv(ROOT / "pages" / "moved.csv")
 
 
 @pytest.mark.parametrize("before", BEFORE)
@@ -166,6 +139,18 @@ def test_the_address_that_a_page_had_before_leads_to_it_without_javascript(site,
     page.goto(f"{site}/{before}")
     page.wait_for_url(f"{site}/{BEFORE[before]}")
     assert page.locator("h1").count() >= 1
+    page.close()
+
+
+def test_a_place_within_a_former_page_leads_to_where_it_is_now(rendered, site, browser):
+    for before, anchor, now in MOVED.itertuples(index=False):
+        target, _, place = now.partition("#")
+        assert not place or f'id="{place}"' in (rendered / "pages" / target).read_text(), now
+        for folder, up in (("", "pages/"), ("pages/", "")):
+            left = (rendered / f"{folder}{before}.html").read_text()
+            assert f'<li id="{anchor}"><a href="{up}{now}">' in left  # without JavaScript
+    page = opened(browser, f"{site}/latency.html#what-we-measured")
+    page.wait_for_url(f"{site}/pages/engines.html#quick-check")
     page.close()
 
 
@@ -216,10 +201,12 @@ def test_rendering_with_quarto_leaves_git_clean():
 
 
 def test_tables_sort_by_click(site, browser):
-    page = opened(browser, f"{site}/pages/latency.html")
-    table = page.locator("table.sortable", has_text="Output tokens per second and its parts").first
+    page = opened(browser, f"{site}/pages/engines.html")
+    table = page.locator("table.sortable", has_text="Qwen2.5-Coder 1.5B").first
     rates = lambda: [
-        float(cell.get_attribute("data-sort")) for cell in table.locator("tbody tr td:nth-child(3)").all()
+        float(cell.get_attribute("data-sort"))
+        for cell in table.locator("tbody tr td:nth-child(3)").all()
+        if cell.is_visible()
     ]
     header = table.locator("th:nth-child(3)")
     header.click()
@@ -236,8 +223,8 @@ def shown_rows(table):
 
 
 def test_a_table_is_searched_narrowed_and_saved_with_the_keyboard_alone(site, browser):
-    page = opened(browser, f"{site}/pages/latency.html")
-    box = page.locator(".table-scroll", has_text="Output tokens per second and its parts").first
+    page = opened(browser, f"{site}/pages/engines.html")
+    box = page.locator(".table-scroll", has_text="Qwen2.5-Coder 1.5B").first
     table, tools = box.locator("table"), box.locator("xpath=preceding-sibling::div[1]")
     every, heads = len(shown_rows(table)), table.locator("thead th").all_inner_texts()
     tools.locator("input[type=search]").focus()
@@ -264,7 +251,7 @@ def test_a_table_is_searched_narrowed_and_saved_with_the_keyboard_alone(site, br
 
 
 def test_printed_pages_show_whole_tables_and_no_tools(site, browser):
-    page = opened(browser, f"{site}/pages/latency.html", 720)
+    page = opened(browser, f"{site}/pages/engines.html", 720)
     page.emulate_media(media="print")
     assert not page.locator(".table-tools").first.is_visible() and page.locator("table").first.is_visible()
     assert page.evaluate(
@@ -277,7 +264,7 @@ def test_printed_pages_show_whole_tables_and_no_tools(site, browser):
 BARRIERS = [(name, "light", 1280) for name in PAGES]
 BARRIERS += [
     (f"pages/{name}.html", "dark", width)
-    for name in ("latency", "explore", "published")
+    for name in ("engines", "explore", "published")
     for width in (1280, 390)
 ]
 
@@ -287,7 +274,7 @@ WIDER_THAN_ITS_BOX = """() => [...document.querySelectorAll(".table-scroll")]
   .map(box => box.getAttribute("aria-label"))"""
 # Tables of many columns with addresses, commands or several words in each: they scroll. Any other has to fit.
 WIDE = (
-    "The systems of the three published studies",
+    "The systems of the three studies",
     "Replayed traces beside their schedules",
     "H200 and the others: settings that one source",
     "vLLM and the others: settings that one source",
@@ -327,7 +314,7 @@ LONG_NAMES = (
     "Energy of one output token",
     "MLPerf Inference: ",
     "What is easily misread in these files",
-    "The systems of the three published studies",
+    "The systems of the three studies",
 )
 
 
@@ -375,8 +362,23 @@ def test_a_shared_link_has_a_picture(rendered):
         ).is_file() and 'property="og:description" content="' in text
 
 
-def test_an_answer_that_is_markup_breaks_no_page(desk):
-    assert [name for name in PAGES if desk(name).title() == "broken"] == []
+def test_one_choice_of_a_processor_shows_its_rows_in_every_table(site, browser):
+    page = opened(browser, f"{site}/pages/engines.html")
+    choice = page.locator("#processor select")
+    first = choice.input_value()
+    choice.select_option("epyc-zen4-2c")
+    of = "[...document.querySelectorAll('tr[data-of]')].filter(row => !row.hidden).map(row => row.dataset.of)"
+    assert first != "epyc-zen4-2c" and set(page.evaluate(of)) == {"epyc-zen4-2c"}
+    choice.select_option("intel-xeon-2c")
+    assert (
+        "intel-xeon-2c: not measured" in page.locator("caption", has_text="Qwen2.5-Coder 1.5B").inner_text()
+    )
+    page.close()
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(f"{site}/pages/engines.html")
+    shown = page.locator("table", has_text="Qwen2.5-Coder 1.5B").first.locator("tbody tr")
+    assert {row.get_attribute("data-of") for row in shown.all() if row.is_visible()} == {first}
+    page.close()
 
 
 def test_every_figure_and_table_carries_its_command(desk):

@@ -55,7 +55,7 @@ WHERE = "What an adapter must have stands in bench/backends/common/contract.py."
 
 class Adapter(Protocol):
     """What every adapter has. Its docstring says what the engine is, under `Install`, `Documentation` and
-    `Licence` how to get it; backends.qmd shows it as it stands."""
+    `Licence` how to get it."""
 
     OPTIONS: dict[str, dict[str, Any]]
     """What can be chosen, the default first. Each option has a dict in which the adapter may keep whatever it
