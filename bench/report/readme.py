@@ -26,7 +26,7 @@ def text(before: str, origin: str = "") -> str:
 def _with_output(block: re.Match) -> str:
     run = block[1].removeprefix("$ ").replace("llm-measured", f"{sys.executable} -m llm_measured", 1)
     done = subprocess.run(run, shell=True, cwd=paths.ROOT, capture_output=True, text=True, check=False)
-    if done.stderr:
+    if not done.stdout:  # what head did not read is a broken pipe
         raise RuntimeError(done.stderr)
     return f"```\n{block[1]}\n{done.stdout.rstrip()}\n```"
 
