@@ -168,8 +168,8 @@ def test_a_reader_draws_two_columns_of_a_table(tmp_path):
 @pytest.mark.check
 def test_figures_of_the_committed_runs_need_no_engine(tmp_path):
     committed = str(ROOT / "_llama-inference")
-    run_cells("figure", {"figure": "latency ttft_tpot quality", "results": committed, "out": str(tmp_path)})
-    for name in ("latency", "ttft_tpot", "quality"):
+    run_cells("figure", {"figure": "latency ttft_prompt mlc", "results": committed, "out": str(tmp_path)})
+    for name in ("latency", "ttft_prompt", "mlc"):
         assert "llamacpp F16" in (tmp_path / f"{name}.svg").read_text()
 
 

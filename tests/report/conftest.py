@@ -32,7 +32,8 @@ def rendered(tmp_path_factory):
     """The site of the committed tables in a fork, as Quarto renders it: rendered once for all tests."""
     folder = checkout(tmp_path_factory.mktemp("site"))
     setting = (folder / "_quarto.yml").read_text()
-    setting = re.sub(r"^  # repo-url:.*$", f"  repo-url: {FORK}", setting, flags=re.M)
+    setting = re.sub(r"^  # (repo-.*)$", r"  \1", setting, flags=re.M)
+    setting = re.sub("repo-url:.*", f"repo-url: {FORK}", setting)
     (folder / "_quarto.yml").write_text(setting)
     done = render(folder, PYTHONPATH=folder)
     (folder / "render.log").write_text(done.stdout + done.stderr)
