@@ -22,7 +22,7 @@ function equip(box, table, number) {
   const rows = [...table.tBodies[0].rows], heads = [...table.tHead.rows[0].cells];
   const name = box.getAttribute("aria-label");
   const count = made("output", { className: "rows-shown" });
-  const tell = () => { count.textContent = `${rows.filter(visible).length} of ${rows.length} rows`; };
+  const tell = () => { count.textContent = `${rows.filter(visible).length} of ${rows.filter((row) => !row.hidden).length} rows`; };
   const search = made("input", { type: "search", placeholder: "Search the rows", autocomplete: "off" });
   search.setAttribute("aria-label", `Search the rows of: ${name}`);
   search.addEventListener("input", () => {

@@ -21,6 +21,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.transforms import blended_transform_factory
 
 from bench import html, style
 from bench.observations import schema
@@ -411,10 +412,14 @@ def canvas_of_panels(
     shown = [drawn.add_subplot(grid[k // columns, k % columns]) for k in range(count)]
     axes = drawn.add_subplot(grid[rows, :])
     # One legend for all panels in axes of its own.
-    axes.legend(
+    # It begins at the figure's edge, not at the axis: two columns of names need the whole width.
+    at = blended_transform_factory(drawn.transFigure, axes.transAxes)
+    key_of_lines = axes.legend(
         handles=handles, loc="upper left", ncols=ncols, frameon=False, borderpad=0, borderaxespad=0,
-        columnspacing=1.2, labelspacing=0.3,
+        columnspacing=0.8, labelspacing=0.3, handlelength=1.6, handletextpad=0.5, bbox_to_anchor=(0.01, 1),
+        bbox_transform=at,
     )  # fmt: skip
+    key_of_lines.set_in_layout(False)
     axes.axis("off")
     return drawn, shown
 

@@ -20,7 +20,7 @@ from matplotlib.axis import Axis
 
 from bench import html, registry
 
-WIDTH = 5.8  # inches
+WIDTH = 5.3  # inches
 TEXT = 13  # points, the smallest of a figure: on a phone of 390 pixels they are still 11
 TALLEST = 6.8  # inches: less than 1,100 pixels where the width has 928
 INK, GREY, FAINT = "0.15", "0.45", "0.72"
@@ -118,7 +118,7 @@ Drawn = TypeVar("Drawn", bound=_figure.FigureBase)
 def titled(drawn: Drawn, title: str, caption: str) -> Drawn:
     """`drawn` with its title on top and the small print below, both from the left edge."""
     drawn.suptitle(title, x=0.01, ha="left")
-    drawn.supxlabel("\n".join(textwrap.wrap(caption, 56)), x=0.01, ha="left", color=GREY, linespacing=1.25)
+    drawn.supxlabel("\n".join(textwrap.wrap(caption, 51)), x=0.01, ha="left", color=GREY, linespacing=1.25)
     return drawn
 
 
@@ -156,7 +156,7 @@ def plain_logs(axes: Axes) -> None:
     span."""
     for axis, (low, high) in log_axes(axes):
         axis.set_major_locator(
-            ticker.LogLocator(subs=(1, 2, 5) if high / low < 100 else (1, 3) if high / low < 1000 else (1,))
+            ticker.LogLocator(subs=(1, 2, 5) if high / low < 30 else (1, 3) if high / low < 1000 else (1,))
         )
         axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: html.number(value)))
         axis.set_minor_locator(ticker.NullLocator())
