@@ -58,14 +58,15 @@ def device(text: str) -> Fields | None:
     if read.mixed or "CPU" in set(rows["kind"]) or not most["bandwidth_gb_per_s"] > 0:
         return None
     count = read.count
-    if count is None and not set(rows["kind"]) & CARDS:
+    cards = set(rows["kind"]) & CARDS
+    if count is None and not cards:
         count = 1
     sold = rows["memory_gb"].dropna().unique()
     memory_gb = read.memory_gb if read.modified else float(most["memory_gb"])
     return {
         "gpu": rows["name"].iloc[0]
         if len(rows) == 1
-        else read.family + (f" {sold[0]:g} GB" if len(sold) == 1 else ""),
+        else read.family + (f" {sold[0]:g} GB" if len(sold) == 1 and cards else ""),
         "memory_bytes": memory_gb * 1e9,
         "bandwidth_bytes_per_s": float(most["bandwidth_gb_per_s"]) * 1e9,
         "flops_per_s": float(most[["fp16_dense_tflops", "fp16_acc16_dense_tflops"]].max()) * 1e12,
@@ -89,7 +90,7 @@ def model(text: str) -> Fields | None:
     a mixture is active.
     """
     try:
-        read = names.model(text)
+        read = names.model(text, sized=True)
     except names.UnknownName:
         return None
     rows = hardware.by_model().loc[list(read.candidates)]

@@ -109,8 +109,15 @@ COUNTS = [
     re.compile(r"[ -]?(?<![a-z])[x×*] ?(\d{1,3})$"),
     re.compile(r"(?<=v5e|v6e)-(\d{1,3})$|(?<=v5lite)-(\d{1,3})$"),
 ]
-COUNT_WORDS = {"dual": 2, "two": 2, "triple": 3, "three": 3, "quad": 4, "four": 4, "six": 6, "eight": 8}
-IN_WORDS = re.compile(rf"^({'|'.join(COUNT_WORDS)})[ -](?=[a-z]|\d{{4}})")
+COUNT_WORDS = {
+    **dict.fromkeys(("single", "one"), 1),
+    **dict.fromkeys(("dual", "two", "twin", "double", "both", "pair of", "a pair of"), 2),
+    **dict.fromkeys(("triple", "three"), 3),
+    **dict.fromkeys(("quad", "quadruple", "four"), 4),
+    **{"five": 5, "six": 6, "seven": 7, "eight": 8, "octo": 8, "ten": 10, "twelve": 12, "a dozen": 12},
+    "sixteen": 16,
+}
+IN_WORDS = re.compile(rf"^({'|'.join(sorted(COUNT_WORDS, key=len, reverse=True))})[ -](?=[a-z]|\d{{4}})")
 PART = re.compile(r"(^|-)(mig|vgpu)(-|$)|(?<![a-z0-9])\dg-\d+gb")
 VENDOR_WORDS = re.compile(r"(^|-)(nvidia|amd|intel|geforce|tesla|radeon|instinct|gpus?|graphics|card)(?=-|$)")
 MEMORY = re.compile(r"(?<![a-z0-9.])(\d{1,3})[ -]?gi?b?(?![a-z0-9])")
@@ -143,6 +150,8 @@ def _accelerator(text: str, memory_gb: float | None) -> Accelerator:
     if PART.search(slug(rest)):
         why = f"{text[:60]!r} is a part of an accelerator (MIG, vGPU), whose bandwidth is not stated."
         raise UnknownName("accelerator", text, [], why)
+    if IN_WORDS.match(plain):  # "two RTX 4080s" are no 4080 Super
+        rest = re.sub(r"(?<=\d{4})s(?!\w)", "", rest)
     family, variant = _accelerator_rule(rest)
     if family is None:
         raise UnknownName("accelerator", text, _nearest(rest, sorted(ids["name"])))
@@ -242,7 +251,8 @@ def _variants(family: str, plain: str, memory_gb: float | None) -> tuple[str, ..
     by_cores = [name for name in table.index if any(name.endswith(f"-{n}c") for n in cores)]
     if by_cores:
         return tuple(by_cores)
-    if memory_gb and table["memory_gb"].notna().any():
+    sure = not table["unsure"].fillna("").str.contains("memory").any()
+    if memory_gb and sure and table["memory_gb"].notna().any():
         by_memory = table.index[table["memory_gb"].between(memory_gb * 0.99, memory_gb / 0.9)]
         if len(by_memory):
             return tuple(by_memory)
@@ -265,13 +275,14 @@ ACTIVE = re.compile(r"(?<![a-z0-9])a(\d{1,3}(?:[.-]\d)?)([bm])(?![a-z0-9])")
 EXPERTS = re.compile(r"(?<![a-z0-9])\d+x\d+(?:[.-]\d+)?[be]?(?![a-z0-9])|moe|experts")
 
 
-def model(text: str) -> Model:
-    """The model that `text` names (an organisation before a slash left out). Raises UnknownName."""
-    return _model(str(text)[:NAME_CHARS])
+def model(text: str, sized: bool = False) -> Model:
+    """The model that `text` names (an organisation before a slash left out). Raises UnknownName, with `sized`
+    not for a new version of a known model whose name states its size: whoever needs that alone."""
+    return _model(str(text)[:NAME_CHARS], sized)
 
 
 @cache
-def _model(text: str) -> Model:
+def _model(text: str, sized: bool) -> Model:
     bare = re.sub(r"^(?:[\w.-]+/)+", "", text.strip())
     tag = _tags().get(bare.lower().removesuffix(":latest"))
     if tag:
@@ -289,33 +300,95 @@ def _model(text: str) -> Model:
         if matches:
             return _of_table(matches)
     stated = _stated_size(bare, plain)
+    active = ACTIVE.search(bare.lower())
+    passed = float(active[1].replace("-", ".")) / (1e3 if active[2] == "m" else 1) if active else None
+    alike = _of_family(stripped, stated, passed)
+    if alike:
+        return _of_table(alike)
     base = _fine_tuned_from(stripped, stated)
     if base:
         return _of_table((base,), estimated=True)
-    active = ACTIVE.search(bare.lower())
+    known = sorted(hardware.models()["model"])
     if near := _mistyped(stripped):
         why = f"No model is called {text[:60]!r}: is {near!r} meant?"
-        raise UnknownName("model", text, _nearest(stripped, sorted(hardware.models()["model"])), why)
+        raise UnknownName("model", text, _nearest(stripped, known), why)
     if stated is None or (EXPERTS.search(plain) and not active):
         why = f"No model is called {text[:60]!r}, and its name states no size such as 8B."
-        raise UnknownName("model", text, _nearest(stripped or plain, sorted(hardware.models()["model"])), why)
-    passed = float(active[1].replace("-", ".")) / (1e3 if active[2] == "m" else 1) if active else stated
+        raise UnknownName("model", text, _nearest(stripped or plain, known), why)
+    if not sized and (lacking := _new_version(bare)):
+        why = f"No model is called {text[:60]!r}: of {lacking} nothing is known."
+        raise UnknownName("model", text, _nearest(stripped, known), why)
     other = (
         re.search(r"(?<![\da-z])([1-9])-(\d)b(?![a-z0-9])", plain)
         if not re.search(r"\d[.,]\d", bare)
         else None
     )
     or_stated = float(f"{other[1]}.{other[2]}") if other and not active else None
-    return Model((), stated, passed, bool(active), True, or_stated)
+    return Model((), stated, stated if passed is None else passed, bool(active), True, or_stated)
+
+
+def _of_family(stripped: str, stated: float | None, active: float | None) -> tuple[str, ...]:
+    """Return the known models of a family that have the stated size, for a name that is a family and a size:
+    what people write ("llama 8b") and what llama-bench prints (its architecture, "qwen3moe 30B.A3B")."""
+    if stated is None:
+        return ()
+    size = f"{stated:g}".replace(".", "-")
+    read = re.fullmatch(rf"([a-z][a-z0-9-]*?)-?{size}b(?:-a\d+(?:-\d+)?b)?", stripped)
+    if read is None:
+        return ()
+    architectures = hardware.table("architectures").set_index("architecture")["models"]
+    pattern = architectures.get(read[1], rf"{read[1]}-?v?\d.*")
+    if not isinstance(pattern, str) or (read[1] not in architectures and re.search(r"\d", read[1])):
+        return ()
+    table = hardware.by_model()
+    table = table[[re.fullmatch(pattern, name) is not None for name in table.index]]
+    # The size in the name is a round figure of what the model has: 1B of Llama 3.2 is 1.24.
+    nominal = table.index.str.extract(r"-(\d+(?:\.\d+)?)b(?:-a[\d.]+b)?$", expand=False).astype(float)
+    of_size = (abs(nominal / stated - 1) < 0.05) | (abs(table["parameters_b"] / stated - 1) < 0.05)
+    if active is not None:
+        return tuple(table.index[of_size & (abs(table["active_b"] / active - 1) < 0.25)])
+    dense = of_size & table["active_b"].isna()
+    return tuple(table.index[dense if dense.any() else of_size])
+
+
+VERSION_OF = re.compile(r"([a-z]+(?:-[a-z]+)*?)-?([a-z]?\d{1,2}(?:\.\d{1,2})?)(?![\d.]*(?:[bmx]|e\d)|\d)")
+
+
+def _new_version(bare: str) -> str:
+    """Return the family and version, or family and variant, of a name whose family is known and that version
+    is not; empty where the family is new or the version known."""
+    plain = MAKERS.sub("", re.sub(r"[\s_]+", "-", bare.lower()))
+    read = VERSION_OF.match(plain)
+    versions = _versions()
+    if read and read[1] in versions and read[2] not in versions[read[1]]:
+        return f"{read[1]} {read[2]}"
+    variant = VARIANT.search(plain)
+    family = re.match(r"[a-z]*", plain)
+    if variant and family and family[0] in versions:
+        told = {found[0] for name in hardware.by_model().index for found in VARIANT.finditer(name)
+                if name.startswith(family[0])}  # fmt: skip
+        return "" if variant[0] in told else f"{family[0]} {variant[0]}"
+    return ""
+
+
+@cache
+def _versions() -> dict[str, set[str]]:
+    """Return the versions of each family that the table has: {"llama": {"2", "3", "3.1", …}}."""
+    found: dict[str, set[str]] = {}
+    for name in hardware.models()["model"]:
+        read = VERSION_OF.match(name)
+        if read:
+            found.setdefault(read[1], set()).update({read[2], read[2].split(".")[0]})
+    return found
 
 
 def _mistyped(stripped: str) -> str:
     """Return the first word of a known name from which the first word of `stripped` is one slip away; empty
-    where it holds one (CodeLlama), begins one or is near none: a new name with a size is read by that."""
+    where it is one itself or near none: a new name with a size is read by that."""
     found = re.match(r"[a-z]*", stripped)
     word = found[0] if found else ""
     known = _first_words()
-    if len(word) < 4 or any(name in word or name.startswith(word) for name in known):
+    if len(word) < 4 or word in known:
         return ""
     return next((name for name in sorted(known) if _one_slip(word, name)), "")
 
@@ -332,8 +405,9 @@ def _one_slip(word: str, other: str) -> bool:
 
 @cache
 def _first_words() -> set[str]:
-    """Return the letters with which known models' names begin, of four letters or more."""
-    words = (re.match(r"[a-z]*", name) for name in [*hardware.models()["model"], *_tags()])
+    """Return the letters with which known models' and architectures' names begin, of four letters or more."""
+    architectures = hardware.table("architectures")["architecture"]
+    words = (re.match(r"[a-z]*", name) for name in [*hardware.models()["model"], *_tags(), *architectures])
     return {word[0] for word in words if word and len(word[0]) >= 4}
 
 
@@ -375,8 +449,13 @@ def _lacking(form: str, name: str) -> str:
     """Return the version or variant in `form` that the pattern of `name` takes as it takes any word: what is
     called so is another model. Empty where there is none."""
     pattern = next(pattern for pattern, of in _model_patterns() if of == name and pattern.fullmatch(form))
+    first = re.match(r"([a-z]+-?)(\d{1,2})(?=-|$)", form)
+    numbers = re.findall(r"\d+(?:\.\d+)?(?=-|$)", name)
+    if first and numbers and name.startswith(first[1].rstrip("-")) and ".x-" not in name:
+        if pattern.fullmatch(f"{first[1]}97{form[first.end() :]}") and first[2] != numbers[0].split(".")[0]:
+            return f"{first[1]}{first[2]}"
     second = SECOND_NUMBER.search(form)
-    if second and ".x-" not in name:
+    if second and ".x-" not in name and second[3] != "0":
         version = f"{second[2]}-{second[3]}"
         told = version in re.sub(r"[()?]", "", pattern.pattern) or version.replace("-", ".") in name
         if not told and pattern.fullmatch(f"{second[1]}{second[2]}-9{second[3]}{form[second.end() :]}"):
@@ -624,3 +703,65 @@ def engine(text: str) -> Engine:
             )
             return Engine(name, family, backend, stated)
     return Engine(plain, plain, None, stated)
+
+
+# --- a whole title --------------------------------------------------------------------------------------
+
+FILLERS = {"on", "with", "using", "running", "in", "at", "and", "via", "of", "the", "a", "for", "under", "@"}
+
+
+def title(text: str) -> dict[str, str]:
+    """Return accelerator, model, weights_format and engine as a line such as "2x3090 70B exl2 4.0bpw" has
+    them; a part that it lacks is left out."""
+    words = str(text)[:NAME_CHARS].replace(",", " ").split()
+    first, last = _of_accelerator(words)
+    parts = {"accelerator": " ".join(words[first:last])}
+    rest = words[:first] + words[last:]
+    model_words = []
+    for word in rest:
+        read = engine(word)
+        if "engine" not in parts and any(read.name == name for name, _, _ in ENGINES):
+            parts["engine"] = word
+        elif any(re.search(pattern, slug(word)) for _, pattern in BACKENDS):
+            parts["engine"] = f"{parts.get('engine', 'llama.cpp')} {word}"
+        elif "weights_format" not in parts and not SIZE.fullmatch(word.lower()) and bits(word) is not None:
+            parts["weights_format"] = word
+        elif word.lower() not in FILLERS:
+            model_words.append(word)
+    parts["model"] = " ".join(model_words)
+    return {name: part for name, part in parts.items() if part}
+
+
+def _of_accelerator(words: list[str]) -> tuple[int, int]:
+    """Return the first place and the one after the last of the words that name an accelerator: the fewest
+    that are read, and those beside them that change what is read; (0, 0) where none are."""
+
+    def read(first: int, last: int) -> Accelerator | None:
+        try:
+            return accelerator(" ".join(words[first:last])) if 0 <= first < last <= len(words) else None
+        except UnknownName:
+            return None
+
+    for length in range(1, 5):
+        for first in range(len(words) - length + 1):
+            last = first + length
+            named = read(first, last)
+            if named is None or named.mixed:
+                continue
+            grown = True
+            while grown:
+                grown = False
+                for wider in ((first - 1, last), (first, last + 1), (first, last + 2)):
+                    other = read(*wider)
+                    if other and not other.mixed and other != named:
+                        (first, last), named, grown = wider, other, True
+                        break
+            # What says once more what the accelerator is, and how many: "2 x RTX" before 3090.
+            before = {word for name in hardware.by_accelerator()["name"] for word in slug(name).split("-")}
+            while first > 0 and (
+                slug(words[first - 1]) in before | {"nvidia", "geforce", "tesla", "x", ""}
+                or re.fullmatch(r"\d{1,2}[x×]?", words[first - 1].lower())
+            ):
+                first -= 1
+            return first, last
+    return 0, 0

@@ -161,6 +161,9 @@ def machine(name: str, memory_gb: float | None = None) -> Machine | str:
             "bandwidth_gb_per_s."
         )
     first = read.candidates[0]
+    guessed = "; ".join(
+        filter(None, (guessed, *_of_memory(known, read, memory_gb), *_unsure(known, read.memory_gb)))
+    )
     what = str(known["kind"].iloc[0])
     low, high = min(ends) * 1e9, max(ends) * 1e9
     peaks = known[["fp16_dense_tflops", "fp16_acc16_dense_tflops"]].max(axis=None)
@@ -179,13 +182,33 @@ def machine(name: str, memory_gb: float | None = None) -> Machine | str:
     )
 
 
+def _of_memory(known: pd.DataFrame, read: names.Accelerator, memory_gb: float | None) -> list[str]:
+    """What is said of memory that is sold in several sizes, where nobody stated which: the largest counts."""
+    several = known["memory_sold"].notna() | known["kind"].isin(["integrated", "phone", "NPU"])
+    most = known["memory_gb"].max()
+    if read.memory_gb or memory_gb or not several.any() or most != most:
+        return []
+    return [f"if it has {most:g} GB, the most that it is sold with"]
+
+
+def _unsure(known: pd.DataFrame, stated: float | None) -> list[str]:
+    """What is said of figures that rest on no datasheet that somebody here has seen; of memory that the
+    question states nothing."""
+    figures = sorted({word for text in known["unsure"].dropna() for word in text.split()})
+    figures = [figure for figure in figures if figure != "memory" or not stated]
+    return [f"its {' and '.join(figures)} unsure: from memory of the maker's page"] if figures else []
+
+
 def _memory_bytes(known: pd.DataFrame, read: names.Accelerator, memory_gb: float | None) -> float:
     """Bytes that weights and cache may fill: what is sold, or stated of memory sold in several sizes."""
     kinds, sold = set(known["kind"]), float(known["memory_gb"].max())
     if "CPU" in kinds and memory_gb is None and read.memory_gb is None:
         return float("nan")
     gib = read.memory_gb or memory_gb
-    if gib is None or (kinds == {"GPU"} and sold == sold and not read.modified):
+    sizes = {float(size) for text in known["memory_sold"].dropna() for size in str(text).split()}
+    if read.memory_gb in sizes:
+        gib = read.memory_gb
+    elif gib is None or (kinds == {"GPU"} and sold == sold and not read.modified):
         gib = sold
     # The makers' GB of a card are 2³⁰ bytes: a 16 GB card holds 17.2 · 10⁹.
     whole = gib * 2**30

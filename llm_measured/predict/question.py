@@ -113,6 +113,11 @@ def setup(question: tuple[tuple[Hashable, str], ...]) -> Setup:
 
 
 def _setup(q: dict[str, str]) -> Setup:
+    alone = q.get("accelerator", "").split()
+    if len(alone) > 1 and not any(
+        q.get(name, "") for name in ("model", "parameters_b", "bandwidth_gb_per_s")
+    ):
+        q = q | names.title(q["accelerator"])
     cards, users = _count(q, "accelerators"), _count(q, "concurrency")
     numbers = {name: _number(q, name) for name in NUMBERS}
     if users > MOST_USERS:

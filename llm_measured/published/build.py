@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 
 import pandas as pd
 
@@ -27,7 +26,7 @@ from llm_measured.published.reading import LeftOut, Raw, Row, SourceError
 
 # The checkout's: raw files, rows by source and what was left out are no part of the package.
 DATA = Path(__file__).resolve().parents[2] / "data" / "observatory"
-VERSION = "2026.11.6"  # of the data; data/observatory/CHANGELOG.md says what each version changed
+VERSION = "2026.11.7"  # of the data; data/observatory/CHANGELOG.md says what each version changed
 
 
 @dataclass
@@ -76,7 +75,7 @@ def loose() -> list[str]:
     return [name for name in found if name.lower().endswith((".json", ".jsonl", ".csv", ".tsv"))]
 
 
-def importer(source: str) -> ModuleType | None:
+def importer(source: str) -> sources.Importer | None:
     """The module of `source`, None of one whose rows stay as they are, or, for a folder that no source has,
     what reads the files of benchmark tools; SourceError naming those that there are."""
     if source not in sources.listed() and source in without_importer():

@@ -97,6 +97,15 @@ def alone_at_any_depth() -> pd.DataFrame:
     return on_the_card(rows[alone(rows)])
 
 
+@functools.cache
+def in_host_memory_as_stated() -> pd.DataFrame:
+    """Return `measured` of the published rows of one request at a time whose source says that weights lay in
+    the host's memory."""
+    rows = build.table()
+    made = measured(rows[alone(rows) & rows["offload"].notna()])
+    return made[made["rate"] > 0]
+
+
 def qualifies(rows: pd.DataFrame) -> pd.Series:
     """Return which rows tell one user's speed in a short context, from what was set, never from the rate."""
     context = rows["context_depth"].fillna(0) + rows["input_tokens"].fillna(0)
@@ -134,10 +143,11 @@ def builds(rows: pd.DataFrame) -> pd.Series:
     return number.where(rows["engine"].map(names.engine) == "llama.cpp")
 
 
-def measured(rows: pd.DataFrame) -> pd.DataFrame:
+def measured(rows: pd.DataFrame, formats: bool = True) -> pd.DataFrame:
     """Return what each of `rows` (of the checked table) ran and how fast: one column each for what two rows
     have to share, "" where the source states nothing, and rate (tokens/s of one request; `total` of all, per
-    accelerator), bound (s, weights ÷ bandwidth of the datasheet), mbu, build."""
+    accelerator), bound (s, weights ÷ bandwidth of the datasheet), mbu, build. Without `formats` also rows of
+    which no number format is known, under their checkpoint's own name."""
     known, figures = derived.datasheet(rows), derived.derived(rows)
     depth = rows["context_depth"].fillna(0) + rows["input_tokens"].fillna(0)
     vendor = rows["accelerator_family"].map(families()["vendor"])
@@ -163,7 +173,7 @@ def measured(rows: pd.DataFrame) -> pd.DataFrame:
             "kernels": rows["engine"].map(lambda name: core_names.engine(name or "").family),
             "version": rows["version_name"],
             "release": rows["version_name"].str.replace(r"^(\d+\.\d+)\..*", r"\1", regex=True),
-            "half_year": day.str[:4] + np.where(day.str[5:7] > "06", " b", " a"),
+            "half_year": (day.str[:4] + np.where(day.str[5:7] > "06", " b", " a")).mask(day == "", ""),
             "backend": rows["backend_name"],
             "path": rows["backend_name"].mask(own, "its vendor's own"),
             "flags": rows["flags"],
@@ -185,7 +195,11 @@ def measured(rows: pd.DataFrame) -> pd.DataFrame:
     )
     texts = made.columns[made.dtypes.map(lambda kind: not pd.api.types.is_numeric_dtype(kind))]
     made[texts] = made[texts].astype(object).where(made[texts].notna(), "")
-    return made[(made["device"] != "") & made["bits"].notna()]
+    known = made["bits"].notna()
+    if not formats:
+        made["model"] = made["model"].where(known, made["checkpoint"])
+        known |= made["model"] != ""
+    return made[(made["device"] != "") & known]
 
 
 @functools.cache
@@ -209,6 +223,7 @@ def in_host_memory(rows: pd.DataFrame) -> pd.Series:
 def on_the_card(rows: pd.DataFrame) -> pd.DataFrame:
     """Return `measured` of `rows` with a rate, but for those that ran on the processor beside a card."""
     beside = rows["flags"].astype("string").fillna("").str.contains(r"n_gpu_layers=0\b")
+    beside |= rows["offload"].notna()
     beside |= rows["backend_name"] == "CPU"
     is_processor = rows["accelerator_family"].map(families()["kind"]).eq("CPU")
     is_processor |= rows["accelerator_family"] == "CPU"
@@ -218,9 +233,18 @@ def on_the_card(rows: pd.DataFrame) -> pd.DataFrame:
 
 @functools.cache
 def many_users() -> pd.DataFrame:
-    """Return `measured` of the rows of two users or more without drafts, that no check objects to."""
+    """Return `measured` of the rows of two users or more without drafts, that no check objects to. Their rate
+    is of all users per accelerator, or where a source has times alone of decoding (`counted` says which);
+    `asked` is how many requests came where nobody says how many were in flight."""
     rows = build.table()
     plain = rows["speculative"].fillna("none") == "none"
     stands = (rows["audit"] == "ok") & rows["duplicate_of"].isna() & rows["comparable_within"].isna()
-    made = measured(rows[stands & plain & (derived.in_flight(rows) >= 2)])
-    return made[made["total"] > 0].assign(rate=lambda found: found["total"])
+    users = derived.in_flight(rows)
+    asked = rows["requests"].where(users.isna() & rows["workload"].isin(["closed_loop", "open_loop"]))
+    rows = rows[stands & plain & ((users >= 2) | (asked >= 2))]
+    made = measured(rows, formats=False)
+    made = made.join(rows[["workload", "request_rate"]]).assign(asked=asked.reindex(made.index))
+    decoding = made["rate"] * made["users"] / made["accelerators"]
+    made["counted"] = np.where(made["total"].notna(), "all", "decoding")
+    made["rate"] = made["total"].fillna(decoding)
+    return made[made["rate"] > 0]

@@ -8,6 +8,7 @@ from llm_measured.published import build, comparable, verdicts
 
 SIXTEEN, SHORT = "16 bits", "up to 1k"
 KINDS = (("context", "depth", SHORT), ("KV format", "cache", SIXTEEN), ("drafts", "drafts", ""))
+HOST = "context, experts in host memory"
 BITS_COLUMNS = [
     *("what", "model", "format", "bits", "source", "engine", "value", "value_in_16_bits", "ratio", "least"),
     *("most", "by_bytes", "settings", "devices"),
@@ -64,26 +65,33 @@ def _scored() -> pd.DataFrame:
     return made[made["model"] != ""]
 
 
-def costs(rows: pd.DataFrame | None = None) -> pd.DataFrame:
+def costs(rows: pd.DataFrame | None = None, offloaded: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return the share of the speed that is kept at a greater depth (against SHORT), with another KV format
     (against one in 16 bits) and with drafts (against none), a row per source, device, model, bits and engine;
-    of `rows` as `comparable.alone_at_any_depth`."""
+    of `rows` as `comparable.alone_at_any_depth`, and the first of `offloaded` too."""
     rows = comparable.alone_at_any_depth() if rows is None else rows
-    rows = rows[rows["model"] != ""]
-    drafts = rows["speculative"].mask(rows["speculative"] == "none", "")
-    drafts = drafts.mask(drafts.ne(""), "drafts")
-    wide = rows["kv"].isin(["F16", "BF16"])
-    rows = rows.assign(
-        depth=rows["context"].mask(rows["context"].isin(["0k", "1k"]), SHORT),
-        cache=rows["kv"].mask(wide, SIXTEEN),
-        drafts=drafts,
-    )
+    offloaded = comparable.in_host_memory_as_stated() if offloaded is None else offloaded
     found = []
-    for what, by, base in KINDS:
-        plain = rows if by == "drafts" else rows[rows["drafts"] == ""]
+    for what, by, base, levelled in [
+        *((what, by, base, _levels(rows)) for what, by, base in KINDS),
+        (HOST, "depth", SHORT, _levels(offloaded)),
+    ]:
+        plain = levelled if by == "drafts" else levelled[levelled["drafts"] == ""]
         levels = sorted(set(plain[by]) - {base, ""})
         table = verdicts.pairs(plain, verdicts.Comparison(by, (base, *levels)))
         for key, part in table.groupby(["against", "source", "device", "model", "bits", "engine"]):
             line = {"what": what} | dict(zip(COSTS_COLUMNS[1:7], key))
             found.append(line | _spread(part["ratio"], "kept"))
     return pd.DataFrame(found, columns=COSTS_COLUMNS).sort_values(COSTS_COLUMNS[:7], ignore_index=True)
+
+
+def _levels(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the `rows` of known models with depth, cache and drafts as they are compared."""
+    rows = rows[rows["model"] != ""]
+    drafts = rows["speculative"].mask(rows["speculative"] == "none", "")
+    wide = rows["kv"].isin(["F16", "BF16"])
+    return rows.assign(
+        depth=rows["context"].mask(rows["context"].isin(["0k", "1k"]), SHORT),
+        cache=rows["kv"].mask(wide, SIXTEEN),
+        drafts=drafts.mask(drafts.ne(""), "drafts"),
+    )

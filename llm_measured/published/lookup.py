@@ -3,9 +3,9 @@ the one number that pages, README and commands say.
 
 A number is a row that somebody measured: the middle one (of two the lower) of the source with most rows in
 the reference setup. That is the device's commonest variant at its full power, llama.cpp or MLX, the bits'
-commonest format, a KV cache in 16 bits or of which nothing is said; where nobody measured in it, whatever was
-measured, and `reference` says no. Where sources lie FACTOR apart, the lowest and the highest are the number
-together. Sources are never averaged."""
+commonest format, a KV cache in 16 bits or of which nothing is said. Where nobody measured in it `number` is
+empty, and the middle row of whatever was measured is `number_in_another_setup`. Where sources lie FACTOR
+apart, the lowest and the highest are the number together. Sources are never averaged."""
 
 import pandas as pd
 
@@ -27,7 +27,17 @@ KV = {"", "F16", "BF16"}
 FULL_POWER = 0.95
 COLUMNS = [
     *(*CELL, "source", "median", "least", "most", "rows", "outside", "in_setup", "variants", "formats"),
-    *("engines", "number", "reference", "row_id", "variant", "format", "engine", "against_others"),
+    *(
+        "engines",
+        "number",
+        "number_in_another_setup",
+        "reference",
+        "row_id",
+        "variant",
+        "format",
+        "engine",
+        "against_others",
+    ),
 ]
 
 
@@ -99,6 +109,8 @@ def table(rows: pd.DataFrame | None = None) -> pd.DataFrame:
     named = ["rate", "row_id", "variant", "format", "engine"]
     found = found.join(chosen[named].rename(columns={"rate": "number"}))
     found["reference"] = chosen["setup"].map({True: "yes", False: "no"})
+    found["number_in_another_setup"] = found["number"].where(found["reference"] == "no")
+    found["number"] = found["number"].mask(found["reference"] == "no")
     found = found.reset_index()
     for _, part in found.groupby(CELL):
         if len(part) > 1:

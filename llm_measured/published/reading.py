@@ -266,7 +266,7 @@ class Place:
         differs = {name: value for name, value in differs.items() if value != found.get(name)}
         if differs:
             found["as_printed"] = json.dumps(differs, ensure_ascii=False, sort_keys=True)
-        if not any(name in found for name in schema.MEASURED):
+        if not any(name in found for name in (*schema.MEASURED, "quality")):
             return self.left_out("nothing measured in it")
         canonical = json.dumps([self.file, self.record], sort_keys=True, default=str, ensure_ascii=False)
         # What is cut from a published copy of the file may not change the id.

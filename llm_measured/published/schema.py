@@ -87,6 +87,7 @@ COLUMNS: tuple[Column, ...] = (
     _count("nodes", "count", "machines"),
     _number("power_limit_w", "W", "power limit of one accelerator, where it was set or stated"),
     _text("host_cpu", "processor of the machine"),
+    _number("host_memory_gb", "GB", "memory of the machine beside the accelerators', where it is stated"),
     # The software
     _text("engine", "inference engine"),
     _text("engine_version", "its version or commit"),
@@ -99,6 +100,8 @@ COLUMNS: tuple[Column, ...] = (
     _number("parameters_b", "10⁹", "all parameters, where the source states them"),
     _number("active_b", "10⁹", "parameters that a token passes, where the source states them"),
     _number("weights_bytes", "bytes", "size of the weights, only from a file size that the source gives"),
+    _text("offload", "weights that lay in the host's memory, as the source states it"),
+    _number("host_weights_bytes", "bytes", "size of those weights, from the engine's log"),
     _text("weights_format", "number format of the weights as the source names it"),
     _text("kv_format", "number format of the KV cache"),
     _text("activation_format", "number format of the arithmetic"),
@@ -144,6 +147,11 @@ COLUMNS: tuple[Column, ...] = (
     _choice("throughput_counts", "which tokens it counts", "output", "input+output"),
     _choice("throughput_scope", "what it is of", "all", "per_accelerator", "per_request"),
     _number("prompt_tokens_per_s", "tokens/s", "speed of prefill alone, of one accelerator group"),
+    _choice(
+        "prompt_rate_of",
+        "what prompt_tokens_per_s is of: a whole prompt, or tokens read with context_depth in the cache",
+        *("whole prompt", "at the depth"),
+    ),
     *(
         _number(f"{time}_{statistic}_ms", "ms", f"{meaning}: {of}")
         for time, meaning in TIMES.items()
@@ -165,6 +173,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _number("energy_j_per_output_token", "J", "energy of one output token"),
     _number("energy_j_per_request", "J", "energy of one request"),
+    _text("energy_of", "what the energy is of, where part of it was modelled or is not the accelerator's"),
     _number("peak_memory_bytes", "bytes", "most memory in use"),
     _number("quality", "", "a score of the same weights, as printed"),
     _text("quality_metric", "what that score is"),

@@ -1,8 +1,9 @@
 """A against B in what others have published, each source asked by itself.
 
 Both must be in one source at equal variant, model, format, KV format, version, backend, power and load, as
-far as that source states them. Sources are counted, not settings: `is` needs six and a sign test, `was` one
-direction in each of the sources that there are, anything else cannot be told."""
+far as that source states them; what it states of one side only is named beside the verdict. Sources are
+counted, not settings: `is` needs six and a sign test, `was` one direction in each of the sources that there
+are, anything else cannot be told."""
 
 from dataclasses import dataclass
 
@@ -11,11 +12,12 @@ import pandas as pd
 from scipy import stats
 
 from llm_measured.published import comparable
+from llm_measured.published.lookup import CROWD
 
 IS, WAS, CANNOT = "is", "was", "cannot be told"
 FEWEST_SOURCES, LEVEL = 6, 0.05  # of `is`
 FEWEST_SETTINGS = 3
-MOSTLY = 0.8  # of a source's settings: what it says
+MOSTLY = 0.8  # of a source's settings: what it says; `agreeing` has how many of all settings do
 FEWEST_BUILDS = 100  # between two versions of llama.cpp: some two weeks
 OLDER, NEWER = "older build", "newer build"
 
@@ -23,9 +25,12 @@ LIKE = [
     *("source", "device", "form", "memory_gb", "power_limit_w", "model", "bits", "format", "kv", "engine"),
     *("release", "half_year", "path", "speculative", "context"),
 ]
-OF_MANY = ["accelerators", "tp", "users", "input_tokens", "output_tokens"]
-# Whoever wants to sends a run: no vote where another source has so many settings of the comparison.
-CROWD, ENOUGH_WITHOUT = "localscore", 3
+OF_MANY = [
+    *("accelerators", "tp", "users", "asked", "workload", "request_rate", "counted"),
+    *("input_tokens", "output_tokens"),
+]
+# Of these a source may say nothing; where it does so of one side only, the two are compared and it is told.
+UNSTATED = ["form", "memory_gb", "power_limit_w", "kv", "release", "half_year", "path"]
 # What else differs by nature where this is compared; the model stays the same checkpoint.
 WITH = {
     "device": ["device", "memory_gb", "power_limit_w"],
@@ -40,7 +45,8 @@ WITH = {
 }
 BY_BYTES = {"device", "bits", "model", "step"}  # where bandwidth and bytes of the weights give a ratio, too
 COLUMNS = [
-    *("of", "first", "other", "grade", "direction", "sources", "settings", "p", "source", "says", "ratio"),
+    *("of", "first", "other", "grade", "direction", "sources", "settings", "agreeing", "p", "one_side"),
+    *("source", "says", "ratio"),
     *("least", "most", "source_settings", "faster_in", "by_bytes", "models", "variants", "users"),
 ]
 
@@ -79,15 +85,23 @@ def pairs(rows: pd.DataFrame, each: Comparison) -> pd.DataFrame:
     rows = rows[rows["device"].str.startswith(each.only)]
     if each.by == "age":
         rows = _ages(rows)
+    # Of a model that no table has, its own name says which it is.
+    rows = rows.assign(model=rows["model"].where(rows["model"] != "", rows["checkpoint"]))
     shared = [*LIKE, *(OF_MANY if each.many else [])]
     keys = [name for name in shared if name not in WITH[each.by]]
     cells = rows.groupby([*keys, each.by], dropna=False).agg(
         rate=("rate", "median"), bound=("bound", "median"), variant=("variant", "first")
     )
     cells = cells.reset_index()
+    cells["cell"] = cells.index
     first = cells[cells[each.by] == each.values[0]]
     others = cells[cells[each.by].isin(each.values[1:])]
-    table = first.merge(others, on=keys, suffixes=("_first", "_other"))
+    table = first.merge(
+        others, on=[name for name in keys if name not in UNSTATED], suffixes=("_first", "_other")
+    )
+    table = _stated_alike(table, [name for name in keys if name in UNSTATED])
+    closest = table.groupby(["cell_first", f"{each.by}_other"])["unlike"].transform("min")
+    table = table[table["unlike"] == closest]
     bounds = table["bound_first"] / table["bound_other"]
     return table.assign(
         against=table[f"{each.by}_other"],
@@ -95,6 +109,21 @@ def pairs(rows: pd.DataFrame, each: Comparison) -> pd.DataFrame:
         by_bytes=bounds if each.by in BY_BYTES else np.nan,
         variants=table["variant_first"] + " and " + table["variant_other"],
     )
+
+
+def _stated_alike(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return the lines of `table` whose sides agree in each of `names` that both state, with one_side, the
+    names that only one of them states, and `unlike`, how many."""
+    alike, one_side = pd.Series(True, table.index), pd.Series("", table.index)
+    unlike = pd.Series(0, table.index)
+    for name in names:
+        first, other = table[f"{name}_first"], table[f"{name}_other"]
+        unsaid = [side.isna() | (side == "") for side in (first, other)]
+        one = unsaid[0] != unsaid[1]
+        alike &= (first == other) | one | (unsaid[0] & unsaid[1])
+        one_side += one.map({True: f"{name} ", False: ""})
+        unlike += one
+    return table.assign(one_side=one_side.str.strip(), unlike=unlike)[alike]
 
 
 def _ages(rows: pd.DataFrame) -> pd.DataFrame:
@@ -138,14 +167,18 @@ def of(rows: pd.DataFrame, each: Comparison) -> pd.DataFrame:
     found = []
     for other in each.values[1:]:
         own = table[table["against"] == other]
-        others = own.loc[own["source"] != CROWD, "source"].value_counts()
-        if (others >= ENOUGH_WITHOUT).any():
+        # Whoever wants to sends a run: no vote where another source has measured.
+        if (own["source"] != CROWD).any():
             own = own[own["source"] != CROWD]
         by_source = own.groupby("source")
         told = by_source["ratio"].agg(says) if len(own) else pd.Series(dtype=object)
         graded, direction, p = grade(told, len(own))
         whole = {"of": each.by, "first": each.values[0], "other": other, "grade": graded}
         whole |= {"direction": direction, "sources": len(told), "settings": len(own), "p": p}
+        faster = int((own["ratio"] > 1).sum())
+        if direction:
+            whole["agreeing"] = faster if direction == "faster" else int((own["ratio"] < 1).sum())
+        whole["one_side"] = _one_side(own)
         for source, part in by_source:
             found.append(
                 whole
@@ -174,8 +207,15 @@ def _listed(part: pd.DataFrame, column: str) -> str:
     return ", ".join(sorted(set(part[column])))
 
 
+def _one_side(own: pd.DataFrame) -> str:
+    """Return what is stated of one side only, with the number of settings: "kv 3, release 1"."""
+    counts = own["one_side"].str.split().explode().value_counts()
+    return ", ".join(f"{name} {counts[name]}" for name in sorted(counts.index))
+
+
 def _span(values: pd.Series) -> str:
-    return f"{values.min():.0f} to {values.max():.0f}"
+    values = values.dropna()
+    return f"{values.min():.0f} to {values.max():.0f}" if len(values) else "nobody says how many"
 
 
 def table() -> pd.DataFrame:

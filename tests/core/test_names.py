@@ -299,3 +299,88 @@ def test_counts_in_words_and_a_memory_size_that_is_a_variant():
     assert [names.accelerator(t).count for t in ("dual 3090", "two RTX 3090", "quad A100")] == [2, 2, 4]
     assert names.accelerator("GTX 1060 3GB").candidates == ("gtx-1060-3gb",)
     assert names.model("R1 671B").candidates == ("deepseek-v3",)
+
+
+@pytest.mark.parametrize(
+    "written, ids, count",
+    [
+        # A count in words is a count.
+        *(("dual 3090", "rtx-3090", 2), ("pair of 3090s", "rtx-3090", 2), ("twin RTX 4090", "rtx-4090", 2)),
+        *(("two RTX 4080s", "rtx-4080", 2), ("a dozen 3090", "rtx-3090", 12), ("both 3090s", "rtx-3090", 2)),
+        # A memory size in a name chooses the variant.
+        *(("GTX 1060 3GB", "gtx-1060-3gb", None), ("RTX 3080 12GB", "rtx-3080-12gb", None)),
+        *(("4x RTX 2060 12GB", "rtx-2060-12gb", 4), ("P100 12GB", "p100-pcie-12gb", None)),
+        # What was refused without need.
+        *(("Quadro P6000", "quadro-p6000", None), ("RTX 2050", "rtx-2050-laptop", None)),
+        *(("CMP 170HX", "cmp-170hx", None), ("iPhone 15 Pro", "a17-pro", 1), ("iPad Pro M5", "m5-10c", 1)),
+    ],
+)
+def test_counts_in_words_memory_and_cards_that_were_refused(written, ids, count):
+    read = names.accelerator(written)
+    assert (read.candidates, read.count) == ((ids,), count)
+
+
+def test_every_accelerator_that_is_no_processor_has_a_memory():
+    table = hardware.accelerators()
+    lacking = table[table["memory_gb"].isna() & (table["kind"] != "CPU")]
+    assert lacking["accelerator"].to_list() == []
+    assert hardware.by_accelerator().at["arc-pro-b70", "bandwidth_gb_per_s"] == 608
+    # A figure that rests on nobody's page is marked, and only such a one.
+    from_memory = table["source"].str.contains("from memory")
+    assert table.loc[from_memory, "unsure"].str.contains("bandwidth").all()
+    assert not table.loc[~from_memory, "unsure"].fillna("").str.contains("bandwidth").any()
+
+
+@pytest.mark.parametrize(
+    "written, ids",
+    [
+        ("R1 671B", ("deepseek-v3",)),
+        # llama-bench's own names: an architecture and a size.
+        *(("qwen3moe 32B.A3B", ("qwen3-30b-a3b",)), ("llama 8B Q4_K", ("llama-3-8b", "llama-3.1-8b"))),
+        *(("mistral3 14B Q8_0", ("ministral-3-14b",)), ("llama4 17Bx16E (Scout) Q4_K", ("llama-4-scout",))),
+        *(("qwen35moe 35B.A3B", ("qwen3.5-35b-a3b", "qwen3.6-35b-a3b")), ("phi3 3B", ("phi-3-mini",))),
+        ("granite 8B", ("granite-4.1-8b", "granite-3.1-8b")),  # as people write it
+    ],
+)
+def test_a_family_and_a_size_are_the_models_that_have_both(written, ids):
+    assert names.model(written).candidates == ids
+
+
+@pytest.mark.parametrize(
+    "written, near",
+    [
+        # A version, Flash, Next, Mini that a known name lacks.
+        *(("GLM-5.3", "glm-5"), ("MiMo-V2.6-Flash", "mimo-v2-flash"), ("Llama-3.4-8B", "llama-3.1-8b")),
+        *(
+            ("qwen3.7-27b", "qwen3.6-27b"),
+            ("gemma-5-12b", "gemma-4-12b"),
+            ("ERNIE-5-21B", "ernie-4.5-21b-a3b"),
+        ),
+        *(("Llama-3.1-8B-Flash", "llama-3.1-8b"), ("GLM-5.3-Flash", "glm-4.7-flash")),
+        # One slip: never 8 · 10⁹ parameters of which nothing is known.
+        *(("lama-3.1-8b", "llama-3.1-8b"), ("qwwen3-8b", "qwen3-8b"), ("codestrall-22b", "codestral-22b")),
+        ("mistra 7b", "mistral-7b"),
+    ],
+)
+def test_a_name_that_comes_near_a_known_one_is_refused_with_it(written, near):
+    with pytest.raises(names.UnknownName, match=near):
+        names.model(written)
+
+
+def test_a_new_version_is_read_by_its_size_where_that_is_all_that_is_needed():
+    assert names.model("Llama-3.4-8B", sized=True).parameters_b == 8
+    assert names.model("olmo-7b").parameters_b == 7 and names.model("llava-7b").parameters_b == 7
+
+
+@pytest.mark.parametrize(
+    "line, parts",
+    [
+        ("2x3090 70B exl2 4.0bpw", ("2x3090", "70B", "4.0bpw", "exl2")),
+        ("Qwen3-30B-A3B Q8_0 on 2 x RTX 5090 with llama.cpp", ("2 x RTX 5090", "Qwen3-30B-A3B", "Q8_0", "llama.cpp")),
+        ("gpt-oss-120b MXFP4 Strix Halo Vulkan", ("Strix Halo", "gpt-oss-120b", "MXFP4", "llama.cpp Vulkan")),
+        ("M3 Ultra 512GB DeepSeek-R1 Q4_K_M MLX", ("M3 Ultra 512GB", "DeepSeek-R1", "Q4_K_M", "MLX")),
+    ],
+)  # fmt: skip
+def test_a_whole_title_is_read(line, parts):
+    keys = ("accelerator", "model", "weights_format", "engine")
+    assert names.title(line) == dict(zip(keys, parts))

@@ -18,6 +18,7 @@ ACCELERATORS = [
     ("8×H100", "H100", 2039, 3938, 8),
     ("h100-sxm5-80gb-x8", "h100-sxm", 3350, 3350, 8),
     ("p5.48xlarge", "h100-sxm", 3350, 3350, 8),
+    ("Arc Pro B70", "arc-pro-b70", 608, 608, 1),
     ("NVIDIA H200", "H200", 4800, 4800, 1),
     ("B200 180GB HBM3e", "b200-sxm", 8000, 8000, 1),
     ("NVIDIA GB200 NVL72", "gb200", 8000, 8000, 1),
@@ -82,7 +83,6 @@ def test_an_accelerator_is_placed(raw, name, low, high, count):
     [
         ("GTX 1650 Mobile", "differs by machine"),
         ("NVIDIA-A100-SXM4-80GB-MIG-3g.40gb", "a part of an accelerator"),
-        ("Arc Pro B70", "nobody states it"),
         ("Framework Desktop", "No accelerator is called"),
         ("Groq LPU", "No accelerator is called"),
         ("GPU", "No accelerator is called"),
@@ -125,7 +125,6 @@ MODELS = [
     ("Qwen1.5-14B-Chat", "qwen1.5-14b", None, None),
     ("01-ai/Yi-1.5-34B-Chat", "yi-34b", None, None),
     # A version before the size is no part of it.
-    ("Granite-7.3-8B", None, 8, 8),
     ("OLMo-2-13B", None, 13, 13),
     ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", None, 49, 49),
     ("LFM2-1.2B", None, 1.2, 1.2),
@@ -315,3 +314,22 @@ def test_models_have_kinds_of_layers_and_engines_kinds():
         "dedicated",
         "any",
     ]
+
+
+def test_a_whole_title_as_one_argument_is_read_and_memory_that_nobody_stated_is_said():
+    asked = pd.DataFrame(
+        [
+            {"accelerator": "2x3090 70B exl2 4.0bpw"},
+            {"accelerator": "M3", "model": "gpt-oss-20b", "weights_format": "MXFP4"},
+            {"accelerator": "M3 16GB", "model": "gpt-oss-20b", "weights_format": "MXFP4"},
+            {"accelerator": "MI50 16GB", "model": "qwen3-14b", "weights_format": "Q4_K_M"},
+        ]
+    ).fillna("")
+    found = question.read(asked)
+    assert (found["refused"] == "").all()
+    assert found[["machine", "accelerators", "parameters", "bits", "engine"]].iloc[0].to_list() == [
+        "rtx-3090", 2, 70e9, 4, "exllama"
+    ]  # fmt: skip
+    told = found["guessed"].map("; ".join)
+    assert "if it has 24 GB" in told[1] and "unsure" in told[1] and "if it has" not in told[2]
+    assert found.loc[3, "memory_bytes"] == 16 * 2**30

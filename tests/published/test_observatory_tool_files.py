@@ -87,7 +87,7 @@ def test_a_wrong_number_is_found_or_left_empty_with_a_sentence(folder, capsys, c
         (
             "output tokens/s,TTFT (ms),TPOT (ms)",
             "8,64,128,129,500,100,15.34",
-            "rate_of_other_scope (excluded): 1",
+            "littles_law (excluded): 1",
         ),
         ("output tokens/s,TTFT (ms),TPOT (s)", "1,64,128,129,4000,100,0.01534", "no finding"),
         ("output tokens/s,TTFT (s),TPOT (ms)", "1,64,128,129,4000,100,15.34", "littles_law (excluded): 1"),

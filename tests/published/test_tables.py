@@ -13,7 +13,7 @@ ROW = {
     "engine": "llama.cpp", "kernels": "llama.cpp", "version": "", "release": "", "half_year": "2026 a",
     "path": "its vendor's own", "speculative": "", "context": "1k", "accelerators": 1.0, "tp": np.nan,
     "users": 1.0, "input_tokens": 512.0, "output_tokens": 128.0, "rate": 100.0, "bound": 0.005, "mbu": 0.6,
-    "build": np.nan, "outside": False, "backend": "CUDA",
+    "build": np.nan, "outside": False, "backend": "CUDA", "checkpoint": "Llama-3.1-8B",
 }  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def both(source, ratio, **shared):
     ]
 
 
-MODELS = ("llama-3.1-8b", "qwen3-8b", "mistral-7b")
+MODELS = ("llama-3.1-8b", "qwen3-8b", "mistral-7b", "qwen3-4b", "phi-4")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,12 @@ MODELS = ("llama-3.1-8b", "qwen3-8b", "mistral-7b")
         ({"one": [1.4, 1.3, 1.2], "two": [0.9]}, "cannot be told", ""),  # they disagree
         ({"one": [1.4, 1.3, 0.9]}, "cannot be told", ""),  # it says both
         ({"one": [1.4, 1.3, 1.2], "localscore": [0.5]}, "was", "faster"),  # strangers' machines do not vote
+        (
+            {"one": [1.4], "localscore": [0.5, 0.5, 0.5]},
+            "cannot be told",
+            "",
+        ),  # nor where another has one setting
+        ({"one": [1.4, 1.3, 1.2, 1.1, 0.9]}, "was", "faster"),  # in 4 of 5, and that is said
         ({"localscore": [1.4, 1.3, 1.2]}, "was", "faster"),  # but where nobody else has measured
     ],
 )
@@ -60,12 +66,32 @@ def test_a_verdict_counts_sources_and_has_three_grades(ratios, grade, direction)
     found = verdict(*changes)
     assert set(found["grade"]) == {grade} and set(found["direction"]) == {direction}
     assert found["by_bytes"].to_list() == pytest.approx([5 / 3] * len(found))
+    if direction:
+        voting = [each for source, each in ratios.items() if source != "localscore" or len(ratios) == 1]
+        agree = sum((ratio > 1) == (direction == "faster") for each in voting for ratio in each)
+        assert set(found["agreeing"]) == {agree}
+
+
+def test_what_is_stated_of_one_side_only_is_compared_and_said():
+    first, other = both("a", 1.5)
+    assert verdict(first, other)["one_side"].to_list() == [""]
+    one_side = verdict(first, other | {"kv": "F16", "release": "b5922"})
+    assert one_side[["settings", "one_side"]].values.tolist() == [[1, "kv 1, release 1"]]
+    # Where a setting has a partner that is stated alike, that one counts.
+    both_said = verdict(first | {"kv": "F16"}, other | {"kv": "F16"}, other | {"rate": 300.0})
+    assert both_said[["settings", "one_side", "ratio"]].values.tolist() == [[1, "", 1.5]]
+
+
+def test_models_that_no_table_has_are_told_by_their_own_names():
+    first, other = both("a", 1.5, model="", checkpoint="x-7b")
+    assert verdict(first, other)["models"].to_list() == ["x-7b"]
+    assert verdict(first, other | {"checkpoint": "y-7b"})["settings"].to_list() == [0]
 
 
 @pytest.mark.parametrize(
     "column, value",
     [
-        *(("kv", "FP8"), ("format", "Q4_0"), ("release", "b5922"), ("half_year", "2025 a"), ("form", "SXM")),
+        *(("kv", "FP8"), ("format", "Q4_0"), ("release", "b5922"), ("half_year", "2025 a"), ("form", "PCIE")),
         *(
             ("path", "Vulkan"),
             ("engine", "vLLM"),
@@ -76,7 +102,7 @@ def test_a_verdict_counts_sources_and_has_three_grades(ratios, grade, direction)
     ],
 )
 def test_only_like_is_compared_with_like(column, value):
-    first, other = both("a", 1.5)
+    first, other = both("a", 1.5, kv="F16", release="b6000", form="SXM")
     assert verdict(first, other)["settings"].to_list() == [1]
     assert verdict(first, other | {column: value})["settings"].to_list() == [0]
 
@@ -89,8 +115,8 @@ def test_half_in_host_memory_is_outside():
 
 def number(*changes):
     found = lookup.table(rows(*changes))
-    chosen = found[found["number"].notna()]
-    return list(zip(chosen["source"], chosen["number"])), found
+    told = found["number"].fillna(found["number_in_another_setup"])
+    return list(zip(found["source"][told.notna()], told.dropna())), found
 
 
 def test_the_number_is_the_middle_row_of_the_source_with_most_rows():
@@ -109,7 +135,7 @@ def test_strangers_set_a_number_only_where_nobody_else_measured():
     crowd = {"source": "localscore", "rate": 46.0}
     assert number({"rate": 251.0}, *[crowd] * 5)[0] == [("a", 251.0)]
     told, found = number({"rate": 251.0, "engine": "vLLM", "kernels": "vllm"}, crowd)
-    assert told == [("a", 251.0)] and found["reference"].iloc[0] == "no"
+    assert told == [("a", 251.0)] and found["number"].isna().all() and found["reference"].iloc[0] == "no"
     assert number(crowd)[0] == [("localscore", 46.0)]
     assert lookup.bias(found) == (pytest.approx(46 / 251), 1)
 
@@ -134,17 +160,26 @@ def test_bits_and_costs_are_taken_inside_a_source():
     assert found.loc["perplexity", "ratio"] == pytest.approx(1.02)
     deep, small, drafts = {"context": "32k", "rate": 60.0}, {"kv": "Q8_0", "rate": 90.0}, {"rate": 130.0}
     found = costs.costs(
-        rows({"kv": "F16"}, deep | {"kv": "F16"}, small, drafts | {"speculative": "MTP", "kv": "F16"})
+        rows({"kv": "F16"}, deep | {"kv": "F16"}, small, drafts | {"speculative": "MTP", "kv": "F16"}),
+        rows({}, {"context": "32k", "rate": 80.0}),
     )
     kept = {(row.what, row.level): row.kept for row in found.itertuples()}
     assert kept == pytest.approx(
-        {("context", "32k"): 0.6, ("KV format", "Q8_0"): 0.9, ("drafts", "drafts"): 1.3}
+        {
+            ("context", "32k"): 0.6,
+            ("KV format", "Q8_0"): 0.9,
+            ("drafts", "drafts"): 1.3,
+            (costs.HOST, "32k"): 0.8,
+        }
     )
 
 
 def test_no_cell_shows_a_number_that_nobody_measured():
     """Of the committed look-up: each number is the rate of the row and the source that it names."""
-    shown = pd.read_csv(tables.FOLDER / "published_lookup.csv").dropna(subset=["number"])
+    whole = pd.read_csv(tables.FOLDER / "published_lookup.csv")
+    assert (whole["number"].notna() == (whole["reference"] == "yes")).all()
+    whole["number"] = whole["number"].fillna(whole["number_in_another_setup"])
+    shown = whole.dropna(subset=["number"])
     measured = comparable.one_user().set_index("row_id").loc[shown["row_id"]]
     assert len(shown) > 1200
     assert shown["number"].to_numpy() == pytest.approx(measured["rate"].to_numpy(), rel=1e-5)

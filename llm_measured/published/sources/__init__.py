@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from typing import Protocol
 
 import pandas as pd
 
-from llm_measured.published.reading import SourceError
+from llm_measured.published.reading import LeftOut, Raw, Row, SourceError
 
 FACTS = "facts"
+COLUMNS = "columns"  # instead of a module: columns.csv says what the files' columns are
 LIST = Path(__file__).parents[1] / "sources.csv"
 
 
@@ -72,6 +73,15 @@ def _pairs(text: str) -> dict[str, str]:
     return dict(part.split(" = ", 1) for part in text.split(" ; ") if part)
 
 
+class Importer(Protocol):
+    """What reads the raw files of a source: a module of this folder, or `_columns.Importer`."""
+
+    ABOUT: Source
+
+    def rows(self, raw: Raw) -> Iterator[Row | LeftOut]:
+        """Yield a row, or what was left out, for each record."""
+
+
 def about(source: str) -> Source:
     """Return what sources.csv says of `source`; SourceError naming those that there are."""
     if source not in listed():
@@ -79,15 +89,20 @@ def about(source: str) -> Source:
     return listed()[source]
 
 
-def importer(source: str) -> ModuleType | None:
-    """Return the module of `source`, None where its rows stay as they were built; SourceError where the
-    module that sources.csv names is missing."""
+def importer(source: str) -> "Importer | None":
+    """Return the module of `source`, or what reads its CSV by columns.csv, None where its rows stay as they
+    were built; SourceError where the module that sources.csv names is missing."""
     module = about(source).module
     if not module:
         return None
+    if module == COLUMNS:
+        from llm_measured.published.sources import _columns
+
+        return _columns.Importer(source, about(source))
     if module not in _here():
         raise SourceError(f"{source}: sources.csv names the module {module}.py, which is not here.")
-    return importlib.import_module(f"{__name__}.{module}")
+    module_of: Importer = importlib.import_module(f"{__name__}.{module}")  # type: ignore[assignment]
+    return module_of
 
 
 def _here() -> set[str]:
@@ -115,10 +130,10 @@ def is_licensed(source: str) -> bool:
     return licence != FACTS and "-ND" not in licence
 
 
-def modules() -> Iterator[tuple[str, ModuleType]]:
+def modules() -> Iterator[tuple[str, Importer]]:
     """Yield (name, module) of every source that has one, by name; SourceError where one is missing, or where
     a module is of no source."""
-    known = {one.module for one in listed().values()}
+    known = {one.module for one in listed().values()} - {COLUMNS}
     if unknown := sorted(_here() - known):
         raise SourceError(f"{unknown[0]}.py is the module of no source: sources.csv has no row with it.")
     for name in listed():

@@ -34,7 +34,7 @@ def line(record: Record, accelerators: int = 1) -> dict[str, Any] | None:
     if columns is None:
         return None
     pipeline = accelerators if accelerators > 1 and record.get("sm") in (None, "layer") else None
-    size, parameters = _unit(record["size"]), _unit(record["params"])
+    size, parameters = unit(record["size"]), unit(record["params"])
     name, _, note = str(record["model"]).partition(" - ")
     quantised = name.removesuffix(" MoE").split()[-1]
     active = re.search(r"\bA(\d+(?:\.\d+)?)B\b", name)  # of a mixture, as in "qwen35moe 35B.A3B"
@@ -56,7 +56,7 @@ def line(record: Record, accelerators: int = 1) -> dict[str, Any] | None:
     }
 
 
-def _unit(text: Value) -> Value:
+def unit(text: Value) -> Value:
     """The number of "4.58 GiB" or "8.03 B"; None where it has no known unit."""
     number, _, unit = str(text or "").partition(" ")
     return scaled(number, UNITS[unit]) if unit in UNITS else None
