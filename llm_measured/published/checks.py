@@ -3,9 +3,9 @@
 A check says of each row that it finds why, with the numbers. `excluded`: the row cannot be what it says and
 enters no figure; `flagged`: read it with the note; `note`: true of the row, and no fault of it.
 
-What the audit checks in one file is checked here by its functions and under its names (`Context.levels`);
-its checks look at a file and say the worst of it, these look at every row. What is only here compares rows of
-several files, or needs what no benchmark's file has: a datasheet by variant, power's scope, a second name.
+What the audit checks in one file too has its name here; its checks look at a file and say the worst of it,
+these look at every row. What is only here compares rows of several files, or needs what no benchmark's file
+has: a datasheet by variant, power's scope, a second name.
 """
 
 import functools
@@ -15,14 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from llm_measured.audit import checks as audit
-from llm_measured.audit.checks import contradictions, impossible, sums
-from llm_measured.audit.frame import Audited
 from llm_measured.core import hardware, plausibility
 from llm_measured.core.plausibility import digits
 from llm_measured.published import committed as committed_tables
 from llm_measured.published import derived as derive
-from llm_measured.published import levels, schema
+from llm_measured.published import schema
 
 EXCLUDED, FLAGGED, NOTE = "excluded", "flagged", "note"
 STATED = "stated_by_importer"  # what only a source's importer knows
@@ -30,8 +27,7 @@ STATED = "stated_by_importer"  # what only a source's importer knows
 
 @dataclass(frozen=True)
 class Context:
-    """The rows, what is derived from them, the datasheets and the mean lengths, all with the same index; and
-    the same rows as the audit's load levels."""
+    """The rows, what is derived from them, the datasheets and the mean lengths, all with the same index."""
 
     rows: pd.DataFrame
     derived: pd.DataFrame
@@ -39,7 +35,6 @@ class Context:
     given: pd.Series
     made: pd.Series
     together: pd.Series
-    levels: Audited
 
 
 @dataclass(frozen=True)
@@ -55,12 +50,11 @@ class Check:
 CHECKS: list[Check] = []
 
 
-def check(arithmetic: str = "") -> Callable:
-    """Declares a check; its function returns a frame of verdict and note, indexed as the rows it finds.
-    Without an `arithmetic` of its own it has the formula of the audit's check of that name."""
+def check(arithmetic: str) -> Callable:
+    """Declares a check; its function returns a frame of verdict and note, indexed as the rows it finds."""
 
     def declared(find: Callable[[Context], pd.DataFrame]) -> Callable[[Context], pd.DataFrame]:
-        CHECKS.append(Check(find.__name__, arithmetic or audit.REGISTRY[find.__name__].formula, find))
+        CHECKS.append(Check(find.__name__, arithmetic, find))
         return find
 
     return declared
@@ -90,8 +84,7 @@ def context(rows: pd.DataFrame) -> Context:
     """Everything that checks look at, of rows with names looked up."""
     given, made = derive.lengths(rows)
     derived = derive.derived(rows)
-    alike = levels.audited(rows, derived, given, made)
-    return Context(rows, derived, derive.datasheet(rows), given, made, derive.in_flight(rows), alike)
+    return Context(rows, derived, derive.datasheet(rows), given, made, derive.in_flight(rows))
 
 
 # ---- what is physically impossible
@@ -249,9 +242,13 @@ def littles_law(c: Context) -> pd.DataFrame:
     """Little's law with the accelerators, requests and lengths that the row claims."""
     r = c.rows
     closed = r["workload"].isin(["closed_loop", "static_batch"]) & (r["comparable_within"].isna())
-    # The rate alone: requests over seconds would be another of the row's claims.
-    alone = c.levels.levels.assign(requests=np.nan, output_tokens=c.made)
-    under_way = contradictions.requests_under_way(Audited(alone, c.levels.requests))
+    means, medians = (
+        plausibility.whole_s(_centre(r, "ttft", first), _centre(r, "tpot", first), c.made)
+        for first in ("mean", "p50")
+    )
+    # Medians add up worse than a median of the whole.
+    whole_ms = r["e2e_mean_ms"].fillna(means).fillna(r["e2e_p50_ms"]).fillna(medians)
+    under_way = c.derived["output_tokens_per_s"] / c.made * whole_ms / 1000
     decode_only = under_way.isna()
     tpot = r["tpot_mean_ms"].fillna(r["tpot_p50_ms"]) / 1000
     under_way = under_way.fillna(c.derived["output_tokens_per_s"] * tpot.where(r["lengths"] != "max"))
@@ -271,6 +268,12 @@ def littles_law(c: Context) -> pd.DataFrame:
         index=r.index,
     ).mask(_prompt_too(c, ratio), COUNTS_PROMPT)
     return _found(slight, verdict, "Little's law gives ", ratio, note)
+
+
+def _centre(rows: pd.DataFrame, time: str, first: str) -> pd.Series:
+    """The mean of `time`; where there is none its median, unless `first` asks for means alone."""
+    mean = rows[f"{time}_mean_ms"]
+    return mean if first == "mean" else mean.fillna(rows[f"{time}_p50_ms"])
 
 
 COUNTS_PROMPT = ", which is (prompt + answer) ÷ answer: the rate counts the prompt"
@@ -375,24 +378,31 @@ def energy_against_power(c: Context) -> pd.DataFrame:
     )
 
 
-@check()
+@check("output tokens/s × seconds = requests × tokens of an answer")
 def plain_sums(c: Context) -> pd.DataFrame:
     """A rate that the row's own count of requests, tokens and seconds does not give."""
-    table = sums.identities(c.levels)
-    exact = c.rows["lengths"] == "exact"
-    whole = (exact | (c.rows["lengths"] == "mean")) & (c.rows["failed"].fillna(0) == 0)
-    table = table[whole.reindex(table["level"]).to_numpy()].drop_duplicates("level").set_index("level")
-    ratio = table["quotient"].reindex(c.rows.index)
+    r = c.rows
+    exact = r["lengths"] == "exact"
+    whole = (exact | (r["lengths"] == "mean")) & (r["failed"].fillna(0) == 0)
+    ratio = _times_counted(c).where(whole)
     # Where a length was asked for, an answer may still end before it.
-    tolerance = table["tolerance"].reindex(c.rows.index).where(~exact, 0.15)
-    wrong = (ratio - 1).abs() > tolerance
+    wrong = (ratio - 1).abs() > np.where(exact, 0.15, SUMS_WITHIN)
     prompt = _prompt_too(c, ratio)
     verdict = pd.Series(np.where(prompt, EXCLUDED, FLAGGED), index=c.rows.index)
     note = pd.Series(np.where(prompt, COUNTS_PROMPT, ""), index=c.rows.index)
     return _found(wrong, verdict, "rate ÷ (tokens ÷ seconds) = ", ratio, note)
 
 
-@check()
+def _times_counted(c: Context) -> pd.Series:
+    """How many times the requests' own tokens and seconds the rate is."""
+    tokens = c.rows["requests"] * c.made.where(~c.rows["lengths"].isin(["max", "mixed"]))
+    return (c.derived["output_tokens_per_s"] * c.rows["duration_s"] / tokens).where(tokens > 0)
+
+
+SUMS_WITHIN = 0.025
+
+
+@check("min ≤ p50 ≤ p90 ≤ p95 ≤ p99 ≤ max")
 def percentiles_out_of_order(c: Context) -> pd.DataFrame:
     """Percentiles that fall, so that columns were exchanged, or a mean outside its own range."""
     parts, r = [], c.rows
@@ -405,36 +415,37 @@ def percentiles_out_of_order(c: Context) -> pd.DataFrame:
     return pd.concat([*parts, _found(out, EXCLUDED, "mean TTFT outside its own range")])
 
 
-@check()
+@check("TTFT ≤ time of the whole answer")
 def times_backwards(c: Context) -> pd.DataFrame:
     """A first token after the last, by the same statistic of both."""
     parts, r = [], c.rows
-    for q, wrong in impossible.first_after_last(c.levels.levels).items():
-        times = [r.get(f"{time}{q}_ms") for time in ("ttft", "e2e")]
-        if wrong.any():
-            note = f"the {q[1:]} of TTFT is ", times[0], " ms, that of the whole answer ", times[1], " ms"
-            parts.append(_found(wrong, EXCLUDED, *note))
-    return pd.concat(parts) if parts else _none()
+    for q in schema.STATISTICS:
+        first, last = r[f"ttft_{q}_ms"], r[f"e2e_{q}_ms"]
+        note = f"the {q} of TTFT is ", first, " ms, that of the whole answer ", last, " ms"
+        parts.append(_found(plausibility.backwards(first, last, (ROUNDING - 1) * last), EXCLUDED, *note))
+    return pd.concat(parts)
+
+
+ROUNDING = 1.02  # published figures are rounded
 
 
 @check("TTFT < prefill FLOPs / peak")
 def ttft_beyond_device(c: Context) -> pd.DataFrame:
     """A first token faster than its prompt can be computed: a cache, another unit, a shorter one."""
     r = c.rows
-    block, nothing = c.known["block_parameters"], 0.0 * c.known["block_parameters"]
     peak = c.known["peak_flops_per_s"] * r["accelerators"]
-    sizes = block, nothing, nothing  # without attention and head: the least
-    least = plausibility.least_prefill_s(*sizes, c.levels.levels["prompt_tokens"], peak)
+    prompt = c.given.where(~r["lengths"].isin(["max", "mixed"]))
+    least = 2 * c.known["block_parameters"] * prompt / peak  # without attention and head: the least
     first = r["ttft_mean_ms"].fillna(r["ttft_p50_ms"]) / 1000
     # Of prompts whose lengths differ much the median may be a short one.
     sure = (r["prefix_cached"] != "yes") & (r["lengths"].isin(["exact", "mean", "max_of_uniform_0.8"]))
     sure &= r["ttft_mean_ms"].notna() | (r["lengths"] != "mean")
-    short = sure & (first * impossible.ROUNDING < least)
+    short = sure & (first * ROUNDING < least)
     note = "TTFT of ", first * 1000, " ms, and its prompt takes at least ", least * 1000, " ms at the peak"
     return _found(short, FLAGGED, *note)
 
 
-@check()
+@check("median = mean to every digit where the requests differ")
 def mean_called_median(c: Context) -> pd.DataFrame:
     """A mean and a median that agree to every digit, though the requests differ, in nearly all rows of a
     file: in some rows rounding alone makes them agree."""
@@ -442,9 +453,14 @@ def mean_called_median(c: Context) -> pd.DataFrame:
     r = c.rows
     file = r["source"] + "/" + r["source_file"].fillna("")
     for time in schema.TIMES:
-        alike = sums.mean_and_median_alike(c.levels.levels, time)
-        both = r[f"{time}_mean_ms"].notna() & r[f"{time}_p50_ms"].notna()
-        alike &= alike.astype(float).where(both).groupby(file).transform("mean") >= sums.MOSTLY
+        mean, median = r[f"{time}_mean_ms"], r[f"{time}_p50_ms"]
+        far = r[f"{time}_p99_ms"].fillna(r[f"{time}_p95_ms"]).fillna(r[f"{time}_p90_ms"])
+        if time == "ttft":
+            far = far.fillna(r["ttft_max_ms"])
+        alike = ((mean / median - 1).abs() < 1e-6) & (far / median > 1.03)
+        alike &= (mean / 1000).map(digits).ge(4)
+        both = mean.notna() & median.notna()
+        alike &= alike.astype(float).where(both).groupby(file).transform("mean") >= 0.9
         note = f"mean and median of {time} are both ", c.rows[f"{time}_p50_ms"], " ms to every digit"
         parts.append(_found(alike, FLAGGED, *note))
     return pd.concat(parts)
@@ -478,11 +494,12 @@ def median_adds_up_as_a_mean(c: Context) -> pd.DataFrame:
     )
 
 
-@check()
+@check("output tokens/s is not that of the completed requests × (completed + failed) ÷ completed")
 def failed_counted_as_throughput(c: Context) -> pd.DataFrame:
     """A rate that counts the requests that failed."""
-    failed = c.levels.levels["failed"]
-    quotient, hit = sums.rates_with_failed(c.levels.levels, failed)["output tokens/s"]
+    failed, quotient = c.rows["failed"], _times_counted(c)
+    factor = 1 + failed / c.rows["requests"]
+    hit = (failed > 0) & (factor > 1.004) & ((quotient - 1) / (factor - 1)).between(0.9, 1.1)
     note = "the rate is ", quotient, " times what the completed requests give, and ", failed, " failed"
     return _found(hit, FLAGGED, *note)
 
@@ -528,8 +545,8 @@ def two_names(c: Context) -> pd.DataFrame:
 
 @check("bytes of the file × 8 ÷ parameters ≥ bits of the format ÷ 1.3")
 def file_smaller_than_format(c: Context) -> pd.DataFrame:
-    """A file of weights that is too small for the format it is said to have: another format or unit, or one of
-    several files. A note, as the rate is none of the file's size."""
+    """A file of weights that is too small for the format it is said to have: another format or unit, or one
+    of several files. A note, as the rate is none of the file's size."""
     stored = c.rows["weights_bytes"] * 8 / c.known["parameters"]
     bits = c.known["weight_bits"]
     note = "the file has ", stored, " bits per parameter, the format ", bits

@@ -11,7 +11,7 @@ import pandas as pd
 
 from llm_measured.core import hardware
 from llm_measured.core import names as core_names
-from llm_measured.published import build, derived, names, spelling
+from llm_measured.published import build, derived, names
 
 LONGEST_CONTEXT = 4096  # tokens: up to here, reading the KV cache is small beside the weights
 # Tokens in the cache and of the prompt: between two of these counts as one context.
@@ -132,7 +132,7 @@ def bits_of(rows: pd.DataFrame) -> pd.Series:
     found = pd.Series(np.nan, index=rows.index)
     for bucket, (low, high) in BITS.items():
         found[(bits >= low) & (bits < high)] = bucket
-    formats = pd.Series([form and form.name for form in spelling.formats(rows)], rows.index, dtype="string")
+    formats = pd.Series([form and form.name for form in names.formats(rows)], rows.index, dtype="string")
     named = formats.str.extract(r"(?i)^i?q(\d)_")[0].astype(float)
     return named.where(named.isin(BITS), found)
 

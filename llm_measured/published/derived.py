@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from llm_measured.core import hardware
-from llm_measured.published import spelling
+from llm_measured.published import names
 
 MEAN_OF_MAX = {"max_of_uniform_0.8": 0.9}  # mean of lengths drawn from 0.8 to 1.0 of their maximum
 
@@ -30,7 +30,7 @@ def datasheet(frame: pd.DataFrame) -> pd.DataFrame:
     most = card.map(cards["bandwidth_gb_per_s"]).fillna(family.map(best["bandwidth_gb_per_s"]))
     out["bandwidth_at_most"] = most * 1e9
     out["tdp_w"] = card.map(cards["tdp_w"]).fillna(family.map(best["tdp_w"]))
-    bits = pd.Series([f.bits if f else np.nan for f in spelling.formats(frame)], frame.index, dtype=float)
+    bits = pd.Series([f.bits if f else np.nan for f in names.formats(frame)], frame.index, dtype=float)
     out["weight_bits"] = bits
     out["peak_flops_per_s"] = _peak(frame, card, cards, bits) * 1e12
     kind = family.map(cards.drop_duplicates("family").set_index("family")["kind"])

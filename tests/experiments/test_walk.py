@@ -2,47 +2,16 @@
 table's CSV to the picture. A file counts if one of its functions runs, whatever imports it.
 """
 
-import gc
-import sys
-import threading
-from pathlib import Path
-
 import pytest
+from walking import executed
 
 from bench import cells as page_cells
 from bench import plots
 from bench.backends.common import checkpoints
-from bench.paths import ROOT
 
 TOKENS = 37  # a number that nothing else has by chance
-OURS = str(ROOT / "bench"), str(ROOT / "llm_measured")
 TO_CSV, TO_PICTURE = 34, 8  # ceilings, which only fall
 FEWEST = 4
-
-
-def executed(walk):
-    """(files of the repository of which a function runs while `walk()` does, what it returns): imports apart."""
-    ran = set()
-
-    def seen(frame, event, _):
-        file = frame.f_code.co_filename
-        if event != "call" or file in ran or not file.startswith(OURS):
-            return
-        while frame is not None:
-            if "importlib" in frame.f_code.co_filename:
-                return
-            frame = frame.f_back
-        ran.add(file)
-
-    gc.collect()  # what earlier tests have left is closed before, and is not of this walk
-    sys.setprofile(seen)
-    threading.setprofile(seen)
-    try:
-        found = walk()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    return {Path(file).relative_to(ROOT).as_posix() for file in ran}, found
 
 
 def test_a_rate_runs_through_few_files_from_the_cell_to_the_csv(cells, monkeypatch):

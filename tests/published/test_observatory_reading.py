@@ -7,7 +7,7 @@ import tarfile
 import pandas as pd
 import pytest
 
-from llm_measured.published import build, spelling
+from llm_measured.published import build, names
 from llm_measured.published.reading import (
     LeftOut,
     Raw,
@@ -200,14 +200,14 @@ def test_a_hostile_file_ends_in_a_sentence_for_each_line_and_runs_nothing(tmp_pa
     ],
 )
 def test_what_sources_write_in_many_ways_has_one_spelling(column, text, vendor, name):
-    assert spelling.spelled(column, text, vendor) == name
+    assert names.spelled(column, text, vendor) == name
 
 
 def test_the_one_spelling_stands_beside_the_text_of_the_source():
     rows = build.table().head(0).reindex([0, 1])
     rows["weights_format"], rows["checkpoint_raw"] = ["Q4_K - Medium", "F16"], ["x-8B", "gpt-oss-20b"]
     rows["engine"] = "llama.cpp"
-    told = spelling.beside(rows)
+    told = names.beside(rows)
     assert told["format_name"].to_list() == ["Q4_K_M", "MXFP4"]  # the GGUF of gpt-oss keeps its experts
     assert told["weights_format"].to_list() == ["Q4_K - Medium", "F16"]
 

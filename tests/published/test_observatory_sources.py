@@ -20,6 +20,43 @@ def rows_of(tmp_path, source, **files):
     return names.looked_up(build.typed(found.rows)), found
 
 
+CONCURRENCY = (
+    "folder,gpu_in_file,gpus,model,concurrency_asked,in_flight_by_little,requests_per_second,successful,failed,"
+    "seconds,output_tokens_per_s_all,output_tokens_per_request,median_ttft_ms,p99_ttft_ms,median_e2e_ms\n"
+)
+
+
+def test_a_csv_with_named_columns_is_read_by_lines_of_a_table_and_needs_no_module(tmp_path):
+    lines = (
+        CONCURRENCY
+        + "MI300X,Unknown GPU,1,openai/gpt-oss-20b,1,1.0,0.141,29,0,205.8,139.2,988,77.1,85.5,7304\n"
+    )
+    lines += "MI300X,Unknown GPU,1,openai/gpt-oss-20b,64,32.3,1.87,391,0,208.7,1805.8,964,115.5,155.0,17777\n"
+    rows, found = rows_of(tmp_path, "gpu-conc-sariekr", rows_DOT_csv=lines)
+    row = rows.iloc[0]
+    assert (row["accelerator"], row["workload"], row["throughput_raw"]) == ("mi300x", "single", 139.2)
+    # Where as many were asked for as never were in flight, the client's rate was measured.
+    assert found.left_out["reason"].str.contains("never in flight").to_list() == [True]
+    assert not found.left_out["refused"].any()
+
+
+def test_a_cell_of_the_energy_ladder_that_is_broken_gives_no_score_and_one_token_no_joules(tmp_path):
+    names_ = "Modelo,Tarea,Tamaño Batch,Precisión,TTFT Medio (s),TPOT (s/token),Throughput Decode (tok/s),"
+    names_ += "Energía (J/token gen),Cuantizacion,Familia,Maquina,Numero de Problemas\n"
+    lines = names_ + "x/Mistral-7B.Q2_K.gguf,humaneval,1,15.2,0.5,0.02,50,3.1,q2_K,Mistral,Spark,164\n"
+    lines += "x/Mistral-7B.Q2_K.gguf,mmlu,1,56.6,0.1,0.02,50,88,q2_K,Mistral,Spark,1140\n"
+    lines += "x/Mistral-7B.fp16.gguf,ifeval,1,50,0.1,0.14,7,9,f16,Mistral,Workstation,150\n"
+    rows, _ = rows_of(tmp_path, "llm-energy-benchmark", total_limpio_DOT_csv=lines)
+    assert rows["quality"].isna().to_list() == [True, False, False]
+    assert rows["energy_j_per_output_token"].isna().to_list() == [True, True, False]
+    assert rows["throughput_raw"].isna().to_list() == [False, True, False]
+    # A card that nobody names, and layers that did not fit it.
+    assert (
+        rows["accelerator_raw"].isna().to_list() == [False, False, True]
+        and "some layers" in rows.at[2, "offload"]
+    )
+
+
 ARGONNE = "Hardware,Num of Hardware,Framework,Model,Input Output Length,Batch Size,Latency,Throughput"
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from bench.report.published import comparisons, lookup
-from llm_measured.published import spelling
+from llm_measured.published import names as published_names
 
 CARDS = comparisons.Comparison("device", ("A", "B"), ("A", "B"))
 
@@ -115,7 +115,7 @@ def test_a_build_is_read_as_versions_are_written():
         None,
         "b8460 2496f9c14",
     ]
-    spelled = [version and spelling.spelled("engine_version", version) for version in versions]
+    spelled = [version and published_names.spelled("engine_version", version) for version in versions]
     rows = pd.DataFrame({"version_name": spelled, "engine": "llama.cpp"})
     assert lookup.builds(rows).fillna(0).tolist() == [8639, 5921, 8925, 0, 0, 8460]
     assert lookup.builds(rows.assign(engine="vllm")).isna().all()

@@ -28,7 +28,7 @@ def _lines(source: str) -> list[dict[str, str]]:
     return table[table["source"] == source].to_dict("records")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Importer:
     """What reads the files of `source` by columns.csv; ABOUT is its row of sources.csv."""
 
@@ -38,7 +38,7 @@ class Importer:
     def rows(self, raw: Raw) -> Iterator[Row | LeftOut]:
         """Yield a row, or what was left out, for each record of the source's files."""
         for file in raw.files(*self.ABOUT.files):
-            for at, record in raw.csv(file):
+            for at, record in raw.csv(file, "\t" if file.endswith(".tsv") else ","):
                 found = columns(record, [line for line in _lines(self.source) if line["file"] in ("", file)])
                 reason = found.pop(LEFT_OUT, None)
                 yield at.left_out(reason) if reason else at.row(**found)

@@ -22,6 +22,7 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                 if test is None or "Model" not in record or "±" not in str(cell):
                     continue
                 model = str(record["Model"]).strip("* ")
+                active = re.search(r"\bA(\d+(?:\.\d+)?)B\b", model)
                 yield at.cell(test[1]).row(
                     **rate(test[1], leading(cell), after_sign(cell)) or {},
                     accelerator_raw="AMD Ryzen AI Max+ 395 (Radeon 8060S)",
@@ -34,5 +35,6 @@ def rows(raw: Raw) -> Iterator[Row | LeftOut]:
                     checkpoint_raw=re.sub(r" \(?I?Q\d\w*\)?$", "", model),
                     weights_format=model.split()[-1].strip("()"),
                     weights_bytes=unit(record.get("Size")),
+                    active_b=active[1] if active else None,
                     parameters_b=scaled(unit(re.sub(r"(?<=\d)B", " B", str(record.get("Params")))), "1e-9"),
                 )
