@@ -14,6 +14,7 @@ from typing import Protocol
 import pandas as pd
 
 from llm_measured.published.reading import LeftOut, Raw, Row, SourceError
+from llm_measured.published.sources import _columns
 
 FACTS = "facts"
 COLUMNS = "columns"  # instead of a module: columns.csv says what the files' columns are
@@ -74,12 +75,23 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 class Importer(Protocol):
-    """What reads the raw files of a source: a module of this folder, or `_columns.Importer`."""
+    """What reads the raw files of a source: a module of this folder, or lines of columns.csv."""
 
     ABOUT: Source
 
     def rows(self, raw: Raw) -> Iterator[Row | LeftOut]:
         """Yield a row, or what was left out, for each record."""
+
+
+@dataclass
+class OfColumns:
+    """The importer of a source whose files are CSV with named columns."""
+
+    ABOUT: Source
+
+    def rows(self, raw: Raw) -> Iterator[Row | LeftOut]:
+        """Yield a row, or what was left out, for each record."""
+        return _columns.rows(raw, self.ABOUT.files)
 
 
 def about(source: str) -> Source:
@@ -96,9 +108,7 @@ def importer(source: str) -> "Importer | None":
     if not module:
         return None
     if module == COLUMNS:
-        from llm_measured.published.sources import _columns
-
-        return _columns.Importer(source, about(source))
+        return OfColumns(about(source))
     if module not in _here():
         raise SourceError(f"{source}: sources.csv names the module {module}.py, which is not here.")
     module_of: Importer = importlib.import_module(f"{__name__}.{module}")  # type: ignore[assignment]

@@ -7,8 +7,7 @@ lines for one column the first that fits counts. The column `left out` keeps a r
 reason."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import pandas as pd
 
 from llm_measured.core.definitions import Fields
 from llm_measured.published.reading import LeftOut, Raw, Record, Row, scaled
-from llm_measured.published.sources import Source
 
 TABLE = Path(__file__).parents[1] / "columns.csv"
 LEFT_OUT = "left out"
@@ -28,20 +26,13 @@ def _lines(source: str) -> list[dict[str, str]]:
     return table[table["source"] == source].to_dict("records")
 
 
-@dataclass
-class Importer:
-    """What reads the files of `source` by columns.csv; ABOUT is its row of sources.csv."""
-
-    source: str
-    ABOUT: Source
-
-    def rows(self, raw: Raw) -> Iterator[Row | LeftOut]:
-        """Yield a row, or what was left out, for each record of the source's files."""
-        for file in raw.files(*self.ABOUT.files):
-            for at, record in raw.csv(file, "\t" if file.endswith(".tsv") else ","):
-                found = columns(record, [line for line in _lines(self.source) if line["file"] in ("", file)])
-                reason = found.pop(LEFT_OUT, None)
-                yield at.left_out(reason) if reason else at.row(**found)
+def rows(raw: Raw, files: Iterable[str]) -> Iterator[Row | LeftOut]:
+    """Yield a row, or what was left out, for each record of `files` of a source."""
+    for file in raw.files(*files):
+        for at, record in raw.csv(file, "\t" if file.endswith(".tsv") else ","):
+            found = columns(record, [line for line in _lines(raw.source) if line["file"] in ("", file)])
+            reason = found.pop(LEFT_OUT, None)
+            yield at.left_out(reason) if reason else at.row(**found)
 
 
 def columns(record: Record, lines: list[dict[str, str]]) -> Fields:
